@@ -140,14 +140,24 @@ static enum err load(const struct chosen *chosen, const struct command *command,
     return err;
 }
 
+/* Prints the names of the settings that a running server takes over on SIGHUP. */
+static void print_reloadable(void) {
+    struct options options;
+    void *theirs = command_begin(&cmd_serve, &options);
+    for (size_t i = 0; i < options.count; i++)
+        if (options.at[i].is->reloads) printf("%s\n", options.at[i].is->name);
+    command_end(&cmd_serve, theirs);
+}
+
 static enum err check(struct command_call *call, struct error *error) {
     const char *word = call->operands[0] ? call->operands[0] : "";
     const struct command *only = call->operands[1] ? command_find(call->operands[1]) : NULL;
     enum err err = OK;
+    if (strcmp(word, "reloadable") == 0 && (!only || only == &cmd_serve)) return OK;
     if ((strcmp(word, "check") != 0 && strcmp(word, "show") != 0 && strcmp(word, "example") != 0) ||
         (call->operands[1] && (!only || !only->has_settings)))
         return err_set(error, ERR_INVALID,
-                       "say `quern config check`, or `quern config show|example "
+                       "say `quern config check|reloadable`, or `quern config show|example "
                        "[run|serve|preflight]`");
     if (strcmp(word, "example") == 0) return OK;
     for (size_t i = 0; commands[i] && err == OK; i++)
@@ -164,6 +174,10 @@ static enum err run(struct command_call *call, struct error *error) {
         print_examples(command);
         return OK;
     }
+    if (strcmp(call->operands[0], "reloadable") == 0) {
+        print_reloadable();
+        return OK;
+    }
     return load(call->chosen, command, true, error);
 }
 
@@ -172,19 +186,20 @@ static const struct option_table tables[] = {{rows, 0}};
 const struct command cmd_config = {
     .name = "config",
     .summary = "check and show the settings of serve, run and preflight",
-    .usage = "config check|show|example [run|serve|preflight] [options]",
+    .usage = "config check|show|example|reloadable [run|serve|preflight] [options]",
     .help =
         "check: reads the files and the environment as these commands would.\n"
         "show: prints every setting (of serve unless named) as a settings file has it.\n"
         "example: prints every setting with its help and its default, commented out, as a file\n"
-        "of variables for a service manager.\n\n"
+        "of variables for a service manager.\n"
+        "reloadable: prints the names of the settings that SIGHUP changes in a running server.\n\n"
         "A setting comes from, the later winning: its default, /etc/quern/config,\n"
         "${XDG_CONFIG_HOME:-~/.config}/quern/config, QUERN_NAME in the environment, --name.\n",
     .tables = tables,
     .table_count = 1,
     .chosen_bytes = sizeof(struct chosen),
     .operands_max = 2,
-    .words = "check|show|example",
+    .words = "check|show|example|reloadable",
     .check = check,
     .run = run,
 };

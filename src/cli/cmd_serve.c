@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+#include "base/mem.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/front_options.h"
 #include "cli/state_dir.h"
+#include "cli/stop.h"
 #include "cli/vllm_options.h"
+#include "server/reload.h"
 #include "server/serve.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct chosen {
+    const struct command_call *call;
     struct serve_options serve;
     struct engine_choice choice;
     int64_t port, drain_s, lookahead_lines, hang_s, stuck_s, preflight_s;
@@ -28,13 +34,16 @@ static const struct option rows[] = {
     {"port", OPTION_INTEGER, AT(port), "N",
      .help = "port to listen on; 0: any free one (default 8080)", .letter = 'p', .max = 65535},
     {"ssl-certfile", OPTION_TEXT, AT(serve.ssl_certfile), "F",
-     .help = "certificate and its chain as PEM: serves HTTPS (default: plain HTTP)"},
+     .help = "certificate and its chain as PEM: serves HTTPS (default: plain HTTP)",
+     .reloads = true},
     {"ssl-keyfile", OPTION_TEXT, AT(serve.ssl_keyfile), "F",
-     .help = "private key of the certificate as PEM (default: in the certificate's file)"},
+     .help = "private key of the certificate as PEM (default: in the certificate's file)",
+     .reloads = true},
     {"state-dir", OPTION_TEXT, AT(serve.node.store.dir), "DIR",
      .help = "folder of all durable state (default ${XDG_STATE_HOME:-~/.local/state}/quern)"},
     {"drain-seconds", OPTION_INTEGER, AT(drain_s), "N",
-     .help = "time to finish running requests after SIGTERM (default 30 s)", .max = 86400},
+     .help = "time to finish running requests after SIGTERM (default 30 s)", .max = 86400,
+     .reloads = true},
     {"lookahead-lines", OPTION_INTEGER, AT(lookahead_lines), "N",
      .help = "lines with each engine at a time (default 4096)", .max = 65536},
     {"hang-seconds", OPTION_INTEGER, AT(hang_s), "N",
@@ -141,9 +150,56 @@ static void print_listening(void *context, const char *host, uint16_t port) {
     fflush(stdout);
 }
 
+/* Names each changed setting that a running server cannot take over. */
+static void tell_restarts(const struct command_call *running, const struct command_call *again) {
+    for (size_t i = 0; i < running->options->count; i++) {
+        const struct option *is = running->options->at[i].is;
+        if (!option_is_setting(is) || is->reloads) continue;
+        if (!option_is_same(&running->options->at[i], &again->options->at[i]))
+            log_warn("event=needs_restart option=%s; SIGHUP does not change it", is->name);
+    }
+}
+
+/* Takes over what was read again, or nothing of it. */
+static enum err take_again(const struct command_call *running, const struct command_call *again,
+                           struct reload *reload, struct error *error) {
+    const struct chosen *wanted = again->chosen;
+    enum err err = reload_take(reload, &wanted->serve, error);
+    if (err != OK) return err;
+    log_set_level(LOG_INFO);
+    if (wanted->choice.log_level) (void)log_set_level_by_name(wanted->choice.log_level);
+    tell_restarts(running, again);
+    return OK;
+}
+
+static void reload(void *context, struct reload *reload) {
+    const struct chosen *chosen = context;
+    struct command_reading *again = mem_new(1, sizeof *again);
+    struct error error;
+    enum log_level level = log_level();
+    const char *format = log_format_name();
+    enum err err = command_read_again(again, chosen->call, &error);
+    /* The check of options sets both at once, also where a later option is wrong. */
+    log_set_level(level);
+    (void)log_set_format_by_name(format);
+    if (err == OK) {
+        err = take_again(chosen->call, &again->call, reload, &error);
+        command_reading_release(again);
+    }
+    if (err == OK)
+        log_info("event=reloaded");
+    else
+        log_error("event=reload_failed error=\"%s\"; what was read before stays in force",
+                  error.text);
+    free(again);
+}
+
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct serve_options *serve = &chosen->serve;
+    chosen->call = call;
+    serve->reload = reload;
+    serve->reloads = count_hangups();
     serve->context = chosen;
     serve->listening = print_listening;
     serve->stop = call->stop;
@@ -164,7 +220,7 @@ const struct command cmd_serve = {
     .help =
         "Serves Files, Batches, chat completions, completions, embeddings and models under /v1,\n"
         "and prints \"listening on http://HOST:PORT\" once it is ready (https:// with a\n"
-        "certificate). SIGTERM drains.\n",
+        "certificate). SIGTERM drains; SIGHUP reads keys, certificate and settings again.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

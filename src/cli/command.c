@@ -75,9 +75,29 @@ static enum err read_call(const struct command *command, struct command_call *ca
     return err;
 }
 
+enum err command_read_again(struct command_reading *ret_reading, const struct command_call *call,
+                            struct error *error) {
+    struct command_reading *reading = ret_reading;
+    const struct command *command = call->command;
+    reading->settings = (struct settings){0};
+    reading->call = (struct command_call){.command = command, .options = &reading->options};
+    reading->call.chosen = command_begin(command, &reading->options);
+    reading->options.is_quiet = true;
+    enum err err = read_call(command, &reading->call, &reading->options, &reading->settings,
+                             call->argc, call->argv, error);
+    if (err != OK) command_reading_release(reading);
+    return err;
+}
+
+void command_reading_release(struct command_reading *reading) {
+    command_end(reading->call.command, reading->call.chosen);
+    settings_release(&reading->settings);
+}
+
 static enum exit_status run_command(const struct command *command, int argc, char **argv) {
-    struct command_call call = {.status = EXIT_GOOD};
     struct options options;
+    struct command_call call = {
+        .command = command, .argc = argc, .argv = argv, .options = &options, .status = EXIT_GOOD};
     struct settings settings = {0};
     struct error error = {0};
     call.chosen = command_begin(command, &options);

@@ -14,6 +14,7 @@
 
 #include "cli/exit_status.h"
 #include "cli/options.h"
+#include "cli/settings.h"
 
 #include <stdbool.h>
 
@@ -21,6 +22,10 @@
 
 /* One run of a command. */
 struct command_call {
+    const struct command *command;
+    int argc; /* what follows the command's name */
+    char **argv;
+    const struct options *options;              /* those of `chosen`; NULL for `main` */
     void *chosen;                               /* the struct of chosen_bytes that options fill */
     const char *operands[COMMAND_OPERANDS_MAX]; /* NULL: not given */
     const volatile bool *stop;                  /* true after the first SIGINT or SIGTERM; NULL
@@ -57,6 +62,13 @@ struct command {
     int (*main)(int argc, char **argv);
 };
 
+/* The settings and the command line, read again. */
+struct command_reading {
+    struct command_call call;
+    struct options options;
+    struct settings settings;
+};
+
 extern const struct command cmd_calibrate;
 extern const struct command cmd_compare;
 extern const struct command cmd_completion;
@@ -85,5 +97,11 @@ const struct command *command_find(const char *name);
  * it to command_end. */
 void *command_begin(const struct command *command, struct options *ret_options);
 void command_end(const struct command *command, void *chosen);
+/* Reads files, environment and arguments of a running call once more, into a struct of its own, and
+ * checks them as at the start. Values that a command wipes from its arguments are empty now. After
+ * an error nothing is to be released. */
+enum err command_read_again(struct command_reading *ret_reading, const struct command_call *call,
+                            struct error *error) MUST_CHECK;
+void command_reading_release(struct command_reading *reading);
 /* `quern` with its arguments, the program's name first. Returns the exit status. */
 int command_main(int argc, char **argv);

@@ -117,7 +117,7 @@ const struct option engine_option_rows[] = {
     {"log-level", OPTION_TEXT, AT(log_level), "LEVEL",
      .help = "least level of the log: error, warn, info or debug (default: info; run warn, "
              "preflight error)",
-     .words = "error|warn|info|debug"},
+     .words = "error|warn|info|debug", .reloads = true},
     {"log-format", OPTION_TEXT, AT(log_format), "FORMAT",
      .help = "lines of the log: text, or json for one object per line (default text)",
      .words = "text|json"},

@@ -7,7 +7,8 @@
 const struct option front_option_rows[] = {
     {"api-key-file", OPTION_TEXT, AT(keys.file), "F",
      .help = "file of keys that clients must send, one per line, or a gcp-secret:// name (default: "
-             "no key needed)"},
+             "no key needed)",
+     .reloads = true},
     {"insecure-no-keys", OPTION_SWITCH, AT(insecure_no_keys),
      .help =
          "serve an address of other machines although no key exists: everyone may do everything"},
@@ -21,11 +22,12 @@ const struct option front_option_rows[] = {
      .help = "names for /metrics in addition to quern's own: vllm (default: none)",
      .words = "vllm"},
     {"env-file", OPTION_TEXT, AT(env_file), "F",
-     .help = "file of NAME=value lines, for secrets that no option names"},
+     .help = "file of NAME=value lines, for secrets that no option names", .reloads = true},
     {"webhook-url", OPTION_TEXT, AT(webhooks.url), "URL",
      .help = "receiver of an event for every batch that ends"},
     {"webhook-secret-file", OPTION_TEXT, AT(webhooks.secret_file), "F",
-     .help = "file of the secret that signs events; second line: the previous secret"},
+     .help = "file of the secret that signs events; second line: the previous secret",
+     .reloads = true},
     {"webhook-events", OPTION_TEXT, AT(webhooks.events), "LIST",
      .help = "events for --webhook-url (default: the four ends of a batch)"},
     {"webhook-allow-private", OPTION_SWITCH, AT(webhooks.allow_private),

@@ -48,6 +48,32 @@ bool option_is_list(const struct option *option) {
     return option->kind == OPTION_LIST || option->kind == OPTION_WORDS;
 }
 
+static bool is_same_text(const char *a, const char *b) {
+    return !a == !b && (!a || strcmp(a, b) == 0);
+}
+
+bool option_is_same(const struct bound_option *a, const struct bound_option *b) {
+    switch (a->is->kind) {
+    case OPTION_TEXT:
+        return is_same_text(*(const char *const *)a->target, *(const char *const *)b->target);
+    case OPTION_INTEGER: return *(const int64_t *)a->target == *(const int64_t *)b->target;
+    case OPTION_NUMBER:
+        return memcmp(a->target, b->target, sizeof(double)) == 0; /* both read from texts */
+    case OPTION_SWITCH: return *(const bool *)a->target == *(const bool *)b->target;
+    case OPTION_LIST:
+    case OPTION_WORDS: {
+        const struct option_list *left = a->target, *right = b->target;
+        if (left->count != right->count) return false;
+        for (size_t i = 0; i < left->count; i++)
+            if (!is_same_text(left->values[i], right->values[i])) return false;
+        return true;
+    }
+    case OPTION_FOREIGN:
+    case OPTION_FOREIGN_SWITCH: break;
+    }
+    return true;
+}
+
 bool option_is_foreign(const struct option *option) {
     return option->kind == OPTION_FOREIGN || option->kind == OPTION_FOREIGN_SWITCH;
 }
@@ -63,6 +89,7 @@ bool option_is_setting(const struct option *option) {
 void options_bind(struct options *ret_options, const struct option_table *tables, size_t count,
                   void *chosen) {
     ret_options->count = 0;
+    ret_options->is_quiet = false;
     for (size_t i = 0; i < count; i++)
         for (const struct option *row = tables[i].rows; row->name; row++) {
             /* A foreign option of this command is one of its own, too, in some commands. */
@@ -195,8 +222,10 @@ static bool is_listed(const char *list, const char *value) {
     return false;
 }
 
-static enum err take_foreign(const struct option *option, const char *value, struct error *error) {
+static enum err take_foreign(const struct option *option, const char *value, bool is_quiet,
+                             struct error *error) {
     bool is_taken = !option->takes || (value && is_listed(option->takes, value));
+    if (is_taken && is_quiet) return OK;
     if (is_taken && log_is_json()) {
         log_warn("event=option_changes_nothing option=%s value=\"%s\" reason=\"%s\"", option->name,
                  value ? value : "", option->help);
@@ -214,7 +243,7 @@ static enum err take_foreign(const struct option *option, const char *value, str
 }
 
 /* `value` is NULL for a switch, which becomes true. */
-static enum err set_value(const struct bound_option *bound, const char *value,
+static enum err set_value(const struct bound_option *bound, const char *value, bool is_quiet,
                           struct error *error) {
     switch (bound->is->kind) {
     case OPTION_TEXT: *(const char **)bound->target = value; return OK;
@@ -230,7 +259,7 @@ static enum err set_value(const struct bound_option *bound, const char *value,
         return OK;
     }
     case OPTION_FOREIGN:
-    case OPTION_FOREIGN_SWITCH: return take_foreign(bound->is, value, error);
+    case OPTION_FOREIGN_SWITCH: return take_foreign(bound->is, value, is_quiet, error);
     case OPTION_SWITCH: break;
     }
     *(bool *)bound->target = true;
@@ -248,7 +277,7 @@ static void begin_source(struct bound_option *bound, const void *source, const c
 enum err options_set(struct bound_option *option, const void *source, const char *origin,
                      const char *value, struct error *error) {
     begin_source(option, source, origin);
-    if (option->is->kind != OPTION_SWITCH) return set_value(option, value, error);
+    if (option->is->kind != OPTION_SWITCH) return set_value(option, value, false, error);
     bool is_true = strcmp(value, "true") == 0;
     if (!is_true && strcmp(value, "false") != 0)
         return err_set(error, ERR_INVALID, "'%s' is true or false, not '%.100s'", option->is->name,
@@ -260,10 +289,11 @@ enum err options_set(struct bound_option *option, const void *source, const char
 /* Sets an option of the command line; `value` NULL: the value is the next argument. */
 static enum err take_value(struct reader *reader, struct bound_option *bound, const char *spelled,
                            const char *value, struct error *error) {
-    if (value) return set_value(bound, value, error);
+    bool is_quiet = reader->options->is_quiet;
+    if (value) return set_value(bound, value, is_quiet, error);
     if (reader->at + 1 >= reader->argc)
         return err_set(error, ERR_INVALID, "%s needs a value (%s)", spelled, bound->is->value);
-    return set_value(bound, reader->argv[++reader->at], error);
+    return set_value(bound, reader->argv[++reader->at], is_quiet, error);
 }
 
 /* `--no-NAME`. */
@@ -274,7 +304,7 @@ static bool turn_off(struct reader *reader, struct str name) {
     if (!bound || !option_is_switch(bound->is)) return false;
     begin_source(bound, reader->argv, "command line");
     if (bound->is->kind == OPTION_FOREIGN_SWITCH && !bound->is->takes) {
-        enum err noted = take_foreign(bound->is, NULL, &error);
+        enum err noted = take_foreign(bound->is, NULL, reader->options->is_quiet, &error);
         assert(noted == OK);
     }
     if (bound->is->kind == OPTION_SWITCH) *(bool *)bound->target = false;
@@ -294,13 +324,13 @@ static enum err read_long(struct reader *reader, struct error *error) {
     begin_source(bound, reader->argv, "command line");
     if (option_is_switch(bound->is)) {
         if (has_value) return err_set(error, ERR_INVALID, "--%s takes no value", bound->is->name);
-        return set_value(bound, NULL, error);
+        return set_value(bound, NULL, reader->options->is_quiet, error);
     }
     enum err err =
         take_value(reader, bound, argument, has_value ? whole.at + equals + 1 : NULL, error);
     while (err == OK && !has_value && bound->is->kind == OPTION_WORDS &&
            reader->at + 1 < reader->argc && reader->argv[reader->at + 1][0] != '-')
-        err = set_value(bound, reader->argv[++reader->at], error);
+        err = set_value(bound, reader->argv[++reader->at], reader->options->is_quiet, error);
     return err;
 }
 
@@ -317,7 +347,8 @@ static enum err read_letter(struct reader *reader, struct error *error) {
     begin_source(bound, reader->argv, "command line");
     if (option_is_switch(bound->is) && argument[2])
         return err_set(error, ERR_INVALID, "no option %s; see --help", argument);
-    if (option_is_switch(bound->is)) return set_value(bound, NULL, error);
+    if (option_is_switch(bound->is))
+        return set_value(bound, NULL, reader->options->is_quiet, error);
     return take_value(reader, bound, spelled, argument[2] ? argument + 2 : NULL, error);
 }
 
@@ -335,7 +366,7 @@ enum err options_read(struct options *options, int argc, char **argv, const char
             err = read_letter(&reader, error);
         else if (as) {
             begin_source(as, argv, "command line");
-            err = set_value(as, argument, error);
+            err = set_value(as, argument, false, error);
         } else if (operand_count < operands_max)
             ret_operands[operand_count++] = argument;
         else

@@ -45,6 +45,7 @@ struct option {
     double min, max;   /* bounds of a number; both 0: no bounds */
     char letter;       /* the short form; 0: none */
     bool only_flag;    /* allowed on the command line only, in no file and no variable */
+    bool reloads;      /* SIGHUP takes a changed value over in a running server */
     bool is_size;      /* an integer that takes a unit, too: 64k, 2GiB (option_size) */
     const char *brief; /* a short form of several letters, without its dash; NULL: none */
     /* Of a foreign option: the values that change nothing here, separated by '|', "" for none; NULL:
@@ -70,6 +71,7 @@ struct bound_option {
 struct options {
     struct bound_option at[OPTIONS_MAX];
     size_t count;
+    bool is_quiet; /* foreign options that change nothing leave no note */
 };
 
 /* Binds the tables to `chosen`, the command's struct. */
@@ -91,6 +93,8 @@ struct bound_option *options_find(struct options *options, struct str name);
 enum err options_unknown(const struct options *options, struct str name,
                          struct error *error) MUST_CHECK;
 bool option_is_list(const struct option *option);
+/* Whether two bindings of one row have the same value. */
+bool option_is_same(const struct bound_option *a, const struct bound_option *b);
 /* False for rows that only a command line takes. */
 bool option_is_setting(const struct option *option);
 

@@ -3,13 +3,18 @@
 
 #include "cli/exit_status.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* A global, because a signal handler gets no context. */
+/* Globals, because a signal handler gets no context. */
 static volatile bool stopping;
+static volatile sig_atomic_t hangups;
+static bool ends_with_terminal; /* set before the handler that reads it */
 
 static void on_signal(int number) {
     (void)number;
@@ -34,4 +39,28 @@ void stop_with_parent(void) {
     struct sigaction action = {.sa_handler = on_orphaned};
     sigaction(SIGHUP, &action, NULL);
     prctl(PR_SET_PDEATHSIG, SIGHUP);
+}
+
+static bool has_terminal(void) {
+    int fd = open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC | O_NONBLOCK);
+    if (fd >= 0) close(fd);
+    return fd >= 0;
+}
+
+static void on_hangup(int number) {
+    int kept = errno;
+    (void)number;
+    if (ends_with_terminal && !has_terminal())
+        stopping = true;
+    else if (hangups < SIG_ATOMIC_MAX)
+        hangups = hangups + 1;
+    errno = kept;
+}
+
+const volatile sig_atomic_t *count_hangups(void) {
+    struct sigaction action = {.sa_handler = on_hangup, .sa_flags = SA_RESTART}, before;
+    sigaction(SIGHUP, NULL, &before);
+    ends_with_terminal = before.sa_handler != SIG_IGN && has_terminal();
+    sigaction(SIGHUP, &action, NULL);
+    return &hangups;
 }

@@ -210,7 +210,7 @@ const struct option vllm_option_rows[] = {
     {"use-tqdm-on-load", OPTION_FOREIGN_SWITCH,
      .help = "loading shows in /health"},
     {"enable-ssl-refresh", OPTION_FOREIGN_SWITCH, .takes = "",
-     .help = "a new certificate is read at the next start; SIGTERM drains"},
+     .help = "a new certificate is read on SIGHUP"},
     {"enable-tokenizer-info-endpoint", OPTION_FOREIGN_SWITCH, .help = "/tokenizer_info is always there"},
     {"headless", OPTION_FOREIGN_SWITCH, .takes = "",
      .help = "name servers of other machines with --upstream"},

@@ -27,12 +27,12 @@ struct stamp {
 };
 
 struct key_set {
-    unsigned char (*digests)[SHA256_BYTES];
-    size_t digest_count;
     char *path; /* NULL: no file */
     int64_t look_ns;
     void (*report)(const char *sentence);
     pthread_mutex_t lock; /* guards the members below */
+    unsigned char (*digests)[SHA256_BYTES];
+    size_t digest_count;
     struct entry *entries;
     size_t count;
     bool had_keys;
@@ -231,17 +231,24 @@ bool key_set_asks(struct key_set *keys) {
 
 /* --- opening and closing --- */
 
+void key_set_fix(struct key_set *keys, const unsigned char (*digests)[SHA256_BYTES], size_t count) {
+    unsigned char(*copy)[SHA256_BYTES] = mem_new(count + 1, sizeof *copy);
+    for (size_t i = 0; i < count; i++) memcpy(copy[i], digests[i], SHA256_BYTES);
+    pthread_mutex_lock(&keys->lock);
+    free(keys->digests);
+    keys->digests = copy;
+    keys->digest_count = count;
+    if (count > 0) keys->had_keys = true;
+    pthread_mutex_unlock(&keys->lock);
+}
+
 enum err key_set_open(struct key_set **ret_keys, const struct key_set_options *options,
                       struct error *error) {
     struct key_set *keys = mem_new(1, sizeof *keys);
     pthread_mutex_init(&keys->lock, NULL);
-    keys->digests = mem_new(options->digest_count + 1, sizeof *keys->digests);
+    key_set_fix(keys, options->digests, options->digest_count);
     keys->path = mem_text(options->path);
-    for (size_t i = 0; i < options->digest_count; i++)
-        memcpy(keys->digests[i], options->digests[i], SHA256_BYTES);
-    keys->digest_count = options->digest_count;
     keys->report = options->report;
-    keys->had_keys = options->digest_count > 0;
     keys->look_ns = options->look_ns ? options->look_ns : LOOK_NS;
     keys->looked_ns = clock_monotonic_ns();
     enum err err = look(keys, error);

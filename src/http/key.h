@@ -33,6 +33,8 @@ struct key_set_options {
 enum err key_set_open(struct key_set **ret_keys, const struct key_set_options *options,
                       struct error *error) MUST_CHECK;
 void key_set_close(struct key_set *keys); /* NULL is allowed */
+/* Replaces the fixed keys by the keys with these sums, of which it makes copies. */
+void key_set_fix(struct key_set *keys, const unsigned char (*digests)[SHA256_BYTES], size_t count);
 
 /* The caller that a key names. Zero is the caller of an open route. */
 struct key_caller {

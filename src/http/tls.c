@@ -12,6 +12,7 @@
 #include <openssl/err.h>
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -19,6 +20,7 @@
 #define FIRST_BYTE_OF_TLS 0x16 /* a record of the handshake */
 
 struct tls {
+    pthread_mutex_t lock; /* guards `context`, which tls_take changes */
     SSL_CTX *context;
     BIO_METHOD *socket;
 };
@@ -184,13 +186,23 @@ static enum err set_rules(SSL_CTX *context, struct error *error) {
     return OK;
 }
 
+/* OpenSSL has 127 numbers for kinds of BIO in a process, and takes none back. */
+static int socket_kind;
+
+static void take_socket_kind(void) {
+    socket_kind = BIO_get_new_index() | BIO_TYPE_SOURCE_SINK;
+}
+
 enum err tls_open(struct tls **ret_tls, const struct tls_pem *certificate,
                   const struct tls_pem *key, struct error *error) {
     assert(certificate->text.bytes < INT_MAX && key->text.bytes < INT_MAX);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     struct tls *tls = mem_new(1, sizeof *tls);
+    pthread_mutex_init(&tls->lock, NULL);
     ERR_clear_error();
+    pthread_once(&once, take_socket_kind);
     tls->context = SSL_CTX_new(TLS_server_method());
-    tls->socket = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "quern socket");
+    tls->socket = BIO_meth_new(socket_kind, "quern socket");
     enum err err = OK;
     if (!tls->context || !tls->socket)
         err = err_set(error, ERR_UNAVAILABLE, "OpenSSL gives no TLS: %s", reason());
@@ -213,7 +225,17 @@ void tls_close(struct tls *tls) {
     if (!tls) return;
     SSL_CTX_free(tls->context);
     BIO_meth_free(tls->socket);
+    pthread_mutex_destroy(&tls->lock);
     free(tls);
+}
+
+void tls_take(struct tls *tls, struct tls *fresh) {
+    pthread_mutex_lock(&tls->lock);
+    SSL_CTX *old = tls->context;
+    tls->context = fresh->context;
+    pthread_mutex_unlock(&tls->lock);
+    fresh->context = old; /* its sessions hold it until they end */
+    tls_close(fresh);
 }
 
 /* --- sessions --- */
@@ -245,7 +267,9 @@ static ssize_t begin(struct tls_session *session) {
         errno = EPROTO;
         return -1;
     }
+    pthread_mutex_lock(&session->tls->lock);
     session->ssl = SSL_new(session->tls->context);
+    pthread_mutex_unlock(&session->tls->lock);
     BIO *socket = BIO_new(session->tls->socket);
     if (!session->ssl || !socket) abort(); /* no memory */
     BIO_set_data(socket, session);

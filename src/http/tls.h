@@ -36,6 +36,9 @@ struct tls_pem {
 enum err tls_open(struct tls **ret_tls, const struct tls_pem *certificate,
                   const struct tls_pem *key, struct error *error) MUST_CHECK;
 void tls_close(struct tls *tls); /* NULL is allowed; after all sessions */
+/* From now on new sessions show the certificate of `fresh`, which is closed. Sessions that have
+ * begun go on as they are. */
+void tls_take(struct tls *tls, struct tls *fresh);
 
 struct tls_session *tls_session_new(struct tls *tls, int fd); /* `fd` stays the caller's */
 void tls_session_free(struct tls_session *session);           /* NULL is allowed */

@@ -429,10 +429,20 @@ enum err net_client_open(struct net_client **ret_client, const struct net_client
         buf_init(&client->exchanges[i].out, BUF_UNLIMITED);
         if (options->wipes) (void)buf_reserve(&client->exchanges[i].in, options->text_bytes_max);
     }
-    if (options->key && asprintf(&client->key_line, "Authorization: Bearer %s", options->key) < 0)
-        abort();
+    net_client_set_key(client, options->key);
     *ret_client = client;
     return OK;
+}
+
+static void forget_key(struct net_client *client) {
+    if (client->key_line) explicit_bzero(client->key_line, strlen(client->key_line));
+    free(client->key_line);
+    client->key_line = NULL;
+}
+
+void net_client_set_key(struct net_client *client, const char *key) {
+    forget_key(client);
+    if (key && asprintf(&client->key_line, "Authorization: Bearer %s", key) < 0) abort();
 }
 
 void net_client_close(struct net_client *client) {
@@ -445,8 +455,7 @@ void net_client_close(struct net_client *client) {
         buf_release(&exchange->out);
     }
     curl_multi_cleanup(client->multi);
-    if (client->key_line) explicit_bzero(client->key_line, strlen(client->key_line));
-    free(client->key_line);
+    forget_key(client);
     free(client->exchanges);
     free(client);
     curl_global_cleanup();

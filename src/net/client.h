@@ -103,6 +103,8 @@ enum err net_client_open(struct net_client **ret_client, const struct net_client
                          struct error *error) MUST_CHECK;
 /* Aborts the exchanges under way. NULL is allowed. */
 void net_client_close(struct net_client *client);
+/* Requests that start later have this key; NULL: none. */
+void net_client_set_key(struct net_client *client, const char *key);
 struct net_exchange *net_client_start(struct net_client *client, const struct net_request *request);
 /* Closes its connection; no `done` follows. Not from `bytes`, `done` and `may_connect`. */
 void net_client_abort(struct net_client *client, struct net_exchange *exchange);

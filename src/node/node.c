@@ -115,7 +115,7 @@ static void on_runner_event(void *context, const struct runner_event *event) {
 
 /* Reads the key of an upstream; *ret_key points into *ret_secret. */
 static enum err read_key(const struct upstream_spec *spec, struct secret *ret_secret,
-                         const char **ret_key, struct error *error) {
+                         char **ret_key, struct error *error) {
     struct secret secret;
     enum err err = secret_read_file(&secret, spec->key_file, error);
     if (err != OK) return err_prefix(error, "upstream %s", spec->name);
@@ -141,7 +141,7 @@ static enum err open_upstream(struct node *node, const struct upstream_spec *spe
         !runner_worker_seat(node->runner, &events, &seat))
         return err_set(error, ERR_LIMIT, "more than %d upstreams", NODE_UPSTREAMS_MAX);
     struct secret secret = {0};
-    const char *key = NULL;
+    char *key = NULL;
     enum err err = OK;
     if (*spec->key_file) err = read_key(spec, &secret, &key, error);
     if (err != OK) return err;
@@ -153,6 +153,40 @@ static enum err open_upstream(struct node *node, const struct upstream_spec *spe
     runner_worker_attach(node->runner, seat, worker);
     return OK;
 }
+
+/* --- keys of upstreams, read again --- */
+
+struct node_keys {
+    struct secret secrets[NODE_UPSTREAMS_MAX];
+    char *keys[NODE_UPSTREAMS_MAX]; /* in the secrets; NULL: the upstream has none */
+};
+
+enum err node_keys_read(struct node_keys **ret_keys, const struct node_options *options,
+                        struct error *error) {
+    struct node_keys *keys = mem_new(1, sizeof *keys);
+    enum err err = OK;
+    for (size_t i = 0; i < options->upstream_count && i < NODE_UPSTREAMS_MAX && err == OK; i++)
+        if (*options->upstreams[i].key_file)
+            err = read_key(&options->upstreams[i], &keys->secrets[i], &keys->keys[i], error);
+    if (err == OK)
+        *ret_keys = keys;
+    else
+        node_keys_free(keys);
+    return err;
+}
+
+void node_keys_free(struct node_keys *keys) {
+    if (!keys) return;
+    for (size_t i = 0; i < NODE_UPSTREAMS_MAX; i++) secret_release(&keys->secrets[i]);
+    free(keys);
+}
+
+void node_keys_take(struct node *node, const struct node_keys *keys) {
+    for (size_t i = 0; i < node->upstream_count; i++)
+        if (keys->keys[i]) worker_upstream_set_key(node->upstreams[i], keys->keys[i]);
+}
+
+/* --- models --- */
 
 #define KV_BYTES_USUAL ((uint64_t)1 << 30) /* an engine's default */
 

@@ -76,6 +76,15 @@ enum err node_start(struct node *node, struct error *error) MUST_CHECK;
 /* Waits at most `drain_ms` for the lines in flight, then closes everything. NULL is allowed. */
 void node_close(struct node *node, int64_t drain_ms);
 
+/* The keys of a node's upstreams, read once more from the places that its options name. */
+struct node_keys;
+enum err node_keys_read(struct node_keys **ret_keys, const struct node_options *options,
+                        struct error *error) MUST_CHECK;
+void node_keys_free(struct node_keys *keys); /* NULL is allowed; wipes them */
+/* Requests to upstreams that are sent later have these keys. `keys` is of the options that the node
+ * was opened with. */
+void node_keys_take(struct node *node, const struct node_keys *keys);
+
 struct store *node_store(struct node *node);
 struct runner *node_runner(struct node *node);
 /* The cards that engines have run on, at most CARDS_MAX; returns their number. Any thread. */

@@ -35,6 +35,7 @@ struct place {
 struct notify {
     struct store *store;
     char url[TARGET_URL_BYTES_MAX + 1]; /* empty: none is configured */
+    pthread_mutex_t keys_lock;          /* guards `keys` */
     struct webhook_keys keys;
     bool allow_private;
     int64_t retry_s;
@@ -132,7 +133,10 @@ static void start(struct notify *notify, const struct store_outbox_row *row) {
     place->is_used = true;
     place->begun_ns = clock_monotonic_ns();
     notify->used_count++;
-    if (delivery_start(&place->delivery, &way, row, clock_unix_s(), &error) == OK) return;
+    pthread_mutex_lock(&notify->keys_lock);
+    enum err err = delivery_start(&place->delivery, &way, row, clock_unix_s(), &error);
+    pthread_mutex_unlock(&notify->keys_lock);
+    if (err == OK) return;
     struct delivery_end end = {.text = error.text};
     take_end(notify, place, &end);
 }
@@ -215,6 +219,7 @@ enum err notify_open(struct notify **ret_notify, const struct notify_options *op
     }
     struct notify *notify = mem_new(1, sizeof *notify);
     pthread_mutex_init(&notify->seconds_lock, NULL);
+    pthread_mutex_init(&notify->keys_lock, NULL);
     const struct net_client_options client = {.exchanges_max = DELIVERIES_MAX,
                                               .text_bytes_max = DELIVERY_REPLY_BYTES_MAX,
                                               .context = notify,
@@ -257,7 +262,15 @@ void notify_close(struct notify *notify, int64_t deadline_ms) {
         if (notify->places[i].is_used) delivery_release(&notify->places[i].delivery);
     webhook_keys_wipe(&notify->keys);
     pthread_mutex_destroy(&notify->seconds_lock);
+    pthread_mutex_destroy(&notify->keys_lock);
     free(notify);
+}
+
+void notify_set_keys(struct notify *notify, const struct webhook_keys *keys) {
+    pthread_mutex_lock(&notify->keys_lock);
+    webhook_keys_wipe(&notify->keys);
+    notify->keys = *keys;
+    pthread_mutex_unlock(&notify->keys_lock);
 }
 
 /* --- questions --- */

@@ -38,6 +38,9 @@ enum err notify_open(struct notify **ret_notify, const struct notify_options *op
  * NULL is allowed. */
 void notify_close(struct notify *notify, int64_t deadline_ms);
 
+/* Signs every later attempt with these keys. */
+void notify_set_keys(struct notify *notify, const struct webhook_keys *keys);
+
 /* Whether a batch may have this URL: ERR_INVALID with a sentence for the client. */
 enum err notify_check_url(const struct notify *notify, const char *url,
                           struct error *error) MUST_CHECK;

@@ -146,7 +146,10 @@ static enum err read_variable(struct secret *secret, const char *name,
     struct str text = value && *value ? str_from(value) : find_line(variables, name);
     if (text.bytes == 0) return OK;
     keep_copy(secret, text, name);
-    if (text.at == value && !gcp_name_is(value)) explicit_bzero(value, text.bytes);
+    if (text.at == value && !gcp_name_is(value)) {
+        explicit_bzero(value, text.bytes);
+        secret->is_gone = true;
+    }
     return follow(secret, name, error);
 }
 

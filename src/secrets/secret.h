@@ -23,6 +23,7 @@
 #include "base/err.h"
 #include "base/str.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define SECRET_BYTES_MAX ((size_t)1 << 20)
@@ -47,6 +48,7 @@ struct secret_place {
 struct secret {
     char *text; /* ends in NUL; NULL: no secret */
     size_t bytes;
+    bool is_gone;    /* it was a variable's value, which is overwritten: no later read finds it */
     char where[512]; /* the file, the variable or the gcp-secret:// name, for messages */
 };
 

@@ -18,9 +18,27 @@ struct keys_places {
     size_t told_count;
 };
 
-/* Opens the set: the told keys, the fixed keys of the file (NULL: of QUERN_API_KEYS_FILE, QUERN_API_KEYS or the
- * credential api-keys, if one exists) and the keys of `quern key` in `state_dir`. ERR_INVALID if a
- * key file has no key or group or others can read it. */
-enum err keys_open(struct key_set **ret_keys, const struct keys_places *places,
-                   const char *state_dir, const struct secret_variables *variables,
-                   struct error *error) MUST_CHECK;
+/* The fixed keys that a place has. Zero is a valid start. */
+struct keys_fixed {
+    unsigned char (*digests)[SHA256_BYTES]; /* NULL: none */
+    size_t count;
+    bool is_gone; /* a later read cannot find them (secret.h) */
+};
+
+struct keys;
+
+/* Opens the set: the told keys, the fixed keys of the file (NULL: of QUERN_API_KEYS_FILE, QUERN_API_KEYS
+ * or the credential api-keys, if one exists) and the keys of `quern key` in `state_dir`. ERR_INVALID
+ * if a key file has no key or group or others can read it. */
+enum err keys_open(struct keys **ret_keys, const struct keys_places *places, const char *state_dir,
+                   const struct secret_variables *variables, struct error *error) MUST_CHECK;
+void keys_close(struct keys *keys);                /* NULL is allowed */
+struct key_set *keys_set(const struct keys *keys); /* NULL for NULL */
+
+/* Reads the fixed keys again; nothing changes yet. */
+enum err keys_read(struct keys_fixed *ret_fixed, const char *file,
+                   const struct secret_variables *variables, struct error *error) MUST_CHECK;
+void keys_fixed_release(struct keys_fixed *fixed);
+/* From now on the set has these fixed keys and the told ones. Keys of a variable that was
+ * overwritten stay if no place has others. */
+void keys_take(struct keys *keys, const struct keys_fixed *fixed);

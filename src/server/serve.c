@@ -8,6 +8,7 @@
 #include "base/service.h"
 #include "preflight/preflight_child.h"
 #include "server/certificate.h"
+#include "server/reload.h"
 #include "server/service_status.h"
 
 #include <string.h>
@@ -24,9 +25,7 @@
 
 /* The network side of the node. */
 struct front {
-    struct tls *tls; /* NULL: plain HTTP */
-    struct key_set *keys;
-    struct notify *notify;
+    struct reload reload; /* what SIGHUP changes */
     struct preflight_child preflight;
     struct api *api;
     uint16_t port;
@@ -60,18 +59,22 @@ static enum err open_with(const struct serve_options *options, struct node *node
                           const struct secret_variables *variables, struct front *front,
                           struct error *error) {
     struct store *store = node_store(node);
-    enum err err = keys_open(&front->keys, &options->keys, store_dir(store), variables, error);
-    if (err == OK) err = check_reach(options, front->keys, store_dir(store), error);
-    if (err == OK) err = webhooks_open(&front->notify, &options->webhooks, store, variables, error);
+    enum err err =
+        keys_open(&front->reload.keys, &options->keys, store_dir(store), variables, error);
+    if (err == OK)
+        err = check_reach(options, keys_set(front->reload.keys), store_dir(store), error);
+    if (err == OK)
+        err = webhooks_open(&front->reload.notify, &front->reload.is_secret_gone,
+                            &options->webhooks, store, variables, error);
     if (err != OK) return err;
     front->preflight.node = &options->node;
     struct api_options api = {.host = options->host,
                               .port = options->port,
-                              .tls = front->tls,
+                              .tls = front->reload.tls,
                               .store = store,
                               .runner = node_runner(node),
-                              .notify = front->notify,
-                              .keys = front->keys,
+                              .notify = front->reload.notify,
+                              .keys = keys_set(front->reload.keys),
                               .origins = options->origins,
                               .connections_per_peer_max = options->connections_per_peer_max,
                               .body_memory_bytes_max = options->body_memory_bytes_max,
@@ -113,9 +116,9 @@ static enum err open_front(const struct serve_options *options, struct node *nod
 
 static void close_front(struct front *front) {
     api_close(front->api, CLOSE_MS);
-    notify_close(front->notify, CLOSE_MS);
-    key_set_close(front->keys);
-    tls_close(front->tls);
+    notify_close(front->reload.notify, CLOSE_MS);
+    keys_close(front->reload.keys);
+    tls_close(front->reload.tls);
 }
 
 /* Forbids core files and debuggers, because this memory has keys, signing secrets and prompts.
@@ -138,38 +141,54 @@ static void raise_open_files(void) {
         log_warn("open files stay at %llu", (unsigned long long)limit.rlim_cur);
 }
 
-static void wait_for_stop(const volatile bool *stop, struct runner *runner) {
+/* Several signals that come meanwhile are one. */
+static void reload(const struct serve_options *options, struct front *front) {
+    service_tell("RELOADING=1\nMONOTONIC_USEC=%lld", (long long)(clock_monotonic_ns() / 1000));
+    options->reload(options->context, &front->reload);
+    service_tell("READY=1");
+}
+
+static void wait_for_stop(const struct serve_options *options, struct front *front) {
     struct service_status status = {0};
-    while (!*stop) {
-        service_status_tell(&status, runner);
+    sig_atomic_t reloads = 0;
+    while (!*options->stop) {
+        sig_atomic_t asked = options->reloads ? *options->reloads : 0;
+        if (asked != reloads) reload(options, front);
+        reloads = asked;
+        service_status_tell(&status, node_runner(front->reload.node));
         clock_sleep_ms(POLL_MS);
     }
 }
 
 /* Ends with the lines in flight, or at the deadline. */
-static void drain(const struct serve_options *options, struct node *node, struct api *api) {
-    log_info("draining deadline_ms=%lld", (long long)options->drain_ms);
-    service_status_tell_drain(node_runner(node), options->drain_ms + CLOSING_MS);
-    api_drain(api);
-    bool empty = runner_drain(node_runner(node), options->drain_ms);
+static void drain(const struct front *front) {
+    struct runner *runner = node_runner(front->reload.node);
+    int64_t drain_ms = front->reload.drain_ms;
+    log_info("draining deadline_ms=%lld", (long long)drain_ms);
+    service_status_tell_drain(runner, drain_ms + CLOSING_MS);
+    api_drain(front->api);
+    bool empty = runner_drain(runner, drain_ms);
     log_info("drained left=%s", empty ? "nothing" : "lines that the next start runs again");
 }
 
 enum err serve_run(const struct serve_options *options, struct error *error) {
     struct node *node;
-    struct front front = {0};
+    struct front front = {
+        .reload = {.node_options = &options->node, .drain_ms = options->drain_ms}};
     guard_memory();
     raise_open_files();
     enum err err = service_open(error);
     service_tell("STATUS=opening the state directory and loading models");
     if (err == OK && options->ssl_certfile)
-        err = certificate_open(&front.tls, options->ssl_certfile, options->ssl_keyfile, error);
+        err =
+            certificate_open(&front.reload.tls, options->ssl_certfile, options->ssl_keyfile, error);
     if (err == OK) err = node_open(&node, &options->node, error);
     if (err != OK) {
-        tls_close(front.tls);
+        tls_close(front.reload.tls);
         service_close();
         return err;
     }
+    front.reload.node = node;
     /* The network side opens first, so that /health tells "loading" while models load. */
     err = open_front(options, node, &front, error);
     if (err == OK) err = node_wait_ready(node, options->stop, error);
@@ -177,8 +196,8 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
     if (err == OK) {
         service_tell("READY=1");
         options->listening(options->context, options->host, front.port);
-        wait_for_stop(options->stop, node_runner(node));
-        drain(options, node, front.api);
+        wait_for_stop(options, &front);
+        drain(&front);
     }
     close_front(&front);
     node_close(node, 0);

@@ -11,6 +11,10 @@
 #include "server/keys.h"
 #include "server/webhooks.h"
 
+#include <signal.h>
+
+struct reload; /* server/reload.h */
+
 struct serve_options {
     struct node_options node;
     const char *host;
@@ -29,12 +33,15 @@ struct serve_options {
     bool insecure_no_keys;             /* serve an address of other machines without any key */
     const char *env_file;              /* variables for secrets (secret.h); NULL: none */
     struct webhook_settings webhooks;
-    uint64_t file_bytes_max;       /* 0: the API's default */
-    uint64_t batch_file_bytes_max; /* 0: the limit of other files */
-    int64_t preflight_ms;          /* limit of a client's preflight; 0: the API's default */
-    int64_t drain_ms;              /* time for running requests after *stop */
-    const volatile bool *stop;     /* becomes true on a signal */
+    uint64_t file_bytes_max;              /* 0: the API's default */
+    uint64_t batch_file_bytes_max;        /* 0: the limit of other files */
+    int64_t preflight_ms;                 /* limit of a client's preflight; 0: the API's default */
+    int64_t drain_ms;                     /* time for running requests after *stop */
+    const volatile bool *stop;            /* becomes true on a signal */
+    const volatile sig_atomic_t *reloads; /* grows with each SIGHUP; NULL: none comes */
     void *context;
+    /* SIGHUP has come: settings that reload_take knows may change now. */
+    void (*reload)(void *context, struct reload *reload);
     void (*listening)(void *context, const char *host, uint16_t port); /* once, when ready */
 };
 

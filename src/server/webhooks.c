@@ -21,36 +21,40 @@ static enum err read_events(const char *names, uint32_t *ret_events, struct erro
     return OK;
 }
 
-static enum err read_keys(struct webhook_keys *ret_keys, const struct secret *secret,
-                          struct error *error) {
-    enum err err = webhook_keys_read(ret_keys, (struct str){secret->text, secret->bytes}, error);
-    return err == OK ? OK : err_prefix(error, "the webhook secret in %s", secret->where);
+enum err webhooks_read(struct webhook_secret *ret_secret, const char *file,
+                       const struct secret_variables *variables, struct error *error) {
+    struct secret secret;
+    const struct secret_place place = {file, "QUERN_WEBHOOK_SECRET", "webhook-secret"};
+    *ret_secret = (struct webhook_secret){0};
+    enum err err = secret_read(&secret, &place, variables, error);
+    if (err != OK || !secret.text) return err;
+    err = webhook_keys_read(&ret_secret->keys, (struct str){secret.text, secret.bytes}, error);
+    if (err != OK) err = err_prefix(error, "the webhook secret in %s", secret.where);
+    ret_secret->is_gone = secret.is_gone;
+    secret_release(&secret);
+    return err;
 }
 
-enum err webhooks_open(struct notify **ret_notify, const struct webhook_settings *settings,
-                       struct store *store, const struct secret_variables *variables,
-                       struct error *error) {
-    struct secret secret;
-    struct webhook_keys keys;
+enum err webhooks_open(struct notify **ret_notify, bool *ret_is_gone,
+                       const struct webhook_settings *settings, struct store *store,
+                       const struct secret_variables *variables, struct error *error) {
+    struct webhook_secret secret;
     struct notify_options options = {.store = store,
                                      .url = settings->url,
-                                     .keys = &keys,
+                                     .keys = &secret.keys,
                                      .allow_private = settings->allow_private,
                                      .retry_s = settings->retry_s};
-    const struct secret_place place = {settings->secret_file, "QUERN_WEBHOOK_SECRET",
-                                       "webhook-secret"};
     *ret_notify = NULL;
     enum err err = settings->events ? read_events(settings->events, &options.events, error) : OK;
-    if (err == OK) err = secret_read(&secret, &place, variables, error);
+    if (err == OK) err = webhooks_read(&secret, settings->secret_file, variables, error);
     if (err != OK) return err;
-    if (!secret.text) {
+    *ret_is_gone = secret.is_gone;
+    if (secret.keys.count == 0) {
         if (!settings->url && !settings->events) return OK;
         return err_set(error, ERR_INVALID,
                        "webhooks need a secret to sign with: give --webhook-secret-file");
     }
-    err = read_keys(&keys, &secret, error);
-    secret_release(&secret);
-    if (err == OK) err = notify_open(ret_notify, &options, error);
-    webhook_keys_wipe(&keys);
+    err = notify_open(ret_notify, &options, error);
+    webhook_keys_wipe(&secret.keys);
     return err;
 }

@@ -18,8 +18,16 @@ struct webhook_settings {
     int64_t retry_s;         /* wait before the second attempt; 0: notify's default */
 };
 
-/* Opens the sender; *ret_notify is NULL without a secret. ERR_INVALID with a sentence that names
- * the option. */
-enum err webhooks_open(struct notify **ret_notify, const struct webhook_settings *settings,
-                       struct store *store, const struct secret_variables *variables,
-                       struct error *error) MUST_CHECK;
+/* The keys that sign, as their place has them. Zero: no place has a secret. The caller wipes
+ * them. */
+struct webhook_secret {
+    struct webhook_keys keys;
+    bool is_gone; /* a later read cannot find it (secret.h) */
+};
+enum err webhooks_read(struct webhook_secret *ret_secret, const char *file,
+                       const struct secret_variables *variables, struct error *error) MUST_CHECK;
+/* Opens the sender; *ret_notify is NULL without a secret. *ret_is_gone: that of its secret.
+ * ERR_INVALID with a sentence that names the option. */
+enum err webhooks_open(struct notify **ret_notify, bool *ret_is_gone,
+                       const struct webhook_settings *settings, struct store *store,
+                       const struct secret_variables *variables, struct error *error) MUST_CHECK;

@@ -124,7 +124,7 @@ def test_files_that_cannot_be_used_end_the_start_with_the_reason(tmp_path, files
     (["--ssl-ca-certs", "ca.pem"], "--ssl-ca-certs is not supported: clients show no certificates here"),
     (["--ssl-cert-reqs=2"], "--ssl-cert-reqs 2 is not supported (0): clients show no certificates here"),
     (["--ssl-ciphers", "ALL"], "--ssl-ciphers is not supported: "),
-    (["--enable-ssl-refresh"], "--enable-ssl-refresh is not supported: a new certificate is read at the next start"),
+    (["--enable-ssl-refresh"], "--enable-ssl-refresh is not supported: a new certificate is read on SIGHUP"),
 ])
 def test_options_of_other_servers_are_refused_with_the_reason(arguments, sentence):
     done = support.quern("serve", *ECHO, *arguments)

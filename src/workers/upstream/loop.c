@@ -10,6 +10,7 @@
 #include "workers/upstream/upstream_internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NS_PER_MS ((int64_t)1000000)
@@ -148,6 +149,19 @@ static void start_job(struct worker_upstream *upstream, struct upstream_job *job
     buf_release(&scratch);
 }
 
+/* Takes over a key that was set meanwhile; what the old one met says nothing about it. */
+static void take_key(struct worker_upstream *upstream) {
+    pthread_mutex_lock(&upstream->lock);
+    char *key = upstream->new_key;
+    upstream->new_key = NULL;
+    pthread_mutex_unlock(&upstream->lock);
+    if (!key) return;
+    net_client_set_key(upstream->http, key);
+    upstream->key = (struct upstream_key){0};
+    explicit_bzero(key, strlen(key));
+    free(key);
+}
+
 static void start_jobs(struct worker_upstream *upstream, int64_t now_ns) {
     if (upstream->breaker.state == UPSTREAM_BREAKER_OPEN ||
         upstream_limit_is_paused(&upstream->limit, now_ns))
@@ -166,6 +180,7 @@ static void start_jobs(struct worker_upstream *upstream, int64_t now_ns) {
         }
         pthread_mutex_unlock(&upstream->lock);
         if (!job) return;
+        take_key(upstream); /* a job that came after the key is sent with it */
         start_job(upstream, job);
     }
 }
@@ -264,6 +279,7 @@ void *upstream_loop(void *user) {
         int64_t now_ns = clock_monotonic_ns();
         upstream_limit_tick(&upstream->limit, is_full, now_ns);
         end_cancelled(upstream);
+        take_key(upstream);
         start_probes(upstream, now_ns);
         tend_gate(upstream, now_ns);
         start_jobs(upstream, now_ns);

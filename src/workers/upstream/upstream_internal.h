@@ -62,6 +62,7 @@ struct worker_upstream {
     bool has_asked;  /* for its models, once */
     bool wants_room; /* submit has answered false since the last room event */
     bool has_cancels;
+    char *new_key;                      /* replaces the key of the client; NULL: none waits */
     struct upstream_job *first, **last; /* waiting */
     uint32_t waiting;
     struct upstream_job *running;

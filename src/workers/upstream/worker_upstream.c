@@ -125,6 +125,22 @@ static uint32_t timings(struct worker *worker, struct timings *ret_timings) {
            1u << TIMING_QUEUE | 1u << TIMING_PROMPT_TOKENS | 1u << TIMING_GENERATED_TOKENS;
 }
 
+/* Forgets a key that waits. The lock is held, or no other thread is left. */
+static void forget_new_key(struct worker_upstream *upstream) {
+    if (upstream->new_key) explicit_bzero(upstream->new_key, strlen(upstream->new_key));
+    free(upstream->new_key);
+    upstream->new_key = NULL;
+}
+
+void worker_upstream_set_key(struct worker *worker, const char *key) {
+    struct worker_upstream *upstream = upstream_of(worker);
+    pthread_mutex_lock(&upstream->lock);
+    forget_new_key(upstream);
+    upstream->new_key = mem_text(key);
+    pthread_mutex_unlock(&upstream->lock);
+    net_client_wake(upstream->http);
+}
+
 static void free_list(struct upstream_job *job) {
     while (job) {
         struct upstream_job *next = job->next;
@@ -135,6 +151,7 @@ static void free_list(struct upstream_job *job) {
 
 static void release(struct worker_upstream *upstream) {
     net_client_close(upstream->http);
+    forget_new_key(upstream);
     free_list(upstream->first);
     free_list(upstream->running);
     upstream_models_release(&upstream->models);

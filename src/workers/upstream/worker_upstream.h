@@ -24,6 +24,8 @@
 enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_spec *spec,
                               const char *key, const struct worker_events *events,
                               struct error *error) MUST_CHECK;
+/* Requests that are sent later have this key, a checked text. Any thread. */
+void worker_upstream_set_key(struct worker *worker, const char *key);
 /* Waits until the upstream has been asked for its models once, with or without success. False after
  * `timeout_ms`. */
 bool worker_upstream_wait_asked(struct worker *worker, int64_t timeout_ms);

@@ -279,6 +279,20 @@ static void scopes_and_owners_are_read_strictly(void **state) {
     assert_false(key_caller_has(&forgotten, (enum http_scope)0)); /* a row without a scope */
 }
 
+static void fixed_keys_are_replaced_and_the_door_stays_shut(void **state) {
+    (void)state;
+    unsigned char digests[1][SHA256_BYTES];
+    struct key_set *keys = fixed("sk-one", "sk-two");
+    digest_of("sk-three", digests[0]);
+    key_set_fix(keys, (const unsigned char(*)[SHA256_BYTES])digests, 1);
+    assert_int_equal(ask(keys, "sk-one"), KEY_WRONG);
+    assert_int_equal(ask(keys, "sk-three"), KEY_GOOD);
+    key_set_fix(keys, NULL, 0);
+    assert_int_equal(ask(keys, "sk-three"), KEY_WRONG);
+    assert_true(key_set_asks(keys));
+    key_set_close(keys);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_keys_everybody_may_do_everything),
@@ -292,6 +306,7 @@ int main(void) {
         cmocka_unit_test(a_file_others_can_read_is_refused),
         cmocka_unit_test(a_key_may_ask_as_often_as_its_row_says),
         cmocka_unit_test(scopes_and_owners_are_read_strictly),
+        cmocka_unit_test(fixed_keys_are_replaced_and_the_door_stays_shut),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
