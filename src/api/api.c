@@ -14,6 +14,8 @@
 
 /* All routes, each with the right that it needs. */
 const struct http_route api_routes[] = {
+    {"GET", "/", HTTP_SCOPE_OPEN, pages_index, NULL, "getIndexPage", HTTP_PLAIN},
+    {"GET", "/pages/{name}", HTTP_SCOPE_OPEN, pages_get, NULL, "getPage", HTTP_PLAIN},
     {"GET", "/health", HTTP_SCOPE_OPEN, health_live, NULL, "getHealth", HTTP_QUICK},
     {"GET", "/ping", HTTP_SCOPE_OPEN, health_live, NULL, "getPing", HTTP_QUICK},
     {"GET", "/ready", HTTP_SCOPE_OPEN, health_ready, NULL, "getReady", HTTP_QUICK},

@@ -150,6 +150,8 @@ void api_fail_model(struct api *api, struct http_request *request, struct str mo
 void models_list(void *context, struct http_request *request);
 void models_get(void *context, struct http_request *request);
 /* health.c */
+void pages_index(void *context, struct http_request *request);
+void pages_get(void *context, struct http_request *request);
 void health_live(void *context, struct http_request *request);
 void health_ready(void *context, struct http_request *request);
 void health_version(void *context, struct http_request *request);

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// api: the server's routes, with the key of this tab. The key is kept in the tab's own storage and goes nowhere else.
+
+const KEY = "quern-key";
+
+export const key = () => sessionStorage.getItem(KEY) ?? "";
+export const keepKey = text => sessionStorage.setItem(KEY, text);
+export const forgetKey = () => sessionStorage.removeItem(KEY);
+
+/** A request that the server refused, with its own sentence; status 0: it could not be reached. */
+export class Refused extends Error {
+  constructor(status, sentence, retryAfter = null) {
+    super(sentence);
+    this.status = status;
+    this.retryAfter = retryAfter;
+  }
+}
+
+async function refusal(answer) {
+  let sentence = `The server answered ${answer.status}`;
+  try {
+    sentence = (await answer.json()).error.message;
+  } catch { /* not the shape of an error: the status has to do */ }
+  return new Refused(answer.status, sentence, Number(answer.headers.get("retry-after")) || null);
+}
+
+/** How far this machine's clock is behind the server's, in seconds; from the last answer. */
+let behind = 0;
+export const serverNow = () => Date.now() / 1000 + behind;
+
+export async function call(path, options = {}) {
+  const headers = {...options.headers};
+  if (key()) headers.Authorization = `Bearer ${key()}`;
+  let answer;
+  try {
+    answer = await fetch(path, {...options, headers, cache: "no-store", credentials: "omit", redirect: "error"});
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused(0, "The server cannot be reached");
+  }
+  const date = Date.parse(answer.headers.get("date") ?? "");
+  if (date) behind = Math.round((date - Date.now()) / 1000);
+  if (!answer.ok) throw await refusal(answer);
+  return answer;
+}
+
+export const get = async (path, options) => (await call(path, options)).json();
+
+export const post = async (path, body = {}) =>
+  (await call(path, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body)})).json();
+
+export const batches = (after, limit) => get(`/v1/batches?limit=${limit}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
+export const batch = id => get(`/v1/batches/${encodeURIComponent(id)}`);
+export const file = id => get(`/v1/files/${encodeURIComponent(id)}`);
+/** action: pause, resume, cancel or retry. */
+export const act = (id, action) => post(`/v1/batches/${encodeURIComponent(id)}/${action}`);
+
+/** Results from line `after` on: {lines, last, more}. A line is its text and, where it can be read, its record. */
+export async function results(id, after, limit, signal) {
+  const answer = await call(`/v1/batches/${encodeURIComponent(id)}/results?after=${after}&limit=${limit}`, {signal});
+  const texts = (await answer.text()).split("\n").filter(text => text);
+  return {lines: texts.map(text => JSON.parse(text)), last: Number(answer.headers.get("x-last-line")), more: answer.headers.get("x-incomplete") === "true"};
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch: one batch: how far it is, what an owner can do with it, and its results.
+
+import {act, batch as ask, call, file as askFile} from "/pages/api.js";
+import {element, fill, say, setText} from "/pages/dom.js";
+import {isOver, progressText, state} from "/pages/batches.js";
+import {bytes, compact, count, moment, share} from "/pages/figures.js";
+import {showResults} from "/pages/results.js";
+
+const DONE = {pause: "The batch is paused", resume: "The batch goes on", cancel: "The batch is being cancelled", retry: "The failed lines run again"};
+
+function actionsOf(batch) {
+  const isCutOff = batch.status === "cancelled" || batch.status === "expired";
+  if (isOver(batch)) return batch.request_counts.failed > 0 || isCutOff ? [["retry", "Run the failed lines again"]] : [];
+  if (batch.status === "cancelling" || batch.status === "finalizing") return [];
+  return [batch.quern?.paused ? ["resume", "Resume"] : ["pause", "Pause"], ["cancel", "Cancel"]];
+}
+
+function facts(batch) {
+  const usage = batch.usage, quality = batch.quern?.quality, pairs = [["Id", batch.id], ["Model", batch.model ?? ""], ["Route", batch.endpoint], ["Created", moment(batch.created_at)]];
+  if (!isOver(batch) && batch.expires_at) pairs.push(["Ends at the latest", moment(batch.expires_at)]);
+  if (usage) pairs.push(["Tokens in", `${count(usage.input_tokens)}, ${share(usage.input_tokens_details.cached_tokens, usage.input_tokens) || "0 %"} of them from the prefix cache`],
+    ["Tokens out", count(usage.output_tokens)]);
+  if (quality?.answers > 0) pairs.push(["Cut short", share(quality.truncated * quality.answers, quality.answers)], ["Empty", share(quality.empty * quality.answers, quality.answers)]);
+  if (quality?.alarm) pairs.push(["Alarm", quality.alarm]);
+  return pairs;
+}
+
+/** Saves a file of the server: to where the user says, piece by piece, if the browser can; else as a whole. */
+async function save(id, name) {
+  const answer = await call(`/v1/files/${encodeURIComponent(id)}/content`);
+  if (window.showSaveFilePicker) {
+    const target = await window.showSaveFilePicker({suggestedName: name});
+    await answer.body.pipeTo(await target.createWritable());
+    return;
+  }
+  const url = URL.createObjectURL(await answer.blob());
+  element("a", {href: url, download: name}).click();
+  setTimeout(() => URL.revokeObjectURL(url), 60000);
+}
+
+export function showBatch(main, id) {
+  const title = element("h1", {}, id), word = element("span", {class: "state"}), bar = element("progress", {max: 1, "aria-label": "Progress"});
+  const counts = element("p", {class: "counts"}), list = element("dl"), buttons = element("div", {class: "buttons"}), errors = element("div");
+  const table = showResults(id);
+  const samples = [];
+  let shownActions = "";
+  fill(main, element("p", {}, element("a", {href: "#/"}, "All batches")), title, word, bar, counts, buttons, errors, list, table.element);
+
+  async function run(action, button) {
+    button.disabled = true;
+    try {
+      const answer = await act(id, action);
+      say(DONE[action]);
+      if (action === "retry") location.assign(`#/batch/${answer.id}`);
+      await refresh();
+    } catch (error) {
+      say(error.message);
+    }
+    button.disabled = false;
+  }
+
+  async function download(fileId, button) {
+    button.disabled = true;
+    try {
+      const file = await askFile(fileId);
+      say(`Saving ${file.filename}, ${bytes(file.bytes)}`);
+      await save(fileId, file.filename);
+    } catch (error) {
+      if (error.name !== "AbortError") say(error.message);
+    }
+    button.disabled = false;
+  }
+
+  /** Buttons are made again only where they change: a focus on one of them stays. */
+  function showButtons(batch) {
+    const actions = actionsOf(batch), files = [["Results", batch.output_file_id], ["Errors", batch.error_file_id]].filter(([, fileId]) => fileId);
+    const now = JSON.stringify([actions, files]);
+    if (now === shownActions) return;
+    shownActions = now;
+    fill(buttons, actions.map(([action, text]) => element("button", {type: "button", onclick: event => run(action, event.currentTarget)}, text)),
+      files.map(([text, fileId]) => element("button", {type: "button", onclick: event => download(fileId, event.currentTarget)}, `Download ${text.toLowerCase()}`)));
+  }
+
+  async function refresh() {
+    const batch = await ask(id), {total, completed, failed} = batch.request_counts, [text, kind] = state(batch);
+    setText(title, batch.metadata?.name ?? id);
+    setText(word, text);
+    word.dataset.kind = kind;
+    bar.max = total || 1;
+    bar.value = completed + failed;
+    setText(counts, [`${count(completed + failed)} of ${count(total)} requests`, failed ? `${count(failed)} failed` : "", progressText(batch, samples),
+      batch.usage ? `${compact(batch.usage.output_tokens)} tokens written` : ""].filter(part => part).join(", "));
+    showButtons(batch);
+    fill(errors, (batch.errors?.data ?? []).slice(0, 20).map(error => element("p", {class: "trouble"}, `${error.line ? `Line ${count(error.line)}: ` : ""}${error.message}`)));
+    fill(list, facts(batch).map(([term, fact]) => [element("dt", {}, term), element("dd", {}, fact)]));
+    await table.refresh(completed + failed);
+  }
+
+  return {refresh, close: table.close};
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// dom: elements from names, attributes and texts. Text is only ever text: nothing here makes markup from a string.
+
+/** element("td", {class: "count"}, "12"): attributes that are null or false are left out; functions are listeners ("onclick"). */
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === null || value === undefined || value === false) continue;
+    if (typeof value === "function") made.addEventListener(key.slice(2), value);
+    else if (key === "value") made.value = value;
+    else made.setAttribute(key, value === true ? "" : String(value));
+  }
+  append(made, children);
+  return made;
+}
+
+export function append(parent, children) {
+  for (const child of [children].flat(Infinity)) {
+    if (child === null || child === undefined || child === false) continue;
+    parent.append(child instanceof Node ? child : visible(String(child)));
+  }
+}
+
+/** Replaces all that an element holds. */
+export function fill(parent, ...children) {
+  parent.replaceChildren();
+  append(parent, children);
+}
+
+/** Sets a text only where it differs, so that a reader of the screen hears changes alone. */
+export function setText(node, text) {
+  const shown = visible(String(text));
+  if (node.textContent !== shown) node.textContent = shown;
+}
+
+/** Marks that turn the direction of text, and control characters, are shown as their names: an answer cannot look like another. */
+export function visible(text) {
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, mark =>
+    mark === "\r" ? "" : `\u27e8U+${mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
+}
+
+const SAID_MS = 10000;
+let silence = 0;
+
+/** Tells a reader of the screen, and everyone, what has happened; the line goes by itself. */
+export function say(text) {
+  const said = document.getElementById("said");
+  setText(said, text);
+  clearTimeout(silence);
+  silence = setTimeout(() => setText(said, ""), SAID_MS);
+}
