@@ -117,15 +117,37 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
     return exchange->is_too_long ? 0 : piece.bytes;
 }
 
+/* Bytes of a request that sends a file: those of the file and those around it. */
+static uint64_t file_bytes(const struct net_file *file) {
+    return file->before.bytes + file->bytes + file->after.bytes;
+}
+
+/* Copies bytes from memory for a read at `at`, at most `room`. */
+static size_t copy_part(struct str part, uint64_t at, char *ret_bytes, size_t room) {
+    struct str rest = str_skip(part, (size_t)at);
+    size_t count = rest.bytes < room ? rest.bytes : room;
+    if (count > 0) memcpy(ret_bytes, rest.at, count);
+    return count;
+}
+
+/* Gives the next bytes of what stands before the file, of the file, or of what stands after it. */
 static size_t on_file_read(char *bytes, size_t size, size_t count, void *user) {
     struct net_exchange *exchange = user;
-    uint64_t left = exchange->file->bytes - exchange->file_at;
-    size_t wanted = size * count < left ? size * count : (size_t)left;
+    const struct net_file *file = exchange->file;
+    uint64_t at = exchange->file_at, end = file->before.bytes + file->bytes;
+    size_t room = size * count, given;
     struct error error;
-    if (os_pread_all(exchange->file->fd, bytes, wanted, exchange->file_at, &error) != OK)
-        return CURL_READFUNC_ABORT;
-    exchange->file_at += wanted;
-    return wanted;
+    if (at < file->before.bytes) {
+        given = copy_part(file->before, at, bytes, room);
+    } else if (at < end) {
+        given = room < end - at ? room : (size_t)(end - at);
+        uint64_t offset = file->from + (at - file->before.bytes);
+        if (os_pread_all(file->fd, bytes, given, offset, &error) != OK) return CURL_READFUNC_ABORT;
+    } else {
+        given = copy_part(file->after, at - end, bytes, room);
+    }
+    exchange->file_at += given;
+    return given;
 }
 
 static int on_file_seek(void *user, curl_off_t offset, int origin) {
@@ -216,12 +238,27 @@ static void set_connection(struct net_exchange *exchange) {
     SET(CURLOPT_LOW_SPEED_TIME, SLOW_S);
 }
 
+static void set_file(struct net_exchange *exchange, const struct net_file *file) {
+    CURL *easy = exchange->easy;
+    char line[200];
+    if (!file->post_type) {
+        SET(CURLOPT_UPLOAD, 1L);
+        SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t)file_bytes(file));
+        return;
+    }
+    snprintf(line, sizeof line, "Content-Type: %s", file->post_type);
+    add_line(exchange, line);
+    SET(CURLOPT_POST, 1L);
+    SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)file_bytes(file));
+}
+
 static void set_request(struct net_exchange *exchange, const struct net_request *request) {
     CURL *easy = exchange->easy;
     if (request->checked_url)
         SET(CURLOPT_CURLU, request->checked_url->handle);
     else
         SET(CURLOPT_URL, request->url);
+    if (request->is_once) SET(CURLOPT_FRESH_CONNECT, 1L);
     if (request->whole_ms > 0) SET(CURLOPT_TIMEOUT_MS, (long)request->whole_ms);
     if (request->stream == NET_STREAM_BYTES) SET(CURLOPT_BUFFERSIZE, STREAM_BUFFER_BYTES);
     if (request->range_to > 0) {
@@ -242,8 +279,7 @@ static void set_request(struct net_exchange *exchange, const struct net_request 
     }
     if (request->file) {
         add_line(exchange, "Expect:");
-        SET(CURLOPT_UPLOAD, 1L);
-        SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t)request->file->bytes);
+        set_file(exchange, request->file);
         SET(CURLOPT_READFUNCTION, on_file_read);
         SET(CURLOPT_READDATA, exchange);
         SET(CURLOPT_SEEKFUNCTION, on_file_seek);

@@ -6,7 +6,8 @@
  *
  * HTTP/1.1 kept alive, http and https only; no decompression, no cookies, and no proxy unless asked
  * for. It follows no redirect: the answer says where one leads, and the caller decides whether to
- * go there and what to show there. It retries nothing.
+ * go there and what to show there. It retries nothing; but libcurl sends a request again if it went
+ * out on a kept connection that then closed without a byte (`is_once` forbids that).
  *
  * Every exchange ends in one `done`, except an aborted one. Each kind of failure has its own `end`.
  * The caller learns whether the request went out: a request that did not go out was not run.
@@ -76,10 +77,13 @@ enum net_stream {
     NET_STREAM_BYTES,  /* a 200 or 206 answer goes to `bytes` */
 };
 
-/* An open file that a request sends whole; read at offsets of its own. */
+/* A piece of an open file that a request sends; read at offsets of its own. */
 struct net_file {
     int fd;
     uint64_t bytes;
+    uint64_t from;            /* offset of the first of them */
+    struct str before, after; /* sent around them; live as long as the exchange */
+    const char *post_type;    /* the Content-Type of a POST; NULL: a PUT */
 };
 
 /* Times are in ms, and 0 means no limit. */
@@ -89,8 +93,9 @@ struct net_request {
     const struct net_url *checked_url; /* in place of `url`; lives as long as the exchange */
     const char *const *headers;        /* further lines, NULL at the end; NULL: none */
     struct str body;                   /* JSON to POST; at is NULL: GET */
-    const struct net_file *file;       /* to PUT instead; lives as long as the exchange */
+    const struct net_file *file;       /* to send instead; lives as long as the exchange */
     bool sends_key;
+    bool is_once; /* goes out on a new connection, and so at most once */
     enum net_stream stream;
     uint64_t range_from, range_to; /* asks for the bytes before range_to; 0: for all */
     int64_t first_byte_ms;         /* from sending to the first byte of the answer */

@@ -214,6 +214,45 @@ static void an_exchange_keeps_its_connection_and_nothing_else(void **state) {
     buf_release(&server.requests);
 }
 
+static void a_piece_of_a_file_goes_out_between_two_texts(void **state) {
+    (void)state;
+    static const char *const answers[] = {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+                                          "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", NULL};
+    char path[] = "/tmp/quern-test-XXXXXX";
+    struct server server;
+    struct heard heard;
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, "0123456789", 10) == 10);
+    unlink(path);
+    const struct net_file form = {.fd = fd,
+                                  .bytes = 4,
+                                  .from = 3,
+                                  .before = STR("<<"),
+                                  .after = STR(">>\r\n"),
+                                  .post_type = "multipart/form-data; boundary=x"};
+    const struct net_file whole = {.fd = fd, .bytes = 10};
+    start_server(&server, answers);
+    open_client(&heard);
+    exchange(&heard, &server, (struct net_request){.file = &form});
+    assert_int_equal(heard.answer.status, 200);
+    exchange(&heard, &server, (struct net_request){.file = &whole});
+    assert_int_equal(heard.answer.status, 200);
+    net_client_close(heard.client);
+    pthread_join(server.thread, NULL);
+    char *second = strstr(server.requests.at, "PUT /path HTTP/1.1\r\n");
+    assert_non_null(second);
+    assert_non_null(strstr(second, "\r\n\r\n0123456789"));
+    *second = '\0';
+    assert_non_null(strstr(server.requests.at, "POST /path HTTP/1.1\r\n"));
+    assert_non_null(strstr(server.requests.at, "Content-Length: 10\r\n"));
+    assert_non_null(
+        strstr(server.requests.at, "Content-Type: multipart/form-data; boundary=x\r\n"));
+    assert_non_null(strstr(server.requests.at, "\r\n\r\n<<3456>>\r\n"));
+    close(fd);
+    close(server.listener);
+    buf_release(&server.requests);
+}
+
 static void a_redirect_is_told_and_not_followed(void **state) {
     (void)state;
     static const char *const answers[] = {
@@ -347,6 +386,7 @@ static void an_aborted_exchange_has_no_end_and_frees_its_place(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_exchange_keeps_its_connection_and_nothing_else),
+        cmocka_unit_test(a_piece_of_a_file_goes_out_between_two_texts),
         cmocka_unit_test(a_redirect_is_told_and_not_followed),
         cmocka_unit_test(a_stream_is_handed_on_only_where_it_was_asked_for),
         cmocka_unit_test(each_kind_of_failure_has_its_end),
