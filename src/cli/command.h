@@ -70,6 +70,7 @@ struct command_reading {
 };
 
 extern const struct command cmd_calibrate;
+extern const struct command cmd_cancel;
 extern const struct command cmd_compare;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
@@ -77,16 +78,22 @@ extern const struct command cmd_embed;
 extern const struct command cmd_engine;
 extern const struct command cmd_fsck;
 extern const struct command cmd_key;
+extern const struct command cmd_list;
 extern const struct command cmd_logits;
 extern const struct command cmd_models;
 extern const struct command cmd_openapi;
 extern const struct command cmd_preflight;
 extern const struct command cmd_pull;
 extern const struct command cmd_render;
+extern const struct command cmd_results;
+extern const struct command cmd_retry;
 extern const struct command cmd_run;
 extern const struct command cmd_serve;
+extern const struct command cmd_status;
+extern const struct command cmd_submit;
 extern const struct command cmd_tokenize;
 extern const struct command cmd_top;
+extern const struct command cmd_watch;
 
 /* All commands in the order of the help, then NULL. */
 extern const struct command *const commands[];

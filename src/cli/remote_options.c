@@ -63,18 +63,24 @@ static enum err check_key(struct secret *key, struct error *error) {
     return OK;
 }
 
+static enum err find_url(const struct remote_choice *choice, char ret_url[REMOTE_URL_BYTES],
+                         struct error *error) {
+    const char *variable = getenv("OPENAI_BASE_URL");
+    bool is_told = variable && *variable;
+    if (choice->base_url) return read_url(choice->base_url, "--base-url", ret_url, error);
+    return read_url(is_told ? variable : REMOTE_URL_USUAL, "OPENAI_BASE_URL", ret_url, error);
+}
+
+enum err remote_options_check(const struct remote_choice *choice, struct error *error) {
+    char url[REMOTE_URL_BYTES];
+    return find_url(choice, url, error);
+}
+
 enum err remote_options_read(const struct remote_choice *choice, struct remote_place *ret_place,
                              struct error *error) {
     const struct secret_variables no_variables = {0};
-    const char *variable = getenv("OPENAI_BASE_URL");
-    bool is_told = variable && *variable;
-    enum err err;
     ret_place->ca_file = choice->ca_file;
-    if (choice->base_url)
-        err = read_url(choice->base_url, "--base-url", ret_place->base_url, error);
-    else
-        err = read_url(is_told ? variable : REMOTE_URL_USUAL, "OPENAI_BASE_URL",
-                       ret_place->base_url, error);
+    enum err err = find_url(choice, ret_place->base_url, error);
     if (err == OK)
         err = secret_read(&ret_place->key,
                           &(struct secret_place){.path = choice->api_key_file,

@@ -36,6 +36,8 @@ struct remote_place {
     const char *ca_file;             /* NULL: the certificates of the system */
 };
 
+/* Checks the URL alone, for a usage error. */
+enum err remote_options_check(const struct remote_choice *choice, struct error *error) MUST_CHECK;
 /* Finds the server and the key. A URL without a path gets /v1. ERR_INVALID for a text that is no
  * http or https URL, for one with a user or a query, and for a key that cannot stand in a header.
  * The caller releases the place, also after an error. */

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/submit.h"
+
+#include <inttypes.h>
+
+struct chosen {
+    struct session_choice session;
+    struct follow_choice follow;
+    struct submit_wish wish;
+    int64_t limit;
+};
+
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"limit", OPTION_INTEGER, AT(limit), "N", .help = "submit the first N requests only", .min = 1,
+     .max = 1e15},
+    {"endpoint", OPTION_TEXT, AT(wish.endpoint), "PATH",
+     .help = "endpoint of the batch (default: the url of the first line)"},
+    {"completion-window", OPTION_TEXT, AT(wish.window), "24h",
+     .help = "time that the batch may take (default 24h)"},
+    {"metadata", OPTION_LIST, AT(wish.metadata), "NAME=VALUE",
+     .help = "pair to keep with the batch; may be repeated"},
+    {"idempotency-key", OPTION_TEXT, AT(wish.submission), "KEY",
+     .help = "key of this submission: a batch of the same key is taken, not made again"},
+    {0},
+};
+
+static enum err check(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    if (!call->operands[0])
+        return err_set(error, ERR_INVALID, "FILE is missing; - reads standard input");
+    enum err err = session_check(&chosen->session, error);
+    return err == OK ? submit_check(&chosen->wish, error) : err;
+}
+
+static enum err submit(struct session *session, struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    const struct results_wish *results = &chosen->follow.results;
+    struct submit_input input;
+    json_t *batch;
+    bool is_finished;
+    /* An output that may not be written is found before anything is sent. */
+    enum err err = results_show_check(session, results, "this batch", &is_finished, error);
+    if (err == OK)
+        err = submit_input_open(&input, call->operands[0], (uint64_t)chosen->limit, error);
+    if (err != OK) return err;
+    err = submit_make(session, &chosen->wish, &input, &batch, error);
+    submit_input_close(&input);
+    if (err != OK) return err;
+    return submit_follow(session, call, &chosen->follow, chosen->session.json, batch, error);
+}
+
+static enum err run(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    struct session session;
+    enum err err = session_open(&session, "submit", &chosen->session, call->stop, error);
+    if (err == OK) err = submit(&session, call, error);
+    session_close(&session);
+    return err;
+}
+
+static void set_defaults(void *context) {
+    struct chosen *chosen = context;
+    session_set_defaults(&chosen->session);
+    follow_set_defaults(&chosen->follow);
+}
+
+static const struct option_table tables[] = {{rows, 0},
+                                             {follow_option_rows, AT(follow)},
+                                             {cost_option_rows, AT(wish.prices)},
+                                             SESSION_TABLES(AT(session))};
+
+const struct command cmd_submit = {
+    .name = "submit",
+    .summary = "send a file of requests to a server as a batch",
+    .usage = "submit FILE [--watch] [-o OUT] [options]",
+    .help =
+        "Sends FILE to an OpenAI-compatible server, makes it a batch and prints the id of that\n"
+        "batch. A lost connection makes no second batch.\n",
+    .tables = tables,
+    .table_count = sizeof tables / sizeof *tables,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 1,
+    .stops = true,
+    .set_defaults = set_defaults,
+    .check = check,
+    .run = run,
+};

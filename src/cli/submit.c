@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/submit.h"
+
+#include "base/clock.h"
+#include "base/id.h"
+#include "cli/batch_watch.h"
+#include "client/remote_batches.h"
+#include "client/upload.h"
+#include "json/json.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PREFLIGHT_MS 660000 /* a server gives up after 600 s unless it is set otherwise */
+
+#define AT(field) offsetof(struct follow_choice, field)
+const struct option follow_option_rows[] = {
+    {"watch", OPTION_SWITCH, AT(watches), .help = "wait for the end of the batch, with progress"},
+    {"seconds", OPTION_INTEGER, AT(seconds), "N",
+     .help = "time between two looks of --watch (default 2 s)", .min = 1, .max = 3600},
+    {"output-file", OPTION_TEXT, AT(results.output), "OUT",
+     .help = "wait for the end, and write the results to OUT", .letter = 'o'},
+    {"overwrite", OPTION_SWITCH, AT(results.overwrite), .help = "replace OUT if it exists"},
+    {0},
+};
+#undef AT
+
+#define AT(field) offsetof(struct cost_choice, field)
+const struct option cost_option_rows[] = {
+    {"max-cost", OPTION_NUMBER, AT(cost_max), "MONEY",
+     .help = "submit nothing that a preflight of the server prices higher", .max = 1e12},
+    {"input-price", OPTION_NUMBER, AT(input_price), "MONEY",
+     .help = "price of a million input tokens", .max = 1e6},
+    {"output-price", OPTION_NUMBER, AT(output_price), "MONEY",
+     .help = "price of a million output tokens", .max = 1e6},
+    {"batch-discount", OPTION_NUMBER, AT(batch_discount), "SHARE",
+     .help = "share of these prices that is taken off for batches, such as 0.5", .max = 1},
+    {"watts", OPTION_NUMBER, AT(watts), "W", .help = "what the server's machine draws at work",
+     .max = 1e6},
+    {"price-per-kwh", OPTION_NUMBER, AT(price_per_kwh), "MONEY", .help = "price of electricity",
+     .max = 1e6},
+    {0},
+};
+#undef AT
+
+void follow_set_defaults(struct follow_choice *choice) {
+    choice->seconds = 2;
+}
+
+enum err cost_check(const struct cost_choice *choice, struct error *error) {
+    bool has_tokens = choice->input_price > 0 || choice->output_price > 0;
+    bool has_energy = choice->watts > 0 && choice->price_per_kwh > 0;
+    if (choice->cost_max <= 0 || has_tokens || has_energy) return OK;
+    return err_set(error, ERR_INVALID,
+                   "--max-cost needs a price: --input-price and --output-price of a million "
+                   "tokens, or --watts and --price-per-kwh");
+}
+
+/* --- the wish --- */
+
+/* The place of the '=' of a pair; SIZE_MAX without one. */
+static size_t find_equals(const char *pair) {
+    return str_find_byte(str_from(pair), '=', 0);
+}
+
+enum err submit_check(const struct submit_wish *wish, struct error *error) {
+    for (size_t i = 0; i < wish->metadata.count; i++) {
+        size_t equals = find_equals(wish->metadata.values[i]);
+        if (equals == 0 || equals == SIZE_MAX)
+            return err_set(error, ERR_INVALID, "--metadata: '%.80s' is not NAME=VALUE",
+                           wish->metadata.values[i]);
+    }
+    if (wish->submission &&
+        (!object_id_is_sane(str_from(wish->submission)) || strlen(wish->submission) > 64))
+        return err_set(error, ERR_INVALID,
+                       "--idempotency-key: '%.80s' is not 1 to 64 letters, digits and '-_.=:~'",
+                       wish->submission);
+    return cost_check(&wish->prices, error);
+}
+
+static json_t *make_metadata(const struct submit_wish *wish) {
+    json_t *metadata = json_object();
+    for (size_t i = 0; i < wish->metadata.count; i++) {
+        const char *pair = wish->metadata.values[i];
+        size_t equals = find_equals(pair);
+        (void)json_object_setn_new(metadata, pair, equals, json_string(pair + equals + 1));
+    }
+    return metadata;
+}
+
+/* --- the price --- */
+
+static double mean_of(const json_t *answer, const char *name) {
+    const json_t *interval = json_member(answer, name);
+    const json_t *high = json_member(interval, "high");
+    if (json_is_number(high)) return json_number_value(high);
+    return json_number_value(json_member(interval, "mean"));
+}
+
+static void write_question(const struct cost_choice *prices, const char *file_id,
+                           struct buf *body) {
+    bool needs_time = prices->watts > 0 && prices->price_per_kwh > 0;
+    buf_add_text(body, "{\"input_file_id\":");
+    json_write_string(body, str_from(file_id));
+    if (!needs_time) buf_add_text(body, ",\"pilot_lines\":0");
+    buf_printf(body,
+               ",\"watts\":%.9g,\"price_per_kwh\":%.9g,\"input_price\":%.9g,\"output_price\":%.9g,"
+               "\"batch_discount\":%.9g}",
+               prices->watts, prices->price_per_kwh, prices->input_price, prices->output_price,
+               prices->batch_discount);
+}
+
+/* Asks the server what the file would cost. ERR_LIMIT over the limit. */
+static enum err ask_price(struct session *session, const struct cost_choice *prices,
+                          const char *file_id, struct error *error) {
+    struct buf body;
+    struct remote_answer answer;
+    json_t *object = NULL;
+    buf_init(&body, 4096);
+    write_question(prices, file_id, &body);
+    const struct remote_call call = {
+        .path = "/batches/preflight", .body = buf_str(&body), .answer_ms = PREFLIGHT_MS};
+    enum err err = remote_get(session->remote, &call, &answer, error);
+    buf_release(&body);
+    if (err == OK && (answer.status == 404 || answer.status == 405))
+        return err_set(error, ERR_INVALID,
+                       "what the file costs cannot be known before: %.200s has no preflight; "
+                       "`quern preflight FILE --upstream URL` estimates it without --max-cost",
+                       session->place.base_url);
+    if (err == OK) err = remote_judge(session->remote, &answer, error);
+    if (err == OK) err = object_read(answer.body, &object, error);
+    if (err != OK) return err;
+    double cost = mean_of(object, "api_cost") + mean_of(object, "energy_cost");
+    double requests = json_number_value(json_member(object, "requests"));
+    json_decref(object);
+    if (!(cost > 0))
+        return err_set(error, ERR_INVALID, "the server's preflight could not price the file");
+    if (cost > prices->cost_max)
+        return err_set(error, ERR_LIMIT,
+                       "nothing is submitted: %.0f requests would cost up to %.4g, and --max-cost "
+                       "is %.4g (--limit N submits the first N only)",
+                       requests, cost, prices->cost_max);
+    session_say(session, "%.0f requests will cost up to %.4g of %.4g", requests, cost,
+                prices->cost_max);
+    return OK;
+}
+
+/* --- making --- */
+
+struct sending {
+    struct session *session;
+    uint64_t bytes;
+};
+
+static void show_sending(void *context, uint64_t bytes) {
+    struct sending *sending = context;
+    char line[96];
+    snprintf(line, sizeof line, "sending: %.1f of %.1f MB", (double)bytes / 1e6,
+             (double)sending->bytes / 1e6);
+    terminal_draw(&sending->session->terminal, line);
+}
+
+static enum err create(struct session *session, const struct submit_wish *wish,
+                       const struct submit_input *input, const char *submission, json_t **ret_batch,
+                       struct error *error) {
+    char file_id[OBJECT_ID_BYTES];
+    struct sending sending = {session, input->bytes};
+    const struct upload_source source = {.fd = input->fd,
+                                         .bytes = input->bytes,
+                                         .name = input->name,
+                                         .context = &sending,
+                                         .progress = show_sending};
+    enum err err = upload_file(session->remote, &source, file_id, error);
+    terminal_clear(&session->terminal);
+    if (err == OK && wish->prices.cost_max > 0)
+        err = ask_price(session, &wish->prices, file_id, error);
+    if (err != OK) return err;
+    struct batch_wish batch = {.input_file_id = file_id,
+                               .endpoint = wish->endpoint ? wish->endpoint : input->endpoint,
+                               .window = wish->window ? wish->window : "24h",
+                               .submission = submission,
+                               .metadata = make_metadata(wish)};
+    err = remote_batches_create(session->remote, &batch, ret_batch, error);
+    json_decref(batch.metadata);
+    return err;
+}
+
+enum err submit_make(struct session *session, const struct submit_wish *wish,
+                     const struct submit_input *input, json_t **ret_batch, struct error *error) {
+    char submission[64];
+    json_t *found = NULL;
+    id_hex(submission, sizeof submission, "submit-", 32);
+    if (!wish->endpoint && !*input->endpoint)
+        return err_set(error, ERR_INVALID,
+                       "the first line of %s names no url; say --endpoint /v1/chat/completions, or "
+                       "another one",
+                       input->name);
+    if (wish->submission) {
+        enum err err = remote_batches_find(session->remote, wish->submission, &found, error);
+        if (err != OK) return err;
+    }
+    if (found) {
+        session_say(session, "the server has a batch of this --idempotency-key already");
+        *ret_batch = found;
+        return OK;
+    }
+    return create(session, wish, input, wish->submission ? wish->submission : submission, ret_batch,
+                  error);
+}
+
+/* --- afterwards --- */
+
+static enum err watch(struct session *session, struct command_call *call,
+                      const struct follow_choice *choice, bool json, const char *id,
+                      struct error *error) {
+    struct batch_object batch;
+    const struct batch_watch watch = {
+        .id = id, .seconds = choice->seconds, .json = json, .stop = call->stop};
+    remote_set_patience_at_least(session->remote, SESSION_WATCH_S * 1000);
+    enum err err = batch_watch(session, &watch, &batch, error);
+    terminal_end(&session->terminal);
+    if (err != OK) return err;
+    if (!choice->results.output || batch.state == STATE_FAILED)
+        batch_show_end(session, &batch);
+    else
+        err = results_show(session, &choice->results, &batch, error);
+    call->status = batch_show_status(&batch);
+    return err;
+}
+
+enum err submit_follow(struct session *session, struct command_call *call,
+                       const struct follow_choice *choice, bool json, json_t *object,
+                       struct error *error) {
+    struct batch_object batch;
+    enum err err = session_read_batch(object, &batch, error);
+    if (err != OK) return err;
+    if (json)
+        session_print_json(object);
+    else
+        printf("%s\n", batch.id);
+    fflush(stdout);
+    json_decref(object);
+    if (choice->watches || choice->results.output)
+        return watch(session, call, choice, json, batch.id, error);
+    session_say(session, "%s is %s; quern watch %s", batch.id, batch.status, batch.id);
+    return OK;
+}

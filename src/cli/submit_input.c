@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/submit_input.h"
+
+#include "base/os.h"
+#include "batch/jsonl_file.h"
+#include "client/objects.h"
+#include "json/json.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PIECE_BYTES 65536
+
+enum err submit_input_scratch(int *ret_fd, struct error *error) {
+    const char *folder = getenv("TMPDIR");
+    char path[PATH_MAX];
+    if (!folder || !*folder) folder = "/tmp";
+    snprintf(path, sizeof path, "%.*s/quern-XXXXXX", PATH_MAX - 16, folder);
+    int fd = mkostemp(path, O_CLOEXEC);
+    if (fd < 0) return err_from_errno(error, errno, "cannot make a file in %s", folder);
+    (void)unlink(path);
+    *ret_fd = fd;
+    return OK;
+}
+
+static enum err keep_standard_input(int *ret_fd, struct error *error) {
+    char piece[PIECE_BYTES];
+    size_t count = 1;
+    int fd;
+    enum err err = submit_input_scratch(&fd, error);
+    if (err != OK) return err;
+    while (err == OK && count > 0) {
+        err = os_read(STDIN_FILENO, piece, sizeof piece, &count, error);
+        if (err == OK && count > 0) err = os_write_all(fd, piece, count, error);
+    }
+    if (err != OK) {
+        os_close(fd);
+        return err;
+    }
+    *ret_fd = fd;
+    return OK;
+}
+
+static enum err open_file(int *ret_fd, const char *path, struct error *error) {
+    struct stat status;
+    enum err err = os_open(ret_fd, path, O_RDONLY, 0, error);
+    if (err != OK) return err;
+    if (fstat(*ret_fd, &status) == 0 && S_ISREG(status.st_mode)) return OK;
+    os_close(*ret_fd);
+    return err_set(error, ERR_INVALID, "%s is no plain file; - reads standard input", path);
+}
+
+static enum err read_first(struct submit_input *input, struct str line, struct error *error) {
+    json_t *object;
+    struct error why = {0};
+    if (object_read(line, &object, &why) != OK)
+        return err_set(error, ERR_INVALID,
+                       "the first line of %s is no JSON object, as a request of the Batch API is",
+                       input->name);
+    object_copy_text(json_member_str(object, "url"), input->endpoint, sizeof input->endpoint);
+    json_decref(object);
+    return OK;
+}
+
+/* Looks at the first line, and at as many as are wanted. */
+static enum err look(struct submit_input *input, uint64_t lines_max, struct error *error) {
+    struct jsonl_file file;
+    struct str line;
+    uint64_t lines = 0, wanted = lines_max ? lines_max : 1;
+    enum err err = OK;
+    jsonl_file_init(&file);
+    file.fd = fcntl(input->fd, F_DUPFD_CLOEXEC, 0);
+    file.bytes = input->bytes;
+    while (err == OK && lines < wanted && jsonl_file_next(&file, &line))
+        if (lines++ == 0) err = read_first(input, line, error);
+    uint64_t passed = file.offset - (file.buf.bytes > file.at ? file.buf.bytes - file.at : 0);
+    if (err == OK && file.failed)
+        err = err_set(error, ERR_IO, "%s: %s", input->name, file.why.text);
+    if (err == OK && lines == 0)
+        err = err_set(error, ERR_INVALID, "%s has no requests: it is empty", input->name);
+    if (err == OK && lines_max > 0 && lines == lines_max) input->bytes = passed;
+    if (err == OK && lines_max > 0) input->lines = lines;
+    jsonl_file_close(&file);
+    return err;
+}
+
+enum err submit_input_open(struct submit_input *ret_input, const char *path, uint64_t lines_max,
+                           struct error *error) {
+    bool is_standard = strcmp(path, "-") == 0;
+    struct submit_input input = {.fd = -1, .name = is_standard ? "standard input" : path};
+    enum err err =
+        is_standard ? keep_standard_input(&input.fd, error) : open_file(&input.fd, path, error);
+    if (err != OK) return err;
+    err = os_file_bytes(input.fd, &input.bytes, error);
+    if (err == OK) err = look(&input, lines_max, error);
+    if (err != OK) {
+        submit_input_close(&input);
+        return err;
+    }
+    *ret_input = input;
+    return OK;
+}
+
+void submit_input_close(struct submit_input *input) {
+    os_close(input->fd);
+    input->fd = -1;
+}

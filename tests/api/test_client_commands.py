@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""submit, list, status, watch, results, cancel and retry: against quern, and against a server of another make that loses answers."""
+import json, os, signal, subprocess
+
+import pytest
+
+import support
+from openai_server import OpenAIServer
+
+ECHO = ["--model", "m=echo"]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    yield from support.server_of_session(tmp_path_factory, "client", *ECHO)
+
+
+def run(url, *arguments, key="", **keywords):
+    environment = {**os.environ, "OPENAI_BASE_URL": url, "OPENAI_API_KEY": key, **keywords.pop("environment", {})}
+    return support.quern(*arguments, env=environment, timeout=300, **keywords)
+
+
+def requests(count, **body):
+    return [support.request(f"c{i}", f"hello {i}", "m", **body) for i in range(count)]
+
+
+def ids_of(text):
+    return [json.loads(line)["custom_id"] for line in text.splitlines()]
+
+
+def write(path, lines):
+    path.write_bytes(support.jsonl(lines))
+    return path
+
+
+def submitted(url, file, *arguments, **keywords):
+    done = run(url, "submit", file, *arguments, **keywords)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+# --- against quern ---
+
+def test_from_a_file_to_its_results(server, tmp_path):
+    file, out = write(tmp_path / "in.jsonl", requests(40)), tmp_path / "out.jsonl"
+    batch = submitted(server.url, file, "--metadata", "run=a b=c")
+    assert server.batch(batch)["metadata"]["run"] == "a b=c"
+    watched = run(server.url, "watch", batch, "--seconds", "1")
+    assert watched.returncode == 0 and watched.stdout == "" and "40 of 40 requests completed" in watched.stderr, watched.stderr
+    assert "\x1b" not in watched.stderr
+    done = run(server.url, "results", batch, "-o", out)
+    assert done.returncode == 0 and done.stdout == "", done.stderr
+    assert ids_of(out.read_text()) == [f"c{i}" for i in range(40)]
+    assert out.read_text() == run(server.url, "results", batch).stdout
+    again = run(server.url, "results", batch, "-o", out)
+    assert again.returncode == 0 and "nothing is left to do" in again.stderr
+    refused = run(server.url, "results", batch, "-o", file)
+    assert refused.returncode == 7 and "--overwrite" in refused.stderr and len(file.read_text().splitlines()) == 40
+    assert run(server.url, "results", batch, "-o", file, "--overwrite").returncode == 0 and file.read_text() == out.read_text()
+    assert [path.name for path in tmp_path.iterdir() if "part" in path.name] == []
+
+
+def test_the_first_lines_and_standard_input(server, tmp_path):
+    file = write(tmp_path / "in.jsonl", requests(9))
+    batch = submitted(server.url, file, "--limit", 4, "--watch")
+    assert server.batch(batch)["request_counts"] == {"total": 4, "completed": 4, "failed": 0}
+    batch = submitted(server.url, "-", "--limit", 100, "--watch", input=file.read_text())
+    assert server.batch(batch)["request_counts"]["total"] == 9
+    done = run(server.url, "submit", file, "-o", tmp_path / "out.jsonl", "--json")
+    assert done.returncode == 0, done.stderr
+    objects = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {o["object"] for o in objects} == {"batch"} and objects[-1]["status"] == "completed"
+    assert len(ids_of((tmp_path / "out.jsonl").read_text())) == 9
+
+
+def test_failed_lines_are_told_and_tried_again(server, tmp_path):
+    lines = requests(6)
+    for line in lines[2:4]:
+        line["body"]["echo"] = {"status": 400}
+    file = write(tmp_path / "in.jsonl", lines)
+    done = run(server.url, "submit", file, "-o", tmp_path / "out.jsonl")
+    assert done.returncode == 1, done.stderr
+    assert ids_of((tmp_path / "out.jsonl").read_text()) == ["c0", "c1", "c4", "c5", "c2", "c3"]  # the errors come behind
+    batch = done.stdout.strip()
+    again = run(server.url, "retry", batch, "--watch")
+    assert again.returncode == 1 and server.batch(again.stdout.strip())["quern"]["retry_of"] == batch
+    assert server.batch(again.stdout.strip())["request_counts"]["total"] == 2
+    refused = write(tmp_path / "bad.jsonl", [{"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {"model": "m"}}])
+    done = run(server.url, "submit", refused, "--watch")
+    assert done.returncode == 3 and "line 1" in done.stderr, done.stderr
+    assert run(server.url, "results", done.stdout.strip()).returncode == 3
+
+
+def test_a_batch_that_runs(server, tmp_path):
+    lines = requests(5)
+    lines[3]["body"]["echo"] = {"hang": True}
+    file, out = write(tmp_path / "in.jsonl", lines), tmp_path / "out.jsonl"
+    batch = submitted(server.url, file)
+    support.until(lambda: server.batch(batch)["request_counts"]["completed"] == 4)
+    done = run(server.url, "results", batch, "-o", out)
+    assert done.returncode == 0 and "4 results of 5" in done.stderr, done.stderr
+    assert sorted(ids_of(out.read_text())) == ["c0", "c1", "c2", "c4"]
+    assert run(server.url, "retry", batch).returncode == 7
+    assert "in_progress" in run(server.url, "status", batch).stdout
+    with subprocess.Popen([support.BINARY, "watch", batch, "--seconds", "1", "--base-url", server.url], stderr=subprocess.PIPE, text=True) as watch:
+        assert "in_progress" in watch.stderr.readline()
+        watch.send_signal(signal.SIGINT)
+        rest = watch.stderr.read()
+        assert watch.wait() == 130 and f"quern watch {batch}" in rest
+    assert run(server.url, "cancel", batch).returncode == 0
+    ended = run(server.url, "watch", batch)
+    assert ended.returncode == 1 and "cancelled" in ended.stderr
+    assert run(server.url, "cancel", batch).returncode == 0
+    assert run(server.url, "results", batch, "-o", out, "--overwrite").returncode == 1
+    assert sorted(ids_of(out.read_text())) == [f"c{i}" for i in range(5)]
+
+
+def test_lists_and_what_is_not_there(server, tmp_path):
+    batch = submitted(server.url, write(tmp_path / "in.jsonl", requests(1)), "--watch")
+    listed = run(server.url, "list")
+    assert listed.stdout.splitlines()[1].split()[:3] == [batch, "completed", "1"]
+    assert [json.loads(line)["id"] for line in run(server.url, "list", "--json", "--limit", "1").stdout.splitlines()] == [batch]
+    assert json.loads(run(server.url, "status", batch, "--json").stdout)["id"] == batch
+    for command in ("status", "watch", "results", "cancel", "retry"):
+        missing = run(server.url, command, "batch_none")
+        assert missing.returncode == 4 and "batch_none" in missing.stderr and missing.stdout == "", (command, missing.stderr)
+        assert run(server.url, command).returncode == 2
+        assert run(server.url, command, "../x").returncode == 2
+    for arguments in (["submit"], ["submit", "x", "--metadata", "novalue"], ["submit", "x", "--max-cost", "1"], ["submit", "x", "--idempotency-key", "a b"]):
+        assert run(server.url, *arguments).returncode == 2, arguments
+    assert run(server.url, "submit", tmp_path / "none").returncode == 4
+    (tmp_path / "empty").write_text("\n\n")
+    assert run(server.url, "submit", tmp_path / "empty").returncode == 3
+    (tmp_path / "text").write_text("hello\n")
+    assert "no JSON object" in run(server.url, "submit", tmp_path / "text").stderr
+
+
+def test_one_key_makes_one_batch(server, tmp_path):
+    file = write(tmp_path / "in.jsonl", requests(2))
+    first = submitted(server.url, file, "--idempotency-key", "nightly-1")
+    assert submitted(server.url, file, "--idempotency-key", "nightly-1") == first
+    assert submitted(server.url, file, "--idempotency-key", "nightly-2") != first
+
+
+def test_a_large_file_goes_in_parts(server, tmp_path):
+    lines = requests(70)
+    for line in lines:
+        line["body"]["user"] = "x" * (1 << 20)
+    batch = submitted(server.url, write(tmp_path / "in.jsonl", lines), "--watch")
+    file = server.batch(batch)["input_file_id"]
+    assert server.json("GET", f"/v1/files/{file}")["bytes"] == (tmp_path / "in.jsonl").stat().st_size > 64 << 20
+    assert server.batch(batch)["request_counts"]["completed"] == 70
+
+
+def test_a_price_limit(server, tmp_path):
+    file = write(tmp_path / "in.jsonl", requests(3, max_tokens=10))
+    before = len(run(server.url, "list", "--json").stdout.splitlines())
+    done = run(server.url, "submit", file, "--max-cost", "0.000000001", "--input-price", "5", "--output-price", "5")
+    assert done.returncode == 3 and "nothing is submitted" in done.stderr, done.stderr
+    assert len(run(server.url, "list", "--json").stdout.splitlines()) == before
+    done = run(server.url, "submit", file, "--max-cost", "1000", "--input-price", "5", "--output-price", "5")
+    assert done.returncode == 0 and "will cost up to" in done.stderr, done.stderr
+
+
+def test_a_watch_outlives_its_server(tmp_path):
+    lines = requests(3)
+    lines[1]["body"]["echo"] = {"hang": True}  # so that the batch ends when it is cancelled, and not before
+    with support.reserved_port() as port:
+        server = support.Server(tmp_path / "state", "--port", str(port), *ECHO).start()
+        url = f"http://127.0.0.1:{port}/v1"
+        batch = submitted(url, write(tmp_path / "in.jsonl", lines))
+        with subprocess.Popen([support.BINARY, "watch", batch, "--seconds", "1", "--base-url", url], stderr=subprocess.PIPE, text=True) as watch:
+            assert "/3" in watch.stderr.readline() + watch.stderr.readline()
+            server.kill()
+            assert any("trying again" in line for line in watch.stderr)
+            server = support.Server(tmp_path / "state", "--port", str(port), *ECHO).start()
+            assert any("answers again" in line for line in watch.stderr)
+            assert run(url, "cancel", batch).returncode == 0
+            rest = watch.stderr.read()
+            assert watch.wait() == 1 and f"{batch} cancelled: " in rest, rest
+        assert server.stop() == 0
+    support.fsck(tmp_path / "state")
+
+
+# --- against a server of another make ---
+
+def test_no_answer_that_is_lost_makes_a_second_batch(tmp_path):
+    file = write(tmp_path / "in.jsonl", requests(3))
+    with OpenAIServer() as other:
+        other.lose = ["/v1/batches", "/v1/files"]
+        batch = submitted(other.url, file)
+        assert list(other.batches) == [batch] and other.files[other.batches[batch][0]["input_file_id"]] == file.read_bytes()
+        other.refuse = [503, 503, 429]
+        assert submitted(other.url, file, "--idempotency-key", "k") == "batch_2"
+        assert submitted(other.url, file, "--idempotency-key", "k") == "batch_2" and len(other.batches) == 2
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_a_broken_download_goes_on(tmp_path, ranges):
+    file, out = write(tmp_path / "in.jsonl", requests(50) + [support.request("b1", "bad", "m"), support.request("b2", "bad", "m")]), tmp_path / "out.jsonl"
+    with OpenAIServer(ranges=ranges) as other:
+        batch = submitted(other.url, file)
+        other.cut = [2000, 700]
+        done = run(other.url, "results", batch, "-o", out)
+        assert done.returncode == 1 and done.stderr.count("trying again") >= 1, done.stderr  # two lines failed
+        whole = out.read_bytes()
+        assert ids_of(whole.decode()) == [f"c{i}" for i in range(50)] + ["b1", "b2"]
+        out.unlink()
+        other.cut = [3000]
+        done = run(other.url, "results", batch, "-o", out, "--retry-seconds", "0")
+        assert done.returncode == 6 and not out.exists() and "same command goes on" in done.stderr, done.stderr
+        [part] = tmp_path.glob("out.jsonl.*.part")
+        assert 0 < part.stat().st_size <= 3000 and whole.startswith(part.read_bytes())
+        done = run(other.url, "results", batch, "-o", out)
+        assert done.returncode == 1 and "going on behind" in done.stderr and out.read_bytes() == whole
+        assert not list(tmp_path.glob("*.part"))
+        errors = other.files[other.batches[batch][0]["error_file_id"]]
+        part.write_bytes(whole[:-len(errors) // 2])  # broken in the error file
+        out.unlink()
+        assert run(other.url, "results", batch, "-o", out).returncode == 1 and out.read_bytes() == whole
+
+
+def test_failed_lines_go_into_a_new_file(tmp_path):
+    lines = [support.request(f"c{i}", "bad" if i % 3 == 0 else "good", "m") for i in range(9)]
+    file = write(tmp_path / "in.jsonl", lines)
+    with OpenAIServer() as other:
+        batch = submitted(other.url, file)
+        done = run(other.url, "retry", batch)
+        assert done.returncode == 0 and done.stdout == "batch_2\n", done.stderr
+        assert other.files[other.batches["batch_2"][0]["input_file_id"]].decode().splitlines() == [json.dumps(line) for line in lines if line in lines[::3]]
+    with OpenAIServer(keeps_inputs=False) as other:
+        batch = submitted(other.url, file)
+        done = run(other.url, "retry", batch)
+        assert done.returncode == 4 and "-i" in done.stderr, done.stderr
+        assert run(other.url, "retry", batch, "-i", file).returncode == 0
+        wrong = write(tmp_path / "wrong.jsonl", lines[:4])
+        done = run(other.url, "retry", batch, "-i", wrong)
+        assert done.returncode == 4 and "2 of the 3 failed lines" in done.stderr, done.stderr
+
+
+def test_what_another_server_cannot_do_is_said(tmp_path):
+    file = write(tmp_path / "in.jsonl", requests(2))
+    with OpenAIServer() as other:
+        other.running = True
+        batch = submitted(other.url, file)
+        done = run(other.url, "results", batch)
+        assert done.returncode == 7 and "when a batch has ended only" in done.stderr
+        done = run(other.url, "submit", file, "--max-cost", "1", "--input-price", "1")
+        assert done.returncode == 3 and "no preflight" in done.stderr and len(other.batches) == 1
+        other.running = False
+        assert run(other.url, "retry", batch).returncode == 3
+
+
+def test_keys_and_where_they_go(tmp_path):
+    file = write(tmp_path / "in.jsonl", requests(1))
+    key = tmp_path / "key"
+    key.write_text("sk-1\n")
+    key.chmod(0o600)
+    with OpenAIServer(key="sk-1") as other, OpenAIServer() as elsewhere:
+        done = run(other.url, "list")
+        assert done.returncode == 5 and "OPENAI_API_KEY" in done.stderr
+        assert run(other.url, "list", key="sk-1").returncode == 0
+        assert run(other.url, "list", "--api-key-file", key).returncode == 0
+        key.chmod(0o644)
+        assert run(other.url, "list", "--api-key-file", key).returncode != 0
+        other.instead = lambda handler, path: handler.answer(307, b"", [("location", elsewhere.url + path.removeprefix("/v1"))])
+        for arguments in (["list"], ["submit", file], ["results", "batch_1"]):
+            done = run(other.url, *arguments, key="sk-1")
+            assert done.returncode == 3 and "redirects" in done.stderr and "sk-1" not in done.stderr
+        assert elsewhere.seen == []
+
+
+def test_a_hostile_server_gets_a_sentence(tmp_path):
+    bodies = {b"<html>\x1b[2J": "base URL", b"[]": "base URL", b'{"id":"b","status":7}': "base URL", b"[" * 100000: "base URL",
+              b'{"id":"b","status":"\\u001b[2J\\u009bx","model":"\\u0007","errors":{"data":[{"message":"\\u001b]0;x"}]}}': ""}
+    with OpenAIServer() as other:
+        for body, words in bodies.items():
+            other.instead = lambda handler, path, body=body: handler.answer(200, body)
+            done = run(other.url, "status", "b")
+            assert done.returncode == (3 if words else 0) and words in done.stderr, (body[:40], done.stderr)
+            assert not any(ord(letter) < 32 and letter != "\n" or 0x7f <= ord(letter) < 0xa0 for letter in done.stdout + done.stderr), (done.stdout, done.stderr)
+        other.instead = lambda handler, path: handler.answer(400, {"error": {"message": "no \x1b[2J\n\r\x07" + "y" * 9000}})
+        done = run(other.url, "status", "b")
+        assert done.returncode == 3 and "\x1b" not in done.stderr and len(done.stderr) < 1000
+
+        def endless(handler, path):
+            handler.send_response(200)
+            handler.end_headers()
+            with pytest.raises(OSError):
+                while True:
+                    handler.wfile.write(b"[" * (1 << 20))
+            handler.close_connection = True
+        other.instead = endless
+        done = run(other.url, "status", "b")
+        assert done.returncode == 6 and "too long" in done.stderr, done.stderr
+
+
+def test_a_server_that_is_away(tmp_path):
+    with support.reserved_port() as port:
+        done = run(f"http://127.0.0.1:{port}", "list", "--retry-seconds", "0")
+        assert done.returncode == 6 and "cannot be reached" in done.stderr, done.stderr
+    for url in ("ftp://x", "http://u:p@x", "nonsense"):
+        for arguments in (["list"], ["status", "b"], ["submit", tmp_path]):
+            assert run(url, *arguments).returncode == 2
+            done = run("", *arguments, "--base-url", url)
+            assert done.returncode == 2 and "--base-url" in done.stderr and url not in done.stderr
