@@ -74,6 +74,7 @@ extern const struct command cmd_cancel;
 extern const struct command cmd_compare;
 extern const struct command cmd_completion;
 extern const struct command cmd_config;
+extern const struct command cmd_doctor;
 extern const struct command cmd_embed;
 extern const struct command cmd_engine;
 extern const struct command cmd_fsck;

@@ -15,7 +15,7 @@ enum exit_status {
     EXIT_FAILED = 1,         /* the machine failed, or the work is done and some lines failed */
     EXIT_USAGE = 2,          /* the command line, the environment or a settings file is wrong */
     EXIT_UNUSABLE = 3,       /* a model, an input or a state directory cannot be used as it is */
-    EXIT_NOT_FOUND = 4,      /* no such model, file or key */
+    EXIT_NOT_FOUND = 4,      /* no such model, file, key or batch */
     EXIT_AUTHENTICATION = 5, /* a token is missing, wrong or without access */
     EXIT_UNAVAILABLE = 6,    /* not now: the disk is full, a server does not answer */
     EXIT_CONFLICT = 7,       /* in use, there already, or of another input */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/id.h"
 #include "cli/batch_watch.h"
+#include "cli/cost_guess.h"
 #include "client/remote_batches.h"
 #include "client/upload.h"
 #include "json/json.h"
@@ -111,9 +112,45 @@ static void write_question(const struct cost_choice *prices, const char *file_id
                prices->batch_discount);
 }
 
+static enum err compare_price(struct session *session, double requests, double cost, double most,
+                              struct error *error) {
+    if (cost > most)
+        return err_set(error, ERR_LIMIT,
+                       "nothing is submitted: %.0f requests would cost up to %.4g, and --max-cost "
+                       "is %.4g (--limit N submits the first N only)",
+                       requests, cost, most);
+    session_say(session, "%.0f requests will cost up to %.4g of %.4g", requests, cost, most);
+    return OK;
+}
+
+/* Prices a file for a server that cannot: by its bytes, and the longest answers. */
+static enum err guess_price(struct session *session, const struct cost_choice *prices,
+                            const struct submit_input *input, struct error *error) {
+    struct cost_guess guess;
+    enum err err = cost_guess_make(&guess, input, error);
+    if (err != OK) return err;
+    if (prices->input_price <= 0 && prices->output_price <= 0)
+        return err_set(error, ERR_INVALID,
+                       "what the file costs cannot be known before: %.150s has no preflight; give "
+                       "--input-price and --output-price for an estimate",
+                       session->place.base_url);
+    if (guess.unbounded > 0 && prices->output_price > 0)
+        return err_set(error, ERR_INVALID,
+                       "what the file costs cannot be known before: %.150s has no preflight, and "
+                       "%" PRIu64 " of %" PRIu64 " requests set no max_tokens",
+                       session->place.base_url, guess.unbounded, guess.requests);
+    session_say(session, "the server has no preflight: an ESTIMATE, one token for four bytes and "
+                         "each answer as long as its max_tokens");
+    double cost =
+        (guess.input_tokens * prices->input_price + guess.output_tokens * prices->output_price) *
+        (1 - prices->batch_discount) / 1e6;
+    return compare_price(session, (double)guess.requests, cost, prices->cost_max, error);
+}
+
 /* Asks the server what the file would cost. ERR_LIMIT over the limit. */
 static enum err ask_price(struct session *session, const struct cost_choice *prices,
-                          const char *file_id, struct error *error) {
+                          const struct submit_input *input, const char *file_id,
+                          struct error *error) {
     struct buf body;
     struct remote_answer answer;
     json_t *object = NULL;
@@ -124,10 +161,7 @@ static enum err ask_price(struct session *session, const struct cost_choice *pri
     enum err err = remote_get(session->remote, &call, &answer, error);
     buf_release(&body);
     if (err == OK && (answer.status == 404 || answer.status == 405))
-        return err_set(error, ERR_INVALID,
-                       "what the file costs cannot be known before: %.200s has no preflight; "
-                       "`quern preflight FILE --upstream URL` estimates it without --max-cost",
-                       session->place.base_url);
+        return guess_price(session, prices, input, error);
     if (err == OK) err = remote_judge(session->remote, &answer, error);
     if (err == OK) err = object_read(answer.body, &object, error);
     if (err != OK) return err;
@@ -136,14 +170,7 @@ static enum err ask_price(struct session *session, const struct cost_choice *pri
     json_decref(object);
     if (!(cost > 0))
         return err_set(error, ERR_INVALID, "the server's preflight could not price the file");
-    if (cost > prices->cost_max)
-        return err_set(error, ERR_LIMIT,
-                       "nothing is submitted: %.0f requests would cost up to %.4g, and --max-cost "
-                       "is %.4g (--limit N submits the first N only)",
-                       requests, cost, prices->cost_max);
-    session_say(session, "%.0f requests will cost up to %.4g of %.4g", requests, cost,
-                prices->cost_max);
-    return OK;
+    return compare_price(session, requests, cost, prices->cost_max, error);
 }
 
 /* --- making --- */
@@ -174,7 +201,7 @@ static enum err create(struct session *session, const struct submit_wish *wish,
     enum err err = upload_file(session->remote, &source, file_id, error);
     terminal_clear(&session->terminal);
     if (err == OK && wish->prices.cost_max > 0)
-        err = ask_price(session, &wish->prices, file_id, error);
+        err = ask_price(session, &wish->prices, input, file_id, error);
     if (err != OK) return err;
     struct batch_wish batch = {.input_file_id = file_id,
                                .endpoint = wish->endpoint ? wish->endpoint : input->endpoint,

@@ -245,8 +245,15 @@ def test_what_another_server_cannot_do_is_said(tmp_path):
         batch = submitted(other.url, file)
         done = run(other.url, "results", batch)
         assert done.returncode == 7 and "when a batch has ended only" in done.stderr
-        done = run(other.url, "submit", file, "--max-cost", "1", "--input-price", "1")
+        done = run(other.url, "submit", file, "--max-cost", "1", "--watts", "90", "--price-per-kwh", "1")
         assert done.returncode == 3 and "no preflight" in done.stderr and len(other.batches) == 1
+        done = run(other.url, "submit", file, "--max-cost", "1", "--output-price", "1")
+        assert done.returncode == 3 and "2 of 2 requests set no max_tokens" in done.stderr and len(other.batches) == 1
+        bounded = write(tmp_path / "bounded.jsonl", requests(2, max_tokens=1000, n=2))  # 4,000 tokens of answers
+        done = run(other.url, "submit", bounded, "--max-cost", "0.0039", "--output-price", "1")
+        assert done.returncode == 3 and "up to 0.004," in done.stderr and len(other.batches) == 1, done.stderr
+        done = run(other.url, "submit", bounded, "--max-cost", "0.0039", "--output-price", "1", "--batch-discount", "0.5")
+        assert done.returncode == 0 and "ESTIMATE" in done.stderr and len(other.batches) == 2, done.stderr
         other.running = False
         assert run(other.url, "retry", batch).returncode == 3
 

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Models and cards. Heads of models are foreign files, so that a process in the sandbox reads them
+ * and tells its findings through a pipe, a line each. */
+
+#include "cli/doctor.h"
+
+#include "base/sandbox.h"
+#include "cli/models_show.h"
+#include "device/device_find.h"
+#include "device/device_load.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define MODELS "models"
+#define LINE_BYTES 2048
+
+/* --- in the sandbox: "VERDICT text" per line --- */
+
+static void tell(FILE *to, enum doctor_verdict verdict, const char *format, ...) PRINTF_LIKE(3, 4);
+static void tell(FILE *to, enum doctor_verdict verdict, const char *format, ...) {
+    struct error text;
+    char line[ERROR_TEXT_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    (void)(err_set)(&text, ERR_INVALID, "%s", line); /* one line of it */
+    fprintf(to, "%d%s\n", (int)verdict, text.text);
+    fflush(to);
+}
+
+static void tell_model(FILE *to, const char *argument) {
+    struct model_choice model;
+    struct model_facts facts;
+    struct error error = {0};
+    struct model_file file = {.source = SOURCE_FOLDER};
+    if (catalog_choose(argument, &model, &error) != OK) {
+        tell(to, DOCTOR_WRONG, "--model %.100s: %s", argument, error.text);
+        return;
+    }
+    if (model.is_echo) {
+        tell(to, DOCTOR_HINT, "%.100s answers with its question: it is for tests", model.names[0]);
+        return;
+    }
+    snprintf(file.name, sizeof file.name, "%s", model.names[0]);
+    snprintf(file.path, sizeof file.path, "%s", model.path);
+    models_read_facts(&facts, &file, 0);
+    if (*facts.why_not)
+        tell(to, DOCTOR_WRONG, "%.100s cannot be served: %.300s", file.name, facts.why_not);
+    else if (facts.is_read && !facts.fit.is_in_memory)
+        tell(to, DOCTOR_HINT, "%.100s needs %.1f GB of memory, and %.1f GB are free", file.name,
+             (double)facts.fit.needed_bytes / 1e9, (double)facts.machine.free_bytes / 1e9);
+    else
+        tell(to, DOCTOR_GOOD, "%.100s can be served (%.200s)", file.name, file.path);
+}
+
+struct stores {
+    size_t servable, refused;
+};
+
+static void count_file(void *context, const struct model_file *file) {
+    struct stores *stores = context;
+    if (*file->why_not)
+        stores->refused++;
+    else
+        stores->servable++;
+}
+
+static void tell_stores(FILE *to, bool has_model) {
+    struct stores stores = {0};
+    struct error error = {0};
+    if (catalog_list(count_file, &stores, &error) != OK)
+        tell(to, DOCTOR_WRONG, "the models of this machine: %s", error.text);
+    else if (stores.servable == 0 && !has_model)
+        tell(to, DOCTOR_HINT, "no model lies on this machine, and no setting names one");
+    else
+        tell(to, DOCTOR_GOOD, "%zu models lie on this machine, and %zu that quern does not serve",
+             stores.servable, stores.refused);
+}
+
+static int tell_all(int fd, const struct option_list *models, bool has_upstream) {
+    struct sandbox_state state;
+    const struct sandbox_path all = {.path = "/"};
+    FILE *to = fdopen(fd, "w");
+    if (!to) return 1;
+    sandbox_enter(SANDBOX_FILES, &all, 1, &state);
+    for (size_t i = 0; i < models->count; i++) tell_model(to, models->values[i]);
+    tell_stores(to, models->count > 0 || has_upstream);
+    return 0;
+}
+
+/* --- the parent --- */
+
+static void take_lines(struct doctor *doctor, FILE *from) {
+    char line[LINE_BYTES];
+    while (fgets(line, sizeof line, from)) {
+        int verdict = line[0] - '0';
+        line[strcspn(line, "\n")] = '\0';
+        if (verdict < DOCTOR_GOOD || verdict > DOCTOR_WRONG) continue;
+        const char *remedy = NULL;
+        if (verdict == DOCTOR_WRONG)
+            remedy = "`quern models` lists what is here, `quern pull` fetches";
+        if (verdict == DOCTOR_HINT) remedy = "`quern models inspect NAME` tells more";
+        doctor_find(doctor, (enum doctor_verdict)verdict, MODELS, remedy, "%s", line + 1);
+    }
+}
+
+void doctor_check_models(struct doctor *doctor) {
+    int ends[2], status = 0;
+    bool has_upstream = doctor_list(doctor, "upstream")->count > 0;
+    fflush(stdout);
+    if (pipe(ends) != 0) return;
+    pid_t child = fork();
+    if (child == 0) {
+        (void)close(ends[0]);
+        _exit(tell_all(ends[1], doctor_list(doctor, "model"), has_upstream));
+    }
+    (void)close(ends[1]);
+    FILE *from = child > 0 ? fdopen(ends[0], "r") : NULL;
+    if (from) {
+        take_lines(doctor, from);
+        fclose(from);
+    } else {
+        (void)close(ends[0]);
+    }
+    if (child < 0) return;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
+    if (status != 0)
+        doctor_find(doctor, DOCTOR_WRONG, MODELS, "move it away, and tell quern's makers about it",
+                    "a model's file broke the process that read it (behind the models above)");
+}
+
+/* --- cards --- */
+
+static void tell_card(struct doctor *doctor, const struct loaded_device *loaded) {
+    bool has_driver = device_find_driver();
+    char plugin[PATH_MAX];
+    if (loaded->table)
+        doctor_find(doctor, DOCTOR_GOOD, "device", NULL, "%s: %.1f of %.1f GB are free",
+                    loaded->card.name, (double)loaded->card.free_bytes / 1e9,
+                    (double)loaded->card.memory_bytes / 1e9);
+    else if (has_driver && !device_find_plugin(plugin))
+        doctor_find(doctor, DOCTOR_HINT, "device",
+                    "`make cuda` builds it; as a package: libquern-cuda",
+                    "the CPU computes: a driver of NVIDIA is here, and the plugin is not");
+    else
+        doctor_find(doctor, loaded->is_surprising ? DOCTOR_HINT : DOCTOR_GOOD, "device",
+                    loaded->is_surprising
+                        ? "--device cuda insists on a card, --device cpu does not "
+                          "ask for one"
+                        : NULL,
+                    "the CPU computes%s%s", *loaded->reason ? ": " : "", loaded->reason);
+}
+
+void doctor_check_device(struct doctor *doctor) {
+    struct loaded_device loaded = {0};
+    struct device_settings settings;
+    struct error error = {0};
+    const struct device_texts texts = {
+        .device = str_from(doctor_text(doctor, "device")),
+        .plugin = str_from(doctor_text(doctor, "device-plugin")),
+    };
+    enum err err = device_settings_read(&settings, &texts, &error);
+    if (err == OK) err = device_load(&loaded, &settings, &error);
+    if (err != OK)
+        doctor_find(doctor, DOCTOR_WRONG, "device",
+                    "see the sentence; --device auto takes the CPU instead", "%s", error.text);
+    else
+        tell_card(doctor, &loaded);
+    device_load_close(&loaded);
+}
