@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "store/snapshot.h"
 #include "store/store_internal.h"
 
 #include "base/os.h"
@@ -104,6 +105,10 @@ static const char *const migrations[] = {
     "CREATE INDEX upload_parts_of ON upload_parts (upload_id);",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
+
+int64_t snapshot_schema_known(void) {
+    return MIGRATION_COUNT;
+}
 
 /* Translates the error of the last call on the connection. A full disk removes the ballast. */
 static enum err last_error(struct store *store, struct error *error, const char *what) {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
+#include "store/state_marks.h"
 #include "store/store_internal.h"
 
 #include "base/clock.h"
@@ -12,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -58,21 +58,6 @@ enum err store_sync_result(struct store *store, enum err err, struct error *erro
 
 const char *store_dir(const struct store *store) {
     return store->dir;
-}
-
-static enum err take_lock(struct store *store, struct error *error) {
-    char path[STORE_PATH_BYTES];
-    store_path(store, path, "LOCK");
-    int flags = store->read_only ? O_RDONLY : O_RDWR | O_CREAT | O_NOFOLLOW;
-    enum err err = os_open(&store->lock_fd, path, flags, 0600, error);
-    if (err == ERR_NOT_FOUND)
-        return err_set(error, err, "%s is not a state directory of quern", store->dir);
-    if (err != OK) return err;
-    if (flock(store->lock_fd, LOCK_EX | LOCK_NB) == 0) return OK;
-    if (errno == EWOULDBLOCK)
-        return err_set(error, ERR_CONFLICT,
-                       "the state directory %s is in use by another quern process", store->dir);
-    return err_from_errno(error, errno, "cannot lock %s", path);
 }
 
 /* --- the ballast --- */
@@ -273,7 +258,8 @@ static enum err open_parts(struct store *store, struct error *error) {
     enum err err = store->read_only ? OK : os_mkdirs(store->dir, error);
     if (err == OK && !store->read_only) err = check_folder(store, error);
     if (err == OK && !store->read_only) err = check_names(store, error);
-    if (err == OK) err = take_lock(store, error);
+    if (err == OK) err = state_lock(store->dir, store->read_only, &store->lock_fd, error);
+    if (err == OK && !store->read_only) err = state_marks_check(store->dir, error);
     size_ballast(store);
     if (err == OK && !store->read_only) err = make_layout(store, error);
     if (err != OK) return err;

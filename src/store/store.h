@@ -7,6 +7,7 @@
  * results (seglog.h). Files are in files.h, uploads in parts in uploads.h, batches in batches.h.
  *
  *   LOCK                          locked while open, so that two servers never share a directory
+ *   moved, restoring              marks that keep the directory closed (state_marks.h)
  *   meta.db                       rows of files, uploads and batches, and the outbox (outbox.h)
  *   keys.jsonl                    not the store's: see http/key_file.h
  *   files/ab/<id>                 immutable bytes of uploads and published results, mode 0400
@@ -79,6 +80,8 @@ enum err store_open(struct store **ret_store, const struct store_options *option
 void store_close(struct store *store); /* NULL is allowed */
 
 const char *store_dir(const struct store *store);
+/* True for an id that may be part of a path: 8 to 63 letters, digits, '-' and '_'. */
+bool store_id_is_sane(struct str id);
 void store_status(struct store *store, struct store_status *ret_status);
 
 /* The path of a batch's own directory, which is created if it does not exist. */

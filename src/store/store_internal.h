@@ -44,8 +44,6 @@ void store_path(const struct store *store, char ret_path[STORE_PATH_BYTES], cons
     PRINTF_LIKE(3, 4);
 /* Writes the path of a file's bytes: "<dir>/files/ab/<id>". */
 void store_file_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *id);
-/* True for an id that may be part of a path: 8 to 63 letters, digits, '-' and '_'. */
-bool store_id_is_sane(struct str id);
 /* Passes OK on. Any error of a sync is logged and ends the process, because the kernel may have
  * dropped the pages (docs/internals/store.md). */
 enum err store_sync_result(struct store *store, enum err err, struct error *error);
