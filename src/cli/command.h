@@ -62,6 +62,7 @@ struct command {
     int (*main)(int argc, char **argv);
 };
 
+extern const struct command cmd_backup;
 /* The settings and the command line, read again. */
 struct command_reading {
     struct command_call call;
@@ -86,6 +87,7 @@ extern const struct command cmd_openapi;
 extern const struct command cmd_preflight;
 extern const struct command cmd_pull;
 extern const struct command cmd_render;
+extern const struct command cmd_restore;
 extern const struct command cmd_results;
 extern const struct command cmd_retry;
 extern const struct command cmd_run;

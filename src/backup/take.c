@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backup/take.h"
+
+#include "backup/object.h"
+#include "backup/thin.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/os.h"
+#include "http/key_file.h"
+#include "store/segment_reader.h"
+#include "store/snapshot.h"
+#include "store/state_marks.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+
+#define ATTEMPTS_MAX 100
+
+/* A file of the log of an unfinished batch. */
+struct log_file {
+    char path[BACKUP_PATH_BYTES];
+    int fd;
+    bool grows; /* the last segment of its batch */
+};
+
+struct take {
+    const struct backup_options *options;
+    struct backup_folder folder;
+    struct snapshot *live;        /* the server's database */
+    struct backup_manifest known; /* objects of the newest generation and of earlier attempts */
+    struct backup_manifest taken;
+    struct log_file *logs;
+    size_t log_count;
+    size_t log_capacity;
+    bool vanished; /* the server removed a file that the copy of the database names */
+    struct backup_taken result;
+};
+
+PRINTF_LIKE(2, 3)
+static void damaged(struct take *take, const char *format, ...) {
+    char sentence[ERROR_TEXT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    take->result.damaged++;
+    if (take->options->report) take->options->report(take->options->context, sentence);
+}
+
+static enum err vanished(struct take *take, const char *path, struct error *error) {
+    take->vanished = true;
+    return err_set(error, ERR_UNAVAILABLE, "%s was removed while the backup was taken", path);
+}
+
+/* Opens a file of the state directory. */
+static enum err open_file(const struct take *take, const char *path, int *ret_fd,
+                          struct error *error) {
+    char file[BACKUP_FILE_BYTES];
+    int bytes = snprintf(file, sizeof file, "%s/%s", take->options->state_dir, path);
+    if (bytes < 0 || (size_t)bytes >= sizeof file)
+        return err_set(error, ERR_INVALID, "the state directory's name is too long");
+    return os_open(ret_fd, file, O_RDONLY | O_NOFOLLOW, 0, error);
+}
+
+/* Takes an open file into the generation. */
+static enum err take_bytes(struct take *take, const char *path, int fd, bool grows,
+                           struct backup_object **ret_object, struct error *error) {
+    const struct backup_object *known = backup_manifest_find(&take->known, path);
+    struct backup_source source = {.fd = fd, .path = path, .stamp = backup_stamp(fd)};
+    struct backup_object object;
+    bool is_same = known && source.stamp && known->stamp == source.stamp;
+    enum err err = OK;
+    if (is_same)
+        source.bytes = known->bytes;
+    else if (grows)
+        err = segment_measure(fd, &source.bytes, error);
+    else
+        err = os_file_bytes(fd, &source.bytes, error);
+    if (ret_object) *ret_object = NULL;
+    if (err != OK || (grows && source.bytes == 0)) return err;
+    err = backup_object_take(&take->folder, &source, known, take->taken.generation, &object,
+                             &take->result.copied_bytes, error);
+    if (err != OK) return err;
+    struct backup_object *added = backup_manifest_add(&take->taken, path);
+    *added = object;
+    if (ret_object) *ret_object = added;
+    return OK;
+}
+
+/* --- logs of unfinished batches --- */
+
+static void close_logs(struct take *take) {
+    for (size_t i = 0; i < take->log_count; i++) os_close(take->logs[i].fd);
+    take->log_count = 0;
+}
+
+/* Opens one file of a batch's folder; one that is gone already is left out. */
+static enum err open_log_file(struct take *take, const char *batch_id, const char *name,
+                              struct error *error) {
+    struct log_file file = {.fd = -1};
+    int bytes = snprintf(file.path, sizeof file.path, "batches/%s/%s", batch_id, name);
+    if (bytes < 0 || (size_t)bytes >= sizeof file.path) return OK;
+    if (!backup_path_is_sane(str_from(file.path)) || strcmp(name, STORE_ORDER_NAME) == 0) return OK;
+    enum err err = open_file(take, file.path, &file.fd, error);
+    if (err != OK) return err == ERR_NOT_FOUND ? OK : err;
+    take->logs = vec_grow(take->logs, take->log_count, &take->log_capacity, sizeof *take->logs);
+    take->logs[take->log_count++] = file;
+    return OK;
+}
+
+static bool is_segment(const struct log_file *file) {
+    return str_ends_with(str_from(file->path), STR(".log"));
+}
+
+/* Marks the last segment of the files from `from` on. */
+static void mark_last(struct take *take, size_t from) {
+    struct log_file *last = NULL;
+    for (size_t i = from; i < take->log_count; i++)
+        if (is_segment(&take->logs[i]) && (!last || strcmp(last->path, take->logs[i].path) < 0))
+            last = &take->logs[i];
+    if (last) last->grows = true;
+}
+
+/* Opens the log of an unfinished batch. If the batch has not ended after that, nothing of it had
+ * been removed: the open files are all of it. */
+static enum err open_log(void *context, const char *batch_id, bool is_finished,
+                         struct error *error) {
+    struct take *take = context;
+    char path[BACKUP_FILE_BYTES];
+    size_t from = take->log_count;
+    bool unfinished = false;
+    if (is_finished) return OK;
+    int bytes = snprintf(path, sizeof path, "%s/batches/%s", take->options->state_dir, batch_id);
+    if (bytes < 0 || (size_t)bytes >= sizeof path)
+        return err_set(error, ERR_INVALID, "the state directory's name is too long");
+    DIR *dir = os_opendir(path);
+    if (!dir && errno != ENOENT) return err_from_errno(error, errno, "cannot read %s", path);
+    enum err err = OK;
+    for (struct dirent *entry; dir && err == OK && (entry = readdir(dir));)
+        err = open_log_file(take, batch_id, entry->d_name, error);
+    if (dir) closedir(dir);
+    if (err == OK) err = snapshot_is_unfinished(take->live, batch_id, &unfinished, error);
+    if (err == OK && !unfinished) return vanished(take, batch_id, error);
+    mark_last(take, from);
+    return err;
+}
+
+static enum err take_logs(struct take *take, struct error *error) {
+    enum err err = OK;
+    for (size_t i = 0; i < take->log_count && err == OK; i++)
+        err = take_bytes(take, take->logs[i].path, take->logs[i].fd, take->logs[i].grows, NULL,
+                         error);
+    return err;
+}
+
+/* --- all other files --- */
+
+/* Takes a file that may be missing. */
+static enum err take_if_there(struct take *take, const char *path, bool *ret_there,
+                              struct error *error) {
+    int fd;
+    enum err err = open_file(take, path, &fd, error);
+    *ret_there = err == OK;
+    if (err != OK) return err == ERR_NOT_FOUND ? OK : err;
+    err = take_bytes(take, path, fd, false, NULL, error);
+    os_close(fd);
+    return err;
+}
+
+/* Takes the order of results of an ended batch. */
+static enum err take_order(void *context, const char *batch_id, bool is_finished,
+                           struct error *error) {
+    char path[BACKUP_PATH_BYTES];
+    bool there;
+    if (!is_finished) return OK;
+    snprintf(path, sizeof path, "batches/%s/" STORE_ORDER_NAME, batch_id);
+    return take_if_there(context, path, &there, error);
+}
+
+/* The row has other bytes than the disk: those of an earlier generation are kept if they are
+ * right. */
+static void keep_good_bytes(struct take *take, const struct snapshot_file *file,
+                            struct backup_object *object) {
+    const struct backup_object *known = backup_manifest_find(&take->known, object->path);
+    struct error ignored;
+    if (known && memcmp(known->sha256, file->sha256, SHA256_BYTES) == 0 &&
+        backup_object_read(&take->folder, known, -1, &ignored) == OK) {
+        damaged(take,
+                "%s: the state directory has lost its bytes (I1); the backup keeps those of "
+                "generation %" PRIu64,
+                object->path, known->generation);
+        *object = *known;
+    } else {
+        damaged(take, "%s: its bytes are not what was stored (I1)", object->path);
+    }
+}
+
+static enum err take_file(void *context, const struct snapshot_file *file, struct error *error) {
+    struct take *take = context;
+    struct backup_object *object = NULL;
+    char path[BACKUP_PATH_BYTES];
+    bool exists = false;
+    int fd;
+    if (file->is_part)
+        snprintf(path, sizeof path, "parts/%s", file->id);
+    else
+        snprintf(path, sizeof path, "files/%s/%s", file->id + strlen(file->id) - 2, file->id);
+    enum err err = open_file(take, path, &fd, error);
+    if (err == ERR_NOT_FOUND) {
+        err = snapshot_file_exists(take->live, file, &exists, error);
+        if (err == OK && !exists) return vanished(take, path, error);
+        if (err == OK) damaged(take, "%s: its bytes are gone from the disk (I1)", path);
+        return err;
+    }
+    if (err != OK) return err;
+    err = take_bytes(take, path, fd, false, &object, error);
+    os_close(fd);
+    if (err == OK && object && memcmp(object->sha256, file->sha256, SHA256_BYTES) != 0)
+        keep_good_bytes(take, file, object);
+    return err;
+}
+
+/* Takes the keys and their mark. The mark is older than the first key, so that a mark without keys
+ * may also be a key that is being made: the keys are looked for once more after it. */
+static enum err take_keys(struct take *take, struct error *error) {
+    bool has_mark = false, has_keys = false;
+    enum err err = take_if_there(take, KEY_FILE_MARK, &has_mark, error);
+    if (err == OK) err = take_if_there(take, KEY_FILE_NAME, &has_keys, error);
+    for (int i = 0; err == OK && has_mark && !has_keys && i < 10; i++) {
+        clock_sleep_ms(20);
+        err = take_if_there(take, KEY_FILE_NAME, &has_keys, error);
+    }
+    return err;
+}
+
+/* --- the whole --- */
+
+/* Checks the copy of the database, makes it durable and counts it among the objects. */
+static enum err take_database(struct take *take, struct snapshot *snapshot, const char *file,
+                              struct error *error) {
+    struct snapshot_summary summary = {0};
+    struct backup_object object = {.path = "meta.db", .generation = take->taken.generation};
+    int fd;
+    enum err err = snapshot_check(snapshot, error);
+    if (err == OK) err = snapshot_summary(snapshot, &summary, error);
+    if (err == OK) err = os_open(&fd, file, O_RDWR | O_NOFOLLOW, 0, error);
+    if (err != OK) return err;
+    err = os_fsync(fd, error);
+    if (err == OK) err = os_file_bytes(fd, &object.bytes, error);
+    os_close(fd);
+    if (err == OK) err = backup_sync_parent(file, error);
+    if (err == OK) err = sha256_file(file, object.sha256, error);
+    if (err != OK) return err;
+    *backup_manifest_add(&take->taken, object.path) = object;
+    take->taken.schema = summary.schema;
+    take->taken.batches = summary.batches;
+    take->taken.unfinished = summary.unfinished;
+    return OK;
+}
+
+static enum err attempt(struct take *take, struct error *error) {
+    char file[BACKUP_FILE_BYTES];
+    struct snapshot *snapshot = NULL;
+    take->vanished = false;
+    take->result.attempts++;
+    take->result.damaged = 0;
+    take->taken.count = 0;
+    backup_object_file(&take->folder, "meta.db", take->taken.generation, file);
+    enum err err = backup_make_parents(take->folder.dir, file, error);
+    if (err == OK) err = snapshot_take(take->live, file, error);
+    if (err == OK) err = snapshot_open(&snapshot, file, error);
+    if (err != OK) return err;
+    /* At once: each moment in between is one in which a batch may end. */
+    err = snapshot_each_batch(snapshot, open_log, take, error);
+    if (err == OK) err = take_logs(take, error);
+    close_logs(take);
+    if (err == OK) err = take_database(take, snapshot, file, error);
+    if (err == OK) err = snapshot_each_file(snapshot, take_file, take, error);
+    if (err == OK) err = snapshot_each_batch(snapshot, take_order, take, error);
+    if (err == OK) err = take_keys(take, error);
+    snapshot_close(snapshot);
+    return err;
+}
+
+/* What an attempt copied needs no copy in the next one. */
+static void know_more(struct take *take) {
+    for (size_t i = 0; i < take->taken.count; i++)
+        *backup_manifest_add(&take->known, take->taken.objects[i].path) = take->taken.objects[i];
+    backup_manifest_sort(&take->known);
+}
+
+static enum err take_generation(struct take *take, struct error *error) {
+    enum err err;
+    while ((err = attempt(take, error)) != OK) {
+        if (!take->vanished || take->result.attempts >= ATTEMPTS_MAX) break;
+        know_more(take);
+    }
+    if (err == OK) backup_manifest_sort(&take->taken);
+    return err;
+}
+
+/* Logs are held open, and a batch has a segment per 64 MiB. */
+static void raise_open_files(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+    limit.rlim_cur = limit.rlim_max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+}
+
+static bool is_inside(const char *dir, const char *other) {
+    size_t bytes = strlen(other);
+    return strncmp(dir, other, bytes) == 0 && (dir[bytes] == '/' || dir[bytes] == '\0');
+}
+
+/* The real path of a folder, or of the nearest one above it that exists. */
+static bool real_folder(const char *dir, char ret_path[PATH_MAX]) {
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof path, "%s", dir) >= (int)sizeof path) return false;
+    while (!realpath(path, ret_path)) {
+        char *slash = strrchr(path, '/');
+        if (errno != ENOENT) return false;
+        if (slash == path)
+            path[1] = '\0';
+        else if (slash)
+            *slash = '\0';
+        else
+            snprintf(path, sizeof path, ".");
+    }
+    return true;
+}
+
+/* Refuses a backup folder within the state directory, and the reverse. */
+static enum err check_apart(const struct backup_options *options, struct error *error) {
+    char state[PATH_MAX], dir[PATH_MAX];
+    struct stat status;
+    if (!realpath(options->state_dir, state)) {
+        if (errno != ENOENT)
+            return err_from_errno(error, errno, "cannot look at %s", options->state_dir);
+        return err_set(error, ERR_NOT_FOUND, "%s is not a state directory of quern",
+                       options->state_dir);
+    }
+    if (!real_folder(options->dir, dir)) return OK; /* opening it tells why */
+    bool exists = stat(options->dir, &status) == 0;
+    if (!is_inside(dir, state) && !(exists && is_inside(state, dir))) return OK;
+    return err_set(error, ERR_INVALID,
+                   "the backup folder %s and the state directory %s are not apart: a disk that is "
+                   "lost would take both",
+                   options->dir, options->state_dir);
+}
+
+/* Loads what the newest generation knows. A manifest that cannot be read costs a full copy. */
+static void load_known(struct take *take) {
+    struct error error;
+    if (take->folder.count == 0) return;
+    uint64_t newest = take->folder.generations[take->folder.count - 1];
+    if (backup_folder_load(&take->folder, newest, &take->known, &error) != OK) {
+        if (take->options->report) take->options->report(take->options->context, error.text);
+        take->known = (struct backup_manifest){0};
+    }
+}
+
+/* Closes the state directory before the generation is complete: one that is marked as moved has an
+ * origin that does not start. */
+static enum err close_origin(struct take *take, struct error *error) {
+    char line[BACKUP_DIR_BYTES_MAX + 64];
+    snprintf(line, sizeof line, "moved to %s, generation %" PRIu64 "\n", take->options->dir,
+             take->taken.generation);
+    return state_mark_set(take->options->state_dir, STATE_MOVED, line, error);
+}
+
+static enum err run(struct take *take, struct error *error) {
+    const struct backup_options *options = take->options;
+    enum err err = backup_folder_open(&take->folder, options->dir, BACKUP_WRITE, error);
+    if (err != OK) return err;
+    load_known(take);
+    uint64_t newest = take->folder.count ? take->folder.generations[take->folder.count - 1] : 0;
+    bool has_garbage = take->folder.unfinished > 0;
+    if (take->folder.unfinished > newest) newest = take->folder.unfinished;
+    take->taken.generation = newest + 1;
+    take->taken.is_moved = options->move;
+    take->taken.begun_unix_s = clock_unix_s();
+    snprintf(take->taken.version, sizeof take->taken.version, "%s", options->version);
+    raise_open_files();
+    err = backup_folder_begin(&take->folder, take->taken.generation, error);
+    if (err == OK) err = take_generation(take, error);
+    if (err == OK && options->move) err = close_origin(take, error);
+    take->taken.ended_unix_s = clock_unix_s();
+    if (err == OK) err = backup_folder_commit(&take->folder, &take->taken, error);
+    bool is_over = options->keep && take->folder.count > options->keep;
+    if (err == OK && (has_garbage || is_over || take->result.attempts > 1 || take->result.damaged))
+        err = backup_thin(&take->folder, options->keep, &take->result.removed, error);
+    return err;
+}
+
+enum err backup_take(const struct backup_options *options, struct backup_taken *ret_taken,
+                     struct error *error) {
+    struct take take = {.options = options, .folder = {.lock_fd = -1}};
+    int lock_fd = -1;
+    enum err err = check_apart(options, error);
+    /* A plain backup of a directory whose batches went elsewhere would let them run twice. */
+    if (err == OK && !options->move) err = state_marks_check(options->state_dir, error);
+    if (err == OK && options->move) err = state_lock(options->state_dir, true, &lock_fd, error);
+    if (err == OK) err = snapshot_open_live(&take.live, options->state_dir, error);
+    if (err == OK) err = run(&take, error);
+    snapshot_close(take.live);
+    take.result.generation = take.taken.generation;
+    take.result.batches = take.taken.batches;
+    take.result.unfinished = take.taken.unfinished;
+    take.result.files = take.taken.count;
+    take.result.bytes = backup_manifest_bytes(&take.taken);
+    backup_folder_close(&take.folder);
+    backup_manifest_release(&take.known);
+    backup_manifest_release(&take.taken);
+    free(take.logs);
+    os_close(lock_fd);
+    if (err == OK) *ret_taken = take.result;
+    return err;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "backup/restore.h"
+#include "cli/backup_show.h"
+#include "cli/command.h"
+#include "cli/pull_show.h"
+#include "cli/state_dir.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+struct chosen {
+    const char *state_dir;
+    int64_t generation;
+    char state_dir_usual[PATH_MAX];
+};
+
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"state-dir", OPTION_TEXT, AT(state_dir), "DIR",
+     .help = "new or empty directory to restore into (default that of `quern serve`)"},
+    {"generation", OPTION_INTEGER, AT(generation), "N",
+     .help = "generation to restore, 0 for the newest complete one (default 0)", .max = 1e15},
+    {0},
+};
+
+static void set_defaults(void *context) {
+    struct chosen *chosen = context;
+    state_dir_default(chosen->state_dir_usual);
+    chosen->state_dir = chosen->state_dir_usual;
+}
+
+static enum err check(struct command_call *call, struct error *error) {
+    if (call->operands[0]) return OK;
+    return err_set(error, ERR_INVALID, "name the folder of the backups; see --help");
+}
+
+static enum err run(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    struct backup_restore restore = {.dir = call->operands[0],
+                                     .state_dir = chosen->state_dir,
+                                     .generation = (uint64_t)chosen->generation};
+    struct backup_restored restored;
+    char when[BACKUP_TIME_BYTES];
+    enum err err = backup_restore(&restore, &restored, error);
+    if (err != OK) return err;
+    backup_show_time(restored.begun_unix_s, when);
+    if (restored.broken_off)
+        printf("generation %" PRIu64 " was begun later and did not end: it cannot be restored\n",
+               restored.broken_off);
+    printf("restored generation %" PRIu64 " of %s into %s: %" PRIu64 " files, %s, every sum "
+           "right\n",
+           restored.generation, when, chosen->state_dir, restored.files,
+           pull_show_bytes(restored.bytes).text);
+    printf("%" PRIu64 " %s, of which %" PRIu64 " %s on at the next start\n", restored.batches,
+           backup_show_batches(restored.batches), restored.unfinished,
+           restored.unfinished == 1 ? "goes" : "go");
+    if (!restored.has_keys)
+        printf("no API keys are in the backup: the server will ask for none but those of its "
+               "options\n");
+    if (restored.migrates)
+        printf("the backup is of quern %s: the next start brings its database to this version\n",
+               restored.version);
+    if (!restored.is_moved && restored.unfinished > 0)
+        printf(
+            "start no server on the old state directory any more: its batches would run twice\n");
+    return OK;
+}
+
+static const struct option_table tables[] = {{rows, 0}};
+
+const struct command cmd_restore = {
+    .name = "restore",
+    .summary = "make a state directory of a backup",
+    .usage = "restore DIR [--state-dir DIR] [--generation N]",
+    .help = "Fills a new or empty state directory from the folder DIR of `quern backup`. Compares\n"
+            "every byte with its sum, and says what it restored. The next `quern serve` on the\n"
+            "directory goes on with the batches that have not ended.\n",
+    .tables = tables,
+    .table_count = 1,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 1,
+    .set_defaults = set_defaults,
+    .check = check,
+    .run = run,
+};
