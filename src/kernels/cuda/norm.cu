@@ -7,8 +7,8 @@
  * shared memory, past the registers, while the kernel before still runs: weights of 4 B for each
  * row would be a third of what the L2 has to give.
  *
- * Many rows of an 8-bit model on sm_90 and later go through a ring (ring.cuh) instead, 16 to 20 %
- * faster cold. Both kernels give a row the same bits, by the same functions in the same order. */
+ * Many rows go through a ring (ring.cuh) instead on sm_90 and later, 10 to 20 % faster cold. Both
+ * kernels give a row the same bits, by the same functions in the same order. */
 
 #include "dependent.cuh"
 #include "ring.cuh"
@@ -46,6 +46,10 @@ __device__ static inline struct numbers<N> weights_at(const struct cuda_norm &ca
     for (int i = 0; i < N; i++) v.at[i] += call.weight.plus;
     return v;
 }
+
+/* Numbers that a thread moves at a time. All kernels of a code have the same, and so one order of
+ * sums. */
+template <int CODE> constexpr int AT_ONCE = 4;
 
 /* A thread's share of its row: N numbers in SPANS places. */
 #define SPANS (THREAD_NUMBERS / N)
@@ -161,11 +165,10 @@ __device__ static inline void add_product(const struct cuda_norm &call, struct n
     }
 }
 
-/* N: measured, eights are 10 % faster where bf16 is written, fours 6–12 % where 8-bit codes are. */
 template <int IN, int CODE, bool POST>
 __global__ void __maxnreg__(IN == IN_INT32 || POST ? 64 : 48)
     norm_rows(struct cuda_norm call, uint32_t row_threads) {
-    constexpr int N = CODE == CUDA_BF16 ? 8 : 4;
+    constexpr int N = AT_ONCE<CODE>;
     extern __shared__ __align__(16) char weights[];
     __shared__ float2 parts[2][32];
     struct norm_row<N> r;
@@ -237,26 +240,23 @@ __global__ void norm_rows_plain(struct cuda_norm call) {
 
 /* ---- a block that stays: its rows come through a ring ---- */
 
-/* Scaled bf16 sums and 8-bit codes only: other forms were not measured, or would get other bits. */
 #define RING_ROWS 2 /* when tried, three: 2,048 × 2,560 17.1 µs against 17.3; 1,024 × 4,096 16.2 against 15.0 */
-#define RING_N 4    /* of norm_rows to 8-bit codes: other numbers per thread are another sum */
-#define RING_SPANS (THREAD_NUMBERS / RING_N)
 #define RING_PLACE_BYTES(THREADS) ((THREADS)*THREAD_NUMBERS * 6) /* x, then h */
 
 /* What a thread needs for every row, read once. */
-struct norm_columns {
-    struct numbers<RING_N> weight[RING_SPANS], scale[RING_SPANS];
+template <int N> struct norm_columns {
+    struct numbers<N> weight[SPANS], scale[SPANS];
 };
 
-template <uint32_t THREADS>
-__device__ static inline struct norm_columns columns_of(const struct cuda_norm &call) {
-    struct norm_columns columns;
+template <int IN, int N, uint32_t THREADS>
+__device__ static inline struct norm_columns<N> columns_of(const struct cuda_norm &call) {
+    struct norm_columns<N> columns;
 #pragma unroll
-    for (int s = 0; s < RING_SPANS; s++) {
-        const uint32_t at = (threadIdx.x + s * THREADS) * RING_N;
+    for (int s = 0; s < SPANS; s++) {
+        const uint32_t at = (threadIdx.x + s * THREADS) * N;
         if (at >= call.width) continue;
-        columns.weight[s] = weights_at<RING_N>(call, (const char *)call.weight.at, at);
-        columns.scale[s] = read_bf16<RING_N>(call.h.column_scale + at);
+        columns.weight[s] = weights_at<N>(call, (const char *)call.weight.at, at);
+        if (IN == IN_BF16_SCALED) columns.scale[s] = read_bf16<N>(call.h.column_scale + at);
     }
     return columns;
 }
@@ -274,41 +274,42 @@ __device__ static inline void fetch_row(const struct cuda_norm &call, size_t row
 
 /* add_product and weigh_place of a row that is in the ring. Its h is read again after the sum of
  * its squares: shared memory has it, and registers would not. */
-template <int CODE, bool POST, uint32_t THREADS>
+template <int IN, int CODE, bool POST, uint32_t THREADS, int N>
 __device__ static inline float2
-take_row(const struct cuda_norm &call, const struct norm_columns &columns, const char *place,
-         float row_scale, struct norm_row<RING_N> *r, float2 *parts) {
+take_row(const struct cuda_norm &call, const struct norm_columns<N> &columns, const char *place,
+         float row_scale, struct norm_row<N> *r, float2 *parts) {
     const uint16_t *h = (const uint16_t *)(place + THREADS * THREAD_NUMBERS * 4);
     auto h_at = [&](int s, uint32_t at) {
-        const struct raw_sums<IN_BF16_SCALED, RING_N> raw = {read_words<RING_N / 2>(h + at)};
-        return scaled_sums<IN_BF16_SCALED, RING_N>(call.h, row_scale, columns.scale[s], at, raw);
+        const struct raw_sums<IN, N> raw = {read_words<N / 2>(h + at)};
+        return scaled_sums<IN, N>(call.h, row_scale, columns.scale[s], at, raw);
     };
     float squares = 0, factor = 1.0f;
     float2 sums = make_float2(0.0f, 0.0f);
 #pragma unroll
-    for (int s = 0; POST && s < RING_SPANS; s++)
+    for (int s = 0; POST && s < SPANS; s++)
         if (r->first + s * r->step < r->limit)
             squares = add_squares(squares, h_at(s, r->first + s * r->step));
     if (POST) factor = factor_of(call, row_sum_max(*r, make_float2(squares, 0.0f), parts).x);
 #pragma unroll
-    for (int s = 0; s < RING_SPANS; s++) {
+    for (int s = 0; s < SPANS; s++) {
         const uint32_t at = r->first + s * r->step;
         if (at >= r->limit) continue;
-        r->x[s] = read_f32<RING_N>((const float *)place + at);
+        r->x[s] = read_f32<N>((const float *)place + at);
         add_place<POST>(call, r->row, at, h_at(s, at), factor, &r->x[s]);
         weigh_place<CODE>(columns.weight[s], &r->x[s], &sums);
     }
     return sums;
 }
 
-template <int CODE, bool POST, uint32_t THREADS, uint32_t BLOCKS>
+template <int IN, int CODE, bool POST, uint32_t THREADS, uint32_t BLOCKS>
 __global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring(struct cuda_norm call) {
+    constexpr int N = AT_ONCE<CODE>;
     extern __shared__ __align__(128) char ring[];
     __shared__ __align__(8) uint64_t full[RING_ROWS];
     __shared__ float2 parts[2][2][32]; /* of two rows: a warp may be a row ahead of another */
-    const struct norm_columns columns = columns_of<THREADS>(call);
-    struct norm_row<RING_N> r;
-    r.first = threadIdx.x * RING_N, r.step = THREADS * RING_N, r.limit = call.width;
+    const struct norm_columns<N> columns = columns_of<IN, N, THREADS>(call);
+    struct norm_row<N> r;
+    r.first = threadIdx.x * N, r.step = THREADS * N, r.limit = call.width;
     r.first_warp = 0, r.warps = THREADS / 32;
     ring_open(full, RING_ROWS);
     wait_for_before();
@@ -317,15 +318,16 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring(struct cuda_norm ca
             fetch_row<THREADS>(call, blockIdx.x + (size_t)i * gridDim.x,
                                ring + i * RING_PLACE_BYTES(THREADS), full + i);
     let_next_start();
-    float row_scale = call.h.row_scale[blockIdx.x];
+    float row_scale = IN == IN_BF16_SCALED ? call.h.row_scale[blockIdx.x] : 1.0f;
     uint32_t at = 0, parity = 0, turn = 0;
     for (r.row = blockIdx.x; r.row < call.rows; r.row += gridDim.x, turn ^= 1) {
         const size_t next = r.row + gridDim.x;
-        const float next_scale = next < call.rows ? call.h.row_scale[next] : 1.0f;
+        const float next_scale =
+            IN == IN_BF16_SCALED && next < call.rows ? call.h.row_scale[next] : 1.0f;
         char *place = ring + at * RING_PLACE_BYTES(THREADS);
         ring_wait(full + at, parity);
         float2 sums =
-            take_row<CODE, POST, THREADS>(call, columns, place, row_scale, &r, parts[turn][0]);
+            take_row<IN, CODE, POST, THREADS>(call, columns, place, row_scale, &r, parts[turn][0]);
         sums = row_sum_max(r, sums, parts[turn][1]); /* its barrier frees the place */
         if (threadIdx.x == 0)
             fetch_row<THREADS>(call, r.row + (size_t)RING_ROWS * gridDim.x, place, full + at);
@@ -336,10 +338,10 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring(struct cuda_norm ca
 }
 
 /* Launches the ring if the blocks that were measured fit the card; false if not. */
-template <int CODE, bool POST, uint32_t THREADS, uint32_t BLOCKS>
+template <int IN, int CODE, bool POST, uint32_t THREADS, uint32_t BLOCKS>
 static bool launch_ring(const struct cuda_norm *call, cudaStream_t stream, struct error *error,
                         enum err *ret_code) {
-    constexpr auto KERNEL = norm_ring<CODE, POST, THREADS, BLOCKS>;
+    constexpr auto KERNEL = norm_ring<IN, CODE, POST, THREADS, BLOCKS>;
     const uint32_t bytes = RING_ROWS * RING_PLACE_BYTES(THREADS);
     uint32_t blocks = ring_blocks<KERNEL>(THREADS, bytes, BLOCKS);
     if (blocks == 0) return false;
@@ -348,26 +350,40 @@ static bool launch_ring(const struct cuda_norm *call, cudaStream_t stream, struc
     return true;
 }
 
-template <int CODE, bool POST>
+template <int IN, int CODE, uint32_t THREADS, uint32_t BLOCKS>
+static bool launch_ring_post(const struct cuda_norm *call, cudaStream_t stream, struct error *error,
+                             enum err *ret_code) {
+    return call->post
+               ? launch_ring<IN, CODE, true, THREADS, BLOCKS>(call, stream, error, ret_code)
+               : launch_ring<IN, CODE, false, THREADS, BLOCKS>(call, stream, error, ret_code);
+}
+
+/* Widths of 128, 160 and 256 threads, up to 2,048, 2,560 and 4,096, have a ring; others were not
+ * measured. */
+template <int IN, int CODE>
 static bool launch_ring_of(const struct cuda_norm *call, uint32_t threads, cudaStream_t stream,
                            struct error *error, enum err *ret_code) {
-    if (threads == 160) return launch_ring<CODE, POST, 160, 4>(call, stream, error, ret_code);
-    if (threads == 256) return launch_ring<CODE, POST, 256, 3>(call, stream, error, ret_code);
+    if (threads == 128)
+        return launch_ring_post<IN, CODE, 128, 5>(call, stream, error, ret_code);
+    if (threads == 160)
+        return launch_ring_post<IN, CODE, 160, 4>(call, stream, error, ret_code);
+    if (threads == 256)
+        return launch_ring_post<IN, CODE, 256, 3>(call, stream, error, ret_code);
     return false;
 }
 
-/* Widths to 2,560 and to 4,096 have a ring (160 and 256 threads); others were not measured. */
+/* Sums of bf16 to bf16, or with scales to 8-bit codes; other forms were not measured. */
 static bool try_ring(const struct cuda_norm *call, uint32_t threads, cudaStream_t stream,
                      struct error *error, enum err *ret_code) {
-    if (call->rows < MANY_ROWS || in_kind_of(&call->h) != IN_BF16_SCALED) return false;
-    if (call->y.type == CUDA_E4M3)
-        return call->post
-                   ? launch_ring_of<CUDA_E4M3, true>(call, threads, stream, error, ret_code)
-                   : launch_ring_of<CUDA_E4M3, false>(call, threads, stream, error, ret_code);
-    if (call->y.type == CUDA_INT8)
-        return call->post
-                   ? launch_ring_of<CUDA_INT8, true>(call, threads, stream, error, ret_code)
-                   : launch_ring_of<CUDA_INT8, false>(call, threads, stream, error, ret_code);
+    const int in = in_kind_of(&call->h);
+    const enum cuda_code code = call->y.type;
+    if (call->rows < MANY_ROWS) return false;
+    if (in == IN_BF16 && code == CUDA_BF16)
+        return launch_ring_of<IN_BF16, CUDA_BF16>(call, threads, stream, error, ret_code);
+    if (in == IN_BF16_SCALED && code == CUDA_E4M3)
+        return launch_ring_of<IN_BF16_SCALED, CUDA_E4M3>(call, threads, stream, error, ret_code);
+    if (in == IN_BF16_SCALED && code == CUDA_INT8)
+        return launch_ring_of<IN_BF16_SCALED, CUDA_INT8>(call, threads, stream, error, ret_code);
     return false;
 }
 

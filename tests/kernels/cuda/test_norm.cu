@@ -24,6 +24,7 @@ static const struct norm_case cases[] = {
     {4, 2560, 2561, 2563},
     {513, 2560, 2560, 2560},
     {600, 2552, 2560, 2556},
+    {700, 2048, 2056, 2048},
     {520, 4096, 4104, 4096},
 };
 
@@ -120,8 +121,10 @@ static void check_alone(struct rng *rng) {
 /* Whether a call of many rows, which has a kernel of its own on some cards, and calls of one row
  * leave the same bits: codes, scale and residual. */
 static bool are_alone_the_same(struct rng *rng, size_t width, enum cuda_code code, bool has_post) {
-    const size_t rows = 600; /* more than blocks that stay on an H200: a block has two rows */
-    struct random_product h = random_product(rng, FORM_BF16_SCALED, rows, width, width, 0.5f);
+    const size_t rows = 700; /* more than blocks that stay on an H200: a block has two rows */
+    const enum product_form form = code == CUDA_BF16 ? FORM_BF16 : FORM_BF16_SCALED;
+    const size_t row_bytes = width * code_bytes(code);
+    struct random_product h = random_product(rng, form, rows, width, width, 0.5f);
     const std::vector<float> x = random_floats(rng, rows * width, 2.0f);
     const std::vector<float> post = random_floats(rng, width, 1.0f);
     const std::vector<float> bias = random_floats(rng, width, 0.5f);
@@ -137,22 +140,22 @@ static bool are_alone_the_same(struct rng *rng, size_t width, enum cuda_code cod
     MUST_BE_OK(cuda_norm(&call, stream, error));
     device_settle();
     const std::vector<float> all_x = device_read(call.x, rows * width);
-    const std::vector<uint8_t> all = device_read((uint8_t *)call.y.codes, rows * width);
+    const std::vector<uint8_t> all = device_read((uint8_t *)call.y.codes, rows * row_bytes);
     const std::vector<float> scales = device_read(call.y.scale, rows);
     bool is_same = true;
-    for (size_t row : {(size_t)0, (size_t)11, (size_t)527, (size_t)528, rows - 1}) {
+    for (size_t row : {(size_t)0, (size_t)11, (size_t)527, (size_t)528, (size_t)660, rows - 1}) {
         struct cuda_norm alone = call;
         alone.x = device_copy(x.data() + row * width, width);
         alone.h.sums = (const uint16_t *)call.h.sums + row * width;
-        alone.h.row_scale = call.h.row_scale + row;
+        if (call.h.row_scale) alone.h.row_scale = call.h.row_scale + row;
         alone.y = take_rows(code, 1, width), alone.rows = 1;
         MUST_BE_OK(cuda_norm(&alone, stream, error));
         device_settle();
         const std::vector<float> one_x = device_read(alone.x, width);
-        const std::vector<uint8_t> one = device_read((uint8_t *)alone.y.codes, width);
+        const std::vector<uint8_t> one = device_read((uint8_t *)alone.y.codes, row_bytes);
         const std::vector<float> scale = device_read(alone.y.scale, 1);
         bool is_equal = memcmp(one_x.data(), &all_x[row * width], width * 4) == 0 &&
-                        memcmp(one.data(), &all[row * width], width) == 0 &&
+                        memcmp(one.data(), &all[row * row_bytes], row_bytes) == 0 &&
                         memcmp(scale.data(), &scales[row], 4) == 0;
         if (!is_equal) note("row %zu of %zu, width %zu", row, rows, width);
         is_same = is_same && is_equal;
@@ -174,12 +177,13 @@ void check_norm(void) {
                        code_names[code]);
             }
     check_alone(&rng);
-    for (enum cuda_code code : {CUDA_E4M3, CUDA_INT8})
+    for (enum cuda_code code : {CUDA_BF16, CUDA_E4M3, CUDA_INT8})
         for (bool has_post : {false, true})
-            report(are_alone_the_same(&rng, 2560, code, has_post) &&
+            report(are_alone_the_same(&rng, 2048, code, has_post) &&
+                       are_alone_the_same(&rng, 2560, code, has_post) &&
                        are_alone_the_same(&rng, 2552, code, has_post) &&
                        are_alone_the_same(&rng, 4096, code, has_post),
-                   "norm: a row of 600%s to %s is the same row alone", has_post ? ", normed," : "",
+                   "norm: a row of 700%s to %s is the same row alone", has_post ? ", normed," : "",
                    code_names[code]);
 }
 
@@ -214,14 +218,15 @@ static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, bool i
 }
 
 void bench_norm(void) {
-    for (uint32_t width : {2560u, 4096u})
+    for (uint32_t width : {2048u, 2560u, 4096u})
         for (uint32_t rows : {64u, 512u, 1024u, 2048u}) {
             bench_one(rows, width, CUDA_BF16, false, false, true);
             if (rows >= 512) bench_one(rows, width, CUDA_E4M3, true, false, true);
         }
-    bench_one(1024, 2560, CUDA_BF16, false, true, true);
-    bench_one(2048, 2560, CUDA_E4M3, true, true, true);
-    bench_one(1024, 2560, CUDA_BF16, false, false, false);
+    for (uint32_t rows : {1024u, 2048u}) {
+        bench_one(rows, 2560, CUDA_BF16, false, true, true);
+        bench_one(rows, 2560, CUDA_E4M3, true, true, true);
+    }
     bench_one(2048, 2560, CUDA_BF16, false, false, false);
     bench_one(1024, 4096, CUDA_INT8, true, false, true);
 }
