@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "device/device_notes.h"
 
 #include <stdlib.h>
 
@@ -70,7 +71,10 @@ static enum err tell_graphs(const struct device_store_options *options, struct e
 
 static enum err store_finish(void *self, struct error *error) {
     const struct device_store_options *options = &((struct device_store *)self)->options;
+    device_notes_recall(options->table, options->device, options->notes_dir, options->card_uuid);
     enum err err = options->table->warm(options->device, error);
+    if (err == OK)
+        device_notes_keep(options->table, options->device, options->notes_dir, options->card_uuid);
     return err == OK ? tell_graphs(options, error) : err;
 }
 

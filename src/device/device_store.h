@@ -20,6 +20,8 @@ struct device_store_options {
     const struct device_table *table;
     struct device *device; /* open */
     enum device_form form; /* of products. An embedding has no 8-bit form, even if it is the head */
+    const char *notes_dir; /* keeps what warm finds out (device_notes.h); NULL: nothing is kept */
+    const char *card_uuid; /* names its file there */
 };
 
 struct device_store *device_store_open(const struct device_store_options *options);

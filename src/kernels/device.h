@@ -15,7 +15,8 @@
  *   3. prepare   lays out weights, buffers and the KV cache for one program, and tells the ledger.
  *                It refuses what does not fit before the first weight is read.
  *   4. fill      once per part of each matrix.
- *   5. warm      tunes and runs each shape once.
+ *   5. warm      tunes and runs each shape once. Between two calls, `recall` and `tell`, the host
+ *                brings what an earlier process found out, and takes what this one did.
  *   6. submit, sample, wait, logits, counters; then close.
  *
  * A plugin is of one build: the loader compares abi, size and version. So structs may change with
@@ -43,7 +44,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEVICE_ABI 4u
+#define DEVICE_ABI 5u
 #define DEVICE_SYMBOL "quern_device_table" /* of the function that gives the table */
 
 #define DEVICE_PAGE_TOKENS 16u
@@ -380,7 +381,13 @@ struct device_table {
                         const struct device_limits *limits, struct device_ledger *ret_ledger,
                         struct error *error);
     enum err (*fill)(struct device *device, const struct device_rows *rows, struct error *error);
+    /* Before warm: the notes that `tell` gave after an earlier warm, which spare it trials. Notes of
+     * another card, library or build, and damaged ones, change nothing. NULL: never any notes. */
+    void (*recall)(struct device *device, const char *notes, size_t bytes);
     enum err (*warm)(struct device *device, struct error *error);
+    /* After warm: what it found out by trials, for `recall` of a later process; *ret_notes lives
+     * until close. False: nothing that recalled notes did not have. NULL: never any notes. */
+    bool (*tell)(struct device *device, const char **ret_notes, size_t *ret_bytes);
 
     /* Starts the step, and the draws that `samples` has (NULL: none yet). Copies its arguments and
      * returns at once. At most steps_max are under way. */

@@ -143,7 +143,9 @@ static struct weight_store open_store(struct model *model, const struct model_op
     if (options->device) {
         const struct device_store_options store = {.table = options->device->table,
                                                    .device = options->device->device,
-                                                   .form = model->weight_form};
+                                                   .form = model->weight_form,
+                                                   .notes_dir = options->packed_dir,
+                                                   .card_uuid = options->device->card.uuid};
         model->device_store = device_store_open(&store);
         return device_store_interface(model->device_store);
     }

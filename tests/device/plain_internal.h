@@ -121,6 +121,7 @@ struct device {
     bool is_broken; /* only close may follow */
     bool is_prepared;
     bool is_warm;
+    bool is_recalled; /* its notes were brought back */
     struct plain_heap heap;
     struct device_ledger ledger;
     struct device_program program; /* arrays in `heap` */
@@ -183,7 +184,9 @@ enum err plain_prepare(struct device *device, const struct device_program *progr
                        const struct device_limits *limits, struct device_ledger *ret_ledger,
                        struct error *error);
 enum err plain_fill(struct device *device, const struct device_rows *rows, struct error *error);
+void plain_recall(struct device *device, const char *notes, size_t bytes);
 enum err plain_warm(struct device *device, struct error *error);
+bool plain_tell(struct device *device, const char **ret_notes, size_t *ret_bytes);
 
 /* plain_program.c: a copy of the program, and its check. ERR_INVALID for shapes without kernels. */
 enum err plain_take_program(struct device *device, const struct device_program *program,

@@ -203,6 +203,19 @@ enum err plain_fill(struct device *device, const struct device_rows *rows, struc
     return OK;
 }
 
+#define NOTES "notes of the plain device\n"
+
+void plain_recall(struct device *device, const char *notes, size_t bytes) {
+    MUST(!device->is_warm, "recall behind warm");
+    device->is_recalled = bytes == strlen(NOTES) && memcmp(notes, NOTES, bytes) == 0;
+}
+
+bool plain_tell(struct device *device, const char **ret_notes, size_t *ret_bytes) {
+    MUST(device->is_warm, "tell before warm");
+    *ret_notes = NOTES, *ret_bytes = strlen(NOTES);
+    return !device->is_recalled;
+}
+
 enum err plain_warm(struct device *device, struct error *error) {
     MUST(!device->is_warm, "warm is called once");
     for (uint32_t i = 0; i < device->program.matrix_count; i++) {

@@ -271,7 +271,9 @@ enum err device_prepare(struct device *device, const struct device_program *prog
                         struct error *error) MUST_CHECK;
 enum err device_fill(struct device *device, const struct device_rows *rows,
                      struct error *error) MUST_CHECK;
+void device_recall(struct device *device, const char *notes, size_t bytes);
 enum err device_warm(struct device *device, struct error *error) MUST_CHECK;
+bool device_tell(struct device *device, const char **ret_notes, size_t *ret_bytes);
 enum err device_submit(struct device *device, const struct device_step *step,
                        const struct device_samples *samples, struct error *error) MUST_CHECK;
 enum err device_sample(struct device *device, const struct device_samples *samples,

@@ -219,6 +219,14 @@ static enum err run_trial(struct device *device, uint32_t rows, struct error *er
     return err;
 }
 
+void device_recall(struct device *device, const char *notes, size_t bytes) {
+    (void)cuda_products_recall(device->products, notes, bytes);
+}
+
+bool device_tell(struct device *device, const char **ret_notes, size_t *ret_bytes) {
+    return cuda_products_tell(device->products, ret_notes, ret_bytes);
+}
+
 enum err device_warm(struct device *device, struct error *error) {
     assert(device->is_prepared);
     enum err err = fill_codes(device, error);

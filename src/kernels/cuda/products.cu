@@ -126,6 +126,7 @@ void cuda_products_close(struct cuda_products *products) {
     if (products->end) (void)cudaEventDestroy(products->end);
     if (products->workspace) (void)cudaFree(products->workspace);
     if (products->library.handle) dlclose(products->library.handle);
+    free(products->notes);
     free(products);
 }
 

@@ -65,27 +65,27 @@ struct cuda_multiply {
 
 /* Times up to eight algorithms for the shape of `call` and keeps the best; about 10 ms. `copies`
  * weights of the same shape, `copy_bytes` apart from call->weights on, are taken in turn so that
- * they come from memory, as in a step. Nothing is done when the shape is known. Waits for the
- * stream. ERR_INVALID when the library has no algorithm for it. */
+ * they come from memory, as in a step. The algorithm of a recalled shape runs once, so that its
+ * code is loaded; nothing is done when the shape was timed. Waits for the stream. ERR_INVALID when
+ * the library has no algorithm for it. */
 enum err cuda_products_tune(struct cuda_products *products, const struct cuda_multiply *call,
                             uint32_t copies, size_t copy_bytes, struct CUstream_st *stream,
                             struct error *error) MUST_CHECK;
 
-/* Enqueues the product. ERR_NOT_FOUND when its shape was neither timed nor read. */
+/* Enqueues the product. ERR_NOT_FOUND when its shape was neither timed nor recalled. */
 enum err cuda_multiply(struct cuda_products *products, const struct cuda_multiply *call,
                        struct CUstream_st *stream, struct error *error) MUST_CHECK;
 
-/* What was chosen, as text: a line that names library and card, then one a shape. Reading is for
- * the same library and card: ERR_CONFLICT otherwise, ERR_CORRUPT when the text is not such a file.
- * An algorithm that the library refuses now is left out. */
-enum err cuda_products_write(const struct cuda_products *products, const char *path,
-                             struct error *error) MUST_CHECK;
-enum err cuda_products_read(struct cuda_products *products, const char *path,
-                            struct error *error) MUST_CHECK;
+/* Takes the choices of notes (products_notes.h) that a process with the same library, driver, card
+ * and build left; how many they are. Algorithms that the library refuses now are left out. */
+uint32_t cuda_products_recall(struct cuda_products *products, const char *notes, size_t bytes);
+/* All choices as notes, which live until the next call or close. False: no shape was timed, so that
+ * recalled notes have them all. */
+bool cuda_products_tell(struct cuda_products *products, const char **ret_notes, size_t *ret_bytes);
 
 /* For reports: how the chosen algorithm of a shape did against the library's first choice. */
 struct cuda_chosen {
-    uint32_t found; /* algorithms timed; 0 when it was read from a file */
+    uint32_t found; /* algorithms timed; 0 when it was recalled */
     uint32_t which; /* index of the chosen one */
     float first_us;
     float chosen_us;

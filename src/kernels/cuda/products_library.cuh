@@ -44,6 +44,7 @@ struct lt_shape {
     cublasLtMatrixLayout_t sums;
     cublasLtMatmulAlgo_t algorithm;
     struct cuda_chosen chosen;
+    bool has_run; /* so its code is on the card */
 };
 
 struct cuda_products {
@@ -54,6 +55,8 @@ struct cuda_products {
     size_t workspace_bytes;
     cudaEvent_t begin;
     cudaEvent_t end;
+    char *notes;       /* that were told last */
+    bool has_timed;    /* a shape that no recalled notes had */
     uint32_t shape_count;
     struct lt_shape shapes[SHAPES_MAX];
 };

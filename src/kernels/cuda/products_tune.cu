@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* products_tune: which algorithm is best for a shape, by trying; and the file that remembers. */
+/* products_tune: which algorithm is best for a shape, by trying; and the notes of what was found. */
 
 #include "products_library.cuh"
+#include "products_notes.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ALGORITHMS 8 /* cuBLASLt 13.1 never returns more */
@@ -60,10 +62,23 @@ static float algorithm_us(struct timing *timing, const cublasLtMatmulAlgo_t *alg
     return rounds[ROUNDS / 2];
 }
 
+/* Runs the algorithm of a recalled shape once; a shape whose algorithm fails is forgotten. */
+static bool run_recalled(struct cuda_products *products, const struct cuda_multiply *call,
+                         cudaStream_t stream) {
+    struct lt_shape *shape = (struct lt_shape *)lt_shape_find(products, call);
+    if (!shape || shape->has_run) return shape != NULL;
+    struct timing timing = {products, shape, call, 1, 0, stream, 0};
+    shape->has_run = round_us(&timing, &shape->algorithm, 1) >= 0;
+    if (shape->has_run) return true;
+    lt_shape_drop(products, shape);
+    *shape = products->shapes[--products->shape_count];
+    return false;
+}
+
 enum err cuda_products_tune(struct cuda_products *products, const struct cuda_multiply *call,
                             uint32_t copies, size_t copy_bytes, struct CUstream_st *stream,
                             struct error *error) {
-    if (lt_shape_find(products, call)) return OK;
+    if (run_recalled(products, call, stream)) return OK;
     if (products->shape_count == SHAPES_MAX)
         return err_set(error, ERR_LIMIT, "more than %d shapes of products", SHAPES_MAX);
     struct lt_shape *shape = &products->shapes[products->shape_count];
@@ -90,98 +105,90 @@ enum err cuda_products_tune(struct cuda_products *products, const struct cuda_mu
                        call->rows, call->outputs, call->inputs);
     }
     shape->chosen = chosen;
+    shape->has_run = products->has_timed = true;
     products->shape_count++;
     return OK;
 }
 
-/* ---- the file ---- */
+/* ---- notes ---- */
 
-#define FILE_VERSION 1
-#define LINE_BYTES 512
-#define WORDS (sizeof(cublasLtMatmulAlgo_t) / sizeof(uint64_t))
+#define NOTES_VERSION 1
+#define NAME_BYTES 320
 
-/* Names what the choices hold for: file version, library, card. */
-static void name_of(const struct cuda_products *products, char ret[LINE_BYTES]) {
-    cudaDeviceProp card;
-    int device = 0;
-    memset(&card, 0, sizeof card);
+static_assert(sizeof(cublasLtMatmulAlgo_t) == PRODUCTS_NOTE_WORDS * sizeof(uint64_t),
+              "an algorithm is what notes have room for");
+
+/* Names what the choices hold for: their version, build, library, driver and card. */
+static void name_of(const struct cuda_products *products, char ret[NAME_BYTES]) {
+    cudaDeviceProp card = {};
+    int device = 0, driver = 0;
+    char uuid[2 * sizeof card.uuid.bytes + 1] = "";
     (void)cudaGetDevice(&device);
     (void)cudaGetDeviceProperties(&card, device);
-    (void)snprintf(ret, LINE_BYTES, "products %d cublasLt %zu %s sm_%d%d %d\n", FILE_VERSION,
-                   products->library.cublasLtGetVersion(), card.name, card.major, card.minor,
-                   card.multiProcessorCount);
+    (void)cudaDriverGetVersion(&driver);
+    for (size_t i = 0; i < sizeof card.uuid.bytes; i++)
+        (void)snprintf(uuid + 2 * i, 3, "%02x", (unsigned)(uint8_t)card.uuid.bytes[i]);
+    (void)snprintf(ret, NAME_BYTES, "products %d quern %s cublasLt %zu driver %d %s sm_%d%d %d %s",
+                   NOTES_VERSION, QUERN_VERSION, products->library.cublasLtGetVersion(), driver,
+                   uuid, card.major, card.minor, card.multiProcessorCount, card.name);
 }
 
-enum err cuda_products_write(const struct cuda_products *products, const char *path,
-                             struct error *error) {
-    char name[LINE_BYTES];
-    name_of(products, name);
-    FILE *file = fopen(path, "we");
-    if (!file) return err_set(error, ERR_IO, "%s: cannot be written", path);
-    bool is_well = fputs(name, file) >= 0;
-    for (uint32_t i = 0; i < products->shape_count; i++) {
-        const struct lt_shape *shape = &products->shapes[i];
-        uint64_t words[WORDS];
-        memcpy(words, &shape->algorithm, sizeof words);
-        is_well &= fprintf(file, "%d %u %u %u %zu", (int)shape->format, shape->outputs,
-                           shape->inputs, shape->bucket, shape->chosen.workspace_bytes) > 0;
-        for (uint64_t word : words) is_well &= fprintf(file, " %llx", (unsigned long long)word) > 0;
-        is_well &= fputc('\n', file) != EOF;
-    }
-    if (fclose(file) != 0 || !is_well) return err_set(error, ERR_IO, "%s: cannot be written", path);
-    return OK;
-}
-
-/* One line into the next free shape. False when it is no such line. */
-static bool read_line(struct cuda_products *products, const char *line) {
-    int format, used;
-    struct cuda_multiply call = {};
-    uint64_t words[WORDS];
-    size_t workspace_bytes;
-    if (sscanf(line, "%d %u %u %u %zu%n", &format, &call.outputs, &call.inputs, &call.rows,
-               &workspace_bytes, &used) != 5)
-        return false;
-    for (size_t i = 0; i < WORDS; i++) {
-        unsigned long long word;
-        int length;
-        if (sscanf(line + used, " %llx%n", &word, &length) != 1) return false;
-        words[i] = word, used += length;
-    }
-    if (format < 0 || format >= CUDA_FORMAT_COUNT || call.rows == 0 || call.outputs == 0 ||
-        call.inputs == 0 || cuda_bucket(call.rows) != call.rows)
-        return false;
-    call.format = (enum cuda_format)format;
-    if (lt_shape_find(products, &call) || products->shape_count == SHAPES_MAX) return true;
+/* A choice into the next free shape, unless the shape is known or the library refuses it. */
+static bool recall(struct cuda_products *products, const struct products_note *note) {
+    const struct cuda_multiply call = {.format = (enum cuda_format)note->format,
+                                       .outputs = note->outputs,
+                                       .inputs = note->inputs,
+                                       .rows = note->bucket};
     struct lt_shape *shape = &products->shapes[products->shape_count];
     struct error ignored;
-    if (lt_shape_make(products, &call, shape, &ignored) != OK) return true;
-    memcpy(&shape->algorithm, words, sizeof words);
+    if (note->format >= CUDA_FORMAT_COUNT || note->outputs == 0 || note->inputs == 0 ||
+        note->bucket == 0 || cuda_bucket(note->bucket) != note->bucket ||
+        lt_shape_find(products, &call) || products->shape_count == SHAPES_MAX ||
+        lt_shape_make(products, &call, shape, &ignored) != OK)
+        return false;
+    memcpy(&shape->algorithm, note->words, sizeof shape->algorithm);
     cublasLtMatmulHeuristicResult_t result;
     cublasStatus_t status = products->library.cublasLtMatmulAlgoCheck(
         products->handle, shape->product, shape->weights, shape->in, shape->sums, shape->sums,
         &shape->algorithm, &result);
     if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > products->workspace_bytes) {
         lt_shape_drop(products, shape);
-        return true;
+        return false;
     }
-    shape->chosen = {0, 0, -1, -1, workspace_bytes};
+    shape->chosen = {0, 0, -1, -1, (size_t)note->workspace_bytes};
+    shape->has_run = false;
     products->shape_count++;
     return true;
 }
 
-enum err cuda_products_read(struct cuda_products *products, const char *path, struct error *error) {
-    char name[LINE_BYTES], line[LINE_BYTES];
+uint32_t cuda_products_recall(struct cuda_products *products, const char *notes, size_t bytes) {
+    char name[NAME_BYTES];
+    struct products_note *all = (struct products_note *)calloc(SHAPES_MAX, sizeof *all);
+    uint32_t recalled = 0;
+    if (!all) return 0;
     name_of(products, name);
-    FILE *file = fopen(path, "re");
-    if (!file) return err_set(error, ERR_NOT_FOUND, "%s: cannot be read", path);
-    enum err err = OK;
-    if (!fgets(line, sizeof line, file) || strncmp(line, "products ", 9) != 0)
-        err = err_set(error, ERR_CORRUPT, "%s: no choices of products", path);
-    else if (strcmp(line, name) != 0)
-        err = err_set(error, ERR_CONFLICT, "%s: of another library or card", path);
-    while (err == OK && fgets(line, sizeof line, file))
-        if (!read_line(products, line))
-            err = err_set(error, ERR_CORRUPT, "%s: a line is broken", path);
-    (void)fclose(file);
-    return err;
+    const uint32_t count = products_notes_read(notes, bytes, name, all, SHAPES_MAX);
+    for (uint32_t i = 0; i < count; i++) recalled += recall(products, &all[i]);
+    free(all);
+    return recalled;
 }
+
+bool cuda_products_tell(struct cuda_products *products, const char **ret_notes, size_t *ret_bytes) {
+    char name[NAME_BYTES];
+    struct products_note *all = (struct products_note *)calloc(SHAPES_MAX, sizeof *all);
+    free(products->notes);
+    products->notes = NULL;
+    for (uint32_t i = 0; all && i < products->shape_count; i++) {
+        const struct lt_shape *shape = &products->shapes[i];
+        all[i] = {(uint32_t)shape->format, shape->outputs, shape->inputs, shape->bucket,
+                  shape->chosen.workspace_bytes};
+        memcpy(all[i].words, &shape->algorithm, sizeof all[i].words);
+    }
+    name_of(products, name);
+    if (all && products->has_timed)
+        products->notes = products_notes_write(name, all, products->shape_count, ret_bytes);
+    free(all);
+    *ret_notes = products->notes;
+    return products->notes != NULL;
+}
+

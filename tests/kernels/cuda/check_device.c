@@ -458,5 +458,6 @@ int main(int count, char **words) {
     check_ledger();
     for (uint32_t i = 0; i < SHAPES; i++) check_world(&shapes[i], 7 + i, i < 2 ? 1 : 5);
     check_all_graphs(false);
+    check_notes(plugin, &shapes[0], memory_wanted());
     return report_end();
 }

@@ -18,5 +18,9 @@ struct world_traits;
 void check_graphs(const struct device_table *table, const struct world_traits *traits,
                   uint64_t memory_bytes, bool is_refused);
 
+/* The notes that a device tells after warm, recalled by others. */
+void check_notes(const struct device_table *table, const struct world_traits *traits,
+                 uint64_t memory_bytes);
+
 /* Milliseconds per step and the share of each kind of operation, for two models' shapes. */
 void bench_device(const struct device_table *table);

@@ -101,13 +101,18 @@ static void check_format(struct rng *rng, enum cuda_format format) {
     device_release();
 }
 
-/* What was chosen is read back, gives the same bits, and is refused when it is not for this card.
- */
-static void check_file(const char *path) {
-    MUST_BE_OK(cuda_products_write(products, path, error));
-    struct cuda_products *again;
+/* What was chosen is recalled, gives the same bits, and is ignored when it is damaged. */
+static void check_notes(void) {
+    const char *text;
+    size_t bytes;
+    struct cuda_products *again, *other;
+    const bool is_told = cuda_products_tell(products, &text, &bytes);
+    std::vector<char> notes(text, text + (is_told ? bytes : 0));
     MUST_BE_OK(cuda_products_open(&again, getenv("CUBLASLT"), WORKSPACE_BYTES, error));
-    MUST_BE_OK(cuda_products_read(again, path, error));
+    MUST_BE_OK(cuda_products_open(&other, getenv("CUBLASLT"), WORKSPACE_BYTES, error));
+    const uint32_t recalled = cuda_products_recall(again, notes.data(), notes.size());
+    report(recalled > 0 && !cuda_products_tell(again, &text, &bytes),
+           "products: %u choices are recalled, and none is new", recalled);
     struct cuda_multiply call = {CUDA_FORMAT_BF16, 384, 1024, 300, NULL, NULL, NULL};
     call.weights = device_take_bytes(384 * 1024 * 2), call.in = device_take_bytes(320 * 1024 * 2);
     uint16_t *first = device_take<uint16_t>(320 * 384), *second = device_take<uint16_t>(320 * 384);
@@ -116,25 +121,20 @@ static void check_file(const char *path) {
     call.sums = first;
     MUST_BE_OK(cuda_multiply(products, &call, stream, error));
     call.sums = second;
+    MUST_BE_OK(cuda_products_tune(again, &call, 1, 0, stream, error));
     MUST_BE_OK(cuda_multiply(again, &call, stream, error));
     device_settle();
     report(device_read(first, 300 * 384) == device_read(second, 300 * 384),
-           "products: choices read from a file give the same bits");
+           "products: recalled choices give the same bits");
     struct error error;
     call.inputs = 2048;
     report(cuda_multiply(again, &call, stream, &error) == ERR_NOT_FOUND,
            "products: a shape nobody timed is refused");
-    FILE *file = fopen(path, "w");
-    (void)fputs("products 1 cublasLt 1 another card sm_00 1\n", file);
-    (void)fclose(file);
-    enum err other = cuda_products_read(again, path, &error);
-    file = fopen(path, "w");
-    (void)fputs("hello\n", file);
-    (void)fclose(file);
-    report(other == ERR_CONFLICT && cuda_products_read(again, path, &error) == ERR_CORRUPT,
-           "products: a file of another card, or of something else, is refused");
-    (void)remove(path);
+    notes[notes.size() / 2] ^= 1;
+    report(cuda_products_recall(other, notes.data(), notes.size()) == 0,
+           "products: damaged notes are ignored");
     cuda_products_close(again);
+    cuda_products_close(other);
     device_release();
 }
 
@@ -146,10 +146,7 @@ void check_products(void) {
     }
     for (int format = 0; format < CUDA_FORMAT_COUNT; format++)
         check_format(&rng, (enum cuda_format)format);
-    const char *folder = getenv("TMPDIR");
-    char path[256];
-    (void)snprintf(path, sizeof path, "%s/products.%d", folder ? folder : "/tmp", (int)run_seed);
-    check_file(path);
+    check_notes();
 }
 
 /* ---- times ---- */

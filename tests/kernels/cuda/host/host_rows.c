@@ -3,6 +3,7 @@
 /* The kernels of kernels/cuda/rows.h, products.h and unpack.h in plain C: right and slow. */
 
 #include "kernels/cuda/products.h"
+#include "kernels/cuda/products_notes.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/unpack.h"
 
@@ -205,8 +206,14 @@ enum err cuda_keep(const struct cuda_keep *call, struct CUstream_st *stream, str
 
 /* ---- products ---- */
 
+#define SHAPES_MAX 256
+#define NOTES_NAME "products of a card in plain C"
+
 struct cuda_products {
-    int nothing;
+    struct products_note shapes[SHAPES_MAX];
+    uint32_t count;
+    bool has_timed;
+    char *notes;
 };
 
 size_t cuda_format_out_bytes(enum cuda_format format) {
@@ -222,7 +229,40 @@ enum err cuda_products_open(struct cuda_products **ret_products, const char *pat
 }
 
 void cuda_products_close(struct cuda_products *products) {
+    if (products) free(products->notes);
     free(products);
+}
+
+/* An algorithm is a number that follows from its shape. */
+static uint64_t algorithm_of(const struct products_note *shape) {
+    return shape->outputs * UINT64_C(0x9e3779b97f4a7c15) + shape->inputs + shape->bucket;
+}
+
+static const struct products_note *shape_of(const struct cuda_products *products,
+                                            const struct cuda_multiply *call) {
+    for (uint32_t i = 0; i < products->count; i++) {
+        const struct products_note *shape = &products->shapes[i];
+        if (shape->format == call->format && shape->outputs == call->outputs &&
+            shape->inputs == call->inputs && shape->bucket == cuda_bucket(call->rows))
+            return shape;
+    }
+    return NULL;
+}
+
+uint32_t cuda_products_recall(struct cuda_products *products, const char *notes, size_t bytes) {
+    products->count = products_notes_read(notes, bytes, NOTES_NAME, products->shapes, SHAPES_MAX);
+    for (uint32_t i = 0; i < products->count; i++)
+        assert(products->shapes[i].words[7] == algorithm_of(&products->shapes[i]));
+    return products->count;
+}
+
+bool cuda_products_tell(struct cuda_products *products, const char **ret_notes, size_t *ret_bytes) {
+    free(products->notes);
+    products->notes = products->has_timed ? products_notes_write(NOTES_NAME, products->shapes,
+                                                                 products->count, ret_bytes)
+                                          : NULL;
+    *ret_notes = products->notes;
+    return products->notes != NULL;
 }
 
 uint32_t cuda_bucket(uint32_t rows) {
@@ -232,8 +272,14 @@ uint32_t cuda_bucket(uint32_t rows) {
 enum err cuda_products_tune(struct cuda_products *products, const struct cuda_multiply *call,
                             uint32_t copies, size_t copy_bytes, struct CUstream_st *stream,
                             struct error *error) {
-    (void)products;
     (void)stream;
+    if (!shape_of(products, call) && products->count < SHAPES_MAX) {
+        struct products_note *shape = &products->shapes[products->count++];
+        *shape = (struct products_note){
+            call->format, call->outputs, call->inputs, cuda_bucket(call->rows), 0, {0}};
+        shape->words[7] = algorithm_of(shape);
+        products->has_timed = true;
+    }
     /* Every byte that a trial reads or writes must be there. */
     const size_t in = cuda_bucket(call->rows) * (size_t)call->inputs;
     assert(copies == 1 || copy_bytes >= (size_t)call->outputs * call->inputs);
