@@ -13,7 +13,8 @@ static const struct form {
     enum device_form weights, kv;
 } forms[MODELS_CARD_FORMS] = {{"bfloat16", "bfloat16", DEVICE_BF16, DEVICE_BF16},
                               {"bfloat16", "fp8", DEVICE_BF16, DEVICE_E4M3},
-                              {"fp8", "fp8", DEVICE_E4M3, DEVICE_E4M3}};
+                              {"fp8", "fp8", DEVICE_E4M3, DEVICE_E4M3},
+                              {"file", "fp8", DEVICE_BLOCKS, DEVICE_E4M3}};
 
 static void predict(struct models_card *card, const struct checkpoint *checkpoint,
                     uint32_t sequence_tokens) {
@@ -26,7 +27,9 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
     if (!card->is_decoder) return;
     struct tensor_name head = tensor_name_of(ROLE_HEAD, 0);
     options.is_tied = !checkpoint_find(checkpoint, str_from(head.text));
-    for (size_t i = 0; i < MODELS_CARD_FORMS; i++) {
+    options.checkpoint = checkpoint;
+    card->form_count = MODELS_CARD_FORMS - !card_fit_has_blocks(checkpoint);
+    for (size_t i = 0; i < card->form_count; i++) {
         options.weights = forms[i].weights;
         options.kv = forms[i].kv;
         card->forms[i].weights = forms[i].weights_name;
@@ -62,7 +65,7 @@ void models_card_show(const struct models_card *card) {
         return;
     }
     printf(", of which the driver takes %" PRIu64 "\n", mib(DEVICE_CONTEXT_BYTES));
-    for (size_t i = 0; i < MODELS_CARD_FORMS; i++) {
+    for (size_t i = 0; i < card->form_count; i++) {
         const struct card_fit *fit = &card->forms[i].is;
         printf("  weights %-8s KV %-8s  weights %" PRIu64 " MiB, buffers %" PRIu64 ", KV %" PRIu64
                " (%" PRIu64 " bytes a token): ",
@@ -79,7 +82,7 @@ void models_card_show(const struct models_card *card) {
 void models_card_add_json(struct buf *line, const struct models_card *card) {
     buf_printf(line, ", \"card\": {\"memory_bytes\": %" PRIu64 ", \"forms\": [",
                card->memory_bytes);
-    for (size_t i = 0; i < MODELS_CARD_FORMS && card->is_decoder; i++) {
+    for (size_t i = 0; i < card->form_count; i++) {
         const struct card_fit *fit = &card->forms[i].is;
         buf_printf(
             line,

@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "device/card_fit.h"
 
-#define MODELS_CARD_FORMS 3
+#define MODELS_CARD_FORMS 4 /* at most */
 
 struct models_card {
     uint64_t memory_bytes;
@@ -19,6 +19,7 @@ struct models_card {
         const char *kv;
         struct card_fit is;
     } forms[MODELS_CARD_FORMS];
+    size_t form_count; /* the last form is that of files with fewer than 8 bits per weight */
 };
 
 /* Reads the model's config. `sequence_tokens` 0: the model's context. Errors of checkpoint_open. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* card_fit: how a decoder would fit into a card's memory, from its config alone.
+/* card_fit: how a decoder would fit into a card's memory, from its config and its tensors' types.
  *
  * It makes the executor's program from the config, in the forms that a card can keep, and asks
  * device_limits and device_ledger, as the executor does. It opens no card and reads no weight.
@@ -9,6 +9,7 @@
  * Thread: any.
  * Memory: the caller's structs. */
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/config.h"
 #include "device/device_ledger.h"
 
@@ -19,10 +20,11 @@
 struct card_fit_options {
     const struct model_config *config; /* of a decoder */
     bool is_tied;                      /* the embedding is the head */
-    enum device_form weights;          /* DEVICE_BF16, DEVICE_E4M3 or DEVICE_INT8 */
-    enum device_form kv;               /* DEVICE_BF16 or DEVICE_E4M3 */
-    uint64_t memory_bytes;             /* that the engine may take */
-    uint32_t sequence_tokens;          /* length of a sequence; 0: the context */
+    enum device_form weights;          /* DEVICE_BF16, DEVICE_E4M3, DEVICE_INT8 or DEVICE_BLOCKS */
+    const struct checkpoint *checkpoint; /* with DEVICE_BLOCKS: its tensors' types count */
+    enum device_form kv;                 /* DEVICE_BF16 or DEVICE_E4M3 */
+    uint64_t memory_bytes;               /* that the engine may take */
+    uint32_t sequence_tokens;            /* length of a sequence; 0: the context */
 };
 
 struct card_fit {
@@ -35,4 +37,7 @@ struct card_fit {
     uint64_t sequences;          /* of that length that run at once */
 };
 
+/* Whether DEVICE_BLOCKS is a form of its own for this model: its first layer's tensors have fewer
+ * than 8 bits per number. */
+bool card_fit_has_blocks(const struct checkpoint *checkpoint);
 struct card_fit card_fit_of(const struct card_fit_options *options);

@@ -22,7 +22,8 @@ static uint64_t divide_up(uint64_t a, uint64_t b) {
 static uint64_t form_bytes(enum device_form form) {
     switch (form) {
     case DEVICE_F32: return 4;
-    case DEVICE_BF16: return 2;
+    case DEVICE_BF16:
+    case DEVICE_BLOCKS: return 2;
     case DEVICE_E4M3:
     case DEVICE_INT8: break;
     }
@@ -37,6 +38,7 @@ static bool has_scales(enum device_form form) {
 
 static uint64_t matrix_bytes(const struct device_matrix *matrix) {
     uint64_t rows = divide_up(matrix->rows, PRODUCT_ALIGN) * PRODUCT_ALIGN;
+    if (matrix->form == DEVICE_BLOCKS) return matrix->block_bytes;
     return rows * (matrix->cols * form_bytes(matrix->form) + (has_scales(matrix->form) ? 2 : 0));
 }
 
@@ -75,13 +77,17 @@ static uint64_t activation_bytes(const struct device_program *program,
                                  const struct device_limits *limits) {
     const uint64_t rows = limits->rows_max, kept = limits->logit_rows_max;
     const uint64_t q_bytes = (uint64_t)program->heads * program->head_dim * 2;
-    uint64_t input_bytes = 0;
-    for (uint32_t i = 0; i < program->matrix_count; i++)
-        input_bytes = most_u64(input_bytes,
-                               program->matrices[i].cols * form_bytes(program->matrices[i].form));
+    uint64_t input_bytes = 0, unpacked_bytes = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++) {
+        const struct device_matrix *matrix = &program->matrices[i];
+        const uint64_t row_bytes = matrix->cols * form_bytes(matrix->form);
+        input_bytes = most_u64(input_bytes, row_bytes);
+        if (matrix->form == DEVICE_BLOCKS)
+            unpacked_bytes = most_u64(unpacked_bytes, matrix->rows * row_bytes);
+    }
     return (rows + kept) * program->width * 4 +
            rows * (product_bytes(program, TO_H) + product_bytes(program, TO_WIDE)) +
-           (2 * rows + kept) * q_bytes + rows * input_bytes +
+           (2 * rows + kept) * q_bytes + rows * input_bytes + unpacked_bytes +
            (uint64_t)limits->partials_max * program->heads * (program->head_dim + 2) * 4;
 }
 

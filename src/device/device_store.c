@@ -13,10 +13,31 @@ struct device_store {
     size_t count, capacity;
 };
 
-static enum device_form form_of(const struct device_store *store,
-                                const struct weight_matrix *from) {
-    enum device_form form = store->options.form;
-    return from->is_looked_up && form != DEVICE_F32 ? DEVICE_BF16 : form;
+static bool has_blocks(const struct matrix_part *part) {
+    return tensor_type_block_bytes(part->type) < tensor_type_block_elements(part->type);
+}
+
+/* Whether all parts have types of fewer than 8 bits per number. */
+static bool is_in_blocks(const struct weight_matrix *from) {
+    for (uint32_t i = 0; i < from->part_count; i++)
+        if (!has_blocks(&from->parts[i])) return false;
+    return from->part_count <= DEVICE_BLOCK_PARTS_MAX;
+}
+
+struct device_matrix device_store_matrix(const struct device_store_options *options,
+                                         const struct weight_matrix *from) {
+    struct device_matrix matrix = {.cols = from->cols, .form = options->form};
+    for (uint32_t i = 0; i < from->part_count; i++) matrix.rows += from->parts[i].rows;
+    if (from->is_looked_up && matrix.form != DEVICE_F32) matrix.form = DEVICE_BF16;
+    if (matrix.form != DEVICE_BLOCKS) return matrix;
+    if (from->is_head || !is_in_blocks(from)) {
+        matrix.form = options->small_form;
+        return matrix;
+    }
+    for (uint32_t i = 0; i < from->part_count; i++)
+        matrix.block_bytes +=
+            (uint64_t)from->parts[i].rows * tensor_type_row_bytes(from->parts[i].type, from->cols);
+    return matrix;
 }
 
 static enum err store_open(void *self, const struct weight_matrix *from, struct matrix **ret_matrix,
@@ -24,13 +45,13 @@ static enum err store_open(void *self, const struct weight_matrix *from, struct 
     (void)error; /* the device takes its memory in prepare */
     struct device_store *store = self;
     struct matrix *matrix = mem_new(1, sizeof *matrix);
-    for (uint32_t i = 0; i < from->part_count; i++) matrix->rows += from->parts[i].rows;
-    matrix->cols = from->cols;
+    const struct device_matrix is = device_store_matrix(&store->options, from);
+    matrix->rows = is.rows;
+    matrix->cols = is.cols;
     matrix->handle = (uint32_t)store->count;
     store->matrices =
         vec_grow(store->matrices, store->count, &store->capacity, sizeof *store->matrices);
-    store->matrices[store->count++] = (struct device_matrix){
-        .rows = matrix->rows, .cols = matrix->cols, .form = form_of(store, from)};
+    store->matrices[store->count++] = is;
     *ret_matrix = matrix;
     *ret_is_filled = false;
     return OK;

@@ -20,6 +20,7 @@ struct device_store_options {
     const struct device_table *table;
     struct device *device; /* open */
     enum device_form form; /* of products. An embedding has no 8-bit form, even if it is the head */
+    enum device_form small_form; /* with DEVICE_BLOCKS: of a matrix that cannot be kept so */
     const char *notes_dir; /* keeps what warm finds out (device_notes.h); NULL: nothing is kept */
     const char *card_uuid; /* names its file there */
 };
@@ -28,6 +29,11 @@ struct device_store *device_store_open(const struct device_store_options *option
 void device_store_close(struct device_store *store); /* NULL is allowed */
 /* The interface for weights_open; it lives as long as the store. */
 struct weight_store device_store_interface(struct device_store *store);
+/* A matrix in the form that the options ask for, as far as it can have it. An embedding is BF16.
+ * Of DEVICE_BLOCKS are matrices whose parts all have types of fewer than 8 bits per number, but for
+ * the head, which would be by far the largest to be unpacked. */
+struct device_matrix device_store_matrix(const struct device_store_options *options,
+                                         const struct weight_matrix *from);
 /* The matrices opened so far, by handle; valid until the next one is opened. */
 const struct device_matrix *device_store_matrices(const struct device_store *store,
                                                   uint32_t *ret_count);

@@ -165,6 +165,7 @@ static const char *form_name(enum device_form form) {
     case DEVICE_BF16: return "BF16";
     case DEVICE_E4M3: return "E4M3";
     case DEVICE_INT8: return "INT8";
+    case DEVICE_BLOCKS: break; /* no form of a KV cache */
     }
     return "";
 }

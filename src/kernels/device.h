@@ -84,12 +84,22 @@ enum device_form {
     DEVICE_BF16,
     DEVICE_E4M3, /* with a scale: per row of weights, per row of activations, per token and head */
     DEVICE_INT8, /* likewise */
+    DEVICE_BLOCKS, /* weights only: rows as their file has them, which the device unpacks to bf16
+                      before each product: for what fits only in 4 bits */
 };
+
+/* Whether products with weights of that form are products of bf16, without scales. */
+static inline bool device_form_is_bf16(enum device_form form) {
+    return form == DEVICE_BF16 || form == DEVICE_BLOCKS;
+}
+
+#define DEVICE_BLOCK_PARTS_MAX 4u /* of a matrix of DEVICE_BLOCKS; each is filled by one call */
 
 struct device_matrix {
     uint32_t rows; /* outputs, over all parts */
     uint32_t cols; /* inputs */
     enum device_form form;
+    uint64_t block_bytes; /* of DEVICE_BLOCKS: all rows in their file's types */
 };
 
 /* program/op.h's operation with matrices by index. Vectors are copied by prepare. */

@@ -141,9 +141,12 @@ static struct tiled_cache_options cache_options(const char *path,
 static struct weight_store open_store(struct model *model, const struct model_options *options,
                                       const struct tiled_cache_options *cache) {
     if (options->device) {
+        enum device_form small = DEVICE_BF16;
+        (void)device_load_small_form(options->device, &small);
         const struct device_store_options store = {.table = options->device->table,
                                                    .device = options->device->device,
                                                    .form = model->weight_form,
+                                                   .small_form = small,
                                                    .notes_dir = options->packed_dir,
                                                    .card_uuid = options->device->card.uuid};
         model->device_store = device_store_open(&store);
@@ -183,28 +186,41 @@ static enum err open_parts(struct model *model, const struct model_options *opti
     return err == OK ? open_computers(model, options, error) : err;
 }
 
-/* Whether the device may hold in 8 bits what the file has in 8 bits or fewer. In bf16 such weights
- * are two to four times the file, and a file is chosen by its size. */
-static bool choose_small_form(struct model *model, const struct model_options *options) {
+/* The next smaller form in which the device may hold the weights; false: there is none. A file
+ * whose own weights have 8 bits or fewer may be held in 8 bits: in bf16 they are two to four times
+ * the file, and a file is chosen by its size. One of fewer than 8 bits may stay as it is. */
+static bool choose_smaller_form(struct model *model, const struct model_options *options) {
     const enum tensor_type type = model->weights ? model->weights->type : TENSOR_F32;
-    return options->device &&
-           tensor_type_block_bytes(type) < 2 * tensor_type_block_elements(type) &&
-           device_load_small_form(options->device, &model->weight_form);
+    const size_t bytes = tensor_type_block_bytes(type), numbers = tensor_type_block_elements(type);
+    enum device_form small;
+    if (!options->device || bytes >= 2 * numbers ||
+        !device_load_small_form(options->device, &small))
+        return false;
+    if (model->weight_form == DEVICE_BLOCKS || (model->weight_form == small && bytes >= numbers))
+        return false;
+    model->weight_form = model->weight_form == small ? DEVICE_BLOCKS : small;
+    return true;
+}
+
+static const char *form_name(enum device_form form) {
+    return form == DEVICE_E4M3 ? "fp8" : form == DEVICE_INT8 ? "int8" : "file";
 }
 
 static enum err open_on_processor(struct model *model, const struct model_options *options,
                                   const struct tiled_cache_options *cache, struct error *error) {
     if (options->device) model->weight_form = device_load_weight_form(options->device);
     enum err err = open_parts(model, options, cache, error);
-    if (err != ERR_LIMIT || !choose_small_form(model, options)) return err;
-    log_info("event=small_weights form=%s file_has=%s reason=\"%s\"",
-             model->weight_form == DEVICE_E4M3 ? "fp8" : "int8",
-             tensor_type_name(model->weights->type), error->text);
-    device_store_close(model->device_store);
-    weights_close(model->weights);
-    model->device_store = NULL;
-    model->weights = NULL;
-    return open_parts(model, options, cache, error);
+    while (err == ERR_LIMIT && choose_smaller_form(model, options)) {
+        log_info("event=small_weights form=%s file_has=%s reason=\"%s\"",
+                 form_name(model->weight_form), tensor_type_name(model->weights->type),
+                 error->text);
+        device_store_close(model->device_store);
+        weights_close(model->weights);
+        model->device_store = NULL;
+        model->weights = NULL;
+        err = open_parts(model, options, cache, error);
+    }
+    return err;
 }
 
 static enum err open_all(struct model *model, const char *path, const struct model_options *options,

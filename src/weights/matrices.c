@@ -38,6 +38,7 @@ static struct weight_matrix matrix_of(const struct weights_source *source) {
                                   .parts = source->parts,
                                   .part_count = source->part_count,
                                   .cols = (uint32_t)source->tensors[0]->axes[0],
+                                  .is_head = source->is_head,
                                   .is_looked_up = source->is_looked_up,
                                   .is_multiplied = source->is_multiplied};
 }
@@ -65,6 +66,7 @@ enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
     struct weights_source source = {.name = tensor_name_of(roles[0], layer),
                                     .tensor_count = role_count,
                                     .part_count = role_count,
+                                    .is_head = roles[0] == ROLE_HEAD,
                                     .is_looked_up = roles[0] == ROLE_EMBEDDING,
                                     .is_multiplied = roles[0] != ROLE_EMBEDDING || is_tied};
     assert(role_count <= MATRIX_PARTS_MAX);

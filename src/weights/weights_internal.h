@@ -20,6 +20,7 @@ struct weights_source {
     uint32_t tensor_count; /* as many as parts, or one that has the rows of all parts */
     struct matrix_part parts[MATRIX_PARTS_MAX]; /* (part_count) */
     uint32_t part_count;
+    bool is_head;
     bool is_looked_up;
     bool is_multiplied;
 };

@@ -9,7 +9,7 @@
 #define LANES 16u             /* partial sums, so that a compiler may use vectors */
 
 size_t plain_form_bytes(enum device_form form) {
-    return form == DEVICE_F32 ? 4 : form == DEVICE_BF16 ? 2 : 1;
+    return form == DEVICE_F32 ? 4 : device_form_is_bf16(form) ? 2 : 1;
 }
 
 uint8_t plain_e4m3_from(float value) {
@@ -31,7 +31,7 @@ float plain_e4m3_to(uint8_t code) {
 }
 
 void plain_round(enum device_form form, float *values, uint32_t count) {
-    for (uint32_t i = 0; form == DEVICE_BF16 && i < count; i++)
+    for (uint32_t i = 0; device_form_is_bf16(form) && i < count; i++)
         values[i] = bf16_to_f32(bf16_from_f32(values[i]));
 }
 

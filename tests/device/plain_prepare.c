@@ -12,7 +12,9 @@ static void count_weights(struct device *device) {
     uint64_t cols_max = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++) {
         const struct device_matrix *matrix = &program->matrices[i];
-        ledger->weights += (uint64_t)matrix->rows * matrix->cols * plain_form_bytes(matrix->form);
+        ledger->weights += matrix->form == DEVICE_BLOCKS ? matrix->block_bytes
+                                                         : (uint64_t)matrix->rows * matrix->cols *
+                                                               plain_form_bytes(matrix->form);
         if (matrix->cols > cols_max) cols_max = matrix->cols;
     }
     uint64_t each = sizeof *device->edited + sizeof *device->order + sizeof *device->is_held;

@@ -220,8 +220,40 @@ static void expect_ok(enum err err, const struct error *error) {
     abort();
 }
 
+void world_card_forms(struct world *world) {
+    world->matrices[world->ops[0].matrix].form = DEVICE_BF16;
+    for (uint32_t i = 0; i < world->program.matrix_count; i++) {
+        struct device_matrix *matrix = &world->matrices[i];
+        const uint64_t wide = matrix->rows / 3, rows = matrix->rows;
+        if (matrix->form == DEVICE_BLOCKS)
+            matrix->block_bytes = (wide * sizeof(float) + (rows - wide) * 2) * matrix->cols;
+    }
+}
+
+/* A third of the rows in float32, the others in bf16. */
+static void fill_blocks(struct world *world, uint32_t matrix) {
+    const struct device_matrix *is = &world->matrices[matrix];
+    const uint32_t wide = is->rows / 3;
+    const size_t first = (size_t)wide * is->cols, count = (size_t)is->rows * is->cols;
+    uint16_t *halves = malloc((count - first) * sizeof *halves);
+    struct error error = {0};
+    struct device_rows rows = {
+        .matrix = matrix, .rows = wide, .type = TENSOR_F32, .blocks = world->values[matrix]};
+    for (size_t i = first; i < count; i++)
+        halves[i - first] = bf16_from_f32(world->values[matrix][i]);
+    expect_ok(world->table->fill(world->device, &rows, &error), &error);
+    rows.row_first = wide, rows.rows = is->rows - wide;
+    rows.type = TENSOR_BF16, rows.blocks = halves;
+    expect_ok(world->table->fill(world->device, &rows, &error), &error);
+    free(halves);
+}
+
 void world_fill(struct world *world, uint32_t matrix) {
     struct error error = {0};
+    if (world->matrices[matrix].form == DEVICE_BLOCKS) {
+        fill_blocks(world, matrix);
+        return;
+    }
     expect_ok(world->table->fill(world->device,
                                  &(struct device_rows){.matrix = matrix,
                                                        .rows = world->matrices[matrix].rows,

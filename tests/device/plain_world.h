@@ -72,6 +72,9 @@ struct world {
 void world_make(struct world *ret_world, const struct world_traits *traits, uint64_t seed);
 /* world_make, open, prepare, fill, warm. */
 void world_open(struct world *ret_world, const struct world_traits *traits, uint64_t seed);
+/* The forms that a card keeps: an embedding in bf16, which a tied head shares, and the bytes of
+ * matrices in blocks. Before prepare. */
+void world_card_forms(struct world *world);
 void world_fill(struct world *world, uint32_t matrix);
 void world_close(struct world *world);
 /* Logits of the first `count` positions of a sequence: ret_logits (count, vocab_rows). */

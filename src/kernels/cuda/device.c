@@ -24,7 +24,7 @@ enum err card_error(int code, struct error *error, const char *format, ...) {
 }
 
 size_t form_bytes(enum device_form form) {
-    return form == DEVICE_F32 ? 4 : form == DEVICE_BF16 ? 2 : 1;
+    return form == DEVICE_F32 ? 4 : device_form_is_bf16(form) ? 2 : 1;
 }
 
 enum cuda_code code_of(enum device_form form) {

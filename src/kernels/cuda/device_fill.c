@@ -6,6 +6,8 @@
 #include <cuda_runtime_api.h>
 #include <string.h>
 
+#define BLOCK_ALIGN 16u /* of a part's first byte: cuda_unpack */
+
 /* Rows first..first+count-1 of the part, in the matrix' order, one after another. */
 static void gather(const struct device_rows *rows, size_t row_bytes, uint32_t first, uint32_t count,
                    char *to) {
@@ -18,19 +20,34 @@ static void gather(const struct device_rows *rows, size_t row_bytes, uint32_t fi
         memcpy(to + i * row_bytes, from + rows->row_order[first + i] * row_bytes, row_bytes);
 }
 
-static enum err fill_slice(struct device *device, const struct device_rows *rows, size_t row_bytes,
-                           uint32_t first, uint32_t count, struct error *error) {
+/* Makes place for a part that stays as it is; its first byte. */
+static char *take_blocks(struct card_matrix *matrix, const struct device_rows *rows,
+                         size_t row_bytes) {
+    const size_t bytes = (rows->rows * row_bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
+    char *at = matrix->codes + matrix->blocks_used;
+    if (matrix->part_count == DEVICE_BLOCK_PARTS_MAX ||
+        bytes > matrix->block_bytes - matrix->blocks_used)
+        return NULL;
+    matrix->parts[matrix->part_count++] =
+        (struct card_blocks){at, rows->type, rows->row_first, rows->rows};
+    matrix->blocks_used += bytes;
+    return at;
+}
+
+/* From the card's slice to where the rows stay. */
+static enum err put_slice(struct device *device, const struct device_rows *rows, const char *slice,
+                          char *blocks, size_t row_bytes, uint32_t first, uint32_t count,
+                          struct error *error) {
     const struct card_matrix *matrix = &device->matrices[rows->matrix];
-    const uint32_t slice = device->fill_next++ % FILL_SLICES;
-    cudaError_t code = cudaEventSynchronize(device->fill_done[slice]);
-    if (code != cudaSuccess) return card_error(code, error, "filling matrix %u", rows->matrix);
-    gather(rows, row_bytes, first, count, device->fill_host[slice]);
-    code = cudaMemcpyAsync(device->fill_card[slice], device->fill_host[slice], count * row_bytes,
-                           cudaMemcpyHostToDevice, device->compute);
-    if (code != cudaSuccess) return card_error(code, error, "filling matrix %u", rows->matrix);
     const size_t at = rows->row_first + first;
+    if (blocks) {
+        cudaError_t code = cudaMemcpyAsync(blocks + first * row_bytes, slice, count * row_bytes,
+                                           cudaMemcpyDeviceToDevice, device->compute);
+        return code == cudaSuccess ? OK
+                                   : card_error(code, error, "filling matrix %u", rows->matrix);
+    }
     const struct cuda_unpack unpack = {
-        .blocks = device->fill_card[slice],
+        .blocks = slice,
         .type = rows->type,
         .rows = count,
         .cols = matrix->cols,
@@ -39,7 +56,20 @@ static enum err fill_slice(struct device *device, const struct device_rows *rows
         .stride = matrix->cols,
         .scales = matrix->scales ? matrix->scales + at : NULL,
     };
-    enum err err = cuda_unpack(&unpack, device->compute, error);
+    return cuda_unpack(&unpack, device->compute, error);
+}
+
+static enum err fill_slice(struct device *device, const struct device_rows *rows, char *blocks,
+                           size_t row_bytes, uint32_t first, uint32_t count, struct error *error) {
+    const uint32_t slice = device->fill_next++ % FILL_SLICES;
+    cudaError_t code = cudaEventSynchronize(device->fill_done[slice]);
+    if (code != cudaSuccess) return card_error(code, error, "filling matrix %u", rows->matrix);
+    gather(rows, row_bytes, first, count, device->fill_host[slice]);
+    code = cudaMemcpyAsync(device->fill_card[slice], device->fill_host[slice], count * row_bytes,
+                           cudaMemcpyHostToDevice, device->compute);
+    if (code != cudaSuccess) return card_error(code, error, "filling matrix %u", rows->matrix);
+    enum err err =
+        put_slice(device, rows, device->fill_card[slice], blocks, row_bytes, first, count, error);
     if (err != OK) return err;
     code = cudaEventRecord(device->fill_done[slice], device->compute);
     return code == cudaSuccess ? OK : card_error(code, error, "filling matrix %u", rows->matrix);
@@ -47,14 +77,44 @@ static enum err fill_slice(struct device *device, const struct device_rows *rows
 
 enum err device_fill(struct device *device, const struct device_rows *rows, struct error *error) {
     assert(device->is_prepared && rows->matrix < device->program.matrix_count);
-    const struct card_matrix *matrix = &device->matrices[rows->matrix];
+    struct card_matrix *matrix = &device->matrices[rows->matrix];
+    char *blocks = NULL;
     assert(rows->row_first + rows->rows <= matrix->rows);
     const size_t row_bytes = tensor_type_row_bytes(rows->type, matrix->cols);
     const uint32_t each = (uint32_t)(device->fill_bytes / row_bytes);
     enum err err = OK;
+    if (matrix->form == DEVICE_BLOCKS && rows->rows > 0) {
+        blocks = take_blocks(matrix, rows, row_bytes);
+        if (!blocks)
+            return err_set(error, ERR_INVALID, "matrix %u: more rows or parts than prepare had",
+                           rows->matrix);
+    }
     for (uint32_t first = 0; first < rows->rows && err == OK; first += each) {
         uint32_t left = rows->rows - first;
-        err = fill_slice(device, rows, row_bytes, first, left < each ? left : each, error);
+        err = fill_slice(device, rows, blocks, row_bytes, first, left < each ? left : each, error);
     }
     return err;
+}
+
+enum err weights_ready(struct device *device, uint32_t index, const void **ret_weights,
+                       struct error *error) {
+    const struct card_matrix *matrix = &device->matrices[index];
+    *ret_weights = matrix->codes;
+    if (matrix->form != DEVICE_BLOCKS) return OK;
+    *ret_weights = device->unpacked;
+    for (uint32_t i = 0; i < matrix->part_count; i++) {
+        const struct card_blocks *part = &matrix->parts[i];
+        const struct cuda_unpack unpack = {
+            .blocks = part->at,
+            .type = part->type,
+            .rows = part->rows,
+            .cols = matrix->cols,
+            .code = CUDA_BF16,
+            .codes = device->unpacked + (size_t)part->row_first * matrix->cols,
+            .stride = matrix->cols,
+        };
+        enum err err = cuda_unpack(&unpack, device->compute, error);
+        if (err != OK) return err;
+    }
+    return OK;
 }

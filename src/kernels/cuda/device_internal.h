@@ -88,6 +88,14 @@ enum err block_send(struct device *device, struct block *block, struct error *er
 
 /* ---- the program ---- */
 
+/* Rows of a matrix as their file has them. */
+struct card_blocks {
+    const char *at; /* at a multiple of 16 */
+    enum tensor_type type;
+    uint32_t row_first;
+    uint32_t rows;
+};
+
 struct card_matrix {
     uint32_t rows;
     uint32_t rows_padded; /* outputs of the product: a multiple of 16 */
@@ -95,6 +103,11 @@ struct card_matrix {
     enum device_form form;
     char *codes;      /* (rows_padded, cols) */
     uint16_t *scales; /* (rows_padded) bf16; NULL: bf16 codes */
+    /* Of DEVICE_BLOCKS: `codes` has the parts that were filled. */
+    struct card_blocks parts[DEVICE_BLOCK_PARTS_MAX];
+    uint32_t part_count;
+    size_t block_bytes; /* of `codes` */
+    size_t blocks_used;
 };
 
 /* An operation whose vectors lie on the card. */
@@ -228,6 +241,7 @@ struct device {
     void *q, *q_kept;     /* (rows, heads · head_dim) bf16 */
     void *attended;       /* (bucket, heads · head_dim) bf16 */
     void *codes;          /* (bucket, widest input of a product) */
+    uint16_t *unpacked;   /* (rows_padded, cols) of the largest matrix of DEVICE_BLOCKS, or NULL */
     float *row_scales[2]; /* (bucket) of codes, by turns */
     float *partial_o, *partial_ml;
     int32_t *last_token; /* (sequences_max) */
@@ -286,6 +300,13 @@ enum err device_run_op(struct device *device, const struct device_op_call *call,
                        struct error *error) MUST_CHECK;
 enum err device_counters_read(struct device *device, struct device_counters *ret_counters,
                               struct error *error) MUST_CHECK;
+
+/* ---- device_fill.c ---- */
+
+/* The rows that a product reads: the matrix's own, or those that are unpacked here, which the next
+ * call overwrites. */
+enum err weights_ready(struct device *device, uint32_t index, const void **ret_weights,
+                       struct error *error) MUST_CHECK;
 
 /* ---- device_step.c ---- */
 

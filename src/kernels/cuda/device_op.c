@@ -168,7 +168,7 @@ enum err device_run_op(struct device *device, const struct device_op_call *call,
     struct one one = {.device = device, .op = &device->ops[call->op], .call = call};
     const struct device_op *op = &one.op->op;
     const uint32_t matrix = op->matrix != DEVICE_NONE ? op->matrix : op->next;
-    if (matrix != DEVICE_NONE && device->matrices[matrix].form != DEVICE_BF16)
+    if (matrix != DEVICE_NONE && !device_form_is_bf16(device->matrices[matrix].form))
         return err_set(error, ERR_INVALID, "operation %u alone: of matrices in bf16 only",
                        call->op);
     enum err err = step_put(device, flight, call->step, error);

@@ -9,6 +9,7 @@
 
 #define PRODUCT_ALIGN 16u    /* outputs of a product: 16 bytes of 8-bit codes */
 #define INPUT_ALIGN 16u      /* inputs, likewise */
+#define BLOCK_GAP 16u        /* before a part of blocks, at most */
 #define ROPE_POSITIONS 1024u /* angles that are computed at once */
 
 /* A layout is made twice: once to count, once to place. */
@@ -142,6 +143,11 @@ static void place_matrices(struct layout *layout) {
                                    .rows_padded = round_up(from->rows, PRODUCT_ALIGN),
                                    .cols = from->cols,
                                    .form = from->form};
+        if (from->form == DEVICE_BLOCKS) {
+            to->block_bytes = from->block_bytes + DEVICE_BLOCK_PARTS_MAX * BLOCK_GAP;
+            to->codes = memory_take(&layout->memory, MEMORY_WEIGHTS, to->block_bytes);
+            continue;
+        }
         size_t row_bytes = from->cols * form_bytes(from->form);
         size_t scale_bytes = from->form == DEVICE_BF16 ? 0 : to->rows_padded * sizeof(uint16_t);
         to->codes = memory_take(&layout->memory, MEMORY_WEIGHTS, to->rows_padded * row_bytes);
@@ -211,6 +217,28 @@ static size_t codes_bytes(const struct device_program *program) {
     for (uint32_t i = 0; i < program->matrix_count; i++)
         most = largest(most, program->matrices[i].cols * form_bytes(program->matrices[i].form));
     return most;
+}
+
+/* The largest matrix that is unpacked before its products. */
+static size_t unpacked_bytes(const struct device_program *program) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++) {
+        const struct device_matrix *matrix = &program->matrices[i];
+        if (matrix->form == DEVICE_BLOCKS)
+            most = largest(most, (size_t)round_up(matrix->rows, PRODUCT_ALIGN) * matrix->cols *
+                                     form_bytes(DEVICE_BF16));
+    }
+    return most;
+}
+
+/* Rows between the last one of a matrix and the padded ones are zero before the first product and
+ * whatever a larger matrix had there later: numbers all the same, and nobody reads their sums. */
+static void place_unpacked(struct layout *layout) {
+    const size_t bytes = unpacked_bytes(layout->program);
+    if (bytes == 0) return;
+    layout->device->unpacked = memory_take(&layout->memory, MEMORY_ACTIVATIONS, bytes);
+    if (layout->device->unpacked && layout->code == cudaSuccess)
+        layout->code = cudaMemset(layout->device->unpacked, 0, bytes);
 }
 
 static void place_buffers(struct layout *layout) {
@@ -345,6 +373,7 @@ static void lay_out(struct layout *layout) {
     place_ops(layout);
     for (uint32_t i = 0; i < layout->program->rope_count; i++) place_angles(layout, i);
     place_buffers(layout);
+    place_unpacked(layout);
     place_flights(layout);
     place_cache(layout);
 }

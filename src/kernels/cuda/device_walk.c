@@ -22,7 +22,7 @@ static struct cuda_rows rows_for(struct walk *walk, const struct card_op *op) {
     walk->prepared = (struct cuda_rows){.codes = walk->device->codes,
                                         .type = code_of(next->form),
                                         .stride = next->cols,
-                                        .scale = next->form == DEVICE_BF16 ? NULL : scale};
+                                        .scale = device_form_is_bf16(next->form) ? NULL : scale};
     return walk->prepared;
 }
 
@@ -60,12 +60,11 @@ static enum err walk_norm(struct walk *walk, const struct card_op *op, struct er
 static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct device *device = walk->device;
     const struct card_matrix *matrix = matrix_of(walk, op->op.matrix);
-    const struct cuda_multiply call = {
+    struct cuda_multiply call = {
         .format = format_of(matrix->form, false),
         .outputs = matrix->rows_padded,
         .inputs = matrix->cols,
         .rows = walk->rows,
-        .weights = matrix->codes,
         .in = walk->prepared.codes,
         .sums = op->op.to == TO_H ? device->h : device->wide,
     };
@@ -77,7 +76,8 @@ static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct 
         .column_scale = matrix->scales,
         .bias = op->op.bias,
     };
-    return cuda_multiply(device->products, &call, device->compute, error);
+    enum err err = weights_ready(walk->device, op->op.matrix, &call.weights, error);
+    return err != OK ? err : cuda_multiply(device->products, &call, device->compute, error);
 }
 
 static enum err walk_heads(struct walk *walk, const struct card_op *op, struct error *error) {
@@ -172,7 +172,7 @@ static enum err run_tiles(const struct walk *walk, const struct cuda_attention *
 static enum err prepare_attended(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct device *device = walk->device;
     const uint32_t width = device->program.heads * device->program.head_dim;
-    if (matrix_of(walk, op->op.next)->form == DEVICE_BF16) {
+    if (device_form_is_bf16(matrix_of(walk, op->op.next)->form)) {
         walk->prepared =
             (struct cuda_rows){.codes = device->attended, .type = CUDA_BF16, .stride = width};
         return OK;
@@ -223,17 +223,17 @@ static enum err walk_gate(struct walk *walk, const struct card_op *op, struct er
 static enum err walk_logits(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct device *device = walk->device;
     const struct card_matrix *matrix = matrix_of(walk, op->op.matrix);
-    const struct cuda_multiply call = {
+    struct cuda_multiply call = {
         .format = format_of(matrix->form, true),
         .outputs = matrix->rows_padded,
         .inputs = matrix->cols,
         .rows = walk->rows,
-        .weights = matrix->codes,
         .in = walk->prepared.codes,
         .sums = walk->flight->logits,
     };
     walk->flight->row_scale = matrix->scales ? walk->prepared.scale : NULL;
-    return cuda_multiply(device->products, &call, device->compute, error);
+    enum err err = weights_ready(walk->device, op->op.matrix, &call.weights, error);
+    return err != OK ? err : cuda_multiply(device->products, &call, device->compute, error);
 }
 
 void walk_begin(struct walk *walk, struct device *device, struct flight *flight) {

@@ -18,6 +18,7 @@ static uint32_t copies_of(const struct device *device, uint32_t index, size_t *r
     const char *last = first->codes;
     uint32_t copies = 1;
     *ret_distance = 0;
+    if (first->form == DEVICE_BLOCKS) return copies; /* all are unpacked to one place */
     for (uint32_t i = index + 1; i < device->program.matrix_count; i++) {
         const struct card_matrix *at = &device->matrices[i];
         if (at->rows != first->rows || at->cols != first->cols || at->form != first->form) continue;
@@ -37,11 +38,14 @@ static enum err tune(struct device *device, const struct device_op *op, struct e
     const uint32_t most = is_logits ? device->logit_bucket : device->row_bucket;
     size_t distance;
     uint32_t copies = copies_of(device, op->matrix, &distance);
+    const void *weights;
+    enum err err = weights_ready(device, op->matrix, &weights, error);
+    if (err != OK) return err;
     struct cuda_multiply call = {
         .format = format_of(matrix->form, is_logits),
         .outputs = matrix->rows_padded,
         .inputs = matrix->cols,
-        .weights = matrix->codes,
+        .weights = weights,
         .in = device->codes,
         .sums = is_logits        ? (void *)device->flights[0].logits
                 : op->to == TO_H ? device->h
@@ -49,8 +53,7 @@ static enum err tune(struct device *device, const struct device_op *op, struct e
     };
     for (uint32_t rows = 1; rows <= most; rows = call.rows + 1) {
         call.rows = cuda_bucket(rows);
-        enum err err =
-            cuda_products_tune(device->products, &call, copies, distance, device->compute, error);
+        err = cuda_products_tune(device->products, &call, copies, distance, device->compute, error);
         if (err != OK) return err;
     }
     return OK;

@@ -94,7 +94,8 @@ static void append_norm(struct bench *bench, uint32_t next, bool is_first) {
 
 static uint32_t add_matrix(struct bench *bench, uint32_t rows, uint32_t cols,
                            enum device_form form) {
-    bench->matrices[bench->program.matrix_count] = (struct device_matrix){rows, cols, form};
+    bench->matrices[bench->program.matrix_count] =
+        (struct device_matrix){.rows = rows, .cols = cols, .form = form};
     return bench->program.matrix_count++;
 }
 

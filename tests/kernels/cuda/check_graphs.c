@@ -100,7 +100,7 @@ static void open_check(struct graph_check *check, const struct world_traits *tra
     struct error error = {0};
     uint32_t count;
     world_make(world, traits, 11);
-    world->matrices[world->ops[0].matrix].form = DEVICE_BF16; /* an embedding, of a card */
+    world_card_forms(world);
     make_tables(check);
     must(check->table->list(&card, 1, &count, &error), &error, "list");
     struct device_limits *limits = &world->limits;

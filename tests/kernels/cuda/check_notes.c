@@ -47,7 +47,7 @@ static struct told run(const struct device_table *table, const struct world_trai
     struct error error = {0};
     const char *text = NULL;
     world_make(&world, traits, 3);
-    world.matrices[world.ops[0].matrix].form = DEVICE_BF16; /* as cards keep an embedding */
+    world_card_forms(&world);
     world.limits.pages_max *= world.limits.group_count;
     const struct device_options options = {.memory_bytes = memory_bytes};
     must(table->open(&world.device, &options, &error), &error, "open");

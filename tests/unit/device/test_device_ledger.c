@@ -32,7 +32,7 @@ struct rig {
 
 static void add_product(struct rig *rig, uint32_t rows, uint32_t cols, enum op_to to) {
     uint32_t at = rig->program.matrix_count++;
-    rig->matrices[at] = (struct device_matrix){rows, cols, DEVICE_BF16};
+    rig->matrices[at] = (struct device_matrix){.rows = rows, .cols = cols, .form = DEVICE_BF16};
     rig->ops[rig->program.op_count++] =
         (struct device_op){.kind = OP_MATMUL, .matrix = at, .to = to};
 }
@@ -65,7 +65,8 @@ static void open_rig(struct rig *rig) {
         add_product(rig, 2 * 9728, 2560, TO_WIDE);
         add_product(rig, 2560, 9728, TO_H);
     }
-    rig->matrices[rig->program.matrix_count++] = (struct device_matrix){151936, 2560, DEVICE_BF16};
+    rig->matrices[rig->program.matrix_count++] =
+        (struct device_matrix){.rows = 151936, .cols = 2560, .form = DEVICE_BF16};
     rig->limits.edits_max = edits_of(&rig->limits);
     rig->program.matrices = rig->matrices;
     rig->program.ops = rig->ops;

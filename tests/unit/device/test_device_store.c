@@ -84,6 +84,27 @@ static void matrices_are_numbered_and_get_their_forms(void **state) {
     }
 }
 
+static const struct matrix_part filed_parts[3] = {{.type = TENSOR_Q4_K, .rows = 64},
+                                                  {.type = TENSOR_Q4_K, .rows = 32},
+                                                  {.type = TENSOR_Q6_K, .rows = 32}};
+
+static void blocks_stay_where_all_parts_have_fewer_than_8_bits(void **state) {
+    (void)state;
+    const struct device_store_options options = {.form = DEVICE_BLOCKS, .small_form = DEVICE_INT8};
+    struct weight_matrix filed = {
+        .parts = filed_parts, .part_count = 3, .cols = 512, .is_multiplied = true};
+    struct device_matrix is = device_store_matrix(&options, &filed);
+    assert_int_equal(is.form, DEVICE_BLOCKS);
+    assert_int_equal(is.rows, 128);
+    assert_int_equal(is.cols, 512);
+    assert_int_equal(is.block_bytes, 96 * tensor_type_row_bytes(TENSOR_Q4_K, 512) +
+                                         32 * tensor_type_row_bytes(TENSOR_Q6_K, 512));
+    filed.is_head = true;
+    assert_int_equal(device_store_matrix(&options, &filed).form, DEVICE_INT8);
+    assert_int_equal(device_store_matrix(&options, &qkv).form, DEVICE_INT8); /* Q8_0 and BF16 */
+    assert_int_equal(device_store_matrix(&options, &embedding).form, DEVICE_BF16);
+}
+
 static void rows_reach_the_device_part_by_part(void **state) {
     (void)state;
     struct error error;
@@ -135,7 +156,8 @@ static void a_program_names_its_matrices_by_number(void **state) {
                                     .frequencies = {frequencies},
                                     .ops = ops,
                                     .op_count = 3};
-    const struct device_matrix matrices[2] = {{10, 4, DEVICE_BF16}, {8, 4, DEVICE_BF16}};
+    const struct device_matrix matrices[2] = {{.rows = 10, .cols = 4, .form = DEVICE_BF16},
+                                              {.rows = 8, .cols = 4, .form = DEVICE_BF16}};
     struct device_program is;
     device_program_of(&is, &program, matrices, 2, 9);
     assert_int_equal(is.op_count, 3);
@@ -159,6 +181,7 @@ static void a_program_names_its_matrices_by_number(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_are_numbered_and_get_their_forms),
+        cmocka_unit_test(blocks_stay_where_all_parts_have_fewer_than_8_bits),
         cmocka_unit_test(rows_reach_the_device_part_by_part),
         cmocka_unit_test(a_program_names_its_matrices_by_number),
     };
