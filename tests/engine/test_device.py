@@ -101,6 +101,19 @@ def test_a_model_on_the_plain_device_answers_as_the_cpu_reference(tmp_path, mode
     assert on_device == on_cpu and len(set(on_cpu.values())) > 4
 
 
+def test_what_a_card_found_out_is_kept_for_the_next_start(tmp_path):
+    def notes(name):
+        texts(tmp_path, name, "--model", f"m={TINY}", "--device", "cuda", "--device-plugin", support.plain_device(), "--packed-cache-dir", folder)
+        [file] = folder.glob("*/plain-GPU-*.notes")
+        return file
+
+    folder = tmp_path / "packed"
+    whole = notes("one.jsonl").read_bytes()
+    assert whole
+    notes("two.jsonl").write_bytes(b"damaged")
+    assert notes("three.jsonl").read_bytes() == whole
+
+
 def serve(tmp_path, plugin, *arguments):
     return support.serving(tmp_path / "state", "--model", f"m={TINY}", "--device", "auto", "--device-plugin", str(plugin), *arguments)
 
