@@ -102,7 +102,7 @@ class Behaviour:
                 writer.write(b"data: {nonsense\n\n")
                 return False
         writer.write(b"data: " + json.dumps({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode() + b"\n\n")
-        if (request.get("stream_options") or {}).get("include_usage"):
+        if (request.get("stream_options") or {}).get("include_usage") and mode != "no-usage":
             usage = {"prompt_tokens": len(text), "completion_tokens": 3, "total_tokens": len(text) + 3}
             writer.write(b"data: " + json.dumps({**base, "choices": [], "usage": usage}).encode() + b"\n\n")
         writer.write(b"data: [DONE]\n\n")

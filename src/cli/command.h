@@ -62,6 +62,7 @@ struct command {
     int (*main)(int argc, char **argv);
 };
 
+extern const struct command cmd_bench;
 extern const struct command cmd_backup;
 /* The settings and the command line, read again. */
 struct command_reading {

@@ -23,8 +23,8 @@ static enum err refuse_url(const char *origin, const char *why, struct error *er
     return err_set(error, ERR_INVALID, "%s: %s", origin, why);
 }
 
-static enum err read_url(const char *text, const char *origin, char ret_url[REMOTE_URL_BYTES],
-                         struct error *error) {
+enum err remote_options_read_url(const char *text, const char *origin,
+                                 char ret_url[REMOTE_URL_BYTES], struct error *error) {
     struct str url = str_trim(str_from(text));
     char copy[REMOTE_URL_BYTES];
     if (url.bytes + sizeof "/v1" > sizeof copy)
@@ -81,6 +81,9 @@ enum err remote_options_read(const struct remote_choice *choice, struct remote_p
     const struct secret_variables no_variables = {0};
     ret_place->ca_file = choice->ca_file;
     enum err err = find_url(choice, ret_place->base_url, error);
+        err = remote_options_read_url(choice->base_url, "--base-url", ret_place->base_url, error);
+        err = remote_options_read_url(is_told ? variable : REMOTE_URL_USUAL, "OPENAI_BASE_URL",
+                                      ret_place->base_url, error);
     if (err == OK)
         err = secret_read(&ret_place->key,
                           &(struct secret_place){.path = choice->api_key_file,

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/mem.h"
+#include "bench/session.h"
+#include "cli/bench_server.h"
+#include "cli/bench_show.h"
+#include "cli/command.h"
+#include "cli/remote_options.h"
+#include "node/secret.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CONCURRENCY_MAX 4096
+#define WORDS_MAX 1000000
+
+struct chosen {
+    struct remote_choice remote;
+    const char *model, *compare_key_file;
+    const char *concurrencies, *rates, *sizes, *folder;
+    struct option_list peers;
+    int64_t prompts, prefix_words, seed, rounds, warmups;
+    bool stream, fresh, detailed, json;
+
+    /* Owned by the command: */
+    struct session session;
+    struct remote_place place;
+    struct secret peer_key;
+    struct bench_server server;
+    char names[BENCH_TARGETS_MAX][64];
+    char urls[BENCH_TARGETS_MAX][REMOTE_URL_BYTES];
+    char folder_usual[64];
+};
+
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"model", OPTION_TEXT, AT(model), "[ALIAS=]M",
+     .help = "model to start a server of quern for, instead of --base-url", .letter = 'm'},
+    {"compare-url", OPTION_LIST, AT(peers), "[NAME=]URL",
+     .help = "another server that gets the same requests, such as http://127.0.0.1:8000/v1"},
+    {"compare-key-file", OPTION_TEXT, AT(compare_key_file), "F",
+     .help = "file of the key for the one server of --compare-url"},
+    {"concurrency", OPTION_TEXT, AT(concurrencies), "N,N...",
+     .help = "requests in flight, one run for each (default 1,8,64)"},
+    {"request-rate", OPTION_TEXT, AT(rates), "R,R...",
+     .help = "requests per second started at random times, instead of --concurrency"},
+    {"num-prompts", OPTION_INTEGER, AT(prompts), "N",
+     .help = "requests per run (default 64; of a file: 0, all of its lines)", .max = 10000000},
+    {"sizes", OPTION_TEXT, AT(sizes), "IN:OUT,IN:OUT...",
+     .help = "words of a drawn prompt and tokens of its answer (default 256:128)"},
+    {"prefix", OPTION_INTEGER, AT(prefix_words), "N",
+     .help = "words that all drawn prompts begin with (default 0)", .max = WORDS_MAX},
+    {"seed", OPTION_INTEGER, AT(seed), "N",
+     .help = "seed of drawn prompts and of random times (default 1)", .max = 9e15},
+    {"rounds", OPTION_INTEGER, AT(rounds), "N",
+     .help = "rounds in which each server has its turn (default 1; with --compare-url 3)",
+     .max = 1000},
+    {"num-warmups", OPTION_INTEGER, AT(warmups), "N",
+     .help = "requests before each run that are not counted (default 1)", .max = 100000},
+    {"fresh", OPTION_SWITCH, AT(fresh),
+     .help = "begin each chat with a mark of its round, which no prefix cache has"},
+    {"stream", OPTION_SWITCH, AT(stream),
+     .help = "ask for streamed answers (default on; off measures no first token)"},
+    {"result-dir", OPTION_TEXT, AT(folder), "DIR",
+     .help = "folder for results and report (default bench-DATE-TIME)", .letter = 'o'},
+    {"save-detailed", OPTION_SWITCH, AT(detailed),
+     .help = "put one value per request into each run's JSON file as well"},
+    {"json", OPTION_SWITCH, AT(json), .help = "print the figures as one JSON object"},
+    {0},
+};
+
+static void set_defaults(void *context) {
+    struct chosen *chosen = context;
+    chosen->concurrencies = "1,8,64";
+    chosen->sizes = "256:128";
+    chosen->prompts = -1;
+    chosen->seed = 1;
+    chosen->warmups = 1;
+    chosen->stream = true;
+}
+
+static void release(void *context) {
+    struct chosen *chosen = context;
+    session_release(&chosen->session);
+    bench_server_stop(&chosen->server);
+    remote_place_release(&chosen->place);
+    secret_release(&chosen->peer_key);
+}
+
+/* --- texts of options --- */
+
+/* The next of the parts that commas separate; false at the end. */
+static bool next_part(const char **rest, char ret_part[32]) {
+    size_t bytes = strcspn(*rest, ",");
+    if (**rest == '\0' || bytes >= 32) return false;
+    snprintf(ret_part, 32, "%.*s", (int)bytes, *rest);
+    *rest += bytes + ((*rest)[bytes] == ',');
+    return true;
+}
+
+static enum err read_concurrencies(struct chosen *chosen, struct error *error) {
+    struct session *session = &chosen->session;
+    const char *rest = chosen->concurrencies;
+    char part[32];
+    while (session->load_count < BENCH_LOADS_MAX && next_part(&rest, part)) {
+        uint64_t value = 0;
+        if (!str_to_u64(str_from(part), &value) || value < 1 || value > CONCURRENCY_MAX)
+            return err_set(error, ERR_INVALID, "--concurrency: '%s' is not a number from 1 to %d",
+                           part, CONCURRENCY_MAX);
+        session->loads[session->load_count++] = (struct bench_load){.concurrency = (uint32_t)value};
+    }
+    if (*rest || session->load_count == 0)
+        return err_set(error, ERR_INVALID, "--concurrency: it needs 1 to %d numbers",
+                       BENCH_LOADS_MAX);
+    return OK;
+}
+
+static enum err read_rates(struct chosen *chosen, struct error *error) {
+    struct session *session = &chosen->session;
+    const char *rest = chosen->rates;
+    char part[32], *end;
+    while (session->load_count < BENCH_LOADS_MAX && next_part(&rest, part)) {
+        double value = strtod(part, &end);
+        if (end == part || *end || !(value > 0 && value <= 1e6))
+            return err_set(error, ERR_INVALID, "--request-rate: '%s' is no rate", part);
+        session->loads[session->load_count++] =
+            (struct bench_load){.concurrency = CONCURRENCY_MAX, .rate = value};
+    }
+    if (*rest || session->load_count == 0)
+        return err_set(error, ERR_INVALID, "--request-rate: it needs 1 to %d rates",
+                       BENCH_LOADS_MAX);
+    return OK;
+}
+
+static enum err draw_sizes(struct chosen *chosen, struct error *error) {
+    struct session *session = &chosen->session;
+    const char *rest = chosen->sizes;
+    char part[32];
+    while (session->workload_count < BENCH_WORKLOADS_MAX && next_part(&rest, part)) {
+        char *colon = strchr(part, ':');
+        uint64_t words = 0, tokens = 0;
+        if (!colon || !str_to_u64((struct str){part, (size_t)(colon - part)}, &words) ||
+            !str_to_u64(str_from(colon + 1), &tokens) || words < 1 || words > WORDS_MAX ||
+            tokens < 1 || tokens > WORDS_MAX)
+            return err_set(error, ERR_INVALID, "--sizes: '%s' is not such as 256:128", part);
+        const struct workload_draw draw = {
+            .count = (uint32_t)(chosen->prompts > 0 ? chosen->prompts : 64),
+            .input_words = (uint32_t)words,
+            .output_tokens = (uint32_t)tokens,
+            .prefix_words = (uint32_t)chosen->prefix_words,
+            .seed = (uint64_t)chosen->seed};
+        workload_draw(&session->workloads[session->workload_count++], &draw);
+    }
+    if (*rest || session->workload_count == 0)
+        return err_set(error, ERR_INVALID, "--sizes: it needs 1 to %d sizes", BENCH_WORKLOADS_MAX);
+    return OK;
+}
+
+/* --- servers --- */
+
+/* Takes the name in front of '=' off, or makes one of host and port. */
+static const char *split_name(const char *text, char ret_name[64]) {
+    const char *equals = strchr(text, '='), *scheme = strstr(text, "://");
+    if (equals && (!scheme || equals < scheme)) {
+        snprintf(ret_name, 64, "%.*s", (int)(equals - text), text);
+        return equals + 1;
+    }
+    const char *host = scheme ? scheme + 3 : text;
+    snprintf(ret_name, 64, "%.*s", (int)strcspn(host, "/"), host);
+    return text;
+}
+
+static enum err add_peer(struct chosen *chosen, const char *text, struct error *error) {
+    struct session *session = &chosen->session;
+    size_t number = session->target_count;
+    if (number == BENCH_TARGETS_MAX)
+        return err_set(error, ERR_INVALID, "--compare-url: there are more than %d servers",
+                       BENCH_TARGETS_MAX - 1);
+    const char *url = split_name(text, chosen->names[number]);
+    enum err err = remote_options_read_url(url, "--compare-url", chosen->urls[number], error);
+    if (err != OK) return err;
+    session->targets[session->target_count++] =
+        (struct bench_target){.name = chosen->names[number],
+                              .base_url = chosen->urls[number],
+                              .key = chosen->peer_key.text,
+                              .ca_file = chosen->remote.ca_file};
+    return OK;
+}
+
+static enum err read_servers(struct chosen *chosen, struct error *error) {
+    struct session *session = &chosen->session;
+    enum err err = OK;
+    if (chosen->compare_key_file && chosen->peers.count != 1)
+        return err_set(error, ERR_INVALID, "--compare-key-file needs one --compare-url");
+    if (chosen->model && chosen->remote.base_url)
+        return err_set(error, ERR_INVALID, "--model starts a server: it excludes --base-url");
+    if (!chosen->model) err = remote_options_read(&chosen->remote, &chosen->place, error);
+    if (err == OK && chosen->compare_key_file)
+        err = secret_read_file(&chosen->peer_key, chosen->compare_key_file, error);
+    if (err == OK && chosen->peer_key.text)
+        chosen->peer_key.text[strcspn(chosen->peer_key.text, "\r\n")] = '\0';
+    session->targets[session->target_count++] =
+        (struct bench_target){.name = "quern",
+                              .base_url = chosen->place.base_url,
+                              .key = chosen->place.key.text,
+                              .ca_file = chosen->remote.ca_file};
+    for (size_t i = 0; i < chosen->peers.count && err == OK; i++)
+        err = add_peer(chosen, chosen->peers.values[i], error);
+    return err;
+}
+
+/* --- the command --- */
+
+static void choose_folder(struct chosen *chosen) {
+    time_t now = time(NULL);
+    struct tm tm;
+    if (chosen->folder) return;
+    if (localtime_r(&now, &tm))
+        strftime(chosen->folder_usual, sizeof chosen->folder_usual, "bench-%Y%m%d-%H%M%S", &tm);
+    chosen->folder = chosen->folder_usual;
+}
+
+static enum err check(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    struct session *session = &chosen->session;
+    enum err err = chosen->rates ? read_rates(chosen, error) : read_concurrencies(chosen, error);
+    if (err == OK) err = read_servers(chosen, error);
+    if (err == OK && !call->operands[0]) err = draw_sizes(chosen, error);
+    choose_folder(chosen);
+    session->rounds = (uint32_t)chosen->rounds;
+    if (session->rounds == 0) session->rounds = chosen->peers.count > 0 ? 3 : 1;
+    session->drive = (struct bench_drive_options){.is_streamed = chosen->stream,
+                                                  .is_fresh = chosen->fresh,
+                                                  .warmups = (uint32_t)chosen->warmups,
+                                                  .seed = (uint64_t)chosen->seed};
+    session->folder = chosen->folder;
+    session->is_detailed = chosen->detailed;
+    return err;
+}
+
+static enum err start_server(struct chosen *chosen, struct error *error) {
+    if (!chosen->model) return OK;
+    enum err err = bench_server_start(&chosen->server, chosen->model, error);
+    if (err == OK) chosen->session.targets[0].base_url = chosen->server.base_url;
+    return err;
+}
+
+/* The model of each server: that of the first line if the server has it, else its first one. */
+static enum err find_models(struct session *session, struct error *error) {
+    const char *wanted =
+        json_string_value(json_object_get(session->workloads[0].lines[0].body, "model"));
+    enum err err = OK;
+    for (size_t i = 0; i < session->target_count && err == OK; i++)
+        err = bench_find_model(&session->targets[i], wanted, &session->targets[i].model, error);
+    return err;
+}
+
+static uint64_t failed_of(const struct session *session) {
+    uint64_t failed = 0;
+    for (size_t i = 0; i < session->figure_count; i++) failed += session->figures[i].failed;
+    return failed;
+}
+
+static enum err run(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    struct session *session = &chosen->session;
+    struct terminal terminal;
+    enum err err = OK;
+    if (call->operands[0]) {
+        err = workload_read(&session->workloads[session->workload_count++], call->operands[0],
+                            chosen->prompts > 0 ? (size_t)chosen->prompts : 0, error);
+    }
+    if (err == OK) err = start_server(chosen, error);
+    if (err == OK) err = find_models(session, error);
+    if (err != OK) return err;
+    terminal_init(&terminal);
+    session->drive.stop = call->stop;
+    session->show = bench_show_run;
+    session->context = &terminal;
+    err = session_run(session, error);
+    terminal_clear(&terminal);
+    if (err != OK) return err;
+    if (chosen->json)
+        bench_show_json(session);
+    else
+        bench_show_table(session);
+    if (failed_of(session) > 0) call->status = EXIT_FAILED;
+    return OK;
+}
+
+static const struct option_table tables[] = {{rows, 0}, {remote_option_rows, AT(remote)}};
+
+const struct command cmd_bench = {
+    .name = "bench",
+    .summary = "measure throughput and latency of servers, side by side",
+    .usage = "bench [LINES.jsonl] [--model M | --base-url URL] [--compare-url URL]... [options]",
+    .help =
+        "Sends the lines of a batch file, or drawn chats, to a server of quern and to others, in\n"
+        "turns, and prints throughput, time to first token, time per token and latency. Leaves\n"
+        "every request, one JSON file per run as vLLM's benchmark writes it, and a report page.\n",
+    .tables = tables,
+    .table_count = sizeof tables / sizeof *tables,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 1,
+    .stops = true,
+    .set_defaults = set_defaults,
+    .check = check,
+    .run = run,
+    .release = release,
+};
