@@ -62,15 +62,8 @@ struct command {
     int (*main)(int argc, char **argv);
 };
 
-extern const struct command cmd_bench;
 extern const struct command cmd_backup;
-/* The settings and the command line, read again. */
-struct command_reading {
-    struct command_call call;
-    struct options options;
-    struct settings settings;
-};
-
+extern const struct command cmd_bench;
 extern const struct command cmd_calibrate;
 extern const struct command cmd_cancel;
 extern const struct command cmd_compare;
@@ -108,6 +101,13 @@ const struct command *command_find(const char *name);
  * it to command_end. */
 void *command_begin(const struct command *command, struct options *ret_options);
 void command_end(const struct command *command, void *chosen);
+/* The settings and the command line, read again. */
+struct command_reading {
+    struct command_call call;
+    struct options options;
+    struct settings settings;
+};
+
 /* Reads files, environment and arguments of a running call once more, into a struct of its own, and
  * checks them as at the start. Values that a command wipes from its arguments are empty now. After
  * an error nothing is to be released. */

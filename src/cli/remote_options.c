@@ -67,8 +67,10 @@ static enum err find_url(const struct remote_choice *choice, char ret_url[REMOTE
                          struct error *error) {
     const char *variable = getenv("OPENAI_BASE_URL");
     bool is_told = variable && *variable;
-    if (choice->base_url) return read_url(choice->base_url, "--base-url", ret_url, error);
-    return read_url(is_told ? variable : REMOTE_URL_USUAL, "OPENAI_BASE_URL", ret_url, error);
+    if (choice->base_url)
+        return remote_options_read_url(choice->base_url, "--base-url", ret_url, error);
+    return remote_options_read_url(is_told ? variable : REMOTE_URL_USUAL, "OPENAI_BASE_URL",
+                                   ret_url, error);
 }
 
 enum err remote_options_check(const struct remote_choice *choice, struct error *error) {
@@ -81,9 +83,6 @@ enum err remote_options_read(const struct remote_choice *choice, struct remote_p
     const struct secret_variables no_variables = {0};
     ret_place->ca_file = choice->ca_file;
     enum err err = find_url(choice, ret_place->base_url, error);
-        err = remote_options_read_url(choice->base_url, "--base-url", ret_place->base_url, error);
-        err = remote_options_read_url(is_told ? variable : REMOTE_URL_USUAL, "OPENAI_BASE_URL",
-                                      ret_place->base_url, error);
     if (err == OK)
         err = secret_read(&ret_place->key,
                           &(struct secret_place){.path = choice->api_key_file,
