@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
-#include "base/os.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/labelled.h"
 #include "cli/run_show.h"
+#include "cli/whole_file.h"
 #include "decisions/json_text.h"
 #include "json/json.h"
 #include "server/offline.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -23,7 +22,7 @@ struct chosen {
     struct offline_options offline;
     const char *answers, *output;
     char answers_usual[PATH_MAX];
-    bool json;
+    bool json, overwrite;
 };
 
 static const struct option rows[] = {
@@ -35,6 +34,8 @@ static const struct option rows[] = {
      .help = "results of the labelled lines (default LABELLED with .answers behind its name)"},
     {"output-file", OPTION_TEXT, offsetof(struct chosen, output), "FILE",
      .help = "file for the temperatures, as members of a request's body", .letter = 'o'},
+    {"overwrite", OPTION_SWITCH, offsetof(struct chosen, overwrite),
+     .help = "replace the file of temperatures if it exists with others", .only_flag = true},
     {"json", OPTION_SWITCH, offsetof(struct chosen, json),
      .help = "print figures and temperatures as one JSON object"},
     {0},
@@ -119,16 +120,13 @@ static void print_json(const struct labelled *labelled) {
     buf_release(&out);
 }
 
-static enum err keep_temperatures(const char *path, const struct labelled *labelled,
+static enum err keep_temperatures(const struct chosen *chosen, const struct labelled *labelled,
                                   struct error *error) {
     struct buf out;
-    int fd = -1;
     buf_init(&out, BUF_UNLIMITED);
     write_temperatures(&out, labelled);
     buf_add_text(&out, "}\n");
-    enum err err = os_open(&fd, path, O_WRONLY | O_CREAT | O_TRUNC, 0644, error);
-    if (err == OK) err = os_write_all(fd, out.at, out.bytes, error);
-    os_close(fd);
+    enum err err = whole_file_write(chosen->output, buf_str(&out), chosen->overwrite, error);
     buf_release(&out);
     return err;
 }
@@ -175,6 +173,10 @@ static enum err check(struct command_call *call, struct error *error) {
             return err_set(error, ERR_INVALID, "the name of LABELLED is too long");
         chosen->answers = chosen->answers_usual;
     }
+    if (chosen->output) {
+        enum err err = whole_file_check(chosen->output, error);
+        if (err != OK) return err;
+    }
     chosen->offline.input.path = labelled;
     chosen->offline.output_path = chosen->answers;
     return chosen->choice.models.count > 0
@@ -190,7 +192,7 @@ static enum err run(struct command_call *call, struct error *error) {
     if (err == OK && labelled.count == 0)
         err =
             err_set(error, ERR_INVALID, "%s: no labelled question has an answer", chosen->answers);
-    if (err == OK && chosen->output) err = keep_temperatures(chosen->output, &labelled, error);
+    if (err == OK && chosen->output) err = keep_temperatures(chosen, &labelled, error);
     if (err == OK && chosen->json)
         print_json(&labelled);
     else if (err == OK)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quern calibrate`: made-up answers whose true temperature is known, on both routes; a real model from the labelled lines to requests
 with the temperatures; what is refused."""
-import json, math, random
+import json, math, os, random
 
 import pytest
 
@@ -49,8 +49,8 @@ def made_up(folder, temperatures, is_systemone=False, lines=4000, asked=1.0):
     return labelled, answers
 
 
-def calibrate(folder, *arguments):
-    return support.quern("calibrate", folder / "labelled.jsonl", "--answers", folder / "answers.jsonl", *arguments)
+def calibrate(folder, *arguments, **keywords):
+    return support.quern("calibrate", folder / "labelled.jsonl", "--answers", folder / "answers.jsonl", *arguments, **keywords)
 
 
 @pytest.mark.parametrize("is_systemone, asked", [(False, 1.0), (False, 2.5), (True, 1.0)])
@@ -127,3 +127,23 @@ def test_a_model_is_asked_once_and_its_temperatures_go_into_requests(tmp_path):
         cooled = server.json("POST", "/v1/decisions", {**lines[0]["body"], **temperatures})["answers"][0]["probability"]
     logit = math.log(plain / (1 - plain)) / temperatures["temperatures"]["about"]
     assert abs(cooled - 1 / (1 + math.exp(-logit))) < 1e-9
+
+
+def test_the_file_of_temperatures_is_whole_and_nothing_else_is_replaced(tmp_path):
+    made_up(tmp_path, (1.0, 1.0, 1.0), lines=60)
+    output = tmp_path / "t.json"
+    command = ("-o", output)
+    done = calibrate(tmp_path, *command)
+    assert done.returncode == 0, done.stderr
+    text = output.read_text()
+    assert list(json.loads(text)) == ["temperatures"] and calibrate(tmp_path, *command).returncode == 0
+    output.write_text("mine")
+    done = calibrate(tmp_path, *command)
+    assert done.returncode == 7 and "--overwrite" in done.stderr and output.read_text() == "mine"
+    # A failed write, sync or rename leaves what was there.
+    for call in ("write", "fsync", "rename"):
+        done = calibrate(tmp_path, *command, "--overwrite", env={**os.environ, "QUERN_FAULT": f"{call}:1:EIO"})
+        assert done.returncode != 0 and output.read_text() == "mine", (call, done.stderr)
+    assert calibrate(tmp_path, *command, "--overwrite").returncode == 0 and output.read_text() == text
+    assert calibrate(tmp_path, "-o", tmp_path).returncode == 2
+    assert not list(tmp_path.glob("*.tmp"))
