@@ -10,6 +10,25 @@ struct listing {
     size_t count;
 };
 
+/* What a model is known to do, and in which format it is asked questions. */
+static void add_capabilities(struct buf *body, const struct worker_model *served) {
+    const struct {
+        bool is_known;
+        const char *name;
+    } rows[] = {{served->generates, "completion"},
+                {served->embeds, "embedding"},
+                {served->decides, "decision"}};
+    const char *before = ",\"capabilities\":[";
+    if (!served->generates && !served->embeds) return;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        if (!rows[i].is_known) continue;
+        buf_printf(body, "%s\"%s\"", before, rows[i].name);
+        before = ",";
+    }
+    buf_add_byte(body, ']');
+    if (served->decides) buf_printf(body, ",\"decision_prompt_format\":%d", DECISION_PROMPT_FORMAT);
+}
+
 static void add_model(void *context, const struct runner_model *model) {
     struct listing *listing = context;
     struct buf *body = listing->body;
@@ -25,11 +44,7 @@ static void add_model(void *context, const struct runner_model *model) {
         buf_printf(body, "%" PRIu32, model->served.context_tokens_max);
     else
         buf_add_text(body, "null");
-    if (model->served.generates || model->served.embeds)
-        buf_printf(body, ",\"capabilities\":[%s%s%s]",
-                   model->served.generates ? "\"completion\"" : "",
-                   model->served.generates && model->served.embeds ? "," : "",
-                   model->served.embeds ? "\"embedding\"" : "");
+    add_capabilities(body, &model->served);
     buf_printf(body, ",\"status\":{\"value\":\"%s\"", model_state_name(model->state));
     if (model->text) {
         buf_add_text(body, ",\"reason\":");

@@ -3,6 +3,7 @@
 #include "base/os.h"
 #include "cli/command.h"
 #include "cli/records.h"
+#include "cli/render_decision.h"
 #include "engine/model_sandbox.h"
 #include "engine/vocabulary.h"
 #include "hub/catalog.h"
@@ -16,7 +17,7 @@
 
 struct render {
     const char *model, *template, *now;
-    bool batch;
+    bool batch, decision;
     struct jinja_options options;
     struct vocabulary vocabulary;
 };
@@ -27,6 +28,8 @@ static const struct option rows[] = {
     {"template", OPTION_TEXT, AT(template), "F.jinja", .help = "template file to render instead"},
     {"now", OPTION_TEXT, AT(now), "TIME",
      .help = "clock of strftime_now, as 2026-01-15T12:34:56 (default: the machine's)"},
+    {"decision", OPTION_SWITCH, AT(decision),
+     .help = "read the body of a decision, and print its prompts as JSON"},
     {"batch", OPTION_SWITCH, AT(batch), .help = "read and print one JSON value per line"},
     {0},
 };
@@ -53,6 +56,16 @@ static enum err answer_record(void *context, struct str record, struct buf *answ
         buf_add_str(answer, buf_str(&text));
     buf_release(&text);
     json_decref(variables);
+    return err;
+}
+
+static enum err answer_decision(void *context, struct str record, struct buf *answer,
+                                struct error *error) {
+    const struct render *render = context;
+    if (render->batch) buf_add_byte(answer, '[');
+    enum err err = render_decision(&render->vocabulary, &render->options, record,
+                                   render->batch ? "," : "\n", answer, error);
+    buf_add_byte(answer, render->batch ? ']' : '\n');
     return err;
 }
 
@@ -100,6 +113,8 @@ static enum err check(struct command_call *call, struct error *error) {
     struct render *render = call->chosen;
     if (!render->model == !render->template)
         return err_set(error, ERR_INVALID, "one of --model and --template is needed");
+    if (render->decision && render->template)
+        return err_set(error, ERR_INVALID, "--decision needs --model: labels are tokens");
     return read_now(render, error);
 }
 
@@ -109,7 +124,8 @@ static enum err run(struct command_call *call, struct error *error) {
     if (err != OK) return err;
     json_t *words = render->vocabulary.tokenizer ? vocabulary_context(&render->vocabulary) : NULL;
     render->options.model_context = words;
-    err = records_answer(render->batch, answer_record, render, error);
+    err = records_answer(render->batch, render->decision ? answer_decision : answer_record, render,
+                         error);
     json_decref(words);
     vocabulary_close(&render->vocabulary);
     return err;
@@ -123,7 +139,8 @@ const struct command cmd_render = {
     .usage = "render --model M | --template F.jinja [options] < variables.json",
     .help =
         "Reads a JSON object with every template variable (messages, add_generation_prompt, …)\n"
-        "and prints the prompt text.\n",
+        "and prints the prompt text. With --decision reads a body of /v1/decisions or\n"
+        "/v1/systemone and prints one JSON object per question: its prompt and labels.\n",
     .tables = tables,
     .table_count = 1,
     .chosen_bytes = sizeof(struct render),

@@ -179,6 +179,7 @@ void engine_ready(const struct engine *engine, struct wire_ready *ret_ready) {
         .kv_tokens = engine->kv_tokens,
         .generates = engine->scheduler != NULL,
         .embeds = engine->embed_queue != NULL,
+        .decides = engine->scheduler && engine->model->vocabulary.template,
         .description = str_from(engine->model->description),
         .ledger = engine->model->ledger,
     };

@@ -211,6 +211,7 @@ void wire_put_ready(struct buf *out, const struct wire_ready *ready) {
     wire_put_u64(out, ready->kv_tokens);
     wire_put_u8(out, ready->generates);
     wire_put_u8(out, ready->embeds);
+    wire_put_u8(out, ready->decides);
     put_str(out, ready->description);
     put_str(out, ready->device);
     wire_put_u64(out, ready->ledger.limit_bytes);
@@ -229,6 +230,7 @@ enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct
     ready.kv_tokens = wire_get_u64(&cursor);
     ready.generates = get_bool(&cursor);
     ready.embeds = get_bool(&cursor);
+    ready.decides = get_bool(&cursor);
     ready.description = get_str(&cursor);
     ready.device = get_str(&cursor);
     ready.ledger.limit_bytes = wire_get_u64(&cursor);

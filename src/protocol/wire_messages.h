@@ -89,6 +89,7 @@ struct wire_ready {
     uint32_t vocabulary_count;
     uint64_t kv_tokens;
     bool generates, embeds;    /* at least one of them */
+    bool decides;              /* takes questions: it generates, and has a chat template */
     struct str description;    /* one line for the log */
     struct str device;         /* the card that it runs on, as --device names it; empty: the CPU */
     struct card_ledger ledger; /* of its memory there */

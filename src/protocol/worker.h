@@ -64,6 +64,7 @@ struct worker_model {
     int64_t created_unix_s;
     uint32_t context_tokens_max; /* 0: not known */
     bool generates, embeds;      /* both false: not known */
+    bool decides;                /* takes questions, in prompt format DECISION_PROMPT_FORMAT */
 };
 
 struct worker_status {

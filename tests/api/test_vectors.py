@@ -123,7 +123,7 @@ def test_a_person_passes_a_batch_and_a_cancel_ends_it(minilm_server):
 
 def test_models_say_what_they_do_and_refuse_the_rest(minilm_server, model_server):
     assert minilm_server.json("GET", "/v1/models/all-minilm")["capabilities"] == ["embedding"]
-    assert model_server.json("GET", "/v1/models/smollm2")["capabilities"] == ["completion"]
+    assert model_server.json("GET", "/v1/models/smollm2")["capabilities"] == ["completion", "decision"]
     chat = {"model": "all-minilm", "messages": [{"role": "user", "content": "hello"}]}
     for path, body in (("/v1/chat/completions", chat), ("/v1/chat/completions", {**chat, "stream": True}),
                        ("/v1/completions", {"model": "all-minilm", "prompt": "hello"})):
@@ -180,7 +180,7 @@ def test_a_model_that_generates_and_embeds_takes_instructions(tmp_path):
     query = json.dumps({"ids": [ids[0]], "pool_first": [len(ids[1])]})
     wanted = json.loads(support.quern("embed", "--model", model, input=query).stdout)
     with support.serving(tmp_path / "state", "--model", model) as server:
-        assert server.json("GET", "/v1/models/GritLM-tiny")["capabilities"] == ["completion", "embedding"]
+        assert server.json("GET", "/v1/models/GritLM-tiny")["capabilities"] == ["completion", "embedding", "decision"]
         client = client_of(server)
 
         def ask(**extra):

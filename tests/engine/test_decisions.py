@@ -113,6 +113,29 @@ def test_each_question_has_the_prompt_of_format_1(tmp_path, path):
         assert abs(answer["label_mass"] - sum(math.exp(logits[i] - most) for i in ids[:len(shares)]) / whole) <= 1e-5
 
 
+def test_the_prompts_can_be_rendered(tmp_path):
+    """`quern render --decision` shows the prompts that the engine computes, on both routes."""
+    text = STATE[:80]
+    wished = body(text=text)
+    states = {"model": "smollm2", "state": text, "questions": {"a": {"type": "noul", "instructions": "Is it?"}}}
+    done = support.quern("render", "--model", "smollm2", "--decision", input=json.dumps(wished))
+    assert done.returncode == 0, done.stderr
+    shown = [json.loads(line) for line in done.stdout.splitlines()]
+    chats = "".join(json.dumps({"messages": [{"role": "user", "content": f"{text}\n\n{block}"}], "add_generation_prompt": True}) + "\n" for block in BLOCKS)
+    prompts = [json.loads(line) for line in support.quern("render", "--model", "smollm2", "--batch", input=chats).stdout.splitlines()]
+    assert [one["prompt"] for one in shown] == prompts
+    assert [one["question"] for one in shown] == [question.get("name") for question in wished["questions"]]
+    assert all(one["labels"] == list("ABCDEFGH")[:len(one["labels"])] for one in shown)
+    done = support.quern("render", "--model", "smollm2", "--decision", "--batch", input=f"{json.dumps(states)}\n{{}}\n")
+    [one], refused = map(json.loads, done.stdout.splitlines())
+    assert one["question"] == "a" and one["labels"] == ["no", "yes"] and "Answer with yes or no only." in one["prompt"] and "error" in refused
+    assert support.quern("render", "--decision", "--template", tmp_path / "x", input="{}").returncode == 2
+    with support.serving(tmp_path / "state", "--model", "smollm2") as server:
+        assert server.json("POST", URL, wished)["usage"]["input_tokens"] == sum(one["tokens"] for one in shown)
+        said = server.json("GET", "/v1/models/smollm2")
+        assert said["capabilities"] == ["completion", "decision"] and said["decision_prompt_format"] == 1
+
+
 def test_the_bits_do_not_depend_on_how_the_reads_are_computed(tmp_path):
     questions = QUESTIONS + [choice(26), choice(40), predicate("last", "Is this the last one?")]
     found = []

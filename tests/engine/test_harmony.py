@@ -196,7 +196,10 @@ def test_a_conversation_with_several_calls_is_shown_to_the_model(client):
     assert -1 not in places and places == sorted(places), text
 
 
-def test_decisions_are_read_behind_the_final_header(client):
+def test_decisions_are_read_behind_the_final_header(client, folder):
     body = {"model": "tiny", "input": "A candidate.", "questions": [{"type": "predicate", "name": "fit", "instructions": "Is it?"}]}
     answer = client.post("/decisions", body=body, cast_to=object)
     assert 0 <= answer["answers"][0]["probability"] <= 1
+    shown = json.loads(support.quern("render", "--model", folder, "--decision", input=json.dumps(body)).stdout)
+    assert shown["prompt"].endswith("only.<|end|><|start|>assistant<|channel|>final<|message|>") and shown["labels"] == ["A", "B"]
+    assert answer["usage"]["input_tokens"] == shown["tokens"]

@@ -175,6 +175,7 @@ static size_t models(struct worker *worker, struct worker_model *ret_models, siz
             .context_tokens_max = engine->ready.context_tokens_max,
             .generates = engine->ready.generates,
             .embeds = engine->ready.embeds,
+            .decides = engine->ready.decides,
         };
     pthread_mutex_unlock(&engine->lock);
     return count;

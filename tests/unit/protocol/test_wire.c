@@ -232,6 +232,7 @@ static void a_ready_comes_back(void **state) {
                             .vocabulary_count = 49152,
                             .kv_tokens = 1ull << 33,
                             .embeds = true,
+                            .decides = true,
                             .description = STR("135M")};
     in.names.at[0] = STR("m");
     in.names.count = 1;
@@ -245,7 +246,7 @@ static void a_ready_comes_back(void **state) {
     assert_int_equal(wire_get_ready(buf_str(&buf), &out, NULL), OK);
     assert_true(out.created_unix_s == -5 && out.context_tokens_max == 8192);
     assert_true(out.vocabulary_count == 49152 && out.kv_tokens == 1ull << 33);
-    assert_true(out.embeds && !out.generates);
+    assert_true(out.embeds && out.decides && !out.generates);
     assert_true(same(in.description, out.description) && same(in.names.at[0], out.names.at[0]));
     assert_true(same(in.device, out.device));
     assert_memory_equal(&in.ledger, &out.ledger, sizeof in.ledger);
