@@ -115,3 +115,27 @@ def test_lines_with_a_shape_are_refused_for_an_upstream_that_holds_none(tmp_path
         done = support.quern("preflight", path, "--upstream", f"fake={fake.url},{keys}", "--json")
         assert done.returncode == status, done.stderr
         assert [fault["line"] for fault in json.loads(done.stdout)["faults"]] == [2] * status
+
+
+HARMONY = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>{}<|message|>{}"
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+
+
+def test_messages_that_a_server_left_in_the_text_are_sorted(tmp_path, fake):
+    final, call = HARMONY.format("final", json.dumps(GOOD)), HARMONY.format("commentary to=functions.f <|constrain|>json", '{"a": 1}')
+    lines = [line("final", final), line("wrong", HARMONY.format("final", json.dumps(OTHER))), line("call", call, tools=[TOOL]),
+             line("named", call, tools=[TOOL], tool_choice={"type": "function", "function": {"name": "f"}}), line("none", call, tools=[TOOL], tool_choice="none"),
+             line("text", "x " + final, temperature=0), line("cut", HARMONY.format("final", "")[:33], finish="length", temperature=0)]
+    with serving(tmp_path, fake) as server:
+        batch, good, bad = run(server, lines)
+        assert set(bad) == {"wrong"} and ends(batch) == {"asked": 2, "valid": 1, "mismatched": 1}
+        choice = {name: record["response"]["body"]["choices"][0] for name, record in good.items()}
+        message = {name: one["message"] for name, one in choice.items()}
+        assert (message["final"]["content"], message["final"]["reasoning_content"], choice["final"]["finish_reason"]) == (json.dumps(GOOD), "Hm.", "stop")
+        for name, reason in ("call", "tool_calls"), ("named", "stop"):
+            [one] = message[name]["tool_calls"]
+            assert one["function"] == {"name": "f", "arguments": '{"a": 1}'} and one["type"] == "function" and one["id"]
+            assert message[name]["content"] is None and choice[name]["finish_reason"] == reason
+        assert message["none"]["content"] == '{"a": 1}' and "tool_calls" not in message["none"]
+        assert message["text"]["content"] == "x " + final  # a text that quotes a mark is none
+        assert message["cut"]["content"] is None and message["cut"]["reasoning_content"] == "Hm."

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "json/envelope.h"
+#include "workers/upstream/messages.h"
 #include "workers/upstream/shape.h"
 #include "workers/upstream/upstream_internal.h"
 
@@ -322,6 +323,15 @@ static enum shape_end check_shape(const struct worker_upstream *upstream,
     return end;
 }
 
+/* Sorts the messages of a whole chat answer that has them in its text; the new answer is in `room`. */
+static void sort_messages(const struct upstream_job *job, struct upstream_reading *reading,
+                          struct buf *room) {
+    bool is_chat = job->job.endpoint == ENDPOINT_CHAT && !job->job.stream;
+    if (is_chat && reading->status / 100 == 2 &&
+        upstream_messages_sort(job->job.body, reading->body, room))
+        reading->body = buf_str(room);
+}
+
 void upstream_on_done(void *context, const struct net_answer *answer) {
     struct worker_upstream *upstream = context;
     struct upstream_job *job = answer->owner;
@@ -334,8 +344,10 @@ void upstream_on_done(void *context, const struct net_answer *answer) {
     enum outcome outcome = decide(upstream, answer, &reading);
     learn(upstream, answer, &reading.usage, outcome);
     upstream_unlink_running(upstream, job);
-    struct buf room;
+    struct buf room, sorted;
     buf_init(&room, BUF_UNLIMITED);
+    buf_init(&sorted, BUF_UNLIMITED);
+    if (outcome == OUTCOME_DONE) sort_messages(job, &reading, &sorted);
     enum shape_end shape =
         outcome == OUTCOME_DONE ? check_shape(upstream, job, &reading, &room) : SHAPE_NONE;
     const struct worker_result result = {.id = job->job.id,
@@ -348,5 +360,6 @@ void upstream_on_done(void *context, const struct net_answer *answer) {
     count(upstream, answer, &result);
     upstream->events.result(upstream->events.context, &result);
     buf_release(&room);
+    buf_release(&sorted);
     upstream_job_free(job);
 }
