@@ -12,6 +12,7 @@
  * Memory: borrows store, runner and all texts of the options. */
 
 #include "batch/parameters.h"
+#include "costs/prices.h"
 #include "http/http.h"
 #include "notify/notify.h"
 #include "protocol/card.h"
@@ -27,7 +28,7 @@ struct api_preflight {
     const char *model;      /* the name under which a worker serves it; empty: the only model */
     enum endpoint endpoint; /* the batch's; ENDPOINT_COUNT: that of the first line */
     uint32_t pilot_lines;
-    double watts, price_per_kwh, input_price, output_price, batch_discount; /* 0: not known */
+    struct prices prices;
     void *context;
     bool (*stopped)(void *context); /* ask often; true: no client waits for the answer */
 };
@@ -56,7 +57,8 @@ struct api_options {
     uint64_t body_memory_bytes_max;    /* what all bodies may cost together; 0: http's default */
     uint64_t answer_memory_bytes_max;  /* what all waiting answers may take; 0: http's default */
     uint32_t worker_threads;
-    api_preflight_fn preflight; /* NULL: no preflights */
+    const struct prices *prices; /* for the costs of batches and preflights; NULL: none given */
+    api_preflight_fn preflight;  /* NULL: no preflights */
     void *preflight_context;
     int64_t preflight_ms; /* for one preflight (default 10 minutes) */
     bool vllm_metrics;    /* writes vLLM's names for metrics next to quern's own */

@@ -9,10 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void answer_batch(struct http_request *request, struct store_batch *batch) {
+static void answer_batch(const struct api *api, struct http_request *request,
+                         struct store_batch *batch) {
     struct buf body;
     buf_init(&body, BUF_UNLIMITED);
-    batch_write_json(&body, batch);
+    batch_write_json(&body, batch, api->options.prices);
     store_batch_release(batch);
     api_answer_json(request, &body);
 }
@@ -71,7 +72,7 @@ static void answer_created(struct api *api, struct http_request *request, struct
         runner_batch_overlay(api->options.runner, batch);
     else
         runner_kick(api->options.runner, batch->id);
-    answer_batch(request, batch);
+    answer_batch(api, request, batch);
 }
 
 static void create(struct api *api, struct http_request *request,
@@ -130,7 +131,7 @@ void batches_list(void *context, struct http_request *request) {
         for (size_t i = 0; i < count; i++) {
             if (i > 0) buf_add_byte(&body, ',');
             runner_batch_overlay(api->options.runner, &batches[i]);
-            batch_write_json(&body, &batches[i]);
+            batch_write_json(&body, &batches[i], api->options.prices);
         }
         buf_add_byte(&body, ']');
         write_id(&body, "first_id", count ? &batches[0] : NULL);
@@ -162,7 +163,7 @@ bool batches_find(struct api *api, struct http_request *request, struct store_ba
 
 void batches_get(void *context, struct http_request *request) {
     struct store_batch batch;
-    if (batches_find(context, request, &batch)) answer_batch(request, &batch);
+    if (batches_find(context, request, &batch)) answer_batch(context, request, &batch);
 }
 
 /* Clients send a Content-Type of JSON and no body, so the body is not read. */
@@ -175,7 +176,7 @@ void batches_cancel(void *context, struct http_request *request) {
     enum err err =
         runner_batch_cancel(api->options.runner, http_request_param(request, 0), &batch, &error);
     if (err == OK)
-        answer_batch(request, &batch);
+        answer_batch(api, request, &batch);
     else
         fail(request, err, &error);
 }
@@ -227,7 +228,7 @@ static void set_paused(struct api *api, struct http_request *request, bool pause
     if (err != OK)
         fail(request, err, &error);
     else
-        answer_batch(request, &batch);
+        answer_batch(api, request, &batch);
 }
 
 void batches_pause(void *context, struct http_request *request) {

@@ -28,6 +28,7 @@
 #define LINES_A_LOOK 256 /* lines read between two looks whether the client still waits */
 #define ANSWER_BYTES_MAX ((size_t)1 << 20)
 #define PRICE_MAX 1000000
+#define CURRENCY_BYTES 17
 
 static const char *const endpoints[] = {"/v1/chat/completions",
                                         "/v1/completions",
@@ -41,7 +42,8 @@ static const char *const endpoints[] = {"/v1/chat/completions",
 struct question {
     struct str file_id, endpoint, model;
     int64_t pilot_lines;
-    double watts, price_per_kwh, input_price, output_price, batch_discount;
+    struct prices prices;
+    struct str currency;
 };
 #define AT(member) offsetof(struct question, member)
 static const struct field rows[] = {
@@ -54,15 +56,25 @@ static const struct field rows[] = {
      "To count with, whatever the lines name; without it they must name one."},
     {"pilot_lines", FIELD_INTEGER, FIELD_ANY, 0, API_PREFLIGHT_LINES_MAX, 0, AT(pilot_lines), NULL,
      "Requests to run for the time it takes; 48 without it, and 0 runs none."},
-    {"watts", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(watts), NULL,
+    {"watts", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(prices.watts), NULL,
      "What the machine draws at work."},
-    {"price_per_kwh", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(price_per_kwh), NULL,
+    {"price_per_kwh", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(prices.per_kwh), NULL,
      "Of electricity."},
-    {"input_price", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(input_price), NULL,
+    {"input_price", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(prices.input_per_million), NULL,
      "Of a million input tokens at a managed API."},
-    {"output_price", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(output_price), NULL,
+    {"output_price", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(prices.output_per_million), NULL,
      "Of a million output tokens there."},
-    {"batch_discount", FIELD_NUMBER, FIELD_ANY, 0, 1, 0, AT(batch_discount), NULL,
+    {"cached_price", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(prices.cached_per_million), NULL,
+     "Of a million cached input tokens there; without it, that of input."},
+    {"rent_per_hour", FIELD_NUMBER, FIELD_ANY, 0, PRICE_MAX, 0, AT(prices.rent_per_hour), NULL,
+     "Of a rented machine for an hour."},
+    {"rent_speed", FIELD_NUMBER, FIELD_ANY, 0.001, PRICE_MAX, 0, AT(prices.rent_speed), NULL,
+     "How often as fast as this machine the rented one is; 1 without it."},
+    {"times_per_month", FIELD_INTEGER, FIELD_ANY, 0, PRICE_MAX, 0, AT(prices.times_per_month), NULL,
+     "How often the job runs, to tell its costs per month."},
+    {"currency", FIELD_TEXT, FIELD_ANY, 1, CURRENCY_BYTES - 1, 0, AT(currency), NULL,
+     "Of all prices."},
+    {"batch_discount", FIELD_NUMBER, FIELD_ANY, 0, 1, 0, AT(prices.batch_discount), NULL,
      "Share of its price that it takes off for batches."},
 };
 #undef AT
@@ -76,6 +88,7 @@ struct ask {
     struct api_preflight preflight;
     char model[MODEL_NAME_BYTES]; /* the client's name for it, then its worker's */
     char owner[OWNER_BYTES];
+    char currency[CURRENCY_BYTES];
     int64_t deadline_ns;
     bool is_waiting; /* the lock guards this and the next two */
     bool is_gone;
@@ -404,11 +417,11 @@ static void put_question(struct api *api, struct http_request *request,
     ask->preflight = (struct api_preflight){.fd = fd,
                                             .endpoint = ENDPOINT_COUNT,
                                             .pilot_lines = (uint32_t)question->pilot_lines,
-                                            .watts = question->watts,
-                                            .price_per_kwh = question->price_per_kwh,
-                                            .input_price = question->input_price,
-                                            .output_price = question->output_price,
-                                            .batch_discount = question->batch_discount};
+                                            .prices = question->prices};
+    if (question->currency.at) {
+        memcpy(ask->currency, question->currency.at, question->currency.bytes);
+        ask->preflight.prices.currency = ask->currency;
+    }
     if (question->endpoint.at) (void)endpoint_find(question->endpoint, &ask->preflight.endpoint);
     if (question->model.at) memcpy(ask->model, question->model.at, question->model.bytes);
     http_request_on_gone(request, take_gone, release, ask);
@@ -425,6 +438,8 @@ void preflight_create(void *context, struct http_request *request) {
     struct api *api = context;
     struct question question = {.pilot_lines = PILOT_LINES_DEFAULT};
     json_t *body;
+    prices_init(&question.prices);
+    if (api->options.prices) question.prices = *api->options.prices;
     if (!api->options.preflight) {
         inference_unsupported(api, request);
         return;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/object.h"
 
+#include "batch/batch_costs.h"
 #include "batch/extras.h"
 #include "batch/state.h"
 #include "json/json.h"
@@ -52,7 +53,8 @@ static void add_usage(struct buf *buf, const struct store_batch *batch) {
 }
 
 /* Appends the extensions, in one object of their own. */
-static void add_extras(struct buf *buf, const struct store_batch *batch) {
+static void add_extras(struct buf *buf, const struct store_batch *batch,
+                       const struct prices *prices) {
     buf_add_text(buf, ",\"quern\":{\"retry_of\":");
     if (*batch->retry_of)
         json_write_string(buf, str_from(batch->retry_of));
@@ -64,10 +66,13 @@ static void add_extras(struct buf *buf, const struct store_batch *batch) {
     if (!is_over && batch->paused == BATCH_PAUSED_BY_REQUEST) paused = "request";
     if (!is_over && batch->paused == BATCH_PAUSED_BY_QUALITY) paused = "quality";
     add_text(buf, "paused", paused);
-    buf_printf(buf, ",\"quality\":%s}", batch->quality ? batch->quality : "null");
+    buf_printf(buf, ",\"quality\":%s,\"costs\":", batch->quality ? batch->quality : "null");
+    batch_costs_write(buf, batch, prices);
+    buf_add_byte(buf, '}');
 }
 
-void batch_write_json(struct buf *buf, const struct store_batch *batch) {
+void batch_write_json(struct buf *buf, const struct store_batch *batch,
+                      const struct prices *prices) {
     buf_add_text(buf, "{\"id\":");
     json_write_string(buf, str_from(batch->id));
     buf_add_text(buf, ",\"object\":\"batch\"");
@@ -93,6 +98,6 @@ void batch_write_json(struct buf *buf, const struct store_batch *batch) {
     add_text(buf, "service_tier", tier_name(tier_of_batch(batch->service_tier)));
     buf_printf(buf, ",\"priority\":%" PRId32, batch->priority);
     add_text(buf, "waiting_for", batch->waiting_for);
-    add_extras(buf, batch);
+    add_extras(buf, batch, prices);
     buf_add_byte(buf, '}');
 }

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "base/os.h"
+#include "batch/batch_costs.h"
 #include "batch/shape_ends.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
+#include "cli/price_options.h"
 #include "cli/run_show.h"
 #include "cli/table_options.h"
 #include "cli/vllm_options.h"
@@ -22,6 +24,7 @@ struct chosen {
     const char *input, *output, *output_folder;
     struct engine_choice choice;
     struct table_choice table;
+    struct prices prices;
     bool json, quiet;
 };
 
@@ -75,7 +78,27 @@ static void print_shapes(const uint64_t ends[SHAPE_END_COUNT]) {
     fprintf(stderr, "\n");
 }
 
-static void print_summary(const struct offline_summary *is, bool json, const char *name) {
+/* A run in several calls has no time as a whole: its time and energy are not told. */
+static struct cost_job job_of(const struct offline_summary *is) {
+    bool is_whole = is->done_before == 0;
+    struct cost_job job = batch_cost_job(&is->usage, is_whole ? is->seconds : 0, is->load_seconds);
+    if (is_whole) job.measured_watts = is->watts;
+    return job;
+}
+
+static void print_costs(const struct offline_summary *is, const struct prices *prices) {
+    struct cost_job job = job_of(is);
+    struct costs costs;
+    struct buf text;
+    costs_count(&job, prices, &costs);
+    buf_init(&text, 1 << 16);
+    costs_write_text(&text, &job, prices, &costs);
+    if (text.bytes > 0) fputs(text.at, stderr);
+    buf_release(&text);
+}
+
+static void print_summary(const struct offline_summary *is, bool json, const char *name,
+                          const struct prices *prices) {
     /* The query of a URL may be a secret. */
     char output[PATH_MAX];
     snprintf(output, sizeof output, "%.*s", (int)strcspn(name, is_url(name) ? "?#" : ""), name);
@@ -100,27 +123,36 @@ static void print_summary(const struct offline_summary *is, bool json, const cha
                 (unsigned long long)is->failed, part, is->seconds, rate,
                 is->seconds > 0 ? (double)is->output_tokens_now / is->seconds : 0, output);
         print_shapes(is->shapes);
+        print_costs(is, prices);
         return;
     }
-    struct buf shapes;
+    struct buf shapes, told;
+    struct cost_job job = job_of(is);
+    struct costs costs;
     buf_init(&shapes, 4096);
     shape_ends_write(&shapes, is->shapes);
+    costs_count(&job, prices, &costs);
+    buf_init(&told, 1 << 16);
+    costs_write_json(&told, &job, prices, &costs);
     printf("{\"requests\": %llu, \"completed\": %llu, \"failed\": %llu, \"seconds\": %.3f, "
            "\"load_seconds\": %.3f, "
            "\"req_s\": %.3f, \"prompt_tokens\": %llu, \"cached_tokens\": %llu, "
            "\"completion_tokens\": %llu, "
-           "\"peak_rss_bytes\": %llu, \"done_before\": %llu, \"shapes\": %s}\n",
+           "\"peak_rss_bytes\": %llu, \"done_before\": %llu, \"shapes\": %s, \"costs\": %s}\n",
            (unsigned long long)is->requests, (unsigned long long)is->completed,
            (unsigned long long)is->failed, is->seconds, is->load_seconds, rate,
            (unsigned long long)is->usage.input_tokens, (unsigned long long)is->usage.cached_tokens,
            (unsigned long long)is->usage.output_tokens, (unsigned long long)peak_rss_bytes(),
-           (unsigned long long)is->done_before, shapes.at);
+           (unsigned long long)is->done_before, shapes.at, told.at);
+    buf_release(&told);
     buf_release(&shapes);
 }
 
 static void set_defaults(void *context) {
     struct chosen *chosen = context;
     engine_options_set_defaults(&chosen->choice);
+    prices_init(&chosen->prices);
+    chosen->offline.node.watches_cards = true;
 }
 
 static void release(void *context) {
@@ -153,7 +185,7 @@ static enum err deliver(struct command_call *call, const struct offline_summary 
                 chosen->places.output_path);
         return err;
     }
-    print_summary(summary, chosen->json, chosen->output);
+    print_summary(summary, chosen->json, chosen->output, &chosen->prices);
     if (summary->failed > 0) call->status = EXIT_FAILED;
     return OK;
 }
@@ -192,6 +224,7 @@ static enum err run(struct command_call *call, struct error *error) {
 
 static const struct option_table tables[] = {{rows, 0},
                                              {table_option_rows, offsetof(struct chosen, table)},
+                                             {price_option_rows, offsetof(struct chosen, prices)},
                                              {engine_option_rows, offsetof(struct chosen, choice)},
                                              {vllm_option_rows, 0}};
 

@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/front_options.h"
+#include "cli/price_options.h"
 #include "cli/state_dir.h"
 #include "cli/stop.h"
 #include "cli/vllm_options.h"
@@ -93,6 +94,7 @@ static void set_defaults(void *context) {
     state_dir_default(chosen->state_dir_usual);
     chosen->serve.node.store.dir = chosen->state_dir_usual;
     chosen->serve.host = "127.0.0.1";
+    prices_init(&chosen->serve.prices);
     chosen->serve.access_log = true;
     chosen->profile = "quern";
     chosen->port = 8080;
@@ -207,11 +209,13 @@ static enum err run(struct command_call *call, struct error *error) {
     return err == OK ? serve_run(serve, error) : err;
 }
 
-static const struct option_table tables[] = {{rows, 0},
-                                             {engine_option_rows, offsetof(struct chosen, choice)},
-                                             {front_option_rows, offsetof(struct chosen, serve)},
-                                             {limit_rows, 0},
-                                             {vllm_option_rows, 0}};
+static const struct option_table tables[] = {
+    {rows, 0},
+    {engine_option_rows, offsetof(struct chosen, choice)},
+    {front_option_rows, offsetof(struct chosen, serve)},
+    {limit_rows, 0},
+    {price_option_rows, offsetof(struct chosen, serve.prices)},
+    {vllm_option_rows, 0}};
 
 const struct command cmd_serve = {
     .name = "serve",

@@ -19,6 +19,8 @@ struct cost_range {
 
 enum power_source { POWER_NOT_KNOWN, POWER_GIVEN, POWER_MEASURED };
 
+#define COST_COUNT_NOT_KNOWN UINT64_MAX
+
 /* What is priced. */
 struct cost_job {
     bool is_measured;                   /* the job has run: ranges are single figures */
@@ -26,10 +28,10 @@ struct cost_job {
     struct cost_range seconds;          /* on this machine */
     struct cost_range seconds_unshared; /* on this machine without sharing */
     bool has_unshared;                  /* seconds_unshared counts */
-    double measured_watts;           /* mean of the machine's counters at work; NAN: it has none */
-    uint64_t requests, deduplicated; /* the second of the first */
-    uint64_t input_tokens;           /* asked */
-    uint64_t cached_tokens;          /* of these, taken from the prefix cache */
+    double measured_watts;  /* mean of the machine's counters at work; NAN: it has none */
+    uint64_t deduplicated;  /* requests that were not run; or COST_COUNT_NOT_KNOWN */
+    uint64_t input_tokens;  /* asked */
+    uint64_t cached_tokens; /* of these, taken from the prefix cache */
     uint64_t deduplicated_input_tokens;           /* of these, not computed for equal requests */
     struct cost_range output_tokens;              /* asked */
     struct cost_range deduplicated_output_tokens; /* of these, likewise */

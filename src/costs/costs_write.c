@@ -79,11 +79,13 @@ static struct cost_range less(struct cost_range a, struct cost_range b) {
 
 static void add_saved(struct buf *buf, const struct cost_job *job, const struct costs *costs) {
     uint64_t saved = job->cached_tokens + job->deduplicated_input_tokens;
-    buf_printf(buf,
-               ",\"saved\":{\"deduplicated_requests\":%" PRIu64 ",\"input_tokens_asked\":%" PRIu64
-               ",\"input_tokens_computed\":%" PRIu64 ",",
-               job->deduplicated, job->input_tokens,
-               saved < job->input_tokens ? job->input_tokens - saved : 0);
+    buf_add_text(buf, ",\"saved\":{\"deduplicated_requests\":");
+    if (job->deduplicated == COST_COUNT_NOT_KNOWN)
+        buf_add_text(buf, "null");
+    else
+        buf_printf(buf, "%" PRIu64, job->deduplicated);
+    buf_printf(buf, ",\"input_tokens_asked\":%" PRIu64 ",\"input_tokens_computed\":%" PRIu64 ",",
+               job->input_tokens, saved < job->input_tokens ? job->input_tokens - saved : 0);
     add_range(buf, "output_tokens_asked", job->output_tokens, 1, true, job->is_measured);
     buf_add_byte(buf, ',');
     add_range(buf, "output_tokens_computed",
@@ -151,11 +153,14 @@ static void add_price_line(struct buf *buf, const char *label, struct cost_amoun
 
 static void add_saved_line(struct buf *buf, const struct cost_job *job, const struct costs *costs) {
     uint64_t saved = job->cached_tokens + job->deduplicated_input_tokens;
-    if (saved == 0 && job->deduplicated == 0) return;
-    buf_printf(buf,
-               "Saved       %" PRIu64 " of %" PRIu64 " prompt tokens not computed again, %" PRIu64
-               " requests answered as an equal one",
-               saved, job->input_tokens, job->deduplicated);
+    double answers = job->deduplicated_output_tokens.mean;
+    if (saved == 0 && answers <= 0) return;
+    buf_printf(buf, "Saved       %" PRIu64 " of %" PRIu64 " prompt tokens not computed again",
+               saved, job->input_tokens);
+    if (job->deduplicated != COST_COUNT_NOT_KNOWN)
+        buf_printf(buf, ", %" PRIu64 " requests answered as an equal one", job->deduplicated);
+    else if (answers > 0)
+        buf_printf(buf, ", %.0f tokens of answers used again", answers);
     if (costs->unshared.has_seconds) {
         buf_add_text(buf, "; about ");
         cost_seconds_write(buf, fmax(costs->unshared.seconds.mean - costs->shared.seconds.mean, 0));

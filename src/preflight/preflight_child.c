@@ -23,7 +23,7 @@
 #define LOOK_MS 50
 #define KILL_PATIENCE_MS 10000 /* time between SIGKILL and its end */
 #define TERM_PATIENCE_MS 5000  /* for a sample run to remove its state directory */
-#define ARGUMENTS_MAX 96
+#define ARGUMENTS_MAX 112
 #define TEXTS_BYTES_MAX ((size_t)256 << 10) /* with a chat template of 100,000 bytes */
 
 _Static_assert(API_PREFLIGHT_LINES_MAX <= SAMPLE_RUN_LINES_MAX,
@@ -129,6 +129,25 @@ static enum err add_model(struct arguments *arguments, const struct node_options
     return OK;
 }
 
+static void add_price(struct arguments *arguments, const char *name, double price) {
+    char text[40];
+    snprintf(text, sizeof text, "%.17g", price);
+    if (price_is_given(price)) add_text(arguments, name, text);
+}
+
+static void add_prices(struct arguments *arguments, const struct prices *prices) {
+    add_price(arguments, "--watts", prices->watts);
+    add_price(arguments, "--price-per-kwh", prices->per_kwh);
+    add_price(arguments, "--rent-per-hour", prices->rent_per_hour);
+    add_price(arguments, "--rent-speed", prices->rent_speed);
+    add_price(arguments, "--input-price", prices->input_per_million);
+    add_price(arguments, "--cached-price", prices->cached_per_million);
+    add_price(arguments, "--output-price", prices->output_per_million);
+    add_price(arguments, "--batch-discount", prices->batch_discount);
+    add_integer(arguments, "--times-per-month", (uint64_t)prices->times_per_month);
+    if (prices->currency) add_text(arguments, "--currency", prices->currency);
+}
+
 static enum err fill(struct arguments *arguments, const struct node_options *node,
                      const struct api_preflight *preflight, struct error *error) {
     char pilot[16];
@@ -146,11 +165,7 @@ static enum err fill(struct arguments *arguments, const struct node_options *nod
     if (preflight->endpoint != ENDPOINT_COUNT)
         add_text(arguments, "--endpoint", endpoint_path(preflight->endpoint));
     add_text(arguments, "--pilot", pilot);
-    add_number(arguments, "--watts", preflight->watts);
-    add_number(arguments, "--price-per-kwh", preflight->price_per_kwh);
-    add_number(arguments, "--input-price", preflight->input_price);
-    add_number(arguments, "--output-price", preflight->output_price);
-    add_number(arguments, "--batch-discount", preflight->batch_discount);
+    add_prices(arguments, &preflight->prices);
     return OK;
 }
 

@@ -166,7 +166,6 @@ void preflight_fill_costs(struct preflight *is, const struct prices *prices) {
                                 .has_unshared = is->has_sample,
                                 .seconds_unshared = range_of(&is->seconds_unshared),
                                 .measured_watts = is->has_sample ? is->sample.watts : NAN,
-                                .requests = is->requests,
                                 .deduplicated = is->duplicates,
                                 .input_tokens = is->prompt_tokens,
                                 .cached_tokens = is->shared_tokens - is->duplicate_shared_tokens,

@@ -25,7 +25,7 @@
 #define SMALL_SAMPLE_GROUPS 4
 
 /* Shares of the groups in the sample, for each number of groups. */
-static const uint32_t shares[] = {8, 6, 4, 3, 2, 1}, small_shares[] = {4, 2, 1, 1};
+static const uint32_t shares[] = {24, 12, 5, 3, 2, 2}, small_shares[] = {4, 2, 1, 1};
 
 /* A request of the sample. */
 struct pick {

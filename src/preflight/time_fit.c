@@ -6,21 +6,21 @@
 /* Columns that are this near to proportional cannot be told apart. */
 #define SINGULAR 1e-6
 
-/* Sums of the normal equations; each row is divided by its seconds, so that errors are relative. */
+/* Sums of the normal equations; each row is divided by the root of its seconds. */
 struct sums {
-    double rows_rows, rows_steps, steps_steps, rows, steps;
+    double rows_rows, rows_steps, steps_steps, rows, steps, seconds;
 };
 
 static struct sums sum(const struct time_work *groups, size_t count) {
-    struct sums is = {0, 0, 0, 0, 0};
+    struct sums is = {0, 0, 0, 0, 0, 0};
     for (size_t i = 0; i < count; i++) {
-        double rows = groups[i].rows / groups[i].seconds;
-        double steps = groups[i].steps / groups[i].seconds;
-        is.rows_rows += rows * rows;
-        is.rows_steps += rows * steps;
-        is.steps_steps += steps * steps;
-        is.rows += rows;
-        is.steps += steps;
+        const struct time_work *group = &groups[i];
+        is.rows_rows += group->rows * group->rows / group->seconds;
+        is.rows_steps += group->rows * group->steps / group->seconds;
+        is.steps_steps += group->steps * group->steps / group->seconds;
+        is.rows += group->rows;
+        is.steps += group->steps;
+        is.seconds += group->seconds;
     }
     return is;
 }
@@ -63,12 +63,14 @@ struct time_fit time_fit_of(const struct time_work *groups, size_t count) {
     double squares = 0;
     for (size_t i = 0; i < count; i++) {
         double told = fit.per_row * groups[i].rows + fit.per_step * groups[i].steps;
-        double error = 1 - told / groups[i].seconds;
-        squares += error * error;
+        double error = groups[i].seconds - told;
+        squares += error * error / groups[i].seconds;
     }
     fit.freedom = count > factors ? count - factors : 0;
-    if (fit.freedom > 0)
-        fit.scatter = fmax(sqrt(squares / (double)fit.freedom), TIME_FIT_SCATTER_MIN);
+    if (fit.freedom == 0) return fit;
+    double group_seconds = is.seconds / (double)count;
+    fit.scatter = fmax(sqrt(squares / (double)fit.freedom / group_seconds), TIME_FIT_SCATTER_MIN);
+    fit.variance = fit.scatter * fit.scatter * group_seconds;
     return fit;
 }
 
@@ -79,7 +81,8 @@ struct interval time_fit_predict(const struct time_fit *fit, const struct time_w
     double factors = fit->inverse[0][0] * work->rows * work->rows +
                      2 * fit->inverse[0][1] * work->rows * work->steps +
                      fit->inverse[1][1] * work->steps * work->steps;
-    double ratio = exp(estimate_t(fit->freedom) * fit->scatter * sqrt(1 + factors / (mean * mean)));
+    double variance = fit->scatter * fit->scatter + fit->variance * factors / (mean * mean);
+    double ratio = exp(estimate_t(fit->freedom) * sqrt(variance));
     is.low = mean / ratio;
     is.high = mean * ratio;
     is.is_known = true;

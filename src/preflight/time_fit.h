@@ -9,10 +9,12 @@
  *     seconds = per_row * rows + per_step * steps
  *
  * Many sequences share a step, so a whole file needs fewer steps per row than a small sample. Both
- * factors are fitted to samples of several sizes, by least squares of relative errors, and neither
- * is below 0. The interval is that of one more run: it has the scatter of the samples around the
- * fit as well as the uncertainty of both factors. It is one of ratios, as times have: on a machine
- * that does other work as well, a run takes twice the time as easily as half.
+ * factors are fitted to samples of several sizes, by least squares, and neither is below 0. A
+ * sample counts by its seconds, since other work on the machine evens out over a longer one.
+ *
+ * The interval is that of one more run: it has the scatter of the samples around the fit as well as
+ * the uncertainty of both factors. It is one of ratios, as times have: on a machine that does other
+ * work as well, a run takes twice the time as easily as half.
  *
  * Thread: any; pure.
  * Memory: plain structs. */
@@ -32,7 +34,8 @@ struct time_work {
 
 struct time_fit {
     double per_row, per_step;
-    double scatter; /* standard deviation of the relative errors, at least TIME_FIT_SCATTER_MIN */
+    double scatter;       /* of a run: relative standard deviation, at least TIME_FIT_SCATTER_MIN */
+    double variance;      /* of the samples' errors, for one second of a sample */
     double inverse[2][2]; /* of the normal matrix; a factor that is fixed at 0 has zeros */
     size_t freedom;       /* degrees; 0: no interval */
 };

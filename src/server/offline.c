@@ -10,11 +10,13 @@
 #include "batch/state.h"
 #include "json/json.h"
 #include "node/folder.h"
+#include "node/node_power.h"
 #include "server/merge.h"
 #include "server/offline_output.h"
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -33,6 +35,7 @@ struct offline {
     uint64_t done_before;
     uint64_t output_tokens_before;
     int64_t started_ns, ready_ns, ended_ns;
+    struct node_power power;
 };
 
 static double seconds_between(int64_t from_ns, int64_t to_ns) {
@@ -164,6 +167,7 @@ static enum err run_batch(struct offline *offline, struct error *error) {
     if (err != OK) return err;
     runner_kick(node_runner(offline->node), offline->batch.id);
     offline->ready_ns = clock_monotonic_ns();
+    node_power_begin(&offline->power);
     /* A resumed batch tells what it has done once its log was read. */
     bool first = offline->is_resumed;
     int64_t report_due_ns = 0;
@@ -175,6 +179,7 @@ static enum err run_batch(struct offline *offline, struct error *error) {
         const bool has_ended = batch_status_is_terminal(offline->batch.status);
         if (has_ended || clock_monotonic_ns() >= report_due_ns) {
             report(offline, NULL);
+            node_power_look(&offline->power, offline->node);
             report_due_ns = clock_monotonic_ns() + REPORTS_EVERY_NS;
         }
         if (has_ended) break;
@@ -267,6 +272,7 @@ static void summarize(const struct offline *offline, struct offline_summary *ret
         .load_seconds = seconds_between(offline->started_ns, offline->ready_ns),
         .usage = offline->batch.usage,
         .done_before = offline->done_before,
+        .watts = offline->ended_ns ? node_power_watts(&offline->power) : NAN,
         .output_tokens_now = offline->batch.usage.output_tokens - offline->output_tokens_before,
     };
     shape_ends_read(offline->batch.quality, ret_summary->shapes);

@@ -86,6 +86,7 @@ static enum err open_with(const struct serve_options *options, struct node *node
                                   !options->access_log || options->no_uvicorn_access_log,
                               .vllm_metrics = options->metrics_compat != NULL,
                               .access_log_leaves_out = options->access_log_leaves_out,
+                              .prices = &options->prices,
                               .preflight = preflight_child_run,
                               .preflight_context = &front->preflight,
                               .preflight_ms = options->preflight_ms,

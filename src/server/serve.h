@@ -6,6 +6,7 @@
  * Thread: main.
  * Memory: borrows the options. */
 
+#include "costs/prices.h"
 #include "http/origin.h"
 #include "node/node.h"
 #include "server/keys.h"
@@ -35,6 +36,7 @@ struct serve_options {
     struct webhook_settings webhooks;
     uint64_t file_bytes_max;              /* 0: the API's default */
     uint64_t batch_file_bytes_max;        /* 0: the limit of other files */
+    struct prices prices;                 /* for the costs of batches and preflights */
     int64_t preflight_ms;                 /* limit of a client's preflight; 0: the API's default */
     int64_t drain_ms;                     /* time for running requests after *stop */
     const volatile bool *stop;            /* becomes true on a signal */

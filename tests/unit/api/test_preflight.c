@@ -48,7 +48,8 @@ static enum err stand_at_the_door(void *context, const struct api_preflight *pre
     if (running > atomic_load(&door->running_most)) atomic_store(&door->running_most, running);
     snprintf(door->model, sizeof door->model, "%s", preflight->model);
     unsigned before = atomic_fetch_add(&door->begun, 1);
-    if (before < sizeof door->watts - 1) door->watts[before] = (char)('0' + (int)preflight->watts);
+    if (before < sizeof door->watts - 1)
+        door->watts[before] = (char)('0' + (int)preflight->prices.watts);
     bool was_stopped = false;
     while (!atomic_load(&door->is_open) && !was_stopped) {
         clock_sleep_ms(1);

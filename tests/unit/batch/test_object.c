@@ -39,15 +39,15 @@ static const char *const object_keys[] = {"id",
                                           "priority",
                                           "waiting_for",
                                           "quern"};
-static const char *const quern_keys[] = {"retry_of",       "retry",  "on_quality",
-                                         "quality_limits", "paused", "quality"};
+static const char *const quern_keys[] = {"retry_of", "retry",   "on_quality", "quality_limits",
+                                         "paused",   "quality", "costs"};
 
 static json_t *written(const struct store_batch *batch) {
     struct buf text;
     struct error error;
     json_t *object;
     buf_init(&text, 1 << 16);
-    batch_write_json(&text, batch);
+    batch_write_json(&text, batch, NULL);
     assert_int_equal(json_read(&object, buf_str(&text), &error), OK);
     buf_release(&text);
     return object;
@@ -92,7 +92,7 @@ static void the_usage_has_the_details_of_cached_and_deduplicated_tokens(void **s
     batch.has_usage = true;
     batch.usage = (struct usage){9, 2, 3, 1, 5, 2};
     buf_init(&text, 1 << 16);
-    batch_write_json(&text, &batch);
+    batch_write_json(&text, &batch, NULL);
     assert_non_null(strstr(text.at,
                            "\"usage\":{\"input_tokens\":9,\"input_tokens_details\":{"
                            "\"cached_tokens\":2,\"deduplicated_tokens\":5},\"output_tokens\":3,"
