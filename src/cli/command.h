@@ -90,6 +90,7 @@ extern const struct command cmd_status;
 extern const struct command cmd_submit;
 extern const struct command cmd_tokenize;
 extern const struct command cmd_top;
+extern const struct command cmd_tune;
 extern const struct command cmd_watch;
 
 /* All commands in the order of the help, then NULL. */

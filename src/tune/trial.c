@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "tune/trial.h"
+
+#include "base/mem.h"
+#include "base/os.h"
+#include "base/spawn.h"
+#include "batch/jsonl_file.h"
+#include "json/json.h"
+#include "json/span.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define ARGUMENTS_MAX 200
+#define LOOK_MS 50
+#define TERM_PATIENCE_MS 10000 /* for the engine to end */
+#define KILL_PATIENCE_MS 10000
+#define SAID_BYTES_MAX ((size_t)1 << 20)
+#define NO_ANSWER 0 /* the hash of a line without choices */
+#define FNV_START 0xCBF29CE484222325u
+#define FNV_PRIME 0x100000001B3u
+
+struct names {
+    char output[PATH_MAX], said[PATH_MAX], errors[PATH_MAX];
+};
+
+static void name_files(struct names *names, const char *folder) {
+    snprintf(names->output, sizeof names->output, "%.4000s/out.jsonl", folder);
+    snprintf(names->said, sizeof names->said, "%.4000s/said", folder);
+    snprintf(names->errors, sizeof names->errors, "%.4000s/errors", folder);
+}
+
+/* --- the child --- */
+
+/* The run's error sentence, else how its process ended. */
+static void find_sentence(const char *path, const char *end, char ret_text[TRIAL_WHY_BYTES]) {
+    char *text;
+    size_t bytes;
+    struct error ignored;
+    snprintf(ret_text, TRIAL_WHY_BYTES, "the run %s", end);
+    if (os_read_file(path, SAID_BYTES_MAX, &text, &bytes, &ignored) != OK) return;
+    const char *mark = "quern run: ", *at = strstr(text, mark);
+    if (at)
+        snprintf(ret_text, TRIAL_WHY_BYTES, "%.*s", (int)strcspn(at + strlen(mark), "\n"),
+                 at + strlen(mark));
+    free(text);
+}
+
+/* Starts the child with its output and errors in two files. */
+static enum err start(pid_t *ret_pid, const struct names *names, const char *const *arguments,
+                      struct error *error) {
+    int said = -1, errors = -1;
+    enum err err = os_open(&said, names->said, O_WRONLY | O_CREAT | O_TRUNC, 0600, error);
+    if (err == OK) err = os_open(&errors, names->errors, O_WRONLY | O_CREAT | O_TRUNC, 0600, error);
+    const struct spawn_options options = {.program = "/proc/self/exe",
+                                          .arguments = arguments,
+                                          .fds = {SPAWN_NULL, said, errors},
+                                          .fd_count = 3};
+    if (err == OK) err = spawn_start(ret_pid, &options, error);
+    os_close(said);
+    os_close(errors);
+    return err;
+}
+
+/* Waits for the child; false if it was stopped. */
+static bool await(pid_t pid, const volatile bool *stop, int *ret_status, char *ret_end,
+                  size_t end_bytes) {
+    bool goes_on = true;
+    while (goes_on && !spawn_await(pid, LOOK_MS, ret_status, ret_end, end_bytes)) goes_on = !*stop;
+    if (goes_on) return true;
+    kill(pid, SIGTERM);
+    (void)spawn_end(pid, TERM_PATIENCE_MS, KILL_PATIENCE_MS, ret_status, ret_end, end_bytes);
+    return false;
+}
+
+static enum err run_child(const struct trial_place *place, const struct names *names,
+                          const char *const *options, struct error *error) {
+    const char *arguments[ARGUMENTS_MAX] = {"quern", "run",         "-i",          place->sample,
+                                            "-o",    names->output, "--overwrite", "--json",
+                                            "-q",    "--config",    "/dev/null"};
+    size_t count = 0;
+    char end[96] = "", sentence[TRIAL_WHY_BYTES];
+    pid_t pid;
+    int status = -1;
+    while (arguments[count]) count++;
+    for (size_t i = 0; options[i] && count + 1 < ARGUMENTS_MAX; i++)
+        arguments[count++] = options[i];
+    enum err err = start(&pid, names, arguments, error);
+    if (err != OK) return err;
+    if (!await(pid, place->stop, &status, end, sizeof end))
+        return err_set(error, ERR_CANCELLED, "stopped");
+    if (status == 0 || status == 1) return OK; /* 1: some requests failed */
+    find_sentence(names->errors, end, sentence);
+    return err_set(error, ERR_INVALID, "%s", sentence);
+}
+
+/* --- what it said --- */
+
+static enum err read_summary(const char *path, struct trial *trial, struct error *error) {
+    char *text;
+    size_t bytes;
+    json_t *said;
+    enum err err = os_read_file(path, SAID_BYTES_MAX, &text, &bytes, error);
+    if (err != OK) return err;
+    err = json_read(&said, (struct str){text, bytes}, error);
+    free(text);
+    if (err != OK) return err_set(error, ERR_INVALID, "the run told no summary");
+    const json_t *hours =
+        json_object_get(json_object_get(json_object_get(said, "costs"), "once"), "watt_hours");
+    trial->requests_per_s = json_number_value(json_object_get(said, "req_s"));
+    trial->requests = (uint64_t)json_integer_value(json_object_get(said, "requests"));
+    trial->failed = (uint64_t)json_integer_value(json_object_get(said, "failed"));
+    trial->joules_per_request = NAN;
+    if (json_is_number(hours) && trial->requests > 0)
+        trial->joules_per_request = json_number_value(hours) * 3600 / (double)trial->requests;
+    json_decref(said);
+    return trial->requests_per_s > 0
+               ? OK
+               : err_set(error, ERR_INVALID, "no request of the sample was answered");
+}
+
+static uint64_t hash(struct str text) {
+    uint64_t sum = FNV_START;
+    for (size_t i = 0; i < text.bytes; i++) sum = (sum ^ (unsigned char)text.at[i]) * FNV_PRIME;
+    return sum == NO_ANSWER ? 1 : sum;
+}
+
+/* The answer's choices, without ids and times, which differ from run to run. */
+static uint64_t hash_answer(struct str line) {
+    static const char *const path[] = {"response", "body", "choices"};
+    struct str value = line;
+    for (size_t i = 0; i < sizeof path / sizeof *path && value.at; i++)
+        value = json_span_is_object(value) ? json_span_get(value, path[i]) : (struct str){NULL, 0};
+    return value.at ? hash(value) : NO_ANSWER;
+}
+
+static enum err read_answers(const char *path, struct trial *trial, struct error *error) {
+    struct jsonl_file file;
+    struct str line;
+    size_t capacity = 0;
+    jsonl_file_init(&file);
+    enum err err = os_open(&file.fd, path, O_RDONLY, 0, error);
+    if (err != OK) file.fd = -1;
+    if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
+    while (err == OK && jsonl_file_next(&file, &line)) {
+        if (trial->answer_count == capacity) {
+            capacity = capacity ? 2 * capacity : 64;
+            trial->answers = mem_resize(trial->answers, capacity, sizeof *trial->answers);
+        }
+        trial->answers[trial->answer_count++] = hash_answer(line);
+    }
+    jsonl_file_close(&file);
+    return err;
+}
+
+enum err trial_run(const struct trial_place *place, const char *const *arguments,
+                   struct trial *ret_trial, struct error *error) {
+    struct names names;
+    struct trial trial = {.requests_per_s = 0};
+    name_files(&names, place->folder);
+    enum err err = run_child(place, &names, arguments, error);
+    if (err == OK) err = read_summary(names.said, &trial, error);
+    if (err == OK) err = read_answers(names.output, &trial, error);
+    if (err == OK)
+        *ret_trial = trial;
+    else
+        trial_release(&trial);
+    return err;
+}
+
+void trial_release(struct trial *trial) {
+    free(trial->answers);
+    *trial = (struct trial){.requests_per_s = 0};
+}
+
+double trial_equal_share(const struct trial *a, const struct trial *b) {
+    size_t both = 0, equal = 0;
+    for (size_t i = 0; i < a->answer_count && i < b->answer_count; i++) {
+        if (a->answers[i] == NO_ANSWER && b->answers[i] == NO_ANSWER) continue;
+        both++;
+        equal += a->answers[i] == b->answers[i];
+    }
+    return both > 0 ? (double)equal / (double)both : NAN;
+}
