@@ -33,7 +33,7 @@ static struct attention_load load_of(const struct attention_load_shape *shape, s
     for (int i = 0; i < layers; i++) {
         void *k = device_take_bytes(bytes), *v = device_take_bytes(bytes);
         void *scales = device_take_bytes(scale_bytes);
-        CUDA_MUST(cudaMemset(scales, HALF_SCALES, scale_bytes));
+        CUDA_MUST(cudaMemsetAsync(scales, HALF_SCALES, scale_bytes, stream));
         for (void *pool : {k, v}) {
             if (shape->type == CUDA_KV_BF16)
                 fill_bf16(pool, elements, (uint64_t)i * 2 + 7, 1);

@@ -92,7 +92,7 @@ static void check_decode(const struct attention_shape *shape) {
     decode(&world, whole_items(&world));
     error = attention_error(&world, 0, rows, &worst);
     report_error(error, worst, "decode", shape);
-    CUDA_MUST(cudaMemset(world.call.y, 0xff, rows * world.call.y_stride * 2));
+    CUDA_MUST(cudaMemsetAsync(world.call.y, 0xff, rows * world.call.y_stride * 2, stream));
     uint32_t merges = decode_planned(&world, whole_items(&world), 1000, 0);
     error = attention_error(&world, 0, rows, &worst);
     report_error(error, worst, "decode cut at 256", shape);
@@ -127,9 +127,10 @@ static void decode_beside(const struct attention_world *world,
                                     device_copy(order)};
     struct cuda_decode_items second = {device_copy(items), (uint32_t)items.size(), NULL};
     const size_t partials = (size_t)world->partial_room * call.head_count;
-    CUDA_MUST(cudaMemset(call.y, 0xff, MEMBERS * call.y_stride * 2));
-    CUDA_MUST(cudaMemset(call.partial_ml, 0xff, partials * 2 * sizeof(float)));
-    CUDA_MUST(cudaMemset(call.partial_o, 0xff, partials * call.head_dim * sizeof(float)));
+    CUDA_MUST(cudaMemsetAsync(call.y, 0xff, MEMBERS * call.y_stride * 2, stream));
+    CUDA_MUST(cudaMemsetAsync(call.partial_ml, 0xff, partials * 2 * sizeof(float), stream));
+    CUDA_MUST(
+        cudaMemsetAsync(call.partial_o, 0xff, partials * call.head_dim * sizeof(float), stream));
     MUST_BE_OK(cuda_attention_tiles(&call, &first, stream, error));
     call.is_next = true;
     MUST_BE_OK(cuda_attention_decode(&call, &second, stream, error));
@@ -215,7 +216,7 @@ static void check_prefill(const struct attention_shape *shape) {
     tiles(&world, whole, NULL);
     double worst, error = attention_error(&world, 0, count, &worst);
     report_error(error, worst, "prefill", shape);
-    CUDA_MUST(cudaMemset(world.call.y, 0xff, count * world.call.y_stride * 2));
+    CUDA_MUST(cudaMemsetAsync(world.call.y, 0xff, count * world.call.y_stride * 2, stream));
     for (const std::vector<device_tile_item> &items : part) tiles(&world, items, NULL);
     error = attention_error(&world, 0, count, &worst);
     report_error(error, worst, "prefill in three parts", shape);
@@ -232,7 +233,7 @@ static void check_company(const struct attention_shape *shape) {
     decode(&world, items);
     std::vector<uint16_t> first = device_read((const uint16_t *)world.call.y, count);
     std::reverse(items.begin(), items.end());
-    CUDA_MUST(cudaMemset(world.call.y, 0xff, count * 2));
+    CUDA_MUST(cudaMemsetAsync(world.call.y, 0xff, count * 2, stream));
     for (size_t i = 0; i < items.size(); i++)
         if (i % 2 == 0) decode(&world, {items[i]});
     decode(&world, items);
@@ -243,7 +244,7 @@ static void check_company(const struct attention_shape *shape) {
     uint32_t one = 1;
     std::vector<device_decode_item> two = {empty, items[1]};
     struct cuda_decode_items call = {device_copy(two), 2, device_copy(&one, 1)};
-    CUDA_MUST(cudaMemset(world.call.y, 0xff, count * 2));
+    CUDA_MUST(cudaMemsetAsync(world.call.y, 0xff, count * 2, stream));
     MUST_BE_OK(cuda_attention_decode(&world.call, &call, stream, error));
     device_settle();
     std::vector<uint16_t> third = device_read((const uint16_t *)world.call.y, count);
