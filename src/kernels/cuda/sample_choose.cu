@@ -2,13 +2,14 @@
 
 /* sample_choose: the token of every row that is not greedy and plain, a block a row.
  *
- * What is kept is nearly always among few tokens, so the least key to keep is found in a short
- * list. Two bounds make the list. The best key each of 512 threads met: the k-th of those is at
- * most the k-th of the row, and those of them that weigh enough together leave nothing out that
- * top_p keeps. And the weight of which all the vocabulary together would not fill what top_p leaves
- * out. Where the list is too long all the same, the row itself is walked instead. */
+ * top_p alone is sample_nucleus's. What top_k keeps is nearly always among few tokens, so the least
+ * key to keep is found in a short list. Two bounds make the list. The best key each of 512 threads
+ * met: the k-th of those is at most the k-th of the row, and those of them that weigh enough
+ * together leave nothing out that top_p keeps. And the weight of which all the vocabulary together
+ * would not fill what top_p leaves out. Where the list is too long all the same, the row itself is
+ * walked instead. */
 
-#include "sample.cuh"
+#include "sample_nucleus.cuh"
 
 #define LN_2 0.693147181f
 
@@ -189,12 +190,6 @@ __device__ static inline void locate(const struct view &view, struct select_memo
     }
 }
 
-/* What the warps found in their parts of a walk. */
-struct parts {
-    uint64_t sums[WARPS];   /* weight above the cut */
-    uint32_t equals[WARPS]; /* how many equal it */
-};
-
 __device__ static inline void weigh_parts(const struct view &view, float least,
                                           const struct scale &scale, struct parts *parts) {
     uint32_t equals = 0;
@@ -217,28 +212,28 @@ __device__ static inline void weigh_parts(const struct view &view, float least,
 }
 
 /* One draw over what is kept; memory->token has it after the next barrier. First by what the warps
- * weighed in their sixteenths of the row, then in the sixteenths of that one, then by one warp. */
+ * weighed in their sixteenths of the row (`parts` has that already where it is known), then in the
+ * sixteenths of that one, then by one warp. */
 __device__ static inline void draw_token(struct view view, struct select_memory *memory,
                                          const struct cut &cut, const struct scale &scale,
-                                         uint64_t random_bits) {
-    __shared__ struct parts parts;
+                                         uint64_t random_bits, struct parts *parts, bool is_known) {
     uint64_t each = key_weight(cut.key, scale), before = 0, wanted = 0;
     uint32_t equals = 0;
     for (int level = 0; level < 2; level++) {
-        weigh_parts(view, logit_of(cut.key), scale, &parts);
+        if (level > 0 || !is_known) weigh_parts(view, logit_of(cut.key), scale, parts);
         if (level == 0) {
             uint64_t total = 0;
             uint32_t left = cut.equals;
             for (uint32_t w = 0; w < WARPS; w++) {
-                uint32_t taken = min(parts.equals[w], left);
-                left -= taken, total += parts.sums[w] + taken * each;
+                uint32_t taken = min(parts->equals[w], left);
+                left -= taken, total += parts->sums[w] + taken * each;
             }
             wanted = draw_wanted(random_bits, total);
         }
         uint32_t w = 0; /* the part in which the weights exceed what is wanted */
         for (; w < WARPS; w++) {
-            uint32_t taken = min(parts.equals[w], cut.equals - equals);
-            uint64_t upto = before + parts.sums[w] + taken * each;
+            uint32_t taken = min(parts->equals[w], cut.equals - equals);
+            uint64_t upto = before + parts->sums[w] + taken * each;
             if (upto > wanted) break;
             before = upto, equals += taken;
         }
@@ -262,6 +257,8 @@ __device__ static inline uint64_t random_at(uint64_t seed, uint64_t counter) {
 
 __global__ void __launch_bounds__(THREADS, 2) choose_rows(struct cuda_sample call) {
     __shared__ struct select_memory memory;
+    __shared__ struct nucleus_memory nucleus;
+    __shared__ struct parts parts;
     wait_for_before();
     let_next_start();
     uint32_t row = call.drawn[blockIdx.x];
@@ -286,9 +283,16 @@ __global__ void __launch_bounds__(THREADS, 2) choose_rows(struct cuda_sample cal
     if (best && draw.factor > 0) {
         struct scale scale = {logit_of((uint32_t)(best >> 32)), draw.factor};
         uint32_t least = draw_key(draw_least(scale.max, draw.offset));
-        struct cut cut = narrow(view, &memory, draw, scale, least);
+        bool has_top_k = draw.top_k > 0 && draw.top_k < view.vocab;
+        bool has_top_p = draw.top_p > 0.0f && draw.top_p < 1.0f;
+        struct cut cut;
+        bool is_weighed =
+            has_top_p && !has_top_k &&
+            nucleus_of(view, &memory, &nucleus, &parts, scale, least, draw.top_p, &cut);
+        if (!is_weighed) cut = narrow(view, &memory, draw, scale, least);
         __syncthreads();
-        draw_token(view, &memory, cut, scale, random_at(draw.seed, draw.counter));
+        draw_token(view, &memory, cut, scale, random_at(draw.seed, draw.counter), &parts,
+                   is_weighed);
     }
     if (draw.edit_count > 0) restore_row(call, draw, logits);
     __syncthreads();

@@ -435,6 +435,7 @@ static void bench_vocab(uint32_t rows, uint32_t vocab) {
                 rows, vocab);
     bench_choose(&call, "temperature 1", 1.0f, 0, 0, false);
     bench_choose(&call, "top_p 0.9", 1.0f, 0, 0.9f, false);
+    bench_choose(&call, "top_p 0.9, temperature 2", 2.0f, 0, 0.9f, false);
     bench_choose(&call, "top_k 40, top_p 0.95", 0.7f, 40, 0.95f, false);
     bench_choose(&call, "top_p 0.999, temperature 2 (long lists)", 2.0f, 0, 0.999f, false);
     bench_choose(&call, "greedy with a mask", 0, 0, 0, true);

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* sample_nucleus: what top_p keeps of a row, in two walks however many tokens that is.
+ *
+ * The first walk counts the tokens by their distance to the best, in bins. Counts and the weights
+ * of the bins' middles tell where the least key to keep lies, to about one bin. The second walk adds
+ * up the exact weights before that bracket and behind it, and lists the bracket; the key is then
+ * found in the list. Bins only guess: where the exact sums say that the key is not in the bracket,
+ * or the bracket is too long for the list, the caller goes another way. */
+
+#include "sample.cuh"
+
+#define BINS 4096
+#define BIN_PLACES ((BINS - 1) / DRAW_NEAR) /* bins per unit of distance · factor */
+/* Share of all weight by which the guess may be off: half a bin's width in the exponent. */
+#define GUESS_OFF (0.55f / BIN_PLACES)
+
+/* What the warps found in their parts of a walk. */
+struct parts {
+    uint64_t sums[WARPS];   /* weight above the cut */
+    uint32_t equals[WARPS]; /* how many equal it */
+};
+
+struct nucleus_memory {
+    uint32_t bins[BINS]; /* tokens in bins 0..i, after bracket_of */
+    float masses[WARPS];
+    uint32_t first, middle, last; /* bins */
+};
+
+/* BINS for what weighs nothing. Falls as the logit rises, since each of its steps does. */
+__device__ static inline uint32_t bin_of(float logit, const struct scale &scale) {
+    float x = draw_times(scale.max - logit, scale.factor);
+    float place = fmaf(fminf(x, DRAW_NEAR), BIN_PLACES, 8388608.0f); /* 2^23: to a whole number */
+    return x < DRAW_NEAR ? __float_as_uint(place) & 0x7fffffu : BINS;
+}
+
+/* Counts the tokens whose logits reach `floor`. */
+__device__ static inline void count_bins(const struct view &view, struct nucleus_memory *nucleus,
+                                         const struct scale &scale, float floor) {
+    for (uint32_t i = threadIdx.x; i < BINS; i += THREADS) nucleus->bins[i] = 0;
+    __syncthreads();
+    walk(view, [&](uint32_t, const struct four &v) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t bin = bin_of(v.at[i], scale);
+            if (v.at[i] >= floor && bin < BINS) atomicAdd(&nucleus->bins[bin], 1u);
+        }
+    });
+    __syncthreads();
+}
+
+/* The sums of all threads before this one, and of all. */
+template <class T> struct before { T mine, all; };
+
+template <class T> __device__ static inline struct before<T> block_before(T value, T *parts) {
+    T upto = warp_prefix(value), mine = 0, all = 0;
+    __syncthreads();
+    if (threadIdx.x % 32 == 31) parts[threadIdx.x / 32] = upto;
+    __syncthreads();
+    for (uint32_t w = 0; w < WARPS; w++) {
+        if (w < threadIdx.x / 32) mine += parts[w];
+        all += parts[w];
+    }
+    return {mine + upto - value, all};
+}
+
+/* Finds the bins around the token at which the weights reach `share` of all. False when they hold
+ * more tokens than the list. */
+__device__ static inline bool
+bracket_of(struct nucleus_memory *nucleus, struct parts *parts, float share) {
+    constexpr uint32_t EACH = BINS / THREADS;
+    const uint32_t from = threadIdx.x * EACH;
+    float mass = 0, masses[EACH];
+    uint32_t count = 0, counts[EACH];
+    if (threadIdx.x == 0) nucleus->first = 0, nucleus->middle = nucleus->last = BINS - 1;
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+        count += nucleus->bins[from + i], counts[i] = count;
+        mass += (float)nucleus->bins[from + i] * __expf(-(float)(from + i) / BIN_PLACES);
+        masses[i] = mass;
+    }
+    struct before<uint32_t> tokens = block_before(count, parts->equals);
+    struct before<float> weights = block_before(mass, nucleus->masses);
+    float goals[3] = {share - GUESS_OFF, share, share + GUESS_OFF};
+    uint32_t *bins[3] = {&nucleus->first, &nucleus->middle, &nucleus->last};
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+        float upto = weights.mine + masses[i];
+        float under = weights.mine + (i > 0 ? masses[i - 1] : 0);
+        nucleus->bins[from + i] = tokens.mine + counts[i];
+#pragma unroll
+        for (int g = 0; g < 3; g++) {
+            float goal = goals[g] * weights.all;
+            if (under < goal && upto >= goal) *bins[g] = from + i; /* one thread of the block */
+        }
+    }
+    __syncthreads();
+    uint32_t first = nucleus->first, middle = nucleus->middle, last = nucleus->last;
+    auto held = [&](uint32_t low, uint32_t high) {
+        return nucleus->bins[high] - (low > 0 ? nucleus->bins[low - 1] : 0);
+    };
+    if (first > last || held(first, last) > LIST_MAX) { /* many tokens: their errors cancel out */
+        first = middle > 0 ? middle - 1 : 0;
+        last = min(middle + 1, BINS - 1);
+    }
+    bool is_short = held(first, last) <= LIST_MAX;
+    __syncthreads();
+    if (threadIdx.x == 0) nucleus->first = first, nucleus->last = last;
+    __syncthreads();
+    return is_short;
+}
+
+/* Lists the bracket; parts->sums become what lies before it. The list is long enough. All threads
+ * get the weight behind it. */
+__device__ static inline uint64_t weigh_around(const struct view &view,
+                                               struct select_memory *memory,
+                                               const struct nucleus_memory *nucleus,
+                                               struct parts *parts, const struct scale &scale,
+                                               float floor) {
+    const uint32_t first = nucleus->first, last = nucleus->last;
+    uint64_t before = 0, behind = 0;
+    if (threadIdx.x == 0) memory->list_count = 0;
+    __syncthreads();
+    walk(view, [&](uint32_t id, const struct four &v) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            uint32_t bin = bin_of(v.at[i], scale);
+            if (!(v.at[i] >= floor) || bin == BINS) continue;
+            if (bin >= first && bin <= last) {
+                uint32_t at = atomicAdd(&memory->list_count, 1u);
+                memory->list[at] = {draw_key(v.at[i]), id + i};
+                continue;
+            }
+            uint32_t weight = draw_weight(v.at[i], scale.max, scale.factor);
+            before += bin < first ? weight : 0;
+            behind += bin < first ? 0 : weight;
+        }
+    });
+    before = warp_sum(before);
+    if (threadIdx.x % 32 == 0) parts->sums[threadIdx.x / 32] = before;
+    return block_sum(behind, memory->parts[0]);
+}
+
+/* Adds to each warp's part what the list has of it above the cut, and counts what equals that. */
+__device__ static inline void finish_parts(const struct view &view,
+                                           const struct select_memory *memory, struct parts *parts,
+                                           const struct cut &cut, const struct scale &scale) {
+    uint32_t begin = view.begin + threadIdx.x / 32 * view.segment, equals = 0;
+    uint64_t sum = 0;
+    for (uint32_t i = threadIdx.x % 32; i < memory->list_count; i += 32) {
+        const struct entry entry = memory->list[i];
+        if (entry.id - begin >= view.segment || entry.key < cut.key) continue;
+        if (entry.key == cut.key)
+            equals++;
+        else
+            sum += key_weight(entry.key, scale);
+    }
+    sum = warp_sum(sum);
+    equals = warp_sum(equals);
+    if (threadIdx.x % 32 == 0) {
+        parts->sums[threadIdx.x / 32] += sum;
+        parts->equals[threadIdx.x / 32] = equals;
+    }
+    __syncthreads();
+}
+
+/* What top_p keeps of the keys from `least` on. True when *ret_cut and `parts`, those of a walk
+ * over the whole row, are known; false leaves both undefined. The whole block calls it. */
+__device__ static inline bool nucleus_of(const struct view &view, struct select_memory *memory,
+                                         struct nucleus_memory *nucleus, struct parts *parts,
+                                         const struct scale &scale, uint32_t least, float top_p,
+                                         struct cut *ret_cut) {
+    const float floor = logit_of(least);
+    count_bins(view, nucleus, scale, floor);
+    if (!bracket_of(nucleus, parts, top_p)) return false;
+    uint64_t behind = weigh_around(view, memory, nucleus, parts, scale, floor), above = 0,
+             listed = 0;
+    for (uint32_t w = 0; w < WARPS; w++) above += parts->sums[w];
+    for (uint32_t i = threadIdx.x; i < memory->list_count; i += THREADS)
+        listed += key_weight(memory->list[i].key, scale);
+    listed = block_sum(listed, memory->parts[0]);
+    const uint64_t enough = draw_enough(top_p, above + listed + behind);
+    if (above >= enough || above + listed < enough) return false;
+    *ret_cut = select_cut<true>(memory, enough - above, scale, [&](auto visit) {
+        for (uint32_t i = threadIdx.x; i < memory->list_count; i += THREADS)
+            visit(memory->list[i].key);
+    });
+    if (ret_cut->key == DRAW_KEY_NONE) return false;
+    finish_parts(view, memory, parts, *ret_cut, scale);
+    return true;
+}
