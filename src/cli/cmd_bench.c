@@ -5,7 +5,7 @@
 #include "cli/bench_show.h"
 #include "cli/command.h"
 #include "cli/remote_options.h"
-#include "node/secret.h"
+#include "secrets/secret.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -47,7 +47,8 @@ static const struct option rows[] = {
     {"request-rate", OPTION_TEXT, AT(rates), "R,R...",
      .help = "requests per second started at random times, instead of --concurrency"},
     {"num-prompts", OPTION_INTEGER, AT(prompts), "N",
-     .help = "requests per run (default 64; of a file: 0, all of its lines)", .max = 10000000},
+     .help = "requests per run (default 0: 64 drawn ones, or all lines of a file)",
+     .max = 10000000},
     {"sizes", OPTION_TEXT, AT(sizes), "IN:OUT,IN:OUT...",
      .help = "words of a drawn prompt and tokens of its answer (default 256:128)"},
     {"prefix", OPTION_INTEGER, AT(prefix_words), "N",
@@ -75,7 +76,6 @@ static void set_defaults(void *context) {
     struct chosen *chosen = context;
     chosen->concurrencies = "1,8,64";
     chosen->sizes = "256:128";
-    chosen->prompts = -1;
     chosen->seed = 1;
     chosen->warmups = 1;
     chosen->stream = true;

@@ -140,10 +140,14 @@ static void check_missing(struct doctor *doctor, const char *folder) {
     check_space(doctor, parent);
 }
 
-static const char *name_of(uid_t owner, char text[32]) {
-    const struct passwd *row = getpwuid(owner);
-    snprintf(text, 32, "%u", (unsigned)owner);
-    return row ? row->pw_name : text;
+#define OWNER_BYTES_MAX 4096
+
+/* The name of a user, or the number of one without a name. */
+static const char *name_of(uid_t owner, char text[OWNER_BYTES_MAX]) {
+    struct passwd row, *found = NULL;
+    if (getpwuid_r(owner, &row, text, OWNER_BYTES_MAX, &found) == 0 && found) return row.pw_name;
+    snprintf(text, OWNER_BYTES_MAX, "%u", (unsigned)owner);
+    return text;
 }
 
 /* Whether a process holds a lock on the file, as the kernel lists them: taking the lock for a look
@@ -174,7 +178,7 @@ static void check_files(struct doctor *doctor, const char *folder) {
     static const char *const names[] = {"meta.db", "meta.db-wal", "meta.db-shm", "LOCK",
                                         "files",   "batches",     "tmp",         "cache"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        char path[PATH_MAX], owner[32];
+        char path[PATH_MAX], owner[OWNER_BYTES_MAX];
         struct stat status;
         snprintf(path, sizeof path, "%.*s/%s", PATH_MAX - 16, folder, names[i]);
         if (lstat(path, &status) != 0 || access(path, R_OK | W_OK) == 0) continue;
@@ -199,7 +203,7 @@ static void check_dumps(struct doctor *doctor, const char *folder) {
 }
 
 static void check_folder(struct doctor *doctor, const char *folder, const struct stat *status) {
-    char owner[32];
+    char owner[OWNER_BYTES_MAX];
     if (!S_ISDIR(status->st_mode)) {
         doctor_find(doctor, DOCTOR_WRONG, STATE, "name a folder with --state-dir",
                     "%s is no folder", folder);

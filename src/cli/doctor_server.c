@@ -128,7 +128,7 @@ static void check_running(struct doctor *doctor, const struct remote_place *plac
 static int try_bind(const char *host, int64_t port) {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *list = NULL;
-    char service[16];
+    char service[24];
     int on = 1, result = 0;
     snprintf(service, sizeof service, "%" PRId64, port);
     if (getaddrinfo(host, service, &hints, &list) != 0 || !list) return EADDRNOTAVAIL;

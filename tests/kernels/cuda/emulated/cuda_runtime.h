@@ -129,6 +129,9 @@ static inline cudaError_t cudaMemset(void *at, int value, size_t bytes) {
     memset(at, value, bytes);
     return cudaSuccess;
 }
+static inline cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t) {
+    return cudaMemset(at, value, bytes);
+}
 static inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind) {
     memcpy(to, from, bytes);
     return cudaSuccess;
