@@ -33,10 +33,7 @@ static enum err check_row(void *context, const struct snapshot_file *file, struc
     struct checking *checking = context;
     char path[BACKUP_PATH_BYTES];
     (void)error;
-    if (file->is_part)
-        snprintf(path, sizeof path, "parts/%s", file->id);
-    else
-        snprintf(path, sizeof path, "files/%s/%s", file->id + strlen(file->id) - 2, file->id);
+    backup_file_path(file->id, file->is_part, path);
     const struct backup_object *object = backup_manifest_find(checking->manifest, path);
     if (!object)
         damaged(checking, "%s: the database names it, and the backup does not have it", path);

@@ -14,6 +14,22 @@
 #define CHUNK_BYTES ((size_t)1 << 20)
 #define SETTLED_S 2 /* well above the step of a file system's times */
 
+void backup_file_path(const char *id, bool is_part, char ret_path[BACKUP_PATH_BYTES]) {
+    if (is_part)
+        snprintf(ret_path, BACKUP_PATH_BYTES, "parts/%s", id);
+    else
+        snprintf(ret_path, BACKUP_PATH_BYTES, "files/%s/%s", id + strlen(id) - 2, id);
+}
+
+enum err backup_state_open(const char *state_dir, const char *path, int *ret_fd,
+                           struct error *error) {
+    char file[BACKUP_FILE_BYTES];
+    int bytes = snprintf(file, sizeof file, "%s/%s", state_dir, path);
+    if (bytes < 0 || (size_t)bytes >= sizeof file)
+        return err_set(error, ERR_INVALID, "the state directory's name is too long");
+    return os_open(ret_fd, file, O_RDONLY | O_NOFOLLOW, 0, error);
+}
+
 uint64_t backup_stamp(int fd) {
     struct stat status;
     if (fstat(fd, &status) != 0) return 0;

@@ -19,6 +19,12 @@ struct backup_source {
     uint64_t stamp;   /* backup_stamp, from before the bytes were counted */
 };
 
+/* Writes the path of a file, or of a part of an upload, below the state directory. */
+void backup_file_path(const char *id, bool is_part, char ret_path[BACKUP_PATH_BYTES]);
+/* Opens a file of the state directory for reading; ERR_NOT_FOUND if it does not exist. */
+enum err backup_state_open(const char *state_dir, const char *path, int *ret_fd,
+                           struct error *error) MUST_CHECK;
+
 /* A mark of inode, size and times of an open file; 0 if it changed within the last 2 s, so that a
  * later change could have the same times. */
 uint64_t backup_stamp(int fd);

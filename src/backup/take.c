@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backup/take.h"
 
+#include "backup/held.h"
 #include "backup/object.h"
 #include "backup/thin.h"
 #include "base/clock.h"
@@ -11,7 +12,6 @@
 #include "store/snapshot.h"
 #include "store/state_marks.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -24,22 +24,17 @@
 
 #define ATTEMPTS_MAX 100
 
-/* A file of the log of an unfinished batch. */
-struct log_file {
-    char path[BACKUP_PATH_BYTES];
-    int fd;
-    bool grows; /* the last segment of its batch */
-};
-
 struct take {
     const struct backup_options *options;
     struct backup_folder folder;
     struct snapshot *live;        /* the server's database */
     struct backup_manifest known; /* objects of the newest generation and of earlier attempts */
     struct backup_manifest taken;
-    struct log_file *logs;
-    size_t log_count;
-    size_t log_capacity;
+    struct snapshot *copy; /* of this attempt */
+    char *gone;            /* ids of files whose rows the copy loses, STORE_ID_BYTES each */
+    size_t gone_count;
+    size_t gone_capacity;
+    struct held held;
     bool vanished; /* the server removed a file that the copy of the database names */
     struct backup_taken result;
 };
@@ -58,16 +53,6 @@ static void damaged(struct take *take, const char *format, ...) {
 static enum err vanished(struct take *take, const char *path, struct error *error) {
     take->vanished = true;
     return err_set(error, ERR_UNAVAILABLE, "%s was removed while the backup was taken", path);
-}
-
-/* Opens a file of the state directory. */
-static enum err open_file(const struct take *take, const char *path, int *ret_fd,
-                          struct error *error) {
-    char file[BACKUP_FILE_BYTES];
-    int bytes = snprintf(file, sizeof file, "%s/%s", take->options->state_dir, path);
-    if (bytes < 0 || (size_t)bytes >= sizeof file)
-        return err_set(error, ERR_INVALID, "the state directory's name is too long");
-    return os_open(ret_fd, file, O_RDONLY | O_NOFOLLOW, 0, error);
 }
 
 /* Takes an open file into the generation. */
@@ -97,67 +82,17 @@ static enum err take_bytes(struct take *take, const char *path, int fd, bool gro
 
 /* --- logs of unfinished batches --- */
 
-static void close_logs(struct take *take) {
-    for (size_t i = 0; i < take->log_count; i++) os_close(take->logs[i].fd);
-    take->log_count = 0;
-}
-
-/* Opens one file of a batch's folder; one that is gone already is left out. */
-static enum err open_log_file(struct take *take, const char *batch_id, const char *name,
-                              struct error *error) {
-    struct log_file file = {.fd = -1};
-    int bytes = snprintf(file.path, sizeof file.path, "batches/%s/%s", batch_id, name);
-    if (bytes < 0 || (size_t)bytes >= sizeof file.path) return OK;
-    if (!backup_path_is_sane(str_from(file.path)) || strcmp(name, STORE_ORDER_NAME) == 0) return OK;
-    enum err err = open_file(take, file.path, &file.fd, error);
-    if (err != OK) return err == ERR_NOT_FOUND ? OK : err;
-    take->logs = vec_grow(take->logs, take->log_count, &take->log_capacity, sizeof *take->logs);
-    take->logs[take->log_count++] = file;
-    return OK;
-}
-
-static bool is_segment(const struct log_file *file) {
-    return str_ends_with(str_from(file->path), STR(".log"));
-}
-
-/* Marks the last segment of the files from `from` on. */
-static void mark_last(struct take *take, size_t from) {
-    struct log_file *last = NULL;
-    for (size_t i = from; i < take->log_count; i++)
-        if (is_segment(&take->logs[i]) && (!last || strcmp(last->path, take->logs[i].path) < 0))
-            last = &take->logs[i];
-    if (last) last->grows = true;
-}
-
-/* Opens the log of an unfinished batch. If the batch has not ended after that, nothing of it had
- * been removed: the open files are all of it. */
-static enum err open_log(void *context, const char *batch_id, bool is_finished,
-                         struct error *error) {
-    struct take *take = context;
-    char path[BACKUP_FILE_BYTES];
-    size_t from = take->log_count;
-    bool unfinished = false;
-    if (is_finished) return OK;
-    int bytes = snprintf(path, sizeof path, "%s/batches/%s", take->options->state_dir, batch_id);
-    if (bytes < 0 || (size_t)bytes >= sizeof path)
-        return err_set(error, ERR_INVALID, "the state directory's name is too long");
-    DIR *dir = os_opendir(path);
-    if (!dir && errno != ENOENT) return err_from_errno(error, errno, "cannot read %s", path);
-    enum err err = OK;
-    for (struct dirent *entry; dir && err == OK && (entry = readdir(dir));)
-        err = open_log_file(take, batch_id, entry->d_name, error);
-    if (dir) closedir(dir);
-    if (err == OK) err = snapshot_is_unfinished(take->live, batch_id, &unfinished, error);
-    if (err == OK && !unfinished) return vanished(take, batch_id, error);
-    mark_last(take, from);
-    return err;
-}
-
+/* Takes the logs of the batches that have not ended in the copy of the database. */
 static enum err take_logs(struct take *take, struct error *error) {
     enum err err = OK;
-    for (size_t i = 0; i < take->log_count && err == OK; i++)
-        err = take_bytes(take, take->logs[i].path, take->logs[i].fd, take->logs[i].grows, NULL,
-                         error);
+    for (size_t i = 0; i < take->held.count && err == OK; i++) {
+        const struct held_file *file = &take->held.files[i];
+        bool unfinished = false;
+        if (!str_starts_with(str_from(file->path), STR("batches/"))) continue;
+        err = snapshot_is_unfinished(take->copy, file->batch_id, &unfinished, error);
+        if (err == OK && unfinished)
+            err = take_bytes(take, file->path, file->fd, file->grows, NULL, error);
+    }
     return err;
 }
 
@@ -167,7 +102,7 @@ static enum err take_logs(struct take *take, struct error *error) {
 static enum err take_if_there(struct take *take, const char *path, bool *ret_there,
                               struct error *error) {
     int fd;
-    enum err err = open_file(take, path, &fd, error);
+    enum err err = backup_state_open(take->options->state_dir, path, &fd, error);
     *ret_there = err == OK;
     if (err != OK) return err == ERR_NOT_FOUND ? OK : err;
     err = take_bytes(take, path, fd, false, NULL, error);
@@ -176,12 +111,11 @@ static enum err take_if_there(struct take *take, const char *path, bool *ret_the
 }
 
 /* Takes the order of results of an ended batch. */
-static enum err take_order(void *context, const char *batch_id, bool is_finished,
-                           struct error *error) {
+static enum err take_order(void *context, const struct snapshot_batch *batch, struct error *error) {
     char path[BACKUP_PATH_BYTES];
     bool there;
-    if (!is_finished) return OK;
-    snprintf(path, sizeof path, "batches/%s/" STORE_ORDER_NAME, batch_id);
+    if (!batch->is_finished) return OK;
+    snprintf(path, sizeof path, "batches/%s/" STORE_ORDER_NAME, batch->id);
     return take_if_there(context, path, &there, error);
 }
 
@@ -203,26 +137,33 @@ static void keep_good_bytes(struct take *take, const struct snapshot_file *file,
     }
 }
 
+/* A file is missing. If the server has removed it, the copy of the database does so as well, unless
+ * something else in the copy needs it. If the server has its row, the disk has lost it. */
+static enum err miss_file(struct take *take, const struct snapshot_file *file, const char *path,
+                          struct error *error) {
+    bool exists = false, needed = file->is_part;
+    enum err err = snapshot_file_exists(take->live, file, &exists, error);
+    if (err == OK && exists) damaged(take, "%s: its bytes are gone from the disk (I1)", path);
+    if (err == OK && !needed) err = snapshot_needs_input(take->copy, file->id, &needed, error);
+    if (err != OK || exists) return err;
+    if (needed) return vanished(take, path, error);
+    take->gone = vec_grow(take->gone, take->gone_count, &take->gone_capacity, STORE_ID_BYTES);
+    memcpy(take->gone + take->gone_count++ * STORE_ID_BYTES, file->id, STORE_ID_BYTES);
+    return OK;
+}
+
 static enum err take_file(void *context, const struct snapshot_file *file, struct error *error) {
     struct take *take = context;
     struct backup_object *object = NULL;
     char path[BACKUP_PATH_BYTES];
-    bool exists = false;
     int fd;
-    if (file->is_part)
-        snprintf(path, sizeof path, "parts/%s", file->id);
-    else
-        snprintf(path, sizeof path, "files/%s/%s", file->id + strlen(file->id) - 2, file->id);
-    enum err err = open_file(take, path, &fd, error);
-    if (err == ERR_NOT_FOUND) {
-        err = snapshot_file_exists(take->live, file, &exists, error);
-        if (err == OK && !exists) return vanished(take, path, error);
-        if (err == OK) damaged(take, "%s: its bytes are gone from the disk (I1)", path);
-        return err;
-    }
-    if (err != OK) return err;
-    err = take_bytes(take, path, fd, false, &object, error);
-    os_close(fd);
+    backup_file_path(file->id, file->is_part, path);
+    enum err err = backup_state_open(take->options->state_dir, path, &fd, error);
+    const struct held_file *held = err == ERR_NOT_FOUND ? held_find(&take->held, path) : NULL;
+    if (err == ERR_NOT_FOUND && !held) return miss_file(take, file, path, error);
+    if (err != OK && !held) return err;
+    err = take_bytes(take, path, held ? held->fd : fd, false, &object, error);
+    if (!held) os_close(fd);
     if (err == OK && object && memcmp(object->sha256, file->sha256, SHA256_BYTES) != 0)
         keep_good_bytes(take, file, object);
     return err;
@@ -244,13 +185,17 @@ static enum err take_keys(struct take *take, struct error *error) {
 /* --- the whole --- */
 
 /* Checks the copy of the database, makes it durable and counts it among the objects. */
-static enum err take_database(struct take *take, struct snapshot *snapshot, const char *file,
-                              struct error *error) {
+static enum err take_database(struct take *take, const char *file, struct error *error) {
     struct snapshot_summary summary = {0};
     struct backup_object object = {.path = "meta.db", .generation = take->taken.generation};
+    struct snapshot *copy = NULL;
     int fd;
-    enum err err = snapshot_check(snapshot, error);
-    if (err == OK) err = snapshot_summary(snapshot, &summary, error);
+    enum err err = OK;
+    if (take->gone_count) err = snapshot_forget_files(file, take->gone, take->gone_count, error);
+    if (err == OK) err = snapshot_open(&copy, file, error);
+    if (err == OK) err = snapshot_check(copy, error);
+    if (err == OK) err = snapshot_summary(copy, &summary, error);
+    snapshot_close(copy);
     if (err == OK) err = os_open(&fd, file, O_RDWR | O_NOFOLLOW, 0, error);
     if (err != OK) return err;
     err = os_fsync(fd, error);
@@ -268,26 +213,25 @@ static enum err take_database(struct take *take, struct snapshot *snapshot, cons
 
 static enum err attempt(struct take *take, struct error *error) {
     char file[BACKUP_FILE_BYTES];
-    struct snapshot *snapshot = NULL;
     take->vanished = false;
     take->result.attempts++;
     take->result.damaged = 0;
-    take->taken.count = 0;
+    take->taken.count = take->gone_count = 0;
     backup_object_file(&take->folder, "meta.db", take->taken.generation, file);
     enum err err = backup_make_parents(take->folder.dir, file, error);
+    /* Open files stay when a batch ends and takes its log away. A batch that has not ended in the
+     * copy of the database, which is younger, had all of its log when it was opened. */
+    if (err == OK) err = held_open(&take->held, take->options->state_dir, take->live, error);
     if (err == OK) err = snapshot_take(take->live, file, error);
-    if (err == OK) err = snapshot_open(&snapshot, file, error);
-    if (err != OK) return err;
-    /* At once: each moment in between is one in which a batch may end. */
-    err = snapshot_each_batch(snapshot, open_log, take, error);
+    if (err == OK) err = snapshot_open(&take->copy, file, error);
     if (err == OK) err = take_logs(take, error);
-    close_logs(take);
-    if (err == OK) err = take_database(take, snapshot, file, error);
-    if (err == OK) err = snapshot_each_file(snapshot, take_file, take, error);
-    if (err == OK) err = snapshot_each_batch(snapshot, take_order, take, error);
-    if (err == OK) err = take_keys(take, error);
-    snapshot_close(snapshot);
-    return err;
+    if (err == OK) err = snapshot_each_file(take->copy, take_file, take, error);
+    if (err == OK) err = snapshot_each_batch(take->copy, take_order, take, error);
+    snapshot_close(take->copy);
+    take->copy = NULL;
+    held_close(&take->held);
+    if (err == OK) err = take_database(take, file, error);
+    return err == OK ? take_keys(take, error) : err;
 }
 
 /* What an attempt copied needs no copy in the next one. */
@@ -382,22 +326,27 @@ static enum err run(struct take *take, struct error *error) {
     if (err != OK) return err;
     load_known(take);
     uint64_t newest = take->folder.count ? take->folder.generations[take->folder.count - 1] : 0;
-    bool has_garbage = take->folder.unfinished > 0;
     if (take->folder.unfinished > newest) newest = take->folder.unfinished;
     take->taken.generation = newest + 1;
     take->taken.is_moved = options->move;
     take->taken.begun_unix_s = clock_unix_s();
     snprintf(take->taken.version, sizeof take->taken.version, "%s", options->version);
     raise_open_files();
-    err = backup_folder_begin(&take->folder, take->taken.generation, error);
+    /* The rest of a generation that did not end may be what filled the disk. */
+    if (take->folder.unfinished) err = backup_thin(&take->folder, 0, &take->result.removed, error);
+    if (err == OK) err = backup_folder_begin(&take->folder, take->taken.generation, error);
     if (err == OK) err = take_generation(take, error);
     if (err == OK && options->move) err = close_origin(take, error);
     take->taken.ended_unix_s = clock_unix_s();
     if (err == OK) err = backup_folder_commit(&take->folder, &take->taken, error);
     bool is_over = options->keep && take->folder.count > options->keep;
-    if (err == OK && (has_garbage || is_over || take->result.attempts > 1 || take->result.damaged))
-        err = backup_thin(&take->folder, options->keep, &take->result.removed, error);
-    return err;
+    if (err != OK || !(is_over || take->result.attempts > 1 || take->result.damaged)) return err;
+    err = backup_thin(&take->folder, options->keep, &take->result.removed, error);
+    return err == OK ? OK
+                     : err_prefix(error,
+                                  "generation %" PRIu64 " is complete, but not all of the "
+                                  "old ones could be removed",
+                                  take->taken.generation);
 }
 
 enum err backup_take(const struct backup_options *options, struct backup_taken *ret_taken,
@@ -419,7 +368,7 @@ enum err backup_take(const struct backup_options *options, struct backup_taken *
     backup_folder_close(&take.folder);
     backup_manifest_release(&take.known);
     backup_manifest_release(&take.taken);
-    free(take.logs);
+    free(take.gone);
     os_close(lock_fd);
     if (err == OK) *ret_taken = take.result;
     return err;

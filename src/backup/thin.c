@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct thinning {
@@ -50,7 +51,9 @@ static enum err sweep(const struct thinning *thinning, const char *below, int de
         if (snprintf(file, sizeof file, "%s/data/%s", thinning->folder->dir, name) >=
             (int)sizeof file)
             continue;
-        if (entry->d_type == DT_DIR) {
+        struct stat status;
+        if (lstat(file, &status) != 0) continue;
+        if (S_ISDIR(status.st_mode)) {
             /* files/ab is the deepest folder. rmdir leaves one that still has objects. */
             if (depth < 2) err = sweep(thinning, name, depth + 1, error);
             if (err == OK && rmdir(file) != 0 && errno != ENOTEMPTY && errno != EEXIST)
@@ -86,8 +89,8 @@ enum err backup_thin(struct backup_folder *folder, uint64_t keep, uint64_t *ret_
     struct thinning thinning = {.folder = folder};
     *ret_removed = 0;
     enum err err = remove_manifests(folder, keep, ret_removed, error);
-    if (err != OK || folder->count == 0) return err;
-    thinning.manifests = mem_new(folder->count, sizeof *thinning.manifests);
+    if (err != OK) return err;
+    thinning.manifests = mem_new(folder->count + 1, sizeof *thinning.manifests);
     for (size_t i = 0; i < folder->count && err == OK; i++) {
         err = backup_folder_load(folder, folder->generations[i], &thinning.manifests[i], error);
         if (err == OK) thinning.count++;

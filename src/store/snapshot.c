@@ -30,18 +30,18 @@ static enum err fault(sqlite3 *db, const char *path, struct error *error) {
     }
 }
 
-static enum err open_database(struct snapshot **ret_snapshot, const char *path,
+static enum err open_database(struct snapshot **ret_snapshot, const char *path, int flags,
                               struct error *error) {
     if (strlen(path) >= STORE_PATH_BYTES)
         return err_set(error, ERR_INVALID, "the name of a database is too long");
     struct snapshot *snapshot = mem_new(1, sizeof *snapshot);
     memcpy(snapshot->path, path, strlen(path) + 1);
-    const int flags = SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX;
     struct stat status;
     enum err err = OK;
     /* Opening the file here and closing it would drop the locks of another connection. */
     if (stat(path, &status) != 0) err = err_from_errno(error, errno, "cannot look at %s", path);
-    if (err == OK && sqlite3_open_v2(path, &snapshot->db, flags, NULL) != SQLITE_OK)
+    if (err == OK &&
+        sqlite3_open_v2(path, &snapshot->db, flags | SQLITE_OPEN_NOMUTEX, NULL) != SQLITE_OK)
         err = fault(snapshot->db, path, error);
     if (err != OK) {
         snapshot_close(snapshot);
@@ -95,7 +95,7 @@ enum err snapshot_open_live(struct snapshot **ret_live, const char *state_dir,
     int bytes = snprintf(path, sizeof path, "%s/meta.db", state_dir);
     if (bytes < 0 || (size_t)bytes >= sizeof path)
         return err_set(error, ERR_INVALID, "the state directory's name is too long");
-    enum err err = open_database(ret_live, path, error);
+    enum err err = open_database(ret_live, path, SQLITE_OPEN_READONLY, error);
     if (err != ERR_NOT_FOUND) return err;
     return err_set(error, err, "%s is not a state directory of quern: it has no meta.db",
                    state_dir);
@@ -114,7 +114,7 @@ enum err snapshot_take(struct snapshot *live, const char *path, struct error *er
     sqlite3_bind_text(statement, 1, path, -1, SQLITE_TRANSIENT);
     err = step(live, statement, &row, error);
     sqlite3_finalize(statement);
-    return err;
+    return err == OK ? OK : err_prefix(error, "copying the database to %s", path);
 }
 
 enum err snapshot_check(struct snapshot *snapshot, struct error *error) {
@@ -133,7 +133,7 @@ enum err snapshot_check(struct snapshot *snapshot, struct error *error) {
 enum err snapshot_open(struct snapshot **ret_snapshot, const char *path, struct error *error) {
     struct snapshot *snapshot;
     int64_t schema = 0;
-    enum err err = open_database(&snapshot, path, error);
+    enum err err = open_database(&snapshot, path, SQLITE_OPEN_READONLY, error);
     if (err != OK) return err;
     err = read_number(snapshot, "PRAGMA user_version", NULL, &schema, error);
     if (err == OK && (schema < 1 || schema > snapshot_schema_known()))
@@ -206,45 +206,79 @@ enum err snapshot_each_batch(struct snapshot *snapshot, snapshot_batch_fn each, 
     sqlite3_stmt *statement;
     bool row = false;
     enum err err = prepare(snapshot, &statement,
-                           "SELECT id, status >= 4 FROM batches WHERE (status < 4 AND total > 0)"
+                           "SELECT id, input_file_id, status >= 4 FROM batches WHERE status < 4"
                            " OR output_file_id IN (SELECT id FROM files)"
                            " OR error_file_id IN (SELECT id FROM files)",
                            error);
     if (err != OK) return err;
     while ((err = step(snapshot, statement, &row, error)) == OK && row) {
-        char id[STORE_ID_BYTES];
-        database_column(statement, 0, id, sizeof id);
-        bool is_finished = sqlite3_column_int(statement, 1) != 0;
-        if (!store_id_is_sane(str_from(id)))
-            err = err_set(error, ERR_CORRUPT, "a row of %s names a batch '%s'", snapshot->path, id);
+        struct snapshot_batch batch = {.is_finished = sqlite3_column_int(statement, 2) != 0};
+        database_column(statement, 0, batch.id, sizeof batch.id);
+        database_column(statement, 1, batch.input_file_id, sizeof batch.input_file_id);
+        if (!store_id_is_sane(str_from(batch.id)))
+            err = err_set(error, ERR_CORRUPT, "a row of %s names a batch '%s'", snapshot->path,
+                          batch.id);
         else
-            err = each(context, id, is_finished, error);
+            err = each(context, &batch, error);
         if (err != OK) break;
     }
     sqlite3_finalize(statement);
     return err;
 }
 
-/* --- of a live database --- */
+/* --- of a copy, or of a live database --- */
 
-static enum err ask(struct snapshot *live, const char *sql, const char *id, bool *ret_yes,
+static enum err ask(struct snapshot *snapshot, const char *sql, const char *id, bool *ret_yes,
                     struct error *error) {
     int64_t count = 0;
-    enum err err = read_number(live, sql, id, &count, error);
+    enum err err = read_number(snapshot, sql, id, &count, error);
     if (err == OK) *ret_yes = count > 0;
     return err;
 }
 
-enum err snapshot_file_exists(struct snapshot *live, const struct snapshot_file *file,
+enum err snapshot_file_exists(struct snapshot *snapshot, const struct snapshot_file *file,
                               bool *ret_exists, struct error *error) {
-    return ask(live,
+    return ask(snapshot,
                file->is_part ? "SELECT count(*) FROM upload_parts WHERE id = ?1"
                              : "SELECT count(*) FROM files WHERE id = ?1",
                file->id, ret_exists, error);
 }
 
-enum err snapshot_is_unfinished(struct snapshot *live, const char *batch_id, bool *ret_unfinished,
-                                struct error *error) {
-    return ask(live, "SELECT count(*) FROM batches WHERE id = ?1 AND status < 4", batch_id,
+enum err snapshot_is_unfinished(struct snapshot *snapshot, const char *batch_id,
+                                bool *ret_unfinished, struct error *error) {
+    return ask(snapshot, "SELECT count(*) FROM batches WHERE id = ?1 AND status < 4", batch_id,
                ret_unfinished, error);
+}
+
+enum err snapshot_needs_input(struct snapshot *snapshot, const char *file_id, bool *ret_needed,
+                              struct error *error) {
+    return ask(snapshot, "SELECT count(*) FROM batches WHERE input_file_id = ?1 AND status < 4",
+               file_id, ret_needed, error);
+}
+
+static enum err forget_file(struct snapshot *copy, const char *id, struct error *error) {
+    sqlite3_stmt *statement;
+    bool row;
+    enum err err = prepare(copy, &statement, "DELETE FROM files WHERE id = ?1", error);
+    if (err != OK) return err;
+    sqlite3_bind_text(statement, 1, id, -1, SQLITE_TRANSIENT);
+    err = step(copy, statement, &row, error);
+    sqlite3_finalize(statement);
+    return err;
+}
+
+enum err snapshot_forget_files(const char *path, const char *ids, size_t count,
+                               struct error *error) {
+    struct snapshot *copy;
+    enum err err = open_database(&copy, path, SQLITE_OPEN_READWRITE, error);
+    if (err != OK) return err;
+    /* A copy whose change is cut off is thrown away, so that it needs no journal on the disk. */
+    if (sqlite3_exec(copy->db, "PRAGMA journal_mode=MEMORY; BEGIN", NULL, NULL, NULL) != SQLITE_OK)
+        err = fault(copy->db, path, error);
+    for (size_t i = 0; i < count && err == OK; i++)
+        err = forget_file(copy, ids + i * STORE_ID_BYTES, error);
+    if (err == OK && sqlite3_exec(copy->db, "COMMIT", NULL, NULL, NULL) != SQLITE_OK)
+        err = fault(copy->db, path, error);
+    snapshot_close(copy);
+    return err;
 }

@@ -8,8 +8,8 @@
  * lock of the state directory and stops no server.
  *
  * The copy is older than the files that are copied after it. Bytes are durable before their row, so
- * that each row's bytes exist, unless the server has removed both since: snapshot_file_exists and
- * snapshot_is_unfinished ask the database that the server has now.
+ * that each row's bytes exist, unless the server has removed both since: snapshot_file_exists, asked
+ * of the live database, tells.
  *
  * Thread: one per struct.
  * Memory: snapshot_close frees it. */
@@ -34,7 +34,12 @@ struct snapshot_file {
 
 typedef enum err (*snapshot_file_fn)(void *context, const struct snapshot_file *file,
                                      struct error *error);
-typedef enum err (*snapshot_batch_fn)(void *context, const char *batch_id, bool is_finished,
+struct snapshot_batch {
+    char id[STORE_ID_BYTES];
+    char input_file_id[STORE_ID_BYTES];
+    bool is_finished;
+};
+typedef enum err (*snapshot_batch_fn)(void *context, const struct snapshot_batch *batch,
                                       struct error *error);
 
 /* Version of the tables that this quern makes. */
@@ -58,14 +63,22 @@ enum err snapshot_summary(struct snapshot *snapshot, struct snapshot_summary *re
 /* Calls `each` for all files and parts, until an error. */
 enum err snapshot_each_file(struct snapshot *snapshot, snapshot_file_fn each, void *context,
                             struct error *error) MUST_CHECK;
-/* Calls `each` for the batches that have a folder: validated ones that have not ended, and ended
- * ones with a result file. */
+/* Calls `each` for the batches that may have a folder: those that have not ended, and ended ones with
+ * a result file. */
 enum err snapshot_each_batch(struct snapshot *snapshot, snapshot_batch_fn each, void *context,
                              struct error *error) MUST_CHECK;
 
-/* --- of a live database, as it is at the call --- */
+/* --- of a copy, or of a live database as it is at the call --- */
 
-enum err snapshot_file_exists(struct snapshot *live, const struct snapshot_file *file,
+enum err snapshot_file_exists(struct snapshot *snapshot, const struct snapshot_file *file,
                               bool *ret_exists, struct error *error) MUST_CHECK;
-enum err snapshot_is_unfinished(struct snapshot *live, const char *batch_id, bool *ret_unfinished,
-                                struct error *error) MUST_CHECK;
+enum err snapshot_is_unfinished(struct snapshot *snapshot, const char *batch_id,
+                                bool *ret_unfinished, struct error *error) MUST_CHECK;
+/* True if the file is the input of a batch that has not ended. */
+enum err snapshot_needs_input(struct snapshot *snapshot, const char *file_id, bool *ret_needed,
+                              struct error *error) MUST_CHECK;
+
+/* Removes the rows of files from a copy that nothing has open, as the server has removed them from
+ * its database: `ids` are `count` texts of STORE_ID_BYTES each. */
+enum err snapshot_forget_files(const char *path, const char *ids, size_t count,
+                               struct error *error) MUST_CHECK;
