@@ -182,6 +182,30 @@ def test_a_watch_outlives_its_server(tmp_path):
     support.fsck(tmp_path / "state")
 
 
+def test_an_upload_outlives_its_server(tmp_path):
+    lines = requests(70)
+    for line in lines:
+        line["body"]["user"] = "x" * (1 << 20)
+    file = write(tmp_path / "in.jsonl", lines)  # two parts
+    with support.reserved_port() as port:
+        server = support.Server(tmp_path / "state", "--port", str(port), *ECHO).start()
+        url = f"http://127.0.0.1:{port}/v1"
+        with subprocess.Popen([support.BINARY, "submit", file, "--base-url", url, "--retry-seconds", "600"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as submit:
+            # Wherever the kill comes, in a part, between two or after all: the command goes on.
+            support.until(lambda: any((tmp_path / "state/parts").glob("*")) or submit.poll() is not None)
+            server.kill()
+            server = support.Server(tmp_path / "state", "--port", str(port), *ECHO).start()
+            out, told = submit.communicate()
+            assert submit.returncode == 0, told
+        [batch] = server.json("GET", "/v1/batches")["data"]
+        assert batch["id"] == out.strip() and server.wait(batch["id"])["request_counts"]["completed"] == 70
+        status, content = server.call("GET", f"/v1/files/{batch['input_file_id']}/content")
+        assert status == 200 and content == file.read_bytes()
+        assert server.stop() == 0
+    support.fsck(tmp_path / "state")
+
+
 # --- against a server of another make ---
 
 def test_no_answer_that_is_lost_makes_a_second_batch(tmp_path):
