@@ -66,6 +66,16 @@ def test_the_wheel_brings_the_command_and_its_libraries(wheel, tmp_path):
     for name, path in re.findall(r"^\s*(\S+) => (\S+)", linked, re.M):
         assert path.startswith(str(venv)) or re.match(r"lib(c|m|dl|pthread|rt|resolv|util)\.so", name), f"{name} is the system's: {path}"
     runs(venv / "bin/quern", tmp_path)
+    code = """from quern import Batch, LLM
+with Batch(models="smollm2=echo", progress=False) as batch:
+    batch.add_to_batch(model="smollm2", messages=[{"role": "user", "content": "hello"}])
+    result, output_path, error_path = batch.submit_wait_download()
+print(result.request_counts.completed, error_path, LLM("smollm2=echo").chat([{"role": "user", "content": "hello"}], use_tqdm=False)[0].outputs[0].text)
+"""
+    done = subprocess.run([venv / "bin/python", "-I", "-c", code], capture_output=True, text=True, cwd=tmp_path, env={"PATH": "/usr/bin:/bin"})
+    assert done.stdout == "1 None hello\n", done.stderr
+    done = subprocess.run([venv / "bin/quern-parquet", "rows", "x.parquet"], capture_output=True, text=True)
+    assert done.returncode == 1 and "pip install 'quern[parquet]'" in done.stderr
     assert (venv / "share/man/man1/quern-run.1").exists()
     done = subprocess.run([venv / "bin/pip", "uninstall", "-q", "-y", "quern"], capture_output=True, text=True)
-    assert done.returncode == 0 and not (venv / "bin/quern").exists() and not (venv / "lib/quern").exists(), done.stderr
+    assert done.returncode == 0 and not (venv / "bin/quern").exists() and not (venv / "lib/quern").exists() and not (venv / "bin/quern-parquet").exists(), done.stderr
