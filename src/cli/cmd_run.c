@@ -36,9 +36,9 @@ static const struct option rows[] = {
          "to GET",
      .letter = 'i', .only_flag = true},
     {"output-file", OPTION_TEXT, AT(output), "OUT",
-     .help =
-         "file of results, one line per request, in input order, or a table (.csv, .tsv); or an "
-         "http(s) URL to PUT to",
+     .help = "file of results, one line per request, in input order, or a table (.csv, .tsv, "
+             ".parquet); or an "
+             "http(s) URL to PUT to",
      .letter = 'o', .only_flag = true},
     {"overwrite", OPTION_SWITCH, AT(offline.overwrite),
      .help = "run although OUT exists, and replace it", .only_flag = true},

@@ -6,9 +6,9 @@
 #define AT(field) offsetof(struct table_choice, field)
 const struct option table_option_rows[] = {
     {"prompt", OPTION_TEXT, AT(table.prompt), "F.jinja",
-     .help =
-         "template of each row's prompt, when IN is a table (.csv, .tsv, .jsonl); its variables "
-         "are the columns, and `row`",
+     .help = "template of each row's prompt, when IN is a table (.csv, .tsv, .jsonl, .parquet); "
+             "its variables "
+             "are the columns, and `row`",
      .only_flag = true},
     {"system", OPTION_TEXT, AT(table.system), "F.jinja",
      .help = "template of each row's system message", .only_flag = true},
@@ -52,7 +52,7 @@ static enum err check_requests(const struct table_options *table, const char *in
     } needing[] = {{"system", table->system},         {"schema", table->schema},
                    {"id", table->id_column},          {"body", table->body},
                    {"max-tokens", table->max_tokens}, {"temperature", table->temperature}};
-    if (table->kind == TABLE_CSV || table->kind == TABLE_TSV)
+    if (table->kind != TABLE_NONE && table->kind != TABLE_JSONL)
         return err_set(error, ERR_INVALID,
                        "%s is a table: --prompt F.jinja makes requests of its rows", input);
     for (size_t i = 0; i < sizeof needing / sizeof *needing; i++)
@@ -68,7 +68,7 @@ enum err table_options_check(struct table_choice *choice, const char *input, con
                              struct error *error) {
     struct table_options *table = &choice->table;
     enum table_kind out = table_kind_of(output);
-    bool has_table = out == TABLE_CSV || out == TABLE_TSV;
+    bool has_table = out == TABLE_CSV || out == TABLE_TSV || out == TABLE_PARQUET;
     table->kind = table_kind_of(input);
     if (table->delimiter && strcmp(table->delimiter, "\\t") == 0) table->delimiter = "\t";
     if (table->delimiter && !is_delimiter(table->delimiter))
@@ -81,9 +81,10 @@ enum err table_options_check(struct table_choice *choice, const char *input, con
                        choice->has_tokens ? "token-columns" : "excel-safe", output);
     if (!table->prompt) return check_requests(table, input, error);
     if (table->kind != TABLE_NONE) return OK;
-    return err_set(error, ERR_INVALID,
-                   "--prompt: the name of the table %s ends in none of .csv, .tsv and .jsonl",
-                   input);
+    return err_set(
+        error, ERR_INVALID,
+        "--prompt: the name of the table %s ends in none of .csv, .tsv, .jsonl and .parquet",
+        input);
 }
 
 enum err table_options_open(struct table_choice *choice, const char *output,
@@ -93,7 +94,8 @@ enum err table_options_open(struct table_choice *choice, const char *output,
     enum err err = table->prompt ? table_plan_open(&choice->plan, table, error) : OK;
     input->limit = (uint64_t)choice->limit;
     input->table = choice->plan;
-    if (out == TABLE_CSV || out == TABLE_TSV)
+    input->has_types = table->kind == TABLE_PARQUET;
+    if (out != TABLE_NONE && out != TABLE_JSONL)
         input->form = (struct table_answers_form){
             .kind = out,
             .csv = {table->delimiter ? table->delimiter[0] : table_separator(out),

@@ -14,6 +14,7 @@
 #include "server/merge.h"
 #include "server/offline_output.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -217,6 +218,24 @@ static enum err write_results(const struct offline *offline, const int fds[3], i
     return err;
 }
 
+/* Makes the output under the name `path`, and opens it. A Parquet file is made of its rows. */
+static enum err make_output(const struct offline *offline, const int fds[3], const char *path,
+                            int *ret_fd, struct error *error) {
+    const struct offline_input *input = &offline->options->input;
+    char rows[PATH_MAX];
+    if (input->form.kind != TABLE_PARQUET) {
+        enum err err = os_create(ret_fd, path, 0644, error);
+        return err == OK ? write_results(offline, fds, *ret_fd, error) : err;
+    }
+    snprintf(rows, sizeof rows, "%.*s/rows.jsonl", PATH_MAX - 16, offline->folder);
+    enum err err = os_create(ret_fd, rows, 0600, error);
+    if (err == OK) err = write_results(offline, fds, *ret_fd, error);
+    os_close(*ret_fd);
+    *ret_fd = -1;
+    if (err == OK) err = parquet_write(rows, path, input->has_types ? input->path : NULL, error);
+    return err == OK ? os_open(ret_fd, path, O_RDWR, 0, error) : err;
+}
+
 /* Writes the two result files as one, syncs it, and gives it its final name. */
 static enum err publish(struct offline *offline, struct error *error) {
     char path[PATH_MAX], parent[PATH_MAX];
@@ -231,8 +250,7 @@ static enum err publish(struct offline *offline, struct error *error) {
                          offline->batch.created_unix_s, &input, &file, error);
     if (err == OK) err = open_result(offline, offline->batch.output_file_id, &output, error);
     if (err == OK) err = open_result(offline, offline->batch.error_file_id, &errors, error);
-    if (err == OK) err = os_create(&out, path, 0644, error);
-    if (err == OK) err = write_results(offline, (int[]){input, output, errors}, out, error);
+    if (err == OK) err = make_output(offline, (int[]){input, output, errors}, path, &out, error);
     if (err == OK) offline_output_mark(out, &options->input, file.sha256, offline->batch.failed);
     if (err == OK) err = os_fsync(out, error);
     os_close(input);

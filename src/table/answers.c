@@ -22,6 +22,7 @@ struct table_answers {
     size_t field_count, last_count;
     struct buf text, other; /* decoded texts */
     size_t row_from;        /* in the output: where the row begins */
+    bool has_objects;       /* rows are objects of JSON */
     bool is_first;          /* the next cell is the first of its row */
 };
 
@@ -31,6 +32,7 @@ struct table_answers *table_answers_open(const struct table_plan *plan,
     struct table_answers *answers = mem_new(1, sizeof *answers);
     answers->plan = plan;
     answers->form = *form;
+    answers->has_objects = form->kind == TABLE_JSONL || form->kind == TABLE_PARQUET;
     answers->fields = answer;
     answers->field_count = 1;
     if (plan) answers->fields = table_plan_answers(plan, &answers->field_count);
@@ -67,7 +69,7 @@ static void add_key(struct table_answers *is, struct buf *out, struct str name) 
 /* Appends a cell of raw JSON; `at` NULL is no value. */
 static void add_json(struct table_answers *is, struct buf *out, struct str name, struct str raw) {
     bool has_value = raw.at && !str_is(raw, "null");
-    if (is->form.kind == TABLE_JSONL) {
+    if (is->has_objects) {
         add_key(is, out, name);
         size_t from = out->bytes;
         buf_add_str(out, has_value ? raw : STR("null"));
@@ -85,7 +87,7 @@ static void add_json(struct table_answers *is, struct buf *out, struct str name,
 }
 
 static void add_text(struct table_answers *is, struct buf *out, struct str name, struct str text) {
-    if (is->form.kind == TABLE_JSONL) {
+    if (is->has_objects) {
         add_key(is, out, name);
         json_write_utf8_string(out, text);
     } else {
@@ -95,7 +97,7 @@ static void add_text(struct table_answers *is, struct buf *out, struct str name,
 }
 
 static void end_row(struct table_answers *is, struct buf *out) {
-    if (is->form.kind == TABLE_JSONL)
+    if (is->has_objects)
         buf_add_text(out, "}\n");
     else
         csv_end_row(out, is->row_from);
@@ -208,7 +210,7 @@ static void add_row_cells(struct table_answers *is, struct buf *out, struct str 
     while (json_span_member(&iter, &key, &value)) {
         struct str name = key;
         buf_clear(&is->other);
-        if (is->form.kind == TABLE_JSONL) name = json_span_text(key, &is->other);
+        if (is->has_objects) name = json_span_text(key, &is->other);
         add_json(is, out, name, value);
     }
 }
@@ -266,7 +268,7 @@ enum err table_answers_write(struct table_answers *answers, struct str request, 
     struct str row = answers->plan ? member(request, "row") : (struct str){NULL, 0};
     if (!answers->names) {
         name_columns(answers, row);
-        if (answers->form.kind != TABLE_JSONL) write_header(answers, row, out);
+        if (!answers->has_objects) write_header(answers, row, out);
     }
     find_parts(result, &parts);
     begin_row(answers, out);

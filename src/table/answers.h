@@ -15,7 +15,7 @@
 #include "table/requests.h"
 
 struct table_answers_form {
-    enum table_kind kind; /* CSV, TSV or JSONL */
+    enum table_kind kind; /* a Parquet table is first written as JSONL */
     struct csv_form csv;
     bool has_tokens;
 };

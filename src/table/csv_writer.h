@@ -5,9 +5,9 @@
  * unchanged.
  *
  * Rows end in LF. A cell is in quotes where it must be. An empty text is in quotes, too, which
- * tells it from a cell without a value. NUL, which no reader takes, becomes U+FFFD. For spreadsheets that
- * compute what they find (`is_excel_safe`), a text that may be a formula gets an apostrophe before
- * it; a plain number does not.
+ * tells it from a cell without a value. NUL, which no reader takes, becomes U+FFFD. For
+ * spreadsheets that compute what they find (`is_excel_safe`), a text that may be a formula gets an
+ * apostrophe before it; a plain number does not.
  *
  * Thread: one.
  * Memory: the caller's buf. */

@@ -18,11 +18,8 @@ enum table_kind table_kind_of(const char *name) {
     static const struct {
         const char *end;
         enum table_kind kind;
-    } ends[] = {{".csv", TABLE_CSV},
-                {".tsv", TABLE_TSV},
-                {".tab", TABLE_TSV},
-                {".jsonl", TABLE_JSONL},
-                {".ndjson", TABLE_JSONL}};
+    } ends[] = {{".csv", TABLE_CSV},     {".tsv", TABLE_TSV},      {".tab", TABLE_TSV},
+                {".jsonl", TABLE_JSONL}, {".ndjson", TABLE_JSONL}, {".parquet", TABLE_PARQUET}};
     bool is_url = strstr(name, "://") != NULL;
     struct str path = {name, is_url ? strcspn(name, "?#") : strlen(name)};
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
@@ -76,21 +73,29 @@ static enum err read_header(struct table_rows *rows, struct error *error) {
     return err;
 }
 
+/* True for kinds whose rows are objects of JSON. */
+static bool has_objects(enum table_kind kind) {
+    return kind == TABLE_JSONL || kind == TABLE_PARQUET;
+}
+
 enum err table_rows_open(struct table_rows *ret_rows, const char *path, enum table_kind kind,
                          char separator, struct error *error) {
     *ret_rows = (struct table_rows){.kind = kind};
-    enum err err = os_open(&ret_rows->fd, path, O_RDONLY, 0, error);
+    enum err err = kind == TABLE_PARQUET ? parquet_read(&ret_rows->parquet, path, error)
+                                         : os_open(&ret_rows->fd, path, O_RDONLY, 0, error);
+    if (kind == TABLE_PARQUET) ret_rows->fd = ret_rows->parquet.fd;
     if (err != OK) ret_rows->fd = -1;
     buf_init(&ret_rows->json, BUF_UNLIMITED);
     lines_init(&ret_rows->lines, ret_rows->fd);
     csv_reader_init(&ret_rows->csv, ret_rows->fd, separator ? separator : table_separator(kind));
-    if (err == OK && kind != TABLE_JSONL) err = read_header(ret_rows, error);
+    if (err == OK && !has_objects(kind)) err = read_header(ret_rows, error);
     if (err != OK) table_rows_close(ret_rows);
     return err;
 }
 
 void table_rows_close(struct table_rows *rows) {
-    os_close(rows->fd);
+    if (rows->kind != TABLE_PARQUET) os_close(rows->fd);
+    (void)parquet_read_end(&rows->parquet, NULL);
     csv_reader_release(&rows->csv);
     lines_release(&rows->lines);
     for (size_t i = 0; i < rows->column_count; i++) free(rows->columns[i]);
@@ -175,6 +180,7 @@ static enum err write_members(struct table_rows *rows, struct error *error) {
 static enum err next_object(struct table_rows *rows, bool *ret_found, struct error *error) {
     enum err err = lines_next(&rows->lines, error);
     *ret_found = err == OK && rows->lines.line.at;
+    if (err == OK && !*ret_found) err = parquet_read_end(&rows->parquet, error);
     if (!*ret_found) return err;
     rows->line = rows->lines.number;
     size_t room = SIZE_MAX;
@@ -193,8 +199,8 @@ enum err table_rows_next(struct table_rows *rows, bool *ret_found, struct error 
     json_decref(rows->row);
     rows->row = NULL;
     buf_clear(&rows->json);
-    enum err err = rows->kind == TABLE_JSONL ? next_object(rows, ret_found, error)
-                                             : next_cells(rows, ret_found, error);
+    enum err err = has_objects(rows->kind) ? next_object(rows, ret_found, error)
+                                           : next_cells(rows, ret_found, error);
     if (err == OK && *ret_found) rows->number++;
     return err;
 }

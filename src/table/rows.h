@@ -2,7 +2,7 @@
 #pragma once
 
 /* rows: the rows of a table file, each as a JSON object of its columns: one shape for CSV, TSV and
- * JSONL.
+ * JSONL, and for Parquet by way of JSONL.
  *
  * A CSV cell is a text; an empty one without quotes is null. A member of a JSONL row keeps its
  * type.
@@ -14,14 +14,16 @@
 
 #include "json/lines.h"
 #include "table/csv_reader.h"
+#include "table/parquet.h"
 
 #include <jansson.h>
 
 #define TABLE_COLUMNS_MAX 10000u
 
-enum table_kind { TABLE_NONE, TABLE_CSV, TABLE_TSV, TABLE_JSONL };
+enum table_kind { TABLE_NONE, TABLE_CSV, TABLE_TSV, TABLE_JSONL, TABLE_PARQUET };
 
-/* The kind that a name ends in: .csv, .tsv, .tab, .jsonl, .ndjson; a URL may have a query. */
+/* The kind that a name ends in: .csv, .tsv, .tab, .jsonl, .ndjson, .parquet; a URL may have a
+ * query. */
 enum table_kind table_kind_of(const char *name);
 /* The separator of a kind; ',' where it has none. */
 char table_separator(enum table_kind kind);
@@ -29,6 +31,7 @@ char table_separator(enum table_kind kind);
 struct table_rows {
     int fd;
     enum table_kind kind;
+    struct parquet_reading parquet; /* whose pipe `fd` is; or nothing */
     struct csv_reader csv;
     struct lines lines;
     char **columns;
