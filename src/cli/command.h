@@ -18,7 +18,7 @@
 
 #include <stdbool.h>
 
-#define COMMAND_OPERANDS_MAX 2
+#define COMMAND_OPERANDS_MAX 3
 
 /* One run of a command. */
 struct command_call {
@@ -88,6 +88,7 @@ extern const struct command cmd_run;
 extern const struct command cmd_serve;
 extern const struct command cmd_status;
 extern const struct command cmd_submit;
+extern const struct command cmd_table;
 extern const struct command cmd_tokenize;
 extern const struct command cmd_top;
 extern const struct command cmd_tune;

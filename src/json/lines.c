@@ -17,6 +17,7 @@ void lines_release(struct lines *lines) {
 static enum err fill(struct lines *lines, struct error *error) {
     size_t count;
     buf_consume(&lines->bytes, lines->at);
+    lines->base += lines->at;
     lines->at = 0;
     char *room = buf_reserve(&lines->bytes, PIECE_BYTES);
     if (!room)
@@ -50,6 +51,7 @@ enum err lines_next(struct lines *lines, struct error *error) {
         if (lines->number == 1 && str_starts_with(lines->line, STR("\xEF\xBB\xBF")))
             lines->line = str_skip(lines->line, 3);
         lines->line = str_trim(lines->line);
+        lines->offset = lines->base + (uint64_t)(lines->line.at - lines->bytes.at);
         if (lines->line.bytes > 0) return OK;
     }
 }

@@ -212,7 +212,7 @@ static enum err write_results(const struct offline *offline, const int fds[3], i
     const struct offline_input *input = &offline->options->input;
     if (input->form.kind == TABLE_NONE)
         return merge_results(fds[0], fds[1], fds[2], out, NULL, error);
-    struct merge_form form = {table_answers_open(input->table, &input->form), write_answer};
+    struct merge_form form = {table_answers_open(&input->form), write_answer};
     enum err err = merge_results(fds[0], fds[1], fds[2], out, &form, error);
     table_answers_close(form.context);
     return err;

@@ -15,30 +15,26 @@ static const char *const last_columns[] = {"error", "finish_reason", "prompt_tok
 enum { LAST_ALWAYS = 2, LAST_COUNT = 4 };
 
 struct table_answers {
-    const struct table_plan *plan;
     struct table_answers_form form;
-    char **names; /* of the columns behind those of the row; NULL until the first row */
-    const char *const *fields;
+    char **names;  /* of the columns behind those of the row; NULL until the first row */
+    char **fields; /* of the answer's object; NULL: the answer is one text */
     size_t field_count, last_count;
+    struct buf keys;        /* the names of the row's columns, as the first request has them */
     struct buf text, other; /* decoded texts */
     size_t row_from;        /* in the output: where the row begins */
     bool has_objects;       /* rows are objects of JSON */
     bool is_first;          /* the next cell is the first of its row */
 };
 
-struct table_answers *table_answers_open(const struct table_plan *plan,
-                                         const struct table_answers_form *form) {
-    static const char *const answer[] = {"answer"};
+struct table_answers *table_answers_open(const struct table_answers_form *form) {
     struct table_answers *answers = mem_new(1, sizeof *answers);
-    answers->plan = plan;
     answers->form = *form;
     answers->has_objects = form->kind == TABLE_JSONL || form->kind == TABLE_PARQUET;
-    answers->fields = answer;
     answers->field_count = 1;
-    if (plan) answers->fields = table_plan_answers(plan, &answers->field_count);
     answers->last_count = form->has_tokens ? LAST_COUNT : LAST_ALWAYS;
     buf_init(&answers->text, BUF_UNLIMITED);
     buf_init(&answers->other, BUF_UNLIMITED);
+    buf_init(&answers->keys, BUF_UNLIMITED);
     return answers;
 }
 
@@ -47,6 +43,9 @@ void table_answers_close(struct table_answers *answers) {
     for (size_t i = 0; answers->names && i < answers->field_count + answers->last_count; i++)
         free(answers->names[i]);
     free((void *)answers->names);
+    for (size_t i = 0; answers->fields && i < answers->field_count; i++) free(answers->fields[i]);
+    free((void *)answers->fields);
+    buf_release(&answers->keys);
     buf_release(&answers->text);
     buf_release(&answers->other);
     free(answers);
@@ -105,6 +104,29 @@ static void end_row(struct table_answers *is, struct buf *out) {
 
 /* --- columns --- */
 
+static struct str member(struct str object, const char *name) {
+    if (!json_span_is_object(object)) return (struct str){NULL, 0};
+    struct str value = json_span_get(object, name);
+    return str_is(value, "null") ? (struct str){NULL, 0} : value;
+}
+
+/* Takes the properties of the schema that a request asks for. */
+static void take_fields(struct table_answers *is, struct str request) {
+    static const char *const path[] = {"body", "response_format", "json_schema", "schema",
+                                       "properties"};
+    struct json_span_iter iter;
+    struct str key, value, at = request;
+    size_t count = 0, capacity = 0;
+    for (size_t i = 0; i < sizeof path / sizeof *path; i++) at = member(at, path[i]);
+    if (!json_span_is_object(at) || !json_span_enter(&iter, at)) return;
+    while (json_span_member(&iter, &key, &value)) {
+        buf_clear(&is->text);
+        is->fields = vec_grow((void *)is->fields, count, &capacity, sizeof *is->fields);
+        is->fields[count++] = mem_str(json_span_text(key, &is->text));
+    }
+    if (count > 0) is->field_count = count;
+}
+
 /* `wanted`, behind as many "answer_" as make it the name of no other column. */
 static char *free_name(struct map *seen, const char *wanted) {
     struct buf name;
@@ -130,12 +152,14 @@ static void name_columns(struct table_answers *is, struct str row) {
         while (json_span_member(&iter, &key, &value)) {
             buf_clear(&is->text);
             map_put(&seen, json_span_text(key, &is->text), 0);
+            buf_add_str(&is->keys, key);
         }
     } else {
         map_put(&seen, STR("custom_id"), 0);
     }
     is->names = mem_new(is->field_count + is->last_count, sizeof *is->names);
-    for (size_t i = 0; i < is->field_count; i++) is->names[i] = free_name(&seen, is->fields[i]);
+    for (size_t i = 0; i < is->field_count; i++)
+        is->names[i] = free_name(&seen, is->fields ? is->fields[i] : "answer");
     for (size_t i = 0; i < is->last_count; i++)
         is->names[is->field_count + i] = free_name(&seen, last_columns[i]);
     map_release(&seen);
@@ -160,12 +184,6 @@ static void write_header(struct table_answers *is, struct str row, struct buf *o
 struct parts {
     struct str error, answer, finish_reason, usage;
 };
-
-static struct str member(struct str object, const char *name) {
-    if (!json_span_is_object(object)) return (struct str){NULL, 0};
-    struct str value = json_span_get(object, name);
-    return str_is(value, "null") ? (struct str){NULL, 0} : value;
-}
 
 static struct str first_of(struct str array) {
     struct json_span_iter iter;
@@ -199,20 +217,24 @@ static void find_parts(struct str result, struct parts *ret_parts) {
     if (!ret_parts->error.at) ret_parts->error = member(body, "error");
 }
 
-static void add_row_cells(struct table_answers *is, struct buf *out, struct str request,
+/* Adds the cells of the row. False if it has other columns than the first. */
+static bool add_row_cells(struct table_answers *is, struct buf *out, struct str request,
                           struct str row) {
     struct json_span_iter iter;
-    struct str key, value;
+    struct str key, value, keys = buf_str(&is->keys);
     if (!row.at || !json_span_enter(&iter, row)) {
         add_json(is, out, STR("custom_id"), json_span_get(request, "custom_id"));
-        return;
+        return keys.bytes == 0;
     }
     while (json_span_member(&iter, &key, &value)) {
         struct str name = key;
+        if (!str_starts_with(keys, key)) return false;
+        keys = str_skip(keys, key.bytes);
         buf_clear(&is->other);
         if (is->has_objects) name = json_span_text(key, &is->other);
         add_json(is, out, name, value);
     }
+    return keys.bytes == 0;
 }
 
 /* Adds the fields of an answer to a schema. False, with no value in them, if it is no object. */
@@ -265,15 +287,19 @@ enum err table_answers_write(struct table_answers *answers, struct str request, 
     bool is_fitting = true;
     if (!json_span_is_object(request) || !json_span_is_object(result))
         return err_set(error, ERR_CORRUPT, "a line of the batch is no request, or no result");
-    struct str row = answers->plan ? member(request, "row") : (struct str){NULL, 0};
+    struct str row = member(request, "row");
+    if (!json_span_is_object(row)) row = (struct str){NULL, 0};
     if (!answers->names) {
+        if (row.at) take_fields(answers, request);
         name_columns(answers, row);
         if (!answers->has_objects) write_header(answers, row, out);
     }
     find_parts(result, &parts);
     begin_row(answers, out);
-    add_row_cells(answers, out, request, row);
-    if (answers->plan && table_plan_has_schema(answers->plan))
+    if (!add_row_cells(answers, out, request, row))
+        return err_set(error, ERR_INVALID,
+                       "a request's row has other columns than that of the first request");
+    if (answers->fields)
         is_fitting = add_fields(answers, out, parts.answer) || !parts.answer.at;
     else
         add_json(answers, out, str_from(answers->names[0]), parts.answer);

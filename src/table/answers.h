@@ -4,9 +4,10 @@
 /* answers: the results of a batch as a table: one row per request.
  *
  * The columns are those of the request's `row` (requests.h), or `custom_id` where it has none; then
- * the columns of the answer, `error`, `finish_reason`, and tokens if wanted. An answer column whose
- * name an input column has is called answer_NAME. An answer that is not the object that its schema
- * asks for stands in `error` whole, so that no answer is lost.
+ * those of the answer, `error`, `finish_reason`, and tokens if wanted. The answers to rows have a
+ * column per property of their schema, that of the first request; other answers have one column.
+ * An answer column whose name an input column has is called answer_NAME. An answer that is not the
+ * object that its schema asks for stands in `error` whole, so that no answer is lost.
  *
  * Thread: one.
  * Memory: the names of the columns, and a few texts of one row. */
@@ -22,12 +23,10 @@ struct table_answers_form {
 
 struct table_answers;
 
-/* `plan` NULL: the requests are no rows of a table, and the answer is one column. Borrows
- * `plan`. */
-struct table_answers *table_answers_open(const struct table_plan *plan,
-                                         const struct table_answers_form *form);
+struct table_answers *table_answers_open(const struct table_answers_form *form);
 void table_answers_close(struct table_answers *answers);
 /* Appends the row of a request and its result, both raw lines; the first call appends the header
- * before it. ERR_CORRUPT for lines that are no request and no result. */
+ * before it. ERR_CORRUPT for lines that are no request and no result; ERR_INVALID for a request
+ * whose row has other columns than the first. */
 enum err table_answers_write(struct table_answers *answers, struct str request, struct str result,
                              struct buf *out, struct error *error) MUST_CHECK;

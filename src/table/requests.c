@@ -18,9 +18,6 @@ struct table_plan {
     struct table_options options;
     struct jinja_template *prompt, *system;
     struct buf tail; /* of each body: the members behind the messages, and the brackets */
-    char **answers;
-    size_t answer_count;
-    bool has_schema;
 };
 
 static enum err read_file(const char *path, const char *option, char **ret_text, size_t *ret_bytes,
@@ -107,15 +104,6 @@ static enum err add_body(struct table_plan *plan, struct error *error) {
     return err;
 }
 
-/* The columns of the schema's properties. */
-static void take_answers(struct table_plan *plan, json_t *schema) {
-    const char *key;
-    json_t *value, *properties = json_member(schema, "properties");
-    plan->answers = mem_new(json_object_size(properties) + 1, sizeof *plan->answers);
-    json_object_foreach(properties, key, value) plan->answers[plan->answer_count++] = mem_text(key);
-    if (plan->answer_count == 0) plan->answers[plan->answer_count++] = mem_text("answer");
-}
-
 static enum err add_schema(struct table_plan *plan, struct error *error) {
     char *text;
     size_t bytes;
@@ -128,8 +116,6 @@ static enum err add_schema(struct table_plan *plan, struct error *error) {
                                   "\"name\":\"answer\",\"strict\":true,\"schema\":");
         json_write(&plan->tail, schema);
         buf_add_text(&plan->tail, "}}");
-        take_answers(plan, schema);
-        plan->has_schema = json_object_size(json_member(schema, "properties")) > 0;
         json_decref(schema);
     }
     free(text);
@@ -160,10 +146,7 @@ enum err table_plan_open(struct table_plan **ret_plan, const struct table_option
     if (err == OK && options->body) err = add_body(plan, error);
     if (err == OK) err = add_number(plan, "max_tokens", options->max_tokens, error);
     if (err == OK) err = add_number(plan, "temperature", options->temperature, error);
-    if (err == OK && options->schema)
-        err = add_schema(plan, error);
-    else
-        take_answers(plan, NULL);
+    if (err == OK && options->schema) err = add_schema(plan, error);
     buf_add_text(&plan->tail, "}}\n");
     if (err == OK)
         *ret_plan = plan;
@@ -176,19 +159,8 @@ void table_plan_close(struct table_plan *plan) {
     if (!plan) return;
     jinja_template_close(plan->prompt);
     jinja_template_close(plan->system);
-    for (size_t i = 0; i < plan->answer_count; i++) free(plan->answers[i]);
-    free((void *)plan->answers);
     buf_release(&plan->tail);
     free(plan);
-}
-
-const char *const *table_plan_answers(const struct table_plan *plan, size_t *ret_count) {
-    *ret_count = plan->answer_count;
-    return (const char *const *)plan->answers;
-}
-
-bool table_plan_has_schema(const struct table_plan *plan) {
-    return plan->has_schema;
 }
 
 /* --- lines --- */

@@ -35,11 +35,6 @@ struct table_plan;
 enum err table_plan_open(struct table_plan **ret_plan, const struct table_options *options,
                          struct error *error) MUST_CHECK;
 void table_plan_close(struct table_plan *plan); /* NULL is allowed */
-/* The columns of answers: those of the schema's properties, else `answer`. */
-const char *const *table_plan_answers(const struct table_plan *plan, size_t *ret_count);
-/* True if the plan holds answers to a schema. */
-bool table_plan_has_schema(const struct table_plan *plan);
-
 /* Takes the next bytes of the lines. */
 struct table_sink {
     void *context;

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/os.h"
+#include "cli/command.h"
+#include "cli/table_options.h"
+#include "table/join.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <unistd.h>
+
+struct chosen {
+    struct table_choice table;
+    const char *output;
+    bool overwrite;
+};
+
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"output-file", OPTION_TEXT, AT(output), "OUT",
+     .help = "file of requests that is made, or table of results", .letter = 'o',
+     .only_flag = true},
+    {"overwrite", OPTION_SWITCH, AT(overwrite), .help = "replace OUT if it exists",
+     .only_flag = true},
+    {0},
+};
+
+static enum err check(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    const char *const *names = call->operands;
+    if (!names[0] || !chosen->output)
+        return err_set(error, ERR_INVALID, "%s is missing", names[0] ? "-o OUT" : "IN");
+    enum err err = table_options_check(&chosen->table, names[0], chosen->output, error);
+    if (err != OK) return err;
+    bool makes_table =
+        table_kind_of(chosen->output) != TABLE_NONE && table_kind_of(chosen->output) != TABLE_JSONL;
+    if (chosen->table.table.prompt && (names[1] || makes_table))
+        return err_set(error, ERR_INVALID,
+                       names[1] ? "--prompt makes requests of one table, and %s is a second file"
+                                : "--prompt makes requests, and %s is the name of a table",
+                       names[1] ? names[1] : chosen->output);
+    if (chosen->table.table.prompt) return OK;
+    if (!names[1]) return err_set(error, ERR_INVALID, "RESULTS.jsonl is missing, or --prompt");
+    if (chosen->table.limit > 0)
+        return err_set(error, ERR_INVALID, "--limit is about the rows of a table");
+    if (makes_table) return OK;
+    return err_set(error, ERR_INVALID,
+                   "-o %s: the name of a table ends in .csv, .tsv, .tab or .parquet",
+                   chosen->output);
+}
+
+static enum err write_to_file(void *context, const void *bytes, size_t count, struct error *error) {
+    return os_write_all(*(const int *)context, bytes, count, error);
+}
+
+/* Writes the requests, or the table, to a new file with this name. */
+static enum err make(struct command_call *call, const char *path, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    struct offline_input input = {.path = call->operands[0]};
+    uint64_t missing = 0;
+    int fd;
+    enum err err = table_options_open(&chosen->table, chosen->output, &input, error);
+    if (err != OK) return err;
+    err = os_create(&fd, path, 0644, error);
+    if (err != OK) return err;
+    if (input.table)
+        err = offline_input_write(&input, &(struct table_sink){&fd, write_to_file}, error);
+    else
+        err = table_join_write(call->operands[0], call->operands + 1, call->operands[2] ? 2 : 1,
+                               &input.form, fd, &missing, error);
+    if (err == OK) err = os_fsync(fd, error);
+    os_close(fd);
+    if (err == OK && missing > 0) {
+        fprintf(stderr, "quern table: %" PRIu64 " requests have no result\n", missing);
+        call->status = EXIT_FAILED;
+    }
+    return err;
+}
+
+static enum err run(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    char part[PATH_MAX], rows_path[PATH_MAX];
+    struct error ignored;
+    bool is_parquet = table_kind_of(chosen->output) == TABLE_PARQUET;
+    if (snprintf(part, sizeof part, "%s.part", chosen->output) >= (int)sizeof part - 8)
+        return err_set(error, ERR_INVALID, "-o: the name is too long");
+    snprintf(rows_path, sizeof rows_path, "%.*s%s", PATH_MAX - 8, part, is_parquet ? ".rows" : "");
+    if (!chosen->overwrite && access(chosen->output, F_OK) == 0)
+        return err_set(error, ERR_CONFLICT, "%s exists; name another file, or --overwrite it",
+                       chosen->output);
+    enum err err = make(call, rows_path, error);
+    if (err == OK && is_parquet) err = parquet_write(rows_path, part, NULL, error);
+    if (err == OK) err = os_rename(part, chosen->output, error);
+    if ((err != OK || is_parquet) && os_unlink(rows_path, &ignored) != OK) return err;
+    return err;
+}
+
+static void release(void *context) {
+    struct chosen *chosen = context;
+    table_options_release(&chosen->table);
+}
+
+static const struct option_table tables[] = {{rows, 0}, {table_option_rows, AT(table)}};
+
+const struct command cmd_table = {
+    .name = "table",
+    .summary = "make requests of a table, or a table of results",
+    .usage = "table IN.csv --prompt F.jinja -o REQUESTS.jsonl [options]\n"
+             "       quern table REQUESTS.jsonl RESULTS.jsonl [ERRORS.jsonl] -o OUT.csv [options]",
+    .help =
+        "With --prompt, makes a file of requests of the rows of a table, as quern run does, for\n"
+        "any server of the Batches API. Without, joins requests and their results, in any\n"
+        "order, to a table: the cells of each row, then its answer.\n",
+    .tables = tables,
+    .table_count = sizeof tables / sizeof *tables,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 3,
+    .check = check,
+    .run = run,
+    .release = release,
+};
