@@ -70,7 +70,8 @@ def ticks(text: str, unit: str) -> int:
     digits = {"s": 0, "ms": 3, "us": 6, "ns": 9}[unit]
     hours, minutes, seconds = text.split(":")
     whole, _, part = seconds.partition(".")
-    return (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * 10 ** digits + (int(part.ljust(digits, "0")[:digits]) if digits else 0)
+    per_second: int = 10**digits
+    return (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * per_second + (int(part.ljust(digits, "0")[:digits]) if digits else 0)
 
 
 def rows(pa: Any, pq: Any, path: str) -> None:
