@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/os.h"
 #include "cli/command.h"
+#include "cli/table_file.h"
 #include "cli/table_options.h"
-#include "table/join.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
-#include <unistd.h>
 
 struct chosen {
     struct table_choice table;
@@ -50,50 +47,28 @@ static enum err check(struct command_call *call, struct error *error) {
                    chosen->output);
 }
 
-static enum err write_to_file(void *context, const void *bytes, size_t count, struct error *error) {
+static enum err write_to_fd(void *context, const void *bytes, size_t count, struct error *error) {
     return os_write_all(*(const int *)context, bytes, count, error);
 }
 
-/* Writes the requests, or the table, to a new file with this name. */
-static enum err make(struct command_call *call, const char *path, struct error *error) {
-    struct chosen *chosen = call->chosen;
-    struct offline_input input = {.path = call->operands[0]};
-    uint64_t missing = 0;
-    int fd;
-    enum err err = table_options_open(&chosen->table, chosen->output, &input, error);
-    if (err != OK) return err;
-    err = os_create(&fd, path, 0644, error);
-    if (err != OK) return err;
-    if (input.table)
-        err = offline_input_write(&input, &(struct table_sink){&fd, write_to_file}, error);
-    else
-        err = table_join_write(call->operands[0], call->operands + 1, call->operands[2] ? 2 : 1,
-                               &input.form, fd, &missing, error);
-    if (err == OK) err = os_fsync(fd, error);
-    os_close(fd);
-    if (err == OK && missing > 0) {
-        fprintf(stderr, "quern table: %" PRIu64 " requests have no result\n", missing);
-        call->status = EXIT_FAILED;
-    }
-    return err;
+static enum err write_requests(void *context, int fd, struct error *error) {
+    return offline_input_write(context, &(struct table_sink){&fd, write_to_fd}, error);
 }
 
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
-    char part[PATH_MAX], rows_path[PATH_MAX];
-    struct error ignored;
-    bool is_parquet = table_kind_of(chosen->output) == TABLE_PARQUET;
-    if (snprintf(part, sizeof part, "%s.part", chosen->output) >= (int)sizeof part - 8)
-        return err_set(error, ERR_INVALID, "-o: the name is too long");
-    snprintf(rows_path, sizeof rows_path, "%.*s%s", PATH_MAX - 8, part, is_parquet ? ".rows" : "");
-    if (!chosen->overwrite && access(chosen->output, F_OK) == 0)
-        return err_set(error, ERR_CONFLICT, "%s exists; name another file, or --overwrite it",
-                       chosen->output);
-    enum err err = make(call, rows_path, error);
-    if (err == OK && is_parquet) err = parquet_write(rows_path, part, NULL, error);
-    if (err == OK) err = os_rename(part, chosen->output, error);
-    if ((err != OK || is_parquet) && os_unlink(rows_path, &ignored) != OK) return err;
-    return err;
+    struct offline_input input = {.path = call->operands[0]};
+    uint64_t missing = 0;
+    enum err err = table_options_open(&chosen->table, chosen->output, &input, error);
+    if (err != OK) return err;
+    struct table_file file = {chosen->output, chosen->overwrite, input.form};
+    if (input.table) return table_file_make(&file, write_requests, &input, error);
+    err = table_file_join(&file, call->operands[0], call->operands + 1, call->operands[2] ? 2 : 1,
+                          &missing, error);
+    if (err != OK || missing == 0) return err;
+    fprintf(stderr, "quern table: %" PRIu64 " requests have no result\n", missing);
+    call->status = EXIT_FAILED;
+    return OK;
 }
 
 static void release(void *context) {

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* table_file: a file that a command makes whole, by rename: requests of a table, or a table of
+ * results.
+ *
+ * Thread: main.
+ * Memory: none. */
+
+#include "table/join.h"
+
+#include <stdbool.h>
+
+struct table_file {
+    const char *path; /* NULL: standard output, for CSV and TSV */
+    bool overwrite;
+    struct table_answers_form form;
+};
+
+/* ERR_CONFLICT if the file exists and is not to be replaced. */
+enum err table_file_check(const struct table_file *file, struct error *error) MUST_CHECK;
+/* Makes the file of what `write` writes to a descriptor. */
+enum err table_file_make(const struct table_file *file,
+                         enum err (*write)(void *context, int fd, struct error *error),
+                         void *context, struct error *error) MUST_CHECK;
+/* Makes the table of requests and results. Errors as of table_join_write. */
+enum err table_file_join(const struct table_file *file, const char *requests,
+                         const char *const *results, size_t result_count, uint64_t *ret_missing,
+                         struct error *error) MUST_CHECK;
