@@ -6,6 +6,8 @@ struct chosen {
     int64_t top;
     double agreement_min;
     bool json;
+    /* The prices of A, and those of B that differ. */
+    struct compare_prices prices;
 };
 
 #define AT(field) offsetof(struct chosen, field)
@@ -15,6 +17,24 @@ static const struct option rows[] = {
     {"agreement-min", OPTION_NUMBER, AT(agreement_min), "S",
      .help = "least share of equal scores and labels, 0 to 1; with less, exit with 1 (default 0)",
      .max = 1},
+    {"input-price", OPTION_NUMBER, AT(prices.at[COMPARISON_A].input_per_million), "P",
+     .help = "price of a million input tokens", .max = 1e6},
+    {"cached-price", OPTION_NUMBER, AT(prices.at[COMPARISON_A].cached_per_million), "P",
+     .help = "price of a million cached input tokens (default: that of input)", .max = 1e6},
+    {"output-price", OPTION_NUMBER, AT(prices.at[COMPARISON_A].output_per_million), "P",
+     .help = "price of a million output tokens", .max = 1e6},
+    {"b-input-price", OPTION_NUMBER, AT(prices.at[COMPARISON_B].input_per_million), "P",
+     .help = "price of a million input tokens of B (default: that of A)", .max = 1e6},
+    {"b-cached-price", OPTION_NUMBER, AT(prices.at[COMPARISON_B].cached_per_million), "P",
+     .help = "price of a million cached input tokens of B (default: that of its input, else "
+             "that of A)",
+     .max = 1e6},
+    {"b-output-price", OPTION_NUMBER, AT(prices.at[COMPARISON_B].output_per_million), "P",
+     .help = "price of a million output tokens of B (default: that of A)", .max = 1e6},
+    {"batch-discount", OPTION_NUMBER, AT(prices.at[COMPARISON_A].batch_discount), "S",
+     .help = "share that is taken off both costs, 0 to 1 (default 0)", .max = 1},
+    {"currency", OPTION_TEXT, AT(prices.at[COMPARISON_A].currency), "NAME",
+     .help = "currency of all prices (default USD)"},
     {"json", OPTION_SWITCH, AT(json), .help = "print one JSON object"},
     {0},
 };
@@ -22,9 +42,26 @@ static const struct option rows[] = {
 static void set_defaults(void *context) {
     struct chosen *chosen = context;
     chosen->top = 5;
+    for (int i = 0; i < COMPARISON_SIDES; i++) prices_init(&chosen->prices.at[i]);
+}
+
+/* B has the prices of A that it has not of its own. */
+static void complete_prices(struct compare_prices *prices) {
+    const struct prices *a = &prices->at[COMPARISON_A];
+    struct prices *b = &prices->at[COMPARISON_B];
+    bool has_input = price_is_given(b->input_per_million);
+    if (!has_input) b->input_per_million = a->input_per_million;
+    /* An input price of its own is also the price of cached tokens, if that is not given. */
+    if (!has_input && !price_is_given(b->cached_per_million))
+        b->cached_per_million = a->cached_per_million;
+    if (!price_is_given(b->output_per_million)) b->output_per_million = a->output_per_million;
+    b->batch_discount = a->batch_discount;
+    b->currency = a->currency;
 }
 
 static enum err check(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    complete_prices(&chosen->prices);
     if (call->operands[1]) return OK;
     return err_set(error, ERR_INVALID, "two result files are needed: A.jsonl B.jsonl");
 }
@@ -39,8 +76,8 @@ static enum err run(struct command_call *call, struct error *error) {
     if (err == OK && comparison.joined == 0)
         err = err_set(error, ERR_INVALID, "the files have no custom_id in common");
     if (err == OK)
-        err = chosen->json ? compare_show_json(&comparison, &options, error)
-                           : compare_show_tables(&comparison, &options, error);
+        err = chosen->json ? compare_show_json(&comparison, &options, &chosen->prices, error)
+                           : compare_show_tables(&comparison, &options, &chosen->prices, error);
     if (err == OK && comparison_agreement(&comparison) < chosen->agreement_min)
         call->status = EXIT_FAILED;
     comparison_release(&comparison);

@@ -115,13 +115,36 @@ static void print_scores(const struct comparison *is) {
     }
 }
 
-static void print_tokens(const struct comparison *is) {
+/* What the tokens of one file cost; NANOS_NOT_KNOWN without the prices of them. */
+static int64_t cost_of(const struct comparison_side *side, const struct prices *prices) {
+    const struct result_usage *usage = &side->usage;
+    bool is_priced =
+        price_is_given(prices->input_per_million) || price_is_given(prices->output_per_million);
+    return is_priced
+               ? prices_of_tokens(prices, (double)usage->prompt_tokens,
+                                  (double)usage->cached_tokens, (double)usage->completion_tokens)
+               : NANOS_NOT_KNOWN;
+}
+
+static void print_cost(const struct comparison_side *side, const struct prices *prices) {
+    int64_t cost = cost_of(side, prices);
+    struct buf text;
+    if (cost == NANOS_NOT_KNOWN) return;
+    buf_init(&text, BUF_UNLIMITED);
+    nanos_write_text(&text, cost);
+    printf(" %14s %.16s", text.at, prices_currency(prices));
+    buf_release(&text);
+}
+
+static void print_tokens(const struct comparison *is, const struct compare_prices *prices) {
     printf("\n%-*s %14s %14s %14s\n", NAME_COLUMNS, "tokens of rows in both files", "prompt",
            "cached", "completion");
     for (int i = 0; i < COMPARISON_SIDES; i++) {
         const struct result_usage *usage = &is->sides[i].usage;
-        printf("%c%*s %14" PRIu64 " %14" PRIu64 " %14" PRIu64 "\n", 'A' + i, NAME_COLUMNS - 1, "",
+        printf("%c%*s %14" PRIu64 " %14" PRIu64 " %14" PRIu64, 'A' + i, NAME_COLUMNS - 1, "",
                usage->prompt_tokens, usage->cached_tokens, usage->completion_tokens);
+        print_cost(&is->sides[i], &prices->at[i]);
+        printf("\n");
     }
 }
 
@@ -141,11 +164,12 @@ static void print_most(const struct comparison *is) {
 }
 
 enum err compare_show_tables(const struct comparison *comparison,
-                             const struct comparison_options *options, struct error *error) {
+                             const struct comparison_options *options,
+                             const struct compare_prices *prices, struct error *error) {
     print_sides(comparison, options);
     print_fields(comparison);
     print_scores(comparison);
-    print_tokens(comparison);
+    print_tokens(comparison, prices);
     print_most(comparison);
     return end_output(error);
 }
@@ -157,15 +181,20 @@ static void write_member_number(struct buf *out, const char *name, double value)
     json_text_write_number(out, value);
 }
 
-static void write_side(struct buf *out, const struct comparison_side *side, const char *path) {
+static void write_side(struct buf *out, const struct comparison_side *side, const char *path,
+                       const struct prices *prices) {
     buf_add_text(out, "{\"path\":");
     json_write_string(out, str_from(path));
     buf_printf(out,
                ",\"rows\":%" PRIu64 ",\"answered\":%" PRIu64 ",\"failed\":%" PRIu64
                ",\"not_in_other\":%" PRIu64 ",\"prompt_tokens\":%" PRIu64
-               ",\"cached_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64 "}",
+               ",\"cached_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64 ",\"cost\":",
                side->rows, side->answered, side->rows - side->answered, side->alone,
                side->usage.prompt_tokens, side->usage.cached_tokens, side->usage.completion_tokens);
+    nanos_write_json(out, cost_of(side, prices));
+    buf_add_text(out, ",\"currency\":");
+    json_write_string(out, str_from(prices_currency(prices)));
+    buf_add_byte(out, '}');
 }
 
 static void write_score(struct buf *out, const struct comparison_field *field) {
@@ -216,13 +245,14 @@ static void write_row(struct buf *out, const struct comparison_row *row) {
 }
 
 enum err compare_show_json(const struct comparison *comparison,
-                           const struct comparison_options *options, struct error *error) {
+                           const struct comparison_options *options,
+                           const struct compare_prices *prices, struct error *error) {
     const struct comparison *is = comparison;
     struct buf out;
     buf_init(&out, BUF_UNLIMITED);
     for (int i = 0; i < COMPARISON_SIDES; i++) {
         buf_printf(&out, "%s\"%s\":", i > 0 ? "," : "{", sides[i]);
-        write_side(&out, &is->sides[i], options->paths[i]);
+        write_side(&out, &is->sides[i], options->paths[i], &prices->at[i]);
     }
     buf_printf(&out,
                ",\"rows_in_both\":%" PRIu64 ",\"answered_in_both\":%" PRIu64

@@ -7,11 +7,17 @@
  * Memory: borrows the comparison. */
 
 #include "compare/comparison.h"
+#include "costs/prices.h"
+
+/* The prices of the tokens of each file. */
+struct compare_prices {
+    struct prices at[COMPARISON_SIDES];
+};
 
 /* Prints to standard output. ERR_IO if it cannot. */
 enum err compare_show_tables(const struct comparison *comparison,
                              const struct comparison_options *options,
-                             struct error *error) MUST_CHECK;
+                             const struct compare_prices *prices, struct error *error) MUST_CHECK;
 enum err compare_show_json(const struct comparison *comparison,
                            const struct comparison_options *options,
-                           struct error *error) MUST_CHECK;
+                           const struct compare_prices *prices, struct error *error) MUST_CHECK;

@@ -118,6 +118,18 @@ def test_missing_failed_and_other_rows_are_told_apart(tmp_path):
     assert done.returncode == 0 and "only" in done.stdout and "1 not in the other file" in done.stdout
 
 
+@pytest.mark.parametrize("arguments, costs", [((), (None, None)), (("--input-price", 2), (None, None)), (("--input-price", 2, "--output-price", 10), (0.005, 0.005)),
+                                              (("--input-price", 2, "--cached-price", 1, "--output-price", 10, "--batch-discount", 0.5), (0.0023, 0.0023)),
+                                              (("--input-price", 2, "--cached-price", 1, "--output-price", 10, "--b-input-price", 4), (0.0046, 0.007)),
+                                              (("--input-price", 2, "--output-price", 10, "--b-cached-price", 1, "--b-output-price", 0), (0.005, 0.0016))])
+def test_tokens_cost_what_the_prices_say(tmp_path, arguments, costs):
+    answers = {str(i): {"k": i} for i in range(100)}
+    a, b = write(tmp_path / "a.jsonl", answers), write(tmp_path / "b.jsonl", answers)
+    said = compare(a, b, *arguments, "--currency", "CHF")
+    assert tuple(said[side]["cost"] for side in "ab") == costs and said["a"]["currency"] == "CHF"
+    assert ("CHF" in support.quern("compare", a, b, *map(str, arguments), "--currency", "CHF").stdout) == (costs[0] is not None)
+
+
 def test_a_least_agreement_is_an_exit_status(tmp_path):
     a, b = write(tmp_path / "a.jsonl", {"1": {"k": "x", "l": 1}}), write(tmp_path / "b.jsonl", {"1": {"k": "y", "l": 1}})
     assert support.quern("compare", a, b, "--agreement-min", 0.5).returncode == 0
