@@ -17,7 +17,7 @@
  * read is refused, unless a service manager made it: in $CREDENTIALS_DIRECTORY or under
  * /run/secrets/.
  *
- * Thread: main, before other threads start.
+ * Thread: main, also while others run: nothing sets variables of the environment.
  * Memory: the caller wipes and frees with secret_release. */
 
 #include "base/err.h"

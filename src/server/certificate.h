@@ -3,7 +3,7 @@
 
 /* certificate: the files that --ssl-certfile and --ssl-keyfile name, read for HTTPS.
  *
- * Thread: main, before other threads start.
+ * Thread: main.
  * Memory: the text of the key is wiped once OpenSSL has the key. */
 
 #include "http/tls.h"
