@@ -4,10 +4,13 @@
 What stands before a block of `sh` in the page's source decides:
 
     nothing                    it runs, and ends with 0
-    <!-- serves -->            it runs until the next such block or the end of the guide, and prints that it listens
+    <!-- serves -->            it runs until the next server of the page or its end, and prints that it listens
+    <!-- beside: COMMAND -->   it runs next to this server, which goes on
+    <!-- after: COMMANDS -->   it runs after these, which a reader does not need: they make what the reader has
+    <!-- alone after: COMMANDS -->  the same, once the page's server has ended
     <!-- not run: REASON -->   it does not run here; its options of quern must exist
 
-A server listens on a free port, which stands for 8080 in what follows. Places of a whole machine (/etc/quern, /var, /mnt) are folders of the
+`systemctl` does nothing here: `alone` says that the server has ended. A server listens on a free port, which stands for 8080 in what follows. Places of a whole machine (/etc/quern, /var, /mnt) are folders of the
 guide's own.
 """
 import os, pathlib, re, signal, subprocess, textwrap
@@ -19,7 +22,7 @@ import support
 PAGES = [support.ROOT / "README.md", *sorted((support.ROOT / "docs/guides").glob("*.md"))]
 MODELS = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "quern/models"
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[^\n]*?) -->\n[ ]*)?```sh\n(?P<text>.*?)\n[ ]*```", re.S)
-MARK = re.compile(r"serves|not run: \S.*")
+MARK = re.compile(r"serves|(?:not run|beside|after|alone after): \S.*")
 
 
 class Block:
@@ -68,6 +71,9 @@ class Room:
         wrapper = folder / "bin/quern"
         wrapper.write_text(f'#!/bin/sh\n[ "$1" = serve ] && exec {support.BINARY} "$@" --port 0\nexec {support.BINARY} "$@"\n')
         wrapper.chmod(0o755)
+        manager = folder / "bin/systemctl"
+        manager.write_text("#!/bin/sh\nexit 0\n")
+        manager.chmod(0o755)
         kept = {name: os.environ[name] for name in ("LANG", "QUERN_PACKED_CACHE_DIR", "LD_LIBRARY_PATH", "ASAN_OPTIONS") if name in os.environ}
         self.environment = {**kept, "HOME": str(folder / "home"), "PATH": f"{folder / 'bin'}:/usr/local/bin:/usr/bin:/bin"}
 
@@ -81,22 +87,34 @@ class Room:
     def said(self):
         return (self.folder / "errors").read_text()[-2000:]
 
-    def run(self, block):
-        process = self.start(block.text)
+    def take(self, block):
+        kind, _, more = (block.mark or "").partition(": ")
+        if kind in ("serves", "beside", "alone after"):
+            self.stop()
+        if kind == "serves":
+            return self.serve(block.name, block.text)
+        if kind == "beside":
+            self.serve(block.name, more)
+        if kind in ("after", "alone after"):
+            self.run(block.name, more)
+        self.run(block.name, block.text)
+
+    def run(self, name, text):
+        process = self.start(text)
         try:
             output = process.communicate(timeout=900)[0]
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
-        assert process.returncode == 0, f"{block.name} ends with {process.returncode}:\n{block.text}\n{output}\n{self.said()}"
+        assert process.returncode == 0, f"{name} ends with {process.returncode}:\n{text}\n{output}\n{self.said()}"
 
-    def serve(self, block):
-        self.stop()
-        self.server = self.start(block.text)
+    def serve(self, name, text):
+        self.server = self.start(text)
         line = self.server.stdout.readline()
         found = re.match(r"listening on https?://\S+:(\d+)$", line.strip())
-        assert found, f"{block.name} does not listen: {line!r}\n{self.said()}"
+        assert found, f"{name} does not listen: {line!r}\n{self.said()}"
         self.port = int(found[1])
+        self.environment["OPENAI_BASE_URL"] = f"http://127.0.0.1:{self.port}/v1"
 
     def stop(self):
         if not self.server:
@@ -120,6 +138,6 @@ def test_the_commands_of_a_page_run(page, tmp_path):
     room = Room(tmp_path)
     try:
         for block in todo:
-            (room.serve if block.mark == "serves" else room.run)(block)
+            room.take(block)
     finally:
         room.stop()
