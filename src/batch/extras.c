@@ -14,9 +14,9 @@
 #define LINES_MIN_DEFAULT 50
 #define LINES_MIN_MAX 1000000
 
-const char *const quality_share_names[QUALITY_SHARES] = {"truncated", "empty", "identical",
-                                                         "invalid_json"};
-static const double default_limits[QUALITY_SHARES] = {0.2, 0.2, 0.5, 0.2};
+const char *const quality_share_names[QUALITY_SHARES] = {"in_thought", "truncated", "empty",
+                                                         "identical", "invalid_json"};
+static const double default_limits[QUALITY_SHARES] = {0.2, 0.2, 0.2, 0.5, 0.2};
 static const char *const members[] = {"retry", "on_quality", "quality_limits"};
 #define MEMBER_COUNT (sizeof members / sizeof *members)
 

@@ -6,8 +6,8 @@
  *
  *   "retry": {"attempts": 1…20, "statuses": [408, 409, 425, 429, 500…599]}
  *   "on_quality": "report" or "pause"
- *   "quality_limits": {"truncated": 0…1, "empty": …, "identical": …, "invalid_json": …,
- *                      "min_lines": 1…1000000}
+ *   "quality_limits": {"in_thought": 0…1, "truncated": …, "empty": …, "identical": …,
+ *                      "invalid_json": …, "min_lines": 1…1000000}
  *
  * Thread: any; pure.
  * Memory: plain structs. */
@@ -17,8 +17,15 @@
 
 #define EXTRAS_STATUSES_MAX 16
 
-enum quality_share { QUALITY_TRUNCATED, QUALITY_EMPTY, QUALITY_IDENTICAL, QUALITY_INVALID_JSON };
-#define QUALITY_SHARES 4
+/* Of several shares above their limits the first one raises the alarm: it says most. */
+enum quality_share {
+    QUALITY_IN_THOUGHT, /* cut off before a word of the answer, as in a thought without end */
+    QUALITY_TRUNCATED,
+    QUALITY_EMPTY,
+    QUALITY_IDENTICAL,
+    QUALITY_INVALID_JSON,
+};
+#define QUALITY_SHARES 5
 extern const char *const quality_share_names[QUALITY_SHARES];
 
 /* Zero is a batch without extras, except for the limits and lines_min. */

@@ -72,6 +72,7 @@ void quality_shares(const struct seglog_counts *counts, double ret_shares[QUALIT
     uint64_t answers = counts->successes, json = counts->marks[SEGLOG_LOOKS_JSON];
     bool expects_json = answers > 0 && 2 * json >= answers;
     uint64_t sums[QUALITY_SHARES] = {
+        [QUALITY_IN_THOUGHT] = counts->cut_before_text,
         [QUALITY_TRUNCATED] = counts->marks[SEGLOG_TRUNCATED],
         [QUALITY_EMPTY] = counts->marks[SEGLOG_EMPTY],
         [QUALITY_IDENTICAL] = counts->identical > 1 ? counts->identical : 0,

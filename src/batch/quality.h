@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* quality: signs that answers are wrong although every request succeeded: cut off, empty, all the
- * same, or broken JSON.
+/* quality: signs that answers are wrong although every request succeeded: cut off, cut off in
+ * a thought, empty, all the same, or broken JSON.
  *
  * Each answer is looked at once, when it is committed. The findings travel with its record, so that
  * a restart counts them without reading the answer. JSON is expected if at least half of the
@@ -24,6 +24,6 @@ void quality_shares(const struct seglog_counts *counts, double ret_shares[QUALIT
  * limit. */
 bool quality_is_alarming(const struct seglog_counts *counts, const struct batch_extras *extras,
                          enum quality_share *ret_share);
-/* Appends {"answers":N,"truncated":0.01,…,"alarm":"empty" or null,"shapes":…} (shape_ends.h). */
+/* Appends {"answers":N,"in_thought":0.01,…,"alarm":"empty" or null,"shapes":…} (shape_ends.h). */
 void quality_write(struct buf *buf, const struct seglog_counts *counts,
                    const struct batch_extras *extras);

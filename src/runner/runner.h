@@ -172,7 +172,7 @@ struct runner_status {
     uint64_t taken_up_lines;    /* lines of the batches that runner_start took up */
     int64_t recovery_ns;        /* time in which runner_start took them up */
     struct usage usage;         /* usage of durable batch lines since start */
-    uint64_t quality_alarms[4]; /* raised since start, in the order of batch/extras.h's shares */
+    uint64_t quality_alarms[5]; /* raised since start, in the order of batch/extras.h's shares */
     uint64_t shapes[SHAPE_END_COUNT]; /* durable lines that asked for a shape, by their end */
     uint64_t batches_paused;
     char text[160]; /* "ready", or why it is not ready */

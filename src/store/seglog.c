@@ -55,6 +55,8 @@ static void note_answer(struct seglog *log, uint32_t answer) {
 static void note_marks(struct seglog *log, const struct seglog_found *found) {
     for (unsigned mark = 0; mark < SEGLOG_MARKS; mark++)
         if (found->marks & 1u << mark) log->counts.marks[mark]++;
+    unsigned cut = 1u << SEGLOG_TRUNCATED | 1u << SEGLOG_EMPTY;
+    if ((found->marks & cut) == cut) log->counts.cut_before_text++;
     if (found->answer) note_answer(log, found->answer);
 }
 

@@ -68,6 +68,7 @@ struct seglog_counts {
     uint64_t corrupt;
     uint64_t recovered;               /* records that were found when the log was opened */
     uint64_t marks[SEGLOG_MARKS];     /* successes per mark */
+    uint64_t cut_before_text;         /* successes with SEGLOG_TRUNCATED and SEGLOG_EMPTY */
     uint64_t identical;               /* successes with the commonest text; a lower bound */
     uint64_t shapes[SHAPE_END_COUNT]; /* records per end of a shape; the first one is 0 */
 };

@@ -32,6 +32,7 @@ def done(batch):
 
 @pytest.mark.parametrize("share, requests", [
     ("truncated", [support.request(f"a{i}", f"x {i}", **({"echo": {"finish_reason": "length"}} if i % 2 else {})) for i in range(40)]),
+    ("in_thought", [support.request(f"a{i}", "" if i % 2 else f"x {i}", seed=i, **({"echo": {"finish_reason": "length"}} if i % 2 else {})) for i in range(40)]),
     ("empty", [support.request(f"a{i}", " " if i % 2 else f"x {i}", n=i + 1) for i in range(40)]),
     ("identical", [support.request(f"a{i}", "Yes" if i % 4 else f"x {i}", seed=i) for i in range(40)]),
     ("invalid_json", [support.request(f"a{i}", json.dumps({"n": i})[: 5 if i % 2 else None]) for i in range(40)]),
@@ -48,7 +49,7 @@ def test_each_kind_of_wrong_answers_raises_its_alarm(server, share, requests):
 
 def test_good_answers_raise_none_and_few_are_not_judged(server):
     batch = server.wait(server.create(support.jsonl([support.request(f"a{i}", f"x {i}") for i in range(60)]))["id"])
-    assert batch["quern"]["quality"] == {"answers": 60, "truncated": 0, "empty": 0, "identical": 0, "invalid_json": 0, "alarm": None, "shapes": None}
+    assert batch["quern"]["quality"] == {"answers": 60, "in_thought": 0, "truncated": 0, "empty": 0, "identical": 0, "invalid_json": 0, "alarm": None, "shapes": None}
     few = server.wait(server.create(support.jsonl([support.request(f"a{i}", "") for i in range(9)]))["id"])
     assert few["quern"]["quality"]["empty"] == 1 and few["quern"]["quality"]["alarm"] is None
 

@@ -160,3 +160,13 @@ def test_lines_of_a_batch_keep_their_budgets(client):
         total += tokens
         assert tokens <= budgets[line["custom_id"]] and valid(body["choices"][0]["message"]["content"])
     assert batch["usage"]["output_tokens_details"]["reasoning_tokens"] == total
+
+
+def test_answers_that_are_cut_in_their_thought_are_counted(client):
+    body = {key: value for key, value in options_of(client, max_tokens=2).items() if key not in ("extra_body", "seed")}
+    bias = {"logit_bias": {str(client.close_id): -100}} if client.close_id else {}
+    lines = [{"custom_id": str(number), "method": "POST", "url": "/v1/chat/completions",
+              "body": body | {"seed": number, "chat_template": CLOSED if number % 4 == 0 else OPEN, **bias}} for number in range(20)]
+    batch = client.server.wait(client.server.create(support.jsonl(lines), quality_limits={"min_lines": 20})["id"])
+    assert batch["request_counts"]["completed"] == 20
+    assert (batch["quern"]["quality"]["in_thought"], batch["quern"]["quality"]["alarm"]) == (0.75, "in_thought")
