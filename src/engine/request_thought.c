@@ -36,8 +36,10 @@ static bool prep_messages(struct request *request, const struct served_model *mo
 bool request_prep_thought(struct request *request, const struct served_model *model,
                           const struct jinja_template *template, struct str prompt,
                           struct refusal *ret_refusal) {
-    request->thought_marks =
-        request->tool_format == TOOL_FORMAT_HARMONY ? thought_channels : thought_marks_of(template);
+    bool is_named =
+        request->tool_format == TOOL_FORMAT_HARMONY ||
+        (request->tool_format == TOOL_FORMAT_NONE && model->tool_format == TOOL_FORMAT_HARMONY);
+    request->thought_marks = is_named ? thought_channels : thought_marks_of(template);
     bool has_channels = request->thought_marks.has_channels;
     if (has_channels && !prep_messages(request, model, ret_refusal)) return false;
     if (!request->thought_marks.begin)

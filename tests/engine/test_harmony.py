@@ -203,3 +203,16 @@ def test_decisions_are_read_behind_the_final_header(client, folder):
     shown = json.loads(support.quern("render", "--model", folder, "--decision", input=json.dumps(body)).stdout)
     assert shown["prompt"].endswith("only.<|end|><|start|>assistant<|channel|>final<|message|>") and shown["labels"] == ["A", "B"]
     assert answer["usage"]["input_tokens"] == shown["tokens"]
+
+
+def test_the_format_can_be_named(tmp_path):
+    """Of a model whose template does not tell, and whose vocabulary spells the marks with letters."""
+    model = support.SHARED / "tiny/qwen3"
+    if not model.exists():
+        pytest.skip("the shared tiny families are not here")
+    with support.serving(tmp_path / "state", "--model", f"tiny={model}", "--tool-call-parser", "openai") as server:
+        client = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
+        for seed in range(4):
+            choice, tokens = ask(client, seed=seed, response_format=SHAPE, max_tokens=400, extra_body={"thinking_token_budget": 8})
+            text = server.json("POST", "/detokenize", {"model": "tiny", "tokens": choice.token_ids})["prompt"]
+            assert valid(choice.message.content) and tokens <= 8 and "<|channel|>final" in text
