@@ -84,7 +84,7 @@ static void without_folder_card_or_notes_nothing_happens(void **state) {
     device_notes_keep(&silent, NULL, dir, UUID);
     for (size_t i = 0; i < 4; i++) {
         const char *folders[] = {NULL, dir, dir, "/tmp/quern-notes-of-nobody"};
-        const char *cards[] = {UUID, "", "../" UUID, UUID};
+        const char *cards[] = {UUID, "", ("../" UUID), UUID};
         device_notes_keep(&table, NULL, folders[i], cards[i]);
         device_notes_recall(&table, NULL, folders[i], cards[i]);
     }
