@@ -47,15 +47,17 @@ __device__ static inline struct numbers<N> weights_at(const struct cuda_norm &ca
     return v;
 }
 
-/* Numbers that a thread moves at a time. All kernels of a code have the same, and so one order of
- * sums. */
-template <int CODE> constexpr int AT_ONCE = 4;
+/* Numbers that a thread moves at a time. All kernels of a code and width have the same, and so one
+ * order of sums. Fours are faster for 8-bit codes. For bf16 eights are, but in the rings of 2,048
+ * and 4,096 numbers, of 128 and 256 threads. */
+__host__ __device__ static constexpr int at_once(int code, uint32_t row_threads) {
+    return code != CUDA_BF16 || row_threads == 128 || row_threads == 256 ? 4 : 8;
+}
 
 /* A thread's share of its row: N numbers in SPANS places. */
 #define SPANS (THREAD_NUMBERS / N)
 
-template <int N>
-struct norm_row {
+template <int N> struct norm_row {
     struct numbers<N> x[SPANS];
     uint32_t first; /* of its columns; the next place is `step` away */
     uint32_t step;
@@ -165,10 +167,9 @@ __device__ static inline void add_product(const struct cuda_norm &call, struct n
     }
 }
 
-template <int IN, int CODE, bool POST>
+template <int IN, int CODE, bool POST, int N>
 __global__ void __maxnreg__(IN == IN_INT32 || POST ? 64 : 48)
     norm_rows(struct cuda_norm call, uint32_t row_threads) {
-    constexpr int N = AT_ONCE<CODE>;
     extern __shared__ __align__(16) char weights[];
     __shared__ float2 parts[2][32];
     struct norm_row<N> r;
@@ -244,9 +245,7 @@ __global__ void norm_rows_plain(struct cuda_norm call) {
 #define RING_PLACE_BYTES(THREADS) ((THREADS)*THREAD_NUMBERS * 6) /* x, then h */
 
 /* What a thread needs for every row, read once. */
-template <int N> struct norm_columns {
-    struct numbers<N> weight[SPANS], scale[SPANS];
-};
+template <int N> struct norm_columns { struct numbers<N> weight[SPANS], scale[SPANS]; };
 
 template <int IN, int N, uint32_t THREADS>
 __device__ static inline struct norm_columns<N> columns_of(const struct cuda_norm &call) {
@@ -275,9 +274,9 @@ __device__ static inline void fetch_row(const struct cuda_norm &call, size_t row
 /* add_product and weigh_place of a row that is in the ring. Its h is read again after the sum of
  * its squares: shared memory has it, and registers would not. */
 template <int IN, int CODE, bool POST, uint32_t THREADS, int N>
-__device__ static inline float2
-take_row(const struct cuda_norm &call, const struct norm_columns<N> &columns, const char *place,
-         float row_scale, struct norm_row<N> *r, float2 *parts) {
+__device__ static inline float2 take_row(const struct cuda_norm &call,
+                                         const struct norm_columns<N> &columns, const char *place,
+                                         float row_scale, struct norm_row<N> *r, float2 *parts) {
     const uint16_t *h = (const uint16_t *)(place + THREADS * THREAD_NUMBERS * 4);
     auto h_at = [&](int s, uint32_t at) {
         const struct raw_sums<IN, N> raw = {read_words<N / 2>(h + at)};
@@ -303,7 +302,7 @@ take_row(const struct cuda_norm &call, const struct norm_columns<N> &columns, co
 
 template <int IN, int CODE, bool POST, uint32_t THREADS, uint32_t BLOCKS>
 __global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring(struct cuda_norm call) {
-    constexpr int N = AT_ONCE<CODE>;
+    constexpr int N = at_once(CODE, THREADS);
     extern __shared__ __align__(128) char ring[];
     __shared__ __align__(8) uint64_t full[RING_ROWS];
     __shared__ float2 parts[2][2][32]; /* of two rows: a warp may be a row ahead of another */
@@ -363,12 +362,9 @@ static bool launch_ring_post(const struct cuda_norm *call, cudaStream_t stream, 
 template <int IN, int CODE>
 static bool launch_ring_of(const struct cuda_norm *call, uint32_t threads, cudaStream_t stream,
                            struct error *error, enum err *ret_code) {
-    if (threads == 128)
-        return launch_ring_post<IN, CODE, 128, 5>(call, stream, error, ret_code);
-    if (threads == 160)
-        return launch_ring_post<IN, CODE, 160, 4>(call, stream, error, ret_code);
-    if (threads == 256)
-        return launch_ring_post<IN, CODE, 256, 3>(call, stream, error, ret_code);
+    if (threads == 128) return launch_ring_post<IN, CODE, 128, 5>(call, stream, error, ret_code);
+    if (threads == 160) return launch_ring_post<IN, CODE, 160, 4>(call, stream, error, ret_code);
+    if (threads == 256) return launch_ring_post<IN, CODE, 256, 3>(call, stream, error, ret_code);
     return false;
 }
 
@@ -391,24 +387,26 @@ static bool try_ring(const struct cuda_norm *call, uint32_t threads, cudaStream_
 
 typedef void (*norm_kernel)(struct cuda_norm call, uint32_t row_threads);
 
-template <int IN, bool POST> static norm_kernel kernel_of(enum cuda_code code) {
-    if (code == CUDA_E4M3) return norm_rows<IN, CUDA_E4M3, POST>;
-    if (code == CUDA_INT8) return norm_rows<IN, CUDA_INT8, POST>;
-    return norm_rows<IN, CUDA_BF16, POST>;
+template <int IN, bool POST>
+static norm_kernel kernel_of(enum cuda_code code, uint32_t row_threads) {
+    if (code == CUDA_E4M3) return norm_rows<IN, CUDA_E4M3, POST, 4>;
+    if (code == CUDA_INT8) return norm_rows<IN, CUDA_INT8, POST, 4>;
+    if (at_once(code, row_threads) == 4) return norm_rows<IN, CUDA_BF16, POST, 4>;
+    return norm_rows<IN, CUDA_BF16, POST, 8>;
 }
 
-static norm_kernel kernel_for(const struct cuda_norm *call) {
+static norm_kernel kernel_for(const struct cuda_norm *call, uint32_t row_threads) {
     switch (in_kind_of(&call->h)) {
     case IN_BF16:
-        return call->post ? kernel_of<IN_BF16, true>(call->y.type)
-                          : kernel_of<IN_BF16, false>(call->y.type);
+        return call->post ? kernel_of<IN_BF16, true>(call->y.type, row_threads)
+                          : kernel_of<IN_BF16, false>(call->y.type, row_threads);
     case IN_BF16_SCALED:
-        return call->post ? kernel_of<IN_BF16_SCALED, true>(call->y.type)
-                          : kernel_of<IN_BF16_SCALED, false>(call->y.type);
+        return call->post ? kernel_of<IN_BF16_SCALED, true>(call->y.type, row_threads)
+                          : kernel_of<IN_BF16_SCALED, false>(call->y.type, row_threads);
     case IN_INT32:
-        return call->post ? kernel_of<IN_INT32, true>(call->y.type)
-                          : kernel_of<IN_INT32, false>(call->y.type);
-    default: return kernel_of<IN_NONE, false>(call->y.type);
+        return call->post ? kernel_of<IN_INT32, true>(call->y.type, row_threads)
+                          : kernel_of<IN_INT32, false>(call->y.type, row_threads);
+    default: return kernel_of<IN_NONE, false>(call->y.type, row_threads);
     }
 }
 
@@ -430,5 +428,5 @@ enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream, str
                               : 1;
     return launch_dependent("norm", error, stream, (call->rows + block_rows - 1) / block_rows,
                             threads * block_rows, call->width * (call->weight.is_bf16 ? 2 : 4),
-                            kernel_for(call), *call, threads);
+                            kernel_for(call, threads), *call, threads);
 }
