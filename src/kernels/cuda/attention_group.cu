@@ -12,7 +12,8 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     if (items.count && index >= *items.count) return cuda_attention_pass(&call);
     const struct device_tile_item item = items.items[index];
     if (item.row_count == 0) return cuda_attention_pass(&call);
-    const struct cuda_scoring scoring = cuda_scoring_of<typename S::PAGE>(&call);
+    const struct cuda_scoring scoring =
+        cuda_scoring_of<typename S::SCORES, S::PAGE::IS_E4M3>(&call);
     cuda_tiler<S> d;
     cuda_tiler_begin(&d, &call, &item, head, cuda_memory);
     cuda_tile_bounds(&d, &call, &items, &item, cuda_memory);

@@ -16,6 +16,7 @@
 /* KEYS: tokens of a stage, a multiple of 64. BLOCKS: of a multiprocessor at once. */
 template <class PAGE_, int KEYS_, int BLOCKS_> struct cuda_group_shape {
     using PAGE = PAGE_;
+    using SCORES = cuda_page<CUDA_KV_BF16, PAGE_::D, PAGE_::EXACT>; /* E4M3 is scaled by then */
     static constexpr int TILES = 1, WARPS = 8, KEYS = KEYS_, BLOCKS = BLOCKS_, TOGETHER = 4;
     static constexpr int D = PAGE_::D, THREADS = 256, ROWS = 128, PARTS = D / 64;
     static constexpr int STEPS = D / 16, COLUMNS = KEYS / 8;
@@ -46,18 +47,37 @@ template <class PAGE_, int KEYS_, int BLOCKS_> struct cuda_group_shape {
     }
 };
 
-/* Even and odd elements of 16 as two chunks: attention_page.cuh tells the order. */
+/* Four words of unpacked e4m3, 2^100 · scale times as large. */
+__device__ static inline uint4 cuda_scaled(uint4 words, uint32_t scale) {
+    uint4 ret;
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(ret.x) : "r"(words.x), "r"(scale));
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(ret.y) : "r"(words.y), "r"(scale));
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(ret.z) : "r"(words.z), "r"(scale));
+    asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(ret.w) : "r"(words.w), "r"(scale));
+    return ret;
+}
+
+/* Even and odd elements of 16 as two chunks: attention_page.cuh tells the order. A thread has chunks
+ * of one token, whose scale it multiplies in: once per element for all rows of the block, where
+ * scores and weights would have it once per row. Rounding it to bf16 is off by 2^-9 at most, as any
+ * element of a cache in bf16. */
 template <class S>
-__device__ static inline void cuda_group_unpack(const char *from, char *to) {
+__device__ static inline void cuda_group_unpack(const char *from, const char *scales, char *to) {
     using P = typename S::PAGE;
+    static_assert(S::THREADS % S::KEYS == 0, "a thread has chunks of one token");
+    const uint32_t half = ((const uint16_t *)scales)[threadIdx.x % S::KEYS];
+    const float by = cuda_finite(cuda_low_f16(half)) * CUDA_RAISED;
+    const uint32_t scale = cuda_pack_bf16(by, by);
 #pragma unroll
     for (int i = 0; i < S::KEYS * P::CHUNKS; i += S::THREADS) {
         uint32_t row = (i + threadIdx.x) % S::KEYS, chunk = (i + threadIdx.x) / S::KEYS;
         uint4 w = *(const uint4 *)(from + P::place(row, chunk));
-        *(uint4 *)(to + S::wide_at(S::KEYS, row, 2 * chunk)) = make_uint4(
-            cuda_even_e4m3(w.x), cuda_even_e4m3(w.y), cuda_even_e4m3(w.z), cuda_even_e4m3(w.w));
-        *(uint4 *)(to + S::wide_at(S::KEYS, row, 2 * chunk + 1)) = make_uint4(
-            cuda_odd_e4m3(w.x), cuda_odd_e4m3(w.y), cuda_odd_e4m3(w.z), cuda_odd_e4m3(w.w));
+        const uint4 even = make_uint4(cuda_even_e4m3(w.x), cuda_even_e4m3(w.y),
+                                      cuda_even_e4m3(w.z), cuda_even_e4m3(w.w));
+        const uint4 odd = make_uint4(cuda_odd_e4m3(w.x), cuda_odd_e4m3(w.y), cuda_odd_e4m3(w.z),
+                                     cuda_odd_e4m3(w.w));
+        *(uint4 *)(to + S::wide_at(S::KEYS, row, 2 * chunk)) = cuda_scaled(even, scale);
+        *(uint4 *)(to + S::wide_at(S::KEYS, row, 2 * chunk + 1)) = cuda_scaled(odd, scale);
     }
 }
 
@@ -117,9 +137,11 @@ __device__ static inline void cuda_group_step_e4m3(cuda_tiler<S> *d,
                                                    char *memory) {
     cuda_copy_wait<1>();
     __syncthreads();
-    cuda_group_unpack<S>(memory + S::KEYS_AT + s % 2 * S::STAGE_BYTES, memory + S::WIDE_KEYS_AT);
+    const int scales = s % S::SCALE_STAGES * S::SCALE_BYTES;
+    cuda_group_unpack<S>(memory + S::KEYS_AT + s % 2 * S::STAGE_BYTES,
+                         memory + S::KEY_SCALES_AT + scales, memory + S::WIDE_KEYS_AT);
     cuda_group_unpack<S>(memory + S::VALUES_AT + s % 2 * S::STAGE_BYTES,
-                         memory + S::WIDE_VALUES_AT);
+                         memory + S::VALUE_SCALES_AT + scales, memory + S::WIDE_VALUES_AT);
     cuda_show_products();
     __syncthreads();
     cuda_group_fetch(d, s + 2);

@@ -105,9 +105,9 @@ struct cuda_scoring {
     float in, out; /* of the softcap; out 0: none */
 };
 
-template <class P>
+template <class P, bool IS_LOWERED = P::IS_E4M3>
 __device__ static inline struct cuda_scoring cuda_scoring_of(const struct cuda_attention *call) {
-    float sum = call->scale * (P::IS_E4M3 ? CUDA_LOWERED : 1.0f);
+    float sum = call->scale * (IS_LOWERED ? CUDA_LOWERED : 1.0f);
     if (call->softcap > 0)
         return {sum, 1, 2 * CUDA_LOG2_E / call->softcap, call->softcap * CUDA_LOG2_E};
     if (P::IS_E4M3) return {sum * CUDA_LOG2_E, 1, 0, 0};

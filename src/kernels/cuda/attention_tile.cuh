@@ -21,6 +21,7 @@
 template <class PAGE_, int TILES_, int WARPS_, int KEYS_> struct cuda_tile_shape {
     using PAGE = PAGE_;
     using QUERIES = cuda_page<CUDA_KV_BF16, PAGE_::D, true>; /* how they lie in shared memory */
+    using SCORES = PAGE_; /* what the products read: scores of E4M3 have yet to be scaled */
     static constexpr int TILES = TILES_, WARPS = WARPS_, KEYS = KEYS_;
     static constexpr int THREADS = 32 * WARPS_;
     static constexpr int ROWS = 16 * TILES_ * WARPS_;
@@ -188,7 +189,7 @@ __device__ static inline void cuda_tile_score(cuda_tiler<S> *d, const struct cud
                                               int token, const char *memory) {
     const char *key_scales = memory + S::KEY_SCALES_AT + token / S::KEYS % S::SCALE_STAGES * S::SCALE_BYTES;
     const bool is_whole = token >= d->all_first && token + S::KEYS <= d->all_last;
-    if constexpr (S::PAGE::IS_E4M3) {
+    if constexpr (S::SCORES::IS_E4M3) {
 #pragma unroll
         for (int c = 0; c < S::COLUMNS; c++) {
             float2 scales = cuda_column_scales(key_scales, c, d->lane);
@@ -200,7 +201,7 @@ __device__ static inline void cuda_tile_score(cuda_tiler<S> *d, const struct cud
         }
     }
     if (scoring->out > 0) {
-        float sum = S::PAGE::IS_E4M3 ? 1 : scoring->sum;
+        float sum = S::SCORES::IS_E4M3 ? 1 : scoring->sum;
 #pragma unroll
         for (int c = 0; c < S::COLUMNS; c++)
 #pragma unroll
@@ -237,7 +238,7 @@ __device__ static inline void cuda_tile_raise(cuda_tiler<S> *d,
 #pragma unroll
             for (int c = 0; c < S::COLUMNS; c++)
                 all = fmaxf(all, fmaxf(d->s[r][c][2 * i], d->s[r][c][2 * i + 1]));
-            largest[r][i] = all * cuda_factor<typename S::PAGE>(scoring);
+            largest[r][i] = all * cuda_factor<typename S::SCORES>(scoring);
             is_over |= largest[r][i] > d->m[r][i] + CUDA_SLACK;
         }
     if (!__any_sync(CUDA_ALL_LANES, is_over)) return;
@@ -273,7 +274,7 @@ __device__ static inline void cuda_tile_weigh(cuda_tiler<S> *d, const struct cud
 #pragma unroll
     for (int n = 0; n < 2; n++) {
         float2 scales = make_float2(1, 1);
-        if (S::PAGE::IS_E4M3) {
+        if (S::SCORES::IS_E4M3) {
             scales = cuda_column_scales(value_scales, 2 * k + n, d->lane);
             scales.x = cuda_finite(scales.x) * CUDA_RAISED;
             scales.y = cuda_finite(scales.y) * CUDA_RAISED;
@@ -281,10 +282,10 @@ __device__ static inline void cuda_tile_weigh(cuda_tiler<S> *d, const struct cud
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const float *sums = &d->s[r][2 * k + n][2 * i];
-            float a = cuda_weight<typename S::PAGE>(scoring, sums[0], d->m[r][i]);
-            float b = cuda_weight<typename S::PAGE>(scoring, sums[1], d->m[r][i]);
+            float a = cuda_weight<typename S::SCORES>(scoring, sums[0], d->m[r][i]);
+            float b = cuda_weight<typename S::SCORES>(scoring, sums[1], d->m[r][i]);
             d->l[r][i] += a + b;
-            if (S::PAGE::IS_E4M3) a *= scales.x, b *= scales.y;
+            if (S::SCORES::IS_E4M3) a *= scales.x, b *= scales.y;
             ret[2 * n + i] = cuda_pack_bf16(a, b);
         }
     }

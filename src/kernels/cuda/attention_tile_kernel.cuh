@@ -15,8 +15,8 @@ __device__ static inline uint32_t cuda_tile_row(const struct cuda_tile_items *it
     return items->rows ? __ldg(items->rows + item->row + i) : item->row + i;
 }
 
-/* The queries into shared memory, 16 elements a turn. For e4m3 their order and size are those that
- * attention_page.cuh asks for. Elements beyond the head's size become zero. */
+/* The queries into shared memory, 16 elements a turn. For e4m3 their order is that of
+ * attention_page.cuh, and their size, unless keys are scaled before the products. Elements beyond the head's size become zero. */
 template <class S>
 __device__ static inline void
 cuda_tile_queries(const struct cuda_attention *call, const struct cuda_tile_items *items,
@@ -39,7 +39,7 @@ cuda_tile_queries(const struct cuda_attention *call, const struct cuda_tile_item
             x[1] = make_uint4(cuda_highs(a.x, a.y), cuda_highs(a.z, a.w), cuda_highs(b.x, b.y),
                               cuda_highs(b.z, b.w));
 #pragma unroll
-            for (int half = 0; half < 2; half++)
+            for (int half = 0; half < 2 && S::SCORES::IS_E4M3; half++)
                 x[half] = make_uint4(cuda_raise(x[half].x), cuda_raise(x[half].y),
                                      cuda_raise(x[half].z), cuda_raise(x[half].w));
         }
