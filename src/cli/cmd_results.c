@@ -2,24 +2,72 @@
 #include "cli/batch_show.h"
 #include "cli/command.h"
 #include "cli/results_show.h"
+#include "cli/results_table.h"
 #include "client/remote_batches.h"
+
+#include <string.h>
 
 struct chosen {
     struct session_choice session;
     struct results_wish wish;
+    bool csv, tsv, has_tokens, is_excel_safe;
 };
 
 #define AT(field) offsetof(struct chosen, field)
 static const struct option rows[] = {
     {"output-file", OPTION_TEXT, AT(wish.output), "OUT",
-     .help = "file of results (default: standard output)", .letter = 'o'},
+     .help = "file of results, or a table (.csv, .tsv, .parquet) (default: standard output)",
+     .letter = 'o'},
     {"overwrite", OPTION_SWITCH, AT(wish.overwrite), .help = "replace OUT if it exists"},
+    {"csv", OPTION_SWITCH, AT(csv),
+     .help = "write a table in CSV: cells of the input, then answers"},
+    {"tsv", OPTION_SWITCH, AT(tsv), .help = "write a table with tabs between its cells"},
+    {"token-columns", OPTION_SWITCH, AT(has_tokens),
+     .help = "add the columns prompt_tokens and completion_tokens to the table"},
+    {"excel-safe", OPTION_SWITCH, AT(is_excel_safe),
+     .help =
+         "put an apostrophe before texts in the table that a spreadsheet would take for formulas"},
     {0},
 };
 
+/* The kind of the table that is wanted, or TABLE_NONE. */
+static enum table_kind wanted_table(const struct chosen *chosen) {
+    enum table_kind kind = chosen->wish.output ? table_kind_of(chosen->wish.output) : TABLE_NONE;
+    if (chosen->csv || chosen->tsv) return chosen->csv ? TABLE_CSV : TABLE_TSV;
+    return kind == TABLE_JSONL ? TABLE_NONE : kind;
+}
+
 static enum err check(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
+    if (chosen->csv && chosen->tsv)
+        return err_set(error, ERR_INVALID, "--csv and --tsv exclude each other");
+    if ((chosen->has_tokens || chosen->is_excel_safe) && wanted_table(chosen) == TABLE_NONE)
+        return err_set(error, ERR_INVALID, "--%s is about tables: --csv, --tsv or -o OUT.csv",
+                       chosen->has_tokens ? "token-columns" : "excel-safe");
     return session_check_id(&chosen->session, call->operands[0], error);
+}
+
+static enum err bring_table(struct session *session, struct command_call *call,
+                            struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    const char *output = chosen->wish.output;
+    enum table_kind kind = wanted_table(chosen);
+    struct table_file file = {.path = output && strcmp(output, "-") != 0 ? output : NULL,
+                              .overwrite = chosen->wish.overwrite,
+                              .form = {.kind = kind,
+                                       .csv = {table_separator(kind), chosen->is_excel_safe},
+                                       .has_tokens = chosen->has_tokens}};
+    struct batch_object batch;
+    json_t *object;
+    enum err err = table_file_check(&file, error);
+    if (err == OK) err = remote_batches_get(session->remote, call->operands[0], &object, error);
+    if (err == OK) err = session_read_batch(object, &batch, error);
+    if (err != OK) return err;
+    err = results_table(session, &file, &batch, error);
+    if (err == OK && chosen->session.json && file.path) session_print_json(object);
+    json_decref(object);
+    if (err == OK) call->status = batch_show_status(&batch);
+    return err;
 }
 
 static enum err bring(struct session *session, struct command_call *call, struct error *error) {
@@ -49,7 +97,9 @@ static enum err run(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     struct session session;
     enum err err = session_open(&session, "results", &chosen->session, call->stop, error);
-    if (err == OK) err = bring(&session, call, error);
+    bool is_table = wanted_table(chosen) != TABLE_NONE;
+    if (err == OK)
+        err = is_table ? bring_table(&session, call, error) : bring(&session, call, error);
     session_close(&session);
     return err;
 }
@@ -68,7 +118,8 @@ const struct command cmd_results = {
     .help =
         "Fetches the result lines of a batch: those of its output file, then those of its error\n"
         "file. OUT appears whole; after a break the same command goes on. A quern server also\n"
-        "gives the results that a running batch has so far.\n",
+        "gives the results that a running batch has so far. --csv, or a name that ends in .csv,\n"
+        "makes a table of the requests and their results.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

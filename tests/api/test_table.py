@@ -62,3 +62,28 @@ def test_a_file_that_exists_is_replaced_on_request_only(tmp_path):
     arguments = ["in.csv", "--prompt", "p.jinja", "-o", "r.jsonl"]
     assert support.quern("table", *arguments, cwd=tmp_path).returncode == 7 and (tmp_path / "r.jsonl").read_text() == "mine\n"
     assert made(tmp_path, *arguments).returncode == 0 and '"content":"x"' in (tmp_path / "r.jsonl").read_text()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    yield from support.server_of_session(tmp_path_factory, "tables", "--model", "smollm2=echo")
+
+
+def test_a_batch_of_a_server_becomes_a_table(server, tmp_path):
+    rows = list(tables.trap_rows(200, seed=3))
+    tables.write(tmp_path / "in.csv", rows)
+    assert support.quern("table", tmp_path / "in.csv", *tables.command(tmp_path, "in.csv", "requests.jsonl")[4:-2]).returncode == 0
+    batch = server.wait(server.create((tmp_path / "requests.jsonl").read_bytes())["id"])
+    where = ["--base-url", server.url]
+    done = support.quern("results", batch["id"], "-o", tmp_path / "out.csv", *where)
+    assert done.returncode == 0, done.stderr
+    assert tables.read(tmp_path / "out.csv") == list(tables.expected(rows))
+    done = support.quern("results", batch["id"], "--csv", *where)
+    assert done.returncode == 0 and done.stdout.encode() != b"" and done.stdout.startswith("id,first name,text,")
+    done = support.quern("results", batch["id"], "--tsv", "-o", tmp_path / "named", *where)
+    assert done.returncode == 0 and tables.read(tmp_path / "named", "\t") == list(tables.expected(rows))
+    assert support.quern("results", batch["id"], "-o", tmp_path / "out.csv", *where).returncode == 7
+    assert support.quern("results", batch["id"], "-o", tmp_path / "out.csv", "--overwrite", *where).returncode == 0
+    assert support.quern("results", batch["id"], "--excel-safe", *where).returncode == 2
+    assert support.quern("results", "batch_none", "-o", tmp_path / "none.csv", *where).returncode == 4
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "named", "out.csv", "prompt.jinja", "requests.jsonl", "schema.json"]

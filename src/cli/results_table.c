@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/results_table.h"
+
+#include "base/os.h"
+#include "client/results.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FLUSH_BYTES ((size_t)256 << 10)
+
+/* Names of the fetched files. */
+struct places {
+    char folder[PATH_MAX]; /* made for them; empty if they lie next to the table */
+    char results[PATH_MAX], requests[PATH_MAX];
+};
+
+static enum err find_places(const char *output, struct places *ret_places, struct error *error) {
+    const char *temporary = getenv("TMPDIR");
+    int bytes = 0;
+    *ret_places = (struct places){.folder = ""};
+    if (!output) {
+        bytes = snprintf(ret_places->folder, PATH_MAX - 16, "%s/quern-results-XXXXXX",
+                         temporary && *temporary ? temporary : "/tmp");
+        if (bytes < PATH_MAX - 16 && !mkdtemp(ret_places->folder))
+            return err_from_errno(error, errno, "cannot make a folder for the results");
+    }
+    const char *start = output ? output : ret_places->folder, *mark = output ? "." : "/";
+    if (bytes >= PATH_MAX - 16 || strlen(start) >= PATH_MAX - 16)
+        return err_set(error, ERR_INVALID, "the name of the table is too long");
+    snprintf(ret_places->results, PATH_MAX, "%.*s%sresults", PATH_MAX - 16, start, mark);
+    snprintf(ret_places->requests, PATH_MAX, "%.*s%srequests", PATH_MAX - 16, start, mark);
+    return OK;
+}
+
+static void drop_places(const struct places *places) {
+    struct error ignored;
+    const char *const paths[] = {places->results, places->requests};
+    for (size_t i = 0; i < 2; i++)
+        if (access(paths[i], F_OK) == 0 && os_unlink(paths[i], &ignored) != OK) return;
+    if (*places->folder) (void)rmdir(places->folder);
+}
+
+/* A file that lines are written to. */
+struct fetched {
+    int fd;
+    struct buf pending;
+};
+
+static enum err flush(struct fetched *file, size_t least, struct error *error) {
+    if (file->pending.bytes < least || file->pending.bytes == 0) return OK;
+    enum err err = os_write_all(file->fd, file->pending.at, file->pending.bytes, error);
+    buf_clear(&file->pending);
+    return err;
+}
+
+static enum err take(void *context, struct str line, enum results_kind kind, struct error *error) {
+    struct fetched *file = context;
+    (void)kind;
+    buf_add_str(&file->pending, line);
+    buf_add_byte(&file->pending, '\n');
+    return flush(file, FLUSH_BYTES, error);
+}
+
+/* Fetches the results, or the requests, of a batch. */
+static enum err fetch(struct session *session, const struct batch_object *batch, bool is_input,
+                      const char *path, struct error *error) {
+    const struct results_place start = {0};
+    struct fetched file;
+    enum err err = os_create(&file.fd, path, 0600, error);
+    if (err != OK) return err;
+    buf_init(&file.pending, 2 * RESULTS_LINE_BYTES_MAX);
+    if (is_input)
+        err = results_read_file(session->remote, batch->input_file_id, 0, RESULTS_OUTPUT, take,
+                                &file, error);
+    else
+        err = results_read(session->remote, batch, &start, take, &file, error);
+    if (err == OK) err = flush(&file, 0, error);
+    os_close(file.fd);
+    buf_release(&file.pending);
+    return err == OK || !is_input
+               ? err
+               : err_prefix(error, "the input file, which has the rows of the table");
+}
+
+enum err results_table(struct session *session, const struct table_file *file,
+                       const struct batch_object *batch, struct error *error) {
+    struct places places;
+    uint64_t missing = 0;
+    if (!batch_object_is_over(batch))
+        return err_set(error, ERR_CONFLICT,
+                       "%.100s is %s: a table is made of all results; `quern watch` waits for them",
+                       batch->id, batch->status);
+    if (batch->state == STATE_FAILED)
+        return err_set(error, ERR_INVALID,
+                       "%.100s has no results: its file was refused; see quern status %.100s",
+                       batch->id, batch->id);
+    enum err err = table_file_check(file, error);
+    if (err == OK) err = find_places(file->path, &places, error);
+    if (err != OK) return err;
+    err = fetch(session, batch, false, places.results, error);
+    if (err == OK) err = fetch(session, batch, true, places.requests, error);
+    if (err == OK)
+        err = table_file_join(file, places.requests, (const char *[]){places.results}, 1, &missing,
+                              error);
+    drop_places(&places);
+    if (err == OK && missing > 0)
+        session_say(session, "%" PRIu64 " requests have no result", missing);
+    return err;
+}
