@@ -158,7 +158,7 @@ static enum err check(struct command_call *call, struct error *error) {
         (call->operands[1] && (!only || !only->has_settings)))
         return err_set(error, ERR_INVALID,
                        "say `quern config check|reloadable`, or `quern config show|example "
-                       "[run|serve|preflight]`");
+                       "[run|serve|preflight|tune]`");
     if (strcmp(word, "example") == 0) return OK;
     for (size_t i = 0; commands[i] && err == OK; i++)
         if (commands[i]->has_settings && (!only || commands[i] == only))
@@ -185,8 +185,8 @@ static const struct option_table tables[] = {{rows, 0}};
 
 const struct command cmd_config = {
     .name = "config",
-    .summary = "check and show the settings of serve, run and preflight",
-    .usage = "config check|show|example|reloadable [run|serve|preflight] [options]",
+    .summary = "check and show the settings of serve, run, preflight and tune",
+    .usage = "config check|show|example|reloadable [run|serve|preflight|tune] [options]",
     .help =
         "check: reads the files and the environment as these commands would.\n"
         "show: prints every setting (of serve unless named) as a settings file has it.\n"
