@@ -39,11 +39,11 @@ enum harmony_kind { HARMONY_TEXT, HARMONY_THOUGHT, HARMONY_CALL };
 struct harmony {
     enum { HARMONY_BETWEEN, HARMONY_IN_HEADER, HARMONY_IN_BODY } state;
     enum harmony_kind kind; /* of the body */
+    size_t body;            /* where the body begins */
 
     /* private */
     size_t at;     /* bytes that were read */
     size_t header; /* where the header begins */
-    size_t body;   /* where the body begins */
     size_t name, name_bytes;
     bool has_mark;  /* the header begins with a mark */
     bool has_begun; /* a piece of the body was returned */

@@ -25,6 +25,7 @@ struct thought_marks thought_marks_of(const struct jinja_template *template) {
 }
 
 uint32_t thought_mark_set(struct thought_marks marks) {
+    if (marks.has_channels) return tool_format_mark_set(TOOL_FORMAT_HARMONY);
     return chat_marks_in(marks.begin) | chat_marks_in(marks.end);
 }
 

@@ -31,7 +31,7 @@ struct thought_marks {
 extern const struct thought_marks thought_channels;
 struct thought_marks thought_marks_of(const struct jinja_template *template);
 
-/* The marks as a set (tool_format.h). */
+/* The marks as a set (tool_format.h); with channels those of all headers. */
 uint32_t thought_mark_set(struct thought_marks marks);
 
 enum thought_start {

@@ -50,6 +50,16 @@ static bool find_stop(struct choice *choice, const struct request *request, size
     return true;
 }
 
+/* With channels a stop string is looked for in bodies, and not in headers, whose words no client
+ * knows. */
+static bool may_stop(struct choice *choice) {
+    const struct harmony *messages = &choice->thought.messages;
+    if (!choice->thought.marks.has_channels) return true;
+    if (messages->state != HARMONY_IN_BODY) return false;
+    if (choice->stop_from < messages->body) choice->stop_from = messages->body;
+    return true;
+}
+
 static bool shows_token(const struct request *request, int32_t token) {
     if (!request->skip_special_tokens) return true;
     for (uint32_t i = 0; i < request->shown_token_count; i++)
@@ -78,7 +88,7 @@ bool choice_add(struct choice *choice, const struct request *request,
         choice->stop_from = choice->raw.bytes;
         return false;
     }
-    if (!is_end && find_stop(choice, request, from)) choice->stopped = true;
+    if (!is_end && may_stop(choice) && find_stop(choice, request, from)) choice->stopped = true;
     return choice->stopped;
 }
 

@@ -182,7 +182,8 @@ static const uint32_t *mask_of(struct shapes *shapes, int32_t token) {
 
 void shapes_limit_thought(struct shapes *shapes, struct job *job) {
     const struct token_list *tokens = &job->request.closing_tokens;
-    job->thought_limit = request_thought_limit(&job->request, job->shapes != NULL, job->max_tokens);
+    bool has_shape = job->shapes && !job->request.is_frame_only;
+    job->thought_limit = request_thought_limit(&job->request, has_shape, job->max_tokens);
     if (job->thought_limit == UINT32_MAX) return;
     bool is_good = true;
     job->closing_masks = mem_new(tokens->count, sizeof *job->closing_masks);

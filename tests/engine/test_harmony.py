@@ -67,6 +67,13 @@ def ask(client, **options):
     return answer.choices[0], answer.usage.completion_tokens_details.reasoning_tokens
 
 
+def check_marks(client, ids):
+    """Every mark is its control token: none is spelled with letters."""
+    text = httpx.post(f"{client.server.url[:-3]}/detokenize", json={"model": "tiny", "tokens": ids}).json()["prompt"]
+    for mark in MARKS:
+        assert text.count(mark) == ids.count(client.ids[mark]), (mark, text)
+
+
 def thought_of(client, ids):
     """The tokens between the first analysis header and its end."""
     message, end = client.ids["<|message|>"], client.ids["<|end|>"]
@@ -88,6 +95,7 @@ def test_a_shape_is_in_the_final_message_and_the_thought_keeps_its_budget(client
     for seed in range(8):
         choice, tokens = ask(client, seed=seed, response_format=SHAPE, extra_body={"thinking_token_budget": budget})
         assert choice.finish_reason == "stop" and valid(choice.message.content), choice
+        check_marks(client, choice.token_ids)
         has_thought = client.ids["<|end|>"] in choice.token_ids
         assert tokens == len(thought_of(client, choice.token_ids)) <= budget
         assert (choice.message.reasoning_content is not None) == has_thought
@@ -103,11 +111,23 @@ def test_a_shape_leaves_room_for_the_answer_without_a_budget(client):
 
 
 def test_a_budget_alone_closes_the_thought_and_no_other_begins(client):
+    most = 0
     for seed in range(12):
         choice, tokens = ask(client, seed=seed, max_tokens=60, extra_body={"thinking_token_budget": 5})
+        most = max(most, tokens)
+        check_marks(client, choice.token_ids)
         assert tokens <= 5 and choice.token_ids.count(client.ids["<|channel|>"]) <= 2
         if client.ids["<|end|>"] in choice.token_ids:
             assert choice.message.reasoning_content is not None and choice.message.content
+    assert most == 5
+
+
+def test_stop_strings_are_looked_for_in_texts_and_not_in_headers(client):
+    """The channel's name is no word of the answer; a stop string in the JSON cuts it."""
+    choice, _ = ask(client, response_format=SHAPE, stop=["final", "analysis", "assistant"], extra_body={"thinking_token_budget": 4})
+    assert choice.finish_reason == "stop" and valid(choice.message.content)
+    choice, _ = ask(client, response_format=SHAPE, stop=['"n"'], extra_body={"thinking_token_budget": 4})
+    assert choice.finish_reason == "stop" and choice.message.content.startswith('{"ok":') and '"n"' not in choice.message.content
 
 
 @pytest.mark.parametrize("tool_choice", ["required", {"type": "function", "function": {"name": "get_time"}}], ids=["required", "named"])
@@ -129,6 +149,7 @@ def test_several_calls_are_several_messages(client):
         calls = choice.message.tool_calls
         most = max(most, len(calls))
         assert all(good(call) for call in calls) and len({call.id for call in calls}) == len(calls)
+        check_marks(client, choice.token_ids)
     assert most > 1
 
 
