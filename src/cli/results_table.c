@@ -30,7 +30,7 @@ static enum err find_places(const char *output, struct places *ret_places, struc
         if (bytes < PATH_MAX - 16 && !mkdtemp(ret_places->folder))
             return err_from_errno(error, errno, "cannot make a folder for the results");
     }
-    const char *start = output ? output : ret_places->folder, *mark = output ? "." : "/";
+    const char *start = output ? output : ret_places->folder, *mark = output ? ".quern-" : "/";
     if (bytes >= PATH_MAX - 16 || strlen(start) >= PATH_MAX - 16)
         return err_set(error, ERR_INVALID, "the name of the table is too long");
     snprintf(ret_places->results, PATH_MAX, "%.*s%sresults", PATH_MAX - 16, start, mark);

@@ -5,7 +5,8 @@
  *
  * The rows are in the batch's input file, and so are the schemas of the answers: the command
  * fetches it next to the results, and joins them. Both lie next to the table meanwhile, in
- * OUT.results and OUT.requests, else in a folder of their own in TMPDIR (default /tmp).
+ * OUT.quern-results and OUT.quern-requests; without OUT they have a folder of their own in TMPDIR
+ * (default /tmp).
  *
  * Thread: main.
  * Memory: see table/join.h. */
