@@ -5,7 +5,7 @@
  *
  * tools/embed_files.py makes the table when quern is built. The pages are static and know no batch:
  * their scripts ask the routes of the API, with the key that the user gives them. They need nothing
- * from another server. Who serves them, and with which headers, is api/pages.c's.
+ * from another server. api/pages.c serves them, and says which headers they have.
  *
  * Thread: any.
  * Memory: static. */

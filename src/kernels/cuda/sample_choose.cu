@@ -2,12 +2,12 @@
 
 /* sample_choose: the token of every row that is not greedy and plain, a block a row.
  *
- * top_p alone is sample_nucleus's. What top_k keeps is nearly always among few tokens, so the least
- * key to keep is found in a short list. Two bounds make the list. The best key each of 512 threads
- * met: the k-th of those is at most the k-th of the row, and those of them that weigh enough
- * together leave nothing out that top_p keeps. And the weight of which all the vocabulary together
- * would not fill what top_p leaves out. Where the list is too long all the same, the row itself is
- * walked instead. */
+ * sample_nucleus narrows rows that have top_p and no top_k. What top_k keeps is nearly always among
+ * few tokens, so the least key to keep is found in a short list. Two bounds make the list. The
+ * first is of the best key that each of 512 threads met: the k-th of those is at most the k-th of
+ * the row, and those of them that weigh enough together leave nothing out that top_p keeps. The
+ * second is the weight of which all the vocabulary together would not fill the rest that top_p
+ * leaves out. Where the list is too long all the same, the row itself is walked instead. */
 
 #include "sample_nucleus.cuh"
 

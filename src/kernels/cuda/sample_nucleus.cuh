@@ -28,7 +28,8 @@ struct nucleus_memory {
     uint32_t first, middle, last; /* bins */
 };
 
-/* BINS for what weighs nothing. Falls as the logit rises, since each of its steps does. */
+/* The bin of a logit; BINS if it weighs nothing. A higher logit never has a later bin, since no
+ * step of the computation turns the order. */
 __device__ static inline uint32_t bin_of(float logit, const struct scale &scale) {
     float x = draw_times(scale.max - logit, scale.factor);
     float place = fmaf(fminf(x, DRAW_NEAR), BIN_PLACES, 8388608.0f); /* 2^23: to a whole number */
@@ -111,8 +112,8 @@ bracket_of(struct nucleus_memory *nucleus, struct parts *parts, float share) {
     return is_short;
 }
 
-/* Lists the bracket; parts->sums become what lies before it. The list is long enough. All threads
- * get the weight behind it. */
+/* Lists the bracket, which fits. parts->sums become the weights before it. Returns the weight
+ * behind it, to all threads. */
 __device__ static inline uint64_t weigh_around(const struct view &view,
                                                struct select_memory *memory,
                                                const struct nucleus_memory *nucleus,

@@ -21,7 +21,7 @@ export function state(batch) {
 }
 
 /** Lines per second over the last minute, or since the start; null while nothing is known. */
-export function paceOf(batch, samples) {
+function paceOf(batch, samples) {
   const now = serverNow(), done = batch.request_counts.completed + batch.request_counts.failed;
   samples.push({now, done});
   while (samples.length > 2 && now - samples[0].now > RATE_S) samples.shift();

@@ -14,7 +14,7 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-export function append(parent, children) {
+function append(parent, children) {
   for (const child of [children].flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
     parent.append(child instanceof Node ? child : visible(String(child)));
@@ -34,7 +34,7 @@ export function setText(node, text) {
 }
 
 /** Marks that turn the direction of text, and control characters, are shown as their names: an answer cannot look like another. */
-export function visible(text) {
+function visible(text) {
   return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, mark =>
     mark === "\r" ? "" : `\u27e8U+${mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
 }

@@ -10,7 +10,7 @@ const FIELDS_MAX = 8;
 const SHOWN_CHARACTERS = 600; // of one cell; the rest is behind a button
 
 /** What came of a line: {text, outcome, tokens, object}. */
-export function answerOf(line) {
+function answerOf(line) {
   const body = line.response?.body, choice = body?.choices?.[0];
   const trouble = line.error?.message ?? body?.error?.message;
   if (trouble) return {text: trouble, outcome: line.error?.code ?? body?.error?.code ?? "error", isBad: true};
