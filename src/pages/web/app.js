@@ -7,7 +7,15 @@ import {showBatches} from "/pages/batches.js";
 import {element, fill, say} from "/pages/dom.js";
 import {askKey} from "/pages/key.js";
 
+/** The pages: `pattern` of the address behind "#", `link` and `address` for the navigation, and show(main, id, query), which gives {refresh, close}.
+ * A page whose pattern has a group belongs to a batch, and is offered next to the other pages of that batch. */
+const PAGES = [
+  {pattern: /^\/$/, link: "Batches", address: () => "/", title: () => "Batches", show: showBatches},
+  {pattern: /^\/batch\/([\w-]+)$/, link: "Results", address: id => `/batch/${id}`, title: id => id, show: showBatch},
+];
+
 const main = document.getElementById("main");
+const navigation = document.getElementById("pages");
 const signOut = document.getElementById("sign-out");
 const REFRESH_MS = 2000;
 const REFRESH_MS_MAX = 30000; // while the server cannot be reached
@@ -22,10 +30,14 @@ function open() {
   clearTimeout(timer);
   page?.close?.();
   signOut.hidden = !key();
-  const match = /^#\/batch\/([\w-]+)$/.exec(location.hash);
-  document.title = match ? `${match[1]} – quern` : "Batches – quern";
+  const [path, query] = location.hash.slice(1).split(/\?(.*)/s);
+  const shown = PAGES.find(({pattern}) => pattern.test(path)) ?? PAGES[0];
+  const id = shown.pattern.exec(path)?.[1];
+  document.title = `${shown.title(id)} – quern`;
+  fill(navigation, PAGES.filter(({address}) => id || !address.length).map(({link, address, pattern}) =>
+    element("a", {href: `#${address(id)}`, "aria-current": pattern === shown.pattern && "page"}, link)));
   fill(main);
-  page = match ? showBatch(main, match[1]) : showBatches(main);
+  page = shown.show(main, id, new URLSearchParams(query));
   pause = REFRESH_MS;
   refresh(mine);
 }
