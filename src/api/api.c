@@ -3,6 +3,7 @@
 #include "api/openapi.h"
 #include "api/uploads.h"
 #include "base/mem.h"
+#include "curation/deck.h"
 
 #include "base/clock.h"
 
@@ -51,6 +52,12 @@ const struct http_route api_routes[] = {
      HTTP_PLAIN},
     {"GET", "/v1/batches/{id}/results", HTTP_SCOPE_BATCHES, results_get, NULL, "streamBatchResults",
      HTTP_PLAIN},
+    {"POST", "/v1/batches/{id}/judgements", HTTP_SCOPE_BATCHES, judgements_create, NULL,
+     "createBatchJudgement", HTTP_PLAIN},
+    {"GET", "/v1/batches/{id}/judgements", HTTP_SCOPE_BATCHES, judgements_list, NULL,
+     "listBatchJudgements", HTTP_PLAIN},
+    {"GET", "/v1/batches/{id}/judgements/summary", HTTP_SCOPE_BATCHES, judgements_summary, NULL,
+     "summarizeBatchJudgements", HTTP_PLAIN},
     {"POST", "/v1/chat/completions", HTTP_SCOPE_INFER, inference_chat, NULL, "createChatCompletion",
      HTTP_LARGE_BODY},
     {"POST", "/v1/completions", HTTP_SCOPE_INFER, inference_completions, NULL, "createCompletion",
@@ -204,6 +211,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .answer_memory_bytes_max = options->answer_memory_bytes_max,
         .upload_bytes_max = api->options.file_bytes_max + MULTIPART_ROOM_BYTES,
     };
+    decks_open(&api->decks, options->store, options->runner);
     enum err err = followers_open(api, error);
     if (err == OK) err = preflights_open(api, error);
     if (err == OK) err = http_open(&api->server, &http, ret_port, error);
@@ -214,6 +222,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         http_close(api->server);
         followers_close(api);
         preflights_close(api);
+        decks_close(api->decks);
         pthread_mutex_destroy(&api->lock);
         access_release(&api->access);
         free(api);
@@ -246,6 +255,7 @@ void api_close(struct api *api, int64_t deadline_ms) {
     http_close(api->server);
     followers_close(api);
     preflights_close(api);
+    decks_close(api->decks);
     pthread_mutex_destroy(&api->lock);
     access_release(&api->access);
     free(api);

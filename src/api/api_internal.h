@@ -23,6 +23,7 @@
 struct inference;
 struct followers;
 struct preflights;
+struct decks;
 
 struct api {
     struct api_options options;
@@ -35,6 +36,7 @@ struct api {
     struct inference *running; /* requests that the runner has, for api_close */
     struct followers *followers;
     struct preflights *preflights;
+    struct decks *decks;
 };
 
 /* The table of all routes. A target without a row does not exist. */
@@ -129,6 +131,12 @@ enum err preflights_open(struct api *api, struct error *error) MUST_CHECK;
 void preflights_stop(struct api *api); /* answers waiting ones with 503 and takes no more */
 void preflights_close(struct api *api);
 void preflight_create(void *context, struct http_request *request);
+/* judgements.c: what curators think of the lines of a batch. */
+/* The curator of a caller that names none. */
+const char *judgements_curator(const struct http_request *request);
+void judgements_create(void *context, struct http_request *request);
+void judgements_list(void *context, struct http_request *request);
+void judgements_summary(void *context, struct http_request *request);
 /* inference.c */
 void inference_chat(void *context, struct http_request *request);
 void inference_completions(void *context, struct http_request *request);

@@ -2,6 +2,7 @@
 #include "api/openapi.h"
 
 #include "api/api_internal.h"
+#include "api/judgement_body.h"
 #include "api/uploads.h"
 
 #include <assert.h>
@@ -36,6 +37,7 @@ static const struct mark {
     {"CreateUpload", write_create_upload},
     {"CompleteUpload", write_complete_upload},
     {"PreflightBatch", write_preflight},
+    {"CreateJudgement", judgement_body_write_schema},
     {"CreateBatch", batch_parameters_write_schema},
 };
 

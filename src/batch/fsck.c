@@ -300,14 +300,16 @@ static void report_file(void *context, const char *sentence) {
 }
 
 enum err fsck_run(const char *state_dir, fsck_report_fn report, void *context,
-                  uint64_t *ret_violations, struct error *error) {
+                  struct fsck_found *ret_found, struct error *error) {
     struct check check = {.report = report, .context = context};
     enum err err = store_open(&check.store,
                               &(struct store_options){.dir = state_dir, .read_only = true}, error);
     if (err != OK) return err;
     err = store_fsck(check.store, report_file, &check, error);
     struct store_batch batch;
-    uint64_t after = 0;
+    uint64_t after = 0, judgements = 0;
+    if (err == OK)
+        err = store_fsck_judgements(check.store, report_file, &check, &judgements, error);
     while (err == OK && (err = store_batch_next(check.store, after, &batch, error)) == OK) {
         after = batch.sequence;
         check_batch(&check, &batch);
@@ -315,6 +317,6 @@ enum err fsck_run(const char *state_dir, fsck_report_fn report, void *context,
     }
     if (err == ERR_NOT_FOUND) err = OK;
     store_close(check.store);
-    if (err == OK) *ret_violations = check.violations;
+    if (err == OK) *ret_found = (struct fsck_found){check.violations, judgements};
     return err;
 }

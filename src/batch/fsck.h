@@ -9,7 +9,11 @@
 
 #include "store/fsck.h"
 
-/* Reports one sentence per violation. The return value says whether the check could be made,
- * *ret_violations how many violations it found. */
+struct fsck_found {
+    uint64_t violations;
+    uint64_t judgements; /* all of the directory */
+};
+
+/* Reports one sentence per violation. The return value says whether the check could be made. */
 enum err fsck_run(const char *state_dir, fsck_report_fn report, void *context,
-                  uint64_t *ret_violations, struct error *error) MUST_CHECK;
+                  struct fsck_found *ret_found, struct error *error) MUST_CHECK;

@@ -31,11 +31,13 @@ static void set_defaults(void *context) {
 
 static enum err run(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
-    uint64_t violations = 0;
-    enum err err = fsck_run(chosen->state_dir, print_violation, NULL, &violations, error);
+    struct fsck_found found = {0};
+    enum err err = fsck_run(chosen->state_dir, print_violation, NULL, &found, error);
     if (err != OK) return err;
-    if (violations > 0) {
-        fprintf(stderr, "quern fsck: %" PRIu64 " violations\n", violations);
+    if (found.judgements > 0)
+        printf("%" PRIu64 " judgements of curators were checked\n", found.judgements);
+    if (found.violations > 0) {
+        fprintf(stderr, "quern fsck: %" PRIu64 " violations\n", found.violations);
         call->status = EXIT_DAMAGED;
     } else {
         printf("all promises hold\n");
@@ -50,7 +52,9 @@ const struct command cmd_fsck = {
     .summary = "check every promise of a state directory against its bytes",
     .usage = "fsck [--state-dir DIR]",
     .help =
-        "Checks every promise about files, batches and results against the bytes on the disk.\n"
+        "Checks every promise about files, batches, results and judgements against the bytes on "
+        "the\n"
+        "disk. "
         "Changes nothing; prints one line per broken promise, and exits with 10 if there is one.\n",
     .tables = tables,
     .table_count = 1,

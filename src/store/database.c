@@ -103,6 +103,29 @@ static const char *const migrations[] = {
     " sha256 BLOB NOT NULL CHECK (length(sha256) = 32),"
     " created INTEGER NOT NULL) STRICT;"
     "CREATE INDEX upload_parts_of ON upload_parts (upload_id);",
+    "CREATE TABLE judgements ("
+    " seq INTEGER PRIMARY KEY AUTOINCREMENT,"
+    " id TEXT NOT NULL,"
+    " batch_id TEXT NOT NULL,"
+    " line INTEGER NOT NULL CHECK (line >= 1),"
+    " custom_id TEXT NOT NULL,"
+    " curator TEXT NOT NULL,"
+    " key_id TEXT NOT NULL,"
+    " created INTEGER NOT NULL,"
+    " version INTEGER NOT NULL CHECK (version >= 1),"
+    " verdict INTEGER NOT NULL CHECK (verdict BETWEEN 0 AND 2),"
+    " flagged INTEGER NOT NULL CHECK (flagged BETWEEN 0 AND 1),"
+    " rating INTEGER CHECK (rating BETWEEN 1 AND 5),"
+    " fields TEXT,"
+    " comment TEXT,"
+    " UNIQUE (batch_id, id),"
+    " UNIQUE (batch_id, line, curator, version)) STRICT;"
+    "CREATE INDEX judgements_trail ON judgements (batch_id, seq);"
+    /* The trail is append-only for this code, too. */
+    "CREATE TRIGGER judgements_unchanged BEFORE UPDATE ON judgements"
+    " BEGIN SELECT RAISE(ABORT, 'a judgement is never changed'); END;"
+    "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements"
+    " BEGIN SELECT RAISE(ABORT, 'a judgement is never removed'); END;",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 

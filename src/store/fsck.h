@@ -18,6 +18,10 @@ typedef void (*fsck_report_fn)(void *context, const char *sentence);
 /* Checks all files and parts of a store opened read-only. A violation is reported and no error. */
 enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
                     struct error *error) MUST_CHECK;
+/* Checks all judgements: the versions of each line and curator, their order, and their batch (I14).
+ * *ret_count is the number of judgements. */
+enum err store_fsck_judgements(struct store *store, fsck_report_fn report, void *context,
+                               uint64_t *ret_count, struct error *error) MUST_CHECK;
 /* The next batch after `after_sequence`, in any state. ERR_NOT_FOUND at the end. */
 struct store_batch;
 enum err store_batch_next(struct store *store, uint64_t after_sequence,

@@ -4,11 +4,12 @@
 /* store: the state directory.
  *
  * SQLite keeps the few facts that need transactions, plain files keep bytes, segment logs keep
- * results (seglog.h). Files are in files.h, uploads in parts in uploads.h, batches in batches.h.
+ * results (seglog.h). Files are in files.h, uploads in parts in uploads.h, batches in batches.h, and
+ * what curators think of answers in judgements.h.
  *
  *   LOCK                          locked while open, so that two servers never share a directory
  *   moved, restoring              marks that keep the directory closed (state_marks.h)
- *   meta.db                       rows of files, uploads and batches, and the outbox (outbox.h)
+ *   meta.db                       rows of files, uploads, batches, judgements, and the outbox
  *   keys.jsonl                    not the store's: see http/key_file.h
  *   files/ab/<id>                 immutable bytes of uploads and published results, mode 0400
  *   parts/<id>                    bytes of uploads that are not complete

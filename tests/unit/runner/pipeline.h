@@ -211,7 +211,7 @@ static inline void print_violation(void *context, const char *sentence) {
 /* How many invariants the closed directory violates. */
 static inline uint64_t pipeline_fsck(struct pipeline *pipeline) {
     struct error error;
-    uint64_t violations;
-    must(fsck_run(pipeline->dir, print_violation, NULL, &violations, &error));
-    return violations;
+    struct fsck_found found;
+    must(fsck_run(pipeline->dir, print_violation, NULL, &found, &error));
+    return found.violations;
 }

@@ -141,8 +141,8 @@ int main(int argc, char **argv) {
     store_batch_release(&batch);
     runner_close(runner);
     store_close(store);
-    uint64_t violations;
-    if (fsck_run(argv[2], print_violation, NULL, &violations, &error) != OK) die(&error);
-    printf("fsck: %llu violations\n", (unsigned long long)violations);
-    return violations != 0;
+    struct fsck_found found;
+    if (fsck_run(argv[2], print_violation, NULL, &found, &error) != OK) die(&error);
+    printf("fsck: %llu violations\n", (unsigned long long)found.violations);
+    return found.violations != 0;
 }

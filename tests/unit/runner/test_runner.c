@@ -567,10 +567,10 @@ static void fsck_names_the_batch_and_the_line_whose_record_is_gone(void **state)
     free(output);
     struct sentences sentences = {0};
     struct error error;
-    uint64_t violations;
-    assert_int_equal(fsck_run(p.dir, look_at, &sentences, &violations, &error), OK);
+    struct fsck_found found;
+    assert_int_equal(fsck_run(p.dir, look_at, &sentences, &found, &error), OK);
     assert_true(sentences.names_line && sentences.names_file);
-    assert_int_equal(violations, sentences.count);
+    assert_int_equal(found.violations, sentences.count);
     store_batch_release(&batch);
     pipeline_remove(&p);
 }

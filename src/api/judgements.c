@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Judgements of curators on the lines of a batch (an extension): what /v1/batches/{id}/judgements
+ * and its members answer. */
+
+#include "api/api_internal.h"
+#include "api/judgement_body.h"
+
+#include "base/clock.h"
+#include "curation/deck.h"
+#include "curation/judged.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define LIST_DEFAULT 100
+#define LIST_MAX 1000
+#define ROWS_AT_ONCE 16
+#define PAGE_BYTES ((size_t)4 << 20) /* a page ends with the row that reaches it */
+
+const char *judgements_curator(const struct http_request *request) {
+    const struct key_caller *caller = http_request_caller(request);
+    return *caller->id ? caller->id : "owner";
+}
+
+/* --- POST --- */
+
+/* Finds the line that a judgement is about. False, and answered, if the batch has none of its
+ * custom_id, or if it has no result yet. */
+static bool find_line(struct api *api, struct http_request *request,
+                      const struct store_batch *batch, struct store_judgement *judgement) {
+    struct deck *deck;
+    struct deck_reader reader;
+    struct error error;
+    uint32_t line = 0;
+    bool is_done = false;
+    enum err err = deck_take(api->decks, batch, &deck, &error);
+    if (err != OK) {
+        api_fail_err(request, err, &error, NULL);
+        return false;
+    }
+    err = deck_reader_open(&reader, deck, &error);
+    bool is_open = err == OK;
+    if (is_open) err = deck_find(&reader, str_from(judgement->custom_id), &line, &error);
+    if (err == OK) is_done = deck_has_result(deck, line);
+    if (is_open) deck_reader_close(&reader);
+    deck_drop(deck);
+    judgement->line = (uint64_t)line + 1;
+    if (err == ERR_NOT_FOUND && is_open)
+        api_fail(request, 404, "line_not_found", "custom_id",
+                 "The batch '%s' has no line with the custom_id '%.100s'.", batch->id,
+                 judgement->custom_id);
+    else if (err != OK)
+        api_fail_err(request, err, &error, NULL);
+    else if (!is_done)
+        api_fail(request, 409, "line_not_done", "custom_id",
+                 "The line with the custom_id '%.100s' has no result yet.", judgement->custom_id);
+    return err == OK && is_done;
+}
+
+static void answer_added(struct http_request *request, const struct store_judgement *judgement,
+                         enum judgement_added added, const struct store_judgement *row) {
+    struct buf body;
+    switch (added) {
+    case JUDGEMENT_ADDED:
+    case JUDGEMENT_KNOWN:
+        buf_init(&body, BUF_UNLIMITED);
+        judged_write(&body, row);
+        api_answer_json(request, &body);
+        return;
+    case JUDGEMENT_ID_TAKEN:
+        api_fail(request, 409, "id_conflict", "id",
+                 "The id '%s' was used for another judgement: version %" PRIu32
+                 " of '%s' on the line with the custom_id '%.100s'.",
+                 row->id, row->version, row->curator, row->custom_id);
+        return;
+    case JUDGEMENT_OUTDATED:
+        api_fail(request, 409, "version_conflict", "version",
+                 "This judgement was made after version %" PRIu32 " of '%s' on the line with the "
+                 "custom_id '%.100s', and the newest version is %" PRIu32 ".",
+                 judgement->version - 1, judgement->curator, judgement->custom_id, row->version);
+        return;
+    }
+}
+
+static void create(struct api *api, struct http_request *request, const struct store_batch *batch,
+                   struct store_judgement *judgement) {
+    struct store_judgement row;
+    enum judgement_added added;
+    struct error error;
+    if (!find_line(api, request, batch, judgement)) return;
+    memcpy(judgement->batch_id, batch->id, sizeof judgement->batch_id);
+    snprintf(judgement->key_id, sizeof judgement->key_id, "%s", http_request_caller(request)->id);
+    judgement->created_unix_s = clock_unix_s();
+    enum err err = store_judgement_add(api->options.store, judgement, &added, &row, &error);
+    if (err != OK) {
+        api_fail_err(request, err, &error, NULL);
+        return;
+    }
+    answer_added(request, judgement, added, &row);
+    store_judgement_release(&row);
+}
+
+void judgements_create(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct store_batch batch;
+    struct store_judgement judgement;
+    struct refusal refusal;
+    json_t *body;
+    if (!batches_find(api, request, &batch)) return;
+    if (api_read_object(request, &body)) {
+        if (judgement_body_read(&judgement, body, judgements_curator(request), &refusal)) {
+            create(api, request, &batch, &judgement);
+            store_judgement_release(&judgement);
+        } else {
+            api_refuse(request, &refusal);
+        }
+        json_decref(body);
+    }
+    store_batch_release(&batch);
+}
+
+/* --- the trail --- */
+
+static bool read_after(struct http_request *request, uint64_t *ret_after) {
+    struct str text = http_request_query(request, "after");
+    *ret_after = 0;
+    if (!text.at || str_to_u64(text, ret_after)) return true;
+    api_fail_param(request, "invalid_type", "after",
+                   "Invalid value for 'after': expected the 'seq' of a judgement, got '%.100s'.",
+                   api_text(request, text));
+    return false;
+}
+
+/* Appends rows until there are `limit`, the page is full or the trail ends. Moves query->after
+ * behind them. */
+static enum err write_rows(struct api *api, struct store_judgement_query *query, size_t limit,
+                           struct buf *body, bool *ret_has_more, struct error *error) {
+    struct store_judgement rows[ROWS_AT_ONCE];
+    size_t count, written = 0;
+    *ret_has_more = true;
+    while (*ret_has_more && written < limit && body->bytes < PAGE_BYTES) {
+        size_t wanted = limit - written < ROWS_AT_ONCE ? limit - written : ROWS_AT_ONCE;
+        enum err err = store_judgement_list(api->options.store, query, wanted, rows, &count,
+                                            ret_has_more, error);
+        if (err != OK) return err;
+        for (size_t i = 0; i < count; i++) {
+            if (written++ > 0) buf_add_byte(body, ',');
+            judged_write(body, &rows[i]);
+            query->after = rows[i].seq;
+        }
+        store_judgements_release(rows, count);
+    }
+    return OK;
+}
+
+void judgements_list(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct store_batch batch;
+    struct error error;
+    struct buf body;
+    size_t limit;
+    bool has_more;
+    struct store_judgement_query query = {.custom_id = http_request_query(request, "custom_id"),
+                                          .curator = http_request_query(request, "curator")};
+    if (!read_after(request, &query.after) ||
+        !api_read_limit(request, LIST_DEFAULT, LIST_MAX, &limit) ||
+        !batches_find(api, request, &batch))
+        return;
+    query.batch_id = batch.id;
+    buf_init(&body, BUF_UNLIMITED);
+    buf_add_text(&body, "{\"object\":\"list\",\"data\":[");
+    enum err err = write_rows(api, &query, limit, &body, &has_more, &error);
+    buf_printf(&body, "],\"has_more\":%s,\"after\":%" PRIu64 "}", has_more ? "true" : "false",
+               query.after);
+    if (err == OK) {
+        api_answer_json(request, &body);
+    } else {
+        buf_release(&body);
+        api_fail_err(request, err, &error, NULL);
+    }
+    store_batch_release(&batch);
+}
+
+void judgements_summary(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct store_batch batch;
+    struct error error;
+    struct buf body;
+    if (!batches_find(api, request, &batch)) return;
+    buf_init(&body, BUF_UNLIMITED);
+    enum err err = judged_write_summary(&body, api->options.store, batch.id, &error);
+    store_batch_release(&batch);
+    if (err == OK) {
+        api_answer_json(request, &body);
+    } else {
+        buf_release(&body);
+        api_fail_err(request, err, &error, NULL);
+    }
+}
