@@ -53,41 +53,41 @@ static void write_head(struct buf *out) {
 
 /* --- charts --- */
 
-static void write_chart(struct buf *out, const struct session *session, size_t workload,
+static void write_chart(struct buf *out, const struct benchmark *benchmark, size_t workload,
                         enum bench_metric metric) {
     struct plot_point points[BENCH_TARGETS_MAX][BENCH_LOADS_MAX];
     char names[BENCH_LOADS_MAX][24];
     const char *places[BENCH_LOADS_MAX];
-    bool is_open = session->loads[0].rate > 0, is_known = false;
+    bool is_open = benchmark->loads[0].rate > 0, is_known = false;
     struct plot plot = {.title = metrics[metric].title,
                         .x_title = is_open ? "requests per second offered" : "concurrency",
                         .places = places,
-                        .place_count = session->load_count,
-                        .line_count = session->target_count};
-    for (size_t load = 0; load < session->load_count; load++) {
-        session_load_name(names[load], &session->loads[load]);
+                        .place_count = benchmark->load_count,
+                        .line_count = benchmark->target_count};
+    for (size_t load = 0; load < benchmark->load_count; load++) {
+        benchmark_load_name(names[load], &benchmark->loads[load]);
         places[load] = names[load];
     }
-    for (size_t target = 0; target < session->target_count; target++) {
-        plot.lines[target] = (struct plot_line){session->targets[target].name, points[target]};
-        for (size_t load = 0; load < session->load_count; load++) {
-            points[target][load] = session_metric(session, workload, load, target, metric);
+    for (size_t target = 0; target < benchmark->target_count; target++) {
+        plot.lines[target] = (struct plot_line){benchmark->targets[target].name, points[target]};
+        for (size_t load = 0; load < benchmark->load_count; load++) {
+            points[target][load] = benchmark_metric(benchmark, workload, load, target, metric);
             is_known |= points[target][load].is_known;
         }
     }
     if (is_known) plot_write(out, &plot);
 }
 
-static void write_legend(struct buf *out, const struct session *session) {
+static void write_legend(struct buf *out, const struct benchmark *benchmark) {
     buf_add_text(out, "<p>");
-    for (size_t i = 0; i < session->target_count; i++) {
+    for (size_t i = 0; i < benchmark->target_count; i++) {
         buf_printf(out, "<span class=\"s%zu\">&#9679;</span> <b>", i);
-        plot_write_text(out, session->targets[i].name);
+        plot_write_text(out, benchmark->targets[i].name);
         buf_add_text(out, "</b> ");
-        plot_write_text(out, session->targets[i].base_url);
+        plot_write_text(out, benchmark->targets[i].base_url);
         buf_add_text(out, ", model ");
         plot_write_text(out,
-                        session->targets[i].model ? session->targets[i].model : "of the lines");
+                        benchmark->targets[i].model ? benchmark->targets[i].model : "of the lines");
         buf_add_text(out, "<br>\n");
     }
     buf_add_text(out, "</p>\n");
@@ -95,63 +95,64 @@ static void write_legend(struct buf *out, const struct session *session) {
 
 /* --- tables --- */
 
-static void write_cell(struct buf *out, const struct session *session, struct plot_point point) {
+static void write_cell(struct buf *out, const struct benchmark *benchmark,
+                       struct plot_point point) {
     if (!point.is_known)
         buf_add_text(out, "<td>-</td>");
-    else if (session->rounds > 1)
+    else if (benchmark->rounds > 1)
         buf_printf(out, "<td>%.4g <small>%.4g&ndash;%.4g</small></td>", point.middle, point.low,
                    point.high);
     else
         buf_printf(out, "<td>%.4g</td>", point.middle);
 }
 
-static void write_row(struct buf *out, const struct session *session, size_t workload, size_t load,
-                      size_t target) {
+static void write_row(struct buf *out, const struct benchmark *benchmark, size_t workload,
+                      size_t load, size_t target) {
     uint64_t failed = 0, completed = 0;
     char name[24];
-    session_load_name(name, &session->loads[load]);
-    for (uint32_t round = 0; round < session->rounds; round++) {
-        completed += session_figures(session, workload, load, target, round)->completed;
-        failed += session_figures(session, workload, load, target, round)->failed;
+    benchmark_load_name(name, &benchmark->loads[load]);
+    for (uint32_t round = 0; round < benchmark->rounds; round++) {
+        completed += benchmark_figures(benchmark, workload, load, target, round)->completed;
+        failed += benchmark_figures(benchmark, workload, load, target, round)->failed;
     }
     buf_printf(out, "<tr><td>%s</td><td class=\"s%zu\">", name, target);
-    plot_write_text(out, session->targets[target].name);
+    plot_write_text(out, benchmark->targets[target].name);
     buf_printf(out, "</td><td>%" PRIu64 "</td><td>%" PRIu64 "</td>", completed, failed);
     for (int metric = 0; metric < BENCH_METRICS; metric++)
-        write_cell(out, session,
-                   session_metric(session, workload, load, target, (enum bench_metric)metric));
-    struct plot_point own = session_metric(session, workload, load, 0, BENCH_OUTPUT);
-    struct plot_point other = session_metric(session, workload, load, target, BENCH_OUTPUT);
+        write_cell(out, benchmark,
+                   benchmark_metric(benchmark, workload, load, target, (enum bench_metric)metric));
+    struct plot_point own = benchmark_metric(benchmark, workload, load, 0, BENCH_OUTPUT);
+    struct plot_point other = benchmark_metric(benchmark, workload, load, target, BENCH_OUTPUT);
     if (target > 0 && own.is_known && other.is_known)
         buf_printf(out, "<td>%.2f</td></tr>\n", own.middle / other.middle);
     else
         buf_add_text(out, "<td></td></tr>\n");
 }
 
-static void write_table(struct buf *out, const struct session *session, size_t workload) {
+static void write_table(struct buf *out, const struct benchmark *benchmark, size_t workload) {
     buf_printf(out,
                "<div class=\"wide\"><table><tr><th>%s</th><th>server</th><th>completed</th>"
                "<th>failed</th>",
-               session->loads[0].rate > 0 ? "offered" : "concurrency");
+               benchmark->loads[0].rate > 0 ? "offered" : "concurrency");
     for (int metric = 0; metric < BENCH_METRICS; metric++)
         buf_printf(out, "<th>%s</th>", metrics[metric].head);
     buf_add_text(out, "<th>");
-    plot_write_text(out, session->targets[0].name);
+    plot_write_text(out, benchmark->targets[0].name);
     buf_add_text(out, " is so many times as fast</th></tr>\n");
-    for (size_t load = 0; load < session->load_count; load++)
-        for (size_t target = 0; target < session->target_count; target++)
-            write_row(out, session, workload, load, target);
+    for (size_t load = 0; load < benchmark->load_count; load++)
+        for (size_t target = 0; target < benchmark->target_count; target++)
+            write_row(out, benchmark, workload, load, target);
     buf_add_text(out, "</table></div>\n");
 }
 
 /* --- what a reader must know --- */
 
-static void write_notes(struct buf *out, const struct session *session) {
+static void write_notes(struct buf *out, const struct benchmark *benchmark) {
     uint64_t failed = 0, without_usage = 0, below_events = 0;
-    for (size_t i = 0; i < session->figure_count; i++) {
-        failed += session->figures[i].failed;
-        without_usage += session->figures[i].without_usage;
-        below_events += session->figures[i].below_events;
+    for (size_t i = 0; i < benchmark->figure_count; i++) {
+        failed += benchmark->figures[i].failed;
+        without_usage += benchmark->figures[i].without_usage;
+        below_events += benchmark->figures[i].below_events;
     }
     buf_printf(out,
                "<h2>How it was measured</h2>\n<ul><li>%" PRIu32
@@ -160,7 +161,7 @@ static void write_notes(struct buf *out, const struct session *session) {
                " requests before each run warm the server up and are not counted.</li>\n"
                "<li>%" PRIu64
                " requests failed. They are in no latency and in no throughput.</li>\n",
-               session->rounds, session->drive.warmups, failed);
+               benchmark->rounds, benchmark->drive.warmups, failed);
     if (without_usage > 0)
         buf_printf(out,
                    "<li>The answers to %" PRIu64
@@ -172,17 +173,17 @@ static void write_notes(struct buf *out, const struct session *session) {
                    " answers has fewer tokens than the answer has events with text; it is used as "
                    "it is.</li>\n",
                    below_events);
-    if (session->drive.is_fresh)
+    if (benchmark->drive.is_fresh)
         buf_add_text(out, "<li>Each chat of a round begins with a mark of the round, so that no "
                           "prefix cache has it.</li>\n");
-    else if (session->rounds > 1)
+    else if (benchmark->rounds > 1)
         buf_add_text(out, "<li>The rounds send the same requests: from the second one on, prefix "
                           "caches can have their prompts.</li>\n");
     buf_add_text(out, "</ul>\n");
 }
 
-static void write_machine(struct buf *out, const struct session *session) {
-    const struct machine *machine = &session->machine;
+static void write_machine(struct buf *out, const struct benchmark *benchmark) {
+    const struct machine *machine = &benchmark->machine;
     char date[32] = "";
     struct tm tm;
     time_t now = (time_t)clock_unix_s();
@@ -198,20 +199,20 @@ static void write_machine(struct buf *out, const struct session *session) {
     buf_add_text(out, "</pre>\n");
 }
 
-void report_write(struct buf *out, const struct session *session) {
+void report_write(struct buf *out, const struct benchmark *benchmark) {
     write_head(out);
-    write_legend(out, session);
-    for (size_t workload = 0; workload < session->workload_count; workload++) {
+    write_legend(out, benchmark);
+    for (size_t workload = 0; workload < benchmark->workload_count; workload++) {
         buf_add_text(out, "<h2>Workload ");
-        plot_write_text(out, session->workloads[workload].name);
+        plot_write_text(out, benchmark->workloads[workload].name);
         buf_printf(out, ", %zu requests</h2>\n<div class=\"charts\">\n",
-                   session->workloads[workload].count);
+                   benchmark->workloads[workload].count);
         for (int metric = 0; metric < BENCH_METRICS; metric++)
-            write_chart(out, session, workload, (enum bench_metric)metric);
+            write_chart(out, benchmark, workload, (enum bench_metric)metric);
         buf_add_text(out, "</div>\n");
-        write_table(out, session, workload);
+        write_table(out, benchmark, workload);
     }
-    write_notes(out, session);
-    write_machine(out, session);
+    write_notes(out, benchmark);
+    write_machine(out, benchmark);
     buf_add_text(out, "</body></html>\n");
 }

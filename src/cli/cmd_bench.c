@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
-#include "bench/session.h"
+#include "bench/benchmark.h"
 #include "cli/bench_server.h"
 #include "cli/bench_show.h"
 #include "cli/command.h"
@@ -25,7 +25,7 @@ struct chosen {
     bool stream, fresh, detailed, json;
 
     /* Owned by the command: */
-    struct session session;
+    struct benchmark benchmark;
     struct remote_place place;
     struct secret peer_key;
     struct bench_server server;
@@ -83,7 +83,7 @@ static void set_defaults(void *context) {
 
 static void release(void *context) {
     struct chosen *chosen = context;
-    session_release(&chosen->session);
+    benchmark_release(&chosen->benchmark);
     bench_server_stop(&chosen->server);
     remote_place_release(&chosen->place);
     secret_release(&chosen->peer_key);
@@ -101,44 +101,45 @@ static bool next_part(const char **rest, char ret_part[32]) {
 }
 
 static enum err read_concurrencies(struct chosen *chosen, struct error *error) {
-    struct session *session = &chosen->session;
+    struct benchmark *benchmark = &chosen->benchmark;
     const char *rest = chosen->concurrencies;
     char part[32];
-    while (session->load_count < BENCH_LOADS_MAX && next_part(&rest, part)) {
+    while (benchmark->load_count < BENCH_LOADS_MAX && next_part(&rest, part)) {
         uint64_t value = 0;
         if (!str_to_u64(str_from(part), &value) || value < 1 || value > CONCURRENCY_MAX)
             return err_set(error, ERR_INVALID, "--concurrency: '%s' is not a number from 1 to %d",
                            part, CONCURRENCY_MAX);
-        session->loads[session->load_count++] = (struct bench_load){.concurrency = (uint32_t)value};
+        benchmark->loads[benchmark->load_count++] =
+            (struct bench_load){.concurrency = (uint32_t)value};
     }
-    if (*rest || session->load_count == 0)
+    if (*rest || benchmark->load_count == 0)
         return err_set(error, ERR_INVALID, "--concurrency: it needs 1 to %d numbers",
                        BENCH_LOADS_MAX);
     return OK;
 }
 
 static enum err read_rates(struct chosen *chosen, struct error *error) {
-    struct session *session = &chosen->session;
+    struct benchmark *benchmark = &chosen->benchmark;
     const char *rest = chosen->rates;
     char part[32], *end;
-    while (session->load_count < BENCH_LOADS_MAX && next_part(&rest, part)) {
+    while (benchmark->load_count < BENCH_LOADS_MAX && next_part(&rest, part)) {
         double value = strtod(part, &end);
         if (end == part || *end || !(value > 0 && value <= 1e6))
             return err_set(error, ERR_INVALID, "--request-rate: '%s' is no rate", part);
-        session->loads[session->load_count++] =
+        benchmark->loads[benchmark->load_count++] =
             (struct bench_load){.concurrency = CONCURRENCY_MAX, .rate = value};
     }
-    if (*rest || session->load_count == 0)
+    if (*rest || benchmark->load_count == 0)
         return err_set(error, ERR_INVALID, "--request-rate: it needs 1 to %d rates",
                        BENCH_LOADS_MAX);
     return OK;
 }
 
 static enum err draw_sizes(struct chosen *chosen, struct error *error) {
-    struct session *session = &chosen->session;
+    struct benchmark *benchmark = &chosen->benchmark;
     const char *rest = chosen->sizes;
     char part[32];
-    while (session->workload_count < BENCH_WORKLOADS_MAX && next_part(&rest, part)) {
+    while (benchmark->workload_count < BENCH_WORKLOADS_MAX && next_part(&rest, part)) {
         char *colon = strchr(part, ':');
         uint64_t words = 0, tokens = 0;
         if (!colon || !str_to_u64((struct str){part, (size_t)(colon - part)}, &words) ||
@@ -151,9 +152,9 @@ static enum err draw_sizes(struct chosen *chosen, struct error *error) {
             .output_tokens = (uint32_t)tokens,
             .prefix_words = (uint32_t)chosen->prefix_words,
             .seed = (uint64_t)chosen->seed};
-        workload_draw(&session->workloads[session->workload_count++], &draw);
+        workload_draw(&benchmark->workloads[benchmark->workload_count++], &draw);
     }
-    if (*rest || session->workload_count == 0)
+    if (*rest || benchmark->workload_count == 0)
         return err_set(error, ERR_INVALID, "--sizes: it needs 1 to %d sizes", BENCH_WORKLOADS_MAX);
     return OK;
 }
@@ -173,15 +174,15 @@ static const char *split_name(const char *text, char ret_name[64]) {
 }
 
 static enum err add_peer(struct chosen *chosen, const char *text, struct error *error) {
-    struct session *session = &chosen->session;
-    size_t number = session->target_count;
+    struct benchmark *benchmark = &chosen->benchmark;
+    size_t number = benchmark->target_count;
     if (number == BENCH_TARGETS_MAX)
         return err_set(error, ERR_INVALID, "--compare-url: there are more than %d servers",
                        BENCH_TARGETS_MAX - 1);
     const char *url = split_name(text, chosen->names[number]);
     enum err err = remote_options_read_url(url, "--compare-url", chosen->urls[number], error);
     if (err != OK) return err;
-    session->targets[session->target_count++] =
+    benchmark->targets[benchmark->target_count++] =
         (struct bench_target){.name = chosen->names[number],
                               .base_url = chosen->urls[number],
                               .key = chosen->peer_key.text,
@@ -190,7 +191,7 @@ static enum err add_peer(struct chosen *chosen, const char *text, struct error *
 }
 
 static enum err read_servers(struct chosen *chosen, struct error *error) {
-    struct session *session = &chosen->session;
+    struct benchmark *benchmark = &chosen->benchmark;
     enum err err = OK;
     if (chosen->compare_key_file && chosen->peers.count != 1)
         return err_set(error, ERR_INVALID, "--compare-key-file needs one --compare-url");
@@ -201,7 +202,7 @@ static enum err read_servers(struct chosen *chosen, struct error *error) {
         err = secret_read_file(&chosen->peer_key, chosen->compare_key_file, error);
     if (err == OK && chosen->peer_key.text)
         chosen->peer_key.text[strcspn(chosen->peer_key.text, "\r\n")] = '\0';
-    session->targets[session->target_count++] =
+    benchmark->targets[benchmark->target_count++] =
         (struct bench_target){.name = "quern",
                               .base_url = chosen->place.base_url,
                               .key = chosen->place.key.text,
@@ -224,69 +225,69 @@ static void choose_folder(struct chosen *chosen) {
 
 static enum err check(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
-    struct session *session = &chosen->session;
+    struct benchmark *benchmark = &chosen->benchmark;
     enum err err = chosen->rates ? read_rates(chosen, error) : read_concurrencies(chosen, error);
     if (err == OK) err = read_servers(chosen, error);
     if (err == OK && !call->operands[0]) err = draw_sizes(chosen, error);
     choose_folder(chosen);
-    session->rounds = (uint32_t)chosen->rounds;
-    if (session->rounds == 0) session->rounds = chosen->peers.count > 0 ? 3 : 1;
-    session->drive = (struct bench_drive_options){.is_streamed = chosen->stream,
-                                                  .is_fresh = chosen->fresh,
-                                                  .warmups = (uint32_t)chosen->warmups,
-                                                  .seed = (uint64_t)chosen->seed};
-    session->folder = chosen->folder;
-    session->is_detailed = chosen->detailed;
+    benchmark->rounds = (uint32_t)chosen->rounds;
+    if (benchmark->rounds == 0) benchmark->rounds = chosen->peers.count > 0 ? 3 : 1;
+    benchmark->drive = (struct bench_drive_options){.is_streamed = chosen->stream,
+                                                    .is_fresh = chosen->fresh,
+                                                    .warmups = (uint32_t)chosen->warmups,
+                                                    .seed = (uint64_t)chosen->seed};
+    benchmark->folder = chosen->folder;
+    benchmark->is_detailed = chosen->detailed;
     return err;
 }
 
 static enum err start_server(struct chosen *chosen, struct error *error) {
     if (!chosen->model) return OK;
     enum err err = bench_server_start(&chosen->server, chosen->model, error);
-    if (err == OK) chosen->session.targets[0].base_url = chosen->server.base_url;
+    if (err == OK) chosen->benchmark.targets[0].base_url = chosen->server.base_url;
     return err;
 }
 
 /* The model of each server: that of the first line if the server has it, else its first one. */
-static enum err find_models(struct session *session, struct error *error) {
+static enum err find_models(struct benchmark *benchmark, struct error *error) {
     const char *wanted =
-        json_string_value(json_object_get(session->workloads[0].lines[0].body, "model"));
+        json_string_value(json_object_get(benchmark->workloads[0].lines[0].body, "model"));
     enum err err = OK;
-    for (size_t i = 0; i < session->target_count && err == OK; i++)
-        err = bench_find_model(&session->targets[i], wanted, &session->targets[i].model, error);
+    for (size_t i = 0; i < benchmark->target_count && err == OK; i++)
+        err = bench_find_model(&benchmark->targets[i], wanted, &benchmark->targets[i].model, error);
     return err;
 }
 
-static uint64_t failed_of(const struct session *session) {
+static uint64_t failed_of(const struct benchmark *benchmark) {
     uint64_t failed = 0;
-    for (size_t i = 0; i < session->figure_count; i++) failed += session->figures[i].failed;
+    for (size_t i = 0; i < benchmark->figure_count; i++) failed += benchmark->figures[i].failed;
     return failed;
 }
 
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
-    struct session *session = &chosen->session;
+    struct benchmark *benchmark = &chosen->benchmark;
     struct terminal terminal;
     enum err err = OK;
     if (call->operands[0]) {
-        err = workload_read(&session->workloads[session->workload_count++], call->operands[0],
+        err = workload_read(&benchmark->workloads[benchmark->workload_count++], call->operands[0],
                             chosen->prompts > 0 ? (size_t)chosen->prompts : 0, error);
     }
     if (err == OK) err = start_server(chosen, error);
-    if (err == OK) err = find_models(session, error);
+    if (err == OK) err = find_models(benchmark, error);
     if (err != OK) return err;
     terminal_init(&terminal);
-    session->drive.stop = call->stop;
-    session->show = bench_show_run;
-    session->context = &terminal;
-    err = session_run(session, error);
+    benchmark->drive.stop = call->stop;
+    benchmark->show = bench_show_run;
+    benchmark->context = &terminal;
+    err = benchmark_run(benchmark, error);
     terminal_clear(&terminal);
     if (err != OK) return err;
     if (chosen->json)
-        bench_show_json(session);
+        bench_show_json(benchmark);
     else
-        bench_show_table(session);
-    if (failed_of(session) > 0) call->status = EXIT_FAILED;
+        bench_show_table(benchmark);
+    if (failed_of(benchmark) > 0) call->status = EXIT_FAILED;
     return OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* session: all runs of a benchmark, in turns, and the files that they leave.
+/* benchmark: all runs of a benchmark, in turns, and the files that they leave.
  *
  * For each workload and each load, the rounds run one after another, and in each round every server
  * has its turn: A B A B. So a machine that becomes busy for minutes slows down both. The figures of
@@ -11,7 +11,7 @@
  * (result_files.h, report.h).
  *
  * Thread: main.
- * Memory: session_release frees the figures; the rest belongs to the caller. */
+ * Memory: benchmark_release frees the figures; the rest belongs to the caller. */
 
 #include "bench/drive.h"
 #include "bench/machine.h"
@@ -33,7 +33,7 @@ enum bench_metric {
     BENCH_METRICS
 };
 
-struct session {
+struct benchmark {
     /* Set by the caller: */
     struct bench_target targets[BENCH_TARGETS_MAX];
     size_t target_count;
@@ -49,7 +49,7 @@ struct session {
     void (*show)(void *context, const struct bench_run *run, size_t number, size_t count);
     void *context;
 
-    /* Filled by session_run: */
+    /* Filled by benchmark_run: */
     struct machine machine;
     struct bench_figures *figures; /* by workload, load, server, round */
     size_t figure_count;
@@ -57,15 +57,15 @@ struct session {
 
 /* Runs everything and writes the files. ERR_CANCELLED after *drive.stop, with the files of the runs
  * that ended. The caller releases in any case. */
-enum err session_run(struct session *session, struct error *error) MUST_CHECK;
+enum err benchmark_run(struct benchmark *benchmark, struct error *error) MUST_CHECK;
 /* Frees figures, workloads and the names of models. */
-void session_release(struct session *session);
+void benchmark_release(struct benchmark *benchmark);
 
 /* The figures of one run. */
-const struct bench_figures *session_figures(const struct session *session, size_t workload,
-                                            size_t load, size_t target, uint32_t round);
+const struct bench_figures *benchmark_figures(const struct benchmark *benchmark, size_t workload,
+                                              size_t load, size_t target, uint32_t round);
 /* Median, least and largest of the rounds; unknown where no round measured it. */
-struct plot_point session_metric(const struct session *session, size_t workload, size_t load,
-                                 size_t target, enum bench_metric metric);
+struct plot_point benchmark_metric(const struct benchmark *benchmark, size_t workload, size_t load,
+                                   size_t target, enum bench_metric metric);
 /* "8" for a concurrency, "2/s" for a rate. */
-void session_load_name(char ret_name[24], const struct bench_load *load);
+void benchmark_load_name(char ret_name[24], const struct bench_load *load);
