@@ -38,15 +38,6 @@ void backup_manifest_file(const struct backup_folder *folder, uint64_t generatio
     file_of(folder, ret_file, "manifests/%0*" PRIu64, MANIFEST_NAME_DIGITS, generation);
 }
 
-enum err backup_sync_parent(const char *file, struct error *error) {
-    char parent[BACKUP_FILE_BYTES];
-    const char *slash = strrchr(file, '/');
-    assert(slash && (size_t)(slash - file) < sizeof parent);
-    memcpy(parent, file, (size_t)(slash - file));
-    parent[slash - file] = '\0';
-    return os_fsync_dir(parent, error);
-}
-
 enum err backup_make_parents(const char *dir, const char *file, struct error *error) {
     char path[BACKUP_FILE_BYTES];
     assert(strlen(file) < sizeof path && strncmp(file, dir, strlen(dir)) == 0);
@@ -56,7 +47,7 @@ enum err backup_make_parents(const char *dir, const char *file, struct error *er
         path[at - file] = '\0';
         if (stat(path, &status) == 0) continue;
         enum err err = os_mkdirs(path, error);
-        if (err == OK) err = backup_sync_parent(path, error);
+        if (err == OK) err = os_fsync_parent(path, error);
         if (err != OK) return err;
     }
     return OK;
@@ -230,7 +221,7 @@ enum err backup_folder_commit(struct backup_folder *folder, const struct backup_
                        : write_file(draft, buf_str(&text), error);
     buf_release(&text);
     if (err == OK) err = os_rename(draft, file, error);
-    if (err == OK) err = backup_sync_parent(file, error);
+    if (err == OK) err = os_fsync_parent(file, error);
     if (err != OK) return err;
     folder->generations =
         mem_resize(folder->generations, folder->count + 1, sizeof *folder->generations);

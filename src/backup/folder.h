@@ -45,8 +45,6 @@ void backup_manifest_file(const struct backup_folder *folder, uint64_t generatio
                           char ret_file[BACKUP_FILE_BYTES]);
 /* Makes the directories of a file below a directory durable; `file` begins with `dir`. */
 enum err backup_make_parents(const char *dir, const char *file, struct error *error) MUST_CHECK;
-/* Syncs the directory that the file is in. */
-enum err backup_sync_parent(const char *file, struct error *error) MUST_CHECK;
 
 /* Reads the manifest of a generation; ERR_CORRUPT if it is not valid, or another generation's. */
 enum err backup_folder_load(const struct backup_folder *folder, uint64_t generation,

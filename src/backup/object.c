@@ -101,7 +101,7 @@ static enum err append(const struct backup_folder *folder, const struct backup_s
     err = pass(source->fd, from, source->bytes, hash, fd, error);
     if (err == OK) err = os_fsync(fd, error);
     os_close(fd);
-    if (err == OK && is_new) err = backup_sync_parent(file, error);
+    if (err == OK && is_new) err = os_fsync_parent(file, error);
     return err;
 }
 

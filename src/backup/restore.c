@@ -88,7 +88,7 @@ static enum err write_one(const struct backup_folder *folder, const char *state_
     err = backup_object_read(folder, object, fd, error);
     if (err == OK) err = os_fsync(fd, error);
     os_close(fd);
-    return err == OK ? backup_sync_parent(file, error) : err;
+    return err == OK ? os_fsync_parent(file, error) : err;
 }
 
 static enum err write_all(const struct backup_folder *folder, const char *state_dir,

@@ -201,7 +201,7 @@ static enum err take_database(struct take *take, const char *file, struct error 
     err = os_fsync(fd, error);
     if (err == OK) err = os_file_bytes(fd, &object.bytes, error);
     os_close(fd);
-    if (err == OK) err = backup_sync_parent(file, error);
+    if (err == OK) err = os_fsync_parent(file, error);
     if (err == OK) err = sha256_file(file, object.sha256, error);
     if (err != OK) return err;
     *backup_manifest_add(&take->taken, object.path) = object;

@@ -74,7 +74,7 @@ static enum err remove_manifests(struct backup_folder *folder, uint64_t keep, ui
         char file[BACKUP_FILE_BYTES];
         backup_manifest_file(folder, folder->generations[i], file);
         err = os_unlink(file, error);
-        if (err == OK && i + 1 == over) err = backup_sync_parent(file, error);
+        if (err == OK && i + 1 == over) err = os_fsync_parent(file, error);
     }
     if (err != OK) return err;
     memmove(folder->generations, folder->generations + over,

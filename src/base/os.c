@@ -229,6 +229,18 @@ enum err os_fsync_dir(const char *path, struct error *error) {
     return err;
 }
 
+enum err os_fsync_parent(const char *file, struct error *error) {
+    char folder[PATH_MAX];
+    const char *slash = strrchr(file, '/');
+    if (!slash || slash == file) return os_fsync_dir(slash ? "/" : ".", error);
+    if ((size_t)(slash - file) >= sizeof folder)
+        return err_set(error, ERR_INVALID, "cannot sync the folder of a %zu-byte name",
+                       strlen(file));
+    memcpy(folder, file, (size_t)(slash - file));
+    folder[slash - file] = '\0';
+    return os_fsync_dir(folder, error);
+}
+
 enum err os_fallocate(int fd, uint64_t offset, uint64_t bytes, struct error *error) {
     int failed;
     do

@@ -40,6 +40,8 @@ enum err os_pwrite_all(int fd, const void *bytes, size_t count, uint64_t offset,
 enum err os_fsync(int fd, struct error *error) MUST_CHECK;
 enum err os_fdatasync(int fd, struct error *error) MUST_CHECK;
 enum err os_fsync_dir(const char *path, struct error *error) MUST_CHECK;
+/* Syncs the folder of a file, so that its name is durable. */
+enum err os_fsync_parent(const char *file, struct error *error) MUST_CHECK;
 enum err os_fallocate(int fd, uint64_t offset, uint64_t bytes, struct error *error) MUST_CHECK;
 enum err os_ftruncate(int fd, uint64_t bytes, struct error *error) MUST_CHECK;
 enum err os_rename(const char *from, const char *to, struct error *error) MUST_CHECK;

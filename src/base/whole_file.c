@@ -1,34 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/whole_file.h"
+#include "base/whole_file.h"
 
 #include "base/os.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-static enum err refuse_replacing(const char *path, struct error *error) {
-    return err_set(error, ERR_CONFLICT,
-                   "%s exists with another text; name another file, or --overwrite it", path);
-}
-
-/* Whether a file is there, and has this text. */
-static bool has_text(const char *path, struct str text) {
-    char *found;
-    size_t bytes;
-    struct error ignored;
-    if (os_read_file(path, text.bytes, &found, &bytes, &ignored) != OK) return false;
-    bool is_same = str_equals((struct str){found, bytes}, text);
-    free(found);
-    return is_same;
-}
-
-enum err whole_file_check(const char *path, struct error *error) {
+enum err whole_file_check(const char *path, bool *ret_exists, struct error *error) {
     struct stat status;
     if (!*path) return err_set(error, ERR_INVALID, "-o: the name is empty");
     bool exists = stat(path, &status) == 0;
@@ -38,15 +20,34 @@ enum err whole_file_check(const char *path, struct error *error) {
     if (exists && !S_ISREG(status.st_mode))
         return err_set(error, ERR_INVALID, "cannot write %s: it is %s", path,
                        S_ISDIR(status.st_mode) ? "a directory" : "no plain file");
+    *ret_exists = exists;
     return OK;
 }
 
-static enum err sync_folder(const char *path, struct error *error) {
-    char folder[PATH_MAX];
-    snprintf(folder, sizeof folder, "%s", path);
-    char *slash = strrchr(folder, '/');
-    if (slash) slash[slash == folder] = '\0';
-    return os_fsync_dir(slash ? folder : ".", error);
+static enum err give_name(const char *made, const char *path, bool may_replace,
+                          struct error *error) {
+    struct stat ignored;
+    if (may_replace) return os_rename(made, path, error);
+    enum err err = os_link(made, path, error);
+    if (err != ERR_DENIED) return err;
+    if (lstat(path, &ignored) != 0) return os_rename(made, path, error);
+    return err_set(error, ERR_CONFLICT, "%s exists", path);
+}
+
+enum err whole_file_place(const char *made, const char *path, bool may_replace,
+                          struct error *error) {
+    enum err err = give_name(made, path, may_replace, error);
+    return err == OK ? os_fsync_parent(path, error) : err;
+}
+
+static bool has_text(const char *path, struct str text) {
+    char *found;
+    size_t bytes;
+    struct error ignored;
+    if (os_read_file(path, text.bytes, &found, &bytes, &ignored) != OK) return false;
+    bool is_same = str_equals((struct str){found, bytes}, text);
+    free(found);
+    return is_same;
 }
 
 static enum err write_text(const char *path, struct str text, struct error *error) {
@@ -59,29 +60,18 @@ static enum err write_text(const char *path, struct str text, struct error *erro
     return err;
 }
 
-/* Gives the written file its name. Where the file system has no links, another program's file that
- * comes at the same moment is replaced. */
-static enum err place(const char *made, const char *path, bool may_replace, struct error *error) {
-    struct stat ignored;
-    if (may_replace) return os_rename(made, path, error);
-    enum err err = os_link(made, path, error);
-    if (err == ERR_DENIED)
-        err = lstat(path, &ignored) != 0 ? os_rename(made, path, error) : ERR_CONFLICT;
-    return err == ERR_CONFLICT ? refuse_replacing(path, error) : err;
-}
-
 enum err whole_file_write(const char *path, struct str text, bool may_replace,
                           struct error *error) {
     char made[PATH_MAX];
+    bool exists;
     struct error ignored;
-    enum err err = whole_file_check(path, error);
-    if (err != OK || (!may_replace && has_text(path, text))) return err;
+    enum err err = whole_file_check(path, &exists, error);
+    if (err != OK || (exists && !may_replace && has_text(path, text))) return err;
     int bytes = snprintf(made, sizeof made, "%s.%d.tmp", path, (int)getpid());
     if (bytes >= (int)sizeof made)
         return err_set(error, ERR_INVALID, "the name of the output file is too long");
     err = write_text(made, text, error);
-    if (err == OK) err = place(made, path, may_replace, error);
-    if (err == OK) err = sync_folder(path, error);
+    if (err == OK) err = whole_file_place(made, path, may_replace, error);
     enum err left = os_unlink(made, err == OK ? error : &ignored);
     return err == OK ? left : err;
 }

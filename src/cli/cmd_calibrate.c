@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/labelled.h"
 #include "cli/run_show.h"
-#include "cli/whole_file.h"
+
 #include "decisions/json_text.h"
 #include "json/json.h"
 #include "server/offline.h"
@@ -128,7 +129,9 @@ static enum err keep_temperatures(const struct chosen *chosen, const struct labe
     buf_add_text(&out, "}\n");
     enum err err = whole_file_write(chosen->output, buf_str(&out), chosen->overwrite, error);
     buf_release(&out);
-    return err;
+    if (err != ERR_CONFLICT) return err;
+    return err_set(error, err, "%s exists with another text; name another file, or --overwrite it",
+                   chosen->output);
 }
 
 /* Runs the lines, or what is left of them. */
@@ -174,7 +177,8 @@ static enum err check(struct command_call *call, struct error *error) {
         chosen->answers = chosen->answers_usual;
     }
     if (chosen->output) {
-        enum err err = whole_file_check(chosen->output, error);
+        bool exists;
+        enum err err = whole_file_check(chosen->output, &exists, error);
         if (err != OK) return err;
     }
     chosen->offline.input.path = labelled;

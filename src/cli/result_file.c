@@ -3,17 +3,15 @@
 
 #include "base/hash.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/os.h"
+#include "base/whole_file.h"
 #include "server/offline_output.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -41,17 +39,11 @@ static bool has_mark(const char *path, const char *sum) {
 
 enum err result_file_check(const struct result_wish *wish, bool *ret_is_finished,
                            struct error *error) {
-    struct stat status;
     char sum[17];
+    bool exists = false;
     *ret_is_finished = false;
-    if (!*wish->path) return err_set(error, ERR_INVALID, "-o: the name is empty");
-    if (lstat(wish->path, &status) != 0) return OK;
-    if (stat(wish->path, &status) != 0)
-        return err_set(error, ERR_INVALID, "cannot write %s: it is a link that leads nowhere",
-                       wish->path);
-    if (!S_ISREG(status.st_mode))
-        return err_set(error, ERR_INVALID, "cannot write %s: it is %s", wish->path,
-                       S_ISDIR(status.st_mode) ? "a directory" : "no plain file");
+    enum err err = whole_file_check(wish->path, &exists, error);
+    if (err != OK || !exists) return err;
     write_sum(wish, sum);
     *ret_is_finished = !wish->overwrite && has_mark(wish->path, sum);
     if (wish->overwrite || *ret_is_finished) return OK;
@@ -150,24 +142,15 @@ enum err result_file_take(void *context, struct str line, enum results_kind kind
     return file->pending.bytes < PENDING_BYTES ? OK : flush(file, error);
 }
 
-/* Makes the new name durable. */
-static enum err sync_parent(const char *path, struct error *error) {
-    char *folder = mem_text(path), *slash = strrchr(folder, '/');
-    if (slash) slash[slash == folder] = '\0';
-    enum err err = os_fsync_dir(slash ? folder : ".", error);
-    free(folder);
-    return err;
-}
-
 enum err result_file_finish(struct result_file *file, bool is_whole, struct error *error) {
     enum err err = flush(file, error);
     if (err == OK) err = os_fsync(file->fd, error);
     if (err != OK) return err;
     /* Where the file system has no attributes, a later call fetches the file anew. */
     if (is_whole) (void)fsetxattr(file->fd, MARK_NAME, file->sum, strlen(file->sum), 0);
-    err = offline_output_place(file->part, file->path, file->may_replace, error);
-    if (err == OK) err = os_unlink(file->part, error);
-    return err == OK ? sync_parent(file->path, error) : err;
+    err = whole_file_place(file->part, file->path, file->may_replace, error);
+    if (err == ERR_CONFLICT) return offline_output_came(file->path, error);
+    return err == OK ? os_unlink(file->part, error) : err;
 }
 
 void result_file_close(struct result_file *file, bool keeps) {

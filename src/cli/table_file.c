@@ -2,13 +2,17 @@
 #include "cli/table_file.h"
 
 #include "base/os.h"
+#include "base/whole_file.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <unistd.h>
 
 enum err table_file_check(const struct table_file *file, struct error *error) {
-    if (!file->path || file->overwrite || access(file->path, F_OK) != 0) return OK;
+    bool exists = false;
+    if (!file->path) return OK;
+    enum err err = whole_file_check(file->path, &exists, error);
+    if (err != OK || !exists || file->overwrite) return err;
     return err_set(error, ERR_CONFLICT, "%s exists; name another file, or --overwrite it",
                    file->path);
 }
@@ -31,9 +35,10 @@ enum err table_file_make(const struct table_file *file,
     if (err == OK) err = os_fsync(fd, error);
     os_close(fd);
     if (err == OK && is_parquet) err = parquet_write(rows, part, NULL, error);
-    if (err == OK) err = os_rename(part, file->path, error);
-    if ((err != OK || is_parquet) && os_unlink(rows, &ignored) != OK) return err;
-    return err;
+    if (err == OK) err = whole_file_place(part, file->path, file->overwrite, error);
+    enum err left = os_unlink(part, err == OK ? error : &ignored);
+    if (is_parquet && os_unlink(rows, &ignored) != OK) return err;
+    return err == OK ? left : err;
 }
 
 struct joining {

@@ -119,14 +119,6 @@ static enum err write_file(int fd, const struct tiled_key *key,
     return err;
 }
 
-static enum err sync_folder_of(const char *path, struct error *error) {
-    char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    if (!slash || slash == path) return os_fsync_dir(slash ? "/" : ".", error);
-    snprintf(folder, sizeof folder, "%.*s", (int)(slash - path), path);
-    return os_fsync_dir(folder, error);
-}
-
 enum err tiled_write(const char *path, const struct tiled_key *key,
                      const struct tiled_section *sections, size_t count, const atomic_bool *stop,
                      struct error *error) {
@@ -140,7 +132,7 @@ enum err tiled_write(const char *path, const struct tiled_key *key,
     err = write_file(fd, key, sections, count, stop, error);
     os_close(fd);
     if (err == OK) err = os_rename(beside, path, error);
-    if (err == OK) return sync_folder_of(path, error);
+    if (err == OK) return os_fsync_parent(path, error);
     struct error ignored;
     if (os_unlink(beside, &ignored) != OK) return err; /* the next sweep of the folder removes it */
     return err;

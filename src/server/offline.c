@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/os.h"
+#include "base/whole_file.h"
 #include "batch/create.h"
 #include "batch/input.h"
 #include "batch/shape_ends.h"
@@ -238,7 +239,7 @@ static enum err make_output(const struct offline *offline, const int fds[3], con
 
 /* Writes the two result files as one, syncs it, and gives it its final name. */
 static enum err publish(struct offline *offline, struct error *error) {
-    char path[PATH_MAX], parent[PATH_MAX];
+    char path[PATH_MAX];
     int input = -1, output = -1, errors = -1, out = -1;
     struct store_file file;
     const struct offline_options *options = offline->options;
@@ -257,12 +258,8 @@ static enum err publish(struct offline *offline, struct error *error) {
     os_close(output);
     os_close(errors);
     os_close(out);
-    if (err == OK) err = offline_output_place(path, options->output_path, may_replace, error);
-    if (err != OK) return err;
-    snprintf(parent, sizeof parent, "%s", options->output_path);
-    char *slash = strrchr(parent, '/');
-    if (slash) slash[slash == parent] = '\0';
-    return os_fsync_dir(slash ? parent : ".", error);
+    if (err == OK) err = whole_file_place(path, options->output_path, may_replace, error);
+    return err == ERR_CONFLICT ? offline_output_came(options->output_path, error) : err;
 }
 
 static enum err work(struct offline *offline, struct error *error) {

@@ -2,7 +2,7 @@
 #include "server/offline_output.h"
 
 #include "base/log.h"
-#include "base/os.h"
+#include "base/whole_file.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -74,15 +74,8 @@ bool offline_output_is_own(const struct offline_input *input, const char *output
     return is_same_file(output, made) || is_result_of(output, input, &ignored);
 }
 
-enum err offline_output_place(const char *made, const char *output, bool may_replace,
-                              struct error *error) {
-    struct stat ignored;
-    if (may_replace) return os_rename(made, output, error);
-    enum err err = os_link(made, output, error);
-    if (err == ERR_DENIED)
-        err = lstat(output, &ignored) != 0 ? os_rename(made, output, error) : ERR_CONFLICT;
-    if (err != ERR_CONFLICT) return err;
-    return err_set(error, err,
+enum err offline_output_came(const char *output, struct error *error) {
+    return err_set(error, ERR_CONFLICT,
                    "%s was made by another program while this run was under way; all results are "
                    "kept: move that file away and give the same command again, or --overwrite it",
                    output);
@@ -92,26 +85,20 @@ enum err offline_output_check(const struct offline_input *input, const char *out
                               const char *folder, bool overwrite, struct offline_found *ret_found,
                               struct error *error) {
     char made[PATH_MAX];
-    struct stat in, out, link, ignored;
+    struct stat in, link, ignored;
     struct offline_found found = {false, 0};
+    bool exists = false;
     enum err err = check_input(input->path, &in, error);
-    if (err == OK && !*output) err = err_set(error, ERR_INVALID, "-o: the name is empty");
     if (err == OK) err = check_parent(output, error);
     if (err != OK) return err;
     if (lstat(folder, &link) == 0 && S_ISLNK(link.st_mode))
         return err_set(error, ERR_INVALID, "%s is a link, which quern does not follow here",
                        folder);
-    bool exists = stat(output, &out) == 0;
-    if (!exists && lstat(output, &link) == 0)
-        return err_set(error, ERR_INVALID, "cannot write %s: it is a link that leads nowhere",
-                       output);
+    if (*output && is_same_file(input->path, output))
+        return err_set(error, ERR_INVALID, "-o %s is the input itself; name another file", output);
+    err = whole_file_check(output, &exists, error);
+    if (err != OK) return err;
     if (exists) {
-        if (in.st_dev == out.st_dev && in.st_ino == out.st_ino)
-            return err_set(error, ERR_INVALID, "-o %s is the input itself; name another file",
-                           output);
-        if (!S_ISREG(out.st_mode))
-            return err_set(error, ERR_INVALID, "cannot write %s: it is %s", output,
-                           S_ISDIR(out.st_mode) ? "a directory" : "no plain file");
         snprintf(made, sizeof made, OFFLINE_OUTPUT_MADE, PATH_MAX - 16, folder);
         bool has_folder = stat(folder, &ignored) == 0;
         found.is_finished = !overwrite && !has_folder && is_result_of(output, input, &found.failed);

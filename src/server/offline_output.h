@@ -34,10 +34,8 @@ enum err offline_output_check(const struct offline_input *input, const char *out
 /* True if the output exists and is the result of this input, or is the file `made` of an unfinished
  * run. */
 bool offline_output_is_own(const struct offline_input *input, const char *output, const char *made);
-/* Gives the whole file `made` the name of the output. ERR_CONFLICT if a file has that name and
- * `may_replace` is false: it has come while the run was under way. */
-enum err offline_output_place(const char *made, const char *output, bool may_replace,
-                              struct error *error) MUST_CHECK;
+/* ERR_CONFLICT: a file has got the name of the output while the run was under way. */
+enum err offline_output_came(const char *output, struct error *error) MUST_CHECK;
 /* Marks the open output; the sum is that of the requests. */
 void offline_output_mark(int fd, const struct offline_input *input,
                          const unsigned char requests_sha256[SHA256_BYTES], uint64_t failed);

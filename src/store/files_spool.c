@@ -89,14 +89,6 @@ static enum err make_folder(struct store *store, const char *path, struct error 
     return OK;
 }
 
-static enum err sync_folder(struct store *store, const char *path, struct error *error) {
-    char folder[STORE_PATH_BYTES];
-    size_t bytes = (size_t)(strrchr(path, '/') - path);
-    memcpy(folder, path, bytes);
-    folder[bytes] = '\0';
-    return store_sync_result(store, os_fsync_dir(folder, error), error);
-}
-
 struct store *store_spool_store(const struct store_spool *spool) {
     return spool->store;
 }
@@ -108,7 +100,7 @@ enum err store_spool_place_at(struct store_spool *spool, const char *path,
     enum err err = store_sync_result(store, os_fsync(spool->fd, error), error);
     if (err == OK) err = make_folder(store, path, error);
     if (err == OK) err = os_rename(spool->path, path, error);
-    if (err == OK) err = sync_folder(store, path, error);
+    if (err == OK) err = store_sync_result(store, os_fsync_parent(path, error), error);
     if (err == ERR_UNAVAILABLE) store_disk_filled(store);
     if (err == OK)
         close_spool(spool);
