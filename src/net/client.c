@@ -21,6 +21,9 @@
 #define STREAM_BUFFER_BYTES (256L << 10)   /* for downloads: fewer calls per byte */
 #define SLOW_S 60L
 #define CLOCK_MS 100 /* between two checks of the time limits */
+/* libcurl rounds down: a connection that idled for less than 4 s is used again. Common servers close
+ * theirs after 5 s, and a request that meets that moment is lost. */
+#define KEPT_S 3L
 
 struct net_exchange {
     struct net_client *client;
@@ -29,7 +32,9 @@ struct net_exchange {
     void *owner;
     enum net_stream stream;
     bool is_busy;
+    bool sends_body;
     bool is_sent, is_streamed, was_stopped, is_too_long;
+    bool was_lost; /* its kept connection closed without a byte of an answer */
     size_t head_bytes;
     const struct net_file *file; /* NULL: none is sent */
     uint64_t file_at;
@@ -50,6 +55,7 @@ struct net_client {
 
 /* --- callbacks of libcurl --- */
 
+/* Called before each time that libcurl sends the request. */
 static int on_connected(void *user, char *peer_address, char *own_address, int peer_port,
                         int own_port) {
     struct net_exchange *exchange = user;
@@ -57,6 +63,8 @@ static int on_connected(void *user, char *peer_address, char *own_address, int p
     (void)own_address;
     (void)peer_port;
     (void)own_port;
+    exchange->was_lost = exchange->is_sent && exchange->sends_body;
+    if (exchange->was_lost) return CURL_PREREQFUNC_ABORT;
     exchange->is_sent = true;
     exchange->sent_ns = clock_monotonic_ns();
     return CURL_PREREQFUNC_OK;
@@ -227,6 +235,7 @@ static void set_connection(struct net_exchange *exchange) {
     SET(CURLOPT_NETRC, (long)CURL_NETRC_IGNORED);
     SET(CURLOPT_NOSIGNAL, 1L);
     SET(CURLOPT_TCP_KEEPALIVE, 1L);
+    SET(CURLOPT_MAXAGE_CONN, KEPT_S);
     SET(CURLOPT_USERAGENT, "quern/" QUERN_VERSION);
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long)options->connect_ms);
     /* A name server that does not answer must not hold up the end of an exchange. */
@@ -258,7 +267,6 @@ static void set_request(struct net_exchange *exchange, const struct net_request 
         SET(CURLOPT_CURLU, request->checked_url->handle);
     else
         SET(CURLOPT_URL, request->url);
-    if (request->is_once) SET(CURLOPT_FRESH_CONNECT, 1L);
     if (request->whole_ms > 0) SET(CURLOPT_TIMEOUT_MS, (long)request->whole_ms);
     if (request->stream == NET_STREAM_BYTES) SET(CURLOPT_BUFFERSIZE, STREAM_BUFFER_BYTES);
     if (request->range_to > 0) {
@@ -301,6 +309,7 @@ struct net_exchange *net_client_start(struct net_client *client,
                                       .stream = request->stream,
                                       .file = request->file,
                                       .is_busy = true,
+                                      .sends_body = request->body.at || request->file,
                                       .first_byte_ms = request->first_byte_ms,
                                       .stall_ms = request->stall_ms,
                                       .text_ms = request->text_ms,
@@ -385,6 +394,8 @@ static void finish_by_libcurl(struct net_exchange *exchange, CURLcode code) {
         finish(exchange, NET_END_STOPPED, "sent a stream that cannot be read", CURLE_OK);
     else if (code == CURLE_OK)
         finish(exchange, NET_END_WHOLE, "", code);
+    else if (exchange->was_lost)
+        finish(exchange, NET_END_BROKEN, "closed the connection without an answer", CURLE_OK);
     else if (exchange->is_sent)
         finish(exchange, NET_END_BROKEN, "broke the exchange off", code);
     else if (code == CURLE_OPERATION_TIMEDOUT)

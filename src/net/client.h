@@ -6,8 +6,9 @@
  *
  * HTTP/1.1 kept alive, http and https only; no decompression, no cookies, and no proxy unless asked
  * for. It follows no redirect: the answer says where one leads, and the caller decides whether to
- * go there and what to show there. It retries nothing; but libcurl sends a request again if it went
- * out on a kept connection that then closed without a byte (`is_once` forbids that).
+ * go there and what to show there. It retries nothing. libcurl itself would send a request again that
+ * went out on a kept connection which then closed without a byte of an answer: the server may have
+ * done it. So a request with a body ends there, as NET_END_BROKEN; a GET goes out again.
  *
  * Every exchange ends in one `done`, except an aborted one. Each kind of failure has its own `end`.
  * The caller learns whether the request went out: a request that did not go out was not run.
@@ -15,7 +16,7 @@
  * Thread: one, which makes all calls but net_client_wake.
  * Memory: owns the exchanges; copies bodies, headers and the key; lends answers for the call.
  * Invariant: at most `exchanges_max` exchanges at once, each with at most `text_bytes_max` of its
- * answer in memory. */
+ * answer in memory. The bytes of a body go out at most once. */
 
 #include "base/err.h"
 #include "base/str.h"
@@ -95,7 +96,6 @@ struct net_request {
     struct str body;                   /* JSON to POST; at is NULL: GET */
     const struct net_file *file;       /* to send instead; lives as long as the exchange */
     bool sends_key;
-    bool is_once; /* goes out on a new connection, and so at most once */
     enum net_stream stream;
     uint64_t range_from, range_to; /* asks for the bytes before range_to; 0: for all */
     int64_t first_byte_ms;         /* from sending to the first byte of the answer */

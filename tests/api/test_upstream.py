@@ -80,7 +80,8 @@ def test_what_misbehaves_once_is_tried_again(tmp_path, fake, clock):
 
 def test_what_always_misbehaves_ends_in_an_error_of_its_own(tmp_path, fake, clock):
     always = {"garbage": (502, "upstream_bad_answer"), "half": (502, "upstream_bad_answer"), "cut-body": (502, "upstream_broken"), "endless": (502, "upstream_bad_answer"),
-              "redirect": (502, "upstream_bad_answer"), "disguised": (502, None), "500": (500, None)}
+              "redirect": (502, "upstream_bad_answer"), "disguised": (502, None), "500": (500, None), "close": (502, "upstream_broken"),
+              "reset": (502, "upstream_broken")}
     texts = [f"mode={mode} x" for mode in always] + ["mode=stall x", "mode=loris-head x"] + [f"plain {i}" for i in range(300)]
     with serving(tmp_path, f"fake={fake.url},{TIMES}", environment=clock.environment) as server:
         good, bad = run(server, texts, clock=clock, fake=fake)

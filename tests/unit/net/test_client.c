@@ -20,7 +20,10 @@
 #include <unistd.h>
 
 #define ACCEPT_MS 60000
+#define WAIT_NS ((int64_t)120000000000)
 #define EXCHANGES_MAX 4
+#define CLOSE "close" /* in place of an answer: the connection is closed */
+#define GOOD "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 /* --- a server that answers from a list --- */
 
@@ -33,6 +36,7 @@ struct server {
     const char *const *answers;
     struct buf requests;
     unsigned connections;
+    unsigned read_count; /* whole requests */
 };
 
 static bool read_request(struct server *server, int fd) {
@@ -65,7 +69,13 @@ static void *serve(void *context) {
             fd = -1;
             continue;
         }
-        if (write(fd, *answer, strlen(*answer)) < 0) abort();
+        server->read_count++;
+        if (strcmp(*answer, CLOSE) == 0) {
+            close(fd);
+            fd = -1;
+        } else if (write(fd, *answer, strlen(*answer)) < 0) {
+            abort();
+        }
         answer++;
     }
     char byte;
@@ -158,7 +168,7 @@ static void open_client(struct heard *heard) {
 static void exchange(struct heard *heard, const struct server *server, struct net_request request) {
     char url[64];
     unsigned before = heard->done;
-    int64_t until_ns = clock_monotonic_ns() + (int64_t)5000000000;
+    int64_t until_ns = clock_monotonic_ns() + WAIT_NS;
     snprintf(url, sizeof url, "http://127.0.0.1:%d/path", server->port);
     request.owner = heard;
     request.url = url;
@@ -216,8 +226,7 @@ static void an_exchange_keeps_its_connection_and_nothing_else(void **state) {
 
 static void a_piece_of_a_file_goes_out_between_two_texts(void **state) {
     (void)state;
-    static const char *const answers[] = {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-                                          "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", NULL};
+    static const char *const answers[] = {GOOD, GOOD, NULL};
     char path[] = "/tmp/quern-test-XXXXXX";
     struct server server;
     struct heard heard;
@@ -340,9 +349,42 @@ static void each_kind_of_failure_has_its_end(void **state) {
                "broke the exchange off");
 }
 
+/* One request that makes a connection, then one that meets its end, then a last one. */
+static void meet_a_closed_connection(struct net_request request, enum net_end end,
+                                     const char *what) {
+    static const char *const answers[] = {GOOD, CLOSE, GOOD, NULL};
+    struct server server;
+    struct heard heard;
+    start_server(&server, answers);
+    open_client(&heard);
+    exchange(&heard, &server, request);
+    assert_int_equal(heard.answer.end, NET_END_WHOLE);
+    exchange(&heard, &server, request);
+    assert_int_equal(heard.answer.end, end);
+    assert_string_equal(heard.what, what);
+    if (end != NET_END_WHOLE) {
+        exchange(&heard, &server, request);
+        assert_int_equal(heard.answer.end, NET_END_WHOLE);
+    }
+    net_client_close(heard.client);
+    pthread_join(server.thread, NULL);
+    assert_int_equal(server.read_count, 3);
+    /* libcurl connects for its second send before it is stopped. */
+    assert_int_equal(server.connections, end == NET_END_WHOLE ? 2 : 3);
+    close(server.listener);
+    buf_release(&server.requests);
+}
+
+static void a_body_goes_out_once_and_a_get_again_where_a_kept_connection_closes(void **state) {
+    (void)state;
+    meet_a_closed_connection((struct net_request){.body = STR("{}")}, NET_END_BROKEN,
+                             "closed the connection without an answer");
+    meet_a_closed_connection((struct net_request){0}, NET_END_WHOLE, "");
+}
+
 static void an_address_that_is_refused_gets_no_connection(void **state) {
     (void)state;
-    static const char *const answers[] = {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", NULL};
+    static const char *const answers[] = {GOOD, NULL};
     struct server server;
     struct heard heard;
     start_server(&server, answers);
@@ -362,7 +404,7 @@ static void an_address_that_is_refused_gets_no_connection(void **state) {
 
 static void an_aborted_exchange_has_no_end_and_frees_its_place(void **state) {
     (void)state;
-    static const char *const answers[] = {"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", NULL};
+    static const char *const answers[] = {GOOD, NULL};
     struct server server;
     struct heard heard;
     char url[64];
@@ -390,6 +432,7 @@ int main(void) {
         cmocka_unit_test(a_redirect_is_told_and_not_followed),
         cmocka_unit_test(a_stream_is_handed_on_only_where_it_was_asked_for),
         cmocka_unit_test(each_kind_of_failure_has_its_end),
+        cmocka_unit_test(a_body_goes_out_once_and_a_get_again_where_a_kept_connection_closes),
         cmocka_unit_test(an_address_that_is_refused_gets_no_connection),
         cmocka_unit_test(an_aborted_exchange_has_no_end_and_frees_its_place),
     };
