@@ -87,11 +87,11 @@ class Debian:
     def show(self, name):
         return self.good("systemctl", "show", "quern", "-p", name, "--value").strip()
 
-    def write(self, path, text):
+    def write(self, path, text, mode=0o644):
         path = self.folder / path.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        path.chmod(0o600 if "credstore" in str(path) else 0o644)
+        path.chmod(mode)
 
     @contextlib.contextmanager
     def network(self):
@@ -143,7 +143,7 @@ def debian(deb, tmp_path_factory):
     models.mkdir(parents=True, exist_ok=True)
     shutil.copy(pathlib.Path.home() / ".cache/quern/models" / MODEL, models / MODEL)
     (models / MODEL).chmod(0o644)
-    machine.write("/etc/credstore/quern.api-keys", KEY + "\n")
+    machine.write("/etc/credstore/quern.api-keys", KEY + "\n", 0o600)
     try:
         yield machine
     finally:

@@ -3,6 +3,7 @@
 import json, os, pathlib, re, signal, subprocess
 
 import support
+from conftest import KEY
 
 
 def requests(count, tokens=48):
@@ -54,6 +55,27 @@ def test_a_restart_in_the_middle_of_a_batch_loses_nothing(debian):
     support.until(lambda: re.search(r"recovered \d+ of 40 lines", debian.show("StatusText")))
     ends_whole(server, batch, 40)
     assert debian.show("NRestarts") == "0" and debian.show("Result") == "success"
+
+
+def test_a_reload_in_the_middle_of_a_batch_loses_nothing(debian):
+    """systemd keeps a credential as it was at the start; a file of keys is read again."""
+    server = debian.server()
+    debian.write("/etc/quern/keys", f"{KEY}\nsk-reload-one\n", 0o600)
+    debian.good("chown", "quern:quern", "/etc/quern/keys")
+    debian.write("/etc/quern/config", "api-key-file = /etc/quern/keys\n")
+    debian.good("systemctl", "restart", "quern")
+    pid, status = debian.show("MainPID"), lambda key: server.call("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})[0]
+    batch = server.create(support.jsonl(requests(40, 200)))["id"]
+    half_way(server, batch, 1)
+    for name in ("sk-reload-two", "sk-reload-three"):
+        debian.write("/etc/quern/keys", f"{KEY}\n{name}\n", 0o600)
+        debian.good("systemctl", "reload", "quern")
+        support.until(lambda: status(name) == 200, 300)  # ExecReload sends the signal and does not wait for the server
+        assert status("sk-reload-one") == 401
+    assert server.batch(batch)["status"] == "in_progress", "the reloads came after the batch"
+    ends_whole(server, batch, 40)
+    assert debian.show("MainPID") == pid and debian.show("ActiveState") == "active" and debian.show("Result") == "success"
+    assert "reload_failed" not in server.log_text()
 
 
 def test_a_kill_is_followed_by_a_start_that_goes_on(debian):
