@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The formats of strings, each as a regular expression of the whole string. Where a format's own
  * rules cannot be written down so, the expression allows less: host names without labels of the
- * form xn--…, and leap seconds only in UTC. There is no year 0000: RFC 3339 has it, but validators
+ * form xn--…, whose characters only the arithmetic of Punycode tells. There is no year 0000: RFC 3339 has it, but validators
  * and clients written in Python refuse it. A fraction of a second has at most 18 digits, a number of
  * a duration at most 80: a model may never end its digits by itself. */
 #include "grammar/schema_internal.h"
@@ -12,12 +12,50 @@
 #define DATE                                                                                       \
     "(?:" YEAR "-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])"                                   \
     "|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))|" LEAP_YEARS "-02-29)"
-/* A leap second is written in UTC. */
 #define FRACTION "(?:\\.\\d{1,18})"
+#define MINUTE "(?:[01]\\d|2[0-3]):[0-5]\\d"
 #define TIME                                                                                       \
-    "(?:(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d" FRACTION "?"                                         \
-    "(?:[zZ]|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"                                                     \
-    "|23:59:60" FRACTION "?(?:[zZ]|[+-]00:00))"
+    "(?:" MINUTE ":[0-5]\\d" FRACTION "?(?:[zZ]|[+-]" MINUTE ")"                                   \
+    "|(?:23:59:60" FRACTION "?[zZ]|" MINUTE ":60" FRACTION "?[+-]" MINUTE "))"
+/* A leap second is 23:59:60 in UTC. With an offset, the local hour and minute follow from those of the
+ * offset: 01:29:60+01:30, 15:59:60-08:00. East of UTC the minute of the offset is the next one, and its
+ * hour the same, or the next one after minute 59. West of UTC the two minutes make 59, and the two
+ * hours 23. Three expressions say so digit by digit, next to that of the form; each of them also takes
+ * every time without a leap second, and one in UTC. */
+#define DD "[0-9]{2}"
+#define LEAP ":60[0-9.]*"
+#define NO_LEAP DD ":" DD ":(?:[0-5][0-9.zZ:+-]*|60[0-9.zZ]*)"
+/* The last digit of a minute, the next one, and the one that makes 9 with it. */
+#define UNIT(unit, next, rest)                                                                     \
+    "|" DD ":[0-5]" unit LEAP "(?:\\+" DD ":[0-5]" next "|-" DD ":[0-5]" rest ")"
+/* The first digit of a minute, the next one, and the one that makes 5 with it. */
+#define TEN(ten, next, rest)                                                                       \
+    "|" DD ":" ten "(?:[0-8]" LEAP "\\+" DD ":" ten "|9" LEAP "\\+" DD ":" next "|[0-9]" LEAP      \
+    "-" DD ":" rest ")[0-9]"
+/* An hour, the next one, and the one that makes 23 with it. */
+#define HOUR(hour, next, rest)                                                                     \
+    "|" hour ":(?:59" LEAP "\\+" next "|(?:[0-4][0-9]|5[0-8])" LEAP "\\+" hour "|" DD LEAP         \
+    "-" rest "):" DD
+/* clang-format off */
+#define LEAP_UNITS                                                                                 \
+    "(?:" NO_LEAP                                                                                  \
+    UNIT("0", "1", "9") UNIT("1", "2", "8") UNIT("2", "3", "7") UNIT("3", "4", "6")                \
+    UNIT("4", "5", "5") UNIT("5", "6", "4") UNIT("6", "7", "3") UNIT("7", "8", "2")                \
+    UNIT("8", "9", "1") UNIT("9", "0", "0") ")"
+#define LEAP_TENS                                                                                  \
+    "(?:" NO_LEAP                                                                                  \
+    TEN("0", "1", "5") TEN("1", "2", "4") TEN("2", "3", "3")                                       \
+    TEN("3", "4", "2") TEN("4", "5", "1") TEN("5", "0", "0") ")"
+#define LEAP_HOURS                                                                                 \
+    "(?:" NO_LEAP                                                                                  \
+    HOUR("00", "01", "23") HOUR("01", "02", "22") HOUR("02", "03", "21") HOUR("03", "04", "20")    \
+    HOUR("04", "05", "19") HOUR("05", "06", "18") HOUR("06", "07", "17") HOUR("07", "08", "16")    \
+    HOUR("08", "09", "15") HOUR("09", "10", "14") HOUR("10", "11", "13") HOUR("11", "12", "12")    \
+    HOUR("12", "13", "11") HOUR("13", "14", "10") HOUR("14", "15", "09") HOUR("15", "16", "08")    \
+    HOUR("16", "17", "07") HOUR("17", "18", "06") HOUR("18", "19", "05") HOUR("19", "20", "04")    \
+    HOUR("20", "21", "03") HOUR("21", "22", "02") HOUR("22", "23", "01") HOUR("23", "00", "00") ")"
+/* clang-format on */
+#define DAY "[0-9-]{10}[tT]"
 #define OCTET "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
 #define IPV4 "(?:" OCTET "(?:\\." OCTET "){3})"
 #define H16 "[0-9a-fA-F]{1,4}"
@@ -60,17 +98,18 @@ struct string_format schema_format(struct str name) {
     static const struct {
         const char *name;
         struct string_format format;
-    } formats[] = {{"date", {DATE, NULL}},
-                   {"time", {TIME, NULL}},
-                   {"date-time", {DATE "[tT]" TIME, NULL}},
-                   {"duration", {DURATION, NULL}},
-                   {"email", {EMAIL, ".{1,64}@[^@]{1,253}"}},
-                   {"hostname", {HOSTNAME, ".{1,253}"}},
-                   {"ipv4", {IPV4, NULL}},
-                   {"ipv6", {IPV6, NULL}},
-                   {"uuid", {UUID, NULL}},
-                   {"uri", {URI, NULL}}};
+    } formats[] = {
+        {"date", {{DATE}}},
+        {"time", {{TIME, LEAP_UNITS, LEAP_TENS, LEAP_HOURS}}},
+        {"date-time", {{DATE "[tT]" TIME, DAY LEAP_UNITS, DAY LEAP_TENS, DAY LEAP_HOURS}}},
+        {"duration", {{DURATION}}},
+        {"email", {{EMAIL, ".{1,64}@[^@]{1,253}"}}},
+        {"hostname", {{HOSTNAME, ".{1,253}"}}},
+        {"ipv4", {{IPV4}}},
+        {"ipv6", {{IPV6}}},
+        {"uuid", {{UUID}}},
+        {"uri", {{URI}}}};
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (str_is(name, formats[i].name)) return formats[i].format;
-    return (struct string_format){NULL, NULL};
+    return (struct string_format){{NULL}};
 }

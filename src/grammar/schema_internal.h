@@ -125,10 +125,10 @@ enum err schema_pattern(struct compiler *compiler, const json_t *schema, const c
 /* A comma or a colon, with a space or not. */
 uint32_t schema_mark(struct compiler *compiler, char mark);
 
-/* Two regular expressions of the whole string, which a format keeps both. */
+#define FORMAT_PATTERNS_MAX 4
+/* Regular expressions of the whole string, all of which a format keeps. */
 struct string_format {
-    const char *pattern; /* NULL: the format is not known */
-    const char *length;  /* or NULL */
+    const char *patterns[FORMAT_PATTERNS_MAX]; /* NULL after the last one; none: not known */
 };
 struct string_format schema_format(struct str name);
 #define FORMAT_DIGITS_MAX 18 /* longer numbers in times and durations are not all taken */

@@ -103,7 +103,6 @@ enum err schema_pattern(struct compiler *compiler, const json_t *schema, const c
 
 static enum err add_whole(struct compiler *compiler, const char *pattern, uint32_t *content) {
     uint32_t expr;
-    if (!pattern) return OK;
     enum err err = regex_expr(compiler->exprs, str_from(pattern), REGEX_WHOLE, SPELLING_JSON, &expr,
                               compiler->error);
     if (err == OK) *content = expr_and2(compiler->exprs, *content, expr);
@@ -114,11 +113,13 @@ static enum err add_format(struct compiler *compiler, const json_t *schema, uint
     struct str name = json_member_str(schema, "format");
     if (!name.at) return OK;
     struct string_format format = schema_format(name);
-    if (!format.pattern)
+    enum err err = OK;
+    if (!format.patterns[0])
         return schema_refuse(compiler, schema, "format", "the format '%.60s' is not supported",
                              name.at);
-    enum err err = add_whole(compiler, format.pattern, content);
-    return err == OK ? add_whole(compiler, format.length, content) : err;
+    for (size_t i = 0; err == OK && i < FORMAT_PATTERNS_MAX && format.patterns[i]; i++)
+        err = add_whole(compiler, format.patterns[i], content);
+    return err;
 }
 
 enum err schema_string(struct compiler *compiler, const struct atoms *atoms, uint32_t *ret_expr) {

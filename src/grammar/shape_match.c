@@ -140,15 +140,14 @@ static bool has_long_number(struct str name, struct str text) {
 }
 
 /* The expressions of formats leave a few valid texts out (schema_format.c): internationalised host
- * names, leap seconds, the year 0, many digits. These are not judged. */
+ * names, the year 0, many digits. These are not judged. */
 static enum shape_match check_format(struct check *check, struct str name, struct str text) {
     struct string_format format = schema_format(name);
-    if (!format.pattern) return SHAPE_MATCH_UNKNOWN;
-    enum shape_match match = check_pattern(check, str_from(format.pattern), REGEX_WHOLE, text);
-    if (format.length)
-        match = both(match, check_pattern(check, str_from(format.length), REGEX_WHOLE, text));
+    if (!format.patterns[0]) return SHAPE_MATCH_UNKNOWN;
+    enum shape_match match = SHAPE_MATCH_YES;
+    for (size_t i = 0; i < FORMAT_PATTERNS_MAX && format.patterns[i]; i++)
+        match = both(match, check_pattern(check, str_from(format.patterns[i]), REGEX_WHOLE, text));
     bool may_be_left_out = str_find(text, STR("xn--"), 0) != SIZE_MAX ||
-                           str_find(text, STR(":60"), 0) != SIZE_MAX ||
                            str_starts_with(text, STR("0000")) || has_long_number(name, text);
     return match == SHAPE_MATCH_NO && may_be_left_out ? SHAPE_MATCH_UNKNOWN : match;
 }

@@ -140,6 +140,34 @@ static void test_texts(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) check_row(i);
 }
 
+/* The time of day at which an offset has a leap second: 23:59:60 in UTC. */
+static void write_leap(char *text, size_t room, int offset, int minutes_off) {
+    int local = (23 * 60 + 59 + offset + minutes_off + 2 * 1440) % 1440, size = abs(offset);
+    snprintf(text, room, "\"%02d:%02d:60%c%02d:%02d\"", local / 60, local % 60,
+             offset < 0 ? '-' : '+', size / 60, size % 60);
+}
+
+/* Every offset has its one leap second; a minute, an hour and twelve hours next to it have none. */
+static void test_leap_seconds(void **state) {
+    static const int shifts[] = {1, -1, 10, -10, 60, -60, 720};
+    struct error error;
+    char text[32];
+    (void)state;
+    json_t *schema = value_of("{\"type\":\"string\",\"format\":\"time\"}");
+    struct grammar *grammar = compiled(GRAMMAR_SCHEMA, schema, &error);
+    json_decref(schema);
+    assert_non_null(grammar);
+    for (int offset = -1439; offset < 1440; offset++) {
+        write_leap(text, sizeof text, offset, 0);
+        if (!takes(grammar, str_from(text))) fail_msg("%s is refused", text);
+        for (size_t i = 0; i < sizeof shifts / sizeof *shifts; i++) {
+            write_leap(text, sizeof text, offset, shifts[i]);
+            if (takes(grammar, str_from(text))) fail_msg("%s is taken", text);
+        }
+    }
+    grammar_drop(grammar);
+}
+
 /* What cannot be held is refused with its name and place. */
 static void test_refusals(void **state) {
     static const struct {
@@ -274,9 +302,8 @@ static void test_long_texts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_long_texts),
-        cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_long_texts),   cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_leap_seconds), cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_large),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
