@@ -4,7 +4,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/os.h"
+#include "net/file_body.h"
 #include "net/net_internal.h"
 #include "net/retry.h"
 
@@ -36,8 +36,7 @@ struct net_exchange {
     bool is_sent, is_streamed, was_stopped, is_too_long;
     bool was_lost; /* its kept connection closed without a byte of an answer */
     size_t head_bytes;
-    const struct net_file *file; /* NULL: none is sent */
-    uint64_t file_at;
+    struct file_body file_body;
     int64_t first_byte_ms, stall_ms, text_ms;
     int64_t sent_ns, first_ns, last_ns; /* 0: not yet */
     struct buf out, in;
@@ -123,46 +122,6 @@ static size_t on_body(char *bytes, size_t size, size_t count, void *user) {
     buf_add_str(&exchange->in, piece);
     exchange->is_too_long = exchange->in.overflowed;
     return exchange->is_too_long ? 0 : piece.bytes;
-}
-
-/* Bytes of a request that sends a file: those of the file and those around it. */
-static uint64_t file_bytes(const struct net_file *file) {
-    return file->before.bytes + file->bytes + file->after.bytes;
-}
-
-/* Copies bytes from memory for a read at `at`, at most `room`. */
-static size_t copy_part(struct str part, uint64_t at, char *ret_bytes, size_t room) {
-    struct str rest = str_skip(part, (size_t)at);
-    size_t count = rest.bytes < room ? rest.bytes : room;
-    if (count > 0) memcpy(ret_bytes, rest.at, count);
-    return count;
-}
-
-/* Gives the next bytes of what stands before the file, of the file, or of what stands after it. */
-static size_t on_file_read(char *bytes, size_t size, size_t count, void *user) {
-    struct net_exchange *exchange = user;
-    const struct net_file *file = exchange->file;
-    uint64_t at = exchange->file_at, end = file->before.bytes + file->bytes;
-    size_t room = size * count, given;
-    struct error error;
-    if (at < file->before.bytes) {
-        given = copy_part(file->before, at, bytes, room);
-    } else if (at < end) {
-        given = room < end - at ? room : (size_t)(end - at);
-        uint64_t offset = file->from + (at - file->before.bytes);
-        if (os_pread_all(file->fd, bytes, given, offset, &error) != OK) return CURL_READFUNC_ABORT;
-    } else {
-        given = copy_part(file->after, at - end, bytes, room);
-    }
-    exchange->file_at += given;
-    return given;
-}
-
-static int on_file_seek(void *user, curl_off_t offset, int origin) {
-    struct net_exchange *exchange = user;
-    if (origin != SEEK_SET || offset < 0) return CURL_SEEKFUNC_FAIL;
-    exchange->file_at = (uint64_t)offset;
-    return CURL_SEEKFUNC_OK;
 }
 
 /* --- what an answer says --- */
@@ -252,13 +211,13 @@ static void set_file(struct net_exchange *exchange, const struct net_file *file)
     char line[200];
     if (!file->post_type) {
         SET(CURLOPT_UPLOAD, 1L);
-        SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t)file_bytes(file));
+        SET(CURLOPT_INFILESIZE_LARGE, (curl_off_t)file_body_bytes(file));
         return;
     }
     snprintf(line, sizeof line, "Content-Type: %s", file->post_type);
     add_line(exchange, line);
     SET(CURLOPT_POST, 1L);
-    SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)file_bytes(file));
+    SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)file_body_bytes(file));
 }
 
 static void set_request(struct net_exchange *exchange, const struct net_request *request) {
@@ -288,10 +247,10 @@ static void set_request(struct net_exchange *exchange, const struct net_request 
     if (request->file) {
         add_line(exchange, "Expect:");
         set_file(exchange, request->file);
-        SET(CURLOPT_READFUNCTION, on_file_read);
-        SET(CURLOPT_READDATA, exchange);
-        SET(CURLOPT_SEEKFUNCTION, on_file_seek);
-        SET(CURLOPT_SEEKDATA, exchange);
+        SET(CURLOPT_READFUNCTION, file_body_read);
+        SET(CURLOPT_READDATA, &exchange->file_body);
+        SET(CURLOPT_SEEKFUNCTION, file_body_seek);
+        SET(CURLOPT_SEEKDATA, &exchange->file_body);
     }
     SET(CURLOPT_HTTPHEADER, exchange->head);
 }
@@ -307,7 +266,7 @@ struct net_exchange *net_client_start(struct net_client *client,
                                       .easy = exchange->easy,
                                       .owner = request->owner,
                                       .stream = request->stream,
-                                      .file = request->file,
+                                      .file_body = {.file = request->file},
                                       .is_busy = true,
                                       .sends_body = request->body.at || request->file,
                                       .first_byte_ms = request->first_byte_ms,
