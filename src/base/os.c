@@ -365,3 +365,14 @@ uint64_t os_peak_rss_bytes(void) {
     getrusage(RUSAGE_SELF, &usage);
     return (uint64_t)usage.ru_maxrss * 1024;
 }
+
+uint64_t os_rss_bytes(pid_t pid) {
+    char path[40];
+    unsigned long long all = 0, resident = 0;
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)pid);
+    FILE *file = fopen(path, "re");
+    if (!file) return 0;
+    if (fscanf(file, "%llu %llu", &all, &resident) != 2) resident = 0;
+    fclose(file);
+    return resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}

@@ -87,6 +87,7 @@ struct worker_status {
     uint64_t preemptions;    /* sequences that lost their KV blocks and were continued later */
     uint64_t nonfinite_rows; /* rows whose logits had NaN or +inf */
     double kv_used;          /* 0..1 */
+    uint64_t memory_bytes;   /* resident bytes of the engine's process */
     char card
         [CARD_UUID_BYTES]; /* the UUID of the card that it computes on; empty: none, or not known */
     struct card_ledger ledger; /* of its memory there */

@@ -29,7 +29,7 @@ const char *model_state_name(enum model_state state) {
     return names[state];
 }
 
-static enum model_state state_of(const struct worker_status *status) {
+enum model_state model_state_of(const struct worker_status *status) {
     if (status->is_failed) return MODEL_FAILED;
     if (status->is_parked) return MODEL_UNLOADED;
     return status->ready ? MODEL_LOADED : MODEL_LOADING;
@@ -168,7 +168,7 @@ static void add_one(const struct listing *listing, struct str name,
     size_t worker = listing->worker_of[served - listing->models];
     const struct worker_status *status = &listing->statuses[worker];
     add(context, &(struct runner_model){.name = name,
-                                        .state = state_of(status),
+                                        .state = model_state_of(status),
                                         .text = status->is_failed ? status->text : NULL,
                                         .served = *served});
 }
@@ -260,7 +260,7 @@ void runner_status(struct runner *runner, struct runner_status *ret_status) {
     uint32_t parked = 0;
     for (size_t i = 0; i < count; i++) {
         ret_status->workers_ready += statuses[i].ready;
-        ret_status->workers_in[state_of(&statuses[i])]++;
+        ret_status->workers_in[model_state_of(&statuses[i])]++;
         parked += statuses[i].is_parked;
     }
     /* While models take turns, at times none is loaded. */

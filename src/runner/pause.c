@@ -65,6 +65,9 @@ void active_judge(struct runner *runner, struct active_batch *batch) {
         runner->counters.quality_alarms[share]++;
         log_warn("batch=%s event=quality_alarm share=%s answers=%llu", batch->row.id,
                  quality_share_names[share], (unsigned long long)counts.successes);
+        machine_tell(runner, HISTORY_QUALITY_ALARM, batch->row.id, batch->row.owner,
+                     "Of %llu answers, too many have the sign '%s'.",
+                     (unsigned long long)counts.successes, quality_share_names[share]);
     }
     bool pauses = batch->extras.pauses && batch->row.paused == BATCH_NOT_PAUSED &&
                   batch->row.status == BATCH_IN_PROGRESS;

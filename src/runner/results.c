@@ -362,6 +362,9 @@ void runner_on_down(void *context, const char *reason) {
         struct slot *slot = losses.lines[i];
         log_error("batch=%s request=%u event=quarantined downs=%u", slot->batch->row.id,
                   slot->line.number, slot->line.downs);
+        machine_tell(runner, HISTORY_LINE_LOST, slot->batch->row.id, slot->batch->row.owner,
+                     "Line %u has an error record: every engine that ran it went down.",
+                     slot->line.number + 1);
         commit_error(runner, slot, 500, "worker_lost",
                      "Every engine that ran this request went down.");
     }

@@ -53,6 +53,7 @@ enum err runner_open(struct runner **ret_runner, struct store *store,
     sync_cond_init(&runner->idle);
     runner->reuse.followers_max = runner->options.lookahead_lines;
     buf_init(&runner->reuse.body, (size_t)2 << 20);
+    runner->machine.history = history_open();
     enum err err = queue_open(&runner->queue, "local", error);
     if (err == OK)
         err = seglog_writer_open(&runner->writer, store, runner_on_durable, runner, error);
@@ -193,6 +194,7 @@ void runner_close(struct runner *runner) {
     pthread_cond_destroy(&runner->helpers);
     pthread_cond_destroy(&runner->idle);
     pthread_mutex_destroy(&runner->lock);
+    history_close(runner->machine.history);
     free(runner);
 }
 

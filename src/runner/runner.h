@@ -18,6 +18,7 @@
 #include "batch/parameters.h"
 #include "protocol/names.h"
 #include "protocol/worker.h"
+#include "runner/history.h"
 #include "store/seglog.h"
 
 struct runner;
@@ -34,6 +35,7 @@ enum runner_event_kind {
 struct runner_event {
     enum runner_event_kind kind;
     const char *batch_id; /* NULL for an engine */
+    const char *owner;    /* owner of that batch */
     uint32_t worker;      /* RUNNER_ENGINE_DOWN: the seat */
     const char *text;     /* one sentence */
     int64_t age_s;        /* stuck: since the last result; at risk: until the deadline */
@@ -152,6 +154,7 @@ void runner_request_cancel(struct runner *runner, uint64_t request_id);
 
 enum model_state { MODEL_UNLOADED, MODEL_LOADING, MODEL_LOADED, MODEL_FAILED };
 const char *model_state_name(enum model_state state);
+enum model_state model_state_of(const struct worker_status *status);
 
 struct runner_status {
     bool ready; /* a worker takes jobs, the disk has room, and the runner does not drain */
@@ -201,6 +204,22 @@ struct runner_progress {
 };
 
 void runner_progress(struct runner *runner, struct runner_progress *ret_progress);
+
+/* Work of one owner. */
+struct runner_owner {
+    char owner[OWNER_BYTES]; /* empty: the default owner */
+    uint64_t open_batches;   /* batches that have not ended */
+    uint64_t queued_lines;   /* their lines without a result */
+    uint64_t requests;       /* single requests waiting or running */
+};
+#define RUNNER_OWNERS_MAX 256
+
+/* Fills the owners with work, or only the one called `only` (NULL: all); returns their number.
+ * Owners above RUNNER_OWNERS_MAX are left out. */
+size_t runner_owners(struct runner *runner, const char *only,
+                     struct runner_owner ret_owners[RUNNER_OWNERS_MAX]);
+/* The last hour: throughput and events. Lives as long as the runner. */
+struct history *runner_history(struct runner *runner);
 /* The status of every worker; at most RUNNER_WORKERS_MAX. Returns their number. */
 size_t runner_worker_statuses(struct runner *runner, struct worker_status *ret_statuses,
                               size_t statuses_max);

@@ -14,6 +14,7 @@
 
 #include "queue/order.h"
 #include "runner/active_batch.h"
+#include "runner/machine.h"
 #include "runner/requests.h"
 #include "runner/reuse.h"
 #include "runner/seat.h"
@@ -60,6 +61,7 @@ struct runner {
     uint64_t request_order;
 
     struct runner_status counters;
+    struct machine machine; /* has a lock of its own */
 };
 
 /* The threads; the argument is the runner. */

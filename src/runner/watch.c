@@ -41,10 +41,12 @@ static void read_progress(struct active_batch *batch, int64_t now_ns) {
                                  (double)counts.successes;
 }
 
-static void tell_risk(struct runner *runner, const char *batch_id, bool is_late, int64_t left_s) {
+static void tell_risk(struct runner *runner, const char *batch_id, const char *owner, bool is_late,
+                      int64_t left_s) {
     const struct runner_event event = {
         .kind = RUNNER_BATCH_AT_RISK,
         .batch_id = batch_id,
+        .owner = owner,
         .text = is_late ? "At the rate measured it cannot meet its deadline."
                         : "At the rate measured it would miss its deadline; it goes first now.",
         .age_s = left_s};
@@ -54,7 +56,7 @@ static void tell_risk(struct runner *runner, const char *batch_id, bool is_late,
 /* Reports one batch that is newly at risk; false if none is. The lock is held, and released for the
  * report: so one batch per call. */
 static bool tell_one_risk(struct runner *runner) {
-    char id[STORE_ID_BYTES];
+    char id[STORE_ID_BYTES], owner[OWNER_BYTES];
     for (struct active_batch *batch = runner->batches; batch; batch = batch->next) {
         bool is_at_risk = batch->order.is_hurried || batch->order.is_late;
         if (batch->phase != PHASE_RUN || !is_at_risk || batch->progress.was_risk_told) continue;
@@ -62,8 +64,9 @@ static bool tell_one_risk(struct runner *runner) {
         bool is_late = batch->order.is_late;
         int64_t left_s = batch->row.expires_unix_s - runner_now_unix_s(runner);
         memcpy(id, batch->row.id, sizeof id);
+        memcpy(owner, batch->row.owner, sizeof owner);
         pthread_mutex_unlock(&runner->lock);
-        tell_risk(runner, id, is_late, left_s);
+        tell_risk(runner, id, owner, is_late, left_s);
         pthread_mutex_lock(&runner->lock);
         return true;
     }
@@ -110,6 +113,7 @@ static bool engine_waits(struct runner *runner, const char *model, char ret_text
 /* A silent batch that this round has not looked at yet. */
 struct silent {
     char id[STORE_ID_BYTES];
+    char owner[OWNER_BYTES];
     char model[256];
 };
 
@@ -128,6 +132,7 @@ static bool find_silent(struct runner *runner, uint64_t after, int64_t now_ns,
     }
     if (!found) return false;
     memcpy(ret_silent->id, found->row.id, sizeof ret_silent->id);
+    memcpy(ret_silent->owner, found->row.owner, sizeof ret_silent->owner);
     memcpy(ret_silent->model, found->row.model, sizeof ret_silent->model);
     *ret_sequence = found->row.sequence;
     return true;
@@ -186,8 +191,11 @@ static void watch_silent(struct runner *runner, const struct silent *silent, int
     }
     pthread_mutex_unlock(&runner->lock);
     if (!is_told) return;
-    const struct runner_event event = {
-        .kind = RUNNER_BATCH_STUCK, .batch_id = silent->id, .text = text, .age_s = age_s};
+    const struct runner_event event = {.kind = RUNNER_BATCH_STUCK,
+                                       .batch_id = silent->id,
+                                       .owner = silent->owner,
+                                       .text = text,
+                                       .age_s = age_s};
     watch_tell(runner, &event);
 }
 
@@ -210,6 +218,7 @@ void watch_batches(struct runner *runner) {
         pthread_mutex_lock(&runner->lock);
     }
     pthread_mutex_unlock(&runner->lock);
+    machine_look(runner, now_ns);
 }
 
 void watch_tell(struct runner *runner, const struct runner_event *event) {
@@ -217,6 +226,15 @@ void watch_tell(struct runner *runner, const struct runner_event *event) {
     if (event->batch_id)
         log_warn("batch=%s event=%s age_s=%lld text=\"%s\"", event->batch_id, names[event->kind],
                  (long long)event->age_s, event->text);
+    if (event->kind == RUNNER_BATCH_STUCK)
+        machine_tell(runner, HISTORY_BATCH_STUCK, event->batch_id, event->owner,
+                     "No result for %lld s. %s", (long long)event->age_s, event->text);
+    else if (event->kind == RUNNER_BATCH_AT_RISK)
+        machine_tell(runner, HISTORY_BATCH_AT_RISK, event->batch_id, event->owner, "%s",
+                     event->text);
+    else
+        machine_tell(runner, HISTORY_ENGINE_DOWN, NULL, NULL, "Worker %u: %s.", event->worker,
+                     event->text);
     const struct runner_events *events = &runner->options.events;
     if (events->event) events->event(events->context, event);
 }

@@ -9,7 +9,8 @@
 
 #include "runner/runner.h"
 
-/* Measures, decides and reports, about once a second; cheap when called more often. */
+/* Measures, decides and reports, about once a second, and looks at the machine (machine.h); cheap
+ * when called more often. */
 void watch_batches(struct runner *runner);
-/* Writes the event to the log and tells the listener. */
+/* Writes the event to the log and to the history, and tells the listener. */
 void watch_tell(struct runner *runner, const struct runner_event *event);

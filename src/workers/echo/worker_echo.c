@@ -88,6 +88,7 @@ static void run(struct echo *echo, struct echo_job *job) {
         return;
     }
     pthread_mutex_unlock(&echo->lock);
+    buf_clear(&echo->text);
     if (job->cancelled)
         echo_answer_error(echo, job, 499, OUTCOME_CANCELLED, "cancelled");
     else if (job->told_status)
@@ -101,6 +102,7 @@ static void run(struct echo *echo, struct echo_job *job) {
     pthread_mutex_lock(&echo->lock);
     echo->answered++;
     echo->tokens_in += job->bytes;
+    echo->tokens_out += echo->text.bytes;
     free(job);
 }
 
@@ -222,7 +224,8 @@ static void echo_status(struct worker *worker, struct worker_status *ret_status)
                                          .waiting = echo->waiting,
                                          .restarts = echo->restarts,
                                          .steps = echo->answered,
-                                         .prompt_tokens = echo->tokens_in};
+                                         .prompt_tokens = echo->tokens_in,
+                                         .completion_tokens = echo->tokens_out};
     const char *text = is_up ? "ready" : echo->ready ? "down" : "loading";
     memcpy(ret_status->text, text, strlen(text) + 1);
     pthread_mutex_unlock(&echo->lock);

@@ -246,13 +246,16 @@ static int64_t hang_limit_ns(const struct worker_engine *engine) {
 /* Pings once per second; an error if the child loads or hangs for too long. */
 static enum err watch(struct worker_engine *engine, struct error *error) {
     int64_t now_ns = clock_monotonic_ns(), unseen_ns = now_ns - engine->watched_ns;
+    bool is_ping_due = now_ns >= engine->ping_due_ns;
+    uint64_t memory_bytes = is_ping_due ? os_rss_bytes(engine->child.pid) : 0;
     engine->watched_ns = now_ns;
     pthread_mutex_lock(&engine->lock);
+    if (is_ping_due) engine->memory_bytes = memory_bytes;
     /* While this process was stopped, the child may have done a lot that is not read yet. */
     if (unseen_ns > UNSEEN_NS_MAX) engine->moved_ns += unseen_ns;
     bool is_ready = engine->phase == PHASE_READY;
     int64_t limit_ns = hang_limit_ns(engine), still_ns = now_ns - engine->moved_ns;
-    if (is_ready && now_ns >= engine->ping_due_ns &&
+    if (is_ping_due && is_ready &&
         engine->out.bytes < WORKER_ENGINE_OUT_BYTES_MAX - WIRE_HEADER_BYTES) {
         wire_write(&engine->out, WIRE_PING, 1, 0, STR(""));
         engine->ping_due_ns = now_ns + PING_PERIOD_NS;
