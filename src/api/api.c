@@ -78,6 +78,10 @@ const struct http_route api_routes[] = {
     {"POST", "/v1/responses", HTTP_SCOPE_INFER, inference_unsupported, NULL, "createResponse",
      HTTP_LARGE_BODY},
     {"GET", "/v1/models", HTTP_SCOPE_KEY, models_list, NULL, "listModels", HTTP_PLAIN},
+    {"GET", "/v1/keys", HTTP_SCOPE_ADMIN, keys_list, NULL, "listKeys", HTTP_PLAIN},
+    {"POST", "/v1/keys", HTTP_SCOPE_ADMIN, keys_create, NULL, "createKey", HTTP_PLAIN},
+    {"DELETE", "/v1/keys/{id}", HTTP_SCOPE_ADMIN, keys_revoke, NULL, "revokeKey", HTTP_PLAIN},
+    {"GET", "/v1/machine", HTTP_SCOPE_METRICS, machine_get, NULL, "getMachine", HTTP_PLAIN},
     {"GET", "/v1/models/{model...}", HTTP_SCOPE_KEY, models_get, NULL, "retrieveModel", HTTP_PLAIN},
 };
 const size_t api_route_count = sizeof api_routes / sizeof *api_routes;

@@ -157,6 +157,13 @@ void api_fail_model(struct api *api, struct http_request *request, struct str mo
                     const char *whose);
 void models_list(void *context, struct http_request *request);
 void models_get(void *context, struct http_request *request);
+/* keys.c */
+extern const struct fields keys_fields;
+void keys_list(void *context, struct http_request *request);
+void keys_create(void *context, struct http_request *request);
+void keys_revoke(void *context, struct http_request *request);
+/* machine.c */
+void machine_get(void *context, struct http_request *request);
 /* health.c */
 void pages_index(void *context, struct http_request *request);
 void pages_get(void *context, struct http_request *request);

@@ -28,6 +28,10 @@ static void write_preflight(struct buf *buf) {
     fields_write_schema(buf, &preflight_fields);
 }
 
+static void write_create_key(struct buf *buf) {
+    fields_write_schema(buf, &keys_fields);
+}
+
 /* The marks of openapi.json: a string value "@NAME" stands for what `write` appends. */
 static const struct mark {
     const char *name;
@@ -38,6 +42,7 @@ static const struct mark {
     {"CompleteUpload", write_complete_upload},
     {"PreflightBatch", write_preflight},
     {"CreateJudgement", judgement_body_write_schema},
+    {"CreateKey", write_create_key},
     {"CreateBatch", batch_parameters_write_schema},
 };
 

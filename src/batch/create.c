@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_PER_TOKEN 4
-
 enum err batch_find_existing(struct store *store, const struct batch_parameters *parameters,
                              struct store_batch *ret_batch, struct error *error) {
     struct store_batch batch;
@@ -68,8 +66,9 @@ static enum err insert(struct store *store, struct store_batch *batch,
     uint64_t tokens_max = parameters->queued_tokens_max;
     const struct store_batch_limits limits = {
         .batches_max = parameters->batches_max,
-        .input_bytes_max =
-            tokens_max < UINT64_MAX / BYTES_PER_TOKEN ? tokens_max * BYTES_PER_TOKEN : UINT64_MAX,
+        .input_bytes_max = tokens_max < UINT64_MAX / BATCH_BYTES_PER_TOKEN
+                               ? tokens_max * BATCH_BYTES_PER_TOKEN
+                               : UINT64_MAX,
         .over_bytes = errors,
     };
     enum err err = spool ? store_batch_insert_with_input(store, batch, &limits, spool, file, error)

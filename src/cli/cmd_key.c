@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/state_dir.h"
-#include "http/key_file.h"
+#include "http/key_new.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -36,56 +36,32 @@ static const struct option rows[] = {
     {"expires", OPTION_TEXT, AT(expires), "90d",
      .help = "lifetime in days (d), hours (h) or minutes (m) (default: none)"},
     {"requests-per-minute", OPTION_INTEGER, AT(requests_per_minute), "N",
-     .help = "requests per minute before 429 (default 0: no limit)", .max = 1e15},
+     .help = "requests per minute before 429 (default 0: no limit)", .max = KEY_LIMIT_MAX},
     {"queued-tokens-max", OPTION_INTEGER, AT(queued_tokens_max), "N",
-     .help = "tokens in the inputs of the owner's open batches (default 0: no limit)", .max = 1e15},
+     .help = "tokens in the inputs of the owner's open batches (default 0: no limit)",
+     .max = KEY_LIMIT_MAX},
     {"batches-max", OPTION_INTEGER, AT(batches_max), "N",
-     .help = "open batches of the owner (default 0: no limit)", .max = 1e15},
+     .help = "open batches of the owner (default 0: no limit)", .max = KEY_LIMIT_MAX},
     {"stored-bytes-max", OPTION_INTEGER, AT(stored_bytes_max), "N",
-     .help = "bytes of the owner's files, results included (default 0: no limit)", .max = 1e15},
+     .help = "bytes of the owner's files, results included (default 0: no limit)",
+     .max = KEY_LIMIT_MAX},
     {0},
 };
-
-/* "90d", "12h", "30m" → seconds. */
-static bool read_span(const char *text, int64_t *ret_seconds) {
-    struct str number = str_from(text);
-    if (number.bytes < 2) return false;
-    char unit = number.at[--number.bytes];
-    int64_t each = unit == 'd' ? 86400 : unit == 'h' ? 3600 : unit == 'm' ? 60 : 0, count;
-    if (!each || !str_to_i64(number, &count) || count < 1 || count > 36500) return false;
-    *ret_seconds = count * each;
-    return true;
-}
 
 /* Checks the options of `create` and makes them a key without its secret. */
 static enum err read_row(const struct chosen *chosen, int64_t now_unix_s, struct key_row *ret_row,
                          struct error *error) {
-    struct key_row row = {.scopes = KEY_SCOPES_DEFAULT,
-                          .requests_per_minute = (uint64_t)chosen->requests_per_minute,
-                          .queued_tokens_max = (uint64_t)chosen->queued_tokens_max,
-                          .batches_max = (uint64_t)chosen->batches_max,
-                          .stored_bytes_max = (uint64_t)chosen->stored_bytes_max};
-    int64_t seconds = 0;
-    if (!chosen->name || !*chosen->name || strlen(chosen->name) >= sizeof row.name)
-        return err_set(error, ERR_INVALID, "--name is missing, or longer than %zu bytes",
-                       sizeof row.name - 1);
-    memcpy(row.name, chosen->name, strlen(chosen->name) + 1);
-    if (chosen->owner && !key_owner_is_sane(str_from(chosen->owner)))
-        return err_set(error, ERR_INVALID,
-                       "--owner: '%.80s' is not 1 to 63 letters, digits, '.', '_' and '-'",
-                       chosen->owner);
-    if (chosen->owner && strcmp(chosen->owner, "default") != 0)
-        memcpy(row.owner, chosen->owner, strlen(chosen->owner) + 1);
-    if (chosen->expires && !read_span(chosen->expires, &seconds))
-        return err_set(error, ERR_INVALID, "--expires: '%.40s' is not a time such as 90d, 12h, 30m",
-                       chosen->expires);
-    if (seconds) row.expires_unix_s = now_unix_s + seconds;
-    if (chosen->scopes) {
-        enum err err = key_scopes_read(str_from(chosen->scopes), &row.scopes, error);
-        if (err != OK) return err_prefix(error, "--scopes");
-    }
-    *ret_row = row;
-    return OK;
+    const struct key_new key = {.name = str_from(chosen->name),
+                                .owner = str_from(chosen->owner),
+                                .scopes = str_from(chosen->scopes),
+                                .expires = str_from(chosen->expires),
+                                .requests_per_minute = chosen->requests_per_minute,
+                                .queued_tokens_max = chosen->queued_tokens_max,
+                                .batches_max = chosen->batches_max,
+                                .stored_bytes_max = chosen->stored_bytes_max};
+    const char *field;
+    enum err err = key_new_read(&key, now_unix_s, ret_row, &field, error);
+    return err == OK ? OK : err_prefix(error, "--%s", field);
 }
 
 static enum err create(struct command_call *call, struct error *error) {
@@ -112,11 +88,7 @@ static void print_time(int64_t unix_s, const char *otherwise) {
 }
 
 static void print_row(const struct key_row *row, int64_t now_unix_s) {
-    bool is_over = row->expires_unix_s && row->expires_unix_s <= now_unix_s;
-    printf("%s  %-8s  %-16s", row->id,
-           row->revoked_unix_s ? "revoked"
-           : is_over           ? "expired"
-                               : "good",
+    printf("%s  %-8s  %-16s", row->id, key_row_state(row, now_unix_s),
            *row->owner ? row->owner : "default");
     print_time(row->created_unix_s, "-");
     print_time(row->expires_unix_s, "never");
@@ -129,14 +101,10 @@ static void print_row(const struct key_row *row, int64_t now_unix_s) {
 
 static enum err list(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
-    struct key_file file = {0};
-    char path[PATH_MAX];
+    struct key_file file;
     int64_t now_unix_s = clock_unix_s();
-    int bytes = snprintf(path, sizeof path, "%s/" KEY_FILE_NAME, chosen->state_dir);
-    if (bytes < 0 || (size_t)bytes >= sizeof path)
-        return err_set(error, ERR_INVALID, "--state-dir is too long");
-    enum err err = key_file_read(&file, path, error);
-    if (err != OK && err != ERR_NOT_FOUND) return err;
+    enum err err = key_file_list(&file, chosen->state_dir, error);
+    if (err != OK) return err;
     if (file.count > 0)
         printf("%-8s  %-8s  %-16s  %-16s  %-16s  scopes  name\n", "id", "state", "owner",
                "created (UTC)", "expires (UTC)");

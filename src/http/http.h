@@ -170,6 +170,8 @@ const char *http_request_id(const struct http_request *request);
 const struct http_route *http_request_route(const struct http_request *request);
 /* The caller that the key names; zero on an open route. */
 const struct key_caller *http_request_caller(const struct http_request *request);
+/* The address that the request came from: that of a proxy, if one stands in front. */
+const struct address *http_request_peer(const struct http_request *request);
 /* True if the caller has shown a good key, or none is needed. For open routes. */
 bool http_request_is_known(const struct http_request *request);
 struct str http_request_param(const struct http_request *request, size_t index);

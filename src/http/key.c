@@ -53,7 +53,7 @@ static bool read_stamp(const char *path, struct stamp *ret_stamp) {
     return true;
 }
 
-static const struct entry *find_entry(const struct key_set *keys, const char *id) {
+static struct entry *find_entry(const struct key_set *keys, const char *id) {
     for (size_t i = 0; i < keys->count; i++)
         if (strcmp(keys->entries[i].row.id, id) == 0) return &keys->entries[i];
     return NULL;
@@ -138,11 +138,11 @@ static struct entry *match_entry(struct key_set *keys, struct str key,
                                  const unsigned char digest[SHA256_BYTES]) {
     static const unsigned char nobody[SHA256_BYTES] = {0};
     char id[KEY_ID_CHARACTERS + 1] = "";
-    const struct entry *found = NULL;
+    struct entry *found = NULL;
     if (read_public_id(key, id)) found = find_entry(keys, id);
     bool equal = sodium_memcmp(digest, found ? found->row.sha256 : nobody, SHA256_BYTES) == 0;
     bool in_force = found && is_in_force(&found->row, clock_unix_s());
-    return equal && in_force ? &keys->entries[found - keys->entries] : NULL;
+    return equal && in_force ? found : NULL;
 }
 
 /* True if a fixed key has this sum. It compares with all of them, also after one has fitted. */
@@ -153,20 +153,26 @@ static bool match_fixed(const struct key_set *keys, const unsigned char digest[S
     return good;
 }
 
-/* Takes one request from a bucket that holds the requests of a minute and fills steadily. */
-static bool take_request(struct entry *entry, uint32_t *ret_retry_s) {
+/* Fills the bucket of an entry with a limit: it holds the requests of a minute, and fills
+ * steadily. */
+static void refill(struct entry *entry) {
     double per_minute = (double)entry->row.requests_per_minute;
-    if (entry->row.requests_per_minute == 0) return true;
     int64_t now_ns = clock_monotonic_ns();
     if (entry->left_at_ns)
         entry->left += (double)(now_ns - entry->left_at_ns) / 1e9 * per_minute / 60;
     if (entry->left > per_minute) entry->left = per_minute;
     entry->left_at_ns = now_ns;
+}
+
+/* Takes one request from the bucket. */
+static bool take_request(struct entry *entry, uint32_t *ret_retry_s) {
+    if (entry->row.requests_per_minute == 0) return true;
+    refill(entry);
     if (entry->left >= 1) {
         entry->left -= 1;
         return true;
     }
-    *ret_retry_s = 1 + (uint32_t)((1 - entry->left) * 60 / per_minute);
+    *ret_retry_s = 1 + (uint32_t)((1 - entry->left) * 60 / (double)entry->row.requests_per_minute);
     return false;
 }
 
@@ -227,6 +233,25 @@ bool key_set_asks(struct key_set *keys) {
     bool asks = keys->had_keys;
     pthread_mutex_unlock(&keys->lock);
     return asks;
+}
+
+void key_set_look(struct key_set *keys) {
+    pthread_mutex_lock(&keys->lock);
+    keys->looked_ns = clock_monotonic_ns() - keys->look_ns;
+    look_now_and_then(keys);
+    pthread_mutex_unlock(&keys->lock);
+}
+
+bool key_set_left(struct key_set *keys, const char *id, uint64_t *ret_left) {
+    pthread_mutex_lock(&keys->lock);
+    struct entry *entry = find_entry(keys, id);
+    bool is_limited = entry && entry->row.requests_per_minute > 0;
+    if (is_limited) {
+        refill(entry);
+        *ret_left = (uint64_t)entry->left;
+    }
+    pthread_mutex_unlock(&keys->lock);
+    return is_limited;
 }
 
 /* --- opening and closing --- */

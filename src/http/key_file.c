@@ -137,6 +137,11 @@ static bool read_row(const json_t *object, struct key_row *ret_row) {
     return true;
 }
 
+const char *key_row_state(const struct key_row *row, int64_t now_unix_s) {
+    if (row->revoked_unix_s) return "revoked";
+    return row->expires_unix_s && row->expires_unix_s <= now_unix_s ? "expired" : "good";
+}
+
 /* --- reading the file --- */
 
 void key_file_release(struct key_file *file) {
@@ -209,6 +214,16 @@ enum err key_file_read(struct key_file *ret_file, const char *path, struct error
     if (stat(slash ? folder : ".", &status) != 0)
         return err_from_errno(error, errno, "cannot look at the folder of %s", path);
     return read_at(AT_FDCWD, path, status.st_uid, ret_file, error);
+}
+
+enum err key_file_list(struct key_file *ret_file, const char *state_dir, struct error *error) {
+    char path[PATH_MAX];
+    int bytes = snprintf(path, sizeof path, "%s/" KEY_FILE_NAME, state_dir);
+    if (bytes < 0 || (size_t)bytes >= sizeof path)
+        return err_set(error, ERR_INVALID, "the state directory's name is too long");
+    enum err err = key_file_read(ret_file, path, error);
+    if (err == ERR_NOT_FOUND) *ret_file = (struct key_file){0};
+    return err == ERR_NOT_FOUND ? OK : err;
 }
 
 /* --- changing it --- */

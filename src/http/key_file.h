@@ -75,6 +75,11 @@ bool key_owner_is_sane(struct str owner);
  * no row; the sentence has the line's number. */
 enum err key_file_read(struct key_file *ret_file, const char *path, struct error *error) MUST_CHECK;
 void key_file_release(struct key_file *file);
+/* The rows of a state directory, none if it has no file of keys; errors as of key_file_read. */
+enum err key_file_list(struct key_file *ret_file, const char *state_dir,
+                       struct error *error) MUST_CHECK;
+/* "good", "expired" or "revoked". */
+const char *key_row_state(const struct key_row *row, int64_t now_unix_s);
 /* ERR_CORRUPT, with the ways out, if keys were made in this directory and none is left. Marks a
  * directory whose keys are older than the mark. */
 enum err key_file_check_lost(const char *state_dir, struct error *error) MUST_CHECK;

@@ -89,6 +89,10 @@ const struct key_caller *http_request_caller(const struct http_request *request)
     return &request->caller;
 }
 
+const struct address *http_request_peer(const struct http_request *request) {
+    return gate_peer(request->connection);
+}
+
 bool http_request_is_known(const struct http_request *request) {
     return request->is_known;
 }

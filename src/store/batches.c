@@ -193,8 +193,9 @@ struct insert_call {
     struct store_file *input; /* the input file to add with the batch, or NULL */
 };
 
-/* Counts the owner's unfinished batches, and the bytes of their inputs and of the new batch. */
-static enum err read_load(struct store *store, const struct store_batch *batch,
+/* Counts the owner's unfinished batches, and the bytes of their inputs and of a new one (empty:
+ * none). The lock is held. */
+static enum err read_load(struct store *store, const char *owner, const char *new_input_id,
                           uint64_t *ret_batches, uint64_t *ret_bytes, struct error *error) {
     sqlite3_stmt *statement;
     bool row = false;
@@ -206,8 +207,8 @@ static enum err read_load(struct store *store, const struct store_batch *batch,
                          " WHERE b.owner = ?1 AND b.status < 4",
                          error);
     if (err != OK) return err;
-    database_bind_str(statement, 1, str_from(batch->owner));
-    database_bind_str(statement, 2, str_from(batch->input_file_id));
+    database_bind_str(statement, 1, str_from(owner));
+    database_bind_str(statement, 2, str_from(new_input_id));
     err = database_step(store, statement, &row, error);
     if (err == OK) {
         *ret_batches = row ? column_u64(statement, 0) : 0;
@@ -217,12 +218,21 @@ static enum err read_load(struct store *store, const struct store_batch *batch,
     return err;
 }
 
+enum err store_owner_load(struct store *store, const char *owner, uint64_t *ret_batches,
+                          uint64_t *ret_input_bytes, struct error *error) {
+    pthread_mutex_lock(&store->lock);
+    enum err err = read_load(store, owner, "", ret_batches, ret_input_bytes, error);
+    pthread_mutex_unlock(&store->lock);
+    return err;
+}
+
 static enum err insert_within(struct store *store, void *context, struct error *error) {
     const struct insert_call *call = context;
     struct store_batch *batch = call->batch;
     uint64_t batches = 0, bytes = 0;
     enum err err = call->input ? store_file_add_row(store, call->input, error) : OK;
-    if (err == OK) err = read_load(store, batch, &batches, &bytes, error);
+    if (err == OK)
+        err = read_load(store, batch->owner, batch->input_file_id, &batches, &bytes, error);
     if (err != OK) return err;
     if (call->limits->batches_max && batches >= call->limits->batches_max)
         return err_set(error, ERR_LIMIT, "%llu batches are under way already, as many as allowed",

@@ -104,6 +104,9 @@ enum err store_batch_insert_with_input(struct store *store, struct store_batch *
                                        const struct store_batch_limits *limits,
                                        struct store_spool *spool, struct store_file *file,
                                        struct error *error) MUST_CHECK;
+/* Counts an owner's unfinished batches, and the bytes of their input files. */
+enum err store_owner_load(struct store *store, const char *owner, uint64_t *ret_batches,
+                          uint64_t *ret_input_bytes, struct error *error) MUST_CHECK;
 enum err store_batch_get(struct store *store, struct str id, struct store_batch *ret_batch,
                          struct error *error) MUST_CHECK;
 enum err store_batch_get_by_key(struct store *store, const char *owner, const char *idempotency_key,

@@ -236,7 +236,7 @@ static void limits_are_those_that_are_checked(void **state) {
 static void marks_are_filled_in(void **state) {
     (void)state;
     assert_string_equal(json_string_value(get(document, "info", "version", NULL)), QUERN_VERSION);
-    const char *const bodies[] = {"CreateUpload", "CompleteUpload", "PreflightBatch",
+    const char *const bodies[] = {"CreateUpload", "CompleteUpload", "PreflightBatch", "CreateKey",
                                   "CreateBatch"};
     for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++)
         assert_true(json_object_size(get(schema_of(bodies[i]), "properties", NULL)) > 0);
