@@ -9,6 +9,7 @@
 #include "cli/models_show.h"
 #include "device/device_find.h"
 #include "device/device_load.h"
+#include "device/device_products.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -137,9 +138,28 @@ void doctor_check_models(struct doctor *doctor) {
 
 /* --- cards --- */
 
+/* A card of NVIDIA is opened with cuBLASLt, which neither the driver nor quern brings. */
+static void tell_products(struct doctor *doctor, const struct loaded_device *loaded) {
+    char plugin[PATH_MAX], found[PATH_MAX];
+    struct str named = loaded->settings.plugin;
+    if (strcmp(loaded->table->kind, "cuda") != 0) return;
+    if (named.bytes > 0)
+        snprintf(plugin, sizeof plugin, "%.*s", STR_ARGS(named));
+    else if (!device_find_plugin(plugin))
+        plugin[0] = '\0';
+    if (device_products_find(plugin, found))
+        doctor_find(doctor, DOCTOR_GOOD, "device", NULL, "cuBLASLt is %s", found);
+    else
+        doctor_find(doctor, DOCTOR_WRONG, "device",
+                    "install CUDA's cuBLAS, or put libcublasLt.so next to the plugin",
+                    "the card cannot be opened: libcublasLt.so.13 and libcublasLt.so.12 cannot be "
+                    "loaded");
+}
+
 static void tell_card(struct doctor *doctor, const struct loaded_device *loaded) {
     bool has_driver = device_find_driver();
     char plugin[PATH_MAX];
+    if (loaded->table) tell_products(doctor, loaded);
     if (loaded->table)
         doctor_find(doctor, DOCTOR_GOOD, "device", NULL, "%s: %.1f of %.1f GB are free",
                     loaded->card.name, (double)loaded->card.free_bytes / 1e9,

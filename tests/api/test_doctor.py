@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """quern doctor: each thing that can be wrong is found, with its remedy, and nothing is changed."""
-import json, os, pathlib
+import json, os, pathlib, shutil
 
 import support
 from openai_server import OpenAIServer
@@ -110,6 +110,20 @@ def test_ports_and_upstreams(tmp_path):
         taken_port = other.httpd.server_port
         _, found = doctor(tmp_path, f"port = {taken_port}", f"state-dir = {tmp_path}/state")
         assert any(verdict == "hint" and "is taken" in text for verdict, text in found["port"]), found
+
+
+def test_a_card_without_cublaslt_is_told(tmp_path):
+    """The plugin is a stub, and any library stands for cuBLASLt: no card is needed."""
+    settings = ("port = 0", "model = m=echo", f"device-plugin = {support.plugin('cuda')}")
+    folder = tmp_path / "lib"
+    folder.mkdir()
+    shutil.copy(support.plugin("good"), folder / "libcublasLt.so.12")
+    _, found = doctor(tmp_path, *settings, environment={"LD_LIBRARY_PATH": str(folder)})
+    assert any(verdict == "good" and "cuBLASLt is libcublasLt.so" in text for verdict, text in found["device"]), found
+    (folder / "libcublasLt.so.12").write_text("no library")
+    _, found = doctor(tmp_path, *settings, environment={"LD_LIBRARY_PATH": str(folder)})
+    if not any("cuBLASLt is" in text for _, text in found["device"]):  # else this machine has CUDA's own
+        assert "libcublasLt.so.12 cannot be loaded" in wrong(found, "device"), found
 
 
 def test_a_card_that_is_asked_for_and_is_not_here(tmp_path):

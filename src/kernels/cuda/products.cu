@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "products_library.cuh"
+#include "products_places.h"
 
 #include <dlfcn.h>
 #include <limits.h>
@@ -56,9 +57,8 @@ static void *load(const char *folder, const char *name) {
                                            : NULL;
 }
 
-/* Where the loader looks, next to the plugin, and where CUDA is installed by itself. */
 static void *find_library(void) {
-    static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
+    static const char *const names[] = {PRODUCTS_NAMES};
     Dl_info plugin;
     char own[PATH_MAX] = "";
     if (dladdr(formats, &plugin) != 0 && strchr(plugin.dli_fname, '/') &&
@@ -66,7 +66,7 @@ static void *find_library(void) {
         memcpy(own, plugin.dli_fname, strlen(plugin.dli_fname) + 1);
         strrchr(own, '/')[1] = '\0';
     }
-    const char *const folders[] = {"", own, "/usr/local/cuda/lib64/", "/opt/cuda/lib64/"};
+    const char *const folders[] = {"", own, PRODUCTS_FOLDERS};
     void *handle = NULL;
     for (const char *name : names)
         for (const char *folder : folders)

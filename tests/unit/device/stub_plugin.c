@@ -11,7 +11,8 @@
  *   STUB_EMPTY    a driver without cards
  *   STUB_REFUSED  one card, which is too old
  *   STUB_LIBRARY  one card, and no library for products when it is opened
- *   STUB_FULL     one card, whose memory others hold */
+ *   STUB_FULL     one card, whose memory others hold
+ *   STUB_CUDA     one card of the kind that needs cuBLASLt */
 
 #include "kernels/device.h"
 
@@ -41,6 +42,12 @@
 #define GIVE another_name
 #else
 #define GIVE quern_device_table
+#endif
+
+#ifdef STUB_CUDA
+#define KIND "cuda"
+#else
+#define KIND "stub"
 #endif
 
 struct device {
@@ -132,7 +139,7 @@ const struct device_table *GIVE(void) {
     static const struct device_table table = {.abi = ABI,
                                               .bytes = BYTES,
                                               .version = VERSION,
-                                              .kind = "stub",
+                                              .kind = KIND,
                                               .list = list,
                                               .open = open_card,
                                               .close = close_card,
