@@ -262,7 +262,7 @@ static enum err run(struct command_call *call, struct error *error) {
 }
 
 static const struct option_table tables[] = {{rows, 0},
-                                             {price_option_rows, AT(preflight.prices)},
+                                             PRICE_TABLES(AT(preflight.prices)),
                                              {engine_option_rows, offsetof(struct chosen, choice)},
                                              {vllm_option_rows, 0}};
 

@@ -224,7 +224,7 @@ static enum err run(struct command_call *call, struct error *error) {
 
 static const struct option_table tables[] = {{rows, 0},
                                              {table_option_rows, offsetof(struct chosen, table)},
-                                             {price_option_rows, offsetof(struct chosen, prices)},
+                                             PRICE_TABLES(offsetof(struct chosen, prices)),
                                              {engine_option_rows, offsetof(struct chosen, choice)},
                                              {vllm_option_rows, 0}};
 

@@ -209,13 +209,12 @@ static enum err run(struct command_call *call, struct error *error) {
     return err == OK ? serve_run(serve, error) : err;
 }
 
-static const struct option_table tables[] = {
-    {rows, 0},
-    {engine_option_rows, offsetof(struct chosen, choice)},
-    {front_option_rows, offsetof(struct chosen, serve)},
-    {limit_rows, 0},
-    {price_option_rows, offsetof(struct chosen, serve.prices)},
-    {vllm_option_rows, 0}};
+static const struct option_table tables[] = {{rows, 0},
+                                             {engine_option_rows, offsetof(struct chosen, choice)},
+                                             {front_option_rows, offsetof(struct chosen, serve)},
+                                             {limit_rows, 0},
+                                             PRICE_TABLES(offsetof(struct chosen, serve.prices)),
+                                             {vllm_option_rows, 0}};
 
 const struct command cmd_serve = {
     .name = "serve",

@@ -22,6 +22,8 @@ static const struct option rows[] = {
      .help = "pair to keep with the batch; may be repeated"},
     {"idempotency-key", OPTION_TEXT, AT(wish.submission), "KEY",
      .help = "key of this submission: a batch of the same key is taken, not made again"},
+    {"max-cost", OPTION_NUMBER, AT(wish.cost.cost_max), "P",
+     .help = "submit nothing that a preflight of the server prices higher", .max = 1e12},
     {0},
 };
 
@@ -63,11 +65,12 @@ static void set_defaults(void *context) {
     struct chosen *chosen = context;
     session_set_defaults(&chosen->session);
     follow_set_defaults(&chosen->follow);
+    prices_init(&chosen->wish.cost.prices);
 }
 
 static const struct option_table tables[] = {{rows, 0},
                                              {follow_option_rows, AT(follow)},
-                                             {cost_option_rows, AT(wish.prices)},
+                                             {price_option_rows, AT(wish.cost.prices)},
                                              SESSION_TABLES(AT(session))};
 
 const struct command cmd_submit = {

@@ -10,5 +10,10 @@
 #include "cli/options.h"
 #include "costs/prices.h"
 
-/* Rows that fill a struct prices; prices_init makes its defaults. */
-extern const struct option price_option_rows[];
+/* Both fill a struct prices; prices_init makes its defaults. */
+extern const struct option price_option_rows[]; /* of energy, and of tokens at a managed API */
+extern const struct option cost_option_rows[];  /* more, for the commands that tell all costs */
+#define PRICE_TABLES(at)                                                                           \
+    {price_option_rows, (at)}, {                                                                   \
+        cost_option_rows, (at)                                                                     \
+    }

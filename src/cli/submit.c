@@ -27,35 +27,18 @@ const struct option follow_option_rows[] = {
 };
 #undef AT
 
-#define AT(field) offsetof(struct cost_choice, field)
-const struct option cost_option_rows[] = {
-    {"max-cost", OPTION_NUMBER, AT(cost_max), "MONEY",
-     .help = "submit nothing that a preflight of the server prices higher", .max = 1e12},
-    {"input-price", OPTION_NUMBER, AT(input_price), "MONEY",
-     .help = "price of a million input tokens", .max = 1e6},
-    {"output-price", OPTION_NUMBER, AT(output_price), "MONEY",
-     .help = "price of a million output tokens", .max = 1e6},
-    {"batch-discount", OPTION_NUMBER, AT(batch_discount), "SHARE",
-     .help = "share of these prices that is taken off for batches, such as 0.5", .max = 1},
-    {"watts", OPTION_NUMBER, AT(watts), "W", .help = "what the server's machine draws at work",
-     .max = 1e6},
-    {"price-per-kwh", OPTION_NUMBER, AT(price_per_kwh), "MONEY", .help = "price of electricity",
-     .max = 1e6},
-    {0},
-};
-#undef AT
-
 void follow_set_defaults(struct follow_choice *choice) {
     choice->seconds = 2;
 }
 
 enum err cost_check(const struct cost_choice *choice, struct error *error) {
-    bool has_tokens = choice->input_price > 0 || choice->output_price > 0;
-    bool has_energy = choice->watts > 0 && choice->price_per_kwh > 0;
-    if (choice->cost_max <= 0 || has_tokens || has_energy) return OK;
+    const struct prices *prices = &choice->prices;
+    if (choice->cost_max <= 0 || prices->input_per_million > 0 || prices->output_per_million > 0 ||
+        prices->per_kwh > 0)
+        return OK;
     return err_set(error, ERR_INVALID,
                    "--max-cost needs a price: --input-price and --output-price of a million "
-                   "tokens, or --watts and --price-per-kwh");
+                   "tokens, or --price-per-kwh");
 }
 
 /* --- the wish --- */
@@ -77,7 +60,7 @@ enum err submit_check(const struct submit_wish *wish, struct error *error) {
         return err_set(error, ERR_INVALID,
                        "--idempotency-key: '%.80s' is not 1 to 64 letters, digits and '-_.=:~'",
                        wish->submission);
-    return cost_check(&wish->prices, error);
+    return cost_check(&wish->cost, error);
 }
 
 static json_t *make_metadata(const struct submit_wish *wish) {
@@ -99,17 +82,26 @@ static double mean_of(const json_t *answer, const char *name) {
     return json_number_value(json_member(interval, "mean"));
 }
 
-static void write_question(const struct cost_choice *prices, const char *file_id,
-                           struct buf *body) {
-    bool needs_time = prices->watts > 0 && prices->price_per_kwh > 0;
+static void add_price(struct buf *body, const char *name, double price) {
+    if (price_is_given(price)) buf_printf(body, ",\"%s\":%.9g", name, price);
+}
+
+/* Of the two prices of tokens, one that is not given is 0 next to the other. */
+static double price_or_none(double price) {
+    return price_is_given(price) ? price : 0;
+}
+
+static void write_question(const struct prices *prices, const char *file_id, struct buf *body) {
     buf_add_text(body, "{\"input_file_id\":");
     json_write_string(body, str_from(file_id));
-    if (!needs_time) buf_add_text(body, ",\"pilot_lines\":0");
-    buf_printf(body,
-               ",\"watts\":%.9g,\"price_per_kwh\":%.9g,\"input_price\":%.9g,\"output_price\":%.9g,"
-               "\"batch_discount\":%.9g}",
-               prices->watts, prices->price_per_kwh, prices->input_price, prices->output_price,
-               prices->batch_discount);
+    if (prices->per_kwh <= 0) buf_add_text(body, ",\"pilot_lines\":0"); /* no time is needed */
+    add_price(body, "watts", prices->watts);
+    add_price(body, "price_per_kwh", prices->per_kwh);
+    add_price(body, "input_price", price_or_none(prices->input_per_million));
+    add_price(body, "cached_price", prices->cached_per_million);
+    add_price(body, "output_price", price_or_none(prices->output_per_million));
+    add_price(body, "batch_discount", prices->batch_discount);
+    buf_add_byte(body, '}');
 }
 
 static enum err compare_price(struct session *session, double requests, double cost, double most,
@@ -124,44 +116,45 @@ static enum err compare_price(struct session *session, double requests, double c
 }
 
 /* Prices a file for a server that cannot: by its bytes, and the longest answers. */
-static enum err guess_price(struct session *session, const struct cost_choice *prices,
+static enum err guess_price(struct session *session, const struct cost_choice *choice,
                             const struct submit_input *input, struct error *error) {
+    const struct prices *prices = &choice->prices;
     struct cost_guess guess;
     enum err err = cost_guess_make(&guess, input, error);
     if (err != OK) return err;
-    if (prices->input_price <= 0 && prices->output_price <= 0)
+    if (prices->input_per_million <= 0 && prices->output_per_million <= 0)
         return err_set(error, ERR_INVALID,
                        "what the file costs cannot be known before: %.150s has no preflight; give "
                        "--input-price and --output-price for an estimate",
                        session->place.base_url);
-    if (guess.unbounded > 0 && prices->output_price > 0)
+    if (guess.unbounded > 0 && prices->output_per_million > 0)
         return err_set(error, ERR_INVALID,
                        "what the file costs cannot be known before: %.150s has no preflight, and "
                        "%" PRIu64 " of %" PRIu64 " requests set no max_tokens",
                        session->place.base_url, guess.unbounded, guess.requests);
     session_say(session, "the server has no preflight: an ESTIMATE, one token for four bytes and "
                          "each answer as long as its max_tokens");
-    double cost =
-        (guess.input_tokens * prices->input_price + guess.output_tokens * prices->output_price) *
-        (1 - prices->batch_discount) / 1e6;
-    return compare_price(session, (double)guess.requests, cost, prices->cost_max, error);
+    double cost = (guess.input_tokens * price_or_none(prices->input_per_million) +
+                   guess.output_tokens * price_or_none(prices->output_per_million)) *
+                  (1 - prices->batch_discount) / 1e6;
+    return compare_price(session, (double)guess.requests, cost, choice->cost_max, error);
 }
 
 /* Asks the server what the file would cost. ERR_LIMIT over the limit. */
-static enum err ask_price(struct session *session, const struct cost_choice *prices,
+static enum err ask_price(struct session *session, const struct cost_choice *choice,
                           const struct submit_input *input, const char *file_id,
                           struct error *error) {
     struct buf body;
     struct remote_answer answer;
     json_t *object = NULL;
     buf_init(&body, 4096);
-    write_question(prices, file_id, &body);
+    write_question(&choice->prices, file_id, &body);
     const struct remote_call call = {
         .path = "/batches/preflight", .body = buf_str(&body), .answer_ms = PREFLIGHT_MS};
     enum err err = remote_get(session->remote, &call, &answer, error);
     buf_release(&body);
     if (err == OK && (answer.status == 404 || answer.status == 405))
-        return guess_price(session, prices, input, error);
+        return guess_price(session, choice, input, error);
     if (err == OK) err = remote_judge(session->remote, &answer, error);
     if (err == OK) err = object_read(answer.body, &object, error);
     if (err != OK) return err;
@@ -170,7 +163,7 @@ static enum err ask_price(struct session *session, const struct cost_choice *pri
     json_decref(object);
     if (!(cost > 0))
         return err_set(error, ERR_INVALID, "the server's preflight could not price the file");
-    return compare_price(session, requests, cost, prices->cost_max, error);
+    return compare_price(session, requests, cost, choice->cost_max, error);
 }
 
 /* --- making --- */
@@ -200,8 +193,8 @@ static enum err create(struct session *session, const struct submit_wish *wish,
                                          .progress = show_sending};
     enum err err = upload_file(session->remote, &source, file_id, error);
     terminal_clear(&session->terminal);
-    if (err == OK && wish->prices.cost_max > 0)
-        err = ask_price(session, &wish->prices, input, file_id, error);
+    if (err == OK && wish->cost.cost_max > 0)
+        err = ask_price(session, &wish->cost, input, file_id, error);
     if (err != OK) return err;
     struct batch_wish batch = {.input_file_id = file_id,
                                .endpoint = wish->endpoint ? wish->endpoint : input->endpoint,

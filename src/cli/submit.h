@@ -10,6 +10,7 @@
  * Memory: none. */
 
 #include "cli/command.h"
+#include "cli/price_options.h"
 #include "cli/results_show.h"
 #include "cli/session.h"
 #include "cli/submit_input.h"
@@ -23,12 +24,11 @@ struct follow_choice {
 extern const struct option follow_option_rows[];
 void follow_set_defaults(struct follow_choice *choice);
 
-/* The prices and the limit of a preflight; the values of cost_option_rows. */
+/* The limit of what a file may cost, and the prices that a preflight gets. */
 struct cost_choice {
     double cost_max; /* 0: no limit, and no preflight */
-    double input_price, output_price, batch_discount, watts, price_per_kwh;
+    struct prices prices;
 };
-extern const struct option cost_option_rows[];
 /* ERR_INVALID for a limit without any price. */
 enum err cost_check(const struct cost_choice *choice, struct error *error) MUST_CHECK;
 
@@ -37,7 +37,7 @@ struct submit_wish {
     const char *window;
     const char *submission; /* NULL: a random one */
     struct option_list metadata;
-    struct cost_choice prices;
+    struct cost_choice cost;
 };
 
 /* ERR_INVALID for metadata that is no NAME=VALUE, and for a submission that is no id. */
