@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "answers/answers.h"
 #include "api/api_internal.h"
 #include "api/openapi.h"
 #include "api/uploads.h"
@@ -58,6 +59,12 @@ const struct http_route api_routes[] = {
      "listBatchJudgements", HTTP_PLAIN},
     {"GET", "/v1/batches/{id}/judgements/summary", HTTP_SCOPE_BATCHES, judgements_summary, NULL,
      "summarizeBatchJudgements", HTTP_PLAIN},
+    {"GET", "/v1/batches/{id}/answers/fields", HTTP_SCOPE_BATCHES, answers_fields, NULL,
+     "listAnswerFields", HTTP_PLAIN},
+    {"GET", "/v1/batches/{id}/answers", HTTP_SCOPE_BATCHES, answers_list, NULL, "listAnswers",
+     HTTP_PLAIN},
+    {"GET", "/v1/batches/{id}/lines/{line}", HTTP_SCOPE_BATCHES, answers_line, NULL,
+     "retrieveBatchLine", HTTP_PLAIN},
     {"POST", "/v1/chat/completions", HTTP_SCOPE_INFER, inference_chat, NULL, "createChatCompletion",
      HTTP_LARGE_BODY},
     {"POST", "/v1/completions", HTTP_SCOPE_INFER, inference_completions, NULL, "createCompletion",
@@ -218,6 +225,8 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
     decks_open(&api->decks, options->store, options->runner);
     enum err err = followers_open(api, error);
     if (err == OK) err = preflights_open(api, error);
+    if (err == OK)
+        err = answers_open(&api->answers, api->options.store, api->options.runner, error);
     if (err == OK) err = http_open(&api->server, &http, ret_port, error);
     if (err == OK) err = http_start(api->server, error);
     if (err != OK) {
@@ -227,6 +236,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         followers_close(api);
         preflights_close(api);
         decks_close(api->decks);
+        answers_close(api->answers);
         pthread_mutex_destroy(&api->lock);
         access_release(&api->access);
         free(api);
@@ -260,6 +270,7 @@ void api_close(struct api *api, int64_t deadline_ms) {
     followers_close(api);
     preflights_close(api);
     decks_close(api->decks);
+    answers_close(api->answers);
     pthread_mutex_destroy(&api->lock);
     access_release(&api->access);
     free(api);

@@ -24,6 +24,7 @@ struct inference;
 struct followers;
 struct preflights;
 struct decks;
+struct answers;
 
 struct api {
     struct api_options options;
@@ -37,6 +38,7 @@ struct api {
     struct followers *followers;
     struct preflights *preflights;
     struct decks *decks;
+    struct answers *answers; /* indexes of batches' answers */
 };
 
 /* The table of all routes. A target without a row does not exist. */
@@ -119,6 +121,10 @@ void batches_resume(void *context, struct http_request *request);
 void batches_retry(void *context, struct http_request *request);
 /* results.c */
 void results_get(void *context, struct http_request *request);
+/* answers.c */
+void answers_fields(void *context, struct http_request *request);
+void answers_list(void *context, struct http_request *request);
+void answers_line(void *context, struct http_request *request);
 /* follow.c: the clients that wait for lines of running batches, on a thread of its own. */
 enum err followers_open(struct api *api, struct error *error) MUST_CHECK;
 void followers_stop(struct api *api); /* ends their streams and takes no more clients */

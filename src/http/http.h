@@ -177,6 +177,9 @@ bool http_request_is_known(const struct http_request *request);
 struct str http_request_param(const struct http_request *request, size_t index);
 /* The first value of a query key; `at` is NULL if the key is absent. */
 struct str http_request_query(const struct http_request *request, const char *name);
+/* The value at `index`, from 0 on, of a key that may be there several times. */
+struct str http_request_query_nth(const struct http_request *request, const char *name,
+                                  size_t index);
 /* The first header of that name, in any case; empty if absent. */
 struct str http_request_header(const struct http_request *request, const char *name);
 struct str http_request_body(const struct http_request *request);

@@ -103,8 +103,13 @@ struct str http_request_param(const struct http_request *request, size_t index) 
 }
 
 struct str http_request_query(const struct http_request *request, const char *name) {
+    return http_request_query_nth(request, name, 0);
+}
+
+struct str http_request_query_nth(const struct http_request *request, const char *name,
+                                  size_t index) {
     for (size_t i = 0; i < request->query_count; i++)
-        if (str_is(request->query[i].name, name)) return request->query[i].value;
+        if (str_is(request->query[i].name, name) && index-- == 0) return request->query[i].value;
     return (struct str){NULL, 0};
 }
 

@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The set of indexes, and the thread that makes and follows them. */
+
+#include "answers/answers_internal.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/sync.h"
+
+#include <sodium/randombytes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define BYTES_MAX ((size_t)512 << 20)           /* of all indexes, where those in use allow it */
+#define TAKE_MS 200                             /* a first question waits so long for rows */
+#define LOOK_NS ((int64_t)500 * 1000 * 1000)    /* between two looks at a running batch */
+#define FOLLOW_NS ((int64_t)60 * 1000000000)    /* a batch is followed after the last question */
+#define IDLE_NS ((int64_t)15 * 60 * 1000000000) /* an index is kept after the last question */
+/* Lines go first. Not the lowest priority, since readers wait while a few rows are added. */
+#define THREAD_NICE 10
+
+/* --- the list; answers->lock is held --- */
+
+static struct answers_index *find(struct answers *answers, const char *batch_id) {
+    for (struct answers_index *at = answers->indexes; at; at = at->next)
+        if (strcmp(at->batch_id, batch_id) == 0) return at;
+    return NULL;
+}
+
+static struct answers_index *add(struct answers *answers, const char *batch_id) {
+    struct answers_index *index = mem_new(1, sizeof *index);
+    index->answers = answers;
+    memcpy(index->batch_id, batch_id, strnlen(batch_id, sizeof index->batch_id - 1));
+    pthread_rwlock_init(&index->rows, NULL);
+    pthread_mutex_init(&index->requests, NULL);
+    record_init(&index->record);
+    index->next = answers->indexes;
+    answers->indexes = index;
+    return index;
+}
+
+static void free_index(struct answers_index *index) {
+    runner_results_close(index->results);
+    record_release(&index->record);
+    if (index->has_table) table_release(&index->table);
+    pthread_rwlock_destroy(&index->rows);
+    pthread_mutex_destroy(&index->requests);
+    free(index->offsets);
+    free(index);
+}
+
+static void forget(struct answers *answers, struct answers_index *index) {
+    for (struct answers_index **at = &answers->indexes; *at; at = &(*at)->next) {
+        if (*at != index) continue;
+        *at = index->next;
+        break;
+    }
+    free_index(index);
+}
+
+/* The index without users that was asked for longest ago; NULL if all are in use. */
+static struct answers_index *least_used(struct answers *answers) {
+    struct answers_index *found = NULL;
+    for (struct answers_index *at = answers->indexes; at; at = at->next)
+        if (at->users == 0 && (!found || at->asked_ns < found->asked_ns)) found = at;
+    return found;
+}
+
+/* Frees indexes until the rest is within its bounds. */
+static void make_room(struct answers *answers, int64_t now_ns) {
+    struct answers_index *old;
+    while ((old = least_used(answers))) {
+        size_t bytes = 0, count = 0;
+        for (struct answers_index *at = answers->indexes; at; at = at->next, count++)
+            if (at->users == 0 && at->has_table) bytes += table_bytes(&at->table);
+        if (count <= ANSWERS_INDEXES_MAX && bytes <= BYTES_MAX && now_ns - old->asked_ns < IDLE_NS)
+            return;
+        /* The last one stays while it is asked for, however large it is. */
+        if (count == 1 && now_ns - old->asked_ns < IDLE_NS) return;
+        forget(answers, old);
+    }
+}
+
+/* --- the thread --- */
+
+/* The index that was not looked at for the longest time, of those that are due. */
+static struct answers_index *next_due(struct answers *answers, int64_t now_ns,
+                                      int64_t *ret_due_ns) {
+    struct answers_index *found = NULL;
+    *ret_due_ns = answers->indexes ? now_ns + IDLE_NS : SYNC_NEVER;
+    for (struct answers_index *at = answers->indexes; at; at = at->next) {
+        if (at->is_complete || now_ns - at->asked_ns > FOLLOW_NS) continue;
+        if (at->due_ns < *ret_due_ns) *ret_due_ns = at->due_ns;
+        if (at->due_ns <= now_ns && (!found || at->due_ns < found->due_ns)) found = at;
+    }
+    return found;
+}
+
+/* Reads one piece. The lock is held, and let go while it is read. */
+static void look(struct answers *answers, struct answers_index *index, int64_t now_ns) {
+    bool more = false, ended = false;
+    struct error error;
+    index->users++;
+    pthread_mutex_unlock(&answers->lock);
+    enum err err = index_build(index, &more, &ended, &error);
+    pthread_mutex_lock(&answers->lock);
+    index->users--;
+    if (err != OK && err != ERR_NOT_FOUND && index->err != err)
+        log_warn("batch=%s event=answers_index error=\"%s\", retrying", index->batch_id,
+                 error.text);
+    index->err = err;
+    if (err != OK) index->error = error;
+    index->due_ns = more ? now_ns : now_ns + LOOK_NS;
+    if (err == OK && more) return;
+    index->is_complete = err == OK && ended;
+    if (index->is_complete) { /* gives its descriptors back */
+        runner_results_close(index->results);
+        index->results = NULL;
+    }
+    index->looks++;
+    pthread_cond_broadcast(&answers->told);
+}
+
+static void *answers_main(void *context) {
+    struct answers *answers = context;
+    setpriority(PRIO_PROCESS, 0, THREAD_NICE); /* of this thread */
+    pthread_mutex_lock(&answers->lock);
+    while (!answers->is_stopping) {
+        int64_t now_ns = clock_monotonic_ns(), due_ns;
+        make_room(answers, now_ns);
+        struct answers_index *index = next_due(answers, now_ns, &due_ns);
+        if (index)
+            look(answers, index, now_ns);
+        else
+            sync_wait_until(&answers->work, &answers->lock, due_ns);
+    }
+    pthread_mutex_unlock(&answers->lock);
+    return NULL;
+}
+
+/* --- */
+
+enum err answers_open(struct answers **ret_answers, struct store *store, struct runner *runner,
+                      struct error *error) {
+    struct answers *answers = mem_new(1, sizeof *answers);
+    answers->store = store;
+    answers->runner = runner;
+    randombytes_buf(answers->key, sizeof answers->key);
+    pthread_mutex_init(&answers->lock, NULL);
+    sync_cond_init(&answers->work);
+    sync_cond_init(&answers->told);
+    int failed = pthread_create(&answers->thread, NULL, answers_main, answers);
+    if (failed != 0) {
+        pthread_cond_destroy(&answers->work);
+        pthread_cond_destroy(&answers->told);
+        pthread_mutex_destroy(&answers->lock);
+        free(answers);
+        return err_from_errno(error, failed, "cannot start the thread of answers");
+    }
+    pthread_setname_np(answers->thread, "answers");
+    *ret_answers = answers;
+    return OK;
+}
+
+void answers_close(struct answers *answers) {
+    if (!answers) return;
+    pthread_mutex_lock(&answers->lock);
+    answers->is_stopping = true;
+    pthread_cond_signal(&answers->work);
+    pthread_mutex_unlock(&answers->lock);
+    pthread_join(answers->thread, NULL);
+    while (answers->indexes) forget(answers, answers->indexes);
+    pthread_cond_destroy(&answers->work);
+    pthread_cond_destroy(&answers->told);
+    pthread_mutex_destroy(&answers->lock);
+    free(answers);
+}
+
+struct answers_index *answers_take(struct answers *answers, const struct store_batch *batch) {
+    int64_t now_ns = clock_monotonic_ns(), until_ns = sync_deadline_ns(TAKE_MS);
+    pthread_mutex_lock(&answers->lock);
+    struct answers_index *index = find(answers, batch->id);
+    if (!index) index = add(answers, batch->id);
+    index->users++;
+    index->asked_ns = now_ns;
+    if (!index->is_complete) pthread_cond_signal(&answers->work);
+    while (index->looks == 0 && sync_wait_until(&answers->told, &answers->lock, until_ns)) continue;
+    pthread_mutex_unlock(&answers->lock);
+    return index;
+}
+
+void answers_drop(struct answers_index *index) {
+    if (!index) return;
+    pthread_mutex_lock(&index->answers->lock);
+    index->users--;
+    pthread_mutex_unlock(&index->answers->lock);
+}
+
+void answers_state(struct answers_index *index, struct answers_state *ret_state) {
+    struct answers *answers = index->answers;
+    pthread_rwlock_rdlock(&index->rows);
+    uint64_t indexed = index->has_table ? index->table.indexed : 0;
+    pthread_rwlock_unlock(&index->rows);
+    pthread_mutex_lock(&answers->lock);
+    *ret_state = (struct answers_state){.indexed = indexed,
+                                        .is_current = index->looks > 0,
+                                        .err = index->err,
+                                        .error = index->error};
+    pthread_mutex_unlock(&answers->lock);
+}

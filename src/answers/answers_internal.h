@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* answers_internal: the inside of the indexes, shared by answers.c (their set and their thread),
+ * build.c (from results to rows), query.c, summary.c and read.c. For this folder only.
+ *
+ * Thread: `lock` of struct answers guards the list and the first group of each index; `rows` guards
+ *     table and has_table; the third group is the thread's of answers.c; `requests` the last group.
+ * Memory: answers.c owns the indexes; one without users may be freed.
+ * Invariant: `rows` is never waited for with `lock` held. */
+
+#include "answers/answers.h"
+#include "answers/record.h"
+#include "answers/table.h"
+
+#include <pthread.h>
+
+/* Where lines of the input begin: every REQUESTS_STEPth one that is not blank. */
+#define REQUESTS_STEP 256
+
+struct answers_index {
+    struct answers *answers;
+    char batch_id[STORE_ID_BYTES];
+    struct answers_index *next;
+    uint32_t users;
+    int64_t asked_ns; /* last answers_take */
+    int64_t due_ns;   /* not looked at before */
+    uint64_t looks;   /* ends of the log that were seen */
+    bool is_complete; /* the batch has ended, and every result is a row */
+    enum err err;
+    struct error error;
+
+    pthread_rwlock_t rows;
+    bool has_table; /* the number of lines is known */
+    struct table table;
+
+    struct runner_results *results; /* NULL before the first look */
+    uint64_t after;                 /* sequence number of the last row */
+    struct record record;
+
+    pthread_mutex_t requests;
+    uint64_t *offsets; /* of line i * REQUESTS_STEP in the input */
+    size_t offset_count, offset_capacity;
+};
+
+struct answers {
+    struct store *store;
+    struct runner *runner;
+    pthread_mutex_t lock;
+    pthread_cond_t work; /* wakes the thread */
+    pthread_cond_t told; /* an index has seen the end of its log */
+    pthread_t thread;
+    bool is_stopping;
+    struct answers_index *indexes;
+    unsigned char key[16]; /* of the hashes of texts; random for this start */
+};
+
+/* build.c: reads one piece of the results into rows. *ret_more is false at the end of what is
+ * durable, *ret_ended true if the batch has ended, too. On the thread of answers.c. */
+enum err index_build(struct answers_index *index, bool *ret_more, bool *ret_ended,
+                     struct error *error) MUST_CHECK;
+
+/* summary.c: appends a finite number in the fewest digits that read back as the same double. */
+void number_write(struct buf *buf, double number);

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Pages of lines, with the conditions for which results must be read. */
+
+#include "answers/answers_internal.h"
+#include "answers/query.h"
+
+#include "base/mem.h"
+#include "json/span.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The results that one page reads at most, so that a search answers in a fraction of a second and
+ * its client shows how far it is. */
+#define SEARCH_LINES ((size_t)4096)
+#define SEARCH_BYTES ((uint64_t)32 << 20)
+#define LONG_BYTES ((size_t)16 << 20) /* a longer result fits no search */
+#define CURSOR_BYTES ((size_t)512)
+
+/* --- one result --- */
+
+struct checking {
+    const struct answers_query *query;
+    struct str name;  /* of the field that is put */
+    uint32_t fitting; /* bits of the filters with ANSWERS_HAS that fit */
+};
+
+static void check_value(struct checking *checking, struct str name,
+                        const struct record_value *value) {
+    for (size_t i = 0; i < checking->query->filter_count; i++) {
+        const struct answers_filter *filter = &checking->query->filters[i];
+        if (filter->op != ANSWERS_HAS || value->kind != RECORD_TEXT) continue;
+        if (str_equals(filter->name, name) && text_contains(value->text, filter->value))
+            checking->fitting |= 1u << i;
+    }
+}
+
+static void check_fixed(void *context, unsigned field, const struct record_value *value) {
+    check_value(context, str_from(table_fixed_names[field]), value);
+}
+
+static void check_field(void *context, struct str name, const struct record_value *value) {
+    check_value(context, name, value);
+}
+
+/* True if the result has the text of the search, and of all filters that ask for a text. */
+static bool result_fits(const struct answers_query *query, struct record *record,
+                        struct str result) {
+    struct checking checking = {.query = query};
+    if (!record_read(record, result)) return false;
+    if (query->text.bytes > 0 &&
+        !text_contains(json_span_text(record->custom_id, &record->scratch), query->text) &&
+        !text_contains(record_answer(record), query->text))
+        return false;
+    struct record_walk walk = {&checking, check_fixed, check_field};
+    record_each(record, &walk);
+    for (size_t i = 0; i < query->filter_count; i++)
+        if (query->filters[i].op == ANSWERS_HAS && !(checking.fitting >> i & 1)) return false;
+    return true;
+}
+
+/* --- a page --- */
+
+struct finding {
+    struct answers_index *index;
+    const struct answers_query *query;
+    struct order order;
+    struct order_key after;
+    bool has_after;
+    struct buf cursor_text; /* of `after` */
+    struct first_rows first;
+};
+
+/* One pass over the rows. */
+static void pass(struct finding *finding, size_t room) {
+    struct filter filters[ANSWERS_FILTERS_MAX];
+    const struct answers_query *query = finding->query;
+    const struct table *table = &finding->index->table;
+    finding->order.column = table_find_column(table, query->sort);
+    finding->first.order = &finding->order;
+    finding->first.room = room;
+    for (size_t i = 0; i < query->filter_count; i++)
+        filter_open(&filters[i], &query->filters[i], table);
+    first_rows_find(&finding->first, table, filters, query->filter_count,
+                    finding->has_after ? &finding->after : NULL);
+    for (size_t i = 0; i < query->filter_count; i++) filter_release(&filters[i]);
+}
+
+/* Ends the page behind the first `count` rows of the pass. */
+static void end_page(struct finding *finding, size_t count, struct answers_page *page) {
+    page->has_more = finding->first.behind > count;
+    if (count > 0) cursor_write(&page->after, &finding->order, &finding->first.keys[count - 1]);
+}
+
+/* Reads the results of the rows that the pass has found, until the page is full or enough was
+ * read. */
+static enum err search(struct finding *finding, struct answers_page *page, struct error *error) {
+    struct answers_reader *reader;
+    struct record record;
+    struct buf result;
+    uint64_t bytes = 0, read_bytes = 0;
+    size_t at = 0;
+    enum err err = OK;
+    record_init(&record);
+    buf_init(&result, LONG_BYTES + 1);
+    answers_reader_open(&reader, finding->index);
+    while (at < finding->first.count && page->count < finding->query->limit &&
+           read_bytes < SEARCH_BYTES) {
+        uint32_t line = finding->first.keys[at].line;
+        buf_clear(&result);
+        err = answers_read_result(reader, line, LONG_BYTES, &result, &bytes, error);
+        if (err == ERR_CORRUPT) err = OK; /* the line runs again */
+        if (err != OK) break;
+        read_bytes += bytes;
+        at++;
+        if (result.bytes > 0 && result_fits(finding->query, &record, buf_str(&result)))
+            page->lines[page->count++] = line;
+    }
+    answers_reader_close(reader);
+    buf_release(&result);
+    record_release(&record);
+    if (err != OK) return err;
+    end_page(finding, at, page);
+    page->is_matched_known = !finding->has_after && !page->has_more;
+    page->matched = page->count;
+    return OK;
+}
+
+static enum err find(struct finding *finding, struct answers_page *page, struct error *error) {
+    const struct answers_query *query = finding->query;
+    bool reads = query->text.bytes > 0;
+    pthread_rwlock_rdlock(&finding->index->rows);
+    if (finding->index->has_table) {
+        pass(finding, reads ? SEARCH_LINES : query->limit);
+        if (!reads && finding->first.has_unknown) {
+            reads = true;
+            pass(finding, SEARCH_LINES);
+        }
+    }
+    pthread_rwlock_unlock(&finding->index->rows);
+    if (reads) return search(finding, page, error);
+    for (; page->count < finding->first.count; page->count++)
+        page->lines[page->count] = finding->first.keys[page->count].line;
+    page->is_matched_known = true;
+    page->matched = finding->first.matched;
+    end_page(finding, page->count, page);
+    return OK;
+}
+
+enum err answers_find(struct answers_index *index, const struct answers_query *query,
+                      struct answers_page *ret_page, struct error *error) {
+    struct finding finding = {.index = index, .query = query};
+    enum err err = OK;
+    memset(ret_page, 0, sizeof *ret_page);
+    buf_init(&ret_page->after, CURSOR_BYTES);
+    buf_init(&finding.cursor_text, CURSOR_BYTES);
+    finding.order.is_line = query->sort.bytes == 0 || str_is(query->sort, ".line");
+    finding.order.descending = query->descending;
+    finding.has_after = query->after.bytes > 0;
+    finding.first.keys = mem_new(SEARCH_LINES, sizeof *finding.first.keys);
+    if (finding.has_after &&
+        !cursor_read(query->after, &finding.order, &finding.cursor_text, &finding.after))
+        err = err_set(error, ERR_INVALID, "it is no cursor of this order");
+    if (err == OK) err = find(&finding, ret_page, error);
+    free(finding.first.keys);
+    buf_release(&finding.cursor_text);
+    if (err != OK) answers_page_release(ret_page);
+    return err;
+}
+
+void answers_page_release(struct answers_page *page) {
+    buf_release(&page->after);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* query: filters, the order of rows, and cursors over one table.
+ *
+ * It knows rows and cells only: where a result must be read (a search in texts, a long text), the
+ * row counts as one that fits, and find.c looks again.
+ *
+ * Thread: any; the caller holds the lock of the table's rows.
+ * Memory: a filter with ANSWERS_HAS has a byte per text of the dictionary, first_rows its keys. */
+
+#include "answers/table.h"
+
+struct filter {
+    const struct answers_filter *from;
+    uint32_t column; /* ANSWERS_NO_COLUMN: every row lacks the field */
+    bool is_line;    /* ".line", which has no column */
+    bool is_number;
+    double number;
+    int boolean;          /* 1, 0, or -1 for any other value */
+    uint32_t text;        /* number of the value in the dictionary; 0: not there */
+    uint64_t hash;        /* of the value, for long texts */
+    unsigned char *known; /* ANSWERS_HAS, per text: 0 not looked at, 1 no, 2 yes */
+};
+
+void filter_open(struct filter *ret_filter, const struct answers_filter *from,
+                 const struct table *table);
+void filter_release(struct filter *filter);
+
+struct order {
+    bool is_line;
+    bool descending;
+    uint32_t column; /* unless is_line; ANSWERS_NO_COLUMN: every row lacks the field */
+};
+
+/* The place of a row in an order. */
+struct order_key {
+    enum answers_kind kind;
+    double number;
+    struct str text; /* borrowed */
+    uint32_t line;
+};
+
+/* The first rows of an order. */
+struct first_rows {
+    const struct order *order;
+    size_t room;
+    struct order_key *keys; /* (room) */
+    size_t count;
+    uint64_t matched; /* rows that fit, in the whole table */
+    uint64_t behind;  /* of these behind the cursor */
+    bool has_unknown; /* a row that fits is one whose long text must be read */
+};
+
+/* Finds the first rows behind `after` (NULL: from the start) that fit. */
+void first_rows_find(struct first_rows *first, const struct table *table, struct filter *filters,
+                     size_t filter_count, const struct order_key *after);
+
+void cursor_write(struct buf *buf, const struct order *order, const struct order_key *key);
+/* False if it is no cursor of such an order. `room` keeps a text. */
+bool cursor_read(struct str text, const struct order *order, struct buf *room,
+                 struct order_key *ret_key);
+
+/* True if `whole` contains `part`, ASCII letters in any case. */
+bool text_contains(struct str whole, struct str part);

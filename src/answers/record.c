@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "answers/record.h"
+
+#include "answers/table.h"
+#include "json/span.h"
+#include "store/seglog.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NUMBER_BYTES 64
+#define ID_DIGITS 32 /* of a batch; the digits of the line follow them */
+#define FENCE STR("```")
+
+void record_init(struct record *record) {
+    *record = (struct record){0};
+    buf_init(&record->answer, SEGLOG_TEXT_BYTES_MAX);
+    buf_init(&record->name, (size_t)RECORD_DEPTH_MAX * (TABLE_NAME_BYTES + 2) + 16);
+    buf_init(&record->scratch, SEGLOG_TEXT_BYTES_MAX);
+}
+
+void record_release(struct record *record) {
+    buf_release(&record->answer);
+    buf_release(&record->name);
+    buf_release(&record->scratch);
+}
+
+/* --- the parts of a line --- */
+
+/* Reads the line's number out of "batch_req_", the batch's digits and the number in hexadecimal. */
+static bool read_line(struct str id, uint64_t *ret_line) {
+    struct str start = STR("\"batch_req_");
+    uint64_t line = 0;
+    if (!str_starts_with(id, start) || id.bytes < start.bytes + ID_DIGITS + 2) return false;
+    for (size_t i = start.bytes + ID_DIGITS; i + 1 < id.bytes; i++) {
+        char c = id.at[i];
+        if (c >= '0' && c <= '9')
+            line = line << 4 | (uint64_t)(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            line = line << 4 | (uint64_t)(c - 'a' + 10);
+        else
+            return false;
+    }
+    *ret_line = line;
+    return true;
+}
+
+bool record_read(struct record *record, struct str text) {
+    struct json_span_iter iter;
+    struct str key, value, id = {NULL, 0};
+    record->custom_id = record->response = record->body = record->error = id;
+    buf_clear(&record->answer);
+    if (!json_span_is_object(text) || !json_span_enter(&iter, text)) return false;
+    while (json_span_member(&iter, &key, &value)) {
+        if (json_span_string_is(key, "id")) id = value;
+        if (json_span_string_is(key, "custom_id")) record->custom_id = value;
+        if (json_span_string_is(key, "response")) record->response = value;
+        if (json_span_string_is(key, "error")) record->error = value;
+    }
+    if (json_span_is_object(record->response))
+        record->body = json_span_get(record->response, "body");
+    return json_span_is_string(record->custom_id) && read_line(id, &record->line);
+}
+
+/* --- values --- */
+
+static bool read_number(struct str span, double *ret_number) {
+    char text[NUMBER_BYTES + 1], *end;
+    if (span.bytes == 0 || span.bytes > NUMBER_BYTES) return false;
+    if (*span.at != '-' && (*span.at < '0' || *span.at > '9')) return false;
+    memcpy(text, span.at, span.bytes);
+    text[span.bytes] = '\0';
+    *ret_number = strtod(text, &end);
+    return isfinite(*ret_number);
+}
+
+/* Reads a scalar; false for null, objects, arrays and numbers that no double is near. */
+static bool read_value(struct record *record, struct str span, struct record_value *ret_value) {
+    *ret_value = (struct record_value){.kind = RECORD_NUMBER};
+    if (json_span_is_string(span)) {
+        ret_value->kind = RECORD_TEXT;
+        ret_value->text = json_span_text(span, &record->scratch);
+        return true;
+    }
+    if (str_is(span, "true") || str_is(span, "false")) {
+        ret_value->kind = RECORD_BOOL;
+        ret_value->number = *span.at == 't' ? 1 : 0;
+        return true;
+    }
+    return read_number(span, &ret_value->number);
+}
+
+static void put_fixed(struct record *record, unsigned field, const struct record_value *value) {
+    record->walk->fixed(record->walk->context, field, value);
+}
+
+static void put_fixed_number(struct record *record, unsigned field, double number) {
+    put_fixed(record, field, &(struct record_value){.kind = RECORD_NUMBER, .number = number});
+}
+
+static void put_fixed_text(struct record *record, unsigned field, struct str text) {
+    put_fixed(record, field, &(struct record_value){.kind = RECORD_TEXT, .text = text});
+}
+
+static void put_field(struct record *record, const struct record_value *value) {
+    record->walk->field(record->walk->context, buf_str(&record->name), value);
+}
+
+/* --- the answer's object --- */
+
+static bool is_space(char c) {
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+/* The object that the text is, also inside a Markdown code block; empty if it is none. */
+static struct str object_in(struct str text) {
+    text = str_trim(text);
+    if (str_starts_with(text, FENCE)) {
+        size_t line = str_find_byte(text, '\n', 0);
+        if (line == SIZE_MAX) return (struct str){NULL, 0};
+        text = str_trim(str_skip(text, line + 1));
+        if (str_ends_with(text, FENCE)) text.bytes -= FENCE.bytes;
+        while (text.bytes > 0 && is_space(text.at[text.bytes - 1])) text.bytes--;
+    }
+    return json_span_is_object(text) ? text : (struct str){NULL, 0};
+}
+
+/* Appends a key to the name; false if it is too long for a field. */
+static bool add_name(struct record *record, struct str key) {
+    struct str text = json_span_text(key, &record->scratch);
+    if (text.bytes > TABLE_NAME_BYTES) return false;
+    if (record->name.bytes > 0 || (text.bytes > 0 && *text.at == '.') || text.bytes == 0)
+        buf_add_byte(&record->name, '.');
+    buf_add_str(&record->name, text);
+    return true;
+}
+
+static void put_length(struct record *record, struct str array) {
+    struct json_span_iter iter;
+    struct str element;
+    double count = 0;
+    if (!json_span_enter(&iter, array)) return;
+    while (json_span_element(&iter, &element)) count++;
+    buf_add_text(&record->name, ".length");
+    put_field(record, &(struct record_value){.kind = RECORD_NUMBER, .number = count});
+}
+
+/* Puts all scalars of an object, whose own name stands in record->name. The depth is bounded. */
+static void put_object(struct record *record, struct str object, unsigned depth) {
+    struct json_span_iter iter;
+    struct str key, value;
+    struct record_value scalar;
+    if (!json_span_enter(&iter, object)) return;
+    while (record->fields < RECORD_FIELDS_MAX && json_span_member(&iter, &key, &value)) {
+        size_t before = record->name.bytes;
+        record->fields++;
+        if (!add_name(record, key)) {
+            buf_truncate(&record->name, before);
+            continue;
+        }
+        if (json_span_is_object(value) && depth + 1 < RECORD_DEPTH_MAX)
+            put_object(record, value, depth + 1); /* NOLINT(misc-no-recursion): bounded */
+        else if (value.bytes > 0 && *value.at == '[')
+            put_length(record, value);
+        else if (read_value(record, value, &scalar))
+            put_field(record, &scalar);
+        buf_truncate(&record->name, before);
+    }
+}
+
+/* --- chats and completions --- */
+
+static bool is_array(struct str span) {
+    return span.bytes > 0 && *span.at == '[';
+}
+
+static struct str first_element(struct str array) {
+    struct json_span_iter iter;
+    struct str element = {NULL, 0};
+    if (is_array(array) && json_span_enter(&iter, array) && json_span_element(&iter, &element))
+        return element;
+    return (struct str){NULL, 0};
+}
+
+/* Decodes the answer of a choice into record->answer. */
+static void read_answer(struct record *record, struct str choice) {
+    struct str message = json_span_get(choice, "message"), calls = {NULL, 0};
+    struct str raw = json_span_get(choice, "text");
+    if (json_span_is_object(message)) {
+        raw = json_span_get(message, "content");
+        calls = first_element(json_span_get(message, "tool_calls"));
+    }
+    buf_clear(&record->answer);
+    if (json_span_is_string(raw)) json_span_decode(&record->answer, raw);
+    if (record->answer.bytes > 0 || !calls.at) return;
+    raw = json_span_get(json_span_get(calls, "function"), "arguments");
+    if (json_span_is_string(raw)) json_span_decode(&record->answer, raw);
+}
+
+struct str record_answer(struct record *record) {
+    read_answer(record, first_element(json_span_get(record->body, "choices")));
+    return buf_str(&record->answer);
+}
+
+static double characters_of(struct str text) {
+    size_t count = 0;
+    for (size_t i = 0; i < text.bytes; i++) count += (text.at[i] & 0xC0) != 0x80;
+    return (double)count;
+}
+
+/* Adds -logprob of every token of a choice: {"content":[{"logprob":…},…]} or {"token_logprobs":[…]}. */
+static void add_logprobs(struct record *record, struct str logprobs) {
+    struct json_span_iter iter;
+    struct str list = json_span_get(logprobs, "content"), token;
+    double number;
+    bool is_plain = !is_array(list);
+    if (is_plain) list = json_span_get(logprobs, "token_logprobs");
+    if (!is_array(list) || !json_span_enter(&iter, list)) return;
+    while (json_span_element(&iter, &token)) {
+        if (!read_number(is_plain ? token : json_span_get(token, "logprob"), &number)) continue;
+        record->entropy_sum -= number;
+        record->entropy_count++;
+    }
+}
+
+static void walk_choice(struct record *record, struct str choice) {
+    struct str reason = json_span_get(choice, "finish_reason");
+    struct str logprobs = json_span_get(choice, "logprobs");
+    read_answer(record, choice);
+    put_fixed_text(record, TABLE_OUTCOME,
+                   json_span_is_string(reason) ? json_span_text(reason, &record->scratch)
+                                               : STR("ok"));
+    put_fixed_number(record, TABLE_CHARACTERS, characters_of(buf_str(&record->answer)));
+    if (json_span_is_object(logprobs)) add_logprobs(record, logprobs);
+    struct str object = object_in(buf_str(&record->answer));
+    buf_clear(&record->name);
+    if (object.at) put_object(record, object, 0);
+}
+
+/* --- decisions --- */
+
+/* Adds the entropy of one question, in nats: of its probabilities, which are numbers of an object or
+ * the member `probability` of an array's objects, or of a yes or no. */
+static void add_entropy(struct record *record, struct str answer) {
+    struct json_span_iter iter;
+    struct str list = json_span_get(answer, "probabilities"), key, value;
+    double share, entropy = 0;
+    if (json_span_enter(&iter, list)) {
+        bool is_object = json_span_is_object(list);
+        while (is_object ? json_span_member(&iter, &key, &value)
+                         : json_span_element(&iter, &value)) {
+            if (!is_object) value = json_span_get(value, "probability");
+            if (read_number(value, &share) && share > 0) entropy -= share * log(share);
+        }
+    } else {
+        value = json_span_get(answer, "probability");
+        if (!value.at) value = json_span_get(answer, "noul");
+        if (!read_number(value, &share)) return;
+        if (share > 0) entropy -= share * log(share);
+        if (share < 1) entropy -= (1 - share) * log(1 - share);
+    }
+    record->entropy_sum += entropy;
+    record->entropy_count++;
+}
+
+/* Puts the scalars of one question's answer; its name stands in record->name. */
+static void put_question(struct record *record, struct str answer) {
+    struct json_span_iter iter;
+    struct str key, value;
+    struct record_value scalar;
+    add_entropy(record, answer);
+    if (!json_span_enter(&iter, answer)) return;
+    while (record->fields < RECORD_FIELDS_MAX && json_span_member(&iter, &key, &value)) {
+        size_t before = record->name.bytes;
+        record->fields++;
+        if (!json_span_string_is(key, "name") && !json_span_string_is(key, "type") &&
+            add_name(record, key) && read_value(record, value, &scalar))
+            put_field(record, &scalar);
+        buf_truncate(&record->name, before);
+    }
+}
+
+/* `answers` is an array of objects with a name, or an object of them by name. */
+static void walk_decisions(struct record *record, struct str answers) {
+    struct json_span_iter iter;
+    struct str key = {NULL, 0}, answer;
+    size_t number = 0;
+    bool is_object = json_span_is_object(answers);
+    if (!json_span_enter(&iter, answers)) return;
+    while (record->fields < RECORD_FIELDS_MAX && (is_object ? json_span_member(&iter, &key, &answer)
+                                                            : json_span_element(&iter, &answer))) {
+        number++;
+        if (!json_span_is_object(answer)) continue;
+        buf_clear(&record->name);
+        if (!is_object) key = json_span_get(answer, "name");
+        if (!json_span_is_string(key))
+            buf_printf(&record->name, "%zu", number);
+        else if (!add_name(record, key))
+            continue;
+        put_question(record, answer);
+    }
+}
+
+/* --- a line --- */
+
+static void walk_usage(struct record *record, struct str usage) {
+    double number;
+    if (read_number(json_span_get(usage, "prompt_tokens"), &number))
+        put_fixed_number(record, TABLE_PROMPT_TOKENS, number);
+    if (read_number(json_span_get(usage, "completion_tokens"), &number))
+        put_fixed_number(record, TABLE_COMPLETION_TOKENS, number);
+}
+
+/* The code of an error object, or else its type. */
+static void put_error(struct record *record, struct str error) {
+    struct str code = json_span_get(error, "code");
+    if (!json_span_is_string(code)) code = json_span_get(error, "type");
+    put_fixed_text(record, TABLE_OUTCOME,
+                   json_span_is_string(code) ? json_span_text(code, &record->scratch)
+                                             : STR("error"));
+}
+
+static void walk_body(struct record *record) {
+    struct json_span_iter iter;
+    struct str key, value, error = {NULL, 0};
+    bool has_outcome = false;
+    if (!json_span_is_object(record->body) || !json_span_enter(&iter, record->body)) return;
+    while (json_span_member(&iter, &key, &value)) {
+        if (json_span_string_is(key, "choices") && is_array(value)) {
+            struct str choice = first_element(value);
+            has_outcome = choice.at != NULL;
+            if (has_outcome) walk_choice(record, choice);
+        } else if (json_span_string_is(key, "usage")) {
+            walk_usage(record, value);
+        } else if (json_span_string_is(key, "answers")) {
+            walk_decisions(record, value);
+        } else if (json_span_string_is(key, "error")) {
+            error = value;
+        }
+    }
+    if (json_span_is_object(error))
+        put_error(record, error);
+    else if (!has_outcome)
+        put_fixed_text(record, TABLE_OUTCOME, STR("ok"));
+}
+
+void record_each(struct record *record, struct record_walk *walk) {
+    double status;
+    record->walk = walk;
+    record->fields = 0;
+    record->entropy_sum = 0;
+    record->entropy_count = 0;
+    put_fixed_text(record, TABLE_CUSTOM_ID, json_span_text(record->custom_id, &record->scratch));
+    if (read_number(json_span_get(record->response, "status_code"), &status))
+        put_fixed_number(record, TABLE_STATUS, status);
+    if (json_span_is_object(record->error))
+        put_error(record, record->error);
+    else
+        walk_body(record);
+    if (record->entropy_count > 0)
+        put_fixed_number(record, TABLE_ENTROPY,
+                         record->entropy_sum / (double)record->entropy_count);
+    record->walk = NULL;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* record: a result line as the fields of its answer, found in the text without building a tree.
+ *
+ * The answer is the text of the first choice, or the arguments of its first call of a tool if the
+ * text is empty. If it is a JSON object, also inside a Markdown code block, its scalars are fields:
+ * "name", or "outer.name" for nested objects; an array is the number "name.length". The answers of
+ * a decision are the fields "question.choice", "question.confidence" and so on. A name that begins
+ * with a dot gets one more, so that it is none of the line's own fields.
+ *
+ * Answers are foreign text: at most RECORD_FIELDS_MAX values in RECORD_DEPTH_MAX objects inside
+ * each other are looked at. JSON that is not valid ends with the fields before the fault.
+ *
+ * Thread: any; one struct per thread.
+ * Memory: views of the line, and three buffers that keep their size until record_release. */
+
+#include "base/buf.h"
+
+#define RECORD_FIELDS_MAX 1000
+#define RECORD_DEPTH_MAX 4
+
+struct record_value {
+    enum { RECORD_NUMBER, RECORD_BOOL, RECORD_TEXT } kind;
+    double number;   /* of a truth value: 1 or 0 */
+    struct str text; /* decoded; until the next value */
+};
+
+/* A reader of lines; record_init makes it. */
+struct record {
+    struct str custom_id; /* raw JSON string */
+    struct str response;  /* raw object, or null */
+    struct str body;      /* raw object */
+    struct str error;     /* raw object, or null */
+    uint64_t line;
+    /* Buffers: the answer's text, a name, a value. */
+    struct buf answer, name, scratch;
+    /* What a walk has seen so far. */
+    size_t fields;
+    double entropy_sum;
+    size_t entropy_count;
+    struct record_walk *walk;
+};
+
+void record_init(struct record *record);
+void record_release(struct record *record);
+/* Finds the parts of a result line; False if it is none that quern has written. */
+bool record_read(struct record *record, struct str text);
+/* The text of the answer, decoded; empty if it has none. Valid until the next call. */
+struct str record_answer(struct record *record);
+
+/* Receives the fields one after another: the line's own by their number in enum table_fixed, and
+ * those of the answer by their name. */
+struct record_walk {
+    void *context;
+    void (*fixed)(void *context, unsigned field, const struct record_value *value);
+    void (*field)(void *context, struct str name, const struct record_value *value);
+};
+void record_each(struct record *record, struct record_walk *walk);

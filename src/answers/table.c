@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "answers/table.h"
+
+#include "base/mem.h"
+
+#include <sodium/crypto_shorthash.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TEXTS_MAX ((size_t)2 << 20) /* 1,000,000 custom_ids and as many other texts */
+#define TEXT_BYTES_MAX ((size_t)64 << 20)
+#define HASH_BITS 0xFFFFFFFFFFFFu
+#define TAG_TEXT ((uint64_t)1 << 48)
+#define TAG_LONG ((uint64_t)2 << 48)
+#define TAG_BOOL ((uint64_t)3 << 48)
+
+const char *const table_fixed_names[TABLE_FIXED_COUNT] = {
+    [TABLE_CUSTOM_ID] = ".custom_id",
+    [TABLE_OUTCOME] = ".outcome",
+    [TABLE_STATUS] = ".status",
+    [TABLE_PROMPT_TOKENS] = ".prompt_tokens",
+    [TABLE_COMPLETION_TOKENS] = ".completion_tokens",
+    [TABLE_CHARACTERS] = ".characters",
+    [TABLE_ENTROPY] = ".entropy",
+};
+
+static void add_column(struct table *table, struct str name) {
+    table->columns[table->column_count++] =
+        (struct table_column){name, mem_new(table->row_count, sizeof(uint64_t))};
+}
+
+void table_init(struct table *table, uint32_t row_count, const unsigned char *key) {
+    *table = (struct table){.row_count = row_count, .key = key};
+    size_t fit = TABLE_BYTES_MAX / sizeof(uint64_t) / (row_count ? row_count : 1);
+    table->columns_max = fit < TABLE_COLUMNS_MAX ? (uint32_t)fit : TABLE_COLUMNS_MAX;
+    if (table->columns_max < TABLE_FIXED_COUNT) table->columns_max = TABLE_FIXED_COUNT;
+    table->sequences = mem_new((size_t)row_count + 1, sizeof *table->sequences);
+    table->texts = vec_grow(NULL, 0, &table->text_capacity, sizeof *table->texts);
+    table->text_count = 1; /* text 0 is not used */
+    arena_init(&table->bytes, TEXT_BYTES_MAX);
+    for (size_t i = 0; i < TABLE_FIXED_COUNT; i++)
+        add_column(table, str_from(table_fixed_names[i]));
+}
+
+void table_release(struct table *table) {
+    for (uint32_t i = 0; i < table->column_count; i++) free(table->columns[i].cells);
+    free(table->sequences);
+    free(table->texts);
+    free(table->slots);
+    arena_release(&table->bytes);
+    *table = (struct table){0};
+}
+
+size_t table_bytes(const struct table *table) {
+    return (size_t)table->row_count * (sizeof(uint32_t) + table->column_count * sizeof(uint64_t)) +
+           table->text_capacity * sizeof *table->texts + table->slot_count * sizeof *table->slots +
+           table->bytes.bytes_used;
+}
+
+/* --- columns --- */
+
+uint32_t table_find_column(const struct table *table, struct str name) {
+    for (uint32_t i = 0; i < table->column_count; i++)
+        if (str_equals(table->columns[i].name, name)) return i;
+    return ANSWERS_NO_COLUMN;
+}
+
+uint32_t table_column_of(struct table *table, struct str name, uint32_t hint) {
+    if (hint < table->column_count && str_equals(table->columns[hint].name, name)) return hint;
+    uint32_t found = table_find_column(table, name);
+    if (found != ANSWERS_NO_COLUMN) return found;
+    struct str copy = {NULL, 0};
+    if (table->column_count < table->columns_max && name.bytes <= TABLE_NAME_BYTES)
+        copy = arena_copy(&table->bytes, name);
+    if (!copy.at) {
+        table->left_out++;
+        return ANSWERS_NO_COLUMN;
+    }
+    add_column(table, copy);
+    return table->column_count - 1;
+}
+
+/* --- the dictionary --- */
+
+static uint64_t hash_of(const struct table *table, struct str text) {
+    uint64_t hash;
+    unsigned char bytes[crypto_shorthash_BYTES];
+    crypto_shorthash(bytes, (const unsigned char *)text.at, text.bytes, table->key);
+    memcpy(&hash, bytes, sizeof hash);
+    return hash;
+}
+
+uint64_t table_hash(const struct table *table, struct str text) {
+    return hash_of(table, text) & HASH_BITS;
+}
+
+/* The slot that has the text, or the free one where it would be. */
+static size_t slot_of(const struct table *table, struct str text, uint64_t hash) {
+    size_t at = (size_t)hash & (table->slot_count - 1);
+    while (table->slots[at]) {
+        const struct table_text *found = &table->texts[table->slots[at]];
+        if (found->hash == hash && str_equals(found->text, text)) break;
+        at = (at + 1) & (table->slot_count - 1);
+    }
+    return at;
+}
+
+uint32_t table_find_text(const struct table *table, struct str text) {
+    if (table->slot_count == 0) return 0;
+    return table->slots[slot_of(table, text, hash_of(table, text))];
+}
+
+static void grow_slots(struct table *table) {
+    size_t count = table->slot_count ? 2 * table->slot_count : 1024;
+    free(table->slots);
+    table->slots = mem_new(count, sizeof *table->slots);
+    table->slot_count = count;
+    for (size_t i = 1; i < table->text_count; i++) {
+        size_t at = (size_t)table->texts[i].hash & (count - 1);
+        while (table->slots[at]) at = (at + 1) & (count - 1);
+        table->slots[at] = (uint32_t)i;
+    }
+}
+
+/* The number of the text, which is added if there is room; 0 if there is none. */
+static uint32_t add_text(struct table *table, struct str text, uint64_t hash) {
+    if (2 * table->text_count >= table->slot_count) grow_slots(table);
+    size_t slot = slot_of(table, text, hash);
+    if (table->slots[slot]) return table->slots[slot];
+    struct str copy = {NULL, 0};
+    if (table->text_count < TEXTS_MAX) copy = arena_copy(&table->bytes, text);
+    if (!copy.at) return 0;
+    table->texts =
+        vec_grow(table->texts, table->text_count, &table->text_capacity, sizeof *table->texts);
+    table->texts[table->text_count] = (struct table_text){copy, hash, 0};
+    table->slots[slot] = (uint32_t)table->text_count++;
+    return table->slots[slot];
+}
+
+/* --- cells --- */
+
+double table_number(uint64_t cell) {
+    double number;
+    uint64_t bits = cell ^ TABLE_TAG;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+void table_set_number(struct table *table, uint32_t row, uint32_t column, double number) {
+    uint64_t bits;
+    if (number == 0) number = 0; /* and not -0, which would be another value */
+    memcpy(&bits, &number, sizeof bits);
+    table->columns[column].cells[row] = bits ^ TABLE_TAG;
+}
+
+void table_set_bool(struct table *table, uint32_t row, uint32_t column, bool value) {
+    table->columns[column].cells[row] = TAG_BOOL | (value ? 1 : 0);
+}
+
+void table_set_text(struct table *table, uint32_t row, uint32_t column, struct str text) {
+    uint64_t hash = hash_of(table, text);
+    uint32_t number = text.bytes <= TABLE_TEXT_BYTES ? add_text(table, text, hash) : 0;
+    if (number && column == TABLE_CUSTOM_ID) table->texts[number].line = row + 1;
+    table->columns[column].cells[row] = number ? TAG_TEXT | number : TAG_LONG | (hash & HASH_BITS);
+}
+
+void table_clear_row(struct table *table, uint32_t row) {
+    for (uint32_t i = 0; i < table->column_count; i++) table->columns[i].cells[row] = 0;
+}
+
+struct answers_cell table_cell(const struct table *table, uint64_t cell) {
+    struct answers_cell found = {.kind = table_kind(cell)};
+    switch (found.kind) {
+    case ANSWERS_ABSENT: break;
+    case ANSWERS_NUMBER: found.number = table_number(cell); break;
+    case ANSWERS_BOOL: found.number = (double)(cell & 1); break;
+    case ANSWERS_TEXT: found.text = table->texts[table_payload(cell)].text; break;
+    case ANSWERS_LONG: found.hash = table_payload(cell); break;
+    }
+    return found;
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* table: rows and columns of one index, and the dictionary of its texts.
+ *
+ * Row i is line i of the batch, so that a sort by line is no sort. A cell has 8 bytes: a number as
+ * it is, or a NaN whose payload is a truth value, the number of a text in the dictionary, or the
+ * hash of a long text. An absent cell is 0 in memory. Columns are made with room for all rows and
+ * zeroed by the kernel, so that a column that few answers have takes the pages of those rows only.
+ *
+ * The table is bounded whatever the answers are: in columns, in bytes of a name, in bytes of a kept
+ * text, in texts. A value that has no room is left out and counted.
+ *
+ * Thread: one writer and no reader, or readers: the index's lock (index.h).
+ * Memory: its own; table_release frees it. The bytes of a text and of a name never move.
+ * Invariant: equal short texts have the same number, unless the dictionary is full. */
+
+#include "answers/answers.h"
+#include "base/arena.h"
+
+#define TABLE_COLUMNS_MAX 64
+#define TABLE_BYTES_MAX ((size_t)256 << 20) /* of cells; 1,000,000 lines have 33 columns */
+#define TABLE_NAME_BYTES 96                 /* a field with a longer name is left out */
+#define TABLE_TEXT_BYTES 96                 /* a longer text is kept as its hash */
+
+/* The columns that every table has, in this order. */
+enum table_fixed {
+    TABLE_CUSTOM_ID,
+    TABLE_OUTCOME,
+    TABLE_STATUS,
+    TABLE_PROMPT_TOKENS,
+    TABLE_COMPLETION_TOKENS,
+    TABLE_CHARACTERS,
+    TABLE_ENTROPY,
+    TABLE_FIXED_COUNT
+};
+extern const char *const table_fixed_names[TABLE_FIXED_COUNT];
+
+struct table_column {
+    struct str name;
+    uint64_t *cells; /* (row_count) */
+};
+
+struct table_text {
+    struct str text;
+    uint64_t hash;
+    uint32_t line; /* of the row that has it as custom_id, plus 1; 0: none */
+};
+
+struct table {
+    uint32_t row_count;
+    uint32_t indexed;    /* rows with a sequence */
+    uint32_t *sequences; /* (row_count) of the line's record; 0: no row yet */
+    struct table_column columns[TABLE_COLUMNS_MAX];
+    uint32_t column_count, columns_max;
+    uint64_t left_out; /* values */
+    /* The dictionary; text 0 is not used. */
+    struct table_text *texts;
+    size_t text_count, text_capacity;
+    uint32_t *slots; /* numbers of texts, by hash; 0: free */
+    size_t slot_count;
+    struct arena bytes;       /* of texts and names */
+    const unsigned char *key; /* of the hash, 16 bytes; borrowed */
+};
+
+void table_init(struct table *table, uint32_t row_count, const unsigned char *key);
+void table_release(struct table *table);
+size_t table_bytes(const struct table *table); /* what it may take at most by now */
+
+/* The column of a name, which is made if there is room; ANSWERS_NO_COLUMN if there is none.
+ * `hint` is tried first. */
+uint32_t table_column_of(struct table *table, struct str name, uint32_t hint);
+uint32_t table_find_column(const struct table *table, struct str name);
+
+void table_set_number(struct table *table, uint32_t row, uint32_t column, double number);
+void table_set_bool(struct table *table, uint32_t row, uint32_t column, bool value);
+void table_set_text(struct table *table, uint32_t row, uint32_t column, struct str text);
+/* Empties the row: its line has run again. */
+void table_clear_row(struct table *table, uint32_t row);
+
+/* --- cells --- */
+
+#define TABLE_TAG 0xFFF8000000000000u /* cells are kept XOR this NaN, so that absent is 0 */
+
+static inline enum answers_kind table_kind(uint64_t cell) {
+    static const enum answers_kind kinds[8] = {ANSWERS_ABSENT, ANSWERS_TEXT, ANSWERS_LONG,
+                                               ANSWERS_BOOL};
+    return cell >> 51 ? ANSWERS_NUMBER : kinds[cell >> 48 & 7];
+}
+
+static inline uint64_t table_payload(uint64_t cell) {
+    return cell & 0xFFFFFFFFFFFFu;
+}
+
+double table_number(uint64_t cell);
+struct answers_cell table_cell(const struct table *table, uint64_t cell);
+/* The number of a text; 0 if no cell has it. */
+uint32_t table_find_text(const struct table *table, struct str text);
+/* The 48 bits by which a long text is known. */
+uint64_t table_hash(const struct table *table, struct str text);

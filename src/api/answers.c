@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The answers of a batch by their fields (extensions): GET /v1/batches/{id}/answers/fields,
+ * GET /v1/batches/{id}/answers and GET /v1/batches/{id}/lines/{line}. */
+
+#include "answers/answers.h"
+#include "api/api_internal.h"
+#include "base/mem.h"
+#include "json/span.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE_LINES_DEFAULT 50
+#define PAGE_RESULT_BYTES ((size_t)4 << 20) /* of all results of a page; a longer one is null */
+#define LINE_BYTES ((size_t)16 << 20)       /* of a line's request, and of its result */
+#define TEXT_BYTES 1024                     /* of `q` */
+
+/* --- what every answer begins with --- */
+
+/* Takes the index of the batch. False, and answered, if the results cannot be read. */
+static bool take(struct api *api, struct http_request *request, struct store_batch *ret_batch,
+                 struct answers_index **ret_index, struct answers_state *ret_state) {
+    if (!batches_find(api, request, ret_batch)) return false;
+    *ret_index = answers_take(api->answers, ret_batch);
+    answers_state(*ret_index, ret_state);
+    if (ret_state->err == OK) return true;
+    api_fail_err(request, ret_state->err, &ret_state->error, NULL);
+    answers_drop(*ret_index);
+    store_batch_release(ret_batch);
+    return false;
+}
+
+static void write_counts(struct buf *buf, const struct answers_state *state,
+                         const struct store_batch *batch) {
+    uint64_t lines = batch->completed + batch->failed;
+    if (lines < state->indexed) lines = state->indexed; /* it grew after the row was read */
+    buf_printf(buf, "\"indexed\":%" PRIu64 ",\"lines\":%" PRIu64, state->indexed, lines);
+}
+
+/* --- fields --- */
+
+void answers_fields(void *context, struct http_request *request) {
+    struct store_batch batch;
+    struct answers_index *index;
+    struct answers_state state;
+    struct buf buf;
+    if (!take(context, request, &batch, &index, &state)) return;
+    buf_init(&buf, BUF_UNLIMITED);
+    buf_add_text(&buf, "{\"object\":\"list\",");
+    write_counts(&buf, &state, &batch);
+    buf_printf(&buf, ",\"left_out\":%" PRIu64 ",\"data\":", answers_left_out(index));
+    answers_write_summary(&buf, index);
+    buf_add_byte(&buf, '}');
+    answers_drop(index);
+    store_batch_release(&batch);
+    api_answer_json(request, &buf);
+}
+
+/* --- the query --- */
+
+static int hex_value(char c) {
+    if (c >= '0' && c <= '9') return c - '0';
+    if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f') return (c | 0x20) - 'a' + 10;
+    return -1;
+}
+
+/* Undoes %XX a second time: a name or a value may have a colon. */
+static bool decode(struct arena *arena, struct str text, struct str *ret_text) {
+    char *out = arena_alloc(arena, text.bytes + 1);
+    size_t used = 0;
+    if (!out) return false;
+    for (size_t i = 0; i < text.bytes; i++) {
+        char c = text.at[i];
+        if (c == '%') {
+            int high = i + 2 < text.bytes ? hex_value(text.at[i + 1]) : -1;
+            int low = i + 2 < text.bytes ? hex_value(text.at[i + 2]) : -1;
+            if (high < 0 || low < 0) return false;
+            c = (char)(high * 16 + low);
+            i += 2;
+        }
+        out[used++] = c;
+    }
+    *ret_text = (struct str){out, used};
+    return true;
+}
+
+static bool refuse_filter(struct http_request *request, struct str text, const char *why) {
+    api_fail_param(request, "invalid_value", "filter",
+                   "Invalid value for 'filter': '%.200s': %s. Expected NAME:OP:VALUE, with NAME "
+                   "and VALUE percent-encoded.",
+                   api_text(request, text), why);
+    return false;
+}
+
+static bool read_op(struct str text, enum answers_op *ret_op) {
+    static const char *const names[] = {
+        [ANSWERS_EQ] = "eq", [ANSWERS_NE] = "ne", [ANSWERS_LT] = "lt",   [ANSWERS_LE] = "le",
+        [ANSWERS_GT] = "gt", [ANSWERS_GE] = "ge", [ANSWERS_HAS] = "has", [ANSWERS_IS_NULL] = "is"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (!str_is(text, names[i])) continue;
+        *ret_op = (enum answers_op)i;
+        return true;
+    }
+    return false;
+}
+
+static bool read_filter(struct http_request *request, struct str text,
+                        struct answers_filter *ret_filter) {
+    struct arena *arena = http_request_arena(request);
+    size_t first = str_find_byte(text, ':', 0);
+    size_t second = first == SIZE_MAX ? SIZE_MAX : str_find_byte(text, ':', first + 1);
+    if (second == SIZE_MAX) return refuse_filter(request, text, "it has fewer than two colons");
+    struct str name = {text.at, first}, op = {text.at + first + 1, second - first - 1};
+    if (!decode(arena, name, &ret_filter->name) ||
+        !decode(arena, str_skip(text, second + 1), &ret_filter->value))
+        return refuse_filter(request, text, "its percent-encoding is broken");
+    if (!read_op(op, &ret_filter->op))
+        return refuse_filter(request, text, "OP is one of eq, ne, lt, le, gt, ge, has and is");
+    if (!answers_is_name(ret_filter->name))
+        return refuse_filter(request, text, "no line has a field of this name");
+    if (ret_filter->op == ANSWERS_IS_NULL && !str_is(ret_filter->value, "null"))
+        return refuse_filter(request, text, "the value of 'is' is null");
+    return true;
+}
+
+static bool read_filters(struct http_request *request, struct answers_filter *filters,
+                         size_t *ret_count) {
+    struct str text;
+    for (*ret_count = 0; (text = http_request_query_nth(request, "filter", *ret_count)).at;
+         ++*ret_count) {
+        if (*ret_count == ANSWERS_FILTERS_MAX) {
+            api_fail_param(request, "array_above_max_length", "filter",
+                           "Too many filters: at most %d are allowed.", ANSWERS_FILTERS_MAX);
+            return false;
+        }
+        if (!read_filter(request, text, &filters[*ret_count])) return false;
+    }
+    return true;
+}
+
+static bool read_sort(struct http_request *request, struct answers_query *query) {
+    struct str text = http_request_query(request, "sort"), name = text;
+    query->descending = str_starts_with(text, STR("-"));
+    if (query->descending) name = str_skip(text, 1);
+    if (decode(http_request_arena(request), name, &query->sort) &&
+        (!text.at || answers_is_name(query->sort)))
+        return true;
+    api_fail_param(request, "invalid_value", "sort",
+                   "Invalid value for 'sort': '%.200s'. Expected a field's name, percent-encoded, "
+                   "with '-' in front for descending order.",
+                   api_text(request, text));
+    return false;
+}
+
+static bool read_text(struct http_request *request, struct answers_query *query) {
+    query->text = http_request_query(request, "q");
+    if (query->text.bytes <= TEXT_BYTES) return true;
+    api_fail_param(request, "string_above_max_length", "q",
+                   "Invalid 'q': it has %zu bytes, and at most %d are allowed.", query->text.bytes,
+                   TEXT_BYTES);
+    return false;
+}
+
+/* --- a page --- */
+
+/* True if a text that was read from a file is a JSON object: it becomes part of an answer. */
+static bool is_object(const struct buf *text) {
+    struct str value;
+    return json_span_read(buf_str(text), &value) && json_span_is_object(value) &&
+           json_span_is_utf8(value);
+}
+
+/* Appends a line's object. Its result is null if it does not fit into the page, or if its record was
+ * found damaged, so that the line runs again. */
+static enum err write_line(struct buf *buf, struct answers_index *index,
+                           struct answers_reader *reader, uint32_t line, size_t *room,
+                           struct error *error) {
+    struct buf result;
+    uint64_t bytes = 0;
+    buf_init(&result, PAGE_RESULT_BYTES + 1);
+    enum err err = answers_read_result(reader, line, *room, &result, &bytes, error);
+    if (err == OK || err == ERR_CORRUPT) {
+        buf_printf(buf, "{\"line\":%" PRIu32 ",", line + 1);
+        if (is_object(&result)) {
+            answers_write_fields(buf, buf_str(&result));
+            buf_add_text(buf, ",\"result\":");
+            buf_add_str(buf, buf_str(&result));
+        } else {
+            answers_write_row(buf, index, line);
+            buf_printf(buf, ",\"result\":null,\"result_bytes\":%" PRIu64, bytes);
+        }
+        buf_add_byte(buf, '}');
+        *room -= result.bytes;
+        err = OK;
+    }
+    buf_release(&result);
+    return err;
+}
+
+/* Appends the objects of a page's lines. */
+static enum err write_lines(struct buf *buf, struct answers_index *index,
+                            const struct answers_page *page, struct error *error) {
+    struct answers_reader *reader;
+    size_t room = PAGE_RESULT_BYTES;
+    enum err err = OK;
+    answers_reader_open(&reader, index);
+    for (size_t i = 0; i < page->count && err == OK; i++) {
+        if (i > 0) buf_add_byte(buf, ',');
+        err = write_line(buf, index, reader, page->lines[i], &room, error);
+    }
+    answers_reader_close(reader);
+    return err;
+}
+
+static void answer_page(struct http_request *request, struct answers_index *index,
+                        const struct answers_state *state, const struct store_batch *batch,
+                        const struct answers_query *query) {
+    struct answers_page *page = mem_new(1, sizeof *page);
+    struct error error;
+    struct buf buf;
+    buf_init(&buf, BUF_UNLIMITED);
+    buf_add_text(&buf, "{\"object\":\"list\",\"data\":[");
+    enum err err = answers_find(index, query, page, &error);
+    bool is_found = err == OK;
+    if (is_found) err = write_lines(&buf, index, page, &error);
+    if (err == OK) {
+        buf_add_text(&buf, "],\"matched\":");
+        if (page->is_matched_known)
+            buf_printf(&buf, "%" PRIu64, page->matched);
+        else
+            buf_add_text(&buf, "null");
+        buf_printf(&buf, ",\"has_more\":%s,\"after\":", page->has_more ? "true" : "false");
+        if (page->after.bytes > 0)
+            json_write_string(&buf, buf_str(&page->after));
+        else
+            buf_add_text(&buf, "null");
+        buf_add_byte(&buf, ',');
+        write_counts(&buf, state, batch);
+        buf_add_byte(&buf, '}');
+        api_answer_json(request, &buf);
+    } else {
+        buf_release(&buf);
+        if (err == ERR_INVALID)
+            api_fail_param(request, "invalid_value", "after",
+                           "Invalid value for 'after': '%.200s': %s.",
+                           api_text(request, query->after), error.text);
+        else
+            api_fail_err(request, err, &error, NULL);
+    }
+    if (is_found) answers_page_release(page);
+    free(page);
+}
+
+void answers_list(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct answers_filter filters[ANSWERS_FILTERS_MAX];
+    struct answers_query query = {.filters = filters,
+                                  .after = http_request_query(request, "after")};
+    struct store_batch batch;
+    struct answers_index *index;
+    struct answers_state state;
+    if (!read_filters(request, filters, &query.filter_count) || !read_sort(request, &query) ||
+        !read_text(request, &query) ||
+        !api_read_limit(request, PAGE_LINES_DEFAULT, ANSWERS_LIMIT_MAX, &query.limit) ||
+        !take(api, request, &batch, &index, &state))
+        return;
+    answer_page(request, index, &state, &batch, &query);
+    answers_drop(index);
+    store_batch_release(&batch);
+}
+
+/* --- one line --- */
+
+static bool read_line(struct http_request *request, const struct store_batch *batch,
+                      uint32_t *ret_line) {
+    struct str text = http_request_param(request, 1);
+    uint64_t line;
+    if (!str_to_u64(text, &line) || line < 1) {
+        api_fail_param(request, "invalid_type", "line",
+                       "Invalid value for 'line': expected a number from 1 on, got '%.100s'.",
+                       api_text(request, text));
+        return false;
+    }
+    if (line > batch->total || line >= ANSWERS_NO_LINE) {
+        api_fail(request, 404, NULL, "line",
+                 "No line %" PRIu64 " in this batch; it has %" PRIu64 ".", line, batch->total);
+        return false;
+    }
+    *ret_line = (uint32_t)line - 1;
+    return true;
+}
+
+/* Appends the custom_id of the request, or else of the result. */
+static void write_custom_id(struct buf *buf, const struct buf *input, const struct buf *result) {
+    struct str id = json_span_get(buf_str(input), "custom_id");
+    if (!json_span_is_string(id)) id = json_span_get(buf_str(result), "custom_id");
+    buf_add_text(buf, "\"custom_id\":");
+    buf_add_str(buf, json_span_is_string(id) ? id : STR("null"));
+}
+
+/* Appends a JSON value that was read, or null and its size. */
+static void write_part(struct buf *buf, const char *name, const struct buf *part, uint64_t bytes) {
+    buf_printf(buf, ",\"%s\":", name);
+    if (part->bytes > 0)
+        buf_add_str(buf, buf_str(part));
+    else
+        buf_add_text(buf, "null");
+    if (part->bytes == 0 && bytes > 0) buf_printf(buf, ",\"%s_bytes\":%" PRIu64, name, bytes);
+}
+
+static void write_whole_line(struct buf *buf, struct answers_index *index, uint32_t line) {
+    struct answers_reader *reader;
+    struct buf input, result;
+    struct error error;
+    uint64_t bytes = 0;
+    buf_init(&input, LINE_BYTES + 1);
+    buf_init(&result, LINE_BYTES + 1);
+    answers_reader_open(&reader, index);
+    enum err has_input = answers_read_request(index, line, LINE_BYTES, &input, &error);
+    enum err has_result = answers_read_result(reader, line, LINE_BYTES, &result, &bytes, &error);
+    answers_reader_close(reader);
+    if (has_input != OK || !is_object(&input)) buf_clear(&input);
+    if (has_result != OK || !is_object(&result)) buf_clear(&result);
+    buf_printf(buf, "{\"object\":\"batch.line\",\"line\":%" PRIu32 ",", line + 1);
+    write_custom_id(buf, &input, &result);
+    write_part(buf, "request", &input, 0);
+    write_part(buf, "result", &result, bytes);
+    buf_add_byte(buf, '}');
+    buf_release(&input);
+    buf_release(&result);
+}
+
+void answers_line(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct store_batch batch;
+    struct buf buf;
+    uint32_t line;
+    if (!batches_find(api, request, &batch)) return;
+    if (read_line(request, &batch, &line)) {
+        struct answers_index *index = answers_take(api->answers, &batch);
+        buf_init(&buf, BUF_UNLIMITED);
+        write_whole_line(&buf, index, line);
+        answers_drop(index);
+        api_answer_json(request, &buf);
+    }
+    store_batch_release(&batch);
+}
