@@ -14,6 +14,11 @@ def plugin(kind):
     return pathlib.Path(BINARY).resolve().parent.parent / f"tests/unit/device/stub-{kind}.so"
 
 
+def cuda_plugin():
+    """The plugin of real cards, which is built only where nvcc is."""
+    return pathlib.Path(os.environ.get("QUERN_GPU_PLUGIN") or pathlib.Path(BINARY).resolve().parent.parent / "src/kernels/cuda/libquern-cuda.so")
+
+
 def plain_device(folder=None, *lines):
     """The plugin of the plain device (tests/device): as it is built, or a copy in the folder with variables of its own
     (tests/device/plain_environment.c)."""

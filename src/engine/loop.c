@@ -14,53 +14,12 @@
 #include <stdlib.h>
 
 #define STATS_PERIOD_NS ((int64_t)1000000000)
-/* A temperature below this counts as 0, as in vLLM and OpenAI. Temperatures up to 0.01 become 0.01,
- * because logits divided by less overflow. */
-#define TEMPERATURE_GREEDY 1e-5
-#define TEMPERATURE_LOWEST 0.01
+/* After an interactive job steps are composed late for ten minutes, the time of a conversation. An
+ * engine that has only lines to run never waits. */
+#define CONVERSATION_NS ((int64_t)600 * 1000000000)
 
 static uint64_t choice_id(const struct job *job, uint32_t index) {
     return (uint64_t)job->slot * REQUEST_SEQUENCES_MAX + index;
-}
-
-/* The sampling of every choice of a job, except its seed. */
-static struct sampling sampling_of(const struct engine *engine, const struct job *job) {
-    const struct request *request = &job->request;
-    struct sampling sampling = {
-        .temperature = (float)request->temperature,
-        .top_p = (float)request->top_p,
-        .min_p = (float)request->min_p,
-        .top_k = request->top_k <= 0           ? 0
-                 : request->top_k > UINT32_MAX ? UINT32_MAX
-                                               : (uint32_t)request->top_k,
-        .has_seed = true,
-        .presence_penalty = (float)request->presence_penalty,
-        .frequency_penalty = (float)request->frequency_penalty,
-        .repetition_penalty = (float)request->repetition_penalty,
-        .biases = request->biases,
-        .bias_count = request->bias_count,
-        .allowed_tokens = request->allowed_tokens.at,
-        .allowed_token_count = request->allowed_tokens.count,
-        .bad_words = request->bad_word_runs.at,
-        .bad_word_ints = request->bad_word_runs.count,
-        /* Candidates are ranked by their log probabilities. */
-        .logprobs = request->logprobs || request->candidates > request->choices,
-        .top_logprobs = request->logprobs ? (uint32_t)request->top_logprobs : 0,
-        .logprob_tokens = request->logprob_tokens.at,
-        .logprob_token_count = request->logprob_tokens.count,
-        .max_tokens = job->max_tokens,
-        .min_tokens = (uint32_t)request->min_tokens,
-        .stop_tokens = request->stop_tokens.at,
-        .stop_token_count = request->stop_tokens.count,
-        .end_tokens = engine->end_tokens,
-        .end_token_count = engine->end_token_count,
-        .ignore_eos = request->ignore_eos,
-    };
-    if (request->temperature < TEMPERATURE_GREEDY || request->top_p <= 0)
-        sampling.temperature = 0;
-    else if (request->temperature < TEMPERATURE_LOWEST)
-        sampling.temperature = (float)TEMPERATURE_LOWEST;
-    return sampling;
 }
 
 static int64_t priority_of(const struct job *job) {
@@ -128,7 +87,7 @@ static enum err submit_choice(struct engine *engine, struct job *job, uint32_t i
         .sequence_count = 1,
         .prompt = prompt->ids.at,
         .prompt_count = (uint32_t)prompt->ids.count,
-        .sampling = sampling_of(engine, job),
+        .sampling = loop_sampling(engine, job),
         .is_constrained = job->shapes || job->closing_masks,
         .is_urgent = tier_is_interactive(job->tier),
         .cache_salt = job->cache_salt,
@@ -254,6 +213,7 @@ static void admit(struct engine *engine, struct job *job) {
         return;
     }
     engine->running[job->slot] = job;
+    if (tier_is_interactive(job->tier)) engine->urgent_ns = clock_monotonic_ns();
     if (job->endpoint == ENDPOINT_EMBEDDINGS) {
         embed_queue_add(engine->embed_queue, job, priority_of(job));
         return;
@@ -315,7 +275,7 @@ static void on_token(struct engine *engine, struct job *job, uint32_t index,
     }
     if (choice->stopped) return; /* a token that was computed when the stop string was found */
     if (job->request.is_echo_only) return;
-    struct sampling sampling = sampling_of(engine, job);
+    struct sampling sampling = loop_sampling(engine, job);
     bool is_end = sampling_is_stop(&sampling, event->token, event->token_index + 1);
     /* With ignore_eos a token that ends an answer may come without ending the sequence. */
     bool ends_shape = is_end || is_end_token(engine, event->token);
@@ -423,6 +383,32 @@ static bool take_messages(struct engine *engine) {
     return !ring_is_stopped(engine->loop_ring);
 }
 
+/* Waits until the next step should be composed, and takes the messages that come meanwhile: a chat
+ * among them runs in that step. */
+static void wait_to_compose(struct engine *engine) {
+    int64_t now_ns = clock_monotonic_ns();
+    if (engine->urgent_ns == 0 || now_ns - engine->urgent_ns > CONVERSATION_NS) return;
+    int64_t due_ns = step_clock_due_ns(&engine->step_clock);
+    struct loop_message message;
+    while (due_ns - now_ns >= 1000000 &&
+           ring_take(engine->loop_ring, &message, (due_ns - now_ns) / 1000000)) {
+        take_message(engine, &message);
+        now_ns = clock_monotonic_ns();
+    }
+}
+
+/* Begins a step. */
+static enum err begin_step(struct engine *engine, bool *ret_started, struct error *error) {
+    struct scheduler *scheduler = engine->scheduler;
+    if (scheduler_under_way(scheduler) > 0) wait_to_compose(engine);
+    engine->event_ns = 0;
+    enum err err = scheduler_begin(scheduler, ret_started, error);
+    if (err == OK && *ret_started)
+        step_clock_begin(&engine->step_clock, scheduler_newest_rows(scheduler),
+                         clock_monotonic_ns());
+    return err;
+}
+
 /* Begins steps until as many are under way as the backend holds, and ends the oldest. So a device
  * computes the next one while the tokens of this one become text. */
 static enum err generate(struct engine *engine, struct error *error) {
@@ -430,10 +416,8 @@ static enum err generate(struct engine *engine, struct error *error) {
     enum err err = OK;
     bool is_started = true;
     while (err == OK && is_started &&
-           scheduler_under_way(scheduler) < scheduler_steps_max(scheduler)) {
-        engine->event_ns = 0;
-        err = scheduler_begin(scheduler, &is_started, error);
-    }
+           scheduler_under_way(scheduler) < scheduler_steps_max(scheduler))
+        err = begin_step(engine, &is_started, error);
     if (err != OK || scheduler_under_way(scheduler) == 0) return err;
     for (bool is_done = false; err == OK && !is_done;) {
         struct loop_message message;
@@ -442,7 +426,9 @@ static enum err generate(struct engine *engine, struct error *error) {
         err = scheduler_advance(scheduler, &is_done, error);
     }
     engine->event_ns = 0;
-    return err == OK ? scheduler_end(scheduler, error) : err;
+    if (err == OK) err = scheduler_end(scheduler, error);
+    if (err == OK) step_clock_end(&engine->step_clock, loop_event_ns(engine));
+    return err;
 }
 
 /* Runs a step. A model that generates and embeds does both by turns. */

@@ -15,6 +15,7 @@
 #include "engine/embed_queue.h"
 #include "engine/engine.h"
 #include "engine/shapes.h"
+#include "engine/step_clock.h"
 
 #include <pthread.h>
 
@@ -79,6 +80,8 @@ struct engine {
     int64_t step_begun_ns;
     int64_t step_ended_ns; /* end of the last step */
     int64_t step_ns_max;
+    struct step_clock step_clock;
+    int64_t urgent_ns;   /* when the newest interactive job came; 0: none has come */
     int64_t event_ns;    /* the time of the events being reported; 0: the clock was not read yet */
     uint64_t timed_rows; /* rows of the steps in timings.step_tokens */
     struct timings timings;
@@ -97,6 +100,9 @@ const uint32_t *loop_allowed(void *user, uint64_t id, uint32_t sequence);
 uint32_t loop_given(void *user, uint64_t id, uint32_t sequence, uint32_t room, int32_t *ret_tokens);
 void loop_on_event(void *user, const struct scheduler_event *event);
 void loop_on_embedded(void *user, struct job *job);
+
+/* loop_sampling.c: the sampling of every choice of a job, except its seed. */
+struct sampling loop_sampling(const struct engine *engine, const struct job *job);
 
 /* loop_stats.c */
 bool loop_has_work(const struct engine *engine);

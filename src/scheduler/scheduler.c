@@ -347,6 +347,11 @@ uint32_t scheduler_under_way(const struct scheduler *scheduler) {
     return scheduler->under_way;
 }
 
+uint32_t scheduler_newest_rows(struct scheduler *scheduler) {
+    assert(scheduler->under_way > 0);
+    return plan_at(scheduler, scheduler->under_way - 1)->step.row_count;
+}
+
 uint32_t scheduler_steps_max(const struct scheduler *scheduler) {
     return scheduler->steps_max;
 }

@@ -23,14 +23,18 @@ def read(path):
         pytest.skip("only root looks into a process that is closed to debuggers")
 
 
-@pytest.fixture(scope="module", params=["cpu", "stub", "device"])
+@pytest.fixture(scope="module", params=["cpu", "stub", "device", "card"])
 def server(request, tmp_path_factory):
-    """A server on the CPU; one whose engine has opened a card with a thread of its driver, and computes on the CPU; one on a device."""
+    """A server on the CPU; one whose engine has opened a card with a thread of its driver, and computes on the CPU; one on a device; one on
+    a real card."""
+    if request.param == "card" and not (support.cuda_plugin().exists() and pathlib.Path("/dev/nvidiactl").exists()):
+        pytest.skip("no CUDA plugin was built, or there is no NVIDIA card")
     tmp = tmp_path_factory.mktemp("sandbox")
     device = {"cpu": ["cpu"], "stub": ["auto", "--device-plugin", str(support.plugin("good"))],
-              "device": ["cuda", "--device-plugin", str(support.plain_device())]}[request.param]
+              "device": ["cuda", "--device-plugin", str(support.plain_device())],
+              "card": ["cuda", "--device-plugin", str(support.cuda_plugin())]}[request.param]
     with support.serving(tmp / "state", "--model", f"tiny={TINY}", "--no-packed-cache", "--device", *device, environment=SECRETS) as server:
-        server.has_driver = request.param == "stub"
+        server.has_stub, server.has_card = request.param == "stub", request.param == "card"
         yield server
     support.fsck(tmp / "state")
 
@@ -44,11 +48,23 @@ def test_the_engine_has_no_secret_of_the_environment(server):
                      "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"}
 
 
+def drivers_sockets(pid):
+    """The Unix socket at which a card's driver hands its memory's descriptor to other processes of the user. It is bound to an abstract
+    name, and the sandbox lets nobody be answered at it."""
+    rows = [line.split() for line in pathlib.Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]]
+    print(rows)
+    return [f"socket:[{row[6]}]" for row in rows if len(row) > 7 and row[7].startswith("@cuda-uvmfd-")]
+
+
 def test_the_engine_has_nothing_open_but_its_socket_its_log_and_its_stacks(server):
     pid, = engines(server)
     read(f"/proc/{pid}/environ")
     opened = {int(fd): os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
     rest = {fd: path for fd, path in opened.items() if fd > 2}
+    if server.has_card:
+        driver = drivers_sockets(pid)
+        rest = {fd: path for fd, path in rest.items()
+                if path not in driver and not re.match(r"/dev/nvidia|anon_inode:\[event(fd|poll)\]|pipe:", path)}
     assert opened[0] == "/dev/null" and opened[1] == opened[2] == server.log.name
     assert sorted(re.sub(r"\[\d+\]|/\d+/", "/N/", path) for path in rest.values()) == \
         ["/memfd:quern-stacks (deleted)", "/proc/N/task", "socket:/N/"], rest
@@ -75,7 +91,7 @@ def test_every_thread_of_the_engine_is_shut_in(server):
         return found
     # A thread names itself when it runs for the first time, which may be after the engine is ready.
     support.until(lambda: {"quern-write", "quern-loop", "quern-prep", "quern-finish"} <= names())
-    assert ("stub-driver" in names()) == server.has_driver
+    assert ("stub-driver" in names()) == server.has_stub
 
 
 def mutated(content, rng):
