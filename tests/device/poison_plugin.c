@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* poison_plugin: another plugin with one planted fault, for tests on a real card. A step that has a
+ * token POISON stores the key and value of that row far outside the KV cache, so that the card
+ * itself finds an illegal access.
+ *
+ * The other plugin's path is the first line of the file at this plugin's path with ".of" behind it.
+ * It is loaded as this one is, before the sandbox. */
+
+#include "kernels/device.h"
+
+#include <assert.h>
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POISON 77
+#define SLOT_OUTSIDE 0x70000000u /* of a cache that has at most 2^28 slots */
+
+static struct device_table table;
+static const struct device_table *inner;
+static uint32_t group_count;
+
+static enum err prepare(struct device *device, const struct device_program *program,
+                        const struct device_limits *limits, struct device_ledger *ret_ledger,
+                        struct error *error) {
+    group_count = limits->group_count;
+    assert(group_count <= DEVICE_GROUPS_MAX);
+    return inner->prepare(device, program, limits, ret_ledger, error);
+}
+
+static enum err submit_poisoned(struct device *device, const struct device_step *step, uint32_t row,
+                                const struct device_samples *samples, struct error *error) {
+    struct device_group groups[DEVICE_GROUPS_MAX];
+    memcpy(groups, step->groups, group_count * sizeof *groups);
+    size_t bytes = step->row_count * sizeof(uint32_t);
+    uint32_t *slots = malloc(bytes);
+    assert(slots);
+    memcpy(slots, groups[0].slots, bytes);
+    slots[row] = SLOT_OUTSIDE;
+    groups[0].slots = slots;
+    struct device_step changed = *step;
+    changed.groups = groups;
+    enum err err = inner->submit(device, &changed, samples, error);
+    free(slots);
+    return err;
+}
+
+static enum err submit(struct device *device, const struct device_step *step,
+                       const struct device_samples *samples, struct error *error) {
+    for (uint32_t row = 0; row < step->row_count; row++)
+        if (step->tokens[row] == POISON) return submit_poisoned(device, step, row, samples, error);
+    return inner->submit(device, step, samples, error);
+}
+
+__attribute__((constructor)) static void load_inner(void) {
+    static const int here;
+    char path[PATH_MAX + sizeof ".of"], other[PATH_MAX];
+    Dl_info info;
+    if (!dladdr(&here, &info)) return;
+    (void)snprintf(path, sizeof path, "%s.of", info.dli_fname);
+    FILE *file = fopen(path, "re");
+    if (!file) return;
+    if (!fgets(other, sizeof other, file)) other[0] = '\0';
+    (void)fclose(file);
+    other[strcspn(other, "\n")] = '\0';
+    void *library = dlopen(other, RTLD_NOW | RTLD_LOCAL);
+    void *symbol = library ? dlsym(library, DEVICE_SYMBOL) : NULL;
+    if (!symbol) return;
+    device_table_fn *give;
+    memcpy(&give, &symbol, sizeof give);
+    inner = give();
+    table = *inner;
+    table.prepare = prepare;
+    table.submit = submit;
+}
+
+const struct device_table *quern_device_table(void);
+const struct device_table *quern_device_table(void) {
+    return inner ? &table : NULL;
+}

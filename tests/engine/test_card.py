@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real card that is taken away while a batch runs: each line has one result. tests/engine/test_device_faults.py has more situations, on a
+device in plain C. Skips without a card; QUERN_GPU_PLUGIN names its plugin."""
+import os, pathlib, re, shutil, signal
+
+import pytest
+
+import support
+from test_device_faults import at_half, create, lines, restarts, results, state  # noqa: F401 (a fixture)
+
+TINY = support.SHARED / "tiny/llama3/model-q8_0.gguf"
+POISON = 77  # of tests/device/poison_plugin.c
+COUNT = 3000
+
+if not (support.cuda_plugin().exists() and pathlib.Path("/dev/nvidiactl").exists()):
+    pytest.skip("no CUDA plugin was built, or there is no NVIDIA card", allow_module_level=True)
+
+
+def arguments(plugin):
+    return ["--model", f"m={TINY}", "--device", "cuda", "--device-plugin", str(plugin), "--max-num-seqs", "16", "--result-cache-bytes", "0"]
+
+
+@pytest.mark.parametrize("killed", ["engine", "server"])
+def test_a_process_killed_at_half_has_each_line_once(state, killed):
+    requests = [dict(line, custom_id=f"line-{i:04d}", body=dict(line["body"], max_tokens=100)) for i, line in enumerate(lines(COUNT))]
+    with support.serving(state, *arguments(support.cuda_plugin())) as server:
+        batch_id = create(server, requests)
+        for _ in range(3):
+            before = server.batch(batch_id)["request_counts"]["completed"]
+            support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] > before)
+            assert server.batch(batch_id)["status"] == "in_progress"
+            if killed == "engine":
+                os.kill(server.engine_pid(), signal.SIGKILL)
+                support.until(lambda: server.engine_pid())
+            else:
+                server.kill()
+                server.start()
+        good, bad = results(server, server.wait(batch_id), requests)
+        assert len(good) == COUNT and not bad
+        assert {line["response"]["body"]["usage"]["completion_tokens"] for line in good.values()} == {100}
+
+
+def test_a_line_that_makes_the_card_read_outside_gets_an_error_record(tmp_path, state):
+    requests = lines(12)
+    for i, request in enumerate(requests):
+        request["body"].update(prompt=[1, 100 + i, POISON if i == 7 else 101, 102], max_tokens=1)
+    built = pathlib.Path(os.environ.get("QUERN_POISON_PLUGIN") or pathlib.Path(support.BINARY).resolve().parent.parent / "tests/device/libquern-poison.so")
+    plugin = pathlib.Path(shutil.copy(built, tmp_path))
+    plugin.with_name(plugin.name + ".of").write_text(f"{support.cuda_plugin()}\n")
+    with support.serving(state, *arguments(plugin)) as server:
+        good, bad = results(server, server.wait(create(server, requests)), requests)
+        assert list(bad) == ["line-07"] and bad["line-07"]["response"]["body"]["error"]["code"] == "worker_lost"
+        assert re.search(r"step \d+.*illegal memory access", server.log_text()), server.log_text()[-3000:]
+        assert restarts(server) >= 3
