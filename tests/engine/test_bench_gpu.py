@@ -79,7 +79,15 @@ def test_parity_does_not_hold_against_another_model_s_answers(tmp_path):
     assert done.returncode == 1 and not line["holds"] and line["wrong_first"] > 0 and line["mean_kl"] > 0.02
 
 
-@pytest.mark.parametrize("script, arguments", [("versus", ["qwen3-4b"]), ("kernels", []), ("memory", []), ("parity", ["none"]), ("run-all", [])])
+def test_beside_tells_how_long_chats_wait(tmp_path):
+    """Whether it holds is a matter of time, and not judged here."""
+    done = bench(tmp_path, "beside", "tiny", "--kind", "fix10/4", "--n", "40", "--chats", "3", "--prompt", "5", "--plugin", support.plain_device())
+    line, = lines_of(done)
+    assert "error" not in line and line["chats"] == 3 and line["batch_failed"] == 0 and line["batch_completed"] > 0, line
+    assert 0 < line["idle_p50_ms"] <= line["idle_max_ms"] and 0 < line["beside_p95_ms"] <= line["beside_max_ms"]
+
+
+@pytest.mark.parametrize("script, arguments", [("versus", ["qwen3-4b"]), ("kernels", []), ("memory", []), ("beside", []), ("parity", ["none"]), ("run-all", [])])
 def test_without_a_card_a_script_says_so_and_skips(tmp_path, script, arguments):
     environment = {**os.environ, "QUERN_BINARY": str(support.BINARY), "LD_LIBRARY_PATH": str(NVML), "QUERN_FAKE_NVML": str(tmp_path / "nvml"),
                    "QUERN_GPU_PLUGIN": str(support.plain_device())}
