@@ -6,14 +6,14 @@ import os, pathlib, re, shutil, signal
 import pytest
 
 import support
-from test_device_faults import at_half, create, lines, restarts, results, state  # noqa: F401 (a fixture)
+from test_device_faults import create, lines, restarts, results, state  # noqa: F401 (a fixture)
 
 TINY = support.SHARED / "tiny/llama3/model-q8_0.gguf"
 POISON = 77  # of tests/device/poison_plugin.c
 COUNT = 3000
 
-if not (support.cuda_plugin().exists() and pathlib.Path("/dev/nvidiactl").exists()):
-    pytest.skip("no CUDA plugin was built, or there is no NVIDIA card", allow_module_level=True)
+pytestmark = pytest.mark.skipif(not (support.cuda_plugin().exists() and pathlib.Path("/dev/nvidiactl").exists()),
+                                reason="no CUDA plugin was built, or there is no NVIDIA card")
 
 
 def arguments(plugin):

@@ -52,7 +52,6 @@ def drivers_sockets(pid):
     """The Unix socket at which a card's driver hands its memory's descriptor to other processes of the user. It is bound to an abstract
     name, and the sandbox lets nobody be answered at it."""
     rows = [line.split() for line in pathlib.Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]]
-    print(rows)
     return [f"socket:[{row[6]}]" for row in rows if len(row) > 7 and row[7].startswith("@cuda-uvmfd-")]
 
 
