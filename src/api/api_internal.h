@@ -143,6 +143,10 @@ const char *judgements_curator(const struct http_request *request);
 void judgements_create(void *context, struct http_request *request);
 void judgements_list(void *context, struct http_request *request);
 void judgements_summary(void *context, struct http_request *request);
+void judgements_export(void *context, struct http_request *request);
+/* cards.c: the queues from which curators judge. */
+void cards_list(void *context, struct http_request *request);
+void cards_schema(void *context, struct http_request *request);
 /* inference.c */
 void inference_chat(void *context, struct http_request *request);
 void inference_completions(void *context, struct http_request *request);

@@ -7,11 +7,14 @@
 #include "api/judgement_body.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 #include "curation/deck.h"
+#include "curation/export.h"
 #include "curation/judged.h"
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LIST_DEFAULT 100
@@ -198,4 +201,101 @@ void judgements_summary(void *context, struct http_request *request) {
         buf_release(&body);
         api_fail_err(request, err, &error, NULL);
     }
+}
+
+/* --- exports --- */
+
+/* The form that the query names, jsonl without one. False, and answered, if it names another. */
+static bool read_form(struct http_request *request, enum export_form *ret_form) {
+    struct str text = http_request_query(request, "format");
+    for (size_t i = 0; export_names[i]; i++) {
+        if (text.at && !str_is(text, export_names[i])) continue;
+        *ret_form = (enum export_form)i;
+        return true;
+    }
+    api_fail_param(request, "invalid_value", "format",
+                   "Invalid value for 'format': '%.100s'. Supported values are: 'jsonl', "
+                   "'few_shot', 'calibrate' and 'compare'.",
+                   api_text(request, text));
+    return false;
+}
+
+/* Writes the export of a batch whose lines can be read, or, for jsonl, of one whose files are gone. */
+static enum err make_export(struct api *api, const struct store_batch *batch, enum export_form form,
+                            struct store_spool *spool, struct error *error) {
+    struct deck *deck;
+    struct deck_reader reader;
+    struct export_options options = {
+        .form = form, .store = api->options.store, .batch_id = batch->id};
+    enum err err = deck_take(api->decks, batch, &deck, error);
+    bool is_taken = err == OK;
+    if (err == OK) err = deck_reader_open(&reader, deck, error);
+    if (err == OK) options.reader = &reader;
+    if (err == OK || (err == ERR_NOT_FOUND && form == EXPORT_JSONL))
+        err = export_write(spool, &options, error);
+    if (options.reader) deck_reader_close(&reader);
+    if (is_taken) deck_drop(deck);
+    return err;
+}
+
+/* A spool that is read while its client takes it. */
+struct download {
+    struct store_spool *spool;
+    uint64_t at;
+};
+
+static bool read_piece(void *context, size_t room, struct buf *buf) {
+    struct download *download = context;
+    struct error error;
+    uint64_t left = store_spool_bytes(download->spool) - download->at;
+    size_t count = left < room ? (size_t)left : room;
+    char *bytes = buf_reserve(buf, count);
+    if (!bytes || store_spool_read(download->spool, bytes, count, download->at, &error) != OK)
+        return false;
+    buf_commit(buf, count);
+    download->at += count;
+    return true;
+}
+
+static void release_download(void *context) {
+    struct download *download = context;
+    store_spool_abort(download->spool);
+    free(download);
+}
+
+static void answer_spool(struct http_request *request, struct store_spool *spool) {
+    const struct http_answer answer = {.status = 200, .content_type = "application/jsonl"};
+    struct buf first;
+    if (store_spool_bytes(spool) == 0) {
+        store_spool_abort(spool);
+        http_answer(request, &answer);
+        return;
+    }
+    struct download *download = mem_new(1, sizeof *download);
+    download->spool = spool;
+    buf_init(&first, HTTP_PIECE_BYTES);
+    http_answer_source(request, &answer, &first,
+                       &(struct http_source){.bytes = store_spool_bytes(spool),
+                                             .context = download,
+                                             .read = read_piece,
+                                             .release = release_download});
+}
+
+void judgements_export(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct store_batch batch;
+    struct store_spool *spool;
+    struct error error;
+    enum export_form form;
+    if (!read_form(request, &form) || !batches_find(api, request, &batch)) return;
+    enum err err = store_spool_open(&spool, api->options.store, &error);
+    if (err == OK) {
+        err = make_export(api, &batch, form, spool, &error);
+        if (err != OK) store_spool_abort(spool);
+    }
+    store_batch_release(&batch);
+    if (err == OK)
+        answer_spool(request, spool);
+    else
+        api_fail_err(request, err, &error, NULL);
 }

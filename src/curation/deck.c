@@ -4,7 +4,9 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "batch/jsonl_file.h"
+#include "batch/line.h"
 #include "batch/state.h"
+#include "curation/facts.h"
 #include "json/span.h"
 
 #include <pthread.h>
@@ -38,6 +40,8 @@ struct deck {
     size_t count, capacity;
     uint32_t *slots; /* line + 1 by the hash of its custom_id; 0: free */
     size_t slot_count;
+    bool has_one_shape;
+    struct facts *facts;
 };
 
 struct decks {
@@ -107,6 +111,15 @@ static enum err open_input(const struct deck *deck, int *ret_fd, uint64_t *ret_b
     return err;
 }
 
+/* The hash of what a request asks its answer to be; 0: nothing. */
+static uint64_t hash_shape(const struct decks *decks, const struct batch_line *line,
+                           struct buf *room) {
+    buf_clear(room);
+    struct str shape = batch_line_shape(line, room);
+    if (shape.bytes == 0) shape = line->questions;
+    return shape.bytes ? hash_of(decks, shape) : 0;
+}
+
 static enum err read_input(struct deck *deck, struct error *error) {
     struct jsonl_file input;
     struct str text;
@@ -115,19 +128,29 @@ static enum err read_input(struct deck *deck, struct error *error) {
     enum err err = open_input(deck, &input.fd, &input.bytes, error);
     if (err != OK) return err;
     buf_init(&scratch, BUF_UNLIMITED);
-    while (deck->count < UINT32_MAX - 1 && jsonl_file_next(&input, &text)) {
-        struct str raw = json_span_get(text, "custom_id");
+    deck->has_one_shape = true;
+    for (uint64_t first = 0; deck->count < UINT32_MAX - 1 && jsonl_file_next(&input, &text);) {
+        struct batch_line line;
+        if (batch_line_read(text, &line) != BATCH_LINE_READ) line = (struct batch_line){0};
+        uint64_t shape = hash_shape(deck->decks, &line, &scratch);
+        if (deck->count == 0) first = shape;
+        if (shape == 0 || shape != first) deck->has_one_shape = false;
         deck->lines = vec_grow(deck->lines, deck->count, &deck->capacity, sizeof *deck->lines);
         deck->lines[deck->count++] =
             (struct deck_line){.offset = jsonl_file_line_at(&input, text),
                                .bytes = (uint32_t)text.bytes,
-                               .id_hash = hash_raw(deck->decks, raw, &scratch)};
+                               .id_hash = hash_raw(deck->decks, line.custom_id, &scratch)};
     }
     if (input.failed) err = err_set(error, input.why.code, "%s", input.why.text);
     jsonl_file_close(&input);
     buf_release(&scratch);
-    if (err == OK) fill_slots(deck);
-    return err;
+    if (err != OK) {
+        deck->count = 0; /* the next caller makes it anew */
+        return err;
+    }
+    fill_slots(deck);
+    facts_open(&deck->facts, deck->count);
+    return OK;
 }
 
 /* --- following --- */
@@ -231,6 +254,7 @@ static enum err bring_up_to_date(struct deck *deck, bool has_ended, struct error
 
 static void free_deck(struct deck *deck) {
     pthread_mutex_destroy(&deck->lock);
+    facts_close(deck->facts);
     free(deck->lines);
     free(deck->slots);
     free(deck);
@@ -346,6 +370,21 @@ unsigned char *deck_results(struct deck *deck) {
     for (size_t i = 0; i < deck->count; i++) has[i] = deck->lines[i].sequence != 0;
     pthread_mutex_unlock(&deck->lock);
     return has;
+}
+
+bool deck_has_one_shape(const struct deck *deck) {
+    return deck->has_one_shape && deck->count > 0;
+}
+
+bool deck_match(const struct deck *deck, uint32_t line, const struct deck *other,
+                uint32_t *ret_line) {
+    uint64_t hash = deck->lines[line].id_hash;
+    size_t at = (size_t)hash;
+    return hash != 0 && next_line(other, hash, &at, ret_line);
+}
+
+struct facts *deck_facts(const struct deck *deck) {
+    return deck->facts;
 }
 
 /* --- reading --- */

@@ -23,6 +23,7 @@
 
 struct decks;
 struct deck;
+struct facts;
 
 void decks_open(struct decks **ret_decks, struct store *store, struct runner *runner);
 /* Every deck must have been dropped. NULL is allowed. */
@@ -38,6 +39,15 @@ uint32_t deck_lines(const struct deck *deck);
 bool deck_has_result(struct deck *deck, uint32_t line);
 /* Copies which lines have a result: one byte per line, 1 or 0. The caller frees it. */
 unsigned char *deck_results(struct deck *deck);
+
+/* True if the requests of all lines ask for one shape of their answers, or ask the same questions of
+ * a decision. */
+bool deck_has_one_shape(const struct deck *deck);
+/* The line of another batch that has the custom_id of this one; false if there is none. */
+bool deck_match(const struct deck *deck, uint32_t line, const struct deck *other,
+                uint32_t *ret_line);
+/* What is known of all answers (facts.h). */
+struct facts *deck_facts(const struct deck *deck);
 
 /* --- texts of single lines --- */
 

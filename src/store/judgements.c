@@ -211,6 +211,28 @@ enum err store_judgement_list(struct store *store, const struct store_judgement_
     return err;
 }
 
+enum err store_judgement_mark(struct store *store, const char *batch_id, const char *curator,
+                              unsigned char *marks, size_t count, struct error *error) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    pthread_mutex_lock(&store->lock);
+    enum err err = database_prepare(store, &statement,
+                                    "SELECT line FROM judgements WHERE batch_id = ?1"
+                                    " AND curator = ?2 AND version = 1",
+                                    error);
+    if (err == OK) {
+        database_bind_str(statement, 1, str_from(batch_id));
+        database_bind_str(statement, 2, str_from(curator));
+        while ((err = database_step(store, statement, &row, error)) == OK && row) {
+            uint64_t line = (uint64_t)sqlite3_column_int64(statement, 0);
+            if (line >= 1 && line <= count) marks[line - 1] = 1;
+        }
+        sqlite3_finalize(statement);
+    }
+    pthread_mutex_unlock(&store->lock);
+    return err;
+}
+
 enum err store_judgement_newest(struct store *store, struct store_judgement_walk *walk,
                                 size_t limit, struct store_judgement *ret_rows, size_t *ret_count,
                                 struct error *error) {

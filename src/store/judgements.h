@@ -67,6 +67,10 @@ enum err store_judgement_list(struct store *store, const struct store_judgement_
                               size_t limit, struct store_judgement *ret_rows, size_t *ret_count,
                               bool *ret_has_more, struct error *error) MUST_CHECK;
 
+/* Sets marks[line - 1] to 1 for each line up to `count` that the curator has judged. */
+enum err store_judgement_mark(struct store *store, const char *batch_id, const char *curator,
+                              unsigned char *marks, size_t count, struct error *error) MUST_CHECK;
+
 /* A walk over the newest row of each (line, curator) of a batch, in the order of lines, then of
  * curators. */
 struct store_judgement_walk {

@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "curation/answer.h"
+
+#include "json/json.h"
+#include "json/span.h"
+
+#include <math.h>
+#include <sodium/crypto_shorthash.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GOOD_STATUS 200
+#define PREDICATE_IS_TRUE 0.5
+#define FENCE STR("```")
+#define TEXT_FIELD ".text"
+
+/* --- finding --- */
+
+/* The inside of a Markdown code block if the text is one, else the text. */
+static struct str without_fence(struct str text) {
+    text = str_trim(text);
+    if (!str_starts_with(text, FENCE)) return text;
+    size_t line = str_find_byte(text, '\n', 0);
+    if (line == SIZE_MAX) return text;
+    text = str_trim(str_skip(text, line + 1));
+    if (str_ends_with(text, FENCE)) text.bytes -= FENCE.bytes;
+    return str_trim(text);
+}
+
+/* The object that a text is; NULL if it is none. */
+static json_t *object_in(struct str text) {
+    json_t *value;
+    struct error error;
+    text = without_fence(text);
+    if (text.bytes == 0 || *text.at != '{' || json_read(&value, text, &error) != OK) return NULL;
+    if (json_is_object(value)) return value;
+    json_decref(value);
+    return NULL;
+}
+
+/* NULL if the body has no choices, however wrong it is. */
+static json_t *first_choice(const json_t *body) {
+    return json_array_get(json_member(body, "choices"), 0);
+}
+
+static void set_place(struct answer *answer, json_t *place, const char *member,
+                      enum answer_kind kind) {
+    answer->kind = kind;
+    answer->place = place;
+    answer->member = member;
+    struct str text = json_member_str(place, member);
+    answer->object = object_in(text);
+    if (kind == ANSWER_TEXT) answer->text = text;
+}
+
+static void find_text(struct answer *answer, const json_t *body) {
+    json_t *choice = first_choice(body), *message = json_member(choice, "message");
+    json_t *call = json_array_get(json_member(message, "tool_calls"), 0);
+    json_t *function = json_member(call, "function");
+    if (json_member_str(message, "content").bytes > 0)
+        set_place(answer, message, "content", ANSWER_TEXT);
+    else if (json_is_string(json_member(function, "arguments")))
+        set_place(answer, function, "arguments", ANSWER_CALL);
+    else if (json_is_string(json_member(choice, "text")))
+        set_place(answer, choice, "text", ANSWER_TEXT);
+    else if (json_is_string(json_member(message, "content")))
+        set_place(answer, message, "content", ANSWER_TEXT);
+}
+
+/* --- decisions --- */
+
+typedef void (*question_fn)(void *context, const char *name, json_t *question);
+
+/* Calls `each` for every question of a decision's answers, an array or an object. */
+static void each_question(const json_t *answers, question_fn each, void *context) {
+    size_t index;
+    json_t *question;
+    const char *key;
+    char number[24];
+    json_array_foreach(answers, index, question) {
+        snprintf(number, sizeof number, "%zu", index);
+        const char *name = json_string_value(json_member(question, "name"));
+        each(context, name ? name : number, question);
+    }
+    json_object_foreach((json_t *)(uintptr_t)answers, key, question) each(context, key, question);
+}
+
+static json_t *truth_of(const json_t *question) {
+    json_t *share = json_member(question, "probability");
+    return share ? share : json_member(question, "noul");
+}
+
+/* The probability of option `index`, and its level if `ret_level` is not NULL. Negative: there is no
+ * such option. */
+static double share_at(const json_t *shares, size_t index, int64_t *ret_level) {
+    size_t at = 0;
+    const char *key;
+    json_t *value, *option = json_array_get(shares, index);
+    if (option) {
+        if (ret_level) *ret_level = json_integer_value(json_member(option, "value"));
+        return json_number_value(json_member(option, "probability"));
+    }
+    json_object_foreach((json_t *)(uintptr_t)shares, key, value) {
+        if (at++ != index) continue;
+        if (ret_level && !str_to_i64(str_from(key), ret_level)) *ret_level = 0;
+        return json_number_value(value);
+    }
+    return -1;
+}
+
+/* The most probable level of a score. */
+static int64_t level_of(const json_t *question) {
+    const json_t *shares = json_member(question, "probabilities");
+    double share, most = -1;
+    int64_t level, top = llround(json_number_value(json_member(question, "score")));
+    for (size_t i = 0; (share = share_at(shares, i, &level)) >= 0; i++) {
+        if (share <= most) continue;
+        most = share;
+        top = level;
+    }
+    return top;
+}
+
+static void add_question(void *context, const char *name, json_t *question) {
+    struct answer *answer = context;
+    json_t *value = NULL;
+    if (json_is_number(truth_of(question)))
+        value = json_boolean(json_number_value(truth_of(question)) >= PREDICATE_IS_TRUE);
+    else if (json_member(question, "choice"))
+        value = json_incref(json_member(question, "choice"));
+    else if (json_is_number(json_member(question, "score")))
+        value = json_integer(level_of(question));
+    if (value) json_object_set_new_nocheck(answer->object, name, value);
+}
+
+static void find_decisions(struct answer *answer, json_t *answers) {
+    answer->kind = ANSWER_DECISIONS;
+    answer->place = answers;
+    answer->object = json_object();
+    if (!answer->object) abort();
+    each_question(answers, add_question, answer);
+}
+
+/* --- reading --- */
+
+void answer_read(struct answer *ret_answer, struct str text) {
+    struct answer answer = {.kind = ANSWER_NONE};
+    struct error error;
+    *ret_answer = answer;
+    if (json_read(&answer.line, text, &error) != OK) return;
+    const json_t *response = json_member(answer.line, "response");
+    const json_t *body = json_member(response, "body");
+    json_t *answers = json_member(body, "answers");
+    if (json_integer_value(json_member(response, "status_code")) == GOOD_STATUS) {
+        if (json_is_array(answers) || json_is_object(answers))
+            find_decisions(&answer, answers);
+        else
+            find_text(&answer, body);
+    }
+    *ret_answer = answer;
+}
+
+void answer_release(struct answer *answer) {
+    json_decref(answer->object);
+    json_decref(answer->line);
+    *answer = (struct answer){.kind = ANSWER_NONE};
+}
+
+const json_t *answer_calls(const struct answer *answer) {
+    const json_t *body = json_member(json_member(answer->line, "response"), "body");
+    return json_member(json_member(first_choice(body), "message"), "tool_calls");
+}
+
+void answer_write_object(struct buf *buf, const struct answer *answer) {
+    if (!answer->object)
+        buf_add_text(buf, "null");
+    else if (answer->kind == ANSWER_DECISIONS)
+        json_write(buf, answer->object);
+    else /* as it was written: a number keeps its digits */
+        json_span_add_ascii(buf, without_fence(json_member_str(answer->place, answer->member)));
+}
+
+/* --- uncertainty --- */
+
+struct mean {
+    double sum;
+    size_t count;
+};
+
+static double entropy_part(double share) {
+    return share > 0 && share < 1 ? -share * log(share) : 0;
+}
+
+static void add_entropy(void *context, const char *name, json_t *question) {
+    struct mean *mean = context;
+    const json_t *truth = truth_of(question), *shares = json_member(question, "probabilities");
+    double share = json_number_value(truth);
+    (void)name;
+    if (!json_is_number(truth) && share_at(shares, 0, NULL) < 0) return;
+    mean->count++;
+    if (json_is_number(truth)) mean->sum += entropy_part(share) + entropy_part(1 - share);
+    for (size_t i = 0; (share = share_at(shares, i, NULL)) >= 0; i++)
+        mean->sum += entropy_part(share);
+}
+
+static void add_logprobs(struct mean *mean, const json_t *logprobs) {
+    size_t index;
+    json_t *token;
+    json_array_foreach(json_member(logprobs, "content"), index, token) {
+        if (!json_is_number(json_member(token, "logprob"))) continue;
+        mean->sum -= json_number_value(json_member(token, "logprob"));
+        mean->count++;
+    }
+    json_array_foreach(json_member(logprobs, "token_logprobs"), index, token) {
+        if (!json_is_number(token)) continue;
+        mean->sum -= json_number_value(token);
+        mean->count++;
+    }
+}
+
+bool answer_uncertainty(const struct answer *answer, double *ret_uncertainty) {
+    struct mean mean = {.count = 0};
+    const json_t *body = json_member(json_member(answer->line, "response"), "body");
+    if (answer->kind == ANSWER_DECISIONS)
+        each_question(answer->place, add_entropy, &mean);
+    else if (answer->kind != ANSWER_NONE)
+        add_logprobs(&mean, json_member(first_choice(body), "logprobs"));
+    if (mean.count == 0) return false;
+    *ret_uncertainty = fmax(mean.sum / (double)mean.count, 0);
+    return true;
+}
+
+/* --- labels --- */
+
+static uint64_t hash_of(struct str text) {
+    static const unsigned char key[crypto_shorthash_KEYBYTES] = "answers' labels";
+    unsigned char sum[crypto_shorthash_BYTES];
+    uint64_t hash;
+    crypto_shorthash(sum, (const unsigned char *)(text.bytes ? text.at : ""), text.bytes, key);
+    memcpy(&hash, sum, sizeof hash);
+    return hash;
+}
+
+static bool is_label(const json_t *value) {
+    if (json_is_string(value)) return json_string_length(value) <= ANSWER_LABEL_BYTES;
+    return json_is_number(value) || json_is_boolean(value);
+}
+
+/* Adds the hashes of all labels under `value`, whose name is in `name`, so that the order of members
+ * does not count. json_read bounds the depth. */
+static uint64_t add_labels(struct buf *name, const json_t *value) { /* NOLINT(misc-no-recursion) */
+    const char *key;
+    json_t *member;
+    uint64_t sum = 0;
+    size_t index, bytes = name->bytes;
+    if (is_label(value)) {
+        buf_add_byte(name, '=');
+        json_write_canonical(name, value);
+        sum = hash_of(buf_str(name));
+        buf_truncate(name, bytes);
+    }
+    json_object_foreach((json_t *)(uintptr_t)value, key, member) {
+        buf_add_byte(name, '.');
+        buf_add_text(name, key);
+        sum += add_labels(name, member);
+        buf_truncate(name, bytes);
+    }
+    json_array_foreach(value, index, member) {
+        buf_printf(name, "[%zu]", index);
+        sum += add_labels(name, member);
+        buf_truncate(name, bytes);
+    }
+    return sum;
+}
+
+uint64_t answer_labels(const struct answer *answer) {
+    struct buf name;
+    if (answer->kind == ANSWER_NONE) return 0;
+    if (!answer->object) return hash_of(str_trim(answer->text)) | 1;
+    buf_init(&name, BUF_UNLIMITED);
+    uint64_t labels = add_labels(&name, answer->object);
+    buf_release(&name);
+    return labels ? labels : 1;
+}
+
+/* --- corrections --- */
+
+struct correction {
+    const char *name;
+    const json_t *value;
+};
+
+/* Makes a question's answer say the corrected value. */
+static void correct_question(void *context, const char *name, json_t *question) {
+    const struct correction *correction = context;
+    json_t *value = (json_t *)(uintptr_t)correction->value;
+    if (strcmp(name, correction->name) != 0) return;
+    if (json_member(question, "choice")) {
+        json_object_set_nocheck(question, "choice", value);
+    } else if (json_member(question, "score")) {
+        json_object_set_nocheck(question, "score", value);
+    } else if (json_is_boolean(value)) {
+        const char *member = json_member(question, "noul") ? "noul" : "probability";
+        json_object_set_new_nocheck(question, member, json_real(json_is_true(value) ? 1 : 0));
+    }
+}
+
+/* Appends a value as people write it: characters outside ASCII as they are, and a number with as few
+ * digits as read back as the same number. */
+static void write_plain(struct buf *out, const json_t *value) {
+    const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY;
+    struct error error;
+    json_t *again = NULL;
+    char *text = json_dumps(value, flags | JSON_REAL_PRECISION(15));
+    bool same = text && json_read(&again, str_from(text), &error) == OK && json_equal(again, value);
+    if (!same) {
+        free(text);
+        text = json_dumps(value, flags);
+    }
+    if (!text) abort();
+    buf_add_text(out, text);
+    json_decref(again);
+    free(text);
+}
+
+/* Appends `whole`, in which `object` lies, with the fields' values instead of the object's own, and
+ * further fields behind its last member. All other bytes stay as they are. Takes the fields that it
+ * finds out of `fields`. */
+static void splice(struct buf *out, struct str whole, struct str object, json_t *fields) {
+    struct json_span_iter iter;
+    struct str key, value;
+    struct buf name;
+    json_t *with;
+    const char *text, *copied = whole.at, *end = object.at + 1; /* behind the last value */
+    bool is_first = true;
+    buf_init(&name, BUF_UNLIMITED);
+    for (json_span_enter(&iter, object); json_span_member(&iter, &key, &value);) {
+        is_first = false;
+        end = value.at + value.bytes;
+        buf_clear(&name);
+        json_span_decode(&name, key);
+        with = json_object_get(fields, name.at ? name.at : "");
+        if (!with) continue;
+        buf_add(out, copied, (size_t)(value.at - copied));
+        write_plain(out, with);
+        json_object_del(fields, name.at);
+        copied = end;
+    }
+    buf_add(out, copied, (size_t)(end - copied));
+    json_object_foreach(fields, text, with) {
+        if (!is_first) buf_add_byte(out, ',');
+        is_first = false;
+        json_write_utf8_string(out, str_from(text));
+        buf_add_byte(out, ':');
+        write_plain(out, with);
+    }
+    buf_add(out, end, (size_t)(whole.at + whole.bytes - end));
+    buf_release(&name);
+}
+
+/* Replaces the text of the answer. */
+static void set_text(struct answer *answer, struct str text) {
+    json_object_set_new_nocheck(answer->place, answer->member,
+                                json_stringn_nocheck(text.bytes ? text.at : "", text.bytes));
+    json_decref(answer->object);
+    set_place(answer, answer->place, answer->member, answer->kind);
+}
+
+static void correct_text(struct answer *answer, json_t *fields) {
+    struct buf text;
+    struct str whole = json_member_str(answer->place, answer->member);
+    const json_t *new_text = json_object_get(fields, TEXT_FIELD);
+    if (answer->kind == ANSWER_TEXT && json_is_string(new_text)) {
+        set_text(answer, json_str(new_text));
+        return;
+    }
+    buf_init(&text, BUF_UNLIMITED);
+    if (answer->object)
+        splice(&text, whole, without_fence(whole), fields);
+    else
+        write_plain(&text, fields);
+    set_text(answer, buf_str(&text));
+    buf_release(&text);
+}
+
+void answer_correct(struct answer *answer, struct str fields) {
+    const char *name;
+    struct error error;
+    json_t *tree, *value;
+    if (answer->kind == ANSWER_NONE || json_read(&tree, fields, &error) != OK) return;
+    if (answer->kind != ANSWER_DECISIONS) {
+        correct_text(answer, tree);
+    } else {
+        json_object_foreach(tree, name, value) {
+            struct correction correction = {name, value};
+            each_question(answer->place, correct_question, &correction);
+            json_object_set_nocheck(answer->object, name, value);
+        }
+    }
+    json_decref(tree);
+}

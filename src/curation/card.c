@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "curation/card.h"
+
+#include "batch/line.h"
+#include "curation/answer.h"
+#include "curation/judged.h"
+#include "json/json.h"
+#include "json/span.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- cards --- */
+
+/* Appends ,"NAME": and the text of a line. */
+static void write_line(struct buf *buf, const char *name, struct str text) {
+    buf_printf(buf, ",\"%s\":", name);
+    json_span_add_ascii(buf, text);
+}
+
+static void write_answer(struct buf *buf, const struct answer *answer) {
+    double uncertainty;
+    buf_add_text(buf, ",\"answer\":");
+    answer_write_object(buf, answer);
+    buf_add_text(buf, ",\"text\":");
+    json_write_string(buf, answer->text);
+    if (answer_uncertainty(answer, &uncertainty))
+        buf_printf(buf, ",\"uncertainty\":%.6g", uncertainty);
+    else
+        buf_add_text(buf, ",\"uncertainty\":null");
+}
+
+/* Appends the answer of the other batch to the same custom_id. */
+static enum err write_other(struct buf *buf, const struct card_source *source, uint32_t line,
+                            struct buf *text, struct error *error) {
+    struct answer answer;
+    uint32_t other;
+    bool is_there = source->with &&
+                    deck_match(source->reader->deck, line, source->with->deck, &other) &&
+                    deck_has_result(source->with->deck, other);
+    if (!is_there) {
+        buf_add_text(buf, ",\"other\":null");
+        return OK;
+    }
+    buf_clear(text);
+    enum err err = deck_read_result(source->with, other, text, error);
+    if (err != OK) return err;
+    answer_read(&answer, buf_str(text));
+    buf_printf(buf,
+               ",\"other\":{\"batch_id\":\"%s\",\"line\":%" PRIu32 ",\"answer\":", source->with_id,
+               other + 1);
+    answer_write_object(buf, &answer);
+    buf_add_text(buf, ",\"text\":");
+    json_write_string(buf, answer.text);
+    buf_add_byte(buf, '}');
+    answer_release(&answer);
+    return OK;
+}
+
+static enum err write_judgements(struct buf *buf, const struct card_source *source, uint32_t line,
+                                 struct error *error) {
+    struct judged *judged;
+    struct judged_line found;
+    judged_open(&judged, source->store, source->batch_id, (uint64_t)line + 1, (uint64_t)line + 1);
+    enum err err = judged_next(judged, &found, error);
+    buf_add_text(buf, ",\"judgements\":[");
+    for (size_t i = 0; err == OK && i < found.count; i++) {
+        if (i > 0) buf_add_byte(buf, ',');
+        judged_write(buf, &found.rows[i]);
+    }
+    buf_add_byte(buf, ']');
+    judged_close(judged);
+    return err;
+}
+
+static enum err write_parts(struct buf *buf, const struct card_source *source, uint32_t line,
+                            struct buf *text, struct error *error) {
+    struct answer answer;
+    enum err err = deck_read_request(source->reader, line, text, error);
+    if (err != OK) return err;
+    struct str id = json_span_get(buf_str(text), "custom_id");
+    buf_printf(buf, "{\"line\":%" PRIu32 ",\"custom_id\":", line + 1);
+    json_span_add_ascii(buf, id.at ? id : STR("null"));
+    write_line(buf, "request", buf_str(text));
+    buf_clear(text);
+    err = deck_read_result(source->reader, line, text, error);
+    if (err != OK) return err;
+    answer_read(&answer, buf_str(text));
+    write_line(buf, "result", buf_str(text));
+    write_answer(buf, &answer);
+    answer_release(&answer);
+    err = write_other(buf, source, line, text, error);
+    if (err == OK) err = write_judgements(buf, source, line, error);
+    buf_add_byte(buf, '}');
+    return err;
+}
+
+enum err card_write(struct buf *buf, const struct card_source *source, uint32_t line,
+                    struct error *error) {
+    struct buf text;
+    size_t before = buf->bytes;
+    buf_init(&text, DECK_TEXT_BYTES_MAX);
+    enum err err = write_parts(buf, source, line, &text, error);
+    if (err != OK) buf_truncate(buf, before);
+    buf_release(&text);
+    return err;
+}
+
+/* --- schemas --- */
+
+/* The member of an object that is a schema; NULL if it is none. */
+static const json_t *schema_at(const json_t *object, const char *name) {
+    const json_t *schema = json_member(object, name);
+    return json_is_object(schema) || json_is_boolean(schema) ? schema : NULL;
+}
+
+/* The parameters of the tool that a request must call: the one it names, or its only one. */
+static const json_t *tool_schema(const json_t *body) {
+    const json_t *tools = json_member(body, "tools"), *choice = json_member(body, "tool_choice");
+    const json_t *named = json_member(json_member(choice, "function"), "name");
+    size_t index;
+    json_t *tool;
+    json_array_foreach(tools, index, tool) {
+        const json_t *function = json_member(tool, "function");
+        bool is_named = json_is_string(named) && json_equal(named, json_member(function, "name"));
+        if (is_named || (!named && json_array_size(tools) == 1))
+            return schema_at(function, "parameters");
+    }
+    return NULL;
+}
+
+static const json_t *asked_schema(const json_t *body) {
+    const json_t *format = json_member(json_member(body, "response_format"), "json_schema");
+    const json_t *schema = schema_at(format, "schema");
+    if (!schema) schema = schema_at(json_member(body, "structured_outputs"), "json");
+    if (!schema) schema = schema_at(body, "guided_json");
+    return schema ? schema : tool_schema(body);
+}
+
+/* The values that a choice has, as a list. */
+static json_t *options_of(const json_t *question) {
+    json_t *options = json_array(), *option;
+    size_t index;
+    const char *name;
+    json_array_foreach(json_member(question, "choices"), index, option)
+        json_array_append(options, json_is_object(option) ? json_member(option, "value") : option);
+    json_object_foreach(json_member(question, "criteria"), name, option)
+        json_array_append_new(options, json_string(name));
+    return options;
+}
+
+static void add_question(json_t *properties, const char *name, const json_t *question) {
+    struct str type = json_member_str(question, "type");
+    const json_t *levels = json_member(question, "levels");
+    json_t *schema = json_object();
+    if (!levels) levels = json_member(question, "criteria");
+    if (str_is(type, "choice")) {
+        json_object_set_new(schema, "enum", options_of(question));
+    } else if (str_is(type, "score")) {
+        json_object_set_new(schema, "type", json_string("integer"));
+        json_object_set_new(schema, "minimum", json_integer(0));
+        if (json_array_size(levels) > 0)
+            json_object_set_new(schema, "maximum",
+                                json_integer((json_int_t)json_array_size(levels) - 1));
+    } else {
+        json_object_set_new(schema, "type", json_string("boolean"));
+    }
+    json_t *text = json_member(question, "instructions");
+    if (json_is_string(text)) json_object_set(schema, "description", text);
+    json_object_set_new_nocheck(properties, name, schema);
+}
+
+/* The schema of the answer to a decision; NULL if the body asks none. The caller owns it. */
+static json_t *decision_schema(const json_t *body) {
+    const json_t *questions = json_member(body, "questions");
+    json_t *question, *properties = json_object();
+    size_t index;
+    const char *key;
+    char number[24];
+    json_array_foreach(questions, index, question) {
+        const char *name = json_string_value(json_member(question, "name"));
+        snprintf(number, sizeof number, "%zu", index);
+        add_question(properties, name ? name : number, question);
+    }
+    json_object_foreach((json_t *)(uintptr_t)questions, key, question)
+        add_question(properties, key, question);
+    if (json_object_size(properties) > 0)
+        return json_pack("{s:s,s:o}", "type", "object", "properties", properties);
+    json_decref(properties);
+    return NULL;
+}
+
+static enum err write_first(struct buf *buf, struct deck_reader *reader, struct buf *text,
+                            struct error *error) {
+    json_t *line;
+    enum err err = deck_read_request(reader, 0, text, error);
+    if (err == OK) err = json_read(&line, buf_str(text), error);
+    if (err != OK) return err;
+    const json_t *body = json_member(line, "body"), *schema = asked_schema(body);
+    json_t *made = schema ? NULL : decision_schema(body);
+    if (schema || made)
+        json_write(buf, schema ? schema : made);
+    else
+        buf_add_text(buf, "null");
+    json_decref(made);
+    json_decref(line);
+    return OK;
+}
+
+enum err card_write_schema(struct buf *buf, struct deck_reader *reader, struct error *error) {
+    struct buf text;
+    if (!deck_has_one_shape(reader->deck)) {
+        buf_add_text(buf, "null");
+        return OK;
+    }
+    buf_init(&text, DECK_TEXT_BYTES_MAX);
+    enum err err = write_first(buf, reader, &text, error);
+    buf_release(&text);
+    return err;
+}

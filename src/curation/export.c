@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "curation/export.h"
+
+#include "curation/answer.h"
+#include "curation/judged.h"
+#include "json/json.h"
+#include "json/span.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define PIECE_BYTES ((size_t)1 << 20) /* written to the spool at once */
+
+const char *const export_names[] = {"jsonl", "few_shot", "calibrate", "compare", NULL};
+
+/* One line of the batch with its answer as a curator wants it. */
+struct exported {
+    const struct export_options *options;
+    struct buf request, result; /* texts of the line; empty if they cannot be read */
+    struct answer answer;
+    json_t *questions; /* the answer's object before it was corrected */
+};
+
+static void release_answer(struct exported *is) {
+    json_decref(is->questions);
+    is->questions = NULL;
+    answer_release(&is->answer);
+}
+
+/* Reads the line and corrects its answer as the row says. */
+static enum err read_line(struct exported *is, const struct store_judgement *row,
+                          struct error *error) {
+    struct deck_reader *reader = is->options->reader;
+    uint32_t line = (uint32_t)row->line - 1;
+    release_answer(is);
+    buf_clear(&is->request);
+    buf_clear(&is->result);
+    if (!reader || row->line > deck_lines(reader->deck)) return OK;
+    enum err err = deck_read_request(reader, line, &is->request, error);
+    if (err == OK) err = deck_read_result(reader, line, &is->result, error);
+    bool is_gone = err == ERR_NOT_FOUND && is->options->form == EXPORT_JSONL;
+    if (is_gone || err == ERR_LIMIT || err == ERR_CORRUPT) {
+        buf_clear(&is->request);
+        return OK;
+    }
+    if (err != OK) return err;
+    answer_read(&is->answer, buf_str(&is->result));
+    is->questions = json_copy(is->answer.object);
+    if (row->fields) answer_correct(&is->answer, str_from(row->fields));
+    return OK;
+}
+
+/* --- forms --- */
+
+static void write_text(struct buf *out, const char *name, const struct buf *text) {
+    buf_printf(out, ",\"%s\":", name);
+    json_span_add_ascii(out, text->bytes ? buf_str(text) : STR("null"));
+}
+
+static void write_jsonl(struct buf *out, const struct exported *is,
+                        const struct store_judgement *row) {
+    buf_add_text(out, "{\"custom_id\":");
+    json_write_string(out, str_from(row->custom_id));
+    buf_printf(out, ",\"line\":%" PRIu64 ",\"judgement\":", row->line);
+    judged_write(out, row);
+    write_text(out, "request", &is->request);
+    write_text(out, "result", &is->result);
+    buf_add_text(out, ",\"answer\":");
+    answer_write_object(out, &is->answer);
+    buf_add_text(out, ",\"text\":");
+    json_write_string(out, is->answer.text);
+    buf_add_text(out, "}\n");
+}
+
+/* Appends the messages that the request asked with, without the closing bracket. False if it is
+ * neither a chat nor a completion of one text. */
+static bool write_question(struct buf *out, struct str body) {
+    struct str messages = json_span_get(body, "messages"), prompt = json_span_get(body, "prompt");
+    struct json_span_iter iter;
+    struct str message;
+    if (messages.bytes > 0 && *messages.at == '[' && json_span_enter(&iter, messages)) {
+        buf_add_text(out, "{\"messages\":[");
+        while (json_span_element(&iter, &message)) {
+            json_span_add_ascii(out, message);
+            buf_add_byte(out, ',');
+        }
+        return true;
+    }
+    if (!json_span_is_string(prompt)) return false;
+    buf_add_text(out, "{\"messages\":[{\"role\":\"user\",\"content\":");
+    json_span_add_ascii(out, prompt);
+    buf_add_text(out, "},");
+    return true;
+}
+
+static void write_few_shot(struct buf *out, const struct exported *is) {
+    struct str body = json_span_get(buf_str(&is->request), "body");
+    const struct answer *answer = &is->answer;
+    if (answer->kind != ANSWER_TEXT && answer->kind != ANSWER_CALL) return;
+    if (!json_span_is_object(body) || !write_question(out, body)) return;
+    if (answer->kind == ANSWER_TEXT) {
+        buf_add_text(out, "{\"role\":\"assistant\",\"content\":");
+        json_write_string(out, answer->text);
+    } else {
+        buf_add_text(out, "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":");
+        json_write(out, answer_calls(answer));
+    }
+    buf_add_text(out, "}]}\n");
+}
+
+static void write_calibrate(struct buf *out, const struct exported *is) {
+    struct str request = buf_str(&is->request);
+    const char *name;
+    json_t *asked;
+    bool is_first = true;
+    if (is->answer.kind != ANSWER_DECISIONS || request.bytes == 0) return;
+    json_span_add_ascii(out, (struct str){request.at, request.bytes - 1}); /* without its brace */
+    buf_add_text(out, ",\"expected\":{");
+    json_object_foreach(is->questions, name, asked) {
+        if (!is_first) buf_add_byte(out, ',');
+        is_first = false;
+        json_write_string(out, str_from(name));
+        buf_add_byte(out, ':');
+        json_write(out, json_object_get(is->answer.object, name));
+    }
+    buf_add_text(out, "}}\n");
+}
+
+static void write_compare(struct buf *out, const struct exported *is) {
+    if (is->answer.kind == ANSWER_NONE) return;
+    json_write(out, is->answer.line);
+    buf_add_byte(out, '\n');
+}
+
+/* --- lines --- */
+
+/* The judgement that all curators with an opinion share; NULL if there is none. */
+static const struct store_judgement *shared(const struct judged_line *line) {
+    if (!judged_is_agreed(line)) return NULL;
+    for (size_t i = 0; i < line->count; i++)
+        if (line->rows[i].verdict != VERDICT_SKIPPED) return &line->rows[i];
+    return NULL;
+}
+
+static enum err write_judged(struct buf *out, struct exported *is, const struct judged_line *line,
+                             struct error *error) {
+    const struct store_judgement *row = shared(line);
+    enum err err = OK;
+    if (is->options->form == EXPORT_JSONL) {
+        for (size_t i = 0; i < line->count && err == OK; i++) {
+            err = read_line(is, &line->rows[i], error);
+            if (err == OK) write_jsonl(out, is, &line->rows[i]);
+        }
+        return err;
+    }
+    if (!row) return OK;
+    err = read_line(is, row, error);
+    if (err != OK) return err;
+    switch (is->options->form) {
+    case EXPORT_FEW_SHOT: write_few_shot(out, is); break;
+    case EXPORT_CALIBRATE: write_calibrate(out, is); break;
+    case EXPORT_COMPARE: write_compare(out, is); break;
+    case EXPORT_JSONL:
+    case EXPORT_FORM_COUNT: break;
+    }
+    return OK;
+}
+
+static enum err flush(struct store_spool *spool, struct buf *out, struct error *error) {
+    enum err err = out->bytes ? store_spool_write(spool, out->at, out->bytes, error) : OK;
+    buf_clear(out);
+    return err;
+}
+
+enum err export_write(struct store_spool *spool, const struct export_options *options,
+                      struct error *error) {
+    struct exported is = {.options = options};
+    struct judged *judged;
+    struct judged_line line;
+    struct buf out;
+    enum err err;
+    buf_init(&is.request, DECK_TEXT_BYTES_MAX);
+    buf_init(&is.result, DECK_TEXT_BYTES_MAX);
+    buf_init(&out, BUF_UNLIMITED);
+    judged_open(&judged, options->store, options->batch_id, 0, UINT64_MAX);
+    while ((err = judged_next(judged, &line, error)) == OK && line.count > 0) {
+        err = write_judged(&out, &is, &line, error);
+        if (err == OK && out.bytes >= PIECE_BYTES) err = flush(spool, &out, error);
+        if (err != OK) break;
+    }
+    if (err == OK) err = flush(spool, &out, error);
+    judged_close(judged);
+    release_answer(&is);
+    buf_release(&is.request);
+    buf_release(&is.result);
+    buf_release(&out);
+    return err;
+}

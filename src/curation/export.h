@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* export: the newest judgements of a batch, with their lines, as JSONL for other programs.
+ *
+ *   jsonl      a line per judgement: {"custom_id","line","judgement","request","result","answer",
+ *              "text"}; answer and text are as the curator wants them
+ *   few_shot   {"messages":[…the request's…, {"role":"assistant","content":the answer}]}
+ *   calibrate  the request's line with "expected", the true answers by question (cli/labelled.h)
+ *   compare    the line of the output file, with the answer that is right
+ *
+ * All but jsonl have one line per line of the batch, and only lines on which all curators with an
+ * opinion agree. few_shot has chats and completions, calibrate has decisions; other lines are left
+ * out. Every line is pure ASCII, so that no reader splits it.
+ *
+ * Thread: one.
+ * Memory: the texts of one line, and PIECE_BYTES. */
+
+#include "curation/deck.h"
+
+enum export_form {
+    EXPORT_JSONL,
+    EXPORT_FEW_SHOT,
+    EXPORT_CALIBRATE,
+    EXPORT_COMPARE,
+    EXPORT_FORM_COUNT
+};
+extern const char *const export_names[]; /* NULL at the end */
+
+struct export_options {
+    enum export_form form;
+    struct store *store;
+    const char *batch_id;
+    struct deck_reader *reader; /* NULL, with jsonl only: the batch's files are gone */
+};
+
+/* Writes the lines behind what the spool has. */
+enum err export_write(struct store_spool *spool, const struct export_options *options,
+                      struct error *error) MUST_CHECK;
