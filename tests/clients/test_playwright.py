@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages in a real Chromium, driven by Playwright: a file becomes a batch and its results are saved; keys; hostile answers; a server
-that is killed and comes back under an open page; three widths and both themes."""
-import json, pathlib, shutil, signal
+"""The pages in a real Chromium, driven by Playwright: a file becomes a batch and its results are saved; answers by filter, order and search;
+keys; hostile answers and hostile origins; a server that is killed and comes back under an open page; three widths and both themes; axe."""
+import contextlib, http.server, importlib.resources, json, pathlib, re, shutil, signal, threading
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -11,6 +11,7 @@ import support
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 PATIENCE_MS = 120_000
+AXE = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\"> \u202eright to left\u202c \u0007"
 
 
@@ -44,6 +45,24 @@ class Tab:
         expect(self.page.get_by_text(text).first).to_be_visible(timeout=PATIENCE_MS)
 
 
+    def has_no_violation(self):
+        """axe's rules on what is shown now, WCAG 2.2 and best practices."""
+        self.page.evaluate(AXE)
+        found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+        assert not [(rule["id"], node["html"][:200], node["failureSummary"]) for rule in found for node in rule["nodes"]]
+
+    def custom_ids(self):
+        return self.page.locator("table.results tbody th").all_inner_texts()
+
+    def column(self, title):
+        """The texts of a column of answers."""
+        at = [re.sub(" [▲▼]$", "", head) for head in self.page.locator("table.results thead th").all_inner_texts()].index(title)
+        return self.page.locator(f"table.results tbody tr > :nth-child({at + 1})").all_inner_texts()
+
+    def has_rows(self, number):
+        expect(self.page.locator("table.results tbody tr")).to_have_count(number, timeout=PATIENCE_MS)
+
+
 def file_of(folder, answers, name="people.jsonl"):
     path = folder / name
     path.write_bytes(support.jsonl([support.request(f"c{number}", answer) | {"url": "/v1/chat/completions"} for number, answer in enumerate(answers)]))
@@ -52,7 +71,6 @@ def file_of(folder, answers, name="people.jsonl"):
 
 def start(tab, path):
     tab.page.set_input_files("#file", path)
-    tab.sees("Requests")
     tab.page.get_by_role("button", name="Start the batch").click()
     expect(tab.page.get_by_role("heading", name=path.name)).to_be_visible(timeout=PATIENCE_MS)
 
@@ -63,13 +81,13 @@ def test_from_a_file_to_saved_results(browser, server, tmp_path):
     tab.sees("No batch yet")
     start(tab, file_of(tmp_path, answers))
     tab.sees("120 of 120 requests")
-    expect(tab.page.locator("table.results thead th")).to_have_text(["Custom id", "Outcome", "recommendation", "score", "Tokens"], timeout=PATIENCE_MS)
-    seen = set(tab.page.locator("table.results tbody th").all_inner_texts())
+    tab.has_rows(50)
+    seen = set(tab.custom_ids())
     for _ in range(2):
         first = tab.page.locator("table.results tbody th").first.inner_text()
-        tab.page.get_by_role("button", name="Later lines").click()
+        tab.page.get_by_role("button", name="Later").click()
         expect(tab.page.locator("table.results tbody th").first).not_to_have_text(first, timeout=PATIENCE_MS)
-        seen |= set(tab.page.locator("table.results tbody th").all_inner_texts())
+        seen |= set(tab.custom_ids())
     assert seen == {f"c{number}" for number in range(120)}
     with tab.page.expect_download() as download:
         tab.page.get_by_role("button", name="Download results").click()
@@ -151,4 +169,201 @@ def test_every_width_and_theme_shows_all(browser, server, tmp_path, width, theme
         tab.page.goto(address)
         tab.sees("people.jsonl")
         assert tab.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), address
+    assert not tab.troubles
+
+
+ANSWERS = [{"recommendation": ["HIRE", "MAYBE", "NO"][number % 3], "score": number % 100, "Begründung": f"Grund {number}"} for number in range(180)]
+
+
+@pytest.fixture(scope="module")
+def answered(browser, tmp_path_factory):
+    """(server, address of a finished batch of ANSWERS); line 181 is a text."""
+    folder = tmp_path_factory.mktemp("answered")
+    with support.serving(folder / "state", "--model", "smollm2=echo") as server:
+        tab = Tab(browser, server)
+        start(tab, file_of(folder, [json.dumps(answer, ensure_ascii=False) for answer in ANSWERS] + ["a plain text"]))
+        tab.sees("181 of 181 requests")
+        path = tab.page.url.removeprefix(server.url.removesuffix("/v1"))
+        tab.context.close()
+        yield server, path
+
+
+def test_answers_are_filtered_sorted_and_searched_and_the_address_keeps_it(browser, answered):
+    tab = Tab(browser, *answered)
+    tab.has_rows(50)
+    tab.page.locator(".chart").get_by_role("link", name="HIRE").click()
+    tab.sees("1 to 50 of 60 that match")
+    assert set(tab.column("recommendation")) == {"HIRE"}
+    head = tab.page.locator("table.results thead").get_by_role("link", name="score")
+    head.click()
+    expect(tab.page.locator("th[aria-sort=ascending]")).to_contain_text("score", timeout=PATIENCE_MS)
+    expect(tab.page.locator("table.results tbody tr").first).to_contain_text("HIRE", timeout=PATIENCE_MS)
+    hired = sorted(answer["score"] for answer in ANSWERS if answer["recommendation"] == "HIRE")
+    assert tab.column("score") == [str(score) for score in hired[:50]]
+    tab.page.get_by_role("button", name="Later answers").click()
+    tab.has_rows(10)
+    assert tab.column("score") == [str(score) for score in hired[50:]]
+    tab.page.get_by_role("button", name="Earlier answers").click()
+    tab.has_rows(50)
+    head.click()
+    expect(tab.page.locator("th[aria-sort=descending]")).to_contain_text("score", timeout=PATIENCE_MS)
+    tab.page.get_by_label("Field").select_option("score")
+    tab.page.get_by_label("Comparison").select_option("ge")
+    tab.page.get_by_label("Value").fill("90")
+    tab.page.get_by_role("button", name="Add filter").click()
+    wanted = sorted((score for score in hired if score >= 90), reverse=True)
+    tab.has_rows(len(wanted))
+    assert tab.column("score") == [str(score) for score in wanted]
+    other = Tab(browser, answered[0], tab.page.url.removeprefix(answered[0].url.removesuffix("/v1")))
+    for shown in (tab, other):
+        shown.page.reload()
+        shown.has_rows(len(wanted))
+        assert shown.column("score") == [str(score) for score in wanted]
+    tab.page.get_by_role("link", name="Remove all").click()
+    tab.has_rows(50)
+    tab.page.get_by_role("searchbox").fill("GRUND 17")
+    tab.page.get_by_role("button", name="Search").click()
+    tab.has_rows(11)  # 17 and 170 to 179
+    tab.page.go_back()
+    tab.has_rows(50)
+    assert not tab.troubles and not other.troubles
+
+
+def test_a_histogram_is_a_filter_and_columns_are_chosen(browser, answered):
+    tab = Tab(browser, *answered)
+    tab.has_rows(50)
+    tab.page.get_by_role("img", name="score:").locator("g").last.click(force=True)
+    tab.sees("that match")
+    assert all(94 <= int(score) <= 99 for score in tab.column("score"))
+    tab.page.get_by_text("Columns").click()
+    tab.page.get_by_role("checkbox", name="recommendation").uncheck()
+    expect(tab.page.locator("table.results thead th").filter(has_text="recommendation")).to_have_count(0, timeout=PATIENCE_MS)
+    tab.page.reload()
+    tab.sees("that match")
+    assert "recommendation" not in tab.page.locator("table.results thead").inner_text()
+    assert not tab.troubles
+
+
+def test_a_line_opens_with_its_request_and_by_keyboard_alone(browser, answered):
+    tab = Tab(browser, *answered)
+    tab.has_rows(50)
+    tab.page.get_by_role("link", name="c3", exact=True).focus()
+    tab.page.keyboard.press("Enter")
+    dialog = tab.page.get_by_role("dialog")
+    expect(dialog.get_by_role("heading", name="c3")).to_be_visible(timeout=PATIENCE_MS)
+    expect(dialog.get_by_role("region", name="Asked")).to_contain_text("user")
+    expect(dialog.get_by_role("region", name="Answered")).to_contain_text("Grund 3")
+    dialog.get_by_text("The request as sent").press("Enter")
+    expect(dialog.locator("pre")).to_contain_text('"custom_id": "c3"')
+    tab.page.reload()
+    expect(dialog.get_by_role("heading", name="c3")).to_be_visible(timeout=PATIENCE_MS)
+    dialog.get_by_role("link", name="Later").press("Enter")
+    expect(dialog.get_by_role("heading", name="c4")).to_be_visible(timeout=PATIENCE_MS)
+    tab.page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0, timeout=PATIENCE_MS)
+    tab.has_rows(50)
+    assert "line=" not in tab.page.url and not tab.troubles
+
+
+def test_a_field_of_ten_megabytes_is_cut_and_shown(browser, server, tmp_path):
+    tab = Tab(browser, server)
+    start(tab, file_of(tmp_path, [json.dumps({"large": HOSTILE + "x" * 10_000_000, "small": 1})]))
+    tab.sees("1 of 1 requests")
+    tab.has_rows(1)
+    assert len(tab.page.locator("main").inner_text()) < 10_000
+    tab.page.get_by_role("link", name="c0", exact=True).click()
+    expect(tab.page.get_by_role("region", name="Answered")).to_contain_text("characters", timeout=PATIENCE_MS)
+    assert tab.page.get_by_role("dialog").locator("img, script").count() == 0
+    assert not tab.troubles
+
+
+def test_an_upload_goes_on_where_it_was_stopped(browser, server, tmp_path):
+    tab = Tab(browser, server)
+    path = file_of(tmp_path, ["x" * 1_000_000] * 18)  # in two parts
+    sent, failures = [], []
+
+    def part(route):
+        sent.append(route.request.url)
+        if len(sent) > 1 and len(failures) < 2:
+            failures.append(route.abort())
+        else:
+            route.continue_()
+    tab.page.route("**/parts", part)
+    tab.page.set_input_files("#file", path)
+    support.until(lambda: tab.page.wait_for_timeout(100) or len(failures) > 0)
+    tab.page.reload()
+    tab.page.set_input_files("#file", path)
+    tab.page.get_by_role("button", name="Start the batch").click()
+    tab.sees("18 of 18 requests")
+    assert len(sent) == 2 + len(failures) and len(set(sent)) == 1  # no part twice, one upload
+    assert not tab.troubles
+
+
+@contextlib.contextmanager
+def elsewhere(page):
+    """A server of another origin, with one page."""
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, *_):
+            pass
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{other.server_port}/"
+        other.shutdown()
+
+
+def test_a_page_of_another_origin_can_do_nothing(browser, server):
+    base = server.url.removesuffix("/v1")
+    before = server.json("GET", "/files"), server.json("GET", "/batches")
+    with elsewhere(f"""<iframe id=frame src="{base}/"></iframe><iframe name=answers></iframe>
+        <form id=plain method=post enctype=text/plain target=answers action="{base}/v1/batches"><input name='{{"input_file_id":"x","a":"' value='"}}'></form>
+        <form id=multi method=post enctype=multipart/form-data target=answers action="{base}/v1/files"><input name=purpose value=batch>
+        <textarea name=file>{{}}</textarea></form>""") as url:
+        page = browser.new_context().new_page()
+        page.goto(url)
+        tries = page.evaluate("""async base => {
+            const outcome = (path, options) => fetch(base + path, options).then(answer => answer.text(), () => "refused");
+            const file = new FormData();
+            file.append("purpose", "batch");
+            file.append("file", new Blob(["{}"]), "x.jsonl");
+            return Promise.all([outcome("/v1/batches"), outcome("/"), outcome("/pages/app.js"), outcome("/v1/files", {method: "POST", body: file}),
+                outcome("/v1/batches", {method: "POST", headers: {"Content-Type": "application/json"}, body: "{}"}),
+                outcome("/v1/files", {method: "POST", body: file, mode: "no-cors"})]);
+        }""", base)
+        assert tries[:5] == ["refused"] * 5 and tries[5] in ("refused", "")
+        for form in ("plain", "multi"):
+            with page.expect_response(lambda answer: answer.request.method == "POST") as answer:
+                page.evaluate(f"document.getElementById('{form}').submit()")
+            assert answer.value.status in (403, 415)
+        assert page.frames[1].url.startswith("chrome-error:") or "quern" not in page.frames[1].content()
+    assert (server.json("GET", "/files"), server.json("GET", "/batches")) == before
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_no_violation(browser, answered, tmp_path, theme):
+    server, path = answered
+    tab = Tab(browser, server, color_scheme=theme)
+    tab.sees("people.jsonl")
+    tab.has_no_violation()
+    tab.page.set_input_files("#file", file_of(tmp_path, ["one", "two"]))
+    tab.sees("Lengths of prompts")
+    tab.has_no_violation()
+    tab.page.get_by_role("button", name="Start the batch").click()
+    tab.sees("2 of 2 requests")
+    tab.has_no_violation()
+    tab.page.goto(server.url.removesuffix("/v1") + path + "?filter=recommendation:eq:HIRE&sort=-score&q=Grund")
+    tab.sees("that match")
+    tab.page.get_by_text("Columns").click()
+    tab.has_no_violation()
+    tab.page.get_by_role("link", name="c99", exact=True).click()
+    tab.page.get_by_text("The request as sent").click()
+    tab.has_no_violation()
+    tab.page.goto(server.url.removesuffix("/v1") + "/#/batch/batch_00000000000000000000000000000000")
+    tab.sees("All batches")
+    tab.has_no_violation()
     assert not tab.troubles

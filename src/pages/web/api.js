@@ -46,8 +46,8 @@ export async function call(path, options = {}) {
 
 export const get = async (path, options) => (await call(path, options)).json();
 
-export const post = async (path, body = {}) =>
-  (await call(path, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(body)})).json();
+export const post = async (path, body = {}, headers = {}) =>
+  (await call(path, {method: "POST", headers: {"Content-Type": "application/json", ...headers}, body: JSON.stringify(body)})).json();
 
 export const batches = (after, limit) => get(`/v1/batches?limit=${limit}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
 export const batch = id => get(`/v1/batches/${encodeURIComponent(id)}`);
@@ -61,3 +61,17 @@ export async function results(id, after, limit, signal) {
   const texts = (await answer.text()).split("\n").filter(text => text);
   return {lines: texts.map(text => JSON.parse(text)), last: Number(answer.headers.get("x-last-line")), more: answer.headers.get("x-incomplete") === "true"};
 }
+
+/** What a batch's answers have: {indexed, lines, data: fields with their distributions}. */
+export const answerFields = (id, signal) => get(`/v1/batches/${encodeURIComponent(id)}/answers/fields`, {signal});
+
+/** A page of answers; `question` has filters, order and search as parameters (view.js). */
+export function answers(id, question, after, limit, signal) {
+  const parameters = new URLSearchParams(question);
+  parameters.set("limit", limit);
+  if (after) parameters.set("after", after);
+  return get(`/v1/batches/${encodeURIComponent(id)}/answers?${parameters}`, {signal});
+}
+
+/** One line: {line, custom_id, request, result}. */
+export const line = (id, number, signal) => get(`/v1/batches/${encodeURIComponent(id)}/lines/${number}`, {signal});

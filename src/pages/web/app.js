@@ -7,7 +7,8 @@ import {showBatches} from "/pages/batches.js";
 import {element, fill, say} from "/pages/dom.js";
 import {askKey} from "/pages/key.js";
 
-/** The pages: `pattern` of the address behind "#", `link` and `address` for the navigation, and show(main, id, query), which gives {refresh, close}.
+/** The pages: `pattern` of the address behind "#", `link` and `address` for the navigation, and show(main, id, query), which gives {refresh, close, move}.
+ * refresh() asks for news; move(query) shows the same page with what now stands behind "?" in the address; close and move may be absent.
  * A page whose pattern has a group belongs to a batch, and is offered next to the other pages of that batch. */
 const PAGES = [
   {pattern: /^\/$/, link: "Batches", address: () => "/", title: () => "Batches", show: showBatches},
@@ -20,24 +21,28 @@ const signOut = document.getElementById("sign-out");
 const REFRESH_MS = 2000;
 const REFRESH_MS_MAX = 30000; // while the server cannot be reached
 
-let page = null; // {refresh, close}
+let page = null; // what the page's show() gave; null while a form or a refusal is shown
+let shownPath = null;
 let turn = 0; // of the page that is shown now
 let timer = 0;
 let pause = REFRESH_MS;
 
 function open() {
+  const [path, text] = location.hash.slice(1).split(/\?(.*)/s), query = new URLSearchParams(text);
+  if (page?.move && path === shownPath) return page.move(query);
   const mine = ++turn;
   clearTimeout(timer);
   page?.close?.();
   signOut.hidden = !key();
-  const [path, query] = location.hash.slice(1).split(/\?(.*)/s);
   const shown = PAGES.find(({pattern}) => pattern.test(path)) ?? PAGES[0];
   const id = shown.pattern.exec(path)?.[1];
   document.title = `${shown.title(id)} – quern`;
   fill(navigation, PAGES.filter(({address}) => id || !address.length).map(({link, address, pattern}) =>
     element("a", {href: `#${address(id)}`, "aria-current": pattern === shown.pattern && "page"}, link)));
   fill(main);
-  page = shown.show(main, id, new URLSearchParams(query));
+  page = shown.show(main, id, query);
+  if (shownPath !== null) main.focus(); // not when the tab opens: its first Tab reaches the link to the content
+  shownPath = path;
   pause = REFRESH_MS;
   refresh(mine);
 }
@@ -51,12 +56,12 @@ async function refresh(mine) {
   } catch (error) {
     if (mine !== turn || error.name === "AbortError") return;
     if (error.status === 401) {
-      page.close?.();
-      turn++;
+      leave();
       askKey(main, error.message, open);
       return;
     }
     if (error.status === 404) {
+      leave();
       fill(main, element("p", {class: "trouble"}, error.message), element("p", {}, element("a", {href: "#/"}, "All batches")));
       return;
     }
@@ -66,6 +71,13 @@ async function refresh(mine) {
   timer = setTimeout(() => document.hidden ? wait(mine) : refresh(mine), pause);
 }
 
+/** The page gives its place to a form or a refusal. */
+function leave() {
+  page.close?.();
+  page = null;
+  turn++;
+}
+
 /** A tab that nobody sees asks nothing. */
 function wait(mine) {
   document.addEventListener("visibilitychange", () => mine === turn && refresh(mine), {once: true});
@@ -73,10 +85,13 @@ function wait(mine) {
 
 signOut.addEventListener("click", () => {
   forgetKey();
+  page?.close?.();
+  page = null;
   open();
 });
-addEventListener("hashchange", () => {
-  open();
+document.querySelector(".skip").addEventListener("click", event => {
+  event.preventDefault(); // the address means a page, and not a place on it
   main.focus();
 });
+addEventListener("hashchange", open);
 open();

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch: one batch: how far it is, what an owner can do with it, and its results.
 
+import {showAnswers} from "/pages/answers.js";
 import {act, batch as ask, call, file as askFile} from "/pages/api.js";
 import {element, fill, say, setText} from "/pages/dom.js";
 import {isOver, progressText, state} from "/pages/batches.js";
-import {bytes, compact, count, moment, share} from "/pages/figures.js";
+import {bytes, compact, costText, count, moment, share} from "/pages/figures.js";
+import {qualityOf} from "/pages/quality.js";
 import {showResults} from "/pages/results.js";
 
 const DONE = {pause: "The batch is paused", resume: "The batch goes on", cancel: "The batch is being cancelled", retry: "The failed lines run again"};
@@ -17,12 +19,13 @@ function actionsOf(batch) {
 }
 
 function facts(batch) {
-  const usage = batch.usage, quality = batch.quern?.quality, pairs = [["Id", batch.id], ["Model", batch.model ?? ""], ["Route", batch.endpoint], ["Created", moment(batch.created_at)]];
+  const usage = batch.usage, cost = costText(batch.quern?.costs), pairs = [["Id", batch.id], ["Model", batch.model ?? ""], ["Route", batch.endpoint], ["Created", moment(batch.created_at)]];
   if (!isOver(batch) && batch.expires_at) pairs.push(["Ends at the latest", moment(batch.expires_at)]);
   if (usage) pairs.push(["Tokens in", `${count(usage.input_tokens)}, ${share(usage.input_tokens_details.cached_tokens, usage.input_tokens) || "0 %"} of them from the prefix cache`],
     ["Tokens out", count(usage.output_tokens)]);
-  if (quality?.answers > 0) pairs.push(["Cut short", share(quality.truncated * quality.answers, quality.answers)], ["Empty", share(quality.empty * quality.answers, quality.answers)]);
-  if (quality?.alarm) pairs.push(["Alarm", quality.alarm]);
+  if (cost) pairs.push(["Cost", cost]);
+  if (batch.priority) pairs.push(["Priority", count(batch.priority)]);
+  for (const [name, value] of Object.entries(batch.metadata ?? {})) if (name !== "name") pairs.push([name, value]);
   return pairs;
 }
 
@@ -39,13 +42,35 @@ async function save(id, name) {
   setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
 
-export function showBatch(main, id) {
+/** Answers with their fields; page by page without them where the server has no index of fields. */
+function answersOf(id, query) {
+  let shown = showAnswers(id, query);
+  const made = element("div", {}, shown.element);
+  return {
+    element: made,
+    close: () => shown.close(),
+    move: parameters => shown.move?.(parameters),
+    async refresh(done) {
+      try {
+        await shown.refresh(done);
+      } catch (error) {
+        if (error.status !== 404) throw error;
+        shown.close();
+        shown = showResults(id);
+        fill(made, shown.element);
+        await shown.refresh(done);
+      }
+    },
+  };
+}
+
+export function showBatch(main, id, query) {
   const title = element("h1", {}, id), word = element("span", {class: "state"}), bar = element("progress", {max: 1, "aria-label": "Progress"});
-  const counts = element("p", {class: "counts"}), list = element("dl"), buttons = element("div", {class: "buttons"}), errors = element("div");
-  const table = showResults(id);
+  const counts = element("p", {class: "counts"}), list = element("dl"), buttons = element("div", {class: "buttons"}), errors = element("div"), quality = element("div");
+  const table = answersOf(id, query);
   const samples = [];
-  let shownActions = "";
-  fill(main, element("p", {}, element("a", {href: "#/"}, "All batches")), title, word, bar, counts, buttons, errors, list, table.element);
+  let shownActions = "", shownQuality = "";
+  fill(main, element("p", {}, element("a", {href: "#/"}, "All batches")), title, word, bar, counts, buttons, errors, list, quality, table.element);
 
   async function run(action, button) {
     button.disabled = true;
@@ -94,8 +119,15 @@ export function showBatch(main, id) {
     showButtons(batch);
     fill(errors, (batch.errors?.data ?? []).slice(0, 20).map(error => element("p", {class: "trouble"}, `${error.line ? `Line ${count(error.line)}: ` : ""}${error.message}`)));
     fill(list, facts(batch).map(([term, fact]) => [element("dt", {}, term), element("dd", {}, fact)]));
+    showQuality(batch);
     await table.refresh(completed + failed);
   }
 
-  return {refresh, close: table.close};
+  function showQuality(batch) {
+    const now = JSON.stringify(batch.quern ?? null);
+    if (now !== shownQuality) fill(quality, qualityOf(batch));
+    shownQuality = now;
+  }
+
+  return {refresh, close: table.close, move: table.move};
 }

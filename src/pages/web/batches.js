@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // batches: the list, newest first, with live progress. Rows stay where they are while their figures change.
 
-import {batches, serverNow} from "/pages/api.js";
-import {element, fill, setText} from "/pages/dom.js";
-import {compact, count, duration, moment, rate} from "/pages/figures.js";
-import {showUpload} from "/pages/upload.js";
+import {batch as ask, batches, serverNow} from "/pages/api.js";
+import {showUpload} from "/pages/create.js";
+import {element, fill, say, setText} from "/pages/dom.js";
+import {compact, costText, count, duration, moment, rate} from "/pages/figures.js";
 
 const PAGE = 50;
+const OLDER = 10; // running batches below the first page that are asked for one by one, at a time
 const OVER = new Set(["completed", "failed", "expired", "cancelled"]);
 const RATE_S = 60; // what a rate is measured over
 
@@ -54,13 +55,16 @@ class Row {
     this.counts = element("span", {class: "counts"});
     this.pace = element("span", {class: "pace"});
     this.model = element("td");
-    this.tokens = element("td", {class: "number"});
+    this.tokens = element("span");
+    this.cost = element("span", {class: "when"});
     this.element = element("tr", {}, element("td", {}, this.name, element("span", {class: "when"}, moment(batch.created_at))), element("td", {}, this.state),
-      element("td", {class: "progress"}, this.bar, this.counts, this.pace), this.model, this.tokens);
+      element("td", {class: "progress"}, this.bar, this.counts, this.pace), this.model, element("td", {class: "number"}, this.tokens, this.cost));
     this.show(batch);
   }
 
   show(batch) {
+    this.isOver = isOver(batch);
+    this.asked = performance.now();
     const {total, completed, failed} = batch.request_counts, [word, kind] = state(batch);
     setText(this.state, word);
     this.state.dataset.kind = kind;
@@ -70,6 +74,7 @@ class Row {
     setText(this.pace, progressText(batch, this.samples));
     setText(this.model, batch.model ?? "");
     setText(this.tokens, batch.usage ? `${compact(batch.usage.input_tokens)} in, ${compact(batch.usage.output_tokens)} out` : "");
+    setText(this.cost, costText(batch.quern?.costs));
   }
 }
 
@@ -81,7 +86,7 @@ export function showBatches(main) {
   let last = null, wanted = PAGE;
   fill(main, element("h1", {}, "Batches"), showUpload(id => location.assign(`#/batch/${id}`)), none,
     element("div", {class: "scroll"}, element("table", {class: "batches"},
-      element("thead", {}, element("tr", {}, ["Batch", "State", "Progress", "Model", "Tokens"].map(title => element("th", {scope: "col"}, title)))), body)), more);
+      element("thead", {}, element("tr", {}, ["Batch", "State", "Progress", "Model", "Tokens, cost"].map(title => element("th", {scope: "col"}, title)))), body)), more);
 
   function place(list, isFirst) {
     list.forEach((batch, at) => {
@@ -94,11 +99,17 @@ export function showBatches(main) {
   }
 
   async function showMore() {
-    wanted += PAGE;
-    const page = await batches(last, PAGE);
-    place(page.data, false);
-    last = page.last_id ?? last;
-    more.hidden = !page.has_more;
+    more.disabled = true;
+    try {
+      const page = await batches(last, PAGE);
+      wanted += PAGE;
+      place(page.data, false);
+      last = page.last_id ?? last;
+      more.hidden = !page.has_more;
+    } catch (error) {
+      say(error.message);
+    }
+    more.disabled = false;
   }
 
   async function refresh() {
@@ -109,6 +120,9 @@ export function showBatches(main) {
       more.hidden = !page.has_more;
     }
     none.hidden = rows.size > 0;
+    const listed = new Set(page.data.map(batch => batch.id));
+    const older = [...rows].filter(([id, row]) => !row.isOver && !listed.has(id)).sort(([, a], [, b]) => a.asked - b.asked).slice(0, OLDER);
+    await Promise.all(older.map(async ([id, row]) => row.show(await ask(id))));
   }
 
   return {refresh};

@@ -2,8 +2,12 @@
 // dom: elements from names, attributes and texts. Text is only ever text: nothing here makes markup from a string.
 
 /** element("td", {class: "count"}, "12"): attributes that are null or false are left out; functions are listeners ("onclick"). */
-export function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+export const element = (name, attributes, ...children) => furnish(document.createElement(name), attributes, children);
+
+/** The same for parts of a drawing. */
+export const drawing = (name, attributes, ...children) => furnish(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+
+function furnish(made, attributes = {}, children = []) {
   for (const [key, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (typeof value === "function") made.addEventListener(key.slice(2), value);
@@ -25,6 +29,13 @@ function append(parent, children) {
 export function fill(parent, ...children) {
   parent.replaceChildren();
   append(parent, children);
+}
+
+/** As fill; the focus goes back to the element that has the same data-key. */
+export function refill(parent, ...children) {
+  const focused = parent.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+  fill(parent, ...children);
+  if (focused) [...parent.querySelectorAll("[data-key]")].find(node => node.dataset.key === focused)?.focus({preventScroll: true});
 }
 
 /** Sets a text only where it differs, so that a reader of the screen hears changes alone. */

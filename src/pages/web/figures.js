@@ -6,6 +6,11 @@ const short = new Intl.NumberFormat(undefined, {notation: "compact", maximumFrac
 const rates = new Intl.NumberFormat(undefined, {maximumSignificantDigits: 3});
 const moments = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "short"});
 
+const plain = new Intl.NumberFormat(undefined, {maximumSignificantDigits: 4});
+const fine = new Intl.NumberFormat(undefined, {maximumFractionDigits: 4});
+
+/** A measured number, to four digits; a whole number keeps all of its digits. */
+export const figure = number => (Number.isInteger(number) ? whole : Math.abs(number) >= 1 ? plain : fine).format(number);
 export const count = number => whole.format(number);
 export const compact = number => short.format(number);
 export const rate = number => rates.format(number);
@@ -35,4 +40,11 @@ export function duration(seconds) {
     left -= number * size;
   }
   return text.join(" ");
+}
+
+/** What one run costs: "0.12 EUR of electricity, 0.5 EUR at a managed API"; empty where no price is known. */
+export function costText(costs) {
+  const once = costs?.once ?? {}, money = amount => typeof amount === "object" ? `${figure(amount.low)} to ${figure(amount.high)}` : figure(amount);
+  return [["electricity", "of electricity"], ["rented_gpu", "on a rented machine"], ["managed_api", "at a managed API"]].filter(([name]) => once[name] !== null && once[name] !== undefined)
+    .map(([name, text]) => `${money(once[name])} ${costs.currency} ${text}`).join(", ");
 }

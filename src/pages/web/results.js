@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// results: the answers of a batch, a page at a time, while it runs. An answer that is a JSON object has a column for each field.
+// results: the answers of a batch, a page at a time, on a server that has no index of their fields (answers.js shows those of one that has).
 
+import {answerOf} from "/pages/answer.js";
 import {results} from "/pages/api.js";
 import {element, fill} from "/pages/dom.js";
 import {count} from "/pages/figures.js";
@@ -8,20 +9,6 @@ import {count} from "/pages/figures.js";
 const PAGE = 50;
 const FIELDS_MAX = 8;
 const SHOWN_CHARACTERS = 600; // of one cell; the rest is behind a button
-
-/** What came of a line: {text, outcome, tokens, object}. */
-function answerOf(line) {
-  const body = line.response?.body, choice = body?.choices?.[0];
-  const trouble = line.error?.message ?? body?.error?.message;
-  if (trouble) return {text: trouble, outcome: line.error?.code ?? body?.error?.code ?? "error", isBad: true};
-  const text = choice?.message?.content ?? choice?.text ?? JSON.stringify(choice?.message?.tool_calls ?? body?.answers ?? body ?? null);
-  let object = null;
-  try {
-    const value = JSON.parse(text);
-    if (value && typeof value === "object" && !Array.isArray(value)) object = value;
-  } catch { /* a text that is no JSON */ }
-  return {text, object, outcome: choice?.finish_reason ?? "done", tokens: body?.usage?.completion_tokens, isBad: choice?.finish_reason === "length"};
-}
 
 function cell(value) {
   const text = typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value);

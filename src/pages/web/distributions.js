@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// distributions: how the values of each field are spread over a batch's answers; a value or a bar that is chosen becomes a filter.
+
+import {histogram, valueBars} from "/pages/charts.js";
+import {element, refill} from "/pages/dom.js";
+import {count, figure} from "/pages/figures.js";
+import {addressOf, filteredBy, hasFilter, titleOf, withoutFilter} from "/pages/view.js";
+
+const CHARTS = 12; // before "all fields"
+const VALUES = 8; // of a field, before "all values"
+const DISTINCT = 20; // values, above which a field without a common value is taken for free text
+const COMMON_SHARE = 0.05;
+const LEFT_OUT = new Set([".line", ".custom_id", ".status"]); // different on every line, or told by the outcome
+
+function binsOf({from, to, counts}) {
+  const width = (to - from) / counts.length;
+  return counts.map((number, at) => ({from: from + width * at, to: at === counts.length - 1 ? to : from + width * (at + 1), count: number, isLast: at === counts.length - 1}));
+}
+
+/** The drawings of `fields`; `state()` gives the view of now, `more` is called when the reader wants further fields or values. */
+export function distributions(id, state) {
+  const made = element("div", {class: "charts"}), widened = new Set();
+  let shown = "", fields = [], lines = 0;
+
+  const widen = (what, text) => element("button", {type: "button", class: "more", "data-key": `more ${what}`, onclick: () => {
+    widened.add(what);
+    render();
+  }}, text);
+
+  function numbersOf(field) {
+    const bins = binsOf(field.histogram), view = state();
+    const choose = bin => location.assign(addressOf(id, filteredBy(view, {name: field.name, op: "ge", value: String(bin.from)},
+      {name: field.name, op: bin.isLast ? "le" : "lt", value: String(bin.to)})));
+    const label = `${titleOf(field.name)}: from ${figure(field.min)} to ${figure(field.max)}, mean ${figure(field.mean)}`;
+    return [histogram(bins, label, choose), element("p", {class: "axis"}, element("span", {}, figure(field.min)), element("span", {}, `mean ${figure(field.mean)}`),
+      element("span", {}, figure(field.max)))];
+  }
+
+  function valuesOf(field) {
+    const view = state(), all = field.values, few = widened.has(field.name) ? all : all.slice(0, VALUES);
+    if ((field.distinct ?? Infinity) > DISTINCT && all[0].count < field.count * COMMON_SHARE) return element("p", {class: "quiet"}, `${field.distinct === null ? "more than 1,000" : count(field.distinct)} different texts`);
+    const link = value => {
+      const isChosen = hasFilter(view, field.name, "eq", String(value));
+      const next = isChosen ? withoutFilter(view, view.filters.find(known => known.name === field.name && known.op === "eq"))
+        : filteredBy(view, {name: field.name, op: "eq", value: String(value)});
+      return {address: addressOf(id, next), isChosen};
+    };
+    const left = (field.distinct ?? all.length) - few.length;
+    return [valueBars(few.map(({value, count: number}) => ({value: String(value), count: number})), link),
+      left > 0 && (few.length < all.length ? widen(field.name, `${count(all.length - few.length)} more values`) : element("p", {class: "quiet"}, `and ${count(left)} rarer values`))];
+  }
+
+  const card = field => element("section", {class: "chart", "aria-label": titleOf(field.name)}, element("h3", {}, titleOf(field.name)),
+    field.histogram && field.max > field.min ? numbersOf(field) : field.values?.length ? valuesOf(field)
+      : typeof field.mean === "number" ? element("p", {class: "quiet"}, `always ${figure(field.mean)}`) : element("p", {class: "quiet"}, "no value yet"),
+    field.count < lines && element("p", {class: "quiet"}, `in ${count(field.count)} of ${count(lines)} answers`));
+
+  function render() {
+    const drawn = [...fields.filter(({name}) => !name.startsWith(".")), ...fields.filter(({name}) => name.startsWith("."))]
+      .filter(({name, count: number}) => !LEFT_OUT.has(name) && number > 0);
+    const few = widened.has("") ? drawn : drawn.slice(0, CHARTS);
+    refill(made, few.map(card), few.length < drawn.length && widen("", `All ${count(drawn.length)} fields`));
+  }
+
+  return {
+    element: made,
+    /** Draws again only where the fields or the view have changed. */
+    show(found) {
+      const now = JSON.stringify([found, state()]);
+      if (now === shown) return;
+      shown = now;
+      fields = found.data;
+      lines = found.indexed;
+      render();
+    },
+  };
+}
