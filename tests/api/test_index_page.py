@@ -8,6 +8,7 @@ import pytest
 import support
 
 FIRST_PAGE_BYTES_MAX = 150_000  # all that the first page asks for
+LATER = re.compile(r'import\("/pages/[\w.-]+"\)')  # of a page that is loaded when it is first opened
 
 
 @pytest.fixture(scope="module")
@@ -26,15 +27,16 @@ def asset(server, path, headers=None):
         connection.close()
 
 
-def everything(server):
-    """{path: text} of the first page and all that it names, and that these name."""
+def everything(server, also_later=True):
+    """{path: text} of the first page and all that it names, and that these name; of pages loaded later only if they are wanted."""
     found, wanted = {}, ["/"]
     while wanted:
         path = wanted.pop()
         status, text, _ = asset(server, path)
         assert status == 200, path
         found[path] = text
-        wanted += [name for name in re.findall(r"/pages/[\w.-]+", text) if name not in found and name not in wanted]
+        named = re.findall(r"/pages/[\w.-]+", text if also_later else LATER.sub("", text))
+        wanted += [name for name in named if name not in found and name not in wanted]
     return found
 
 
@@ -65,9 +67,9 @@ def test_other_names_are_no_pages(server):
 
 
 def test_the_first_page_is_small_and_asks_no_other_server(server):
-    files = everything(server)
-    assert {"/pages/app.js", "/pages/style.css", "/pages/batch.js"} <= set(files)
-    assert sum(len(text.encode()) for text in files.values()) <= FIRST_PAGE_BYTES_MAX
+    first, files = everything(server, also_later=False), everything(server)
+    assert {"/pages/app.js", "/pages/style.css", "/pages/batch.js"} <= set(first) and "/pages/curate.js" in set(files) - set(first)
+    assert sum(len(text.encode()) for text in first.values()) <= FIRST_PAGE_BYTES_MAX
     for path, text in files.items():
         foreign = [url for url in re.findall(r"(?:https?:)?//[\w.-]+\.[a-z]{2,}[^\s\"')]*", text) if "www.w3.org/2000/svg" not in url]
         assert not foreign, (path, foreign)

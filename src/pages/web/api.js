@@ -9,19 +9,20 @@ export const forgetKey = () => sessionStorage.removeItem(KEY);
 
 /** A request that the server refused, with its own sentence; status 0: it could not be reached. */
 export class Refused extends Error {
-  constructor(status, sentence, retryAfter = null) {
+  constructor(status, sentence, retryAfter = null, code = null) {
     super(sentence);
     this.status = status;
     this.retryAfter = retryAfter;
+    this.code = code;
   }
 }
 
 async function refusal(answer) {
-  let sentence = `The server answered ${answer.status}`;
+  let sentence = `The server answered ${answer.status}`, code = null;
   try {
-    sentence = (await answer.json()).error.message;
+    ({message: sentence, code} = (await answer.json()).error);
   } catch { /* not the shape of an error: the status has to do */ }
-  return new Refused(answer.status, sentence, Number(answer.headers.get("retry-after")) || null);
+  return new Refused(answer.status, sentence, Number(answer.headers.get("retry-after")) || null, code);
 }
 
 /** How far this machine's clock is behind the server's, in seconds; from the last answer. */
@@ -52,6 +53,7 @@ export const post = async (path, body = {}, headers = {}) =>
 export const batches = (after, limit) => get(`/v1/batches?limit=${limit}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
 export const batch = id => get(`/v1/batches/${encodeURIComponent(id)}`);
 export const file = id => get(`/v1/files/${encodeURIComponent(id)}`);
+export const content = id => call(`/v1/files/${encodeURIComponent(id)}/content`);
 /** action: pause, resume, cancel or retry. */
 export const act = (id, action) => post(`/v1/batches/${encodeURIComponent(id)}/${action}`);
 
@@ -75,3 +77,17 @@ export function answers(id, question, after, limit, signal) {
 
 /** One line: {line, custom_id, request, result}. */
 export const line = (id, number, signal) => get(`/v1/batches/${encodeURIComponent(id)}/lines/${number}`, {signal});
+
+const asQuery = values => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "")).toString();
+const ofBatch = (id, rest, values = {}) => `/v1/batches/${encodeURIComponent(id)}/${rest}?${asQuery(values)}`;
+
+/** Cards of a queue, see docs/internals/pages.md. */
+export const cards = (id, query) => get(ofBatch(id, "cards", query));
+export const schemaOf = async id => (await get(ofBatch(id, "schema"))).schema;
+/** Keeps a judgement; the same record twice is one. */
+export const judge = async (id, record, signal) =>
+  (await call(ofBatch(id, "judgements"), {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(record), signal})).json();
+/** The audit trail, oldest first. */
+export const judgements = (id, query) => get(ofBatch(id, "judgements", query));
+export const judgementSummary = id => get(ofBatch(id, "judgements/summary"));
+export const judgementExport = (id, format) => call(ofBatch(id, "judgements/export", {format}));

@@ -13,7 +13,28 @@ import {askKey} from "/pages/key.js";
 const PAGES = [
   {pattern: /^\/$/, link: "Batches", address: () => "/", title: () => "Batches", show: showBatches},
   {pattern: /^\/batch\/([\w-]+)$/, link: "Results", address: id => `/batch/${id}`, title: id => id, show: showBatch},
+  {pattern: /^\/batch\/([\w-]+)\/curate$/, link: "Curation", address: id => `/batch/${id}/curate`, title: id => `Curation of ${id}`,
+    show: later(async () => (await import("/pages/curate.js")).showCurate)},
 ];
+
+/** A page whose modules are loaded when it is first opened, so that the others stay small. */
+function later(load) {
+  return (main, id, query) => {
+    let shown = null, isClosed = false;
+    return {
+      async refresh() {
+        const show = shown ? null : await load();
+        if (isClosed) return;
+        shown ??= show(main, id, query);
+        await shown.refresh();
+      },
+      close() {
+        isClosed = true;
+        shown?.close?.();
+      },
+    };
+  };
+}
 
 const main = document.getElementById("main");
 const navigation = document.getElementById("pages");

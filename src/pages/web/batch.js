@@ -2,12 +2,13 @@
 // batch: one batch: how far it is, what an owner can do with it, and its results.
 
 import {showAnswers} from "/pages/answers.js";
-import {act, batch as ask, call, file as askFile} from "/pages/api.js";
+import {act, batch as ask, content, file as askFile} from "/pages/api.js";
 import {element, fill, say, setText} from "/pages/dom.js";
 import {isOver, progressText, state} from "/pages/batches.js";
 import {bytes, compact, costText, count, moment, share} from "/pages/figures.js";
 import {qualityOf} from "/pages/quality.js";
 import {showResults} from "/pages/results.js";
+import {saveAnswer} from "/pages/save.js";
 
 const DONE = {pause: "The batch is paused", resume: "The batch goes on", cancel: "The batch is being cancelled", retry: "The failed lines run again"};
 
@@ -27,19 +28,6 @@ function facts(batch) {
   if (batch.priority) pairs.push(["Priority", count(batch.priority)]);
   for (const [name, value] of Object.entries(batch.metadata ?? {})) if (name !== "name") pairs.push([name, value]);
   return pairs;
-}
-
-/** Saves a file of the server: to where the user says, piece by piece, if the browser can; else as a whole. */
-async function save(id, name) {
-  const answer = await call(`/v1/files/${encodeURIComponent(id)}/content`);
-  if (window.showSaveFilePicker) {
-    const target = await window.showSaveFilePicker({suggestedName: name});
-    await answer.body.pipeTo(await target.createWritable());
-    return;
-  }
-  const url = URL.createObjectURL(await answer.blob());
-  element("a", {href: url, download: name}).click();
-  setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
 
 /** Answers with their fields; page by page without them where the server has no index of fields. */
@@ -90,7 +78,7 @@ export function showBatch(main, id, query) {
     try {
       const file = await askFile(fileId);
       say(`Saving ${file.filename}, ${bytes(file.bytes)}`);
-      await save(fileId, file.filename);
+      await saveAnswer(await content(fileId), file.filename);
     } catch (error) {
       if (error.name !== "AbortError") say(error.message);
     }
