@@ -12,7 +12,7 @@
  * Lines are indexes of requests, from 0 on, as in struct seglog_record.
  *
  * Thread: any. A call that makes a deck keeps other callers of the same batch waiting.
- * Memory: 32 bytes per line, and DECKS_KEPT decks that no caller has; a reader has four descriptors.
+ * Memory: at most 40 bytes per line, and DECKS_KEPT decks that no caller has; a reader has four descriptors.
  * Invariant: a line that has a result keeps it. */
 
 #include "runner/runner.h"

@@ -256,6 +256,21 @@ static void rows_cannot_be_changed_or_removed_and_fsck_sees_it_if_they_were(void
     scratch_remove(&s);
 }
 
+static void lines_that_a_curator_has_judged_are_marked(void **state) {
+    (void)state;
+    struct scratch s;
+    unsigned char marks[4] = {0};
+    open_with_batches(&s);
+    assert_int_equal(add_one(&s, "id-000001", 1, "Ana", 1), JUDGEMENT_ADDED);
+    assert_int_equal(add_one(&s, "id-000002", 1, "Ana", 2), JUDGEMENT_ADDED);
+    assert_int_equal(add_one(&s, "id-000003", 2, "Ben", 1), JUDGEMENT_ADDED);
+    assert_int_equal(add_one(&s, "id-000004", 4, "Ana", 1), JUDGEMENT_ADDED);
+    assert_int_equal(add_one(&s, "id-000005", 5, "Ana", 1), JUDGEMENT_ADDED);
+    assert_int_equal(store_judgement_mark(s.store, "batch_one", "Ana", marks, 4, &s.error), OK);
+    assert_memory_equal(marks, ((unsigned char[]){1, 0, 0, 1}), 4);
+    scratch_remove(&s);
+}
+
 static void a_copy_of_the_database_has_the_judgements(void **state) {
     (void)state;
     struct scratch s;
@@ -290,6 +305,7 @@ int main(void) {
         cmocka_unit_test(the_trail_is_read_in_pages_and_by_curator_or_line),
         cmocka_unit_test(a_walk_meets_the_newest_of_each_line_and_curator_once),
         cmocka_unit_test(rows_cannot_be_changed_or_removed_and_fsck_sees_it_if_they_were),
+        cmocka_unit_test(lines_that_a_curator_has_judged_are_marked),
         cmocka_unit_test(a_copy_of_the_database_has_the_judgements),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
