@@ -119,8 +119,8 @@ def test_killed_while_curators_judge_every_acknowledged_judgement_is_there_once(
             curation.is_up.clear()
             acknowledged = [list(client.kept) for client in clients]
             server.start()
-            curation.is_up.set()
             check(curation, clients, acknowledged)
+            curation.is_up.set()
         curation.wait_for(curation.kept + 1)
         curation.is_over = True
         for client in clients:
