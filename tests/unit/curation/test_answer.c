@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,10 +92,10 @@ static void answers_of_each_form_are_read(void **state) {
 
 static void a_line_without_a_good_response_has_no_answer(void **state) {
     (void)state;
-    static const char *const lines[] = {
-        "{\"custom_id\":\"c\",\"response\":null,\"error\":{\"code\":\"batch_expired\"}}",
-        "{\"custom_id\":\"c\",\"response\":{\"status_code\":400,\"body\":{\"choices\":[{\"text\":"
-        "\"x\"}]}}}",
+    static const char refused[] = "{\"custom_id\":\"c\",\"response\":{\"status_code\":400,"
+                                  "\"body\":{\"choices\":[{\"text\":\"x\"}]}}}";
+    const char *const lines[] = {
+        refused, "{\"custom_id\":\"c\",\"response\":null,\"error\":{\"code\":\"batch_expired\"}}",
         "[1]", "no JSON", ""};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         struct answer answer;
