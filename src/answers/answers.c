@@ -13,10 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
 
 #define BYTES_MAX ((size_t)512 << 20)           /* of all indexes, where those in use allow it */
 #define TAKE_MS 200                             /* a first question waits so long for rows */
 #define LOOK_NS ((int64_t)500 * 1000 * 1000)    /* between two looks at a running batch */
+#define SHARE_PERCENT 3                         /* of the machine, to follow a run */
 #define FOLLOW_NS ((int64_t)60 * 1000000000)    /* a batch is followed after the last question */
 #define IDLE_NS ((int64_t)15 * 60 * 1000000000) /* an index is kept after the last question */
 /* Lines go first. Not the lowest priority, since readers wait while a few rows are added. */
@@ -99,21 +102,41 @@ static struct answers_index *next_due(struct answers *answers, int64_t now_ns,
     return found;
 }
 
+/* The CPU time of the thread that calls. */
+static int64_t cpu_ns(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+/* The pause after a piece that took `spent_ns` of CPU time, so that following a run takes at most
+ * SHARE_PERCENT of the machine, however fast lines end. An index that has never seen the end of
+ * its log is made without pauses: it takes seconds once. */
+static int64_t pause_ns(const struct answers *answers, const struct answers_index *index,
+                        int64_t spent_ns) {
+    int64_t part = 100 / SHARE_PERCENT / answers->cores;
+    return index->looks > 0 && !index->has_ended && part > 1 ? spent_ns * (part - 1) : 0;
+}
+
 /* Reads one piece. The lock is held, and let go while it is read. */
 static void look(struct answers *answers, struct answers_index *index, int64_t now_ns) {
     bool more = false, ended = false;
     struct error error;
     index->users++;
     pthread_mutex_unlock(&answers->lock);
+    int64_t spent_ns = -cpu_ns();
     enum err err = index_build(index, &more, &ended, &error);
+    spent_ns += cpu_ns();
+    bool has_ended = index_has_ended(index);
     pthread_mutex_lock(&answers->lock);
+    index->has_ended = has_ended;
     index->users--;
     if (err != OK && err != ERR_NOT_FOUND && index->err != err)
         log_warn("batch=%s event=answers_index error=\"%s\", retrying", index->batch_id,
                  error.text);
     index->err = err;
     if (err != OK) index->error = error;
-    index->due_ns = more ? now_ns : now_ns + LOOK_NS;
+    index->due_ns = now_ns + (more ? pause_ns(answers, index, spent_ns) : LOOK_NS);
     if (err == OK && more) return;
     index->is_complete = err == OK && ended;
     if (index->is_complete) { /* gives its descriptors back */
@@ -148,6 +171,8 @@ enum err answers_open(struct answers **ret_answers, struct store *store, struct 
     struct answers *answers = mem_new(1, sizeof *answers);
     answers->store = store;
     answers->runner = runner;
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    answers->cores = cores > 0 ? cores : 1;
     randombytes_buf(answers->key, sizeof answers->key);
     pthread_mutex_init(&answers->lock, NULL);
     sync_cond_init(&answers->work);

@@ -26,6 +26,7 @@ struct answers_index {
     int64_t asked_ns; /* last answers_take */
     int64_t due_ns;   /* not looked at before */
     uint64_t looks;   /* ends of the log that were seen */
+    bool has_ended;   /* its lines run no more */
     bool is_complete; /* the batch has ended, and every result is a row */
     enum err err;
     struct error error;
@@ -46,6 +47,7 @@ struct answers_index {
 struct answers {
     struct store *store;
     struct runner *runner;
+    int64_t cores; /* of the machine */
     pthread_mutex_t lock;
     pthread_cond_t work; /* wakes the thread */
     pthread_cond_t told; /* an index has seen the end of its log */
@@ -59,6 +61,9 @@ struct answers {
  * durable, *ret_ended true if the batch has ended, too. On the thread of answers.c. */
 enum err index_build(struct answers_index *index, bool *ret_more, bool *ret_ended,
                      struct error *error) MUST_CHECK;
+
+/* build.c: true if the batch has ended. */
+bool index_has_ended(const struct answers_index *index);
 
 /* summary.c: appends a finite number in the fewest digits that read back as the same double. */
 void number_write(struct buf *buf, double number);

@@ -5,12 +5,16 @@
 
 #include "answers/answers_internal.h"
 
+#include "base/map.h"
 #include "base/mem.h"
+#include "batch/state.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define PIECE_BYTES ((size_t)1 << 20)
 #define ROWS_AT_A_TIME 64
+#define MADE_MAX 4                    /* columns per answer, once the first piece has its own */
 #define LONG_BYTES ((size_t)16 << 20) /* a longer result gets a row without fields */
 
 /* --- rows --- */
@@ -19,6 +23,7 @@ struct filling {
     struct table *table;
     uint32_t row;
     uint32_t hint; /* the column behind the last one: answers are alike */
+    uint32_t made; /* columns that this answer was the first to have */
 };
 
 static void fill_cell(struct filling *filling, uint32_t column, const struct record_value *value) {
@@ -39,7 +44,15 @@ static void fill_fixed(void *context, unsigned field, const struct record_value 
 
 static void fill_field(void *context, struct str name, const struct record_value *value) {
     struct filling *filling = context;
-    uint32_t column = table_column_of(filling->table, name, filling->hint);
+    struct table *table = filling->table;
+    uint32_t count = table->column_count, column;
+    if (filling->made < MADE_MAX) {
+        column = table_column_of(table, name, filling->hint);
+    } else {
+        column = table_find_column(table, name);
+        if (column == ANSWERS_NO_COLUMN) table->left_out++;
+    }
+    filling->made += table->column_count - count;
     if (column == ANSWERS_NO_COLUMN) return;
     filling->hint = column + 1;
     fill_cell(filling, column, value);
@@ -57,9 +70,88 @@ static void add_row(struct answers_index *index, struct str text, uint64_t seque
     else
         table->indexed++;
     table->sequences[row] = (uint32_t)sequence;
-    struct filling filling = {table, row, TABLE_FIXED_COUNT};
+    struct filling filling = {table, row, TABLE_FIXED_COUNT, 0};
     struct record_walk walk = {&filling, fill_fixed, fill_field};
     record_each(record, &walk);
+}
+
+/* --- the first columns --- */
+
+/* Columns are few, so the first piece of results decides who gets them: each answer has one vote,
+ * which its fields share. One answer with a thousand names so gets no column that others need. */
+
+#define NAMES_MAX 4096  /* names that are counted */
+#define LATER_COLUMNS 8 /* columns that are left for names that come later */
+
+struct vote {
+    struct str name;
+    double votes;
+};
+
+struct election {
+    struct map numbers; /* of names in `votes` */
+    struct arena names;
+    struct vote *votes; /* (NAMES_MAX) */
+    size_t count;
+    double share; /* of a field in its answer's vote */
+};
+
+static void ignore_fixed(void *context, unsigned field, const struct record_value *value) {
+    (void)context, (void)field, (void)value;
+}
+
+static void ignore_field(void *context, struct str name, const struct record_value *value) {
+    (void)context, (void)name, (void)value;
+}
+
+static void vote(void *context, struct str name, const struct record_value *value) {
+    struct election *election = context;
+    uint64_t number = election->count;
+    (void)value;
+    if (name.bytes > TABLE_NAME_BYTES) return;
+    if (!map_get(&election->numbers, name, &number)) {
+        struct str copy = {NULL, 0};
+        if (election->count < NAMES_MAX) copy = arena_copy(&election->names, name);
+        if (!copy.at) return;
+        map_put(&election->numbers, copy, number);
+        election->votes[election->count++] = (struct vote){copy, 0};
+    }
+    election->votes[number].votes += election->share;
+}
+
+/* Makes columns of the names with the most votes; of equal ones the first. */
+static void make_columns(struct table *table, const struct election *election) {
+    while (table->column_count + LATER_COLUMNS < table->columns_max) {
+        struct vote *most = NULL;
+        for (size_t i = 0; i < election->count; i++)
+            if (election->votes[i].votes > (most ? most->votes : 0)) most = &election->votes[i];
+        if (!most) return;
+        most->votes = 0;
+        table_column_of(table, most->name, table->column_count);
+    }
+}
+
+static void elect_columns(struct answers_index *index, struct str text) {
+    struct election election = {.votes = mem_new(NAMES_MAX, sizeof *election.votes)};
+    struct record_walk counting = {&election, ignore_fixed, ignore_field};
+    struct record_walk voting = {&election, ignore_fixed, vote};
+    map_init(&election.numbers);
+    arena_init(&election.names, NAMES_MAX * (size_t)(TABLE_NAME_BYTES + 32));
+    for (size_t at = 0, end; at < text.bytes; at = end + 1) {
+        end = str_find_byte(text, '\n', at);
+        if (end == SIZE_MAX) end = text.bytes;
+        if (!record_read(&index->record, (struct str){text.at + at, end - at})) continue;
+        record_each(&index->record, &counting);
+        if (index->record.fields == 0) continue;
+        election.share = 1 / (double)index->record.fields;
+        record_each(&index->record, &voting);
+    }
+    pthread_rwlock_wrlock(&index->rows);
+    make_columns(&index->table, &election);
+    pthread_rwlock_unlock(&index->rows);
+    map_release(&election.numbers);
+    arena_release(&election.names);
+    free(election.votes);
 }
 
 /* --- pieces --- */
@@ -127,6 +219,7 @@ static enum err add_piece(struct answers_index *index, bool *ret_more, bool *ret
         return err;
     }
     struct str whole = whole_lines(buf_str(&buf));
+    if (index->after == 0) elect_columns(index, whole);
     size_t lines = count_lines(whole);
     *ret_ended = !read.more;
     *ret_more = buf.bytes > 0;
@@ -157,6 +250,17 @@ static enum err make_table(struct answers_index *index, struct error *error) {
     }
     store_batch_release(&batch);
     return OK;
+}
+
+bool index_has_ended(const struct answers_index *index) {
+    struct store_batch batch;
+    struct error error;
+    if (index->has_ended) return true;
+    if (runner_batch_get(index->answers->runner, str_from(index->batch_id), &batch, &error) != OK)
+        return false;
+    bool has_ended = batch_status_is_terminal(batch.status);
+    store_batch_release(&batch);
+    return has_ended;
 }
 
 enum err index_build(struct answers_index *index, bool *ret_more, bool *ret_ended,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answers of a batch by their fields: counts, filters, orders, search and single lines, compared with a plain reference in Python."""
-import json, os, pathlib, random, urllib.parse
+import concurrent.futures, json, os, random, urllib.parse
 
 import pytest
 
@@ -61,7 +61,7 @@ def fields_of(result):
 def requests_of(seed, count=LINES):
     rng = random.Random(seed)
     requests = [support.request(f"c-{number}", answer_of(rng, number)) for number in range(1, count + 1)]
-    for number in (5, 50):
+    for number in (5, 15):
         requests[number]["body"]["echo"] = {"status": 422}
     return requests
 
@@ -261,7 +261,7 @@ def test_a_page_has_the_lines_as_they_were_published(ended):
 
 
 def test_a_line_has_its_request_and_its_result(ended):
-    for number in (1, 2, 51, LINES):
+    for number in (1, 2, 16, LINES):
         line = ended.get(f"lines/{number}")
         wanted = ended.rows[number - 1]
         assert line == {"object": "batch.line", "line": number, "custom_id": wanted[2]["custom_id"], "request": ended.requests[number - 1],
@@ -290,3 +290,122 @@ def test_a_cursor_of_another_order_is_refused(ended):
 def test_an_unknown_batch_is_not_found(server):
     for path in ("answers", "answers/fields", "lines/1"):
         Answers(server, "batch_0123456789abcdef0123456789abcdef").get(path, status=404)
+
+
+def test_a_running_batch_is_followed_and_its_pages_stay_stable(server):
+    """Lines come while pages are taken: a page holds rows that fit, and no line comes twice over all pages of one order."""
+    requests = requests_of(2, 200)
+    for request in requests:
+        request["body"].setdefault("echo", {})["each_ms"] = 5
+    answers = Answers(server, server.create(support.jsonl(requests))["id"])
+    seen, after, partial = [], {}, 0
+    while len(seen) < 200:
+        page = answers.get("answers", limit=10, **after)
+        partial += page["indexed"] < 200
+        seen += [row["line"] for row in page["data"]]
+        if page["after"]:
+            after = {"after": page["after"]}
+        if not page["has_more"] and server.batch(answers.batch_id)["status"] in support.TERMINAL and page["indexed"] == 200:
+            break
+    assert len(seen) == len(set(seen)) and seen == sorted(seen)
+    answers.lines = 200
+    answers.fields()
+    rows = wanted_rows(requests, server.results(server.wait(answers.batch_id)))
+    for name, op, value in FILTERS:
+        wanted = [number for number, fields, _ in rows if fits(fields, name, op, value)]
+        assert answers.numbers(filter=written(name, op, value)) == wanted, (name, op, value)
+
+
+def test_a_line_without_a_result_has_its_request(server):
+    requests = [support.request("a", "first"), support.request("b", "second", echo={"hang": True})]
+    answers = Answers(server, server.create(support.jsonl(requests))["id"])
+    support.until(lambda: answers.get("answers")["indexed"] == 1)
+    line = answers.get("lines/2")
+    assert line["request"] == requests[1] and line["result"] is None and line["custom_id"] == "b"
+    assert [row["line"] for row in answers.get("answers")["data"]] == [1]
+    server.json("POST", f"/v1/batches/{answers.batch_id}/cancel")
+    server.wait(answers.batch_id)
+    answers.lines = 2
+    fields = answers.fields()
+    assert {value["value"] for value in fields[".outcome"]["values"]} == {"stop", "batch_cancelled"}
+    assert answers.numbers(filter=".outcome:eq:batch_cancelled") == [2]
+
+
+def test_results_that_were_deleted_are_not_found(server):
+    batch = server.wait(server.create(support.jsonl(requests_of(3, 20)))["id"])
+    answers = Answers(server, batch["id"])
+    answers.lines = 20
+    answers.fields()
+    after = answers.get("answers", limit=5)["after"]
+    for key in ("output_file_id", "error_file_id"):
+        if batch[key]:
+            server.json("DELETE", f"/v1/files/{batch[key]}")
+    assert "no longer available" in answers.get("answers", after=after, status=404)["error"]["message"]
+    assert answers.get("lines/1")["result"] is None
+    server.json("DELETE", f"/v1/files/{batch['input_file_id']}")
+    assert answers.get("lines/1")["request"] is None
+
+
+def test_an_index_is_made_again_after_a_kill_and_a_cursor_goes_on(tmp_path):
+    requests = requests_of(4, 150)
+    for request in requests:
+        request["body"].setdefault("echo", {})["each_ms"] = 10
+    state = tmp_path / "state"
+    with support.serving(state, "--model", "smollm2=echo") as server:
+        answers = Answers(server, server.create(support.jsonl(requests))["id"])
+        support.until(lambda: answers.get("answers")["indexed"] >= 40)
+        first = answers.get("answers", sort=".custom_id", limit=5)
+        server.kill()
+    with support.serving(state, "--model", "smollm2=echo") as server:
+        answers = Answers(server, answers.batch_id)
+        rows = wanted_rows(requests, server.results(server.wait(answers.batch_id)))
+        answers.lines = len(rows)
+        answers.fields()
+        behind = sorted((row[1][".custom_id"] for row in rows if row[1][".custom_id"] > first["data"][-1]["custom_id"]))
+        got = [row["custom_id"] for row in answers.get("answers", sort=".custom_id", limit=1000, after=first["after"])["data"]]
+        assert got == behind
+        for name, op, value in FILTERS:
+            wanted = [number for number, fields, _ in rows if fits(fields, name, op, value)]
+            assert answers.numbers(filter=written(name, op, value)) == wanted, (name, op, value)
+        assert server.stop() == 0
+    support.fsck(state)
+    names = {path.name for path in state.glob("batches/*/*")}
+    assert names == {"order.idx"}, "the index leaves nothing in the state directory"
+
+
+HOSTILE = {"a million names": "{" + ",".join(f'"f{number}":{number}' for number in range(100_000)) + "}", "deep": '{"a":' * 120 + "1" + "}" * 120,
+           "a long name": json.dumps({"n" * 100_000: 1}), "a long text": json.dumps({"t": "x" * 10_000_000}), "cut": '{"a": 1, "b": [1, {"c": ',
+           "markup": json.dumps({"<script>alert(1)</script>": "</script><img src=x onerror=alert(1)>", "rtl": "\u202egnp.exe", "nul": "a\u0000b"}),
+           "names of the line's own fields": json.dumps({".status": 1, ".line": 2, "": {"status": 3}, "a": {"": 4}}),
+           "numbers": '{"big": 1e308, "huge": 1e999, "tiny": 1e-320, "minus": -0.0, "digits": 0.1234567890123456789012345678901234567890}',
+           "equal names": '{"a": 1, "a": "two"}'}
+
+
+def test_hostile_answers_have_rows_and_bounded_answers(server):
+    requests = [support.request(name, text) for name, text in HOSTILE.items()] + [support.request("x" * 300, "{}"), support.request("ü\u2028", "{}")]
+    batch = server.wait(server.create(support.jsonl(requests))["id"])
+    assert batch["request_counts"]["completed"] == len(requests)
+    answers = Answers(server, batch["id"])
+    answers.lines = len(requests)
+    fields = answers.fields()
+    assert len(fields) <= 64 and answers.get("answers/fields")["left_out"] > 0
+    rows, page = answers.pages()
+    assert [row["line"] for row in rows] == list(range(1, len(requests) + 1))
+    by_id = {row["custom_id"]: row for row in rows}
+    status, data = server.call("GET", f"/v1/batches/{batch['id']}/answers")
+    assert status == 200 and len(data) < 6_000_000
+    long = by_id["a long text"]
+    assert long["result"] is None and long["result_bytes"] > 10_000_000
+    assert len(answers.get(f"lines/{long['line']}")["result"]["response"]["body"]["choices"][0]["message"]["content"]) > 10_000_000
+    assert by_id["markup"]["fields"]["<script>alert(1)</script>"] == "</script><img src=x onerror=alert(1)>"
+    assert by_id["names of the line's own fields"]["fields"][".status"] == 200
+    assert answers.numbers(filter="t:has:xxx") == [long["line"]]
+    assert "x" * 300 in by_id and "ü\u2028" in by_id
+    assert answers.numbers(filter=f".custom_id:eq:{'x' * 300}") == [len(requests) - 1]
+
+
+def test_two_readers_at_once_get_the_same(ended):
+    wanted = ended.numbers(sort="-score", limit=7)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        for got in pool.map(lambda _: ended.numbers(sort="-score", limit=7), range(8)):
+            assert got == wanted

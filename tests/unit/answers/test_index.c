@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Indexes of batches that run and that have ended, over a store and a runner with the echo worker. */
+
+#include "../runner/pipeline.h"
+#include "answers/answers.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define LINES 400
+
+struct world {
+    struct pipeline pipeline;
+    struct answers *answers;
+};
+
+static const struct runner_options runner_options = {.lookahead_lines = 64};
+
+static void open_world(struct world *world) {
+    struct error error;
+    const struct worker_echo_options echo = {0};
+    pipeline_open(&world->pipeline, &runner_options, &echo, 1);
+    must(answers_open(&world->answers, world->pipeline.store, world->pipeline.runner, &error));
+}
+
+static void close_world(struct world *world) {
+    answers_close(world->answers);
+    pipeline_close(&world->pipeline);
+}
+
+/* `count` chat lines; the answer of line i is {"number":i,"word":"<salt>"}. */
+static void submit(struct world *world, const char *salt, unsigned count,
+                   char ret_id[STORE_ID_BYTES]) {
+    struct buf text;
+    char file_id[STORE_ID_BYTES];
+    buf_init(&text, BUF_UNLIMITED);
+    for (unsigned i = 0; i < count; i++)
+        buf_printf(&text,
+                   "{\"custom_id\":\"%s-%u\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\","
+                   "\"body\":{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":"
+                   "\"{\\\"number\\\":%u,\\\"word\\\":\\\"%s\\\"}\"}]}}\n",
+                   salt, i, i, salt);
+    pipeline_upload(&world->pipeline, buf_str(&text), "batch", file_id);
+    pipeline_create(&world->pipeline, file_id, 0, ret_id);
+    buf_release(&text);
+}
+
+/* Takes the index of a batch; the caller drops it. */
+static struct answers_index *take(struct world *world, const char *id) {
+    struct error error;
+    struct store_batch batch;
+    must(runner_batch_get(world->pipeline.runner, str_from(id), &batch, &error));
+    struct answers_index *index = answers_take(world->answers, &batch);
+    store_batch_release(&batch);
+    return index;
+}
+
+/* Waits until the index has so many rows. */
+static void wait_for_rows(struct world *world, const char *id, uint64_t rows) {
+    int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    struct answers_state state;
+    do {
+        struct answers_index *index = take(world, id);
+        answers_state(index, &state);
+        answers_drop(index);
+        assert_true(test_real_ns() < until_ns);
+        assert_int_equal(state.err, OK);
+        usleep(500);
+    } while (state.indexed < rows);
+    assert_int_equal(state.indexed, rows);
+}
+
+static void check_rows(struct world *world, const char *id, const char *salt, unsigned count) {
+    struct answers_index *index = take(world, id);
+    uint32_t number = answers_column(index, STR("number"));
+    uint32_t word = answers_column(index, STR("word"));
+    assert_int_equal(answers_column(index, STR("other")), ANSWERS_NO_COLUMN);
+    for (uint32_t line = 0; line < count; line++) {
+        char custom_id[300];
+        snprintf(custom_id, sizeof custom_id, "%s-%u", salt, line);
+        assert_true(answers_has_line(index, line));
+        assert_true(answers_cell(index, line, number).number == line);
+        assert_true(str_is(answers_cell(index, line, word).text, salt));
+        assert_int_equal(answers_line_of(index, str_from(custom_id)), line);
+    }
+    assert_false(answers_has_line(index, count));
+    assert_int_equal(answers_line_of(index, STR("none")), ANSWERS_NO_LINE);
+    assert_int_equal(answers_cell(index, 0, 1000).kind, ANSWERS_ABSENT);
+    answers_drop(index);
+}
+
+static void check_texts(struct world *world, const char *id, const char *salt, uint32_t line) {
+    struct error error;
+    struct answers_index *index = take(world, id);
+    struct answers_reader *reader;
+    struct buf request, result, text;
+    char wanted[300];
+    uint64_t bytes;
+    buf_init(&request, BUF_UNLIMITED);
+    buf_init(&result, BUF_UNLIMITED);
+    buf_init(&text, BUF_UNLIMITED);
+    answers_reader_open(&reader, index);
+    must(answers_read_request(index, line, 1 << 20, &request, &error));
+    must(answers_read_result(reader, line, 1 << 20, &result, &bytes, &error));
+    assert_int_equal(bytes, result.bytes);
+    snprintf(wanted, sizeof wanted, "\"custom_id\":\"%s-%u\"", salt, line);
+    assert_true(str_find(buf_str(&request), str_from(wanted), 0) != SIZE_MAX);
+    assert_true(str_find(buf_str(&result), str_from(wanted), 0) != SIZE_MAX);
+    answers_write_text(&text, buf_str(&result));
+    snprintf(wanted, sizeof wanted, "{\"number\":%u,\"word\":\"%s\"}", line, salt);
+    assert_true(str_is(buf_str(&text), wanted));
+    buf_clear(&result);
+    must(answers_read_result(reader, line, 10, &result, &bytes, &error)); /* too long: its size */
+    assert_int_equal(result.bytes, 0);
+    assert_true(bytes > 10);
+    assert_int_equal(answers_read_request(index, line, 10, &request, &error), ERR_LIMIT);
+    assert_int_equal(answers_read_request(index, 100000, 1 << 20, &request, &error), ERR_NOT_FOUND);
+    assert_int_equal(answers_read_result(reader, 100000, 10, &result, &bytes, &error),
+                     ERR_NOT_FOUND);
+    answers_reader_close(reader);
+    buf_release(&request);
+    buf_release(&result);
+    buf_release(&text);
+    answers_drop(index);
+}
+
+static void check_batch(struct world *world, const char *id, const char *salt) {
+    wait_for_rows(world, id, LINES);
+    check_rows(world, id, salt, LINES);
+    for (uint32_t line = 0; line < LINES; line += 57) check_texts(world, id, salt, line);
+}
+
+static void an_index_follows_a_batch_to_its_end_and_is_made_again(void **state) {
+    (void)state;
+    struct world world;
+    char id[STORE_ID_BYTES];
+    pipeline_dir(&world.pipeline);
+    open_world(&world);
+    submit(&world, "first", LINES, id);
+    check_batch(&world, id, "first"); /* while it runs, and perhaps behind its end */
+    struct store_batch batch = pipeline_wait(&world.pipeline, id, is_over);
+    assert_int_equal(batch.completed, LINES);
+    store_batch_release(&batch);
+    check_batch(&world, id, "first");
+    close_world(&world);
+    open_world(&world);
+    check_batch(&world, id, "first"); /* from the published files alone */
+    close_world(&world);
+    assert_int_equal(pipeline_fsck(&world.pipeline), 0);
+    pipeline_remove(&world.pipeline);
+}
+
+static void more_batches_than_indexes_are_all_answered(void **state) {
+    (void)state;
+    struct world world;
+    static char ids[2 * ANSWERS_INDEXES_MAX][STORE_ID_BYTES], salts[2 * ANSWERS_INDEXES_MAX][16];
+    pipeline_dir(&world.pipeline);
+    open_world(&world);
+    for (unsigned i = 0; i < 2 * ANSWERS_INDEXES_MAX; i++) {
+        snprintf(salts[i], sizeof salts[i], "salt%u", i);
+        submit(&world, salts[i], 10, ids[i]);
+    }
+    for (unsigned round = 0; round < 2; round++) {
+        for (unsigned i = 0; i < 2 * ANSWERS_INDEXES_MAX; i++) {
+            wait_for_rows(&world, ids[i], 10);
+            check_rows(&world, ids[i], salts[i], 10);
+        }
+    }
+    close_world(&world);
+    pipeline_remove(&world.pipeline);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_index_follows_a_batch_to_its_end_and_is_made_again),
+        cmocka_unit_test(more_batches_than_indexes_are_all_answered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

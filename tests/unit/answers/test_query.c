@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "answers/query.h"
+
+#include "base/rng.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define ROWS 500
+#define COLUMNS 3
+
+static const unsigned char key[16] = "a key of 16 byte";
+
+/* --- a plain reference: cells as they were put --- */
+
+struct plain {
+    enum answers_kind kind;
+    double number;
+    char text[120];
+};
+
+struct world {
+    struct table table;
+    bool has_row[ROWS];
+    struct plain cells[ROWS][COLUMNS];
+    uint64_t draws;
+};
+
+static uint32_t draw(struct world *world, uint32_t bound) {
+    return (uint32_t)(rng_unit_at(42, world->draws++) * bound);
+}
+
+static void draw_cell(struct world *world, struct plain *cell) {
+    static const char *const words[] = {"", "hire", "HIRE", "no hire", "\xC3\xA4", "zz", "7"};
+    *cell = (struct plain){0};
+    switch (draw(world, 6)) {
+    case 0: break;
+    case 1:
+    case 2:
+        cell->kind = ANSWERS_NUMBER;
+        cell->number = draw(world, 2) ? draw(world, 10) : (double)draw(world, 1000) / 7 - 50;
+        break;
+    case 3:
+        cell->kind = ANSWERS_BOOL;
+        cell->number = draw(world, 2);
+        break;
+    case 4:
+        cell->kind = ANSWERS_TEXT;
+        snprintf(cell->text, sizeof cell->text, "%s", words[draw(world, 7)]);
+        break;
+    default:
+        cell->kind = ANSWERS_LONG;
+        memset(cell->text, 'a' + (int)draw(world, 2), TABLE_TEXT_BYTES + 1);
+    }
+}
+
+static void fill(struct world *world) {
+    static const char *const names[COLUMNS] = {"a", "b.c", "d"};
+    table_init(&world->table, ROWS, key);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        world->has_row[row] = draw(world, 10) > 0;
+        if (!world->has_row[row]) continue;
+        world->table.sequences[row] = row + 1;
+        world->table.indexed++;
+        for (unsigned i = 0; i < COLUMNS; i++) {
+            struct plain *cell = &world->cells[row][i];
+            uint32_t column = table_column_of(&world->table, str_from(names[i]), draw(world, 12));
+            draw_cell(world, cell);
+            if (cell->kind == ANSWERS_NUMBER)
+                table_set_number(&world->table, row, column, cell->number);
+            else if (cell->kind == ANSWERS_BOOL)
+                table_set_bool(&world->table, row, column, cell->number != 0);
+            else if (cell->kind != ANSWERS_ABSENT)
+                table_set_text(&world->table, row, column, str_from(cell->text));
+        }
+    }
+}
+
+static const struct plain *plain_cell(const struct world *world, uint32_t row, const char *name) {
+    static const struct plain absent = {0};
+    unsigned column = *name == 'a' ? 0 : *name == 'b' ? 1 : 2;
+    return *name == 'x' ? &absent : &world->cells[row][column];
+}
+
+static bool holds(enum answers_op op, int order) {
+    return (op == ANSWERS_EQ && order == 0) || (op == ANSWERS_NE && order != 0) ||
+           (op == ANSWERS_LT && order < 0) || (op == ANSWERS_LE && order <= 0) ||
+           (op == ANSWERS_GT && order > 0) || (op == ANSWERS_GE && order >= 0);
+}
+
+/* Whether the value of a filter is a number, and which. */
+static bool plain_number(const char *value, double *ret_number) {
+    char *end;
+    *ret_number = strtod(value, &end);
+    return *value && !*end;
+}
+
+static bool plain_fits(const struct plain *cell, const char *value, enum answers_op op) {
+    double number;
+    bool is_number = plain_number(value, &number);
+    if (op == ANSWERS_IS_NULL) return cell->kind == ANSWERS_ABSENT;
+    switch (cell->kind) {
+    case ANSWERS_ABSENT: return false;
+    case ANSWERS_NUMBER:
+        if (!is_number) return op == ANSWERS_NE;
+        return holds(op, (cell->number > number) - (cell->number < number));
+    case ANSWERS_BOOL: {
+        bool same = strcmp(value, cell->number != 0 ? "true" : "false") == 0;
+        return (op == ANSWERS_EQ && same) || (op == ANSWERS_NE && !same);
+    }
+    case ANSWERS_TEXT:
+        if (op == ANSWERS_HAS) return strcasestr(cell->text, value) != NULL;
+        if (is_number && op != ANSWERS_EQ && op != ANSWERS_NE) return false;
+        return holds(op, strcmp(cell->text, value));
+    default: /* long: it may have the text */
+        if (op == ANSWERS_HAS) return true;
+        if (op != ANSWERS_EQ && op != ANSWERS_NE) return false;
+        return (strcmp(cell->text, value) == 0) == (op == ANSWERS_EQ);
+    }
+}
+
+static int plain_rank(const struct plain *cell) {
+    return cell->kind == ANSWERS_NUMBER ? 0
+           : cell->kind == ANSWERS_BOOL ? 1
+           : cell->kind == ANSWERS_TEXT ? 2
+           : cell->kind == ANSWERS_LONG ? 3
+                                        : 4;
+}
+
+/* True if row a comes before row b. */
+static bool plain_before(const struct world *world, uint32_t a, uint32_t b, const char *sort,
+                         bool descending) {
+    const struct plain *x = plain_cell(world, a, sort), *y = plain_cell(world, b, sort);
+    int order = plain_rank(x) - plain_rank(y);
+    if (order != 0 && (plain_rank(x) == 4 || plain_rank(y) == 4)) return order < 0;
+    if (order == 0 && plain_rank(x) <= 1) order = (x->number > y->number) - (x->number < y->number);
+    if (order == 0 && plain_rank(x) == 2) order = strcmp(x->text, y->text);
+    if (order != 0) return descending ? order > 0 : order < 0;
+    return a < b;
+}
+
+/* --- a query by both --- */
+
+struct question {
+    struct answers_filter filters[3];
+    char values[3][120];
+    size_t count;
+    const char *sort;
+    bool descending;
+    size_t limit;
+};
+
+static void draw_question(struct world *world, struct question *question) {
+    static const char *const names[] = {"a", "b.c", "d", "x"};
+    static const char *const values[] = {"hire", "HIRE", "",    "5",  "-3.5",
+                                         "true", "zz",   "ire", "1e1"};
+    question->count = draw(world, 4);
+    for (size_t i = 0; i < question->count; i++) {
+        snprintf(question->values[i], sizeof question->values[i], "%s", values[draw(world, 9)]);
+        if (draw(world, 8) == 0) {
+            memset(question->values[i], 0, sizeof question->values[i]);
+            memset(question->values[i], 'a', TABLE_TEXT_BYTES + 1);
+        }
+        question->filters[i] =
+            (struct answers_filter){str_from(names[draw(world, 4)]),
+                                    (enum answers_op)draw(world, 8), str_from(question->values[i])};
+    }
+    question->sort = names[draw(world, 4)];
+    question->descending = draw(world, 2) != 0;
+    question->limit = 1 + draw(world, 40);
+}
+
+/* The rows that fit, in the order of the question. */
+static size_t plain_rows(const struct world *world, const struct question *question,
+                         uint32_t ret_rows[ROWS]) {
+    size_t count = 0;
+    for (uint32_t row = 0; row < ROWS; row++) {
+        bool fits = world->has_row[row];
+        for (size_t i = 0; i < question->count && fits; i++)
+            fits = plain_fits(plain_cell(world, row, question->filters[i].name.at),
+                              question->values[i], question->filters[i].op);
+        if (!fits) continue;
+        size_t at = count++;
+        for (; at > 0 &&
+               plain_before(world, row, ret_rows[at - 1], question->sort, question->descending);
+             at--)
+            ret_rows[at] = ret_rows[at - 1];
+        ret_rows[at] = row;
+    }
+    return count;
+}
+
+/* The same by pages, each from the cursor of the one before. */
+static size_t paged_rows(struct world *world, const struct question *question,
+                         uint32_t ret_rows[ROWS], size_t wanted) {
+    struct order order = {.descending = question->descending,
+                          .column = table_find_column(&world->table, str_from(question->sort))};
+    struct order_key keys[64], after;
+    struct first_rows first = {.order = &order, .room = question->limit, .keys = keys};
+    struct buf cursor, room;
+    size_t count = 0;
+    buf_init(&cursor, 1024);
+    buf_init(&room, 1024);
+    do {
+        struct filter filters[3];
+        for (size_t i = 0; i < question->count; i++)
+            filter_open(&filters[i], &question->filters[i], &world->table);
+        first_rows_find(&first, &world->table, filters, question->count, count ? &after : NULL);
+        for (size_t i = 0; i < question->count; i++) filter_release(&filters[i]);
+        assert_int_equal(first.matched, wanted);
+        assert_int_equal(first.behind, wanted - count);
+        for (size_t i = 0; i < first.count; i++) ret_rows[count++] = keys[i].line;
+        if (first.count == 0) break;
+        buf_clear(&cursor);
+        cursor_write(&cursor, &order, &keys[first.count - 1]);
+        assert_true(cursor_read(buf_str(&cursor), &order, &room, &after));
+    } while (first.behind > first.count);
+    buf_release(&cursor);
+    buf_release(&room);
+    return count;
+}
+
+static void random_questions_have_the_answers_of_a_plain_reference(void **state) {
+    (void)state;
+    static struct world world;
+    static uint32_t wanted[ROWS], got[ROWS];
+    fill(&world);
+    for (unsigned i = 0; i < 2000; i++) {
+        struct question question = {0};
+        draw_question(&world, &question);
+        size_t count = plain_rows(&world, &question, wanted);
+        assert_int_equal(paged_rows(&world, &question, got, count), count);
+        assert_memory_equal(got, wanted, count * sizeof *got);
+    }
+    table_release(&world.table);
+}
+
+static void cursors_of_other_orders_are_refused(void **state) {
+    (void)state;
+    static const char *const bad[] = {"",
+                                      "0",
+                                      "x",
+                                      "-1",
+                                      "1.",
+                                      "1.q",
+                                      "1.n",
+                                      "1.n0",
+                                      "1.t0",
+                                      "1.tzz",
+                                      "1.a0",
+                                      "1.l0",
+                                      "4294967295",
+                                      "1",
+                                      "1.n7ff8000000000000",
+                                      "1.n7ff0000000000000",
+                                      "1.bxxxxxxxxxxxxxxxx"};
+    struct order by_line = {.is_line = true}, by_column = {.column = 0};
+    struct order_key found;
+    struct buf room;
+    buf_init(&room, 1024);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_false(cursor_read(str_from(bad[i]), &by_column, &room, &found));
+    assert_true(cursor_read(STR("1"), &by_line, &room, &found));
+    assert_false(cursor_read(STR("1.a"), &by_line, &room, &found));
+    assert_true(cursor_read(STR("7.n3ff8000000000000"), &by_column, &room, &found));
+    assert_int_equal(found.line, 6);
+    assert_true(found.number == 1.5);
+    assert_true(cursor_read(STR("7.t6162"), &by_column, &room, &found));
+    assert_true(str_is(found.text, "ab"));
+    buf_release(&room);
+}
+
+static void a_table_takes_so_many_columns_and_texts(void **state) {
+    (void)state;
+    struct table table;
+    char name[200];
+    table_init(&table, 4, key);
+    for (unsigned i = 0; i < 1000; i++) {
+        snprintf(name, sizeof name, "field %u", i);
+        uint32_t column = table_column_of(&table, str_from(name), 0);
+        assert_true((column == ANSWERS_NO_COLUMN) == (i >= TABLE_COLUMNS_MAX - TABLE_FIXED_COUNT));
+    }
+    assert_int_equal(table.column_count, TABLE_COLUMNS_MAX);
+    assert_int_equal(table.left_out, 1000 - (TABLE_COLUMNS_MAX - TABLE_FIXED_COUNT));
+    table_release(&table);
+    table_init(&table, 4, key);
+    memset(name, 'n', sizeof name);
+    name[TABLE_NAME_BYTES + 1] = '\0';
+    assert_int_equal(table_column_of(&table, str_from(name), 0), ANSWERS_NO_COLUMN);
+    name[TABLE_NAME_BYTES] = '\0';
+    assert_int_equal(table_column_of(&table, str_from(name), 0), TABLE_FIXED_COUNT);
+    table_release(&table);
+    table_init(&table, 1000000, key); /* its memory is the kernel's until rows come */
+    assert_int_equal(table.columns_max, TABLE_BYTES_MAX / 8 / 1000000);
+    table_release(&table);
+}
+
+static void a_custom_id_has_its_line(void **state) {
+    (void)state;
+    struct table table;
+    table_init(&table, 100, key);
+    for (uint32_t row = 0; row < 100; row++) {
+        char id[32];
+        snprintf(id, sizeof id, "c-%u", row);
+        table_set_text(&table, row, TABLE_OUTCOME, STR("c-1")); /* the same text elsewhere */
+        table_set_text(&table, row, TABLE_CUSTOM_ID, str_from(id));
+    }
+    for (uint32_t row = 0; row < 100; row++) {
+        char id[32];
+        snprintf(id, sizeof id, "c-%u", row);
+        assert_int_equal(table.texts[table_find_text(&table, str_from(id))].line, row + 1);
+    }
+    assert_int_equal(table_find_text(&table, STR("c-100")), 0);
+    table_release(&table);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(random_questions_have_the_answers_of_a_plain_reference),
+        cmocka_unit_test(cursors_of_other_orders_are_refused),
+        cmocka_unit_test(a_table_takes_so_many_columns_and_texts),
+        cmocka_unit_test(a_custom_id_has_its_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
