@@ -46,20 +46,63 @@ static bool read_line(struct str id, uint64_t *ret_line) {
     return true;
 }
 
-bool record_read(struct record *record, struct str text) {
+/* Steps over a text that must stand at *at. */
+static bool step(struct str text, size_t *at, struct str wanted) {
+    if (!str_starts_with(str_skip(text, *at), wanted)) return false;
+    *at += wanted.bytes;
+    return true;
+}
+
+/* Steps over a value. */
+static bool step_value(struct str text, size_t *at, struct str *ret_value) {
+    size_t end = *at < text.bytes ? json_span_end(text, *at) : SIZE_MAX;
+    if (end == SIZE_MAX) return false;
+    *ret_value = (struct str){text.at + *at, end - *at};
+    *at = end;
+    return true;
+}
+
+/* Reads a line in the form that batch_result_write gives to a response, without a step over its
+ * body: bodies are long. */
+static bool read_usual(struct record *record, struct str text, struct str *ret_id) {
+    struct str end = STR("},\"error\":null}"), request_id;
+    size_t at = 0;
+    if (!step(text, &at, STR("{\"id\":")) || !step_value(text, &at, ret_id) ||
+        !step(text, &at, STR(",\"custom_id\":")) || !step_value(text, &at, &record->custom_id) ||
+        !step(text, &at, STR(",\"response\":{\"status_code\":")) ||
+        !step_value(text, &at, &record->status) || !step(text, &at, STR(",\"request_id\":")) ||
+        !step_value(text, &at, &request_id) || !step(text, &at, STR(",\"body\":")) ||
+        !str_ends_with(text, end) || at + end.bytes > text.bytes)
+        return false;
+    record->body = (struct str){text.at + at, text.bytes - end.bytes - at};
+    return true;
+}
+
+/* Reads a line in any form. */
+static bool read_members(struct record *record, struct str text, struct str *ret_id) {
     struct json_span_iter iter;
-    struct str key, value, id = {NULL, 0};
-    record->custom_id = record->response = record->body = record->error = id;
-    buf_clear(&record->answer);
+    struct str key, value, response = {NULL, 0};
     if (!json_span_is_object(text) || !json_span_enter(&iter, text)) return false;
     while (json_span_member(&iter, &key, &value)) {
-        if (json_span_string_is(key, "id")) id = value;
+        if (json_span_string_is(key, "id")) *ret_id = value;
         if (json_span_string_is(key, "custom_id")) record->custom_id = value;
-        if (json_span_string_is(key, "response")) record->response = value;
+        if (json_span_string_is(key, "response")) response = value;
         if (json_span_string_is(key, "error")) record->error = value;
     }
-    if (json_span_is_object(record->response))
-        record->body = json_span_get(record->response, "body");
+    record->status = json_span_get(response, "status_code");
+    record->body = json_span_get(response, "body");
+    return true;
+}
+
+bool record_read(struct record *record, struct str text) {
+    const struct str none = {NULL, 0};
+    struct str id = none;
+    record->custom_id = record->status = record->body = record->error = none;
+    buf_clear(&record->answer);
+    if (!read_usual(record, text, &id)) {
+        record->custom_id = record->status = id = none;
+        if (!read_members(record, text, &id)) return false;
+    }
     return json_span_is_string(record->custom_id) && read_line(id, &record->line);
 }
 
@@ -183,23 +226,47 @@ static struct str first_element(struct str array) {
     return (struct str){NULL, 0};
 }
 
+/* The members of a choice; empty where it has none. */
+struct choice {
+    struct str message, text, reason, logprobs;
+};
+
+/* Finds the members in one pass: each step over a value reads it. */
+static struct choice read_choice(struct str span) {
+    struct choice choice = {0};
+    struct json_span_iter iter;
+    struct str key, value;
+    if (!json_span_is_object(span) || !json_span_enter(&iter, span)) return choice;
+    while (json_span_member(&iter, &key, &value)) {
+        if (json_span_string_is(key, "message")) choice.message = value;
+        if (json_span_string_is(key, "text")) choice.text = value;
+        if (json_span_string_is(key, "finish_reason")) choice.reason = value;
+        if (json_span_string_is(key, "logprobs")) choice.logprobs = value;
+    }
+    return choice;
+}
+
 /* Decodes the answer of a choice into record->answer. */
-static void read_answer(struct record *record, struct str choice) {
-    struct str message = json_span_get(choice, "message"), calls = {NULL, 0};
-    struct str raw = json_span_get(choice, "text");
-    if (json_span_is_object(message)) {
-        raw = json_span_get(message, "content");
-        calls = first_element(json_span_get(message, "tool_calls"));
+static void read_answer(struct record *record, const struct choice *choice) {
+    struct str raw = choice->text, calls = {NULL, 0}, key, value;
+    struct json_span_iter iter;
+    if (json_span_is_object(choice->message) && json_span_enter(&iter, choice->message)) {
+        raw = calls;
+        while (json_span_member(&iter, &key, &value)) {
+            if (json_span_string_is(key, "content")) raw = value;
+            if (json_span_string_is(key, "tool_calls")) calls = value;
+        }
     }
     buf_clear(&record->answer);
     if (json_span_is_string(raw)) json_span_decode(&record->answer, raw);
-    if (record->answer.bytes > 0 || !calls.at) return;
-    raw = json_span_get(json_span_get(calls, "function"), "arguments");
+    if (record->answer.bytes > 0 || !is_array(calls)) return;
+    raw = json_span_get(json_span_get(first_element(calls), "function"), "arguments");
     if (json_span_is_string(raw)) json_span_decode(&record->answer, raw);
 }
 
 struct str record_answer(struct record *record) {
-    read_answer(record, first_element(json_span_get(record->body, "choices")));
+    struct choice choice = read_choice(first_element(json_span_get(record->body, "choices")));
+    read_answer(record, &choice);
     return buf_str(&record->answer);
 }
 
@@ -224,15 +291,15 @@ static void add_logprobs(struct record *record, struct str logprobs) {
     }
 }
 
-static void walk_choice(struct record *record, struct str choice) {
-    struct str reason = json_span_get(choice, "finish_reason");
-    struct str logprobs = json_span_get(choice, "logprobs");
-    read_answer(record, choice);
+static void walk_choice(struct record *record, struct str span) {
+    struct choice choice = read_choice(span);
+    read_answer(record, &choice);
     put_fixed_text(record, TABLE_OUTCOME,
-                   json_span_is_string(reason) ? json_span_text(reason, &record->scratch)
-                                               : STR("ok"));
+                   json_span_is_string(choice.reason)
+                       ? json_span_text(choice.reason, &record->scratch)
+                       : STR("ok"));
     put_fixed_number(record, TABLE_CHARACTERS, characters_of(buf_str(&record->answer)));
-    if (json_span_is_object(logprobs)) add_logprobs(record, logprobs);
+    if (json_span_is_object(choice.logprobs)) add_logprobs(record, choice.logprobs);
     struct str object = object_in(buf_str(&record->answer));
     buf_clear(&record->name);
     if (object.at) put_object(record, object, 0);
@@ -352,8 +419,7 @@ void record_each(struct record *record, struct record_walk *walk) {
     record->entropy_sum = 0;
     record->entropy_count = 0;
     put_fixed_text(record, TABLE_CUSTOM_ID, json_span_text(record->custom_id, &record->scratch));
-    if (read_number(json_span_get(record->response, "status_code"), &status))
-        put_fixed_number(record, TABLE_STATUS, status);
+    if (read_number(record->status, &status)) put_fixed_number(record, TABLE_STATUS, status);
     if (json_span_is_object(record->error))
         put_error(record, record->error);
     else

@@ -29,8 +29,8 @@ struct record_value {
 /* A reader of lines; record_init makes it. */
 struct record {
     struct str custom_id; /* raw JSON string */
-    struct str response;  /* raw object, or null */
-    struct str body;      /* raw object */
+    struct str status;    /* raw number; empty: the line never ran */
+    struct str body;      /* raw object, or what stands in its place; empty without a response */
     struct str error;     /* raw object, or null */
     uint64_t line;
     /* Buffers: the answer's text, a name, a value. */
