@@ -109,13 +109,14 @@ static int64_t cpu_ns(void) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* The pause after a piece that took `spent_ns` of CPU time, so that following a run takes at most
+/* The time from the start of a piece, which took `spent_ns` of CPU time, to the next one, so that following a run takes at most
  * SHARE_PERCENT of the machine, however fast lines end. An index that has never seen the end of
  * its log is made without pauses: it takes seconds once. */
 static int64_t pause_ns(const struct answers *answers, const struct answers_index *index,
                         int64_t spent_ns) {
-    int64_t part = 100 / SHARE_PERCENT / answers->cores;
-    return index->looks > 0 && !index->has_ended && part > 1 ? spent_ns * (part - 1) : 0;
+    int64_t percent = SHARE_PERCENT * answers->cores; /* of one core */
+    bool is_following = index->looks > 0 && !index->has_ended;
+    return is_following && percent < 100 ? spent_ns * ((100 + percent - 1) / percent) : 0;
 }
 
 /* Reads one piece. The lock is held, and let go while it is read. */

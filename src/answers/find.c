@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "json/span.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +153,8 @@ enum err answers_find(struct answers_index *index, const struct answers_query *q
                       struct answers_page *ret_page, struct error *error) {
     struct finding finding = {.index = index, .query = query};
     enum err err = OK;
+    assert(query->limit >= 1 && query->limit <= ANSWERS_LIMIT_MAX);
+    assert(query->filter_count <= ANSWERS_FILTERS_MAX);
     memset(ret_page, 0, sizeof *ret_page);
     buf_init(&ret_page->after, CURSOR_BYTES);
     buf_init(&finding.cursor_text, CURSOR_BYTES);
