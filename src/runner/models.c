@@ -40,20 +40,64 @@ bool runner_finds(const struct runner *runner, struct worker *worker, struct str
     return names_find(runner->options.names, worker, model, ret_served);
 }
 
-enum err runner_check_model(struct runner *runner, struct str model, struct error *error) {
+/* ERR_UNAVAILABLE, with the reason, if every worker that serves the model has failed or, where
+ * `counts_held`, is held. */
+static enum err check_model(struct runner *runner, struct str model, bool counts_held,
+                            struct error *error) {
     struct worker *workers[RUNNER_WORKERS_MAX];
     struct worker_status status = {0};
     char served[MODEL_NAME_BYTES], text[sizeof status.text] = "";
     size_t count = runner_workers(runner, workers);
+    bool is_held = false;
     for (size_t i = 0; i < count; i++) {
         if (!runner_finds(runner, workers[i], model, served)) continue;
         workers[i]->ops->status(workers[i], &status);
-        if (!status.is_failed) return OK;
+        bool counts = counts_held && status.is_held;
+        if (!status.is_failed && !counts) return OK;
+        is_held = is_held || counts;
         memcpy(text, status.text, sizeof text);
     }
     if (!*text) return OK;
-    return err_set(error, ERR_UNAVAILABLE, "The model '%.*s' cannot be loaded: %s",
-                   (int)(model.bytes < 100 ? model.bytes : 100), model.at, text);
+    int shown = (int)(model.bytes < 100 ? model.bytes : 100);
+    if (is_held)
+        return err_set(error, ERR_UNAVAILABLE,
+                       "The model '%.*s' is unloaded until an administrator loads it", shown,
+                       model.at);
+    return err_set(error, ERR_UNAVAILABLE, "The model '%.*s' cannot be loaded: %s", shown, model.at,
+                   text);
+}
+
+enum err runner_check_model(struct runner *runner, struct str model, struct error *error) {
+    return check_model(runner, model, false, error);
+}
+
+enum err runner_check_request(struct runner *runner, struct str model, struct error *error) {
+    return check_model(runner, model, true, error);
+}
+
+enum err runner_model_hold(struct runner *runner, struct str model, bool is_held,
+                           struct error *error) {
+    struct worker *workers[RUNNER_WORKERS_MAX];
+    struct worker_status status;
+    char served[MODEL_NAME_BYTES];
+    size_t count = runner_workers(runner, workers), found = 0, changed = 0;
+    int shown = (int)(model.bytes < 100 ? model.bytes : 100);
+    for (size_t i = 0; i < count; i++) {
+        if (!runner_finds(runner, workers[i], model, served)) continue;
+        found++;
+        workers[i]->ops->status(workers[i], &status);
+        if (!workers[i]->ops->hold || status.is_failed) continue;
+        workers[i]->ops->hold(workers[i], is_held);
+        changed++;
+    }
+    if (changed > 0) return OK;
+    if (found == 0)
+        return err_set(error, ERR_NOT_FOUND, "The model '%.*s' does not exist", shown, model.at);
+    return err_set(
+        error, ERR_CONFLICT,
+        "The model '%.*s' cannot be loaded or unloaded here: it has failed, or no engine "
+        "of this server runs it",
+        shown, model.at);
 }
 
 enum serving runner_serving(struct runner *runner, struct str model) {
@@ -261,7 +305,7 @@ void runner_status(struct runner *runner, struct runner_status *ret_status) {
     for (size_t i = 0; i < count; i++) {
         ret_status->workers_ready += statuses[i].ready;
         ret_status->workers_in[model_state_of(&statuses[i])]++;
-        parked += statuses[i].is_parked;
+        parked += statuses[i].is_parked && !statuses[i].is_held;
     }
     /* While models take turns, at times none is loaded. */
     if (is_started && ret_status->workers_ready == 0) ret_status->workers_ready = parked;

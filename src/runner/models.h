@@ -23,6 +23,10 @@ enum shape_handling runner_shapes(struct runner *runner, struct str model);
 /* ERR_UNAVAILABLE, with the reason, if every worker that serves the model has failed. */
 enum err runner_check_model(struct runner *runner, struct str model,
                             struct error *error) MUST_CHECK;
+/* The same for a single request, which does not wait for a model that an administrator has
+ * unloaded. */
+enum err runner_check_request(struct runner *runner, struct str model,
+                              struct error *error) MUST_CHECK;
 /* Whether the worker runs requests for the name, and what it calls that model. */
 bool runner_finds(const struct runner *runner, struct worker *worker, struct str model,
                   char ret_served[MODEL_NAME_BYTES]);

@@ -126,7 +126,7 @@ enum err runner_request(struct runner *runner, const struct runner_request *call
     case SERVING_UNKNOWN:
         return err_set(error, ERR_UNAVAILABLE, "The models are being loaded; try again later");
     }
-    enum err err = runner_check_model(runner, call->model, error);
+    enum err err = runner_check_request(runner, call->model, error);
     if (err != OK) return err;
     /* Copied without the lock, for which probes of health wait: a body may be long. */
     struct request *request = new_request(call, events);
@@ -242,7 +242,7 @@ bool requests_dispatch(struct runner *runner) {
     struct error failure = {0};
     if (!seat) runner_want(runner, request->call.model, request->call.tier, 0);
     bool gone = !seat && runner_serving(runner, request->call.model) == NOT_SERVED;
-    bool failed = !seat && runner_check_model(runner, request->call.model, &failure) != OK;
+    bool failed = !seat && runner_check_request(runner, request->call.model, &failure) != OK;
     pthread_mutex_lock(&runner->lock);
     request->is_placing = false;
     bool cancelled = request->cancel && !placed;

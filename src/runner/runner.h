@@ -245,6 +245,11 @@ typedef void (*runner_model_fn)(void *context, const struct runner_model *model)
 /* Calls `add`, which must copy, for each name once: names of workers, then the operator's aliases,
  * then the other names of the table (protocol/names.h). */
 void runner_models(struct runner *runner, runner_model_fn add, void *context);
+/* Unloads the model until it is let go again, or lets it go, on all workers that load it themselves.
+ * Single requests are refused meanwhile; lines are returned, and wait. A restart of the server
+ * forgets it. ERR_NOT_FOUND if no worker serves it, ERR_CONFLICT if none of those can unload. */
+enum err runner_model_hold(struct runner *runner, struct str model, bool is_held,
+                           struct error *error) MUST_CHECK;
 /* Appends what a client can do about a model that no worker serves (names_write_advice). */
 void runner_write_advice(struct runner *runner, struct str model, struct buf *buf);
 /* Calls `add` for the model that a request with this name gets; false if none does. */

@@ -51,6 +51,7 @@ struct worker_engine {
     bool lacks_card;               /* its last start found no card, or no memory on it */
     pid_t held_pid;                /* a child that was killed and does not end; 0: none */
     bool is_closing;
+    bool is_held;            /* an administrator wants its model unloaded */
     bool is_leaving;         /* makes room on its device: takes no more jobs */
     bool wants_room;         /* submit has returned false since the last room event */
     struct buf out;          /* frames to send */
@@ -104,10 +105,12 @@ bool engine_death_await(struct worker_engine *engine);
 /* Ends a child that died or must die, and tells why. The worker is DOWN or FAILED then. */
 void engine_death_bury(struct worker_engine *engine, const struct error *why);
 
-/* --- turn.c: turns on a shared device; without the lock --- */
-/* Waits until it is this engine's turn to load; false if the worker closes. */
+/* --- turn.c: turns on a shared device, and models that are held; without the lock --- */
+/* Waits until it is this engine's turn to load, and its model is not held; false if the worker
+ * closes. */
 bool engine_turn_wait(struct worker_engine *engine);
-/* True if the engine must make room and has no job left; begins to make room if it must. */
+/* True if the engine must make room, or is held, and has no job left; begins to make room if it
+ * must. */
 bool engine_turn_is_over(struct worker_engine *engine);
 /* Its process has ended. */
 void engine_turn_end(struct worker_engine *engine);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The turns of an engine on a shared device: waiting for one, and giving it up. On the worker's own
- * thread. */
+/* The turns of an engine on a shared device: waiting for one, and giving it up; the same for an engine
+ * whose model an administrator unloads. On the worker's own thread. */
 
 #include "workers/engine/engine_internal.h"
 
@@ -17,11 +17,28 @@ static void set_parked(struct worker_engine *engine) {
     pthread_mutex_unlock(&engine->lock);
 }
 
-bool engine_turn_wait(struct worker_engine *engine) {
+static bool is_held(struct worker_engine *engine) {
+    pthread_mutex_lock(&engine->lock);
+    bool held = engine->is_held;
+    pthread_mutex_unlock(&engine->lock);
+    return held;
+}
+
+/* Whether the turns give it the device now; an engine without turns has the device always. */
+static bool has_turn(struct worker_engine *engine) {
     if (!engine->turns) return true;
+    turns_tend(engine->turns);
+    return turns_state_of(engine->turns, engine->member) == TURN_LOADING;
+}
+
+bool engine_turn_wait(struct worker_engine *engine) {
     while (!worker_engine_is_closing(engine)) {
-        turns_tend(engine->turns);
-        if (turns_state_of(engine->turns, engine->member) == TURN_LOADING) return true;
+        bool held = is_held(engine), its_turn = has_turn(engine);
+        if (its_turn && !held) return true;
+        if (held && engine->phase != PHASE_PARKED) set_parked(engine);
+        /* A turn that came before the model was held: the next one has it. */
+        if (held && its_turn && engine->turns)
+            turns_report(engine->turns, engine->member, TURN_AWAY);
         struct pollfd fd = {.fd = engine->wake_fd, .events = POLLIN};
         if (poll(&fd, 1, POLL_MS) > 0) worker_engine_drain_wakes(engine);
     }
@@ -41,11 +58,16 @@ static void begin_to_leave(struct worker_engine *engine) {
     pthread_mutex_unlock(&engine->lock);
 }
 
+static bool must_leave(struct worker_engine *engine) {
+    return is_held(engine) ||
+           (engine->turns && turns_state_of(engine->turns, engine->member) == TURN_LEAVING);
+}
+
 bool engine_turn_is_over(struct worker_engine *engine) {
-    if (!engine->turns || engine->phase != PHASE_READY) return false;
-    turns_tend(engine->turns);
+    if (engine->phase != PHASE_READY) return false;
+    if (engine->turns) turns_tend(engine->turns);
     if (!engine->is_leaving) {
-        if (turns_state_of(engine->turns, engine->member) != TURN_LEAVING) return false;
+        if (!must_leave(engine)) return false;
         begin_to_leave(engine);
     }
     pthread_mutex_lock(&engine->lock);
@@ -55,17 +77,16 @@ bool engine_turn_is_over(struct worker_engine *engine) {
 }
 
 void engine_turn_end(struct worker_engine *engine) {
-    if (!engine->turns) return;
     set_parked(engine);
-    turns_report(engine->turns, engine->member, TURN_AWAY);
+    if (engine->turns) turns_report(engine->turns, engine->member, TURN_AWAY);
 }
 
 void engine_turn_lost(struct worker_engine *engine) {
-    if (!engine->turns) return;
     bool is_final = engine->phase == PHASE_FAILED;
     pthread_mutex_lock(&engine->lock);
     engine->is_leaving = false;
     pthread_mutex_unlock(&engine->lock);
+    if (!engine->turns) return;
     turns_report(engine->turns, engine->member, is_final ? TURN_FAILED : TURN_AWAY);
-    if (!is_final) turns_want(engine->turns, engine->member, TIER_BATCH, 0);
+    if (!is_final && !is_held(engine)) turns_want(engine->turns, engine->member, TIER_BATCH, 0);
 }

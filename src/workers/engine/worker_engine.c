@@ -106,7 +106,7 @@ static bool submit(struct worker *worker, const struct worker_job *job) {
     struct buf frame;
     buf_init(&frame, 0);
     pthread_mutex_lock(&engine->lock);
-    bool is_taken = can_take(engine);
+    bool is_taken = can_take(engine), is_held;
     if (is_taken) {
         /* The frame is made without the lock, for which probes of health wait. */
         pthread_mutex_unlock(&engine->lock);
@@ -123,17 +123,31 @@ static bool submit(struct worker *worker, const struct worker_job *job) {
     } else {
         engine->wants_room = true;
     }
+    is_held = engine->is_held;
     pthread_mutex_unlock(&engine->lock);
     buf_release(&frame);
     if (is_taken) wake(engine);
-    if (!is_taken && engine->turns)
+    if (!is_taken && !is_held && engine->turns)
         turns_want(engine->turns, engine->member, urgency_of(job), job->deadline_unix_s);
     return is_taken;
 }
 
 static void want(struct worker *worker, enum tier tier, int64_t deadline_unix_s) {
     struct worker_engine *engine = engine_of(worker);
-    if (engine->turns) turns_want(engine->turns, engine->member, tier, deadline_unix_s);
+    pthread_mutex_lock(&engine->lock);
+    bool is_held = engine->is_held;
+    pthread_mutex_unlock(&engine->lock);
+    if (engine->turns && !is_held) turns_want(engine->turns, engine->member, tier, deadline_unix_s);
+}
+
+static void hold(struct worker *worker, bool is_held) {
+    struct worker_engine *engine = engine_of(worker);
+    pthread_mutex_lock(&engine->lock);
+    engine->is_held = is_held;
+    pthread_mutex_unlock(&engine->lock);
+    wake(engine);
+    /* As urgent as a client: a person waits for it. */
+    if (!is_held) want(worker, TIER_DEFAULT, 0);
 }
 
 static void cancel(struct worker *worker, uint64_t job_id) {
@@ -198,6 +212,8 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
     *ret_status = (struct worker_status){
         .ready = engine->phase == PHASE_READY && !engine->is_closing && !engine->is_leaving,
         .is_parked = engine->phase == PHASE_PARKED,
+        .can_unload = true,
+        .is_held = engine->is_held,
         .is_failed = engine->phase == PHASE_FAILED,
         .knows_names = engine->names.count > 0 || engine->has_ready,
         .running = stats->running,
@@ -229,6 +245,9 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         snprintf(ret_status->text, sizeof ret_status->text,
                  "waiting for its killed process %d to end: %.100s", (int)engine->held_pid,
                  engine->reason);
+    else if (engine->is_held)
+        snprintf(ret_status->text, sizeof ret_status->text, "%s by an administrator",
+                 engine->phase == PHASE_PARKED ? "unloaded" : "being unloaded");
     else if (engine->lacks_card)
         snprintf(ret_status->text, sizeof ret_status->text, "waiting for its card: %.130s",
                  engine->reason);
@@ -352,6 +371,7 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
                                           .timings = timings,
                                           .identity = identity,
                                           .want = want,
+                                          .hold = hold,
                                           .close = close_worker};
     int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd < 0) return err_from_errno(error, errno, "cannot make an eventfd");

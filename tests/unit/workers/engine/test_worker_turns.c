@@ -103,6 +103,71 @@ static void a_model_that_fails_or_dies_does_not_keep_the_device(void **state) {
     turns_close(turns);
 }
 
+static void hold(struct bench *bench, bool is_held) {
+    bench->worker->ops->hold(bench->worker, is_held);
+}
+
+/* A model that an administrator unloads, on a device of its own and on a shared one. */
+static void unload_and_load(struct bench *a) {
+    for (uint64_t i = 1; i <= 20; i++) give_job(a, i, "hold");
+    hold(a, true);
+    wait_for(a, &a->results, 20);
+    assert_int_equal(a->returned, 20);
+    while (load_of(a) != UNLOADED) clock_sleep_ms(1);
+    assert_false(try_job(a, 21, false, "x"));
+    a->worker->ops->want(a->worker, TIER_DEFAULT, 0);
+    clock_sleep_ms(600); /* longer than two looks of its thread */
+    assert_int_equal(load_of(a), UNLOADED);
+    hold(a, false);
+    give_job(a, 21, "again");
+    wait_for(a, &a->results, 21);
+    assert_string_equal(a->body, "again");
+    assert_int_equal(a->downs, 0);
+}
+
+static void a_held_model_returns_its_lines_and_loads_only_when_told(void **state) {
+    (void)state;
+    struct bench a;
+    bench_open_good(&a, (struct worker_engine_options){0});
+    unload_and_load(&a);
+    bench_close(&a);
+}
+
+static void a_held_model_leaves_its_turn_to_others(void **state) {
+    (void)state;
+    struct bench a, b;
+    struct turns *turns = open_two(&a, &b);
+    unload_and_load(&a);
+    hold(&a, true);
+    while (load_of(&a) != UNLOADED) clock_sleep_ms(1);
+    give_job(&b, 1, "of b");
+    wait_for(&b, &b.results, 1);
+    for (int i = 0; i < 20; i++) assert_false(try_job(&a, 30, false, "waits"));
+    give_job(&b, 2, "of b");
+    wait_for(&b, &b.results, 2);
+    assert_int_equal(load_of(&a), UNLOADED);
+    hold(&a, false);
+    while (load_of(&a) != LOADED) clock_sleep_ms(1);
+    close_two(&a, &b, turns);
+}
+
+static void a_held_model_ends_its_single_requests_first(void **state) {
+    (void)state;
+    struct bench a;
+    bench_open_good(&a, (struct worker_engine_options){0});
+    give_request(&a, 1, "hold");
+    hold(&a, true);
+    while (load_of(&a) == LOADED) clock_sleep_ms(1);
+    assert_int_equal(load_of(&a), MOVING);
+    assert_int_equal(a.results, 0);
+    a.worker->ops->cancel(a.worker, 1); /* the client hangs up */
+    wait_for(&a, &a.results, 1);
+    while (load_of(&a) != UNLOADED) clock_sleep_ms(1);
+    hold(&a, false);
+    while (load_of(&a) != LOADED) clock_sleep_ms(1);
+    bench_close(&a);
+}
+
 int main(int count, char **words) {
     bench_begin(count, words);
     const struct CMUnitTest tests[] = {
@@ -110,6 +175,9 @@ int main(int count, char **words) {
         cmocka_unit_test(a_single_request_gets_the_device_and_the_lines_come_back_unharmed),
         cmocka_unit_test(an_engine_makes_room_only_when_its_single_requests_are_done),
         cmocka_unit_test(a_model_that_fails_or_dies_does_not_keep_the_device),
+        cmocka_unit_test(a_held_model_returns_its_lines_and_loads_only_when_told),
+        cmocka_unit_test(a_held_model_leaves_its_turn_to_others),
+        cmocka_unit_test(a_held_model_ends_its_single_requests_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
