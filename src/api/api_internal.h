@@ -167,6 +167,8 @@ void api_fail_model(struct api *api, struct http_request *request, struct str mo
                     const char *whose);
 void models_list(void *context, struct http_request *request);
 void models_get(void *context, struct http_request *request);
+void models_load(void *context, struct http_request *request);
+void models_unload(void *context, struct http_request *request);
 /* keys.c */
 extern const struct fields keys_fields;
 void keys_list(void *context, struct http_request *request);

@@ -57,6 +57,8 @@ static void write_model(struct buf *body, size_t worker, const char *model,
         buf_printf(body, ",\"memory_bytes\":%" PRIu64, bytes);
     else
         buf_add_text(body, ",\"memory_bytes\":null");
+    buf_printf(body, ",\"can_unload\":%s,\"held\":%s", status->can_unload ? "true" : "false",
+               status->is_held ? "true" : "false");
     buf_printf(body,
                ",\"running\":%" PRIu32 ",\"waiting\":%" PRIu32 ",\"queue_depth\":%" PRIu64
                ",\"kv_used\":%.6g,\"restarts\":%" PRIu64 ",\"tokens\":%" PRIu64 "}",
@@ -208,6 +210,8 @@ void machine_get(void *context, struct http_request *request) {
     buf_init(&body, MACHINE_BYTES_MAX);
     buf_printf(&body, "{\"object\":\"machine\",\"at\":%" PRId64 ",\"started_at\":%" PRId64,
                clock_unix_s(), api->started_unix_s);
+    bool is_admin = key_caller_has(http_request_caller(request), HTTP_SCOPE_ADMIN);
+    buf_printf(&body, ",\"admin\":%s", is_admin ? "true" : "false");
     write_models(api, progress, &body);
     write_queues(progress, &body);
     write_owners(api, request, &body);

@@ -86,3 +86,22 @@ void models_get(void *context, struct http_request *request) {
     api_fail_model(api, request, wanted, "");
     buf_release(&body);
 }
+
+/* Answers with the model as it is now, which changes soon. */
+static void hold(struct api *api, struct http_request *request, bool is_held) {
+    struct error error;
+    enum err err =
+        runner_model_hold(api->options.runner, http_request_param(request, 0), is_held, &error);
+    if (err == ERR_CONFLICT)
+        api_fail_err(request, err, &error, "model");
+    else
+        models_get(api, request);
+}
+
+void models_load(void *context, struct http_request *request) {
+    hold(context, request, false);
+}
+
+void models_unload(void *context, struct http_request *request) {
+    hold(context, request, true);
+}

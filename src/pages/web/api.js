@@ -91,3 +91,13 @@ export const judge = async (id, record, signal) =>
 export const judgements = (id, query) => get(ofBatch(id, "judgements", query));
 export const judgementSummary = id => get(ofBatch(id, "judgements/summary"));
 export const judgementExport = (id, format) => call(ofBatch(id, "judgements/export", {format}));
+
+export const machine = () => get("/v1/machine");
+/** action: load or unload. */
+export const actOnModel = (id, action) => post(`/v1/models/${encodeURIComponent(id)}/${action}`);
+
+/** The keys of the server; asks: whether it wants one of each client. */
+export const keys = () => get("/v1/keys");
+/** The answer's `key` is the only copy of the new key's text. */
+export const createKey = wish => post("/v1/keys", wish);
+export const revokeKey = async id => (await call(`/v1/keys/${encodeURIComponent(id)}`, {method: "DELETE"})).json();

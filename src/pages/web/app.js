@@ -15,6 +15,7 @@ const PAGES = [
   {pattern: /^\/batch\/([\w-]+)$/, link: "Results", address: id => `/batch/${id}`, title: id => id, show: showBatch},
   {pattern: /^\/batch\/([\w-]+)\/curate$/, link: "Curation", address: id => `/batch/${id}/curate`, title: id => `Curation of ${id}`,
     show: later(async () => (await import("/pages/curate.js")).showCurate)},
+  {pattern: /^\/machine$/, link: "Machine", address: () => "/machine", title: () => "Machine", show: later(async () => (await import("/pages/machine.js")).showMachine)},
 ];
 
 /** A page whose modules are loaded when it is first opened, so that the others stay small. */
@@ -81,7 +82,7 @@ async function refresh(mine) {
       askKey(main, error.message, open);
       return;
     }
-    if (error.status === 404) {
+    if (error.status === 403 || error.status === 404) {
       leave();
       fill(main, element("p", {class: "trouble"}, error.message), element("p", {}, element("a", {href: "#/"}, "All batches")));
       return;

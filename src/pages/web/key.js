@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// key: asks for the key, where the server wants one.
+// key: asks for the key, where the server wants one. A key that the server refuses is not kept.
 
 import {forgetKey, get, keepKey, key} from "/pages/api.js";
 import {element, fill} from "/pages/dom.js";
@@ -7,23 +7,34 @@ import {element, fill} from "/pages/dom.js";
 /** Shows the form in place of the page; `done` is called with a key that the server takes. */
 export function askKey(main, sentence, done) {
   const trouble = element("p", {class: "trouble", role: "alert"}, key() ? sentence : "");
-  const field = element("input", {id: "key", type: "password", autocomplete: "off", spellcheck: "false", required: true});
+  const field = element("input", {id: "key", type: "password", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "key-kept"});
   const form = element("form", {class: "key", onsubmit: submit},
     element("h1", {}, "This server asks for a key"),
-    element("p", {}, "It is kept in this tab only, and forgotten with it. An owner makes one with ", element("code", {}, "quern key create"), "."),
+    element("p", {id: "key-kept"}, "It is kept in this tab only, and forgotten with it. An owner makes one with ", element("code", {}, "quern key create"), "."),
     element("label", {for: "key"}, "API key"), field, element("button", {type: "submit"}, "Open"), trouble);
+
+  async function check(text) {
+    if (!/^[!-~]+$/.test(text)) throw new Error("A key has no spaces and no letters outside of ASCII");
+    keepKey(text);
+    try {
+      await get("/v1/models"); // for any key, whatever its scopes are
+    } catch (error) {
+      forgetKey();
+      throw error;
+    }
+  }
 
   async function submit(event) {
     event.preventDefault();
-    keepKey(field.value.trim());
+    fill(trouble);
     try {
-      await get("/v1/batches?limit=1");
-      done();
+      await check(field.value.trim());
     } catch (error) {
-      if (error.status === 401) forgetKey();
       fill(trouble, error.message);
       field.select();
+      return;
     }
+    done();
   }
 
   fill(main, form);
