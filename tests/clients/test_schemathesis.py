@@ -8,6 +8,8 @@ SEED = os.environ.get("QUERN_SEED", "1")
 EXAMPLES = os.environ.get("QUERN_EXAMPLES", "100")  # per operation and phase
 # Operations whose good data no schema can tell: bytes of a file, ids that exist, models that are served, the operator's rules.
 FREE = ["getHealth", "getPing", "getReady", "getVersion", "getOpenapi", "getMetrics", "listModels", "getTokenizerInfo"]
+# They would take the server away from the tests: a first key locks them out, and an unloaded model answers none of them.
+CLOSING = ["createKey", "revokeKey", "loadModel", "unloadModel"]
 
 
 def schemathesis(server, *arguments):
@@ -20,7 +22,8 @@ def schemathesis(server, *arguments):
 
 @pytest.mark.parametrize("kind, arguments", [("tiny", []), ("keyed", ["-H", "Authorization: Bearer sk-right"])])
 def test_every_operation_answers_as_the_document_says(request, kind, arguments):
-    schemathesis(request.getfixturevalue(kind), "--exclude-checks", "positive_data_acceptance", *arguments)
+    left_out = [word for name in CLOSING if kind == "tiny" for word in ("--exclude-operation-id", name)]
+    schemathesis(request.getfixturevalue(kind), "--exclude-checks", "positive_data_acceptance", *left_out, *arguments)
 
 
 def test_good_data_are_taken_where_a_schema_can_tell_them(tiny):
