@@ -95,9 +95,9 @@ const struct http_route api_routes[] = {
     {"POST", "/v1/keys", HTTP_SCOPE_ADMIN, keys_create, NULL, "createKey", HTTP_PLAIN},
     {"DELETE", "/v1/keys/{id}", HTTP_SCOPE_ADMIN, keys_revoke, NULL, "revokeKey", HTTP_PLAIN},
     {"GET", "/v1/machine", HTTP_SCOPE_METRICS, machine_get, NULL, "getMachine", HTTP_PLAIN},
-    {"POST", "/v1/models/{model}/load", HTTP_SCOPE_ADMIN, models_load, NULL, "loadModel",
+    {"POST", "/v1/machine/models/{model}/load", HTTP_SCOPE_ADMIN, models_load, NULL, "loadModel",
      HTTP_PLAIN},
-    {"POST", "/v1/models/{model}/unload", HTTP_SCOPE_ADMIN, models_unload, NULL, "unloadModel",
+    {"POST", "/v1/machine/models/{model}/unload", HTTP_SCOPE_ADMIN, models_unload, NULL, "unloadModel",
      HTTP_PLAIN},
     {"GET", "/v1/models/{model...}", HTTP_SCOPE_KEY, models_get, NULL, "retrieveModel", HTTP_PLAIN},
 };

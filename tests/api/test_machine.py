@@ -124,7 +124,7 @@ def test_a_model_is_unloaded_under_a_batch_and_loses_none_of_its_lines(state):
         lines = [support.request(f"c-{number}", f"Count to {number}.", temperature=0, max_tokens=12, ignore_eos=True) for number in range(60)]
         batch = server.create(support.jsonl(lines))["id"]
         support.until(lambda: server.batch(batch)["request_counts"]["completed"] > 0)
-        assert server.json("POST", "/v1/models/smollm2/unload")["id"] == "smollm2"
+        assert server.json("POST", "/v1/machine/models/smollm2/unload")["id"] == "smollm2"
         support.until(lambda: machine(server)["models"][0]["text"] == "unloaded by an administrator")
         model = machine(server)["models"][0]
         assert (model["state"], model["held"], model["can_unload"], model["memory_bytes"]) == ("unloaded", True, True, None)
@@ -133,7 +133,7 @@ def test_a_model_is_unloaded_under_a_batch_and_loses_none_of_its_lines(state):
         assert status == 503 and "unloaded until an administrator loads it" in json.loads(body)["error"]["message"]
         assert server.call("GET", "/ready")[0] == 503
         support.until(lambda: "model_unloaded" in kinds(server))
-        server.json("POST", "/v1/models/smollm2/load")
+        server.json("POST", "/v1/machine/models/smollm2/load")
         ended = server.wait(batch)
         assert ended["request_counts"] == {"total": 60, "completed": 60, "failed": 0}
         output, errors = server.results(ended)
@@ -147,9 +147,9 @@ def test_only_admins_unload_and_only_models_of_this_server(state):
     keys = {scope: make_key(state, "--scopes", scope) for scope in ("files,batches,infer,metrics", "admin")}
     with support.serving(state, *ECHO) as server:
         plain, admin = (As(server, key) for key in keys.values())
-        assert plain.status("POST", "/v1/models/smollm2/unload") == 403
-        assert admin.status("POST", "/v1/models/none/unload") == 404
-        status, body = admin.call("POST", "/v1/models/smollm2/unload")
+        assert plain.status("POST", "/v1/machine/models/smollm2/unload") == 403
+        assert admin.status("POST", "/v1/machine/models/none/unload") == 404
+        status, body = admin.call("POST", "/v1/machine/models/smollm2/unload")
         assert status == 409 and "no engine of this server runs it" in json.loads(body)["error"]["message"]
         assert machine(admin)["models"][0]["can_unload"] is False and machine(admin)["admin"] is True
         assert machine(As(server, keys["files,batches,infer,metrics"]))["admin"] is False

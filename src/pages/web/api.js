@@ -94,7 +94,7 @@ export const judgementExport = (id, format) => call(ofBatch(id, "judgements/expo
 
 export const machine = () => get("/v1/machine");
 /** action: load or unload. */
-export const actOnModel = (id, action) => post(`/v1/models/${encodeURIComponent(id)}/${action}`);
+export const actOnModel = (id, action) => post(`/v1/machine/models/${encodeURIComponent(id)}/${action}`);
 
 /** The keys of the server; asks: whether it wants one of each client. */
 export const keys = () => get("/v1/keys");
