@@ -202,7 +202,7 @@ static void join_scopes(const json_t *scopes, struct buf *list) {
     }
 }
 
-static bool read_row(struct http_request *request, const struct wish *wish,
+static bool read_row(struct http_request *request, const struct wish *wish, int64_t now_unix_s,
                      struct key_row *ret_row) {
     const char *field;
     struct error error;
@@ -219,7 +219,7 @@ static bool read_row(struct http_request *request, const struct wish *wish,
         join_scopes(wish->scopes, &scopes);
         key.scopes = scopes.overflowed ? STR("?") : buf_str(&scopes);
     }
-    enum err err = key_new_read(&key, clock_unix_s(), ret_row, &field, &error);
+    enum err err = key_new_read(&key, now_unix_s, ret_row, &field, &error);
     buf_release(&scopes);
     if (err == OK) return true;
     api_fail_param(request, "invalid_value", field, "Invalid value for '%s': %s.", field,
@@ -245,13 +245,14 @@ void keys_create(void *context, struct http_request *request) {
     struct error error;
     char text[KEY_TEXT_BYTES];
     json_t *body;
+    int64_t now_unix_s = clock_unix_s();
     if (!has_keys(api, request) || !may_create(api, request) || !api_read_object(request, &body))
         return;
-    bool is_good =
-        api_fields_read(request, &keys_fields, body, &wish) && read_row(request, &wish, &row);
+    bool is_good = api_fields_read(request, &keys_fields, body, &wish) &&
+                   read_row(request, &wish, now_unix_s, &row);
     json_decref(body);
     if (!is_good) return;
-    enum err err = key_file_add(store_dir(api->options.store), &row, clock_unix_s(), text, &error);
+    enum err err = key_file_add(store_dir(api->options.store), &row, now_unix_s, text, &error);
     if (err != OK) {
         api_fail_err(request, err, &error, NULL);
         return;

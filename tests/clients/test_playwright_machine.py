@@ -55,7 +55,7 @@ def test_throughput_is_a_drawing_and_a_table(browser, tmp_path):
     clock = support.Clock(tmp_path)
     with support.serving(tmp_path / "state", "--model", "smollm2=echo", environment=clock.environment) as server:
         server.wait(server.create(support.jsonl([support.request(f"c-{number}", "x" * 50) for number in range(40)]))["id"])
-        clock.until(lambda: sum(server.json("GET", "/v1/machine")["throughput"]["lines"]) == 40, 10)
+        clock.until(lambda: sum(server.json("GET", "/v1/machine")["throughput"]["lines"]) == 40 and sum(server.json("GET", "/v1/machine")["throughput"]["tokens"]) > 0, 1)
         tab = Tab(browser, server, MACHINE)
         expect(tab.page.get_by_role("img", name=re.compile("^Tokens: .* tokens per second now"))).to_be_visible(timeout=PATIENCE_MS)
         expect(tab.page.locator("svg.trend polygon").first).to_have_attribute("points", re.compile(r"\d"), timeout=PATIENCE_MS)
