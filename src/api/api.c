@@ -97,8 +97,8 @@ const struct http_route api_routes[] = {
     {"GET", "/v1/machine", HTTP_SCOPE_METRICS, machine_get, NULL, "getMachine", HTTP_PLAIN},
     {"POST", "/v1/machine/models/{model}/load", HTTP_SCOPE_ADMIN, models_load, NULL, "loadModel",
      HTTP_PLAIN},
-    {"POST", "/v1/machine/models/{model}/unload", HTTP_SCOPE_ADMIN, models_unload, NULL, "unloadModel",
-     HTTP_PLAIN},
+    {"POST", "/v1/machine/models/{model}/unload", HTTP_SCOPE_ADMIN, models_unload, NULL,
+     "unloadModel", HTTP_PLAIN},
     {"GET", "/v1/models/{model...}", HTTP_SCOPE_KEY, models_get, NULL, "retrieveModel", HTTP_PLAIN},
 };
 const size_t api_route_count = sizeof api_routes / sizeof *api_routes;
