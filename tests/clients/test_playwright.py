@@ -313,13 +313,13 @@ def elsewhere(page):
             pass
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as other:
         threading.Thread(target=other.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{other.server_port}/"
+        yield f"http://127.0.0.1:{other.server_port}/elsewhere"
         other.shutdown()
 
 
 def test_a_page_of_another_origin_can_do_nothing(browser, server):
     base = server.url.removesuffix("/v1")
-    before = server.json("GET", "/files"), server.json("GET", "/batches")
+    before = server.json("GET", "/v1/files"), server.json("GET", "/v1/batches")
     with elsewhere(f"""<iframe id=frame src="{base}/"></iframe><iframe name=answers></iframe>
         <form id=plain method=post enctype=text/plain target=answers action="{base}/v1/batches"><input name='{{"input_file_id":"x","a":"' value='"}}'></form>
         <form id=multi method=post enctype=multipart/form-data target=answers action="{base}/v1/files"><input name=purpose value=batch>
@@ -341,7 +341,7 @@ def test_a_page_of_another_origin_can_do_nothing(browser, server):
                 page.evaluate(f"document.getElementById('{form}').submit()")
             assert answer.value.status in (403, 415)
         assert page.frames[1].url.startswith("chrome-error:") or "quern" not in page.frames[1].content()
-    assert (server.json("GET", "/files"), server.json("GET", "/batches")) == before
+    assert (server.json("GET", "/v1/files"), server.json("GET", "/v1/batches")) == before
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -38,7 +38,7 @@ export function distributions(id, state) {
 
   function valuesOf(field) {
     const view = state(), all = field.values, few = widened.has(field.name) ? all : all.slice(0, VALUES);
-    if ((field.distinct ?? Infinity) > DISTINCT && all[0].count < field.count * COMMON_SHARE) return element("p", {class: "quiet"}, `${field.distinct === null ? "more than 1,000" : count(field.distinct)} different texts`);
+    if ((field.distinct ?? Infinity) > DISTINCT && all[0].count < field.count * COMMON_SHARE) return element("p", {class: "quiet"}, `${field.distinct ? count(field.distinct) : "more than 1,000"} different texts`);
     const link = value => {
       const isChosen = hasFilter(view, field.name, "eq", String(value));
       const next = isChosen ? withoutFilter(view, view.filters.find(known => known.name === field.name && known.op === "eq"))
@@ -50,9 +50,14 @@ export function distributions(id, state) {
       left > 0 && (few.length < all.length ? widen(field.name, `${count(all.length - few.length)} more values`) : element("p", {class: "quiet"}, `and ${count(left)} rarer values`))];
   }
 
-  const card = field => element("section", {class: "chart", "aria-label": titleOf(field.name)}, element("h3", {}, titleOf(field.name)),
-    field.histogram && field.max > field.min ? numbersOf(field) : field.values?.length ? valuesOf(field)
-      : typeof field.mean === "number" ? element("p", {class: "quiet"}, `always ${figure(field.mean)}`) : element("p", {class: "quiet"}, "no value yet"),
+  /** What a field has: a histogram, bars of its values, or a sentence where neither would tell anything. */
+  function spreadOf(field) {
+    if (field.histogram && field.max > field.min) return numbersOf(field);
+    if (field.values?.length) return valuesOf(field);
+    return element("p", {class: "quiet"}, typeof field.mean === "number" ? `always ${figure(field.mean)}` : field.distinct ? `${count(field.distinct)} different texts` : "free text");
+  }
+
+  const card = field => element("section", {class: "chart", "aria-label": titleOf(field.name)}, element("h3", {}, titleOf(field.name)), spreadOf(field),
     field.count < lines && element("p", {class: "quiet"}, `in ${count(field.count)} of ${count(lines)} answers`));
 
   function render() {

@@ -4,6 +4,8 @@
 import {element, fill, refill} from "/pages/dom.js";
 import {OPERATIONS, addressOf, filteredBy, titleOf, withoutFilter} from "/pages/view.js";
 
+const pair = (text, input) => element("span", {class: "pair"}, element("label", {for: input.id}, text), input);
+
 /** The bar above a table of answers; `state()` gives the view of now. Each change is a new address. */
 export function filterBar(id, state) {
   const go = view => location.assign(addressOf(id, view));
@@ -13,9 +15,8 @@ export function filterBar(id, state) {
     Object.entries(OPERATIONS).map(([op, text]) => element("option", {value: op}, text)));
   const chips = element("ul", {class: "chips", "aria-label": "Filters"}), boxes = element("div", {class: "boxes"});
   const made = element("div", {class: "filters"},
-    element("form", {role: "search", onsubmit: find}, element("label", {for: "answers-search"}, "Search in answers and custom ids"), search, element("button", {type: "submit"}, "Search")),
-    element("form", {"aria-label": "Filter", onsubmit: add}, element("label", {for: "filter-field"}, "Field"), name, element("label", {for: "filter-operation"}, "Comparison"), operation,
-      element("label", {for: "filter-value"}, "Value"), value, element("button", {type: "submit"}, "Add filter")),
+    element("form", {role: "search", onsubmit: find}, pair("Search in answers and custom ids", search), element("button", {type: "submit"}, "Search")),
+    element("form", {"aria-label": "Filter", onsubmit: add}, pair("Field", name), pair("Comparison", operation), pair("Value", value), element("button", {type: "submit"}, "Add filter")),
     element("details", {}, element("summary", {}, "Columns"), boxes), chips);
   let shownNames = "", shownState = "";
 
