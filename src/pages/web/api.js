@@ -57,13 +57,6 @@ export const content = id => call(`/v1/files/${encodeURIComponent(id)}/content`)
 /** action: pause, resume, cancel or retry. */
 export const act = (id, action) => post(`/v1/batches/${encodeURIComponent(id)}/${action}`);
 
-/** Results from line `after` on: {lines, last, more}. A line is its text and, where it can be read, its record. */
-export async function results(id, after, limit, signal) {
-  const answer = await call(`/v1/batches/${encodeURIComponent(id)}/results?after=${after}&limit=${limit}`, {signal});
-  const texts = (await answer.text()).split("\n").filter(text => text);
-  return {lines: texts.map(text => JSON.parse(text)), last: Number(answer.headers.get("x-last-line")), more: answer.headers.get("x-incomplete") === "true"};
-}
-
 /** What a batch's answers have: {indexed, lines, data: fields with their distributions}. */
 export const answerFields = (id, signal) => get(`/v1/batches/${encodeURIComponent(id)}/answers/fields`, {signal});
 

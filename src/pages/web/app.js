@@ -29,6 +29,9 @@ function later(load) {
         shown ??= show(main, id, query);
         await shown.refresh();
       },
+      get move() {
+        return shown?.move; // a page that has none, or is not loaded yet, is opened anew
+      },
       close() {
         isClosed = true;
         shown?.close?.();

@@ -7,7 +7,6 @@ import {element, fill, say, setText} from "/pages/dom.js";
 import {isOver, progressText, state} from "/pages/batches.js";
 import {bytes, compact, costText, count, moment, share} from "/pages/figures.js";
 import {qualityOf} from "/pages/quality.js";
-import {showResults} from "/pages/results.js";
 import {saveAnswer} from "/pages/save.js";
 
 const DONE = {pause: "The batch is paused", resume: "The batch goes on", cancel: "The batch is being cancelled", retry: "The failed lines run again"};
@@ -30,32 +29,10 @@ function facts(batch) {
   return pairs;
 }
 
-/** Answers with their fields; page by page without them where the server has no index of fields. */
-function answersOf(id, query) {
-  let shown = showAnswers(id, query);
-  const made = element("div", {}, shown.element);
-  return {
-    element: made,
-    close: () => shown.close(),
-    move: parameters => shown.move?.(parameters),
-    async refresh(done) {
-      try {
-        await shown.refresh(done);
-      } catch (error) {
-        if (error.status !== 404) throw error;
-        shown.close();
-        shown = showResults(id);
-        fill(made, shown.element);
-        await shown.refresh(done);
-      }
-    },
-  };
-}
-
 export function showBatch(main, id, query) {
   const title = element("h1", {}, id), word = element("span", {class: "state"}), bar = element("progress", {max: 1, "aria-label": "Progress"});
   const counts = element("p", {class: "counts"}), list = element("dl"), buttons = element("div", {class: "buttons"}), errors = element("div"), quality = element("div");
-  const table = answersOf(id, query);
+  const table = showAnswers(id, query);
   const samples = [];
   let shownActions = "", shownQuality = "";
   fill(main, element("p", {}, element("a", {href: "#/"}, "All batches")), title, word, bar, counts, buttons, errors, list, quality, table.element);
