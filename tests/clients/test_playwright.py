@@ -122,6 +122,23 @@ def test_hostile_answers_are_text(browser, server, tmp_path):
     assert not tab.troubles
 
 
+def test_a_batch_is_paused_resumed_cancelled_and_run_again(browser, server, tmp_path):
+    path = tmp_path / "slow.jsonl"
+    path.write_bytes(support.jsonl([support.request(f"c{number}", "late", echo={"delay_ms": 3_600_000}) | {"url": "/v1/chat/completions"} for number in range(3)]))
+    tab = Tab(browser, server)
+    start(tab, path)
+    first = tab.page.url
+    for button, word in (("Pause", "paused"), ("Resume", "in progress"), ("Cancel", "cancelled")):
+        tab.page.get_by_role("button", name=button).click()
+        expect(tab.page.locator("main > .state")).to_have_text(word, timeout=PATIENCE_MS)
+    tab.page.get_by_role("button", name="Run the failed lines again").click()
+    tab.page.wait_for_url(lambda url: url != first)
+    expect(tab.page.locator("main > .state")).to_have_text("in progress", timeout=PATIENCE_MS)
+    tab.page.get_by_role("button", name="Cancel").click()
+    expect(tab.page.locator("main > .state")).to_have_text("cancelled", timeout=PATIENCE_MS)
+    assert not tab.troubles
+
+
 def test_a_key_is_asked_for_and_kept_in_the_tab(browser, tmp_path):
     state = tmp_path / "state"
     made = support.quern("key", "create", "--state-dir", state, "--name", "test").stdout.strip()
