@@ -68,7 +68,7 @@ def test_other_names_are_no_pages(server):
 
 def test_the_first_page_is_small_and_asks_no_other_server(server):
     first, files = everything(server, also_later=False), everything(server)
-    assert {"/pages/app.js", "/pages/style.css", "/pages/batch.js"} <= set(first) and "/pages/curate.js" in set(files) - set(first)
+    assert {"/pages/app.js", "/pages/style.css", "/pages/batches.js"} <= set(first) and {"/pages/batch.js", "/pages/curate.js"} <= set(files) - set(first)
     assert sum(len(text.encode()) for text in first.values()) <= FIRST_PAGE_BYTES_MAX
     for path, text in files.items():
         foreign = [url for url in re.findall(r"(?:https?:)?//[\w.-]+\.[a-z]{2,}[^\s\"')]*", text) if "www.w3.org/2000/svg" not in url]

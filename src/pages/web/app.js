@@ -2,7 +2,6 @@
 // app: which page the address means, and what holds for all of them: the key, one clock, one place for trouble.
 
 import {forgetKey, key} from "/pages/api.js";
-import {showBatch} from "/pages/batch.js";
 import {showBatches} from "/pages/batches.js";
 import {element, fill, say} from "/pages/dom.js";
 import {askKey} from "/pages/key.js";
@@ -12,7 +11,7 @@ import {askKey} from "/pages/key.js";
  * A page whose pattern has a group belongs to a batch, and is offered next to the other pages of that batch. */
 const PAGES = [
   {pattern: /^\/$/, link: "Batches", address: () => "/", title: () => "Batches", show: showBatches},
-  {pattern: /^\/batch\/([\w-]+)$/, link: "Results", address: id => `/batch/${id}`, title: id => id, show: showBatch},
+  {pattern: /^\/batch\/([\w-]+)$/, link: "Results", address: id => `/batch/${id}`, title: id => id, show: later(async () => (await import("/pages/batch.js")).showBatch)},
   {pattern: /^\/batch\/([\w-]+)\/curate$/, link: "Curation", address: id => `/batch/${id}/curate`, title: id => `Curation of ${id}`,
     show: later(async () => (await import("/pages/curate.js")).showCurate)},
   {pattern: /^\/machine$/, link: "Machine", address: () => "/machine", title: () => "Machine", show: later(async () => (await import("/pages/machine.js")).showMachine)},
