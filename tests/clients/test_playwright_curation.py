@@ -287,6 +287,43 @@ def test_where_another_run_disagrees_its_values_are_taken_with_one_key(browser, 
     assert not desk.troubles
 
 
+def test_a_held_key_judges_once_and_no_key_is_a_command_where_a_text_is_written(browser, server):
+    batch = batch_of(server, [evaluation(number) for number in range(4)], EVALUATION)
+    desk = Desk(browser, server, batch)
+    desk.on("c0")
+    for _ in range(4):
+        desk.keys.down("a")  # all but the first are repeats
+    desk.keys.up("a")
+    desk.on("c1")
+    desk.press("m")
+    desk.keys.type("as fb1")
+    desk.press("Escape", "?", "a", "s")
+    expect(desk.page.get_by_role("dialog")).to_be_visible(timeout=PATIENCE_MS)
+    desk.has_no_violation()
+    desk.page.get_by_label("Single keys are commands").focus()
+    desk.press("Space", "Escape", "a", "s")
+    desk.on("c1")
+    desk.all_kept()
+    assert [judgement["custom_id"] for judgement in kept(server, batch)] == ["c0"] and not desk.troubles
+
+
+def test_a_sample_is_the_same_for_every_curator(browser, server):
+    batch = batch_of(server, [evaluation(number) for number in range(40)], EVALUATION)
+    seen = []
+    for curator in ("Ana", "Ben"):
+        desk = Desk(browser, server, batch, curator, "?queue=sampled&size=5&seed=7")
+        desk.sees("Judged 0 of 5")
+        names = []
+        for number in range(5):
+            names.append(desk.page.locator("#card-title").inner_text(timeout=PATIENCE_MS))
+            desk.press("a")
+        desk.sees("Judged 5 of 5")
+        desk.has_no_violation()
+        assert not desk.troubles
+        seen.append(names)
+    assert seen[0] == seen[1] and len(set(seen[0])) == 5
+
+
 def test_judgements_become_files(browser, server):
     batch = batch_of(server, [evaluation(number) for number in range(4)], EVALUATION)
     desk = Desk(browser, server, batch)

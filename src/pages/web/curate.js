@@ -77,13 +77,16 @@ class Curation {
   async refresh() {
     if (!this.deck) {
       const [batch, schema] = await Promise.all([askBatch(this.batch), schemaOf(this.batch)]);
+      if (this.isClosed) return;
       this.schema = schema;
       setText(this.title, batch.metadata?.name ?? this.batch);
       await this.#open();
     }
-    if (this.turns++ % SUMMARY_EVERY === 0) this.#showTogether(await judgementSummary(this.batch));
+    if (this.turns++ % SUMMARY_EVERY === 0) {
+      this.#showTogether(await judgementSummary(this.batch));
+      if (outboxTrouble()) hurry();
+    }
     if (this.isShort) await this.#fill();
-    if (outboxTrouble()) hurry();
   }
 
   async #open() {
@@ -114,7 +117,7 @@ class Curation {
 
   /** The card where the curator is: made once, so that a draft is still there on the way back. */
   show() {
-    const data = this.deck.current(), hadFocus = this.stage.contains(document.activeElement) || document.activeElement === document.body;
+    const data = this.deck.current(), focused = document.activeElement, hadFocus = this.stage.contains(focused) || focused === document.body || focused === this.main;
     this.card = data && (this.shown.get(data) ?? this.#makeCard(data));
     if (this.card) fill(this.stage, this.card.element);
     else this.#showNone();
@@ -252,6 +255,7 @@ class Curation {
   }
 
   close() {
+    this.isClosed = true;
     for (const end of this.silence) end();
     this.deck?.close();
   }

@@ -2,6 +2,7 @@
 // deck: the cards of one queue, fetched ahead, with the place of the curator in them. It keeps the cards behind for a way back.
 
 import {cards} from "/pages/api.js";
+import {isUnsent} from "/pages/outbox.js";
 
 const AHEAD = 8; // cards that are there before they are wanted
 const PAGE = 10;
@@ -16,7 +17,7 @@ export function deckOf(batch, query) {
     if (isClosed) return;
     first ??= {total: page.total, judged: page.total - page.left};
     first.total = page.total;
-    held.push(...page.data);
+    held.push(...page.data.filter(card => query.judged === "any" || !isUnsent(batch, card.custom_id))); // the server does not know these judgements yet
     after = page.after ?? null;
     hasMore = page.has_more && page.data.length > 0;
   }

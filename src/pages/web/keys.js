@@ -16,6 +16,7 @@ const isChoosing = node => node.tagName === "INPUT" && node.type === "radio";
 export function listenKeys({command, escape, enter}) {
   function heard(event) {
     const target = event.target instanceof Element ? event.target : document.body;
+    if (event.repeat && event.key === "Enter" && target.tagName === "BUTTON") return event.preventDefault(); // a key that is held presses a button once
     if (event.isComposing || event.defaultPrevented || document.querySelector("dialog[open]")) return;
     if (event.key === "Escape") return void (escape(target) && event.preventDefault());
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) return void (enter(target) && event.preventDefault());
