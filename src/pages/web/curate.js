@@ -6,7 +6,7 @@ import {showCard} from "/pages/card.js";
 import {deckOf} from "/pages/deck.js";
 import {element, fill, say, setText} from "/pages/dom.js";
 import {count, share} from "/pages/figures.js";
-import {keyButton, listenKeys, openHelp} from "/pages/keys.js";
+import {keyButton, listenKeys, openHelp} from "/pages/shortcuts.js";
 import {disputed, hasForeign, hurry, isUnsent, listen, outboxTrouble, put, unsent} from "/pages/outbox.js";
 import {queueOf, showQueue} from "/pages/queue.js";
 import {adoptButton, openTrail, showDisputes, showExports} from "/pages/trail.js";

@@ -5,7 +5,7 @@ import {judgementExport, judgements} from "/pages/api.js";
 import {element, fill, say} from "/pages/dom.js";
 import {moment} from "/pages/figures.js";
 import {headOf, wordsOf} from "/pages/judgement.js";
-import {openDialog} from "/pages/keys.js";
+import {openDialog} from "/pages/shortcuts.js";
 import {adopt, disputed, giveUp, insist} from "/pages/outbox.js";
 import {saveAnswer} from "/pages/save.js";
 

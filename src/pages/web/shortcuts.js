@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// keys: single keys as commands of a page. None of them works while a text is written, in a dialog, or together with Ctrl, Alt or Meta.
+// shortcuts: single keys as commands of a page. None of them works while a text is written, in a dialog, or together with Ctrl, Alt or Meta.
 
 import {element} from "/pages/dom.js";
 
