@@ -160,6 +160,7 @@ def test_one_name_in_two_tabs_shows_both_judgements_and_the_curator_chooses(brow
         dispute = two.page.get_by_role("region", name=f"Judgement of {name}")
         expect(dispute).to_contain_text("skipped", timeout=PATIENCE_MS)
         expect(dispute).to_contain_text("accepted", timeout=PATIENCE_MS)
+        two.has_no_violation()
         dispute.get_by_role("button", name=button).click()
     two.all_kept()
     assert [(judgement["custom_id"], judgement["verdict"], judgement["version"]) for judgement in kept(server, batch)] == [
@@ -247,6 +248,7 @@ def test_an_email_is_corrected_field_by_field(browser, server):
     expect(desk.page.locator('[data-name="follow_up_days"]')).to_contain_text("The model answered: none", timeout=PATIENCE_MS)
     desk.press("t")
     expect(desk.page.get_by_role("dialog")).to_contain_text("Follow up days", timeout=PATIENCE_MS)
+    desk.has_no_violation()
     desk.press("a", "Escape")
     desk.on("c1")
     assert len(kept(server, batch)) == 3 and not desk.troubles
@@ -332,7 +334,8 @@ def test_judgements_become_files(browser, server):
         desk.press("a")
     desk.sees("Judged 4 of 4")
     desk.all_kept()
-    for button in ("Judgements", "Few-shot examples", "Rows for quern calibrate", "Results for quern compare"):
+    expect(desk.page.get_by_role("button", name="Rows for quern calibrate")).to_be_hidden(timeout=PATIENCE_MS)  # the batch has no decisions
+    for button in ("Judgements", "Few-shot examples", "Results for quern compare"):
         with desk.page.expect_download() as download:
             desk.page.get_by_role("button", name=button, exact=True).click()
         lines = [json.loads(line) for line in pathlib.Path(download.value.path()).read_text().splitlines()]
@@ -350,6 +353,7 @@ def test_every_width_and_theme_shows_all(browser, server, width, theme):
         desk.on("c0")
         for key in ("3", "c"):
             desk.press(key)
+            desk.has_no_violation()
             assert desk.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
             cut = desk.page.evaluate("[...document.querySelectorAll('.card :is(.label, .option, .prose, button)')].filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline').length")
             assert cut == 0

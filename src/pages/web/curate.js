@@ -42,11 +42,12 @@ class Curation {
     this.kept = element("p", {class: "kept", role: "status"}); // also tells a flag and a rating of the draft
     this.waits = element("p", {class: "waits"});
     this.disputes = showDisputes(batch);
+    this.exports = showExports(batch);
     this.#makeButtons();
     fill(main, element("div", {class: "curation"}, element("div", {class: "title"}, this.title, element("span", {class: "quiet"}, `Judged as ${query.curator} `,
         element("button", {type: "button", class: "more", onclick: () => this.#rename()}, "Change the name"))),
       showQueue(batch, query), this.bar, element("div", {class: "title"}, this.counts, this.together), this.disputes.element, this.stage,
-      element("div", {class: "actions"}, element("div", {class: "told"}, this.kept, this.waits), this.reading, this.correcting), showExports(batch)));
+      element("div", {class: "actions"}, element("div", {class: "told"}, this.kept, this.waits), this.reading, this.correcting), this.exports.element));
     this.silence = [listen(() => this.#showSending()), listenKeys({command: (key, event) => this.#command(key, event), escape: target => this.#escape(target), enter: () => this.#enter()})];
     this.#showButtons();
     this.#showSending();
@@ -80,6 +81,7 @@ class Curation {
       if (this.isClosed) return;
       this.schema = schema;
       setText(this.title, batch.metadata?.name ?? this.batch);
+      this.exports.refresh(batch);
       await this.#open();
     }
     if (this.turns++ % SUMMARY_EVERY === 0) {

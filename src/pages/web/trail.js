@@ -65,6 +65,7 @@ export function showDisputes(batch) {
 /** The button that sends judgements of before with the key of now. */
 export const adoptButton = () => element("button", {type: "button", class: "more", onclick: adopt}, "Send them with this key");
 
+/** The files of judgements; `refresh` takes the batch: labelled rows are made of decisions alone. */
 export function showExports(batch) {
   async function save(format, name, button) {
     button.disabled = true;
@@ -75,6 +76,11 @@ export function showExports(batch) {
     }
     button.disabled = false;
   }
-  return element("section", {class: "exports", "aria-labelledby": "exports-title"}, element("h2", {id: "exports-title"}, "Save the judgements"),
-    element("div", {class: "buttons"}, EXPORTS.map(([format, text, name]) => element("button", {type: "button", onclick: event => save(format, name, event.currentTarget)}, text))));
+  const buttons = EXPORTS.map(([format, text, name]) => element("button", {type: "button", "data-format": format, onclick: event => save(format, name, event.currentTarget)}, text));
+  const labelled = buttons.find(button => button.dataset.format === "calibrate");
+  labelled.hidden = true;
+  return {
+    element: element("section", {class: "exports", "aria-labelledby": "exports-title"}, element("h2", {id: "exports-title"}, "Save the judgements"), element("div", {class: "buttons"}, buttons)),
+    refresh: ({endpoint}) => labelled.hidden = endpoint !== "/v1/decisions" && endpoint !== "/v1/systemone",
+  };
 }
