@@ -345,6 +345,29 @@ def test_judgements_become_files(browser, server):
     assert not desk.troubles
 
 
+def test_decisions_become_rows_that_calibrate_reads(browser, real, tmp_path):
+    questions = [{"type": "predicate", "name": "remote", "instructions": "Works remotely?"},
+                 {"type": "choice", "name": "verdict", "instructions": "Hire?", "choices": [{"value": value} for value in ("HIRE", "MAYBE", "NO")]}]
+    lines = [{"custom_id": f"d{number}", "method": "POST", "url": "/v1/decisions", "body": {"model": "smollm2", "input": f"Candidate {number} works from home.", "questions": questions}}
+             for number in range(4)]
+    made = real.json("POST", "/v1/batches", {"input_file_id": real.upload(support.jsonl(lines))["id"], "endpoint": "/v1/decisions", "completion_window": "24h"})
+    batch = real.wait(made["id"])
+    desk = Desk(browser, real, batch["id"], query="?queue=uncertain")
+    for number in range(4):
+        desk.sees(f"Judged {number} of 4")
+        desk.press("c", "Space", "Control+Enter")  # the other answer to the first question
+        desk.all_kept()
+    desk.sees("Judged 4 of 4")
+    assert len(kept(real, batch["id"], verdict="corrected")) == 4
+    with desk.page.expect_download() as download:
+        desk.page.get_by_role("button", name="Rows for quern calibrate").click()
+    answers = tmp_path / "answers.jsonl"
+    answers.write_bytes(real.call("GET", f"/v1/files/{batch['output_file_id']}/content")[1])
+    done = support.quern("calibrate", download.value.path(), "--answers", answers, "--json")
+    assert done.returncode == 0, done.stderr
+    assert "remote" in done.stdout and "verdict" in done.stdout and not desk.troubles
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_every_width_and_theme_shows_all(browser, server, width, theme):
