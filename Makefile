@@ -26,7 +26,7 @@ cuda: $(BUILD)/build.ninja ## the CUDA plugin, build/src/kernels/cuda/libquern-c
 test-gpu: $(BUILD)/build.ninja ## the CUDA plugin and its kernels against plain references on the card; skips without nvcc or a card
 	@tools/test-gpu $(BUILD)
 
-test-peers: ## batches through real llama-server and vLLM; skips what is not installed
+test-peers: ## batches through real llama-server and vLLM, answers in a real Label Studio; skips what is not installed
 	@tools/bootstrap build
 	@tools/test peers
 

@@ -74,6 +74,7 @@ extern const struct command cmd_embed;
 extern const struct command cmd_engine;
 extern const struct command cmd_fsck;
 extern const struct command cmd_key;
+extern const struct command cmd_label_studio;
 extern const struct command cmd_list;
 extern const struct command cmd_logits;
 extern const struct command cmd_models;

@@ -47,9 +47,7 @@ enum err remote_options_read_url(const char *text, const char *origin,
     return OK;
 }
 
-/* Cuts the line end of a file's key off. The key itself is printable and of one word, as it goes
- * into a header. */
-static enum err check_key(struct secret *key, struct error *error) {
+enum err remote_options_trim_key(struct secret *key, struct error *error) {
     if (!key->text) return OK;
     struct str text = str_trim(str_from(key->text));
     if (text.bytes > 0) memmove(key->text, text.at, text.bytes);
@@ -89,7 +87,7 @@ enum err remote_options_read(const struct remote_choice *choice, struct remote_p
                                                  .variable = "OPENAI_API_KEY",
                                                  .credential = "openai-api-key"},
                           &no_variables, error);
-    return err == OK ? check_key(&ret_place->key, error) : err;
+    return err == OK ? remote_options_trim_key(&ret_place->key, error) : err;
 }
 
 void remote_place_release(struct remote_place *place) {

@@ -120,17 +120,20 @@ static int64_t answer_ms(const struct remote_call *call) {
 enum err remote_try(struct remote *remote, const struct remote_call *call,
                     struct remote_answer *ret_answer, struct error *error) {
     char url[URL_BYTES], key_line[256];
-    const char *lines[] = {key_line, NULL};
+    const char *lines[3] = {NULL};
+    size_t count = 0;
+    if (call->idempotency_key) lines[count++] = key_line;
+    if (call->authorization) lines[count++] = call->authorization;
     make_url(remote, call, url);
     snprintf(key_line, sizeof key_line, "Idempotency-Key: %s",
              call->idempotency_key ? call->idempotency_key : "");
     const struct net_request request = {
         .owner = remote,
         .url = url,
-        .headers = call->idempotency_key ? lines : NULL,
+        .headers = count > 0 ? lines : NULL,
         .body = call->body,
         .file = call->file,
-        .sends_key = true,
+        .sends_key = call->authorization == NULL,
         .stream = call->bytes ? NET_STREAM_BYTES : NET_STREAM_NONE,
         .range_from = call->range_from,
         .range_to = call->range_to,
@@ -243,22 +246,23 @@ static enum err err_of_status(int status) {
 enum err remote_judge(const struct remote *remote, const struct remote_answer *answer,
                       struct error *error) {
     char message[320];
-    const char *base = remote->options.base_url;
+    const char *base = remote->options.base_url, *option = remote->options.url_option;
+    const char *advice = remote->options.key_advice;
     if (answer->end != REMOTE_ANSWERED)
         return err_set(error, ERR_UNAVAILABLE, "%.200s %s", base, answer->why);
     if (answer->status / 100 == 2) return OK;
     if (answer->status / 100 == 3)
         return err_set(error, ERR_INVALID,
                        "%.150s redirects to %.150s; quern takes its key to no other place: give "
-                       "the right --base-url",
-                       base, *answer->location ? answer->location : "nowhere");
+                       "the right %s",
+                       base, *answer->location ? answer->location : "nowhere",
+                       option ? option : "--base-url");
     object_error_message(answer->body, message, sizeof message);
     enum err err = err_of_status(answer->status);
     if (err == ERR_DENIED)
-        return err_set(error, err,
-                       "%.150s answers %d%s%.200s; a key goes into OPENAI_API_KEY or "
-                       "--api-key-file",
-                       base, answer->status, *message ? ": " : "", message);
+        return err_set(error, err, "%.150s answers %d%s%.200s; a key goes into %s", base,
+                       answer->status, *message ? ": " : "", message,
+                       advice ? advice : "OPENAI_API_KEY or --api-key-file");
     if (*message) return err_set(error, err, "%s", message);
     return err_set(error, err, "%.200s answers %d", base, answer->status);
 }

@@ -29,6 +29,8 @@ struct remote_options {
     const char *key;          /* NULL: none */
     const char *certificates; /* a file; NULL: the system's */
     int64_t patience_ms;      /* of silence, before a call fails */
+    const char *key_advice;   /* where a key goes, for a refusal; NULL: OPENAI_API_KEY */
+    const char *url_option;   /* the option of the base URL; NULL: --base-url */
     const volatile bool *stop;
     void *context;
     /* Takes a sentence for the user, such as that the server is away. */
@@ -42,6 +44,7 @@ struct remote_call {
     struct str body;               /* JSON to POST; at is NULL: none */
     const struct net_file *file;   /* to POST instead */
     const char *idempotency_key;   /* for the header; NULL: none */
+    const char *authorization;     /* a header line in place of the key's; NULL: the key's */
     uint64_t range_from, range_to; /* as of net_request */
     int64_t answer_ms;             /* to the first byte of the answer; 0: REMOTE_ANSWER_MS */
     /* Takes the pieces of a 200 or 206; false ends the call. NULL: the answer is kept. */

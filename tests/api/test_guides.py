@@ -42,7 +42,7 @@ def words_of(text):
     """Each command of quern in a text of the shell: its name and its options."""
     joined = re.sub(r"\\\n\s*", " ", text)
     for line in re.split(r"[\n|;]|&&", joined):
-        found = re.search(r"(?:^|(?<!-u)\s|\()quern +([a-z]+)((?: +[^#]*)?)", line)
+        found = re.search(r"(?:^|(?<!-u)\s|\()quern +([a-z][a-z-]*)((?: +[^#]*)?)", line)
         if found and "apt" not in line and "systemctl" not in line and "pip" not in line:
             yield found[1], re.findall(r"(?<![\w-])--([a-z][a-z0-9-]*)", found[2])
 

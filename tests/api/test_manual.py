@@ -7,7 +7,7 @@ import pytest
 import support
 
 PAGES = pathlib.Path(__file__).parents[2] / "docs/man"
-LISTED = re.findall(r"^  (\w+) ", support.quern("--help").stdout, re.M)
+LISTED = re.findall(r"^  ([a-z-]+) ", support.quern("--help").stdout, re.M)
 COMMANDS = [name for name in LISTED if name != "quern"]
 
 

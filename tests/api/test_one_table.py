@@ -8,7 +8,7 @@ import pytest
 
 import support
 
-COMMANDS = re.findall(r"^  (\w+) ", support.quern("--help").stdout.split("example:")[0], re.M)
+COMMANDS = re.findall(r"^  ([a-z-]+) ", support.quern("--help").stdout.split("example:")[0], re.M)
 NO_HOME = {"HOME": "/h", "PATH": "/"}
 
 

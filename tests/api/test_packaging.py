@@ -7,7 +7,7 @@ import pytest
 import support
 
 UNITS = support.ROOT / "packaging/systemd"
-COMMANDS = re.findall(r"^  (\w+) ", support.quern("--help").stdout.split("example:")[0], re.M)
+COMMANDS = re.findall(r"^  ([a-z-]+) ", support.quern("--help").stdout.split("example:")[0], re.M)
 
 
 def own_options(command):

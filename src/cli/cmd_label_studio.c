@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/whole_file.h"
+#include "cli/command.h"
+#include "cli/label_studio_input.h"
+#include "json/json.h"
+#include "label_studio/pull.h"
+#include "label_studio/push.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OUTPUT_BYTES_MAX ((size_t)4 << 30)
+
+struct chosen {
+    struct session_choice session;
+    const char *url, *token_file, *state, *title, *requests, *output, *preference;
+    struct option_list results;
+    int64_t project, settle_s;
+    bool overwrite;
+};
+
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"label-studio-url", OPTION_TEXT, AT(url), "URL",
+     .help = "Label Studio to talk to (default: LABEL_STUDIO_URL)"},
+    {"label-studio-token-file", OPTION_TEXT, AT(token_file), "F",
+     .help = "file of its token, legacy or personal (default: LABEL_STUDIO_API_KEY_FILE, else "
+             "LABEL_STUDIO_API_KEY)"},
+    {"state", OPTION_TEXT, AT(state), "FILE",
+     .help = "file that ties the batch to its project (default: label-studio-ID.jsonl)"},
+    {"project", OPTION_INTEGER, AT(project), "N",
+     .help = "number of an existing project (default: a new one)", .min = 1, .max = 1e15},
+    {"title", OPTION_TEXT, AT(title), "TEXT", .help = "title of a new project (default: quern ID)"},
+    {"input-file", OPTION_TEXT, AT(requests), "IN",
+     .help = "file of the requests, in place of a server's", .letter = 'i'},
+    {"results-file", OPTION_LIST, AT(results), "F",
+     .help = "file of their results; may be repeated"},
+    {"output-file", OPTION_TEXT, AT(output), "OUT",
+     .help = "file of all judgements that were pulled, one JSON per line", .letter = 'o'},
+    {"overwrite", OPTION_SWITCH, AT(overwrite), .help = "replace OUT if it exists"},
+    {"prefer", OPTION_TEXT, AT(preference), "WHO",
+     .help = "in a conflict: both (keep and show), quern (hold the annotation back), label-studio "
+             "(keep without a word) (default both)",
+     .words = "both|quern|label-studio"},
+    {"settle-seconds", OPTION_INTEGER, AT(settle_s), "N",
+     .help = "time after which tasks whose import had no answer are sent again (default 30 s)",
+     .max = 86400},
+    {0},
+};
+
+enum work { WORK_PUSH = 1, WORK_PULL = 2, WORK_SYNC = WORK_PUSH | WORK_PULL };
+
+static enum work read_work(const char *word) {
+    if (!word) return 0;
+    if (strcmp(word, "push") == 0) return WORK_PUSH;
+    if (strcmp(word, "pull") == 0) return WORK_PULL;
+    return strcmp(word, "sync") == 0 ? WORK_SYNC : 0;
+}
+
+static enum err read_preference(const struct chosen *chosen, enum pull_preference *ret_preference,
+                                struct error *error) {
+    static const char *const words[] = {"both", "quern", "label-studio"};
+    *ret_preference = PULL_BOTH;
+    if (!chosen->preference) return OK;
+    for (int i = 0; i < 3; i++)
+        if (strcmp(chosen->preference, words[i]) == 0) {
+            *ret_preference = (enum pull_preference)i;
+            return OK;
+        }
+    return err_set(error, ERR_INVALID, "--prefer is both, quern or label-studio");
+}
+
+/* The URL without '/' at its end and without the /v1 that an OpenAI server's has. */
+static enum err find_url(const struct chosen *chosen, char ret_url[REMOTE_URL_BYTES],
+                         struct error *error) {
+    const char *text = chosen->url ? chosen->url : getenv("LABEL_STUDIO_URL");
+    const char *origin = chosen->url ? "--label-studio-url" : "LABEL_STUDIO_URL";
+    if (!text || !*text)
+        return err_set(error, ERR_INVALID, "--label-studio-url or LABEL_STUDIO_URL is missing");
+    enum err err = remote_options_read_url(text, origin, ret_url, error);
+    if (err != OK) return err;
+    struct str url = str_from(ret_url), given = str_trim(str_from(text));
+    while (str_ends_with(given, STR("/"))) given.bytes--;
+    if (str_ends_with(url, STR("/v1")) && !str_ends_with(given, STR("/v1")))
+        ret_url[url.bytes - 3] = '\0';
+    return OK;
+}
+
+static enum err check(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    enum pull_preference preference;
+    bool exists;
+    char url[REMOTE_URL_BYTES];
+    if (read_work(call->operands[0]) == 0)
+        return err_set(error, ERR_INVALID, "say push, pull or sync, and the ID of a batch");
+    if ((chosen->requests != NULL) != (chosen->results.count > 0))
+        return err_set(error, ERR_INVALID, "--input-file and --results-file belong together");
+    enum err err = session_check_id(&chosen->session, call->operands[1], error);
+    if (err == OK) err = read_preference(chosen, &preference, error);
+    if (err == OK && chosen->output) err = whole_file_check(chosen->output, &exists, error);
+    return err == OK ? find_url(chosen, url, error) : err;
+}
+
+/* --- opening --- */
+
+struct work_place {
+    struct session session;
+    bool has_session;
+    char url[REMOTE_URL_BYTES];
+    struct secret token;
+    struct studio *studio;
+    struct link link;
+};
+
+static void say(void *context, const char *sentence) {
+    session_say(context, "Label Studio: %s", sentence);
+}
+
+static enum err read_token(const struct chosen *chosen, struct secret *ret_token,
+                           struct error *error) {
+    const struct secret_variables none = {0};
+    enum err err = secret_read(ret_token,
+                               &(struct secret_place){.path = chosen->token_file,
+                                                      .variable = "LABEL_STUDIO_API_KEY",
+                                                      .credential = "label-studio-api-key"},
+                               &none, error);
+    if (err == OK) err = remote_options_trim_key(ret_token, error);
+    if (err == OK && !ret_token->text)
+        err = err_set(error, ERR_DENIED,
+                      "no token: it goes into LABEL_STUDIO_API_KEY or --label-studio-token-file");
+    return err;
+}
+
+static enum err open_place(struct work_place *place, const struct command_call *call,
+                           struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    const char *id = call->operands[1];
+    char state[PATH_MAX];
+    snprintf(state, sizeof state, "label-studio-%s.jsonl", id);
+    enum err err =
+        session_open(&place->session, "label-studio", &chosen->session, call->stop, error);
+    place->has_session = true;
+    if (err == OK) err = find_url(chosen, place->url, error);
+    if (err == OK) err = read_token(chosen, &place->token, error);
+    if (err != OK) return err;
+    const struct studio_options options = {.url = place->url,
+                                           .token = place->token.text,
+                                           .certificates = chosen->session.remote.ca_file,
+                                           .patience_ms = chosen->session.retry_seconds * 1000,
+                                           .stop = call->stop,
+                                           .context = &place->session,
+                                           .say = say};
+    err = studio_open(&place->studio, &options, error);
+    if (err != OK) return err;
+    return link_open(&place->link, chosen->state ? chosen->state : state, id, place->url, error);
+}
+
+static void close_place(struct work_place *place) {
+    link_close(&place->link);
+    studio_close(place->studio);
+    secret_release(&place->token);
+    if (place->has_session) session_close(&place->session);
+}
+
+/* --- push --- */
+
+static enum err push(struct work_place *place, const struct command_call *call,
+                     struct push_report *ret_report, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    const char *id = call->operands[1];
+    struct label_studio_input input;
+    char title[50]; /* Label Studio takes 3 to 50 characters */
+    snprintf(title, sizeof title, "quern %s", id);
+    const struct push_wish wish = {.title = chosen->title ? chosen->title : title,
+                                   .project = chosen->project,
+                                   .settle_ms = chosen->settle_s * 1000};
+    enum err err = chosen->requests
+                       ? label_studio_input_files(&input, chosen->requests, &chosen->results, error)
+                       : label_studio_input_fetch(&input, &place->session, id, error);
+    if (err == OK)
+        err = push_run(place->studio, &place->link, input.pairs, &wish, ret_report, error);
+    label_studio_input_close(&input);
+    if (err == OK)
+        session_say(&place->session,
+                    "project %" PRId64 " of %s: %" PRIu64 " tasks pushed, %" PRIu64
+                    " were there, %" PRIu64 " requests without an answer",
+                    place->link.project, place->url, ret_report->pushed, ret_report->known,
+                    ret_report->unanswered);
+    if (err == OK && ret_report->removed > 0)
+        session_say(&place->session, "%" PRIu64 " second tasks were removed", ret_report->removed);
+    return err;
+}
+
+/* --- pull --- */
+
+static void show(void *context, const char *sentence) {
+    session_say(context, "conflict: %s", sentence);
+}
+
+static void write_judgement(void *context, const json_t *judgement) {
+    json_write(context, judgement);
+    buf_add_byte(context, '\n');
+}
+
+static enum err write_output(struct work_place *place, const struct chosen *chosen,
+                             struct error *error) {
+    struct buf text;
+    buf_init(&text, OUTPUT_BYTES_MAX);
+    enum err err = link_each_judgement(&place->link, write_judgement, &text, error);
+    if (err == OK && text.overflowed)
+        err = err_set(error, ERR_LIMIT, "the judgements are too many");
+    if (err == OK) err = whole_file_write(chosen->output, buf_str(&text), chosen->overwrite, error);
+    buf_release(&text);
+    if (err != ERR_CONFLICT) return err;
+    return err_set(error, err, "%s exists with another text; name another file, or --overwrite it",
+                   chosen->output);
+}
+
+static enum err pull(struct work_place *place, const struct command_call *call,
+                     struct pull_report *ret_report, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    struct pull_wish wish = {.batch = call->operands[1],
+                             .remote = chosen->requests ? NULL : place->session.remote,
+                             .context = &place->session,
+                             .show = show};
+    enum err err = read_preference(chosen, &wish.preference, error);
+    if (err == OK) err = pull_run(place->studio, &place->link, &wish, ret_report, error);
+    if (err == OK && chosen->output) err = write_output(place, chosen, error);
+    if (err == OK)
+        session_say(&place->session,
+                    "%" PRIu64 " judgements pulled, %" PRIu64 " known before, %" PRIu64
+                    " conflicts, %" PRIu64 " held back",
+                    ret_report->pulled, ret_report->known, ret_report->conflicts, ret_report->held);
+    return err;
+}
+
+/* --- the command --- */
+
+static void print_report(const struct work_place *place, const struct push_report *pushed,
+                         const struct pull_report *pulled) {
+    json_t *object = json_object();
+    const struct {
+        const char *name;
+        uint64_t value;
+    } figures[] = {{"pushed", pushed->pushed},
+                   {"known_tasks", pushed->known},
+                   {"unanswered", pushed->unanswered},
+                   {"found", pushed->found},
+                   {"removed", pushed->removed},
+                   {"pulled", pulled->pulled},
+                   {"known_judgements", pulled->known},
+                   {"conflicts", pulled->conflicts},
+                   {"held", pulled->held}};
+    json_object_set_new(object, "project", json_integer(place->link.project));
+    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
+        json_object_set_new(object, figures[i].name, json_integer((json_int_t)figures[i].value));
+    session_print_json(object);
+    json_decref(object);
+}
+
+static enum err run(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    enum work work = read_work(call->operands[0]);
+    struct work_place place = {.link = {.fd = -1}};
+    struct push_report pushed = {0};
+    struct pull_report pulled = {0};
+    enum err err = open_place(&place, call, error);
+    if (err == OK && (work & WORK_PUSH)) err = push(&place, call, &pushed, error);
+    if (err == OK && (work & WORK_PULL)) err = pull(&place, call, &pulled, error);
+    if (err == OK && chosen->session.json) print_report(&place, &pushed, &pulled);
+    close_place(&place);
+    return err;
+}
+
+static void set_defaults(void *context) {
+    struct chosen *chosen = context;
+    session_set_defaults(&chosen->session);
+    chosen->settle_s = PUSH_SETTLE_MS / 1000;
+}
+
+static const struct option_table tables[] = {{rows, 0}, SESSION_TABLES(AT(session))};
+
+const struct command cmd_label_studio = {
+    .name = "label-studio",
+    .summary = "bring answers to Label Studio, and annotations back",
+    .usage = "label-studio push|pull|sync ID [options]",
+    .help =
+        "push makes each answer of a batch a task of a Label Studio project, with the answer as\n"
+        "its prediction. pull makes each annotation a judgement of the batch. sync does both.\n"
+        "After a break the same command goes on; no task and no judgement is made twice.\n",
+    .tables = tables,
+    .table_count = sizeof tables / sizeof *tables,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 2,
+    .words = "push|pull|sync",
+    .stops = true,
+    .set_defaults = set_defaults,
+    .check = check,
+    .run = run,
+};

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* label_studio_input: the requests and results of a batch for `quern label-studio`, from files of the
+ * user or from a server.
+ *
+ * What a server sends is kept in files without a name in $TMPDIR (else /tmp). A running batch of a
+ * quern server gives the results that exist so far.
+ *
+ * Thread: main.
+ * Memory: see label_studio/pairs.h. */
+
+#include "cli/session.h"
+#include "label_studio/pairs.h"
+
+#define LABEL_STUDIO_FILES_MAX OPTION_LIST_MAX
+
+struct label_studio_input {
+    int requests;
+    int results[LABEL_STUDIO_FILES_MAX];
+    size_t count; /* of results */
+    struct pairs *pairs;
+};
+
+/* The caller closes the input, also after an error. */
+enum err label_studio_input_files(struct label_studio_input *ret_input, const char *requests,
+                                  const struct option_list *results,
+                                  struct error *error) MUST_CHECK;
+enum err label_studio_input_fetch(struct label_studio_input *ret_input, struct session *session,
+                                  const char *batch, struct error *error) MUST_CHECK;
+void label_studio_input_close(struct label_studio_input *input);

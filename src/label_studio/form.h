@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* form: the fields of an answer as the controls of a Label Studio project.
+ *
+ * A form comes from the JSON schema that the requests ask for, or, without one, from the values of
+ * the answers. A field of an object inside an object is "outer.inner". What a person cannot change by
+ * a control (an array of objects, an object of any fields) has none; the whole answer is shown.
+ *
+ *     schema                            control
+ *     enum, const, boolean              Choices, one of them
+ *     array of an enum                  Choices, any of them
+ *     integer from 1 to at most 10      Rating
+ *     other numbers                     Number
+ *     string                            TextArea of one text
+ *     array of strings                  TextArea of several texts
+ *
+ * Thread: any.
+ * Memory: form_release frees the fields and options.
+ * Invariant: no two controls have the same name or the same field. */
+
+#include "base/err.h"
+#include "base/str.h"
+
+#include <jansson.h>
+
+#define FORM_NAME_BYTES 72
+#define FORM_CONTROLS_MAX 200
+#define FORM_OPTIONS_MAX 500
+/* Names of the config that no field has: what is shown, and the controls that each project has. */
+#define FORM_TEXT "quern_text"
+#define FORM_ANSWER "quern_answer"
+#define FORM_STARS "quern_rating"
+#define FORM_COMMENT "quern_comment"
+
+enum control_kind {
+    CONTROL_CHOICE,
+    CONTROL_CHOICES,
+    CONTROL_NUMBER,
+    CONTROL_RATING,
+    CONTROL_TEXT,
+    CONTROL_TEXTS,
+    CONTROL_KINDS
+};
+
+struct control {
+    char name[FORM_NAME_BYTES]; /* in the config */
+    char *field;                /* of the answer */
+    enum control_kind kind;
+    json_t *options; /* of a choice: the values of the field; NULL: none */
+    bool is_integer, has_min, has_max;
+    double min, max;
+};
+
+/* Zero is an empty form. */
+struct form {
+    struct control *at; /* (count) */
+    size_t count, capacity;
+};
+
+/* The schema that the body of a request asks for; borrowed. NULL: none. */
+const json_t *form_find_schema(const json_t *body);
+/* Adds the fields of an object's schema. */
+void form_add_schema(struct form *form, const json_t *schema);
+/* Adds fields that the form does not have, by an answer (reply.h). */
+void form_add_values(struct form *form, const json_t *object);
+void form_release(struct form *form);
+const struct control *form_find(const struct form *form, struct str name);
+/* Takes a control away: for a project whose config does not have it. */
+void form_drop(struct form *form, size_t index);
+
+/* The form as an array of objects, for the file that keeps it. */
+json_t *form_to_json(const struct form *form);
+/* ERR_CORRUPT for an array that form_to_json does not make. */
+enum err form_from_json(struct form *ret_form, const json_t *array, struct error *error) MUST_CHECK;
+
+/* "Choices", "Number": the tag of the config. */
+const char *control_tag(const struct control *control);
+/* "choices", "number": the type of a result in Label Studio. */
+const char *control_type(const struct control *control);
+/* The text of an option, for a person; the caller frees it. */
+char *control_option_text(const json_t *option);

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* link: the file that ties one batch to one project of Label Studio: which request became which task,
+ * and which annotation became which judgement.
+ *
+ * It lies with the user who runs the command, not in the server's state directory: the command also
+ * ties results from a file, and batches of servers of another make; the token of Label Studio and its
+ * URL then stay with that user, too. It is a text, so that a user can look into it. A lost link costs
+ * no task: tasks carry batch_id and custom_id, by which a push with --project finds them.
+ *
+ * Every intent is written before the call that it is about, and every outcome after it. A kill
+ * between the two leaves an open intent, and the next command asks the project what has happened.
+ *
+ * The file has one JSON object per line, each ended by LF; the file is only appended to.
+ *
+ *     head       {"quern_label_studio":1,"batch":ID,"studio":URL}
+ *     intent     {"wanted":MARKER}                      a project is made that has this marker; "": it
+ *                                                       was refused
+ *     outcome    {"project":N,"form":[…]}
+ *     intent     {"sending":[custom_id…],"at_ms":T,"after":TASK}   a chunk is imported; the project's
+ *                                                       tasks up to TASK were there before
+ *     note       {"import":N}                           the server imports the chunk by itself (N > 0), or
+ *                                                       has answered that it is done (N = -1)
+ *     outcome    {"tasks":{custom_id:TASK…}}            these tasks exist
+ *     end        {"sent":true} or {"sent":false}        of a chunk: all of it, or it did not arrive
+ *     outcome    {"annotation":KEY,"judgement":{…},"held":bool}
+ *
+ * A line is valid if (1) it ends in LF and (2) it is a JSON object. An invalid last line is what a
+ * kill left: it is cut off. Any other invalid line is an error, and nothing is written.
+ *
+ * Thread: one. Another process is refused by a lock.
+ * Memory: the custom_id and task of each task, the key of each annotation, the ids of one chunk.
+ * Invariant: what link_sync has returned for is on the disk. */
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "label_studio/form.h"
+
+#define LINK_MARKER_BYTES 48
+
+/* A chunk that was being sent. */
+struct link_chunk {
+    json_t *custom_ids; /* array; NULL: no chunk is open */
+    int64_t at_ms;      /* Unix time of the intent */
+    int64_t after;      /* the project's newest task before */
+    int64_t import;     /* the server's number of the import, or LINK_ANSWERED; 0: no answer */
+};
+#define LINK_ANSWERED (-1)
+
+struct link {
+    int fd;
+    char *path;
+    char *batch, *studio;
+    char marker[LINK_MARKER_BYTES]; /* of a project that is wanted; empty: none */
+    int64_t project;                /* 0: none yet */
+    struct form form;
+    struct map tasks;       /* custom_id → task */
+    struct map annotations; /* keys (judgement.h) */
+    struct link_chunk chunk;
+    int64_t newest_task; /* of all that are known */
+    struct buf pending;  /* lines to come */
+};
+
+/* Opens or makes the file. ERR_CONFLICT if it ties another batch or server, or if another process has
+ * it; ERR_CORRUPT if it is damaged. */
+enum err link_open(struct link *ret_link, const char *path, const char *batch, const char *studio,
+                   struct error *error) MUST_CHECK;
+void link_close(struct link *link);
+
+/* The functions below add a line; it is on the disk after link_sync. */
+void link_want_project(struct link *link, const char *marker);
+void link_set_project(struct link *link, int64_t project, const struct form *form);
+/* Opens a chunk; takes the array over. */
+void link_send(struct link *link, json_t *custom_ids, int64_t at_ms);
+void link_set_import(struct link *link, int64_t import);
+void link_end_chunk(struct link *link, bool has_arrived);
+/* Adds tasks, an object {custom_id: TASK…}. */
+void link_add_tasks(struct link *link, json_t *tasks);
+void link_add_judgement(struct link *link, const char *key, json_t *judgement, bool is_held);
+enum err link_sync(struct link *link, struct error *error) MUST_CHECK;
+
+/* Takes one judgement that was pulled and not held. */
+typedef void (*link_judgement_fn)(void *context, const json_t *judgement);
+/* Reads all judgements of the file once more, in the order in which they were pulled. */
+enum err link_each_judgement(const struct link *link, link_judgement_fn take, void *context,
+                             struct error *error) MUST_CHECK;

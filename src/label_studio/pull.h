@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* pull: the annotations of a Label Studio project become judgements of a batch, each state of an
+ * annotation exactly once.
+ *
+ * The curator of a judgement is the annotator's e-mail, or "label-studio:NUMBER". A judgement is
+ * posted first and then written to the link. After a kill between the two the server still has it
+ * under its id, so that it is not posted again.
+ *
+ * A conflict is an annotation whose fields differ from a judgement that another curator made on
+ * quern. Both are records of different people, so that both are kept unless the user prefers one.
+ *
+ * Thread: one.
+ * Memory: see remote_judgements.h and link.h; one page of tasks. */
+
+#include "label_studio/link.h"
+#include "label_studio/studio.h"
+
+struct remote;
+
+enum pull_preference {
+    PULL_BOTH,         /* conflicts are posted and shown */
+    PULL_QUERN,        /* annotations in conflict are held back and shown */
+    PULL_LABEL_STUDIO, /* conflicts are posted and not shown */
+};
+
+struct pull_wish {
+    const char *batch;
+    struct remote *remote; /* NULL: no server; judgements go into the link alone */
+    enum pull_preference preference;
+    void *context;
+    /* Takes one sentence about a conflict. */
+    void (*show)(void *context, const char *sentence);
+};
+
+/* What a pull has done; also after an error. */
+struct pull_report {
+    uint64_t pulled, known; /* known: states that earlier pulls have brought */
+    uint64_t conflicts, held;
+};
+
+/* ERR_CONFLICT if the link has no project yet. */
+enum err pull_run(struct studio *studio, struct link *link, const struct pull_wish *wish,
+                  struct pull_report *ret_report, struct error *error) MUST_CHECK;

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "label_studio/push_project.h"
+
+#include "base/id.h"
+#include "json/json.h"
+#include "label_studio/config.h"
+#include "label_studio/task.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define MARKER_HEX 24
+#define LOOK_MS 1000
+
+/* --- the form --- */
+
+/* Reads the form from the schema of the first request, or from all answers. */
+static enum err make_form(struct pairs *pairs, struct form *form, struct error *error) {
+    struct pair pair;
+    bool has;
+    enum err err = pairs_rewind(pairs, error);
+    if (err == OK) err = pairs_next(pairs, &pair, &has, error);
+    if (err != OK || !has)
+        return err != OK ? err : err_set(error, ERR_INVALID, "the batch has no requests");
+    const json_t *schema = form_find_schema(pair.body);
+    if (schema) form_add_schema(form, schema);
+    while (err == OK && has && form->count == 0 && !schema) {
+        /* No schema: what the answers have. */
+        for (; err == OK && has; err = pairs_next(pairs, &pair, &has, error)) {
+            err = task_add_fields(form, &pair, error);
+            if (err != OK) return err;
+        }
+    }
+    if (err == OK) err = pairs_rewind(pairs, error);
+    return err;
+}
+
+/* Whether a project's config has the control, on the text that the tasks have. */
+static bool has_control(const json_t *config, const struct control *control) {
+    const json_t *own = json_object_get(config, control->name), *name;
+    size_t index;
+    bool is_on_text = false;
+    json_array_foreach(json_member(own, "to_name"), index,
+                       name) if (str_is(json_str(name), FORM_TEXT)) is_on_text = true;
+    return is_on_text && str_is(json_member_str(own, "type"), control_tag(control));
+}
+
+static void drop_missing(struct studio *studio, struct form *form, const json_t *config) {
+    for (size_t i = form->count; i-- > 0;) {
+        if (has_control(config, &form->at[i])) continue;
+        studio_say(studio,
+                   "the project has no %s named %s on a Text named " FORM_TEXT
+                   ": the field is not shown",
+                   control_tag(&form->at[i]), form->at[i].name);
+        form_drop(form, i);
+    }
+}
+
+/* --- the project --- */
+
+static enum err use_project(struct studio *studio, struct link *link, int64_t id, struct form *form,
+                            struct error *error) {
+    json_t *project = NULL;
+    enum err err = studio_get_project(studio, id, &project, error);
+    if (err == OK) drop_missing(studio, form, json_member(project, "parsed_label_config"));
+    if (err == OK) link_set_project(link, id, form);
+    json_decref(project);
+    return err == OK ? link_sync(link, error) : err;
+}
+
+/* Waits until the project of the marker appears, or the time is over (*ret_id is 0). */
+static enum err look_for(struct studio *studio, const char *marker, int64_t settle_ms,
+                         int64_t *ret_id, struct error *error) {
+    for (int64_t left_ms = settle_ms;; left_ms -= LOOK_MS) {
+        enum err err = studio_find_project(studio, marker, ret_id, error);
+        if (err != OK || *ret_id > 0 || left_ms <= 0) return err;
+        err = studio_pause(studio, LOOK_MS, error);
+        if (err != OK) return err;
+    }
+}
+
+static enum err make_project(struct studio *studio, struct link *link, const struct form *form,
+                             const struct push_wish *wish, struct error *error) {
+    struct buf config;
+    int64_t id = 0;
+    enum err err = OK;
+    if (*link->marker) err = look_for(studio, link->marker, wish->settle_ms, &id, error);
+    if (err != OK) return err;
+    buf_init(&config, BUF_UNLIMITED);
+    config_write(&config, form);
+    if (id == 0) err = studio_check_config(studio, config.at, error);
+    while (err == OK && id == 0) {
+        char marker[LINK_MARKER_BYTES];
+        enum studio_outcome outcome = STUDIO_UNKNOWN;
+        id_hex(marker, sizeof marker, "quern-batch-", MARKER_HEX);
+        link_want_project(link, marker);
+        err = link_sync(link, error);
+        const struct studio_project project = {
+            .title = wish->title, .marker = marker, .config = config.at};
+        if (err == OK) err = studio_make_project(studio, &project, &outcome, &id, error);
+        bool is_refused = err != OK && err != ERR_CANCELLED && err != ERR_CORRUPT &&
+                          err != ERR_UNAVAILABLE && err != ERR_IO;
+        if (is_refused) {
+            struct error ignored;
+            link_want_project(link, "");
+            (void)!link_sync(link, &ignored);
+        }
+        if (err == OK && outcome == STUDIO_UNKNOWN)
+            err = look_for(studio, marker, wish->settle_ms, &id, error);
+    }
+    buf_release(&config);
+    if (err != OK) return err;
+    link_set_project(link, id, form);
+    return link_sync(link, error);
+}
+
+enum err push_project(struct studio *studio, struct link *link, struct pairs *pairs,
+                      const struct push_wish *wish, struct error *error) {
+    struct form form = {0};
+    json_t *project = NULL;
+    enum err err;
+    if (link->project > 0 && wish->project > 0 && link->project != wish->project)
+        return err_set(error, ERR_CONFLICT,
+                       "%s is of project %" PRId64 ": name another --state for project %" PRId64,
+                       link->path, link->project, wish->project);
+    if (link->project > 0) {
+        err = studio_get_project(studio, link->project, &project, error);
+        json_decref(project);
+        return err;
+    }
+    err = make_form(pairs, &form, error);
+    if (err == OK && wish->project > 0)
+        err = use_project(studio, link, wish->project, &form, error);
+    else if (err == OK)
+        err = make_project(studio, link, &form, wish, error);
+    form_release(&form);
+    return err;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "label_studio/remote_judgements.h"
+
+#include "base/mem.h"
+#include "client/objects.h"
+#include "json/json.h"
+#include "label_studio/judgement.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PAGE 1000
+#define OWN_PREFIX "ls-" /* of judgements that a pull has made */
+
+static json_t *find(const struct remote_judgements *list, const json_t *judgement) {
+    struct str id = json_member_str(judgement, "custom_id");
+    struct str curator = json_member_str(judgement, "curator");
+    json_t *curators = id.at ? json_object_getn(list->newest, id.at, id.bytes) : NULL;
+    return curator.at ? json_object_getn(curators, curator.at, curator.bytes) : NULL;
+}
+
+static void take(struct remote_judgements *list, const json_t *judgement) {
+    struct str id = json_member_str(judgement, "custom_id");
+    struct str curator = json_member_str(judgement, "curator");
+    if (!id.at || !curator.at) return;
+    json_t *curators = json_object_getn(list->newest, id.at, id.bytes);
+    if (!curators) {
+        curators = json_object();
+        json_object_setn_new(list->newest, id.at, id.bytes, curators);
+    }
+    json_object_setn(curators, curator.at, curator.bytes, (json_t *)(uintptr_t)judgement);
+    if (json_member(judgement, "id")) map_put(&list->ids, json_member_str(judgement, "id"), 1);
+}
+
+static void add_path(const struct remote_judgements *list, struct buf *path) {
+    buf_init(path, BUF_UNLIMITED);
+    buf_add_text(path, "/batches/");
+    object_add_id(path, list->batch);
+    buf_add_text(path, "/judgements");
+}
+
+static enum err read_all(struct remote_judgements *list, struct error *error) {
+    bool has_more = true;
+    uint64_t after = 0;
+    while (has_more) {
+        json_t *page = NULL;
+        const json_t *judgement;
+        size_t index;
+        struct buf path;
+        add_path(list, &path);
+        buf_printf(&path, "?limit=%d&after=%" PRIu64, PAGE, after);
+        enum err err =
+            remote_get_json(list->remote, &(struct remote_call){.path = path.at}, &page, error);
+        buf_release(&path);
+        if (err != OK) return err;
+        has_more = false;
+        json_array_foreach(json_member(page, "data"), index, judgement) {
+            const json_t *seq = json_member(judgement, "seq");
+            uint64_t number = json_is_integer(seq) ? (uint64_t)json_integer_value(seq) : 0;
+            take(list, judgement);
+            if (number > after) {
+                after = number;
+                has_more = json_is_true(json_member(page, "has_more"));
+            }
+        }
+        json_decref(page);
+    }
+    return OK;
+}
+
+enum err remote_judgements_open(struct remote_judgements *ret_list, struct remote *remote,
+                                const char *batch, struct error *error) {
+    *ret_list = (struct remote_judgements){
+        .remote = remote, .batch = mem_text(batch), .newest = json_object()};
+    map_init(&ret_list->ids);
+    enum err err = read_all(ret_list, error);
+    if (err == OK) return OK;
+    remote_judgements_close(ret_list);
+    if (err == ERR_NOT_FOUND || err == ERR_INVALID)
+        return err_prefix(error, "the server gives no judgements of %.80s (-o writes a file)",
+                          batch);
+    return err;
+}
+
+void remote_judgements_close(struct remote_judgements *list) {
+    if (!list->batch) return;
+    free(list->batch);
+    json_decref(list->newest);
+    map_release(&list->ids);
+    *list = (struct remote_judgements){0};
+}
+
+bool remote_judgements_has(const struct remote_judgements *list, const char *id) {
+    return map_get(&list->ids, str_from(id), NULL);
+}
+
+static json_int_t version_of(const struct remote_judgements *list, const json_t *judgement) {
+    const json_t *version = json_member(find(list, judgement), "version");
+    return json_is_integer(version) ? json_integer_value(version) : 0;
+}
+
+static enum err post(struct remote_judgements *list, const json_t *judgement, struct error *error) {
+    json_t *body = json_copy((json_t *)(uintptr_t)judgement), *answer = NULL;
+    struct buf path, text;
+    add_path(list, &path);
+    buf_init(&text, BUF_UNLIMITED);
+    json_object_set_new(body, "version", json_integer(version_of(list, judgement)));
+    json_write(&text, body);
+    const struct remote_call call = {.path = path.at, .body = buf_str(&text)};
+    enum err err = remote_get_json(list->remote, &call, &answer, error);
+    if (err == OK) take(list, answer);
+    json_decref(answer);
+    json_decref(body);
+    buf_release(&text);
+    buf_release(&path);
+    return err;
+}
+
+enum err remote_judgements_post(struct remote_judgements *list, const json_t *judgement,
+                                struct error *error) {
+    enum err err = post(list, judgement, error);
+    if (err != ERR_CONFLICT) return err;
+    err = read_all(list, error); /* somebody else judged with the same name */
+    if (err != OK || remote_judgements_has(list, json_string_value(json_member(judgement, "id"))))
+        return err;
+    return post(list, judgement, error);
+}
+
+const json_t *remote_judgements_conflict(const struct remote_judgements *list,
+                                         const json_t *judgement, const char **ret_curator) {
+    struct str id = json_member_str(judgement, "custom_id");
+    const char *curator;
+    json_t *other;
+    json_object_foreach(json_object_getn(list->newest, id.at, id.bytes), curator, other) {
+        bool is_own = str_starts_with(json_member_str(other, "id"), STR(OWN_PREFIX));
+        if (is_own || str_is(json_member_str(judgement, "curator"), curator)) continue;
+        if (!judgement_differs(judgement, other)) continue;
+        *ret_curator = curator;
+        return other;
+    }
+    return NULL;
+}

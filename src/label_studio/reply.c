@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "label_studio/reply.h"
+
+#include "json/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GOOD_STATUS 200
+#define PREDICATE_IS_TRUE 0.5
+
+/* The text inside a code fence, or the whole text. */
+static struct str inside_fence(struct str text) {
+    text = str_trim(text);
+    if (!str_starts_with(text, STR("```")) || !str_ends_with(text, STR("```"))) return text;
+    size_t end_of_line = str_find_byte(text, '\n', 0);
+    if (end_of_line == SIZE_MAX || text.bytes < end_of_line + 4) return text;
+    text.bytes -= 3;
+    return str_trim(str_skip(text, end_of_line + 1));
+}
+
+static json_t *object_of(struct str text) {
+    json_t *value = NULL;
+    struct error ignored;
+    if (json_read(&value, inside_fence(text), &ignored) != OK) return NULL;
+    if (json_is_object(value) && json_object_size(value) > 0) return value;
+    json_decref(value);
+    return NULL;
+}
+
+static json_t *whole_text(const json_t *text) {
+    json_t *object = json_object();
+    json_object_set(object, REPLY_TEXT, (json_t *)(uintptr_t)text);
+    return object;
+}
+
+static void add_decision(json_t *object, struct str name, const json_t *answer) {
+    const json_t *probability = json_member(answer, "probability");
+    const json_t *value = json_member(answer, "choice");
+    if (!probability) probability = json_member(answer, "noul");
+    if (!value) value = json_member(answer, "score");
+    if (json_is_number(probability))
+        value = json_number_value(probability) >= PREDICATE_IS_TRUE ? json_true() : json_false();
+    if (value) json_object_setn(object, name.at, name.bytes, (json_t *)(uintptr_t)value);
+}
+
+static json_t *decisions_of(const json_t *answers) {
+    json_t *object = json_object(), *answer;
+    const char *key;
+    size_t index, key_bytes;
+    json_array_foreach(answers, index, answer) {
+        char place[24];
+        struct str name = json_member_str(answer, "name");
+        struct buf text;
+        buf_init(&text, sizeof place);
+        buf_printf(&text, "%zu", index);
+        add_decision(object, name.at ? name : buf_str(&text), answer);
+        buf_release(&text);
+    }
+    json_object_keylen_foreach((json_t *)(uintptr_t)answers, key, key_bytes, answer)
+        add_decision(object, (struct str){key, key_bytes}, answer);
+    return object;
+}
+
+static json_t *read_object(const json_t *body) {
+    const json_t *choice = json_array_get(json_member(body, "choices"), 0);
+    const json_t *message = json_member(choice, "message"), *text = json_member(message, "content");
+    const json_t *call = json_array_get(json_member(message, "tool_calls"), 0);
+    json_t *object = object_of(json_member_str(json_member(call, "function"), "arguments"));
+    if (!text) text = json_member(message, "refusal");
+    if (!text) text = json_member(choice, "text");
+    if (!object && json_member(body, "answers"))
+        object = decisions_of(json_member(body, "answers"));
+    if (!object && json_is_string(text)) object = object_of(json_str(text));
+    if (!object && json_is_string(text)) object = whole_text(text);
+    return object ? object : json_object();
+}
+
+enum err reply_read(struct reply *ret_reply, struct str line, struct error *error) {
+    struct reply reply = {0};
+    enum err err = json_read(&reply.line, line, error);
+    if (err != OK) return err;
+    const json_t *response = json_member(reply.line, "response");
+    const json_t *status = json_member(response, "status_code");
+    if (json_is_integer(status) && json_integer_value(status) == GOOD_STATUS)
+        reply.body = json_member(response, "body");
+    if (reply.body) reply.object = read_object(reply.body);
+    *ret_reply = reply;
+    return OK;
+}
+
+void reply_release(struct reply *reply) {
+    json_decref(reply->line);
+    json_decref(reply->object);
+    *reply = (struct reply){0};
+}
+
+void reply_write(struct buf *out, const struct reply *reply) {
+    const json_t *text = json_object_get(reply->object, REPLY_TEXT);
+    char *json = NULL;
+    if (json_is_string(text))
+        buf_add_str(out, json_str(text));
+    else
+        json = json_dumps(reply->object, JSON_INDENT(2));
+    if (json) buf_add_text(out, json);
+    free(json);
+}
+
+/* The object that the beginning of `field` names, up to a dot; *ret_rest is behind the dot. */
+static json_t *find_outer(const json_t *object, const char *field, size_t *ret_bytes) {
+    const char *dot = strchr(field, '.');
+    for (; dot; dot = strchr(dot + 1, '.')) {
+        json_t *outer = json_object_getn(object, field, (size_t)(dot - field));
+        *ret_bytes = (size_t)(dot - field);
+        if (json_is_object(outer)) return outer;
+    }
+    return NULL;
+}
+
+json_t *reply_find(const json_t *object, const char *field) {
+    size_t bytes;
+    for (;;) {
+        json_t *value = json_object_get(object, field);
+        if (value) return value;
+        object = find_outer(object, field, &bytes);
+        if (!object) return NULL;
+        field += bytes + 1;
+    }
+}
+
+void reply_correct(json_t *fields, const json_t *object, const char *field, json_t *value) {
+    size_t bytes;
+    while (!json_object_get(object, field)) {
+        const json_t *outer = find_outer(object, field, &bytes);
+        if (!outer) break;
+        json_t *own = json_object_getn(fields, field, bytes);
+        if (!own) {
+            own = json_deep_copy(outer);
+            json_object_setn_new(fields, field, bytes, own);
+        }
+        fields = own;
+        object = outer;
+        field += bytes + 1;
+    }
+    json_object_set(fields, field, value);
+}

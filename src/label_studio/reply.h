@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* reply: the answer in a result line, as an object of fields.
+ *
+ *     a text that is a JSON object    the object; also inside a code fence of Markdown
+ *     a call of a tool                the arguments of the first call
+ *     /v1/decisions, /v1/systemone    {question: value}
+ *     any other text                  {".text": the text}
+ *
+ * These are the names by which a judgement corrects a field. Inside a field that is an object a value
+ * is named "outer.inner". Only the first choice is read.
+ *
+ * Thread: any.
+ * Memory: reply_release frees the line and the object. */
+
+#include "base/buf.h"
+
+#include <jansson.h>
+
+#define REPLY_TEXT ".text"
+
+struct reply {
+    json_t *line;
+    const json_t *body; /* of the response; NULL: there is no answer */
+    json_t *object;     /* owned; NULL with `body` */
+};
+
+/* ERR_INVALID for a text that is no JSON object. */
+enum err reply_read(struct reply *ret_reply, struct str line, struct error *error) MUST_CHECK;
+void reply_release(struct reply *reply);
+/* Appends the answer for a person. */
+void reply_write(struct buf *out, const struct reply *reply);
+/* The value of a field, "outer.inner" included; borrowed. NULL: none. */
+json_t *reply_find(const json_t *object, const char *field);
+/* Sets a field in `fields`, which corrects `object`: a value inside an object corrects the whole
+ * object, the rest of which stays. */
+void reply_correct(json_t *fields, const json_t *object, const char *field, json_t *value);

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* task: one result of a batch as a task of Label Studio.
+ *
+ *     data         text: what was asked; answer: the answer as it was given
+ *     meta         batch_id and custom_id, by which the task is known again wherever it is met;
+ *                  answer: the fields that have a control, with which an annotation is compared
+ *     predictions  one, of the answer: a value per control, the model, and the mean probability of
+ *                  the answer's tokens as its score, if the result has log probabilities
+ *
+ * A NUL in a text becomes U+FFFD, since PostgreSQL stores none.
+ *
+ * Thread: any.
+ * Memory: the caller owns the task. */
+
+#include "base/buf.h"
+#include "label_studio/form.h"
+#include "label_studio/pairs.h"
+
+struct task_wish {
+    const char *batch_id;
+    const struct form *form;
+};
+
+/* OK with *ret_task NULL for a pair without an answer. ERR_INVALID for a result that is none. */
+enum err task_make(json_t **ret_task, const struct task_wish *wish, const struct pair *pair,
+                   struct error *error) MUST_CHECK;
+/* Adds to the form the fields that the answer has; nothing for a pair without an answer. */
+enum err task_add_fields(struct form *form, const struct pair *pair,
+                         struct error *error) MUST_CHECK;
+/* Appends what was asked, as a person reads it. */
+void task_write_text(struct buf *out, const json_t *body);

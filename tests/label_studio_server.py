@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small server of the calls of Label Studio that quern makes. A test changes its fields while it runs: which answers are lost, which
+imports come late, at which call the client is killed."""
+import base64, http.server, json, os, re, signal, threading, time, urllib.parse, xml.etree.ElementTree
+
+LEGACY = "0123456789abcdef0123456789abcdef01234567"
+TAGS = {"Choices", "Number", "Rating", "TextArea"}
+
+
+def jwt(**claims):
+    parts = [{"alg": "none", "typ": "JWT"}, claims]
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + ".c2ln"
+
+
+PERSONAL = jwt(token_type="refresh", exp=8102617425, iat=1795417425)
+
+
+class LabelStudio:
+    def __init__(self, token=LEGACY, enterprise=False):
+        self.token, self.enterprise = token, enterprise
+        self.projects, self.tasks, self.imports, self.seen = {}, {}, {}, []
+        self.next_task, self.next_annotation = 1, 1
+        self.access, self.access_calls = None, None  # the token in force, and the calls that it is still good for
+        self.calls_per_access = None
+        self.refuse = []    # (part of a path, status): answered before anything is done, once each
+        self.lose = []      # parts of paths whose next answer is lost after the effect, once each
+        self.late = []      # per import: the number of calls after which it takes effect; its own answer is lost
+        self.waiting = []   # [calls left, project, tasks]
+        self.victim, self.kills = None, []  # process; (call number, "before" or "after" its effect)
+        self.calls = 0
+        self.lock = threading.Lock()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.httpd.server_port}"
+
+    def custom_ids(self):
+        return [task["meta"]["custom_id"] for task in self.tasks.values()]
+
+    def add_tasks(self, project, tasks):
+        ids = []
+        for task in tasks:
+            controls = self.controls(self.projects[project]["label_config"])
+            for prediction in task.get("predictions", []):
+                for result in prediction["result"]:
+                    assert controls[result["from_name"]]["type"].lower() == result["type"] and result["to_name"] == "quern_text", result
+            self.tasks[self.next_task] = {**task, "id": self.next_task, "project": project, "annotations": []}
+            ids.append(self.next_task)
+            self.next_task += 1
+        return ids
+
+    def annotate(self, task, result, user=1, cancelled=False):
+        """Adds an annotation of a user, or changes the one that the user has."""
+        found = [a for a in self.tasks[task]["annotations"] if a["completed_by"] == user]
+        if not found:
+            found = [{"id": self.next_annotation, "completed_by": user}]
+            self.tasks[task]["annotations"] += found
+            self.next_annotation += 1
+        at = f"2026-11-23T07:00:00.{int(found[0].get('updated_at', '.0Z')[-7:-1].lstrip('.') or 0) + 1:06d}Z"
+        found[0].update(result=result, was_cancelled=cancelled, updated_at=at)
+
+    @staticmethod
+    def controls(config):
+        root = xml.etree.ElementTree.fromstring(config)
+        return {e.get("name"): {"type": e.tag, "to_name": [e.get("toName")]} for e in root.iter() if e.tag in TAGS}
+
+    def call(self, method, path, query, body):
+        if path == "/api/token/refresh/":
+            if body["refresh"] != self.token:
+                return 401, {"detail": "Token is invalid"}
+            self.access, self.access_calls = jwt(exp=2000000300, iat=2000000000, n=self.calls), self.calls_per_access
+            return 200, {"access": self.access}
+        if path == "/api/users/":
+            return 200, [{"id": 1, "email": "ana@example.test"}, {"id": 2, "email": ""}]
+        if path in ("/api/projects/validate/", "/api/projects/") and method == "POST":
+            try:
+                self.controls(body["label_config"])
+            except xml.etree.ElementTree.ParseError as error:
+                return 400, {"label_config": [str(error)]}
+            if path.endswith("validate/"):
+                return 204, None
+            if len(body["title"]) < 3 or len(body["title"]) > 50:
+                return 400, {"detail": "Validation error", "validation_errors": {"title": ["3 to 50 characters"]}}
+            project = len(self.projects) + 1
+            self.projects[project] = {**body, "id": project}
+            return 201, self.projects[project]
+        if path == "/api/projects/":
+            page, size = int(query["page"]), int(query["page_size"])
+            found = list(self.projects.values())
+            return 200, {"results": found[(page - 1) * size:page * size], "next": "more" if page * size < len(found) else None}
+        if path == "/api/tasks/":
+            return self.list_tasks(query)
+        if path == "/api/dm/actions":
+            for task in body["selectedItems"]["included"]:
+                self.tasks.pop(task, None)
+            return 200, {"processed_items": len(body["selectedItems"]["included"])}
+        found = re.fullmatch(r"/api/projects/(\d+)/(import|imports/(\d+)/)?", path)
+        project = int(found[1]) if found else 0
+        if project not in self.projects:
+            return 404, {"detail": "No Project matches the given query."}
+        if found[2] == "import":
+            return self.do_import(project, body)
+        if found[2]:
+            state = self.imports[int(found[3])]
+            state["polls"] -= 1
+            if state["polls"] > 0:
+                return 200, {"status": "in_progress"}
+            if state["polls"] == 0:
+                self.add_tasks(project, state["tasks"])
+            return 200, {"status": "completed"}
+        return 200, {**self.projects[project], "parsed_label_config": self.controls(self.projects[project]["label_config"])}
+
+    def do_import(self, project, tasks):
+        late = self.late.pop(0) if self.late else 0
+        if late:
+            self.waiting.append([late, project, tasks])
+            return None, None
+        if self.enterprise:
+            number = len(self.imports) + 1
+            self.imports[number] = {"polls": 2, "tasks": tasks}
+            return 201, {"import": number}
+        ids = self.add_tasks(project, tasks)
+        return 201, {"task_count": len(ids), "task_ids": ids}
+
+    def list_tasks(self, query):
+        wanted = json.loads(query["query"])
+        tasks = [task for task in self.tasks.values() if task["project"] == int(query["project"])]
+        for item in wanted["filters"]["items"]:
+            name, least = item["filter"].split(":")[2], item["value"]
+            count = {"id": lambda t: t["id"], "total_annotations": lambda t: sum(not a["was_cancelled"] for a in t["annotations"]),
+                     "cancelled_annotations": lambda t: sum(a["was_cancelled"] for a in t["annotations"])}[name]
+            tasks = [task for task in tasks if count(task) > least]
+        total, tasks = len(tasks), sorted(tasks, key=lambda task: task["id"])[:int(query["page_size"])]
+        names = query["include"].split(",")
+        def chosen(item):  # the real server's `include` chooses the members of annotations, too
+            return {name: item[name] for name in names if name in item}
+
+        return 200, {"total": total, "tasks": [
+            {**chosen({**task, "annotations": [chosen(a) for a in task["annotations"]]}), "total_annotations": len(task["annotations"]),
+             "cancelled_annotations": 0} for task in tasks]}
+
+    def is_allowed(self, header, path):
+        if path == "/api/token/refresh/":
+            return True
+        if self.token == LEGACY:
+            return header == f"Token {LEGACY}"
+        if header != f"Bearer {self.access}" or self.access_calls == 0:
+            return False
+        if self.access_calls:
+            self.access_calls -= 1
+        return True
+
+    def kill(self, when):
+        if self.victim and (self.calls, when) in self.kills:
+            os.kill(self.victim.pid, signal.SIGKILL)
+            self.victim.wait()
+            self.victim = None
+
+    def apply_late(self):
+        for entry in self.waiting:
+            entry[0] -= 1
+            if entry[0] == 0:
+                self.add_tasks(*entry[1:])
+        self.waiting = [entry for entry in self.waiting if entry[0] > 0]
+
+    def __enter__(self):
+        server = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                self.handle_call(None)
+
+            def do_POST(self):
+                self.handle_call(json.loads(self.rfile.read(int(self.headers["content-length"] or 0))))
+
+            def handle_call(self, body):
+                url = urllib.parse.urlsplit(self.path)
+                query = dict(urllib.parse.parse_qsl(url.query))
+                with server.lock:
+                    server.calls += 1
+                    server.apply_late()
+                    server.seen.append(f"{self.command} {url.path}")
+                    server.kill("before")
+                    if server.refuse and server.refuse[0][0] in url.path:
+                        return self.answer(server.refuse.pop(0)[1], {"detail": "busy"})
+                    if not server.is_allowed(self.headers["authorization"], url.path):
+                        return self.answer(401, {"detail": "Invalid token."})
+                    status, value = server.call(self.command, url.path, query, body)
+                    server.kill("after")
+                    lost = next((part for part in server.lose if url.path.endswith(part)), None)
+                    if lost:
+                        server.lose.remove(lost)
+                    if lost or status is None:
+                        self.close_connection = True
+                        return None
+                    return self.answer(status, value)
+
+            def answer(self, status, value):
+                data = b"" if value is None else json.dumps(value).encode()
+                self.send_response(status)
+                if status == 429:
+                    self.send_header("retry-after", "0")
+                if status != 204:
+                    self.send_header("content-length", str(len(data)))
+                self.end_headers()
+                try:
+                    self.wfile.write(data)
+                except OSError:  # the client was killed
+                    self.close_connection = True
+
+        self.httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.httpd.daemon_threads = True
+        threading.Thread(target=self.httpd.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.httpd.shutdown()
+        self.httpd.server_close()

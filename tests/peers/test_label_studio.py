@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""quern label-studio against a real Label Studio (from PyPI, in a virtual environment that QUERN_LABEL_STUDIO names): ten answers with each
+kind of token, then QUERN_TASKS (20,000) tasks pushed and their annotations pulled while the command is killed at random.
+
+    python3 -m venv ~/.cache/quern-peers/label-studio && ~/.cache/quern-peers/label-studio/bin/pip install label-studio
+    tools/test peers/test_label_studio
+"""
+import json, os, pathlib, random, sqlite3, subprocess, threading, time, urllib.request
+
+import pytest
+
+import conftest
+import support
+
+VENV = pathlib.Path(os.environ.get("QUERN_LABEL_STUDIO", conftest.PEERS / "label-studio"))
+TOKEN = "0123456789abcdef0123456789abcdef01234567"
+TASKS = int(os.environ.get("QUERN_TASKS", "20000"))
+KILLS = int(os.environ.get("QUERN_KILLS", "20"))
+WORDS = ["HIRE", 'NO & <b> "q"', "MAYBE"]
+SCHEMA = {"type": "object", "properties": {"recommendation": {"enum": WORDS}, "score": {"type": "integer", "minimum": 0, "maximum": 100},
+          "fit": {"type": "object", "properties": {"stars": {"type": "integer", "minimum": 1, "maximum": 5}}}, "sure": {"type": "boolean"},
+          "reason": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}}}}
+
+
+class Studio:
+    url = "http://127.0.0.1:18086"
+
+    def __init__(self, folder):
+        self.folder, self.log = folder, folder / "log"
+        environment = {**os.environ, "LABEL_STUDIO_BASE_DATA_DIR": str(folder), "COLLECT_ANALYTICS": "false", "LATEST_VERSION_CHECK": "false"}
+        with open(self.log, "w") as log:
+            self.process = subprocess.Popen([VENV / "bin/label-studio", "start", "--no-browser", "--port", "18086", "--internal-host", "127.0.0.1", "--username",
+                                             "ana@example.test", "--password", "a-pass-word-1", "--user-token", TOKEN, "--enable-legacy-api-token"],
+                                            stdout=log, stderr=log, env=environment)
+        conftest.wait_for(self.url + "/api/version", self.process, self.log, 600)
+
+    def call(self, path, body=None):
+        request = urllib.request.Request(self.url + path, None if body is None else json.dumps(body).encode(),
+                                         {"Authorization": f"Token {TOKEN}", "Content-Type": "application/json"})
+        return json.loads(urllib.request.urlopen(request, timeout=600).read())
+
+    def tasks(self, project):
+        """All tasks, as the database has them: id, custom_id, predictions."""
+        with sqlite3.connect(f"file:{self.folder}/label_studio.sqlite3?mode=ro", uri=True) as db:
+            return [(number, json.loads(meta)["custom_id"]) for number, meta in db.execute("select id, meta from task where project_id = ? order by id", (project,))]
+
+    def annotations(self, project):
+        with sqlite3.connect(f"file:{self.folder}/label_studio.sqlite3?mode=ro", uri=True) as db:
+            return [(json.loads(meta)["custom_id"], json.loads(result), cancelled) for meta, result, cancelled in db.execute(
+                "select t.meta, a.result, a.was_cancelled from task_completion a join task t on a.task_id = t.id where t.project_id = ?", (project,))]
+
+    def predictions(self, project):
+        with sqlite3.connect(f"file:{self.folder}/label_studio.sqlite3?mode=ro", uri=True) as db:
+            return db.execute("select count(*), count(distinct task_id) from prediction where project_id = ?", (project,)).fetchone()
+
+
+@pytest.fixture(scope="module")
+def studio(tmp_path_factory):
+    conftest.needed(VENV / "bin/label-studio")
+    studio = Studio(tmp_path_factory.mktemp("label-studio"))
+    yield studio
+    studio.process.terminate()
+    studio.process.wait(120)
+
+
+def files(folder, count):
+    draw, answers = random.Random(1), []
+    with open(folder / "in.jsonl", "w") as inputs, open(folder / "out.jsonl", "w") as outputs:
+        for i in range(count):
+            answers.append({"recommendation": draw.choice(WORDS), "score": draw.randrange(101), "fit": {"stars": draw.randrange(1, 6)}, "sure": draw.random() < 0.5,
+                            "reason": "because\n\u202e<script>", "tags": ["a", "b"]})
+            inputs.write(json.dumps({"custom_id": f"c{i}", "method": "POST", "url": "/v1/chat/completions", "body": {
+                "model": "m", "messages": [{"role": "user", "content": f"candidate {i} " + "of many words " * 40}],
+                "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}}}) + "\n")
+            outputs.write(json.dumps({"id": "r", "custom_id": f"c{i}", "error": None, "response": {"status_code": 200, "body": {
+                "model": "m-1", "choices": [{"message": {"content": json.dumps(answers[-1])}}]}}}) + "\n")
+    return answers, ["-i", "in.jsonl", "--results-file", "out.jsonl"]
+
+
+def start(studio, folder, word, *arguments, token=TOKEN):
+    environment = {**os.environ, "LABEL_STUDIO_URL": studio.url, "LABEL_STUDIO_API_KEY": token}
+    with open(folder / "said", "a") as said:
+        return subprocess.Popen([support.BINARY, "label-studio", word, "run-1", *map(str, arguments), "--json", "--retry-seconds", "300"], cwd=folder,
+                                env=environment, text=True, stdout=subprocess.PIPE, stderr=said)
+
+
+def run(studio, folder, word, *arguments, token=TOKEN):
+    process = start(studio, folder, word, *arguments, token=token)
+    out, _ = process.communicate(timeout=7200)
+    assert process.returncode == 0, (folder / "said").read_text()[-3000:]
+    return json.loads(out)
+
+
+def killed(studio, folder, word, *arguments, kills, seconds, draw):
+    """Runs the command again and again and kills it after random times; returns the last report and how often it was killed."""
+    count = 0
+    while True:
+        process = start(studio, folder, word, *arguments)
+        if count < kills:
+            timer = threading.Timer(draw.uniform(0.05, seconds), process.kill)
+            timer.start()
+        out, _ = process.communicate(timeout=7200)
+        if count < kills:
+            timer.cancel()
+        assert process.returncode in (0, -9), (folder / "said").read_text()[-3000:]
+        if process.returncode == 0:
+            return json.loads(out), count
+        count += 1
+
+
+def choice(name, word):
+    return {"id": name, "from_name": name, "to_name": "quern_text", "type": "choices", "value": {"choices": [word]}}
+
+
+def pulled(folder):
+    return [json.loads(line) for line in (folder / "judged.jsonl").read_text().splitlines()]
+
+
+def test_ten_answers_there_and_back_with_each_kind_of_token(studio, tmp_path):
+    personal = studio.call("/api/token/", {})["token"]
+    for token in (TOKEN, personal):
+        folder = tmp_path / token[:3]
+        folder.mkdir()
+        answers, which = files(folder, 10)
+        done = run(studio, folder, "push", *which, token=token)
+        tasks = studio.tasks(done["project"])
+        assert done["pushed"] == 10 and [name for _, name in tasks] == [f"c{i}" for i in range(10)]
+        project = studio.call(f"/api/projects/{done['project']}/")
+        assert set(project["parsed_label_config"]) == {"recommendation", "score", "fit.stars", "sure", "reason", "tags", "quern_rating", "quern_comment"}
+        results = {r["from_name"]: r["value"] for r in studio.call(f"/api/tasks/{tasks[3][0]}/")["predictions"][0]["result"]}
+        assert results["recommendation"] == {"choices": [answers[3]["recommendation"]]} and results["reason"] == {"text": [answers[3]["reason"]]}
+        other = next(word for word in WORDS if word != answers[0]["recommendation"])
+        studio.call(f"/api/tasks/{tasks[0][0]}/annotations/", {"result": [choice("recommendation", other)]})
+        studio.call(f"/api/tasks/{tasks[1][0]}/annotations/", {"result": [choice("recommendation", answers[1]["recommendation"])]})
+        studio.call(f"/api/tasks/{tasks[2][0]}/annotations/", {"result": [], "was_cancelled": True})
+        assert run(studio, folder, "sync", *which, "-o", "judged.jsonl", token=token)["pulled"] == 3
+        by = {j["custom_id"]: j for j in pulled(folder)}
+        assert [by[f"c{i}"]["verdict"] for i in range(3)] == ["corrected", "accepted", "skipped"]
+        assert by["c0"]["fields"] == {"recommendation": other} and by["c0"]["curator"] == "ana@example.test"
+        assert run(studio, folder, "sync", *which, token=token)["pulled"] == 0 and len(studio.tasks(done["project"])) == 10
+
+
+def test_many_tasks_and_annotations_each_exactly_once_under_kills(studio, tmp_path):
+    draw = random.Random(int(os.environ.get("QUERN_SEED", "1")))
+    answers, which = files(tmp_path, TASKS)
+    begun = time.monotonic()
+    done, kills = killed(studio, tmp_path, "push", *which, kills=KILLS, seconds=12, draw=draw)
+    again = run(studio, tmp_path, "push", *which)
+    push_s = time.monotonic() - begun
+    names = [name for _, name in studio.tasks(done["project"])]
+    assert again["pushed"] == 0 and len(names) == TASKS and set(names) == {f"c{i}" for i in range(TASKS)}
+    assert studio.predictions(done["project"]) == (TASKS, TASKS)
+    print(f"\n{TASKS} tasks pushed in {push_s:.0f} s with {kills} kills, {done['removed'] + again['removed']} second tasks removed")
+
+    begun = time.monotonic()
+    wanted = {f"c{i}": draw.choice(WORDS) for i in range(TASKS)}
+    tasks = studio.tasks(done["project"])
+    annotate(studio, [(number, wanted[name]) for number, name in tasks], done["project"])
+    annotate_s = time.monotonic() - begun
+    begun = time.monotonic()
+    _, kills = killed(studio, tmp_path, "pull", *which, "-o", "judged.jsonl", kills=KILLS, seconds=20, draw=draw)
+    pull_s = time.monotonic() - begun
+    judged = pulled(tmp_path)
+    assert len(judged) == TASKS == len({j["id"] for j in judged}) == len({j["custom_id"] for j in judged})
+    for judgement in judged:
+        i = int(judgement["custom_id"][1:])
+        same = wanted[judgement["custom_id"]] == answers[i]["recommendation"]
+        assert judgement["verdict"] == ("accepted" if same else "corrected")
+        assert judgement.get("fields") == (None if same else {"recommendation": wanted[judgement["custom_id"]]})
+    assert run(studio, tmp_path, "pull", *which)["pulled"] == 0
+    print(f"{TASKS} annotations made in {annotate_s:.0f} s, pulled in {pull_s:.0f} s with {kills} kills")
+
+
+def annotate(studio, wanted, project):
+    """One annotation per task, in bulk: an import of tasks cannot carry annotations for tasks that are there, so the calls run side by side."""
+    def work(part):
+        for number, word in part:
+            studio.call(f"/api/tasks/{number}/annotations/", {"result": [choice("recommendation", word)], "lead_time": 1})
+    threads = [threading.Thread(target=work, args=(wanted[i::4],)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(studio.annotations(project)) == len(wanted)
