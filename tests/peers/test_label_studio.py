@@ -16,6 +16,7 @@ VENV = pathlib.Path(os.environ.get("QUERN_LABEL_STUDIO", conftest.PEERS / "label
 TOKEN = "0123456789abcdef0123456789abcdef01234567"
 TASKS = int(os.environ.get("QUERN_TASKS", "20000"))
 KILLS = int(os.environ.get("QUERN_KILLS", "20"))
+CORRECTED = 200
 WORDS = ["HIRE", 'NO & <b> "q"', "MAYBE"]
 SCHEMA = {"type": "object", "properties": {"recommendation": {"enum": WORDS}, "score": {"type": "integer", "minimum": 0, "maximum": 100},
           "fit": {"type": "object", "properties": {"stars": {"type": "integer", "minimum": 1, "maximum": 5}}}, "sure": {"type": "boolean"},
@@ -153,32 +154,32 @@ def test_many_tasks_and_annotations_each_exactly_once_under_kills(studio, tmp_pa
     print(f"\n{TASKS} tasks pushed in {push_s:.0f} s with {kills} kills, {done['removed'] + again['removed']} second tasks removed")
 
     begun = time.monotonic()
-    wanted = {f"c{i}": draw.choice(WORDS) for i in range(TASKS)}
     tasks = studio.tasks(done["project"])
-    annotate(studio, [(number, wanted[name]) for number, name in tasks], done["project"])
+    corrected = annotate(studio, done["project"], tasks, answers, draw)
     annotate_s = time.monotonic() - begun
     begun = time.monotonic()
     _, kills = killed(studio, tmp_path, "pull", *which, "-o", "judged.jsonl", kills=KILLS, seconds=20, draw=draw)
     pull_s = time.monotonic() - begun
     judged = pulled(tmp_path)
     assert len(judged) == TASKS == len({j["id"] for j in judged}) == len({j["custom_id"] for j in judged})
-    for judgement in judged:
-        i = int(judgement["custom_id"][1:])
-        same = wanted[judgement["custom_id"]] == answers[i]["recommendation"]
-        assert judgement["verdict"] == ("accepted" if same else "corrected")
-        assert judgement.get("fields") == (None if same else {"recommendation": wanted[judgement["custom_id"]]})
+    assert {j["custom_id"]: j["fields"] for j in judged if j["verdict"] == "corrected"} == corrected
+    assert sum(j["verdict"] == "accepted" for j in judged) == TASKS - len(corrected)
     assert run(studio, tmp_path, "pull", *which)["pulled"] == 0
     print(f"{TASKS} annotations made in {annotate_s:.0f} s, pulled in {pull_s:.0f} s with {kills} kills")
 
 
-def annotate(studio, wanted, project):
-    """One annotation per task, in bulk: an import of tasks cannot carry annotations for tasks that are there, so the calls run side by side."""
-    def work(part):
-        for number, word in part:
-            studio.call(f"/api/tasks/{number}/annotations/", {"result": [choice("recommendation", word)], "lead_time": 1})
-    threads = [threading.Thread(target=work, args=(wanted[i::4],)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(studio.annotations(project)) == len(wanted)
+def annotate(studio, project, tasks, answers, draw):
+    """One annotation per task by the server's action that takes predictions over, 1,000 tasks a call; then some that differ, one by one.
+    Returns what these correct."""
+    numbers = dict((name, number) for number, name in tasks)
+    chosen = draw.sample(sorted(numbers), min(CORRECTED, len(numbers) // 2))
+    rest = sorted(set(numbers.values()) - {numbers[name] for name in chosen})
+    for at in range(0, len(rest), 1000):
+        studio.call(f"/api/dm/actions?id=predictions_to_annotations&project={project}", {"selectedItems": {"all": False, "included": rest[at:at + 1000]}})
+    corrected = {}
+    for name in chosen:
+        word = next(word for word in WORDS if word != answers[int(name[1:])]["recommendation"])
+        corrected[name] = {"recommendation": word}
+        studio.call(f"/api/tasks/{numbers[name]}/annotations/", {"result": [choice("recommendation", word)], "lead_time": 1})
+    assert len(studio.annotations(project)) == len(tasks)
+    return corrected
