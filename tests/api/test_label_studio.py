@@ -139,28 +139,32 @@ def test_an_import_that_comes_late_leaves_one_task_each(tmp_path, late):
 
 
 def test_killed_at_any_call_each_task_and_judgement_is_there_once(tmp_path):
-    """A kill at a call, before or after its effect; then the command again, until it ends."""
+    """A push to a new project, annotations, then a sync; each is killed at a call, before or after its effect, and begun again until it ends."""
     draw = random.Random(int(os.environ.get("QUERN_SEED", "7")))
-    with LabelStudio() as studio:
-        which = [*files(tmp_path, *lines(1100)), "--settle-seconds", "0"]
-        calls = killed = 0
-        while killed < KILLS:
-            word = draw.choice(["push", "sync"])
-            studio.kills = [(studio.calls + draw.randrange(1, 12), draw.choice(["before", "after"]))]
-            process = studio.victim = start(studio, tmp_path, word, *which)
-            process.communicate(timeout=300)
-            killed, calls = killed + (process.returncode == -9), calls + 1
-            assert process.returncode in (0, -9)
-            if process.returncode == 0:
-                for _ in range(60):
-                    studio.annotate(draw.choice(list(studio.tasks)), [result("score", "number", number=draw.randrange(100))], draw.choice([1, 2]))
-            if process.returncode == 0 and draw.random() < 0.5:  # begins anew, in a new project
-                check_once(studio, tmp_path, which)
-                (tmp_path / "label-studio-run-1.jsonl").unlink()
-                studio.tasks.clear()
-        studio.victim = None
-        run(studio, tmp_path, "push", *which)
-        check_once(studio, tmp_path, which)
+    killed = 0
+    while killed < KILLS:
+        folder = tmp_path / str(killed)
+        folder.mkdir(exist_ok=True)
+        (folder / "label-studio-run-1.jsonl").unlink(missing_ok=True)
+        with LabelStudio() as studio:
+            which = [*files(folder, *lines(1100)), "--settle-seconds", "0"]
+            killed += killed_often(studio, folder, "push", which, draw, 11)
+            for _ in range(60):
+                studio.annotate(draw.choice(list(studio.tasks)), [result("score", "number", number=draw.randrange(100))], draw.choice([1, 2]))
+            killed += killed_often(studio, folder, "sync", which, draw, 6)
+            check_once(studio, folder, which)
+
+
+def killed_often(studio, folder, word, which, draw, calls):
+    """Runs the command until it ends, and kills it at most five times; the number of kills."""
+    for kills in range(6):
+        studio.kills = [(studio.calls + draw.randrange(1, calls), draw.choice(["before", "after"]))] if kills < 5 else []
+        process = studio.victim = start(studio, folder, word, *which)
+        _, err = process.communicate(timeout=300)
+        assert process.returncode in (0, -9), err
+        if process.returncode == 0:
+            return kills
+    raise AssertionError("killed without a kill")
 
 
 def check_once(studio, folder, which):
