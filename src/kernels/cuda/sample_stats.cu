@@ -6,7 +6,9 @@
 
 #include "vec.cuh"
 
-#define CHUNK_THREADS 256
+#define CHUNK_THREADS 512
+#define CHUNK_WARPS (CHUNK_THREADS / 32)
+#define ROW_THREADS 256
 #define QUADS (CUDA_STATS_CHUNK / CHUNK_THREADS / 4) /* 16-byte reads of a thread */
 
 struct partial {
@@ -50,57 +52,117 @@ __device__ static inline struct four read_chunk(const struct cuda_logits &logits
     return v;
 }
 
+/* The greater, NaN if one of them is. */
+__device__ static inline float max_or_nan(float a, float b) {
+    float ret;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(ret) : "f"(a), "f"(b));
+    return ret;
+}
+
+/* What a warp knows of its logits of a chunk. */
+struct gathered {
+    float most;
+    uint32_t id;
+    float sum;
+};
+
+/* This thread's logits, cleaned, and the highest. Of a chunk that the vocabulary fills and whose
+ * logits are finished already, one instruction per logit finds the highest and any NaN or +inf. */
 template <bool FINISH>
-__global__ void __launch_bounds__(CHUNK_THREADS, 4)
-    stats_chunks(struct cuda_logits logits, struct partial *partials) {
-    __shared__ float mosts[CHUNK_THREADS / 32];
-    __shared__ uint32_t best_id;
-    __shared__ float sums[CHUNK_THREADS / 32];
-    size_t row = blockIdx.y;
-    uint32_t begin = blockIdx.x * CUDA_STATS_CHUNK + threadIdx.x * 4;
-    struct four v[QUADS];
-    bool is_bad = false;
-    wait_for_before();
-#pragma unroll
-    for (int q = 0; q < QUADS; q++)
-        v[q] = read_chunk<FINISH>(logits, row, begin + q * CHUNK_THREADS * 4, &is_bad);
-    let_next_start();
+__device__ static inline float read_own(const struct cuda_logits &logits, size_t row,
+                                        uint32_t begin, bool is_whole, struct four (&v)[QUADS],
+                                        bool *ret_is_bad) {
     float most = -INFINITY;
+    bool is_bad = false;
+    if (!FINISH && is_whole) {
+        const float *from = logits.logits + row * logits.stride + begin;
+#pragma unroll
+        for (int q = 0; q < QUADS; q++) {
+            float4 raw = *(const float4 *)(from + q * CHUNK_THREADS * 4);
+            v[q] = {{raw.x, raw.y, raw.z, raw.w}};
+        }
+        let_next_start();
+#pragma unroll
+        for (int q = 0; q < QUADS; q++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) most = max_or_nan(most, v[q].at[i]);
+        if (most <= FLT_MAX) return most;
+        is_bad = true;
+#pragma unroll
+        for (int q = 0; q < QUADS; q++)
+#pragma unroll
+            for (int i = 0; i < 4; i++) v[q].at[i] = cleaned(v[q].at[i]);
+    } else {
+#pragma unroll
+        for (int q = 0; q < QUADS; q++)
+            v[q] = read_chunk<FINISH>(logits, row, begin + q * CHUNK_THREADS * 4, &is_bad);
+        let_next_start();
+    }
+    most = -INFINITY;
 #pragma unroll
     for (int q = 0; q < QUADS; q++)
 #pragma unroll
         for (int i = 0; i < 4; i++) most = fmaxf(most, v[q].at[i]);
+    *ret_is_bad = is_bad;
+    return most;
+}
+
+template <bool FINISH>
+__global__ void __launch_bounds__(CHUNK_THREADS, 3)
+    stats_chunks(struct cuda_logits logits, struct partial *partials) {
+    __shared__ struct gathered parts[CHUNK_WARPS];
+    const size_t row = blockIdx.y;
+    const uint32_t begin = blockIdx.x * CUDA_STATS_CHUNK + threadIdx.x * 4;
+    const bool is_whole = (blockIdx.x + 1) * CUDA_STATS_CHUNK <= logits.vocab; /* see read_own */
+    struct four v[QUADS];
+    bool is_bad = false;
+    wait_for_before();
+    const float own = read_own<FINISH>(logits, row, begin, is_whole, v, &is_bad);
+    float most = own;
 #pragma unroll
     for (int apart = 16; apart > 0; apart /= 2)
         most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, apart));
-    if (threadIdx.x % 32 == 0) mosts[threadIdx.x / 32] = most;
-    if (threadIdx.x == 0) best_id = UINT32_MAX;
-    __syncthreads();
-    for (int w = 0; w < CHUNK_THREADS / 32; w++) most = fmaxf(most, mosts[w]);
+    uint32_t id = UINT32_MAX;
     float sum = 0;
-    if (most > -INFINITY) {
+    if (most > -INFINITY) { /* the same in all lanes */
+        if (own == most) {
+#pragma unroll
+            for (int q = QUADS - 1; q >= 0; q--)
+#pragma unroll
+                for (int i = 3; i >= 0; i--)
+                    if (v[q].at[i] == most) id = begin + q * CHUNK_THREADS * 4 + i;
+        }
+        id = __reduce_min_sync(ALL_LANES, id);
 #pragma unroll
         for (int q = 0; q < QUADS; q++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                if (v[q].at[i] == most) atomicMin(&best_id, begin + q * CHUNK_THREADS * 4 + i);
-                sum += __expf(v[q].at[i] - most);
-            }
+            for (int i = 0; i < 4; i++) sum += __expf(v[q].at[i] - most);
+        sum = warp_sum(sum);
     }
-    sum = warp_sum(sum);
-    if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = {most, id, sum};
     is_bad = __syncthreads_or(is_bad);
+    if (threadIdx.x >= 32) return;
+    struct gathered mine = {-INFINITY, UINT32_MAX, 0};
+    if (threadIdx.x < CHUNK_WARPS) mine = parts[threadIdx.x];
+    most = mine.most;
+#pragma unroll
+    for (int apart = CHUNK_WARPS / 2; apart > 0; apart /= 2)
+        most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, apart));
+    double total = mine.sum > 0 ? (double)mine.sum * (double)__expf(mine.most - most) : 0;
+#pragma unroll
+    for (int apart = CHUNK_WARPS / 2; apart > 0; apart /= 2)
+        total += __shfl_xor_sync(ALL_LANES, total, apart);
+    const bool is_of_best = threadIdx.x < CHUNK_WARPS && mine.most == most;
+    id = __reduce_min_sync(ALL_LANES, is_of_best ? mine.id : UINT32_MAX);
     if (threadIdx.x > 0) return;
-    double total = 0;
-    for (int w = 0; w < CHUNK_THREADS / 32; w++) total += sums[w];
-    uint64_t best = most > -INFINITY ? ranked(draw_key(most), best_id) : 0;
+    uint64_t best = most > -INFINITY ? ranked(draw_key(most), id) : 0;
     partials[row * gridDim.x + blockIdx.x] = {best, is_bad ? -total : total};
 }
 
 /* A warp a row puts its chunks together, in their order. */
-__global__ void __launch_bounds__(CHUNK_THREADS)
+__global__ void __launch_bounds__(ROW_THREADS)
     stats_rows(struct cuda_sample call, uint32_t chunks) {
-    uint32_t row = blockIdx.x * (CHUNK_THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t row = blockIdx.x * (ROW_THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     wait_for_before();
     let_next_start();
     if (row >= call.logits.rows) return;
@@ -151,7 +213,7 @@ enum err cuda_sample_stats(const struct cuda_sample *call, struct CUstream_st *s
                          is_to_finish ? stats_chunks<true> : stats_chunks<false>, *logits,
                          (struct partial *)call->partial);
     if (err != OK) return err;
-    uint32_t blocks = (logits->rows + CHUNK_THREADS / 32 - 1) / (CHUNK_THREADS / 32);
-    return launch_dependent("logits", error, stream, blocks, CHUNK_THREADS, 0, stats_rows, *call,
+    uint32_t blocks = (logits->rows + ROW_THREADS / 32 - 1) / (ROW_THREADS / 32);
+    return launch_dependent("logits", error, stream, blocks, ROW_THREADS, 0, stats_rows, *call,
                             chunks);
 }

@@ -453,6 +453,7 @@ static void bench_vocab(uint32_t rows, uint32_t vocab) {
 
 void bench_sample(void) {
     (void)ceiling_read();
+    bench_vocab(512, 128256); /* Llama-3 */
     bench_vocab(512, 151936);
     bench_vocab(1024, 151936);
     bench_vocab(512, 262208);
