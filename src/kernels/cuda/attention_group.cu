@@ -15,10 +15,17 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     const struct cuda_scoring scoring =
         cuda_scoring_of<typename S::SCORES, S::PAGE::IS_E4M3>(&call);
     cuda_tiler<S> d;
+    struct cuda_query_part queries[S::QUERY_TURNS];
+    if constexpr (S::IS_EARLY) { /* on their way while bounds and pages are looked up */
+        cuda_attention_begin(&call);
+#pragma unroll
+        for (int i = 0; i < S::QUERY_TURNS; i++)
+            queries[i] = cuda_query_read<S>(&call, &items, &item, head, i);
+    }
     cuda_tiler_begin(&d, &call, &item, head, cuda_memory);
     cuda_tile_bounds(&d, &call, &items, &item, cuda_memory);
     int s = d.begin / S::KEYS;
-    cuda_attention_begin(&call);
+    if constexpr (!S::IS_EARLY) cuda_attention_begin(&call);
     if constexpr (S::PAGE::IS_E4M3) {
         cuda_group_fetch(&d, s);
         cuda_group_fetch(&d, s + 1);
@@ -27,7 +34,12 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         cuda_fetch_stage<S, false>(&d, s);
         cuda_fetch_stage<S, true>(&d, s + 1);
     }
-    cuda_tile_queries<S>(&call, &items, &item, head, cuda_memory);
+    if constexpr (S::IS_EARLY) {
+#pragma unroll
+        for (int i = 0; i < S::QUERY_TURNS; i++) cuda_query_write<S>(queries[i], i, cuda_memory);
+    } else {
+        cuda_tile_queries<S>(&call, &items, &item, head, cuda_memory);
+    }
     if (d.begin < d.end)
         for (; s * S::KEYS < d.end; s++) {
             if constexpr (S::PAGE::IS_E4M3)

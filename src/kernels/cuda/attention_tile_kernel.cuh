@@ -15,37 +15,56 @@ __device__ static inline uint32_t cuda_tile_row(const struct cuda_tile_items *it
     return items->rows ? __ldg(items->rows + item->row + i) : item->row + i;
 }
 
-/* The queries into shared memory, 16 elements a turn. For e4m3 their order is that of
- * attention_page.cuh, and their size, unless keys are scaled before the products. Elements beyond the head's size become zero. */
+/* Sixteen elements of a query, between the card's memory and the block's. */
+struct cuda_query_part {
+    uint4 x[2];
+};
+
+/* Turn `turn` of this thread; elements beyond the head's size are zero. */
+template <class S>
+__device__ static inline struct cuda_query_part
+cuda_query_read(const struct cuda_attention *call, const struct cuda_tile_items *items,
+                const struct device_tile_item *item, uint32_t head, uint32_t turn) {
+    const uint32_t group = call->head_count / call->kv_heads;
+    const uint32_t i = threadIdx.x + turn * S::THREADS, r = i / S::STEPS, s = i % S::STEPS;
+    struct cuda_query_part part = {};
+    if (S::PAGE::EXACT || s * 16 < call->head_dim) {
+        const char *q =
+            (const char *)call->q + (cuda_tile_row(items, item, r, group) * call->q_stride +
+                                     (size_t)(head * group + r % group) * call->head_dim + s * 16) *
+                                        2;
+        part.x[0] = __ldcg((const uint4 *)q), part.x[1] = __ldcg((const uint4 *)q + 1);
+    }
+    return part;
+}
+
+/* Into shared memory. For e4m3 the order is that of attention_page.cuh, and the size, unless keys
+ * are scaled before the products. */
+template <class S>
+__device__ static inline void cuda_query_write(struct cuda_query_part part, uint32_t turn,
+                                               char *memory) {
+    const uint32_t i = threadIdx.x + turn * S::THREADS, r = i / S::STEPS, s = i % S::STEPS;
+    if (S::PAGE::IS_E4M3) {
+        uint4 a = part.x[0], b = part.x[1];
+        part.x[0] = make_uint4(cuda_lows(a.x, a.y), cuda_lows(a.z, a.w), cuda_lows(b.x, b.y),
+                               cuda_lows(b.z, b.w));
+        part.x[1] = make_uint4(cuda_highs(a.x, a.y), cuda_highs(a.z, a.w), cuda_highs(b.x, b.y),
+                               cuda_highs(b.z, b.w));
+#pragma unroll
+        for (int half = 0; half < 2 && S::SCORES::IS_E4M3; half++)
+            part.x[half] = make_uint4(cuda_raise(part.x[half].x), cuda_raise(part.x[half].y),
+                                      cuda_raise(part.x[half].z), cuda_raise(part.x[half].w));
+    }
+    *(uint4 *)(memory + S::query_at(r, 2 * s)) = part.x[0];
+    *(uint4 *)(memory + S::query_at(r, 2 * s + 1)) = part.x[1];
+}
+
 template <class S>
 __device__ static inline void
 cuda_tile_queries(const struct cuda_attention *call, const struct cuda_tile_items *items,
                   const struct device_tile_item *item, uint32_t head, char *memory) {
-    const uint32_t group = call->head_count / call->kv_heads;
-    for (uint32_t i = threadIdx.x; i < S::ROWS * S::STEPS; i += S::THREADS) {
-        uint32_t r = i / S::STEPS, s = i % S::STEPS;
-        uint4 x[2] = {};
-        if (S::PAGE::EXACT || s * 16 < call->head_dim) {
-            const char *q = (const char *)call->q +
-                            (cuda_tile_row(items, item, r, group) * call->q_stride +
-                             (size_t)(head * group + r % group) * call->head_dim + s * 16) *
-                                2;
-            x[0] = __ldcg((const uint4 *)q), x[1] = __ldcg((const uint4 *)q + 1);
-        }
-        if (S::PAGE::IS_E4M3) {
-            uint4 a = x[0], b = x[1];
-            x[0] = make_uint4(cuda_lows(a.x, a.y), cuda_lows(a.z, a.w), cuda_lows(b.x, b.y),
-                              cuda_lows(b.z, b.w));
-            x[1] = make_uint4(cuda_highs(a.x, a.y), cuda_highs(a.z, a.w), cuda_highs(b.x, b.y),
-                              cuda_highs(b.z, b.w));
-#pragma unroll
-            for (int half = 0; half < 2 && S::SCORES::IS_E4M3; half++)
-                x[half] = make_uint4(cuda_raise(x[half].x), cuda_raise(x[half].y),
-                                     cuda_raise(x[half].z), cuda_raise(x[half].w));
-        }
-        *(uint4 *)(memory + S::query_at(r, 2 * s)) = x[0];
-        *(uint4 *)(memory + S::query_at(r, 2 * s + 1)) = x[1];
-    }
+    for (int turn = 0; turn < S::QUERY_TURNS; turn++)
+        cuda_query_write<S>(cuda_query_read<S>(call, items, item, head, turn), turn, memory);
 }
 
 /* What this lane's rows see, what some and all rows of the warp see, and what the block needs. */
@@ -123,7 +142,7 @@ __device__ static inline void cuda_tiler_begin(cuda_tiler<S> *d, const struct cu
 }
 
 /* What one head of a row has after this item: a partial, or its part of y. Lane 4g + t holds two
- * pairs of neighbours of each 16 elements. */
+ * pairs of neighbours of each 16 elements, which in E4M3 are neighbours, too. */
 template <class S>
 __device__ static inline void
 cuda_tile_leave(const cuda_tiler<S> *d, const struct cuda_attention *call,
@@ -156,20 +175,33 @@ cuda_tile_leave(const cuda_tiler<S> *d, const struct cuda_attention *call,
 #pragma unroll
     for (int s = 0; s < S::STEPS; s++) {
         if (!S::PAGE::EXACT && s * 16 >= (int)call->head_dim) break;
-#pragma unroll
-        for (int pair = 0; pair < 2; pair++) {
-            const float(*o)[4] = &d->o[r][2 * s];
-            uint32_t at = s * 16 + (IS_E4M3 ? 4 * t + 2 * pair : 8 * pair + 2 * t);
-            float2 x = IS_E4M3 ? make_float2(o[0][2 * i + pair], o[1][2 * i + pair])
-                               : make_float2(o[pair][2 * i], o[pair][2 * i + 1]);
-            float2 was = make_float2(0, 0);
+        const float(*o)[4] = &d->o[r][2 * s];
+        if constexpr (IS_E4M3) { /* four neighbours: stores of 8 B would be every other 8 */
+            const size_t at = s * 16 + 4 * t;
+            float4 x = {o[0][2 * i], o[1][2 * i], o[0][2 * i + 1], o[1][2 * i + 1]};
+            float4 was = {0, 0, 0, 0};
             if (goes_on)
-                was = __ldcg((const float2 *)(call->partial_o + before * call->head_dim + at));
+                was = __ldcg((const float4 *)(call->partial_o + before * call->head_dim + at));
             x.x = x.x * mine + was.x * old, x.y = x.y * mine + was.y * old;
+            x.z = x.z * mine + was.z * old, x.w = x.w * mine + was.w * old;
             if (is_partial)
-                *(float2 *)(call->partial_o + after * call->head_dim + at) = x;
+                *(float4 *)(call->partial_o + after * call->head_dim + at) = x;
             else
-                *(uint32_t *)(y + at * 2) = cuda_pack_bf16(x.x, x.y);
+                *(uint2 *)(y + at * 2) = {cuda_pack_bf16(x.x, x.y), cuda_pack_bf16(x.z, x.w)};
+        } else {
+#pragma unroll
+            for (int pair = 0; pair < 2; pair++) {
+                const size_t at = s * 16 + 8 * pair + 2 * t;
+                float2 x = make_float2(o[pair][2 * i], o[pair][2 * i + 1]);
+                float2 was = make_float2(0, 0);
+                if (goes_on)
+                    was = __ldcg((const float2 *)(call->partial_o + before * call->head_dim + at));
+                x.x = x.x * mine + was.x * old, x.y = x.y * mine + was.y * old;
+                if (is_partial)
+                    *(float2 *)(call->partial_o + after * call->head_dim + at) = x;
+                else
+                    *(uint32_t *)(y + at * 2) = cuda_pack_bf16(x.x, x.y);
+            }
         }
     }
 }

@@ -5,10 +5,12 @@
 #include "cuda_runtime.h"
 
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <functional>
 #include <vector>
 
 #define SHARED_BYTES (228 << 10)
@@ -17,6 +19,7 @@
 
 emulated_index threadIdx, blockIdx;
 uint32_t emulated_threads;
+int emulated_major = 8;
 alignas(1024) char cuda_memory[SHARED_BYTES];
 
 struct copy {
@@ -32,6 +35,7 @@ struct thread {
     bool is_over;
     uint32_t meetings; /* that it came to */
     std::vector<std::vector<copy>> groups;
+    std::vector<std::function<void(void)>> products; /* that nobody has waited for */
 };
 
 struct warp {
@@ -96,6 +100,7 @@ static void start_thread(uint32_t index) {
     if (!self.stack) self.stack = (char *)malloc(STACK_BYTES);
     self.is_over = self.is_begun = false;
     self.groups.assign(1, {});
+    self.products.clear();
     (void)getcontext(&self.context);
     self.context.uc_stack.ss_sp = self.stack;
     self.context.uc_stack.ss_size = STACK_BYTES;
@@ -197,4 +202,60 @@ void cuda_mma(float sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
             sum[i] += cuda_high_bf16(x) * cuda_high_bf16(y);
         }
     }
+}
+
+/* ---- products of warpgroups ---- */
+
+/* Number `n` of row `row` of an operand in shared memory, whose rows are 128 B apart. */
+static float emulated_operand(uint64_t begin, uint32_t row, uint32_t n) {
+    uint32_t at = (uint32_t)begin + row * 128 + n / 8 * 16;
+    uint16_t bits;
+    if (begin % 16 || at + 16 > SHARED_BYTES) die("an operand outside shared memory");
+    at ^= (at >> 7 & 7) << 4;
+    memcpy(&bits, cuda_memory + at + n % 8 * 2, 2);
+    return bf16_to_f32(bits);
+}
+
+static void emulated_product(std::function<void(void)> product) {
+    if (is_late)
+        threads[threadIdx.x].products.push_back(product);
+    else
+        product();
+}
+
+void cuda_products_wait(void) {
+    for (const auto &product : threads[threadIdx.x].products) product();
+    threads[threadIdx.x].products.clear();
+}
+
+void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_added) {
+    const uint32_t g = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    (void)emulated_meet(54, &a, sizeof a);
+    emulated_product([=] {
+        for (uint32_t c = 0; c < 8; c++)
+            for (uint32_t i = 0; i < 4; i++) {
+                if (!is_added) sum[c][i] = 0;
+                for (uint32_t k = 0; k < 16; k++)
+                    sum[c][i] += emulated_operand(a, g + i / 2 * 8, k) *
+                                 emulated_operand(b, c * 8 + 2 * t + i % 2, k);
+            }
+    });
+}
+
+void cuda_product_from(float (*sum)[4], const uint32_t a[4], uint64_t b) {
+    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const uint32_t(*all)[4] = (const uint32_t(*)[4])emulated_meet(55, a, 4 * sizeof *a);
+    std::vector<float> rows(2 * 16);
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t k = 0; k < 16; k++) {
+            uint32_t pair = all[g * 4 + k % 8 / 2][i + k / 8 * 2];
+            rows[i * 16 + k] = k % 2 ? cuda_high_bf16(pair) : cuda_low_bf16(pair);
+        }
+    emulated_product([=] {
+        for (uint32_t c = 0; c < 8; c++)
+            for (uint32_t i = 0; i < 4; i++)
+                for (uint32_t k = 0; k < 16; k++)
+                    sum[c][i] +=
+                        rows[i / 2 * 16 + k] * emulated_operand(b, k, c * 8 + 2 * t + i % 2);
+    });
 }

@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The checks of attention on a machine without a card: emulated [--one-in N] [--seed N]. TAP. */
+/* The checks of attention on a machine without a card: emulated [--one-in N] [--seed N]
+ * [--major N]. TAP. With major 9 tiles are those with products of warpgroups, else those of other
+ * cards. */
 
 #include "../harness.h"
 
 #include <ctime>
-
-#include "kernels/cuda/attention_of.cuh"
-
-/* No products of warpgroups here. */
-bool cuda_has_groups(void) {
-    return false;
-}
-enum err cuda_tiles_grouped(const struct cuda_attention *, const struct cuda_tile_items *,
-                            cuda_stream, struct error *) {
-    abort();
-}
 
 void harness_open(uint64_t seed);
 void check_attention(void);
@@ -25,6 +16,7 @@ int main(int count, char **words) {
     for (int i = 1; i + 1 < count; i += 2) {
         if (strcmp(words[i], "--seed") == 0) seed = strtoull(words[i + 1], 0, 0);
         if (strcmp(words[i], "--one-in") == 0) check_one_in = strtoull(words[i + 1], 0, 0);
+        if (strcmp(words[i], "--major") == 0) emulated_major = atoi(words[i + 1]);
     }
     harness_open(seed);
     check_attention();

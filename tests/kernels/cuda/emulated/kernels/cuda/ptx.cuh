@@ -64,6 +64,10 @@ static inline float cuda_low_bf16(uint32_t pair) {
 static inline float cuda_high_bf16(uint32_t pair) {
     return emulated_float(pair & 0xffff0000u);
 }
+static inline uint32_t cuda_times_bf16(uint32_t a, uint32_t b) {
+    return cuda_pack_bf16(cuda_low_bf16(a) * cuda_low_bf16(b),
+                          cuda_high_bf16(a) * cuda_high_bf16(b));
+}
 static inline float cuda_low_f16(uint32_t pair) {
     return half_to_f32((uint16_t)pair);
 }

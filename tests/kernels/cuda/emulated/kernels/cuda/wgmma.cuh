@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* wgmma, emulated: what src/kernels/cuda/wgmma.cuh promises, in plain C. A product reads its
+ * operands at once, or not before somebody waits for it: by turns of the runs. */
+
+#include <cuda_runtime.h>
+
+static inline uint64_t cuda_matrix_at(uint32_t address) {
+    return address;
+}
+static inline void cuda_show_products(void) {
+}
+static inline void cuda_products_begin(void) {
+}
+template <int N> static inline void cuda_products_pin(float (&)[N][4]) {
+}
+void cuda_products_wait(void);
+void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_added);
+void cuda_product_from(float (*sum)[4], const uint32_t a[4], uint64_t b);
