@@ -37,7 +37,7 @@ def lines_of(done):
 
 
 def test_versus_runs_the_requests_and_tells_rates(tmp_path):
-    done = bench(tmp_path, "versus", "tiny", "--kinds", "fix10/2", "--temperatures", "0,0.7", "--peer", "none", *SMALL)
+    done = bench(tmp_path, "versus", "tiny", "--kinds", "fix10/2", "--temperatures", "0,0.7", "--peer", "none", *SMALL, "--", "--max-num-seqs", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     runs, ratios = [[line for line in lines_of(done) if (line["engine"] == "ratio") == is_ratio] for is_ratio in (False, True)]
     assert [run["temperature"] for run in runs] == [0, 0.7] and all(run["is_whole"] for run in runs)
