@@ -242,8 +242,8 @@ static void rows_cannot_be_changed_or_removed_and_fsck_sees_it_if_they_were(void
     assert_int_equal(tamper(&s, "DELETE FROM judgements"), SQLITE_CONSTRAINT);
     static const char *const tampering[] = {
         "DROP TRIGGER judgements_kept; DELETE FROM judgements WHERE version = 1 AND line = 1",
-        "DROP TRIGGER judgements_unchanged;"
-        " UPDATE judgements SET version = 1, verdict = 1 WHERE version = 2",
+        ("DROP TRIGGER judgements_unchanged;"
+         " UPDATE judgements SET version = 1, verdict = 1 WHERE version = 2"),
         "UPDATE judgements SET verdict = 0, batch_id = 'batch_no' WHERE line = 2"};
     for (size_t i = 0; i < sizeof tampering / sizeof *tampering; i++) {
         assert_int_equal(tamper(&s, tampering[i]), SQLITE_OK);
