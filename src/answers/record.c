@@ -11,7 +11,6 @@
 
 #define NUMBER_BYTES 64
 #define ID_DIGITS 32 /* of a batch; the digits of the line follow them */
-#define FENCE STR("```")
 
 void record_init(struct record *record) {
     *record = (struct record){0};
@@ -152,20 +151,9 @@ static void put_field(struct record *record, const struct record_value *value) {
 
 /* --- the answer's object --- */
 
-static bool is_space(char c) {
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
 /* The object that the text is, also inside a Markdown code block; empty if it is none. */
 static struct str object_in(struct str text) {
-    text = str_trim(text);
-    if (str_starts_with(text, FENCE)) {
-        size_t line = str_find_byte(text, '\n', 0);
-        if (line == SIZE_MAX) return (struct str){NULL, 0};
-        text = str_trim(str_skip(text, line + 1));
-        if (str_ends_with(text, FENCE)) text.bytes -= FENCE.bytes;
-        while (text.bytes > 0 && is_space(text.at[text.bytes - 1])) text.bytes--;
-    }
+    text = json_span_unfenced(text);
     return json_span_is_object(text) ? text : (struct str){NULL, 0};
 }
 

@@ -8,20 +8,9 @@
 #include <inttypes.h>
 
 #define TEXT_BYTES_MAX ((size_t)16 << 20)
-#define FENCE STR("```")
-
-/* The inside of a Markdown code block if the text is one, else the text. */
-static struct str without_fence(struct str text) {
-    if (!str_starts_with(text, FENCE)) return text;
-    size_t line = str_find_byte(text, '\n', 0);
-    if (line == SIZE_MAX) return text;
-    text = str_trim(str_skip(text, line + 1));
-    if (str_ends_with(text, FENCE)) text.bytes -= FENCE.bytes;
-    return str_trim(text);
-}
 
 static uint8_t look_at_text(struct str text) {
-    text = without_fence(str_trim(text));
+    text = json_span_unfenced(text);
     if (text.bytes == 0) return 1u << SEGLOG_EMPTY;
     if (*text.at != '{' && *text.at != '[') return 0;
     uint8_t marks = 1u << SEGLOG_LOOKS_JSON;

@@ -2,53 +2,21 @@
 #include "cli/label_studio_input.h"
 
 #include "base/os.h"
+#include "cli/fetched_lines.h"
 #include "cli/submit_input.h"
 #include "client/remote_batches.h"
-#include "client/results.h"
 
 #include <fcntl.h>
 
-#define FLUSH_BYTES ((size_t)256 << 10)
-
-struct fetched {
-    int fd;
-    struct buf pending;
-};
-
-static enum err flush(struct fetched *file, size_t least, struct error *error) {
-    if (file->pending.bytes < least || file->pending.bytes == 0) return OK;
-    enum err err = os_write_all(file->fd, file->pending.at, file->pending.bytes, error);
-    buf_clear(&file->pending);
-    return err;
-}
-
-static enum err take(void *context, struct str line, enum results_kind kind, struct error *error) {
-    struct fetched *file = context;
-    (void)kind;
-    buf_add_str(&file->pending, line);
-    buf_add_byte(&file->pending, '\n');
-    return flush(file, FLUSH_BYTES, error);
-}
-
-/* Fetches the requests, or the results, of a batch. */
-static enum err fetch(struct session *session, const struct batch_object *batch, bool is_input,
-                      int *ret_fd, struct error *error) {
-    const struct results_place start = {0};
-    struct fetched file;
-    enum err err = submit_input_scratch(&file.fd, error);
+/* Fetches the requests, or the results, of a batch into a file without a name. */
+static enum err fetch(struct session *session, const struct batch_object *batch,
+                      enum fetched_part part, int *ret_fd, struct error *error) {
+    enum err err = submit_input_scratch(ret_fd, error);
     if (err != OK) return err;
-    *ret_fd = file.fd;
-    buf_init(&file.pending, 2 * RESULTS_LINE_BYTES_MAX);
-    if (is_input)
-        err = results_read_file(session->remote, batch->input_file_id, 0, RESULTS_OUTPUT, take,
-                                &file, error);
-    else if (batch_object_is_over(batch))
-        err = results_read(session->remote, batch, &start, take, &file, error);
-    else
-        err = results_read_live(session->remote, batch, take, &file, error);
-    if (err == OK) err = flush(&file, 0, error);
-    buf_release(&file.pending);
-    return err == OK ? OK : err_prefix(error, is_input ? "the input file" : "the results");
+    err = fetched_lines(session, batch, part, *ret_fd, error);
+    return err == OK
+               ? OK
+               : err_prefix(error, part == FETCHED_REQUESTS ? "the input file" : "the results");
 }
 
 static enum err open_pairs(struct label_studio_input *input, struct error *error) {
@@ -78,8 +46,8 @@ enum err label_studio_input_fetch(struct label_studio_input *ret_input, struct s
     if (batch.state == STATE_FAILED)
         return err_set(error, ERR_INVALID, "%.100s has no results: its file was refused", batch.id);
     ret_input->count = 1;
-    err = fetch(session, &batch, false, &ret_input->results[0], error);
-    if (err == OK) err = fetch(session, &batch, true, &ret_input->requests, error);
+    err = fetch(session, &batch, FETCHED_RESULTS, &ret_input->results[0], error);
+    if (err == OK) err = fetch(session, &batch, FETCHED_REQUESTS, &ret_input->requests, error);
     return err == OK ? open_pairs(ret_input, error) : err;
 }
 

@@ -2,7 +2,7 @@
 #include "cli/results_table.h"
 
 #include "base/os.h"
-#include "client/results.h"
+#include "cli/fetched_lines.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -11,8 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define FLUSH_BYTES ((size_t)256 << 10)
 
 /* Names of the fetched files. */
 struct places {
@@ -46,44 +44,15 @@ static void drop_places(const struct places *places) {
     if (*places->folder) (void)rmdir(places->folder);
 }
 
-/* A file that lines are written to. */
-struct fetched {
+/* Fetches the results, or the requests, of a batch into a new file. */
+static enum err fetch(struct session *session, const struct batch_object *batch,
+                      enum fetched_part part, const char *path, struct error *error) {
     int fd;
-    struct buf pending;
-};
-
-static enum err flush(struct fetched *file, size_t least, struct error *error) {
-    if (file->pending.bytes < least || file->pending.bytes == 0) return OK;
-    enum err err = os_write_all(file->fd, file->pending.at, file->pending.bytes, error);
-    buf_clear(&file->pending);
-    return err;
-}
-
-static enum err take(void *context, struct str line, enum results_kind kind, struct error *error) {
-    struct fetched *file = context;
-    (void)kind;
-    buf_add_str(&file->pending, line);
-    buf_add_byte(&file->pending, '\n');
-    return flush(file, FLUSH_BYTES, error);
-}
-
-/* Fetches the results, or the requests, of a batch. */
-static enum err fetch(struct session *session, const struct batch_object *batch, bool is_input,
-                      const char *path, struct error *error) {
-    const struct results_place start = {0};
-    struct fetched file;
-    enum err err = os_create(&file.fd, path, 0600, error);
+    enum err err = os_create(&fd, path, 0600, error);
     if (err != OK) return err;
-    buf_init(&file.pending, 2 * RESULTS_LINE_BYTES_MAX);
-    if (is_input)
-        err = results_read_file(session->remote, batch->input_file_id, 0, RESULTS_OUTPUT, take,
-                                &file, error);
-    else
-        err = results_read(session->remote, batch, &start, take, &file, error);
-    if (err == OK) err = flush(&file, 0, error);
-    os_close(file.fd);
-    buf_release(&file.pending);
-    return err == OK || !is_input
+    err = fetched_lines(session, batch, part, fd, error);
+    os_close(fd);
+    return err == OK || part != FETCHED_REQUESTS
                ? err
                : err_prefix(error, "the input file, which has the rows of the table");
 }
@@ -103,8 +72,8 @@ enum err results_table(struct session *session, const struct table_file *file,
     enum err err = table_file_check(file, error);
     if (err == OK) err = find_places(file->path, &places, error);
     if (err != OK) return err;
-    err = fetch(session, batch, false, places.results, error);
-    if (err == OK) err = fetch(session, batch, true, places.requests, error);
+    err = fetch(session, batch, FETCHED_RESULTS, places.results, error);
+    if (err == OK) err = fetch(session, batch, FETCHED_REQUESTS, places.requests, error);
     if (err == OK)
         err = table_file_join(file, places.requests, (const char *[]){places.results}, 1, &missing,
                               error);

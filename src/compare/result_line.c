@@ -38,22 +38,10 @@ static void flatten(json_t *values, struct buf *name, const json_t *value) {
 
 /* --- texts --- */
 
-/* The text inside a code fence, or the whole text. */
-static struct str inside_fence(struct str text) {
-    text = str_trim(text);
-    if (!str_starts_with(text, STR("```")) || !str_ends_with(text, STR("```"))) return text;
-    size_t end_of_line = str_find_byte(text, '\n', 0);
-    if (end_of_line == SIZE_MAX) return text;
-    struct str inner = str_skip(text, end_of_line + 1);
-    if (inner.bytes < 3) return text;
-    inner.bytes -= 3;
-    return str_trim(inner);
-}
-
 static void add_text(struct result_line *line, struct buf *name, struct str text) {
     json_t *value;
     struct error error;
-    if (json_read(&value, inside_fence(text), &error) == OK) {
+    if (json_read(&value, json_span_unfenced(text), &error) == OK) {
         line->is_json = json_is_object(value) || json_is_array(value);
         if (line->is_json || json_is_number(value)) {
             if (!json_is_object(value) || json_object_size(value) == 0)

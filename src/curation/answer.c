@@ -12,27 +12,15 @@
 
 #define GOOD_STATUS 200
 #define PREDICATE_IS_TRUE 0.5
-#define FENCE STR("```")
 #define TEXT_FIELD ".text"
 
 /* --- finding --- */
-
-/* The inside of a Markdown code block if the text is one, else the text. */
-static struct str without_fence(struct str text) {
-    text = str_trim(text);
-    if (!str_starts_with(text, FENCE)) return text;
-    size_t line = str_find_byte(text, '\n', 0);
-    if (line == SIZE_MAX) return text;
-    text = str_trim(str_skip(text, line + 1));
-    if (str_ends_with(text, FENCE)) text.bytes -= FENCE.bytes;
-    return str_trim(text);
-}
 
 /* The object that a text is; NULL if it is none. */
 static json_t *object_in(struct str text) {
     json_t *value;
     struct error error;
-    text = without_fence(text);
+    text = json_span_unfenced(text);
     if (text.bytes == 0 || *text.at != '{' || json_read(&value, text, &error) != OK) return NULL;
     if (json_is_object(value)) return value;
     json_decref(value);
@@ -178,7 +166,8 @@ void answer_write_object(struct buf *buf, const struct answer *answer) {
     else if (answer->kind == ANSWER_DECISIONS)
         json_write(buf, answer->object);
     else /* as it was written: a number keeps its digits */
-        json_span_add_ascii(buf, without_fence(json_member_str(answer->place, answer->member)));
+        json_span_add_ascii(buf,
+                            json_span_unfenced(json_member_str(answer->place, answer->member)));
 }
 
 /* --- uncertainty --- */
@@ -377,7 +366,7 @@ static void correct_text(struct answer *answer, json_t *fields) {
     }
     buf_init(&text, BUF_UNLIMITED);
     if (answer->object)
-        splice(&text, whole, without_fence(whole), fields);
+        splice(&text, whole, json_span_unfenced(whole), fields);
     else
         write_plain(&text, fields);
     set_text(answer, buf_str(&text));

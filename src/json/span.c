@@ -281,6 +281,17 @@ bool json_span_is_string(struct str value) {
     return value.bytes > 0 && *value.at == '"';
 }
 
+struct str json_span_unfenced(struct str text) {
+    const struct str fence = STR("```");
+    text = str_trim(text);
+    if (!str_starts_with(text, fence)) return text;
+    size_t line = str_find_byte(text, '\n', 0);
+    if (line == SIZE_MAX) return text;
+    text = str_trim(str_skip(text, line + 1));
+    if (str_ends_with(text, fence)) text.bytes -= fence.bytes;
+    return str_trim(text);
+}
+
 bool json_span_is_object(struct str value) {
     return value.bytes > 0 && *value.at == '{';
 }

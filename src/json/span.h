@@ -40,6 +40,9 @@ struct str json_span_get(struct str object, const char *name);
 
 bool json_span_is_string(struct str value);
 bool json_span_is_object(struct str value);
+/* The inside of a Markdown code block if the text is one, as models write around JSON, else the
+ * text; without space around it. */
+struct str json_span_unfenced(struct str text);
 /* True if the raw string, with its quotes, means `text`. */
 bool json_span_string_is(struct str string, const char *text);
 /* Appends the text that the raw string, with its quotes, means, as UTF-8. */

@@ -2,6 +2,7 @@
 #include "label_studio/reply.h"
 
 #include "json/json.h"
+#include "json/span.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,20 +10,10 @@
 #define GOOD_STATUS 200
 #define PREDICATE_IS_TRUE 0.5
 
-/* The text inside a code fence, or the whole text. */
-static struct str inside_fence(struct str text) {
-    text = str_trim(text);
-    if (!str_starts_with(text, STR("```")) || !str_ends_with(text, STR("```"))) return text;
-    size_t end_of_line = str_find_byte(text, '\n', 0);
-    if (end_of_line == SIZE_MAX || text.bytes < end_of_line + 4) return text;
-    text.bytes -= 3;
-    return str_trim(str_skip(text, end_of_line + 1));
-}
-
 static json_t *object_of(struct str text) {
     json_t *value = NULL;
     struct error ignored;
-    if (json_read(&value, inside_fence(text), &ignored) != OK) return NULL;
+    if (json_read(&value, json_span_unfenced(text), &ignored) != OK) return NULL;
     if (json_is_object(value) && json_object_size(value) > 0) return value;
     json_decref(value);
     return NULL;

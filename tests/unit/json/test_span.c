@@ -118,6 +118,22 @@ static void strings_are_decoded_and_made_ascii_without_changing_their_meaning(vo
     buf_release(&text);
 }
 
+static void a_code_block_is_taken_away_and_other_text_stays(void **state) {
+    (void)state;
+    static const char *const texts[][2] = {
+        {"```json\n{\"a\":1}\n```", "{\"a\":1}"},
+        {" \n```\n\n [1] \n ``` \n", "[1]"},
+        {"```json\n{\"a\":1}", "{\"a\":1}"}, /* cut off before its end */
+        {"```json", "```json"},
+        {"```\n```", ""},
+        {" {\"a\":\"```\"} ", "{\"a\":\"```\"}"},
+        {"see ```x```", "see ```x```"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_true(str_equals(json_span_unfenced(str_from(texts[i][0])), str_from(texts[i][1])));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_takes_what_the_reader_takes_and_nothing_else),
@@ -125,6 +141,7 @@ int main(void) {
         cmocka_unit_test(members_are_found_with_the_last_of_equal_keys),
         cmocka_unit_test(elements_come_in_order_and_an_end_in_the_middle_is_bad),
         cmocka_unit_test(strings_are_decoded_and_made_ascii_without_changing_their_meaning),
+        cmocka_unit_test(a_code_block_is_taken_away_and_other_text_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
