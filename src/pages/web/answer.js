@@ -20,14 +20,14 @@ function objectIn(text) {
   }
 }
 
-/** What came of a line: {text, object, outcome, thought, tokens, isBad}; `object` where the answer is a JSON object. */
+/** What came of a line: {text, object, outcome, thought, isBad}; `object` where the answer is a JSON object. */
 export function answerOf(line) {
   const body = line.response?.body, choice = body?.choices?.[0];
   const trouble = line.error?.message ?? body?.error?.message;
   if (trouble) return {text: trouble, object: null, outcome: line.error?.code ?? body?.error?.code ?? "error", isBad: true};
   const text = textOf(choice, body);
   return {text, object: objectIn(text), outcome: choice?.finish_reason ?? "done", thought: choice?.message?.reasoning_content ?? choice?.message?.reasoning,
-    tokens: body?.usage?.completion_tokens, isBad: choice?.finish_reason === "length"};
+    isBad: choice?.finish_reason === "length"};
 }
 
 const partText = part => {
@@ -53,7 +53,7 @@ export function textsOf(request) {
   return Object.entries(rest).filter(([name]) => name !== "model").map(([title, value]) => ({title, text: contentText(value)}));
 }
 
-/** The request's settings that fit in a line: model, temperature and their like, as [name, text]. */
+/** The request's settings that fit in a line: such as model and temperature, as [name, text]. */
 export function settingsOf(request) {
   const body = request?.body ?? {};
   return Object.entries(body).filter(([name, value]) => !["prompt", "input"].includes(name) && ["string", "number", "boolean"].includes(typeof value))

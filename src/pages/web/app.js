@@ -102,7 +102,7 @@ function leave() {
   turn++;
 }
 
-/** A tab that nobody sees asks nothing. */
+/** A hidden tab asks for nothing. */
 function wait(mine) {
   document.addEventListener("visibilitychange", () => mine === turn && refresh(mine), {once: true});
 }

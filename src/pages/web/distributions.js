@@ -47,7 +47,7 @@ export function distributions(id, state) {
     };
     const left = (field.distinct ?? all.length) - few.length;
     return [valueBars(few.map(({value, count: number}) => ({value: String(value), count: number})), link),
-      left > 0 && (few.length < all.length ? widen(field.name, `${count(all.length - few.length)} more values`) : element("p", {class: "quiet"}, `and ${count(left)} rarer values`))];
+      left > 0 && (few.length < all.length ? widen(field.name, `Show ${count(all.length - few.length)} more values`) : element("p", {class: "quiet"}, `and ${count(left)} rarer values`))];
   }
 
   /** What a field has: a histogram, bars of its values, or a sentence where neither would tell anything. */
@@ -64,7 +64,7 @@ export function distributions(id, state) {
     const drawn = [...fields.filter(({name}) => !name.startsWith(".")), ...fields.filter(({name}) => name.startsWith("."))]
       .filter(({name, count: number}) => !LEFT_OUT.has(name) && number > 0);
     const few = widened.has("") ? drawn : drawn.slice(0, CHARTS);
-    refill(made, few.map(card), few.length < drawn.length && widen("", `All ${count(drawn.length)} fields`));
+    refill(made, few.map(card), few.length < drawn.length && widen("", `Show all ${count(drawn.length)} fields`));
   }
 
   return {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// upload: a file goes to the server in parts. What is there already is remembered by this tab, so that the same file goes on where a lost
+// upload: a file goes to the server in parts. The tab remembers the parts that are there already, so that the same file goes on where a lost
 // connection, or a reload of the page, stopped it.
 
 import {Refused, call, get, post} from "/pages/api.js";
 
 const PART_BYTES = 16 << 20;
-const TRIES = 6; // of a part that the network lost; they take a minute together
+const TRIES = 6; // of a part that the network lost; their pauses are half a minute together
 const MEMORY = "quern-upload";
 
 const sleep = ms => new Promise(done => setTimeout(done, ms));
