@@ -5,10 +5,10 @@
 import {answerOf, valueText} from "/pages/answer.js";
 import {answerFields, answers} from "/pages/api.js";
 import {distributions} from "/pages/distributions.js";
-import {element, fill, refill, setText} from "/pages/dom.js";
+import {element, fill, longText, refill, setText} from "/pages/dom.js";
 import {count, figure} from "/pages/figures.js";
 import {filterBar} from "/pages/filters.js";
-import {lineDialog, longText} from "/pages/line.js";
+import {lineDialog} from "/pages/line.js";
 import {addressOf, orderOf, questionOf, sortedBy, titleOf, viewOf} from "/pages/view.js";
 
 const PAGE = 50;
@@ -25,11 +25,11 @@ export function showAnswers(id, query) {
   let asking = new AbortController();
   const charts = distributions(id, () => view), bar = filterBar(id, () => view);
   const head = element("thead"), body = element("tbody"), where = element("p", {class: "where", role: "status"}), trouble = element("p", {class: "trouble", role: "alert"});
-  const back = element("button", {type: "button", onclick: () => turn(starts.pop())}, "Earlier answers");
+  const back = element("button", {type: "button", onclick: () => turn(starts.pop())}, "Show earlier answers");
   const next = element("button", {type: "button", onclick: () => {
     starts.push(after);
     turn(page.after);
-  }}, "Later answers");
+  }}, "Show later answers");
   const again = element("button", {type: "button", hidden: true, onclick: () => turn(after)}, "Show newer answers");
   const dialog = lineDialog(id, () => view.line && location.assign(addressOf(id, {...view, line: null})), neighbour);
   const made = element("section", {class: "answers", "aria-labelledby": "answers-title", hidden: true}, element("h2", {id: "answers-title"}, "Answers"),

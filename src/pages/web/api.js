@@ -2,6 +2,7 @@
 // api: the server's routes, with the key of this tab. The key is kept in the tab's own storage and goes nowhere else.
 
 const KEY = "quern-key";
+const JUDGEMENTS = 100; // of one page of the trail
 
 export const key = () => sessionStorage.getItem(KEY) ?? "";
 export const keepKey = text => sessionStorage.setItem(KEY, text);
@@ -74,14 +75,22 @@ export const line = (id, number, signal) => get(`/v1/batches/${encodeURIComponen
 const asQuery = values => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "")).toString();
 const ofBatch = (id, rest, values = {}) => `/v1/batches/${encodeURIComponent(id)}/${rest}?${asQuery(values)}`;
 
-/** Cards of a queue, see docs/internals/pages.md. */
+/** Cards of a queue, see docs/internals/curation.md. */
 export const cards = (id, query) => get(ofBatch(id, "cards", query));
 export const schemaOf = async id => (await get(ofBatch(id, "schema"))).schema;
 /** Keeps a judgement; the same record twice is one. */
 export const judge = async (id, record, signal) =>
   (await call(ofBatch(id, "judgements"), {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(record), signal})).json();
-/** The audit trail, oldest first. */
-export const judgements = (id, query) => get(ofBatch(id, "judgements", query));
+/** All judgements of the audit trail that fit the query, oldest first. */
+export async function judgements(id, query) {
+  const found = [];
+  for (let page = {has_more: true, after: null}; page.has_more;) {
+    page = await get(ofBatch(id, "judgements", {...query, limit: JUDGEMENTS, after: page.after}));
+    found.push(...page.data);
+  }
+  return found;
+}
+
 export const judgementSummary = id => get(ofBatch(id, "judgements/summary"));
 export const judgementExport = (id, format) => call(ofBatch(id, "judgements/export", {format}));
 

@@ -3,7 +3,7 @@
 
 import {showAnswers} from "/pages/answers.js";
 import {act, batch as ask, content, file as askFile} from "/pages/api.js";
-import {element, fill, say, setText} from "/pages/dom.js";
+import {element, fill, pressed, say, setText, terms} from "/pages/dom.js";
 import {isOver, progressText, state} from "/pages/batches.js";
 import {bytes, compact, costText, count, moment, share} from "/pages/figures.js";
 import {qualityOf} from "/pages/quality.js";
@@ -37,30 +37,18 @@ export function showBatch(main, id, query) {
   let shownActions = "", shownQuality = "";
   fill(main, element("p", {}, element("a", {href: "#/"}, "All batches")), title, word, bar, counts, buttons, errors, list, quality, table.element);
 
-  async function run(action, button) {
-    button.disabled = true;
-    try {
-      const answer = await act(id, action);
-      say(DONE[action]);
-      if (action === "retry") location.assign(`#/batch/${answer.id}`);
-      await refresh();
-    } catch (error) {
-      say(error.message);
-    }
-    button.disabled = false;
-  }
+  const run = (action, button) => pressed(button, async () => {
+    const answer = await act(id, action);
+    say(DONE[action]);
+    if (action === "retry") location.assign(`#/batch/${answer.id}`);
+    await refresh();
+  });
 
-  async function download(fileId, button) {
-    button.disabled = true;
-    try {
-      const file = await askFile(fileId);
-      say(`Saving ${file.filename}, ${bytes(file.bytes)}`);
-      await saveAnswer(await content(fileId), file.filename);
-    } catch (error) {
-      if (error.name !== "AbortError") say(error.message);
-    }
-    button.disabled = false;
-  }
+  const download = (fileId, button) => pressed(button, async () => {
+    const file = await askFile(fileId);
+    say(`Saving ${file.filename}, ${bytes(file.bytes)}`);
+    await saveAnswer(await content(fileId), file.filename);
+  });
 
   /** Buttons are made again only where they change: a focus on one of them stays. */
   function showButtons(batch) {
@@ -83,7 +71,7 @@ export function showBatch(main, id, query) {
       batch.usage ? `${compact(batch.usage.output_tokens)} tokens written` : ""].filter(part => part).join(", "));
     showButtons(batch);
     fill(errors, (batch.errors?.data ?? []).slice(0, 20).map(error => element("p", {class: "trouble"}, `${error.line ? `Line ${count(error.line)}: ` : ""}${error.message}`)));
-    fill(list, facts(batch).map(([term, fact]) => [element("dt", {}, term), element("dd", {}, fact)]));
+    fill(list, terms(facts(batch)));
     showQuality(batch);
     await table.refresh(completed + failed);
   }

@@ -3,7 +3,7 @@
 
 import {batch as ask, batches, serverNow} from "/pages/api.js";
 import {showUpload} from "/pages/create.js";
-import {element, fill, say, setText} from "/pages/dom.js";
+import {element, fill, pressed, setText} from "/pages/dom.js";
 import {compact, costText, count, duration, moment, rate} from "/pages/figures.js";
 
 const PAGE = 50;
@@ -82,7 +82,7 @@ export function showBatches(main) {
   const rows = new Map(); // id → Row
   const body = element("tbody");
   const none = element("p", {hidden: true}, "No batch yet. Drop a JSONL file of requests above, or send one with openai, curl or quern.");
-  const more = element("button", {type: "button", hidden: true, onclick: showMore}, "Older batches");
+  const more = element("button", {type: "button", hidden: true, onclick: () => showMore()}, "Show older batches");
   let last = null, wanted = PAGE;
   fill(main, element("h1", {}, "Batches"), showUpload(id => location.assign(`#/batch/${id}`)), none,
     element("div", {class: "scroll"}, element("table", {class: "batches"},
@@ -98,19 +98,13 @@ export function showBatches(main) {
     });
   }
 
-  async function showMore() {
-    more.disabled = true;
-    try {
-      const page = await batches(last, PAGE);
-      wanted += PAGE;
-      place(page.data, false);
-      last = page.last_id ?? last;
-      more.hidden = !page.has_more;
-    } catch (error) {
-      say(error.message);
-    }
-    more.disabled = false;
-  }
+  const showMore = () => pressed(more, async () => {
+    const page = await batches(last, PAGE);
+    wanted += PAGE;
+    place(page.data, false);
+    last = page.last_id ?? last;
+    more.hidden = !page.has_more;
+  });
 
   async function refresh() {
     const page = await batches(null, PAGE);

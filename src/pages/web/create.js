@@ -3,7 +3,7 @@
 
 import {post} from "/pages/api.js";
 import {histogram} from "/pages/charts.js";
-import {element, fill, say} from "/pages/dom.js";
+import {element, fill, say, terms} from "/pages/dom.js";
 import {bytes, costText, count, duration, figure, share} from "/pages/figures.js";
 import {insist, send} from "/pages/upload.js";
 
@@ -132,7 +132,7 @@ export function showUpload(started) {
       try {
         const found = await post("/v1/batches/preflight", {input_file_id: id, endpoint, pilot_lines: lines});
         const hidden = found.faulty + found.refused - Math.min(found.faults.length, FAULTS);
-        fill(look, element("dl", {}, findings(found).map(([term, text]) => [element("dt", {}, term), element("dd", {}, text)])),
+        fill(look, element("dl", {}, terms(findings(found))),
           found.file_fault && element("p", {class: "trouble"}, found.file_fault),
           found.faults.slice(0, FAULTS).map(fault => element("p", {class: "trouble"}, `Line ${count(fault.line)}: ${fault.message}`)),
           hidden > 0 && element("p", {class: "trouble"}, `and ${count(hidden)} more such lines`), found.prompt_tokens > 0 && lengthsOf(found.prompt_lengths),

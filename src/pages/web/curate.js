@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// curate: the answers of a batch are judged, one card at a time, by keyboard alone if one likes.
+// curate: the answers of a batch are judged, one card at a time. Every command has a key.
 
 import {batch as askBatch, judgementSummary, schemaOf} from "/pages/api.js";
 import {showCard} from "/pages/card.js";
 import {deckOf} from "/pages/deck.js";
 import {element, fill, say, setText} from "/pages/dom.js";
-import {count, share} from "/pages/figures.js";
+import {count, percent} from "/pages/figures.js";
 import {keyButton, listenKeys, openHelp} from "/pages/shortcuts.js";
 import {disputed, hasForeign, hurry, isUnsent, listen, outboxTrouble, put, unsent} from "/pages/outbox.js";
 import {queueOf, showQueue} from "/pages/queue.js";
@@ -169,7 +169,7 @@ class Curation {
   #showTogether({judged = 0, by_curator: curators = [], flagged = 0, agreement}) {
     const parts = [`${count(judged)} lines are judged by ${curators.length === 1 ? "one curator" : `${count(curators.length)} curators`}`];
     if (flagged) parts.push(`${count(flagged)} flagged`);
-    if (typeof agreement === "number") parts.push(`${share(agreement, 1)} of the lines with two judgements agree`);
+    if (typeof agreement === "number") parts.push(`${percent(agreement)} of the lines with two judgements agree`);
     setText(this.together, judged ? `Together: ${parts.join(", ")}` : "");
   }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // dom: elements from names, attributes and texts. Text is only ever text: nothing here makes markup from a string.
 
+import {count} from "/pages/figures.js";
+
 /** element("td", {class: "count"}, "12"): attributes that are null or false are left out; functions are listeners ("onclick"). */
 export const element = (name, attributes, ...children) => furnish(document.createElement(name), attributes, children);
 
@@ -50,10 +52,40 @@ function visible(text) {
     mark === "\r" ? "" : `\u27e8U+${mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
 }
 
+/** The entries of a dl, from [name, what stands for it]. */
+export const terms = pairs => pairs.map(([name, told]) => [element("dt", {}, name), element("dd", {}, told)]);
+
+/** A part behind its title, made when it is first opened. */
+export function folded(title, make) {
+  const box = element("div");
+  return element("details", {ontoggle: () => box.firstChild || fill(box, make())}, element("summary", {}, title), box);
+}
+
+const SHOWN_CHARACTERS = 20000; // of one text; the rest is behind a button
+
+/** The parts of a text of any length: a long one is cut, and a button shows the rest of it. */
+export function longText(text, shown = SHOWN_CHARACTERS) {
+  if (text.length <= shown) return [text];
+  const rest = element("span");
+  rest.append(element("button", {type: "button", class: "more", onclick: () => fill(rest, text.slice(shown))}, `Show all ${count(text.length)} characters`));
+  return [element("span", {}, text.slice(0, shown)), rest];
+}
+
+/** Runs work() with its button disabled; trouble is told, unless the user has broken the work off. */
+export async function pressed(button, work) {
+  button.disabled = true;
+  try {
+    await work();
+  } catch (error) {
+    if (error.name !== "AbortError") say(error.message);
+  }
+  button.disabled = false;
+}
+
 const SAID_MS = 10000;
 let silence = 0;
 
-/** Tells a reader of the screen, and everyone, what has happened; the line goes by itself. */
+/** Tells a reader of the screen, and everyone, what has happened; the text stays for 10 s. */
 export function say(text) {
   const said = document.getElementById("said");
   setText(said, text);

@@ -2,7 +2,7 @@
 // editors: the values of an answer as controls. An editor is {element, focus(), read()}; read() gives the value as it now is and
 // adds its sentence to `problems` where the schema does not allow it.
 
-import {element, fill, setText} from "/pages/dom.js";
+import {element, setText} from "/pages/dom.js";
 import {isSame, wordOf} from "/pages/fields.js";
 
 const OPTIONS_AS_BUTTONS = 12; // of a choice; more are a list to open
@@ -36,10 +36,6 @@ function choiceEditor(node, value, labelId) {
   return {
     element: [group, problem.element],
     focus,
-    choose(option) {
-      const at = node.options.indexOf(option);
-      if (at >= 0) inputs[at].checked = true;
-    },
     read(problems) {
       const at = inputs.findIndex(input => input.checked), isWrong = at < 0 && (node.isRequired || value !== undefined);
       problem.tell(isWrong ? "Choose one of these" : null, problems, focus);
@@ -56,7 +52,7 @@ function selectEditor(node, value, labelId) {
     element: [select, problem.element],
     focus,
     read(problems) {
-      problem.tell(select.value === "" && (node.isRequired || value !== undefined) ? "Choose one" : null, problems, focus);
+      problem.tell(select.value === "" && (node.isRequired || value !== undefined) ? "Choose one of these" : null, problems, focus);
       return select.value === "" ? value : node.options[Number(select.value)];
     },
   };
@@ -214,7 +210,7 @@ export function groupEditor(node, value, labelId = null) {
 }
 
 /** A value of another type than its schema has is a choice still to be made, or JSON. */
-export function editorOf(node, value, labelId) {
+function editorOf(node, value, labelId) {
   if (node.kind === "choice") return node.options.length > OPTIONS_AS_BUTTONS ? selectEditor(node, value, labelId) : choiceEditor(node, value, labelId);
   if (node.kind === "switch") return typeof value === "boolean" ? switchEditor(node, value, labelId) : choiceEditor({...node, options: [true, false]}, value, labelId);
   if (node.kind === "number") return numberEditor(node, value, labelId);

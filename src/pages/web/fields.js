@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // fields: the values of an answer as a reader sees them, laid out by their nodes (shape.js). editors.js has them as controls.
 
-import {element, fill} from "/pages/dom.js";
-import {count, share} from "/pages/figures.js";
+import {element, longText, terms} from "/pages/dom.js";
+import {percent} from "/pages/figures.js";
+import {isObject} from "/pages/shape.js";
 
-const SHOWN_CHARACTERS = 20000; // of one text; the rest is behind a button
 const OPTIONS_SHOWN = 8; // of a choice; of more, the chosen one alone
 
 export const isSame = (one, other) => JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
@@ -26,8 +26,6 @@ export function wordOf(value) {
 /** A value in one line, for comparisons. */
 export const lineOf = value => value === undefined ? "not there" : value !== null && typeof value === "object" ? JSON.stringify(value) : wordOf(value);
 
-const isObject = value => value !== null && typeof value === "object" && !Array.isArray(value);
-
 /** The values in which two answers differ: [{path, before, now}]; of lists, the list as a whole. */
 export function differences(before, now, path = []) {
   if (isSame(before, now)) return [];
@@ -35,13 +33,8 @@ export function differences(before, now, path = []) {
   return [...new Set([...Object.keys(before), ...Object.keys(now)])].flatMap(name => differences(before[name], now[name], [...path, name]));
 }
 
-/** A text as it is, with its line breaks; a very long one in two parts. */
-export function prose(text, name = "div") {
-  const made = element(name, {class: "prose"}, text.length > SHOWN_CHARACTERS ? [text.slice(0, SHOWN_CHARACTERS), "… "] : text);
-  if (text.length > SHOWN_CHARACTERS)
-    made.append(element("button", {type: "button", class: "more", onclick: () => fill(made, text)}, `all ${count(text.length)} characters`));
-  return made;
-}
+/** A text as it is, with its line breaks. */
+export const prose = (text, name = "div") => element(name, {class: "prose"}, longText(text));
 
 /** JSON as names and values, whatever its depth. */
 export function tree(value, depth = 0) {
@@ -50,7 +43,7 @@ export function tree(value, depth = 0) {
   if (Array.isArray(value)) return value.length ? element("ul", {class: "tree"}, value.map(item => element("li", {}, tree(item, depth + 1)))) : element("span", {class: "absent"}, "empty list");
   const pairs = Object.entries(value);
   if (!pairs.length) return element("span", {class: "absent"}, "empty");
-  return element("dl", {class: "tree"}, pairs.map(([name, item]) => [element("dt", {}, name), element("dd", {}, tree(item, depth + 1))]));
+  return element("dl", {class: "tree"}, terms(pairs.map(([name, item]) => [name, tree(item, depth + 1)])));
 }
 
 function numberView(node, value) {
@@ -67,7 +60,7 @@ function choiceView(node, value) {
 }
 
 const sharesView = value => element("table", {class: "parts"}, element("tbody", {}, Object.entries(value).sort(([, one], [, other]) => other - one).map(([name, part]) =>
-  element("tr", {}, element("th", {scope: "row"}, name), element("td", {}, element("meter", {max: 1, value: part, "aria-hidden": "true"})), element("td", {class: "number"}, share(part, 1))))));
+  element("tr", {}, element("th", {scope: "row"}, name), element("td", {}, element("meter", {max: 1, value: part, "aria-hidden": "true"})), element("td", {class: "number"}, percent(part))))));
 
 function listView(node, value) {
   if (!value.length) return element("span", {class: "absent"}, "empty list");

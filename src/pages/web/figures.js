@@ -20,6 +20,9 @@ export function share(part, all) {
   return all > 0 ? new Intl.NumberFormat(undefined, {style: "percent", maximumFractionDigits: part === all ? 0 : 1}).format(part / all) : "";
 }
 
+/** "12.5 %" of a part of 1. */
+export const percent = part => share(part, 1);
+
 export function bytes(number) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
   let at = 0;

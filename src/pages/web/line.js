@@ -3,26 +3,10 @@
 
 import {answerOf, settingsOf, textsOf, valueText} from "/pages/answer.js";
 import {line as askLine} from "/pages/api.js";
-import {element, fill} from "/pages/dom.js";
+import {element, fill, folded, longText, terms} from "/pages/dom.js";
 import {count} from "/pages/figures.js";
 
-const SHOWN_CHARACTERS = 20000; // of one text; the rest is behind a button
-
-/** A text of any length: a long one is cut, and a button shows the rest of it. */
-export function longText(text, shown = SHOWN_CHARACTERS) {
-  if (text.length <= shown) return [text];
-  const rest = element("span");
-  rest.append(element("button", {type: "button", class: "more", onclick: () => fill(rest, text.slice(shown))}, `all ${count(text.length)} characters`));
-  return [element("span", {}, text.slice(0, shown)), rest];
-}
-
-const pairs = list => list.length > 0 && element("dl", {}, list.map(([term, text]) => [element("dt", {}, term), element("dd", {}, longText(text))]));
-
-/** A text behind a button, made when it is first wanted. */
-function folded(title, made) {
-  const fold = element("details", {ontoggle: () => fold.open && fold.children.length === 1 && fold.append(made())}, element("summary", {}, title));
-  return fold;
-}
+const pairs = list => list.length > 0 && element("dl", {}, terms(list.map(([name, text]) => [name, longText(text)])));
 
 const raw = value => element("pre", {tabindex: 0}, longText(JSON.stringify(value, null, 2)));
 

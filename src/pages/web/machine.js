@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// machine: what the server's machine has and does: models, waiting work, cards, the last hour, events; and keys, for who may.
+// machine: what the server's machine has and does: models, waiting work, cards, the last hour and events; the keys of the server, for admins.
 
 import {actOnModel, machine as ask} from "/pages/api.js";
 import {element, fill, say, setText} from "/pages/dom.js";
-import {bytes, count, duration, moment, rate, share} from "/pages/figures.js";
+import {bytes, count, duration, moment, percent, rate} from "/pages/figures.js";
 import {showKeys} from "/pages/server_keys.js";
 import {liveTable} from "/pages/live_table.js";
 import {timeline} from "/pages/timeline.js";
@@ -25,7 +25,7 @@ function doing(model) {
   const parts = [];
   if (model.running > 0) parts.push(`${count(model.running)} running`);
   if (model.waiting > 0) parts.push(`${count(model.waiting)} waiting`);
-  if (model.kv_used > 0) parts.push(`KV cache ${share(model.kv_used * 1000, 1000)} used`);
+  if (model.kv_used > 0) parts.push(`KV cache ${percent(model.kv_used)} used`);
   if (model.restarts > 0) parts.push(`restarted ${count(model.restarts)} times`);
   return parts.join(", ") || "idle";
 }
@@ -52,7 +52,7 @@ const queueRow = queue => ({key: queue.model ?? "", cells: [queue.model ?? "seve
 const ownerRow = owner => ({key: owner.owner, cells: [owner.owner, count(owner.open_batches), count(owner.queued_lines), count(owner.requests)]});
 
 const cardRow = card => ({key: card.id, cells: [card.name ?? card.id, card.up ? {text: card.limited_by.length ? `limited by ${card.limited_by.join(", ")}` : "up", kind: card.limited_by.length ? "warn" : "good"} :
-  {text: "the driver tells nothing", kind: "bad"}, known(card.utilisation, part => share(part * 1000, 1000)),
+  {text: "the driver tells nothing", kind: "bad"}, known(card.utilisation, percent),
   card.memory_used_bytes === null ? "" : `${bytes(card.memory_used_bytes)} of ${bytes(card.memory_bytes)}`, known(card.power_watts, watts => `${rate(watts)} W`),
   known(card.celsius, degrees => `${count(degrees)} °C`), known(card.tokens_per_second, rate), known(card.joules_per_1000_tokens, rate), count(card.xid_errors + (card.ecc_errors ?? 0))]});
 

@@ -34,7 +34,7 @@ function changed() {
 export const unsent = () => entries.length;
 /** Why the first judgement waits; "" while they go out. */
 export const outboxTrouble = () => trouble;
-/** The judgements that need the curator: kept by nobody until one decides. */
+/** The judgements that wait for a choice of the curator; the server has none of them. */
 export const disputed = batch => entries.filter(entry => entry.batch === batch && entry.state !== "waiting");
 export const isUnsent = (batch, customId) => entries.some(entry => entry.batch === batch && entry.record.custom_id === customId);
 
@@ -96,20 +96,10 @@ function next() {
   return null;
 }
 
-async function newestOf(entry) {
-  const {custom_id: customId, curator} = entry.record;
-  let after = null, newest = null, page;
-  do {
-    page = await judgements(entry.batch, {custom_id: customId, curator, after});
-    newest = page.data.at(-1) ?? newest;
-    after = page.after ?? newest?.seq;
-  } while (page.has_more);
-  return newest;
-}
-
 async function settle(entry, error) {
   if (error.code === "version_conflict") {
-    const newest = await newestOf(entry);
+    const {custom_id: customId, curator} = entry.record;
+    const newest = (await judgements(entry.batch, {custom_id: customId, curator})).at(-1) ?? null;
     versions.set(placeOf(entry), newest?.version ?? 0);
     entry.kept = newest;
     entry.state = "conflict";

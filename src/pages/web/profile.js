@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // profile: what a request asked about, to be read: the last message of the user, and the rest of the request behind buttons.
 
-import {element, fill} from "/pages/dom.js";
+import {element, folded} from "/pages/dom.js";
 import {prose, tree} from "/pages/fields.js";
 
 const FENCE = /^```(\w*)[ \t]*\n([\s\S]*?)^```[ \t]*$/gm;
@@ -53,12 +53,6 @@ function subjectOf(body) {
   if (!messages) return [contentParts(body?.text ?? body?.prompt ?? body?.input ?? body?.state ?? body), []];
   const at = messages.findLastIndex(message => message?.role === "user"), last = at < 0 ? messages.length - 1 : at;
   return [contentParts(messages[last]?.content), messages.filter((_, other) => other !== last)];
-}
-
-/** A part that is made when it is first opened. */
-function folded(title, make) {
-  const box = element("div");
-  return element("details", {ontoggle: () => box.firstChild || fill(box, make())}, element("summary", {}, title), box);
 }
 
 const titleOf = message => message?.role === "system" || message?.role === "developer" ? "Instructions" : `Message of the ${message?.role ?? "unknown"}`;

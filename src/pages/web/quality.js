@@ -3,14 +3,12 @@
 
 import {bar} from "/pages/charts.js";
 import {element} from "/pages/dom.js";
-import {count, share} from "/pages/figures.js";
+import {count, percent} from "/pages/figures.js";
 import {addressOf, viewOf} from "/pages/view.js";
 
 const SHARES = {truncated: "Cut short", empty: "Empty", in_thought: "Ended within a thought", identical: "Equal to each other", invalid_json: "No valid JSON"};
 const LIMITS = {truncated: 0.2, empty: 0.2, in_thought: 0.2, identical: 0.5, invalid_json: 0.2}; // the server's own, where the batch names none
 const ENDS = {valid: "valid", truncated: "cut short", unchecked: "not checked", refused: "shape refused", mismatched: "of another form", failed: "failed"};
-
-const percent = part => share(part, 1) || "0 %";
 
 /** The section of a batch that has answers; null before. */
 export function qualityOf(batch) {

@@ -6,7 +6,7 @@ const REFS_MAX = 16; // of one schema behind another: a circle ends here
 const DEPTH_MAX = 6; // a deeper value is shown and corrected as JSON
 const REASON = /^(?:(.+?)[_ -]?)?(?:reasons?|reasoning|rationale|explanation|justification|evidence|why|begründung|begruendung)(?:[_ -](.+))?$/i;
 
-const isObject = value => value !== null && typeof value === "object" && !Array.isArray(value);
+export const isObject = value => value !== null && typeof value === "object" && !Array.isArray(value);
 
 /** What a pointer of `$ref` means; pointers to other documents mean nothing here. */
 function pointed(root, pointer) {
@@ -89,7 +89,7 @@ function isShares(schema, value) {
 }
 
 /** The node of one value; `value` undefined: a value that is not there yet. */
-export function shapeOf(schema, value, {root = schema, name = "", depth = 0} = {}) {
+function shapeOf(schema, value, {root = schema, name = "", depth = 0} = {}) {
   const [plain, isNullable] = simplified(schema, root), options = optionsOf(plain);
   const node = {name, label: labelOf(name, plain), hint: typeof plain.description === "string" ? plain.description : "", isNullable};
   if (options) return {...node, kind: "choice", options: isNullable && !options.includes(null) ? [...options, null] : options};

@@ -6,8 +6,8 @@ import {element} from "/pages/dom.js";
 const OFF = "quern-keys-off";
 const TYPED = new Set(["text", "search", "number", "password", "email", "url", "tel", "date", "time", ""]);
 
-export const areKeysOn = () => sessionStorage.getItem(OFF) === null;
-export const switchKeys = isOn => isOn ? sessionStorage.removeItem(OFF) : sessionStorage.setItem(OFF, "yes");
+const areKeysOn = () => sessionStorage.getItem(OFF) === null;
+const switchKeys = isOn => isOn ? sessionStorage.removeItem(OFF) : sessionStorage.setItem(OFF, "yes");
 
 const isTyping = node => node.tagName === "TEXTAREA" || node.tagName === "SELECT" || node.isContentEditable || (node.tagName === "INPUT" && TYPED.has(node.getAttribute("type") ?? ""));
 const isChoosing = node => node.tagName === "INPUT" && node.type === "radio";

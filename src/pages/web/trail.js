@@ -2,33 +2,22 @@
 // trail: the judgements of a card one after another, judgements that met a newer one, and the files that are made of all.
 
 import {judgementExport, judgements} from "/pages/api.js";
-import {element, fill, say} from "/pages/dom.js";
+import {element, fill, pressed} from "/pages/dom.js";
 import {moment} from "/pages/figures.js";
 import {headOf, wordsOf} from "/pages/judgement.js";
 import {openDialog} from "/pages/shortcuts.js";
 import {adopt, disputed, giveUp, insist} from "/pages/outbox.js";
 import {saveAnswer} from "/pages/save.js";
 
-const PAGE = 100;
 const EXPORTS = [["jsonl", "Judgements", "judgements"], ["few_shot", "Few-shot examples", "few-shot"], ["calibrate", "Rows for quern calibrate", "labelled"],
   ["compare", "Results for quern compare", "judged"]];
 
-async function allOf(batch, customId) {
-  const found = [];
-  for (let after = null, page = {has_more: true}; page.has_more; after = found.at(-1)?.seq) {
-    page = await judgements(batch, {custom_id: customId, limit: PAGE, after});
-    found.push(...page.data);
-    if (!page.data.length) break;
-  }
-  return found;
-}
-
 /** Who judged a card when, and how: the newest below. */
 export async function openTrail(batch, card, answer) {
-  const box = element("div", {class: "scroll", tabindex: "0"}, element("p", {}, "One moment…"));
+  const box = element("div", {class: "scroll", tabindex: "0"}, element("p", {}, "The server is asked…"));
   openDialog(`Judgements of ${card.custom_id}`, box);
   try {
-    const found = await allOf(batch, card.custom_id);
+    const found = await judgements(batch, {custom_id: card.custom_id});
     fill(box, found.length ? element("table", {class: "trail"}, element("thead", {}, element("tr", {}, ["When", "Who", "What"].map(title => element("th", {scope: "col"}, title)))),
       element("tbody", {}, found.map(judgement => element("tr", {}, element("td", {}, moment(judgement.created_at)),
         element("th", {scope: "row"}, judgement.curator, element("span", {class: "when"}, `version ${judgement.version}`), judgement.key_id && element("span", {class: "when"}, judgement.key_id)),
@@ -67,15 +56,7 @@ export const adoptButton = () => element("button", {type: "button", class: "more
 
 /** The files of judgements; `refresh` takes the batch: labelled rows are made of decisions alone. */
 export function showExports(batch) {
-  async function save(format, name, button) {
-    button.disabled = true;
-    try {
-      await saveAnswer(await judgementExport(batch, format), `${batch}-${name}.jsonl`);
-    } catch (error) {
-      if (error.name !== "AbortError") say(error.message);
-    }
-    button.disabled = false;
-  }
+  const save = (format, name, button) => pressed(button, async () => saveAnswer(await judgementExport(batch, format), `${batch}-${name}.jsonl`));
   const buttons = EXPORTS.map(([format, text, name]) => element("button", {type: "button", "data-format": format, onclick: event => save(format, name, event.currentTarget)}, text));
   const labelled = buttons.find(button => button.dataset.format === "calibrate");
   labelled.hidden = true;
