@@ -80,6 +80,11 @@ class Server:
     def url(self):
         return f"http://127.0.0.1:{self.port}/v1"
 
+    @property
+    def site(self):
+        """The address of the pages, without a slash at its end."""
+        return self.url.removesuffix("/v1")
+
     def kill(self):
         """kill -9 of the server; its engine must die with it."""
         self.process.send_signal(signal.SIGKILL)
@@ -145,6 +150,14 @@ class Server:
                 assert data.endswith(b"\n") and b"\n\n" not in data
             parsed.append([json.loads(line) for line in data.split(b"\n")[:-1]])
         return parsed
+
+    def judgements(self, batch_id):
+        """All judgements of a batch, oldest first."""
+        rows, after, has_more = [], 0, True
+        while has_more:
+            page = self.json("GET", f"/v1/batches/{batch_id}/judgements?limit=1000&after={after}")
+            rows, after, has_more = rows + page["data"], page["after"], page["has_more"]
+        return rows
 
     def engine_pid(self):
         """The process id of the one engine child."""

@@ -173,15 +173,8 @@ def fits(fields, name, op, value):
     return OPERATIONS[op](own, value)
 
 
-def key(fields, name, descending):
-    """The place of a row in an order: numbers, truth values, short texts, long texts; absent ones last in both directions."""
-    value = fields.get(name)
-    if value is None:
-        return (1,)
-    return (0, *value_key(value))
-
-
 def value_key(value):
+    """The place of a value in an order: numbers, truth values, short texts, long texts."""
     if isinstance(value, bool):
         return 1, value
     if isinstance(value, str):
@@ -190,13 +183,10 @@ def value_key(value):
 
 
 def in_order(rows, name, descending):
+    """Rows without the field come last in both directions; equal values stay in order of line."""
     present = [row for row in rows if name in row[1]]
     absent = [row for row in rows if name not in row[1]]
-    present.sort(key=lambda row: value_key(row[1][name]), reverse=descending)
-    if descending:  # equal values stay in order of line
-        present.sort(key=lambda row: row[0])
-        present.sort(key=lambda row: value_key(row[1][name]), reverse=True)
-    return present + absent
+    return sorted(present, key=lambda row: value_key(row[1][name]), reverse=descending) + absent
 
 
 FILTERS = [("recommendation", "eq", "HIRE"), ("recommendation", "ne", "HIRE"), ("recommendation", "eq", "ask: again"), ("recommendation", "eq", ""),

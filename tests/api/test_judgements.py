@@ -10,13 +10,23 @@ import support
 LINES = 12
 
 
-def line_of(i, answer=None):
-    return support.request(f"c-{i}", answer or json.dumps({"recommendation": "HIRE" if i % 2 else "NO", "score": i}))
+def line_of(i, answer=None, **body):
+    return support.request(f"c-{i}", answer if answer is not None else json.dumps({"recommendation": "HIRE" if i % 2 else "NO", "score": i}), **body)
+
+
+def make(server, lines):
+    """The id of an ended batch with these lines."""
+    return server.wait(server.create(support.jsonl(lines))["id"])["id"]
+
+
+def fresh(server):
+    """A batch of its own."""
+    return make(server, [line_of(i) for i in range(LINES)])
 
 
 @pytest.fixture(scope="module")
 def batch(echo_server):
-    return echo_server.wait(echo_server.create(support.jsonl([line_of(i) for i in range(LINES)]))["id"])["id"]
+    return fresh(echo_server)
 
 
 def record(custom_id, id, version=0, curator="Ana", verdict="accepted", **more):
@@ -27,11 +37,6 @@ def judge(server, batch, body, status=200):
     got, data = server.call("POST", f"/v1/batches/{batch}/judgements", body)
     assert got == status, data
     return json.loads(data)
-
-
-def fresh(server, count=LINES):
-    """A batch of its own."""
-    return server.wait(server.create(support.jsonl([line_of(i) for i in range(count)]))["id"])["id"]
 
 
 def trail(server, batch, query=""):

@@ -6,21 +6,7 @@ import json
 import pytest
 
 import support
-from test_judgements import judge, record
-
-LINES = 12
-
-
-def line_of(i, answer=None, **body):
-    return support.request(f"c-{i}", answer if answer is not None else json.dumps({"recommendation": "HIRE" if i % 2 else "NO", "score": i}), **body)
-
-
-def make(server, lines):
-    return server.wait(server.create(support.jsonl(lines))["id"])["id"]
-
-
-def fresh(server):
-    return make(server, [line_of(i) for i in range(LINES)])
+from test_judgements import LINES, fresh, judge, line_of, make, record
 
 
 def cards(server, batch, query="", status=200):

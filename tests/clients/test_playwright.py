@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages in a real Chromium, driven by Playwright: a file becomes a batch and its results are saved; answers by filter, order and search;
 keys; hostile answers and hostile origins; a server that is killed and comes back under an open page; three widths and both themes; axe."""
-import contextlib, http.server, importlib.resources, json, pathlib, re, shutil, signal, threading
+import contextlib, http.server, importlib.resources, json, pathlib, re, shutil, threading
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
@@ -39,11 +39,14 @@ class Tab:
         self.page.add_init_script("delete window.showSaveFilePicker")  # a dialog of the system, which no program can answer
         self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
         self.page.on("console", lambda message: self.troubles.append(message.text) if "Content Security Policy" in message.text else None)
-        self.page.goto(server.url.removesuffix("/v1") + path)
+        self.page.goto(server.site + path)
 
     def sees(self, text):
         expect(self.page.get_by_text(text).first).to_be_visible(timeout=PATIENCE_MS)
 
+    def is_narrow(self):
+        """Whether nothing is wider than the window."""
+        return self.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
     def has_no_violation(self):
         """axe's rules on what is shown now, WCAG 2.2 and best practices."""
@@ -151,7 +154,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser, tmp_path):
         tab.page.reload()
         tab.sees("No batch yet")
         other = tab.context.new_page()
-        other.goto(server.url.removesuffix("/v1"))
+        other.goto(server.site)
         expect(other.get_by_label("API key")).to_be_visible(timeout=PATIENCE_MS)
         tab.page.get_by_role("button", name="Forget the key").click()
         expect(tab.page.get_by_label("API key")).to_be_visible(timeout=PATIENCE_MS)
@@ -167,8 +170,7 @@ def test_an_open_page_outlives_its_server(browser, tmp_path):
             tab.sees("2 of 2 requests")
             tab.page.get_by_role("link", name="All batches").click()
             tab.sees("2 of 2")
-            server.process.send_signal(signal.SIGKILL)
-            server.process.wait()
+            server.kill()
             tab.sees("The server cannot be reached")
         with support.serving(*arguments):
             tab.sees("The server is there again")
@@ -182,10 +184,10 @@ def test_every_width_and_theme_shows_all(browser, server, tmp_path, width, theme
     tab = Tab(browser, server, viewport={"width": width, "height": 800}, color_scheme=theme)
     start(tab, file_of(tmp_path, [json.dumps({"Empfehlung": "Donaudampfschifffahrtsgesellschaftskapitän" * 3, "Begründung": "gut"})] * 3))
     tab.sees("3 of 3 requests")
-    for address in (tab.page.url, server.url.removesuffix("/v1") + "/"):
+    for address in (tab.page.url, server.site + "/"):
         tab.page.goto(address)
         tab.sees("people.jsonl")
-        assert tab.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), address
+        assert tab.is_narrow(), address
     assert not tab.troubles
 
 
@@ -200,7 +202,7 @@ def answered(browser, tmp_path_factory):
         tab = Tab(browser, server)
         start(tab, file_of(folder, [json.dumps(answer, ensure_ascii=False) for answer in ANSWERS] + ["a plain text"]))
         tab.sees("181 of 181 requests")
-        path = tab.page.url.removeprefix(server.url.removesuffix("/v1"))
+        path = tab.page.url.removeprefix(server.site)
         tab.context.close()
         yield server, path
 
@@ -231,7 +233,7 @@ def test_answers_are_filtered_sorted_and_searched_and_the_address_keeps_it(brows
     wanted = sorted((score for score in hired if score >= 90), reverse=True)
     tab.has_rows(len(wanted))
     assert tab.column("score") == [str(score) for score in wanted]
-    other = Tab(browser, answered[0], tab.page.url.removeprefix(answered[0].url.removesuffix("/v1")))
+    other = Tab(browser, answered[0], tab.page.url.removeprefix(answered[0].site))
     for shown in (tab, other):
         shown.page.reload()
         shown.has_rows(len(wanted))
@@ -335,7 +337,7 @@ def elsewhere(page):
 
 
 def test_a_page_of_another_origin_can_do_nothing(browser, server):
-    base = server.url.removesuffix("/v1")
+    base = server.site
     before = server.json("GET", "/v1/files"), server.json("GET", "/v1/batches")
     with elsewhere(f"""<iframe id=frame src="{base}/"></iframe><iframe name=answers></iframe>
         <form id=plain method=post enctype=text/plain target=answers action="{base}/v1/batches"><input name='{{"input_file_id":"x","a":"' value='"}}'></form>
@@ -373,14 +375,14 @@ def test_axe_finds_no_violation(browser, answered, tmp_path, theme):
     tab.page.get_by_role("button", name="Start the batch").click()
     tab.sees("2 of 2 requests")
     tab.has_no_violation()
-    tab.page.goto(server.url.removesuffix("/v1") + path + "?filter=recommendation:eq:HIRE&sort=-score&q=Grund")
+    tab.page.goto(server.site + path + "?filter=recommendation:eq:HIRE&sort=-score&q=Grund")
     tab.sees("that match")
     tab.page.get_by_text("Columns").click()
     tab.has_no_violation()
     tab.page.get_by_role("link", name="c99", exact=True).click()
     tab.page.get_by_text("The request as sent").click()
     tab.has_no_violation()
-    tab.page.goto(server.url.removesuffix("/v1") + "/#/batch/batch_00000000000000000000000000000000")
+    tab.page.goto(server.site + "/#/batch/batch_00000000000000000000000000000000")
     tab.sees("All batches")
     tab.has_no_violation()
     assert not tab.troubles

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The curation page in a real Chromium: 50 cards by keyboard alone, two curators at once, one name in two tabs, answers lost on their way, a server
 that is killed and comes back, layouts of three kinds of answers, hostile answers, the files that are made of judgements."""
-import contextlib, json, pathlib, signal
+import contextlib, json, pathlib
 
 import pytest
 from playwright.sync_api import expect
 
 import support
-from test_playwright import CHROMIUM, HOSTILE, PATIENCE_MS, Tab, browser  # noqa: F401 (browser is a fixture)
+from test_playwright import CHROMIUM, HOSTILE, PATIENCE_MS, Tab, browser, server  # noqa: F401 (browser and server are fixtures)
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 RATINGS = ["Strong Yes", "Yes", "Maybe", "No"]
@@ -38,14 +38,8 @@ def batch_of(server, answers, schema=None, name="people"):
 
 
 def kept(server, batch, **query):
-    """All judgements of a batch, oldest first."""
-    found, after = [], 0
-    while True:
-        page = server.json("GET", f"/v1/batches/{batch}/judgements?limit=100&after={after}")
-        found += page["data"]
-        if not page["has_more"]:
-            return [judgement for judgement in found if all(judgement[name] == value for name, value in query.items())]
-        after = found[-1]["seq"]
+    """The judgements of a batch whose members have these values, oldest first."""
+    return [judgement for judgement in server.judgements(batch) if all(judgement[name] == value for name, value in query.items())]
 
 
 class Desk(Tab):
@@ -70,12 +64,6 @@ class Desk(Tab):
     def press(self, *keys):
         for key in keys:
             self.keys.press(key)
-
-
-@pytest.fixture
-def server(tmp_path):
-    with support.serving(tmp_path / "state", "--model", "smollm2=echo") as server:
-        yield server
 
 
 def test_fifty_cards_of_a_real_model_by_keyboard_alone(browser, real):
@@ -188,8 +176,7 @@ def test_lost_answers_and_a_killed_server_lose_and_double_nothing(browser, tmp_p
                 desk.press("a")
             desk.all_kept()
             assert lost == [200] * 4
-            server.process.send_signal(signal.SIGKILL)
-            server.process.wait()
+            server.kill()
             for number in range(5, 9):
                 desk.on(f"c{number}")
                 desk.press("s")
@@ -377,7 +364,7 @@ def test_every_width_and_theme_shows_all(browser, server, width, theme):
         for key in ("3", "c"):
             desk.press(key)
             desk.has_no_violation()
-            assert desk.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+            assert desk.is_narrow()
             cut = desk.page.evaluate("[...document.querySelectorAll('.card :is(.label, .option, .prose, button)')].filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline').length")
             assert cut == 0
         assert not desk.troubles

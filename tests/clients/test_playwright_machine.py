@@ -7,16 +7,10 @@ import pytest
 from playwright.sync_api import expect
 
 import support
-from test_playwright import CHROMIUM, PATIENCE_MS, Tab, browser, file_of, start  # noqa: F401 (a fixture)
+from test_playwright import CHROMIUM, PATIENCE_MS, Tab, browser, file_of, server, start  # noqa: F401 (browser and server are fixtures)
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 MACHINE = "/#/machine"
-
-
-@pytest.fixture
-def server(tmp_path):
-    with support.serving(tmp_path / "state", "--model", "smollm2=echo") as server:
-        yield server
 
 
 def make_key(state, *arguments):
@@ -30,10 +24,6 @@ def sign_in(tab, key):
 
 def row(tab, table, text):
     return tab.page.get_by_role("table", name=table, exact=True).get_by_role("row").filter(has_text=text)
-
-
-def is_narrow(tab):
-    return tab.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_models_waiting_work_and_events(browser, server, tmp_path):
@@ -162,7 +152,7 @@ def test_owners_see_their_own_work_only(browser, tmp_path):
         tabs["bob"].sees("No batch yet")
         tabs["bob"].page.goto(address)
         tabs["bob"].sees("No batch found")
-        tabs["bob"].page.goto(server.url.removesuffix("/v1") + MACHINE)
+        tabs["bob"].page.goto(server.site + MACHINE)
         expect(row(tabs["bob"], "Models", "smollm2")).to_be_visible(timeout=PATIENCE_MS)
         assert "alice" not in tabs["bob"].page.content()
 
@@ -179,6 +169,6 @@ def test_every_width_and_theme_shows_all(browser, tmp_path):
             expect(row(tab, "Models", name)).to_be_visible(timeout=PATIENCE_MS)
             expect(tab.page.get_by_role("table", name="Keys")).to_be_visible(timeout=PATIENCE_MS)
             tab.page.get_by_text("New key").click()
-            assert is_narrow(tab), f"{width}: nothing is wider than the window"
+            assert tab.is_narrow(), f"{width}: nothing is wider than the window"
             assert not tab.troubles
             tab.context.close()

@@ -17,7 +17,7 @@ class Curation:
     """What the clients share: the server as it is now, and the news for the one who kills it."""
 
     def __init__(self, server, batch):
-        self.server, self.path = server, f"/v1/batches/{batch}/judgements"
+        self.server, self.batch, self.path = server, batch, f"/v1/batches/{batch}/judgements"
         self.changed, self.kept, self.is_over, self.failures = threading.Condition(), 0, False, []
         self.is_up = threading.Event()  # while it is down, its port may be another server's
         self.is_up.set()
@@ -28,11 +28,7 @@ class Curation:
         assert not self.failures, self.failures
 
     def trail(self):
-        rows, after, has_more = [], 0, True
-        while has_more:
-            page = self.server.json("GET", f"{self.path}?limit=1000&after={after}")
-            rows, after, has_more = rows + page["data"], page["after"], page["has_more"]
-        return rows
+        return self.server.judgements(self.batch)
 
 
 class Client(threading.Thread):
