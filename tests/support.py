@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python suites share: starting quern, talking to it with the standard library, and judging result files."""
-import contextlib, http.client, http.server, json, mmap, os, pathlib, re, shutil, signal, socket, subprocess, sys, threading, time, uuid
+import contextlib, http.client, http.server, json, mmap, os, pathlib, re, shutil, signal, socket, subprocess, threading, time, uuid
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))
@@ -243,6 +243,14 @@ def within(seconds, make, holds, undo):
 
 def quern(*arguments, **keywords):
     return subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, **keywords)
+
+
+def make_key(state, *arguments):
+    """The text of a new key."""
+    done = quern("key", "create", "--state-dir", state, "--name", "test", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"sk-[0-9a-z]{8}_[A-Za-z0-9_-]{43}\n", done.stdout)
+    return done.stdout.strip()
 
 
 def server_of_session(tmp_path_factory, name, *arguments):

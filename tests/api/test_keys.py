@@ -7,17 +7,11 @@ import openai
 import pytest
 
 import support
+from support import make_key
 
 ECHO = ("--model", "smollm2=echo")
 LINE = support.jsonl([support.request("a", "hello")])
 SOURCE = support.ROOT / "src/api/api.c"
-
-
-def make_key(state, *arguments):
-    done = support.quern("key", "create", "--state-dir", state, "--name", "test", *arguments)
-    assert done.returncode == 0, done.stderr
-    assert re.fullmatch(r"sk-[0-9a-z]{8}_[A-Za-z0-9_-]{43}\n", done.stdout)
-    return done.stdout.strip()
 
 
 class As:

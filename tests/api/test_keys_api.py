@@ -5,9 +5,9 @@ import json, re
 import pytest
 
 import support
-from test_keys import As, make_key
+from support import make_key
+from test_keys import ECHO, As
 
-ECHO = ("--model", "smollm2=echo")
 ALL = ["admin", "files", "batches", "infer", "metrics"]
 
 

@@ -5,9 +5,8 @@ import json, os, signal
 import pytest
 
 import support
-from test_keys import As, make_key
-
-ECHO = ("--model", "smollm2=echo")
+from support import make_key
+from test_keys import ECHO, As
 
 
 @pytest.fixture

@@ -144,7 +144,7 @@ def test_a_batch_is_paused_resumed_cancelled_and_run_again(browser, server, tmp_
 
 def test_a_key_is_asked_for_and_kept_in_the_tab(browser, tmp_path):
     state = tmp_path / "state"
-    made = support.quern("key", "create", "--state-dir", state, "--name", "test").stdout.strip()
+    made = support.make_key(state)
     with support.serving(state, "--model", "smollm2=echo") as server:
         tab = Tab(browser, server)
         for key in ("sk-wrong", made):

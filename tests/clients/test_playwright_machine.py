@@ -7,14 +7,11 @@ import pytest
 from playwright.sync_api import expect
 
 import support
+from support import make_key
 from test_playwright import CHROMIUM, PATIENCE_MS, Tab, browser, file_of, server, start  # noqa: F401 (browser and server are fixtures)
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 MACHINE = "/#/machine"
-
-
-def make_key(state, *arguments):
-    return support.quern("key", "create", "--state-dir", state, "--name", "test", *arguments).stdout.strip()
 
 
 def sign_in(tab, key):
