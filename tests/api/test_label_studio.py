@@ -156,7 +156,7 @@ def test_killed_at_any_call_each_task_and_judgement_is_there_once(tmp_path):
 
 
 def killed_often(studio, folder, word, which, draw, calls):
-    """Runs the command until it ends, and kills it at most five times; the number of kills."""
+    """Runs the command until it ends, and kills it at most five times. Returns the number of kills."""
     for kills in range(6):
         studio.kills = [(studio.calls + draw.randrange(1, calls), draw.choice(["before", "after"]))] if kills < 5 else []
         process = studio.victim = start(studio, folder, word, *which)

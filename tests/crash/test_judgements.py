@@ -14,7 +14,7 @@ VERDICTS = [{"verdict": "accepted"}, {"verdict": "corrected", "fields": {"score"
 
 
 class Curation:
-    """What the clients share: the server as it is now, and the news for the one who kills it."""
+    """What the clients share: the server as it is now, and the news for the test, which kills it."""
 
     def __init__(self, server, batch):
         self.server, self.batch, self.path = server, batch, f"/v1/batches/{batch}/judgements"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// app: which page the address means, and what holds for all of them: the key, one clock, one place for trouble.
+// app: which page the address means, and the parts that all pages share: the key, one clock, one place for trouble.
 
 import {forgetKey, key} from "/pages/api.js";
 import {showBatches} from "/pages/batches.js";

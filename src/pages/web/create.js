@@ -23,7 +23,7 @@ async function endpointOf(file) {
 
 const between = (interval, text) => interval.low === null ? text(interval.mean) : `${text(interval.low)} to ${text(interval.high)}`;
 
-/** What the look at the file found, as pairs of a name and a text. */
+/** The findings of the look at the file, as pairs of a name and a text. */
 function findings(found) {
   const pairs = [["Requests", count(found.requests)], ["Model", found.model]];
   if (found.faulty > 0) pairs.push(["Broken lines", count(found.faulty)]);

@@ -41,7 +41,7 @@ export function deckOf(batch, query) {
     current: () => held[at] ?? null,
     hasBack: () => at > 0,
     isEnd: () => at >= held.length && !hasMore,
-    /** One card on; there may be none yet, or none any more. */
+    /** One card on; the next one may not be fetched yet, or not exist. */
     forward() {
       if (at < held.length) at++;
       if (at > BEHIND) held.splice(0, at - BEHIND), at = BEHIND;

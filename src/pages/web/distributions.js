@@ -50,7 +50,7 @@ export function distributions(id, state) {
       left > 0 && (few.length < all.length ? widen(field.name, `Show ${count(all.length - few.length)} more values`) : element("p", {class: "quiet"}, `and ${count(left)} rarer values`))];
   }
 
-  /** What a field has: a histogram, bars of its values, or a sentence where neither would tell anything. */
+  /** The spread of a field: a histogram, bars of its values, or a sentence where neither would help. */
   function spreadOf(field) {
     if (field.histogram && field.max > field.min) return numbersOf(field);
     if (field.values?.length) return valuesOf(field);

@@ -136,7 +136,7 @@ function jsonEditor(node, value, labelId) {
   };
 }
 
-/** Entries below each other, each with its own control; Enter in a one-line text begins the next one. */
+/** Entries below each other, each with a control of its own. Enter in a text begins the next entry. */
 function listEditor(node, value, labelId) {
   const rows = [], start = Array.isArray(value) ? value : [];
   const list = element("ul", {class: "entries"}), adding = element("button", {type: "button", onclick: () => add(undefined, rows.length, true)}, "Add an entry");

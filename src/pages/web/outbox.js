@@ -16,7 +16,7 @@ let isSending = false, pause = PAUSE_MS, timer = 0, trouble = "";
 
 const placeOf = entry => JSON.stringify([entry.batch, entry.record.custom_id, entry.record.curator]);
 
-/** 32 letters that no other record has. crypto.randomUUID() is not there on plain HTTP. */
+/** 32 letters that no other record has. Browsers have crypto.randomUUID() with HTTPS only. */
 function newId() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map(byte => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// profile: what a request asked about, to be read: the last message of the user, and the rest of the request behind buttons.
+// profile: a request to be read: the last message of the user, and the rest of the request behind buttons.
 
 import {element, folded} from "/pages/dom.js";
 import {prose, tree} from "/pages/fields.js";

@@ -29,7 +29,7 @@ const isOwn = row => ownKey().slice(3, 11) === row.id;
 
 const times = row => [`made ${moment(row.created_at)}`, row.revoked_at ? `revoked ${moment(row.revoked_at)}` : row.expires_at ? `ends ${moment(row.expires_at)}` : ""].filter(text => text).join(", ");
 
-/** Asks before a key ends; resolves to whether it shall. */
+/** Asks whether a key is to be revoked; resolves to the answer. */
 function confirmed(sentence) {
   return new Promise(resolve => {
     const close = answer => { dialog.close(); dialog.remove(); resolve(answer); };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// timeline: one figure over the last hour, as a drawing, and as a table for those who cannot see it.
+// timeline: one figure over the last hour, as a drawing, and as a table for readers who cannot see it.
 
 import {drawing, element, fill, setText} from "/pages/dom.js";
 import {rate} from "/pages/figures.js";

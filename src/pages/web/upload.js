@@ -10,7 +10,7 @@ const MEMORY = "quern-upload";
 
 const sleep = ms => new Promise(done => setTimeout(done, ms));
 
-/** Tries again what failed on its way, or what the server puts off; its refusals count at once. */
+/** Sends again after a lost connection or a busy server; a refusal counts at once. */
 export async function insist(send) {
   for (let tried = 1; ; tried++) {
     try {
@@ -68,7 +68,7 @@ export async function send(file, told) {
     return made;
   } catch (error) {
     if (!(error instanceof Refused) || ![400, 404, 409].includes(error.status)) throw error;
-    sessionStorage.removeItem(keyOf(file)); // the server has ended this upload: what is remembered of it is worth nothing
+    sessionStorage.removeItem(keyOf(file)); // the server has ended this upload, and its parts are gone
     if (known) return send(file, told);
     throw error;
   }
