@@ -231,9 +231,7 @@ void answers_state(struct answers_index *index, struct answers_state *ret_state)
     uint64_t indexed = index->has_table ? index->table.indexed : 0;
     pthread_rwlock_unlock(&index->rows);
     pthread_mutex_lock(&answers->lock);
-    *ret_state = (struct answers_state){.indexed = indexed,
-                                        .is_current = index->looks > 0,
-                                        .err = index->err,
-                                        .error = index->error};
+    *ret_state =
+        (struct answers_state){.indexed = indexed, .err = index->err, .error = index->error};
     pthread_mutex_unlock(&answers->lock);
 }

@@ -9,6 +9,7 @@
  * follows the batch. So a run that nobody looks at costs nothing, and no file of the state directory
  * depends on it: a restart, or IDLE_MS without a question, loses the index, and the next question
  * makes it again in a few seconds. The index knows no HTTP and writes no file.
+ * Its cells stay in this folder (table.h): callers see pages of line numbers, JSON, and results.
  *
  * Fields are named as docs/internals/answers.md says: ".status" is of the line, "score" and "a.b"
  * are of the answer, if that is a JSON object.
@@ -16,7 +17,7 @@
  * Thread: one of its own ("answers", at a low priority) makes and follows the indexes. All
  *     functions but answers_open and answers_close may be called from any thread.
  * Memory: at most TABLE_BYTES_MAX (answers/table.h) of cells and 128 MiB of texts per index, and
- *     ANSWERS_INDEXES_MAX indexes. Texts that are returned live until answers_drop.
+ *     ANSWERS_INDEXES_MAX indexes.
  * Invariant: a row that is seen is the whole of its line's result. */
 
 #include "base/buf.h"
@@ -42,46 +43,16 @@ void answers_drop(struct answers_index *index);
 
 struct answers_state {
     uint64_t indexed; /* rows: lines whose result was read */
-    bool is_current;  /* every result that was durable some time after answers_take is a row */
     enum err err;     /* not OK: the results cannot be read, for the reason in `error` */
     struct error error;
 };
 void answers_state(struct answers_index *index, struct answers_state *ret_state);
 
-/* --- one row --- */
-
 /* Lines are indexes of requests, from 0 on, as in struct seglog_record. */
 #define ANSWERS_NO_LINE UINT32_MAX
-#define ANSWERS_NO_COLUMN UINT32_MAX
-
-enum answers_kind {
-    ANSWERS_ABSENT, /* the line has no result yet, or its answer lacks the field, or has null */
-    ANSWERS_NUMBER,
-    ANSWERS_BOOL, /* `number` is 1 or 0 */
-    ANSWERS_TEXT,
-    ANSWERS_LONG, /* a text over 96 bytes: `hash` alone is kept */
-};
-
-struct answers_cell {
-    enum answers_kind kind;
-    double number;
-    struct str text;
-    uint64_t hash; /* of a long text; equal texts have equal hashes in one process */
-};
 
 /* False for a name that no line's field can have: empty, or one dot and an unknown word. */
 bool answers_is_name(struct str name);
-/* The column of a field; ANSWERS_NO_COLUMN while no answer has it. */
-uint32_t answers_column(struct answers_index *index, struct str name);
-/* The number of columns; the names of all of them are those of columns 0 to count - 1. */
-uint32_t answers_column_count(struct answers_index *index);
-struct str answers_column_name(struct answers_index *index, uint32_t column);
-struct answers_cell answers_cell(struct answers_index *index, uint32_t line, uint32_t column);
-/* The line with this custom_id; ANSWERS_NO_LINE if it has no result yet or does not exist. */
-uint32_t answers_line_of(struct answers_index *index, struct str custom_id);
-/* True if the line has a row. */
-bool answers_has_line(struct answers_index *index, uint32_t line);
-
 /* --- walks of rows --- */
 
 enum answers_op {
@@ -151,8 +122,6 @@ enum err answers_read_request(struct answers_index *index, uint32_t line, size_t
 void answers_write_fields(struct buf *buf, struct str result);
 /* The same from a row, for a result too long to be read: without long texts. */
 void answers_write_row(struct buf *buf, struct answers_index *index, uint32_t line);
-/* Appends the answer's text as it was decoded; nothing if the result has none. */
-void answers_write_text(struct buf *buf, struct str result);
 
 /* --- all rows --- */
 

@@ -15,9 +15,6 @@
 
 #include <pthread.h>
 
-/* Where lines of the input begin: every REQUESTS_STEPth one that is not blank. */
-#define REQUESTS_STEP 256
-
 struct answers_index {
     struct answers *answers;
     char batch_id[STORE_ID_BYTES];
@@ -40,7 +37,7 @@ struct answers_index {
     struct record record;
 
     pthread_mutex_t requests;
-    uint64_t *offsets; /* of line i * REQUESTS_STEP in the input */
+    uint64_t *offsets; /* of line i * REQUESTS_STEP (read.c) in the input, without blank lines */
     size_t offset_count, offset_capacity;
 };
 

@@ -50,10 +50,10 @@ static void fill_field(void *context, struct str name, const struct record_value
         column = table_column_of(table, name, filling->hint);
     } else {
         column = table_find_column(table, name);
-        if (column == ANSWERS_NO_COLUMN) table->left_out++;
+        if (column == TABLE_NO_COLUMN) table->left_out++;
     }
     filling->made += table->column_count - count;
-    if (column == ANSWERS_NO_COLUMN) return;
+    if (column == TABLE_NO_COLUMN) return;
     filling->hint = column + 1;
     fill_cell(filling, column, value);
 }

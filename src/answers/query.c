@@ -82,14 +82,14 @@ static enum filter_end cell_fits(struct filter *filter, const struct table *tabl
     enum answers_op op = filter->from->op;
     bool fits = false;
     switch (table_kind(cell)) {
-    case ANSWERS_ABSENT: fits = op == ANSWERS_IS_NULL; break;
-    case ANSWERS_NUMBER: fits = number_fits(filter, table_number(cell)); break;
-    case ANSWERS_TEXT: fits = text_fits(filter, table, table_payload(cell)); break;
-    case ANSWERS_BOOL:
+    case CELL_ABSENT: fits = op == ANSWERS_IS_NULL; break;
+    case CELL_NUMBER: fits = number_fits(filter, table_number(cell)); break;
+    case CELL_TEXT: fits = text_fits(filter, table, table_payload(cell)); break;
+    case CELL_BOOL:
         if (op == ANSWERS_EQ || op == ANSWERS_NE)
             fits = (filter->boolean == (int)(cell & 1)) == (op == ANSWERS_EQ);
         break;
-    case ANSWERS_LONG:
+    case CELL_LONG:
         if (op == ANSWERS_HAS) return FILTER_UNKNOWN;
         if (op == ANSWERS_EQ || op == ANSWERS_NE)
             fits = (table_payload(cell) == filter->hash) == (op == ANSWERS_EQ);
@@ -107,7 +107,7 @@ static enum filter_end row_fits(struct filter *filters, size_t count, const stru
         enum filter_end one;
         if (filter->is_line)
             one = number_fits(filter, (double)row + 1) ? FILTER_YES : FILTER_NO;
-        else if (filter->column == ANSWERS_NO_COLUMN)
+        else if (filter->column == TABLE_NO_COLUMN)
             one = filter->from->op == ANSWERS_IS_NULL ? FILTER_YES : FILTER_NO;
         else
             one = cell_fits(filter, table, table->columns[filter->column].cells[row]);
@@ -120,12 +120,9 @@ static enum filter_end row_fits(struct filter *filters, size_t count, const stru
 /* --- order --- */
 
 /* The kinds in the order of a sort: numbers, truth values, texts, long texts; absent ones last. */
-static int rank_of(enum answers_kind kind) {
-    static const int ranks[] = {[ANSWERS_NUMBER] = 0,
-                                [ANSWERS_BOOL] = 1,
-                                [ANSWERS_TEXT] = 2,
-                                [ANSWERS_LONG] = 3,
-                                [ANSWERS_ABSENT] = 4};
+static int rank_of(enum cell_kind kind) {
+    static const int ranks[] = {
+        [CELL_NUMBER] = 0, [CELL_BOOL] = 1, [CELL_TEXT] = 2, [CELL_LONG] = 3, [CELL_ABSENT] = 4};
     return ranks[kind];
 }
 
@@ -133,23 +130,22 @@ static int compare(const struct order_key *a, const struct order_key *b, bool de
     int rank_a = rank_of(a->kind), rank_b = rank_of(b->kind), order = 0;
     if (rank_a != rank_b) {
         order = rank_a < rank_b ? -1 : 1;
-        bool is_last = a->kind == ANSWERS_ABSENT || b->kind == ANSWERS_ABSENT;
+        bool is_last = a->kind == CELL_ABSENT || b->kind == CELL_ABSENT;
         return descending && !is_last ? -order : order;
     }
-    if (a->kind == ANSWERS_NUMBER || a->kind == ANSWERS_BOOL)
+    if (a->kind == CELL_NUMBER || a->kind == CELL_BOOL)
         order = (a->number > b->number) - (a->number < b->number);
-    else if (a->kind == ANSWERS_TEXT)
+    else if (a->kind == CELL_TEXT)
         order = str_compare(a->text, b->text);
     if (order != 0) return descending ? -order : order;
     return (a->line > b->line) - (a->line < b->line);
 }
 
 static struct order_key key_of(const struct order *order, const struct table *table, uint32_t row) {
-    struct order_key key = {.kind = ANSWERS_NUMBER, .number = (double)row + 1, .line = row};
+    struct order_key key = {.kind = CELL_NUMBER, .number = (double)row + 1, .line = row};
     if (order->is_line) return key;
-    uint64_t cell =
-        order->column == ANSWERS_NO_COLUMN ? 0 : table->columns[order->column].cells[row];
-    struct answers_cell found = table_cell(table, cell);
+    uint64_t cell = order->column == TABLE_NO_COLUMN ? 0 : table->columns[order->column].cells[row];
+    struct cell_value found = table_cell(table, cell);
     return (struct order_key){found.kind, found.number, found.text, row};
 }
 
@@ -230,14 +226,14 @@ void cursor_write(struct buf *buf, const struct order *order, const struct order
     buf_printf(buf, "%" PRIu32, key->line + 1);
     if (order->is_line) return;
     switch (key->kind) {
-    case ANSWERS_ABSENT: buf_add_text(buf, ".a"); break;
-    case ANSWERS_LONG: buf_add_text(buf, ".l"); break;
-    case ANSWERS_NUMBER:
-    case ANSWERS_BOOL:
+    case CELL_ABSENT: buf_add_text(buf, ".a"); break;
+    case CELL_LONG: buf_add_text(buf, ".l"); break;
+    case CELL_NUMBER:
+    case CELL_BOOL:
         memcpy(&bits, &key->number, sizeof bits);
-        buf_printf(buf, ".%c%016" PRIx64, key->kind == ANSWERS_NUMBER ? 'n' : 'b', bits);
+        buf_printf(buf, ".%c%016" PRIx64, key->kind == CELL_NUMBER ? 'n' : 'b', bits);
         break;
-    case ANSWERS_TEXT:
+    case CELL_TEXT:
         buf_add_text(buf, ".t");
         for (size_t i = 0; i < key->text.bytes; i++)
             buf_printf(buf, "%02x", (unsigned char)key->text.at[i]);
@@ -274,18 +270,18 @@ bool cursor_read(struct str text, const struct order *order, struct buf *room,
     size_t dot = str_find_byte(text, '.', 0);
     struct str number = {text.at, dot == SIZE_MAX ? text.bytes : dot};
     if (!str_to_u64(number, &line) || line < 1 || line >= ANSWERS_NO_LINE) return false;
-    *ret_key = (struct order_key){ANSWERS_NUMBER, (double)line, {NULL, 0}, (uint32_t)line - 1};
+    *ret_key = (struct order_key){CELL_NUMBER, (double)line, {NULL, 0}, (uint32_t)line - 1};
     if (order->is_line || dot == SIZE_MAX) return order->is_line && dot == SIZE_MAX;
     if (dot + 2 > text.bytes) return false;
     struct str value = str_skip(text, dot + 2);
     buf_clear(room);
     switch (text.at[dot + 1]) {
-    case 'a': ret_key->kind = ANSWERS_ABSENT; return value.bytes == 0;
-    case 'l': ret_key->kind = ANSWERS_LONG; return value.bytes == 0;
+    case 'a': ret_key->kind = CELL_ABSENT; return value.bytes == 0;
+    case 'l': ret_key->kind = CELL_LONG; return value.bytes == 0;
     case 'n': return read_bits(value, room, &ret_key->number);
-    case 'b': ret_key->kind = ANSWERS_BOOL; return read_bits(value, room, &ret_key->number);
+    case 'b': ret_key->kind = CELL_BOOL; return read_bits(value, room, &ret_key->number);
     case 't':
-        ret_key->kind = ANSWERS_TEXT;
+        ret_key->kind = CELL_TEXT;
         if (!read_hex(value, room)) return false;
         ret_key->text = buf_str(room);
         return true;

@@ -13,7 +13,7 @@
 
 struct filter {
     const struct answers_filter *from;
-    uint32_t column; /* ANSWERS_NO_COLUMN: every row lacks the field */
+    uint32_t column; /* TABLE_NO_COLUMN: every row lacks the field */
     bool is_line;    /* ".line", which has no column */
     bool is_number;
     double number;
@@ -30,12 +30,12 @@ void filter_release(struct filter *filter);
 struct order {
     bool is_line;
     bool descending;
-    uint32_t column; /* unless is_line; ANSWERS_NO_COLUMN: every row lacks the field */
+    uint32_t column; /* unless is_line; TABLE_NO_COLUMN: every row lacks the field */
 };
 
 /* The place of a row in an order. */
 struct order_key {
-    enum answers_kind kind;
+    enum cell_kind kind;
     double number;
     struct str text; /* borrowed */
     uint32_t line;

@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHOWN_BYTES 1024 /* of a field's text */
+#define REQUESTS_STEP 256 /* lines between two noted places of the input */
+#define SHOWN_BYTES 1024  /* of a field's text */
 
 /* --- rows --- */
 
@@ -25,71 +26,16 @@ bool answers_is_name(struct str name) {
     return str_is(name, ".line");
 }
 
-uint32_t answers_column(struct answers_index *index, struct str name) {
-    pthread_rwlock_rdlock(&index->rows);
-    uint32_t column = index->has_table ? table_find_column(&index->table, name) : ANSWERS_NO_COLUMN;
-    pthread_rwlock_unlock(&index->rows);
-    return column;
-}
-
-uint32_t answers_column_count(struct answers_index *index) {
-    pthread_rwlock_rdlock(&index->rows);
-    uint32_t count = index->has_table ? index->table.column_count : 0;
-    pthread_rwlock_unlock(&index->rows);
-    return count;
-}
-
-struct str answers_column_name(struct answers_index *index, uint32_t column) {
-    struct str name = {NULL, 0};
-    pthread_rwlock_rdlock(&index->rows);
-    if (index->has_table && column < index->table.column_count)
-        name = index->table.columns[column].name;
-    pthread_rwlock_unlock(&index->rows);
-    return name;
-}
-
 /* The caller holds the lock of the rows. */
 static bool has_row(const struct answers_index *index, uint32_t line) {
     return index->has_table && line < index->table.row_count && index->table.sequences[line] != 0;
 }
 
-struct answers_cell answers_cell(struct answers_index *index, uint32_t line, uint32_t column) {
-    struct answers_cell cell = {.kind = ANSWERS_ABSENT};
-    pthread_rwlock_rdlock(&index->rows);
-    if (has_row(index, line) && column < index->table.column_count)
-        cell = table_cell(&index->table, index->table.columns[column].cells[line]);
-    pthread_rwlock_unlock(&index->rows);
-    return cell;
-}
-
-bool answers_has_line(struct answers_index *index, uint32_t line) {
-    pthread_rwlock_rdlock(&index->rows);
-    bool has = has_row(index, line);
-    pthread_rwlock_unlock(&index->rows);
-    return has;
-}
-
-/* The row whose custom_id has only a hash: long ones, and those behind a full dictionary. */
-static uint32_t line_of_hash(const struct table *table, struct str custom_id) {
-    uint64_t hash = table_hash(table, custom_id);
-    const uint64_t *cells = table->columns[TABLE_CUSTOM_ID].cells;
-    for (uint32_t row = 0; row < table->row_count; row++)
-        if (table_kind(cells[row]) == ANSWERS_LONG && table_payload(cells[row]) == hash) return row;
-    return ANSWERS_NO_LINE;
-}
-
-uint32_t answers_line_of(struct answers_index *index, struct str custom_id) {
-    uint32_t line = ANSWERS_NO_LINE;
-    pthread_rwlock_rdlock(&index->rows);
-    if (index->has_table) {
-        uint32_t text = table_find_text(&index->table, custom_id);
-        if (text && index->table.texts[text].line)
-            line = index->table.texts[text].line - 1;
-        else
-            line = line_of_hash(&index->table, custom_id);
-    }
-    pthread_rwlock_unlock(&index->rows);
-    return line;
+/* The caller holds the lock of the rows. */
+static struct cell_value cell_of(const struct answers_index *index, uint32_t line,
+                                 uint32_t column) {
+    if (!has_row(index, line)) return (struct cell_value){.kind = CELL_ABSENT};
+    return table_cell(&index->table, index->table.columns[column].cells[line]);
 }
 
 /* --- results --- */
@@ -251,27 +197,23 @@ void answers_write_fields(struct buf *buf, struct str result) {
 
 void answers_write_row(struct buf *buf, struct answers_index *index, uint32_t line) {
     struct writing writing = {.buf = buf};
-    struct answers_cell id = answers_cell(index, line, TABLE_CUSTOM_ID);
+    pthread_rwlock_rdlock(&index->rows);
+    struct cell_value id = cell_of(index, line, TABLE_CUSTOM_ID);
     buf_add_text(buf, "\"custom_id\":");
-    if (id.kind == ANSWERS_TEXT)
+    if (id.kind == CELL_TEXT)
         json_write_string(buf, id.text);
     else
         buf_add_text(buf, "null");
     buf_add_text(buf, ",\"fields\":{");
-    for (uint32_t i = TABLE_CUSTOM_ID + 1; i < answers_column_count(index); i++) {
-        struct answers_cell cell = answers_cell(index, line, i);
+    uint32_t count = index->has_table ? index->table.column_count : 0;
+    for (uint32_t i = TABLE_CUSTOM_ID + 1; i < count; i++) {
+        struct cell_value cell = cell_of(index, line, i);
         struct record_value value = {.number = cell.number, .text = cell.text};
-        if (cell.kind == ANSWERS_ABSENT || cell.kind == ANSWERS_LONG) continue;
-        if (cell.kind == ANSWERS_TEXT) value.kind = RECORD_TEXT;
-        if (cell.kind == ANSWERS_BOOL) value.kind = RECORD_BOOL;
-        write_value(&writing, answers_column_name(index, i), &value);
+        if (cell.kind == CELL_ABSENT || cell.kind == CELL_LONG) continue;
+        if (cell.kind == CELL_TEXT) value.kind = RECORD_TEXT;
+        if (cell.kind == CELL_BOOL) value.kind = RECORD_BOOL;
+        write_value(&writing, index->table.columns[i].name, &value);
     }
+    pthread_rwlock_unlock(&index->rows);
     buf_add_byte(buf, '}');
-}
-
-void answers_write_text(struct buf *buf, struct str result) {
-    struct record record;
-    record_init(&record);
-    if (record_read(&record, result)) buf_add_str(buf, record_answer(&record));
-    record_release(&record);
 }

@@ -58,17 +58,17 @@ static void count_cells(struct counted *counted, const uint64_t *cells, uint32_t
     for (uint32_t i = 0; i < count; i++) {
         uint64_t cell = cells[i];
         switch (table_kind(cell)) {
-        case ANSWERS_ABSENT: continue;
-        case ANSWERS_NUMBER: count_number(counted, table_number(cell)); break;
-        case ANSWERS_BOOL:
+        case CELL_ABSENT: continue;
+        case CELL_NUMBER: count_number(counted, table_number(cell)); break;
+        case CELL_BOOL:
             counted->booleans++;
             counted->trues += cell & 1;
             break;
-        case ANSWERS_TEXT:
+        case CELL_TEXT:
             counted->texts++;
             counted->text_counts[table_payload(cell)]++;
             continue;
-        case ANSWERS_LONG: counted->longs++; break;
+        case CELL_LONG: counted->longs++; break;
         }
         note_distinct(counted, cell);
     }
@@ -134,7 +134,7 @@ static void write_histogram(struct buf *buf, const struct counted *counted, cons
     uint64_t bars[BARS] = {0};
     double scale = counted->most > counted->least ? BARS / (counted->most - counted->least) : 0;
     for (uint32_t i = 0; i < count; i++) {
-        if (table_kind(cells[i]) != ANSWERS_NUMBER) continue;
+        if (table_kind(cells[i]) != CELL_NUMBER) continue;
         double bar = (table_number(cells[i]) - counted->least) * scale;
         bars[bar >= BARS - 1 ? BARS - 1 : bar > 0 ? (size_t)bar : 0]++;
     }

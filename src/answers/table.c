@@ -10,6 +10,7 @@
 #define TEXTS_MAX ((size_t)2 << 20) /* 1,000,000 custom_ids and as many other texts */
 #define TEXT_BYTES_MAX ((size_t)64 << 20)
 #define HASH_BITS 0xFFFFFFFFFFFFu
+#define NAN_TAG 0xFFF8000000000000u /* cells are kept XOR this NaN, so that absent is 0 */
 #define TAG_TEXT ((uint64_t)1 << 48)
 #define TAG_LONG ((uint64_t)2 << 48)
 #define TAG_BOOL ((uint64_t)3 << 48)
@@ -62,19 +63,19 @@ size_t table_bytes(const struct table *table) {
 uint32_t table_find_column(const struct table *table, struct str name) {
     for (uint32_t i = 0; i < table->column_count; i++)
         if (str_equals(table->columns[i].name, name)) return i;
-    return ANSWERS_NO_COLUMN;
+    return TABLE_NO_COLUMN;
 }
 
 uint32_t table_column_of(struct table *table, struct str name, uint32_t hint) {
     if (hint < table->column_count && str_equals(table->columns[hint].name, name)) return hint;
     uint32_t found = table_find_column(table, name);
-    if (found != ANSWERS_NO_COLUMN) return found;
+    if (found != TABLE_NO_COLUMN) return found;
     struct str copy = {NULL, 0};
     if (table->column_count < table->columns_max && name.bytes <= TABLE_NAME_BYTES)
         copy = arena_copy(&table->bytes, name);
     if (!copy.at) {
         table->left_out++;
-        return ANSWERS_NO_COLUMN;
+        return TABLE_NO_COLUMN;
     }
     add_column(table, copy);
     return table->column_count - 1;
@@ -132,7 +133,7 @@ static uint32_t add_text(struct table *table, struct str text, uint64_t hash) {
     if (!copy.at) return 0;
     table->texts =
         vec_grow(table->texts, table->text_count, &table->text_capacity, sizeof *table->texts);
-    table->texts[table->text_count] = (struct table_text){copy, hash, 0};
+    table->texts[table->text_count] = (struct table_text){copy, hash};
     table->slots[slot] = (uint32_t)table->text_count++;
     return table->slots[slot];
 }
@@ -141,7 +142,7 @@ static uint32_t add_text(struct table *table, struct str text, uint64_t hash) {
 
 double table_number(uint64_t cell) {
     double number;
-    uint64_t bits = cell ^ TABLE_TAG;
+    uint64_t bits = cell ^ NAN_TAG;
     memcpy(&number, &bits, sizeof number);
     return number;
 }
@@ -150,7 +151,7 @@ void table_set_number(struct table *table, uint32_t row, uint32_t column, double
     uint64_t bits;
     if (number == 0) number = 0; /* and not -0, which would be another value */
     memcpy(&bits, &number, sizeof bits);
-    table->columns[column].cells[row] = bits ^ TABLE_TAG;
+    table->columns[column].cells[row] = bits ^ NAN_TAG;
 }
 
 void table_set_bool(struct table *table, uint32_t row, uint32_t column, bool value) {
@@ -160,7 +161,6 @@ void table_set_bool(struct table *table, uint32_t row, uint32_t column, bool val
 void table_set_text(struct table *table, uint32_t row, uint32_t column, struct str text) {
     uint64_t hash = hash_of(table, text);
     uint32_t number = text.bytes <= TABLE_TEXT_BYTES ? add_text(table, text, hash) : 0;
-    if (number && column == TABLE_CUSTOM_ID) table->texts[number].line = row + 1;
     table->columns[column].cells[row] = number ? TAG_TEXT | number : TAG_LONG | (hash & HASH_BITS);
 }
 
@@ -168,14 +168,14 @@ void table_clear_row(struct table *table, uint32_t row) {
     for (uint32_t i = 0; i < table->column_count; i++) table->columns[i].cells[row] = 0;
 }
 
-struct answers_cell table_cell(const struct table *table, uint64_t cell) {
-    struct answers_cell found = {.kind = table_kind(cell)};
+struct cell_value table_cell(const struct table *table, uint64_t cell) {
+    struct cell_value found = {.kind = table_kind(cell)};
     switch (found.kind) {
-    case ANSWERS_ABSENT: break;
-    case ANSWERS_NUMBER: found.number = table_number(cell); break;
-    case ANSWERS_BOOL: found.number = (double)(cell & 1); break;
-    case ANSWERS_TEXT: found.text = table->texts[table_payload(cell)].text; break;
-    case ANSWERS_LONG: found.hash = table_payload(cell); break;
+    case CELL_ABSENT: break;
+    case CELL_NUMBER: found.number = table_number(cell); break;
+    case CELL_BOOL: found.number = (double)(cell & 1); break;
+    case CELL_TEXT: found.text = table->texts[table_payload(cell)].text; break;
+    case CELL_LONG: break;
     }
     return found;
 }

@@ -22,6 +22,7 @@
 #define TABLE_BYTES_MAX ((size_t)256 << 20) /* of cells; 1,000,000 lines have 33 columns */
 #define TABLE_NAME_BYTES 96                 /* a field with a longer name is left out */
 #define TABLE_TEXT_BYTES 96                 /* a longer text is kept as its hash */
+#define TABLE_NO_COLUMN UINT32_MAX
 
 /* The columns that every table has, in this order. */
 enum table_fixed {
@@ -44,7 +45,6 @@ struct table_column {
 struct table_text {
     struct str text;
     uint64_t hash;
-    uint32_t line; /* of the row that has it as custom_id, plus 1; 0: none */
 };
 
 struct table {
@@ -67,7 +67,7 @@ void table_init(struct table *table, uint32_t row_count, const unsigned char *ke
 void table_release(struct table *table);
 size_t table_bytes(const struct table *table); /* what it may take at most by now */
 
-/* The column of a name, which is made if there is room; ANSWERS_NO_COLUMN if there is none.
+/* The column of a name, which is made if there is room; TABLE_NO_COLUMN if there is none.
  * `hint` is tried first. */
 uint32_t table_column_of(struct table *table, struct str name, uint32_t hint);
 uint32_t table_find_column(const struct table *table, struct str name);
@@ -80,12 +80,23 @@ void table_clear_row(struct table *table, uint32_t row);
 
 /* --- cells --- */
 
-#define TABLE_TAG 0xFFF8000000000000u /* cells are kept XOR this NaN, so that absent is 0 */
+enum cell_kind {
+    CELL_ABSENT, /* the line has no result yet, or its answer lacks the field, or has null */
+    CELL_NUMBER,
+    CELL_BOOL, /* `number` is 1 or 0 */
+    CELL_TEXT,
+    CELL_LONG, /* a text over TABLE_TEXT_BYTES: its hash alone is kept */
+};
 
-static inline enum answers_kind table_kind(uint64_t cell) {
-    static const enum answers_kind kinds[8] = {ANSWERS_ABSENT, ANSWERS_TEXT, ANSWERS_LONG,
-                                               ANSWERS_BOOL};
-    return cell >> 51 ? ANSWERS_NUMBER : kinds[cell >> 48 & 7];
+struct cell_value {
+    enum cell_kind kind;
+    double number;
+    struct str text;
+};
+
+static inline enum cell_kind table_kind(uint64_t cell) {
+    static const enum cell_kind kinds[8] = {CELL_ABSENT, CELL_TEXT, CELL_LONG, CELL_BOOL};
+    return cell >> 51 ? CELL_NUMBER : kinds[cell >> 48 & 7];
 }
 
 static inline uint64_t table_payload(uint64_t cell) {
@@ -93,7 +104,7 @@ static inline uint64_t table_payload(uint64_t cell) {
 }
 
 double table_number(uint64_t cell);
-struct answers_cell table_cell(const struct table *table, uint64_t cell);
+struct cell_value table_cell(const struct table *table, uint64_t cell);
 /* The number of a text; 0 if no cell has it. */
 uint32_t table_find_text(const struct table *table, struct str text);
 /* The 48 bits by which a long text is known. */

@@ -19,7 +19,7 @@ static void put(struct table *table, uint32_t column, const struct record_value 
         table_set_bool(table, 0, column, value->number != 0);
     else
         table_set_number(table, 0, column, value->number);
-    assert(table_kind(table->columns[column].cells[0]) != ANSWERS_ABSENT);
+    assert(table_kind(table->columns[column].cells[0]) != CELL_ABSENT);
 }
 
 static void put_fixed(void *context, unsigned field, const struct record_value *value) {
@@ -30,7 +30,7 @@ static void put_fixed(void *context, unsigned field, const struct record_value *
 static void put_field(void *context, struct str name, const struct record_value *value) {
     uint32_t column = table_column_of(context, name, 0);
     assert(column >= TABLE_FIXED_COUNT);
-    if (column != ANSWERS_NO_COLUMN) put(context, column, value);
+    if (column != TABLE_NO_COLUMN) put(context, column, value);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
