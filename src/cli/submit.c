@@ -31,7 +31,8 @@ void follow_set_defaults(struct follow_choice *choice) {
     choice->seconds = 2;
 }
 
-enum err cost_check(const struct cost_choice *choice, struct error *error) {
+/* ERR_INVALID for a limit without any price. */
+static enum err cost_check(const struct cost_choice *choice, struct error *error) {
     const struct prices *prices = &choice->prices;
     if (choice->cost_max <= 0 || prices->input_per_million > 0 || prices->output_per_million > 0 ||
         prices->per_kwh > 0)

@@ -29,8 +29,6 @@ struct cost_choice {
     double cost_max; /* 0: no limit, and no preflight */
     struct prices prices;
 };
-/* ERR_INVALID for a limit without any price. */
-enum err cost_check(const struct cost_choice *choice, struct error *error) MUST_CHECK;
 
 struct submit_wish {
     const char *endpoint; /* NULL: that of the first line */
@@ -40,7 +38,8 @@ struct submit_wish {
     struct cost_choice cost;
 };
 
-/* ERR_INVALID for metadata that is no NAME=VALUE, and for a submission that is no id. */
+/* ERR_INVALID for metadata that is no NAME=VALUE, a submission that is no id, and a limit of the
+ * cost without any price. */
 enum err submit_check(const struct submit_wish *wish, struct error *error) MUST_CHECK;
 /* Sends the input and makes the batch, which the caller owns. The batch of the same submission is
  * taken if the server has it already. ERR_LIMIT if it would cost too much. */

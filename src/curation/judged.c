@@ -74,13 +74,8 @@ enum err judged_next(struct judged *judged, struct judged_line *ret_line, struct
     return err;
 }
 
-const struct store_judgement *judged_by(const struct judged_line *line, const char *curator) {
-    for (size_t i = 0; i < line->count; i++)
-        if (strcmp(line->rows[i].curator, curator) == 0) return &line->rows[i];
-    return NULL;
-}
-
-size_t judged_opinions(const struct judged_line *line) {
+/* How many curators have an opinion on the line. */
+static size_t count_opinions(const struct judged_line *line) {
     size_t count = 0;
     for (size_t i = 0; i < line->count; i++) count += line->rows[i].verdict != VERDICT_SKIPPED;
     return count;
@@ -170,7 +165,7 @@ static void count_line(struct summary *summary, const struct judged_line *line) 
         count_row(tally, &line->rows[i]);
         count_row(&summary->all, &line->rows[i]);
     }
-    if (judged_opinions(line) < 2) return;
+    if (count_opinions(line) < 2) return;
     summary->compared++;
     summary->agreed += judged_is_agreed(line);
 }

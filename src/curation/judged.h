@@ -30,10 +30,6 @@ struct judged_line {
 enum err judged_next(struct judged *judged, struct judged_line *ret_line,
                      struct error *error) MUST_CHECK;
 
-/* The judgement of one curator; NULL if there is none. */
-const struct store_judgement *judged_by(const struct judged_line *line, const char *curator);
-/* How many curators have an opinion on the line. */
-size_t judged_opinions(const struct judged_line *line);
 /* True if all opinions have one verdict and the same fields. */
 bool judged_is_agreed(const struct judged_line *line);
 

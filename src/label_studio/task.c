@@ -44,7 +44,8 @@ static void write_content(struct buf *out, const json_t *content) {
     }
 }
 
-void task_write_text(struct buf *out, const json_t *body) {
+/* Appends the question as a person reads it. */
+static void write_question(struct buf *out, const json_t *body) {
     static const char *const members[] = {"prompt", "input", "text", "context"};
     const json_t *messages = json_member(body, "messages"), *message;
     size_t index, start = out->bytes;
@@ -194,7 +195,7 @@ static json_t *make_data(const struct pair *pair, const struct reply *reply) {
     json_t *data = json_object();
     struct buf text;
     buf_init(&text, BUF_UNLIMITED);
-    task_write_text(&text, pair->body);
+    write_question(&text, pair->body);
     json_object_set_new(data, "text", string_of(buf_str(&text)));
     buf_clear(&text);
     reply_write(&text, reply);

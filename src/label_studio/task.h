@@ -29,5 +29,3 @@ enum err task_make(json_t **ret_task, const struct task_wish *wish, const struct
 /* Adds to the form the fields that the answer has; nothing for a pair without an answer. */
 enum err task_add_fields(struct form *form, const struct pair *pair,
                          struct error *error) MUST_CHECK;
-/* Appends what was asked, as a person reads it. */
-void task_write_text(struct buf *out, const json_t *body);
