@@ -113,7 +113,6 @@ static void take_token(struct scheduler *scheduler, struct sequence *sequence, i
     assert(token >= 0 && (uint32_t)token < scheduler->backend->caps.vocab);
     sequence_append(sequence, token);
     scheduler->stats.generated_tokens++;
-    scheduler->stats.given_tokens += !sample;
     struct scheduler_event event = {
         .kind = SCHEDULER_TOKEN,
         .id = request->id,

@@ -149,7 +149,6 @@ struct scheduler_stats {
     uint64_t rows;             /* rows of all steps */
     uint64_t prefill_rows;     /* rows of prompts, of recomputed and of given tokens */
     uint64_t generated_tokens; /* TOKEN events */
-    uint64_t given_tokens;     /* of them, those that were not sampled */
     uint64_t finished;         /* FINISHED events */
     uint64_t preemptions;
     uint64_t urgent_steps;          /* steps that passed another */
