@@ -11,6 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CURATOR_CHARACTERS 64
+#define COMMENT_BYTES_MAX ((size_t)16 << 10)
+#define FIELDS_BYTES_MAX ((size_t)64 << 10)
+#define TEXT_FIELD ".text" /* the whole text of an answer that is no object */
 #define NAME_BYTES_MAX 256
 #define CUSTOM_ID_BYTES_MAX (1 << 20) /* as a whole body */
 #define SHOWN_BYTES 100
@@ -36,7 +40,7 @@ static const struct field rows[] = {
     {"flagged", FIELD_BOOL, FIELD_ANY, 0, 0, 0, AT(flagged), NULL,
      "Whether another curator is to look at the line."},
     {"rating", FIELD_INTEGER, FIELD_ANY, 1, 5, 0, AT(rating), NULL, "Stars."},
-    {"comment", FIELD_TEXT, FIELD_ANY, 0, JUDGEMENT_COMMENT_BYTES_MAX, 0, AT(comment), NULL,
+    {"comment", FIELD_TEXT, FIELD_ANY, 0, COMMENT_BYTES_MAX, 0, AT(comment), NULL,
      "Any text without control characters but line feeds and tabs."},
 };
 #undef AT
@@ -46,7 +50,7 @@ static const char fields_schema[] =
     "{\"type\":[\"object\",\"null\"],\"minProperties\":1,\"description\":\"With the verdict "
     "corrected, "
     "and only then: new values of the answer's fields by their names. An answer that is no object "
-    "has one field, '" JUDGEMENT_TEXT_FIELD "'.\"}";
+    "has one field, '" TEXT_FIELD "'.\"}";
 
 void judgement_body_write_schema(struct buf *buf) {
     buf_add_text(buf, "{\"allOf\":[");
@@ -83,10 +87,10 @@ static bool is_plain(struct str text, const char *allowed) {
 
 bool judgement_curator_check(struct str curator, struct refusal *ret_refusal) {
     if (curator.bytes == 0 || curator.bytes >= JUDGEMENT_CURATOR_BYTES || !utf8_is_valid(curator) ||
-        utf8_count(curator) > JUDGEMENT_CURATOR_CHARACTERS)
+        utf8_count(curator) > CURATOR_CHARACTERS)
         return refuse(ret_refusal, "invalid_value", "curator",
                       "Invalid 'curator': expected a name of 1 to %d characters, got %zu bytes.",
-                      JUDGEMENT_CURATOR_CHARACTERS, curator.bytes);
+                      CURATOR_CHARACTERS, curator.bytes);
     if (!is_plain(curator, ""))
         return refuse(ret_refusal, "invalid_value", "curator",
                       "Invalid 'curator': it has a control character.");
@@ -121,17 +125,15 @@ static bool write_fields(struct buf *text, const json_t *fields, struct refusal 
                           "Invalid 'fields': a field's name has %zu bytes; expected 1 to %d.",
                           strlen(key), NAME_BYTES_MAX);
     }
-    if (json_object_get(fields, JUDGEMENT_TEXT_FIELD) &&
-        (json_object_size(fields) != 1 ||
-         !json_is_string(json_object_get(fields, JUDGEMENT_TEXT_FIELD))))
+    if (json_object_get(fields, TEXT_FIELD) &&
+        (json_object_size(fields) != 1 || !json_is_string(json_object_get(fields, TEXT_FIELD))))
         return refuse(refusal, "invalid_value", "fields",
-                      "Invalid 'fields': '" JUDGEMENT_TEXT_FIELD
+                      "Invalid 'fields': '" TEXT_FIELD
                       "' is the whole answer, a string, and stands alone.");
     json_write_canonical(text, fields);
     if (text->overflowed)
         return refuse(refusal, "invalid_value", "fields",
-                      "Invalid 'fields': its JSON has more than %zu bytes.",
-                      JUDGEMENT_FIELDS_BYTES_MAX);
+                      "Invalid 'fields': its JSON has more than %zu bytes.", FIELDS_BYTES_MAX);
     return true;
 }
 
@@ -156,7 +158,7 @@ static bool read_fields(const json_t *body, enum verdict verdict, char **ret_tex
         return refuse(refusal, "invalid_value", "fields",
                       "Invalid 'fields': the verdict 'corrected' needs at least one field.");
     struct buf text;
-    buf_init(&text, JUDGEMENT_FIELDS_BYTES_MAX);
+    buf_init(&text, FIELDS_BYTES_MAX);
     bool good = write_fields(&text, fields, refusal);
     if (good) *ret_text = mem_str(buf_str(&text));
     buf_release(&text);

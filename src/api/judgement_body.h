@@ -10,11 +10,6 @@
 #include "json/envelope.h"
 #include "store/judgements.h"
 
-#define JUDGEMENT_CURATOR_CHARACTERS 64
-#define JUDGEMENT_COMMENT_BYTES_MAX ((size_t)16 << 10)
-#define JUDGEMENT_FIELDS_BYTES_MAX ((size_t)64 << 10)
-#define JUDGEMENT_TEXT_FIELD ".text" /* the whole text of an answer that is no object */
-
 /* Fills id, custom_id, curator, version, verdict, flagged, rating, fields and comment of *ret_row,
  * with `curator` where the body names none. False and *ret_refusal if a member is wrong; then the
  * row owns nothing. */

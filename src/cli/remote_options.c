@@ -7,10 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define URL_USUAL "http://127.0.0.1:8080/v1"
+
 #define AT(field) offsetof(struct remote_choice, field)
 const struct option remote_option_rows[] = {
     {"base-url", OPTION_TEXT, AT(base_url), "URL",
-     .help = "server to talk to (default: OPENAI_BASE_URL, else " REMOTE_URL_USUAL ")"},
+     .help = "server to talk to (default: OPENAI_BASE_URL, else " URL_USUAL ")"},
     {"api-key-file", OPTION_TEXT, AT(api_key_file), "F",
      .help = "file of the key to send (default: OPENAI_API_KEY_FILE, else OPENAI_API_KEY)"},
     {"ca-file", OPTION_TEXT, AT(ca_file), "F",
@@ -34,7 +36,7 @@ enum err remote_options_read_url(const char *text, const char *origin,
     struct net_url *parts = is_http ? net_url_read(copy) : NULL;
     const char *why = NULL;
     if (!parts)
-        why = "it is no URL such as " REMOTE_URL_USUAL;
+        why = "it is no URL such as " URL_USUAL;
     else if (net_url_part(parts, NET_URL_USER) || net_url_part(parts, NET_URL_PASSWORD))
         why = "a user or a password stands in the URL; a key belongs into --api-key-file";
     else if (net_url_part(parts, NET_URL_QUERY) || net_url_part(parts, NET_URL_FRAGMENT))
@@ -67,8 +69,8 @@ static enum err find_url(const struct remote_choice *choice, char ret_url[REMOTE
     bool is_told = variable && *variable;
     if (choice->base_url)
         return remote_options_read_url(choice->base_url, "--base-url", ret_url, error);
-    return remote_options_read_url(is_told ? variable : REMOTE_URL_USUAL, "OPENAI_BASE_URL",
-                                   ret_url, error);
+    return remote_options_read_url(is_told ? variable : URL_USUAL, "OPENAI_BASE_URL", ret_url,
+                                   error);
 }
 
 enum err remote_options_check(const struct remote_choice *choice, struct error *error) {

@@ -19,7 +19,6 @@
 #include "secrets/secret.h"
 
 #define REMOTE_URL_BYTES 2048
-#define REMOTE_URL_USUAL "http://127.0.0.1:8080/v1"
 
 /* The values of remote_option_rows. Zero is a valid start. */
 struct remote_choice {

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DECKS_KEPT 4                  /* that no caller has */
 #define PIECE_BYTES ((size_t)1 << 20) /* of results, read at once */
 
 struct deck_line {

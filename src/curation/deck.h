@@ -12,13 +12,12 @@
  * Lines are indexes of requests, from 0 on, as in struct seglog_record.
  *
  * Thread: any. A call that makes a deck keeps other callers of the same batch waiting.
- * Memory: at most 40 bytes per line, and DECKS_KEPT decks that no caller has; a reader has four descriptors.
+ * Memory: at most 40 bytes per line, and 4 decks that no caller has; a reader has four descriptors.
  * Invariant: a line that has a result keeps it. */
 
 #include "runner/runner.h"
 #include "store/batches.h"
 
-#define DECKS_KEPT 4
 #define DECK_TEXT_BYTES_MAX ((size_t)64 << 20) /* of one request or result */
 
 struct decks;

@@ -131,4 +131,3 @@ struct string_format {
     const char *patterns[FORMAT_PATTERNS_MAX]; /* NULL after the last one; none: not known */
 };
 struct string_format schema_format(struct str name);
-#define FORMAT_DIGITS_MAX 18 /* longer numbers in times and durations are not all taken */

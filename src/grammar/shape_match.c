@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define TREE_MEMORY_MAX ((size_t)64 << 20)
+#define DIGITS_MAX 18    /* longer numbers in times and durations are not all taken */
 #define DEPTH_MAX 100    /* schemas inside schemas on the way */
 #define RATIO_SLACK 1e-9 /* of a multiple in doubles; 0.3 is one of 0.1 */
 
@@ -134,9 +135,9 @@ static bool has_long_number(struct str name, struct str text) {
     size_t digits = 0;
     if (!str_is(name, "time") && !str_is(name, "date-time") && !str_is(name, "duration"))
         return false;
-    for (size_t i = 0; i < text.bytes && digits <= FORMAT_DIGITS_MAX; i++)
+    for (size_t i = 0; i < text.bytes && digits <= DIGITS_MAX; i++)
         digits = text.at[i] >= '0' && text.at[i] <= '9' ? digits + 1 : 0;
-    return digits > FORMAT_DIGITS_MAX;
+    return digits > DIGITS_MAX;
 }
 
 /* The expressions of formats leave a few valid texts out (schema_format.c): internationalised host

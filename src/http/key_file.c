@@ -21,6 +21,7 @@
 
 #define FILE_BYTES_MAX ((size_t)16 << 20)
 #define SECRET_BYTES 32
+#define KEYS_MAX 10000
 
 static const char *const scope_names[HTTP_SCOPE_NAMED_COUNT] = {"admin", "files", "batches",
                                                                 "infer", "metrics"};
@@ -157,8 +158,8 @@ static enum err add_line(struct key_file *file, struct str line, unsigned number
     bool good = json_read(&object, line, &ignored) == OK && read_row(object, &row);
     json_decref(object);
     if (!good) return err_set(error, ERR_INVALID, "line %u of %s is not a key", number, path);
-    if (file->count == KEYS_PER_FILE_MAX)
-        return err_set(error, ERR_LIMIT, "%s has more than %d keys", path, KEYS_PER_FILE_MAX);
+    if (file->count == KEYS_MAX)
+        return err_set(error, ERR_LIMIT, "%s has more than %d keys", path, KEYS_MAX);
     file->rows = mem_resize(file->rows, file->count + 1, sizeof *file->rows);
     file->rows[file->count++] = row;
     return OK;
@@ -342,8 +343,8 @@ static void make_text(const char *id, char ret_text[KEY_TEXT_BYTES]) {
 
 static enum err add_row(const struct folder *folder, struct key_file *file,
                         const struct key_row *row, struct error *error) {
-    if (file->count == KEYS_PER_FILE_MAX)
-        return err_set(error, ERR_LIMIT, "there are %d keys already", KEYS_PER_FILE_MAX);
+    if (file->count == KEYS_MAX)
+        return err_set(error, ERR_LIMIT, "there are %d keys already", KEYS_MAX);
     file->rows = mem_resize(file->rows, file->count + 1, sizeof *file->rows);
     file->rows[file->count++] = *row;
     return replace(folder, file, error);

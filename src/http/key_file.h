@@ -25,7 +25,6 @@
 #define KEY_FILE_MARK "keys.made" /* an empty file: keys were made in this directory once */
 #define KEY_ID_CHARACTERS 8
 #define KEY_TEXT_BYTES 56 /* "sk-", the id, '_', the 43 characters of the secret, NUL */
-#define KEYS_PER_FILE_MAX 10000
 
 /* The right that a route needs; bit i of a key's scopes is the right i. */
 enum http_scope {
