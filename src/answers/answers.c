@@ -16,13 +16,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define BYTES_MAX ((size_t)512 << 20)           /* of all indexes, where those in use allow it */
-#define TAKE_MS 200                             /* a first question waits so long for rows */
+#define BYTES_MAX ((size_t)512 << 20)           /* of all indexes; those in use may exceed it */
+#define TAKE_MS 200                             /* the longest wait of a first query for rows */
 #define LOOK_NS ((int64_t)500 * 1000 * 1000)    /* between two looks at a running batch */
-#define SHARE_PERCENT 3                         /* of the machine, to follow a run */
-#define FOLLOW_NS ((int64_t)60 * 1000000000)    /* a batch is followed after the last question */
-#define IDLE_NS ((int64_t)15 * 60 * 1000000000) /* an index is kept after the last question */
-/* Lines go first. Not the lowest priority, since readers wait while a few rows are added. */
+#define SHARE_PERCENT 3                         /* of the machine's cores, for following a run */
+#define FOLLOW_NS ((int64_t)60 * 1000000000)    /* a batch is followed after its last query */
+#define IDLE_NS ((int64_t)15 * 60 * 1000000000) /* an index is kept after its last query */
+/* Running lines have priority over the thread. The lowest priority would be too low: readers wait
+ * while the thread adds rows. */
 #define THREAD_NICE 10
 
 /* --- the list; answers->lock is held --- */
@@ -81,7 +82,7 @@ static void make_room(struct answers *answers, int64_t now_ns) {
             if (at->users == 0 && at->has_table) bytes += table_bytes(&at->table);
         if (count <= ANSWERS_INDEXES_MAX && bytes <= BYTES_MAX && now_ns - old->asked_ns < IDLE_NS)
             return;
-        /* The last one stays while it is asked for, however large it is. */
+        /* The last index stays until it is idle, however large it is. */
         if (count == 1 && now_ns - old->asked_ns < IDLE_NS) return;
         forget(answers, old);
     }
@@ -89,7 +90,7 @@ static void make_room(struct answers *answers, int64_t now_ns) {
 
 /* --- the thread --- */
 
-/* The index that was not looked at for the longest time, of those that are due. */
+/* The due index whose look is the most overdue. */
 static struct answers_index *next_due(struct answers *answers, int64_t now_ns,
                                       int64_t *ret_due_ns) {
     struct answers_index *found = NULL;
@@ -102,16 +103,17 @@ static struct answers_index *next_due(struct answers *answers, int64_t now_ns,
     return found;
 }
 
-/* The CPU time of the thread that calls. */
+/* The CPU time of the calling thread. */
 static int64_t cpu_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* The time from the start of a piece, which took `spent_ns` of CPU time, to the next one, so that following a run takes at most
- * SHARE_PERCENT of the machine, however fast lines end. An index that has never seen the end of
- * its log is made without pauses: it takes seconds once. */
+/* The time from the start of a piece to that of the next one. `spent_ns` is the CPU time of the
+ * piece: following a run takes at most SHARE_PERCENT of the machine, however fast lines end. An
+ * index that has not yet reached the end of its log is made without pauses, once and within
+ * seconds. */
 static int64_t pause_ns(const struct answers *answers, const struct answers_index *index,
                         int64_t spent_ns) {
     int64_t percent = SHARE_PERCENT * answers->cores; /* of one core */
@@ -119,7 +121,7 @@ static int64_t pause_ns(const struct answers *answers, const struct answers_inde
     return is_following && percent < 100 ? spent_ns * ((100 + percent - 1) / percent) : 0;
 }
 
-/* Reads one piece. The lock is held, and let go while it is read. */
+/* Reads one piece. The caller holds the lock; it is released during the read. */
 static void look(struct answers *answers, struct answers_index *index, int64_t now_ns) {
     bool more = false, ended = false;
     struct error error;

@@ -4,8 +4,9 @@
 /* answers_internal: the inside of the indexes, shared by answers.c (their set and their thread),
  * build.c (from results to rows), query.c, summary.c and read.c. For this folder only.
  *
- * Thread: `lock` of struct answers guards the list and the first group of each index; `rows` guards
- *     table and has_table; the third group is the thread's of answers.c; `requests` the last group.
+ * Thread: `lock` of struct answers guards the list and the first group of each index. `rows` guards
+ *     table and has_table, `requests` the last group. The third group belongs to the thread of
+ *     answers.c.
  * Memory: answers.c owns the indexes; one without users may be freed.
  * Invariant: `rows` is never waited for with `lock` held. */
 
@@ -20,10 +21,10 @@ struct answers_index {
     char batch_id[STORE_ID_BYTES];
     struct answers_index *next;
     uint32_t users;
-    int64_t asked_ns; /* last answers_take */
-    int64_t due_ns;   /* not looked at before */
-    uint64_t looks;   /* ends of the log that were seen */
-    bool has_ended;   /* its lines run no more */
+    int64_t asked_ns; /* time of the last answers_take */
+    int64_t due_ns;   /* earliest time of the next look */
+    uint64_t looks;   /* looks that reached the end of the log */
+    bool has_ended;   /* the batch has ended */
     bool is_complete; /* the batch has ended, and every result is a row */
     enum err err;
     struct error error;
@@ -46,16 +47,16 @@ struct answers {
     struct runner *runner;
     int64_t cores; /* of the machine */
     pthread_mutex_t lock;
-    pthread_cond_t work; /* wakes the thread */
+    pthread_cond_t work; /* wakes the thread of answers.c */
     pthread_cond_t told; /* an index has seen the end of its log */
     pthread_t thread;
     bool is_stopping;
     struct answers_index *indexes;
-    unsigned char key[16]; /* of the hashes of texts; random for this start */
+    unsigned char key[16]; /* key of the hashes of texts; random per start of the server */
 };
 
-/* build.c: reads one piece of the results into rows. *ret_more is false at the end of what is
- * durable, *ret_ended true if the batch has ended, too. On the thread of answers.c. */
+/* build.c: reads one piece of the results into rows, on the thread of answers.c. *ret_more is false
+ * at the end of the durable results. *ret_ended is true if the batch has ended, too. */
 enum err index_build(struct answers_index *index, bool *ret_more, bool *ret_ended,
                      struct error *error) MUST_CHECK;
 

@@ -14,7 +14,7 @@
 
 #define PIECE_BYTES ((size_t)1 << 20)
 #define ROWS_AT_A_TIME 64
-#define MADE_MAX 4                    /* columns per answer, once the first piece has its own */
+#define MADE_MAX 4                    /* new columns per answer, after the first piece of results */
 #define LONG_BYTES ((size_t)16 << 20) /* a longer result gets a row without fields */
 
 /* --- rows --- */
@@ -23,7 +23,7 @@ struct filling {
     struct table *table;
     uint32_t row;
     uint32_t hint; /* the column behind the last one: answers are alike */
-    uint32_t made; /* columns that this answer was the first to have */
+    uint32_t made; /* new columns for this answer */
 };
 
 static void fill_cell(struct filling *filling, uint32_t column, const struct record_value *value) {
@@ -78,10 +78,11 @@ static void add_row(struct answers_index *index, struct str text, uint64_t seque
 /* --- the first columns --- */
 
 /* Columns are few, so the first piece of results decides who gets them: each answer has one vote,
- * which its fields share. One answer with a thousand names so gets no column that others need. */
+ * which its fields share. One answer with a thousand names so takes no column from common
+ * fields. */
 
-#define NAMES_MAX 4096  /* names that are counted */
-#define LATER_COLUMNS 8 /* columns that are left for names that come later */
+#define NAMES_MAX 4096  /* the most names that are counted */
+#define LATER_COLUMNS 8 /* columns kept free for names of later pieces */
 
 struct vote {
     struct str name;
@@ -93,7 +94,7 @@ struct election {
     struct arena names;
     struct vote *votes; /* (NAMES_MAX) */
     size_t count;
-    double share; /* of a field in its answer's vote */
+    double share; /* share of one field in its answer's vote */
 };
 
 static void ignore_fixed(void *context, unsigned field, const struct record_value *value) {
@@ -119,7 +120,7 @@ static void vote(void *context, struct str name, const struct record_value *valu
     election->votes[number].votes += election->share;
 }
 
-/* Makes columns of the names with the most votes; of equal ones the first. */
+/* Makes columns of the names with the most votes; between equal ones, the first wins. */
 static void make_columns(struct table *table, const struct election *election) {
     while (table->column_count + LATER_COLUMNS < table->columns_max) {
         struct vote *most = NULL;
@@ -162,14 +163,15 @@ static size_t count_lines(struct str text) {
     return count;
 }
 
-/* The text up to its last LF. */
+/* The text up to and with its last LF. */
 static struct str whole_lines(struct str text) {
     while (text.bytes > 0 && text.at[text.bytes - 1] != '\n') text.bytes--;
     return text;
 }
 
-/* Adds the rows of lines whose sequence numbers begin at `sequence` and have no gap. The lock is held
- * for a few rows at a time: this thread has a low priority, and a reader must not wait for long. */
+/* Adds the rows of lines whose sequence numbers begin at `sequence` and have no gap. The lock is
+ * held for a few rows at a time: this thread has a low priority, and a reader must not wait for
+ * long. */
 static void add_rows(struct answers_index *index, struct str text, uint64_t sequence) {
     for (size_t at = 0; at < text.bytes;) {
         pthread_rwlock_wrlock(&index->rows);
@@ -183,7 +185,7 @@ static void add_rows(struct answers_index *index, struct str text, uint64_t sequ
     }
 }
 
-/* Reads the next line alone: its sequence number is not the one behind the last, or it is long. */
+/* Reads the next line alone: a gap in the sequence numbers precedes it, or it is long. */
 static enum err add_one(struct answers_index *index, bool *ret_more, struct error *error) {
     struct buf buf;
     struct page_read read;
@@ -236,7 +238,7 @@ static enum err add_piece(struct answers_index *index, bool *ret_more, bool *ret
     return err;
 }
 
-/* Makes the table once the batch was validated: then its number of lines is known. */
+/* Makes the table once the batch is validated, because only then its number of lines is known. */
 static enum err make_table(struct answers_index *index, struct error *error) {
     struct store_batch batch;
     enum err err =

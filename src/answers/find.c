@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Pages of lines, with the conditions for which results must be read. */
+/* Pages of lines, including searches and filters that need the text of results. */
 
 #include "answers/answers_internal.h"
 #include "answers/query.h"
@@ -12,18 +12,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The results that one page reads at most, so that a search answers in a fraction of a second and
- * its client shows how far it is. */
+/* The most results that one page reads. So a search answers within a fraction of a second, and its
+ * client can show the progress. */
 #define SEARCH_LINES ((size_t)4096)
 #define SEARCH_BYTES ((uint64_t)32 << 20)
-#define LONG_BYTES ((size_t)16 << 20) /* a longer result fits no search */
+#define LONG_BYTES ((size_t)16 << 20) /* no search finds a longer result */
 #define CURSOR_BYTES ((size_t)512)
 
 /* --- one result --- */
 
 struct checking {
     const struct answers_query *query;
-    struct str name;  /* of the field that is put */
+    struct str name;  /* name of the current field */
     uint32_t fitting; /* bits of the filters with ANSWERS_HAS that fit */
 };
 
@@ -69,7 +69,7 @@ struct finding {
     struct order order;
     struct order_key after;
     bool has_after;
-    struct buf cursor_text; /* of `after` */
+    struct buf cursor_text; /* keeps the text of `after` */
     struct first_rows first;
 };
 
@@ -94,7 +94,7 @@ static void end_page(struct finding *finding, size_t count, struct answers_page 
     if (count > 0) cursor_write(&page->after, &finding->order, &finding->first.keys[count - 1]);
 }
 
-/* Reads the results of the rows that the pass has found, until the page is full or enough was
+/* Reads the results of the rows that the pass has found, until the page is full or SEARCH_BYTES are
  * read. */
 static enum err search(struct finding *finding, struct answers_page *page, struct error *error) {
     struct answers_reader *reader;

@@ -2,7 +2,8 @@
 
 /* Pages of rows. One pass over the columns counts the rows that fit and keeps the first ones by the
  * order of the query in a heap, so that a page costs no sort. A cursor holds the value and the line
- * of the last row, so that it stays right while rows come in, and after the index was made again. */
+ * of the last row, so that it stays right while rows come in, and after the index was made
+ * again. */
 
 #include "answers/query.h"
 
@@ -20,7 +21,7 @@ enum filter_end { FILTER_NO, FILTER_YES, FILTER_UNKNOWN }; /* unknown: a long te
 static bool read_double(struct str text, double *ret_number) {
     char copy[64], *end;
     if (text.bytes == 0 || text.bytes >= sizeof copy) return false;
-    for (size_t i = 0; i < text.bytes; i++) /* no "inf", no "0x10", no space */
+    for (size_t i = 0; i < text.bytes; i++) /* excludes "inf", "0x10" and spaces */
         if (!strchr("+-.0123456789eE", text.at[i]) || !text.at[i]) return false;
     memcpy(copy, text.at, text.bytes);
     copy[text.bytes] = '\0';
@@ -61,8 +62,8 @@ static bool number_fits(const struct filter *filter, double number) {
     return has_end(filter->from->op, (number > filter->number) - (number < filter->number));
 }
 
-/* True if the text contains the value. The answer for each text of the dictionary is kept: many rows
- * have the same. */
+/* True if the text contains the value. The answer is kept per text of the dictionary, because
+ * many rows have the same text. */
 static bool text_has(struct filter *filter, const struct table *table, uint64_t number) {
     unsigned char *known = &filter->known[number];
     if (!*known) *known = text_contains(table->texts[number].text, filter->from->value) ? 2 : 1;

@@ -3,11 +3,13 @@
 
 /* query: filters, the order of rows, and cursors over one table.
  *
- * It knows rows and cells only: where a result must be read (a search in texts, a long text), the
- * row counts as one that fits, and find.c looks again.
+ * It knows rows and cells only. A search in texts, or a long text, needs the result itself: the row
+ * then counts as one that fits, and find.c reads the result.
  *
  * Thread: any; the caller holds the lock of the table's rows.
- * Memory: a filter with ANSWERS_HAS has a byte per text of the dictionary, first_rows its keys. */
+ * Memory: a filter with ANSWERS_HAS has one byte per text of the dictionary; the caller owns the
+ *     keys of first_rows.
+ * Invariant: the keys of two rows differ, because a key has the line. */
 
 #include "answers/table.h"
 
@@ -18,7 +20,7 @@ struct filter {
     bool is_number;
     double number;
     int boolean;          /* 1, 0, or -1 for any other value */
-    uint32_t text;        /* number of the value in the dictionary; 0: not there */
+    uint32_t text;        /* number of the value in the dictionary; 0: absent */
     uint64_t hash;        /* of the value, for long texts */
     unsigned char *known; /* ANSWERS_HAS, per text: 0 not looked at, 1 no, 2 yes */
 };
@@ -41,23 +43,23 @@ struct order_key {
     uint32_t line;
 };
 
-/* The first rows of an order. */
+/* The first rows of an order that fit all filters. */
 struct first_rows {
     const struct order *order;
     size_t room;
     struct order_key *keys; /* (room) */
     size_t count;
     uint64_t matched; /* rows that fit, in the whole table */
-    uint64_t behind;  /* of these behind the cursor */
-    bool has_unknown; /* a row that fits is one whose long text must be read */
+    uint64_t behind;  /* rows of `matched` that stand behind the cursor */
+    bool has_unknown; /* for one of the rows, a result must be read */
 };
 
-/* Finds the first rows behind `after` (NULL: from the start) that fit. */
+/* Finds the rows behind `after` (NULL: from the start) that fit. */
 void first_rows_find(struct first_rows *first, const struct table *table, struct filter *filters,
                      size_t filter_count, const struct order_key *after);
 
 void cursor_write(struct buf *buf, const struct order *order, const struct order_key *key);
-/* False if it is no cursor of such an order. `room` keeps a text. */
+/* False if the text is no cursor of this order. `room` keeps the text of the key. */
 bool cursor_read(struct str text, const struct order *order, struct buf *room,
                  struct order_key *ret_key);
 

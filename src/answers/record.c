@@ -45,7 +45,7 @@ static bool read_line(struct str id, uint64_t *ret_line) {
     return true;
 }
 
-/* Steps over a text that must stand at *at. */
+/* Steps over the text `wanted`, which must stand at *at. */
 static bool step(struct str text, size_t *at, struct str wanted) {
     if (!str_starts_with(str_skip(text, *at), wanted)) return false;
     *at += wanted.bytes;
@@ -61,8 +61,8 @@ static bool step_value(struct str text, size_t *at, struct str *ret_value) {
     return true;
 }
 
-/* Reads a line in the form that batch_result_write gives to a response, without a step over its
- * body: bodies are long. */
+/* Reads a line in the form that batch_result_write gives to a response, without a pass over its
+ * body, because bodies are long. */
 static bool read_usual(struct record *record, struct str text, struct str *ret_id) {
     struct str end = STR("},\"error\":null}"), request_id;
     size_t at = 0;
@@ -117,7 +117,7 @@ static bool read_number(struct str span, double *ret_number) {
     return isfinite(*ret_number);
 }
 
-/* Reads a scalar; false for null, objects, arrays and numbers that no double is near. */
+/* Reads a scalar; false for null, objects, arrays and numbers outside the range of a double. */
 static bool read_value(struct record *record, struct str span, struct record_value *ret_value) {
     *ret_value = (struct record_value){.kind = RECORD_NUMBER};
     if (json_span_is_string(span)) {
@@ -264,7 +264,8 @@ static double characters_of(struct str text) {
     return (double)count;
 }
 
-/* Adds -logprob of every token of a choice: {"content":[{"logprob":…},…]} or {"token_logprobs":[…]}. */
+/* Adds -logprob of every token of a choice: {"content":[{"logprob":…},…]} or
+ * {"token_logprobs":[…]}. */
 static void add_logprobs(struct record *record, struct str logprobs) {
     struct json_span_iter iter;
     struct str list = json_span_get(logprobs, "content"), token;
@@ -295,8 +296,8 @@ static void walk_choice(struct record *record, struct str span) {
 
 /* --- decisions --- */
 
-/* Adds the entropy of one question, in nats: of its probabilities, which are numbers of an object or
- * the member `probability` of an array's objects, or of a yes or no. */
+/* Adds the entropy of one question, in nats: of its probabilities, which are numbers of an object
+ * or the member `probability` of an array's objects, or of a yes or no. */
 static void add_entropy(struct record *record, struct str answer) {
     struct json_span_iter iter;
     struct str list = json_span_get(answer, "probabilities"), key, value;
@@ -336,7 +337,7 @@ static void put_question(struct record *record, struct str answer) {
     }
 }
 
-/* `answers` is an array of objects with a name, or an object of them by name. */
+/* Walks the questions: `answers` is an array of objects that have a name, or an object by name. */
 static void walk_decisions(struct record *record, struct str answers) {
     struct json_span_iter iter;
     struct str key = {NULL, 0}, answer;

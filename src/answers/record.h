@@ -6,11 +6,11 @@
  * The answer is the text of the first choice, or the arguments of its first call of a tool if the
  * text is empty. If it is a JSON object, also inside a Markdown code block, its scalars are fields:
  * "name", or "outer.name" for nested objects; an array is the number "name.length". The answers of
- * a decision are the fields "question.choice", "question.confidence" and so on. A name that begins
- * with a dot gets one more, so that it is none of the line's own fields.
+ * a decision are the fields "question.choice", "question.confidence" and so on. A name that
+ * begins with a dot gets a second dot, so that it differs from the line's own fields.
  *
- * Answers are foreign text: at most RECORD_FIELDS_MAX values in RECORD_DEPTH_MAX objects inside
- * each other are looked at. JSON that is not valid ends with the fields before the fault.
+ * Answers are foreign text: at most RECORD_FIELDS_MAX values are read, in objects nested at most
+ * RECORD_DEPTH_MAX deep. Of invalid JSON, the fields before the fault count.
  *
  * Thread: any; one struct per thread.
  * Memory: views of the line, and three buffers that keep their size until record_release. */
@@ -22,20 +22,20 @@
 
 struct record_value {
     enum { RECORD_NUMBER, RECORD_BOOL, RECORD_TEXT } kind;
-    double number;   /* of a truth value: 1 or 0 */
-    struct str text; /* decoded; until the next value */
+    double number;   /* also a truth value, as 1 or 0 */
+    struct str text; /* decoded; valid until the next value */
 };
 
 /* A reader of lines; record_init makes it. */
 struct record {
     struct str custom_id; /* raw JSON string */
     struct str status;    /* raw number; empty: the line never ran */
-    struct str body;      /* raw object, or what stands in its place; empty without a response */
+    struct str body;      /* raw value, usually an object; empty without a response */
     struct str error;     /* raw object, or null */
     uint64_t line;
     /* Buffers: the answer's text, a name, a value. */
     struct buf answer, name, scratch;
-    /* What a walk has seen so far. */
+    /* Progress of the current walk. */
     size_t fields;
     double entropy_sum;
     size_t entropy_count;
@@ -44,7 +44,7 @@ struct record {
 
 void record_init(struct record *record);
 void record_release(struct record *record);
-/* Finds the parts of a result line; False if it is none that quern has written. */
+/* Finds the parts of a result line; false for a line that quern did not write. */
 bool record_read(struct record *record, struct str text);
 /* The text of the answer, decoded; empty if it has none. Valid until the next call. */
 struct str record_answer(struct record *record);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Counts, commonest values and histograms of all columns, each in one or two passes over its cells. */
+/* Counts, commonest values and histograms of all columns, each in one or two passes over its
+ * cells. */
 
 #include "answers/answers_internal.h"
 
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DISTINCT_MAX 1000 /* more are not counted */
+#define DISTINCT_MAX 1000 /* further distinct values are not counted */
 #define DISTINCT_SLOTS 4096
 #define VALUES_MAX 50
 #define BARS 20
@@ -27,7 +28,7 @@ void number_write(struct buf *buf, double number) {
     buf_add_text(buf, text);
 }
 
-/* What one pass over a column finds. */
+/* Counts of one pass over a column. */
 struct counted {
     uint64_t numbers, booleans, texts, longs;
     uint64_t trues;
@@ -82,7 +83,7 @@ struct value_count {
     uint64_t count;
 };
 
-/* Keeps the commonest values, commonest first; of equally common ones the first. */
+/* Keeps the commonest values, commonest first; between equally common ones, the first wins. */
 static size_t keep_value(struct value_count values[VALUES_MAX], size_t count,
                          const struct value_count *value) {
     size_t at = count;
@@ -94,7 +95,7 @@ static size_t keep_value(struct value_count values[VALUES_MAX], size_t count,
     return kept + 1;
 }
 
-/* *ret_distinct: the short texts. */
+/* Finds the commonest values. *ret_distinct becomes the number of distinct short texts. */
 static size_t find_values(const struct counted *counted, size_t text_count,
                           struct value_count ret_values[VALUES_MAX], uint64_t *ret_distinct) {
     size_t count = 0;
@@ -158,7 +159,7 @@ static void write_numbers(struct buf *buf, const struct counted *counted, const 
     if (isfinite(mean))
         number_write(buf, mean);
     else
-        buf_add_text(buf, "null"); /* the sum has no double */
+        buf_add_text(buf, "null"); /* the sum overflowed */
     if (isfinite(counted->most - counted->least)) write_histogram(buf, counted, cells, count);
 }
 

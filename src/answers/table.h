@@ -3,15 +3,16 @@
 
 /* table: rows and columns of one index, and the dictionary of its texts.
  *
- * Row i is line i of the batch, so that a sort by line is no sort. A cell has 8 bytes: a number as
- * it is, or a NaN whose payload is a truth value, the number of a text in the dictionary, or the
- * hash of a long text. An absent cell is 0 in memory. Columns are made with room for all rows and
- * zeroed by the kernel, so that a column that few answers have takes the pages of those rows only.
+ * Row i is line i of the batch, so that an order by line needs no sort. A cell has 8 bytes: a
+ * number as it is, or a NaN whose payload is a truth value, the number of a text in the dictionary,
+ * or the hash of a long text. An absent cell is 0 in memory. Columns are made with room for all
+ * rows and zeroed by the kernel, so that a column that few answers have takes the pages of those
+ * rows only.
  *
  * The table is bounded whatever the answers are: in columns, in bytes of a name, in bytes of a kept
  * text, in texts. A value that has no room is left out and counted.
  *
- * Thread: one writer and no reader, or readers: the index's lock (index.h).
+ * Thread: one writer and no reader, or readers: `rows` of struct answers_index is their lock.
  * Memory: its own; table_release frees it. The bytes of a text and of a name never move.
  * Invariant: equal short texts have the same number, unless the dictionary is full. */
 
@@ -49,11 +50,11 @@ struct table_text {
 
 struct table {
     uint32_t row_count;
-    uint32_t indexed;    /* rows with a sequence */
+    uint32_t indexed;    /* rows that have a sequence */
     uint32_t *sequences; /* (row_count) of the line's record; 0: no row yet */
     struct table_column columns[TABLE_COLUMNS_MAX];
     uint32_t column_count, columns_max;
-    uint64_t left_out; /* values */
+    uint64_t left_out; /* values that had no room */
     /* The dictionary; text 0 is not used. */
     struct table_text *texts;
     size_t text_count, text_capacity;
@@ -65,7 +66,7 @@ struct table {
 
 void table_init(struct table *table, uint32_t row_count, const unsigned char *key);
 void table_release(struct table *table);
-size_t table_bytes(const struct table *table); /* what it may take at most by now */
+size_t table_bytes(const struct table *table); /* the most that it can take by now */
 
 /* The column of a name, which is made if there is room; TABLE_NO_COLUMN if there is none.
  * `hint` is tried first. */

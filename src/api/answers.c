@@ -13,13 +13,13 @@
 #include <string.h>
 
 #define PAGE_LINES_DEFAULT 50
-#define PAGE_RESULT_BYTES ((size_t)4 << 20) /* of all results of a page; a longer one is null */
-#define LINE_BYTES ((size_t)16 << 20)       /* of a line's request, and of its result */
-#define TEXT_BYTES 1024                     /* of `q` */
+#define PAGE_RESULT_BYTES ((size_t)4 << 20) /* limit of a page's results; others are null */
+#define LINE_BYTES ((size_t)16 << 20)       /* limit of a line's request, and of its result */
+#define TEXT_BYTES 1024                     /* limit of `q` */
 
-/* --- what every answer begins with --- */
+/* --- the index of a batch --- */
 
-/* Takes the index of the batch. False, and answered, if the results cannot be read. */
+/* Takes the index of the batch. False, with an answer sent, if the results cannot be read. */
 static bool take(struct api *api, struct http_request *request, struct store_batch *ret_batch,
                  struct answers_index **ret_index, struct answers_state *ret_state) {
     if (!batches_find(api, request, ret_batch)) return false;
@@ -35,7 +35,7 @@ static bool take(struct api *api, struct http_request *request, struct store_bat
 static void write_counts(struct buf *buf, const struct answers_state *state,
                          const struct store_batch *batch) {
     uint64_t lines = batch->completed + batch->failed;
-    if (lines < state->indexed) lines = state->indexed; /* it grew after the row was read */
+    if (lines < state->indexed) lines = state->indexed; /* the index grew after the row was read */
     buf_printf(buf, "\"indexed\":%" PRIu64 ",\"lines\":%" PRIu64, state->indexed, lines);
 }
 
@@ -66,7 +66,7 @@ static int hex_value(char c) {
     return -1;
 }
 
-/* Undoes %XX a second time: a name or a value may have a colon. */
+/* Decodes %XX a second time, because a name or a value may have a colon. */
 static bool decode(struct arena *arena, struct str text, struct str *ret_text) {
     char *out = arena_alloc(arena, text.bytes + 1);
     size_t used = 0;
@@ -165,15 +165,15 @@ static bool read_text(struct http_request *request, struct answers_query *query)
 
 /* --- a page --- */
 
-/* True if a text that was read from a file is a JSON object: it becomes part of an answer. */
+/* True if a text from a file is a JSON object, which may become part of an answer. */
 static bool is_object(const struct buf *text) {
     struct str value;
     return json_span_read(buf_str(text), &value) && json_span_is_object(value) &&
            json_span_is_utf8(value);
 }
 
-/* Appends a line's object. Its result is null if it does not fit into the page, or if its record was
- * found damaged, so that the line runs again. */
+/* Appends a line's object. Its result is null if it does not fit into the page, or if its record is
+ * damaged and the line runs again. */
 static enum err write_line(struct buf *buf, struct answers_index *index,
                            struct answers_reader *reader, uint32_t line, size_t *room,
                            struct error *error) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The queues of cards from which curators judge a batch (an extension): GET /v1/batches/{id}/cards,
- * and GET /v1/batches/{id}/schema for their layout. */
+ * and GET /v1/batches/{id}/schema, the shape of their answers. */
 
 #include "api/api_internal.h"
 #include "api/judgement_body.h"
@@ -110,8 +110,8 @@ static bool read_ask(struct http_request *request, struct ask *ask) {
 
 /* --- batches --- */
 
-/* Opens the lines of a batch, whose row is taken over. False, and answered, if they cannot be
- * read. */
+/* Opens the lines of a batch, and takes its row over. False, with an answer sent, if the lines
+ * cannot be read. */
 static bool open_lines(struct api *api, struct http_request *request, struct open_batch *open) {
     struct error error;
     enum err err = deck_take(api->decks, &open->batch, &open->deck, &error);
@@ -137,7 +137,7 @@ static bool open_path(struct api *api, struct http_request *request, struct open
     return batches_find(api, request, &open->batch) && open_lines(api, request, open);
 }
 
-/* Opens the batch of `with`. False, and answered, if the caller may not see it. */
+/* Opens the batch of `with`. False, with an answer sent, if the caller may not see it. */
 static bool open_with(struct api *api, struct http_request *request, struct str id,
                       struct open_batch *open) {
     struct error error;
@@ -159,8 +159,8 @@ static bool is_wanted(const struct queue *queue, const struct ask *ask, size_t i
     return ask->any || !queue->is_judged[queue->entries[index].line];
 }
 
-/* Appends cards from `index` on. *ret_after becomes the cursor behind the last one; empty if there
- * is none. */
+/* Appends cards from `index` on. *ret_after becomes the cursor behind the last one; empty if no
+ * card was written. */
 static enum err write_cards(struct buf *body, const struct queue *queue, const struct ask *ask,
                             const struct card_source *source, size_t index,
                             char ret_after[QUEUE_CURSOR_BYTES], bool *ret_has_more,
@@ -175,7 +175,7 @@ static enum err write_cards(struct buf *body, const struct queue *queue, const s
         size_t before = body->bytes;
         if (written > 0) buf_add_byte(body, ',');
         enum err err = card_write(body, source, queue->entries[index].line, error);
-        /* A line that cannot be shown must not keep the ones behind it from their curator. */
+        /* A line that cannot be shown is left out, and the curator gets the lines behind it. */
         if (err == ERR_LIMIT || err == ERR_CORRUPT) {
             buf_truncate(body, before);
             continue;

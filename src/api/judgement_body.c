@@ -16,7 +16,7 @@
 #define FIELDS_BYTES_MAX ((size_t)64 << 10)
 #define TEXT_FIELD ".text" /* the whole text of an answer that is no object */
 #define NAME_BYTES_MAX 256
-#define CUSTOM_ID_BYTES_MAX (1 << 20) /* as a whole body */
+#define CUSTOM_ID_BYTES_MAX (1 << 20) /* the limit of a whole body */
 #define SHOWN_BYTES 100
 
 struct members {
@@ -74,7 +74,7 @@ static bool check_known(const json_t *body, struct refusal *refusal) {
     return true;
 }
 
-/* True if the text has no control character but those of `allowed`, which are in ASCII. */
+/* True if the text has no control character except the ASCII characters of `allowed`. */
 static bool is_plain(struct str text, const char *allowed) {
     uint32_t code_point;
     for (size_t at = 0; at < text.bytes;) {
@@ -137,7 +137,7 @@ static bool write_fields(struct buf *text, const json_t *fields, struct refusal 
     return true;
 }
 
-/* *ret_text becomes a text that the caller frees, or NULL. */
+/* Reads the corrected fields. *ret_text becomes a text that the caller frees, or NULL. */
 static bool read_fields(const json_t *body, enum verdict verdict, char **ret_text,
                         struct refusal *refusal) {
     const json_t *fields = json_member(body, "fields");

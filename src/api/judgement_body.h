@@ -2,7 +2,7 @@
 #pragma once
 
 /* judgement_body: the body of POST /v1/batches/{id}/judgements. Every member is checked, and an
- * unknown one is refused: a curator's work may not be lost in a member that no code reads.
+ * unknown one is refused: a typing error in a name must not lose a curator's work.
  *
  * Thread: any.
  * Memory: the row owns its texts; store_judgement_release frees them. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Judgements of curators on the lines of a batch (an extension): what /v1/batches/{id}/judgements
- * and its members answer. */
+/* Judgements of curators on the lines of a batch (an extension): the routes of
+ * /v1/batches/{id}/judgements. */
 
 #include "api/api_internal.h"
 #include "api/judgement_body.h"
@@ -29,8 +29,8 @@ const char *judgements_curator(const struct http_request *request) {
 
 /* --- POST --- */
 
-/* Finds the line that a judgement is about. False, and answered, if the batch has none of its
- * custom_id, or if it has no result yet. */
+/* Finds the line of a judgement. False, with an answer sent, if no line has the custom_id, or if
+ * the line has no result yet. */
 static bool find_line(struct api *api, struct http_request *request,
                       const struct store_batch *batch, struct store_judgement *judgement) {
     struct deck *deck;
@@ -136,8 +136,8 @@ static bool read_after(struct http_request *request, uint64_t *ret_after) {
     return false;
 }
 
-/* Appends rows until there are `limit`, the page is full or the trail ends. Moves query->after
- * behind them. */
+/* Appends at most `limit` rows, until the page is full or the trail ends. Moves query->after behind
+ * them. */
 static enum err write_rows(struct api *api, struct store_judgement_query *query, size_t limit,
                            struct buf *body, bool *ret_has_more, struct error *error) {
     struct store_judgement rows[ROWS_AT_ONCE];
@@ -205,7 +205,7 @@ void judgements_summary(void *context, struct http_request *request) {
 
 /* --- exports --- */
 
-/* The form that the query names, jsonl without one. False, and answered, if it names another. */
+/* Reads the form of an export (default jsonl). False, with an answer sent, for an unknown form. */
 static bool read_form(struct http_request *request, enum export_form *ret_form) {
     struct str text = http_request_query(request, "format");
     for (size_t i = 0; export_names[i]; i++) {
@@ -220,7 +220,7 @@ static bool read_form(struct http_request *request, enum export_form *ret_form) 
     return false;
 }
 
-/* Writes the export of a batch whose lines can be read, or, for jsonl, of one whose files are gone. */
+/* Writes the export of a batch whose files exist. As jsonl, a batch without files has one, too. */
 static enum err make_export(struct api *api, const struct store_batch *batch, enum export_form form,
                             struct store_spool *spool, struct error *error) {
     struct deck *deck;
@@ -238,7 +238,7 @@ static enum err make_export(struct api *api, const struct store_batch *batch, en
     return err;
 }
 
-/* A spool that is read while its client takes it. */
+/* A spool on its way to the client. */
 struct download {
     struct store_spool *spool;
     uint64_t at;

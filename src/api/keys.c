@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The keys of the server, for admins (an extension): GET and POST /v1/keys, DELETE /v1/keys/{id}. They do
- * the work of `quern key list`, `create` and `revoke` with the same functions, on the same file.
+/* The keys of the server, for admins (an extension): GET and POST /v1/keys, DELETE /v1/keys/{id}.
+ * The routes and `quern key` share their functions and the file of keys.
  *
- * The first key of a server locks out everybody who has none. `quern key` makes it for a person who
- * may write to the state directory; a request of the network is allowed to make it only from this
- * machine, and through no proxy. */
+ * The first key of a server locks out every client without a key. `quern key` makes it for a person
+ * who may write to the state directory. A request may make it only from this machine, and through
+ * no proxy. */
 
 #include "api/api_internal.h"
 #include "base/address.h"
@@ -18,7 +18,7 @@
 #include <string.h>
 
 #define KEYS_BYTES_MAX ((size_t)16 << 20)
-#define OWNERS_LOOKED_UP 256 /* owners whose use is read for one list; a read is two queries */
+#define OWNERS_LOOKED_UP 256 /* owners whose use is read per list, with two queries each */
 #define SCOPES_BYTES_MAX 256
 
 /* The body of a create call. */
@@ -76,7 +76,7 @@ static void write_time(struct buf *body, const char *name, int64_t unix_s) {
         buf_printf(body, ",\"%s\":null", name);
 }
 
-/* A limit of 0 is none. */
+/* Appends a limit, or null for 0, which is no limit. */
 static void write_limit(struct buf *body, const char *before, const char *name, uint64_t limit) {
     if (limit)
         buf_printf(body, "%s\"%s\":%" PRIu64, before, name, limit);
@@ -101,7 +101,7 @@ static void write_use(struct api *api, const struct key_row *row, const struct u
         buf_add_text(body, ",\"queued_tokens\":null,\"batches\":null,\"stored_bytes\":null}");
 }
 
-/* `use` NULL: it was not read. `text` is the key itself; NULL: it is not shown. */
+/* Appends a key. `use` NULL: it was not read. `text` is the key itself; NULL: it is not shown. */
 static void write_key(struct api *api, const struct key_row *row, const struct use *use,
                       const char *text, struct buf *body) {
     buf_printf(body, "{\"object\":\"api_key\",\"id\":\"%s\",\"name\":", row->id);
@@ -138,7 +138,7 @@ static const struct use *use_of(struct api *api, struct use *uses, size_t *count
     return &uses[(*count)++];
 }
 
-/* False, and answered, if the server was opened without a set of keys. */
+/* True if the server has a set of keys; else false, with an answer sent. */
 static bool has_keys(struct api *api, struct http_request *request) {
     if (api->options.keys) return true;
     api_fail(request, 404, NULL, NULL, "This server keeps no keys");
@@ -181,7 +181,7 @@ static bool came_through_proxy(const struct http_request *request) {
     return false;
 }
 
-/* False, and answered with 403, if this client may not make the key that closes the server. */
+/* True if this client may make a key. False, with 403 sent, for a first key from elsewhere. */
 static bool may_create(struct api *api, struct http_request *request) {
     if (key_set_asks(api->options.keys)) return true;
     if (address_is_loopback(http_request_peer(request)) && !came_through_proxy(request))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* GET /v1/machine (an extension): the state of the machine as its page shows it: models, queues,
- * owners, cards, the last hour's throughput, and events. The figures are those of /metrics, together
- * with the work of owners and the events, which no metric has.
+/* GET /v1/machine (an extension): the state of the machine for its page: models, queues, owners,
+ * cards, the throughput of the last hour, and events. The figures equal those of /metrics; the work
+ * of owners and the events are in no metric.
  *
- * An owner sees its own work and the events of its own batches; an admin sees those of all. */
+ * An owner sees its own work and the events of its own batches; an admin sees all. */
 
 #include "api/api_internal.h"
 #include "base/clock.h"
@@ -34,7 +34,7 @@ static uint64_t depth_of(const struct runner_progress *progress, const char *mod
     return 0;
 }
 
-/* Memory on the card, if the worker runs on one; else that of its process. */
+/* Memory on the card, if the worker runs on one; else memory of its process. */
 static uint64_t memory_of(const struct worker_status *status) {
     uint64_t bytes = 0;
     for (size_t i = 0; i < CARD_PARTS; i++) bytes += status->ledger.part_bytes[i];
@@ -78,7 +78,7 @@ static void write_models(struct api *api, const struct runner_progress *progress
     free(statuses);
 }
 
-/* An empty model is that of batches of several models. */
+/* Appends the queues. An empty model stands for batches of several models. */
 static void write_queues(const struct runner_progress *progress, struct buf *body) {
     buf_add_text(body, ",\"queues\":[");
     for (size_t i = 0; i < progress->queue_count; i++) {
@@ -125,7 +125,7 @@ static const char *const value_names[CARD_VALUES] = {
 };
 static const char *const brake_names[CARD_BRAKES] = {"power", "heat", "hardware"};
 
-/* Values of a card that is down are old, so none is told. */
+/* Appends a value, or null if it is not known: values of a card that is down are old. */
 static void write_number(struct buf *body, const char *name, double value, bool is_known) {
     if (is_known && isfinite(value))
         buf_printf(body, ",\"%s\":%.12g", name, value);

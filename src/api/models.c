@@ -87,7 +87,7 @@ void models_get(void *context, struct http_request *request) {
     buf_release(&body);
 }
 
-/* Answers with the model as it is now, which changes soon. */
+/* Answers with the current state of the model, which changes soon after. */
 static void hold(struct api *api, struct http_request *request, bool is_held) {
     struct error error;
     enum err err =

@@ -27,7 +27,7 @@ static json_t *object_in(struct str text) {
     return NULL;
 }
 
-/* NULL if the body has no choices, however wrong it is. */
+/* The first choice of a response; NULL if the body has none, even if it is malformed. */
 static json_t *first_choice(const json_t *body) {
     return json_array_get(json_member(body, "choices"), 0);
 }
@@ -79,8 +79,8 @@ static json_t *truth_of(const json_t *question) {
     return share ? share : json_member(question, "noul");
 }
 
-/* The probability of option `index`, and its level if `ret_level` is not NULL. Negative: there is no
- * such option. */
+/* The probability of option `index`, and its level if `ret_level` is not NULL. Negative: the
+ * option does not exist. */
 static double share_at(const json_t *shares, size_t index, int64_t *ret_level) {
     size_t at = 0;
     const char *key;
@@ -236,8 +236,8 @@ static bool is_label(const json_t *value) {
     return json_is_number(value) || json_is_boolean(value);
 }
 
-/* Adds the hashes of all labels under `value`, whose name is in `name`, so that the order of members
- * does not count. json_read bounds the depth. */
+/* Adds the hashes of all labels under `value`, whose name is in `name`, so that the order of
+ * members does not count. json_read bounds the depth. */
 static uint64_t add_labels(struct buf *name, const json_t *value) { /* NOLINT(misc-no-recursion) */
     const char *key;
     json_t *member;
@@ -280,7 +280,7 @@ struct correction {
     const json_t *value;
 };
 
-/* Makes a question's answer say the corrected value. */
+/* Puts the corrected value into the answer to a question. */
 static void correct_question(void *context, const char *name, json_t *question) {
     const struct correction *correction = context;
     json_t *value = (json_t *)(uintptr_t)correction->value;
@@ -295,8 +295,8 @@ static void correct_question(void *context, const char *name, json_t *question) 
     }
 }
 
-/* Appends a value as people write it: characters outside ASCII as they are, and a number with as few
- * digits as read back as the same number. */
+/* Appends a value as people write it: characters outside ASCII as they are, and a number with the
+ * fewest digits that read back as the same number. */
 static void write_plain(struct buf *out, const json_t *value) {
     const size_t flags = JSON_COMPACT | JSON_ENCODE_ANY;
     struct error error;
@@ -313,9 +313,9 @@ static void write_plain(struct buf *out, const json_t *value) {
     free(text);
 }
 
-/* Appends `whole`, in which `object` lies, with the fields' values instead of the object's own, and
- * further fields behind its last member. All other bytes stay as they are. Takes the fields that it
- * finds out of `fields`. */
+/* Appends `whole`, in which `object` lies, with the values of `fields` in place of its own. Further
+ * fields go behind its last member; all other bytes stay as they are. Removes the fields that it
+ * finds from `fields`. */
 static void splice(struct buf *out, struct str whole, struct str object, json_t *fields) {
     struct json_span_iter iter;
     struct str key, value;

@@ -5,12 +5,13 @@
  *
  *   a text that is a JSON object     the object; also inside a Markdown code block
  *   a call of a tool                 the arguments of the first call
- *   /v1/decisions, /v1/systemone     {question: value}: true or false of a predicate, the value of a
- *                                    choice, the most probable level of a score; a question without
- *                                    a name has its place, "0" and so on
+ *   /v1/decisions, /v1/systemone     {question: value}: true or false of a predicate, the value of
+ *                                    a choice, the most probable level of a score; a question
+ *                                    without a name is called by its place, "0" and so on
  *   any other text                   no object, and the text
  *
- * Only the first choice of an answer is read. A line without a response of status 200 has no answer.
+ * Only the first choice of an answer is read. A line without a response of status 200 has no
+ * answer.
  *
  * Thread: one per struct.
  * Memory: owns the tree of the line; answer_release frees it. Texts are views of the tree. */
@@ -30,21 +31,21 @@ struct answer {
     const char *member;
 };
 
-/* Reads a line. One that json_read refuses, such as one nested too deeply, has no answer. */
+/* Reads a line. A line that json_read refuses, such as one nested too deeply, has no answer. */
 void answer_read(struct answer *ret_answer, struct str text);
 void answer_release(struct answer *answer);
 
-/* How sure the model was not: the mean entropy of a decision's questions in nats, or the mean of -ln p
- * of the answer's tokens if the request asked for logprobs. False if the line does not tell. */
+/* The uncertainty of the model, in nats: the mean entropy of a decision's questions, or the mean of
+ * -ln p of the answer's tokens if the request asked for logprobs. False if the line has neither. */
 bool answer_uncertainty(const struct answer *answer, double *ret_uncertainty);
-/* A number that two answers share if they agree: equal numbers, truth values and texts of at most
- * ANSWER_LABEL_BYTES, by name, whatever longer texts say. Answers that are no objects agree if their
- * texts are equal. 0: there is no answer. Equal in one process only. */
+/* A number that two answers share if they agree. Objects agree if their labels are equal by name:
+ * numbers, truth values, and texts of at most ANSWER_LABEL_BYTES. Longer texts do not count. Other
+ * answers agree if their texts are equal. 0: there is no answer. */
 uint64_t answer_labels(const struct answer *answer);
 #define ANSWER_LABEL_BYTES 64
 
-/* Puts corrected fields, the text of a JSON object, into the answer and into the tree of the line. All
- * other fields of a text stay byte by byte. */
+/* Puts corrected fields, the text of a JSON object, into the answer and into the tree of the line.
+ * All other fields of a text stay byte by byte. */
 void answer_correct(struct answer *answer, struct str fields);
 /* The list of calls that the answer makes, borrowed; NULL if it makes none. */
 const json_t *answer_calls(const struct answer *answer);

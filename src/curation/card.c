@@ -109,13 +109,13 @@ enum err card_write(struct buf *buf, const struct card_source *source, uint32_t 
 
 /* --- schemas --- */
 
-/* The member of an object that is a schema; NULL if it is none. */
+/* The member `name` if it is a schema, else NULL. */
 static const json_t *schema_at(const json_t *object, const char *name) {
     const json_t *schema = json_member(object, name);
     return json_is_object(schema) || json_is_boolean(schema) ? schema : NULL;
 }
 
-/* The parameters of the tool that a request must call: the one it names, or its only one. */
+/* The parameters of the tool that a request must call: the named tool, or its only one. */
 static const json_t *tool_schema(const json_t *body) {
     const json_t *tools = json_member(body, "tools"), *choice = json_member(body, "tool_choice");
     const json_t *named = json_member(json_member(choice, "function"), "name");
@@ -171,7 +171,7 @@ static void add_question(json_t *properties, const char *name, const json_t *que
     json_object_set_new_nocheck(properties, name, schema);
 }
 
-/* The schema of the answer to a decision; NULL if the body asks none. The caller owns it. */
+/* The schema of the answer to a decision; NULL if the body has no questions. The caller owns it. */
 static json_t *decision_schema(const json_t *body) {
     const json_t *questions = json_member(body, "questions");
     json_t *question, *properties = json_object();

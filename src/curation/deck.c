@@ -22,7 +22,7 @@ struct deck_line {
     uint64_t offset; /* in the input */
     uint64_t id_hash;
     uint32_t bytes;
-    uint32_t sequence; /* of its record; 0: no result yet */
+    uint32_t sequence; /* number of its record; 0: no result yet */
 };
 
 struct deck {
@@ -36,7 +36,7 @@ struct deck {
     bool is_whole; /* the batch has ended, and all of its results were taken */
     char input_file_id[STORE_ID_BYTES];
     int64_t created_unix_s;
-    uint64_t after; /* results taken: the sequence number of the last one */
+    uint64_t after; /* sequence number of the last result that was taken */
     struct deck_line *lines;
     size_t count, capacity;
     uint32_t *slots; /* line + 1 by the hash of its custom_id; 0: free */
@@ -51,7 +51,7 @@ struct decks {
     unsigned char key[crypto_shorthash_KEYBYTES];
     pthread_mutex_t lock; /* guards the rest */
     struct deck *kept[DECKS_KEPT];
-    uint64_t clock; /* takes so far */
+    uint64_t clock; /* number of calls of deck_take, for used_at */
 };
 
 /* --- custom_ids --- */
@@ -112,7 +112,7 @@ static enum err open_input(const struct deck *deck, int *ret_fd, uint64_t *ret_b
     return err;
 }
 
-/* The hash of what a request asks its answer to be; 0: nothing. */
+/* The hash of the answer's shape that a request asks for; 0: it asks for none. */
 static uint64_t hash_shape(const struct decks *decks, const struct batch_line *line,
                            struct buf *room) {
     buf_clear(room);
@@ -156,8 +156,8 @@ static enum err read_input(struct deck *deck, struct error *error) {
 
 /* --- following --- */
 
-/* The raw custom_id of a result line, which may be cut off behind it; `at` NULL if it is not
- * there. */
+/* The raw custom_id of a result line, which may be cut off behind it; `at` NULL if it has
+ * none. */
 static struct str id_of_result(struct str text) {
     struct json_span_iter iter;
     struct str key, value;
@@ -209,9 +209,9 @@ static enum err read_piece(struct deck *deck, struct runner_results *results, ui
     return runner_results_read(results, &page, piece, ret_read, error);
 }
 
-/* Takes the results that have come. Sequence numbers have gaps where a record was damaged or a
- * duplicate; the lines of such a piece are read one by one, since a page tells its last number
- * only. */
+/* Takes the results that have come. Sequence numbers have gaps where a record is damaged or a
+ * duplicate. The lines of such a piece are read one by one, because a page tells only its last
+ * number. */
 static enum err follow(struct deck *deck, struct runner_results *results, bool *ret_more,
                        struct error *error) {
     struct buf piece, scratch;
@@ -271,8 +271,8 @@ static struct deck *make_deck(struct decks *decks, const struct store_batch *bat
     return deck;
 }
 
-/* Puts a deck into the place of none, or of the one that was used longest ago and that no caller
- * has. Without such a place the deck goes when it is dropped. The lock is held. */
+/* Puts a deck into a free place, or into that of the least recently used deck without a caller. If
+ * no place exists, the deck is freed when it is dropped. The caller holds the lock. */
 static void keep(struct decks *decks, struct deck *deck) {
     struct deck **place = NULL;
     for (size_t i = 0; i < DECKS_KEPT; i++) {
@@ -319,7 +319,7 @@ void deck_drop(struct deck *deck) {
     struct decks *decks = deck->decks;
     pthread_mutex_lock(&decks->lock);
     bool is_last = --deck->users == 0;
-    /* One whose making failed is made anew by the next caller. */
+    /* A deck that could not be made leaves its place: the next caller makes a new one. */
     if (is_last && !deck->is_made)
         for (size_t i = 0; i < DECKS_KEPT; i++)
             if (decks->kept[i] == deck) {
@@ -407,7 +407,7 @@ void deck_reader_close(struct deck_reader *reader) {
 
 enum err deck_read_request(struct deck_reader *reader, uint32_t line, struct buf *buf,
                            struct error *error) {
-    const struct deck_line *at = &reader->deck->lines[line]; /* its place never changes */
+    const struct deck_line *at = &reader->deck->lines[line]; /* it never moves or changes */
     char *room = at->bytes <= DECK_TEXT_BYTES_MAX ? buf_reserve(buf, at->bytes) : NULL;
     if (!room)
         return err_set(error, ERR_LIMIT, "The request on line %u has too many bytes to be shown.",
@@ -443,7 +443,7 @@ enum err deck_find(struct deck_reader *reader, struct str custom_id, uint32_t *r
     return err == OK && !found ? err_set(error, ERR_NOT_FOUND, "no such line") : err;
 }
 
-/* True if both lines have one custom_id. */
+/* True if the result has the custom_id of the line. */
 static bool is_answer_of(struct deck_reader *reader, uint32_t line, struct str result) {
     struct buf scratch;
     buf_init(&scratch, BUF_UNLIMITED);
@@ -473,7 +473,7 @@ enum err deck_read_result(struct deck_reader *reader, uint32_t line, struct buf 
         err = err_set(error, ERR_LIMIT, "The result of line %u has too many bytes to be shown.",
                       line + 1);
     }
-    /* A record that was found damaged since then is not there, and its line runs again. */
+    /* A record found damaged since then is absent, and its line runs again. */
     if (err == OK && (text.bytes == 0 || !is_answer_of(reader, line, text)))
         err = err_set(error, ERR_CORRUPT, "the record of line %u is damaged", line + 1);
     if (err != OK) buf_truncate(buf, before);

@@ -9,16 +9,16 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define PIECE_BYTES ((size_t)1 << 20) /* written to the spool at once */
+#define PIECE_BYTES ((size_t)1 << 20) /* of output per write to the spool */
 
 const char *const export_names[] = {"jsonl", "few_shot", "calibrate", "compare", NULL};
 
-/* One line of the batch with its answer as a curator wants it. */
+/* One line of the batch, with its answer as a curator has corrected it. */
 struct exported {
     const struct export_options *options;
     struct buf request, result; /* texts of the line; empty if they cannot be read */
     struct answer answer;
-    json_t *questions; /* the answer's object before it was corrected */
+    json_t *questions; /* the answer's object without corrections */
 };
 
 static void release_answer(struct exported *is) {
@@ -27,7 +27,7 @@ static void release_answer(struct exported *is) {
     answer_release(&is->answer);
 }
 
-/* Reads the line and corrects its answer as the row says. */
+/* Reads the line, and corrects its answer by the fields of the row. */
 static enum err read_line(struct exported *is, const struct store_judgement *row,
                           struct error *error) {
     struct deck_reader *reader = is->options->reader;
@@ -72,8 +72,8 @@ static void write_jsonl(struct buf *out, const struct exported *is,
     buf_add_text(out, "}\n");
 }
 
-/* Appends the messages that the request asked with, without the closing bracket. False if it is
- * neither a chat nor a completion of one text. */
+/* Appends the messages of the request, without the closing bracket. False if the request is neither
+ * a chat nor a completion of one text. */
 static bool write_question(struct buf *out, struct str body) {
     struct str messages = json_span_get(body, "messages"), prompt = json_span_get(body, "prompt");
     struct json_span_iter iter;

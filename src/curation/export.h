@@ -3,18 +3,19 @@
 
 /* export: the newest judgements of a batch, with their lines, as JSONL for other programs.
  *
- *   jsonl      a line per judgement: {"custom_id","line","judgement","request","result","answer",
- *              "text"}; answer and text are as the curator wants them
+ *   jsonl      one line per judgement: {"custom_id","line","judgement","request","result","answer",
+ *              "text"}; answer and text have the curator's corrections
  *   few_shot   {"messages":[…the request's…, {"role":"assistant","content":the answer}]}
  *   calibrate  the request's line with "expected", the true answers by question (cli/labelled.h)
- *   compare    the line of the output file, with the answer that is right
+ *   compare    the line of the output file, with the right answer
  *
  * All but jsonl have one line per line of the batch, and only lines on which all curators with an
  * opinion agree. few_shot has chats and completions, calibrate has decisions; other lines are left
- * out. Every line is pure ASCII, so that no reader splits it.
+ * out.
  *
  * Thread: one.
- * Memory: the texts of one line, and PIECE_BYTES. */
+ * Memory: the texts of one line, and 1 MiB of output.
+ * Invariant: every line is pure ASCII, so that no reader splits it. */
 
 #include "curation/deck.h"
 
@@ -34,6 +35,6 @@ struct export_options {
     struct deck_reader *reader; /* NULL, with jsonl only: the batch's files are gone */
 };
 
-/* Writes the lines behind what the spool has. */
+/* Appends the lines to the spool. */
 enum err export_write(struct store_spool *spool, const struct export_options *options,
                       struct error *error) MUST_CHECK;

@@ -41,7 +41,7 @@ static enum err read_fact(struct deck_reader *reader, uint32_t line, struct buf 
         fact.labels = answer_labels(&answer);
         answer_release(&answer);
     }
-    /* A text that is too long to be shown has no facts; a record that is damaged gets a new one. */
+    /* A text over DECK_TEXT_BYTES_MAX has no facts. The line of a damaged record runs again. */
     if (err == ERR_CORRUPT) return OK;
     if (err != OK && err != ERR_LIMIT) return err;
     *ret_fact = fact;

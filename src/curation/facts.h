@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* facts: what a queue needs to know of every answer of a batch: how uncertain it is, and its labels.
+/* facts: the uncertainty and the labels of every answer of a batch, by which queues choose lines.
  *
- * The answers of a batch are read when a caller first asks, and each later call reads those that
- * have come since. So a batch whose queues are not asked for costs nothing.
+ * The answers of a batch are read when a caller first asks, and each later call reads the
+ * answers that have come since. So a batch without such a call costs nothing.
  *
- * Thread: any. A call that reads keeps other callers of the same batch waiting.
- * Memory: 16 bytes per line from the first call on. */
+ * Thread: any. A call that reads lets other callers of the same batch wait.
+ * Memory: 16 bytes per line from the first call on.
+ * Invariant: a fact that is known does not change. */
 
 #include "curation/deck.h"
 
-#define FACT_NOT_TOLD (-1.0f) /* an uncertainty that the line does not tell */
+#define FACT_NOT_TOLD (-1.0f) /* the line does not tell the uncertainty */
 
 struct fact {
     uint64_t labels;   /* answer_labels (answer.h); 0: there is no answer */

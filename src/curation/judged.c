@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE 256 /* rows that are read at once */
+#define PAGE 256 /* rows per read */
 
 const char *const judged_verdicts[] = {"accepted", "corrected", "skipped", NULL};
 
@@ -18,10 +18,10 @@ struct judged {
     struct store *store;
     char batch_id[STORE_ID_BYTES];
     struct store_judgement_walk walk;
-    struct store_judgement page[PAGE]; /* rows from `at` on are still to be told */
+    struct store_judgement page[PAGE]; /* rows from `at` on are not told yet */
     size_t at, count;
     bool is_last_page;
-    struct store_judgement *line; /* (line_count) rows of the line that was told last */
+    struct store_judgement *line; /* (line_count) rows of the line told last */
     size_t line_count, line_capacity;
 };
 
@@ -43,7 +43,7 @@ void judged_close(struct judged *judged) {
     free(judged);
 }
 
-/* Makes judged->page[judged->at] a row; false if there is none. */
+/* Makes sure that judged->page[judged->at] is a row; false behind the last row. */
 static bool has_row(struct judged *judged, enum err *ret_err, struct error *error) {
     *ret_err = OK;
     if (judged->at < judged->count) return true;

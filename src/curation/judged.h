@@ -3,11 +3,12 @@
 
 /* judged: the lines of a batch that have judgements, each with the newest one of every curator.
  *
- * A skipped judgement says that a curator saw the line and has no opinion. It counts as judged, and
- * in no agreement.
+ * A skipped judgement says that a curator saw the line and has no opinion. It counts as judged, but
+ * has no part in an agreement.
  *
  * Thread: one per walk.
- * Memory: a walk holds PAGE rows and those of one line; judged_close frees them. */
+ * Memory: a walk holds 256 rows and the rows of one line; judged_close frees them.
+ * Invariant: a walk tells each line once, in the order of the input. */
 
 #include "base/buf.h"
 #include "store/judgements.h"
@@ -36,6 +37,6 @@ bool judged_is_agreed(const struct judged_line *line);
 extern const char *const judged_verdicts[]; /* by enum verdict; NULL at the end */
 /* Appends a judgement as the API shows it. */
 void judged_write(struct buf *buf, const struct store_judgement *judgement);
-/* Appends what all curators did to a batch, as GET …/judgements/summary answers it. */
+/* Appends the answer of GET …/judgements/summary: counts of judgements and of agreements. */
 enum err judged_write_summary(struct buf *buf, struct store *store, const char *batch_id,
                               struct error *error) MUST_CHECK;

@@ -25,8 +25,8 @@ static void take_marked(struct queue *queue, const unsigned char *marks, uint32_
         if (marks[i]) add(queue, i, 0);
 }
 
-/* Draws `size` different lines by Floyd's algorithm. All lines of the batch take part, also those
- * without a result, so that the sample of a running batch does not change. */
+/* Draws `size` different lines by Floyd's algorithm. All lines of the batch take part, even without
+ * a result: so the sample of a running batch does not change. */
 static void take_sample(struct queue *queue, const struct queue_options *options,
                         const unsigned char *has_result, uint32_t lines) {
     unsigned char *drawn = mem_new((size_t)lines + 1, 1);
@@ -40,7 +40,7 @@ static void take_sample(struct queue *queue, const struct queue_options *options
     free(drawn);
 }
 
-/* The most uncertain first; equal ones in the order of lines. */
+/* Orders entries by falling uncertainty, then by line. */
 static int compare(const void *a, const void *b) {
     const struct queue_entry *one = a, *other = b;
     if (one->uncertainty != other->uncertainty)
@@ -157,7 +157,7 @@ static bool read_cursor(const struct queue *queue, struct str cursor,
     uint32_t word = (uint32_t)bits;
     memcpy(&ret_entry->uncertainty, &word, sizeof word);
     ret_entry->line = (uint32_t)line;
-    return ret_entry->uncertainty >= 0; /* no NaN */
+    return ret_entry->uncertainty >= 0; /* false for a NaN */
 }
 
 bool queue_seek(const struct queue *queue, struct str cursor, size_t *ret_index) {

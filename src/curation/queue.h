@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* queue: which lines of a batch a curator is to judge, and in which order. Only lines that have a
+/* queue: the lines of a batch that a curator shall judge, in their order. Only lines that have a
  * result are in a queue.
  *
  *   all                every line, in the order of the input
- *   sampled            lines drawn by a seed, equal for every curator and at every call
+ *   sampled            lines drawn by a seed, the same for every curator and every call
  *   uncertain          lines that tell how uncertain the model was, the most uncertain first
  *   runs_disagree      lines whose labels differ from those of the same custom_id in another batch
  *   curators_disagree  lines on which the opinions of curators differ
@@ -14,7 +14,9 @@
  * results come in.
  *
  * Thread: one per struct.
- * Memory: 13 bytes per line of the batch; queue_release frees them. */
+ * Memory: 9 bytes per line of the batch, which queue_release frees; while it is made, also copies
+ *     of the facts of its lines (facts.h).
+ * Invariant: entries stand in falling order of uncertainty, then in the order of the input. */
 
 #include "curation/deck.h"
 
@@ -30,24 +32,24 @@ extern const char *const queue_names[]; /* NULL at the end */
 
 struct queue_options {
     enum queue_kind kind;
-    uint64_t seed, size; /* of sampled */
+    uint64_t seed, size; /* of sampled: the size is a number of lines */
     struct store *store;
     const char *batch_id;
     const char *curator; /* whose judgements make a line done */
     struct deck_reader *reader;
-    struct deck_reader *with; /* of runs_disagree: the other batch */
+    struct deck_reader *with; /* of runs_disagree: reader of the other batch */
 };
 
 struct queue_entry {
     uint32_t line;
-    float uncertainty; /* of uncertain; else 0 */
+    float uncertainty; /* in nats; 0 in all queues but uncertain */
 };
 
 struct queue {
     enum queue_kind kind;
     struct queue_entry *entries; /* (count) in order */
     size_t count;
-    unsigned char *is_judged; /* by line: by the curator */
+    unsigned char *is_judged; /* by line: 1 if the curator has judged it */
     uint64_t left;            /* entries that the curator has not judged */
 };
 
@@ -59,5 +61,5 @@ void queue_release(struct queue *queue);
 /* Writes the cursor behind an entry. */
 void queue_write_cursor(const struct queue *queue, const struct queue_entry *entry,
                         char ret_cursor[QUEUE_CURSOR_BYTES]);
-/* The index of the first entry behind a cursor; false if the text is none of this queue. */
+/* The index of the first entry behind a cursor; false if the text is no cursor of this kind. */
 bool queue_seek(const struct queue *queue, struct str cursor, size_t *ret_index);

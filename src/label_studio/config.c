@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RADIO_OPTIONS_MAX 12 /* more options become a list that opens */
+#define RADIO_OPTIONS_MAX 12 /* more options become a menu in place of radio buttons */
 
 /* Appends ` name="text"`. */
 static void add_attribute(struct buf *out, const char *name, struct str text) {

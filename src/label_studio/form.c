@@ -124,7 +124,7 @@ static const json_t *only_one(const json_t *schemas) {
     return found;
 }
 
-/* The schema behind references and unions with null. NULL for a form of schema that is not read. */
+/* The schema behind references and unions with null; NULL for a schema of an unknown form. */
 static const json_t *resolve(const json_t *root, const json_t *schema) {
     static const char *const unions[] = {"anyOf", "oneOf", "allOf"};
     for (int step = 0; step < 2 * DEPTH_MAX && json_is_object(schema); step++) {
@@ -142,8 +142,8 @@ static const json_t *resolve(const json_t *root, const json_t *schema) {
     return NULL;
 }
 
-/* The values of an enum that a person may choose: all but null. NULL if they are too many, or if
- * objects are among them. The caller owns the array. */
+/* The values of an enum that a person may choose: all but null. NULL if there are
+ * too many, or if one is an object. The caller owns the array. */
 static json_t *read_options(const json_t *schema) {
     const json_t *given = json_member(schema, "enum"), *value;
     json_t *options = json_array();

@@ -4,8 +4,8 @@
 /* form: the fields of an answer as the controls of a Label Studio project.
  *
  * A form comes from the JSON schema that the requests ask for, or, without one, from the values of
- * the answers. A field of an object inside an object is "outer.inner". What a person cannot change by
- * a control (an array of objects, an object of any fields) has none; the whole answer is shown.
+ * the answers. A field of an object inside an object is "outer.inner". An array of objects,
+ * or an object of any fields, has no control; the whole answer is shown.
  *
  *     schema                            control
  *     enum, const, boolean              Choices, one of them
@@ -27,7 +27,7 @@
 #define FORM_NAME_BYTES 72
 #define FORM_CONTROLS_MAX 200
 #define FORM_OPTIONS_MAX 500
-/* Names of the config that no field has: what is shown, and the controls that each project has. */
+/* Names that no field has: the two texts that are shown, and the two controls of every project. */
 #define FORM_TEXT "quern_text"
 #define FORM_ANSWER "quern_answer"
 #define FORM_STARS "quern_rating"
@@ -66,7 +66,7 @@ void form_add_schema(struct form *form, const json_t *schema);
 void form_add_values(struct form *form, const json_t *object);
 void form_release(struct form *form);
 const struct control *form_find(const struct form *form, struct str name);
-/* Takes a control away: for a project whose config does not have it. */
+/* Removes a control that the config of a project lacks. */
 void form_drop(struct form *form, size_t index);
 
 /* The form as an array of objects, for the file that keeps it. */
@@ -74,9 +74,9 @@ json_t *form_to_json(const struct form *form);
 /* ERR_CORRUPT for an array that form_to_json does not make. */
 enum err form_from_json(struct form *ret_form, const json_t *array, struct error *error) MUST_CHECK;
 
-/* "Choices", "Number": the tag of the config. */
+/* The tag in the config: "Choices", "Number" and so on. */
 const char *control_tag(const struct control *control);
-/* "choices", "number": the type of a result in Label Studio. */
+/* The type of a result in Label Studio: "choices", "number" and so on. */
 const char *control_type(const struct control *control);
 /* The text of an option, for a person; the caller frees it. */
 char *control_option_text(const json_t *option);

@@ -15,7 +15,7 @@
 
 #define ID_HEX 32
 #define COMMENT_BYTES_MAX ((size_t)16 << 10) /* of a judgement */
-#define EXACT_MAX 9007199254740992.0         /* 2^53: up to here a real is exact as an integer */
+#define EXACT_MAX 9007199254740992.0         /* 2^53: every integer up to it is exact as a real */
 
 bool annotation_key(const json_t *object, char *ret_key, size_t bytes) {
     const json_t *id = json_member(object, "id");
@@ -55,7 +55,7 @@ static bool is_same(const json_t *a, const json_t *b) {
     return is_equal;
 }
 
-/* The option with that text, as the field has it. */
+/* The value of the option that has this text. */
 static json_t *find_option(const struct control *control, const json_t *text) {
     const json_t *option;
     json_t *found = NULL;
@@ -132,7 +132,7 @@ static const json_t *find_own(const json_t *results, const char *name, const cha
     return found;
 }
 
-/* A comment without the control characters that quern refuses, cut to the bytes that it takes. */
+/* A comment without control characters that quern refuses, cut to COMMENT_BYTES_MAX. */
 static json_t *clean_comment(struct str text) {
     struct buf clean;
     buf_init(&clean, COMMENT_BYTES_MAX + 4);

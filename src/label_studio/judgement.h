@@ -9,11 +9,12 @@
  *     another value in a field           corrected, with these fields
  *     the rating, the comment            rating, comment
  *
- * The id is made of the server, the annotation's id and its time of change: the same state of an
- * annotation always gives the same judgement, so that a second pull adds none.
+ * The id is made from the server, the annotation's id and its time of change. So a second pull of
+ * the same state adds no judgement.
  *
  * Thread: any.
- * Memory: the caller owns the judgement. */
+ * Memory: the caller owns the judgement.
+ * Invariant: the same state of an annotation gives the same judgement. */
 
 #include "label_studio/form.h"
 
@@ -27,9 +28,9 @@ struct annotation {
 };
 
 /* Writes the key of an annotation's state: "ID UPDATED_AT". False if the object is no
- * annotation with its result. */
+ * annotation with a result. */
 bool annotation_key(const json_t *object, char *ret_key, size_t bytes);
-/* Makes the body of a judgement without its version; annotation_key is true of the object. */
+/* Makes the body of a judgement without its version; annotation_key has accepted the object. */
 json_t *judgement_make(const struct form *form, const struct annotation *annotation);
-/* Whether two judgements give a field different values. A skipped one differs from none. */
+/* True if two judgements give a field different values. A skipped judgement gives no values. */
 bool judgement_differs(const json_t *a, const json_t *b);

@@ -23,7 +23,7 @@ static int64_t read_number(const json_t *object, const char *name) {
     return json_is_integer(value) ? (int64_t)json_integer_value(value) : 0;
 }
 
-/* --- what a line means --- */
+/* --- the meaning of a line --- */
 
 static void forget_chunk(struct link *link) {
     json_decref(link->chunk.custom_ids);
@@ -84,7 +84,7 @@ static enum err take_record(struct link *link, const json_t *record, struct erro
 
 /* --- the file --- */
 
-/* Appends the record as a line and takes it in; releases it. */
+/* Appends the record as a line, applies it to the link, and releases it. */
 static void add(struct link *link, json_t *record) {
     struct error ignored;
     json_write(&link->pending, record);
@@ -116,7 +116,7 @@ static enum err read_all(struct link *link, uint64_t file_bytes, uint64_t *ret_b
     lines_init(&lines, link->fd);
     while ((err = lines_next(&lines, error)) == OK && lines.line.at) {
         uint64_t end = lines.offset + lines.line.bytes;
-        if (end == file_bytes) break; /* without its LF */
+        if (end == file_bytes) break; /* the last line has no LF */
         err = read_line(link, &lines, error);
         if (err == ERR_CORRUPT && end + 1 == file_bytes && lines.number > 1) {
             err = OK;

@@ -1,37 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* link: the file that ties one batch to one project of Label Studio: which request became which task,
- * and which annotation became which judgement.
+/* link: the file that ties one batch to one project of Label Studio: the task of each request, and
+ * the judgement of each annotation.
  *
- * It lies with the user who runs the command, not in the server's state directory: the command also
- * ties results from a file, and batches of servers of another make; the token of Label Studio and its
- * URL then stay with that user, too. It is a text, so that a user can look into it. A lost link costs
- * no task: tasks carry batch_id and custom_id, by which a push with --project finds them.
+ * It belongs to the user who runs the command, not to the server's state directory: the command
+ * also ties results from files, and batches of other servers. It is text, so that a user can read
+ * it. A lost link costs no task: tasks carry batch_id and custom_id, by which a push with --project
+ * finds them.
  *
- * Every intent is written before the call that it is about, and every outcome after it. A kill
- * between the two leaves an open intent, and the next command asks the project what has happened.
+ * Every intent is written before its call, and every outcome after it. A kill
+ * between the two leaves an open intent; the next command asks the project for the outcome.
  *
  * The file has one JSON object per line, each ended by LF; the file is only appended to.
  *
  *     head       {"quern_label_studio":1,"batch":ID,"studio":URL}
- *     intent     {"wanted":MARKER}                      a project is made that has this marker; "": it
- *                                                       was refused
+ *     intent     {"wanted":MARKER}                      a project with this marker is made; "":
+ *                                                       the server refused it
  *     outcome    {"project":N,"form":[…]}
- *     intent     {"sending":[custom_id…],"at_ms":T,"after":TASK}   a chunk is imported; the project's
- *                                                       tasks up to TASK were there before
- *     note       {"import":N}                           the server imports the chunk by itself (N > 0), or
- *                                                       has answered that it is done (N = -1)
+ *     intent     {"sending":[custom_id…],"at_ms":T,"after":TASK}   a chunk is imported; tasks up
+ *                                                       to TASK existed before
+ *     note       {"import":N}                           N > 0: number of a background import;
+ *                                                       -1: the import is done
  *     outcome    {"tasks":{custom_id:TASK…}}            these tasks exist
- *     end        {"sent":true} or {"sent":false}        of a chunk: all of it, or it did not arrive
+ *     end        {"sent":true} or {"sent":false}        of a chunk: it arrived whole, or did not
  *     outcome    {"annotation":KEY,"judgement":{…},"held":bool}
  *
- * A line is valid if (1) it ends in LF and (2) it is a JSON object. An invalid last line is what a
- * kill left: it is cut off. Any other invalid line is an error, and nothing is written.
+ * A line is valid if (1) it ends in LF and (2) it is a JSON object. An invalid last line is the
+ * trace of a kill: it is cut off. Any other invalid line is an error, and nothing is written.
  *
- * Thread: one. Another process is refused by a lock.
+ * Thread: one. A lock refuses other processes.
  * Memory: the custom_id and task of each task, the key of each annotation, the ids of one chunk.
- * Invariant: what link_sync has returned for is on the disk. */
+ * Invariant: all lines added before a successful link_sync are on the disk. */
 
 #include "base/buf.h"
 #include "base/map.h"
@@ -43,7 +43,7 @@
 struct link_chunk {
     json_t *custom_ids; /* array; NULL: no chunk is open */
     int64_t at_ms;      /* Unix time of the intent */
-    int64_t after;      /* the project's newest task before */
+    int64_t after;      /* the project's newest task before the chunk */
     int64_t import;     /* the server's number of the import, or LINK_ANSWERED; 0: no answer */
 };
 #define LINK_ANSWERED (-1)
@@ -52,23 +52,23 @@ struct link {
     int fd;
     char *path;
     char *batch, *studio;
-    char marker[LINK_MARKER_BYTES]; /* of a project that is wanted; empty: none */
+    char marker[LINK_MARKER_BYTES]; /* of a project that is being made; empty: none */
     int64_t project;                /* 0: none yet */
     struct form form;
     struct map tasks;       /* custom_id → task */
     struct map annotations; /* keys (judgement.h) */
     struct link_chunk chunk;
-    int64_t newest_task; /* of all that are known */
-    struct buf pending;  /* lines to come */
+    int64_t newest_task; /* the largest number of a known task */
+    struct buf pending;  /* lines that link_sync will write */
 };
 
-/* Opens or makes the file. ERR_CONFLICT if it ties another batch or server, or if another process has
- * it; ERR_CORRUPT if it is damaged. */
+/* Opens or makes the file. ERR_CONFLICT if it ties another batch or server, or if another process
+ * has it open; ERR_CORRUPT if it is damaged. */
 enum err link_open(struct link *ret_link, const char *path, const char *batch, const char *studio,
                    struct error *error) MUST_CHECK;
 void link_close(struct link *link);
 
-/* The functions below add a line; it is on the disk after link_sync. */
+/* The functions below add a line, which link_sync writes. */
 void link_want_project(struct link *link, const char *marker);
 void link_set_project(struct link *link, int64_t project, const struct form *form);
 /* Opens a chunk; takes the array over. */

@@ -13,7 +13,7 @@
 
 #define CURATOR_BYTES 65 /* a curator of quern has at most 64 characters */
 #define KEY_BYTES 128
-#define VALUE_BYTES 80 /* of a value in a sentence */
+#define VALUE_BYTES 80 /* of a judgement's fields in a sentence */
 
 struct pull {
     struct studio *studio;
@@ -63,7 +63,7 @@ static void write_fields(const json_t *judgement, char *ret_text, size_t bytes) 
     buf_release(&text);
 }
 
-/* Shows a conflict, if there is one. True if the annotation is held back for it. */
+/* Shows a conflict, if one exists. True if the annotation is held back. */
 static bool check_conflict(struct pull *pull, const json_t *judgement) {
     const char *curator = "";
     char mine[VALUE_BYTES], theirs[VALUE_BYTES], sentence[ERROR_TEXT_BYTES];
@@ -110,8 +110,8 @@ static enum err take_annotation(struct pull *pull, const json_t *meta, const jso
     return err;
 }
 
-/* Orders annotations of one task by their time of change, so that the newest becomes the newest
- * judgement of a curator with several. Times of one server have one form. */
+/* Orders annotations of one task by their time of change, so that the newest one becomes the
+ * newest judgement of its curator. Texts of times compare, because one server writes one form. */
 static int compare_times(const void *a, const void *b) {
     const json_t *const *left = a, *const *right = b;
     return str_compare(json_member_str(*left, "updated_at"), json_member_str(*right, "updated_at"));
@@ -145,7 +145,7 @@ static enum err take_page(void *context, const json_t *tasks, struct error *erro
         if (err != OK) break;
     }
     if (err == OK) return link_sync(pull->link, error);
-    (void)!link_sync(pull->link, &ignored); /* what was posted */
+    (void)!link_sync(pull->link, &ignored); /* keeps the judgements that were posted */
     return err;
 }
 

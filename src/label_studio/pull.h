@@ -9,7 +9,7 @@
  * under its id, so that it is not posted again.
  *
  * A conflict is an annotation whose fields differ from a judgement that another curator made on
- * quern. Both are records of different people, so that both are kept unless the user prefers one.
+ * quern. Both are kept, as records of different people, unless the user prefers one.
  *
  * Thread: one.
  * Memory: see remote_judgements.h and link.h; one page of tasks. */
@@ -34,9 +34,9 @@ struct pull_wish {
     void (*show)(void *context, const char *sentence);
 };
 
-/* What a pull has done; also after an error. */
+/* The counts of a pull; valid after an error, too. */
 struct pull_report {
-    uint64_t pulled, known; /* known: states that earlier pulls have brought */
+    uint64_t pulled, known; /* known: states of earlier pulls */
     uint64_t conflicts, held;
 };
 

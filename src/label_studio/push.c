@@ -21,9 +21,9 @@ struct push {
     struct push_report *report;
     uint64_t missing;       /* tasks of this round that have not arrived */
     bool was_repeated;      /* a chunk was sent again */
-    int64_t repeated_after; /* the tasks of such chunks are newer than this one */
+    int64_t repeated_after; /* the newest task before the first such chunk */
     struct map seen;        /* custom_ids of this round */
-    /* Of one list of tasks: */
+    /* Members for one list of tasks: */
     struct map listed; /* custom_ids whose task of the link is in the list */
     json_t *seconds;   /* array of [custom_id, task, has an annotation] */
     json_t *found;     /* of one page: {custom_id: task} */
@@ -112,7 +112,7 @@ static enum err list_tasks(struct push *push, int64_t after, bool removes, struc
 
 /* --- one chunk --- */
 
-/* Whether each request of the open chunk has its task. */
+/* True if each request of the open chunk has its task. */
 static bool is_whole(const struct link *link) {
     const json_t *id;
     size_t index;
@@ -121,7 +121,7 @@ static bool is_whole(const struct link *link) {
     return true;
 }
 
-/* Finds out what has become of the open chunk, and ends it. */
+/* Waits for the outcome of the open chunk, and ends it. */
 static enum err settle(struct push *push, struct error *error) {
     struct link *link = push->link;
     int64_t wait_ms = LOOK_FIRST_MS;
@@ -178,7 +178,7 @@ static enum err send_chunk(struct push *push, json_t *ids, struct str tasks, str
     return err == OK ? settle(push, error) : err;
 }
 
-/* Tasks that wait to be sent. */
+/* Tasks of the next chunk. */
 struct filling {
     struct buf tasks; /* a JSON array without its last bracket */
     json_t *ids;
@@ -222,7 +222,7 @@ static enum err take_pair(struct push *push, struct filling *filling, const stru
     return is_full ? flush(push, filling, error) : OK;
 }
 
-/* Sends what has no task yet, from the first pair on. */
+/* Sends the answers that have no task yet, from the first pair on. */
 static enum err send_all(struct push *push, struct pairs *pairs, struct error *error) {
     struct filling filling = {.ids = json_array()};
     struct pair pair;
@@ -243,7 +243,7 @@ static enum err send_all(struct push *push, struct pairs *pairs, struct error *e
     return err;
 }
 
-/* Sends everything, and once more what has not arrived. */
+/* Sends all answers, and repeats those that have not arrived, in at most ROUNDS_MAX rounds. */
 static enum err send_rounds(struct push *push, struct pairs *pairs, struct error *error) {
     uint64_t known = 0;
     for (int round = 0; round < ROUNDS_MAX; round++) {

@@ -3,20 +3,20 @@
 
 /* push: the answers of a batch become tasks of a Label Studio project, each exactly once.
  *
- * Label Studio has no key by which a repeated import is known. Therefore:
+ * Label Studio does not recognize a repeated import. Therefore:
  *
  *     1. A chunk's custom_ids are written to the link before the import (link.h).
- *     2. After the import, whatever its answer, the project's new tasks are listed. A task whose meta
- *        has the batch and a custom_id is the task of that request.
- *     3. A chunk whose import got no answer may still be at work on the server. It counts as not
- *        arrived only `settle_ms` after its intent; then it is sent again.
- *     4. If it arrives even later, requests have two tasks. After a chunk was sent again the project
- *        is listed once more, and the newer of two tasks is removed, unless somebody annotated it.
+ *     2. After the import, whatever its answer, the project's new tasks are listed. A task whose
+ *        meta has the batch and a custom_id is the task of that request.
+ *     3. A chunk whose import got no answer may still be at work on the server. It
+ *        counts as lost only `settle_ms` after its intent, and is then sent again.
+ *     4. If it arrives even later, requests have two tasks. So after a repeated chunk the project
+ *        is listed once more, and the newer of two tasks is removed, unless it has annotations.
  *
- * A push begins with a list of the whole project: tasks that a lost link has known are found again.
+ * A push begins with a list of the whole project, which finds the tasks of a lost link again.
  *
  * Thread: one.
- * Memory: one chunk of tasks. */
+ * Memory: one chunk of tasks, and the custom_ids of the batch. */
 
 #include "label_studio/link.h"
 #include "label_studio/pairs.h"
@@ -31,10 +31,10 @@ struct push_wish {
     int64_t settle_ms;
 };
 
-/* What a push has done; also after an error. */
+/* The counts of a push; valid after an error, too. */
 struct push_report {
-    uint64_t pushed, known, unanswered; /* known: they have a task already */
-    uint64_t found;                     /* tasks that were there without being in the link */
+    uint64_t pushed, known, unanswered; /* known: answers that already had a task */
+    uint64_t found;                     /* tasks of the project that the link lacked */
     uint64_t removed;                   /* second tasks of a request */
 };
 

@@ -25,7 +25,7 @@ static enum err make_form(struct pairs *pairs, struct form *form, struct error *
     const json_t *schema = form_find_schema(pair.body);
     if (schema) form_add_schema(form, schema);
     while (err == OK && has && form->count == 0 && !schema) {
-        /* No schema: what the answers have. */
+        /* Without a schema the fields come from the answers. */
         for (; err == OK && has; err = pairs_next(pairs, &pair, &has, error)) {
             err = task_add_fields(form, &pair, error);
             if (err != OK) return err;
@@ -35,7 +35,7 @@ static enum err make_form(struct pairs *pairs, struct form *form, struct error *
     return err;
 }
 
-/* Whether a project's config has the control, on the text that the tasks have. */
+/* True if the project's config has the control, on the text of the tasks. */
 static bool has_control(const json_t *config, const struct control *control) {
     const json_t *own = json_object_get(config, control->name), *name;
     size_t index;
@@ -68,7 +68,7 @@ static enum err use_project(struct studio *studio, struct link *link, int64_t id
     return err == OK ? link_sync(link, error) : err;
 }
 
-/* Waits until the project of the marker appears, or the time is over (*ret_id is 0). */
+/* Waits at most `settle_ms` for the project that has the marker. *ret_id is 0 if none appears. */
 static enum err look_for(struct studio *studio, const char *marker, int64_t settle_ms,
                          int64_t *ret_id, struct error *error) {
     for (int64_t left_ms = settle_ms;; left_ms -= LOOK_MS) {

@@ -3,11 +3,11 @@
 
 /* push_project: the project of a link: found, checked, or made once.
  *
- * A project that the user names keeps its config. Fields of the answer without a control of their
- * name and kind there are left out of the predictions. A new project gets a config for all fields.
+ * A project that the user names keeps its config. Fields without a control of the same name and
+ * kind are left out of the predictions. A new project gets a config for all fields.
  *
- * A new project carries a marker in its description, which is in the link before the project is
- * made: after a lost answer or a kill the project is found by it.
+ * A new project has a marker in its description. The link has the marker before the project is
+ * made, and finds the project by it after a lost answer or a kill.
  *
  * Thread: one.
  * Memory: none. */

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define PAGE 1000
-#define OWN_PREFIX "ls-" /* of judgements that a pull has made */
+#define OWN_PREFIX "ls-" /* of the ids that a pull makes */
 
 static json_t *find(const struct remote_judgements *list, const json_t *judgement) {
     struct str id = json_member_str(judgement, "custom_id");
@@ -121,7 +121,7 @@ enum err remote_judgements_post(struct remote_judgements *list, const json_t *ju
                                 struct error *error) {
     enum err err = post(list, judgement, error);
     if (err != ERR_CONFLICT) return err;
-    err = read_all(list, error); /* somebody else judged with the same name */
+    err = read_all(list, error); /* another program has judged under the same curator */
     if (err != OK || remote_judgements_has(list, json_string_value(json_member(judgement, "id"))))
         return err;
     return post(list, judgement, error);

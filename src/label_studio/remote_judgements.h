@@ -3,8 +3,8 @@
 
 /* remote_judgements: the judgements of one batch on a quern server, for a pull.
  *
- * A judgement is posted with an id of its own, so that a call may be repeated. It names how many
- * judgements the (line, curator) has; these numbers come from one read of the list.
+ * A judgement is posted with an id of its own, so that a call may be repeated. Its
+ * version is the number of judgements that the (line, curator) has, from one read of the list.
  *
  * Thread: one.
  * Memory: all ids, and the newest judgement of each (line, curator). */
@@ -29,7 +29,7 @@ bool remote_judgements_has(const struct remote_judgements *list, const char *id)
 /* Posts a judgement without its version (judgement.h). */
 enum err remote_judgements_post(struct remote_judgements *list, const json_t *judgement,
                                 struct error *error) MUST_CHECK;
-/* The judgement of another curator, made on quern, that differs; borrowed. *ret_curator is who made
- * it. NULL: none. */
+/* A differing judgement of another curator, made on quern; borrowed. NULL: none. *ret_curator is
+ * the curator. */
 const json_t *remote_judgements_conflict(const struct remote_judgements *list,
                                          const json_t *judgement, const char **ret_curator);

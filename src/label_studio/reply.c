@@ -97,7 +97,7 @@ void reply_write(struct buf *out, const struct reply *reply) {
     free(json);
 }
 
-/* The object that the beginning of `field` names, up to a dot; *ret_rest is behind the dot. */
+/* The object whose name is `field` up to one of its dots; *ret_bytes is the length of that name. */
 static json_t *find_outer(const json_t *object, const char *field, size_t *ret_bytes) {
     const char *dot = strchr(field, '.');
     for (; dot; dot = strchr(dot + 1, '.')) {

@@ -8,8 +8,8 @@
  *     /v1/decisions, /v1/systemone    {question: value}
  *     any other text                  {".text": the text}
  *
- * These are the names by which a judgement corrects a field. Inside a field that is an object a value
- * is named "outer.inner". Only the first choice is read.
+ * A judgement corrects fields by these names. A value inside a field that is an object has the name
+ * "outer.inner". Only the first choice is read.
  *
  * Thread: any.
  * Memory: reply_release frees the line and the object. */
@@ -33,6 +33,6 @@ void reply_release(struct reply *reply);
 void reply_write(struct buf *out, const struct reply *reply);
 /* The value of a field, "outer.inner" included; borrowed. NULL: none. */
 json_t *reply_find(const json_t *object, const char *field);
-/* Sets a field in `fields`, which corrects `object`: a value inside an object corrects the whole
- * object, the rest of which stays. */
+/* Sets a field in `fields`, the corrections of `object`. A value inside an object puts that whole
+ * object there, with its other values unchanged. */
 void reply_correct(json_t *fields, const json_t *object, const char *field, json_t *value);

@@ -13,13 +13,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IMPORT_MS 900000 /* a server may take minutes for a chunk of long texts */
+#define IMPORT_MS 900000 /* 15 min: a server may take minutes for a chunk of long texts */
 #define POLL_FIRST_MS 250
 #define POLL_LAST_MS 5000
 #define PAGE_TASKS 500
 #define PAGE_ANNOTATED 100
 #define PAGE_PROJECTS 100
-/* The names choose the members of tasks and of annotations alike; everything else is left out. */
+/* The members of tasks and of annotations that the server shall send. */
 #define ANNOTATED_FIELDS                                                                           \
     "&fields=all&include=id,meta,annotations,result,completed_by,was_cancelled,updated_at"
 #define PIECE_MS 50
@@ -52,8 +52,8 @@ enum err studio_pause(const struct studio *studio, int64_t milliseconds, struct 
 
 /* --- calls --- */
 
-/* Makes one attempt with a token that is valid, and a second one after a 401 that a new token may
- * help. */
+/* Makes one attempt with a valid token, and after a 401 a second one if a new token can be
+ * bought. */
 static enum err attempt(struct studio *studio, struct remote_call *call,
                         struct remote_answer *ret_answer, struct error *error) {
     for (int round = 0;; round++) {
@@ -67,7 +67,7 @@ static enum err attempt(struct studio *studio, struct remote_call *call,
     }
 }
 
-/* The error that an answer means. Label Studio says in `validation_errors` what is wrong. */
+/* The error of an answer. Label Studio gives its reasons in `validation_errors`. */
 static enum err judge(const struct studio *studio, const struct remote_answer *answer,
                       struct error *error) {
     struct buf text;
@@ -120,7 +120,7 @@ static enum err ask(struct studio *studio, const char *path, struct str body, js
     return err == OK ? read_answer(&answer, ret_value, error) : err;
 }
 
-/* Whether the server has surely not done what an attempt asked for. */
+/* True if the server has surely not done the call. */
 static bool is_surely_undone(const struct remote_answer *answer) {
     return answer->end == REMOTE_UNSENT ||
            (answer->end == REMOTE_ANSWERED && answer->status == 429);
@@ -281,7 +281,8 @@ enum err studio_remove_tasks(struct studio *studio, int64_t project, json_t *ids
     return err;
 }
 
-/* Appends the path of a page: the tasks behind one, since pages by number shift while others work. */
+/* Appends the path of a page: the tasks behind the task `after`. Numbers of pages would shift while
+ * other people work. */
 static void add_tasks_path(struct buf *path, int64_t project, int64_t after,
                            enum studio_part part) {
     char query[512], more[160] = "";
@@ -303,7 +304,7 @@ static void add_tasks_path(struct buf *path, int64_t project, int64_t after,
     object_add_id(path, query);
 }
 
-/* Checks that a page goes on behind `after`; *ret_last is its last task. */
+/* Checks that all tasks of a page are behind `after`; *ret_last is the last of them. */
 static enum err check_page(const json_t *tasks, int64_t after, int64_t *ret_last,
                            struct error *error) {
     const json_t *task;
@@ -336,7 +337,7 @@ enum err studio_each_task(struct studio *studio, int64_t project, int64_t after,
         const json_t *tasks = json_is_array(answer) ? answer : json_member(answer, "tasks");
         if (err == OK) err = check_page(tasks, after, &last, error);
         size_t count = json_array_size(tasks);
-        /* A server may give smaller pages than it was asked for; most tell how many tasks are left. */
+        /* A server may send smaller pages than requested; most send the number of tasks left. */
         int64_t total = number_of(answer, "total");
         has_more = count > 0 && (total == 0 || (int64_t)count < total);
         if (err == OK && count > 0) err = take(context, tasks, error);

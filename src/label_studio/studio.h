@@ -3,15 +3,13 @@
 
 /* studio: calls to a Label Studio server, with patience (client/remote.h).
  *
- * A token has one of two kinds, told apart by its form: a legacy token goes into each call as it is;
- * a personal access token is a JWT that buys a token for some minutes, which is bought again before
- * it ends, and once after a 401.
+ * Both kinds of tokens are taken (studio_token.h). After a 401, a token is bought again once.
  *
  * Calls that read are repeated. A call that makes something goes out once: after a lost answer the
- * caller learns that the outcome is unknown, and looks.
+ * outcome is STUDIO_UNKNOWN, and the caller looks.
  *
  * Thread: one.
- * Memory: the caller owns the JSON that it gets. The tokens are wiped at the end. */
+ * Memory: the caller owns the JSON that it gets. studio_close wipes the tokens. */
 
 #include "base/err.h"
 #include "base/str.h"
@@ -24,7 +22,7 @@ struct studio_options {
     const char *url; /* without '/' at its end; borrowed */
     const char *token;
     const char *certificates; /* a file; NULL: the system's */
-    int64_t patience_ms;      /* of silence, before a call fails */
+    int64_t patience_ms;      /* of silence before a call fails */
     const volatile bool *stop;
     void *context;
     /* Takes a sentence for the user. */
@@ -33,7 +31,7 @@ struct studio_options {
 
 enum studio_outcome {
     STUDIO_DONE,
-    STUDIO_UNKNOWN, /* the answer was lost, or is a failure after which it may be done */
+    STUDIO_UNKNOWN, /* no answer, or one that leaves open whether the call was done */
 };
 
 enum err studio_open(struct studio **ret_studio, const struct studio_options *options,
@@ -55,12 +53,13 @@ enum err studio_find_project(struct studio *studio, const char *marker, int64_t 
 enum err studio_get_project(struct studio *studio, int64_t id, json_t **ret_project,
                             struct error *error) MUST_CHECK;
 
-/* Imports an array of tasks. *ret_import is the number of an import that the server does by itself;
- * 0: it is done. An error means that the tasks were refused. */
+/* Imports an array of tasks. *ret_import is the number of an import in the background; 0: the
+ * import is done. An error means that the tasks were refused. */
 enum err studio_import(struct studio *studio, int64_t project, struct str tasks,
                        enum studio_outcome *ret_outcome, int64_t *ret_import,
                        struct error *error) MUST_CHECK;
-/* Waits until such an import has ended. ERR_INVALID with the server's reason if it failed. */
+/* Waits for the end of an import in the background. ERR_INVALID, with the server's reason, if it
+ * failed. */
 enum err studio_wait_import(struct studio *studio, int64_t project, int64_t import,
                             struct error *error) MUST_CHECK;
 /* Removes tasks, an array of ids. May be repeated. */
@@ -70,7 +69,7 @@ enum err studio_remove_tasks(struct studio *studio, int64_t project, json_t *ids
 enum studio_part {
     STUDIO_ALL,       /* tasks with id, meta, total_annotations and cancelled_annotations */
     STUDIO_ANNOTATED, /* tasks that have an annotation, with id, meta and annotations */
-    STUDIO_SKIPPED,   /* tasks that have a cancelled one */
+    STUDIO_SKIPPED,   /* tasks that have a cancelled annotation; members as before */
 };
 /* Takes one page of tasks, an array in the order of their ids. */
 typedef enum err (*studio_tasks_fn)(void *context, const json_t *tasks, struct error *error);
@@ -81,7 +80,7 @@ enum err studio_each_task(struct studio *studio, int64_t project, int64_t after,
 /* The users that the token may see, an array. */
 enum err studio_get_users(struct studio *studio, json_t **ret_users,
                           struct error *error) MUST_CHECK;
-/* Waits so many milliseconds. ERR_CANCELLED if *stop became true. */
+/* Sleeps for this time. ERR_CANCELLED if *stop became true. */
 enum err studio_pause(const struct studio *studio, int64_t milliseconds,
                       struct error *error) MUST_CHECK;
 void studio_say(const struct studio *studio, const char *format, ...)

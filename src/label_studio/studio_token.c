@@ -12,8 +12,8 @@
 #include <string.h>
 
 #define PAYLOAD_BYTES_MAX 4096
-#define EARLY_S 30           /* a call may take so long to arrive */
-#define LIFETIME_S_USUAL 300 /* of a token that does not say */
+#define EARLY_S 30           /* s; the most that a call takes to arrive */
+#define LIFETIME_S_USUAL 300 /* s; assumed for a token without `exp` or `iat` */
 
 int64_t studio_token_claim(struct str text, const char *name) {
     unsigned char payload[PAYLOAD_BYTES_MAX];
@@ -67,7 +67,7 @@ bool studio_token_forget(struct studio_token *token) {
     return token->is_personal;
 }
 
-/* Whether the text may stand in a header. */
+/* True if the text may stand in a header. */
 static bool is_word(struct str text) {
     for (size_t i = 0; i < text.bytes; i++)
         if (text.at[i] <= ' ' || text.at[i] > '~') return false;

@@ -68,7 +68,7 @@ static json_t *one_text(const char *name, json_t *value) {
     return object;
 }
 
-/* The options whose values the field has; NULL if it has another value. */
+/* The options that the field's values are; NULL if one value is no option. */
 static json_t *choose(const struct control *control, const json_t *value) {
     json_t *chosen = json_array();
     const json_t *one, *option;
@@ -151,7 +151,7 @@ static double read_score(const json_t *body) {
 
 /* --- the task --- */
 
-/* A copy whose texts have no NUL. json_read bounds the depth. */
+/* A copy without NULs in its texts. json_read bounds the depth. */
 static json_t *clean(const json_t *value) { /* NOLINT(misc-no-recursion) */
     const char *key;
     json_t *member, *copy;
@@ -165,7 +165,7 @@ static json_t *clean(const json_t *value) { /* NOLINT(misc-no-recursion) */
     return copy;
 }
 
-/* The members of the answer that have a control, or that a control lies in. */
+/* The members of the answer that have a control, or contain a value that has one. */
 static json_t *make_kept(const struct form *form, const json_t *object) {
     json_t *kept = json_object(), *member;
     const char *key;

@@ -3,9 +3,9 @@
 
 /* task: one result of a batch as a task of Label Studio.
  *
- *     data         text: what was asked; answer: the answer as it was given
- *     meta         batch_id and custom_id, by which the task is known again wherever it is met;
- *                  answer: the fields that have a control, with which an annotation is compared
+ *     data         text: the request; answer: the answer as it was given
+ *     meta         batch_id and custom_id, which identify the task;
+ *                  answer: the fields that have a control, to compare an annotation with
  *     predictions  one, of the answer: a value per control, the model, and the mean probability of
  *                  the answer's tokens as its score, if the result has log probabilities
  *
@@ -23,9 +23,10 @@ struct task_wish {
     const struct form *form;
 };
 
-/* OK with *ret_task NULL for a pair without an answer. ERR_INVALID for a result that is none. */
+/* OK with *ret_task NULL for a pair without an answer. ERR_INVALID for a result that is no JSON
+ * object. */
 enum err task_make(json_t **ret_task, const struct task_wish *wish, const struct pair *pair,
                    struct error *error) MUST_CHECK;
-/* Adds to the form the fields that the answer has; nothing for a pair without an answer. */
+/* Adds the fields of the answer to the form; none for a pair without an answer. */
 enum err task_add_fields(struct form *form, const struct pair *pair,
                          struct error *error) MUST_CHECK;

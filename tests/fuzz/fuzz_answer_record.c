@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Result lines with foreign answers. Whatever the line is, its fields are few, their names are short
- * and never those of the line's own fields, and a table takes them all. */
+/* Result lines with foreign answers. Every line gives few fields with short names, which differ
+ * from the names of the line's own fields, and a table takes them all. */
 #include "answers/record.h"
 #include "answers/table.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A schema, an answer and an annotation of strangers, separated by LF: the form survives its file, its
- * config has no markup of theirs, and a judgement is made whose fields are those of the form. */
+/* A foreign schema, answer and annotation, separated by LF. The form survives its file, its config
+ * has no foreign markup, and the fields of the judgement are fields of the form. */
 #include "json/json.h"
 #include "label_studio/config.h"
 #include "label_studio/judgement.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Indexes of batches that run and that have ended, over a store and a runner with the echo worker. */
+/* Indexes of running and ended batches, over a store and a runner with the echo worker. */
 
 #include "../runner/pipeline.h"
 #include "answers/answers.h"
@@ -33,7 +33,7 @@ static void close_world(struct world *world) {
     pipeline_close(&world->pipeline);
 }
 
-/* `count` chat lines; the answer of line i is {"number":i,"word":"<salt>"}. */
+/* Submits `count` chat lines; the answer of line i is {"number":i,"word":"<salt>"}. */
 static void submit(struct world *world, const char *salt, unsigned count,
                    char ret_id[STORE_ID_BYTES]) {
     struct buf text;
@@ -60,7 +60,7 @@ static struct answers_index *take(struct world *world, const char *id) {
     return index;
 }
 
-/* Waits until the index has so many rows. */
+/* Waits until the index has `rows` rows. */
 static void wait_for_rows(struct world *world, const char *id, uint64_t rows) {
     int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
     struct answers_state state;
@@ -167,7 +167,7 @@ static void an_index_follows_a_batch_to_its_end_and_is_made_again(void **state) 
     pipeline_dir(&world.pipeline);
     open_world(&world);
     submit(&world, "first", LINES, id);
-    check_batch(&world, id, "first"); /* while it runs, and perhaps behind its end */
+    check_batch(&world, id, "first"); /* while it runs, or just after its end */
     struct store_batch batch = pipeline_wait(&world.pipeline, id, is_over);
     assert_int_equal(batch.completed, LINES);
     store_batch_release(&batch);

@@ -95,7 +95,7 @@ static bool holds(enum answers_op op, int order) {
            (op == ANSWERS_GT && order > 0) || (op == ANSWERS_GE && order >= 0);
 }
 
-/* Whether the value of a filter is a number, and which. */
+/* True if the value of a filter is a number. */
 static bool plain_number(const char *value, double *ret_number) {
     char *end;
     *ret_number = strtod(value, &end);
@@ -119,7 +119,7 @@ static bool plain_fits(const struct plain *cell, const char *value, enum answers
         if (op == ANSWERS_HAS) return strcasestr(cell->text, value) != NULL;
         if (is_number && op != ANSWERS_EQ && op != ANSWERS_NE) return false;
         return holds(op, strcmp(cell->text, value));
-    default: /* long: it may have the text */
+    default: /* a long text, which may have the value */
         if (op == ANSWERS_HAS) return true;
         if (op != ANSWERS_EQ && op != ANSWERS_NE) return false;
         return (strcmp(cell->text, value) == 0) == (op == ANSWERS_EQ);
@@ -177,7 +177,7 @@ static void draw_question(struct world *world, struct question *question) {
     question->limit = 1 + draw(world, 40);
 }
 
-/* The rows that fit, in the order of the question. */
+/* Finds the rows that fit, in the order of the question. */
 static size_t plain_rows(const struct world *world, const struct question *question,
                          uint32_t ret_rows[ROWS]) {
     size_t count = 0;
@@ -197,7 +197,7 @@ static size_t plain_rows(const struct world *world, const struct question *quest
     return count;
 }
 
-/* The same by pages, each from the cursor of the one before. */
+/* Finds the same rows by pages, each from the cursor of the page before. */
 static size_t paged_rows(struct world *world, const struct question *question,
                          uint32_t ret_rows[ROWS], size_t wanted) {
     struct order order = {.descending = question->descending,
@@ -297,7 +297,7 @@ static void a_table_takes_so_many_columns_and_texts(void **state) {
     name[TABLE_NAME_BYTES] = '\0';
     assert_int_equal(table_column_of(&table, str_from(name), 0), TABLE_FIXED_COUNT);
     table_release(&table);
-    table_init(&table, 1000000, key); /* its memory is the kernel's until rows come */
+    table_init(&table, 1000000, key); /* takes no pages of memory before rows come */
     assert_int_equal(table.columns_max, TABLE_BYTES_MAX / 8 / 1000000);
     table_release(&table);
 }

@@ -13,7 +13,7 @@
 
 #define ID "batch_req_0123456789abcdef0123456789abcdef"
 
-/* --- what a walk says, as one text: name=value; … --- */
+/* --- a walk as one text: name=value; … --- */
 
 static void say(struct buf *buf, struct str name, const struct record_value *value) {
     buf_printf(buf, "%.*s=", STR_ARGS(name));
@@ -53,7 +53,7 @@ static void expect(const char *line, const char *wanted) {
     buf_release(&said);
 }
 
-/* A result line with this body. */
+/* Checks the fields of a result line with this body. */
 static void expect_body(const char *body, const char *wanted) {
     struct buf line, said;
     buf_init(&line, BUF_UNLIMITED);
@@ -219,7 +219,7 @@ static void any_cut_of_a_line_is_read_or_refused(void **state) {
         "{\"content\":[{\"logprob\":-1}]}}],\"usage\":{\"prompt_tokens\":1}}},\"error\":null}";
     for (size_t bytes = 0; bytes <= strlen(line); bytes++) {
         struct buf said;
-        char *copy = malloc(bytes + 1); /* so that a sanitizer sees a read behind the end */
+        char *copy = malloc(bytes + 1); /* exact size: a sanitizer sees a read behind the end */
         assert_non_null(copy);
         memcpy(copy, line, bytes);
         buf_init(&said, BUF_UNLIMITED);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A form from schemas and answers, its config, and the judgement that an annotation gives by it. */
+/* A form from schemas and answers, its config, and the judgement made from an annotation. */
 #include "label_studio/form.h"
 
 #include "json/json.h"

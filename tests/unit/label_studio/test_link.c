@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The link read again at every length to which a kill may have cut it. */
+/* A link is read again after a cut at every length. */
 #include "label_studio/link.h"
 
 #include "base/os.h"
@@ -31,7 +31,7 @@ static enum err open_link(struct link *link, const char *batch) {
     return link_open(link, path, batch, "http://x", &error);
 }
 
-/* A link with a project, two chunks, the second one open, and a judgement; its bytes. */
+/* The bytes of a link with a project, two chunks, the second one open, and a judgement. */
 static char *make_whole(size_t *ret_bytes) {
     struct link link;
     struct error error;
