@@ -32,7 +32,8 @@ struct backup_folder {
 enum backup_folder_use { BACKUP_READ, BACKUP_WRITE };
 
 /* Opens and locks the folder. BACKUP_WRITE makes it in an empty or new directory. ERR_NOT_FOUND if
- * it is no backup folder, ERR_CONFLICT if another process uses it, or if it holds something else. */
+ * it is no backup folder, ERR_CONFLICT if another process uses it, or if it holds something
+ * else. */
 enum err backup_folder_open(struct backup_folder *ret_folder, const char *dir,
                             enum backup_folder_use use, struct error *error) MUST_CHECK;
 void backup_folder_close(struct backup_folder *folder);

@@ -69,7 +69,7 @@ enum err os_read_opened(int fd, const char *path, size_t bytes_max, char **ret_b
                         size_t *ret_count, struct error *error) MUST_CHECK;
 /* Peak resident set of this process in bytes. */
 uint64_t os_peak_rss_bytes(void);
-/* Bytes of another process that lie in memory now, shared ones included; 0: not known. */
+/* Resident bytes of another process, shared ones included; 0: not known. */
 uint64_t os_rss_bytes(pid_t pid);
 
 /* Makes calls fail on purpose, for tests. A plan is a list of CALL:N:ERRNO[:always] with commas

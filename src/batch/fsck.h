@@ -11,7 +11,7 @@
 
 struct fsck_found {
     uint64_t violations;
-    uint64_t judgements; /* all of the directory */
+    uint64_t judgements; /* judgements in the state directory */
 };
 
 /* Reports one sentence per violation. The return value says whether the check could be made. */

@@ -27,7 +27,7 @@ struct batch_rules {
     bool extended_windows;    /* "1m" to "30d"; else only "24h" */
 };
 #define BATCH_LINES_MAX 1000000u
-/* Queued tokens are estimated, because no tokenizer has read the input yet. */
+/* Estimate for queued tokens, because no tokenizer has read the input yet. */
 #define BATCH_BYTES_PER_TOKEN 4
 #define BATCH_LINE_BYTES_MAX ((uint64_t)16 << 20)
 #define BATCH_ERRORS_MAX 1000u

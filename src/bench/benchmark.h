@@ -4,7 +4,7 @@
 /* benchmark: all runs of a benchmark, in turns, and the files that they leave.
  *
  * For each workload and each load, the rounds run one after another, and in each round every server
- * has its turn: A B A B. So a machine that becomes busy for minutes slows down both. The figures of
+ * has one turn: A B A B. So a machine that becomes busy for minutes slows down both. The figures of
  * a server are the median of its rounds, with the least and the largest.
  *
  * The folder of results gets requests.jsonl, one JSON file per run, and report.html at the end
@@ -21,7 +21,7 @@
 #define BENCH_LOADS_MAX 32
 #define BENCH_WORKLOADS_MAX 16
 
-/* Of one workload, one load and one server over its rounds. */
+/* Figures of one workload, one load and one server over its rounds. */
 enum bench_metric {
     BENCH_REQUESTS,  /* per second */
     BENCH_OUTPUT,    /* output tokens per second */
@@ -64,7 +64,7 @@ void benchmark_release(struct benchmark *benchmark);
 /* The figures of one run. */
 const struct bench_figures *benchmark_figures(const struct benchmark *benchmark, size_t workload,
                                               size_t load, size_t target, uint32_t round);
-/* Median, least and largest of the rounds; unknown where no round measured it. */
+/* Median, least and largest of the rounds; unknown if no round measured the metric. */
 struct plot_point benchmark_metric(const struct benchmark *benchmark, size_t workload, size_t load,
                                    size_t target, enum bench_metric metric);
 /* "8" for a concurrency, "2/s" for a rate. */

@@ -73,7 +73,7 @@ static enum err read_preference(const struct chosen *chosen, enum pull_preferenc
     return err_set(error, ERR_INVALID, "--prefer is both, quern or label-studio");
 }
 
-/* The URL without '/' at its end and without the /v1 that an OpenAI server's has. */
+/* The URL without '/' at its end and without the /v1 of an OpenAI server. */
 static enum err find_url(const struct chosen *chosen, char ret_url[REMOTE_URL_BYTES],
                          struct error *error) {
     const char *text = chosen->url ? chosen->url : getenv("LABEL_STUDIO_URL");

@@ -60,8 +60,8 @@ static bool is_url(const char *name) {
     return strncmp(name, "http://", 7) == 0 || strncmp(name, "https://", 8) == 0;
 }
 
-/* "Shapes: 97 of 100 answers valid (97.0 %), 2 truncated, …": the words of the batch object. The last
- * three are told only where they occurred. */
+/* "Shapes: 97 of 100 answers valid (97.0 %), 2 truncated, …": the words of the batch object. The
+ * last three are told only where they occurred. */
 static void print_shapes(const uint64_t ends[SHAPE_END_COUNT]) {
     uint64_t asked = 0;
     for (size_t i = 0; i < SHAPE_END_COUNT; i++) asked += ends[i];

@@ -138,7 +138,7 @@ void doctor_check_models(struct doctor *doctor) {
 
 /* --- cards --- */
 
-/* A card of NVIDIA is opened with cuBLASLt, which neither the driver nor quern brings. */
+/* Tells whether cuBLASLt, without which a card of NVIDIA cannot be opened, can be loaded. */
 static void tell_products(struct doctor *doctor, const struct loaded_device *loaded) {
     char plugin[PATH_MAX], found[PATH_MAX];
     struct str named = loaded->settings.plugin;

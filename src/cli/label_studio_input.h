@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* label_studio_input: the requests and results of a batch for `quern label-studio`, from files of the
- * user or from a server.
+/* label_studio_input: the requests and results of a batch for `quern label-studio`, from files of
+ * the user or from a server.
  *
- * What a server sends is kept in files without a name in $TMPDIR (else /tmp). A running batch of a
+ * Bytes from a server are kept in nameless files in $TMPDIR (else /tmp). A running batch of a
  * quern server gives the results that exist so far.
  *
  * Thread: main.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* one_batch: the frame of the commands that make one call about one batch of a server, and show the
- * batch that the server answers with: `quern status` and `quern cancel`.
+/* one_batch: the frame of `quern status` and `quern cancel`, which make one call about one batch of
+ * a server and show the batch in its answer.
  *
  * Thread: main.
  * Memory: none. */
@@ -13,7 +13,7 @@
 struct one_batch {
     const char *command;
     enum err (*ask)(struct remote *remote, const char *id, json_t **ret_batch, struct error *error);
-    /* Shows the batch; `object` is what the server has sent. */
+    /* Shows the batch; `object` is the JSON of the server. */
     void (*show)(struct session *session, const struct session_choice *choice,
                  const struct batch_object *batch, const json_t *object);
 };
@@ -21,7 +21,7 @@ struct one_batch {
 extern const struct option_table one_batch_tables[];
 #define ONE_BATCH_TABLES 2
 
-/* The parts of such a command that are the same for all; `chosen` is a struct session_choice. */
+/* Members that all these commands share; `chosen` is a struct session_choice. */
 #define ONE_BATCH_FRAME                                                                            \
     .tables = one_batch_tables, .table_count = ONE_BATCH_TABLES,                                   \
     .chosen_bytes = sizeof(struct session_choice), .operands_max = 1, .stops = true,               \

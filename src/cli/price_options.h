@@ -11,8 +11,8 @@
 #include "costs/prices.h"
 
 /* Both fill a struct prices; prices_init makes its defaults. */
-extern const struct option price_option_rows[]; /* of energy, and of tokens at a managed API */
-extern const struct option cost_option_rows[];  /* more, for the commands that tell all costs */
+extern const struct option price_option_rows[]; /* energy, and tokens at a managed API */
+extern const struct option cost_option_rows[];  /* rent and others, to tell all costs */
 #define PRICE_TABLES(at)                                                                           \
     {price_option_rows, (at)}, {                                                                   \
         cost_option_rows, (at)                                                                     \

@@ -42,11 +42,11 @@ enum err remote_options_check(const struct remote_choice *choice, struct error *
  * The caller releases the place, also after an error. */
 enum err remote_options_read(const struct remote_choice *choice, struct remote_place *ret_place,
                              struct error *error) MUST_CHECK;
-/* Reads the text of a base URL as remote_options_read does; `origin` is the name of the option or of
- * the variable, for sentences. */
+/* Reads the text of a base URL as remote_options_read does; `origin` is the name of the option or
+ * of the variable, for sentences. */
 enum err remote_options_read_url(const char *text, const char *origin,
                                  char ret_url[REMOTE_URL_BYTES], struct error *error) MUST_CHECK;
-/* Cuts the line end of a file's key off; a key of blanks becomes none. ERR_INVALID for a key that is
- * not one word of printable ASCII, since it goes into a header. */
+/* Removes the line end of a key from a file; a blank key becomes none. ERR_INVALID for a key that
+ * is not one word of printable ASCII, because it goes into a header. */
 enum err remote_options_trim_key(struct secret *key, struct error *error) MUST_CHECK;
 void remote_place_release(struct remote_place *place);

@@ -87,7 +87,7 @@ static void add_price(struct buf *body, const char *name, double price) {
     if (price_is_given(price)) buf_printf(body, ",\"%s\":%.9g", name, price);
 }
 
-/* Of the two prices of tokens, one that is not given is 0 next to the other. */
+/* A price of tokens; a price that is not given counts as 0. */
 static double price_or_none(double price) {
     return price_is_given(price) ? price : 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* submit: a file of requests made a batch of a server: sent, priced if the user set a limit, created
- * once, and followed to its results if the user wants that.
+/* submit: a file of requests made a batch of a server: sent, priced if the user set a limit,
+ * created once, and followed to its results if the user wants that.
  *
  * Commands that make a batch share it: `quern submit` and `quern retry`.
  *
@@ -24,7 +24,7 @@ struct follow_choice {
 extern const struct option follow_option_rows[];
 void follow_set_defaults(struct follow_choice *choice);
 
-/* The limit of what a file may cost, and the prices that a preflight gets. */
+/* The limit of the cost of a file, and the prices for a preflight. */
 struct cost_choice {
     double cost_max; /* 0: no limit, and no preflight */
     struct prices prices;

@@ -3,14 +3,14 @@
 
 /* remote: calls to a server that speaks the OpenAI API, one after another, with patience.
  *
- * A server may be down for a moment, restarting or busy. A call is therefore sent again, with growing
- * waits, until the server has been silent for `patience_ms`. A call whose repetition would do its
- * work twice is sent again only while the first one cannot have arrived; else the caller asks the
- * server what has happened (remote_batches.h).
+ * A server may be down for a moment, restarting or busy. A call is therefore sent again, with
+ * growing waits, until the server has been silent for `patience_ms`. A call whose repetition would
+ * do its work twice is sent again only while the first one cannot have arrived; else the caller
+ * asks the server what has happened (remote_batches.h).
  *
- * The server may be hostile: answers are bounded, redirects are refused instead of followed, so that
- * the key goes to no other host, and what the server says reaches sentences only through err_set,
- * which leaves no control character in them.
+ * The server may be hostile: answers are bounded, redirects are refused instead of followed, so
+ * that the key goes to no other host, and what the server says reaches sentences only through
+ * err_set, which leaves no control character in them.
  *
  * Thread: one.
  * Memory: owns the connections and the latest answer; borrows the texts of its options.
@@ -29,7 +29,7 @@ struct remote_options {
     const char *key;          /* NULL: none */
     const char *certificates; /* a file; NULL: the system's */
     int64_t patience_ms;      /* of silence, before a call fails */
-    const char *key_advice;   /* where a key goes, for a refusal; NULL: OPENAI_API_KEY */
+    const char *key_advice;   /* the places of a key, for a refusal; NULL: quern's own */
     const char *url_option;   /* the option of the base URL; NULL: --base-url */
     const volatile bool *stop;
     void *context;
@@ -44,7 +44,7 @@ struct remote_call {
     struct str body;               /* JSON to POST; at is NULL: none */
     const struct net_file *file;   /* to POST instead */
     const char *idempotency_key;   /* for the header; NULL: none */
-    const char *authorization;     /* a header line in place of the key's; NULL: the key's */
+    const char *authorization;     /* header line that replaces the key's; NULL: none */
     uint64_t range_from, range_to; /* as of net_request */
     int64_t answer_ms;             /* to the first byte of the answer; 0: REMOTE_ANSWER_MS */
     /* Takes the pieces of a 200 or 206; false ends the call. NULL: the answer is kept. */
@@ -88,8 +88,8 @@ enum err remote_try(struct remote *remote, const struct remote_call *call,
 int remote_status(const struct remote *remote);
 /* True for an answer after which a later attempt may do: no connection, 408, 429, 5xx. */
 bool remote_may_pass(const struct remote_answer *answer);
-/* Waits before the next attempt and tells why. ERR_UNAVAILABLE once the patience is used up, and for
- * answers that do not pass; ERR_CANCELLED if *stop became true. */
+/* Waits before the next attempt and tells why. ERR_UNAVAILABLE once the patience is used up, and
+ * for answers that do not pass; ERR_CANCELLED if *stop became true. */
 enum err remote_wait(struct remote *remote, const struct remote_answer *answer,
                      struct error *error) MUST_CHECK;
 /* Tries until the server has answered well or has refused. For calls that may be repeated. */

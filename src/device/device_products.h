@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* device_products: whether cuBLASLt, with which a card of NVIDIA is opened, can be loaded.
+/* device_products: finds cuBLASLt, which quern needs to open a card of NVIDIA.
  *
- * Neither the driver nor quern brings it. The library is loaded for a moment, so this is for a process
- * that computes nothing: the doctor.
+ * Neither the driver nor quern includes it. The search loads the library for a moment, so only a
+ * process that computes nothing may call it: the doctor.
  *
  * Thread: one.
  * Memory: none. */
@@ -12,6 +12,6 @@
 #include <limits.h>
 #include <stdbool.h>
 
-/* Finds the library where the plugin at this path looks for it. `ret_path` is a name alone where the
- * loader finds it by itself. */
+/* Searches the places in which the plugin at this path looks. False if no library can be loaded.
+ * `ret_path` is a bare name if the loader itself finds the library. */
 bool device_products_find(const char *plugin, char ret_path[PATH_MAX]);

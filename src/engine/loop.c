@@ -14,8 +14,8 @@
 #include <stdlib.h>
 
 #define STATS_PERIOD_NS ((int64_t)1000000000)
-/* After an interactive job steps are composed late for ten minutes, the time of a conversation. An
- * engine that has only lines to run never waits. */
+/* For 10 min after an interactive job, the time of a conversation, steps are composed late. An
+ * engine that runs only lines never waits. */
 #define CONVERSATION_NS ((int64_t)600 * 1000000000)
 
 static uint64_t choice_id(const struct job *job, uint32_t index) {
@@ -383,8 +383,8 @@ static bool take_messages(struct engine *engine) {
     return !ring_is_stopped(engine->loop_ring);
 }
 
-/* Waits until the next step should be composed, and takes the messages that come meanwhile: a chat
- * among them runs in that step. */
+/* Waits until the next step should be composed, and takes messages meanwhile: a chat among them
+ * joins that step. */
 static void wait_to_compose(struct engine *engine) {
     int64_t now_ns = clock_monotonic_ns();
     if (engine->urgent_ns == 0 || now_ns - engine->urgent_ns > CONVERSATION_NS) return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A job's fields as the scheduler's sampling. */
+/* loop_sampling: the sampling of a job in the form of the scheduler. */
 #include "engine/state.h"
 
 /* A temperature below this counts as 0, as in vLLM and OpenAI. Temperatures up to 0.01 become 0.01,

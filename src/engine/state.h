@@ -81,7 +81,7 @@ struct engine {
     int64_t step_ended_ns; /* end of the last step */
     int64_t step_ns_max;
     struct step_clock step_clock;
-    int64_t urgent_ns;   /* when the newest interactive job came; 0: none has come */
+    int64_t urgent_ns;   /* arrival of the newest interactive job; 0: none has come */
     int64_t event_ns;    /* the time of the events being reported; 0: the clock was not read yet */
     uint64_t timed_rows; /* rows of the steps in timings.step_tokens */
     struct timings timings;

@@ -3,15 +3,15 @@
 
 #include <assert.h>
 
-#define KEPT_PERCENT 85                 /* of the expected duration */
-#define COMPOSING_NS ((int64_t)2000000) /* two thousand rows at 1 us per row */
+#define KEPT_PERCENT 85                 /* of the expected duration: the step may be shorter */
+#define COMPOSING_NS ((int64_t)2000000) /* 2 ms: 2,000 rows at 1 us per row */
 
 static uint32_t bin_of(uint32_t rows) {
     uint32_t bin = rows / STEP_CLOCK_BIN_ROWS;
     return bin < STEP_CLOCK_BINS ? bin : STEP_CLOCK_BINS - 1;
 }
 
-/* A step begins to run when it is given to an idle device, or when the step before it ends. */
+/* The start of the oldest step: its submission to an idle device, or the end of the step before. */
 static int64_t start_ns(const struct step_clock *clock) {
     int64_t begun_ns = clock->steps[0].begun_ns;
     return begun_ns > clock->ended_ns ? begun_ns : clock->ended_ns;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The formats of strings, each as a regular expression of the whole string. Where a format's own
- * rules cannot be written down so, the expression allows less: host names without labels of the
- * form xn--…, whose characters only the arithmetic of Punycode tells. There is no year 0000: RFC 3339 has it, but validators
- * and clients written in Python refuse it. A fraction of a second has at most 18 digits, a number of
- * a duration at most 80: a model may never end its digits by itself. */
+/* The formats of strings, each as regular expressions of the whole string. If a rule of a format
+ * fits no expression, the expression allows less: host names without labels of the form xn--…,
+ * whose characters only the arithmetic of Punycode tells. The year 0000 is excluded: RFC 3339 has
+ * it, but validators and clients written in Python refuse it. A fraction of a second has at most 18
+ * digits, and a number of a duration at most 80, because a model may never end its digits by
+ * itself. */
 #include "grammar/schema_internal.h"
 
 #define FOURTHS "(?:0[48]|[2468][048]|[13579][26])"
@@ -17,22 +18,22 @@
 #define TIME                                                                                       \
     "(?:" MINUTE ":[0-5]\\d" FRACTION "?(?:[zZ]|[+-]" MINUTE ")"                                   \
     "|(?:23:59:60" FRACTION "?[zZ]|" MINUTE ":60" FRACTION "?[+-]" MINUTE "))"
-/* A leap second is 23:59:60 in UTC. With an offset, the local hour and minute follow from those of the
- * offset: 01:29:60+01:30, 15:59:60-08:00. East of UTC the minute of the offset is the next one, and its
- * hour the same, or the next one after minute 59. West of UTC the two minutes make 59, and the two
- * hours 23. Three expressions say so digit by digit, next to that of the form; each of them also takes
- * every time without a leap second, and one in UTC. */
+/* A leap second is 23:59:60 in UTC. With an offset, the local hour and minute follow from the
+ * offset: 01:29:60+01:30, 15:59:60-08:00. East of UTC the minute of the offset is the next minute.
+ * Its hour is the same, or the next hour after minute 59. West of UTC the two minutes make 59, and
+ * the two hours 23. Three expressions check this digit by digit, in addition to TIME. Each of them
+ * takes every time without a leap second, and every leap second in UTC. */
 #define DD "[0-9]{2}"
 #define LEAP ":60[0-9.]*"
 #define NO_LEAP DD ":" DD ":(?:[0-5][0-9.zZ:+-]*|60[0-9.zZ]*)"
-/* The last digit of a minute, the next one, and the one that makes 9 with it. */
+/* The last digit of a minute, the next digit, and the digit that makes 9 with it. */
 #define UNIT(unit, next, rest)                                                                     \
     "|" DD ":[0-5]" unit LEAP "(?:\\+" DD ":[0-5]" next "|-" DD ":[0-5]" rest ")"
-/* The first digit of a minute, the next one, and the one that makes 5 with it. */
+/* The first digit of a minute, the next digit, and the digit that makes 5 with it. */
 #define TEN(ten, next, rest)                                                                       \
     "|" DD ":" ten "(?:[0-8]" LEAP "\\+" DD ":" ten "|9" LEAP "\\+" DD ":" next "|[0-9]" LEAP      \
     "-" DD ":" rest ")[0-9]"
-/* An hour, the next one, and the one that makes 23 with it. */
+/* An hour, the next hour, and the hour that makes 23 with it. */
 #define HOUR(hour, next, rest)                                                                     \
     "|" hour ":(?:59" LEAP "\\+" next "|(?:[0-4][0-9]|5[0-8])" LEAP "\\+" hour "|" DD LEAP         \
     "-" rest "):" DD

@@ -126,8 +126,8 @@ enum err schema_pattern(struct compiler *compiler, const json_t *schema, const c
 uint32_t schema_mark(struct compiler *compiler, char mark);
 
 #define FORMAT_PATTERNS_MAX 4
-/* Regular expressions of the whole string, all of which a format keeps. */
+/* The regular expressions of a format; its strings match all of them as a whole. */
 struct string_format {
-    const char *patterns[FORMAT_PATTERNS_MAX]; /* NULL after the last one; none: not known */
+    const char *patterns[FORMAT_PATTERNS_MAX]; /* NULL after the last one; none: unknown format */
 };
 struct string_format schema_format(struct str name);

@@ -170,14 +170,14 @@ const char *http_request_id(const struct http_request *request);
 const struct http_route *http_request_route(const struct http_request *request);
 /* The caller that the key names; zero on an open route. */
 const struct key_caller *http_request_caller(const struct http_request *request);
-/* The address that the request came from: that of a proxy, if one stands in front. */
+/* The address of the peer; behind a proxy, the address of the proxy. */
 const struct address *http_request_peer(const struct http_request *request);
 /* True if the caller has shown a good key, or none is needed. For open routes. */
 bool http_request_is_known(const struct http_request *request);
 struct str http_request_param(const struct http_request *request, size_t index);
 /* The first value of a query key; `at` is NULL if the key is absent. */
 struct str http_request_query(const struct http_request *request, const char *name);
-/* The value at `index`, from 0 on, of a key that may be there several times. */
+/* The value number `index`, from 0 on, of a key that may be repeated. */
 struct str http_request_query_nth(const struct http_request *request, const char *name,
                                   size_t index);
 /* The first header of that name, in any case; empty if absent. */

@@ -153,8 +153,8 @@ static bool match_fixed(const struct key_set *keys, const unsigned char digest[S
     return good;
 }
 
-/* Fills the bucket of an entry with a limit: it holds the requests of a minute, and fills
- * steadily. */
+/* Fills the bucket of an entry that has a limit. The bucket holds the requests of a minute, and
+ * fills steadily. */
 static void refill(struct entry *entry) {
     double per_minute = (double)entry->row.requests_per_minute;
     int64_t now_ns = clock_monotonic_ns();

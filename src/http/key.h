@@ -48,10 +48,10 @@ struct key_caller {
 
 /* True once a key exists: requests without one are refused from then on. */
 bool key_set_asks(struct key_set *keys);
-/* Reads the file now if it has changed, so that a change of this process counts at once. */
+/* Reads the file now if it has changed, so that a change by this process counts at once. */
 void key_set_look(struct key_set *keys);
-/* The requests that a key of the file may make at once now, at most those of a minute. False if the
- * set has no such key, or the key has no limit. */
+/* *ret_left becomes the number of requests that a key may make now, at most its limit per minute.
+ * False if the set has no such key, or the key has no limit. */
 bool key_set_left(struct key_set *keys, const char *id, uint64_t *ret_left);
 
 bool key_caller_has(const struct key_caller *caller, enum http_scope scope);

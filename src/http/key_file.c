@@ -241,7 +241,8 @@ static void close_folder(struct folder *folder) {
     os_close(folder->dir_fd);
 }
 
-/* Gives a file that this process has just made as root to the owner of the directory: the server. */
+/* Gives a file that this process has just made as root to the owner of the directory: the
+ * server. */
 static enum err give_away(const struct folder *folder, int fd, struct error *error) {
     struct stat status;
     if (geteuid() != 0 || fstat(folder->dir_fd, &status) != 0 || status.st_uid == 0) return OK;

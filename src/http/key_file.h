@@ -74,7 +74,7 @@ bool key_owner_is_sane(struct str owner);
  * no row; the sentence has the line's number. */
 enum err key_file_read(struct key_file *ret_file, const char *path, struct error *error) MUST_CHECK;
 void key_file_release(struct key_file *file);
-/* The rows of a state directory, none if it has no file of keys; errors as of key_file_read. */
+/* The rows of a state directory; none if it has no file of keys. Errors as of key_file_read. */
 enum err key_file_list(struct key_file *ret_file, const char *state_dir,
                        struct error *error) MUST_CHECK;
 /* "good", "expired" or "revoked". */

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-#define SPAN_COUNT_MAX 36500 /* days of a century */
+#define SPAN_COUNT_MAX 36500 /* a century in days; the limit of hours and minutes, too */
 
-/* "90d", "12h", "30m" → seconds. */
+/* Reads "90d", "12h" or "30m". */
 static bool read_span(struct str text, int64_t *ret_seconds) {
     if (text.bytes < 2) return false;
     char unit = text.at[--text.bytes];
@@ -34,7 +34,7 @@ static bool read_owner(struct str owner, struct key_row *row) {
     return true;
 }
 
-/* At most 80 bytes of the text, for "%.*s" of a sentence. */
+/* The precision for "%.*s": at most 80 bytes of the text. */
 static int shown(struct str text) {
     return (int)(text.bytes < 80 ? text.bytes : 80);
 }

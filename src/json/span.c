@@ -92,7 +92,7 @@ static size_t string_end(struct str text, size_t at) {
             at++;
             continue;
         }
-        /* The escapes of JSON inside a string of JSON; the others need a look. */
+        /* These escapes are common, as of JSON inside a string; read_escape checks the others. */
         char escaped = at + 1 < text.bytes ? text.at[at + 1] : 0;
         if (escaped == '"' || escaped == 'n' || escaped == '\\')
             at += 2;

@@ -21,8 +21,8 @@
 #define STREAM_BUFFER_BYTES (256L << 10)   /* for downloads: fewer calls per byte */
 #define SLOW_S 60L
 #define CLOCK_MS 100 /* between two checks of the time limits */
-/* libcurl rounds down: a connection that idled for less than 4 s is used again. Common servers close
- * theirs after 5 s, and a request that meets that moment is lost. */
+/* libcurl rounds down: a connection that idled for less than 4 s is used again. Common servers
+ * close connections after 5 s, and a request at that moment is lost. */
 #define KEPT_S 3L
 
 struct net_exchange {
@@ -54,7 +54,7 @@ struct net_client {
 
 /* --- callbacks of libcurl --- */
 
-/* Called before each time that libcurl sends the request. */
+/* libcurl calls it each time before it sends the request. */
 static int on_connected(void *user, char *peer_address, char *own_address, int peer_port,
                         int own_port) {
     struct net_exchange *exchange = user;

@@ -10,7 +10,7 @@ uint64_t file_body_bytes(const struct net_file *file) {
     return file->before.bytes + file->bytes + file->after.bytes;
 }
 
-/* Copies bytes from memory for a read at `at`, at most `room`. */
+/* Copies at most `room` bytes of a part, from the offset `at` on. */
 static size_t copy_part(struct str part, uint64_t at, char *ret_bytes, size_t room) {
     struct str rest = str_skip(part, (size_t)at);
     size_t count = rest.bytes < room ? rest.bytes : room;
@@ -18,7 +18,7 @@ static size_t copy_part(struct str part, uint64_t at, char *ret_bytes, size_t ro
     return count;
 }
 
-/* Gives the next bytes of what stands before the file, of the file, or of what stands after it. */
+/* Gives the next bytes, from one of the three parts per call: before, the file, after. */
 size_t file_body_read(char *bytes, size_t size, size_t count, void *user) {
     struct file_body *body = user;
     const struct net_file *file = body->file;

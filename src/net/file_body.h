@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* file_body: the body of a request that is a piece of an open file with bytes around it, as libcurl
- * reads it.
+/* file_body: the body of a request for libcurl, made of a piece of a file and bytes around it.
  *
  * Thread: one.
  * Memory: borrows the file and the bytes around it. */
@@ -13,7 +12,7 @@
 
 struct file_body {
     const struct net_file *file;
-    uint64_t at; /* bytes that have been read */
+    uint64_t at; /* number of bytes that libcurl has read */
 };
 
 /* The size of the body. */

@@ -69,9 +69,9 @@ struct worker_model {
 
 struct worker_status {
     bool ready;       /* takes jobs now */
-    bool is_parked;   /* not loaded; loads when a job waits for it, unless is_held */
-    bool can_unload;  /* has worker_ops.hold */
-    bool is_held;     /* an administrator has unloaded its model: it loads when told to */
+    bool is_parked;   /* not loaded; loads for a waiting job, unless is_held */
+    bool can_unload;  /* worker_ops.hold is not NULL */
+    bool is_held;     /* an administrator keeps its model unloaded */
     bool is_failed;   /* will never be ready */
     bool knows_names; /* it will never serve a name that it does not serve now */
     char text[160];   /* "loading", "ready", or why it is not ready */
@@ -128,9 +128,9 @@ struct worker_ops {
     /* Such jobs wait for the worker, which is not ready or has no room. For workers that are loaded
      * on demand; NULL for others. `deadline_unix_s` 0: none. */
     void (*want)(struct worker *worker, enum tier tier, int64_t deadline_unix_s);
-    /* Unloads the model soon, and keeps it so: requests of single clients end first, and lines are
-     * returned. False: lets it load again, and has it load now if no other model is in its place.
-     * NULL: the worker has no model to unload. */
+    /* True: unloads the model soon and keeps it unloaded. Single requests end first; lines are
+     * returned. False: lets the model load, at once if no other model has its place. NULL: the
+     * worker has no model to unload. */
     void (*hold)(struct worker *worker, bool is_held);
     /* Stops its threads and processes, waits for them and frees. No event follows. */
     void (*close)(struct worker *worker);

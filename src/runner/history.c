@@ -10,11 +10,11 @@
 
 struct history {
     pthread_mutex_t lock;                        /* guards the members below */
-    struct history_step steps[HISTORY_STEPS];    /* ring: number i is at i % HISTORY_STEPS */
+    struct history_step steps[HISTORY_STEPS];    /* ring: step i is at i % HISTORY_STEPS */
     uint64_t step_count;                         /* steps that have passed */
-    int64_t step_ns;                             /* when the last of them ended; 0: none began */
-    struct history_step sums;                    /* the counters then */
-    struct history_event events[HISTORY_EVENTS]; /* ring, likewise */
+    int64_t step_ns;                             /* end of the last step; 0: none has begun */
+    struct history_step sums;                    /* the counters at step_ns */
+    struct history_event events[HISTORY_EVENTS]; /* ring: event i is at i % HISTORY_EVENTS */
     uint64_t event_count;
 };
 
@@ -75,7 +75,7 @@ void history_count(struct history *history, int64_t now_ns, const struct history
     if (passed > 0) {
         const struct history_step more = {grown(sums->tokens, history->sums.tokens),
                                           grown(sums->lines, history->sums.lines)};
-        /* Older steps than an hour would be written over at once. */
+        /* Steps older than an hour have no place in the ring. */
         for (uint64_t i = passed > HISTORY_STEPS ? passed - HISTORY_STEPS : 0; i < passed; i++)
             history->steps[(history->step_count + i) % HISTORY_STEPS] = (struct history_step){
                 part_of(more.tokens, i, passed), part_of(more.lines, i, passed)};

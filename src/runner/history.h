@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* history: the last hour of a machine, for its page: tokens and lines per step of 10 s, and the last
+/* history: the last hour of a machine, for its page: tokens and lines per step of 10 s, and the
+ * last events.
+ *
+ * It lives in memory only. The log has every event, too, and a monitor of /metrics can keep the
+ * counters for longer; the page needs neither. It knows workers and batches only from the texts of
  * events.
  *
- * It is kept in memory only. The log has every event too, and a monitor that reads /metrics has the
- * counters for as long as it likes; a page must tell without either. It knows no worker and no batch
- * but by the texts of the events.
- *
- * Thread: any; a lock of its own, which is taken last.
- * Memory: one allocation of about 100 KiB, made when it is opened.
- * Invariant: events are numbered without a gap; the newest HISTORY_EVENTS are kept. */
+ * Thread: any; it has a lock of its own, which is taken last.
+ * Memory: one allocation of about 84 KiB, made when it is opened.
+ * Invariant: the newest HISTORY_STEPS steps and HISTORY_EVENTS events are kept. */
 
 #include "protocol/request.h"
 #include "store/store.h"
@@ -27,14 +27,14 @@ enum history_kind {
     HISTORY_MODEL_LOADED,
     HISTORY_MODEL_UNLOADED,
     HISTORY_MODEL_FAILED,
-    HISTORY_ENGINE_DOWN,      /* died or hung, and was killed */
-    HISTORY_ENGINE_RESTARTED, /* takes jobs again after that */
+    HISTORY_ENGINE_DOWN,      /* the process died, or hung and was killed */
+    HISTORY_ENGINE_RESTARTED, /* a new process takes jobs */
     HISTORY_UPSTREAM_DOWN,
     HISTORY_UPSTREAM_UP,
     HISTORY_BATCH_STUCK,
     HISTORY_BATCH_AT_RISK,
     HISTORY_QUALITY_ALARM,
-    HISTORY_LINE_LOST, /* no engine survived it */
+    HISTORY_LINE_LOST, /* the line ended engines and runs no more */
     HISTORY_DISK_FULL,
     HISTORY_DISK_HAS_ROOM,
     HISTORY_KINDS
@@ -62,9 +62,9 @@ struct history;
 struct history *history_open(void);
 void history_close(struct history *history); /* NULL is allowed */
 
-/* Adds an event, which it copies. */
+/* Adds a copy of an event. */
 void history_add(struct history *history, const struct history_event *event);
-/* Takes the counters as they are now. Steps that have passed since the last call share the difference
+/* Takes the current counters. The steps that have passed since the last call share the difference
  * evenly. A counter that fell counts as unchanged. */
 void history_count(struct history *history, int64_t now_ns, const struct history_step *sums);
 

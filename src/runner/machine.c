@@ -67,7 +67,7 @@ static void look_at_engine(struct runner *runner, size_t index,
     }
 }
 
-/* --- all of it --- */
+/* --- one look --- */
 
 void machine_look(struct runner *runner, int64_t now_ns) {
     struct worker_status *statuses = mem_new(RUNNER_WORKERS_MAX, sizeof *statuses);

@@ -1,22 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* machine: looks at workers and disk once per second, and notes in the history what has changed and
- * how much was done.
+/* machine: looks at workers and disk once per second, and notes changes and counts in the history.
  *
- * Workers tell when they go down and nothing else, so loads and unloads are found by comparing. A
+ * Workers report only that they go down, so loads and unloads are found by comparison. A
  * model that is loaded and unloaded again within a second leaves no event.
  *
  * Thread: machine_look on the dispatch thread, without the runner's lock; machine_tell on any.
- * Memory: in struct runner; the history is opened and closed with it. */
+ * Memory: in struct runner; the history lives as long as the runner. */
 
 #include "runner/runner.h"
 
 struct machine {
     struct history *history;
-    /* machine_look's alone: */
+    /* Used by machine_look alone: */
     struct {
-        bool is_up; /* its last event said so */
+        bool is_up; /* according to its last event */
         bool is_failed;
         uint64_t restarts; /* at that event */
     } seen[RUNNER_WORKERS_MAX];

@@ -40,7 +40,7 @@ bool runner_finds(const struct runner *runner, struct worker *worker, struct str
     return names_find(runner->options.names, worker, model, ret_served);
 }
 
-/* ERR_UNAVAILABLE, with the reason, if every worker that serves the model has failed or, where
+/* ERR_UNAVAILABLE, with the reason, if every worker that serves the model has failed or, with
  * `counts_held`, is held. */
 static enum err check_model(struct runner *runner, struct str model, bool counts_held,
                             struct error *error) {

@@ -215,9 +215,9 @@ void runner_kick(struct runner *runner, const char *batch_id) {
     pthread_mutex_unlock(&runner->lock);
 }
 
-/* Copies the row of a batch that is active; false for any other. While its end is being written, the
- * store knows the end first, and so does the receiver of its webhook, who must not hear of the end
- * and then read "finalizing". */
+/* Copies the row of a batch that is active; false for any other. While its end is being written,
+ * the store knows the end first, and so does the receiver of its webhook, who must not hear of the
+ * end and then read "finalizing". */
 static bool copy_active(struct runner *runner, struct str batch_id, struct store_batch *ret_batch) {
     pthread_mutex_lock(&runner->lock);
     struct active_batch *batch = active_find(runner, batch_id);

@@ -209,12 +209,12 @@ void runner_progress(struct runner *runner, struct runner_progress *ret_progress
 struct runner_owner {
     char owner[OWNER_BYTES]; /* empty: the default owner */
     uint64_t open_batches;   /* batches that have not ended */
-    uint64_t queued_lines;   /* their lines without a result */
+    uint64_t queued_lines;   /* lines of these batches without a result */
     uint64_t requests;       /* single requests waiting or running */
 };
 #define RUNNER_OWNERS_MAX 256
 
-/* Fills the owners with work, or only the one called `only` (NULL: all); returns their number.
+/* Fills the owners that have work, or only the owner `only` (NULL: all); returns their number.
  * Owners above RUNNER_OWNERS_MAX are left out. */
 size_t runner_owners(struct runner *runner, const char *only,
                      struct runner_owner ret_owners[RUNNER_OWNERS_MAX]);
@@ -245,9 +245,9 @@ typedef void (*runner_model_fn)(void *context, const struct runner_model *model)
 /* Calls `add`, which must copy, for each name once: names of workers, then the operator's aliases,
  * then the other names of the table (protocol/names.h). */
 void runner_models(struct runner *runner, runner_model_fn add, void *context);
-/* Unloads the model until it is let go again, or lets it go, on all workers that load it themselves.
- * Single requests are refused meanwhile; lines are returned, and wait. A restart of the server
- * forgets it. ERR_NOT_FOUND if no worker serves it, ERR_CONFLICT if none of those can unload. */
+/* Holds the model unloaded, or ends the hold, on all workers that can unload it. Meanwhile single
+ * requests are refused, and lines wait. A restart of the server ends the hold. ERR_NOT_FOUND if no
+ * worker serves the model, ERR_CONFLICT if none of its workers can unload it. */
 enum err runner_model_hold(struct runner *runner, struct str model, bool is_held,
                            struct error *error) MUST_CHECK;
 /* Appends what a client can do about a model that no worker serves (names_write_advice). */

@@ -34,7 +34,7 @@ enum err offline_output_check(const struct offline_input *input, const char *out
 /* True if the output exists and is the result of this input, or is the file `made` of an unfinished
  * run. */
 bool offline_output_is_own(const struct offline_input *input, const char *output, const char *made);
-/* ERR_CONFLICT: a file has got the name of the output while the run was under way. */
+/* The error ERR_CONFLICT for a file that appeared under the name of the output during the run. */
 enum err offline_output_came(const char *output, struct error *error) MUST_CHECK;
 /* Marks the open output; the sum is that of the requests. */
 void offline_output_mark(int fd, const struct offline_input *input,

@@ -194,7 +194,7 @@ struct insert_call {
 };
 
 /* Counts the owner's unfinished batches, and the bytes of their inputs and of a new one (empty:
- * none). The lock is held. */
+ * none). The caller holds the lock. */
 static enum err read_load(struct store *store, const char *owner, const char *new_input_id,
                           uint64_t *ret_batches, uint64_t *ret_bytes, struct error *error) {
     sqlite3_stmt *statement;

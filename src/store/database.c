@@ -121,7 +121,7 @@ static const char *const migrations[] = {
     " UNIQUE (batch_id, id),"
     " UNIQUE (batch_id, line, curator, version)) STRICT;"
     "CREATE INDEX judgements_trail ON judgements (batch_id, seq);"
-    /* The trail is append-only for this code, too. */
+    /* The trail is append-only: even this code cannot change it. */
     "CREATE TRIGGER judgements_unchanged BEFORE UPDATE ON judgements"
     " BEGIN SELECT RAISE(ABORT, 'a judgement is never changed'); END;"
     "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements"

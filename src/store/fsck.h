@@ -18,7 +18,7 @@ typedef void (*fsck_report_fn)(void *context, const char *sentence);
 /* Checks all files and parts of a store opened read-only. A violation is reported and no error. */
 enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
                     struct error *error) MUST_CHECK;
-/* Checks all judgements: the versions of each line and curator, their order, and their batch (I14).
+/* Checks all judgements (I14): the versions of each line and curator, their order, and their batch.
  * *ret_count is the number of judgements. */
 enum err store_fsck_judgements(struct store *store, fsck_report_fn report, void *context,
                                uint64_t *ret_count, struct error *error) MUST_CHECK;

@@ -79,14 +79,14 @@ static bool same_text(const char *a, const char *b) {
     return a && b ? strcmp(a, b) == 0 : a == b;
 }
 
-/* True if the contents are equal: all that a client says, and not when or with which key it did. */
+/* True if all members set by the client are equal; the time and the key do not count. */
 static bool is_same(const struct store_judgement *a, const struct store_judgement *b) {
     return a->line == b->line && strcmp(a->curator, b->curator) == 0 && a->version == b->version &&
            a->verdict == b->verdict && a->flagged == b->flagged && a->rating == b->rating &&
            same_text(a->fields, b->fields) && same_text(a->comment, b->comment);
 }
 
-/* Reads the one row that the statement gives; all zero without one. */
+/* Reads the only row of the statement; all zero if it has none. */
 static enum err read_one(struct store *store, sqlite3_stmt *statement,
                          struct store_judgement *ret_row, struct error *error) {
     size_t count = 0;
@@ -149,7 +149,7 @@ static enum err insert_row(struct store *store, const struct store_judgement *ju
     return database_run(store, statement, NULL, error);
 }
 
-/* Decides and adds, in one transaction, which database_transact may run twice. */
+/* Checks the id and the version, and adds the row. database_transact may run it twice. */
 static enum err add(struct store *store, void *context, struct error *error) {
     struct add_call *call = context;
     store_judgement_release(&call->row);
@@ -267,7 +267,7 @@ enum err store_judgement_newest(struct store *store, struct store_judgement_walk
 
 /* --- checking --- */
 
-/* The rows that break a promise, one statement per promise, with the sentence's end. */
+/* The rows that break a rule: one statement per rule, with the end of its sentence. */
 static const struct {
     const char *sql; /* gives batch_id, line and curator */
     const char *broken;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* judgements: one row per judgement, what a curator thinks of the answer of one line.
+/* judgements: one row per judgement, the opinion of a curator on the answer of one line.
  *
- * A row is never changed and never removed: a curator who thinks again adds a row. The newest row of
+ * A row is never changed and never removed: a change of mind adds a row. The newest row of
  * a (line, curator) counts, and the older ones are the audit trail. Rows stay as long as the row of
- * their batch, which outlives the batch's files. The store knows no meaning of a field or a verdict.
+ * their batch, which outlives the batch's files. The store knows no meaning of a field or a
+ * verdict.
  *
  * Thread: any.
  * Memory: a row owns its texts; store_judgement_release frees them.
@@ -20,13 +21,13 @@
 enum verdict { VERDICT_ACCEPTED, VERDICT_CORRECTED, VERDICT_SKIPPED, VERDICT_COUNT };
 
 struct store_judgement {
-    uint64_t seq;                /* set by the store; grows over the state directory */
+    uint64_t seq;                /* set by the store; unique and rising in the state directory */
     char id[JUDGEMENT_ID_BYTES]; /* made by the client */
     char batch_id[STORE_ID_BYTES];
     uint64_t line; /* number of the line in the input file, from 1 */
     char *custom_id;
     char curator[JUDGEMENT_CURATOR_BYTES];
-    char key_id[STORE_ID_BYTES]; /* public id of the key that was shown; empty: none */
+    char key_id[STORE_ID_BYTES]; /* public id of the caller's key; empty: none */
     int64_t created_unix_s;
     uint32_t version; /* from 1 on, per line and curator */
     enum verdict verdict;

@@ -4,8 +4,8 @@
 /* store: the state directory.
  *
  * SQLite keeps the few facts that need transactions, plain files keep bytes, segment logs keep
- * results (seglog.h). Files are in files.h, uploads in parts in uploads.h, batches in batches.h, and
- * judgements of their answers in judgements.h.
+ * results (seglog.h). Files are in files.h, uploads in parts in uploads.h, batches in batches.h,
+ * and judgements of their answers in judgements.h.
  *
  *   LOCK                          locked while open, so that two servers never share a directory
  *   moved, restoring              marks that keep the directory closed (state_marks.h)

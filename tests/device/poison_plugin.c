@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* poison_plugin: another plugin with one planted fault, for tests on a real card. A step that has a
- * token POISON stores the key and value of that row far outside the KV cache, so that the card
- * itself finds an illegal access.
+/* poison_plugin: another plugin with one planted fault, for tests on a real card. A step with
+ * a token POISON stores the key and value of its row far outside the KV cache, so that the card
+ * itself reports an illegal access.
  *
- * The other plugin's path is the first line of the file at this plugin's path with ".of" behind it.
- * It is loaded as this one is, before the sandbox. */
+ * The first line of the file PATH.of, where PATH is this plugin's path, names the other plugin.
+ * Both are loaded before the sandbox. */
 
 #include "kernels/device.h"
 
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define POISON 77
-#define SLOT_OUTSIDE 0x70000000u /* of a cache that has at most 2^28 slots */
+#define SLOT_OUTSIDE 0x70000000u /* beyond any cache, which has at most 2^28 slots */
 
 static struct device_table table;
 static const struct device_table *inner;

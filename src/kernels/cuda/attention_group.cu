@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
         cuda_scoring_of<typename S::SCORES, S::PAGE::IS_E4M3>(&call);
     cuda_tiler<S> d;
     struct cuda_query_part queries[S::QUERY_TURNS];
-    if constexpr (S::IS_EARLY) { /* on their way while bounds and pages are looked up */
+    if constexpr (S::IS_EARLY) { /* the loads overlap the look-up of bounds and pages */
         cuda_attention_begin(&call);
 #pragma unroll
         for (int i = 0; i < S::QUERY_TURNS; i++)

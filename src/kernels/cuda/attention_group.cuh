@@ -20,13 +20,14 @@ template <class PAGE_, int KEYS_, int BLOCKS_> struct cuda_group_shape {
     static constexpr int TILES = 1, WARPS = 8, KEYS = KEYS_, BLOCKS = BLOCKS_, TOGETHER = 4;
     static constexpr int D = PAGE_::D, THREADS = 256, ROWS = 128, PARTS = D / 64;
     static constexpr int STEPS = D / 16, COLUMNS = KEYS / 8;
-    static constexpr int QUERY_TURNS = ROWS * STEPS / THREADS; /* of 16 elements per thread */
+    static constexpr int QUERY_TURNS = ROWS * STEPS / THREADS; /* 16 elements per turn */
     static constexpr int STAGE_BYTES = KEYS * PAGE_::ROW_BYTES;
     static constexpr int WIDE_BYTES = PAGE_::IS_E4M3 ? KEYS * D * 2 : 0;
     static constexpr int SCALE_BYTES = PAGE_::IS_E4M3 ? KEYS * 2 : 0;
     static constexpr int SCALE_STAGES = 3; /* of s while those of s + 2 arrive */
-    /* Whether queries are asked for before bounds and pages are known. That takes 11 % off short
-     * prompts and a tenth off prefixes in E4M3, 2 % in bf16 at 128, and costs 2 % in bf16 at 256. */
+    /* True if queries are loaded before bounds and pages are known. In E4M3 this saves 11 % of the
+     * time of short prompts and 10 % of prefixes. In bf16 it saves 2 % at a head size of 128, and
+     * costs 2 % at 256. */
     static constexpr bool IS_EARLY = PAGE_::IS_E4M3 || PAGE_::D < 256;
     static constexpr int WIDE_KEYS_AT = ROWS * D * 2;
     static constexpr int WIDE_VALUES_AT = WIDE_KEYS_AT + WIDE_BYTES;
@@ -57,10 +58,10 @@ __device__ static inline uint4 cuda_scaled(uint4 words, uint32_t scale) {
                       cuda_times_bf16(words.z, scale), cuda_times_bf16(words.w, scale));
 }
 
-/* Even and odd elements of 16 as two chunks: attention_page.cuh tells the order. A thread has chunks
- * of one token, whose scale it multiplies in: once per element for all rows of the block, where
- * scores and weights would have it once per row. Rounding it to bf16 is off by 2^-9 at most, as any
- * element of a cache in bf16. */
+/* Even and odd elements of 16 as two chunks: attention_page.cuh tells the order. A thread has
+ * chunks of one token, whose scale it multiplies in: once per element for all rows of the block,
+ * where scores and weights would have it once per row. Rounding it to bf16 is off by 2^-9 at most,
+ * as any element of a cache in bf16. */
 template <class S>
 __device__ static inline void cuda_group_unpack(const char *from, const char *scales, char *to) {
     using P = typename S::PAGE;

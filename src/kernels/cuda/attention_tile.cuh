@@ -27,7 +27,7 @@ template <class PAGE_, int TILES_, int WARPS_, int KEYS_> struct cuda_tile_shape
     static constexpr int ROWS = 16 * TILES_ * WARPS_;
     static constexpr int STEPS = PAGE_::D / 16; /* of an mma along a head */
     static constexpr int COLUMNS = KEYS_ / 8;   /* of an mma along the tokens */
-    static constexpr int QUERY_TURNS = ROWS * STEPS / THREADS; /* of 16 elements per thread */
+    static constexpr int QUERY_TURNS = ROWS * STEPS / THREADS; /* 16 elements per turn */
     static constexpr int STAGE_BYTES = KEYS_ * PAGE_::ROW_BYTES;
     static constexpr int SCALE_BYTES = PAGE_::IS_E4M3 ? KEYS_ * 2 : 0;
     static constexpr int KEYS_AT = ROWS * PAGE_::D * 2;

@@ -15,12 +15,12 @@ __device__ static inline uint32_t cuda_tile_row(const struct cuda_tile_items *it
     return items->rows ? __ldg(items->rows + item->row + i) : item->row + i;
 }
 
-/* Sixteen elements of a query, between the card's memory and the block's. */
+/* 16 elements of a query on their way from global to shared memory. */
 struct cuda_query_part {
     uint4 x[2];
 };
 
-/* Turn `turn` of this thread; elements beyond the head's size are zero. */
+/* Reads the elements of this thread's turn `turn`; those beyond the head's size are zero. */
 template <class S>
 __device__ static inline struct cuda_query_part
 cuda_query_read(const struct cuda_attention *call, const struct cuda_tile_items *items,
@@ -38,8 +38,8 @@ cuda_query_read(const struct cuda_attention *call, const struct cuda_tile_items 
     return part;
 }
 
-/* Into shared memory. For e4m3 the order is that of attention_page.cuh, and the size, unless keys
- * are scaled before the products. */
+/* Writes a part to shared memory. For e4m3 the order is that of attention_page.cuh. The scale is,
+ * too, unless keys are scaled before the products. */
 template <class S>
 __device__ static inline void cuda_query_write(struct cuda_query_part part, uint32_t turn,
                                                char *memory) {
@@ -176,7 +176,7 @@ cuda_tile_leave(const cuda_tiler<S> *d, const struct cuda_attention *call,
     for (int s = 0; s < S::STEPS; s++) {
         if (!S::PAGE::EXACT && s * 16 >= (int)call->head_dim) break;
         const float(*o)[4] = &d->o[r][2 * s];
-        if constexpr (IS_E4M3) { /* four neighbours: stores of 8 B would be every other 8 */
+        if constexpr (IS_E4M3) { /* one store of four neighbours; two of 8 B would leave gaps */
             const size_t at = s * 16 + 4 * t;
             float4 x = {o[0][2 * i], o[1][2 * i], o[0][2 * i + 1], o[1][2 * i + 1]};
             float4 was = {0, 0, 0, 0};

@@ -26,8 +26,8 @@ static const struct format_facts formats[CUDA_FORMAT_COUNT] = {
     {CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I, 1, 4, false},
 };
 
-/* A step computes its rows up to the bucket: from 512 on there is one per 128 rows, which is a tile of
- * the library's kernels, as far as steps usually go. */
+/* A step computes its rows up to the bucket: from 512 on there is one per 128 rows, which is a tile
+ * of the library's kernels, as far as steps usually go. */
 static const uint32_t buckets[] = {16,   32,   48,   64,   96,   128,  160,  192,  256,
                                    320,  384,  448,  512,  640,  768,  896,  1024, 1152,
                                    1280, 1408, 1536, 1664, 1792, 1920, 2048, 2304, 2560,

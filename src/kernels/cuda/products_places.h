@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* products_places: where cuBLASLt is looked for, by the plugin and by the doctor: the loader's own
- * places first, then next to the plugin, then where CUDA is installed by itself.
+/* products_places: the places in which the plugin and the doctor look for cuBLASLt: first those of
+ * the loader, then the folder of the plugin, then those of a separate installation of CUDA.
  *
  * Thread: any.
  * Memory: constants. */

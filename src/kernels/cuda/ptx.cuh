@@ -94,8 +94,8 @@ __device__ static inline uint32_t cuda_pack_bf16(float low, float high) {
     return ret;
 }
 
-/* Products of two pairs, each rounded to nearest even. (mul.bf16x2 begins with sm_90; adding -0
- * changes nothing.) */
+/* Products of two pairs, rounded to nearest even. mul.bf16x2 needs sm_90; an fma that adds -0 has
+ * the same result. */
 __device__ static inline uint32_t cuda_times_bf16(uint32_t a, uint32_t b) {
     uint32_t ret;
     asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(ret) : "r"(a), "r"(b), "r"(0x80008000u));

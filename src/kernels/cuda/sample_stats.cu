@@ -52,22 +52,22 @@ __device__ static inline struct four read_chunk(const struct cuda_logits &logits
     return v;
 }
 
-/* The greater, NaN if one of them is. */
+/* The greater number; NaN if one of them is NaN. */
 __device__ static inline float max_or_nan(float a, float b) {
     float ret;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(ret) : "f"(a), "f"(b));
     return ret;
 }
 
-/* What a warp knows of its logits of a chunk. */
+/* The result of one warp over its logits of a chunk. */
 struct gathered {
     float most;
     uint32_t id;
     float sum;
 };
 
-/* This thread's logits, cleaned, and the highest. Of a chunk that the vocabulary fills and whose
- * logits are finished already, one instruction per logit finds the highest and any NaN or +inf. */
+/* Reads and cleans the logits of this thread; returns the highest. In a chunk that the vocabulary
+ * fills, finished logits need one instruction each to find the highest, and any NaN or +inf. */
 template <bool FINISH>
 __device__ static inline float read_own(const struct cuda_logits &logits, size_t row,
                                         uint32_t begin, bool is_whole, struct four (&v)[QUADS],
@@ -159,7 +159,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS, 3)
     partials[row * gridDim.x + blockIdx.x] = {best, is_bad ? -total : total};
 }
 
-/* A warp a row puts its chunks together, in their order. */
+/* Puts the chunks of each row together in their order, with one warp per row. */
 __global__ void __launch_bounds__(ROW_THREADS)
     stats_rows(struct cuda_sample call, uint32_t chunks) {
     uint32_t row = blockIdx.x * (ROW_THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;

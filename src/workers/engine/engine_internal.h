@@ -51,7 +51,7 @@ struct worker_engine {
     bool lacks_card;               /* its last start found no card, or no memory on it */
     pid_t held_pid;                /* a child that was killed and does not end; 0: none */
     bool is_closing;
-    bool is_held;            /* an administrator wants its model unloaded */
+    bool is_held;            /* an administrator holds its model unloaded */
     bool is_leaving;         /* makes room on its device: takes no more jobs */
     bool wants_room;         /* submit has returned false since the last room event */
     struct buf out;          /* frames to send */
@@ -61,7 +61,7 @@ struct worker_engine {
         too_large[WORKER_TOO_LARGE_MAX]; /* jobs that fit in no frame: the thread refuses them */
     uint32_t too_large_count;
     uint64_t restarts;
-    uint64_t memory_bytes; /* resident bytes of the child, as of the last ping */
+    uint64_t memory_bytes; /* resident bytes of the child at the last ping */
     struct wire_stats stats;
     int64_t step_ms_max;     /* the longest step of all children */
     struct wire_stats ended; /* the sums of the counters of earlier children */

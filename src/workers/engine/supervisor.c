@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The thread of a worker_engine: starts the child, talks to it, watches it and ends it. Its death is
- * death.c's. */
+/* The thread of a worker_engine: starts the child, talks to it, watches it and ends it. Its death
+ * is death.c's. */
 
 #include "base/clock.h"
 #include "base/log.h"

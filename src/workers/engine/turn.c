@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The turns of an engine on a shared device: waiting for one, and giving it up; the same for an engine
- * whose model an administrator unloads. On the worker's own thread. */
+/* The turns of an engine on a shared device, and the holds of its model by an administrator:
+ * waiting for the device, and giving it up. On the worker's own thread. */
 
 #include "workers/engine/engine_internal.h"
 
@@ -24,7 +24,7 @@ static bool is_held(struct worker_engine *engine) {
     return held;
 }
 
-/* Whether the turns give it the device now; an engine without turns has the device always. */
+/* True if the engine has the device now; an engine without turns always has it. */
 static bool has_turn(struct worker_engine *engine) {
     if (!engine->turns) return true;
     turns_tend(engine->turns);
@@ -36,7 +36,7 @@ bool engine_turn_wait(struct worker_engine *engine) {
         bool held = is_held(engine), its_turn = has_turn(engine);
         if (its_turn && !held) return true;
         if (held && engine->phase != PHASE_PARKED) set_parked(engine);
-        /* A turn that came before the model was held: the next one has it. */
+        /* A turn that began before the hold passes to the next engine. */
         if (held && its_turn && engine->turns)
             turns_report(engine->turns, engine->member, TURN_AWAY);
         struct pollfd fd = {.fd = engine->wake_fd, .events = POLLIN};

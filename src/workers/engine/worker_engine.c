@@ -146,7 +146,7 @@ static void hold(struct worker *worker, bool is_held) {
     engine->is_held = is_held;
     pthread_mutex_unlock(&engine->lock);
     wake(engine);
-    /* As urgent as a client: a person waits for it. */
+    /* A person waits, so the load is as urgent as a request. */
     if (!is_held) want(worker, TIER_DEFAULT, 0);
 }
 

@@ -45,7 +45,7 @@ static void a_step_behind_another_starts_when_that_one_ends(void **state) {
     struct step_clock clock = {.count = 0};
     int64_t now = 1000 * MS;
     step_clock_begin(&clock, 64, now);
-    for (int i = 0; i < 4; i++) { /* each is submitted 10 ms before the one before it ends */
+    for (int i = 0; i < 4; i++) { /* each step is submitted 10 ms before the end of the last */
         step_clock_begin(&clock, 64, now + 30 * MS);
         now += 40 * MS;
         step_clock_end(&clock, now);

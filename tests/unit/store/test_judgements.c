@@ -35,7 +35,7 @@ static struct store_judgement judgement_of(const char *id, uint64_t line, const 
     return judgement;
 }
 
-/* Adds it; *ret_row, which the caller releases, may be NULL. */
+/* Adds a judgement. The caller releases *ret_row; `ret_row` may be NULL. */
 static enum judgement_added add(struct scratch *s, const struct store_judgement *judgement,
                                 struct store_judgement *ret_row) {
     struct store_judgement row;
@@ -59,7 +59,7 @@ static void count_sentence(void *context, const char *sentence) {
     ++*(size_t *)context;
 }
 
-/* The faults of the directory; *ret_count is the number of its judgements. */
+/* The number of faults in the directory; *ret_count is the number of its judgements. */
 static size_t faults(struct scratch *s, uint64_t *ret_count) {
     size_t count = 0;
     assert_int_equal(store_fsck_judgements(s->store, count_sentence, &count, ret_count, &s->error),
@@ -115,7 +115,7 @@ static void a_repeated_call_adds_no_second_row(void **state) {
     struct store_judgement judgement = judgement_of("same-id-1", 1, "Ana", 1);
     assert_int_equal(add(&s, &judgement, &first), JUDGEMENT_ADDED);
     assert_int_equal(add_one(&s, "other-id-1", 1, "Ana", 2), JUDGEMENT_ADDED);
-    /* Later, under another key, and after a newer version: it is the first row still. */
+    /* A repeat later, under another key and after a newer version, finds the first row. */
     judgement.created_unix_s = 999;
     judgement.key_id[0] = '\0';
     assert_int_equal(add(&s, &judgement, &again), JUDGEMENT_KNOWN);
