@@ -99,7 +99,7 @@ static enum filter_end cell_fits(struct filter *filter, const struct table *tabl
     return fits ? FILTER_YES : FILTER_NO;
 }
 
-/* Whether a row fits all filters; unknown if its result must be read for that. */
+/* Decides whether a row fits all filters; FILTER_UNKNOWN if its result must be read first. */
 static enum filter_end row_fits(struct filter *filters, size_t count, const struct table *table,
                                 uint32_t row) {
     enum filter_end end = FILTER_YES;

@@ -137,7 +137,7 @@ enum err preflights_open(struct api *api, struct error *error) MUST_CHECK;
 void preflights_stop(struct api *api); /* answers waiting ones with 503 and takes no more */
 void preflights_close(struct api *api);
 void preflight_create(void *context, struct http_request *request);
-/* judgements.c: what curators think of the lines of a batch. */
+/* judgements.c: the opinions of curators on the lines of a batch. */
 /* The curator of a caller that names none. */
 const char *judgements_curator(const struct http_request *request);
 void judgements_create(void *context, struct http_request *request);

@@ -10,7 +10,7 @@
 #include "cli/options.h"
 #include "costs/prices.h"
 
-/* Both fill a struct prices; prices_init makes its defaults. */
+/* Options that fill a struct prices; prices_init makes its defaults. */
 extern const struct option price_option_rows[]; /* energy, and tokens at a managed API */
 extern const struct option cost_option_rows[];  /* rent and others, to tell all costs */
 #define PRICE_TABLES(at)                                                                           \

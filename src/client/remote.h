@@ -6,10 +6,10 @@
  * A server may be down for a moment, restarting or busy. A call is therefore sent again, with
  * growing waits, until the server has been silent for `patience_ms`. A call whose repetition would
  * do its work twice is sent again only while the first one cannot have arrived; else the caller
- * asks the server what has happened (remote_batches.h).
+ * asks the server for the outcome (remote_batches.h).
  *
  * The server may be hostile: answers are bounded, redirects are refused instead of followed, so
- * that the key goes to no other host, and what the server says reaches sentences only through
+ * that the key goes to no other host, and texts of the server reach sentences only through
  * err_set, which leaves no control character in them.
  *
  * Thread: one.

@@ -62,7 +62,7 @@ void form_release(struct form *form) {
 
 /* --- names --- */
 
-/* Whether a field's name can be the name of its control. */
+/* True if a field's name can be the name of its control. */
 static bool is_plain(struct str field) {
     if (field.bytes == 0 || field.bytes > 60 || str_starts_with(field, STR("quern_"))) return false;
     for (size_t i = 0; i < field.bytes; i++) {

@@ -17,13 +17,13 @@ enum serving {
 enum serving runner_serving(struct runner *runner, struct str model);
 /* The model of requests that name none: the first name of the only worker. */
 enum serving runner_default_model(struct runner *runner, char ret_model[MODEL_NAME_BYTES]);
-/* What becomes of requests for a shape: refused if a worker that serves the model refuses them,
+/* The fate of requests for a shape: refused if a worker that serves the model refuses them,
  * held if all hold answers to them, else passed on. */
 enum shape_handling runner_shapes(struct runner *runner, struct str model);
 /* ERR_UNAVAILABLE, with the reason, if every worker that serves the model has failed. */
 enum err runner_check_model(struct runner *runner, struct str model,
                             struct error *error) MUST_CHECK;
-/* The same for a single request, which does not wait for a held model. */
+/* Checks as runner_check_model for a single request, which does not wait for a held model. */
 enum err runner_check_request(struct runner *runner, struct str model,
                               struct error *error) MUST_CHECK;
 /* Whether the worker runs requests for the name, and what it calls that model. */

@@ -82,7 +82,7 @@ struct store_judgement_walk {
 };
 
 /* Fills at most `limit` further rows and moves the walk behind them; fewer than `limit` are the
- * last. The caller releases them. Each call sees what is durable then. */
+ * last. The caller releases them. Each call sees all rows durable at its time. */
 enum err store_judgement_newest(struct store *store, struct store_judgement_walk *walk,
                                 size_t limit, struct store_judgement *ret_rows, size_t *ret_count,
                                 struct error *error) MUST_CHECK;

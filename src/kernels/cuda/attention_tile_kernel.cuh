@@ -141,8 +141,8 @@ __device__ static inline void cuda_tiler_begin(cuda_tiler<S> *d, const struct cu
     }
 }
 
-/* What one head of a row has after this item: a partial, or its part of y. Lane 4g + t holds two
- * pairs of neighbours of each 16 elements, which in E4M3 are neighbours, too. */
+/* Stores the result of one head of a row after this item: a partial, or its part of y. Lane 4g + t
+ * holds two pairs of neighbours of each 16 elements. In E4M3 the pairs are neighbours, too. */
 template <class S>
 __device__ static inline void
 cuda_tile_leave(const cuda_tiler<S> *d, const struct cuda_attention *call,
