@@ -3,8 +3,8 @@
 #include "cli/command.h"
 #include "cli/label_studio_input.h"
 #include "json/json.h"
-#include "label_studio/pull.h"
-#include "label_studio/push.h"
+#include "label_studio/studio_pull.h"
+#include "label_studio/studio_push.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -60,14 +60,14 @@ static enum work read_work(const char *word) {
     return strcmp(word, "sync") == 0 ? WORK_SYNC : 0;
 }
 
-static enum err read_preference(const struct chosen *chosen, enum pull_preference *ret_preference,
-                                struct error *error) {
+static enum err read_preference(const struct chosen *chosen,
+                                enum studio_pull_preference *ret_preference, struct error *error) {
     static const char *const words[] = {"both", "quern", "label-studio"};
-    *ret_preference = PULL_BOTH;
+    *ret_preference = STUDIO_PULL_BOTH;
     if (!chosen->preference) return OK;
     for (int i = 0; i < 3; i++)
         if (strcmp(chosen->preference, words[i]) == 0) {
-            *ret_preference = (enum pull_preference)i;
+            *ret_preference = (enum studio_pull_preference)i;
             return OK;
         }
     return err_set(error, ERR_INVALID, "--prefer is both, quern or label-studio");
@@ -91,7 +91,7 @@ static enum err find_url(const struct chosen *chosen, char ret_url[REMOTE_URL_BY
 
 static enum err check(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
-    enum pull_preference preference;
+    enum studio_pull_preference preference;
     bool exists;
     char url[REMOTE_URL_BYTES];
     if (read_work(call->operands[0]) == 0)
@@ -168,20 +168,20 @@ static void close_place(struct work_place *place) {
 /* --- push --- */
 
 static enum err push(struct work_place *place, const struct command_call *call,
-                     struct push_report *ret_report, struct error *error) {
+                     struct studio_push_report *ret_report, struct error *error) {
     const struct chosen *chosen = call->chosen;
     const char *id = call->operands[1];
     struct label_studio_input input;
     char title[50]; /* Label Studio takes 3 to 50 characters */
     snprintf(title, sizeof title, "quern %s", id);
-    const struct push_wish wish = {.title = chosen->title ? chosen->title : title,
-                                   .project = chosen->project,
-                                   .settle_ms = chosen->settle_s * 1000};
+    const struct studio_push_wish wish = {.title = chosen->title ? chosen->title : title,
+                                          .project = chosen->project,
+                                          .settle_ms = chosen->settle_s * 1000};
     enum err err = chosen->requests
                        ? label_studio_input_files(&input, chosen->requests, &chosen->results, error)
                        : label_studio_input_fetch(&input, &place->session, id, error);
     if (err == OK)
-        err = push_run(place->studio, &place->link, input.pairs, &wish, ret_report, error);
+        err = studio_push_run(place->studio, &place->link, input.pairs, &wish, ret_report, error);
     label_studio_input_close(&input);
     if (err == OK)
         session_say(&place->session,
@@ -220,14 +220,14 @@ static enum err write_output(struct work_place *place, const struct chosen *chos
 }
 
 static enum err pull(struct work_place *place, const struct command_call *call,
-                     struct pull_report *ret_report, struct error *error) {
+                     struct studio_pull_report *ret_report, struct error *error) {
     const struct chosen *chosen = call->chosen;
-    struct pull_wish wish = {.batch = call->operands[1],
-                             .remote = chosen->requests ? NULL : place->session.remote,
-                             .context = &place->session,
-                             .show = show};
+    struct studio_pull_wish wish = {.batch = call->operands[1],
+                                    .remote = chosen->requests ? NULL : place->session.remote,
+                                    .context = &place->session,
+                                    .show = show};
     enum err err = read_preference(chosen, &wish.preference, error);
-    if (err == OK) err = pull_run(place->studio, &place->link, &wish, ret_report, error);
+    if (err == OK) err = studio_pull_run(place->studio, &place->link, &wish, ret_report, error);
     if (err == OK && chosen->output) err = write_output(place, chosen, error);
     if (err == OK)
         session_say(&place->session,
@@ -239,8 +239,8 @@ static enum err pull(struct work_place *place, const struct command_call *call,
 
 /* --- the command --- */
 
-static void print_report(const struct work_place *place, const struct push_report *pushed,
-                         const struct pull_report *pulled) {
+static void print_report(const struct work_place *place, const struct studio_push_report *pushed,
+                         const struct studio_pull_report *pulled) {
     json_t *object = json_object();
     const struct {
         const char *name;
@@ -265,8 +265,8 @@ static enum err run(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     enum work work = read_work(call->operands[0]);
     struct work_place place = {.link = {.fd = -1}};
-    struct push_report pushed = {0};
-    struct pull_report pulled = {0};
+    struct studio_push_report pushed = {0};
+    struct studio_pull_report pulled = {0};
     enum err err = open_place(&place, call, error);
     if (err == OK && (work & WORK_PUSH)) err = push(&place, call, &pushed, error);
     if (err == OK && (work & WORK_PULL)) err = pull(&place, call, &pulled, error);
@@ -278,7 +278,7 @@ static enum err run(struct command_call *call, struct error *error) {
 static void set_defaults(void *context) {
     struct chosen *chosen = context;
     session_set_defaults(&chosen->session);
-    chosen->settle_s = PUSH_SETTLE_MS / 1000;
+    chosen->settle_s = STUDIO_PUSH_SETTLE_MS / 1000;
 }
 
 static const struct option_table tables[] = {{rows, 0}, SESSION_TABLES(AT(session))};

@@ -211,7 +211,7 @@ def test_a_newer_version_takes_a_backup_of_an_older_one_and_not_the_reverse(tmp_
     backup(tmp_path / "backups", state)
     shutil.copytree(tmp_path / "backups", tmp_path / "newer")
     # The database as it was before uploads in parts.
-    rewrite(tmp_path / "backups", 1, "DROP TABLE uploads; DROP TABLE upload_parts; PRAGMA user_version = 5;")
+    rewrite(tmp_path / "backups", 1, "DROP TABLE uploads; DROP TABLE upload_parts; DROP TABLE judgements; PRAGMA user_version = 5;")
     check(tmp_path / "backups")
     said = restore(tmp_path / "backups", tmp_path / "restored").stdout
     assert "the next start brings its database to this version" in said

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "label_studio/push_project.h"
+#include "label_studio/studio_project.h"
 
 #include "base/id.h"
 #include "json/json.h"
@@ -80,7 +80,7 @@ static enum err look_for(struct studio *studio, const char *marker, int64_t sett
 }
 
 static enum err make_project(struct studio *studio, struct link *link, const struct form *form,
-                             const struct push_wish *wish, struct error *error) {
+                             const struct studio_push_wish *wish, struct error *error) {
     struct buf config;
     int64_t id = 0;
     enum err err = OK;
@@ -114,8 +114,8 @@ static enum err make_project(struct studio *studio, struct link *link, const str
     return link_sync(link, error);
 }
 
-enum err push_project(struct studio *studio, struct link *link, struct pairs *pairs,
-                      const struct push_wish *wish, struct error *error) {
+enum err studio_project(struct studio *studio, struct link *link, struct pairs *pairs,
+                        const struct studio_push_wish *wish, struct error *error) {
     struct form form = {0};
     json_t *project = NULL;
     enum err err;

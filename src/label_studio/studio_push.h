@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* push: the answers of a batch become tasks of a Label Studio project, each exactly once.
+/* studio_push: the answers of a batch become tasks of a Label Studio project, each exactly once.
  *
  * Label Studio does not recognize a repeated import. Therefore:
  *
@@ -22,22 +22,22 @@
 #include "label_studio/pairs.h"
 #include "label_studio/studio.h"
 
-#define PUSH_CHUNK_TASKS 500
-#define PUSH_SETTLE_MS 30000
+#define STUDIO_PUSH_CHUNK_TASKS 500
+#define STUDIO_PUSH_SETTLE_MS 30000
 
-struct push_wish {
+struct studio_push_wish {
     const char *title; /* of a new project */
     int64_t project;   /* 0: a new one is made */
     int64_t settle_ms;
 };
 
 /* The counts of a push; valid after an error, too. */
-struct push_report {
+struct studio_push_report {
     uint64_t pushed, known, unanswered; /* known: answers that already had a task */
     uint64_t found;                     /* tasks of the project that the link lacked */
     uint64_t removed;                   /* second tasks of a request */
 };
 
-enum err push_run(struct studio *studio, struct link *link, struct pairs *pairs,
-                  const struct push_wish *wish, struct push_report *ret_report,
-                  struct error *error) MUST_CHECK;
+enum err studio_push_run(struct studio *studio, struct link *link, struct pairs *pairs,
+                         const struct studio_push_wish *wish, struct studio_push_report *ret_report,
+                         struct error *error) MUST_CHECK;

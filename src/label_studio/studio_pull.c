@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "label_studio/pull.h"
+#include "label_studio/studio_pull.h"
 
 #include "client/objects.h"
 #include "json/json.h"
@@ -18,8 +18,8 @@
 struct pull {
     struct studio *studio;
     struct link *link;
-    const struct pull_wish *wish;
-    struct pull_report *report;
+    const struct studio_pull_wish *wish;
+    struct studio_pull_report *report;
     json_t *users;
     struct remote_judgements judgements;
 };
@@ -70,8 +70,8 @@ static bool check_conflict(struct pull *pull, const json_t *judgement) {
     const json_t *other = pull->wish->remote
                               ? remote_judgements_conflict(&pull->judgements, judgement, &curator)
                               : NULL;
-    if (!other || pull->wish->preference == PULL_LABEL_STUDIO) return false;
-    bool is_held = pull->wish->preference == PULL_QUERN;
+    if (!other || pull->wish->preference == STUDIO_PULL_LABEL_STUDIO) return false;
+    bool is_held = pull->wish->preference == STUDIO_PULL_QUERN;
     write_fields(other, mine, sizeof mine);
     write_fields(judgement, theirs, sizeof theirs);
     snprintf(sentence, sizeof sentence, "%.100s: %.70s on quern: %s; %.70s in Label Studio: %s%s",
@@ -149,10 +149,11 @@ static enum err take_page(void *context, const json_t *tasks, struct error *erro
     return err;
 }
 
-enum err pull_run(struct studio *studio, struct link *link, const struct pull_wish *wish,
-                  struct pull_report *ret_report, struct error *error) {
+enum err studio_pull_run(struct studio *studio, struct link *link,
+                         const struct studio_pull_wish *wish, struct studio_pull_report *ret_report,
+                         struct error *error) {
     struct pull pull = {.studio = studio, .link = link, .wish = wish, .report = ret_report};
-    *ret_report = (struct pull_report){.known = link->annotations.count};
+    *ret_report = (struct studio_pull_report){.known = link->annotations.count};
     if (link->project == 0)
         return err_set(error, ERR_CONFLICT,
                        "%s names no project yet: quern label-studio push makes it", link->path);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "label_studio/push.h"
+#include "label_studio/studio_push.h"
 
 #include "base/clock.h"
 #include "json/json.h"
-#include "label_studio/push_project.h"
+#include "label_studio/studio_project.h"
 #include "label_studio/task.h"
 
 #include <inttypes.h>
@@ -17,8 +17,8 @@
 struct push {
     struct studio *studio;
     struct link *link;
-    const struct push_wish *wish;
-    struct push_report *report;
+    const struct studio_push_wish *wish;
+    struct studio_push_report *report;
     uint64_t missing;       /* tasks of this round that have not arrived */
     bool was_repeated;      /* a chunk was sent again */
     int64_t repeated_after; /* the newest task before the first such chunk */
@@ -217,7 +217,7 @@ static enum err take_pair(struct push *push, struct filling *filling, const stru
     json_write(&filling->tasks, task);
     json_decref(task);
     json_array_append_new(filling->ids, json_stringn(pair->custom_id.at, pair->custom_id.bytes));
-    bool is_full = json_array_size(filling->ids) >= PUSH_CHUNK_TASKS ||
+    bool is_full = json_array_size(filling->ids) >= STUDIO_PUSH_CHUNK_TASKS ||
                    filling->tasks.bytes >= CHUNK_BYTES_MAX;
     return is_full ? flush(push, filling, error) : OK;
 }
@@ -258,12 +258,12 @@ static enum err send_rounds(struct push *push, struct pairs *pairs, struct error
                    push->missing, push->link->project);
 }
 
-enum err push_run(struct studio *studio, struct link *link, struct pairs *pairs,
-                  const struct push_wish *wish, struct push_report *ret_report,
-                  struct error *error) {
+enum err studio_push_run(struct studio *studio, struct link *link, struct pairs *pairs,
+                         const struct studio_push_wish *wish, struct studio_push_report *ret_report,
+                         struct error *error) {
     struct push push = {.studio = studio, .link = link, .wish = wish, .report = ret_report};
-    *ret_report = (struct push_report){0};
-    enum err err = push_project(studio, link, pairs, wish, error);
+    *ret_report = (struct studio_push_report){0};
+    enum err err = studio_project(studio, link, pairs, wish, error);
     size_t known = link->tasks.count;
     if (err == OK && link->chunk.custom_ids) err = settle(&push, error);
     if (err == OK) err = list_tasks(&push, 0, true, error);

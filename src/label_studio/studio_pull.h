@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* pull: the annotations of a Label Studio project become judgements of a batch, each state of an
+/* studio_pull: the annotations of a Label Studio project become judgements of a batch, each state of an
  * annotation exactly once.
  *
  * The curator of a judgement is the annotator's e-mail, or "label-studio:NUMBER". A judgement is
@@ -19,27 +19,28 @@
 
 struct remote;
 
-enum pull_preference {
-    PULL_BOTH,         /* conflicts are posted and shown */
-    PULL_QUERN,        /* annotations in conflict are held back and shown */
-    PULL_LABEL_STUDIO, /* conflicts are posted and not shown */
+enum studio_pull_preference {
+    STUDIO_PULL_BOTH,         /* conflicts are posted and shown */
+    STUDIO_PULL_QUERN,        /* annotations in conflict are held back and shown */
+    STUDIO_PULL_LABEL_STUDIO, /* conflicts are posted and not shown */
 };
 
-struct pull_wish {
+struct studio_pull_wish {
     const char *batch;
     struct remote *remote; /* NULL: no server; judgements go into the link alone */
-    enum pull_preference preference;
+    enum studio_pull_preference preference;
     void *context;
     /* Takes one sentence about a conflict. */
     void (*show)(void *context, const char *sentence);
 };
 
 /* The counts of a pull; valid after an error, too. */
-struct pull_report {
+struct studio_pull_report {
     uint64_t pulled, known; /* known: states of earlier pulls */
     uint64_t conflicts, held;
 };
 
 /* ERR_CONFLICT if the link has no project yet. */
-enum err pull_run(struct studio *studio, struct link *link, const struct pull_wish *wish,
-                  struct pull_report *ret_report, struct error *error) MUST_CHECK;
+enum err studio_pull_run(struct studio *studio, struct link *link,
+                         const struct studio_pull_wish *wish, struct studio_pull_report *ret_report,
+                         struct error *error) MUST_CHECK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* push_project: the project of a link: found, checked, or made once.
+/* studio_project: the project of a link: found, checked, or made once.
  *
  * A project that the user names keeps its config. Fields without a control of the same name and
  * kind are left out of the predictions. A new project gets a config for all fields.
@@ -12,8 +12,8 @@
  * Thread: one.
  * Memory: none. */
 
-#include "label_studio/push.h"
+#include "label_studio/studio_push.h"
 
 /* After OK the link has the project and the form. */
-enum err push_project(struct studio *studio, struct link *link, struct pairs *pairs,
-                      const struct push_wish *wish, struct error *error) MUST_CHECK;
+enum err studio_project(struct studio *studio, struct link *link, struct pairs *pairs,
+                        const struct studio_push_wish *wish, struct error *error) MUST_CHECK;
