@@ -2,27 +2,16 @@
 #include "preflight/preflight_child.h"
 
 #include "base/arena.h"
-#include "base/os.h"
-#include "base/spawn.h"
+#include "base/child.h"
 #include "preflight/sample_run.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#define FILE_FD 3
 #define FILE_PATH "/proc/self/fd/3"
-#define SAID_BYTES_MAX ((size_t)1 << 20)
-#define READ_BYTES 65536
-#define LOOK_MS 50
-#define KILL_PATIENCE_MS 10000 /* time between SIGKILL and its end */
-#define TERM_PATIENCE_MS 5000  /* for a sample run to remove its state directory */
+#define OUTPUT_BYTES_MAX ((size_t)1 << 20)
 #define ARGUMENTS_MAX 112
 #define TEXTS_BYTES_MAX ((size_t)256 << 10) /* with a chat template of 100,000 bytes */
 
@@ -171,105 +160,55 @@ static enum err fill(struct arguments *arguments, const struct node_options *nod
 
 /* --- the child --- */
 
-struct child {
-    pid_t pid;
-    int out_fd, err_fd; /* its standard output and error; -1 at their ends */
-    struct buf out, err;
+struct reading {
+    const struct api_preflight *preflight;
+    struct buf out;
 };
 
-static enum err start(struct child *child, const struct arguments *arguments, int file_fd,
-                      struct error *error) {
-    int out[2] = {-1, -1}, err_pipe[2] = {-1, -1};
-    enum err err = OK;
-    if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err_pipe, O_CLOEXEC) != 0)
-        err = err_from_errno(error, errno, "cannot make a pipe for a preflight");
-    const struct spawn_options options = {.program = "/proc/self/exe",
-                                          .arguments = arguments->at,
-                                          .fds = {SPAWN_NULL, out[1], err_pipe[1], file_fd},
-                                          .fd_count = FILE_FD + 1};
-    if (err == OK) err = spawn_start(&child->pid, &options, error);
-    os_close(out[1]);
-    os_close(err_pipe[1]);
-    child->out_fd = out[0];
-    child->err_fd = err_pipe[0];
-    return err;
+static bool is_stopped(void *context) {
+    const struct reading *reading = context;
+    return reading->preflight->stopped(reading->preflight->context);
 }
 
-/* Reads what the pipe holds now, once; closes it at its end. */
-static void read_some(int *fd, struct buf *buf) {
-    char bytes[READ_BYTES];
-    ssize_t count = read(*fd, bytes, sizeof bytes);
-    if (count > 0) buf_add(buf, bytes, (size_t)count);
-    if (count > 0 || (count < 0 && errno == EINTR)) return;
-    os_close(*fd);
-    *fd = -1;
+static void take_output(void *context, struct str bytes) {
+    struct reading *reading = context;
+    buf_add_str(&reading->out, bytes);
 }
 
-/* Reads the child's output to its end; false if the client stopped it. Its own children may keep
- * standard error open, so only the end of standard output counts. */
-static bool listen_to(struct child *child, const struct api_preflight *preflight) {
-    while (child->out_fd >= 0) {
-        if (preflight->stopped(preflight->context)) return false;
-        struct pollfd fds[2] = {{.fd = child->out_fd, .events = POLLIN},
-                                {.fd = child->err_fd, .events = POLLIN}};
-        if (poll(fds, 2, LOOK_MS) <= 0) continue;
-        if (fds[0].revents) read_some(&child->out_fd, &child->out);
-        if (fds[1].revents) read_some(&child->err_fd, &child->err);
-    }
-    return true;
-}
-
-/* The command's error sentence, or else how the process ended. */
-static void find_sentence(const struct child *child, const char *end, char ret_text[300]) {
-    struct str said = buf_str(&child->err), mark = STR("quern preflight: ");
-    size_t at = str_find(said, mark, 0);
-    struct str sentence = str_skip(said, at == SIZE_MAX ? said.bytes : at + mark.bytes);
-    size_t line_end = str_find_byte(sentence, '\n', 0);
-    if (line_end != SIZE_MAX) sentence.bytes = line_end;
-    if (sentence.bytes > 0)
-        snprintf(ret_text, 300, "%.*s", (int)(sentence.bytes < 299 ? sentence.bytes : 299),
-                 sentence.at);
-    else
-        snprintf(ret_text, 300, "the preflight %s", end);
-}
-
-static enum err run(struct child *child, const struct api_preflight *preflight,
-                    struct buf *ret_json, struct error *error) {
-    char end[96], sentence[300];
-    bool has_ended = listen_to(child, preflight);
-    if (!has_ended) kill(child->pid, SIGTERM);
-    int status = -1;
-    if (!spawn_end(child->pid, TERM_PATIENCE_MS, KILL_PATIENCE_MS, &status, end, sizeof end))
-        snprintf(end, sizeof end, "was killed and does not end");
-    if (!has_ended) return err_set(error, ERR_CANCELLED, "stopped");
-    struct str json = str_trim(buf_str(&child->out));
-    bool is_done = status == 0 || status == PREFLIGHT_CHILD_REFUSES_LINES;
-    if (is_done && !child->out.overflowed && str_starts_with(json, STR("{"))) {
+static enum err judge(const struct reading *reading, const struct child_end *end,
+                      struct buf *ret_json, struct error *error) {
+    struct str json = str_trim(buf_str(&reading->out));
+    bool is_done = end->status == 0 || end->status == PREFLIGHT_CHILD_REFUSES_LINES;
+    if (is_done && !reading->out.overflowed && str_starts_with(json, STR("{"))) {
         buf_add_str(ret_json, json);
         return OK;
     }
-    find_sentence(child, end, sentence);
-    bool is_input = status == PREFLIGHT_CHILD_USAGE || status == PREFLIGHT_CHILD_UNUSABLE ||
-                    status == PREFLIGHT_CHILD_NOT_FOUND;
-    return err_set(error, is_input ? ERR_INVALID : ERR_IO, "%s", sentence);
+    bool is_input = end->status == PREFLIGHT_CHILD_USAGE ||
+                    end->status == PREFLIGHT_CHILD_UNUSABLE ||
+                    end->status == PREFLIGHT_CHILD_NOT_FOUND;
+    return err_set(error, is_input ? ERR_INVALID : ERR_IO, "%s", end->sentence);
 }
 
 enum err preflight_child_run(void *context, const struct api_preflight *preflight,
                              struct buf *ret_json, struct error *error) {
     const struct preflight_child *self = context;
     struct arguments arguments = {.count = 0};
-    struct child child = {.out_fd = -1, .err_fd = -1};
-    if (preflight->stopped(preflight->context)) return err_set(error, ERR_CANCELLED, "stopped");
+    struct reading reading = {.preflight = preflight};
+    struct child_end end;
+    if (is_stopped(&reading)) return err_set(error, ERR_CANCELLED, "stopped");
     arena_init(&arguments.texts, TEXTS_BYTES_MAX);
-    buf_init(&child.out, SAID_BYTES_MAX);
-    buf_init(&child.err, SAID_BYTES_MAX);
+    buf_init(&reading.out, OUTPUT_BYTES_MAX);
     enum err err = fill(&arguments, self->node, preflight, error);
-    if (err == OK) err = start(&child, &arguments, preflight->fd, error);
-    if (err == OK) err = run(&child, preflight, ret_json, error);
-    os_close(child.out_fd);
-    os_close(child.err_fd);
-    buf_release(&child.out);
-    buf_release(&child.err);
+    const struct child_options options = {.command = "preflight",
+                                          .arguments = arguments.at,
+                                          .fds = {preflight->fd},
+                                          .fd_count = 1,
+                                          .context = &reading,
+                                          .stopped = is_stopped,
+                                          .output = take_output};
+    if (err == OK) err = child_run(&options, &end, error);
+    if (err == OK) err = judge(&reading, &end, ret_json, error);
+    buf_release(&reading.out);
     arena_release(&arguments.texts);
     return err;
 }
