@@ -3,7 +3,6 @@
 
 #include "base/os.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +51,7 @@ static bool has_text(const char *path, struct str text) {
 
 static enum err write_text(const char *path, struct str text, struct error *error) {
     int fd;
-    enum err err = os_open(&fd, path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0666, error);
+    enum err err = os_create(&fd, path, 0666, error);
     if (err != OK) return err;
     err = os_write_all(fd, text.at, text.bytes, error);
     if (err == OK) err = os_fsync(fd, error);
