@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 
 #define MANIFEST_NAME_DIGITS 8 /* at least, so that names sort in the order of generations */
+#define RESTORED_END ".restored"
 
 PRINTF_LIKE(3, 4)
 static void file_of(const struct backup_folder *folder, char ret_file[BACKUP_FILE_BYTES],
@@ -36,6 +37,12 @@ void backup_object_file(const struct backup_folder *folder, const char *path, ui
 void backup_manifest_file(const struct backup_folder *folder, uint64_t generation,
                           char ret_file[BACKUP_FILE_BYTES]) {
     file_of(folder, ret_file, "manifests/%0*" PRIu64, MANIFEST_NAME_DIGITS, generation);
+}
+
+void backup_move_file(const struct backup_folder *folder, uint64_t generation,
+                      char ret_file[BACKUP_FILE_BYTES]) {
+    file_of(folder, ret_file, "manifests/%0*" PRIu64 RESTORED_END, MANIFEST_NAME_DIGITS,
+            generation);
 }
 
 enum err backup_make_parents(const char *dir, const char *file, struct error *error) {
@@ -86,21 +93,32 @@ static int compare_numbers(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+/* Counts a name in manifests/ that is a generation's, or a mark's. */
+static void list_name(struct backup_folder *folder, size_t *capacity, struct str name) {
+    struct str end = STR(RESTORED_END);
+    bool is_mark = str_ends_with(name, end);
+    uint64_t generation;
+    if (is_mark) name.bytes -= end.bytes;
+    if (!str_to_u64(name, &generation) || generation == 0 || generation > INT64_MAX ||
+        name.bytes < MANIFEST_NAME_DIGITS)
+        return;
+    if (is_mark) {
+        if (generation > folder->restored) folder->restored = generation;
+        return;
+    }
+    folder->generations =
+        vec_grow(folder->generations, folder->count, capacity, sizeof *folder->generations);
+    folder->generations[folder->count++] = generation;
+}
+
 static enum err list_generations(struct backup_folder *folder, struct error *error) {
     char path[BACKUP_FILE_BYTES];
     size_t capacity = 0;
     file_of(folder, path, "manifests");
     DIR *dir = os_opendir(path);
     if (!dir) return errno == ENOENT ? OK : err_from_errno(error, errno, "cannot read %s", path);
-    for (struct dirent *entry; (entry = readdir(dir));) {
-        uint64_t generation;
-        if (!str_to_u64(str_from(entry->d_name), &generation) || generation == 0 ||
-            generation > INT64_MAX || strlen(entry->d_name) < MANIFEST_NAME_DIGITS)
-            continue;
-        folder->generations =
-            vec_grow(folder->generations, folder->count, &capacity, sizeof *folder->generations);
-        folder->generations[folder->count++] = generation;
-    }
+    for (struct dirent *entry; (entry = readdir(dir));)
+        list_name(folder, &capacity, str_from(entry->d_name));
     closedir(dir);
     if (folder->count > 0)
         qsort(folder->generations, folder->count, sizeof *folder->generations, compare_numbers);

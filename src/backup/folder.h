@@ -5,6 +5,7 @@
  *
  *   LOCK                      locked: exclusively while a backup is taken, shared while one is read
  *   manifests/00000007        one per complete generation (manifest.h)
+ *   manifests/00000007.restored   where a moved generation was restored (move_mark.h)
  *   data/<path>.<generation>  objects: the bytes of a file of the state directory, from the
  *                             generation on in which it came or changed
  *   unfinished                number of a generation that was begun and has not ended
@@ -27,6 +28,7 @@ struct backup_folder {
     uint64_t *generations; /* complete ones, ascending */
     size_t count;
     uint64_t unfinished; /* 0: the last backup ended */
+    uint64_t restored;   /* latest generation with a mark of move_mark.h; 0: none */
 };
 
 enum backup_folder_use { BACKUP_READ, BACKUP_WRITE };
@@ -44,6 +46,9 @@ void backup_object_file(const struct backup_folder *folder, const char *path, ui
 /* Writes "<dir>/manifests/<generation>". */
 void backup_manifest_file(const struct backup_folder *folder, uint64_t generation,
                           char ret_file[BACKUP_FILE_BYTES]);
+/* Writes "<dir>/manifests/<generation>.restored". */
+void backup_move_file(const struct backup_folder *folder, uint64_t generation,
+                      char ret_file[BACKUP_FILE_BYTES]);
 /* Makes the directories of a file below a directory durable; `file` begins with `dir`. */
 enum err backup_make_parents(const char *dir, const char *file, struct error *error) MUST_CHECK;
 

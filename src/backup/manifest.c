@@ -6,10 +6,20 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define MAGIC "quern-backup"
+
+void backup_time_text(int64_t unix_s, char ret_text[BACKUP_TIME_BYTES]) {
+    struct tm parts;
+    time_t when = (time_t)unix_s;
+    if (!gmtime_r(&when, &parts) ||
+        strftime(ret_text, BACKUP_TIME_BYTES, "%Y-%m-%d %H:%M:%S UTC", &parts) == 0)
+        snprintf(ret_text, BACKUP_TIME_BYTES, "an unknown time");
+}
 
 /* --- paths --- */
 

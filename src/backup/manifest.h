@@ -35,6 +35,7 @@
 
 #define BACKUP_PATH_BYTES 96 /* room for every path of a state directory, with its NUL */
 #define BACKUP_MANIFEST_BYTES_MAX ((size_t)1 << 30)
+#define BACKUP_TIME_BYTES 32
 
 /* One file of the state directory. */
 struct backup_object {
@@ -58,6 +59,9 @@ struct backup_manifest {
     size_t count;
     size_t capacity;
 };
+
+/* Writes "2026-11-23 03:40:05 UTC", as every sentence about backups has its times. */
+void backup_time_text(int64_t unix_s, char ret_text[BACKUP_TIME_BYTES]);
 
 /* True for "meta.db", "keys.jsonl", "keys.made", "files/ab/<id>", "parts/<id>",
  * "batches/<id>/lines.idx", "batches/<id>/order.idx" and "batches/<id>/seg-NNNNNN.log". */

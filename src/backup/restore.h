@@ -7,6 +7,9 @@
  * server starts over (store/state_marks.h), and its database comes last, so that a restore that was
  * killed is never taken for a state directory.
  *
+ * A moved generation is restored once: its mark (move_mark.h) is written before the directory can
+ * start, and refuses a second restore of it, or of an earlier generation.
+ *
  * Thread: one.
  * Memory: one manifest, and 1 MiB. */
 
@@ -16,6 +19,7 @@ struct backup_restore {
     const char *dir;       /* of the backups */
     const char *state_dir; /* new, or empty */
     uint64_t generation;   /* 0: the newest complete one */
+    bool again; /* also where the batches went on elsewhere, or where that cannot be marked */
 };
 
 struct backup_restored {
@@ -26,13 +30,15 @@ struct backup_restored {
     uint64_t files;
     uint64_t bytes;
     bool is_moved;
+    bool is_unmarked; /* moved, but the folder cannot be written: the next restore is not refused */
     bool has_keys;
     bool migrates;       /* the next start brings the database to this quern's version */
     uint64_t broken_off; /* number of a later generation that did not end; 0: none */
     char version[32];    /* of the quern that made the backup */
 };
 
-/* ERR_CONFLICT if the state directory is not empty, or if the backup is a newer quern's.
+/* ERR_CONFLICT if the state directory is not empty, if the backup is a newer quern's, or, without
+ * `again`, if the batches were moved and restored before, or the restore of a move cannot be marked.
  * ERR_NOT_FOUND without a complete generation. ERR_CORRUPT if bytes are missing or changed. */
 enum err backup_restore(const struct backup_restore *restore, struct backup_restored *ret_restored,
                         struct error *error) MUST_CHECK;

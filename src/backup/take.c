@@ -23,6 +23,7 @@
 #include <sys/stat.h>
 
 #define ATTEMPTS_MAX 100
+#define MOVED_LINE_BYTES (PATH_MAX + 64)
 
 struct take {
     const struct backup_options *options;
@@ -311,19 +312,48 @@ static void load_known(struct take *take) {
     }
 }
 
+/* Writes the line of the origin's mark. */
+static void moved_line(const struct take *take, uint64_t generation,
+                       char ret_line[MOVED_LINE_BYTES]) {
+    char dir[PATH_MAX];
+    if (!realpath(take->folder.dir, dir)) snprintf(dir, sizeof dir, "%s", take->folder.dir);
+    snprintf(ret_line, MOVED_LINE_BYTES, "moved to %s, generation %" PRIu64, dir, generation);
+}
+
 /* Closes the state directory before the generation is complete: one that is marked as moved has an
  * origin that does not start. */
 static enum err close_origin(struct take *take, struct error *error) {
-    char line[BACKUP_DIR_BYTES_MAX + 64];
-    snprintf(line, sizeof line, "moved to %s, generation %" PRIu64 "\n", take->options->dir,
-             take->taken.generation);
+    char line[MOVED_LINE_BYTES];
+    moved_line(take, take->taken.generation, line);
     return state_mark_set(take->options->state_dir, STATE_MOVED, line, error);
+}
+
+/* Finds the generation with which the directory was moved into this folder before: a second one
+ * could be restored elsewhere. */
+static bool find_move(const struct take *take, struct backup_manifest *ret_manifest) {
+    char line[MOVED_LINE_BYTES] = "", *marked;
+    struct error ignored;
+    struct backup_manifest manifest = {0};
+    uint64_t generation = 0;
+    if (state_mark_read(take->options->state_dir, STATE_MOVED, &marked, &ignored) != OK)
+        return false;
+    const char *number = strrchr(marked, ' ');
+    if (number && str_to_u64(str_from(number + 1), &generation)) moved_line(take, generation, line);
+    bool is_here = strcmp(line, marked) == 0 &&
+                   backup_folder_load(&take->folder, generation, &manifest, &ignored) == OK;
+    free(marked);
+    if (is_here && manifest.is_moved)
+        *ret_manifest = manifest;
+    else
+        backup_manifest_release(&manifest);
+    return is_here && manifest.is_moved;
 }
 
 static enum err run(struct take *take, struct error *error) {
     const struct backup_options *options = take->options;
     enum err err = backup_folder_open(&take->folder, options->dir, BACKUP_WRITE, error);
     if (err != OK) return err;
+    if (options->move && find_move(take, &take->taken)) return OK;
     load_known(take);
     uint64_t newest = take->folder.count ? take->folder.generations[take->folder.count - 1] : 0;
     if (take->folder.unfinished > newest) newest = take->folder.unfinished;

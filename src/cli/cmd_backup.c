@@ -87,7 +87,7 @@ static void print_generation(void *context, const struct backup_checked *generat
     const struct backup_manifest *manifest = generation->manifest;
     char when[BACKUP_TIME_BYTES];
     (void)context;
-    backup_show_time(manifest->begun_unix_s, when);
+    backup_time_text(manifest->begun_unix_s, when);
     printf("generation %" PRIu64 " of %s: %" PRIu64 " %s (%" PRIu64 " not ended), %zu files, %s: ",
            manifest->generation, when, manifest->batches, backup_show_batches(manifest->batches),
            manifest->unfinished, manifest->count,

@@ -11,6 +11,7 @@
 struct chosen {
     const char *state_dir;
     int64_t generation;
+    bool again;
     char state_dir_usual[PATH_MAX];
 };
 
@@ -20,6 +21,9 @@ static const struct option rows[] = {
      .help = "new or empty directory to restore into (default that of `quern serve`)"},
     {"generation", OPTION_INTEGER, AT(generation), "N",
      .help = "generation to restore, 0 for the newest complete one (default 0)", .max = 1e15},
+    {"again", OPTION_SWITCH, AT(again),
+     .help = "restore also what was moved and restored before, or what cannot be marked as "
+             "restored: no server may run on the earlier directory"},
     {0},
 };
 
@@ -38,12 +42,13 @@ static enum err run(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     struct backup_restore restore = {.dir = call->operands[0],
                                      .state_dir = chosen->state_dir,
-                                     .generation = (uint64_t)chosen->generation};
+                                     .generation = (uint64_t)chosen->generation,
+                                     .again = chosen->again};
     struct backup_restored restored;
     char when[BACKUP_TIME_BYTES];
     enum err err = backup_restore(&restore, &restored, error);
     if (err != OK) return err;
-    backup_show_time(restored.begun_unix_s, when);
+    backup_time_text(restored.begun_unix_s, when);
     if (restored.broken_off)
         printf("generation %" PRIu64 " was begun later and did not end: it cannot be restored\n",
                restored.broken_off);
@@ -63,6 +68,8 @@ static enum err run(struct command_call *call, struct error *error) {
     if (!restored.is_moved && restored.unfinished > 0)
         printf(
             "start no server on the old state directory any more: its batches would run twice\n");
+    if (restored.is_unmarked)
+        printf("the folder cannot be written: a second restore of this move is not refused\n");
     return OK;
 }
 
@@ -71,10 +78,11 @@ static const struct option_table tables[] = {{rows, 0}};
 const struct command cmd_restore = {
     .name = "restore",
     .summary = "make a state directory of a backup",
-    .usage = "restore DIR [--state-dir DIR] [--generation N]",
+    .usage = "restore DIR [--state-dir DIR] [--generation N] [--again]",
     .help = "Fills a new or empty state directory from the folder DIR of `quern backup`. Compares\n"
             "every byte with its sum, and says what it restored. The next `quern serve` on the\n"
-            "directory goes on with the batches that have not ended.\n",
+            "directory goes on with the batches that have not ended. What `quern backup --move`\n"
+            "made is restored once.\n",
     .tables = tables,
     .table_count = 1,
     .chosen_bytes = sizeof(struct chosen),

@@ -11,6 +11,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#define MARK_BYTES_MAX ((size_t)64 << 10)
+
 static const struct {
     const char *name;
     const char *sentence; /* with one %s: the directory */
@@ -20,8 +22,8 @@ static const struct {
                      "--move`: they go on there. If that backup was never started, remove the file "
                      "'moved' here"},
     [STATE_RESTORING] = {"restoring",
-                         "a `quern restore` into %s did not end: empty the directory and restore "
-                         "again"},
+                         "a `quern restore` into %s did not end: repeat the command, and empty "
+                         "the directory first if it asks for that"},
 };
 
 static enum err mark_path(const char *dir, const char *name, char ret_path[STORE_PATH_BYTES],
@@ -62,6 +64,17 @@ enum err state_mark_set(const char *dir, enum state_mark mark, const char *line,
     if (err == OK) err = os_fsync(fd, error);
     os_close(fd);
     return err == OK ? os_fsync_dir(dir, error) : err;
+}
+
+enum err state_mark_read(const char *dir, enum state_mark mark, char **ret_line,
+                         struct error *error) {
+    char path[STORE_PATH_BYTES];
+    size_t bytes;
+    enum err err = mark_path(dir, marks[mark].name, path, error);
+    if (err == OK) err = os_read_file(path, MARK_BYTES_MAX, ret_line, &bytes, error);
+    if (err != OK) return err;
+    (*ret_line)[strcspn(*ret_line, "\n")] = '\0';
+    return OK;
 }
 
 enum err state_mark_clear(const char *dir, enum state_mark mark, struct error *error) {

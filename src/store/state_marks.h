@@ -26,6 +26,10 @@ enum err state_lock(const char *dir, bool read_only, int *ret_fd, struct error *
 /* Makes the mark, or removes it; durable when it returns OK. */
 enum err state_mark_set(const char *dir, enum state_mark mark, const char *line,
                         struct error *error) MUST_CHECK;
+/* Reads the mark's line, without its LF; the caller frees it with free(). ERR_NOT_FOUND if the
+ * directory has no such mark. */
+enum err state_mark_read(const char *dir, enum state_mark mark, char **ret_line,
+                         struct error *error) MUST_CHECK;
 enum err state_mark_clear(const char *dir, enum state_mark mark, struct error *error) MUST_CHECK;
 /* ERR_CONFLICT, with the ways out, if the directory has a mark. */
 enum err state_marks_check(const char *dir, struct error *error) MUST_CHECK;

@@ -3,7 +3,7 @@
 backup itself. Every generation must restore to a directory that fsck accepts and that has everything acknowledged before it began.
 
 QUERN_BACKUP_SECONDS=600 makes the last test take a backup per second for so long, and prints its figures (Must hold 2 of issue 13)."""
-import hashlib, json, os, pathlib, random, re, shutil, sqlite3, threading, time
+import hashlib, json, os, pathlib, random, re, shutil, socket, sqlite3, subprocess, threading, time
 
 import pytest
 
@@ -112,8 +112,97 @@ def test_a_running_batch_moves_to_another_host_and_runs_nowhere_else(tmp_path):
     support.fsck(old)
     restore(folder, new)
     go_on(client, new, clock, 150)
-    # A move that was broken off is repeated.
-    backup(folder, old, "--move")
+    # Repeated, it is the same move; not one more that could be restored elsewhere.
+    assert backup(folder, old, "--move").stdout.startswith("generation 2: ")
+    assert not (folder / "manifests/00000003").exists()
+    backup(tmp_path / "elsewhere", old, "--move")
+
+
+def moved(folder):
+    """A state directory with an ended batch, and a folder into which it was moved."""
+    state, client = finished(folder)
+    backup(folder / "backups", state)
+    backup(folder / "backups", state, "--move")
+    return folder / "backups", client
+
+
+def test_a_move_is_restored_once(tmp_path):
+    folder, client = moved(tmp_path)
+    restore(folder, tmp_path / "new")
+    for generation in ("0", "1", "2"):  # and nothing that was taken before it
+        refused = restore(folder, tmp_path / "second", "--generation", generation, status=7).stderr
+        assert re.search(r"generation 2 was restored 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC on host ", refused), refused
+        assert f"on host {socket.gethostname()} into {tmp_path / 'new'}. " in refused and refused.endswith("add --again\n")
+    shutil.rmtree(tmp_path / "new")
+    assert "would run twice" in restore(folder, tmp_path / "new", status=7).stderr
+    assert not (tmp_path / "second").exists() and not (tmp_path / "new").exists()
+    restore(folder, tmp_path / "second", "--again")
+    assert f"into {tmp_path / 'second'}. " in restore(folder, tmp_path / "third", status=7).stderr
+    # Backups of the server in its new place are restored as any others.
+    life.finish(client, tmp_path / "second")
+    backup(folder, tmp_path / "second")
+    restore(folder, tmp_path / "third")
+    # A mark that lost its bytes is a mark.
+    (folder / "manifests/00000002.restored").write_text("?")
+    assert "does not say where" in restore(folder, tmp_path / "fourth", "--generation", "2", status=3).stderr
+    restore(folder, tmp_path / "fourth", "--generation", "2", "--again")
+    assert f"into {tmp_path / 'fourth'}. " in restore(folder, tmp_path / "fifth", "--generation", "2", status=7).stderr
+
+
+def test_a_restore_of_a_move_killed_anywhere_is_repeated_there_and_nowhere_else(tmp_path):
+    folder, client = moved(tmp_path)
+    pristine, ends, number = tmp_path / "pristine", {}, 0
+    shutil.copytree(folder, pristine)
+    while True:
+        number += 1
+        assert number < 4000
+        shutil.rmtree(folder)
+        shutil.copytree(pristine, folder)
+        target, other = tmp_path / f"target-{number}", tmp_path / f"other-{number}"
+        done = support.quern("restore", folder, "--state-dir", target, env={**os.environ, "QUERN_FAULT": f"any:{number}:KILL"})
+        if done.returncode == 0:
+            break
+        is_marked, can_start = (folder / "manifests/00000002.restored").exists(), (target / "meta.db").exists() and not (target / "restoring").exists()
+        ends[is_marked, can_start] = ends.get((is_marked, can_start), 0) + 1
+        if not is_marked:
+            shutil.rmtree(target, ignore_errors=True)
+            restore(folder, target)
+        elif not can_start:
+            restore(folder, target)
+        support.fsck(target)
+        assert "would run twice" in restore(folder, other, status=7).stderr
+        assert not other.exists()
+        shutil.rmtree(target)
+    assert ends.keys() == {(False, False), (True, False), (True, True)}, ends
+    life.finish(client, target)
+
+
+def test_of_two_restores_at_once_of_a_move_one_can_start(tmp_path):
+    folder, client = moved(tmp_path)
+    for number in range(life.scaled(10)):
+        targets = [tmp_path / f"{number}-{name}" for name in "ab"]
+        commands = [subprocess.Popen([support.BINARY, "restore", folder, "--state-dir", target], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+                    for target in targets]
+        said = [command.communicate()[1] for command in commands]
+        assert sorted(command.returncode for command in commands) == [0, 7], said
+        assert sum(not (target / "restoring").exists() and (target / "meta.db").exists() for target in targets) == 1
+        (folder / "manifests/00000002.restored").unlink()
+
+
+def test_a_move_in_a_folder_that_cannot_be_written_is_restored_with_again_only(tmp_path):
+    folder, client = moved(tmp_path)
+    # As root nothing but the file system itself forbids to write.
+    frozen = "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec \"$@\"".format(folder)
+    shut = ["unshare", "-m", "sh", "-c", frozen, "sh"] if os.geteuid() == 0 else ["sh", "-c", f"chmod 500 {folder}/manifests && exec \"$@\"", "sh"]
+    if subprocess.run([*shut, "true"], capture_output=True).returncode != 0:
+        pytest.skip("this container lets root mount nothing")
+    again = lambda *more: subprocess.run([*shut, support.BINARY, "restore", folder, "--state-dir", tmp_path / "new", *more], capture_output=True, text=True)
+    refused = again()
+    assert refused.returncode == 7 and "a second restore of this move could not be refused" in refused.stderr
+    assert not (tmp_path / "new").exists()
+    done = again("--again")
+    assert done.returncode == 0 and "the folder cannot be written" in done.stdout, done.stderr
+    life.finish(client, tmp_path / "new")
 
 
 def test_lost_keys_come_back_with_the_backup(tmp_path):
@@ -178,7 +267,7 @@ def test_a_restore_that_was_killed_is_no_state_directory(tmp_path):
             break
         if (target / "restoring").exists():
             done = support.quern("serve", "--port", "0", "--state-dir", target, *life.ECHO, timeout=120)
-            assert done.returncode == 7 and "did not end: empty the directory" in done.stderr
+            assert done.returncode == 7 and "did not end: repeat the command" in done.stderr
             assert "is not empty" in restore(tmp_path / "backups", target, status=7).stderr
         elif (target / "meta.db").exists():
             support.fsck(target)

@@ -2,10 +2,12 @@
 #include "../store/scratch.h"
 
 #include "backup/check.h"
+#include "backup/move_mark.h"
 #include "backup/restore.h"
 #include "backup/take.h"
 #include "store/fsck.h"
 #include "store/seglog_format.h"
+#include "store/state_marks.h"
 
 #include <sys/stat.h>
 
@@ -245,12 +247,56 @@ static void old_generations_go_and_a_marked_directory_stays_closed(void **state)
     place_remove(&place);
 }
 
+/* Sets the mark with which a restore of this token fills a directory. */
+static void set_restoring(const char *dir, const char *token) {
+    struct error error;
+    char line[128];
+    snprintf(line, sizeof line, "restoring x, generation 1, as %s\n", token);
+    assert_int_equal(state_mark_set(dir, STATE_RESTORING, line, &error), OK);
+}
+
+static void a_move_is_restored_once_and_only_its_own_restore_ends_what_it_began(void **state) {
+    (void)state;
+    struct place place;
+    struct backup_taken taken;
+    struct backup_restored restored;
+    struct backup_folder folder;
+    struct move_mark mark;
+    struct error error;
+    place_open(&place);
+    store_close(place.scratch.store);
+    place.scratch.store = NULL;
+    struct backup_options options = {
+        .state_dir = place.scratch.dir, .dir = place.folder, .version = "test", .move = true};
+    assert_int_equal(backup_take(&options, &taken, &error), OK);
+    assert_int_equal(backup_take(&options, &taken, &error), OK);
+    assert_int_equal(taken.generation, 1);
+    assert_false(restore(&place, 0).is_unmarked);
+
+    struct backup_restore again = {.dir = place.folder, .state_dir = place.restored};
+    assert_int_equal(backup_restore(&again, &restored, &error), ERR_CONFLICT);
+    assert_non_null(strstr(error.text, "would run twice: generation 1 was restored 20"));
+    assert_non_null(strstr(error.text, place.restored));
+    set_restoring(place.restored, "00112233445566778899aabbccddeeff");
+    assert_int_equal(backup_restore(&again, &restored, &error), ERR_CONFLICT);
+    assert_int_equal(backup_folder_open(&folder, place.folder, BACKUP_READ, &error), OK);
+    assert_int_equal(move_mark_read(&folder, &mark, &error), OK);
+    backup_folder_close(&folder);
+    assert_int_equal(mark.generation, 1);
+    assert_int_equal(strlen(mark.token), MOVE_TOKEN_BYTES - 1);
+    set_restoring(place.restored, mark.token);
+    assert_int_equal(backup_restore(&again, &restored, &error), OK);
+    assert_int_equal(state_marks_check(place.restored, &error), OK);
+    place_remove(&place);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_backup_of_an_open_store_restores_to_its_rows_and_bytes),
         cmocka_unit_test(a_segment_that_grew_costs_its_new_bytes_and_one_that_changed_a_new_object),
         cmocka_unit_test(bytes_that_are_gone_or_changed_are_reported_once_each),
         cmocka_unit_test(old_generations_go_and_a_marked_directory_stays_closed),
+        cmocka_unit_test(a_move_is_restored_once_and_only_its_own_restore_ends_what_it_began),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
