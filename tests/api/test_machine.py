@@ -5,6 +5,7 @@ import json, os, signal
 import pytest
 
 import support
+from metrics import Metrics
 from support import make_key
 from test_keys import ECHO, As
 
@@ -20,6 +21,10 @@ def machine(caller):
 
 def kinds(caller):
     return [event["kind"] for event in machine(caller)["events"]]
+
+
+def in_flight(caller):
+    return Metrics(caller.call("GET", "/metrics")[1].decode()).value("quern_requests_inflight")
 
 
 def hanging(count, **body):
@@ -67,6 +72,7 @@ def test_a_stuck_batch_and_an_alarm_are_events_of_their_owner(tmp_path, state):
         bad = support.jsonl([support.request(f"a{number}", " ", n=number + 1) for number in range(40)])
         alarmed = alice.wait(alice.create(bad, quality_limits={"min_lines": 20})["id"])["id"]
         stuck = alice.create(hanging(3))["id"]
+        support.until(lambda: in_flight(alice) == 3)  # before time passes: a batch may also be stuck in its check, or with one line
         clock.until(lambda: "batch_stuck" in kinds(alice), 60)
         seen = {event["kind"]: event for event in machine(alice)["events"]}
         assert seen["quality_alarm"]["batch_id"] == alarmed and "'empty'" in seen["quality_alarm"]["message"]
@@ -122,6 +128,7 @@ def test_a_killed_engine_is_an_event_and_its_memory_is_told(state):
 def test_a_model_is_unloaded_under_a_batch_and_loses_none_of_its_lines(state):
     with support.serving(state, "--model", "smollm2", "--max-num-seqs", "2") as server:
         lines = [support.request(f"c-{number}", f"Count to {number}.", temperature=0, max_tokens=12, ignore_eos=True) for number in range(60)]
+        support.until(lambda: "model_loaded" in kinds(server))  # looked for once per second: a model that is unloaded before leaves no event
         batch = server.create(support.jsonl(lines))["id"]
         support.until(lambda: server.batch(batch)["request_counts"]["completed"] > 0)
         assert server.json("POST", "/v1/machine/models/smollm2/unload")["id"] == "smollm2"
