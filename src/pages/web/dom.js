@@ -55,6 +55,27 @@ function visible(text) {
 /** The entries of a dl, from [name, what stands for it]. */
 export const terms = pairs => pairs.map(([name, told]) => [element("dt", {}, name), element("dd", {}, told)]);
 
+/** A part of a page that the key may not be allowed to see: nothing at first, then its children, or the server's own sentence of refusal. */
+export function shownIfAllowed(...children) {
+  const refused = element("p", {class: "note", hidden: true}), shown = element("div", {hidden: true}, children);
+  return {
+    element: [refused, shown],
+    /** Runs ask(), which fetches and shows. A 403 puts the sentence in the place of the part; other trouble is the page's (app.js), a 401 too. */
+    async refresh(ask) {
+      let sentence = "";
+      try {
+        await ask();
+      } catch (error) {
+        if (error.status !== 403) throw error;
+        sentence = error.message;
+      }
+      setText(refused, sentence);
+      refused.hidden = !sentence;
+      shown.hidden = !refused.hidden;
+    },
+  };
+}
+
 /** A part behind its title, made when it is first opened. */
 export function folded(title, make) {
   const box = element("div");

@@ -2,7 +2,7 @@
 // machine: what the server's machine has and does: models, waiting work, cards, the last hour and events; the keys of the server, for admins.
 
 import {actOnModel, machine as ask} from "/pages/api.js";
-import {element, fill, say, setText} from "/pages/dom.js";
+import {element, fill, say, setText, shownIfAllowed} from "/pages/dom.js";
 import {bytes, count, duration, moment, percent, rate} from "/pages/figures.js";
 import {showKeys} from "/pages/server_keys.js";
 import {liveTable} from "/pages/live_table.js";
@@ -73,12 +73,11 @@ export function showMachine(main) {
     "No card is in use: models run on the processors, or at upstreams.");
   const events = liveTable("Events", titles("Time", "What", "Message", "Batch"), "Nothing has happened since the server started.");
   const tokens = timeline("Tokens", "tokens per second"), lines = timeline("Lines of batches", "lines per second");
-  const since = element("p", {class: "note"}), refused = element("p", {class: "trouble", hidden: true}), keys = showKeys();
+  const since = element("p", {class: "note"}), keys = showKeys();
   const part = (title, ...parts) => element("section", {class: "part"}, element("h2", {}, title), parts);
-  const parts = element("div", {}, since, part("Models", models.element), part("Throughput", element("div", {class: "trends"}, tokens.element, lines.element)),
+  const parts = shownIfAllowed(since, part("Models", models.element), part("Throughput", element("div", {class: "trends"}, tokens.element, lines.element)),
     part("Waiting work", element("h3", {}, "By model"), queues.element, element("h3", {}, "By owner"), owners.element), part("Cards", cards.element), part("Events", events.element));
-  fill(main, element("h1", {}, "Machine"), refused, parts, keys.element);
-  parts.hidden = true;
+  fill(main, element("h1", {}, "Machine"), parts.element, keys.element);
 
   function show(now) {
     setText(since, `Running since ${moment(now.started_at)}`);
@@ -91,18 +90,9 @@ export function showMachine(main) {
     events.show(now.events.map(eventRow));
   }
 
-  /** A key may see the machine, the keys, both or none: each part that it may not see is a sentence. */
+  /** A key may see the machine, the keys, both or none. */
   async function refresh() {
-    try {
-      show(await ask());
-      parts.hidden = false;
-      refused.hidden = true;
-    } catch (error) {
-      if (error.status !== 403) throw error;
-      parts.hidden = true;
-      refused.hidden = false;
-      setText(refused, error.message);
-    }
+    await parts.refresh(async () => show(await ask()));
     await keys.refresh();
   }
 

@@ -2,7 +2,7 @@
 // server_keys: the keys of the server, for admins: what each may do and has used, a new one, the end of one.
 
 import {createKey, keepKey, key as ownKey, keys as ask, revokeKey} from "/pages/api.js";
-import {element, fill, say, setText} from "/pages/dom.js";
+import {element, fill, say, shownIfAllowed} from "/pages/dom.js";
 import {bytes, count, moment} from "/pages/figures.js";
 import {liveTable} from "/pages/live_table.js";
 
@@ -83,9 +83,10 @@ function makeForm(done) {
 export function showKeys() {
   const table = liveTable("Keys", ["Name", "Owner", "State", "May use", "Limits and use", "Time", "Action"].map(title => ({title})), "No key was made yet.");
   const warning = element("p", {class: "warning", hidden: true}, "This server asks for no key yet. The first key locks out everybody who has none: programs, other tabs and other people. It needs the right to everything, or no page can make the next one.");
-  const refused = element("p", {class: "note", hidden: true}), fresh = element("div", {class: "fresh", hidden: true, role: "status"});
-  const maker = element("details", {}, element("summary", {}, "New key"), makeForm(show)), parts = element("div", {hidden: true}, table.element, warning, fresh, maker);
-  const made = element("section", {"aria-labelledby": "keys-title"}, element("h2", {id: "keys-title"}, "Keys"), refused, parts);
+  const fresh = element("div", {class: "fresh", hidden: true, role: "status"});
+  const maker = element("details", {}, element("summary", {}, "New key"), makeForm(show));
+  const parts = shownIfAllowed(table.element, warning, fresh, maker);
+  const made = element("section", {"aria-labelledby": "keys-title"}, element("h2", {id: "keys-title"}, "Keys"), parts.element);
   let dueMs = 0, asks = true;
 
   /** The text of a new key is in this element alone, and only until it is hidden. */
@@ -130,19 +131,12 @@ export function showKeys() {
 
   async function refresh() {
     if (Date.now() < dueMs) return;
-    try {
+    await parts.refresh(async () => {
       const list = await ask();
       asks = list.asks;
       table.show(list.data.toSorted((a, b) => (a.state === "revoked") - (b.state === "revoked") || b.created_at - a.created_at).map(keyRow));
       warning.hidden = asks;
-      parts.hidden = false;
-      refused.hidden = true;
-    } catch (error) {
-      if (error.status !== 403) throw error;
-      parts.hidden = true;
-      refused.hidden = false;
-      setText(refused, error.message);
-    }
+    });
     dueMs = Date.now() + REFRESH_MS;
   }
 
