@@ -251,7 +251,7 @@ def test_answers_are_filtered_sorted_and_searched_and_the_address_keeps_it(brows
 def test_a_histogram_is_a_filter_and_columns_are_chosen(browser, answered):
     tab = Tab(browser, *answered)
     tab.has_rows(50)
-    tab.page.get_by_role("img", name="score:").locator("g").last.click(force=True)
+    tab.page.get_by_role("toolbar", name="score:").get_by_role("link").last.click()
     tab.sees("that match")
     assert all(94 <= int(score) <= 99 for score in tab.column("score"))
     tab.page.get_by_text("Columns").click()
@@ -323,6 +323,38 @@ def elsewhere(page):
     """A server of another origin, with one page."""
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
+def test_a_histogram_is_a_filter_by_keyboard_alone(browser, answered):
+    tab = Tab(browser, *answered)
+    tab.has_rows(50)
+    chart = tab.page.get_by_role("region", name="score", exact=True)
+    bars, axis = chart.get_by_role("link"), chart.locator(".axis")
+    number = bars.count()
+    assert number > 2 and bars.evaluate_all("links => links.filter(link => link.tabIndex === 0).length") == 1
+    tab.page.locator(".chart").get_by_role("link", name="NO", exact=True).focus()
+    tab.page.keyboard.press("Tab")  # one stop of the Tab key per histogram
+    expect(bars.first).to_be_focused(timeout=PATIENCE_MS)
+    for key, at in (("ArrowLeft", 0), ("ArrowRight", 1), ("End", number - 1), ("ArrowRight", number - 1), ("Home", 0), ("ArrowRight", 1)):
+        tab.page.keyboard.press(key)
+        expect(bars.nth(at)).to_be_focused(timeout=PATIENCE_MS)
+    name = bars.nth(1).get_attribute("aria-label")
+    expect(axis).to_contain_text(name)
+    tab.has_no_violation()
+    low, high, lines = map(float, re.fullmatch(r"([\d.]+) to ([\d.]+): (\d+)", name).groups())
+    tab.page.keyboard.press("Enter")
+    tab.sees(f"of {int(lines)} that match")
+    assert sorted(map(int, tab.column("score"))) == sorted(answer["score"] for answer in ANSWERS if low <= answer["score"] < high)
+    expect(bars.nth(1)).to_be_focused(timeout=PATIENCE_MS)  # drawn again, and the focus is where it was
+    assert bars.nth(1).get_attribute("aria-current") == "true" and bars.nth(1).evaluate("link => link.tabIndex") == 0
+    tab.has_no_violation()
+    tab.page.keyboard.press("ArrowRight")
+    tab.page.keyboard.press("Enter")  # another bar takes its place
+    expect(tab.page.get_by_role("list", name="Filters").get_by_role("link", name="Remove the filter score")).to_have_count(2, timeout=PATIENCE_MS)
+    expect(bars.nth(1)).not_to_have_attribute("aria-current", "true", timeout=PATIENCE_MS)
+    tab.page.keyboard.press("Enter")  # once more: no filter
+    tab.has_rows(50)
+    assert "filter=" not in tab.page.url and not tab.troubles
+
+
             self.send_response(200)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.end_headers()

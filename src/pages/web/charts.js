@@ -12,17 +12,49 @@ const VALUE_CHARACTERS = 80; // of a value next to its bar
 export const bar = (part, all) =>
   drawing("svg", {class: "bar", "aria-hidden": "true"}, drawing("rect", {width: `${all > 0 ? 100 * part / all : 0}%`, height: "100%", rx: "2"}));
 
-/** Bars of `bins` {from, to, count}; chosen(bin) is called with one that is clicked, which has its figures as a tip. */
-export function histogram(bins, label, chosen) {
-  const most = Math.max(...bins.map(bin => bin.count), 1);
-  return drawing("svg", {class: "bins", role: "img", "aria-label": label, viewBox: `0 0 ${bins.length * BIN_WIDTH} ${HEIGHT}`, preserveAspectRatio: "none"},
-    bins.map((bin, at) => {
-      const height = bin.count > 0 ? Math.max(1, HEIGHT * bin.count / most) : 0;
-      return drawing("g", {onclick: chosen && (() => chosen(bin))},
-        drawing("title", {}, `${figure(bin.from)} to ${figure(bin.to)}: ${count(bin.count)}`),
-        drawing("rect", {class: "back", x: at * BIN_WIDTH, width: BIN_WIDTH, height: HEIGHT}),
-        drawing("rect", {x: at * BIN_WIDTH + 0.5, width: BIN_WIDTH - 1, y: HEIGHT - height, height}));
-    }));
+const rangeOf = bin => `${figure(bin.from)} to ${figure(bin.to)}: ${count(bin.count)}`;
+
+function barOf(bin, at, most) {
+  const height = bin.count > 0 ? Math.max(1, HEIGHT * bin.count / most) : 0;
+  return [drawing("title", {}, rangeOf(bin)), drawing("rect", {class: "back", x: at * BIN_WIDTH, width: BIN_WIDTH, height: HEIGHT}),
+    drawing("rect", {x: at * BIN_WIDTH + 0.5, width: BIN_WIDTH - 1, y: HEIGHT - height, height})];
+}
+
+const canvas = (bins, attributes, children) => drawing("svg", {class: "bins", viewBox: `0 0 ${bins.length * BIN_WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", ...attributes}, children);
+const mostOf = bins => Math.max(...bins.map(bin => bin.count), 1);
+
+/** Bars of `bins` {from, to, count}, to be seen only. */
+export const histogram = (bins, label) =>
+  canvas(bins, {role: "img", "aria-label": label}, bins.map((bin, at) => drawing("g", {}, barOf(bin, at, mostOf(bins)))));
+
+/** Bars that are links: `link(bin, at)` gives {address, isChosen, key}, and told(text) is called with the range and count of the bar under the focus or the mouse, with ""
+ * behind it. One bar is a stop of the Tab key, arrows, Home and End lead to the others; empty bars are no links. */
+export function histogramOfLinks(bins, label, link, told) {
+  const links = [];
+  const stopAt = at => links.forEach((made, other) => made.setAttribute("tabindex", other === at ? 0 : -1));
+
+  function move(event) {
+    const at = links.indexOf(event.currentTarget), last = links.length - 1;
+    const to = {ArrowLeft: Math.max(at - 1, 0), ArrowRight: Math.min(at + 1, last), Home: 0, End: last}[event.key];
+    if (to === undefined || event.ctrlKey || event.altKey || event.metaKey) return;
+    event.preventDefault();
+    links[to].focus();
+  }
+
+  const bars = bins.map((bin, at) => {
+    if (bin.count === 0) return drawing("g", {}, barOf(bin, at, mostOf(bins)));
+    const {address, isChosen, key} = link(bin, at), index = links.length;
+    const tell = () => told(rangeOf(bin)), hush = () => told("");
+    const made = drawing("a", {href: address, "aria-label": rangeOf(bin), "aria-current": isChosen && "true", "data-key": key, onkeydown: move, onmouseenter: tell, onmouseleave: hush,
+      onfocus: () => {
+        stopAt(index);
+        tell();
+      }, onblur: hush}, barOf(bin, at, mostOf(bins)));
+    links.push(made);
+    return made;
+  });
+  stopAt(Math.max(links.findIndex(made => made.hasAttribute("aria-current")), 0));
+  return canvas(bins, {role: "toolbar", "aria-label": label}, bars);
 }
 
 const shortened = text => text.length > VALUE_CHARACTERS ? `${text.slice(0, VALUE_CHARACTERS)}…` : text;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // distributions: how the values of each field are spread over a batch's answers; a value or a bar that is chosen becomes a filter.
 
-import {histogram, valueBars} from "/pages/charts.js";
-import {element, refill} from "/pages/dom.js";
+import {histogramOfLinks, valueBars} from "/pages/charts.js";
+import {element, refill, setText} from "/pages/dom.js";
 import {count, figure} from "/pages/figures.js";
 import {addressOf, filteredBy, hasFilter, titleOf, withoutFilter} from "/pages/view.js";
 
@@ -10,6 +10,7 @@ const CHARTS = 12; // before "all fields"
 const VALUES = 8; // of a field, before "all values"
 const DISTINCT = 20; // values, above which a field without a common value is taken for free text
 const COMMON_SHARE = 0.05;
+const RANGE = new Set(["ge", "lt", "le"]); // comparisons that a chosen bar takes the place of
 const LEFT_OUT = new Set([".line", ".custom_id", ".status"]); // different on every line, or told by the outcome
 
 function binsOf({from, to, counts}) {
@@ -29,10 +30,15 @@ export function distributions(id, state) {
 
   function numbersOf(field) {
     const bins = binsOf(field.histogram), view = state();
-    const choose = bin => location.assign(addressOf(id, filteredBy(view, {name: field.name, op: "ge", value: String(bin.from)},
-      {name: field.name, op: bin.isLast ? "le" : "lt", value: String(bin.to)})));
+    const link = (bin, at) => {
+      const ends = [{name: field.name, op: "ge", value: String(bin.from)}, {name: field.name, op: bin.isLast ? "le" : "lt", value: String(bin.to)}];
+      const isChosen = ends.every(({name, op, value}) => hasFilter(view, name, op, value));
+      const open = {...view, line: null, filters: view.filters.filter(({name, op}) => name !== field.name || !RANGE.has(op))};
+      return {address: addressOf(id, isChosen ? open : filteredBy(open, ...ends)), isChosen, key: `bin ${field.name} ${at}`};
+    };
+    const mean = `mean ${figure(field.mean)}`, middle = element("span", {}, mean);
     const label = `${titleOf(field.name)}: from ${figure(field.min)} to ${figure(field.max)}, mean ${figure(field.mean)}`;
-    return [histogram(bins, label, choose), element("p", {class: "axis"}, element("span", {}, figure(field.min)), element("span", {}, `mean ${figure(field.mean)}`),
+    return [histogramOfLinks(bins, label, link, text => setText(middle, text || mean)), element("p", {class: "axis"}, element("span", {}, figure(field.min)), middle,
       element("span", {}, figure(field.max)))];
   }
 
