@@ -33,11 +33,17 @@ def tools(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def real(tmp_path_factory):
-    """The CPU engine with the default model, which takes milliseconds per token."""
+def small_model():
+    """The name of the default model, which takes milliseconds per token."""
     if subprocess.run([support.ROOT / "tools/fetch-model", "smollm2"], capture_output=True).returncode != 0:
         pytest.skip("the default model cannot be fetched")
-    yield from support.server_of_session(tmp_path_factory, "real", "--model", "smollm2")
+    return "smollm2"
+
+
+@pytest.fixture(scope="session")
+def real(tmp_path_factory, small_model):
+    """The CPU engine with the default model."""
+    yield from support.server_of_session(tmp_path_factory, "real", "--model", small_model)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages in a real Chromium, driven by Playwright: a file becomes a batch and its results are saved; answers by filter, order and search;
-keys; hostile answers and hostile origins; a server that is killed and comes back under an open page; three widths and both themes; axe."""
+keys; hostile answers and hostile origins; a server that is killed and comes back under an open page; three widths and both themes; axe.
+
+Whole flows run with the small real model and short answers. The echo worker answers where a test needs answers that it knows before: hostile ones, counted
+ones for filters, very long ones, and where no answer matters."""
 import contextlib, http.server, importlib.resources, json, pathlib, re, shutil, threading
 
 import pytest
@@ -72,32 +75,75 @@ def file_of(folder, answers, name="people.jsonl"):
     return path
 
 
+VERDICTS = ["Strong Yes", "Yes", "Maybe", "No"]
+VERDICT = {"type": "object", "additionalProperties": False, "required": ["recommendation", "score"],
+           "properties": {"recommendation": {"enum": VERDICTS}, "score": {"type": "integer", "minimum": 0, "maximum": 100}}}
+
+
+def candidates(folder, count, name="candidates.jsonl"):
+    """A file of questions to a real model, which have short answers."""
+    path, shape = folder / name, {"type": "json_schema", "json_schema": {"name": "verdict", "schema": VERDICT}}
+    path.write_bytes(support.jsonl([support.request(f"c{number}", f"Candidate {number} wrote C for {number % 12} years. Recommend or not, as JSON.", max_tokens=32, temperature=0.8,
+                                                    seed=number, response_format=shape) for number in range(count)]))
+    return path
+
+
+def judged(lines):
+    """{custom_id: answer} of saved results, each of which is a verdict."""
+    found = {}
+    for line in map(json.loads, lines):
+        answer = json.loads(line["response"]["body"]["choices"][0]["message"]["content"])
+        assert answer["recommendation"] in VERDICTS and 0 <= answer["score"] <= 100 and line["custom_id"] not in found
+        found[line["custom_id"]] = answer
+    return found
+
+
 def start(tab, path):
     tab.page.set_input_files("#file", path)
     tab.page.get_by_role("button", name="Start the batch").click()
     expect(tab.page.get_by_role("heading", name=path.name)).to_be_visible(timeout=PATIENCE_MS)
 
 
-def test_from_a_file_to_saved_results(browser, server, tmp_path):
-    answers = [json.dumps({"recommendation": ["hire", "maybe", "no"][number % 3], "score": number}) for number in range(120)]
-    tab = Tab(browser, server)
-    tab.sees("No batch yet")
-    start(tab, file_of(tmp_path, answers))
-    tab.sees("120 of 120 requests")
-    tab.has_rows(50)
-    seen = set(tab.custom_ids())
-    for _ in range(2):
-        first = tab.page.locator("table.results tbody th").first.inner_text()
-        tab.page.get_by_role("button", name="Later").click()
-        expect(tab.page.locator("table.results tbody th").first).not_to_have_text(first, timeout=PATIENCE_MS)
-        seen |= set(tab.custom_ids())
-    assert seen == {f"c{number}" for number in range(120)}
+@pytest.fixture
+def small(small_model, tmp_path):
+    """A server of its own for one test, with the small real model."""
+    with support.serving(tmp_path / "state", "--model", small_model) as server:
+        yield server
+
+
+def saved(tab, button="Download results"):
+    """The lines of the file that a button saves."""
     with tab.page.expect_download() as download:
-        tab.page.get_by_role("button", name="Download results").click()
-    lines = pathlib.Path(download.value.path()).read_text().splitlines()
-    assert [json.loads(line)["custom_id"] for line in lines] == [f"c{number}" for number in range(120)]
+        tab.page.get_by_role("button", name=button).click()
+    return pathlib.Path(download.value.path()).read_text().splitlines()
+
+
+def test_from_a_file_to_saved_results(browser, small, tmp_path):
+    tab = Tab(browser, small)
+    tab.sees("No batch yet")
+    tab.page.set_input_files("#file", candidates(tmp_path, 60))
+    tab.sees("Lengths of prompts")
+    tab.page.get_by_label("Name", exact=True).fill("Backend role")
+    tab.page.get_by_label("Metadata").fill("team = hiring")
+    tab.page.get_by_role("button", name="Start the batch").click()
+    expect(tab.page.get_by_role("heading", name="Backend role")).to_be_visible(timeout=PATIENCE_MS)
+    tab.sees("60 of 60 requests")
+    tab.sees("hiring")
+    batch = tab.page.url.rpartition("/")[2]
+    support.until(lambda: small.json("GET", f"/v1/batches/{batch}/answers/fields")["indexed"] == 60)
+    tab.page.reload()  # a full page of the time when the batch ran stays under the reader's eyes
+    tab.has_rows(50)
+    seen = tab.custom_ids()
+    tab.page.get_by_role("button", name="Later").click()
+    tab.has_rows(10)
+    assert seen + tab.custom_ids() == [f"c{number}" for number in range(60)]
+    answers = judged(saved(tab))
+    assert list(answers) == [f"c{number}" for number in range(60)]
+    first = answers["c0"]["recommendation"]
+    tab.page.locator(".chart").get_by_role("link", name=first, exact=True).click()
+    tab.sees(f"of {sum(answer['recommendation'] == first for answer in answers.values())} that match")
     tab.page.get_by_role("link", name="All batches").click()
-    tab.sees("120 of 120")
+    tab.sees("60 of 60")
     assert not tab.troubles
 
 
@@ -125,20 +171,31 @@ def test_hostile_answers_are_text(browser, server, tmp_path):
     assert not tab.troubles
 
 
-def test_a_batch_is_paused_resumed_cancelled_and_run_again(browser, server, tmp_path):
-    path = tmp_path / "slow.jsonl"
-    path.write_bytes(support.jsonl([support.request(f"c{number}", "late", echo={"delay_ms": 3_600_000}) | {"url": "/v1/chat/completions"} for number in range(3)]))
-    tab = Tab(browser, server)
-    start(tab, path)
+def ask_of_model(tab, server, action, text):
+    """Loads or unloads the model on the page of the machine, until its row has the text."""
+    tab.page.goto(f"{server.site}/#/machine")
+    tab.page.get_by_role("button", name=f"{action} smollm2", exact=True).click()
+    expect(tab.page.get_by_role("table", name="Models").get_by_role("row").filter(has_text="smollm2")).to_contain_text(text, timeout=PATIENCE_MS)
+
+
+def test_a_batch_is_paused_resumed_cancelled_and_run_again(browser, small, tmp_path):
+    """Its lines wait while the model is unloaded, so that none of them ends before it is cancelled."""
+    tab = Tab(browser, small)
+    ask_of_model(tab, small, "Unload", "unloaded by an administrator")
+    tab.page.goto(f"{small.site}/#/")
+    start(tab, candidates(tmp_path, 20))
     first = tab.page.url
     for button, word in (("Pause", "paused"), ("Resume", "in progress"), ("Cancel", "cancelled")):
         tab.page.get_by_role("button", name=button).click()
         expect(tab.page.locator("main > .state")).to_have_text(word, timeout=PATIENCE_MS)
+    assert {json.loads(line)["error"]["code"] for line in saved(tab, "Download errors")} == {"batch_cancelled"}
+    ask_of_model(tab, small, "Load", "loaded")
+    tab.page.goto(first)
     tab.page.get_by_role("button", name="Run the failed lines again").click()
     tab.page.wait_for_url(lambda url: url != first)
-    expect(tab.page.locator("main > .state")).to_have_text("in progress", timeout=PATIENCE_MS)
-    tab.page.get_by_role("button", name="Cancel").click()
-    expect(tab.page.locator("main > .state")).to_have_text("cancelled", timeout=PATIENCE_MS)
+    tab.sees("20 of 20 requests")
+    expect(tab.page.locator("main > .state")).to_have_text("completed", timeout=PATIENCE_MS)
+    assert set(judged(saved(tab))) == {f"c{number}" for number in range(20)}
     assert not tab.troubles
 
 
@@ -161,21 +218,24 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser, tmp_path):
         assert not tab.troubles
 
 
-def test_an_open_page_outlives_its_server(browser, tmp_path):
+def test_an_open_page_outlives_its_server(browser, small_model, tmp_path):
+    """The server is killed while the batch runs, and runs the rest of it when it is back."""
     with support.reserved_port() as port:
-        arguments = (tmp_path / "state", "--model", "smollm2=echo", "--port", str(port))
+        arguments = (tmp_path / "state", "--model", small_model, "--port", str(port), "--max-num-seqs", "2")
         with support.serving(*arguments) as server:
-            tab = Tab(browser, server)
-            start(tab, file_of(tmp_path, ["one", "two"]))
-            tab.sees("2 of 2 requests")
-            tab.page.get_by_role("link", name="All batches").click()
-            tab.sees("2 of 2")
+            tab, overview = Tab(browser, server), Tab(browser, server)
+            start(tab, candidates(tmp_path, 40))
+            expect(tab.page.locator("p.counts")).to_have_text(re.compile("^[1-9]"), timeout=PATIENCE_MS)
             server.kill()
-            tab.sees("The server cannot be reached")
-        with support.serving(*arguments):
+            for page in (tab, overview):
+                page.sees("The server cannot be reached")
+        with support.serving(*arguments) as server:
             tab.sees("The server is there again")
-            tab.sees("2 of 2")
-        assert not tab.troubles
+            for page in (tab, overview):
+                page.sees("40 of 40")
+            tab.has_rows(40)
+            assert set(judged(saved(tab))) == {f"c{number}" for number in range(40)} == set(tab.custom_ids())
+        assert not tab.troubles and not overview.troubles
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -263,6 +323,38 @@ def test_a_histogram_is_a_filter_and_columns_are_chosen(browser, answered):
     assert not tab.troubles
 
 
+def test_a_histogram_is_a_filter_by_keyboard_alone(browser, answered):
+    tab = Tab(browser, *answered)
+    tab.has_rows(50)
+    chart = tab.page.get_by_role("region", name="score", exact=True)
+    bars, axis = chart.get_by_role("link"), chart.locator(".axis")
+    number = bars.count()
+    assert number > 2 and bars.evaluate_all("links => links.filter(link => link.tabIndex === 0).length") == 1
+    tab.page.locator(".chart").get_by_role("link", name="NO", exact=True).focus()
+    tab.page.keyboard.press("Tab")  # one stop of the Tab key per histogram
+    expect(bars.first).to_be_focused(timeout=PATIENCE_MS)
+    for key, at in (("ArrowLeft", 0), ("ArrowRight", 1), ("End", number - 1), ("ArrowRight", number - 1), ("Home", 0), ("ArrowRight", 1)):
+        tab.page.keyboard.press(key)
+        expect(bars.nth(at)).to_be_focused(timeout=PATIENCE_MS)
+    name = bars.nth(1).get_attribute("aria-label")
+    expect(axis).to_contain_text(name)
+    tab.has_no_violation()
+    low, high, lines = map(float, re.fullmatch(r"([\d.]+) to ([\d.]+): (\d+)", name).groups())
+    tab.page.keyboard.press("Enter")
+    tab.sees(f"of {int(lines)} that match")
+    assert sorted(map(int, tab.column("score"))) == sorted(answer["score"] for answer in ANSWERS if low <= answer["score"] < high)
+    expect(bars.nth(1)).to_be_focused(timeout=PATIENCE_MS)  # drawn again, and the focus is where it was
+    assert bars.nth(1).get_attribute("aria-current") == "true" and bars.nth(1).evaluate("link => link.tabIndex") == 0
+    tab.has_no_violation()
+    tab.page.keyboard.press("ArrowRight")
+    tab.page.keyboard.press("Enter")  # another bar takes its place
+    expect(tab.page.get_by_role("list", name="Filters").get_by_role("link", name="Remove the filter score")).to_have_count(2, timeout=PATIENCE_MS)
+    expect(bars.nth(1)).not_to_have_attribute("aria-current", "true", timeout=PATIENCE_MS)
+    tab.page.keyboard.press("Enter")  # once more: no filter
+    tab.has_rows(50)
+    assert "filter=" not in tab.page.url and not tab.troubles
+
+
 def test_a_line_opens_with_its_request_and_by_keyboard_alone(browser, answered):
     tab = Tab(browser, *answered)
     tab.has_rows(50)
@@ -323,38 +415,6 @@ def elsewhere(page):
     """A server of another origin, with one page."""
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
-def test_a_histogram_is_a_filter_by_keyboard_alone(browser, answered):
-    tab = Tab(browser, *answered)
-    tab.has_rows(50)
-    chart = tab.page.get_by_role("region", name="score", exact=True)
-    bars, axis = chart.get_by_role("link"), chart.locator(".axis")
-    number = bars.count()
-    assert number > 2 and bars.evaluate_all("links => links.filter(link => link.tabIndex === 0).length") == 1
-    tab.page.locator(".chart").get_by_role("link", name="NO", exact=True).focus()
-    tab.page.keyboard.press("Tab")  # one stop of the Tab key per histogram
-    expect(bars.first).to_be_focused(timeout=PATIENCE_MS)
-    for key, at in (("ArrowLeft", 0), ("ArrowRight", 1), ("End", number - 1), ("ArrowRight", number - 1), ("Home", 0), ("ArrowRight", 1)):
-        tab.page.keyboard.press(key)
-        expect(bars.nth(at)).to_be_focused(timeout=PATIENCE_MS)
-    name = bars.nth(1).get_attribute("aria-label")
-    expect(axis).to_contain_text(name)
-    tab.has_no_violation()
-    low, high, lines = map(float, re.fullmatch(r"([\d.]+) to ([\d.]+): (\d+)", name).groups())
-    tab.page.keyboard.press("Enter")
-    tab.sees(f"of {int(lines)} that match")
-    assert sorted(map(int, tab.column("score"))) == sorted(answer["score"] for answer in ANSWERS if low <= answer["score"] < high)
-    expect(bars.nth(1)).to_be_focused(timeout=PATIENCE_MS)  # drawn again, and the focus is where it was
-    assert bars.nth(1).get_attribute("aria-current") == "true" and bars.nth(1).evaluate("link => link.tabIndex") == 0
-    tab.has_no_violation()
-    tab.page.keyboard.press("ArrowRight")
-    tab.page.keyboard.press("Enter")  # another bar takes its place
-    expect(tab.page.get_by_role("list", name="Filters").get_by_role("link", name="Remove the filter score")).to_have_count(2, timeout=PATIENCE_MS)
-    expect(bars.nth(1)).not_to_have_attribute("aria-current", "true", timeout=PATIENCE_MS)
-    tab.page.keyboard.press("Enter")  # once more: no filter
-    tab.has_rows(50)
-    assert "filter=" not in tab.page.url and not tab.troubles
-
-
             self.send_response(200)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.end_headers()

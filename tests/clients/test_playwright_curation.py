@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The curation page in a real Chromium: 50 cards by keyboard alone, two curators at once, one name in two tabs, answers lost on their way, a server
-that is killed and comes back, layouts of three kinds of answers, hostile answers, the files that are made of judgements."""
+that is killed and comes back, layouts of three kinds of answers, hostile answers, the files that are made of judgements.
+
+Whole flows judge answers of the small real model. The echo worker answers where a test needs answers that it knows before: layouts of kinds of answers,
+values in which two runs differ, hostile ones."""
 import contextlib, json, pathlib
 
 import pytest
@@ -28,6 +31,16 @@ def evaluation(number):
 
 def shaped(schema):
     return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}} if schema else {}
+
+
+def evaluated(server, count):
+    """(batch, {custom_id: answer}) of evaluations by the real model."""
+    requests = [support.request(f"c{number}", f"Candidate {number}: wrote C for {number % 12} years. Recommend or not, as JSON.", max_tokens=80, temperature=0.8, seed=number,
+                                **shaped(EVALUATION)) for number in range(count)]
+    batch = server.wait(server.create(support.jsonl(requests))["id"], 1200)["id"]
+    answers = {line["custom_id"]: json.loads(line["response"]["body"]["choices"][0]["message"]["content"]) for line in server.results(server.batch(batch))[0]}
+    assert len(answers) == count
+    return batch, answers
 
 
 def batch_of(server, answers, schema=None, name="people"):
@@ -67,11 +80,7 @@ class Desk(Tab):
 
 
 def test_fifty_cards_of_a_real_model_by_keyboard_alone(browser, real):
-    requests = [support.request(f"c{number}", f"Candidate {number}: wrote C for {number % 12} years. Recommend or not, as JSON.", max_tokens=80, temperature=0.8, seed=number,
-                                **shaped(EVALUATION)) for number in range(50)]
-    batch = real.wait(real.create(support.jsonl(requests))["id"], 1200)["id"]
-    answers = {line["custom_id"]: json.loads(line["response"]["body"]["choices"][0]["message"]["content"]) for line in real.results(real.batch(batch))[0]}
-    assert len(answers) == 50
+    batch, answers = evaluated(real, 50)
     desk, wanted = Desk(browser, real, batch), {}
     for number in range(50):
         name = f"c{number}"
@@ -109,14 +118,15 @@ def test_fifty_cards_of_a_real_model_by_keyboard_alone(browser, real):
     assert not desk.troubles
 
 
-def test_two_curators_at_once_and_the_cards_on_which_they_disagree(browser, server):
-    batch = batch_of(server, [evaluation(number) for number in range(12)], EVALUATION)
+def test_two_curators_at_once_and_the_cards_on_which_they_disagree(browser, real):
+    server, (batch, answers) = real, evaluated(real, 12)
+    other = (answers["c5"]["score"] + 1) % 101
     ana, ben = Desk(browser, server, batch, "Ana"), Desk(browser, server, batch, "Ben", viewport={"width": 768, "height": 900})
     for number in range(12):
         for desk in (ana, ben):
             desk.on(f"c{number}")
             if desk is ben and number == 5:
-                desk.press("c", "2", "Control+a", "9", "Control+Enter")
+                desk.press("c", "2", "Control+a", *str(other), "Control+Enter")
             else:
                 desk.press("a")
     for desk in (ana, ben):
@@ -130,7 +140,7 @@ def test_two_curators_at_once_and_the_cards_on_which_they_disagree(browser, serv
     third.page.get_by_role("button", name="Judge like Ben").focus()
     third.press("Enter")
     third.sees("Judged 1 of 1")
-    assert [judgement["fields"] for judgement in kept(server, batch, curator="Cem")] == [{"score": 9}]
+    assert [judgement["fields"] for judgement in kept(server, batch, curator="Cem")] == [{"score": other}]
     for desk in (ana, ben, third):
         assert not desk.troubles
 
@@ -156,11 +166,11 @@ def test_one_name_in_two_tabs_shows_both_judgements_and_the_curator_chooses(brow
     assert not one.troubles and not two.troubles
 
 
-def test_lost_answers_and_a_killed_server_lose_and_double_nothing(browser, tmp_path):
+def test_lost_answers_and_a_killed_server_lose_and_double_nothing(browser, small_model, tmp_path):
     with support.reserved_port() as port:
-        arguments = (tmp_path / "state", "--model", "smollm2=echo", "--port", str(port))
+        arguments = (tmp_path / "state", "--model", small_model, "--port", str(port))
         with support.serving(*arguments) as server:
-            batch = batch_of(server, [evaluation(number) for number in range(30)], EVALUATION)
+            batch, _ = evaluated(server, 20)
             desk, lost = Desk(browser, server, batch), []
 
             def lose(route):
