@@ -25,6 +25,7 @@ class LabelStudio:
         self.refuse = []    # (part of a path, status): answered before anything is done, once each
         self.lose = []      # parts of paths whose next answer is lost after the effect, once each
         self.late = []      # per import: the number of calls after which it takes effect; its own answer is lost
+        self.redirect = None  # the address that every call is sent to instead
         self.waiting = []   # [calls left, project, tasks]
         self.victim, self.kills = None, []  # process; (call number, "before" or "after" its effect)
         self.calls = 0
@@ -186,6 +187,8 @@ class LabelStudio:
                     server.apply_late()
                     server.seen.append(f"{self.command} {url.path}")
                     server.kill("before")
+                    if server.redirect:
+                        return self.answer(302, None)
                     if server.refuse and server.refuse[0][0] in url.path:
                         return self.answer(server.refuse.pop(0)[1], {"detail": "busy"})
                     if not server.is_allowed(self.headers["authorization"], url.path):
@@ -203,6 +206,8 @@ class LabelStudio:
             def answer(self, status, value):
                 data = b"" if value is None else json.dumps(value).encode()
                 self.send_response(status)
+                if status == 302:
+                    self.send_header("location", server.redirect)
                 if status == 429:
                     self.send_header("retry-after", "0")
                 if status != 204:

@@ -67,6 +67,10 @@ const struct http_route api_routes[] = {
      "retrieveBatchLine", HTTP_PLAIN},
     {"GET", "/v1/batches/{id}/judgements/export", HTTP_SCOPE_BATCHES, judgements_export, NULL,
      "exportBatchJudgements", HTTP_PLAIN},
+    {"GET", "/v1/batches/{id}/label_studio", HTTP_SCOPE_BATCHES, studio_get, NULL,
+     "retrieveBatchLabelStudio", HTTP_PLAIN},
+    {"POST", "/v1/batches/{id}/label_studio", HTTP_SCOPE_BATCHES, studio_start, NULL,
+     "startBatchLabelStudio", HTTP_PLAIN},
     {"GET", "/v1/batches/{id}/cards", HTTP_SCOPE_BATCHES, cards_list, NULL, "listBatchCards",
      HTTP_PLAIN},
     {"GET", "/v1/batches/{id}/schema", HTTP_SCOPE_BATCHES, cards_schema, NULL,
@@ -235,6 +239,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
     decks_open(&api->decks, options->store, options->runner);
     enum err err = followers_open(api, error);
     if (err == OK) err = preflights_open(api, error);
+    if (err == OK) err = studio_jobs_open(api, error);
     if (err == OK)
         err = answers_open(&api->answers, api->options.store, api->options.runner, error);
     if (err == OK) err = http_open(&api->server, &http, ret_port, error);
@@ -242,9 +247,11 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
     if (err != OK) {
         followers_stop(api);
         preflights_stop(api);
+        studio_jobs_stop(api);
         http_close(api->server);
         followers_close(api);
         preflights_close(api);
+        studio_jobs_close(api);
         decks_close(api->decks);
         answers_close(api->answers);
         pthread_mutex_destroy(&api->lock);
@@ -276,9 +283,11 @@ void api_close(struct api *api, int64_t deadline_ms) {
     inference_cancel_all(api);
     followers_stop(api);
     preflights_stop(api);
+    studio_jobs_stop(api);
     http_close(api->server);
     followers_close(api);
     preflights_close(api);
+    studio_jobs_close(api);
     decks_close(api->decks);
     answers_close(api->answers);
     pthread_mutex_destroy(&api->lock);

@@ -38,6 +38,21 @@ struct api_preflight {
 typedef enum err (*api_preflight_fn)(void *context, const struct api_preflight *preflight,
                                      struct buf *ret_json, struct error *error);
 
+/* One way of a batch to Label Studio, back, or both. The files are borrowed. */
+struct api_studio {
+    const char *batch_id, *action; /* push, pull or sync */
+    const char *link;              /* file that keeps what was done */
+    int requests_fd, results_fd;   /* one JSON object per line, as in the batch's files */
+    int judgements_fd;             /* the newest ones of the batch, as the API shows them */
+    void *context;
+    bool (*stopped)(void *context);                 /* ask often; true: end soon */
+    void (*event)(void *context, struct str event); /* takes each event, a JSON object */
+};
+
+/* ERR_CANCELLED: `stopped` said so; else a sentence for the client. Several threads call it. */
+typedef enum err (*api_studio_fn)(void *context, const struct api_studio *studio,
+                                  struct error *error);
+
 /* Zero or NULL means the default that the comment names. */
 struct api_options {
     const char *host;              /* numeric address (default "127.0.0.1") */
@@ -61,8 +76,11 @@ struct api_options {
     api_preflight_fn preflight;  /* NULL: no preflights */
     void *preflight_context;
     int64_t preflight_ms; /* for one preflight (default 10 minutes) */
-    bool vllm_metrics;    /* writes vLLM's names for metrics next to quern's own */
-    bool no_access_log;   /* only refused requests leave a line of level info */
+    api_studio_fn studio; /* NULL: no Label Studio */
+    void *studio_context;
+    const char *studio_url; /* of the Label Studio, without '/' at its end */
+    bool vllm_metrics;      /* writes vLLM's names for metrics next to quern's own */
+    bool no_access_log;     /* only refused requests leave a line of level info */
     /* Paths, separated by commas, whose requests leave no line. NULL: none. */
     const char *access_log_leaves_out;
     /* The cards that engines have run on, for the metrics; any thread. NULL: nothing is told. */

@@ -25,6 +25,7 @@ struct followers;
 struct preflights;
 struct decks;
 struct answers;
+struct studio_jobs;
 
 struct api {
     struct api_options options;
@@ -39,6 +40,7 @@ struct api {
     struct preflights *preflights;
     struct decks *decks;
     struct answers *answers; /* indexes of batches' answers */
+    struct studio_jobs *studio_jobs;
 };
 
 /* The table of all routes. A target without a row does not exist. */
@@ -137,6 +139,13 @@ enum err preflights_open(struct api *api, struct error *error) MUST_CHECK;
 void preflights_stop(struct api *api); /* answers waiting ones with 503 and takes no more */
 void preflights_close(struct api *api);
 void preflight_create(void *context, struct http_request *request);
+/* studio.c: batches on their way to Label Studio and back, each on a thread of its own. */
+extern const struct fields studio_fields;
+enum err studio_jobs_open(struct api *api, struct error *error) MUST_CHECK;
+void studio_jobs_stop(struct api *api); /* ends all jobs and takes no more */
+void studio_jobs_close(struct api *api);
+void studio_get(void *context, struct http_request *request);
+void studio_start(void *context, struct http_request *request);
 /* judgements.c: the opinions of curators on the lines of a batch. */
 /* The curator of a caller that names none. */
 const char *judgements_curator(const struct http_request *request);

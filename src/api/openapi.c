@@ -28,6 +28,10 @@ static void write_preflight(struct buf *buf) {
     fields_write_schema(buf, &preflight_fields);
 }
 
+static void write_studio(struct buf *buf) {
+    fields_write_schema(buf, &studio_fields);
+}
+
 static void write_create_key(struct buf *buf) {
     fields_write_schema(buf, &keys_fields);
 }
@@ -41,6 +45,7 @@ static const struct mark {
     {"CreateUpload", write_create_upload},
     {"CompleteUpload", write_complete_upload},
     {"PreflightBatch", write_preflight},
+    {"StartLabelStudio", write_studio},
     {"CreateJudgement", judgement_body_write_schema},
     {"CreateKey", write_create_key},
     {"CreateBatch", batch_parameters_write_schema},

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/whole_file.h"
 #include "cli/command.h"
+#include "cli/label_studio_events.h"
 #include "cli/label_studio_input.h"
+#include "cli/stop.h"
 #include "json/json.h"
 #include "label_studio/studio_pull.h"
 #include "label_studio/studio_push.h"
@@ -16,10 +18,10 @@
 
 struct chosen {
     struct session_choice session;
-    const char *url, *token_file, *state, *title, *requests, *output, *preference;
+    const char *url, *token_file, *state, *title, *requests, *judgements, *output, *preference;
     struct option_list results;
     int64_t project, settle_s;
-    bool overwrite;
+    bool overwrite, is_unique, has_events, ends_with_parent;
 };
 
 #define AT(field) offsetof(struct chosen, field)
@@ -38,6 +40,8 @@ static const struct option rows[] = {
      .help = "file of the requests, in place of a server's", .letter = 'i'},
     {"results-file", OPTION_LIST, AT(results), "F",
      .help = "file of their results; may be repeated"},
+    {"judgements-file", OPTION_TEXT, AT(judgements), "F",
+     .help = "file of quern's judgements of them, one JSON per line, to tell conflicts"},
     {"output-file", OPTION_TEXT, AT(output), "OUT",
      .help = "file of all judgements that were pulled, one JSON per line", .letter = 'o'},
     {"overwrite", OPTION_SWITCH, AT(overwrite), .help = "replace OUT if it exists"},
@@ -48,6 +52,13 @@ static const struct option rows[] = {
     {"settle-seconds", OPTION_INTEGER, AT(settle_s), "N",
      .help = "time after which tasks whose import had no answer are sent again (default 30 s)",
      .max = 86400},
+    {"same-project", OPTION_SWITCH, AT(is_unique),
+     .help = "no other batch has this ID: find the project of an earlier push by it, and make a "
+             "new one if that is gone"},
+    {"events", OPTION_SWITCH, AT(has_events),
+     .help = "print each event on standard output, one JSON per line, for programs"},
+    {"end-with-parent", OPTION_SWITCH, AT(ends_with_parent),
+     .help = "end when the process that started the command ends"},
     {0},
 };
 
@@ -73,20 +84,13 @@ static enum err read_preference(const struct chosen *chosen,
     return err_set(error, ERR_INVALID, "--prefer is both, quern or label-studio");
 }
 
-/* The URL without '/' at its end and without the /v1 of an OpenAI server. */
 static enum err find_url(const struct chosen *chosen, char ret_url[REMOTE_URL_BYTES],
                          struct error *error) {
     const char *text = chosen->url ? chosen->url : getenv("LABEL_STUDIO_URL");
     const char *origin = chosen->url ? "--label-studio-url" : "LABEL_STUDIO_URL";
     if (!text || !*text)
         return err_set(error, ERR_INVALID, "--label-studio-url or LABEL_STUDIO_URL is missing");
-    enum err err = remote_options_read_url(text, origin, ret_url, error);
-    if (err != OK) return err;
-    struct str url = str_from(ret_url), given = str_trim(str_from(text));
-    while (str_ends_with(given, STR("/"))) given.bytes--;
-    if (str_ends_with(url, STR("/v1")) && !str_ends_with(given, STR("/v1")))
-        ret_url[url.bytes - 3] = '\0';
-    return OK;
+    return remote_options_read_root(text, origin, ret_url, error);
 }
 
 static enum err check(struct command_call *call, struct error *error) {
@@ -98,6 +102,8 @@ static enum err check(struct command_call *call, struct error *error) {
         return err_set(error, ERR_INVALID, "say push, pull or sync, and the ID of a batch");
     if ((chosen->requests != NULL) != (chosen->results.count > 0))
         return err_set(error, ERR_INVALID, "--input-file and --results-file belong together");
+    if (chosen->judgements && !chosen->requests)
+        return err_set(error, ERR_INVALID, "--judgements-file goes with --input-file");
     enum err err = session_check_id(&chosen->session, call->operands[1], error);
     if (err == OK) err = read_preference(chosen, &preference, error);
     if (err == OK && chosen->output) err = whole_file_check(chosen->output, &exists, error);
@@ -108,7 +114,7 @@ static enum err check(struct command_call *call, struct error *error) {
 
 struct work_place {
     struct session session;
-    bool has_session;
+    bool has_session, has_events;
     char url[REMOTE_URL_BYTES];
     struct secret token;
     struct studio *studio;
@@ -116,7 +122,9 @@ struct work_place {
 };
 
 static void say(void *context, const char *sentence) {
-    session_say(context, "Label Studio: %s", sentence);
+    struct work_place *place = context;
+    session_say(&place->session, "Label Studio: %s", sentence);
+    if (place->has_events) label_studio_event_text("said", sentence);
 }
 
 static enum err read_token(const struct chosen *chosen, struct secret *ret_token,
@@ -143,6 +151,7 @@ static enum err open_place(struct work_place *place, const struct command_call *
     enum err err =
         session_open(&place->session, "label-studio", &chosen->session, call->stop, error);
     place->has_session = true;
+    place->has_events = chosen->has_events;
     if (err == OK) err = find_url(chosen, place->url, error);
     if (err == OK) err = read_token(chosen, &place->token, error);
     if (err != OK) return err;
@@ -151,7 +160,7 @@ static enum err open_place(struct work_place *place, const struct command_call *
                                            .certificates = chosen->session.remote.ca_file,
                                            .patience_ms = chosen->session.retry_seconds * 1000,
                                            .stop = call->stop,
-                                           .context = &place->session,
+                                           .context = place,
                                            .say = say};
     err = studio_open(&place->studio, &options, error);
     if (err != OK) return err;
@@ -167,6 +176,12 @@ static void close_place(struct work_place *place) {
 
 /* --- push --- */
 
+static void show_tasks(void *context, int64_t project, uint64_t tasks) {
+    struct work_place *place = context;
+    session_say(&place->session, "%" PRIu64 " tasks are in project %" PRId64, tasks, project);
+    if (place->has_events) label_studio_event_tasks(project, tasks);
+}
+
 static enum err push(struct work_place *place, const struct command_call *call,
                      struct studio_push_report *ret_report, struct error *error) {
     const struct chosen *chosen = call->chosen;
@@ -176,7 +191,10 @@ static enum err push(struct work_place *place, const struct command_call *call,
     snprintf(title, sizeof title, "quern %s", id);
     const struct studio_push_wish wish = {.title = chosen->title ? chosen->title : title,
                                           .project = chosen->project,
-                                          .settle_ms = chosen->settle_s * 1000};
+                                          .is_unique = chosen->is_unique,
+                                          .settle_ms = chosen->settle_s * 1000,
+                                          .context = place,
+                                          .progress = show_tasks};
     enum err err = chosen->requests
                        ? label_studio_input_files(&input, chosen->requests, &chosen->results, error)
                        : label_studio_input_fetch(&input, &place->session, id, error);
@@ -197,7 +215,14 @@ static enum err push(struct work_place *place, const struct command_call *call,
 /* --- pull --- */
 
 static void show(void *context, const char *sentence) {
-    session_say(context, "conflict: %s", sentence);
+    struct work_place *place = context;
+    session_say(&place->session, "conflict: %s", sentence);
+    if (place->has_events) label_studio_event_text("conflict", sentence);
+}
+
+static void show_pulled(void *context, uint64_t pulled) {
+    const struct work_place *place = context;
+    if (place->has_events) label_studio_event_pulled(pulled);
 }
 
 static void write_judgement(void *context, const json_t *judgement) {
@@ -224,8 +249,10 @@ static enum err pull(struct work_place *place, const struct command_call *call,
     const struct chosen *chosen = call->chosen;
     struct studio_pull_wish wish = {.batch = call->operands[1],
                                     .remote = chosen->requests ? NULL : place->session.remote,
-                                    .context = &place->session,
-                                    .show = show};
+                                    .judgements_path = chosen->judgements,
+                                    .context = place,
+                                    .show = show,
+                                    .progress = show_pulled};
     enum err err = read_preference(chosen, &wish.preference, error);
     if (err == OK) err = studio_pull_run(place->studio, &place->link, &wish, ret_report, error);
     if (err == OK && chosen->output) err = write_output(place, chosen, error);
@@ -235,6 +262,17 @@ static enum err pull(struct work_place *place, const struct command_call *call,
                     " conflicts, %" PRIu64 " held back",
                     ret_report->pulled, ret_report->known, ret_report->conflicts, ret_report->held);
     return err;
+}
+
+/* Prints all judgements that were pulled up to now, those of earlier commands as well: the reader
+ * may have been killed before it kept them. Returns the error of the work, if it has one. */
+static enum err print_judgements(const struct work_place *place, enum err err,
+                                 struct error *error) {
+    struct error own;
+    enum err own_err = link_each_judgement(&place->link, label_studio_event_judgement, NULL, &own);
+    if (err != OK || own_err == OK) return err;
+    *error = own;
+    return own_err;
 }
 
 /* --- the command --- */
@@ -267,10 +305,14 @@ static enum err run(struct command_call *call, struct error *error) {
     struct work_place place = {.link = {.fd = -1}};
     struct studio_push_report pushed = {0};
     struct studio_pull_report pulled = {0};
+    if (chosen->ends_with_parent) stop_with_parent();
     enum err err = open_place(&place, call, error);
+    bool is_open = err == OK;
     if (err == OK && (work & WORK_PUSH)) err = push(&place, call, &pushed, error);
     if (err == OK && (work & WORK_PULL)) err = pull(&place, call, &pulled, error);
-    if (err == OK && chosen->session.json) print_report(&place, &pushed, &pulled);
+    if (is_open && chosen->has_events) err = print_judgements(&place, err, error);
+    if (err == OK && (chosen->session.json || chosen->has_events))
+        print_report(&place, &pushed, &pulled);
     close_place(&place);
     return err;
 }

@@ -5,6 +5,7 @@
 #include "cli/engine_options.h"
 #include "cli/front_options.h"
 #include "cli/price_options.h"
+#include "cli/remote_options.h"
 #include "cli/state_dir.h"
 #include "cli/stop.h"
 #include "cli/vllm_options.h"
@@ -26,6 +27,7 @@ struct chosen {
     int64_t connections_per_address, body_memory_bytes, answer_memory_bytes;
     struct option_list api_keys, allowed_hosts, allowed_origins;
     char state_dir_usual[PATH_MAX];
+    char studio_url[REMOTE_URL_BYTES];
 };
 
 #define AT(field) offsetof(struct chosen, field)
@@ -121,7 +123,11 @@ static enum err check(struct command_call *call, struct error *error) {
         err =
             err_set(error, ERR_INVALID, "--metrics-compat: %s is not vllm", serve->metrics_compat);
     if (err == OK) err = serve_set_profile(serve, chosen->profile, error);
+    if (err == OK && serve->studio.url)
+        err = remote_options_read_root(serve->studio.url, "--label-studio-url", chosen->studio_url,
+                                       error);
     if (err != OK) return err;
+    if (serve->studio.url) serve->studio.url = chosen->studio_url;
     if (chosen->extended_windows) serve->node.runner.rules.extended_windows = true;
     if (chosen->max_file_bytes) serve->file_bytes_max = (uint64_t)chosen->max_file_bytes;
     serve->port = (uint16_t)chosen->port;

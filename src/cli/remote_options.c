@@ -49,6 +49,17 @@ enum err remote_options_read_url(const char *text, const char *origin,
     return OK;
 }
 
+enum err remote_options_read_root(const char *text, const char *origin,
+                                  char ret_url[REMOTE_URL_BYTES], struct error *error) {
+    enum err err = remote_options_read_url(text, origin, ret_url, error);
+    if (err != OK) return err;
+    struct str url = str_from(ret_url), given = str_trim(str_from(text));
+    while (str_ends_with(given, STR("/"))) given.bytes--;
+    if (str_ends_with(url, STR("/v1")) && !str_ends_with(given, STR("/v1")))
+        ret_url[url.bytes - 3] = '\0';
+    return OK;
+}
+
 enum err remote_options_trim_key(struct secret *key, struct error *error) {
     if (!key->text) return OK;
     struct str text = str_trim(str_from(key->text));

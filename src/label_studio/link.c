@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label_studio/link.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "json/json.h"
@@ -16,6 +17,8 @@
 #include <unistd.h>
 
 #define VERSION 1
+#define LOCK_MS 5000
+#define LOCK_STEP_MS 50
 #define LINK_BYTES_MAX ((size_t)16 << 30)
 
 static int64_t read_number(const json_t *object, const char *name) {
@@ -64,8 +67,20 @@ static enum err take_head(const struct link *link, const json_t *record, struct 
                    json_string_value(json_member(record, "studio")));
 }
 
+static void forget_project(struct link *link) {
+    forget_chunk(link);
+    form_release(&link->form);
+    map_release(&link->tasks);
+    map_release(&link->annotations);
+    map_init(&link->tasks);
+    map_init(&link->annotations);
+    link->project = link->newest_task = 0;
+    *link->marker = '\0';
+}
+
 static enum err take_record(struct link *link, const json_t *record, struct error *error) {
     struct str key = json_member_str(record, "annotation");
+    if (json_member(record, "gone")) forget_project(link);
     if (json_member(record, "wanted"))
         snprintf(link->marker, sizeof link->marker, "%.*s",
                  STR_ARGS(json_member_str(record, "wanted")));
@@ -147,11 +162,21 @@ static enum err sync_folder(const char *path, struct error *error) {
     return err;
 }
 
+/* Waits for a command that was told to end, since a call of it may be under way. */
+static enum err lock(const struct link *link, struct error *error) {
+    for (int64_t left_ms = LOCK_MS; flock(link->fd, LOCK_EX | LOCK_NB) < 0;
+         left_ms -= LOCK_STEP_MS) {
+        if (left_ms <= 0)
+            return err_set(error, ERR_CONFLICT, "another command works with %s", link->path);
+        clock_sleep_ms(LOCK_STEP_MS);
+    }
+    return OK;
+}
+
 static enum err begin(struct link *link, struct error *error) {
     uint64_t file_bytes, bytes;
-    if (flock(link->fd, LOCK_EX | LOCK_NB) < 0)
-        return err_set(error, ERR_CONFLICT, "another command works with %s", link->path);
-    enum err err = os_file_bytes(link->fd, &file_bytes, error);
+    enum err err = lock(link, error);
+    if (err == OK) err = os_file_bytes(link->fd, &file_bytes, error);
     if (err == OK) err = read_all(link, file_bytes, &bytes, error);
     if (err != OK) return err;
     if (bytes < file_bytes) err = os_ftruncate(link->fd, bytes, error);
@@ -213,6 +238,12 @@ void link_set_project(struct link *link, int64_t project, const struct form *for
     json_t *record = json_object();
     json_object_set_new(record, "project", json_integer(project));
     json_object_set_new(record, "form", form_to_json(form));
+    add(link, record);
+}
+
+void link_forget_project(struct link *link) {
+    json_t *record = json_object();
+    json_object_set_new(record, "gone", json_integer(link->project));
     add(link, record);
 }
 

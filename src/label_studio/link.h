@@ -18,6 +18,7 @@
  *     intent     {"wanted":MARKER}                      a project with this marker is made; "":
  *                                                       the server refused it
  *     outcome    {"project":N,"form":[…]}
+ *     end        {"gone":N}                             of a project, with its tasks and annotations
  *     intent     {"sending":[custom_id…],"at_ms":T,"after":TASK}   a chunk is imported; tasks up
  *                                                       to TASK existed before
  *     note       {"import":N}                           N > 0: number of a background import;
@@ -63,7 +64,7 @@ struct link {
 };
 
 /* Opens or makes the file. ERR_CONFLICT if it ties another batch or server, or if another process
- * has it open; ERR_CORRUPT if it is damaged. */
+ * keeps it open for 5 s; ERR_CORRUPT if it is damaged. */
 enum err link_open(struct link *ret_link, const char *path, const char *batch, const char *studio,
                    struct error *error) MUST_CHECK;
 void link_close(struct link *link);
@@ -71,6 +72,8 @@ void link_close(struct link *link);
 /* The functions below add a line, which link_sync writes. */
 void link_want_project(struct link *link, const char *marker);
 void link_set_project(struct link *link, int64_t project, const struct form *form);
+/* The project no longer exists: the link is as new, but for the judgements that were pulled. */
+void link_forget_project(struct link *link);
 /* Opens a chunk; takes the array over. */
 void link_send(struct link *link, json_t *custom_ids, int64_t at_ms);
 void link_set_import(struct link *link, int64_t import);

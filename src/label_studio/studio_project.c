@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label_studio/studio_project.h"
 
+#include "base/hash.h"
 #include "base/id.h"
 #include "json/json.h"
 #include "label_studio/config.h"
 #include "label_studio/task.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
+#define MARKER "quern-batch-"
 #define MARKER_HEX 24
 #define LOOK_MS 1000
 
@@ -79,20 +82,40 @@ static enum err look_for(struct studio *studio, const char *marker, int64_t sett
     }
 }
 
-static enum err make_project(struct studio *studio, struct link *link, const struct form *form,
+/* A marker that no other project has, or that only this batch's projects have. */
+static void write_marker(const char *batch, bool is_unique, char ret_marker[LINK_MARKER_BYTES]) {
+    unsigned char digest[SHA256_BYTES];
+    char hex[SHA256_HEX_BYTES];
+    struct sha256 hash;
+    if (!is_unique) {
+        id_hex(ret_marker, LINK_MARKER_BYTES, MARKER, MARKER_HEX);
+        return;
+    }
+    sha256_init(&hash);
+    sha256_add(&hash, batch, strlen(batch));
+    sha256_end(&hash, digest);
+    sha256_hex(digest, hex);
+    snprintf(ret_marker, LINK_MARKER_BYTES, MARKER "%.*s", MARKER_HEX, hex);
+}
+
+static enum err make_project(struct studio *studio, struct link *link, struct form *form,
                              const struct studio_push_wish *wish, struct error *error) {
+    char marker[LINK_MARKER_BYTES];
     struct buf config;
     int64_t id = 0;
     enum err err = OK;
-    if (*link->marker) err = look_for(studio, link->marker, wish->settle_ms, &id, error);
+    write_marker(link->batch, wish->is_unique, marker);
+    if (*link->marker)
+        err = look_for(studio, link->marker, wish->settle_ms, &id, error);
+    else if (wish->is_unique)
+        err = studio_find_project(studio, marker, &id, error);
     if (err != OK) return err;
+    if (id > 0) return use_project(studio, link, id, form, error);
     buf_init(&config, BUF_UNLIMITED);
     config_write(&config, form);
-    if (id == 0) err = studio_check_config(studio, config.at, error);
+    err = studio_check_config(studio, config.at, error);
     while (err == OK && id == 0) {
-        char marker[LINK_MARKER_BYTES];
         enum studio_outcome outcome = STUDIO_UNKNOWN;
-        id_hex(marker, sizeof marker, "quern-batch-", MARKER_HEX);
         link_want_project(link, marker);
         err = link_sync(link, error);
         const struct studio_project project = {
@@ -126,7 +149,9 @@ enum err studio_project(struct studio *studio, struct link *link, struct pairs *
     if (link->project > 0) {
         err = studio_get_project(studio, link->project, &project, error);
         json_decref(project);
-        return err;
+        if (err != ERR_NOT_FOUND || !wish->is_unique || wish->project > 0) return err;
+        studio_say(studio, "project %" PRId64 " is gone; a new one is made", link->project);
+        link_forget_project(link);
     }
     err = make_form(pairs, &form, error);
     if (err == OK && wish->project > 0)

@@ -4,7 +4,7 @@
 #include "client/objects.h"
 #include "json/json.h"
 #include "label_studio/judgement.h"
-#include "label_studio/remote_judgements.h"
+#include "label_studio/kept_judgements.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +21,7 @@ struct pull {
     const struct studio_pull_wish *wish;
     struct studio_pull_report *report;
     json_t *users;
-    struct remote_judgements judgements;
+    struct kept_judgements judgements;
 };
 
 /* --- curators --- */
@@ -67,9 +67,7 @@ static void write_fields(const json_t *judgement, char *ret_text, size_t bytes) 
 static bool check_conflict(struct pull *pull, const json_t *judgement) {
     const char *curator = "";
     char mine[VALUE_BYTES], theirs[VALUE_BYTES], sentence[ERROR_TEXT_BYTES];
-    const json_t *other = pull->wish->remote
-                              ? remote_judgements_conflict(&pull->judgements, judgement, &curator)
-                              : NULL;
+    const json_t *other = kept_judgements_conflict(&pull->judgements, judgement, &curator);
     if (!other || pull->wish->preference == STUDIO_PULL_LABEL_STUDIO) return false;
     bool is_held = pull->wish->preference == STUDIO_PULL_QUERN;
     write_fields(other, mine, sizeof mine);
@@ -97,10 +95,10 @@ static enum err take_annotation(struct pull *pull, const json_t *meta, const jso
         .studio = pull->link->studio, .object = object, .meta = meta, .curator = curator};
     json_t *judgement = judgement_make(&pull->link->form, &annotation);
     const char *id = json_string_value(json_member(judgement, "id"));
-    bool is_posted = !pull->wish->remote || remote_judgements_has(&pull->judgements, id);
+    bool is_posted = kept_judgements_has(&pull->judgements, id);
     bool is_held = !is_posted && check_conflict(pull, judgement);
     enum err err = OK;
-    if (!is_posted && !is_held) err = remote_judgements_post(&pull->judgements, judgement, error);
+    if (!is_posted && !is_held) err = kept_judgements_post(&pull->judgements, judgement, error);
     if (err == OK) {
         link_add_judgement(pull->link, key, judgement, is_held);
         pull->report->held += is_held;
@@ -144,7 +142,11 @@ static enum err take_page(void *context, const json_t *tasks, struct error *erro
         err = take_task(pull, task, error);
         if (err != OK) break;
     }
-    if (err == OK) return link_sync(pull->link, error);
+    if (err == OK) {
+        err = link_sync(pull->link, error);
+        pull->wish->progress(pull->wish->context, pull->report->pulled);
+        return err;
+    }
     (void)!link_sync(pull->link, &ignored); /* keeps the judgements that were posted */
     return err;
 }
@@ -159,13 +161,14 @@ enum err studio_pull_run(struct studio *studio, struct link *link,
                        "%s names no project yet: quern label-studio push makes it", link->path);
     enum err err = studio_get_users(studio, &pull.users, error);
     if (err == ERR_DENIED || err == ERR_NOT_FOUND) err = OK; /* curators are numbers then */
-    if (err == OK && wish->remote)
-        err = remote_judgements_open(&pull.judgements, wish->remote, wish->batch, error);
+    if (err == OK)
+        err = kept_judgements_open(&pull.judgements, wish->remote, wish->judgements_path,
+                                   wish->batch, error);
     if (err == OK)
         err = studio_each_task(studio, link->project, 0, STUDIO_ANNOTATED, take_page, &pull, error);
     if (err == OK)
         err = studio_each_task(studio, link->project, 0, STUDIO_SKIPPED, take_page, &pull, error);
-    remote_judgements_close(&pull.judgements);
+    kept_judgements_close(&pull.judgements);
     json_decref(pull.users);
     return err;
 }

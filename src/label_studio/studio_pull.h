@@ -12,7 +12,7 @@
  * quern. Both are kept, as records of different people, unless the user prefers one.
  *
  * Thread: one.
- * Memory: see remote_judgements.h and link.h; one page of tasks. */
+ * Memory: see kept_judgements.h and link.h; one page of tasks. */
 
 #include "label_studio/link.h"
 #include "label_studio/studio.h"
@@ -27,11 +27,14 @@ enum studio_pull_preference {
 
 struct studio_pull_wish {
     const char *batch;
-    struct remote *remote; /* NULL: no server; judgements go into the link alone */
+    struct remote *remote;       /* NULL: no server; judgements go into the link alone */
+    const char *judgements_path; /* without a server: file of quern's judgements; NULL: none */
     enum studio_pull_preference preference;
     void *context;
     /* Takes one sentence about a conflict. */
     void (*show)(void *context, const char *sentence);
+    /* After each page of tasks: how many judgements this pull has so far. */
+    void (*progress)(void *context, uint64_t pulled);
 };
 
 /* The counts of a pull; valid after an error, too. */

@@ -192,8 +192,7 @@ static enum err flush(struct push *push, struct filling *filling, struct error *
     enum err err = send_chunk(push, ids, buf_str(&filling->tasks), error);
     buf_clear(&filling->tasks);
     if (err == OK)
-        studio_say(push->studio, "%" PRIu64 " tasks are in project %" PRId64,
-                   (uint64_t)push->link->tasks.count, push->link->project);
+        push->wish->progress(push->wish->context, push->link->project, push->link->tasks.count);
     return err;
 }
 
@@ -264,6 +263,7 @@ enum err studio_push_run(struct studio *studio, struct link *link, struct pairs 
     struct push push = {.studio = studio, .link = link, .wish = wish, .report = ret_report};
     *ret_report = (struct studio_push_report){0};
     enum err err = studio_project(studio, link, pairs, wish, error);
+    if (err == OK) wish->progress(wish->context, link->project, link->tasks.count);
     size_t known = link->tasks.count;
     if (err == OK && link->chunk.custom_ids) err = settle(&push, error);
     if (err == OK) err = list_tasks(&push, 0, true, error);

@@ -28,7 +28,13 @@
 struct studio_push_wish {
     const char *title; /* of a new project */
     int64_t project;   /* 0: a new one is made */
+    /* The push of a batch with this id, which no other batch has, finds the project of an earlier
+     * push also without its link, and makes a new one if that is gone. */
+    bool is_unique;
     int64_t settle_ms;
+    void *context;
+    /* After each chunk: the project, and how many answers have a task. */
+    void (*progress)(void *context, int64_t project, uint64_t tasks);
 };
 
 /* The counts of a push; valid after an error, too. */

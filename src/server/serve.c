@@ -27,6 +27,7 @@
 struct front {
     struct reload reload; /* what SIGHUP changes */
     struct preflight_child preflight;
+    struct studio_child studio;
     struct api *api;
     uint16_t port;
 };
@@ -66,6 +67,7 @@ static enum err open_with(const struct serve_options *options, struct node *node
     if (err == OK)
         err = webhooks_open(&front->reload.notify, &front->reload.is_secret_gone,
                             &options->webhooks, store, variables, error);
+    if (err == OK) err = studio_child_open(&front->studio, &options->studio, variables, error);
     if (err != OK) return err;
     front->preflight.node = &options->node;
     struct api_options api = {.host = options->host,
@@ -90,6 +92,9 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .preflight = preflight_child_run,
                               .preflight_context = &front->preflight,
                               .preflight_ms = options->preflight_ms,
+                              .studio = options->studio.url ? studio_child_run : NULL,
+                              .studio_context = &front->studio,
+                              .studio_url = options->studio.url,
                               .cards = cards,
                               .cards_context = node};
     return api_open(&front->api, &api, &front->port, error);
@@ -117,6 +122,7 @@ static enum err open_front(const struct serve_options *options, struct node *nod
 
 static void close_front(struct front *front) {
     api_close(front->api, CLOSE_MS);
+    studio_child_close(&front->studio);
     notify_close(front->reload.notify, CLOSE_MS);
     keys_close(front->reload.keys);
     tls_close(front->reload.tls);

@@ -10,6 +10,7 @@
 #include "http/origin.h"
 #include "node/node.h"
 #include "server/keys.h"
+#include "server/studio_child.h"
 #include "server/webhooks.h"
 
 #include <signal.h>
@@ -34,6 +35,7 @@ struct serve_options {
     bool insecure_no_keys;             /* serve an address of other machines without any key */
     const char *env_file;              /* variables for secrets (secret.h); NULL: none */
     struct webhook_settings webhooks;
+    struct studio_settings studio;
     uint64_t file_bytes_max;              /* 0: the API's default */
     uint64_t batch_file_bytes_max;        /* 0: the limit of other files */
     struct prices prices;                 /* for the costs of batches and preflights */

@@ -40,6 +40,8 @@ enum err store_spool_write(struct store_spool *spool, const void *bytes, size_t 
 enum err store_spool_read(struct store_spool *spool, void *ret_bytes, size_t count, uint64_t offset,
                           struct error *error) MUST_CHECK;
 uint64_t store_spool_bytes(const struct store_spool *spool);
+/* The file, for a process that reads the bytes; borrowed. */
+int store_spool_fd(const struct store_spool *spool);
 /* Discards the bytes and frees the spool. NULL is allowed. */
 void store_spool_abort(struct store_spool *spool);
 /* Makes the file durable and adds its row. The caller sets owner, purpose, filename,

@@ -59,6 +59,10 @@ uint64_t store_spool_bytes(const struct store_spool *spool) {
     return spool->bytes;
 }
 
+int store_spool_fd(const struct store_spool *spool) {
+    return spool->fd;
+}
+
 static void close_spool(struct store_spool *spool) {
     os_close(spool->fd);
     free(spool);

@@ -230,9 +230,10 @@ static enum err check_folder(const struct store *store, struct error *error) {
  * who could write to the directory before it was closed may have put them there, and quern removes
  * the files of its folders that it does not know. */
 static enum err check_names(const struct store *store, struct error *error) {
-    static const char *const names[] = {"files", "parts", "batches", "tmp",     "cache",
-                                        "dumps", "LOCK",  "meta.db", "ballast", "keys.made"};
-    const size_t folder_count = 6;
+    static const char *const names[] = {"files",   "parts",   "batches",      "tmp",
+                                        "cache",   "dumps",   "label_studio", "LOCK",
+                                        "meta.db", "ballast", "keys.made"};
+    const size_t folder_count = 7;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[STORE_PATH_BYTES];
         struct stat status;

@@ -8,6 +8,7 @@ import {isOver, progressText, state} from "/pages/batches.js";
 import {bytes, compact, costText, count, moment, share} from "/pages/figures.js";
 import {qualityOf} from "/pages/quality.js";
 import {saveAnswer} from "/pages/save.js";
+import {showStudio} from "/pages/studio.js";
 
 const DONE = {pause: "The batch is paused", resume: "The batch goes on", cancel: "The batch is being cancelled", retry: "The failed lines run again"};
 
@@ -32,10 +33,10 @@ function facts(batch) {
 export function showBatch(main, id, query) {
   const title = element("h1", {}, id), word = element("span", {class: "state"}), bar = element("progress", {max: 1, "aria-label": "Progress"});
   const counts = element("p", {class: "counts"}), list = element("dl"), buttons = element("div", {class: "buttons"}), errors = element("div"), quality = element("div");
-  const table = showAnswers(id, query);
+  const table = showAnswers(id, query), studio = showStudio(id);
   const samples = [];
   let shownActions = "", shownQuality = "";
-  fill(main, element("p", {}, element("a", {href: "#/"}, "All batches")), title, word, bar, counts, buttons, errors, list, quality, table.element);
+  fill(main, element("p", {}, element("a", {href: "#/"}, "All batches")), title, word, bar, counts, buttons, errors, list, quality, studio.element, table.element);
 
   const run = (action, button) => pressed(button, async () => {
     const answer = await act(id, action);
@@ -73,6 +74,7 @@ export function showBatch(main, id, query) {
     fill(errors, (batch.errors?.data ?? []).slice(0, 20).map(error => element("p", {class: "trouble"}, `${error.line ? `Line ${count(error.line)}: ` : ""}${error.message}`)));
     fill(list, terms(facts(batch)));
     showQuality(batch);
+    await studio.refresh(completed);
     await table.refresh(completed + failed);
   }
 

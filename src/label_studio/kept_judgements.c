@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "label_studio/remote_judgements.h"
+#include "label_studio/kept_judgements.h"
 
 #include "base/mem.h"
+#include "base/os.h"
 #include "client/objects.h"
 #include "json/json.h"
+#include "json/lines.h"
 #include "label_studio/judgement.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +16,14 @@
 #define PAGE 1000
 #define OWN_PREFIX "ls-" /* of the ids that a pull makes */
 
-static json_t *find(const struct remote_judgements *list, const json_t *judgement) {
+static json_t *find(const struct kept_judgements *list, const json_t *judgement) {
     struct str id = json_member_str(judgement, "custom_id");
     struct str curator = json_member_str(judgement, "curator");
     json_t *curators = id.at ? json_object_getn(list->newest, id.at, id.bytes) : NULL;
     return curator.at ? json_object_getn(curators, curator.at, curator.bytes) : NULL;
 }
 
-static void take(struct remote_judgements *list, const json_t *judgement) {
+static void take(struct kept_judgements *list, const json_t *judgement) {
     struct str id = json_member_str(judgement, "custom_id");
     struct str curator = json_member_str(judgement, "curator");
     if (!id.at || !curator.at) return;
@@ -33,14 +36,14 @@ static void take(struct remote_judgements *list, const json_t *judgement) {
     if (json_member(judgement, "id")) map_put(&list->ids, json_member_str(judgement, "id"), 1);
 }
 
-static void add_path(const struct remote_judgements *list, struct buf *path) {
+static void add_path(const struct kept_judgements *list, struct buf *path) {
     buf_init(path, BUF_UNLIMITED);
     buf_add_text(path, "/batches/");
     object_add_id(path, list->batch);
     buf_add_text(path, "/judgements");
 }
 
-static enum err read_all(struct remote_judgements *list, struct error *error) {
+static enum err read_all(struct kept_judgements *list, struct error *error) {
     bool has_more = true;
     uint64_t after = 0;
     while (has_more) {
@@ -69,38 +72,61 @@ static enum err read_all(struct remote_judgements *list, struct error *error) {
     return OK;
 }
 
-enum err remote_judgements_open(struct remote_judgements *ret_list, struct remote *remote,
-                                const char *batch, struct error *error) {
-    *ret_list = (struct remote_judgements){
+static enum err read_file(struct kept_judgements *list, const char *path, struct error *error) {
+    struct lines lines;
+    int fd;
+    enum err err = os_open(&fd, path, O_RDONLY | O_CLOEXEC, 0, error);
+    if (err != OK) return err;
+    lines_init(&lines, fd);
+    while ((err = lines_next(&lines, error)) == OK && lines.line.at) {
+        json_t *judgement = NULL;
+        err = json_read(&judgement, lines.line, error);
+        if (err != OK) {
+            err = err_prefix(error, "%s: line %" PRIu64, path, lines.number);
+            break;
+        }
+        take(list, judgement);
+        json_decref(judgement);
+    }
+    lines_release(&lines);
+    os_close(fd);
+    return err;
+}
+
+enum err kept_judgements_open(struct kept_judgements *ret_list, struct remote *remote,
+                              const char *path, const char *batch, struct error *error) {
+    enum err err = OK;
+    *ret_list = (struct kept_judgements){
         .remote = remote, .batch = mem_text(batch), .newest = json_object()};
     map_init(&ret_list->ids);
-    enum err err = read_all(ret_list, error);
+    if (remote) err = read_all(ret_list, error);
+    if (!remote && path) err = read_file(ret_list, path, error);
     if (err == OK) return OK;
-    remote_judgements_close(ret_list);
-    if (err == ERR_NOT_FOUND || err == ERR_INVALID)
+    kept_judgements_close(ret_list);
+    if (remote && (err == ERR_NOT_FOUND || err == ERR_INVALID))
         return err_prefix(error, "the server gives no judgements of %.80s (-o writes a file)",
                           batch);
     return err;
 }
 
-void remote_judgements_close(struct remote_judgements *list) {
+void kept_judgements_close(struct kept_judgements *list) {
     if (!list->batch) return;
     free(list->batch);
     json_decref(list->newest);
     map_release(&list->ids);
-    *list = (struct remote_judgements){0};
+    *list = (struct kept_judgements){0};
 }
 
-bool remote_judgements_has(const struct remote_judgements *list, const char *id) {
+bool kept_judgements_has(const struct kept_judgements *list, const char *id) {
     return map_get(&list->ids, str_from(id), NULL);
 }
 
-static json_int_t version_of(const struct remote_judgements *list, const json_t *judgement) {
+static json_int_t version_of(const struct kept_judgements *list, const json_t *judgement) {
     const json_t *version = json_member(find(list, judgement), "version");
     return json_is_integer(version) ? json_integer_value(version) : 0;
 }
 
-static enum err post(struct remote_judgements *list, const json_t *judgement, struct error *error) {
+static enum err post(struct kept_judgements *list, const json_t *judgement, struct error *error) {
     json_t *body = json_copy((json_t *)(uintptr_t)judgement), *answer = NULL;
     struct buf path, text;
     add_path(list, &path);
@@ -117,18 +143,19 @@ static enum err post(struct remote_judgements *list, const json_t *judgement, st
     return err;
 }
 
-enum err remote_judgements_post(struct remote_judgements *list, const json_t *judgement,
-                                struct error *error) {
+enum err kept_judgements_post(struct kept_judgements *list, const json_t *judgement,
+                              struct error *error) {
+    if (!list->remote) return OK;
     enum err err = post(list, judgement, error);
     if (err != ERR_CONFLICT) return err;
     err = read_all(list, error); /* another program has judged under the same curator */
-    if (err != OK || remote_judgements_has(list, json_string_value(json_member(judgement, "id"))))
+    if (err != OK || kept_judgements_has(list, json_string_value(json_member(judgement, "id"))))
         return err;
     return post(list, judgement, error);
 }
 
-const json_t *remote_judgements_conflict(const struct remote_judgements *list,
-                                         const json_t *judgement, const char **ret_curator) {
+const json_t *kept_judgements_conflict(const struct kept_judgements *list, const json_t *judgement,
+                                       const char **ret_curator) {
     struct str id = json_member_str(judgement, "custom_id");
     const char *curator;
     json_t *other;

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/label_studio_events.h"
+
+#include "cli/session.h"
+#include "json/json.h"
+
+#include <stdio.h>
+
+static void print(const char *event, const char *member, json_t *value) {
+    json_t *object = json_object();
+    json_object_set_new(object, "event", json_string(event));
+    json_object_set_new(object, member, value);
+    session_print_json(object);
+    json_decref(object);
+}
+
+void label_studio_event_tasks(int64_t project, uint64_t tasks) {
+    json_t *object = json_object();
+    json_object_set_new(object, "event", json_string("tasks"));
+    json_object_set_new(object, "project", json_integer((json_int_t)project));
+    json_object_set_new(object, "tasks", json_integer((json_int_t)tasks));
+    session_print_json(object);
+    json_decref(object);
+}
+
+void label_studio_event_pulled(uint64_t pulled) {
+    print("pulled", "pulled", json_integer((json_int_t)pulled));
+}
+
+void label_studio_event_text(const char *event, const char *text) {
+    struct buf line;
+    buf_init(&line, BUF_UNLIMITED);
+    buf_printf(&line, "{\"event\":\"%s\",\"text\":", event);
+    json_write_string(&line, str_from(text));
+    buf_add_byte(&line, '}');
+    puts(line.at);
+    fflush(stdout);
+    buf_release(&line);
+}
+
+void label_studio_event_judgement(void *context, const json_t *judgement) {
+    (void)context;
+    print("judgement", "judgement", json_incref((json_t *)(uintptr_t)judgement));
+}
