@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small server of the calls of Label Studio that quern makes. A test changes its fields while it runs: which answers are lost, which
 imports come late, at which call the client is killed."""
-import base64, http.server, json, os, re, signal, threading, time, urllib.parse, xml.etree.ElementTree
+import base64, http.server, json, os, re, signal, threading, time, urllib.parse, uuid, xml.etree.ElementTree
 
 LEGACY = "0123456789abcdef0123456789abcdef01234567"
 TAGS = {"Choices", "Number", "Rating", "TextArea"}
@@ -19,6 +19,7 @@ class LabelStudio:
     def __init__(self, token=LEGACY, enterprise=False):
         self.token, self.enterprise = token, enterprise
         self.projects, self.tasks, self.imports, self.seen = {}, {}, {}, []
+        self.uniques = set()  # of annotations
         self.next_task, self.next_annotation = 1, 1
         self.access, self.access_calls = None, None  # the token in force, and the calls that it is still good for
         self.calls_per_access = None
@@ -95,6 +96,9 @@ class LabelStudio:
             for task in body["selectedItems"]["included"]:
                 self.tasks.pop(task, None)
             return 200, {"processed_items": len(body["selectedItems"]["included"])}
+        found = re.fullmatch(r"/api/tasks/(\d+)/annotations/", path)
+        if found:
+            return self.add_annotation(int(found[1]), body)
         found = re.fullmatch(r"/api/projects/(\d+)/(import|imports/(\d+)/)?", path)
         project = int(found[1]) if found else 0
         if project not in self.projects:
@@ -110,6 +114,19 @@ class LabelStudio:
                 self.add_tasks(project, state["tasks"])
             return 200, {"status": "completed"}
         return 200, {**self.projects[project], "parsed_label_config": self.controls(self.projects[project]["label_config"])}
+
+    def add_annotation(self, task, body):
+        if task not in self.tasks:
+            return 404, {"detail": "No Task matches the given query."}
+        unique = uuid.UUID(body["unique_id"])
+        if unique in self.uniques:
+            return 409, {"detail": "Annotation with this unique id already exists"}
+        self.uniques.add(unique)
+        made = {"id": self.next_annotation, "completed_by": 1, "result": body["result"], "was_cancelled": body["was_cancelled"],
+                "updated_at": "2026-11-23T07:00:00.000001Z"}
+        self.next_annotation += 1
+        self.tasks[task]["annotations"].append(made)
+        return 201, made
 
     def do_import(self, project, tasks):
         late = self.late.pop(0) if self.late else 0

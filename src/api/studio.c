@@ -57,11 +57,12 @@ static void write_state(const struct api *api, const char *batch_id, const json_
 }
 
 static json_t *new_state(const struct api *api, const char *batch_id, const char *status) {
-    return json_pack("{s:s,s:s,s:s?,s:s,s:n,s:n,s:i,s:i,s:i,s:i,s:i,s:[],s:n,s:n,s:n,s:n}",
+    return json_pack("{s:s,s:s,s:s?,s:s,s:n,s:n,s:i,s:i,s:i,s:i,s:i,s:i,s:[],s:n,s:n,s:n,s:n}",
                      "object", "batch.label_studio", "batch_id", batch_id, "url",
                      api->options.studio ? api->options.studio_url : NULL, "status", status,
-                     "action", "project", "tasks", 0, "fetched", 0, "judgements", 0, "refused", 0,
-                     "conflicts", 0, "conflict_texts", "said", "error", "started_at", "ended_at");
+                     "action", "project", "tasks", 0, "fetched", 0, "judgements", 0, "sent", 0,
+                     "refused", 0, "conflicts", 0, "conflict_texts", "said", "error", "started_at",
+                     "ended_at");
 }
 
 /* The state of the newest job before this start. A job of another Label Studio does not count. */

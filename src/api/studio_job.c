@@ -206,6 +206,10 @@ static void take_pulled(json_t *state, const json_t *event) {
     json_object_set(state, "fetched", json_object_get(event, "pulled"));
 }
 
+static void take_sent(json_t *state, const json_t *event) {
+    json_object_set(state, "sent", json_object_get(event, "sent"));
+}
+
 static void take_said(json_t *state, const json_t *event) {
     json_object_set(state, "said", json_object_get(event, "text"));
 }
@@ -223,6 +227,7 @@ static void take_event(void *context, struct str line) {
         void (*change)(json_t *state, const json_t *event);
     } changes[] = {{"tasks", take_tasks},
                    {"pulled", take_pulled},
+                   {"sent", take_sent},
                    {"said", take_said},
                    {"conflict", take_conflict}};
     struct work *work = context;

@@ -7,6 +7,7 @@
 #include "json/json.h"
 #include "label_studio/studio_pull.h"
 #include "label_studio/studio_push.h"
+#include "label_studio/studio_tell.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -119,6 +120,14 @@ struct work_place {
     struct secret token;
     struct studio *studio;
     struct link link;
+    struct label_studio_input input;
+};
+
+/* The counts of the command. */
+struct report {
+    struct studio_push_report pushed;
+    struct studio_pull_report pulled;
+    struct studio_tell_report told;
 };
 
 static void say(void *context, const char *sentence) {
@@ -168,6 +177,7 @@ static enum err open_place(struct work_place *place, const struct command_call *
 }
 
 static void close_place(struct work_place *place) {
+    label_studio_input_close(&place->input);
     link_close(&place->link);
     studio_close(place->studio);
     secret_release(&place->token);
@@ -186,7 +196,7 @@ static enum err push(struct work_place *place, const struct command_call *call,
                      struct studio_push_report *ret_report, struct error *error) {
     const struct chosen *chosen = call->chosen;
     const char *id = call->operands[1];
-    struct label_studio_input input;
+    struct label_studio_input *input = &place->input;
     char title[50]; /* Label Studio takes 3 to 50 characters */
     snprintf(title, sizeof title, "quern %s", id);
     const struct studio_push_wish wish = {.title = chosen->title ? chosen->title : title,
@@ -196,11 +206,10 @@ static enum err push(struct work_place *place, const struct command_call *call,
                                           .context = place,
                                           .progress = show_tasks};
     enum err err = chosen->requests
-                       ? label_studio_input_files(&input, chosen->requests, &chosen->results, error)
-                       : label_studio_input_fetch(&input, &place->session, id, error);
+                       ? label_studio_input_files(input, chosen->requests, &chosen->results, error)
+                       : label_studio_input_fetch(input, &place->session, id, error);
     if (err == OK)
-        err = studio_push_run(place->studio, &place->link, input.pairs, &wish, ret_report, error);
-    label_studio_input_close(&input);
+        err = studio_push_run(place->studio, &place->link, input->pairs, &wish, ret_report, error);
     if (err == OK)
         session_say(&place->session,
                     "project %" PRId64 " of %s: %" PRIu64 " tasks pushed, %" PRIu64
@@ -222,7 +231,7 @@ static void show(void *context, const char *sentence) {
 
 static void show_pulled(void *context, uint64_t pulled) {
     const struct work_place *place = context;
-    if (place->has_events) label_studio_event_pulled(pulled);
+    if (place->has_events) label_studio_event_count("pulled", pulled);
 }
 
 static void write_judgement(void *context, const json_t *judgement) {
@@ -275,10 +284,35 @@ static enum err print_judgements(const struct work_place *place, enum err err,
     return own_err;
 }
 
+/* --- judgements of quern --- */
+
+static void show_sent(void *context, uint64_t sent) {
+    const struct work_place *place = context;
+    if (place->has_events) label_studio_event_count("sent", sent);
+}
+
+static enum err tell(struct work_place *place, const struct command_call *call,
+                     struct studio_tell_report *ret_report, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    const struct studio_tell_wish wish = {.batch = call->operands[1],
+                                          .remote = chosen->requests ? NULL : place->session.remote,
+                                          .judgements_path = chosen->judgements,
+                                          .context = place,
+                                          .progress = show_sent};
+    enum err err =
+        studio_tell_run(place->studio, &place->link, place->input.pairs, &wish, ret_report, error);
+    if (err == OK && ret_report->sent + ret_report->untold > 0)
+        session_say(&place->session,
+                    "%" PRIu64 " judgements of quern sent, %" PRIu64 " have no place there",
+                    ret_report->sent, ret_report->untold);
+    return err;
+}
+
 /* --- the command --- */
 
-static void print_report(const struct work_place *place, const struct studio_push_report *pushed,
-                         const struct studio_pull_report *pulled) {
+static void print_report(const struct work_place *place, const struct report *report) {
+    const struct studio_push_report *pushed = &report->pushed;
+    const struct studio_pull_report *pulled = &report->pulled;
     json_t *object = json_object();
     const struct {
         const char *name;
@@ -291,7 +325,8 @@ static void print_report(const struct work_place *place, const struct studio_pus
                    {"pulled", pulled->pulled},
                    {"known_judgements", pulled->known},
                    {"conflicts", pulled->conflicts},
-                   {"held", pulled->held}};
+                   {"held", pulled->held},
+                   {"sent", report->told.sent}};
     json_object_set_new(object, "project", json_integer(place->link.project));
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         json_object_set_new(object, figures[i].name, json_integer((json_int_t)figures[i].value));
@@ -302,17 +337,16 @@ static void print_report(const struct work_place *place, const struct studio_pus
 static enum err run(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     enum work work = read_work(call->operands[0]);
-    struct work_place place = {.link = {.fd = -1}};
-    struct studio_push_report pushed = {0};
-    struct studio_pull_report pulled = {0};
+    struct work_place place = {.link = {.fd = -1}, .input = {.requests = -1}};
+    struct report report = {0};
     if (chosen->ends_with_parent) stop_with_parent();
     enum err err = open_place(&place, call, error);
     bool is_open = err == OK;
-    if (err == OK && (work & WORK_PUSH)) err = push(&place, call, &pushed, error);
-    if (err == OK && (work & WORK_PULL)) err = pull(&place, call, &pulled, error);
+    if (err == OK && (work & WORK_PUSH)) err = push(&place, call, &report.pushed, error);
+    if (err == OK && (work & WORK_PULL)) err = pull(&place, call, &report.pulled, error);
+    if (err == OK && work == WORK_SYNC) err = tell(&place, call, &report.told, error);
     if (is_open && chosen->has_events) err = print_judgements(&place, err, error);
-    if (err == OK && (chosen->session.json || chosen->has_events))
-        print_report(&place, &pushed, &pulled);
+    if (err == OK && (chosen->session.json || chosen->has_events)) print_report(&place, &report);
     close_place(&place);
     return err;
 }
@@ -331,7 +365,8 @@ const struct command cmd_label_studio = {
     .usage = "label-studio push|pull|sync ID [options]",
     .help =
         "push makes each answer of a batch a task of a Label Studio project, with the answer as\n"
-        "its prediction. pull makes each annotation a judgement of the batch. sync does both.\n"
+        "its prediction. pull makes each annotation a judgement of the batch. sync does both, and\n"
+        "sends the judgements made on quern as annotations.\n"
         "After a break the same command goes on; no task and no judgement is made twice.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,

@@ -23,8 +23,8 @@ void label_studio_event_tasks(int64_t project, uint64_t tasks) {
     json_decref(object);
 }
 
-void label_studio_event_pulled(uint64_t pulled) {
-    print("pulled", "pulled", json_integer((json_int_t)pulled));
+void label_studio_event_count(const char *event, uint64_t count) {
+    print(event, event, json_integer((json_int_t)count));
 }
 
 void label_studio_event_text(const char *event, const char *text) {

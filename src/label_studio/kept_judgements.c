@@ -121,6 +121,10 @@ bool kept_judgements_has(const struct kept_judgements *list, const char *id) {
     return map_get(&list->ids, str_from(id), NULL);
 }
 
+bool kept_judgements_is_pulled(const json_t *judgement) {
+    return str_starts_with(json_member_str(judgement, "id"), STR(OWN_PREFIX));
+}
+
 static json_int_t version_of(const struct kept_judgements *list, const json_t *judgement) {
     const json_t *version = json_member(find(list, judgement), "version");
     return json_is_integer(version) ? json_integer_value(version) : 0;
@@ -160,8 +164,9 @@ const json_t *kept_judgements_conflict(const struct kept_judgements *list, const
     const char *curator;
     json_t *other;
     json_object_foreach(json_object_getn(list->newest, id.at, id.bytes), curator, other) {
-        bool is_own = str_starts_with(json_member_str(other, "id"), STR(OWN_PREFIX));
-        if (is_own || str_is(json_member_str(judgement, "curator"), curator)) continue;
+        if (kept_judgements_is_pulled(other) ||
+            str_is(json_member_str(judgement, "curator"), curator))
+            continue;
         if (!judgement_differs(judgement, other)) continue;
         *ret_curator = curator;
         return other;

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define VERSION 1
-#define LOCK_MS 5000
+#define LOCK_MS 3000
 #define LOCK_STEP_MS 50
 #define LINK_BYTES_MAX ((size_t)16 << 30)
 
@@ -72,14 +72,17 @@ static void forget_project(struct link *link) {
     form_release(&link->form);
     map_release(&link->tasks);
     map_release(&link->annotations);
+    map_release(&link->sent);
     map_init(&link->tasks);
     map_init(&link->annotations);
+    map_init(&link->sent);
     link->project = link->newest_task = 0;
     *link->marker = '\0';
 }
 
 static enum err take_record(struct link *link, const json_t *record, struct error *error) {
     struct str key = json_member_str(record, "annotation");
+    struct str sent = json_member_str(record, "judgement_sent");
     if (json_member(record, "gone")) forget_project(link);
     if (json_member(record, "wanted"))
         snprintf(link->marker, sizeof link->marker, "%.*s",
@@ -94,6 +97,7 @@ static enum err take_record(struct link *link, const json_t *record, struct erro
     if (json_member(record, "tasks")) take_tasks(link, json_member(record, "tasks"));
     if (json_member(record, "sent")) forget_chunk(link);
     if (key.at) map_put(&link->annotations, key, 1);
+    if (sent.at) map_put(&link->sent, sent, 1);
     return OK;
 }
 
@@ -194,6 +198,7 @@ enum err link_open(struct link *ret_link, const char *path, const char *batch, c
         .fd = -1, .path = mem_text(path), .batch = mem_text(batch), .studio = mem_text(studio)};
     map_init(&link.tasks);
     map_init(&link.annotations);
+    map_init(&link.sent);
     buf_init(&link.pending, LINK_BYTES_MAX);
     enum err err = os_open(&link.fd, path, O_RDWR | O_CREAT | O_CLOEXEC, 0600, error);
     if (err == OK) err = begin(&link, error);
@@ -213,6 +218,7 @@ void link_close(struct link *link) {
     form_release(&link->form);
     map_release(&link->tasks);
     map_release(&link->annotations);
+    map_release(&link->sent);
     forget_chunk(link);
     buf_release(&link->pending);
     *link = (struct link){.fd = -1};
@@ -278,6 +284,12 @@ void link_add_judgement(struct link *link, const char *key, json_t *judgement, b
     json_object_set_new(record, "annotation", json_string(key));
     json_object_set(record, "judgement", judgement);
     if (is_held) json_object_set_new(record, "held", json_true());
+    add(link, record);
+}
+
+void link_add_sent(struct link *link, const char *id) {
+    json_t *record = json_object();
+    json_object_set_new(record, "judgement_sent", json_string(id));
     add(link, record);
 }
 

@@ -26,12 +26,14 @@
  *     outcome    {"tasks":{custom_id:TASK…}}            these tasks exist
  *     end        {"sent":true} or {"sent":false}        of a chunk: it arrived whole, or did not
  *     outcome    {"annotation":KEY,"judgement":{…},"held":bool}
+ *     outcome    {"judgement_sent":ID}                  a judgement of quern is an annotation
  *
  * A line is valid if (1) it ends in LF and (2) it is a JSON object. An invalid last line is the
  * trace of a kill: it is cut off. Any other invalid line is an error, and nothing is written.
  *
  * Thread: one. A lock refuses other processes.
- * Memory: the custom_id and task of each task, the key of each annotation, the ids of one chunk.
+ * Memory: the custom_id and task of each task, the key of each annotation, the id of each
+ *     judgement that was sent, the ids of one chunk.
  * Invariant: all lines added before a successful link_sync are on the disk. */
 
 #include "base/buf.h"
@@ -58,13 +60,14 @@ struct link {
     struct form form;
     struct map tasks;       /* custom_id → task */
     struct map annotations; /* keys (judgement.h) */
+    struct map sent;        /* ids of judgements of quern that are annotations */
     struct link_chunk chunk;
     int64_t newest_task; /* the largest number of a known task */
     struct buf pending;  /* lines that link_sync will write */
 };
 
 /* Opens or makes the file. ERR_CONFLICT if it ties another batch or server, or if another process
- * keeps it open for 5 s; ERR_CORRUPT if it is damaged. */
+ * keeps it open for 3 s; ERR_CORRUPT if it is damaged. */
 enum err link_open(struct link *ret_link, const char *path, const char *batch, const char *studio,
                    struct error *error) MUST_CHECK;
 void link_close(struct link *link);
@@ -81,6 +84,7 @@ void link_end_chunk(struct link *link, bool has_arrived);
 /* Adds tasks, an object {custom_id: TASK…}. */
 void link_add_tasks(struct link *link, json_t *tasks);
 void link_add_judgement(struct link *link, const char *key, json_t *judgement, bool is_held);
+void link_add_sent(struct link *link, const char *id);
 enum err link_sync(struct link *link, struct error *error) MUST_CHECK;
 
 /* Takes one judgement that was pulled and not held. */

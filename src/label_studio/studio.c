@@ -348,6 +348,20 @@ enum err studio_each_task(struct studio *studio, int64_t project, int64_t after,
     return OK;
 }
 
+enum err studio_annotate(struct studio *studio, int64_t task, const json_t *annotation,
+                         struct error *error) {
+    char path[64];
+    json_t *answer = NULL;
+    struct buf text;
+    snprintf(path, sizeof path, "/api/tasks/%" PRId64 "/annotations/", task);
+    buf_init(&text, BUF_UNLIMITED);
+    json_write(&text, annotation);
+    enum err err = ask(studio, path, buf_str(&text), &answer, error);
+    json_decref(answer);
+    buf_release(&text);
+    return err == ERR_CONFLICT ? OK : err; /* 409: an earlier call has made it */
+}
+
 enum err studio_get_users(struct studio *studio, json_t **ret_users, struct error *error) {
     return ask(studio, "/api/users/", (struct str){0}, ret_users, error);
 }

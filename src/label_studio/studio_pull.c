@@ -3,6 +3,7 @@
 
 #include "client/objects.h"
 #include "json/json.h"
+#include "label_studio/annotation.h"
 #include "label_studio/judgement.h"
 #include "label_studio/kept_judgements.h"
 
@@ -89,7 +90,8 @@ static enum err take_annotation(struct pull *pull, const json_t *meta, const jso
     if (!annotation_key(object, key, sizeof key))
         return err_set(error, ERR_CORRUPT,
                        "Label Studio lists annotations without their results; nothing is taken");
-    if (map_get(&pull->link->annotations, str_from(key), NULL)) return OK;
+    if (map_get(&pull->link->annotations, str_from(key), NULL) || annotation_is_own(object))
+        return OK;
     name_curator(pull, object, curator);
     const struct annotation annotation = {
         .studio = pull->link->studio, .object = object, .meta = meta, .curator = curator};

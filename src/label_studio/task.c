@@ -124,7 +124,7 @@ static json_t *show_value(const struct control *control, const json_t *value) {
     return NULL;
 }
 
-static void add_prediction(json_t *results, const struct control *control, const json_t *value) {
+static void add_result(json_t *results, const struct control *control, const json_t *value) {
     json_t *shown = show_value(control, value), *result;
     if (!shown) return;
     result = json_object();
@@ -205,15 +205,17 @@ static json_t *make_data(const struct pair *pair, const struct reply *reply) {
     return data;
 }
 
+void task_add_results(json_t *results, const struct form *form, const json_t *object) {
+    for (size_t i = 0; i < form->count; i++)
+        add_result(results, &form->at[i], reply_find(object, form->at[i].field));
+}
+
 static json_t *make_predictions(const struct task_wish *wish, const json_t *body,
                                 const json_t *object) {
     json_t *list = json_array(), *prediction = json_object(), *results = json_array();
     struct str model = json_member_str(body, "model");
     double score = read_score(body);
-    for (size_t i = 0; i < wish->form->count; i++) {
-        const struct control *control = &wish->form->at[i];
-        add_prediction(results, control, reply_find(object, control->field));
-    }
+    task_add_results(results, wish->form, object);
     json_object_set_new(prediction, "model_version",
                         string_of(model.bytes > 0 ? model : STR("quern")));
     if (score >= 0) json_object_set_new(prediction, "score", json_real(score));

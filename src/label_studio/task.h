@@ -27,6 +27,8 @@ struct task_wish {
  * object. */
 enum err task_make(json_t **ret_task, const struct task_wish *wish, const struct pair *pair,
                    struct error *error) MUST_CHECK;
+/* Appends a result per control that can show the value of its field in `object`. */
+void task_add_results(json_t *results, const struct form *form, const json_t *object);
 /* Adds the fields of the answer to the form; none for a pair without an answer. */
 enum err task_add_fields(struct form *form, const struct pair *pair,
                          struct error *error) MUST_CHECK;

@@ -249,7 +249,7 @@ def test_a_batch_of_a_server_and_its_judgements(tmp_path):
         for name in ("c1", "c2"):
             studio.annotate(tasks[name], [result("quern_field_1", "textarea", text=["other"])])
         done, said = ask(server, studio, tmp_path, "sync", batch)
-        assert (done["pulled"], done["conflicts"], done["pushed"]) == (3, 1, 0)
+        assert (done["pulled"], done["conflicts"], done["pushed"], done["sent"]) == (3, 1, 0, 1)
         assert f'conflict: c1: Bo on quern: as answered; ana@example.test in Label Studio: {{".text":"other"}}' in said
 
         def trail():

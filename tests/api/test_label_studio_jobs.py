@@ -90,6 +90,46 @@ def test_a_batch_goes_to_label_studio_and_its_annotations_come_back(tmp_path, to
         assert trail(server, batch)[-1] == ("c1", "ana@example.test", 2, "corrected", {".text": "again"})
 
 
+def annotations(studio, custom_id):
+    (task,) = [task for task in studio.tasks.values() if task["meta"]["custom_id"] == custom_id]
+    return [({r["from_name"]: next(iter(r["value"].values())) for r in a["result"]}, a["was_cancelled"]) for a in task["annotations"]]
+
+
+def judge(server, batch, custom_id, number, version=0, curator="Bo", **more):
+    server.json("POST", f"/v1/batches/{batch}/judgements",
+                {"custom_id": custom_id, "id": f"made-here-{number}", "version": version, "curator": curator, **{"verdict": "accepted", **more}})
+
+
+def test_judgements_of_quern_become_annotations_once_and_do_not_come_back(tmp_path):
+    with both(tmp_path) as (server, studio):
+        batch = batch_of(server, 4)
+        judge(server, batch, "c0", 1, comment="good", rating=4)
+        judge(server, batch, "c1", 2, verdict="corrected", fields={".text": "as it should be"}, flagged=True)
+        judge(server, batch, "c2", 3, verdict="skipped")
+        judge(server, batch, "c2", 4, curator="Cy")
+        assert work(server, batch, "push")["sent"] == 0
+        studio.lose = ["/annotations/"] * 3
+        assert work(server, batch)["sent"] == 4
+        answers = {custom_id: studio.tasks[number + 1]["meta"]["answer"][".text"] for number, custom_id in enumerate(["c0", "c1", "c2", "c3"])}
+        assert annotations(studio, "c0") == [({"quern_field_1": [answers["c0"]], "quern_rating": 4, "quern_comment": ["Bo on quern: good"]}, False)]
+        assert annotations(studio, "c1") == [({"quern_field_1": ["as it should be"], "quern_comment": ["Bo on quern, flagged"]}, False)]
+        assert annotations(studio, "c2") == [({"quern_comment": ["Bo on quern"]}, True), ({"quern_field_1": [answers["c2"]], "quern_comment": ["Cy on quern"]}, False)]
+        first = trail(server, batch)
+        assert len(first) == 4 and work(server, batch)["sent"] == 0 and trail(server, batch) == first
+        for path in (tmp_path / "state/label_studio").iterdir():
+            path.unlink()
+        work(server, batch)  # a lost link costs calls and no annotation
+        assert sum(len(task["annotations"]) for task in studio.tasks.values()) == 4 and trail(server, batch) == first
+        changed = studio.tasks[2]["annotations"][0]  # an annotator of Label Studio thinks otherwise
+        changed["result"][0]["value"] = {"text": ["otherwise"]}
+        changed["updated_at"] = "2026-11-23T08:00:00.000001Z"
+        state = work(server, batch)
+        assert (state["judgements"], state["sent"], state["conflicts"]) == (1, 0, 1)
+        assert trail(server, batch)[4:] == [("c1", "ana@example.test", 1, "corrected", {".text": "otherwise"})]
+        judge(server, batch, "c1", 5, 1, verdict="accepted")
+        assert work(server, batch)["sent"] == 1 and len(annotations(studio, "c1")) == 2
+
+
 def test_a_restart_keeps_the_project_and_a_lost_link_costs_no_task(tmp_path):
     with both(tmp_path) as (server, studio):
         batch = batch_of(server, 3)
@@ -122,19 +162,27 @@ def test_a_killed_server_goes_on_with_each_task_and_judgement_once(tmp_path):
         assert sorted(studio.custom_ids()) == sorted(f"c{i}" for i in range(1100)) and len(studio.projects) == 1
         for number in draw.sample(sorted(studio.tasks), 80):
             studio.annotate(number, [text(str(draw.randrange(100)))], draw.choice([1, 2]))
+        for number in range(20):
+            judge(server, batch, f"c{number}", number)
         killed_often(server, studio, batch, draw)
         assert len(studio.tasks) == 1100
         wanted = sorted((task["meta"]["custom_id"], annotation["result"][0]["value"]["text"][0])
-                        for task in studio.tasks.values() for annotation in task["annotations"])
+                        for task in studio.tasks.values() for annotation in task["annotations"] if not is_own(annotation))
         assert len(wanted) == 80
-        assert sorted((row[0], row[4][".text"]) for row in trail(server, batch)) == wanted
+        assert sorted((row[0], row[4][".text"]) for row in trail(server, batch) if row[1] != "Bo") == wanted
+        sent = sorted(task["meta"]["custom_id"] for task in studio.tasks.values() for annotation in task["annotations"] if is_own(annotation))
+        assert sent == sorted(f"c{number}" for number in range(20)) == sorted(row[0] for row in trail(server, batch) if row[1] == "Bo")
+
+
+def is_own(annotation):
+    return annotation["result"][-1]["from_name"] == "quern_comment"
 
 
 def killed_often(server, studio, batch, draw):
     """Kills the server at calls of Label Studio, before or after their effect, starts it again and presses again, half of KILLS times; then a job ends."""
     count = 0
     while count < KILLS // 2:
-        studio.victim, studio.kills = server.process, [(studio.calls + draw.randrange(1, 9), draw.choice(["before", "after"]))]
+        studio.victim, studio.kills = server.process, [(studio.calls + draw.randrange(1, 16), draw.choice(["before", "after"]))]
         assert server.json("POST", path_of(batch), {})["status"] == "running"
         support.until(lambda: studio.victim is None or state_of_living(server, batch) != "running")
         if studio.victim is None:

@@ -5,7 +5,7 @@ import {startStudio, studio as ask} from "/pages/api.js";
 import {element, fill, folded, pressed, say, setText} from "/pages/dom.js";
 import {count, moment} from "/pages/figures.js";
 
-const ACTIONS = [["push", "Send the answers"], ["pull", "Fetch annotations"], ["sync", "Send and fetch"]];
+const ACTIONS = [["push", "Send the answers"], ["pull", "Fetch annotations"], ["sync", "Send and fetch all"]];
 const BEGUN = {push: "The answers are on their way to Label Studio", pull: "Annotations are being fetched", sync: "The batch is on its way to Label Studio and back"};
 const ENDED = {done: "Label Studio and this batch are up to date", failed: "The work with Label Studio has failed", interrupted: "The work with Label Studio was interrupted"};
 const WORDS = {running: ["at work", "live"], done: ["done", "good"], failed: ["failed", "bad"], interrupted: ["interrupted: press again to go on", "warn"]};
@@ -18,6 +18,7 @@ function told(state, answers) {
   if (state.action !== "push") {
     if (state.status === "running") parts.push(`${number(state.fetched, "annotation", "annotations")} fetched`);
     else parts.push(`${number(state.judgements, "new judgement", "new judgements")} fetched`);
+    if (state.sent > 0) parts.push(`${number(state.sent, "judgement", "judgements")} of quern sent`);
     if (state.refused > 0) parts.push(`${number(state.refused, "annotation", "annotations")} not taken`);
   }
   return parts.join(", ");

@@ -52,8 +52,6 @@ static char *make_whole(size_t *ret_bytes) {
     json_decref(judgement);
     link_send(&link, json_pack("[s]", "c-2"), 6);
     assert_int_equal(link_sync(&link, &error), OK);
-    struct link second;
-    assert_int_equal(open_link(&second, "b"), ERR_CONFLICT); /* the lock */
     link_close(&link);
     assert_int_equal(os_read_file(path, 1 << 20, &bytes, ret_bytes, &error), OK);
     return bytes;
@@ -74,6 +72,46 @@ static void a_whole_link_is_read_again(void **state) {
     assert_int_equal(json_array_size(link.chunk.custom_ids), 1);
     assert_int_equal(link.chunk.after, 11);
     assert_int_equal(link.chunk.at_ms, 6);
+    link_close(&link);
+}
+
+static void a_link_in_use_is_refused(void **state) {
+    (void)state;
+    size_t bytes;
+    struct link link, second;
+    free(make_whole(&bytes));
+    assert_int_equal(open_link(&link, "b"), OK);
+    assert_int_equal(open_link(&second, "b"), ERR_CONFLICT);
+    link_close(&link);
+}
+
+static void count_judgement(void *context, const json_t *judgement) {
+    size_t *count = context;
+    assert_true(json_is_object(judgement));
+    ++*count;
+}
+
+static void a_link_forgets_a_project_and_keeps_its_judgements(void **state) {
+    (void)state;
+    size_t bytes, judgements = 0;
+    struct link link;
+    struct error error;
+    free(make_whole(&bytes));
+    assert_int_equal(open_link(&link, "b"), OK);
+    link_add_sent(&link, "made-here");
+    link_forget_project(&link);
+    assert_int_equal(link_sync(&link, &error), OK);
+    for (int round = 0; round < 2; round++) { /* at once, and read again */
+        assert_int_equal(link.project, 0);
+        assert_int_equal(link.tasks.count, 0);
+        assert_int_equal(link.annotations.count, 0);
+        assert_int_equal(link.sent.count, 0);
+        assert_null(link.chunk.custom_ids);
+        link_close(&link);
+        assert_int_equal(open_link(&link, "b"), OK);
+    }
+    assert_int_equal(link_each_judgement(&link, count_judgement, &judgements, &error), OK);
+    assert_int_equal(judgements, 1);
     link_close(&link);
 }
 
@@ -121,6 +159,8 @@ static void damage_before_the_end_is_an_error_and_changes_nothing(void **state) 
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_whole_link_is_read_again),
+        cmocka_unit_test(a_link_in_use_is_refused),
+        cmocka_unit_test(a_link_forgets_a_project_and_keeps_its_judgements),
         cmocka_unit_test(a_torn_link_goes_on_behind_its_last_line),
         cmocka_unit_test(damage_before_the_end_is_an_error_and_changes_nothing),
     };
