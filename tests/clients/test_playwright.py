@@ -16,6 +16,25 @@ pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 PATIENCE_MS = 120_000
 AXE = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\"> \u202eright to left\u202c \u0007"
+# What a reader cannot read: a page or a list that is wider than its place, a box with a cut text, a word of 20 letters or less that is broken.
+CUT_OFF = """() => {
+  const found = [], words = document.createTreeWalker(document.querySelector("dialog[open]") ?? document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
+  for (let node = words.nextNode(); node; node = words.nextNode()) {
+    if (node.parentElement.closest("[hidden], details:not([open]) > :not(summary), .skip, .hidden, pre, code, .file, textarea, option") || !node.parentElement.getClientRects().length) continue;
+    for (const {0: word, index} of node.data.matchAll(/(?<![\\p{L}\\d_])\\p{L}{2,20}(?![\\p{L}\\d_])/gu)) {
+      range.setStart(node, index);
+      range.setEnd(node, index + word.length);
+      if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) found.push(`${word} is broken`);
+    }
+  }
+  if (document.querySelector(".scroll:has(table.batches)")?.scrollWidth > document.querySelector(".scroll:has(table.batches)")?.clientWidth) found.push("the list is wider than its place");
+  if (document.documentElement.scrollWidth > document.documentElement.clientWidth) found.push(`the page is ${document.documentElement.scrollWidth} wide`);
+  for (const node of document.querySelectorAll("main *, header *, dialog *")) {
+    if (node.closest(".scroll, pre, svg, .skip, .hidden, .file, thead, textarea") || !node.getClientRects().length || getComputedStyle(node).display === "inline") continue;
+    if (node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 1 && !/^(SELECT|INPUT|PROGRESS|METER)$/.test(node.tagName)) found.push(`${node.tagName}.${node.className}: ${node.textContent.slice(0, 60)}`);
+  }
+  return found;
+}"""
 
 
 @pytest.fixture(scope="module")
@@ -50,6 +69,9 @@ class Tab:
     def is_narrow(self):
         """Whether nothing is wider than the window."""
         return self.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+
+    def cut_off(self):
+        return self.page.evaluate(CUT_OFF)
 
     def has_no_violation(self):
         """axe's rules on what is shown now, WCAG 2.2 and best practices."""
@@ -240,15 +262,18 @@ def test_an_open_page_outlives_its_server(browser, small_model, tmp_path):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 800, 1600])
-def test_every_width_and_theme_shows_all(browser, server, tmp_path, width, theme):
-    tab = Tab(browser, server, viewport={"width": width, "height": 800}, color_scheme=theme)
-    start(tab, file_of(tmp_path, [json.dumps({"Empfehlung": "Donaudampfschifffahrtsgesellschaftskapitän" * 3, "Begründung": "gut"})] * 3))
-    tab.sees("3 of 3 requests")
-    for address in (tab.page.url, server.site + "/"):
-        tab.page.goto(address)
-        tab.sees("people.jsonl")
-        assert tab.is_narrow(), address
-    assert not tab.troubles
+def test_every_width_and_theme_shows_all(browser, tmp_path, width, theme):
+    prices = ("--watts", "65", "--price-per-kwh", "0.3", "--input-price", "0.15", "--output-price", "0.6", "--currency", "EUR")
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo", *prices) as server:
+        tab = Tab(browser, server, viewport={"width": width, "height": 800}, color_scheme=theme)
+        start(tab, file_of(tmp_path, [json.dumps({"Empfehlung": "Donaudampfschifffahrtsgesellschaftskapitän" * 3, "Begründung": "gut"})] * 3))
+        tab.sees("3 of 3 requests")
+        for address in (tab.page.url, server.site + "/"):
+            tab.page.goto(address)
+            tab.sees("people.jsonl")
+            tab.sees("at a managed API")
+            assert tab.is_narrow() and not tab.cut_off(), address
+        assert not tab.troubles
 
 
 ANSWERS = [{"recommendation": ["HIRE", "MAYBE", "NO"][number % 3], "score": number % 100, "Begründung": f"Grund {number}"} for number in range(180)]

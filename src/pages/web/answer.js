@@ -60,5 +60,7 @@ export function settingsOf(request) {
     .map(([name, value]) => [name, String(value)]);
 }
 
-/** A value of an answer's field as text. */
-export const valueText = value => typeof value === "string" ? value : value === undefined ? "" : JSON.stringify(value);
+const isList = value => Array.isArray(value) && value.length > 0 && value.every(item => item === null || typeof item !== "object");
+
+/** A value of an answer's field as text; a list of words has commas, all else that is no text is JSON. */
+export const valueText = value => typeof value === "string" ? value : value === undefined ? "" : isList(value) ? value.join(", ") : JSON.stringify(value);

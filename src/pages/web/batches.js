@@ -86,7 +86,7 @@ export function showBatches(main) {
   let last = null, wanted = PAGE;
   fill(main, element("h1", {}, "Batches"), showUpload(id => location.assign(`#/batch/${id}`)), none,
     element("div", {class: "scroll"}, element("table", {class: "batches"},
-      element("thead", {}, element("tr", {}, ["Batch", "State", "Progress", "Model", "Tokens, cost"].map(title => element("th", {scope: "col"}, title)))), body)), more);
+      element("thead", {}, element("tr", {}, ["Batch", "State", "Progress", "Model", "Tokens, cost"].map(title => element("th", {scope: "col", class: title === "Tokens, cost" && "number"}, title)))), body)), more);
 
   function place(list, isFirst) {
     list.forEach((batch, at) => {

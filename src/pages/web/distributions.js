@@ -60,7 +60,7 @@ export function distributions(id, state) {
   function spreadOf(field) {
     if (field.histogram && field.max > field.min) return numbersOf(field);
     if (field.values?.length) return valuesOf(field);
-    return element("p", {class: "quiet"}, typeof field.mean === "number" ? `always ${figure(field.mean)}` : field.distinct ? `${count(field.distinct)} different texts` : "free text");
+    return element("p", {class: "quiet"}, typeof field.mean === "number" ? `always ${figure(field.mean)}` : field.distinct === 1 ? "always the same text" : field.distinct ? `${count(field.distinct)} different texts` : "free text");
   }
 
   const card = field => element("section", {class: "chart", "aria-label": titleOf(field.name)}, element("h3", {}, titleOf(field.name)), spreadOf(field),

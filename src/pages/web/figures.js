@@ -8,9 +8,11 @@ const moments = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeSty
 
 const plain = new Intl.NumberFormat(undefined, {maximumSignificantDigits: 4});
 const fine = new Intl.NumberFormat(undefined, {maximumFractionDigits: 4});
+const tiny = new Intl.NumberFormat(undefined, {maximumSignificantDigits: 2});
+const TINY = 0.001;
 
-/** A measured number, to four digits; a whole number keeps all of its digits. */
-export const figure = number => (Number.isInteger(number) ? whole : Math.abs(number) >= 1 ? plain : fine).format(number);
+/** A measured number, to four digits, or two where it is tiny; a whole number keeps all of its digits. */
+export const figure = number => (Number.isInteger(number) ? whole : Math.abs(number) >= 1 ? plain : Math.abs(number) >= TINY ? fine : tiny).format(number);
 export const count = number => whole.format(number);
 export const compact = number => short.format(number);
 export const rate = number => rates.format(number);
@@ -47,7 +49,8 @@ export function duration(seconds) {
 
 /** What one run costs: "0.12 EUR of electricity, 0.5 EUR at a managed API"; empty where no price is known. */
 export function costText(costs) {
-  const once = costs?.once ?? {}, money = amount => typeof amount === "object" ? `${figure(amount.low)} to ${figure(amount.high)}` : figure(amount);
+  const once = costs?.once ?? {}, range = (low, high) => low === high ? low : `${low} to ${high}`;
+  const money = amount => typeof amount === "object" ? range(figure(amount.low), figure(amount.high)) : figure(amount);
   return [["electricity", "of electricity"], ["rented_gpu", "on a rented machine"], ["managed_api", "at a managed API"]].filter(([name]) => once[name] !== null && once[name] !== undefined)
     .map(([name, text]) => `${money(once[name])} ${costs.currency} ${text}`).join(", ");
 }
