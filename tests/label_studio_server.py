@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small server of the calls of Label Studio that quern makes. A test changes its fields while it runs: which answers are lost, which
 imports come late, at which call the client is killed."""
-import base64, http.server, json, os, re, signal, threading, time, urllib.parse, uuid, xml.etree.ElementTree
+import base64, json, os, re, signal, urllib.parse, uuid, xml.etree.ElementTree
+
+from small_server import SmallServer
 
 LEGACY = "0123456789abcdef0123456789abcdef01234567"
 TAGS = {"Choices", "Number", "Rating", "TextArea"}
@@ -15,8 +17,9 @@ def jwt(**claims):
 PERSONAL = jwt(token_type="refresh", exp=8102617425, iat=1795417425)
 
 
-class LabelStudio:
+class LabelStudio(SmallServer):
     def __init__(self, token=LEGACY, enterprise=False):
+        super().__init__()
         self.token, self.enterprise = token, enterprise
         self.projects, self.tasks, self.imports, self.seen = {}, {}, {}, []
         self.uniques = set()  # of annotations
@@ -30,11 +33,10 @@ class LabelStudio:
         self.waiting = []   # [calls left, project, tasks]
         self.victim, self.kills = None, []  # process; (call number, "before" or "after" its effect)
         self.calls = 0
-        self.lock = threading.Lock()
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.httpd.server_port}"
+        return self.site
 
     def custom_ids(self):
         return [task["meta"]["custom_id"] for task in self.tasks.values()]
@@ -181,65 +183,21 @@ class LabelStudio:
                 self.add_tasks(*entry[1:])
         self.waiting = [entry for entry in self.waiting if entry[0] > 0]
 
-    def __enter__(self):
-        server = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
-
-            def do_GET(self):
-                self.handle_call(None)
-
-            def do_POST(self):
-                self.handle_call(json.loads(self.rfile.read(int(self.headers["content-length"] or 0))))
-
-            def handle_call(self, body):
-                url = urllib.parse.urlsplit(self.path)
-                query = dict(urllib.parse.parse_qsl(url.query))
-                with server.lock:
-                    server.calls += 1
-                    server.apply_late()
-                    server.seen.append(f"{self.command} {url.path}")
-                    server.kill("before")
-                    if server.redirect:
-                        return self.answer(302, None)
-                    if server.refuse and server.refuse[0][0] in url.path:
-                        return self.answer(server.refuse.pop(0)[1], {"detail": "busy"})
-                    if not server.is_allowed(self.headers["authorization"], url.path):
-                        return self.answer(401, {"detail": "Invalid token."})
-                    status, value = server.call(self.command, url.path, query, body)
-                    server.kill("after")
-                    lost = next((part for part in server.lose if url.path.endswith(part)), None)
-                    if lost:
-                        server.lose.remove(lost)
-                    if lost or status is None:
-                        self.close_connection = True
-                        return None
-                    return self.answer(status, value)
-
-            def answer(self, status, value):
-                data = b"" if value is None else json.dumps(value).encode()
-                self.send_response(status)
-                if status == 302:
-                    self.send_header("location", server.redirect)
-                if status == 429:
-                    self.send_header("retry-after", "0")
-                if status != 204:
-                    self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                try:
-                    self.wfile.write(data)
-                except OSError:  # the client was killed
-                    self.close_connection = True
-
-        self.httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.httpd.daemon_threads = True
-        threading.Thread(target=self.httpd.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.httpd.shutdown()
-        self.httpd.server_close()
+    def take(self, handler, body):
+        url = urllib.parse.urlsplit(handler.path)
+        self.calls += 1
+        self.apply_late()
+        self.seen.append(f"{handler.command} {url.path}")
+        self.kill("before")
+        if self.redirect:
+            return handler.answer(302, headers=[("location", self.redirect)])
+        if self.refuse and self.refuse[0][0] in url.path:
+            return handler.answer(self.refuse.pop(0)[1], {"detail": "busy"}, [("retry-after", "0")])
+        if not self.is_allowed(handler.headers["authorization"], url.path):
+            return handler.answer(401, {"detail": "Invalid token."})
+        status, value = self.call(handler.command, url.path, dict(urllib.parse.parse_qsl(url.query)), json.loads(body or "null"))
+        self.kill("after")
+        lost = next((part for part in self.lose if url.path.endswith(part)), None)
+        if lost:
+            self.lose.remove(lost)
+        return handler.drop() if lost or status is None else handler.answer(status, value)

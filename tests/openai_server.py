@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small server of OpenAI's Files and Batches API that is not quern: no Uploads API, no idempotency keys, results only at the end.
 A test changes its fields while it runs: which answers are lost, where a download is cut, what is said instead."""
-import email.parser, email.policy, http.server, json, re, threading, time
+import email.parser, email.policy, json, re, time
+
+from small_server import SmallServer
 
 
-class OpenAIServer:
+class OpenAIServer(SmallServer):
     def __init__(self, key=None, ranges=True, keeps_inputs=True):
+        super().__init__()
         self.key, self.ranges, self.keeps_inputs = key, ranges, keeps_inputs
         self.files, self.batches, self.seen = {}, {}, []
         self.file_count = 0
@@ -14,11 +17,10 @@ class OpenAIServer:
         self.cut = []        # bytes after which the next downloads break off
         self.instead = None  # function(handler, path): answers in place of the API
         self.running = False  # batches stay in progress
-        self.lock = threading.Lock()
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.httpd.server_port}/v1"
+        return f"{self.site}/v1"
 
     def add_file(self, content, purpose):
         self.file_count += 1
@@ -54,88 +56,49 @@ class OpenAIServer:
                      request_counts={"total": len(good) + len(bad), "completed": len(good), "failed": len(bad)})
         return batch
 
-    def __enter__(self):
-        server = self
+    def take(self, handler, body):
+        path = handler.path.split("?")[0]
+        self.seen.append(f"{handler.command} {path}")
+        if self.instead:
+            return self.instead(handler, path)
+        if self.refuse:
+            return handler.answer(self.refuse.pop(0), {"error": {"message": "busy"}})
+        if self.key and handler.headers["authorization"] != f"Bearer {self.key}":
+            return handler.answer(401, {"error": {"message": "Incorrect API key provided"}})
+        status, value = self.call(handler, path, body)
+        if path in self.lose:
+            self.lose.remove(path)
+            return handler.drop()
+        return self.download(handler, value) if isinstance(value, bytes) else handler.answer(status, value)
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+    def call(self, handler, path, body):
+        if handler.command == "POST" and path == "/v1/files":
+            head = f"Content-Type: {handler.headers['content-type']}\r\n\r\n".encode()
+            parts = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body).get_payload()
+            names = {part.get_param("name", header="content-disposition"): part.get_payload(decode=True) for part in parts}
+            return 200, self.add_file(names["file"], names["purpose"].decode().strip())
+        if handler.command == "POST" and path == "/v1/batches":
+            return 200, self.create(json.loads(body))
+        if path == "/v1/batches":
+            newest = [self.finish(batch_id) for batch_id in reversed(self.batches)]
+            return 200, {"object": "list", "data": newest, "has_more": False}
+        if found := re.fullmatch(r"/v1/batches/(\w+)", path):
+            if found[1] in self.batches:
+                return 200, self.finish(found[1])
+            return 404, {"error": {"message": f"No batch found with id '{found[1]}'."}}
+        if found := re.fullmatch(r"/v1/files/([\w-]+)(/content)?", path):
+            content = self.files.get(found[1])
+            if content is None:
+                return 404, {"error": {"message": "No such File object"}}
+            return 200, content if found[2] else {"id": found[1], "object": "file", "bytes": len(content)}
+        return 404, {"error": {"message": "Unknown request URL"}}
 
-            def log_message(self, *_):
-                pass
-
-            def do_GET(self):
-                self.handle_call(b"")
-
-            def do_POST(self):
-                self.handle_call(self.rfile.read(int(self.headers["content-length"] or 0)))
-
-            def handle_call(self, body):
-                with server.lock:
-                    path = self.path.split("?")[0]
-                    server.seen.append(f"{self.command} {path}")
-                    if server.instead:
-                        return server.instead(self, path)
-                    if server.refuse:
-                        return self.answer(server.refuse.pop(0), {"error": {"message": "busy"}})
-                    if server.key and self.headers["authorization"] != f"Bearer {server.key}":
-                        return self.answer(401, {"error": {"message": "Incorrect API key provided"}})
-                    status, value = self.call(path, body)
-                    if path in server.lose:
-                        server.lose.remove(path)
-                        self.close_connection = True
-                        return None
-                    if isinstance(value, bytes):
-                        return self.download(value)
-                    return self.answer(status, value)
-
-            def call(self, path, body):
-                if self.command == "POST" and path == "/v1/files":
-                    head = f"Content-Type: {self.headers['content-type']}\r\n\r\n".encode()
-                    parts = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body).get_payload()
-                    names = {part.get_param("name", header="content-disposition"): part.get_payload(decode=True) for part in parts}
-                    return 200, server.add_file(names["file"], names["purpose"].decode().strip())
-                if self.command == "POST" and path == "/v1/batches":
-                    return 200, server.create(json.loads(body))
-                if path == "/v1/batches":
-                    newest = [server.finish(batch_id) for batch_id in reversed(server.batches)]
-                    return 200, {"object": "list", "data": newest, "has_more": False}
-                if found := re.fullmatch(r"/v1/batches/(\w+)", path):
-                    if found[1] in server.batches:
-                        return 200, server.finish(found[1])
-                    return 404, {"error": {"message": f"No batch found with id '{found[1]}'."}}
-                if found := re.fullmatch(r"/v1/files/([\w-]+)(/content)?", path):
-                    content = server.files.get(found[1])
-                    if content is None:
-                        return 404, {"error": {"message": "No such File object"}}
-                    return 200, content if found[2] else {"id": found[1], "object": "file", "bytes": len(content)}
-                return 404, {"error": {"message": "Unknown request URL"}}
-
-            def answer(self, status, value, headers=()):
-                data = value if isinstance(value, bytes) else json.dumps(value).encode()
-                self.send_response(status)
-                for name, text in headers:
-                    self.send_header(name, text)
-                self.send_header("content-length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            def download(self, content):
-                wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers["range"] or "")
-                part = content[int(wanted[1]):int(wanted[2]) + 1] if wanted and server.ranges else content
-                cut = server.cut.pop(0) if server.cut else None
-                self.send_response(206 if wanted and server.ranges else 200)
-                self.send_header("content-length", str(len(part)))
-                self.end_headers()
-                self.wfile.write(part[:cut])
-                self.close_connection = cut is not None
-
-        self.httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.httpd.daemon_threads = True
-        threading.Thread(target=self.httpd.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_):
-        self.httpd.shutdown()
-        self.httpd.server_close()
-
-
+    def download(self, handler, content):
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers["range"] or "")
+        part = content[int(wanted[1]):int(wanted[2]) + 1] if wanted and self.ranges else content
+        cut = self.cut.pop(0) if self.cut else None
+        handler.send_response(206 if wanted and self.ranges else 200)
+        handler.send_header("content-length", str(len(part)))
+        handler.end_headers()
+        handler.wfile.write(part[:cut])
+        handler.close_connection = cut is not None

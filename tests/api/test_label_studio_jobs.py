@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server that knows a Label Studio (tests/label_studio_server.py): batches are sent there and annotations fetched by a route, each once,
 also after kills of the server; owners, wrong tokens, hostile answers, and addresses that nobody has set."""
-import contextlib, http.client, http.server, json, os, random, threading
+import contextlib, http.client, json, os, random
 
 import pytest
 
 import support
 from label_studio_server import LEGACY, PERSONAL, LabelStudio
+from small_server import SmallServer
 from support import make_key
 
 KILLS = int(os.environ.get("QUERN_KILLS", "12"))
@@ -280,40 +281,23 @@ def test_a_stop_of_the_server_ends_a_job_at_once(tmp_path):
         assert work(server, batch)["tasks"] == 2 and len(studio.tasks) == 2
 
 
-class Elsewhere:
-    """A server that nobody has set: it counts who comes."""
+class Elsewhere(SmallServer):
+    """A server that nobody has set: it notes who comes."""
 
-    def __enter__(self):
-        elsewhere, self.calls = self, []
+    def __init__(self):
+        super().__init__()
+        self.calls = []
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def log_message(self, *_):
-                pass
-
-            def do_GET(self):
-                elsewhere.calls.append((self.command, self.path, self.headers["authorization"]))
-                self.send_response(200)
-                self.send_header("content-length", "2")
-                self.end_headers()
-                self.wfile.write(b"{}")
-
-            do_POST = do_GET
-
-        self.httpd = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.httpd.serve_forever, daemon=True).start()
-        self.url = f"http://127.0.0.1:{self.httpd.server_port}"
-        return self
-
-    def __exit__(self, *_):
-        self.httpd.shutdown()
-        self.httpd.server_close()
+    def take(self, handler, body):
+        self.calls.append((handler.command, handler.path, handler.headers["authorization"]))
+        handler.answer(200, {})
 
 
 def test_no_answer_of_label_studio_leads_elsewhere(tmp_path):
     """Redirects, links of pages and URLs in every member that it may send."""
     with Elsewhere() as elsewhere, both(tmp_path) as (server, studio):
         batch = batch_of(server, 3)
-        studio.redirect = elsewhere.url + "/api/projects/"
+        studio.redirect = elsewhere.site + "/api/projects/"
         assert "redirect" in work(server, batch, status="failed")["error"].lower()
         studio.redirect = None
         real = studio.call
@@ -321,7 +305,7 @@ def test_no_answer_of_label_studio_leads_elsewhere(tmp_path):
         def hostile(method, path, query, body):
             status, value = real(method, path, query, body)
             if isinstance(value, dict):
-                value |= {"next": elsewhere.url + "/next", "previous": elsewhere.url, "url": elsewhere.url, "file_upload": elsewhere.url}
+                value |= {"next": elsewhere.site + "/next", "previous": elsewhere.site, "url": elsewhere.site, "file_upload": elsewhere.site}
                 if path == "/api/projects/" and "results" in value and not value["results"]:
                     value["next"] = None  # a list whose pages never end is another matter
             return status, value
