@@ -159,6 +159,7 @@ static void start(struct driver *driver, const struct workload_line *line,
                                                            .url = driver->url.at,
                                                            .body = buf_str(&driver->body),
                                                            .sends_key = true,
+                                                           .may_repeat = true,
                                                            .stream = NET_STREAM_EVENTS});
 }
 

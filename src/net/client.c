@@ -32,7 +32,7 @@ struct net_exchange {
     void *owner;
     enum net_stream stream;
     bool is_busy;
-    bool sends_body;
+    bool goes_once; /* has a body that may not be repeated */
     bool is_sent, is_streamed, was_stopped, is_too_long;
     bool was_lost; /* its kept connection closed without a byte of an answer */
     size_t head_bytes;
@@ -62,7 +62,7 @@ static int on_connected(void *user, char *peer_address, char *own_address, int p
     (void)own_address;
     (void)peer_port;
     (void)own_port;
-    exchange->was_lost = exchange->is_sent && exchange->sends_body;
+    exchange->was_lost = exchange->is_sent && exchange->goes_once;
     if (exchange->was_lost) return CURL_PREREQFUNC_ABORT;
     exchange->is_sent = true;
     exchange->sent_ns = clock_monotonic_ns();
@@ -268,7 +268,8 @@ struct net_exchange *net_client_start(struct net_client *client,
                                       .stream = request->stream,
                                       .file_body = {.file = request->file},
                                       .is_busy = true,
-                                      .sends_body = request->body.at || request->file,
+                                      .goes_once = (request->body.at || request->file) &&
+                                                   !request->may_repeat,
                                       .first_byte_ms = request->first_byte_ms,
                                       .stall_ms = request->stall_ms,
                                       .text_ms = request->text_ms,

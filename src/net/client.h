@@ -8,7 +8,7 @@
  * for. It follows no redirect: the answer says where one leads, and the caller decides whether to
  * go there and what to show there. It retries nothing. libcurl itself sends a request again if its
  * kept connection closed without a byte of an answer, although the server may have done it. So a
- * request with a body ends as NET_END_BROKEN; a GET goes out again.
+ * request with a body ends as NET_END_BROKEN, unless it may be repeated; a GET goes out again.
  *
  * Every exchange ends in one `done`, except an aborted one. Each kind of failure has its own `end`.
  * The caller learns whether the request went out: a request that did not go out was not run.
@@ -16,7 +16,7 @@
  * Thread: one, which makes all calls but net_client_wake.
  * Memory: owns the exchanges; copies bodies, headers and the key; lends answers for the call.
  * Invariant: at most `exchanges_max` exchanges at once, each with at most `text_bytes_max` of its
- * answer in memory. The bytes of a body go out at most once. */
+ * answer in memory. The bytes of a body that may not be repeated go out at most once. */
 
 #include "base/err.h"
 #include "base/str.h"
@@ -96,6 +96,7 @@ struct net_request {
     struct str body;                   /* JSON to POST; at is NULL: GET */
     const struct net_file *file;       /* to send instead; lives as long as the exchange */
     bool sends_key;
+    bool may_repeat; /* the body may go out again if the kept connection turns out to be closed */
     enum net_stream stream;
     uint64_t range_from, range_to; /* asks for the bytes before range_to; 0: for all */
     int64_t first_byte_ms;         /* from sending to the first byte of the answer */

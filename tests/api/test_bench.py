@@ -93,6 +93,14 @@ def test_lines_of_a_file_go_out_as_they_are_and_failed_ones_are_in_no_figure(tmp
     assert "5 requests failed" in page
 
 
+def test_a_kept_connection_that_closes_without_an_answer_fails_no_request(tmp_path, servers):
+    """llama-server closes after each stream, and says that it keeps the connection."""
+    path = lines_file(tmp_path / "in.jsonl", "one", *(f"mode=close times=1 {i}" for i in range(4)))
+    said = bench(tmp_path / "out", servers[:1], path, "--concurrency", "1", "--num-warmups", 0, "--no-stream")
+    assert [(row["completed"], row["failed"]) for row in said["rows"]] == [(5, 0)]
+    assert [text.split()[-1] for text in servers[0].behaviour.order] == ["one", "0", "0", "1", "1", "2", "2", "3", "3"]
+
+
 def test_without_usage_events_are_counted_and_told(tmp_path, servers):
     path = lines_file(tmp_path / "in.jsonl", "mode=no-usage a b c")
     said = bench(tmp_path / "out", servers[:1], path, "--concurrency", "1")
