@@ -376,3 +376,21 @@ uint64_t os_rss_bytes(pid_t pid) {
     fclose(file);
     return resident * (uint64_t)sysconf(_SC_PAGESIZE);
 }
+
+uint64_t os_processor_wait_ns(pid_t pid) {
+    char path[320];
+    uint64_t longest = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    if (!tasks) return 0;
+    for (struct dirent *task; (task = readdir(tasks));) {
+        unsigned long long ran, waited;
+        snprintf(path, sizeof path, "/proc/%d/task/%s/schedstat", (int)pid, task->d_name);
+        FILE *file = *task->d_name == '.' ? NULL : fopen(path, "re");
+        if (!file) continue;
+        if (fscanf(file, "%llu %llu", &ran, &waited) == 2 && waited > longest) longest = waited;
+        fclose(file);
+    }
+    closedir(tasks);
+    return longest;
+}

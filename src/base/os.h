@@ -71,6 +71,9 @@ enum err os_read_opened(int fd, const char *path, size_t bytes_max, char **ret_b
 uint64_t os_peak_rss_bytes(void);
 /* Resident bytes of another process, shared ones included; 0: not known. */
 uint64_t os_rss_bytes(pid_t pid);
+/* The longest time that a thread of another process, since its start, was ready to run and had no
+ * processor, in ns; 0: not known. Threads that ended do not count. */
+uint64_t os_processor_wait_ns(pid_t pid);
 
 /* Makes calls fail on purpose, for tests. A plan is a list of CALL:N:ERRNO[:always] with commas
  * between them, such as "fdatasync:3:EIO" or "pwrite:10:ENOSPC:always":

@@ -12,6 +12,7 @@
 #include <stdio.h>
 
 #define BAR_WIDTH 36
+#define WAIT_SHARE_TOLD 0.1 /* a smaller share widens the range by 20 % at most */
 struct chosen {
     struct preflight_options preflight;
     struct engine_choice choice;
@@ -173,6 +174,11 @@ static void print_sample(const struct preflight *is) {
         printf(", from %u requests in %zu groups\n", is->sample.lines, is->sample.groups);
         printf("            %.0f tokens out; %u of the sample failed.\n", is->output_tokens.mean,
                is->sample.failed);
+        if (is->sample.wait_share >= WAIT_SHARE_TOLD)
+            printf("            Other work on this machine had the processors for %.0f %% of that "
+                   "time: the range is\n            wide, and smaller when the machine is "
+                   "quiet.\n",
+                   100 * is->sample.wait_share);
     }
 }
 

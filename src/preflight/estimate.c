@@ -26,6 +26,17 @@ double estimate_t(size_t freedom) {
     return freedom <= sizeof t_points / sizeof *t_points ? t_points[freedom - 1] : T_LIMIT;
 }
 
+struct interval estimate_doubted(struct interval interval, double down, double up) {
+    if (!interval.is_known || interval.mean <= 0) return interval;
+    double high = hypot(log(interval.high / interval.mean), log(up));
+    if (interval.low > 0) {
+        double low = hypot(log(interval.low / interval.mean), log(down));
+        interval.low = interval.mean * exp(-low);
+    }
+    interval.high = interval.mean * exp(high);
+    return interval;
+}
+
 struct interval estimate_scaled(struct interval interval, double factor) {
     return (struct interval){interval.low * factor, interval.mean * factor, interval.high * factor,
                              interval.is_known};

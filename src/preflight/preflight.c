@@ -281,7 +281,7 @@ static void add_sample(struct buf *buf, const struct preflight *is) {
                    i ? "," : "", group->lines, group->seconds, group->computed_prompt_tokens,
                    group->computed_output_tokens);
     }
-    buf_add_text(buf, "]}");
+    buf_printf(buf, "],\"wait_share\":%.4f}", is->sample.wait_share);
 }
 
 static void add_shapes(struct buf *buf, const struct shape_check_stats *shapes) {

@@ -21,6 +21,7 @@
 
 #define POLL_MS 5
 #define DRAIN_MS 1000
+#define WAIT_SHARE_MAX 0.95   /* more is no measure any more: a range of 20 times either way */
 #define SMALL_SAMPLE_LINES 24 /* fewer lines are dealt to fewer groups */
 #define SMALL_SAMPLE_GROUPS 4
 
@@ -239,6 +240,20 @@ static enum err run_group(struct work *work, uint32_t group, struct sample_run *
     return err;
 }
 
+/* How long the engine's threads have waited for a processor. */
+static double find_wait_share(const struct work *work, int64_t started_ns) {
+    struct worker_status *statuses = mem_new(RUNNER_WORKERS_MAX, sizeof *statuses);
+    size_t count = runner_worker_statuses(node_runner(work->node), statuses, RUNNER_WORKERS_MAX);
+    uint64_t waited_ns = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (statuses[i].process == 0) continue;
+        uint64_t ns = os_processor_wait_ns(statuses[i].process);
+        if (ns > waited_ns) waited_ns = ns;
+    }
+    free(statuses);
+    return fmin((double)waited_ns / (double)(clock_monotonic_ns() - started_ns), WAIT_SHARE_MAX);
+}
+
 static enum err run_groups(struct work *work, const struct node_options *node,
                            struct sample_run *sample, struct error *error) {
     int64_t started_ns = clock_monotonic_ns();
@@ -253,6 +268,7 @@ static enum err run_groups(struct work *work, const struct node_options *node,
     for (uint32_t group = 0; err == OK && group < SAMPLE_RUN_GROUPS; group++)
         if (work->lines[group] > 0) err = run_group(work, group, sample, error);
     sample->watts = node_power_watts(&work->power);
+    sample->wait_share = find_wait_share(work, started_ns);
     node_close(work->node, err == OK ? 0 : DRAIN_MS);
     return err;
 }

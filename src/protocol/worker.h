@@ -90,6 +90,7 @@ struct worker_status {
     uint64_t nonfinite_rows; /* rows whose logits had NaN or +inf */
     double kv_used;          /* 0..1 */
     uint64_t memory_bytes;   /* resident bytes of the engine's process */
+    int process;             /* number of that process; 0: none */
     char card
         [CARD_UUID_BYTES]; /* the UUID of the card that it computes on; empty: none, or not known */
     struct card_ledger ledger; /* of its memory there */

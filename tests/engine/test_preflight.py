@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """quern preflight: what it says about a file is what running the file shows."""
-import contextlib, http.client, json, os, pathlib, threading
+import contextlib, http.client, json, os, pathlib, subprocess, threading
 
 import pytest
 
@@ -118,6 +118,22 @@ def test_a_sample_is_measured_and_costs_are_counted(tmp_path):
     assert 0 < said["output_tokens"]["mean"] <= 120
     assert said["api_cost"]["mean"] == pytest.approx((said["prompt_tokens"] + 2 * said["output_tokens"]["mean"]) * 0.5 / 1e6, rel=1e-4)
     assert not list(tmp_path.glob("*pilot*"))
+
+
+def test_other_work_on_the_processor_widens_the_range(tmp_path):
+    path, processor = write(tmp_path, profiles(12)), str(min(os.sched_getaffinity(0)))
+    other = subprocess.Popen(["taskset", "-c", processor, "sh", "-c", "while :; do :; done"])
+    try:
+        done = subprocess.run(["taskset", "-c", processor, support.BINARY, "preflight", path, "--model", "smollm2", "--json", "--pilot", "8", "--threads", "1"],
+                              capture_output=True, text=True)
+    finally:
+        other.kill()
+        other.wait()
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    share, seconds = said["pilot"]["wait_share"], said["seconds"]
+    assert 0 < share <= 0.95
+    assert seconds["low"] <= seconds["mean"] * (1 - share * 2 / 3) * 1.001 and seconds["high"] >= seconds["mean"] * (1 + 2 * share) * 0.999
 
 
 def test_costs_are_told_once_per_month_and_without_sharing(tmp_path):

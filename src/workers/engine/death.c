@@ -38,6 +38,7 @@ void engine_death_forget(struct worker_engine *engine) {
     engine->too_large_count = 0;
     keep_counters(&engine->ended, &engine->stats);
     engine->stats = (struct wire_stats){0};
+    engine->process = 0;
     engine->memory_bytes = 0;
     pthread_mutex_unlock(&engine->lock);
 }

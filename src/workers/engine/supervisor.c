@@ -348,6 +348,7 @@ static enum err start_child(struct worker_engine *engine, struct error *error) {
     engine->has_told_fatal = engine->has_told_no_card = false;
     pthread_mutex_lock(&engine->lock);
     engine->moved_ns = now_ns;
+    engine->process = engine->child.pid;
     put_hello(engine);
     pthread_mutex_unlock(&engine->lock);
     worker_engine_set_phase(engine, PHASE_LOADING, NULL);

@@ -230,6 +230,7 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         .token_age_ms = stats->token_age_ms,
         .step_ms_max = engine->step_ms_max,
         .memory_bytes = engine->memory_bytes,
+        .process = (int)engine->process,
     };
     if (engine->has_ready && engine->phase == PHASE_READY) {
         card_of(engine->ready.device, ret_status->card);

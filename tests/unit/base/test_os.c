@@ -2,9 +2,13 @@
 #include "base/os.h"
 
 #include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <setjmp.h>
@@ -88,6 +92,34 @@ static void a_missing_file_is_not_found_and_its_name_is_told(void **state) {
     assert_non_null(strstr(error.text, "/nowhere/at-all"));
 }
 
+/* Two processes that compute on one processor: each waits while the other one runs. */
+static void a_process_waits_for_its_processor_where_another_one_runs(void **state) {
+    (void)state;
+    cpu_set_t one;
+    pid_t pids[2];
+    CPU_ZERO(&one);
+    CPU_SET((size_t)sched_getcpu(), &one);
+    if (access("/proc/self/schedstat", R_OK) != 0) skip();
+    for (int i = 0; i < 2; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] > 0) continue;
+        sched_setaffinity(0, sizeof one, &one);
+        for (volatile bool runs = true; runs;) continue;
+    }
+    uint64_t waited_ns = 0;
+    for (int looks = 0; waited_ns == 0 && looks < 60000; looks++) {
+        usleep(1000);
+        waited_ns = os_processor_wait_ns(pids[0]);
+    }
+    for (int i = 0; i < 2; i++) {
+        kill(pids[i], SIGKILL);
+        waitpid(pids[i], NULL, 0);
+    }
+    assert_true(waited_ns > 0);
+    assert_int_equal(os_processor_wait_ns(pids[0]), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_at_an_offset_is_read_back),
@@ -95,6 +127,7 @@ int main(void) {
         cmocka_unit_test(an_interrupted_call_is_tried_again),
         cmocka_unit_test(a_plan_that_names_nothing_is_refused),
         cmocka_unit_test(a_missing_file_is_not_found_and_its_name_is_told),
+        cmocka_unit_test(a_process_waits_for_its_processor_where_another_one_runs),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }
