@@ -7,8 +7,8 @@
  * rows or more are on a multiprocessor, so that one reads while another writes. Arithmetic bounds
  * the kernel as much as memory does: each instruction per number counts. */
 
-#include "dependent.cuh"
-#include "vec.cuh"
+#include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/vec.cuh"
 
 #define SPANS_MAX 4 /* eights per thread of a row that is quantised */
 #define WIDTH_MAX (512 * SPANS_MAX * EACH)
@@ -23,10 +23,7 @@
 
 /* x / (1 + 2^y), without what subnormal numbers would cost: 8 instructions of 35 a number. */
 __device__ static inline float over_one_plus_power(float x, float y) {
-    float power, part;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(y));
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(part) : "f"(1.0f + power));
-    return x * part;
+    return x * cuda_reciprocal(1.0f + cuda_exp2(y));
 }
 
 template <int KIND> __device__ static inline float activate(float x) {
@@ -82,7 +79,7 @@ __device__ static inline eight gate_unscaled(const struct cuda_gate &call, float
 template <int IN, int KIND, int CODE, int SPANS>
 __global__ void __maxnreg__(REGISTERS(IN, SPANS)) gate_rows(struct cuda_gate call) {
     constexpr int AHEAD = IN == IN_INT32 && SPANS == 4 ? 2 : SPANS;
-    __shared__ uint32_t parts[32];
+    CUDA_SHARED uint32_t parts[32];
     const size_t row = blockIdx.x;
     const uint32_t first = (threadIdx.x / 32 * 32 * SPANS + threadIdx.x % 32) * EACH;
     struct raw_sums<IN> gate[SPANS], up[SPANS];
@@ -129,7 +126,7 @@ __device__ static inline float gate_one(const struct cuda_gate &call, size_t row
 
 /* Any width, any alignment: the row is computed twice when it is quantised. */
 __global__ void gate_rows_plain(struct cuda_gate call) {
-    __shared__ float2 parts[32];
+    CUDA_SHARED float2 parts[32];
     size_t row = blockIdx.x;
     float factor = 1.0f;
     wait_for_before();

@@ -10,9 +10,9 @@
  * Many rows go through a ring (ring.cuh) instead on sm_90 and later, 10 to 20 % faster cold. Both
  * kernels give a row the same bits, by the same functions in the same order. */
 
-#include "dependent.cuh"
-#include "ring.cuh"
-#include "vec.cuh"
+#include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/ring.cuh"
+#include "kernels/cuda/vec.cuh"
 
 #define THREAD_NUMBERS 16
 #define BLOCK_ROWS_MAX 2
@@ -20,20 +20,15 @@
 #define SHARED_THREADS_MAX 512 /* of a block of several rows */
 #define WIDTH_MAX 12160        /* floats that, with `parts`, fit 48 KiB of shared memory */
 
-/* 16 bytes into shared memory, past the registers. */
-__device__ static inline void fetch_16(void *to, const void *from) {
-    uint32_t at = (uint32_t)__cvta_generic_to_shared(to);
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from));
-}
-
 __device__ static inline void fetch_weights(const struct cuda_norm &call, char *shared) {
     uint32_t bytes = call.width * (call.weight.is_bf16 ? 2 : 4);
     for (uint32_t at = threadIdx.x * 16; at < bytes; at += blockDim.x * 16)
-        fetch_16(shared + at, (const char *)call.weight.at + at);
+        cuda_copy16(cuda_shared_address(shared + at), (const char *)call.weight.at + at);
 }
 
 __device__ static inline void wait_for_weights(void) {
-    asm volatile("cp.async.wait_all;" ::: "memory");
+    cuda_copy_commit();
+    cuda_copy_wait<0>();
     __syncthreads();
 }
 
@@ -170,14 +165,14 @@ __device__ static inline void add_product(const struct cuda_norm &call, struct n
 template <int IN, int CODE, bool POST, int N>
 __global__ void __maxnreg__(IN == IN_INT32 || POST ? 64 : 48)
     norm_rows(struct cuda_norm call, uint32_t row_threads) {
-    extern __shared__ __align__(16) char weights[];
-    __shared__ float2 parts[2][32];
+    extern __shared__ __align__(128) char cuda_memory[];
+    CUDA_SHARED float2 parts[2][32];
     struct norm_row<N> r;
     uint32_t lane = threadIdx.x % row_threads;
     r.row = (size_t)blockIdx.x * (blockDim.x / row_threads) + threadIdx.x / row_threads;
     r.warps = row_threads / 32, r.first_warp = threadIdx.x / row_threads * r.warps;
     r.first = lane * N, r.step = row_threads * N, r.limit = r.row < call.rows ? call.width : 0;
-    fetch_weights(call, weights);
+    fetch_weights(call, cuda_memory);
     wait_for_before();
 #pragma unroll
     for (int s = 0; s < SPANS; s++)
@@ -190,7 +185,7 @@ __global__ void __maxnreg__(IN == IN_INT32 || POST ? 64 : 48)
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
         if (r.first + s * r.step >= r.limit) continue;
-        struct numbers<N> weight = weights_at<N>(call, weights, r.first + s * r.step);
+        struct numbers<N> weight = weights_at<N>(call, cuda_memory, r.first + s * r.step);
         weigh_place<CODE>(weight, &r.x[s], &sums);
     }
     leave_row<CODE>(call, &r, row_sum_max(r, sums, parts[1]));
@@ -203,7 +198,7 @@ __device__ static inline float weight_at(const struct cuda_norm &call, uint32_t 
 
 /* Any width, any alignment: three walks over the row. A thread reads back only what it wrote. */
 __global__ void norm_rows_plain(struct cuda_norm call) {
-    __shared__ float2 parts[2][32];
+    CUDA_SHARED float2 parts[2][32];
     size_t row = blockIdx.x;
     float *x = call.x + row * call.x_stride;
     float factor = 1.0f;
@@ -303,9 +298,9 @@ __device__ static inline float2 take_row(const struct cuda_norm &call,
 template <int IN, int CODE, bool POST, uint32_t THREADS, uint32_t BLOCKS>
 __global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring(struct cuda_norm call) {
     constexpr int N = at_once(CODE, THREADS);
-    extern __shared__ __align__(128) char ring[];
-    __shared__ __align__(8) uint64_t full[RING_ROWS];
-    __shared__ float2 parts[2][2][32]; /* of two rows: a warp may be a row ahead of another */
+    extern __shared__ __align__(128) char cuda_memory[];
+    CUDA_SHARED __align__(8) uint64_t full[RING_ROWS];
+    CUDA_SHARED float2 parts[2][2][32]; /* of two rows: a warp may be a row ahead of another */
     const struct norm_columns<N> columns = columns_of<IN, N, THREADS>(call);
     struct norm_row<N> r;
     r.first = threadIdx.x * N, r.step = THREADS * N, r.limit = call.width;
@@ -315,7 +310,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring(struct cuda_norm ca
     if (threadIdx.x == 0)
         for (uint32_t i = 0; i < RING_ROWS; i++)
             fetch_row<THREADS>(call, blockIdx.x + (size_t)i * gridDim.x,
-                               ring + i * RING_PLACE_BYTES(THREADS), full + i);
+                               cuda_memory + i * RING_PLACE_BYTES(THREADS), full + i);
     let_next_start();
     float row_scale = IN == IN_BF16_SCALED ? call.h.row_scale[blockIdx.x] : 1.0f;
     uint32_t at = 0, parity = 0, turn = 0;
@@ -323,7 +318,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring(struct cuda_norm ca
         const size_t next = r.row + gridDim.x;
         const float next_scale =
             IN == IN_BF16_SCALED && next < call.rows ? call.h.row_scale[next] : 1.0f;
-        char *place = ring + at * RING_PLACE_BYTES(THREADS);
+        char *place = cuda_memory + at * RING_PLACE_BYTES(THREADS);
         ring_wait(full + at, parity);
         float2 sums =
             take_row<IN, CODE, POST, THREADS>(call, columns, place, row_scale, &r, parts[turn][0]);

@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 #define CUDA_ALL_LANES 0xffffffffu
+#define CUDA_SHARED __shared__ /* an array of the block, of fixed size */
 
 __device__ static inline uint32_t cuda_shared_address(const void *at) {
     return (uint32_t)__cvta_generic_to_shared(at);
@@ -85,6 +86,13 @@ __device__ static inline float cuda_reciprocal(float x) {
     float ret;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(ret) : "f"(x));
     return ret;
+}
+
+/* The nearest whole number, even for ties, within -128..127; in the low byte. */
+__device__ static inline uint32_t cuda_int8(float value) {
+    int code;
+    asm("cvt.rni.sat.s8.f32 %0, %1;" : "=r"(code) : "f"(value));
+    return (uint32_t)code & 0xffu;
 }
 
 /* Two bf16, `low` in the lower half. */

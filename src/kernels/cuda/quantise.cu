@@ -3,8 +3,8 @@
 /* quantise: rows of attention as codes of 8 bits, a block per row. A row stays in registers while
  * its largest magnitude is found; the second read of a wider row finds it in the L1. */
 
-#include "dependent.cuh"
-#include "vec.cuh"
+#include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/vec.cuh"
 
 #define THREADS 256
 #define SPANS 2 /* eights per thread of a row in registers */
@@ -12,7 +12,7 @@
 
 template <int CODE>
 __global__ void __launch_bounds__(THREADS) quantise_held(struct cuda_quantise call) {
-    __shared__ uint32_t parts[32];
+    CUDA_SHARED uint32_t parts[32];
     const size_t row = blockIdx.x;
     const uint16_t *from = (const uint16_t *)call.from + row * call.from_stride;
     struct words<EACH / 2> raw[SPANS];
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(THREADS) quantise_held(struct cuda_quantise ca
 
 template <int CODE>
 __global__ void __launch_bounds__(THREADS) quantise_rows(struct cuda_quantise call) {
-    __shared__ uint32_t parts[32];
+    CUDA_SHARED uint32_t parts[32];
     const size_t row = blockIdx.x;
     const uint16_t *from = (const uint16_t *)call.from + row * call.from_stride;
     float most = 0;

@@ -3,8 +3,8 @@
 /* unpack: a block a row, eight values a thread at a time; twice over the row for 8-bit codes, whose
  * scale must be known first. */
 
-#include "dependent.cuh"
-#include "unpack_types.cuh"
+#include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/unpack_types.cuh"
 
 #define THREADS 256
 
@@ -29,7 +29,7 @@ __device__ static inline void store_row(const struct cuda_rows &y, uint32_t at, 
 
 template <int TYPE>
 __global__ void __launch_bounds__(THREADS) unpack_rows(struct cuda_unpack call) {
-    __shared__ float2 parts[32];
+    CUDA_SHARED float2 parts[32];
     struct cuda_rows y = {call.codes, call.code, call.stride, NULL};
     wait_for_before();
     const uint8_t *row = row_of<TYPE>(call);

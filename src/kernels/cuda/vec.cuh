@@ -9,6 +9,8 @@
 
 #include "rows.h"
 
+#include "kernels/cuda/ptx.cuh"
+
 #include <cuda_runtime.h>
 
 #include <stdint.h>
@@ -24,15 +26,8 @@ __device__ static inline float bf16_float(uint32_t bits) {
     return __uint_as_float(bits << 16);
 }
 
-/* Nearest even, the first into the low half. */
-__device__ static inline uint32_t bf16_pair(float first, float second) {
-    uint32_t pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
-    return pair;
-}
-
 __device__ static inline uint16_t bf16_bits(float value) {
-    return (uint16_t)bf16_pair(value, 0.0f);
+    return (uint16_t)cuda_pack_bf16(value, 0.0f);
 }
 
 template <int N>
@@ -88,7 +83,7 @@ template <int N>
 __device__ static inline void write_bf16(const struct numbers<N> &v, void *to) {
     struct words<N / 2> w;
 #pragma unroll
-    for (int i = 0; i < N / 2; i++) w.at[i] = bf16_pair(v.at[2 * i], v.at[2 * i + 1]);
+    for (int i = 0; i < N / 2; i++) w.at[i] = cuda_pack_bf16(v.at[2 * i], v.at[2 * i + 1]);
     write_words(w, to);
 }
 
@@ -146,12 +141,6 @@ __device__ static inline uint32_t e4m3_pair(float first, float second) {
 #endif
 }
 
-__device__ static inline uint32_t int8_code(float value) {
-    int code;
-    asm("cvt.rni.sat.s8.f32 %0, %1;" : "=r"(code) : "f"(value));
-    return (uint32_t)code & 0xffu;
-}
-
 /* The scale that brings `most` to the largest code. */
 template <int CODE> __device__ static inline float scale_of(float most) {
     return fmaxf(most / (CODE == CUDA_E4M3 ? E4M3_MAX : INT8_MAX_CODE), SCALE_MIN);
@@ -172,8 +161,8 @@ __device__ static inline void store(const struct cuda_rows &y, size_t row, uint3
             if (CODE == CUDA_E4M3)
                 w.at[i] = e4m3_pair(four[0], four[1]) | e4m3_pair(four[2], four[3]) << 16;
             else
-                w.at[i] = int8_code(four[0]) | int8_code(four[1]) << 8 | int8_code(four[2]) << 16 |
-                          int8_code(four[3]) << 24;
+                w.at[i] = cuda_int8(four[0]) | cuda_int8(four[1]) << 8 | cuda_int8(four[2]) << 16 |
+                          cuda_int8(four[3]) << 24;
         }
         write_words(w, (uint8_t *)y.codes + offset);
     }
@@ -184,7 +173,7 @@ __device__ static inline void store_one(const struct cuda_rows &y, size_t row, u
     size_t offset = row * y.stride + at;
     if (y.type == CUDA_BF16) ((uint16_t *)y.codes)[offset] = bf16_bits(value);
     if (y.type == CUDA_E4M3) ((uint8_t *)y.codes)[offset] = (uint8_t)e4m3_pair(value, 0.0f);
-    if (y.type == CUDA_INT8) ((uint8_t *)y.codes)[offset] = (uint8_t)int8_code(value);
+    if (y.type == CUDA_INT8) ((uint8_t *)y.codes)[offset] = (uint8_t)cuda_int8(value);
 }
 
 /* ---- products ---- */

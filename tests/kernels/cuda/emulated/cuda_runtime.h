@@ -23,6 +23,7 @@
 #define __host__
 #define __shared__
 #define __launch_bounds__(...)
+#define __maxnreg__(count)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
 using std::max;
@@ -43,6 +44,9 @@ struct float4 {
 struct int2 {
     int x, y;
 };
+static inline uint2 make_uint2(uint32_t x, uint32_t y) {
+    return {x, y};
+}
 static inline int2 make_int2(int x, int y) {
     return {x, y};
 }
@@ -55,11 +59,12 @@ static inline float2 make_float2(float x, float y) {
 
 /* ---- threads ---- */
 
-struct emulated_index {
-    uint32_t x;
+struct dim3 {
+    uint32_t x, y;
+    dim3(uint32_t columns = 1, uint32_t rows = 1) : x(columns), y(rows) {}
 };
-extern emulated_index threadIdx, blockIdx; /* of the context that runs */
-extern uint32_t emulated_threads;
+extern dim3 threadIdx, blockIdx; /* of the context that runs */
+extern dim3 blockDim, gridDim;
 extern char cuda_memory[]; /* shared */
 
 void emulated_block(uint32_t index, uint32_t threads, void (*body)(void *), void *context);
@@ -79,11 +84,40 @@ static inline int __any_sync(uint32_t, bool is_so) {
     const bool *all = (const bool *)emulated_meet(40, &is_so, sizeof is_so);
     return std::any_of(all, all + 32, [](bool one) { return one; });
 }
+static inline uint32_t __reduce_max_sync(uint32_t, uint32_t value) {
+    const uint32_t *all = (const uint32_t *)emulated_meet(41, &value, sizeof value);
+    return *std::max_element(all, all + 32);
+}
 template <class T> static inline T __ldg(const T *at) {
     return *at;
 }
 template <class T> static inline T __ldcg(const T *at) {
     return *at;
+}
+
+/* ---- arithmetic ---- */
+
+static inline float __uint_as_float(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+static inline uint32_t __float_as_uint(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+static inline float __fadd_rn(float a, float b) {
+    return a + b;
+}
+static inline float __fsub_rn(float a, float b) {
+    return a - b;
+}
+static inline float __fmul_rn(float a, float b) {
+    return a * b;
+}
+static inline float __fmaf_rn(float a, float b, float c) {
+    return fmaf(a, b, c);
 }
 
 /* ---- the runtime ---- */

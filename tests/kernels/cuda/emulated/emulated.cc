@@ -17,8 +17,7 @@
 #define STACK_BYTES (64 << 10)
 #define MEETING_BYTES 64 /* what one lane can bring */
 
-emulated_index threadIdx, blockIdx;
-uint32_t emulated_threads;
+dim3 threadIdx, blockIdx, blockDim, gridDim;
 int emulated_major = 8;
 alignas(1024) char cuda_memory[SHARED_BYTES];
 
@@ -63,7 +62,7 @@ static void pause_thread(void) {
 
 void __syncthreads(void) {
     uint32_t meeting = block_meeting;
-    if (++block_arrived == emulated_threads) {
+    if (++block_arrived == blockDim.x) {
         block_arrived = 0;
         block_meeting++;
     }
@@ -116,7 +115,7 @@ static void run(thread *thread) {
 
 void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *context) {
     static uint64_t turn;
-    blockIdx.x = index, emulated_threads = count;
+    blockIdx.x = index, blockDim.x = count;
     block_body = body, block_context = context;
     if (threads.size() < count) threads.resize(count);
     warps.assign((count + 31) / 32, {});

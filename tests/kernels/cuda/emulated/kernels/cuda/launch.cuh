@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* launch, emulated: one block after another, one launch after another. */
+/* launch, emulated. */
 
-extern "C" {
-#include "base/err.h"
-}
-
-#include <cuda_runtime.h>
+#include "kernels/cuda/dependent.cuh"
 
 /* By turns, so that the shapes for small cards are checked too. */
 static inline bool cuda_has_shared(size_t) {
@@ -15,17 +11,10 @@ static inline bool cuda_has_shared(size_t) {
     return turn++ % 2 == 0;
 }
 
-static inline void wait_for_before(void) {
-}
-static inline void let_next_start(void) {
-}
-
 template <auto KERNEL, class... GIVES>
-static inline enum err cuda_launch(const char *, uint32_t blocks, uint32_t threads, size_t,
-                                   cudaStream_t, struct error *, const GIVES &...arguments) {
-    auto body = [&] { KERNEL(arguments...); };
-    for (uint32_t i = 0; i < blocks; i++)
-        emulated_block(
-            i, threads, [](void *context) { (*(decltype(body) *)context)(); }, &body);
-    return OK;
+static inline enum err cuda_launch(const char *name, uint32_t blocks, uint32_t threads,
+                                   size_t shared_bytes, cudaStream_t stream, struct error *error,
+                                   const GIVES &...arguments) {
+    return launch_dependent(name, error, stream, blocks, threads, shared_bytes, KERNEL,
+                            arguments...);
 }

@@ -10,6 +10,7 @@ extern "C" {
 }
 
 #define CUDA_ALL_LANES 0xffffffffu
+#define CUDA_SHARED static /* one block runs at a time */
 
 static inline float emulated_float(uint32_t bits) {
     float value;
@@ -54,6 +55,9 @@ static inline float cuda_exp2(float x) {
 }
 static inline float cuda_reciprocal(float x) {
     return 1 / x;
+}
+static inline uint32_t cuda_int8(float value) {
+    return (uint32_t)(int32_t)fmaxf(-128.0f, fminf(rintf(value), 127.0f)) & 0xffu;
 }
 static inline uint32_t cuda_pack_bf16(float low, float high) {
     return (uint32_t)bf16_from_f32(low) | (uint32_t)bf16_from_f32(high) << 16;
