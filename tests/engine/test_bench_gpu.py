@@ -79,6 +79,15 @@ def test_parity_does_not_hold_against_another_model_s_answers(tmp_path):
     assert done.returncode == 1 and not line["holds"] and line["wrong_first"] > 0 and line["mean_kl"] > 0.02
 
 
+def test_parity_of_int8_holds_through_the_plugin_s_host_code(tmp_path):
+    """Activations and weights are mixed alike: if only one of them were, answers would be noise."""
+    plugin = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/kernels/cuda/libquern-cuda-host.so"
+    done = bench(tmp_path, "parity", support.SHARED / "tiny/llama3", "--n", "6", "--tokens", "8", "--formats", "int8", "--plugin", plugin)
+    assert done.returncode == 0, done.stdout + done.stderr
+    line, = lines_of(done)
+    assert line["holds"] and line["positions"] == 6 * 8 and 1e-4 < line["mean_kl"] < 0.02
+
+
 def test_beside_tells_how_long_chats_wait(tmp_path):
     """Whether it holds is a matter of time, and not judged here."""
     done = bench(tmp_path, "beside", "tiny", "--kind", "fix10/4", "--n", "40", "--chats", "3", "--prompt", "5", "--plugin", support.plain_device())

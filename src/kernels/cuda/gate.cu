@@ -101,6 +101,7 @@ __global__ void __maxnreg__(REGISTERS(IN, SPANS)) gate_rows(struct cuda_gate cal
         uint32_t at = first + s * 32 * EACH;
         if (at >= call.width) continue;
         y[s] = gate_unscaled<IN, KIND>(call, row_scale, at, gate[s], up[s]);
+        mix<CODE>(&y[s]);
 #pragma unroll
         for (int i = 0; i < EACH; i++) most = fmaxf(most, fabsf(y[s].at[i]));
         if (s + AHEAD < SPANS) read(s + AHEAD);
@@ -124,7 +125,16 @@ __device__ static inline float gate_one(const struct cuda_gate &call, size_t row
            up;
 }
 
-/* Any width, any alignment: the row is computed twice when it is quantised. */
+/* Columns at..at+3 for the next product, those past the row's end 0. */
+__device__ static inline struct numbers<4> gate_four(const struct cuda_gate &call, size_t row,
+                                                     uint32_t at) {
+    struct numbers<4> v = {};
+    for (uint32_t i = 0; i < 4 && at + i < call.width; i++) v.at[i] = gate_one(call, row, at + i);
+    if (call.y.type == CUDA_INT8 && at + 4 <= call.width) mix_four(v.at);
+    return v;
+}
+
+/* Any width, any alignment, by fours: the row is computed twice when it is quantised. */
 __global__ void gate_rows_plain(struct cuda_gate call) {
     CUDA_SHARED float2 parts[32];
     size_t row = blockIdx.x;
@@ -132,16 +142,21 @@ __global__ void gate_rows_plain(struct cuda_gate call) {
     wait_for_before();
     if (call.y.type != CUDA_BF16) {
         float most = 0;
-        for (uint32_t i = threadIdx.x; i < call.width; i += blockDim.x)
-            most = fmaxf(most, fabsf(gate_one(call, row, i)));
+        for (uint32_t at = threadIdx.x * 4; at < call.width; at += blockDim.x * 4) {
+            struct numbers<4> v = gate_four(call, row, at);
+            for (int i = 0; i < 4; i++) most = fmaxf(most, fabsf(v.at[i]));
+        }
         most = block_sum_max(make_float2(0.0f, most), parts).y;
         float scale =
             call.y.type == CUDA_E4M3 ? scale_of<CUDA_E4M3>(most) : scale_of<CUDA_INT8>(most);
         factor = 1.0f / scale;
         if (threadIdx.x == 0) call.y.scale[row] = scale;
     }
-    for (uint32_t i = threadIdx.x; i < call.width; i += blockDim.x)
-        store_one(call.y, row, i, gate_one(call, row, i) * factor);
+    for (uint32_t at = threadIdx.x * 4; at < call.width; at += blockDim.x * 4) {
+        struct numbers<4> v = gate_four(call, row, at);
+        for (uint32_t i = 0; i < 4 && at + i < call.width; i++)
+            store_one(call.y, row, at + i, v.at[i] * factor);
+    }
 }
 
 typedef void (*gate_kernel)(struct cuda_gate call);

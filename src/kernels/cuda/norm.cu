@@ -103,19 +103,21 @@ __device__ static inline void add_place(const struct cuda_norm &call, size_t row
     write_f32(*x, call.x + row * call.x_stride + at);
 }
 
-/* Leaves x · weight, and adds to the squares of x and the largest |x · weight|. */
+/* Leaves x · weight, mixed where the code is INT8, and adds to the squares of x and the largest
+ * magnitude of what it leaves. */
 template <int CODE, int N>
 __device__ static inline void weigh_place(const struct numbers<N> &weight, struct numbers<N> *x,
                                           float2 *sums) {
     sums->x = add_squares(sums->x, *x);
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-        x->at[i] = __fmul_rn(x->at[i], weight.at[i]);
+    for (int i = 0; i < N; i++) x->at[i] = __fmul_rn(x->at[i], weight.at[i]);
+    mix<CODE>(x);
+#pragma unroll
+    for (int i = 0; i < N; i++)
         if (CODE != CUDA_BF16) sums->y = fmaxf(sums->y, fabsf(x->at[i]));
-    }
 }
 
-/* Leaves a row whose x · weight the threads hold for the next product. */
+/* Leaves a row that weigh_place has left in the threads for the next product. */
 template <int CODE, int N>
 __device__ static inline void leave_row(const struct cuda_norm &call, struct norm_row<N> *r,
                                         float2 sums) {
@@ -181,7 +183,7 @@ __global__ void __maxnreg__(IN == IN_INT32 || POST ? 64 : 48)
     if (IN != IN_NONE) add_product<IN, POST>(call, &r, parts[0]);
     let_next_start();
     wait_for_weights();
-    float2 sums = make_float2(0.0f, 0.0f); /* squares, and the largest |x · weight| */
+    float2 sums = make_float2(0.0f, 0.0f); /* squares, and the largest magnitude */
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
         if (r.first + s * r.step >= r.limit) continue;
@@ -196,7 +198,18 @@ __device__ static inline float weight_at(const struct cuda_norm &call, uint32_t 
     return bf16_float(((const uint16_t *)call.weight.at)[at]) + call.weight.plus;
 }
 
-/* Any width, any alignment: three walks over the row. A thread reads back only what it wrote. */
+/* Columns at..at+3 of x · weight for the next product, those past the row's end 0. */
+__device__ static inline struct numbers<4> weighed_four(const struct cuda_norm &call,
+                                                        const float *x, uint32_t at) {
+    struct numbers<4> v = {};
+    for (uint32_t i = 0; i < 4 && at + i < call.width; i++)
+        v.at[i] = x[at + i] * weight_at(call, at + i);
+    if (call.y.type == CUDA_INT8 && at + 4 <= call.width) mix_four(v.at);
+    return v;
+}
+
+/* Any width, any alignment: three walks over the row, two of them by fours. A thread reads back
+ * only what it wrote. */
 __global__ void norm_rows_plain(struct cuda_norm call) {
     CUDA_SHARED float2 parts[2][32];
     size_t row = blockIdx.x;
@@ -213,13 +226,15 @@ __global__ void norm_rows_plain(struct cuda_norm call) {
         factor = factor_of(call, squares);
     }
     float2 sums = make_float2(0.0f, 0.0f);
-    for (uint32_t i = threadIdx.x; i < call.width; i += blockDim.x) {
-        if (call.h.sums) {
-            float h = sum_at(call.h, row, i);
-            x[i] += call.post ? h * factor * call.post[i] : h;
+    for (uint32_t at = threadIdx.x * 4; at < call.width; at += blockDim.x * 4) {
+        for (uint32_t i = at; i < at + 4 && i < call.width; i++) {
+            float h = call.h.sums ? sum_at(call.h, row, i) : 0.0f;
+            if (call.h.sums) x[i] += call.post ? h * factor * call.post[i] : h;
+            sums.x += x[i] * x[i];
         }
-        sums.x += x[i] * x[i];
-        if (call.y.codes) sums.y = fmaxf(sums.y, fabsf(x[i] * weight_at(call, i)));
+        struct numbers<4> v = {};
+        if (call.y.codes) v = weighed_four(call, x, at);
+        for (int i = 0; i < 4; i++) sums.y = fmaxf(sums.y, fabsf(v.at[i]));
     }
     if (!call.y.codes) return;
     sums = block_sum_max(sums, parts[1]);
@@ -230,8 +245,11 @@ __global__ void norm_rows_plain(struct cuda_norm call) {
         if (threadIdx.x == 0) call.y.scale[row] = scale;
         factor /= scale;
     }
-    for (uint32_t i = threadIdx.x; i < call.width; i += blockDim.x)
-        store_one(call.y, row, i, x[i] * weight_at(call, i) * factor);
+    for (uint32_t at = threadIdx.x * 4; at < call.width; at += blockDim.x * 4) {
+        struct numbers<4> v = weighed_four(call, x, at);
+        for (uint32_t i = 0; i < 4 && at + i < call.width; i++)
+            store_one(call.y, row, at + i, v.at[i] * factor);
+    }
 }
 
 /* ---- a block that stays: its rows come through a ring ---- */

@@ -28,6 +28,7 @@ __global__ void __launch_bounds__(THREADS) quantise_held(struct cuda_quantise ca
     for (int s = 0; s < SPANS; s++) {
         if ((s * THREADS + threadIdx.x) * EACH >= call.width) continue;
         eight v = bf16_numbers<EACH>(raw[s].at);
+        mix<CODE>(&v);
 #pragma unroll
         for (int i = 0; i < EACH; i++) most = fmaxf(most, fabsf(v.at[i]));
     }
@@ -38,6 +39,7 @@ __global__ void __launch_bounds__(THREADS) quantise_held(struct cuda_quantise ca
         uint32_t at = (s * THREADS + threadIdx.x) * EACH;
         if (at >= call.width) continue;
         eight v = bf16_numbers<EACH>(raw[s].at);
+        mix<CODE>(&v);
 #pragma unroll
         for (int i = 0; i < EACH; i++) v.at[i] *= factor;
         store<CODE>(call.y, row, at, v);
@@ -54,6 +56,7 @@ __global__ void __launch_bounds__(THREADS) quantise_rows(struct cuda_quantise ca
     let_next_start();
     for (uint32_t at = threadIdx.x * EACH; at < call.width; at += THREADS * EACH) {
         eight v = read_bf16(from + at);
+        mix<CODE>(&v);
 #pragma unroll
         for (int i = 0; i < EACH; i++) most = fmaxf(most, fabsf(v.at[i]));
     }
@@ -62,6 +65,7 @@ __global__ void __launch_bounds__(THREADS) quantise_rows(struct cuda_quantise ca
     if (threadIdx.x == 0) call.y.scale[row] = scale;
     for (uint32_t at = threadIdx.x * EACH; at < call.width; at += THREADS * EACH) {
         eight v = read_bf16(from + at);
+        mix<CODE>(&v);
 #pragma unroll
         for (int i = 0; i < EACH; i++) v.at[i] *= factor;
         store<CODE>(call.y, row, at, v);

@@ -27,6 +27,21 @@ __device__ static inline void store_row(const struct cuda_rows &y, uint32_t at, 
     }
 }
 
+/* Elements at..at+7 of a row, mixed where the code is INT8. */
+template <int TYPE>
+__device__ static inline eight coded_eight(const struct cuda_unpack &call, const uint8_t *row,
+                                           uint32_t at) {
+    eight v = row_eight<TYPE>(row, at, call.cols);
+    if (call.code != CUDA_INT8) return v;
+#pragma unroll
+    for (int k = 0; k < EACH; k++)
+        if (at + k / 4 * 4 + 4 <= call.cols) v.at[k] *= 0.25f;
+#pragma unroll
+    for (int k = 0; k < EACH; k += 4)
+        if (at + k + 4 <= call.cols) mix_four(v.at + k);
+    return v;
+}
+
 template <int TYPE>
 __global__ void __launch_bounds__(THREADS) unpack_rows(struct cuda_unpack call) {
     CUDA_SHARED float2 parts[32];
@@ -37,7 +52,7 @@ __global__ void __launch_bounds__(THREADS) unpack_rows(struct cuda_unpack call) 
     if (call.code != CUDA_BF16) {
         float most = 0;
         for (uint32_t at = threadIdx.x * EACH; at < call.cols; at += THREADS * EACH) {
-            eight v = row_eight<TYPE>(row, at, call.cols);
+            eight v = coded_eight<TYPE>(call, row, at);
 #pragma unroll
             for (int k = 0; k < EACH; k++) most = fmaxf(most, fabsf(v.at[k]));
         }
@@ -49,7 +64,7 @@ __global__ void __launch_bounds__(THREADS) unpack_rows(struct cuda_unpack call) 
         if (threadIdx.x == 0) call.scales[blockIdx.x] = (uint16_t)bits;
     }
     for (uint32_t at = threadIdx.x * EACH; at < call.cols; at += THREADS * EACH) {
-        eight v = row_eight<TYPE>(row, at, call.cols);
+        eight v = coded_eight<TYPE>(call, row, at);
 #pragma unroll
         for (int k = 0; k < EACH; k++)
             if (call.code != CUDA_BF16) v.at[k] *= factor;

@@ -6,7 +6,8 @@
  *
  * To bf16 it is quant_row_to_f32 of kernels/quant.h rounded to bf16, bit for bit (but for which NaN
  * a NaN becomes). The scale of a row of 8-bit codes is a bf16 number, rounded up, so that whoever
- * reads a product reads two bytes of it; it is made first, so the codes are exact for it.
+ * reads a product reads two bytes of it; it is made first, so the codes are exact for it. Rows of
+ * int8 are mixed and divided by 4 (struct cuda_rows).
  *
  * Thread: one per stream.
  * Memory: device memory of the caller; every call only enqueues. */

@@ -141,6 +141,22 @@ __device__ static inline uint32_t e4m3_pair(float first, float second) {
 #endif
 }
 
+/* Makes four neighbours of a row their sums and differences (rows.h says why). */
+__device__ static inline void mix_four(float *four) {
+    const float a = __fadd_rn(four[0], four[1]), b = __fsub_rn(four[0], four[1]);
+    const float c = __fadd_rn(four[2], four[3]), d = __fsub_rn(four[2], four[3]);
+    four[0] = __fadd_rn(a, c), four[1] = __fadd_rn(b, d);
+    four[2] = __fsub_rn(a, c), four[3] = __fsub_rn(b, d);
+}
+
+/* Mixes numbers of a row of activations that become INT8; leaves those of other codes. */
+template <int CODE, int N> __device__ static inline void mix(struct numbers<N> *v) {
+    if constexpr (CODE == CUDA_INT8) {
+#pragma unroll
+        for (int i = 0; i < N; i += 4) mix_four(v->at + i);
+    }
+}
+
 /* The scale that brings `most` to the largest code. */
 template <int CODE> __device__ static inline float scale_of(float most) {
     return fmaxf(most / (CODE == CUDA_E4M3 ? E4M3_MAX : INT8_MAX_CODE), SCALE_MIN);

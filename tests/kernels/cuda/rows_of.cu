@@ -79,8 +79,22 @@ static double code_at(const struct cuda_rows *y, const std::vector<uint8_t> &cod
     return bf16_to_f32(bits);
 }
 
+std::vector<double> mixed(const std::vector<double> &values, size_t width, double factor) {
+    static const int signs[4][4] = {{1, 1, 1, 1}, {1, -1, 1, -1}, {1, 1, -1, -1}, {1, -1, -1, 1}};
+    std::vector<double> made = values;
+    for (size_t at = 0; at < values.size(); at++) {
+        size_t column = at % width, first = at - column % 4;
+        if (column / 4 * 4 + 4 > width) continue;
+        made[at] = 0;
+        for (size_t i = 0; i < 4; i++) made[at] += signs[column % 4][i] * values[first + i];
+        made[at] *= factor;
+    }
+    return made;
+}
+
 bool are_rows(const struct cuda_rows *y, size_t rows, size_t width,
-              const std::vector<double> &want) {
+              const std::vector<double> &values) {
+    const std::vector<double> want = y->type == CUDA_INT8 ? mixed(values, width, 1) : values;
     size_t bytes = code_bytes(y->type);
     std::vector<uint8_t> codes = device_read((const uint8_t *)y->codes, rows * y->stride * bytes);
     std::vector<float> scales = device_read(y->scale, rows);

@@ -29,11 +29,14 @@ struct random_product {
 struct random_product random_product(struct rng *rng, enum product_form form, size_t rows,
                                      size_t columns, size_t stride, float deviation);
 
-/* Rows on the device to be written, and whether what was written is `want` (rows, width). False
- * after a note that says where not. */
+/* Rows of `width` values as INT8 codes mean them, times `factor` (struct cuda_rows). */
+std::vector<double> mixed(const std::vector<double> &values, size_t width, double factor);
+
+/* Rows on the device to be written, and whether what was written is `values` (rows, width), mixed
+ * where the code is INT8. False after a note that says where not. */
 struct cuda_rows take_rows(enum cuda_code code, size_t rows, size_t stride);
 bool are_rows(const struct cuda_rows *y, size_t rows, size_t width,
-              const std::vector<double> &want);
+              const std::vector<double> &values);
 
 double bf16_room(double want); /* half of the last place */
 size_t code_bytes(enum cuda_code code);

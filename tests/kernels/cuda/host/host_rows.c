@@ -51,18 +51,38 @@ static float sum_at(const struct cuda_product *product, size_t row, size_t colum
     return product->bias ? value + product->bias[column] : value;
 }
 
-/* Leaves a row in the form of the next product. */
-static void store(const struct cuda_rows *y, size_t row, const float *values, uint32_t width) {
-    float most = 0, scale = 1;
+/* Mixes a row of INT8 (struct cuda_rows), times `factor`. */
+static void mix(float *values, uint32_t width, float factor) {
+    for (float *v = values; v + 4 <= values + width; v += 4) {
+        const float a = v[0] + v[1], b = v[0] - v[1], c = v[2] + v[3], d = v[2] - v[3];
+        v[0] = (a + c) * factor, v[1] = (b + d) * factor;
+        v[2] = (a - c) * factor, v[3] = (b - d) * factor;
+    }
+}
+
+/* The scale that brings a row to the largest code. */
+static float scale_of(enum cuda_code code, const float *values, uint32_t width) {
+    float most = 0;
     for (uint32_t i = 0; i < width; i++) most = fmaxf(most, fabsf(values[i]));
-    if (y->type != CUDA_BF16)
-        y->scale[row] = scale = fmaxf(most / (y->type == CUDA_E4M3 ? 448.0f : 127.0f), 1e-20f);
+    return fmaxf(most / (code == CUDA_E4M3 ? 448.0f : 127.0f), 1e-20f);
+}
+
+static void store_codes(const struct cuda_rows *y, size_t row, const float *values, uint32_t width,
+                        float scale) {
     for (uint32_t i = 0; i < width; i++) {
         const size_t at = row * y->stride + i;
         if (y->type == CUDA_BF16) ((uint16_t *)y->codes)[at] = bf16_from_f32(values[i]);
         if (y->type == CUDA_E4M3) ((uint8_t *)y->codes)[at] = host_to_e4m3(values[i] / scale);
         if (y->type == CUDA_INT8) ((int8_t *)y->codes)[at] = (int8_t)lrintf(values[i] / scale);
     }
+}
+
+/* Leaves a row of activations in the form of the next product; INT8 changes the values. */
+static void store(const struct cuda_rows *y, size_t row, float *values, uint32_t width) {
+    float scale = 1;
+    if (y->type == CUDA_INT8) mix(values, width, 1);
+    if (y->type != CUDA_BF16) y->scale[row] = scale = scale_of(y->type, values, width);
+    store_codes(y, row, values, width, scale);
 }
 
 static float factor_of(const float *values, uint32_t width, float epsilon) {
@@ -207,6 +227,7 @@ enum err cuda_keep(const struct cuda_keep *call, struct CUstream_st *stream, str
 /* ---- products ---- */
 
 #define SHAPES_MAX 256
+#define LANES 16
 #define NOTES_NAME "products of a card in plain C"
 
 struct cuda_products {
@@ -297,16 +318,54 @@ enum err cuda_products_tune(struct cuda_products *products, const struct cuda_mu
 static void elements(enum cuda_format format, const void *from, size_t at, size_t count,
                      float *ret_values) {
     for (size_t i = 0; i < count; i++) {
-        uint32_t bits = 0;
-        if (format == CUDA_FORMAT_INT8) {
-            ret_values[i] = ((const int8_t *)from)[at + i];
-        } else if (format == CUDA_FORMAT_E4M3 || format == CUDA_FORMAT_E4M3_F32) {
+        if (format == CUDA_FORMAT_E4M3 || format == CUDA_FORMAT_E4M3_F32)
             ret_values[i] = host_from_e4m3(((const uint8_t *)from)[at + i]);
-        } else {
-            bits = (uint32_t)((const uint16_t *)from)[at + i] << 16;
-            memcpy(&ret_values[i], &bits, sizeof bits);
+        else
+            ret_values[i] = bf16_to_f32(((const uint16_t *)from)[at + i]);
+    }
+}
+
+/* As many sums side by side as a compiler may keep in registers. */
+static float dot(const float *a, const float *b, size_t count) {
+    float sums[LANES] = {0}, sum = 0;
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (size_t lane = 0; lane < LANES; lane++) sums[lane] += a[i + lane] * b[i + lane];
+    for (; i < count; i++) sum += a[i] * b[i];
+    for (size_t lane = 0; lane < LANES; lane++) sum += sums[lane];
+    return sum;
+}
+
+static void multiply_int8(const struct cuda_multiply *call) {
+    const size_t inputs = call->inputs;
+    for (size_t out = 0; out < call->outputs; out++) {
+        const int8_t *weights = (const int8_t *)call->weights + out * inputs;
+        for (size_t row = 0; row < call->rows; row++) {
+            const int8_t *in = (const int8_t *)call->in + row * inputs;
+            int32_t sum = 0;
+            for (size_t i = 0; i < inputs; i++) sum += in[i] * weights[i];
+            ((int32_t *)call->sums)[row * call->outputs + out] = sum;
         }
     }
+}
+
+static void multiply_numbers(const struct cuda_multiply *call) {
+    const size_t inputs = call->inputs;
+    float *in = malloc(call->rows * inputs * sizeof *in), *weights = malloc(inputs * sizeof *in);
+    elements(call->format, call->in, 0, call->rows * inputs, in);
+    for (size_t out = 0; out < call->outputs; out++) {
+        elements(call->format, call->weights, out * inputs, inputs, weights);
+        for (size_t row = 0; row < call->rows; row++) {
+            const float sum = dot(in + row * inputs, weights, inputs);
+            const size_t at = row * call->outputs + out;
+            if (cuda_format_out_bytes(call->format) == 4)
+                ((float *)call->sums)[at] = sum;
+            else
+                ((uint16_t *)call->sums)[at] = bf16_from_f32(sum);
+        }
+    }
+    free(in);
+    free(weights);
 }
 
 static enum err again_multiply(const void *call, const void *more, struct error *error) {
@@ -318,27 +377,15 @@ enum err cuda_multiply(struct cuda_products *products, const struct cuda_multipl
     (void)products;
     (void)error;
     if (host_record(stream, again_multiply, call, sizeof *call, NULL, 0)) return OK;
-    const size_t inputs = call->inputs;
-    float *in = malloc(call->rows * inputs * sizeof *in), *weights = malloc(inputs * sizeof *in);
-    elements(call->format, call->in, 0, call->rows * inputs, in);
-    for (size_t out = 0; out < call->outputs; out++) {
-        elements(call->format, call->weights, out * inputs, inputs, weights);
-        for (size_t row = 0; row < call->rows; row++) {
-            double sum = 0;
-            for (size_t i = 0; i < inputs; i++)
-                sum += (double)in[row * inputs + i] * (double)weights[i];
-            const size_t at = row * call->outputs + out;
-            if (call->format == CUDA_FORMAT_INT8)
-                ((int32_t *)call->sums)[at] = (int32_t)sum;
-            else if (cuda_format_out_bytes(call->format) == 4)
-                ((float *)call->sums)[at] = (float)sum;
-            else
-                ((uint16_t *)call->sums)[at] = bf16_from_f32((float)sum);
-        }
-    }
-    free(in);
-    free(weights);
+    (call->format == CUDA_FORMAT_INT8 ? multiply_int8 : multiply_numbers)(call);
     return OK;
+}
+
+/* The least bf16 that is at least `value`, which is positive. */
+static uint16_t bf16_above(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return (uint16_t)((bits + 0xffff) >> 16);
 }
 
 static enum err again_unpack(const void *call, const void *more, struct error *error) {
@@ -349,16 +396,20 @@ enum err cuda_unpack(const struct cuda_unpack *call, struct CUstream_st *stream,
                      struct error *error) {
     (void)error;
     if (host_record(stream, again_unpack, call, sizeof *call, NULL, 0)) return OK;
-    float *row = malloc(call->cols * sizeof *row), *scale = malloc(call->rows * sizeof *scale);
+    float *row = malloc(call->cols * sizeof *row);
     const size_t bytes = tensor_type_row_bytes(call->type, call->cols);
     for (size_t i = 0; i < call->rows; i++) {
         size_t from = call->row_order ? call->row_order[i] : i;
         quant_row_to_f32(call->type, (const char *)call->blocks + from * bytes, call->cols, row);
-        const struct cuda_rows y = {call->codes, call->code, call->stride, scale};
-        store(&y, i, row, call->cols);
-        if (call->code != CUDA_BF16) call->scales[i] = bf16_from_f32(scale[i]);
+        const struct cuda_rows y = {call->codes, call->code, call->stride, NULL};
+        float scale = 1;
+        if (call->code == CUDA_INT8) mix(row, call->cols, 0.25f);
+        if (call->code != CUDA_BF16) {
+            call->scales[i] = bf16_above(scale_of(call->code, row, call->cols));
+            scale = bf16_to_f32(call->scales[i]);
+        }
+        store_codes(&y, i, row, call->cols, scale);
     }
     free(row);
-    free(scale);
     return OK;
 }
