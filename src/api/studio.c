@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "base/whole_file.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,6 +43,19 @@ static void name_state(const struct api *api, const char *batch_id, char ret_pat
              batch_id);
 }
 
+/* The file appears whole. What a kill leaves of the other name, the next write takes over. */
+static enum err place_text(const char *path, struct str text, struct error *error) {
+    char made[PATH_MAX];
+    int fd;
+    snprintf(made, sizeof made, "%.4000s.new", path);
+    enum err err = os_open(&fd, made, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, error);
+    if (err != OK) return err;
+    err = os_write_all(fd, text.at, text.bytes, error);
+    if (err == OK) err = os_fsync(fd, error);
+    os_close(fd);
+    return err == OK ? os_rename(made, path, error) : err;
+}
+
 /* Keeps the state for the time after a restart. Without it only the page forgets its project. */
 static void write_state(const struct api *api, const char *batch_id, const json_t *state) {
     char path[PATH_MAX];
@@ -51,7 +64,7 @@ static void write_state(const struct api *api, const char *batch_id, const json_
     name_state(api, batch_id, path);
     buf_init(&text, BUF_UNLIMITED);
     json_write(&text, state);
-    if (whole_file_write(path, buf_str(&text), true, &error) != OK)
+    if (place_text(path, buf_str(&text), &error) != OK)
         log_warn("batch=%s event=label_studio_state_lost error=\"%s\"", batch_id, error.text);
     buf_release(&text);
 }
