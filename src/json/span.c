@@ -20,6 +20,15 @@ static uint64_t zero_bytes(uint64_t word) {
     return (word - EVERY_BYTE(1)) & ~word & HIGH_BITS;
 }
 
+/* The place of the first byte of a word whose high bit is set, in the order of memory. */
+static size_t first_byte(uint64_t bits) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    return (size_t)__builtin_ctzll(bits) / 8;
+#else
+    return 0;
+#endif
+}
+
 bool json_span_is_utf8(struct str text) {
     size_t at = 0;
     for (; at + 8 <= text.bytes; at += 8)
@@ -78,12 +87,13 @@ static size_t string_end(struct str text, size_t at) {
     while (at < text.bytes) {
         if (at + 8 <= text.bytes) {
             uint64_t word = load_word(text.at + at);
-            uint64_t control = (word - EVERY_BYTE(0x20)) & ~word & HIGH_BITS;
-            if (!(zero_bytes(word ^ EVERY_BYTE('"')) | zero_bytes(word ^ EVERY_BYTE('\\')) |
-                  control)) {
+            uint64_t special = (word - EVERY_BYTE(0x20)) & ~word & HIGH_BITS; /* controls */
+            special |= zero_bytes(word ^ EVERY_BYTE('"')) | zero_bytes(word ^ EVERY_BYTE('\\'));
+            if (!special) {
                 at += 8;
                 continue;
             }
+            at += first_byte(special);
         }
         unsigned char c = (unsigned char)text.at[at];
         if (c == '"') return at + 1;
@@ -299,7 +309,10 @@ bool json_span_is_object(struct str value) {
 bool json_span_string_is(struct str string, const char *text) {
     if (string.bytes < 2) return false;
     struct str inside = {string.at + 1, string.bytes - 2};
-    if (str_find_byte(inside, '\\', 0) == SIZE_MAX) return str_is(inside, text);
+    size_t bytes = strlen(text);
+    if (inside.bytes < bytes) return false; /* no escape is shorter than its meaning */
+    if (inside.bytes == bytes && memcmp(inside.at, text, bytes) == 0) return true;
+    if (str_find_byte(inside, '\\', 0) == SIZE_MAX) return false;
     struct buf decoded;
     buf_init(&decoded, BUF_UNLIMITED);
     json_span_decode(&decoded, string);
