@@ -73,13 +73,17 @@ static const char *shown_tier(enum tier tier) {
 }
 
 static void answer_chat(struct buf *buf, struct str text, struct str model, enum tier tier,
-                        struct str finish_reason, const struct usage *usage) {
+                        struct str wishes, const struct usage *usage) {
+    struct str finish_reason = json_span_get(wishes, "finish_reason");
+    struct str logprobs = json_span_get(wishes, "logprobs");
     add_head(buf, "chatcmpl", "chat.completion", model);
     buf_printf(buf, ",\"system_fingerprint\":null,\"service_tier\":\"%s\"", shown_tier(tier));
     buf_add_text(buf, ",\"choices\":[{"
                       "\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"");
     buf_add_str(buf, text);
-    buf_add_text(buf, "\",\"refusal\":null},\"logprobs\":null,\"finish_reason\":");
+    buf_add_text(buf, "\",\"refusal\":null},\"logprobs\":");
+    buf_add_str(buf, json_span_is_object(logprobs) ? logprobs : STR("null"));
+    buf_add_text(buf, ",\"finish_reason\":");
     buf_add_str(buf, json_span_is_string(finish_reason) ? finish_reason : STR("\"stop\""));
     buf_add_text(buf, "}],");
     add_usage(buf, usage);
@@ -150,7 +154,7 @@ void echo_answer(struct echo *echo, const struct echo_job *job) {
         result.usage.output_tokens = echo->text.bytes;
         if (job->job.endpoint == ENDPOINT_CHAT)
             answer_chat(&echo->answer, buf_str(&echo->text), model, job->job.tier,
-                        json_span_get(echo_wishes(body), "finish_reason"), &result.usage);
+                        echo_wishes(body), &result.usage);
         else
             answer_completion(&echo->answer, buf_str(&echo->text), model, &result.usage);
         break;

@@ -13,6 +13,7 @@
  *   {"status": N}     it ends with this error, 400 to 599, a stream after its text; 503 is
  *                     OUTCOME_TRY_AGAIN
  *   {"finish_reason": "length"}  the finish_reason of a chat's answer
+ *   {"logprobs": {…}}            the logprobs of a chat's answer, any object
  *
  * Thread: one of its own.
  * Memory: a copy of each waiting body; at most `waiting_max` of them.
