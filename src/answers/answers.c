@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define INDEXES_LEAST 2                         /* so that two runs can be compared */
 #define BYTES_MAX ((size_t)512 << 20)           /* of all indexes; those in use may exceed it */
 #define TAKE_MS 200                             /* the longest wait of a first query for rows */
 #define LOOK_NS ((int64_t)500 * 1000 * 1000)    /* between two looks at a running batch */
@@ -41,6 +42,7 @@ static struct answers_index *add(struct answers *answers, const char *batch_id) 
     pthread_rwlock_init(&index->rows, NULL);
     pthread_mutex_init(&index->requests, NULL);
     record_init(&index->record);
+    jsonl_file_init(&index->input);
     index->next = answers->indexes;
     answers->indexes = index;
     return index;
@@ -49,6 +51,7 @@ static struct answers_index *add(struct answers *answers, const char *batch_id) 
 static void free_index(struct answers_index *index) {
     runner_results_close(index->results);
     record_release(&index->record);
+    jsonl_file_close(&index->input);
     if (index->has_table) table_release(&index->table);
     pthread_rwlock_destroy(&index->rows);
     pthread_mutex_destroy(&index->requests);
@@ -82,8 +85,8 @@ static void make_room(struct answers *answers, int64_t now_ns) {
             if (at->users == 0 && at->has_table) bytes += table_bytes(&at->table);
         if (count <= ANSWERS_INDEXES_MAX && bytes <= BYTES_MAX && now_ns - old->asked_ns < IDLE_NS)
             return;
-        /* The last index stays until it is idle, however large it is. */
-        if (count == 1 && now_ns - old->asked_ns < IDLE_NS) return;
+        /* The last ones stay until they are idle, however large they are. */
+        if (count <= INDEXES_LEAST && now_ns - old->asked_ns < IDLE_NS) return;
         forget(answers, old);
     }
 }
@@ -110,44 +113,78 @@ static int64_t cpu_ns(void) {
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* The time from the start of a piece to that of the next one. `spent_ns` is the CPU time of the
- * piece: following a run takes at most SHARE_PERCENT of the machine, however fast lines end. An
- * index that has not yet reached the end of its log is made without pauses, once and within
- * seconds. */
-static int64_t pause_ns(const struct answers *answers, const struct answers_index *index,
-                        int64_t spent_ns) {
+/* Decides when the next piece is due; `spent_ns` is the CPU time of the last one: following a run
+ * takes at most SHARE_PERCENT of the machine, however fast lines end. An index that has not yet
+ * reached the end of its log is made without pauses, once and within seconds. */
+static void set_due(const struct answers *answers, struct answers_index *index, bool more,
+                    int64_t now_ns, int64_t spent_ns) {
     int64_t percent = SHARE_PERCENT * answers->cores; /* of one core */
-    bool is_following = index->looks > 0 && !index->has_ended;
-    return is_following && percent < 100 ? spent_ns * ((100 + percent - 1) / percent) : 0;
+    bool is_following = index->seen_ns > 0 && !index->has_ended;
+    index->due_ns = now_ns;
+    if (index->is_behind && is_following && percent < 100)
+        index->due_ns += spent_ns * ((100 + percent - 1) / percent);
+    else if (!more)
+        index->due_ns += LOOK_NS;
+}
+
+/* One piece of an index's work. */
+struct look {
+    bool more;     /* results or requests are left */
+    bool is_short; /* results are left */
+    bool ended;    /* no result will come */
+    enum err err;  /* of the results */
+    struct error error;
+    struct answers_requests requests;
+};
+
+/* Reads a piece of the results, or of the requests if no results are left. */
+static void read_piece(struct answers_index *index, bool wants_requests, struct look *look) {
+    struct answers_requests *requests = &look->requests;
+    look->err = index_build(index, &look->is_short, &look->ended, &look->error);
+    look->more = look->is_short;
+    if (look->err != OK || look->more || !wants_requests || requests->is_read) return;
+    requests->err = index_read_requests(index, &look->more, &requests->error);
+    requests->is_read = requests->err == OK && !look->more;
+    requests->has_one_shape = index->has_one_shape;
+}
+
+/* Takes over what a look has found. The caller holds the lock. */
+static void note_look(struct answers *answers, struct answers_index *index, const struct look *look,
+                      int64_t started_ns) {
+    if (look->err != OK && look->err != ERR_NOT_FOUND && index->err != look->err)
+        log_warn("batch=%s event=answers_index error=\"%s\", retrying", index->batch_id,
+                 look->error.text);
+    index->err = look->err;
+    if (look->err != OK) index->error = look->error;
+    index->read_requests = look->requests;
+    index->is_behind = look->err == OK && look->is_short;
+    if (!index->is_behind) {
+        index->seen_ns = started_ns;
+        pthread_cond_broadcast(&answers->told);
+    }
+    bool is_whole = look->requests.is_read || look->requests.err != OK || !index->wants_requests;
+    index->is_complete = look->err == OK && look->ended && !look->more && is_whole;
+    if (index->is_complete) { /* gives its descriptors back */
+        runner_results_close(index->results);
+        index->results = NULL;
+    }
 }
 
 /* Reads one piece. The caller holds the lock; it is released during the read. */
 static void look(struct answers *answers, struct answers_index *index, int64_t now_ns) {
-    bool more = false, ended = false;
-    struct error error;
+    struct look look = {.requests = index->read_requests};
+    bool wants_requests = index->wants_requests;
     index->users++;
     pthread_mutex_unlock(&answers->lock);
     int64_t spent_ns = -cpu_ns();
-    enum err err = index_build(index, &more, &ended, &error);
+    read_piece(index, wants_requests, &look);
     spent_ns += cpu_ns();
     bool has_ended = index_has_ended(index);
     pthread_mutex_lock(&answers->lock);
     index->has_ended = has_ended;
     index->users--;
-    if (err != OK && err != ERR_NOT_FOUND && index->err != err)
-        log_warn("batch=%s event=answers_index error=\"%s\", retrying", index->batch_id,
-                 error.text);
-    index->err = err;
-    if (err != OK) index->error = error;
-    index->due_ns = now_ns + (more ? pause_ns(answers, index, spent_ns) : LOOK_NS);
-    if (err == OK && more) return;
-    index->is_complete = err == OK && ended;
-    if (index->is_complete) { /* gives its descriptors back */
-        runner_results_close(index->results);
-        index->results = NULL;
-    }
-    index->looks++;
-    pthread_cond_broadcast(&answers->told);
+    note_look(answers, index, &look, now_ns);
+    set_due(answers, index, look.more, now_ns, spent_ns);
 }
 
 static void *answers_main(void *context) {
@@ -215,7 +252,8 @@ struct answers_index *answers_take(struct answers *answers, const struct store_b
     index->users++;
     index->asked_ns = now_ns;
     if (!index->is_complete) pthread_cond_signal(&answers->work);
-    while (index->looks == 0 && sync_wait_until(&answers->told, &answers->lock, until_ns)) continue;
+    while (index->seen_ns == 0 && sync_wait_until(&answers->told, &answers->lock, until_ns))
+        continue;
     pthread_mutex_unlock(&answers->lock);
     return index;
 }
@@ -227,13 +265,44 @@ void answers_drop(struct answers_index *index) {
     pthread_mutex_unlock(&index->answers->lock);
 }
 
+bool answers_catch_up(struct answers_index *index, int64_t wait_ms) {
+    struct answers *answers = index->answers;
+    int64_t now_ns = clock_monotonic_ns(), until_ns = sync_deadline_ns(wait_ms);
+    pthread_mutex_lock(&answers->lock);
+    if (!index->is_complete && !index->is_behind) {
+        index->due_ns = now_ns;
+        pthread_cond_signal(&answers->work);
+    }
+    while (!index->is_complete && index->seen_ns < now_ns &&
+           sync_wait_until(&answers->told, &answers->lock, until_ns))
+        continue;
+    bool is_caught_up = index->is_complete || index->seen_ns >= now_ns;
+    pthread_mutex_unlock(&answers->lock);
+    return is_caught_up;
+}
+
+void answers_requests(struct answers_index *index, struct answers_requests *ret_requests) {
+    struct answers *answers = index->answers;
+    pthread_mutex_lock(&answers->lock);
+    *ret_requests = index->read_requests;
+    if (!ret_requests->is_read && (index->is_complete || !index->wants_requests)) {
+        index->wants_requests = true;
+        index->is_complete = false;
+        index->due_ns = 0;
+        pthread_cond_signal(&answers->work);
+    }
+    pthread_mutex_unlock(&answers->lock);
+}
+
 void answers_state(struct answers_index *index, struct answers_state *ret_state) {
     struct answers *answers = index->answers;
     pthread_rwlock_rdlock(&index->rows);
     uint64_t indexed = index->has_table ? index->table.indexed : 0;
     pthread_rwlock_unlock(&index->rows);
     pthread_mutex_lock(&answers->lock);
-    *ret_state =
-        (struct answers_state){.indexed = indexed, .err = index->err, .error = index->error};
+    *ret_state = (struct answers_state){.indexed = indexed,
+                                        .is_made = index->seen_ns > 0,
+                                        .err = index->err,
+                                        .error = index->error};
     pthread_mutex_unlock(&answers->lock);
 }

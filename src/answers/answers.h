@@ -40,9 +40,13 @@ void answers_close(struct answers *answers);
  * batch to be made; that of a long one has few rows at first. */
 struct answers_index *answers_take(struct answers *answers, const struct store_batch *batch);
 void answers_drop(struct answers_index *index);
+/* Waits up to `wait_ms` until each result that is durable at the call has its row; false if some
+ * may have none yet. A wait does not hurry an index that follows a fast run. */
+bool answers_catch_up(struct answers_index *index, int64_t wait_ms);
 
 struct answers_state {
     uint64_t indexed; /* rows: lines whose result was read */
+    bool is_made;     /* the end of the durable results was reached once */
     enum err err;     /* not OK: the results cannot be read, for the reason in `error` */
     struct error error;
 };
@@ -74,13 +78,22 @@ struct answers_filter {
     struct str value;
 };
 
+/* Marks on lines, by a caller that knows more about them. Zero is no marks. */
+struct answers_marks {
+    const unsigned char *only; /* (count) 1: the line may fit. NULL: all lines */
+    const unsigned char *seen; /* (count) 1: the line was seen before. NULL: none */
+    bool shows_seen;           /* pages have seen lines, too */
+    uint32_t count;
+};
+
 /* Zero is every line in the order of the input. */
 struct answers_query {
     const struct answers_filter *filters; /* all must hold */
     size_t filter_count;                  /* at most ANSWERS_FILTERS_MAX */
-    struct str sort;  /* a field's name; empty: by line. Equal values are in order of line */
-    bool descending;  /* lines without the field come last in both directions */
-    struct str text;  /* in the custom_id or the answer's text, ASCII letters in any case */
+    struct str sort; /* a field's name; empty: by line. Equal values are in order of line */
+    bool descending; /* lines without the field come last in both directions */
+    struct str text; /* in the custom_id or the answer's text, ASCII letters in any case */
+    struct answers_marks marks;
     struct str after; /* `after` of the page before; empty: from the start */
     size_t limit;     /* 1 to ANSWERS_LIMIT_MAX */
 };
@@ -89,7 +102,8 @@ struct answers_page {
     uint32_t lines[ANSWERS_LIMIT_MAX];
     size_t count;
     bool is_matched_known; /* false if the texts of answers had to be read, and not all were */
-    uint64_t matched;      /* rows that fit */
+    uint64_t matched;      /* rows that fit, seen ones too */
+    uint64_t unseen;       /* rows of `matched` that were not seen; not of a search */
     bool has_more;         /* call again with `after`, also if count is 0 */
     struct buf after;      /* opaque; the caller releases it */
 };
@@ -100,6 +114,22 @@ struct answers_page {
 enum err answers_find(struct answers_index *index, const struct answers_query *query,
                       struct answers_page *ret_page, struct error *error) MUST_CHECK;
 void answers_page_release(struct answers_page *page);
+/* Appends the cursor behind a line of a page, for a caller that stops there. */
+void answers_write_cursor(struct buf *buf, struct answers_index *index,
+                          const struct answers_query *query, uint32_t line);
+
+/* --- single lines, and two runs --- */
+
+/* The line with this custom_id, by a keyed hash; ANSWERS_NO_LINE if no row has it. */
+uint32_t answers_find_line(struct answers_index *index, struct str custom_id);
+/* The line of another run with the custom_id of this one; ANSWERS_NO_LINE if no row has it. */
+uint32_t answers_match(struct answers_index *index, uint32_t line, struct answers_index *with);
+/* Marks the lines whose labels (record.h) differ from those of the same custom_id in another run.
+ * `marks` has `count` bytes, zero at the call. */
+void answers_mark_different(struct answers_index *index, struct answers_index *with,
+                            unsigned char *marks, uint32_t count);
+/* The field ".entropy" of a line; false if it has none. */
+bool answers_entropy(struct answers_index *index, uint32_t line, double *ret_entropy);
 
 /* --- results and requests of lines --- */
 
@@ -112,6 +142,16 @@ void answers_reader_close(struct answers_reader *reader); /* NULL is allowed */
  * files are gone. ERR_CORRUPT: its record is damaged, and the line runs again. */
 enum err answers_read_result(struct answers_reader *reader, uint32_t line, size_t bytes_max,
                              struct buf *buf, uint64_t *ret_bytes, struct error *error) MUST_CHECK;
+/* The requests of a batch, as far as the thread has read them. */
+struct answers_requests {
+    bool is_read; /* the whole input was read: answers_read_request finds any line at once */
+    bool
+        has_one_shape; /* once read: all lines ask for answers of one shape, or the same questions */
+    enum err err;      /* not OK: the input cannot be read, for the reason in `error` */
+    struct error error;
+};
+/* From the first call on, the thread reads the input after the results. */
+void answers_requests(struct answers_index *index, struct answers_requests *ret_requests);
 /* Appends the request as it was sent, one line of the input file, without its LF. ERR_NOT_FOUND:
  * the batch has no such line, or its input file was deleted. ERR_LIMIT: it has over `bytes_max`. */
 enum err answers_read_request(struct answers_index *index, uint32_t line, size_t bytes_max,

@@ -2,7 +2,8 @@
 #pragma once
 
 /* answers_internal: the inside of the indexes, shared by answers.c (their set and their thread),
- * build.c (from results to rows), query.c, summary.c and read.c. For this folder only.
+ * build.c (from results to rows), find.c, match.c, summary.c, read.c and requests.c. For this folder
+ * only.
  *
  * Thread: `lock` of struct answers guards the list and the first group of each index. `rows` guards
  *     table and has_table, `requests` the last group. The third group belongs to the thread of
@@ -13,6 +14,7 @@
 #include "answers/answers.h"
 #include "answers/record.h"
 #include "answers/table.h"
+#include "batch/jsonl_file.h"
 
 #include <pthread.h>
 
@@ -23,11 +25,14 @@ struct answers_index {
     uint32_t users;
     int64_t asked_ns; /* time of the last answers_take */
     int64_t due_ns;   /* earliest time of the next look */
-    uint64_t looks;   /* looks that reached the end of the log */
+    int64_t seen_ns;  /* start of the last look that reached the end of the log; 0: none did */
+    bool is_behind;   /* the last look did not reach it */
     bool has_ended;   /* the batch has ended */
-    bool is_complete; /* the batch has ended, and every result is a row */
+    bool is_complete; /* the batch has ended, and nothing is left to be read */
     enum err err;
     struct error error;
+    bool wants_requests;
+    struct answers_requests read_requests;
 
     pthread_rwlock_t rows;
     bool has_table; /* the number of lines is known */
@@ -36,9 +41,13 @@ struct answers_index {
     struct runner_results *results; /* NULL before the first look */
     uint64_t after;                 /* sequence number of the last row */
     struct record record;
+    struct jsonl_file input; /* requests that were not read yet */
+    uint32_t input_lines;    /* requests that were read */
+    uint64_t shape;          /* hash of the shape that the first request asks for; 0: none */
+    bool has_one_shape;
 
     pthread_mutex_t requests;
-    uint64_t *offsets; /* of line i * REQUESTS_STEP (read.c) in the input, without blank lines */
+    uint64_t *offsets; /* of line i * REQUESTS_STEP (requests.c) in the input */
     size_t offset_count, offset_capacity;
 };
 
@@ -59,6 +68,11 @@ struct answers {
  * at the end of the durable results. *ret_ended is true if the batch has ended, too. */
 enum err index_build(struct answers_index *index, bool *ret_more, bool *ret_ended,
                      struct error *error) MUST_CHECK;
+
+/* requests.c: reads a piece of the input, on the thread of answers.c. *ret_more is false at its
+ * end. */
+enum err index_read_requests(struct answers_index *index, bool *ret_more,
+                             struct error *error) MUST_CHECK;
 
 /* build.c: true if the batch has ended. */
 bool index_has_ended(const struct answers_index *index);

@@ -65,14 +65,16 @@ static void add_row(struct answers_index *index, struct str text, uint64_t seque
     if (!record_read(record, text) || record->line >= table->row_count || sequence > UINT32_MAX)
         return;
     uint32_t row = (uint32_t)record->line;
-    if (table->sequences[row])
-        table_clear_row(table, row); /* its record was damaged, and it ran again */
-    else
-        table->indexed++;
-    table->sequences[row] = (uint32_t)sequence;
+    bool is_new = !table->sequences[row];
+    if (!is_new) table_clear_row(table, row); /* its record was damaged, and it ran again */
     struct filling filling = {table, row, TABLE_FIXED_COUNT, 0};
     struct record_walk walk = {&filling, fill_fixed, fill_field};
     record_each(record, &walk);
+    table->labels[row] = record->labels;
+    table->sequences[row] = (uint32_t)sequence;
+    if (!is_new) return;
+    table->indexed++;
+    table_note_id(table, row);
 }
 
 /* --- the first columns --- */

@@ -63,6 +63,12 @@ static bool result_fits(const struct answers_query *query, struct record *record
 
 /* --- a page --- */
 
+/* The order of a query, without its column. */
+static struct order order_of(const struct answers_query *query) {
+    return (struct order){.is_line = query->sort.bytes == 0 || str_is(query->sort, ".line"),
+                          .descending = query->descending};
+}
+
 struct finding {
     struct answers_index *index;
     const struct answers_query *query;
@@ -80,6 +86,7 @@ static void pass(struct finding *finding, size_t room) {
     const struct table *table = &finding->index->table;
     finding->order.column = table_find_column(table, query->sort);
     finding->first.order = &finding->order;
+    finding->first.marks = &query->marks;
     finding->first.room = room;
     for (size_t i = 0; i < query->filter_count; i++)
         filter_open(&filters[i], &query->filters[i], table);
@@ -145,6 +152,7 @@ static enum err find(struct finding *finding, struct answers_page *page, struct 
         page->lines[page->count] = finding->first.keys[page->count].line;
     page->is_matched_known = true;
     page->matched = finding->first.matched;
+    page->unseen = finding->first.unseen;
     end_page(finding, page->count, page);
     return OK;
 }
@@ -158,8 +166,7 @@ enum err answers_find(struct answers_index *index, const struct answers_query *q
     memset(ret_page, 0, sizeof *ret_page);
     buf_init(&ret_page->after, CURSOR_BYTES);
     buf_init(&finding.cursor_text, CURSOR_BYTES);
-    finding.order.is_line = query->sort.bytes == 0 || str_is(query->sort, ".line");
-    finding.order.descending = query->descending;
+    finding.order = order_of(query);
     finding.has_after = query->after.bytes > 0;
     finding.first.keys = mem_new(SEARCH_LINES, sizeof *finding.first.keys);
     if (finding.has_after &&
@@ -170,6 +177,16 @@ enum err answers_find(struct answers_index *index, const struct answers_query *q
     buf_release(&finding.cursor_text);
     if (err != OK) answers_page_release(ret_page);
     return err;
+}
+
+void answers_write_cursor(struct buf *buf, struct answers_index *index,
+                          const struct answers_query *query, uint32_t line) {
+    struct order order = order_of(query);
+    pthread_rwlock_rdlock(&index->rows);
+    order.column = table_find_column(&index->table, query->sort);
+    struct order_key key = order_key_of(&order, &index->table, line);
+    cursor_write(buf, &order, &key);
+    pthread_rwlock_unlock(&index->rows);
 }
 
 void answers_page_release(struct answers_page *page) {

@@ -142,7 +142,7 @@ static int compare(const struct order_key *a, const struct order_key *b, bool de
     return (a->line > b->line) - (a->line < b->line);
 }
 
-static struct order_key key_of(const struct order *order, const struct table *table, uint32_t row) {
+struct order_key order_key_of(const struct order *order, const struct table *table, uint32_t row) {
     struct order_key key = {.kind = CELL_NUMBER, .number = (double)row + 1, .line = row};
     if (order->is_line) return key;
     uint64_t cell = order->column == TABLE_NO_COLUMN ? 0 : table->columns[order->column].cells[row];
@@ -202,17 +202,25 @@ static void put_in_order(struct first_rows *first) {
     first->count = count;
 }
 
+static bool is_marked(const unsigned char *marks, uint32_t row, uint32_t count, bool otherwise) {
+    return marks ? row < count && marks[row] : otherwise;
+}
+
 void first_rows_find(struct first_rows *first, const struct table *table, struct filter *filters,
                      size_t filter_count, const struct order_key *after) {
-    first->count = first->matched = first->behind = 0;
+    const struct answers_marks *marks = first->marks;
+    first->count = first->matched = first->unseen = first->behind = 0;
     first->has_unknown = false;
     for (uint32_t row = 0; row < table->row_count; row++) {
-        if (!table->sequences[row]) continue;
+        if (!table->sequences[row] || !is_marked(marks->only, row, marks->count, true)) continue;
         enum filter_end end = row_fits(filters, filter_count, table, row);
         if (end == FILTER_NO) continue;
+        bool is_seen = is_marked(marks->seen, row, marks->count, false);
         first->matched++;
+        first->unseen += !is_seen;
+        if (is_seen && !marks->shows_seen) continue;
         if (end == FILTER_UNKNOWN) first->has_unknown = true;
-        struct order_key key = key_of(first->order, table, row);
+        struct order_key key = order_key_of(first->order, table, row);
         if (after && compare(&key, after, first->order->descending) <= 0) continue;
         first->behind++;
         keep(first, &key);

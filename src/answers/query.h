@@ -49,14 +49,19 @@ struct first_rows {
     size_t room;
     struct order_key *keys; /* (room) */
     size_t count;
+    const struct answers_marks *marks;
     uint64_t matched; /* rows that fit, in the whole table */
-    uint64_t behind;  /* rows of `matched` that stand behind the cursor */
+    uint64_t unseen;  /* rows of `matched` that the marks do not call seen */
+    uint64_t behind;  /* rows for this page and later ones */
     bool has_unknown; /* for one of the rows, a result must be read */
 };
 
 /* Finds the rows behind `after` (NULL: from the start) that fit. */
 void first_rows_find(struct first_rows *first, const struct table *table, struct filter *filters,
                      size_t filter_count, const struct order_key *after);
+
+/* The key of a row that exists. */
+struct order_key order_key_of(const struct order *order, const struct table *table, uint32_t row);
 
 void cursor_write(struct buf *buf, const struct order *order, const struct order_key *key);
 /* False if the text is no cursor of this order. `room` keeps the text of the key. */

@@ -1,20 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Single rows, results and requests of lines. */
+/* Single rows, and results of lines. */
 
 #include "answers/answers_internal.h"
 
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "batch/jsonl_file.h"
 #include "json/json.h"
-#include "store/files.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define REQUESTS_STEP 256 /* lines between two noted places of the input */
-#define SHOWN_BYTES 1024  /* of a field's text */
+#define SHOWN_BYTES 1024 /* of a field's text */
 
 /* --- rows --- */
 
@@ -36,6 +33,14 @@ static struct cell_value cell_of(const struct answers_index *index, uint32_t lin
                                  uint32_t column) {
     if (!has_row(index, line)) return (struct cell_value){.kind = CELL_ABSENT};
     return table_cell(&index->table, index->table.columns[column].cells[line]);
+}
+
+bool answers_entropy(struct answers_index *index, uint32_t line, double *ret_entropy) {
+    pthread_rwlock_rdlock(&index->rows);
+    struct cell_value cell = cell_of(index, line, TABLE_ENTROPY);
+    pthread_rwlock_unlock(&index->rows);
+    *ret_entropy = cell.number;
+    return cell.kind == CELL_NUMBER;
 }
 
 /* --- results --- */
@@ -83,64 +88,6 @@ enum err answers_read_result(struct answers_reader *reader, uint32_t line, size_
     }
     buf_truncate(buf, before);
     return err_set(error, ERR_CORRUPT, "the result of line %u is damaged", (unsigned)line + 1);
-}
-
-/* --- requests --- */
-
-/* Notes where the line with this number begins. The lock of the requests is held. */
-static void note_offset(struct answers_index *index, uint64_t line, uint64_t offset) {
-    if (line % REQUESTS_STEP != 0 || line / REQUESTS_STEP != index->offset_count) return;
-    index->offsets = vec_grow(index->offsets, index->offset_count, &index->offset_capacity,
-                              sizeof *index->offsets);
-    index->offsets[index->offset_count++] = offset;
-}
-
-/* Reads on from the last known place at or before the line. The lock is held. */
-static enum err find_request(struct answers_index *index, struct jsonl_file *file, uint32_t line,
-                             size_t bytes_max, struct buf *buf, struct error *error) {
-    size_t step = line / REQUESTS_STEP;
-    if (step >= index->offset_count) step = index->offset_count ? index->offset_count - 1 : 0;
-    uint64_t number = (uint64_t)step * REQUESTS_STEP;
-    if (index->offset_count > 0) file->offset = index->offsets[step];
-    struct str text;
-    for (; jsonl_file_next(file, &text); number++) {
-        note_offset(index, number, jsonl_file_line_at(file, text));
-        if (number < line) continue;
-        if (text.bytes > bytes_max)
-            return err_set(error, ERR_LIMIT, "The request of line %u has %zu bytes.",
-                           (unsigned)line + 1, text.bytes);
-        buf_add_str(buf, text);
-        return OK;
-    }
-    if (file->failed) {
-        *error = file->why;
-        return error->code;
-    }
-    return err_set(error, ERR_NOT_FOUND, "The batch has no line %u.", (unsigned)line + 1);
-}
-
-enum err answers_read_request(struct answers_index *index, uint32_t line, size_t bytes_max,
-                              struct buf *buf, struct error *error) {
-    struct answers *answers = index->answers;
-    struct store_batch batch;
-    struct store_file input;
-    struct jsonl_file file;
-    enum err err = store_batch_get(answers->store, str_from(index->batch_id), &batch, error);
-    if (err != OK) return err;
-    jsonl_file_init(&file);
-    err = store_input_open(answers->store, str_from(batch.input_file_id), batch.created_unix_s,
-                           &file.fd, &input, error);
-    if (err == OK) {
-        file.bytes = input.bytes;
-        pthread_mutex_lock(&index->requests);
-        err = find_request(index, &file, line, bytes_max, buf, error);
-        pthread_mutex_unlock(&index->requests);
-    } else {
-        file.fd = -1;
-    }
-    jsonl_file_close(&file);
-    store_batch_release(&batch);
-    return err;
 }
 
 /* --- JSON of one line --- */

@@ -1,21 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "answers/record.h"
 
+#include "answers/question.h"
 #include "answers/table.h"
 #include "json/span.h"
 #include "store/seglog.h"
 
 #include <math.h>
-#include <stdlib.h>
+#include <sodium/crypto_shorthash.h>
 #include <string.h>
 
-#define NUMBER_BYTES 64
+#define GOOD_STATUS 200
+#define PREDICATE_IS_TRUE 0.5
+#define LABEL_DEPTH_MAX 8 /* objects and arrays inside each other whose values are labels */
+#define LABEL_BYTES_MAX 64
 #define ID_DIGITS 32 /* of a batch; the digits of the line follow them */
 
 void record_init(struct record *record) {
     *record = (struct record){0};
     buf_init(&record->answer, SEGLOG_TEXT_BYTES_MAX);
-    buf_init(&record->name, (size_t)RECORD_DEPTH_MAX * (TABLE_NAME_BYTES + 2) + 16);
+    buf_init(&record->name, (size_t)LABEL_DEPTH_MAX * (TABLE_NAME_BYTES + 24) + LABEL_BYTES_MAX);
     buf_init(&record->scratch, SEGLOG_TEXT_BYTES_MAX);
 }
 
@@ -107,14 +111,8 @@ bool record_read(struct record *record, struct str text) {
 
 /* --- values --- */
 
-static bool read_number(struct str span, double *ret_number) {
-    char text[NUMBER_BYTES + 1], *end;
-    if (span.bytes == 0 || span.bytes > NUMBER_BYTES) return false;
-    if (*span.at != '-' && (*span.at < '0' || *span.at > '9')) return false;
-    memcpy(text, span.at, span.bytes);
-    text[span.bytes] = '\0';
-    *ret_number = strtod(text, &end);
-    return isfinite(*ret_number);
+static bool is_array(struct str span) {
+    return span.bytes > 0 && *span.at == '[';
 }
 
 /* Reads a scalar; false for null, objects, arrays and numbers outside the range of a double. */
@@ -130,7 +128,7 @@ static bool read_value(struct record *record, struct str span, struct record_val
         ret_value->number = *span.at == 't' ? 1 : 0;
         return true;
     }
-    return read_number(span, &ret_value->number);
+    return question_number(span, &ret_value->number);
 }
 
 static void put_fixed(struct record *record, unsigned field, const struct record_value *value) {
@@ -147,6 +145,34 @@ static void put_fixed_text(struct record *record, unsigned field, struct str tex
 
 static void put_field(struct record *record, const struct record_value *value) {
     record->walk->field(record->walk->context, buf_str(&record->name), value);
+}
+
+/* --- labels --- */
+
+static uint64_t hash_of(struct str text) {
+    static const unsigned char key[crypto_shorthash_KEYBYTES] = "answers' labels";
+    unsigned char sum[crypto_shorthash_BYTES];
+    uint64_t hash;
+    crypto_shorthash(sum, (const unsigned char *)(text.bytes ? text.at : ""), text.bytes, key);
+    memcpy(&hash, sum, sizeof hash);
+    return hash;
+}
+
+/* Adds a value as a label, unless it is a long text; its name stands in record->name. Labels are
+ * added up, so that their order does not count. */
+static void add_label(struct record *record, const struct record_value *value) {
+    static const char kinds[] = {[RECORD_NUMBER] = 'n', [RECORD_BOOL] = 'b', [RECORD_TEXT] = 't'};
+    size_t before = record->name.bytes;
+    double number = value->number == 0 ? 0 : value->number; /* -0 equals 0 */
+    if (value->kind == RECORD_TEXT && value->text.bytes > LABEL_BYTES_MAX) return;
+    buf_add_byte(&record->name, '\0');
+    buf_add_byte(&record->name, kinds[value->kind]);
+    if (value->kind == RECORD_TEXT)
+        buf_add_str(&record->name, value->text);
+    else
+        buf_add(&record->name, (const char *)&number, sizeof number);
+    record->labels += hash_of(buf_str(&record->name));
+    buf_truncate(&record->name, before);
 }
 
 /* --- the answer's object --- */
@@ -167,22 +193,61 @@ static bool add_name(struct record *record, struct str key) {
     return true;
 }
 
-static void put_length(struct record *record, struct str array) {
+static void add_labels(struct record *record, struct str value, unsigned depth);
+
+/* Adds the labels of the elements of an array, whose name stands in record->name, and counts
+ * them. The depth is bounded. */
+static double add_elements(struct record *record, struct str array, unsigned depth) {
     struct json_span_iter iter;
     struct str element;
-    double count = 0;
-    if (!json_span_enter(&iter, array)) return;
-    while (json_span_element(&iter, &element)) count++;
+    size_t count = 0, before = record->name.bytes;
+    if (!json_span_enter(&iter, array)) return 0;
+    for (; json_span_element(&iter, &element); count++) {
+        if (record->elements == RECORD_FIELDS_MAX) continue;
+        record->elements++;
+        buf_printf(&record->name, "[%zu]", count);
+        add_labels(record, element, depth); /* NOLINT(misc-no-recursion): bounded */
+        buf_truncate(&record->name, before);
+    }
+    return (double)count;
+}
+
+/* Adds the labels of a value that has no field of its own. The depth is bounded. */
+static void add_labels(struct record *record, struct str value, unsigned depth) {
+    struct json_span_iter iter;
+    struct str key, member;
+    struct record_value scalar;
+    if (read_value(record, value, &scalar)) add_label(record, &scalar);
+    if (depth == LABEL_DEPTH_MAX) return;
+    if (is_array(value)) add_elements(record, value, depth + 1); /* NOLINT(misc-no-recursion) */
+    if (!json_span_is_object(value) || !json_span_enter(&iter, value)) return;
+    while (record->elements < RECORD_FIELDS_MAX && json_span_member(&iter, &key, &member)) {
+        size_t before = record->name.bytes;
+        record->elements++;
+        if (add_name(record, key))
+            add_labels(record, member, depth + 1); /* NOLINT(misc-no-recursion): bounded */
+        buf_truncate(&record->name, before);
+    }
+}
+
+static void put_scalar(struct record *record, const struct record_value *value) {
+    add_label(record, value);
+    put_field(record, value);
+}
+
+static void put_array(struct record *record, struct str array, unsigned depth) {
+    double count = add_elements(record, array, depth);
     buf_add_text(&record->name, ".length");
     put_field(record, &(struct record_value){.kind = RECORD_NUMBER, .number = count});
 }
 
-/* Puts all scalars of an object, whose own name stands in record->name. The depth is bounded. */
-static void put_object(struct record *record, struct str object, unsigned depth) {
+/* Puts all scalars of an object, whose own name stands in record->name. The depth is bounded.
+ * False if the text is no JSON; the fields before the fault are put. */
+static bool put_object(struct record *record, struct str object, unsigned depth) {
     struct json_span_iter iter;
     struct str key, value;
     struct record_value scalar;
-    if (!json_span_enter(&iter, object)) return;
+    if (!json_span_enter(&iter, object)) return false;
     while (record->fields < RECORD_FIELDS_MAX && json_span_member(&iter, &key, &value)) {
         size_t before = record->name.bytes;
         record->fields++;
@@ -192,19 +257,18 @@ static void put_object(struct record *record, struct str object, unsigned depth)
         }
         if (json_span_is_object(value) && depth + 1 < RECORD_DEPTH_MAX)
             put_object(record, value, depth + 1); /* NOLINT(misc-no-recursion): bounded */
-        else if (value.bytes > 0 && *value.at == '[')
-            put_length(record, value);
+        else if (json_span_is_object(value))
+            add_labels(record, value, depth + 1);
+        else if (is_array(value))
+            put_array(record, value, depth + 1);
         else if (read_value(record, value, &scalar))
-            put_field(record, &scalar);
+            put_scalar(record, &scalar);
         buf_truncate(&record->name, before);
     }
+    return !iter.is_bad;
 }
 
 /* --- chats and completions --- */
-
-static bool is_array(struct str span) {
-    return span.bytes > 0 && *span.at == '[';
-}
 
 static struct str first_element(struct str array) {
     struct json_span_iter iter;
@@ -274,7 +338,7 @@ static void add_logprobs(struct record *record, struct str logprobs) {
     if (is_plain) list = json_span_get(logprobs, "token_logprobs");
     if (!is_array(list) || !json_span_enter(&iter, list)) return;
     while (json_span_element(&iter, &token)) {
-        if (!read_number(is_plain ? token : json_span_get(token, "logprob"), &number)) continue;
+        if (!question_number(is_plain ? token : json_span_get(token, "logprob"), &number)) continue;
         record->entropy_sum -= number;
         record->entropy_count++;
     }
@@ -291,33 +355,31 @@ static void walk_choice(struct record *record, struct str span) {
     if (json_span_is_object(choice.logprobs)) add_logprobs(record, choice.logprobs);
     struct str object = object_in(buf_str(&record->answer));
     buf_clear(&record->name);
-    if (object.at) put_object(record, object, 0);
+    record->has_answer = true;
+    /* A text that is no whole object is one label. */
+    if (!object.at || !put_object(record, object, 0))
+        record->labels = hash_of(str_trim(buf_str(&record->answer)));
 }
 
 /* --- decisions --- */
 
-/* Adds the entropy of one question, in nats: of its probabilities, which are numbers of an object
- * or the member `probability` of an array's objects, or of a yes or no. */
-static void add_entropy(struct record *record, struct str answer) {
-    struct json_span_iter iter;
-    struct str list = json_span_get(answer, "probabilities"), key, value;
-    double share, entropy = 0;
-    if (json_span_enter(&iter, list)) {
-        bool is_object = json_span_is_object(list);
-        while (is_object ? json_span_member(&iter, &key, &value)
-                         : json_span_element(&iter, &value)) {
-            if (!is_object) value = json_span_get(value, "probability");
-            if (read_number(value, &share) && share > 0) entropy -= share * log(share);
-        }
-    } else {
-        value = json_span_get(answer, "probability");
-        if (!value.at) value = json_span_get(answer, "noul");
-        if (!read_number(value, &share)) return;
-        if (share > 0) entropy -= share * log(share);
-        if (share < 1) entropy -= (1 - share) * log(1 - share);
+/* Adds the entropy of one question, and its answer as a label; its name stands in record->name. */
+static void add_question(struct record *record, const struct question *question) {
+    struct record_value label = {.kind = RECORD_BOOL};
+    double number;
+    if (question_entropy(question, &number)) {
+        record->entropy_sum += number;
+        record->entropy_count++;
     }
-    record->entropy_sum += entropy;
-    record->entropy_count++;
+    if (question_number(question->truth, &number)) {
+        label.number = number >= PREDICATE_IS_TRUE;
+    } else if (question->choice.at) {
+        if (!read_value(record, question->choice, &label)) return;
+    } else {
+        label.kind = RECORD_NUMBER;
+        if (!question_level(question, &label.number)) return;
+    }
+    add_label(record, &label);
 }
 
 /* Puts the scalars of one question's answer; its name stands in record->name. */
@@ -325,7 +387,6 @@ static void put_question(struct record *record, struct str answer) {
     struct json_span_iter iter;
     struct str key, value;
     struct record_value scalar;
-    add_entropy(record, answer);
     if (!json_span_enter(&iter, answer)) return;
     while (record->fields < RECORD_FIELDS_MAX && json_span_member(&iter, &key, &value)) {
         size_t before = record->name.bytes;
@@ -341,19 +402,23 @@ static void put_question(struct record *record, struct str answer) {
 static void walk_decisions(struct record *record, struct str answers) {
     struct json_span_iter iter;
     struct str key = {NULL, 0}, answer;
+    struct question question;
     size_t number = 0;
     bool is_object = json_span_is_object(answers);
     if (!json_span_enter(&iter, answers)) return;
+    record->has_answer = true;
     while (record->fields < RECORD_FIELDS_MAX && (is_object ? json_span_member(&iter, &key, &answer)
                                                             : json_span_element(&iter, &answer))) {
         number++;
         if (!json_span_is_object(answer)) continue;
         buf_clear(&record->name);
-        if (!is_object) key = json_span_get(answer, "name");
+        question_read(&question, answer);
+        if (!is_object) key = question.name;
         if (!json_span_is_string(key))
             buf_printf(&record->name, "%zu", number);
         else if (!add_name(record, key))
             continue;
+        add_question(record, &question);
         put_question(record, answer);
     }
 }
@@ -362,9 +427,9 @@ static void walk_decisions(struct record *record, struct str answers) {
 
 static void walk_usage(struct record *record, struct str usage) {
     double number;
-    if (read_number(json_span_get(usage, "prompt_tokens"), &number))
+    if (question_number(json_span_get(usage, "prompt_tokens"), &number))
         put_fixed_number(record, TABLE_PROMPT_TOKENS, number);
-    if (read_number(json_span_get(usage, "completion_tokens"), &number))
+    if (question_number(json_span_get(usage, "completion_tokens"), &number))
         put_fixed_number(record, TABLE_COMPLETION_TOKENS, number);
 }
 
@@ -402,19 +467,25 @@ static void walk_body(struct record *record) {
 }
 
 void record_each(struct record *record, struct record_walk *walk) {
-    double status;
+    double status = 0;
     record->walk = walk;
-    record->fields = 0;
+    record->fields = record->elements = 0;
+    record->labels = 0;
+    record->has_answer = false;
     record->entropy_sum = 0;
     record->entropy_count = 0;
     put_fixed_text(record, TABLE_CUSTOM_ID, json_span_text(record->custom_id, &record->scratch));
-    if (read_number(record->status, &status)) put_fixed_number(record, TABLE_STATUS, status);
+    if (question_number(record->status, &status)) put_fixed_number(record, TABLE_STATUS, status);
     if (json_span_is_object(record->error))
         put_error(record, record->error);
     else
         walk_body(record);
     if (record->entropy_count > 0)
         put_fixed_number(record, TABLE_ENTROPY,
-                         record->entropy_sum / (double)record->entropy_count);
+                         fmax(record->entropy_sum / (double)record->entropy_count, 0));
+    if (!record->has_answer || status != GOOD_STATUS)
+        record->labels = 0;
+    else if (record->labels == 0)
+        record->labels = 1;
     record->walk = NULL;
 }

@@ -12,6 +12,10 @@
  * Answers are foreign text: at most RECORD_FIELDS_MAX values are read, in objects nested at most
  * RECORD_DEPTH_MAX deep. Of invalid JSON, the fields before the fault count.
  *
+ * The labels of an answer, by which two runs are compared, are its numbers, truth values and texts
+ * of at most 64 bytes, by name, also inside arrays; for a decision the answer to each question: true
+ * or false, the choice, the most probable level. Another answer is one label, its text.
+ *
  * Thread: any; one struct per thread.
  * Memory: views of the line, and three buffers that keep their size until record_release. */
 
@@ -36,10 +40,14 @@ struct record {
     /* Buffers: the answer's text, a name, a value. */
     struct buf answer, name, scratch;
     /* Progress of the current walk. */
-    size_t fields;
+    size_t fields, elements;
     double entropy_sum;
     size_t entropy_count;
     struct record_walk *walk;
+    bool has_answer;
+    /* After record_each: a number that two answers share if their labels are equal; 0: the line has
+     * no answer. */
+    uint64_t labels;
 };
 
 void record_init(struct record *record);

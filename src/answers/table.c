@@ -36,6 +36,9 @@ void table_init(struct table *table, uint32_t row_count, const unsigned char *ke
     table->columns_max = fit < TABLE_COLUMNS_MAX ? (uint32_t)fit : TABLE_COLUMNS_MAX;
     if (table->columns_max < TABLE_FIXED_COUNT) table->columns_max = TABLE_FIXED_COUNT;
     table->sequences = mem_new((size_t)row_count + 1, sizeof *table->sequences);
+    table->labels = mem_new((size_t)row_count + 1, sizeof *table->labels);
+    for (table->id_slots = 16; table->id_slots < 2 * (size_t)row_count;) table->id_slots *= 2;
+    table->ids = mem_new(table->id_slots, sizeof *table->ids);
     table->texts = vec_grow(NULL, 0, &table->text_capacity, sizeof *table->texts);
     table->text_count = 1; /* text 0 is not used */
     arena_init(&table->bytes, TEXT_BYTES_MAX);
@@ -46,6 +49,8 @@ void table_init(struct table *table, uint32_t row_count, const unsigned char *ke
 void table_release(struct table *table) {
     for (uint32_t i = 0; i < table->column_count; i++) free(table->columns[i].cells);
     free(table->sequences);
+    free(table->labels);
+    free(table->ids);
     free(table->texts);
     free(table->slots);
     arena_release(&table->bytes);
@@ -53,9 +58,10 @@ void table_release(struct table *table) {
 }
 
 size_t table_bytes(const struct table *table) {
-    return (size_t)table->row_count * (sizeof(uint32_t) + table->column_count * sizeof(uint64_t)) +
-           table->text_capacity * sizeof *table->texts + table->slot_count * sizeof *table->slots +
-           table->bytes.bytes_used;
+    return (size_t)table->row_count *
+               (sizeof(uint32_t) + sizeof(uint64_t) + table->column_count * sizeof(uint64_t)) +
+           table->id_slots * sizeof *table->ids + table->text_capacity * sizeof *table->texts +
+           table->slot_count * sizeof *table->slots + table->bytes.bytes_used;
 }
 
 /* --- columns --- */
@@ -136,6 +142,50 @@ static uint32_t add_text(struct table *table, struct str text, uint64_t hash) {
     table->texts[table->text_count] = (struct table_text){copy, hash};
     table->slots[slot] = (uint32_t)table->text_count++;
     return table->slots[slot];
+}
+
+/* --- custom_ids --- */
+
+/* A custom_id by the hash of its text: 64 bits of a text in the dictionary, 48 bits of another. */
+struct id {
+    uint64_t hash;
+    bool is_long;
+};
+
+static struct id id_of(const struct table *table, uint32_t row) {
+    uint64_t cell = table->columns[TABLE_CUSTOM_ID].cells[row];
+    if (table_kind(cell) != CELL_TEXT) return (struct id){table_payload(cell), true};
+    return (struct id){table->texts[table_payload(cell)].hash, false};
+}
+
+static bool is_same_id(struct id a, struct id b) {
+    return ((a.hash ^ b.hash) & (a.is_long || b.is_long ? HASH_BITS : UINT64_MAX)) == 0;
+}
+
+void table_note_id(struct table *table, uint32_t row) {
+    size_t at = (size_t)id_of(table, row).hash & (table->id_slots - 1);
+    while (table->ids[at]) at = (at + 1) & (table->id_slots - 1);
+    table->ids[at] = row + 1;
+}
+
+static uint32_t find_id(const struct table *table, struct id wanted) {
+    for (size_t at = (size_t)wanted.hash;; at++) {
+        uint32_t slot = table->ids[at & (table->id_slots - 1)];
+        if (!slot) return TABLE_NO_ROW;
+        if (is_same_id(id_of(table, slot - 1), wanted)) return slot - 1;
+    }
+}
+
+uint32_t table_find_id(const struct table *table, struct str custom_id) {
+    return find_id(table, (struct id){hash_of(table, custom_id), false});
+}
+
+uint32_t table_match_id(const struct table *table, const struct table *other, uint32_t row) {
+    struct id wanted = id_of(table, row);
+    /* Runs of one file have a custom_id on the same line. */
+    if (row < other->row_count && other->sequences[row] && is_same_id(id_of(other, row), wanted))
+        return row;
+    return find_id(other, wanted);
 }
 
 /* --- cells --- */

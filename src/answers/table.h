@@ -24,6 +24,7 @@
 #define TABLE_NAME_BYTES 96                 /* a field with a longer name is left out */
 #define TABLE_TEXT_BYTES 96                 /* a longer text is kept as its hash */
 #define TABLE_NO_COLUMN UINT32_MAX
+#define TABLE_NO_ROW UINT32_MAX
 
 /* The columns that every table has, in this order. */
 enum table_fixed {
@@ -52,6 +53,9 @@ struct table {
     uint32_t row_count;
     uint32_t indexed;    /* rows that have a sequence */
     uint32_t *sequences; /* (row_count) of the line's record; 0: no row yet */
+    uint64_t *labels;    /* (row_count) of the line's answer (record.h); 0: it has none */
+    uint32_t *ids;       /* row + 1 by the hash of its custom_id; 0: free */
+    size_t id_slots;     /* of `ids`, a power of 2 */
     struct table_column columns[TABLE_COLUMNS_MAX];
     uint32_t column_count, columns_max;
     uint64_t left_out; /* values that had no room */
@@ -78,6 +82,16 @@ void table_set_bool(struct table *table, uint32_t row, uint32_t column, bool val
 void table_set_text(struct table *table, uint32_t row, uint32_t column, struct str text);
 /* Empties the row: its line has run again. */
 void table_clear_row(struct table *table, uint32_t row);
+
+/* --- custom_ids --- */
+
+/* Notes the custom_id of a new row, whose cell is set. */
+void table_note_id(struct table *table, uint32_t row);
+/* The row with this custom_id; TABLE_NO_ROW if there is none. Custom_ids are compared by their
+ * keyed hashes: 64 bits, or 48 bits of a long text. */
+uint32_t table_find_id(const struct table *table, struct str custom_id);
+/* The row that has the custom_id of `row` in another table with the same key. */
+uint32_t table_match_id(const struct table *table, const struct table *other, uint32_t row);
 
 /* --- cells --- */
 

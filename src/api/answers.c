@@ -32,8 +32,8 @@ static bool take(struct api *api, struct http_request *request, struct store_bat
     return false;
 }
 
-static void write_counts(struct buf *buf, const struct answers_state *state,
-                         const struct store_batch *batch) {
+void answers_write_counts(struct buf *buf, const struct answers_state *state,
+                          const struct store_batch *batch) {
     uint64_t lines = batch->completed + batch->failed;
     if (lines < state->indexed) lines = state->indexed; /* the index grew after the row was read */
     buf_printf(buf, "\"indexed\":%" PRIu64 ",\"lines\":%" PRIu64, state->indexed, lines);
@@ -49,7 +49,7 @@ void answers_fields(void *context, struct http_request *request) {
     if (!take(context, request, &batch, &index, &state)) return;
     buf_init(&buf, BUF_UNLIMITED);
     buf_add_text(&buf, "{\"object\":\"list\",");
-    write_counts(&buf, &state, &batch);
+    answers_write_counts(&buf, &state, &batch);
     buf_printf(&buf, ",\"left_out\":%" PRIu64 ",\"data\":", answers_left_out(index));
     answers_write_summary(&buf, index);
     buf_add_byte(&buf, '}');
@@ -237,7 +237,7 @@ static void answer_page(struct http_request *request, struct answers_index *inde
         else
             buf_add_text(&buf, "null");
         buf_add_byte(&buf, ',');
-        write_counts(&buf, state, batch);
+        answers_write_counts(&buf, state, batch);
         buf_add_byte(&buf, '}');
         api_answer_json(request, &buf);
     } else {

@@ -4,7 +4,6 @@
 #include "api/openapi.h"
 #include "api/uploads.h"
 #include "base/mem.h"
-#include "curation/deck.h"
 
 #include "base/clock.h"
 
@@ -236,7 +235,6 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .answer_memory_bytes_max = options->answer_memory_bytes_max,
         .upload_bytes_max = api->options.file_bytes_max + MULTIPART_ROOM_BYTES,
     };
-    decks_open(&api->decks, options->store, options->runner);
     enum err err = followers_open(api, error);
     if (err == OK) err = preflights_open(api, error);
     if (err == OK) err = studio_jobs_open(api, error);
@@ -252,7 +250,6 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         followers_close(api);
         preflights_close(api);
         studio_jobs_close(api);
-        decks_close(api->decks);
         answers_close(api->answers);
         pthread_mutex_destroy(&api->lock);
         access_release(&api->access);
@@ -288,7 +285,6 @@ void api_close(struct api *api, int64_t deadline_ms) {
     followers_close(api);
     preflights_close(api);
     studio_jobs_close(api);
-    decks_close(api->decks);
     answers_close(api->answers);
     pthread_mutex_destroy(&api->lock);
     access_release(&api->access);

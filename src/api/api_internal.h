@@ -23,9 +23,9 @@
 struct inference;
 struct followers;
 struct preflights;
-struct decks;
 struct answers;
 struct studio_jobs;
+struct answers_state;
 
 struct api {
     struct api_options options;
@@ -38,7 +38,6 @@ struct api {
     struct inference *running; /* requests that the runner has, for api_close */
     struct followers *followers;
     struct preflights *preflights;
-    struct decks *decks;
     struct answers *answers; /* indexes of batches' answers */
     struct studio_jobs *studio_jobs;
 };
@@ -127,6 +126,9 @@ void results_get(void *context, struct http_request *request);
 void answers_fields(void *context, struct http_request *request);
 void answers_list(void *context, struct http_request *request);
 void answers_line(void *context, struct http_request *request);
+/* Appends "indexed":N,"lines":M, the results of the batch that are rows, and that are durable. */
+void answers_write_counts(struct buf *buf, const struct answers_state *state,
+                          const struct store_batch *batch);
 /* follow.c: the clients that wait for lines of running batches, on a thread of its own. */
 enum err followers_open(struct api *api, struct error *error) MUST_CHECK;
 void followers_stop(struct api *api); /* ends their streams and takes no more clients */

@@ -6,13 +6,14 @@
 #include "api/api_internal.h"
 #include "api/judgement_body.h"
 
+#include "base/mem.h"
 #include "curation/card.h"
 #include "curation/queue.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
+#define CATCH_UP_MS 200 /* for results that have just come */
 #define PAGE_CARDS 10
 #define PAGE_CARDS_MAX 50
 #define PAGE_BYTES ((size_t)4 << 20) /* a page ends with the card that reaches it */
@@ -22,8 +23,9 @@
 /* A batch whose lines are read for one request. */
 struct open_batch {
     struct store_batch batch;
-    struct deck *deck;
-    struct deck_reader reader;
+    struct card_lines lines;
+    struct answers_state state;
+    struct answers_requests requests;
     bool is_open;
 };
 
@@ -113,23 +115,36 @@ static bool read_ask(struct http_request *request, struct ask *ask) {
 /* Opens the lines of a batch, and takes its row over. False, with an answer sent, if the lines
  * cannot be read. */
 static bool open_lines(struct api *api, struct http_request *request, struct open_batch *open) {
-    struct error error;
-    enum err err = deck_take(api->decks, &open->batch, &open->deck, &error);
-    if (err == OK) {
-        err = deck_reader_open(&open->reader, open->deck, &error);
-        if (err != OK) deck_drop(open->deck);
+    struct card_lines *lines = &open->lines;
+    lines->batch_id = open->batch.id;
+    lines->index = answers_take(api->answers, &open->batch);
+    answers_requests(lines->index, &open->requests);
+    answers_catch_up(lines->index, CATCH_UP_MS);
+    answers_requests(lines->index, &open->requests);
+    answers_state(lines->index, &open->state);
+    open->is_open = open->state.err == OK && open->requests.err == OK;
+    if (open->is_open) {
+        answers_reader_open(&lines->reader, lines->index);
+        return true;
     }
-    open->is_open = err == OK;
-    if (open->is_open) return true;
+    if (open->state.err != OK)
+        api_fail_err(request, open->state.err, &open->state.error, NULL);
+    else
+        api_fail_err(request, open->requests.err, &open->requests.error, NULL);
+    answers_drop(lines->index);
     store_batch_release(&open->batch);
-    api_fail_err(request, err, &error, NULL);
     return false;
+}
+
+/* True if all results were read that were durable at the start, and all requests. */
+static bool is_made(const struct open_batch *open) {
+    return !open->is_open || (open->state.is_made && open->requests.is_read);
 }
 
 static void close_lines(struct open_batch *open) {
     if (!open->is_open) return;
-    deck_reader_close(&open->reader);
-    deck_drop(open->deck);
+    answers_reader_close(open->lines.reader);
+    answers_drop(open->lines.index);
     store_batch_release(&open->batch);
 }
 
@@ -153,96 +168,177 @@ static bool open_with(struct api *api, struct http_request *request, struct str 
     return false;
 }
 
-/* --- the page --- */
-
-static bool is_wanted(const struct queue *queue, const struct ask *ask, size_t index) {
-    return ask->any || !queue->is_judged[queue->entries[index].line];
+/* Appends how far answers and requests are read. */
+static void write_progress(struct buf *buf, const struct open_batch *one,
+                           const struct open_batch *with) {
+    bool made = is_made(one) && is_made(with);
+    buf_printf(buf, ",\"is_made\":%s,", made ? "true" : "false");
+    answers_write_counts(buf, &one->state, &one->batch);
+    if (!with->is_open) return;
+    buf_add_text(buf, ",\"with\":{");
+    answers_write_counts(buf, &with->state, &with->batch);
+    buf_add_byte(buf, '}');
 }
 
-/* Appends cards from `index` on. *ret_after becomes the cursor behind the last one; empty if no
- * card was written. */
-static enum err write_cards(struct buf *body, const struct queue *queue, const struct ask *ask,
-                            const struct card_source *source, size_t index,
-                            char ret_after[QUEUE_CURSOR_BYTES], bool *ret_has_more,
+/* --- the page --- */
+
+/* A page that is written. */
+struct writing {
+    struct buf *body;
+    const struct card_source *source;
+    struct answers_query *query;
+    size_t begun; /* bytes of the body before the first card */
+    size_t limit, written;
+    uint32_t last; /* the line that was looked at last; ANSWERS_NO_LINE: none */
+    bool has_more;
+    uint64_t total, left;
+};
+
+/* Appends the cards of some lines. A line that cannot be shown is left out, and the curator gets
+ * the lines behind it. */
+static enum err write_cards(struct writing *writing, const struct answers_page *page,
                             struct error *error) {
-    size_t written = 0, begun = body->bytes;
-    *ret_after = '\0';
-    *ret_has_more = false;
-    for (; index < queue->count; index++) {
-        if (!is_wanted(queue, ask, index)) continue;
-        *ret_has_more = written == ask->limit || body->bytes - begun >= PAGE_BYTES;
-        if (*ret_has_more) break;
+    struct buf *body = writing->body;
+    for (size_t i = 0; i < page->count; i++) {
         size_t before = body->bytes;
-        if (written > 0) buf_add_byte(body, ',');
-        enum err err = card_write(body, source, queue->entries[index].line, error);
-        /* A line that cannot be shown is left out, and the curator gets the lines behind it. */
-        if (err == ERR_LIMIT || err == ERR_CORRUPT) {
-            buf_truncate(body, before);
-            continue;
+        if (before - writing->begun >= PAGE_BYTES) {
+            writing->has_more = true;
+            writing->limit = writing->written;
+            return OK;
         }
-        if (err != OK) return err;
-        written++;
-        queue_write_cursor(queue, &queue->entries[index], ret_after);
+        if (writing->written > 0) buf_add_byte(body, ',');
+        enum err err = card_write(body, writing->source, page->lines[i], error);
+        if (err == ERR_LIMIT || err == ERR_CORRUPT)
+            buf_truncate(body, before);
+        else if (err != OK)
+            return err;
+        else
+            writing->written++;
+        writing->last = page->lines[i];
     }
     return OK;
 }
 
-static enum err write_page(struct buf *body, const struct queue *queue, const struct ask *ask,
-                           const struct card_source *source, size_t first, struct error *error) {
-    char after[QUEUE_CURSOR_BYTES];
-    bool has_more;
-    buf_printf(body, "{\"object\":\"list\",\"total\":%zu,\"left\":%" PRIu64 ",\"data\":[",
-               queue->count, queue->left);
-    enum err err = write_cards(body, queue, ask, source, first, after, &has_more, error);
-    buf_printf(body, "],\"has_more\":%s,\"after\":", has_more ? "true" : "false");
-    if (*after)
-        buf_printf(body, "\"%s\"}", after);
-    else
-        buf_add_text(body, "null}");
+/* Finds and writes cards until the page is full. */
+static enum err fill_page(struct writing *writing, struct error *error) {
+    struct answers_index *index = writing->source->lines->index;
+    struct answers_page *page = mem_new(1, sizeof *page);
+    struct buf after;
+    enum err err = OK;
+    bool is_first = true;
+    buf_init(&after, 512);
+    buf_add_str(&after, writing->query->after);
+    while (err == OK && (is_first || (writing->has_more && writing->written < writing->limit))) {
+        writing->query->after = buf_str(&after);
+        writing->query->limit = writing->limit - writing->written;
+        err = answers_find(index, writing->query, page, error);
+        if (err != OK) break;
+        if (is_first) writing->total = page->matched;
+        if (is_first) writing->left = page->unseen;
+        is_first = false;
+        writing->has_more = page->has_more;
+        err = write_cards(writing, page, error);
+        buf_clear(&after);
+        buf_add_str(&after, buf_str(&page->after));
+        answers_page_release(page);
+    }
+    free(page);
+    buf_release(&after);
     return err;
+}
+
+/* Writes the whole answer. */
+static enum err write_page(struct writing *writing, const struct open_batch *one,
+                           const struct open_batch *with, struct error *error) {
+    struct buf *body = writing->body;
+    buf_add_text(body, "{\"object\":\"list\",\"data\":[");
+    writing->begun = body->bytes;
+    enum err err = fill_page(writing, error);
+    if (err != OK) return err;
+    buf_printf(body, "],\"total\":%" PRIu64 ",\"left\":%" PRIu64 ",\"has_more\":%s,\"after\":",
+               writing->total, writing->left, writing->has_more ? "true" : "false");
+    if (writing->last == ANSWERS_NO_LINE) {
+        buf_add_text(body, "null");
+    } else {
+        buf_add_byte(body, '"');
+        answers_write_cursor(body, one->lines.index, writing->query, writing->last);
+        buf_add_byte(body, '"');
+    }
+    write_progress(body, one, with);
+    buf_add_byte(body, '}');
+    return OK;
+}
+
+/* Answers a page without cards: the answers are being read, and the client is to ask again. */
+static void answer_unread(struct http_request *request, const struct ask *ask,
+                          const struct open_batch *one, const struct open_batch *with) {
+    struct buf body;
+    buf_init(&body, BUF_UNLIMITED);
+    buf_add_text(&body, "{\"object\":\"list\",\"data\":[],\"total\":null,\"left\":null,"
+                        "\"has_more\":true,\"after\":");
+    if (ask->after.bytes > 0)
+        json_write_string(&body, ask->after);
+    else
+        buf_add_text(&body, "null");
+    write_progress(&body, one, with);
+    buf_add_byte(&body, '}');
+    api_answer_json(request, &body);
+}
+
+static void answer_page(struct http_request *request, const struct ask *ask,
+                        const struct card_source *source, struct answers_query *query,
+                        const struct open_batch *one, const struct open_batch *with) {
+    struct buf body;
+    struct error error;
+    struct writing writing = {.body = &body,
+                              .source = source,
+                              .query = query,
+                              .limit = ask->limit,
+                              .last = ANSWERS_NO_LINE};
+    query->after = ask->after;
+    query->marks.shows_seen = ask->any;
+    buf_init(&body, BUF_UNLIMITED);
+    enum err err = write_page(&writing, one, with, &error);
+    if (err == OK) {
+        api_answer_json(request, &body);
+        return;
+    }
+    buf_release(&body);
+    if (err == ERR_INVALID)
+        api_fail_param(request, "invalid_value", "after",
+                       "Invalid value for 'after': '%.100s' is no place in the queue '%s'.",
+                       api_text(request, ask->after), queue_names[ask->kind]);
+    else
+        api_fail_err(request, err, &error, NULL);
 }
 
 static void answer_cards(struct api *api, struct http_request *request, const struct ask *ask,
                          struct open_batch *one, struct open_batch *with) {
     struct queue queue;
     struct error error;
-    struct buf body;
-    size_t first = 0;
-    struct deck_reader *other = with->is_open ? &with->reader : NULL;
     const struct queue_options options = {.kind = ask->kind,
                                           .seed = ask->seed,
                                           .size = ask->size,
                                           .store = api->options.store,
                                           .batch_id = one->batch.id,
+                                          .lines = (uint32_t)one->batch.total,
                                           .curator = ask->curator,
-                                          .reader = &one->reader,
-                                          .with = other};
+                                          .index = one->lines.index,
+                                          .with = with->lines.index};
     const struct card_source source = {.store = api->options.store,
-                                       .batch_id = one->batch.id,
-                                       .reader = &one->reader,
-                                       .with = other,
-                                       .with_id = with->batch.id};
+                                       .lines = &one->lines,
+                                       .with = with->is_open ? &with->lines : NULL};
+    if (!is_made(one) || !is_made(with)) {
+        answer_unread(request, ask, one, with);
+        return;
+    }
     enum err err = queue_make(&queue, &options, &error);
     if (err != OK) {
         api_fail_err(request, err, &error, NULL);
         return;
     }
-    if (ask->after.at && !queue_seek(&queue, ask->after, &first)) {
-        api_fail_param(request, "invalid_value", "after",
-                       "Invalid value for 'after': '%.100s' is no place in the queue '%s'.",
-                       api_text(request, ask->after), queue_names[ask->kind]);
-        queue_release(&queue);
-        return;
-    }
-    buf_init(&body, BUF_UNLIMITED);
-    err = write_page(&body, &queue, ask, &source, first, &error);
+    answer_page(request, ask, &source, &queue.query, one, with);
     queue_release(&queue);
-    if (err == OK) {
-        api_answer_json(request, &body);
-        return;
-    }
-    buf_release(&body);
-    api_fail_err(request, err, &error, NULL);
 }
 
 void cards_list(void *context, struct http_request *request) {
@@ -257,12 +353,18 @@ void cards_list(void *context, struct http_request *request) {
 
 void cards_schema(void *context, struct http_request *request) {
     struct open_batch one = {.is_open = false};
+    const struct open_batch none = {.is_open = false};
     struct error error;
     struct buf body;
+    enum err err = OK;
     if (!open_path(context, request, &one)) return;
     buf_init(&body, BUF_UNLIMITED);
     buf_add_text(&body, "{\"schema\":");
-    enum err err = card_write_schema(&body, &one.reader, &error);
+    if (is_made(&one) && one.requests.has_one_shape)
+        err = card_write_schema(&body, &one.lines, &error);
+    else
+        buf_add_text(&body, "null");
+    write_progress(&body, &one, &none);
     buf_add_byte(&body, '}');
     close_lines(&one);
     if (err == OK) {

@@ -3,12 +3,12 @@
 /* Judgements of curators on the lines of a batch (an extension): the routes of
  * /v1/batches/{id}/judgements. */
 
+#include "answers/answers.h"
 #include "api/api_internal.h"
 #include "api/judgement_body.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "curation/deck.h"
 #include "curation/export.h"
 #include "curation/judged.h"
 
@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CATCH_UP_MS 2000      /* for the result of a line that is judged */
+#define EXPORT_WAIT_MS 120000 /* for the results of all lines; 1,000,000 take some 10 s */
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000
 #define ROWS_AT_ONCE 16
@@ -29,37 +31,64 @@ const char *judgements_curator(const struct http_request *request) {
 
 /* --- POST --- */
 
-/* Finds the line of a judgement. False, with an answer sent, if no line has the custom_id, or if
- * the line has no result yet. */
+/* ERR_NOT_FOUND: the result files are gone. ERR_CORRUPT: the record is damaged, and the line runs
+ * again. */
+static enum err check_result(struct answers_index *index, uint32_t line, struct error *error) {
+    struct answers_reader *reader;
+    struct buf none;
+    uint64_t bytes;
+    buf_init(&none, 1);
+    answers_reader_open(&reader, index);
+    enum err err = answers_read_result(reader, line, 0, &none, &bytes, error);
+    answers_reader_close(reader);
+    buf_release(&none);
+    return err;
+}
+
+/* Answers that no row has the custom_id: the line does not exist, or has no result yet. */
+static void fail_line(struct http_request *request, const struct store_batch *batch,
+                      const struct answers_state *state, const char *custom_id) {
+    if (state->indexed == batch->total && batch->total > 0)
+        api_fail(request, 404, "line_not_found", "custom_id",
+                 "The batch '%s' has no line with the custom_id '%.100s'.", batch->id, custom_id);
+    else
+        api_fail(request, 409, "line_not_done", "custom_id",
+                 "No line with the custom_id '%.100s' has a result yet.", custom_id);
+}
+
+/* Finds the line of a judgement. False, with an answer sent, if no line with a result has the
+ * custom_id. */
 static bool find_line(struct api *api, struct http_request *request,
                       const struct store_batch *batch, struct store_judgement *judgement) {
-    struct deck *deck;
-    struct deck_reader reader;
+    struct answers_state state;
     struct error error;
-    uint32_t line = 0;
-    bool is_done = false;
-    enum err err = deck_take(api->decks, batch, &deck, &error);
-    if (err != OK) {
-        api_fail_err(request, err, &error, NULL);
-        return false;
-    }
-    err = deck_reader_open(&reader, deck, &error);
-    bool is_open = err == OK;
-    if (is_open) err = deck_find(&reader, str_from(judgement->custom_id), &line, &error);
-    if (err == OK) is_done = deck_has_result(deck, line);
-    if (is_open) deck_reader_close(&reader);
-    deck_drop(deck);
+    struct str custom_id = str_from(judgement->custom_id);
+    struct answers_index *index = answers_take(api->answers, batch);
+    uint32_t line = answers_find_line(index, custom_id);
+    bool is_whole = line != ANSWERS_NO_LINE || answers_catch_up(index, CATCH_UP_MS);
+    if (line == ANSWERS_NO_LINE) line = answers_find_line(index, custom_id);
+    answers_state(index, &state);
+    enum err err = state.err;
+    if (err != OK)
+        error = state.error;
+    else if (line != ANSWERS_NO_LINE)
+        err = check_result(index, line, &error);
+    answers_drop(index);
     judgement->line = (uint64_t)line + 1;
-    if (err == ERR_NOT_FOUND && is_open)
-        api_fail(request, 404, "line_not_found", "custom_id",
-                 "The batch '%s' has no line with the custom_id '%.100s'.", batch->id,
+    if (err == OK && line != ANSWERS_NO_LINE) return true;
+    if (err == ERR_CORRUPT)
+        api_fail(request, 409, "line_not_done", "custom_id",
+                 "The line with the custom_id '%.100s' runs again, because its record is damaged.",
                  judgement->custom_id);
     else if (err != OK)
         api_fail_err(request, err, &error, NULL);
-    else if (!is_done)
-        api_fail(request, 409, "line_not_done", "custom_id",
-                 "The line with the custom_id '%.100s' has no result yet.", judgement->custom_id);
-    return err == OK && is_done;
+    else if (!is_whole)
+        api_fail(request, 503, "answers_not_read", NULL,
+                 "The answers of this batch are being read, %" PRIu64 " so far; try again later.",
+                 state.indexed);
+    else
+        fail_line(request, batch, &state, judgement->custom_id);
+    return false;
 }
 
 static void answer_added(struct http_request *request, const struct store_judgement *judgement,
@@ -220,21 +249,29 @@ static bool read_form(struct http_request *request, enum export_form *ret_form) 
     return false;
 }
 
-/* Writes the export of a batch whose files exist. As jsonl, a batch without files has one, too. */
+/* Writes the export. As jsonl, a batch without files has one, too. */
 static enum err make_export(struct api *api, const struct store_batch *batch, enum export_form form,
                             struct store_spool *spool, struct error *error) {
-    struct deck *deck;
-    struct deck_reader reader;
+    struct answers_state state;
+    struct card_lines lines = {.batch_id = batch->id};
     struct export_options options = {
         .form = form, .store = api->options.store, .batch_id = batch->id};
-    enum err err = deck_take(api->decks, batch, &deck, error);
-    bool is_taken = err == OK;
-    if (err == OK) err = deck_reader_open(&reader, deck, error);
-    if (err == OK) options.reader = &reader;
+    lines.index = answers_take(api->answers, batch);
+    bool is_whole = answers_catch_up(lines.index, EXPORT_WAIT_MS);
+    answers_state(lines.index, &state);
+    enum err err = state.err;
+    if (err != OK)
+        *error = state.error;
+    else if (!is_whole)
+        err = err_set(error, ERR_UNAVAILABLE, "the answers are being read");
+    if (err == OK) {
+        answers_reader_open(&lines.reader, lines.index);
+        options.lines = &lines;
+    }
     if (err == OK || (err == ERR_NOT_FOUND && form == EXPORT_JSONL))
         err = export_write(spool, &options, error);
-    if (options.reader) deck_reader_close(&reader);
-    if (is_taken) deck_drop(deck);
+    answers_reader_close(lines.reader);
+    answers_drop(lines.index);
     return err;
 }
 

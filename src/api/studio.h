@@ -17,7 +17,7 @@
  * on its way from being sent twice.
  *
  * Thread: one per job; `lock` guards the list and the states.
- * Memory: one json_t per job; a job holds the deck of its batch.
+ * Memory: one json_t per job; a job holds the index of its batch (answers/answers.h).
  * Invariant: at most one job per batch, and STUDIO_JOBS_MAX together. */
 
 #include "base/err.h"

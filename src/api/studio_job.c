@@ -2,71 +2,59 @@
 
 /* One job: its files are written, `quern label-studio` reads them, and its events are kept. */
 
+#include "answers/answers.h"
 #include "api/api_internal.h"
 #include "api/judgement_body.h"
 #include "api/studio.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "curation/deck.h"
+#include "base/os.h"
 #include "curation/judged.h"
 
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
-#define LINK_HEX 12      /* of the URL's SHA-256, in the name of the link */
-#define LINES_A_LOOK 256 /* lines written between two looks whether the job is to end */
-#define ROWS_AT_ONCE 64  /* judgements */
-#define ROUNDS_MAX 5     /* of a judgement that others of the same curator overtake */
+#define LINK_HEX 12                   /* of the URL's SHA-256, in the name of the link */
+#define PIECE_BYTES ((size_t)1 << 20) /* of results, between two looks whether the job is to end */
+#define CATCH_UP_MS 1000              /* between two such looks while the answers are indexed */
+#define ROWS_AT_ONCE 64               /* judgements */
+#define ROUNDS_MAX 5                  /* of a judgement that others of the same curator overtake */
 #define EVENT_TREE_BYTES ((size_t)16 << 20)
 #define CURATOR_UNKNOWN "label-studio"
 
 struct work {
     struct studio_job *job;
     struct store_batch batch;
-    struct deck *deck;
-    struct deck_reader reader;
-    bool is_open; /* the reader */
-    struct store_spool *requests, *results, *judgements;
+    struct answers_index *index; /* tells which line a judgement is of */
+    int requests_fd;             /* the input of the batch; -1: not open */
+    struct store_spool *results, *judgements;
     enum err err; /* of an event; the job then ends */
     struct error error;
 };
 
 /* --- the files --- */
 
-static enum err add_line(struct store_spool *spool, struct buf *text, struct error *error) {
-    buf_add_byte(text, '\n');
-    enum err err = store_spool_write(spool, text->at, text->bytes, error);
-    buf_clear(text);
-    return err;
-}
-
-/* Writes the requests that have a result, and these. A line that is too long stays here. */
-static enum err write_line(struct work *work, uint32_t line, struct buf *request,
-                           struct buf *result, struct error *error) {
-    enum err err = deck_read_request(&work->reader, line, request, error);
-    if (err == OK) err = deck_read_result(&work->reader, line, result, error);
-    if (err == OK) err = add_line(work->requests, request, error);
-    if (err == OK) err = add_line(work->results, result, error);
-    buf_clear(request);
-    buf_clear(result);
-    return err == ERR_LIMIT ? OK : err;
-}
-
-static enum err write_lines(struct work *work, struct error *error) {
-    struct buf request, result;
-    enum err err = OK;
-    buf_init(&request, DECK_TEXT_BYTES_MAX + 1);
-    buf_init(&result, DECK_TEXT_BYTES_MAX + 1);
-    for (uint32_t i = 0; i < deck_lines(work->deck) && err == OK; i++) {
-        if (i % LINES_A_LOOK == 0 && studio_job_is_stopped(work->job))
+/* Writes the results that are durable, as the output and error files will have them. */
+static enum err write_results(struct work *work, struct error *error) {
+    struct runner_results *results;
+    struct page page = {.lines_max = UINT64_MAX, .bytes_max = UINT64_MAX, .room = PIECE_BYTES};
+    struct page_read read;
+    struct buf piece;
+    enum err err;
+    buf_init(&piece, PIECE_BYTES);
+    runner_results_open(&results, work->job->api->options.runner, str_from(work->batch.id));
+    do {
+        buf_clear(&piece);
+        err = runner_results_read(results, &page, &piece, &read, error);
+        if (err == OK) err = store_spool_write(work->results, piece.at, piece.bytes, error);
+        if (err == OK && studio_job_is_stopped(work->job))
             err = err_set(error, ERR_CANCELLED, "stopped");
-        else if (deck_has_result(work->deck, i))
-            err = write_line(work, i, &request, &result, error);
-    }
-    buf_release(&request);
-    buf_release(&result);
+        page.from = read.next;
+    } while (err == OK && piece.bytes > 0);
+    runner_results_close(results);
+    buf_release(&piece);
     return err;
 }
 
@@ -83,7 +71,9 @@ static enum err write_judgements(struct work *work, struct error *error) {
         if (err != OK) break;
         for (size_t i = 0; i < count && err == OK; i++) {
             judged_write(&text, &rows[i]);
-            err = add_line(work->judgements, &text, error);
+            buf_add_byte(&text, '\n');
+            err = store_spool_write(work->judgements, text.at, text.bytes, error);
+            buf_clear(&text);
         }
         store_judgements_release(rows, count);
     }
@@ -97,23 +87,23 @@ static enum err open_work(struct work *work, struct error *error) {
     enum err err =
         runner_batch_get(api->options.runner, str_from(work->job->batch_id), &work->batch, error);
     if (err != OK) return err;
-    err = deck_take(api->decks, &work->batch, &work->deck, error);
-    if (err != OK) return err;
-    err = deck_reader_open(&work->reader, work->deck, error);
-    work->is_open = err == OK;
-    if (err == OK) err = store_spool_open(&work->requests, store, error);
+    work->index = answers_take(api->answers, &work->batch);
+    err = store_input_open(store, str_from(work->batch.input_file_id), work->batch.created_unix_s,
+                           &work->requests_fd, NULL, error);
+    if (err == ERR_NOT_FOUND)
+        err_set(error, err, "The input file '%s' of this batch was deleted or has expired.",
+                work->batch.input_file_id);
     if (err == OK) err = store_spool_open(&work->results, store, error);
     if (err == OK) err = store_spool_open(&work->judgements, store, error);
-    if (err == OK) err = write_lines(work, error);
+    if (err == OK) err = write_results(work, error);
     return err == OK ? write_judgements(work, error) : err;
 }
 
 static void close_work(struct work *work) {
-    store_spool_abort(work->requests);
+    if (work->requests_fd >= 0) os_close(work->requests_fd);
     store_spool_abort(work->results);
     store_spool_abort(work->judgements);
-    if (work->is_open) deck_reader_close(&work->reader);
-    if (work->deck) deck_drop(work->deck);
+    if (work->index) answers_drop(work->index);
     store_batch_release(&work->batch);
 }
 
@@ -139,13 +129,26 @@ static enum err add_judgement(struct work *work, struct store_judgement *judgeme
                : OK;
 }
 
+/* The line of a judgement; ANSWERS_NO_LINE if it has no result. Waits for the index of a long
+ * batch, which takes some 10 s for 1,000,000 lines. */
+static uint32_t find_line(struct work *work, struct str custom_id) {
+    struct answers_state state;
+    uint32_t line = answers_find_line(work->index, custom_id);
+    while (line == ANSWERS_NO_LINE && work->err == OK &&
+           !answers_catch_up(work->index, CATCH_UP_MS)) {
+        answers_state(work->index, &state);
+        work->err = state.err;
+        if (state.err != OK) work->error = state.error;
+        if (studio_job_is_stopped(work->job))
+            work->err = err_set(&work->error, ERR_CANCELLED, "stopped");
+    }
+    return line == ANSWERS_NO_LINE ? answers_find_line(work->index, custom_id) : line;
+}
+
 /* Fills the members of a row that the process does not know. False if the line has no result. */
 static bool complete(struct work *work, struct store_judgement *judgement) {
-    uint32_t line;
-    struct error ignored;
-    if (deck_find(&work->reader, str_from(judgement->custom_id), &line, &ignored) != OK ||
-        !deck_has_result(work->deck, line))
-        return false;
+    uint32_t line = find_line(work, str_from(judgement->custom_id));
+    if (line == ANSWERS_NO_LINE) return false;
     judgement->line = (uint64_t)line + 1;
     memcpy(judgement->batch_id, work->batch.id, sizeof judgement->batch_id);
     snprintf(judgement->key_id, sizeof judgement->key_id, "%s", work->job->key_id);
@@ -185,10 +188,12 @@ static void take_judgement(struct work *work, const json_t *given) {
     if (!judgement_body_read(&judgement, body, CURATOR_UNKNOWN, &refusal)) {
         refuse_judgement(work, refusal.message);
     } else {
-        if (!complete(work, &judgement))
-            refuse_judgement(work, "An annotation is of a line that has no result here.");
-        else
+        if (!complete(work, &judgement)) {
+            if (work->err == OK)
+                refuse_judgement(work, "An annotation is of a line that has no result here.");
+        } else {
             work->err = add_judgement(work, &judgement, &is_new, &work->error);
+        }
         store_judgement_release(&judgement);
     }
     if (is_new) studio_job_change(work->job, count_judgement, NULL);
@@ -266,7 +271,7 @@ static enum err run(struct work *work, struct error *error) {
     const struct api_studio studio = {.batch_id = work->batch.id,
                                       .action = studio_actions[work->job->action],
                                       .link = link,
-                                      .requests_fd = store_spool_fd(work->requests),
+                                      .requests_fd = work->requests_fd,
                                       .results_fd = store_spool_fd(work->results),
                                       .judgements_fd = store_spool_fd(work->judgements),
                                       .context = work,
@@ -279,7 +284,7 @@ static enum err run(struct work *work, struct error *error) {
 }
 
 enum err studio_job_run(struct studio_job *job, struct error *error) {
-    struct work work = {.job = job};
+    struct work work = {.job = job, .requests_fd = -1};
     enum err err = open_work(&work, error);
     bool is_open = err == OK;
     if (err == OK) err = run(&work, error);

@@ -5,7 +5,6 @@
 #include "json/span.h"
 
 #include <math.h>
-#include <sodium/crypto_shorthash.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,19 +78,19 @@ static json_t *truth_of(const json_t *question) {
     return share ? share : json_member(question, "noul");
 }
 
-/* The probability of option `index`, and its level if `ret_level` is not NULL. Negative: the
- * option does not exist. */
+/* The probability of option `index`, and its level. Negative: the option does not exist. */
 static double share_at(const json_t *shares, size_t index, int64_t *ret_level) {
     size_t at = 0;
     const char *key;
     json_t *value, *option = json_array_get(shares, index);
+    *ret_level = 0;
     if (option) {
-        if (ret_level) *ret_level = json_integer_value(json_member(option, "value"));
+        *ret_level = json_integer_value(json_member(option, "value"));
         return json_number_value(json_member(option, "probability"));
     }
     json_object_foreach((json_t *)(uintptr_t)shares, key, value) {
         if (at++ != index) continue;
-        if (ret_level && !str_to_i64(str_from(key), ret_level)) *ret_level = 0;
+        if (!str_to_i64(str_from(key), ret_level)) *ret_level = 0;
         return json_number_value(value);
     }
     return -1;
@@ -168,109 +167,6 @@ void answer_write_object(struct buf *buf, const struct answer *answer) {
     else /* as it was written: a number keeps its digits */
         json_span_add_ascii(buf,
                             json_span_unfenced(json_member_str(answer->place, answer->member)));
-}
-
-/* --- uncertainty --- */
-
-struct mean {
-    double sum;
-    size_t count;
-};
-
-static double entropy_part(double share) {
-    return share > 0 && share < 1 ? -share * log(share) : 0;
-}
-
-static void add_entropy(void *context, const char *name, json_t *question) {
-    struct mean *mean = context;
-    const json_t *truth = truth_of(question), *shares = json_member(question, "probabilities");
-    double share = json_number_value(truth);
-    (void)name;
-    if (!json_is_number(truth) && share_at(shares, 0, NULL) < 0) return;
-    mean->count++;
-    if (json_is_number(truth)) mean->sum += entropy_part(share) + entropy_part(1 - share);
-    for (size_t i = 0; (share = share_at(shares, i, NULL)) >= 0; i++)
-        mean->sum += entropy_part(share);
-}
-
-static void add_logprobs(struct mean *mean, const json_t *logprobs) {
-    size_t index;
-    json_t *token;
-    json_array_foreach(json_member(logprobs, "content"), index, token) {
-        if (!json_is_number(json_member(token, "logprob"))) continue;
-        mean->sum -= json_number_value(json_member(token, "logprob"));
-        mean->count++;
-    }
-    json_array_foreach(json_member(logprobs, "token_logprobs"), index, token) {
-        if (!json_is_number(token)) continue;
-        mean->sum -= json_number_value(token);
-        mean->count++;
-    }
-}
-
-bool answer_uncertainty(const struct answer *answer, double *ret_uncertainty) {
-    struct mean mean = {.count = 0};
-    const json_t *body = json_member(json_member(answer->line, "response"), "body");
-    if (answer->kind == ANSWER_DECISIONS)
-        each_question(answer->place, add_entropy, &mean);
-    else if (answer->kind != ANSWER_NONE)
-        add_logprobs(&mean, json_member(first_choice(body), "logprobs"));
-    if (mean.count == 0) return false;
-    *ret_uncertainty = fmax(mean.sum / (double)mean.count, 0);
-    return true;
-}
-
-/* --- labels --- */
-
-static uint64_t hash_of(struct str text) {
-    static const unsigned char key[crypto_shorthash_KEYBYTES] = "answers' labels";
-    unsigned char sum[crypto_shorthash_BYTES];
-    uint64_t hash;
-    crypto_shorthash(sum, (const unsigned char *)(text.bytes ? text.at : ""), text.bytes, key);
-    memcpy(&hash, sum, sizeof hash);
-    return hash;
-}
-
-static bool is_label(const json_t *value) {
-    if (json_is_string(value)) return json_string_length(value) <= ANSWER_LABEL_BYTES;
-    return json_is_number(value) || json_is_boolean(value);
-}
-
-/* Adds the hashes of all labels under `value`, whose name is in `name`, so that the order of
- * members does not count. json_read bounds the depth. */
-static uint64_t add_labels(struct buf *name, const json_t *value) { /* NOLINT(misc-no-recursion) */
-    const char *key;
-    json_t *member;
-    uint64_t sum = 0;
-    size_t index, bytes = name->bytes;
-    if (is_label(value)) {
-        buf_add_byte(name, '=');
-        json_write_canonical(name, value);
-        sum = hash_of(buf_str(name));
-        buf_truncate(name, bytes);
-    }
-    json_object_foreach((json_t *)(uintptr_t)value, key, member) {
-        buf_add_byte(name, '.');
-        buf_add_text(name, key);
-        sum += add_labels(name, member);
-        buf_truncate(name, bytes);
-    }
-    json_array_foreach(value, index, member) {
-        buf_printf(name, "[%zu]", index);
-        sum += add_labels(name, member);
-        buf_truncate(name, bytes);
-    }
-    return sum;
-}
-
-uint64_t answer_labels(const struct answer *answer) {
-    struct buf name;
-    if (answer->kind == ANSWER_NONE) return 0;
-    if (!answer->object) return hash_of(str_trim(answer->text)) | 1;
-    buf_init(&name, BUF_UNLIMITED);
-    uint64_t labels = add_labels(&name, answer->object);
-    buf_release(&name);
-    return labels ? labels : 1;
 }
 
 /* --- corrections --- */

@@ -35,15 +35,6 @@ struct answer {
 void answer_read(struct answer *ret_answer, struct str text);
 void answer_release(struct answer *answer);
 
-/* The uncertainty of the model, in nats: the mean entropy of a decision's questions, or the mean of
- * -ln p of the answer's tokens if the request asked for logprobs. False if the line has neither. */
-bool answer_uncertainty(const struct answer *answer, double *ret_uncertainty);
-/* A number that two answers share if they agree. Objects agree if their labels are equal by name:
- * numbers, truth values, and texts of at most ANSWER_LABEL_BYTES. Longer texts do not count. Other
- * answers agree if their texts are equal. 0: there is no answer. */
-uint64_t answer_labels(const struct answer *answer);
-#define ANSWER_LABEL_BYTES 64
-
 /* Puts corrected fields, the text of a JSON object, into the answer and into the tree of the line.
  * All other fields of a text stay byte by byte. */
 void answer_correct(struct answer *answer, struct str fields);

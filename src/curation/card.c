@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "curation/card.h"
 
-#include "batch/line.h"
 #include "curation/answer.h"
 #include "curation/judged.h"
 #include "json/json.h"
@@ -11,6 +10,24 @@
 #include <stdio.h>
 #include <string.h>
 
+/* --- texts --- */
+
+enum err card_read_request(const struct card_lines *lines, uint32_t line, struct buf *buf,
+                           struct error *error) {
+    return answers_read_request(lines->index, line, CARD_TEXT_BYTES_MAX, buf, error);
+}
+
+enum err card_read_result(const struct card_lines *lines, uint32_t line, struct buf *buf,
+                          struct error *error) {
+    uint64_t bytes;
+    enum err err =
+        answers_read_result(lines->reader, line, CARD_TEXT_BYTES_MAX, buf, &bytes, error);
+    if (err == OK && bytes > CARD_TEXT_BYTES_MAX)
+        return err_set(error, ERR_LIMIT, "The result of line %u has too many bytes to be shown.",
+                       line + 1);
+    return err;
+}
+
 /* --- cards --- */
 
 /* Appends ,"NAME": and the text of a line. */
@@ -19,13 +36,14 @@ static void write_line(struct buf *buf, const char *name, struct str text) {
     json_span_add_ascii(buf, text);
 }
 
-static void write_answer(struct buf *buf, const struct answer *answer) {
+static void write_answer(struct buf *buf, const struct card_source *source, uint32_t line,
+                         const struct answer *answer) {
     double uncertainty;
     buf_add_text(buf, ",\"answer\":");
     answer_write_object(buf, answer);
     buf_add_text(buf, ",\"text\":");
     json_write_string(buf, answer->text);
-    if (answer_uncertainty(answer, &uncertainty))
+    if (answers_entropy(source->lines->index, line, &uncertainty))
         buf_printf(buf, ",\"uncertainty\":%.6g", uncertainty);
     else
         buf_add_text(buf, ",\"uncertainty\":null");
@@ -35,21 +53,18 @@ static void write_answer(struct buf *buf, const struct answer *answer) {
 static enum err write_other(struct buf *buf, const struct card_source *source, uint32_t line,
                             struct buf *text, struct error *error) {
     struct answer answer;
-    uint32_t other;
-    bool is_there = source->with &&
-                    deck_match(source->reader->deck, line, source->with->deck, &other) &&
-                    deck_has_result(source->with->deck, other);
-    if (!is_there) {
+    uint32_t other = ANSWERS_NO_LINE;
+    if (source->with) other = answers_match(source->lines->index, line, source->with->index);
+    if (other == ANSWERS_NO_LINE) {
         buf_add_text(buf, ",\"other\":null");
         return OK;
     }
     buf_clear(text);
-    enum err err = deck_read_result(source->with, other, text, error);
+    enum err err = card_read_result(source->with, other, text, error);
     if (err != OK) return err;
     answer_read(&answer, buf_str(text));
-    buf_printf(buf,
-               ",\"other\":{\"batch_id\":\"%s\",\"line\":%" PRIu32 ",\"answer\":", source->with_id,
-               other + 1);
+    buf_printf(buf, ",\"other\":{\"batch_id\":\"%s\",\"line\":%" PRIu32 ",\"answer\":",
+               source->with->batch_id, other + 1);
     answer_write_object(buf, &answer);
     buf_add_text(buf, ",\"text\":");
     json_write_string(buf, answer.text);
@@ -62,7 +77,8 @@ static enum err write_judgements(struct buf *buf, const struct card_source *sour
                                  struct error *error) {
     struct judged *judged;
     struct judged_line found;
-    judged_open(&judged, source->store, source->batch_id, (uint64_t)line + 1, (uint64_t)line + 1);
+    judged_open(&judged, source->store, source->lines->batch_id, (uint64_t)line + 1,
+                (uint64_t)line + 1);
     enum err err = judged_next(judged, &found, error);
     buf_add_text(buf, ",\"judgements\":[");
     for (size_t i = 0; err == OK && i < found.count; i++) {
@@ -77,18 +93,18 @@ static enum err write_judgements(struct buf *buf, const struct card_source *sour
 static enum err write_parts(struct buf *buf, const struct card_source *source, uint32_t line,
                             struct buf *text, struct error *error) {
     struct answer answer;
-    enum err err = deck_read_request(source->reader, line, text, error);
+    enum err err = card_read_request(source->lines, line, text, error);
     if (err != OK) return err;
     struct str id = json_span_get(buf_str(text), "custom_id");
     buf_printf(buf, "{\"line\":%" PRIu32 ",\"custom_id\":", line + 1);
     json_span_add_ascii(buf, id.at ? id : STR("null"));
     write_line(buf, "request", buf_str(text));
     buf_clear(text);
-    err = deck_read_result(source->reader, line, text, error);
+    err = card_read_result(source->lines, line, text, error);
     if (err != OK) return err;
     answer_read(&answer, buf_str(text));
     write_line(buf, "result", buf_str(text));
-    write_answer(buf, &answer);
+    write_answer(buf, source, line, &answer);
     answer_release(&answer);
     err = write_other(buf, source, line, text, error);
     if (err == OK) err = write_judgements(buf, source, line, error);
@@ -100,7 +116,7 @@ enum err card_write(struct buf *buf, const struct card_source *source, uint32_t 
                     struct error *error) {
     struct buf text;
     size_t before = buf->bytes;
-    buf_init(&text, DECK_TEXT_BYTES_MAX);
+    buf_init(&text, CARD_TEXT_BYTES_MAX);
     enum err err = write_parts(buf, source, line, &text, error);
     if (err != OK) buf_truncate(buf, before);
     buf_release(&text);
@@ -191,11 +207,13 @@ static json_t *decision_schema(const json_t *body) {
     return NULL;
 }
 
-static enum err write_first(struct buf *buf, struct deck_reader *reader, struct buf *text,
-                            struct error *error) {
-    json_t *line;
-    enum err err = deck_read_request(reader, 0, text, error);
-    if (err == OK) err = json_read(&line, buf_str(text), error);
+enum err card_write_schema(struct buf *buf, const struct card_lines *lines, struct error *error) {
+    json_t *line = NULL;
+    struct buf text;
+    buf_init(&text, CARD_TEXT_BYTES_MAX);
+    enum err err = card_read_request(lines, 0, &text, error);
+    if (err == OK) err = json_read(&line, buf_str(&text), error);
+    buf_release(&text);
     if (err != OK) return err;
     const json_t *body = json_member(line, "body"), *schema = asked_schema(body);
     json_t *made = schema ? NULL : decision_schema(body);
@@ -206,16 +224,4 @@ static enum err write_first(struct buf *buf, struct deck_reader *reader, struct 
     json_decref(made);
     json_decref(line);
     return OK;
-}
-
-enum err card_write_schema(struct buf *buf, struct deck_reader *reader, struct error *error) {
-    struct buf text;
-    if (!deck_has_one_shape(reader->deck)) {
-        buf_add_text(buf, "null");
-        return OK;
-    }
-    buf_init(&text, DECK_TEXT_BYTES_MAX);
-    enum err err = write_first(buf, reader, &text, error);
-    buf_release(&text);
-    return err;
 }

@@ -1,26 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* card: one line as a curator's page shows it, and the shape of all answers of its batch.
+/* card: one line as a curator's page shows it, and the shape of its answer.
  *
  * Thread: any.
  * Memory: the texts of one line, from both batches. */
 
-#include "curation/deck.h"
+#include "answers/answers.h"
+
+#define CARD_TEXT_BYTES_MAX ((size_t)64 << 20) /* of one request or result */
+
+/* The lines of one batch. */
+struct card_lines {
+    const char *batch_id;
+    struct answers_index *index;
+    struct answers_reader *reader;
+};
 
 struct card_source {
     struct store *store;
-    const char *batch_id;
-    struct deck_reader *reader;
-    struct deck_reader *with; /* another batch, whose answer is shown, too; NULL: none */
-    const char *with_id;
+    const struct card_lines *lines;
+    const struct card_lines *with; /* another batch, whose answer is shown, too; NULL: none */
 };
+
+/* Append the request as it was sent, or the line of the output or error file, without LF.
+ * ERR_LIMIT for a text over CARD_TEXT_BYTES_MAX; else as the functions of answers.h. */
+enum err card_read_request(const struct card_lines *lines, uint32_t line, struct buf *buf,
+                           struct error *error) MUST_CHECK;
+enum err card_read_result(const struct card_lines *lines, uint32_t line, struct buf *buf,
+                          struct error *error) MUST_CHECK;
 
 /* Appends the card of a line that has a result:
  * {"line","custom_id","request","result","answer","text","uncertainty","other","judgements"}. */
 enum err card_write(struct buf *buf, const struct card_source *source, uint32_t line,
                     struct error *error) MUST_CHECK;
-/* Appends the JSON schema that the requests of all lines ask for, or null if they ask for none or
- * for different ones. The schema of a decision is made from its questions. */
-enum err card_write_schema(struct buf *buf, struct deck_reader *reader,
+/* Appends the JSON schema that the first request asks for, or null if it asks for none. The schema
+ * of a decision is made from its questions. */
+enum err card_write_schema(struct buf *buf, const struct card_lines *lines,
                            struct error *error) MUST_CHECK;

@@ -30,14 +30,14 @@ static void release_answer(struct exported *is) {
 /* Reads the line, and corrects its answer by the fields of the row. */
 static enum err read_line(struct exported *is, const struct store_judgement *row,
                           struct error *error) {
-    struct deck_reader *reader = is->options->reader;
+    const struct card_lines *lines = is->options->lines;
     uint32_t line = (uint32_t)row->line - 1;
     release_answer(is);
     buf_clear(&is->request);
     buf_clear(&is->result);
-    if (!reader || row->line > deck_lines(reader->deck)) return OK;
-    enum err err = deck_read_request(reader, line, &is->request, error);
-    if (err == OK) err = deck_read_result(reader, line, &is->result, error);
+    if (!lines) return OK;
+    enum err err = card_read_request(lines, line, &is->request, error);
+    if (err == OK) err = card_read_result(lines, line, &is->result, error);
     bool is_gone = err == ERR_NOT_FOUND && is->options->form == EXPORT_JSONL;
     if (is_gone || err == ERR_LIMIT || err == ERR_CORRUPT) {
         buf_clear(&is->request);
@@ -179,8 +179,8 @@ enum err export_write(struct store_spool *spool, const struct export_options *op
     struct judged_line line;
     struct buf out;
     enum err err;
-    buf_init(&is.request, DECK_TEXT_BYTES_MAX);
-    buf_init(&is.result, DECK_TEXT_BYTES_MAX);
+    buf_init(&is.request, CARD_TEXT_BYTES_MAX);
+    buf_init(&is.result, CARD_TEXT_BYTES_MAX);
     buf_init(&out, BUF_UNLIMITED);
     judged_open(&judged, options->store, options->batch_id, 0, UINT64_MAX);
     while ((err = judged_next(judged, &line, error)) == OK && line.count > 0) {

@@ -17,7 +17,7 @@
  * Memory: the texts of one line, and 1 MiB of output.
  * Invariant: every line is pure ASCII, so that no reader splits it. */
 
-#include "curation/deck.h"
+#include "curation/card.h"
 
 enum export_form {
     EXPORT_JSONL,
@@ -32,7 +32,7 @@ struct export_options {
     enum export_form form;
     struct store *store;
     const char *batch_id;
-    struct deck_reader *reader; /* NULL, with jsonl only: the batch's files are gone */
+    const struct card_lines *lines; /* NULL, with jsonl only: the batch's files are gone */
 };
 
 /* Appends the lines to the spool. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* queue: the lines of a batch that a curator shall judge, in their order. Only lines that have a
- * result are in a queue.
+/* queue: the lines of a batch that a curator shall judge, and their order, as a query of the batch's
+ * index (answers/answers.h). Only lines that have a result are in a queue.
  *
  *   all                every line, in the order of the input
  *   sampled            lines drawn by a seed, the same for every curator and every call
@@ -10,15 +10,13 @@
  *   runs_disagree      lines whose labels differ from those of the same custom_id in another batch
  *   curators_disagree  lines on which the opinions of curators differ
  *
- * A cursor names a line and its place in the order, so that it stays right while judgements and
- * results come in.
+ * A line that the curator has judged counts as seen.
  *
  * Thread: one per struct.
- * Memory: 9 bytes per line of the batch, which queue_release frees; while it is made, also copies
- *     of the facts of its lines (facts.h).
- * Invariant: entries stand in falling order of uncertainty, then in the order of the input. */
+ * Memory: at most 2 bytes per line of the batch, which queue_release frees.
+ * Invariant: a cursor of the query stays right while judgements and results come in. */
 
-#include "curation/deck.h"
+#include "answers/answers.h"
 
 enum queue_kind {
     QUEUE_ALL,
@@ -35,31 +33,19 @@ struct queue_options {
     uint64_t seed, size; /* of sampled: the size is a number of lines */
     struct store *store;
     const char *batch_id;
-    const char *curator; /* whose judgements make a line done */
-    struct deck_reader *reader;
-    struct deck_reader *with; /* of runs_disagree: reader of the other batch */
-};
-
-struct queue_entry {
-    uint32_t line;
-    float uncertainty; /* in nats; 0 in all queues but uncertain */
+    uint32_t lines;      /* of the batch */
+    const char *curator; /* whose judgements make a line seen */
+    struct answers_index *index;
+    struct answers_index *with; /* of runs_disagree: index of the other batch */
 };
 
 struct queue {
-    enum queue_kind kind;
-    struct queue_entry *entries; /* (count) in order */
-    size_t count;
-    unsigned char *is_judged; /* by line: 1 if the curator has judged it */
-    uint64_t left;            /* entries that the curator has not judged */
+    struct answers_query query; /* the caller adds after, limit and marks.shows_seen */
+    struct answers_filter filter;
+    unsigned char *only, *seen; /* of query.marks */
 };
 
-enum err queue_make(struct queue *ret_queue, const struct queue_options *options,
+/* Fills *queue, which must not move before queue_release. */
+enum err queue_make(struct queue *queue, const struct queue_options *options,
                     struct error *error) MUST_CHECK;
 void queue_release(struct queue *queue);
-
-#define QUEUE_CURSOR_BYTES 64
-/* Writes the cursor behind an entry. */
-void queue_write_cursor(const struct queue *queue, const struct queue_entry *entry,
-                        char ret_cursor[QUEUE_CURSOR_BYTES]);
-/* The index of the first entry behind a cursor; false if the text is no cursor of this kind. */
-bool queue_seek(const struct queue *queue, struct str cursor, size_t *ret_index);

@@ -10,9 +10,19 @@ from test_judgements import LINES, fresh, judge, line_of, make, record
 
 
 def cards(server, batch, query="", status=200):
-    got, data = server.call("GET", f"/v1/batches/{batch}/cards?{query}")
-    assert got == status, data
-    return json.loads(data)
+    """A page; that of a batch whose answers are being read comes once they are."""
+    while True:
+        got, data = server.call("GET", f"/v1/batches/{batch}/cards?{query}")
+        assert got == status, data
+        page = json.loads(data)
+        if status != 200 or page["is_made"]:
+            return page
+        assert (page["data"], page["total"], page["left"], page["has_more"]) == ([], None, None, True) and page["indexed"] <= page["lines"]
+
+
+def shown(server, batch, wanted, query=""):
+    """Waits until the queue has the wanted cards, because results become cards a moment after they are durable."""
+    support.until(lambda: walk(server, batch, f"limit=50&{query}") == wanted)
 
 
 def walk(server, batch, query, between=lambda: None):
@@ -119,6 +129,70 @@ def test_lines_on_which_two_runs_disagree(echo_server):
     assert error["param"] == "with" and "batch_none" in error["message"]
 
 
+def test_two_runs_are_compared_while_one_of_them_runs(echo_server):
+    one = make(echo_server, [line_of(i) for i in range(4)])
+    two = echo_server.create(support.jsonl([line_of(3), line_of(0, '{"score": 7}'), line_of(1, echo={"delay_ms": 600000}), line_of(2, '{"score": 8}')]))["id"]
+    support.until(lambda: echo_server.batch(two)["request_counts"]["completed"] >= 2)
+    shown(echo_server, one, ["c-0"], f"queue=runs_disagree&with={two}")
+    page = cards(echo_server, one, f"queue=runs_disagree&with={two}")
+    assert (page["total"], page["left"], page["indexed"], page["lines"]) == (1, 1, 4, 4) and page["with"]["indexed"] < 4
+    shown(echo_server, two, ["c-0"], f"queue=runs_disagree&with={one}")
+    assert echo_server.call("POST", f"/v1/batches/{two}/cancel")[0] == 200
+    echo_server.wait(two)
+    # Lines that never ran have no answer, and differ from those that have one.
+    shown(echo_server, one, ["c-0", "c-1", "c-2"], f"queue=runs_disagree&with={two}")
+    assert [card["other"]["answer"] for card in cards(echo_server, one, f"queue=runs_disagree&with={two}")["data"]] == [{"score": 7}, None, None]
+
+
+def logprobs(*values):
+    return {"logprobs": {"content": [{"token": "a", "logprob": value} for value in values]}}
+
+
+def test_the_most_uncertain_answers_come_first(echo_server):
+    told = [(-1,), (-3, -2), (0,), None, (-1,), (-9,)]
+    batch = make(echo_server, [line_of(i, **({"echo": logprobs(*values)} if values else {})) for i, values in enumerate(told)])
+    wanted = ["c-5", "c-1", "c-0", "c-4", "c-2"]
+    assert walk(echo_server, batch, "queue=uncertain&limit=2") == wanted
+    page = cards(echo_server, batch, "queue=uncertain")
+    assert [card["uncertainty"] for card in page["data"]] == [9, 2.5, 1, 1, 0]
+    ids = iter(wanted)
+    judged = lambda: judge(echo_server, batch, record(line := next(ids), f"ana-on-{line}"))
+    assert walk(echo_server, batch, "queue=uncertain&limit=1&curator=Ana", judged) == wanted
+    page = cards(echo_server, batch, "queue=uncertain&curator=Ana")
+    assert (page["total"], page["left"], [card["custom_id"] for card in page["data"]]) == (5, 1, ["c-2"])
+    assert cards(echo_server, batch, "queue=uncertain&after=1", 400)["error"]["param"] == "after"
+
+
+def test_after_a_restart_every_queue_is_the_same(tmp_path):
+    count, arguments = 5000, ("--model", "smollm2=echo")
+    with support.serving(tmp_path / "state", *arguments) as server:
+        one = make(server, [line_of(i, echo=logprobs(-(i * 7919 % count))) for i in range(count)])
+        two = make(server, [line_of(i) if i % 100 else line_of(i, '{"score": -1}') for i in reversed(range(count))])
+        for i in (3, 4):
+            judge(server, one, record(f"c-{i}", f"ana-on-{i}"))
+        judge(server, one, record("c-4", "ben-on-4", curator="Ben", verdict="corrected", fields={"score": 1}))
+        queries = ("queue=all", "queue=sampled&size=100", "queue=uncertain", f"queue=runs_disagree&with={two}", "queue=curators_disagree")
+        before = [cards(server, one, query + "&limit=50") for query in queries]
+        assert [page["total"] for page in before] == [count, 100, count, count // 100, 1]
+        assert [page["data"][0]["custom_id"] for page in before[2:]] == [f"c-{next(i for i in range(count) if i * 7919 % count == count - 1)}", "c-0", "c-4"]
+        after = cards(server, one, f"queue=uncertain&limit=50&after={before[2]['after']}")
+        assert server.stop() == 0
+    with support.serving(tmp_path / "state", *arguments) as server:
+        assert cards(server, one, f"queue=uncertain&limit=50&after={before[2]['after']}") == after
+        assert [cards(server, one, query + "&limit=50") for query in queries] == before
+        assert server.stop() == 0
+
+
+def test_without_the_results_there_are_no_cards_and_no_judgements(echo_server):
+    batch, other = fresh(echo_server), make(echo_server, [line_of(i, "another answer") for i in range(LINES)])
+    assert cards(echo_server, other, f"queue=runs_disagree&with={batch}")["total"] == LINES
+    assert echo_server.call("DELETE", f"/v1/files/{echo_server.batch(batch)['output_file_id']}")[0] == 200
+    assert "deleted or has expired" in cards(echo_server, batch, status=404)["error"]["message"]
+    assert "deleted or has expired" in judge(echo_server, batch, record("c-1", "never-kept"), 404)["error"]["message"]
+    assert "deleted or has expired" in cards(echo_server, other, f"queue=runs_disagree&with={batch}", 404)["error"]["message"]
+    assert cards(echo_server, other)["total"] == LINES
+
+
 @pytest.mark.parametrize("query, param", [("queue=none", "queue"), ("judged=yes", "judged"), ("seed=-1", "seed"), ("size=0", "size"), ("limit=51", "limit"),
                                           ("after=x", "after"), ("after=u-0-1", "after"), ("after=a-0-99999999999", "after"), ("after=a--", "after"),
                                           ("curator=", "curator"), ("curator=" + "x" * 65, "curator"), ("size=1000001", "size")])
@@ -139,12 +213,20 @@ def test_a_running_batch_has_cards_of_its_done_lines(echo_server):
     lines = [line_of(0), line_of(1), line_of(2, echo={"delay_ms": 600000})]
     batch = echo_server.create(support.jsonl(lines))["id"]
     support.until(lambda: echo_server.batch(batch)["request_counts"]["completed"] == 2)
-    assert walk(echo_server, batch, "limit=50") == ["c-0", "c-1"]
+    shown(echo_server, batch, ["c-0", "c-1"])
     assert echo_server.call("POST", f"/v1/batches/{batch}/cancel")[0] == 200
     echo_server.wait(batch)
+    shown(echo_server, batch, ["c-0", "c-1", "c-2"])
     page = cards(echo_server, batch)
-    assert [card["custom_id"] for card in page["data"]] == ["c-0", "c-1", "c-2"]
     assert (page["data"][2]["answer"], page["data"][2]["text"]) == (None, "") and page["data"][2]["result"]["error"]["code"] == "batch_cancelled"
+
+
+def schema_of(server, batch):
+    told = {}
+    while not told.get("is_made"):
+        told = server.json("GET", f"/v1/batches/{batch}/schema")
+        assert set(told) == {"schema", "is_made", "indexed", "lines"} and (told["is_made"] or told["schema"] is None)
+    return told["schema"]
 
 
 SCHEMA = {"type": "object", "properties": {"é": {"type": "string"}, "n": {"type": "integer"}}}
@@ -157,13 +239,13 @@ TOOL = {"type": "function", "function": {"name": "judge", "parameters": SCHEMA}}
                                                  "tool_choice": {"type": "function", "function": {"name": "judge"}}}], ids=lambda body: next(iter(body)))
 def test_the_schema_of_all_lines(echo_server, body):
     batch = make(echo_server, [line_of(i, **body) for i in range(3)])
-    assert echo_server.json("GET", f"/v1/batches/{batch}/schema") == {"schema": SCHEMA}
+    assert schema_of(echo_server, batch) == SCHEMA
     mixed = make(echo_server, [line_of(0, **body), line_of(1)])
-    assert echo_server.json("GET", f"/v1/batches/{mixed}/schema") == {"schema": None}
+    assert schema_of(echo_server, mixed) is None
 
 
 def test_without_a_schema_there_is_none(echo_server):
-    assert echo_server.json("GET", f"/v1/batches/{fresh(echo_server)}/schema") == {"schema": None}
+    assert schema_of(echo_server, fresh(echo_server)) is None
 
 
 # --- exports ---

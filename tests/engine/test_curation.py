@@ -44,8 +44,14 @@ def entropy_of(line):
     return sum(-p * math.log(p) for answer in answers for p in shares_of(answer) if p > 0) / len(answers)
 
 
+def made(server, path):
+    """The answer about a batch once its answers are read."""
+    support.until(lambda: server.json("GET", path)["is_made"])
+    return server.json("GET", path)
+
+
 def cards(server, batch, query):
-    return server.json("GET", f"/v1/batches/{batch}/cards?limit=50&{query}")["data"]
+    return made(server, f"/v1/batches/{batch}/cards?limit=50&{query}")["data"]
 
 
 def judge(server, batch, custom_id, verdict="accepted", fields=None):
@@ -59,7 +65,7 @@ def test_the_most_uncertain_decisions_come_first(model_server, decided):
     found = cards(model_server, batch, "queue=uncertain&judged=any")
     assert [card["custom_id"] for card in found] == [custom_id for _, custom_id in wanted]
     assert [card["uncertainty"] for card in found] == [pytest.approx(entropy, rel=1e-4) for entropy, _ in wanted]
-    first = model_server.json("GET", f"/v1/batches/{batch}/cards?queue=uncertain&judged=any&limit=2")
+    first = made(model_server, f"/v1/batches/{batch}/cards?queue=uncertain&judged=any&limit=2")
     then = model_server.json("GET", f"/v1/batches/{batch}/cards?queue=uncertain&judged=any&limit=50&after={first['after']}")
     assert [card["custom_id"] for card in first["data"] + then["data"]] == [custom_id for _, custom_id in wanted]
 
@@ -74,7 +80,7 @@ def test_the_card_of_a_decision_has_values_by_question(model_server, decided):
         levels = shares_of(fit)
         assert card["answer"] == {names[0]: shares_of(remote)[0] >= 0.5, names[1]: team["choice"], names[2]: levels.index(max(levels))}
     options = ["ops", "data", True] if route == "/v1/decisions" else ["ops", "data"]
-    assert model_server.json("GET", f"/v1/batches/{batch}/schema")["schema"] == {"type": "object", "properties": {
+    assert made(model_server, f"/v1/batches/{batch}/schema")["schema"] == {"type": "object", "properties": {
         names[0]: {"type": "boolean", "description": "Works remotely?"}, names[1]: {"enum": options, "description": "Which team?"},
         names[2]: {"type": "integer", "minimum": 0, "maximum": 2, "description": "How good?"}}}
 

@@ -77,7 +77,8 @@ const ofBatch = (id, rest, values = {}) => `/v1/batches/${encodeURIComponent(id)
 
 /** Cards of a queue, see docs/internals/curation.md. */
 export const cards = (id, query) => get(ofBatch(id, "cards", query));
-export const schemaOf = async id => (await get(ofBatch(id, "schema"))).schema;
+/** {schema, is_made, indexed, lines}: the schema is known once the answers and requests are read. */
+export const schemaOf = id => get(ofBatch(id, "schema"));
 /** Keeps a judgement; the same record twice is one. */
 export const judge = async (id, record, signal) =>
   (await call(ofBatch(id, "judgements"), {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(record), signal})).json();

@@ -79,7 +79,8 @@ class Curation {
     if (!this.deck) {
       const [batch, schema] = await Promise.all([askBatch(this.batch), schemaOf(this.batch)]);
       if (this.isClosed) return;
-      this.schema = schema;
+      if (!schema.is_made) return this.#showReading(schema);
+      this.schema = schema.schema;
       setText(this.title, batch.metadata?.name ?? this.batch);
       this.exports.refresh(batch);
       await this.#open();
@@ -106,7 +107,7 @@ class Curation {
     this.isShort = true;
     try {
       await deck.fill();
-      this.isShort = false;
+      this.isShort = deck.reading() !== null; // the next refresh asks again
     } catch (error) {
       if (error.status !== 400 && error.status !== 404 && error.status !== 422) throw error;
       this.isShort = false;
@@ -138,8 +139,15 @@ class Curation {
     return made;
   }
 
+  /** The server reads the answers of a batch, and of the other run, before it has cards. */
+  #showReading({indexed, lines, with: other = {indexed: 0, lines: 0}}) {
+    const all = lines + other.lines;
+    fill(this.stage, element("p", {class: "end"}, `The answers are being read: ${all ? percent((indexed + other.indexed) / all) : "0 %"}`));
+  }
+
   #showNone() {
     if (this.query.queue === "runs_disagree" && !this.query.with) return fill(this.stage, element("p", {class: "end"}, "Choose the other run above: the cards whose answers differ are shown."));
+    if (this.deck.reading()) return this.#showReading(this.deck.reading());
     if (!this.deck.isEnd()) return fill(this.stage, element("p", {class: "end"}, "The next card is on its way…"));
     const text = this.deck.hasBack() ? "No further card in this queue." : "No card in this queue is left for you.";
     fill(this.stage, element("p", {class: "end"}, text), element("p", {}, element("button", {type: "button", onclick: () => this.#open().catch(error => say(error.message))}, "Look for new cards")));

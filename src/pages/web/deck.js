@@ -10,11 +10,13 @@ const BEHIND = 200; // cards that stay for the way back
 
 export function deckOf(batch, query) {
   const held = [], judged = new Set();
-  let at = 0, after = null, hasMore = true, asking = null, isClosed = false, first = null;
+  let at = 0, after = null, hasMore = true, asking = null, isClosed = false, first = null, reading = null;
 
   async function ask() {
     const page = await cards(batch, {...query, limit: PAGE, after});
     if (isClosed) return;
+    reading = page.is_made ? null : page;
+    if (reading) return;
     first ??= {total: page.total, judged: page.total - page.left};
     first.total = page.total;
     held.push(...page.data.filter(card => query.judged === "any" || !isUnsent(batch, card.custom_id))); // the server does not know these judgements yet
@@ -25,8 +27,9 @@ export function deckOf(batch, query) {
   /** Fetches on while too few cards lie ahead; one request at a time. */
   async function fill() {
     if (asking) return asking;
+    reading = null;
     asking = (async () => {
-      while (!isClosed && hasMore && held.length - at < AHEAD) await ask();
+      while (!isClosed && hasMore && !reading && held.length - at < AHEAD) await ask();
     })();
     try {
       await asking;
@@ -40,6 +43,8 @@ export function deckOf(batch, query) {
     close: () => isClosed = true,
     current: () => held[at] ?? null,
     hasBack: () => at > 0,
+    /** How far the server is with the answers, while it has no cards for that reason: a page; else null. */
+    reading: () => reading,
     isEnd: () => at >= held.length && !hasMore,
     /** One card on; the next one may not be fetched yet, or not exist. */
     forward() {

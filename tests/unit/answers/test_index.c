@@ -33,18 +33,22 @@ static void close_world(struct world *world) {
     pipeline_close(&world->pipeline);
 }
 
+/* Appends the request of a line whose answer is {"number":<number>,"word":"<word>"}. */
+static void add_request(struct buf *text, const char *salt, unsigned number, const char *word) {
+    buf_printf(text,
+               "{\"custom_id\":\"%s-%u\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\","
+               "\"body\":{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":"
+               "\"{\\\"number\\\":%u,\\\"word\\\":\\\"%s\\\"}\"}]}}\n",
+               salt, number, number, word);
+}
+
 /* Submits `count` chat lines; the answer of line i is {"number":i,"word":"<salt>"}. */
 static void submit(struct world *world, const char *salt, unsigned count,
                    char ret_id[STORE_ID_BYTES]) {
     struct buf text;
     char file_id[STORE_ID_BYTES];
     buf_init(&text, BUF_UNLIMITED);
-    for (unsigned i = 0; i < count; i++)
-        buf_printf(&text,
-                   "{\"custom_id\":\"%s-%u\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\","
-                   "\"body\":{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":"
-                   "\"{\\\"number\\\":%u,\\\"word\\\":\\\"%s\\\"}\"}]}}\n",
-                   salt, i, i, salt);
+    for (unsigned i = 0; i < count; i++) add_request(&text, salt, i, salt);
     pipeline_upload(&world->pipeline, buf_str(&text), "batch", file_id);
     pipeline_create(&world->pipeline, file_id, 0, ret_id);
     buf_release(&text);
@@ -200,9 +204,95 @@ static void more_batches_than_indexes_are_all_answered(void **state) {
     pipeline_remove(&world.pipeline);
 }
 
+/* Submits the lines of "run-0" and so on in the opposite order, with another word on every fifth. */
+static void submit_turned(struct world *world, char ret_id[STORE_ID_BYTES]) {
+    struct buf text;
+    char file_id[STORE_ID_BYTES];
+    buf_init(&text, BUF_UNLIMITED);
+    for (unsigned i = LINES; i-- > 0;) add_request(&text, "run", i, i % 5 ? "run" : "other");
+    pipeline_upload(&world->pipeline, buf_str(&text), "batch", file_id);
+    pipeline_create(&world->pipeline, file_id, 0, ret_id);
+    buf_release(&text);
+}
+
+static void check_runs(struct answers_index *one, struct answers_index *two) {
+    static unsigned char marks[LINES];
+    memset(marks, 0, sizeof marks);
+    answers_mark_different(one, two, marks, LINES);
+    for (uint32_t line = 0; line < LINES; line++) {
+        char id[32];
+        snprintf(id, sizeof id, "run-%u", line);
+        assert_int_equal(marks[line], line % 5 == 0);
+        assert_int_equal(answers_match(one, line, two), LINES - 1 - line);
+        assert_int_equal(answers_find_line(one, str_from(id)), line);
+        assert_int_equal(answers_find_line(two, str_from(id)), LINES - 1 - line);
+    }
+    assert_int_equal(answers_find_line(one, STR("run-x")), ANSWERS_NO_LINE);
+    assert_int_equal(answers_match(one, LINES, two), ANSWERS_NO_LINE);
+    memset(marks, 0, sizeof marks);
+    answers_mark_different(one, one, marks, LINES);
+    for (uint32_t line = 0; line < LINES; line++) assert_int_equal(marks[line], 0);
+}
+
+static void two_runs_are_compared_by_their_custom_ids(void **state) {
+    (void)state;
+    struct world world;
+    char first[STORE_ID_BYTES], second[STORE_ID_BYTES];
+    pipeline_dir(&world.pipeline);
+    open_world(&world);
+    submit(&world, "run", LINES, first);
+    submit_turned(&world, second);
+    wait_for_rows(&world, first, LINES);
+    wait_for_rows(&world, second, LINES);
+    struct answers_index *one = take(&world, first), *two = take(&world, second);
+    check_runs(one, two);
+    answers_drop(one);
+    answers_drop(two);
+    close_world(&world);
+    pipeline_remove(&world.pipeline);
+}
+
+/* Waits until the thread has read the requests of a batch, or cannot. */
+static struct answers_requests wait_for_requests(struct answers_index *index) {
+    int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    struct answers_requests requests;
+    do {
+        assert_true(test_real_ns() < until_ns);
+        answers_requests(index, &requests);
+        usleep(500);
+    } while (!requests.is_read && requests.err == OK);
+    return requests;
+}
+
+static void requests_are_read_when_they_are_asked_for(void **state) {
+    (void)state;
+    struct world world;
+    struct error error;
+    struct buf request;
+    char id[STORE_ID_BYTES];
+    pipeline_dir(&world.pipeline);
+    open_world(&world);
+    submit(&world, "asked", LINES, id);
+    wait_for_rows(&world, id, LINES);
+    struct answers_index *index = take(&world, id);
+    struct answers_requests requests = wait_for_requests(index);
+    assert_int_equal(requests.err, OK);
+    assert_false(requests.has_one_shape); /* they ask for none */
+    assert_true(answers_catch_up(index, WAIT_MS_MAX));
+    buf_init(&request, BUF_UNLIMITED);
+    must(answers_read_request(index, LINES - 1, 1 << 20, &request, &error));
+    assert_true(str_find(buf_str(&request), STR("asked-399"), 0) != SIZE_MAX);
+    buf_release(&request);
+    answers_drop(index);
+    close_world(&world);
+    pipeline_remove(&world.pipeline);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_index_follows_a_batch_to_its_end_and_is_made_again),
+        cmocka_unit_test(two_runs_are_compared_by_their_custom_ids),
+        cmocka_unit_test(requests_are_read_when_they_are_asked_for),
         cmocka_unit_test(more_batches_than_indexes_are_all_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -155,7 +155,21 @@ struct question {
     const char *sort;
     bool descending;
     size_t limit;
+    struct answers_marks marks;
+    unsigned char only[ROWS], seen[ROWS]; /* of `marks` */
 };
+
+static void draw_marks(struct world *world, struct question *question) {
+    uint32_t count = draw(world, 2) ? ROWS : draw(world, ROWS);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        question->only[row] = draw(world, 2) != 0;
+        question->seen[row] = draw(world, 3) == 0;
+    }
+    question->marks = (struct answers_marks){.only = draw(world, 2) ? question->only : NULL,
+                                             .seen = draw(world, 2) ? question->seen : NULL,
+                                             .shows_seen = draw(world, 3) == 0,
+                                             .count = count};
+}
 
 static void draw_question(struct world *world, struct question *question) {
     static const char *const names[] = {"a", "b.c", "d", "x"};
@@ -175,18 +189,31 @@ static void draw_question(struct world *world, struct question *question) {
     question->sort = names[draw(world, 4)];
     question->descending = draw(world, 2) != 0;
     question->limit = 1 + draw(world, 40);
+    draw_marks(world, question);
 }
 
-/* Finds the rows that fit, in the order of the question. */
+/* The counts of a page. */
+struct counts {
+    uint64_t matched, unseen;
+};
+
+/* Finds the rows of all pages, in the order of the question. */
 static size_t plain_rows(const struct world *world, const struct question *question,
-                         uint32_t ret_rows[ROWS]) {
+                         uint32_t ret_rows[ROWS], struct counts *ret_counts) {
+    const struct answers_marks *marks = &question->marks;
     size_t count = 0;
+    *ret_counts = (struct counts){0};
     for (uint32_t row = 0; row < ROWS; row++) {
+        bool is_seen = marks->seen && row < marks->count && marks->seen[row];
         bool fits = world->has_row[row];
+        if (marks->only && (row >= marks->count || !marks->only[row])) fits = false;
         for (size_t i = 0; i < question->count && fits; i++)
             fits = plain_fits(plain_cell(world, row, question->filters[i].name.at),
                               question->values[i], question->filters[i].op);
         if (!fits) continue;
+        ret_counts->matched++;
+        ret_counts->unseen += !is_seen;
+        if (is_seen && !marks->shows_seen) continue;
         size_t at = count++;
         for (; at > 0 &&
                plain_before(world, row, ret_rows[at - 1], question->sort, question->descending);
@@ -199,11 +226,12 @@ static size_t plain_rows(const struct world *world, const struct question *quest
 
 /* Finds the same rows by pages, each from the cursor of the page before. */
 static size_t paged_rows(struct world *world, const struct question *question,
-                         uint32_t ret_rows[ROWS], size_t wanted) {
+                         uint32_t ret_rows[ROWS], size_t wanted, const struct counts *counts) {
     struct order order = {.descending = question->descending,
                           .column = table_find_column(&world->table, str_from(question->sort))};
     struct order_key keys[64], after;
-    struct first_rows first = {.order = &order, .room = question->limit, .keys = keys};
+    struct first_rows first = {
+        .order = &order, .room = question->limit, .keys = keys, .marks = &question->marks};
     struct buf cursor, room;
     size_t count = 0;
     buf_init(&cursor, 1024);
@@ -214,7 +242,8 @@ static size_t paged_rows(struct world *world, const struct question *question,
             filter_open(&filters[i], &question->filters[i], &world->table);
         first_rows_find(&first, &world->table, filters, question->count, count ? &after : NULL);
         for (size_t i = 0; i < question->count; i++) filter_release(&filters[i]);
-        assert_int_equal(first.matched, wanted);
+        assert_int_equal(first.matched, counts->matched);
+        assert_int_equal(first.unseen, counts->unseen);
         assert_int_equal(first.behind, wanted - count);
         for (size_t i = 0; i < first.count; i++) ret_rows[count++] = keys[i].line;
         if (first.count == 0) break;
@@ -235,8 +264,9 @@ static void random_questions_have_the_answers_of_a_plain_reference(void **state)
     for (unsigned i = 0; i < 2000; i++) {
         struct question question = {0};
         draw_question(&world, &question);
-        size_t count = plain_rows(&world, &question, wanted);
-        assert_int_equal(paged_rows(&world, &question, got, count), count);
+        struct counts counts;
+        size_t count = plain_rows(&world, &question, wanted, &counts);
+        assert_int_equal(paged_rows(&world, &question, got, count, &counts), count);
         assert_memory_equal(got, wanted, count * sizeof *got);
     }
     table_release(&world.table);
@@ -322,8 +352,48 @@ static void equal_texts_have_one_number(void **state) {
     table_release(&table);
 }
 
+/* Gives the table the rows of a run: row i has the custom_id of number `numbers[i]`. */
+static void fill_ids(struct table *table, const uint32_t *numbers, uint32_t count) {
+    char id[200];
+    table_init(table, count, key);
+    for (uint32_t row = 0; row < count; row++) {
+        /* Every third one is longer than the texts that are kept. */
+        int zeros = numbers[row] % 3 == 0 ? TABLE_TEXT_BYTES + 1 : 1;
+        snprintf(id, sizeof id, "c-%0*u", zeros, numbers[row]);
+        table_set_text(table, row, TABLE_CUSTOM_ID, str_from(id));
+        table->sequences[row] = row + 1;
+        table_note_id(table, row);
+        assert_int_equal(table_find_id(table, str_from(id)), row);
+    }
+}
+
+static void rows_of_two_runs_match_by_their_custom_ids(void **state) {
+    (void)state;
+    static uint32_t same[ROWS], turned[ROWS];
+    struct table one, two, three;
+    for (uint32_t i = 0; i < ROWS; i++) {
+        same[i] = i;
+        turned[i] = ROWS + 9 - i; /* ten numbers that the first run has not */
+    }
+    fill_ids(&one, same, ROWS);
+    fill_ids(&two, turned, ROWS);
+    fill_ids(&three, same, ROWS / 2);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        uint32_t wanted = row < 10 ? TABLE_NO_ROW : ROWS + 9 - row;
+        assert_int_equal(table_match_id(&one, &two, row), wanted);
+        assert_int_equal(table_match_id(&one, &three, row), row < ROWS / 2 ? row : TABLE_NO_ROW);
+        assert_int_equal(table_match_id(&one, &one, row), row);
+    }
+    assert_int_equal(table_find_id(&one, STR("c-x")), TABLE_NO_ROW);
+    assert_int_equal(table_find_id(&one, STR("")), TABLE_NO_ROW);
+    table_release(&one);
+    table_release(&two);
+    table_release(&three);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rows_of_two_runs_match_by_their_custom_ids),
         cmocka_unit_test(random_questions_have_the_answers_of_a_plain_reference),
         cmocka_unit_test(cursors_of_other_orders_are_refused),
         cmocka_unit_test(a_table_takes_so_many_columns_and_texts),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "answers/record.h"
 #include "answers/table.h"
+#include "json/json.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -35,12 +36,15 @@ static void say_field(void *context, struct str name, const struct record_value 
     say(context, name, value);
 }
 
+static uint64_t labels; /* of the last walk */
+
 static bool walk(struct str line, struct buf *said) {
     struct record record;
     struct record_walk walk = {said, say_fixed, say_field};
     record_init(&record);
     bool is_read = record_read(&record, line);
     if (is_read) record_each(&record, &walk);
+    labels = record.labels;
     record_release(&record);
     return is_read;
 }
@@ -53,19 +57,43 @@ static void expect(const char *line, const char *wanted) {
     buf_release(&said);
 }
 
+static void walk_body(const char *body, int status, struct buf *said) {
+    struct buf line;
+    buf_init(&line, BUF_UNLIMITED);
+    buf_printf(&line,
+               "{\"id\":\"" ID "00000010\",\"custom_id\":\"a\",\"response\":{\"status_code\":%d,"
+               "\"request_id\":\"r\",\"body\":%s},\"error\":null}",
+               status, body);
+    assert_true(walk(buf_str(&line), said));
+    buf_release(&line);
+}
+
 /* Checks the fields of a result line with this body. */
 static void expect_body(const char *body, const char *wanted) {
-    struct buf line, said;
-    buf_init(&line, BUF_UNLIMITED);
+    struct buf said;
     buf_init(&said, BUF_UNLIMITED);
-    buf_printf(&line,
-               "{\"id\":\"" ID "00000010\",\"custom_id\":\"a\",\"response\":{\"status_code\":200,"
-               "\"request_id\":\"r\",\"body\":%s},\"error\":null}",
-               body);
-    assert_true(walk(buf_str(&line), &said));
+    walk_body(body, 200, &said);
     assert_string_equal(said.at, wanted);
-    buf_release(&line);
     buf_release(&said);
+}
+
+static uint64_t labels_of_body(const char *body, int status) {
+    struct buf said;
+    buf_init(&said, BUF_UNLIMITED);
+    walk_body(body, status, &said);
+    buf_release(&said);
+    return labels;
+}
+
+static uint64_t labels_of(const char *text) {
+    struct buf body;
+    buf_init(&body, BUF_UNLIMITED);
+    buf_add_text(&body, "{\"choices\":[{\"message\":{\"content\":");
+    json_write_string(&body, str_from(text));
+    buf_add_text(&body, "}}]}");
+    uint64_t found = labels_of_body(body.at, 200);
+    buf_release(&body);
+    return found;
 }
 
 #define CHOICE(content)                                                                            \
@@ -229,8 +257,94 @@ static void any_cut_of_a_line_is_read_or_refused(void **state) {
     }
 }
 
+static void labels_are_equal_where_runs_agree(void **state) {
+    (void)state;
+    char longer[2][100];
+    for (size_t i = 0; i < 2; i++)
+        snprintf(longer[i], sizeof longer[i], "{\"a\":1,\"why\":\"%065d\"}", (int)i);
+    assert_int_equal(labels_of("{\"a\":1,\"b\":{\"c\":\"x\"}}"),
+                     labels_of("{ \"b\":{\"c\":\"x\"}, \"a\":1.0 }"));
+    assert_int_equal(labels_of("{\"a\":-0.0}"), labels_of("```json\n{\"a\":0}\n```"));
+    assert_int_equal(labels_of("{\"a\":[{\"b\":1,\"c\":2}]}"),
+                     labels_of("{\"a\": [ {\"c\":2, \"b\":1e0} ]}"));
+    assert_int_equal(labels_of(longer[0]), labels_of(longer[1]));
+    assert_int_equal(labels_of(" a text"), labels_of("a text\n"));
+    static const char *const different[] = {"{\"a\":1}",
+                                            "{\"a\":2}",
+                                            "{\"b\":1}",
+                                            "{\"a\":\"1\"}",
+                                            "{\"a\":true}",
+                                            "{\"a\":[1,2]}",
+                                            "{\"a\":[2,1]}",
+                                            "{\"a\":[[1],2]}",
+                                            "{\"a\":{\"b\":1}}",
+                                            "{\"a\":1,\"b\":1}",
+                                            "{\"a\":1,\"b\":1",
+                                            "{}",
+                                            "[]",
+                                            "",
+                                            "a text",
+                                            "another",
+                                            "{\"a\":{\"b\":[1]}}",
+                                            "{\"a\":[{\"b\":1}]}",
+                                            "{\"a\":{\"b\":{\"c\":{\"d\":{\"e\":1}}}}}",
+                                            "{\"a\":{\"b\":{\"c\":{\"d\":{\"e\":2}}}}}"};
+    const size_t count = sizeof different / sizeof *different;
+    for (size_t i = 0; i < count; i++)
+        for (size_t k = 0; k < i; k++)
+            assert_int_not_equal(labels_of(different[i]), labels_of(different[k]));
+}
+
+static void labels_of_a_decision_are_its_answers(void **state) {
+    (void)state;
+    static const char *const groups[][2] = {
+        {"{\"answers\":[{\"name\":\"p\",\"probability\":0.9}]}",
+         "{\"answers\":{\"p\":{\"noul\":0.5}}}"},
+        {"{\"answers\":[{\"name\":\"p\",\"probability\":0.4}]}",
+         "{\"answers\":{\"p\":{\"noul\":0}}}"},
+        {"{\"answers\":[{\"name\":\"p\",\"choice\":\"x\",\"probabilities\":[{\"value\":\"x\","
+         "\"probability\":0.6}]}]}",
+         "{\"answers\":{\"p\":{\"choice\":\"x\",\"probabilities\":{\"x\":0.9}}}}"},
+        {"{\"answers\":[{\"name\":\"p\",\"score\":1.2,\"probabilities\":[{\"value\":0,"
+         "\"probability\":0.1},{\"value\":2,\"probability\":0.6}]}]}",
+         "{\"answers\":{\"p\":{\"score\":2,\"probabilities\":{\"1\":0.2,\"2\":0.8}}}}"},
+        {"{\"answers\":[{\"name\":\"p\",\"score\":1.2}]}", "{\"answers\":{\"p\":{\"score\":0.9}}}"},
+    };
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        assert_int_equal(labels_of_body(groups[i][0], 200), labels_of_body(groups[i][1], 200));
+        for (size_t k = 0; k < i; k++)
+            assert_int_not_equal(labels_of_body(groups[i][0], 200),
+                                 labels_of_body(groups[k][0], 200));
+    }
+}
+
+static void a_line_without_an_answer_has_no_labels(void **state) {
+    (void)state;
+    assert_int_equal(labels_of_body("{\"error\":{\"code\":\"bad\"}}", 200), 0);
+    assert_int_equal(labels_of_body("{\"choices\":[]}", 200), 0);
+    assert_int_equal(labels_of_body(CHOICE("\"text\""), 500), 0);
+    assert_int_not_equal(labels_of_body("{\"answers\":[]}", 200), 0);
+}
+
+static void entropy_is_of_the_questions_or_of_the_tokens(void **state) {
+    (void)state;
+    expect_body("{\"answers\":[{\"probability\":0.5}]}",
+                START "1.probability=0.5 .outcome='ok' .entropy=0.693147 ");
+    expect_body("{\"answers\":[{\"probability\":1},{\"choice\":\"a\",\"probabilities\":"
+                "[{\"value\":\"a\",\"probability\":0.5},{\"value\":\"b\",\"probability\":0.5}]}]}",
+                START "1.probability=1 2.choice='a' .outcome='ok' .entropy=0.346574 ");
+    expect_body("{\"answers\":{\"x\":{\"noul\":0}}}", START "x.noul=0 .outcome='ok' .entropy=0 ");
+    expect_body("{\"answers\":[{\"choice\":\"a\"}]}", START "1.choice='a' .outcome='ok' ");
+    expect_body("{\"choices\":[{\"text\":\"x\",\"logprobs\":{\"token_logprobs\":[0.5]}}]}",
+                START ".outcome='ok' .characters=1 .entropy=0 ");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(labels_are_equal_where_runs_agree),
+        cmocka_unit_test(labels_of_a_decision_are_its_answers),
+        cmocka_unit_test(a_line_without_an_answer_has_no_labels),
+        cmocka_unit_test(entropy_is_of_the_questions_or_of_the_tokens),
         cmocka_unit_test(scalars_of_the_answer_are_fields),
         cmocka_unit_test(an_answer_that_is_cut_has_the_fields_before_the_cut),
         cmocka_unit_test(calls_of_tools_and_usage_are_read),

@@ -3,7 +3,6 @@
 
 #include "json/json.h"
 
-#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,11 +98,8 @@ static void a_line_without_a_good_response_has_no_answer(void **state) {
         "[1]", "no JSON", ""};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         struct answer answer;
-        double uncertainty;
         answer_read(&answer, str_from(lines[i]));
         assert_int_equal(answer.kind, ANSWER_NONE);
-        assert_int_equal(answer_labels(&answer), 0);
-        assert_false(answer_uncertainty(&answer, &uncertainty));
         answer_correct(&answer, STR("{\"a\":1}"));
         assert_object(&answer, "null");
         answer_release(&answer);
@@ -150,77 +146,12 @@ static void a_corrected_decision_says_so_in_its_line(void **state) {
     answer_release(&answer);
 }
 
-static void uncertainty_is_entropy_or_the_mean_of_the_tokens(void **state) {
-    (void)state;
-    static const struct {
-        const char *body;
-        double expected; /* negative: not told */
-    } cases[] = {
-        {"{\"answers\":[{\"probability\":0.5}]}", 0.6931471805599453},
-        {"{\"answers\":[{\"probability\":1},{\"choice\":\"a\",\"probabilities\":[{\"value\":\"a\","
-         "\"probability\":0.5},{\"value\":\"b\",\"probability\":0.5}]}]}",
-         0.34657359027997264},
-        {"{\"answers\":{\"x\":{\"noul\":0}}}", 0},
-        {"{\"answers\":[{\"choice\":\"a\"}]}", -1},
-        {"{\"choices\":[{\"message\":{\"content\":\"a\"},\"logprobs\":{\"content\":[{\"logprob\":"
-         "-1},{\"logprob\":-2}]}}]}",
-         1.5},
-        {"{\"choices\":[{\"text\":\"a\",\"logprobs\":{\"token_logprobs\":[null,-0.5]}}]}", 0.5},
-        {"{\"choices\":[{\"text\":\"a\",\"logprobs\":null}]}", -1},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct answer answer = read_body(cases[i].body);
-        double uncertainty = -1;
-        assert_int_equal(answer_uncertainty(&answer, &uncertainty), cases[i].expected >= 0);
-        assert_true(fabs(uncertainty - cases[i].expected) < 1e-12);
-        answer_release(&answer);
-    }
-}
-
-static uint64_t labels_of(const char *text) {
-    struct answer answer = read_text(text);
-    uint64_t labels = answer_labels(&answer);
-    answer_release(&answer);
-    return labels;
-}
-
-static void labels_are_equal_where_runs_agree(void **state) {
-    (void)state;
-    char longer[2][100];
-    for (size_t i = 0; i < 2; i++)
-        snprintf(longer[i], sizeof longer[i], "{\"a\":1,\"why\":\"%065d\"}", (int)i);
-    assert_int_equal(labels_of("{\"a\":1,\"b\":{\"c\":\"x\"}}"),
-                     labels_of("{ \"b\":{\"c\":\"x\"}, \"a\":1.0 }"));
-    assert_int_equal(labels_of(longer[0]), labels_of(longer[1]));
-    assert_int_equal(labels_of(" a text"), labels_of("a text\n"));
-    static const char *const different[] = {"{\"a\":1}",
-                                            "{\"a\":2}",
-                                            "{\"b\":1}",
-                                            "{\"a\":\"1\"}",
-                                            "{\"a\":true}",
-                                            "{\"a\":[1,2]}",
-                                            "{\"a\":[2,1]}",
-                                            "{\"a\":{\"b\":1}}",
-                                            "{\"a\":1,\"b\":1}",
-                                            "{}",
-                                            "a text",
-                                            "another",
-                                            "{\"a\":{\"b\":[1]}}",
-                                            "{\"a\":[{\"b\":1}]}"};
-    const size_t count = sizeof different / sizeof *different;
-    for (size_t i = 0; i < count; i++)
-        for (size_t k = 0; k < i; k++)
-            assert_int_not_equal(labels_of(different[i]), labels_of(different[k]));
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_of_each_form_are_read),
         cmocka_unit_test(a_line_without_a_good_response_has_no_answer),
         cmocka_unit_test(a_correction_changes_the_bytes_of_its_fields_alone),
         cmocka_unit_test(a_corrected_decision_says_so_in_its_line),
-        cmocka_unit_test(uncertainty_is_entropy_or_the_mean_of_the_tokens),
-        cmocka_unit_test(labels_are_equal_where_runs_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Requests of lines, by the places of every REQUESTS_STEP-th line in the input. The places are noted
+ * when a reader comes by, or all at once by the thread, which also compares the shapes that the
+ * requests ask for. */
+
+#include "answers/answers_internal.h"
+
+#include "base/mem.h"
+#include "batch/line.h"
+#include "store/files.h"
+
+#include <sodium/crypto_shorthash.h>
+#include <string.h>
+
+#define REQUESTS_STEP 256 /* lines between two noted places of the input */
+#define PIECE_LINES 4096
+
+/* --- requests --- */
+
+/* Notes where the line with this number begins. The lock of the requests is held. */
+static void note_offset(struct answers_index *index, uint64_t line, uint64_t offset) {
+    if (line % REQUESTS_STEP != 0 || line / REQUESTS_STEP != index->offset_count) return;
+    index->offsets = vec_grow(index->offsets, index->offset_count, &index->offset_capacity,
+                              sizeof *index->offsets);
+    index->offsets[index->offset_count++] = offset;
+}
+
+/* Reads on from the last known place at or before the line. The lock is held. */
+static enum err find_request(struct answers_index *index, struct jsonl_file *file, uint32_t line,
+                             size_t bytes_max, struct buf *buf, struct error *error) {
+    size_t step = line / REQUESTS_STEP;
+    if (step >= index->offset_count) step = index->offset_count ? index->offset_count - 1 : 0;
+    uint64_t number = (uint64_t)step * REQUESTS_STEP;
+    if (index->offset_count > 0) file->offset = index->offsets[step];
+    struct str text;
+    for (; jsonl_file_next(file, &text); number++) {
+        note_offset(index, number, jsonl_file_line_at(file, text));
+        if (number < line) continue;
+        if (text.bytes > bytes_max)
+            return err_set(error, ERR_LIMIT, "The request of line %u has %zu bytes.",
+                           (unsigned)line + 1, text.bytes);
+        buf_add_str(buf, text);
+        return OK;
+    }
+    if (file->failed) {
+        *error = file->why;
+        return error->code;
+    }
+    return err_set(error, ERR_NOT_FOUND, "The batch has no line %u.", (unsigned)line + 1);
+}
+
+/* Opens the input of the batch; the caller closes `file` in any case. */
+static enum err open_input(const struct answers_index *index, struct jsonl_file *file,
+                           struct error *error) {
+    struct store *store = index->answers->store;
+    struct store_batch batch;
+    struct store_file input;
+    int fd;
+    enum err err = store_batch_get(store, str_from(index->batch_id), &batch, error);
+    if (err != OK) return err;
+    err = store_input_open(store, str_from(batch.input_file_id), batch.created_unix_s, &fd, &input,
+                           error);
+    if (err == OK) {
+        file->fd = fd;
+        file->bytes = input.bytes;
+    } else if (err == ERR_NOT_FOUND) {
+        err_set(error, err, "The input file '%s' of this batch was deleted or has expired.",
+                batch.input_file_id);
+    }
+    store_batch_release(&batch);
+    return err;
+}
+
+enum err answers_read_request(struct answers_index *index, uint32_t line, size_t bytes_max,
+                              struct buf *buf, struct error *error) {
+    struct jsonl_file file;
+    jsonl_file_init(&file);
+    enum err err = open_input(index, &file, error);
+    if (err == OK) {
+        pthread_mutex_lock(&index->requests);
+        err = find_request(index, &file, line, bytes_max, buf, error);
+        pthread_mutex_unlock(&index->requests);
+    }
+    jsonl_file_close(&file);
+    return err;
+}
+
+/* --- the pass of the thread --- */
+
+/* The hash of the answer's shape that a request asks for; 0: it asks for none. */
+static uint64_t hash_shape(const struct answers_index *index, struct str text, struct buf *room) {
+    struct batch_line line;
+    unsigned char sum[crypto_shorthash_BYTES];
+    uint64_t hash;
+    if (batch_line_read(text, &line) != BATCH_LINE_READ) return 0;
+    buf_clear(room);
+    struct str shape = batch_line_shape(&line, room);
+    if (shape.bytes == 0) shape = line.questions;
+    if (shape.bytes == 0) return 0;
+    crypto_shorthash(sum, (const unsigned char *)shape.at, shape.bytes, index->answers->key);
+    memcpy(&hash, sum, sizeof hash);
+    return hash ? hash : 1;
+}
+
+static void read_request(struct answers_index *index, struct str text, struct buf *room) {
+    /* Requests of different shapes stay different: the rest is read for its places alone. */
+    if (index->input_lines == 0 || index->has_one_shape) {
+        uint64_t shape = hash_shape(index, text, room);
+        if (index->input_lines == 0) index->shape = shape;
+        index->has_one_shape = shape != 0 && shape == index->shape;
+    }
+    pthread_mutex_lock(&index->requests);
+    note_offset(index, index->input_lines++, jsonl_file_line_at(&index->input, text));
+    pthread_mutex_unlock(&index->requests);
+}
+
+enum err index_read_requests(struct answers_index *index, bool *ret_more, struct error *error) {
+    struct jsonl_file *input = &index->input;
+    struct str text;
+    struct buf room;
+    size_t count = 0;
+    enum err err = OK;
+    *ret_more = false;
+    if (input->fd < 0) {
+        index->input_lines = 0; /* a pass that failed begins again */
+        err = open_input(index, input, error);
+    }
+    if (err != OK) return err;
+    buf_init(&room, BUF_UNLIMITED);
+    for (; count < PIECE_LINES && jsonl_file_next(input, &text); count++)
+        read_request(index, text, &room);
+    buf_release(&room);
+    *ret_more = count == PIECE_LINES;
+    if (*ret_more) return OK;
+    if (input->failed) err = err_set(error, input->why.code, "%s", input->why.text);
+    jsonl_file_close(input);
+    jsonl_file_init(input);
+    return err;
+}
