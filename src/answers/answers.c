@@ -16,11 +16,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INDEXES_LEAST 2                         /* so that two runs can be compared */
-#define BYTES_MAX ((size_t)512 << 20)           /* of all indexes; those in use may exceed it */
-#define TAKE_MS 200                             /* the longest wait of a first query for rows */
-#define LOOK_NS ((int64_t)500 * 1000 * 1000)    /* between two looks at a running batch */
-#define SHARE_PERCENT 3                         /* of the machine's cores, for following a run */
+#define INDEXES_LEAST 2                      /* so that two runs can be compared */
+#define BYTES_MAX ((size_t)512 << 20)        /* of all indexes; those in use may exceed it */
+#define TAKE_MS 200                          /* the longest wait of a first query for rows */
+#define LOOK_NS ((int64_t)500 * 1000 * 1000) /* between two looks at a running batch */
+#define CPU_PERCENT 2 /* following a run takes as much of the server's CPU time, */
+#define CPU_PARTS 400 /* or this part of the machine's: whichever is more */
+#define WAIT_NS ((int64_t)5 * 1000 * 1000)      /* between two looks at the server's CPU time */
 #define FOLLOW_NS ((int64_t)60 * 1000000000)    /* a batch is followed after its last query */
 #define IDLE_NS ((int64_t)15 * 60 * 1000000000) /* an index is kept after its last query */
 /* Running lines have priority over the thread. The lowest priority would be too low: readers wait
@@ -106,25 +108,34 @@ static struct answers_index *next_due(struct answers *answers, int64_t now_ns,
     return found;
 }
 
-/* The CPU time of the calling thread. */
-static int64_t cpu_ns(void) {
+static int64_t cpu_ns(clockid_t clock) {
     struct timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    clock_gettime(clock, &time);
     return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
 }
 
-/* Decides when the next piece is due; `spent_ns` is the CPU time of the last one: following a run
- * takes at most SHARE_PERCENT of the machine, however fast lines end. An index that has not yet
- * reached the end of its log is made without pauses, once and within seconds. */
+/* Decides when the next piece is due; `spent_ns` is the CPU time of the last one. An index that has
+ * not yet reached the end of its log is made without pauses, once and within seconds. */
 static void set_due(const struct answers *answers, struct answers_index *index, bool more,
                     int64_t now_ns, int64_t spent_ns) {
-    int64_t percent = SHARE_PERCENT * answers->cores; /* of one core */
     bool is_following = index->seen_ns > 0 && !index->has_ended;
-    index->due_ns = now_ns;
-    if (index->is_behind && is_following && percent < 100)
-        index->due_ns += spent_ns * ((100 + percent - 1) / percent);
-    else if (!more)
-        index->due_ns += LOOK_NS;
+    index->due_ns = index->latest_ns = now_ns;
+    if (index->is_behind && is_following) {
+        index->paid_ns = cpu_ns(CLOCK_PROCESS_CPUTIME_ID) + spent_ns * 100 / CPU_PERCENT;
+        index->latest_ns += spent_ns * CPU_PARTS / answers->cores;
+    } else if (!more) {
+        index->due_ns = index->latest_ns += LOOK_NS;
+    }
+}
+
+/* True if a due index waits until the server has used more CPU time. */
+static bool is_put_off(const struct answers *answers, struct answers_index *index, int64_t now_ns) {
+    int64_t missing_ns = index->paid_ns - cpu_ns(CLOCK_PROCESS_CPUTIME_ID);
+    if (now_ns >= index->latest_ns || missing_ns <= 0) return false;
+    int64_t wait_ns = missing_ns / answers->cores;
+    index->due_ns = now_ns + (wait_ns > WAIT_NS ? wait_ns : WAIT_NS);
+    if (index->due_ns > index->latest_ns) index->due_ns = index->latest_ns;
+    return true;
 }
 
 /* One piece of an index's work. */
@@ -176,9 +187,9 @@ static void look(struct answers *answers, struct answers_index *index, int64_t n
     bool wants_requests = index->wants_requests;
     index->users++;
     pthread_mutex_unlock(&answers->lock);
-    int64_t spent_ns = -cpu_ns();
+    int64_t spent_ns = -cpu_ns(CLOCK_THREAD_CPUTIME_ID);
     read_piece(index, wants_requests, &look);
-    spent_ns += cpu_ns();
+    spent_ns += cpu_ns(CLOCK_THREAD_CPUTIME_ID);
     bool has_ended = index_has_ended(index);
     pthread_mutex_lock(&answers->lock);
     index->has_ended = has_ended;
@@ -195,9 +206,9 @@ static void *answers_main(void *context) {
         int64_t now_ns = clock_monotonic_ns(), due_ns;
         make_room(answers, now_ns);
         struct answers_index *index = next_due(answers, now_ns, &due_ns);
-        if (index)
+        if (index && !is_put_off(answers, index, now_ns))
             look(answers, index, now_ns);
-        else
+        else if (!index)
             sync_wait_until(&answers->work, &answers->lock, due_ns);
     }
     pthread_mutex_unlock(&answers->lock);
@@ -214,6 +225,7 @@ enum err answers_open(struct answers **ret_answers, struct store *store, struct 
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     answers->cores = cores > 0 ? cores : 1;
     randombytes_buf(answers->key, sizeof answers->key);
+    buf_init(&answers->piece, ANSWERS_PIECE_BYTES);
     pthread_mutex_init(&answers->lock, NULL);
     sync_cond_init(&answers->work);
     sync_cond_init(&answers->told);
@@ -222,6 +234,7 @@ enum err answers_open(struct answers **ret_answers, struct store *store, struct 
         pthread_cond_destroy(&answers->work);
         pthread_cond_destroy(&answers->told);
         pthread_mutex_destroy(&answers->lock);
+        buf_release(&answers->piece);
         free(answers);
         return err_from_errno(error, failed, "cannot start the thread of answers");
     }
@@ -241,6 +254,7 @@ void answers_close(struct answers *answers) {
     pthread_cond_destroy(&answers->work);
     pthread_cond_destroy(&answers->told);
     pthread_mutex_destroy(&answers->lock);
+    buf_release(&answers->piece);
     free(answers);
 }
 
@@ -270,7 +284,7 @@ bool answers_catch_up(struct answers_index *index, int64_t wait_ms) {
     int64_t now_ns = clock_monotonic_ns(), until_ns = sync_deadline_ns(wait_ms);
     pthread_mutex_lock(&answers->lock);
     if (!index->is_complete && !index->is_behind) {
-        index->due_ns = now_ns;
+        index->due_ns = index->latest_ns = now_ns;
         pthread_cond_signal(&answers->work);
     }
     while (!index->is_complete && index->seen_ns < now_ns &&
@@ -288,7 +302,7 @@ void answers_requests(struct answers_index *index, struct answers_requests *ret_
     if (!ret_requests->is_read && (index->is_complete || !index->wants_requests)) {
         index->wants_requests = true;
         index->is_complete = false;
-        index->due_ns = 0;
+        index->due_ns = index->latest_ns = 0;
         pthread_cond_signal(&answers->work);
     }
     pthread_mutex_unlock(&answers->lock);

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PIECE_BYTES ((size_t)1 << 20)
 #define ROWS_AT_A_TIME 64
 #define MADE_MAX 4                    /* new columns per answer, after the first piece of results */
 #define LONG_BYTES ((size_t)16 << 20) /* a longer result gets a row without fields */
@@ -210,33 +209,29 @@ static enum err add_one(struct answers_index *index, bool *ret_more, struct erro
 
 static enum err add_piece(struct answers_index *index, bool *ret_more, bool *ret_ended,
                           struct error *error) {
-    struct buf buf;
+    struct buf *buf = &index->answers->piece;
     struct page_read read;
     struct page page = {.from = {.after = index->after},
                         .lines_max = UINT64_MAX,
                         .bytes_max = UINT64_MAX,
-                        .room = PIECE_BYTES};
-    buf_init(&buf, PIECE_BYTES);
-    enum err err = runner_results_read(index->results, &page, &buf, &read, error);
-    if (err != OK) {
-        buf_release(&buf);
-        return err;
-    }
-    struct str whole = whole_lines(buf_str(&buf));
+                        .room = ANSWERS_PIECE_BYTES};
+    buf_clear(buf);
+    enum err err = runner_results_read(index->results, &page, buf, &read, error);
+    if (err != OK) return err;
+    struct str whole = whole_lines(buf_str(buf));
     if (index->after == 0) elect_columns(index, whole);
     size_t lines = count_lines(whole);
     *ret_ended = !read.more;
-    *ret_more = buf.bytes > 0;
+    *ret_more = buf->bytes > 0;
     if (lines > 0 && read.next.after - index->after == lines) {
         add_rows(index, whole, index->after + 1);
         index->after = read.next.after;
-    } else if (buf.bytes > 0) {
+    } else if (buf->bytes > 0) {
         *ret_ended = false;
         err = add_one(index, ret_more, error);
     } else if (!read.more) {
         index->after = read.next.after;
     }
-    buf_release(&buf);
     return err;
 }
 
