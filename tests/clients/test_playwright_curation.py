@@ -166,6 +166,32 @@ def test_one_name_in_two_tabs_shows_both_judgements_and_the_curator_chooses(brow
     assert not one.troubles and not two.troubles
 
 
+def test_a_queue_whose_answers_are_being_read_says_how_far_that_is(browser, server):
+    first, batch = (batch_of(server, [evaluation(number) for number in range(3)], EVALUATION) for _ in range(2))
+    desk = Desk(browser, server, first)
+    desk.on("c0")
+    unread = {"schema": {"schema": None, "indexed": 1}, "cards": {"object": "list", "data": [], "total": None, "left": None, "has_more": True, "after": None, "indexed": 2}}
+
+    def answer(route):
+        """As a server that has not yet read a long batch."""
+        part = route.request.url.partition("?")[0].rpartition("/")[2]
+        if part not in unread:
+            return route.continue_()
+        return route.fulfill(json={"is_made": False, "lines": 4, **unread[part]})
+
+    for part in list(unread):
+        desk.page.route(f"**/{part}?*", answer)
+    desk.page.evaluate(f"location.hash = '#/batch/{batch}/curate'")
+    desk.sees("The answers are being read: 25")
+    del unread["schema"]
+    desk.sees("The answers are being read: 50")
+    unread.clear()
+    desk.on("c0")
+    desk.press("a")
+    desk.all_kept()
+    assert len(kept(server, batch)) == 1 and not desk.troubles
+
+
 def test_lost_answers_and_a_killed_server_lose_and_double_nothing(browser, small_model, tmp_path):
     with support.reserved_port() as port:
         arguments = (tmp_path / "state", "--model", small_model, "--port", str(port))
