@@ -6,7 +6,7 @@ token while the command is killed at random. Bought tokens last 20 s here instea
     python3 -m venv ~/.cache/quern-peers/label-studio && ~/.cache/quern-peers/label-studio/bin/pip install label-studio
     tools/test peers/test_label_studio
 """
-import json, os, pathlib, random, sqlite3, subprocess, threading, time, urllib.request
+import functools, json, os, pathlib, random, sqlite3, subprocess, threading, time, urllib.request
 
 import pytest
 
@@ -61,6 +61,11 @@ class Studio:
         request = urllib.request.Request(self.url + path, None if body is None else json.dumps(body).encode(),
                                          {"Authorization": f"Token {TOKEN}", "Content-Type": "application/json"}, method=method)
         return json.loads(urllib.request.urlopen(request, timeout=600).read())
+
+    @functools.cached_property
+    def personal(self):
+        """The personal access token, of which a user has one."""
+        return self.call("/api/token/", {})["token"]
 
     def bought_tokens(self):
         return self.log.read_text().count("POST /api/token/refresh/")
@@ -143,7 +148,7 @@ def pulled(folder):
 
 
 def test_ten_answers_there_and_back_with_each_kind_of_token(studio, tmp_path):
-    personal = studio.call("/api/token/", {})["token"]
+    personal = studio.personal
     for token in (TOKEN, personal):
         folder = tmp_path / token[:3]
         folder.mkdir()
@@ -189,7 +194,7 @@ def test_judgements_of_quern_become_annotations_once_and_do_not_come_back(studio
 
 
 def test_many_tasks_and_annotations_each_exactly_once_under_kills(studio, tmp_path):
-    draw, personal = random.Random(int(os.environ.get("QUERN_SEED", "1"))), studio.call("/api/token/", {})["token"]
+    draw, personal = random.Random(int(os.environ.get("QUERN_SEED", "1"))), studio.personal
     bought = studio.bought_tokens()
     answers, which = files(tmp_path, TASKS)
     begun = time.monotonic()
