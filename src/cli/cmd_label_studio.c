@@ -7,7 +7,7 @@
 #include "json/json.h"
 #include "label_studio/studio_pull.h"
 #include "label_studio/studio_push.h"
-#include "label_studio/studio_tell.h"
+#include "label_studio/studio_send.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -42,7 +42,7 @@ static const struct option rows[] = {
     {"results-file", OPTION_LIST, AT(results), "F",
      .help = "file of their results; may be repeated"},
     {"judgements-file", OPTION_TEXT, AT(judgements), "F",
-     .help = "file of quern's judgements of them, one JSON per line, to tell conflicts"},
+     .help = "file of quern's judgements of them, one JSON per line, to show conflicts"},
     {"output-file", OPTION_TEXT, AT(output), "OUT",
      .help = "file of all judgements that were pulled, one JSON per line", .letter = 'o'},
     {"overwrite", OPTION_SWITCH, AT(overwrite), .help = "replace OUT if it exists"},
@@ -55,7 +55,7 @@ static const struct option rows[] = {
      .max = 86400},
     {"same-project", OPTION_SWITCH, AT(is_unique),
      .help = "no other batch has this ID: find the project of an earlier push by it, and make a "
-             "new one if that is gone"},
+             "new project if that one is gone"},
     {"events", OPTION_SWITCH, AT(has_events),
      .help = "print each event on standard output, one JSON per line, for programs"},
     {"end-with-parent", OPTION_SWITCH, AT(ends_with_parent),
@@ -127,7 +127,7 @@ struct work_place {
 struct report {
     struct studio_push_report pushed;
     struct studio_pull_report pulled;
-    struct studio_tell_report told;
+    struct studio_send_report sent;
 };
 
 static void say(void *context, const char *sentence) {
@@ -273,8 +273,8 @@ static enum err pull(struct work_place *place, const struct command_call *call,
     return err;
 }
 
-/* Prints all judgements that were pulled up to now, those of earlier commands as well: the reader
- * may have been killed before it kept them. Returns the error of the work, if it has one. */
+/* Prints all judgements of the link, those of earlier commands included: the reader may have been
+ * killed before it kept them. Returns the error of the work, if it has one. */
 static enum err print_judgements(const struct work_place *place, enum err err,
                                  struct error *error) {
     struct error own;
@@ -291,20 +291,20 @@ static void show_sent(void *context, uint64_t sent) {
     if (place->has_events) label_studio_event_count("sent", sent);
 }
 
-static enum err tell(struct work_place *place, const struct command_call *call,
-                     struct studio_tell_report *ret_report, struct error *error) {
+static enum err send_judgements(struct work_place *place, const struct command_call *call,
+                                struct studio_send_report *ret_report, struct error *error) {
     const struct chosen *chosen = call->chosen;
-    const struct studio_tell_wish wish = {.batch = call->operands[1],
+    const struct studio_send_wish wish = {.batch = call->operands[1],
                                           .remote = chosen->requests ? NULL : place->session.remote,
                                           .judgements_path = chosen->judgements,
                                           .context = place,
                                           .progress = show_sent};
     enum err err =
-        studio_tell_run(place->studio, &place->link, place->input.pairs, &wish, ret_report, error);
-    if (err == OK && ret_report->sent + ret_report->untold > 0)
+        studio_send_run(place->studio, &place->link, place->input.pairs, &wish, ret_report, error);
+    if (err == OK && ret_report->sent + ret_report->unsent > 0)
         session_say(&place->session,
                     "%" PRIu64 " judgements of quern sent, %" PRIu64 " have no place there",
-                    ret_report->sent, ret_report->untold);
+                    ret_report->sent, ret_report->unsent);
     return err;
 }
 
@@ -326,7 +326,7 @@ static void print_report(const struct work_place *place, const struct report *re
                    {"known_judgements", pulled->known},
                    {"conflicts", pulled->conflicts},
                    {"held", pulled->held},
-                   {"sent", report->told.sent}};
+                   {"sent", report->sent.sent}};
     json_object_set_new(object, "project", json_integer(place->link.project));
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         json_object_set_new(object, figures[i].name, json_integer((json_int_t)figures[i].value));
@@ -344,7 +344,7 @@ static enum err run(struct command_call *call, struct error *error) {
     bool is_open = err == OK;
     if (err == OK && (work & WORK_PUSH)) err = push(&place, call, &report.pushed, error);
     if (err == OK && (work & WORK_PULL)) err = pull(&place, call, &report.pulled, error);
-    if (err == OK && work == WORK_SYNC) err = tell(&place, call, &report.told, error);
+    if (err == OK && work == WORK_SYNC) err = send_judgements(&place, call, &report.sent, error);
     if (is_open && chosen->has_events) err = print_judgements(&place, err, error);
     if (err == OK && (chosen->session.json || chosen->has_events)) print_report(&place, &report);
     close_place(&place);

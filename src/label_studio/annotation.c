@@ -26,7 +26,7 @@ static void sum_text(struct str text, char ret_hex[SHA256_HEX_BYTES]) {
 
 /* --- the mark --- */
 
-/* Writes the beginning of the ids of all results: a sum of what they say. */
+/* Writes the beginning of the ids of all results: a hash of their names and values. */
 static void write_mark(const json_t *results, bool is_cancelled, char ret_mark[MARK_BYTES]) {
     const json_t *result;
     size_t index;
@@ -79,7 +79,7 @@ static void add_own(json_t *results, const json_t *config, const char *name, con
     json_decref(value);
 }
 
-/* The comment's control says who has judged. */
+/* The comment's control names the curator. */
 static json_t *make_comment(const json_t *judgement) {
     struct str comment = json_member_str(judgement, "comment");
     struct buf text;

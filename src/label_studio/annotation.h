@@ -5,14 +5,14 @@
  *
  *     accepted, corrected   the answer's values with the corrections, a value per control
  *     skipped               was_cancelled
- *     rating                the control of the project's own
- *     curator, comment      the comment's control: "Ana on quern: the comment"
+ *     rating                the value of the rating's control
+ *     curator, comment      the value of the comment's control: "Ana on quern: the comment"
  *
  * Label Studio's annotator is the user of the token, since a curator of quern has no account there.
- * The unique_id is a sum of batch, project and judgement.
+ * The unique_id is a hash of batch, project and judgement.
  *
- * Each result has an id that begins with a sum of all values. A pull knows by it that an annotation
- * is a judgement of quern that nobody has changed; the sums of a changed one differ.
+ * Each result has an id that begins with a hash of all values. By it a pull knows an annotation
+ * that was made of a judgement and that nobody has changed; a changed one has another hash.
  *
  * Thread: any; pure.
  * Memory: the caller owns the annotation. */
@@ -33,5 +33,5 @@ struct annotation_wish {
 
 /* NULL if the project has no control that can show anything of the judgement. */
 json_t *annotation_make(const struct annotation_wish *wish);
-/* True for what annotation_make has made and nobody has changed. */
+/* True for an annotation that annotation_make made and that nobody has changed. */
 bool annotation_is_own(const json_t *annotation);

@@ -29,7 +29,7 @@ enum err kept_judgements_open(struct kept_judgements *ret_list, struct remote *r
                               const char *path, const char *batch, struct error *error) MUST_CHECK;
 void kept_judgements_close(struct kept_judgements *list);
 bool kept_judgements_has(const struct kept_judgements *list, const char *id);
-/* True for a judgement that a pull has made, of an annotation. */
+/* True for a judgement that a pull has made of an annotation. */
 bool kept_judgements_is_pulled(const json_t *judgement);
 /* Posts a judgement without its version (judgement.h); without a server nothing is done. */
 enum err kept_judgements_post(struct kept_judgements *list, const json_t *judgement,

@@ -166,7 +166,7 @@ static enum err sync_folder(const char *path, struct error *error) {
     return err;
 }
 
-/* Waits for a command that was told to end, since a call of it may be under way. */
+/* Waits for the lock: a command that was told to end may have a call under way. */
 static enum err lock(const struct link *link, struct error *error) {
     for (int64_t left_ms = LOCK_MS; flock(link->fd, LOCK_EX | LOCK_NB) < 0;
          left_ms -= LOCK_STEP_MS) {

@@ -75,7 +75,7 @@ void link_close(struct link *link);
 /* The functions below add a line, which link_sync writes. */
 void link_want_project(struct link *link, const char *marker);
 void link_set_project(struct link *link, int64_t project, const struct form *form);
-/* The project no longer exists: the link is as new, but for the judgements that were pulled. */
+/* The project no longer exists. The link forgets all but the judgements that were pulled. */
 void link_forget_project(struct link *link);
 /* Opens a chunk; takes the array over. */
 void link_send(struct link *link, json_t *custom_ids, int64_t at_ms);

@@ -77,8 +77,8 @@ typedef enum err (*studio_tasks_fn)(void *context, const json_t *tasks, struct e
 enum err studio_each_task(struct studio *studio, int64_t project, int64_t after,
                           enum studio_part part, studio_tasks_fn take, void *context,
                           struct error *error) MUST_CHECK;
-/* Makes an annotation, an object with a unique_id: repeated, the server has it once. ERR_NOT_FOUND
- * if there is no such task. */
+/* Makes an annotation, an object with a unique_id; a repeated call makes no second one.
+ * ERR_NOT_FOUND if there is no such task. */
 enum err studio_annotate(struct studio *studio, int64_t task, const json_t *annotation,
                          struct error *error) MUST_CHECK;
 /* The users that the token may see, an array. */

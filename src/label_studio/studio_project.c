@@ -82,7 +82,7 @@ static enum err look_for(struct studio *studio, const char *marker, int64_t sett
     }
 }
 
-/* A marker that no other project has, or that only this batch's projects have. */
+/* A marker that no other project has, or, with `is_unique`, only projects of this batch. */
 static void write_marker(const char *batch, bool is_unique, char ret_marker[LINK_MARKER_BYTES]) {
     unsigned char digest[SHA256_BYTES];
     char hex[SHA256_HEX_BYTES];

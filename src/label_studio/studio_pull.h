@@ -33,7 +33,7 @@ struct studio_pull_wish {
     void *context;
     /* Takes one sentence about a conflict. */
     void (*show)(void *context, const char *sentence);
-    /* After each page of tasks: how many judgements this pull has so far. */
+    /* Called after each page of tasks with the number of judgements of this pull so far. */
     void (*progress)(void *context, uint64_t pulled);
 };
 

@@ -28,12 +28,12 @@
 struct studio_push_wish {
     const char *title; /* of a new project */
     int64_t project;   /* 0: a new one is made */
-    /* The push of a batch with this id, which no other batch has, finds the project of an earlier
-     * push also without its link, and makes a new one if that is gone. */
+    /* No other batch has this id. The push finds the project of an earlier push without its link,
+     * and makes a new project if that one is gone. */
     bool is_unique;
     int64_t settle_ms;
     void *context;
-    /* After each chunk: the project, and how many answers have a task. */
+    /* Called after each chunk with the project and the number of answers that have a task. */
     void (*progress)(void *context, int64_t project, uint64_t tasks);
 };
 
