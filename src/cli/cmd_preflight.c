@@ -176,8 +176,8 @@ static void print_sample(const struct preflight *is) {
                is->sample.failed);
         if (is->sample.wait_share >= WAIT_SHARE_TOLD)
             printf("            Other work on this machine had the processors for %.0f %% of that "
-                   "time: the range is\n            wide, and smaller when the machine is "
-                   "quiet.\n",
+                   "time: the range is\n            wide, and smaller on an idle "
+                   "machine.\n",
                    100 * is->sample.wait_share);
     }
 }

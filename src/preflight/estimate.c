@@ -26,7 +26,7 @@ double estimate_t(size_t freedom) {
     return freedom <= sizeof t_points / sizeof *t_points ? t_points[freedom - 1] : T_LIMIT;
 }
 
-struct interval estimate_doubted(struct interval interval, double down, double up) {
+struct interval estimate_widened(struct interval interval, double down, double up) {
     if (!interval.is_known || interval.mean <= 0) return interval;
     double high = hypot(log(interval.high / interval.mean), log(up));
     if (interval.low > 0) {

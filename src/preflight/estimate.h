@@ -22,10 +22,10 @@ struct interval {
 
 /* The two-sided 95 % point of Student's distribution with `freedom` (from 1) degrees. */
 double estimate_t(size_t freedom);
-/* The interval with a further doubt, independent of its own: the true value may be `down` (0..1)
- * or `up` (from 1) times what it is. Both doubts are ratios, so their logarithms add up as squares.
- * One that is not known stays as it is. */
-struct interval estimate_doubted(struct interval interval, double down, double up);
+/* The interval with a further, independent uncertainty: the true value may be `down` (0..1) or `up`
+ * (from 1) times the one it has. Uncertainties are ratios, so their logarithms add up as squares.
+ * An interval that is not known stays as it is. */
+struct interval estimate_widened(struct interval interval, double down, double up);
 /* All three times `factor`. */
 struct interval estimate_scaled(struct interval interval, double factor);
 

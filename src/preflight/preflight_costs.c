@@ -97,12 +97,12 @@ static struct time_fit fit_of(const struct sample_run *sample) {
     return count > 0 ? time_fit_of(groups, count) : (struct time_fit){.freedom = 0};
 }
 
-/* Widens the time to that beside 3 times the other work that the sample met, and beside a third of
+/* Widens the time: it shall hold for 3 times the other work that the sample met, and for a third of
  * it. A thread that shares its processor with n others takes 1 + n times as long, and waits for
  * n / (1 + n) of its time. Of 17 runs beside 20 to 30 builds and tests on 2 processors, a factor of
- * 2 covered 14, and 3 all. */
-static struct interval doubt_load(struct interval seconds, double wait_share) {
-    return estimate_doubted(seconds, 1 - wait_share * 2 / 3, 1 + 2 * wait_share);
+ * 2 covered 14, and a factor of 3 covered all. */
+static struct interval widen_for_load(struct interval seconds, double wait_share) {
+    return estimate_widened(seconds, 1 - wait_share * 2 / 3, 1 + 2 * wait_share);
 }
 
 /* The errors of the time per row and of the number of answer tokens are independent. */
@@ -119,7 +119,7 @@ static struct interval predict(const struct preflight *is, const struct node_opt
         .mean = load + seconds.mean,
         .high = load + seconds.mean + hypot(seconds.high - seconds.mean, more),
         .is_known = seconds.is_known};
-    return doubt_load(whole, is->sample.wait_share);
+    return widen_for_load(whole, is->sample.wait_share);
 }
 
 /* The share of the answers' tokens that are an equal request's. */

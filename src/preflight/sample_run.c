@@ -21,7 +21,7 @@
 
 #define POLL_MS 5
 #define DRAIN_MS 1000
-#define WAIT_SHARE_MAX 0.95   /* more is no measure any more: a range of 20 times either way */
+#define WAIT_SHARE_MAX 0.95   /* a thread takes 20 times as long: more is no measure */
 #define SMALL_SAMPLE_LINES 24 /* fewer lines are dealt to fewer groups */
 #define SMALL_SAMPLE_GROUPS 4
 
@@ -240,7 +240,7 @@ static enum err run_group(struct work *work, uint32_t group, struct sample_run *
     return err;
 }
 
-/* How long the engine's threads have waited for a processor. */
+/* The share of the time in which an engine's thread waited for a processor. */
 static double find_wait_share(const struct work *work, int64_t started_ns) {
     struct worker_status *statuses = mem_new(RUNNER_WORKERS_MAX, sizeof *statuses);
     size_t count = runner_worker_statuses(node_runner(work->node), statuses, RUNNER_WORKERS_MAX);

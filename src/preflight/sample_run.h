@@ -44,8 +44,8 @@ struct sample_run {
     struct sample_group group[SAMPLE_RUN_GROUPS];
     uint64_t prompt_tokens, cached_tokens;
     double load_seconds;
-    /* Share of the time, from the start of the engine on, in which its thread that waited longest
-     * was ready and had no processor: other work had it. 0: a machine of its own, or not known. */
+    /* Share of the time since the start of the engine in which its thread that waited longest was
+     * ready to run and other work had the processors. 0: no other work, or not known. */
     double wait_share;
     double watts; /* mean power of the machine while the groups ran; NAN: not known */
 };

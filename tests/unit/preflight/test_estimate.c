@@ -35,18 +35,18 @@ static void points_are_those_of_students_distribution(void **state) {
     assert_true(is.is_known && is.low == 10 && is.mean == 20 && is.high == 40);
 }
 
-static void doubts_of_ratios_add_up_as_squares_of_logarithms(void **state) {
+static void uncertainties_of_ratios_add_up_as_squares_of_logarithms(void **state) {
     (void)state;
-    struct interval is = estimate_doubted((struct interval){50, 100, 200, true}, 1, 1);
+    struct interval is = estimate_widened((struct interval){50, 100, 200, true}, 1, 1);
     assert_true(fabs(is.low - 50) < 1e-9 && is.mean == 100 && fabs(is.high - 200) < 1e-9);
-    is = estimate_doubted((struct interval){100, 100, 100, true}, 0.5, 1.5);
+    is = estimate_widened((struct interval){100, 100, 100, true}, 0.5, 1.5);
     assert_true(fabs(is.low - 50) < 1e-9 && is.mean == 100 && fabs(is.high - 150) < 1e-9);
     /* Ratios of 2^3 and 2^4 make one of 2^5. */
-    is = estimate_doubted((struct interval){100.0 / 8, 100, 800, true}, 1.0 / 16, 16);
+    is = estimate_widened((struct interval){100.0 / 8, 100, 800, true}, 1.0 / 16, 16);
     assert_true(fabs(is.low - 3.125) < 1e-9 && fabs(is.high - 3200) < 1e-6);
-    is = estimate_doubted((struct interval){0, 100, 200, true}, 0.5, 2);
+    is = estimate_widened((struct interval){0, 100, 200, true}, 0.5, 2);
     assert_true(is.low == 0);
-    is = estimate_doubted((struct interval){100, 100, 100, false}, 0.5, 2);
+    is = estimate_widened((struct interval){100, 100, 100, false}, 0.5, 2);
     assert_true(is.low == 100 && is.high == 100);
 }
 
@@ -125,7 +125,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(quantiles_are_values_that_are_there),
         cmocka_unit_test(points_are_those_of_students_distribution),
-        cmocka_unit_test(doubts_of_ratios_add_up_as_squares_of_logarithms),
+        cmocka_unit_test(uncertainties_of_ratios_add_up_as_squares_of_logarithms),
         cmocka_unit_test(bins_double_and_the_last_is_open),
         cmocka_unit_test(a_roomy_length_has_five_hundred_more_and_is_round),
         cmocka_unit_test(a_set_of_hashes_tells_new_ones_from_old),
