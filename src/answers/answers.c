@@ -16,12 +16,12 @@
 #include <time.h>
 #include <unistd.h>
 
-#define INDEXES_LEAST 2                      /* so that two runs can be compared */
-#define BYTES_MAX ((size_t)512 << 20)        /* of all indexes; those in use may exceed it */
-#define TAKE_MS 200                          /* the longest wait of a first query for rows */
+#define INDEXES_LEAST 2               /* kept at any size, so that two runs can be compared */
+#define BYTES_MAX ((size_t)512 << 20) /* of all indexes; those in use may exceed it */
+#define TAKE_MS 200                   /* the longest wait of a first query for rows */
 #define LOOK_NS ((int64_t)500 * 1000 * 1000) /* between two looks at a running batch */
-#define CPU_PERCENT 2 /* following a run takes as much of the server's CPU time, */
-#define CPU_PARTS 400 /* or this part of the machine's: whichever is more */
+#define CPU_PERCENT 2 /* following a run takes this share of the server's CPU time */
+#define CPU_PARTS 400 /* or 1/400 of the machine's, if that is more */
 #define WAIT_NS ((int64_t)5 * 1000 * 1000)      /* between two looks at the server's CPU time */
 #define FOLLOW_NS ((int64_t)60 * 1000000000)    /* a batch is followed after its last query */
 #define IDLE_NS ((int64_t)15 * 60 * 1000000000) /* an index is kept after its last query */
@@ -141,7 +141,7 @@ static bool is_put_off(const struct answers *answers, struct answers_index *inde
 /* One piece of an index's work. */
 struct look {
     bool more;     /* results or requests are left */
-    bool is_short; /* results are left */
+    bool is_short; /* results are left: the piece did not reach their end */
     bool ended;    /* no result will come */
     enum err err;  /* of the results */
     struct error error;
@@ -159,7 +159,7 @@ static void read_piece(struct answers_index *index, bool wants_requests, struct 
     requests->has_one_shape = index->has_one_shape;
 }
 
-/* Takes over what a look has found. The caller holds the lock. */
+/* Takes over the findings of a look. The caller holds the lock. */
 static void note_look(struct answers *answers, struct answers_index *index, const struct look *look,
                       int64_t started_ns) {
     if (look->err != OK && look->err != ERR_NOT_FOUND && index->err != look->err)
@@ -175,7 +175,7 @@ static void note_look(struct answers *answers, struct answers_index *index, cons
     }
     bool is_whole = look->requests.is_read || look->requests.err != OK || !index->wants_requests;
     index->is_complete = look->err == OK && look->ended && !look->more && is_whole;
-    if (index->is_complete) { /* gives its descriptors back */
+    if (index->is_complete) { /* it needs its descriptors no more */
         runner_results_close(index->results);
         index->results = NULL;
     }

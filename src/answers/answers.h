@@ -7,7 +7,7 @@
  * An index has one row per line of its batch and one column per field. It is made when somebody
  * first asks for it, from the batch's results in the order in which they became durable, and then
  * follows the batch. So a run that nobody looks at costs nothing, and no file of the state directory
- * depends on it: a restart, or IDLE_MS without a question, loses the index, and the next question
+ * depends on it: a restart, or 15 min without a question, loses the index, and the next question
  * makes it again in a few seconds. The index knows no HTTP and writes no file.
  * Its cells stay in this folder (table.h): callers see pages of line numbers, JSON, and results.
  *
@@ -40,8 +40,8 @@ void answers_close(struct answers *answers);
  * batch to be made; that of a long one has few rows at first. */
 struct answers_index *answers_take(struct answers *answers, const struct store_batch *batch);
 void answers_drop(struct answers_index *index);
-/* Waits up to `wait_ms` until each result that is durable at the call has its row; false if some
- * may have none yet. A wait does not hurry an index that follows a fast run. */
+/* Waits up to `wait_ms` until each result that is durable at the call has its row. False if a
+ * result may have none yet: a wait does not hurry an index that follows a fast run. */
 bool answers_catch_up(struct answers_index *index, int64_t wait_ms);
 
 struct answers_state {
@@ -78,7 +78,7 @@ struct answers_filter {
     struct str value;
 };
 
-/* Marks on lines, by a caller that knows more about them. Zero is no marks. */
+/* Marks on lines, set by a caller with further knowledge of them. Zero is no marks. */
 struct answers_marks {
     const unsigned char *only; /* (count) 1: the line may fit. NULL: all lines */
     const unsigned char *seen; /* (count) 1: the line was seen before. NULL: none */
@@ -102,7 +102,7 @@ struct answers_page {
     uint32_t lines[ANSWERS_LIMIT_MAX];
     size_t count;
     bool is_matched_known; /* false if the texts of answers had to be read, and not all were */
-    uint64_t matched;      /* rows that fit, seen ones too */
+    uint64_t matched;      /* rows that fit, seen ones included */
     uint64_t unseen;       /* rows of `matched` that were not seen; not of a search */
     bool has_more;         /* call again with `after`, also if count is 0 */
     struct buf after;      /* opaque; the caller releases it */
@@ -144,13 +144,13 @@ enum err answers_read_result(struct answers_reader *reader, uint32_t line, size_
                              struct buf *buf, uint64_t *ret_bytes, struct error *error) MUST_CHECK;
 /* The requests of a batch, as far as the thread has read them. */
 struct answers_requests {
-    bool is_read; /* the whole input was read: answers_read_request finds any line at once */
-    bool
-        has_one_shape; /* once read: all lines ask for answers of one shape, or the same questions */
-    enum err err;      /* not OK: the input cannot be read, for the reason in `error` */
+    bool is_read;       /* the whole input was read: answers_read_request finds any line at once */
+    bool has_one_shape; /* once read: all lines ask for one shape, or for the same questions */
+    enum err err;       /* not OK: the input cannot be read, for the reason in `error` */
     struct error error;
 };
-/* From the first call on, the thread reads the input after the results. */
+/* Tells how far the requests are read. From the first call on, the thread reads them, after the
+ * results. */
 void answers_requests(struct answers_index *index, struct answers_requests *ret_requests);
 /* Appends the request as it was sent, one line of the input file, without its LF. ERR_NOT_FOUND:
  * the batch has no such line, or its input file was deleted. ERR_LIMIT: it has over `bytes_max`. */

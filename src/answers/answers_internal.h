@@ -27,8 +27,8 @@ struct answers_index {
     uint32_t users;
     int64_t asked_ns;  /* time of the last answers_take */
     int64_t due_ns;    /* earliest time of the next look */
-    int64_t paid_ns;   /* CPU time of the server from which on the next look may be, */
-    int64_t latest_ns; /* and the time from which on it may be in any case */
+    int64_t paid_ns;   /* CPU time of the server at which the next look is allowed */
+    int64_t latest_ns; /* time at which it is allowed in any case */
     int64_t seen_ns;   /* start of the last look that reached the end of the log; 0: none did */
     bool is_behind;    /* the last look did not reach it */
     bool has_ended;    /* the batch has ended */
@@ -63,7 +63,7 @@ struct answers {
     pthread_cond_t work; /* wakes the thread of answers.c */
     pthread_cond_t told; /* an index has seen the end of its log */
     pthread_t thread;
-    struct buf piece; /* results that the thread has just read */
+    struct buf piece; /* results of the look under way */
     bool is_stopping;
     struct answers_index *indexes;
     unsigned char key[16]; /* key of the hashes of texts; random per start of the server */

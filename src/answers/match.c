@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Lines by their custom_id, in one run and in two. A lock of rows is taken for reading while that of
- * another index is held: readers never wait for a reader, and the one writer holds one lock at a
+/* Lines by their custom_id, in one run and in two. Two indexes are locked for reading at once,
+ * which cannot deadlock: a reader waits for no reader, and the one writer holds one lock at a
  * time. */
 
 #include "answers/answers_internal.h"

@@ -51,7 +51,7 @@ struct first_rows {
     size_t count;
     const struct answers_marks *marks;
     uint64_t matched; /* rows that fit, in the whole table */
-    uint64_t unseen;  /* rows of `matched` that the marks do not call seen */
+    uint64_t unseen;  /* rows of `matched` that are not marked as seen */
     uint64_t behind;  /* rows for this page and later ones */
     bool has_unknown; /* for one of the rows, a result must be read */
 };

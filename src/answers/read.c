@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Single rows, and results of lines. */
+/* Rows and results of single lines. */
 
 #include "answers/answers_internal.h"
 

@@ -158,8 +158,8 @@ static uint64_t hash_of(struct str text) {
     return hash;
 }
 
-/* Adds a value as a label, unless it is a long text; its name stands in record->name. Labels are
- * added up, so that their order does not count. */
+/* Adds a value as a label, unless it is a long text; its name stands in record->name. The hashes of
+ * labels are added up, so that the order of labels does not count. */
 static void add_label(struct record *record, const struct record_value *value) {
     static const char kinds[] = {[RECORD_NUMBER] = 'n', [RECORD_BOOL] = 'b', [RECORD_TEXT] = 't'};
     size_t before = record->name.bytes;

@@ -13,8 +13,8 @@
  * RECORD_DEPTH_MAX deep. Of invalid JSON, the fields before the fault count.
  *
  * The labels of an answer, by which two runs are compared, are its numbers, truth values and texts
- * of at most 64 bytes, by name, also inside arrays; for a decision the answer to each question: true
- * or false, the choice, the most probable level. Another answer is one label, its text.
+ * of at most 64 bytes, by name, also inside arrays. A decision has a label per question: true or
+ * false, the choice, or the most probable level. Any other answer is one label, its text.
  *
  * Thread: any; one struct per thread.
  * Memory: views of the line, and three buffers that keep their size until record_release. */
@@ -45,8 +45,8 @@ struct record {
     size_t entropy_count;
     struct record_walk *walk;
     bool has_answer;
-    /* After record_each: a number that two answers share if their labels are equal; 0: the line has
-     * no answer. */
+    /* After record_each: a hash of the labels, equal for equal labels; 0: the line has no
+     * answer. */
     uint64_t labels;
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Requests of lines, by the places of every REQUESTS_STEP-th line in the input. The places are noted
- * when a reader comes by, or all at once by the thread, which also compares the shapes that the
- * requests ask for. */
+/* Requests of lines, found by the offset of every REQUESTS_STEP-th line in the input. The offsets
+ * are noted by readers on their way, or in one pass by the thread, which also compares the shapes
+ * that the requests ask for. */
 
 #include "answers/answers_internal.h"
 
@@ -13,8 +13,8 @@
 #include <sodium/crypto_shorthash.h>
 #include <string.h>
 
-#define REQUESTS_STEP 256 /* lines between two noted places of the input */
-#define PIECE_LINES 4096
+#define REQUESTS_STEP 256 /* lines between two noted offsets */
+#define PIECE_LINES 4096  /* read in one look */
 
 /* --- requests --- */
 
@@ -26,7 +26,7 @@ static void note_offset(struct answers_index *index, uint64_t line, uint64_t off
     index->offsets[index->offset_count++] = offset;
 }
 
-/* Reads on from the last known place at or before the line. The lock is held. */
+/* Reads on from the last known offset at or before the line. The lock is held. */
 static enum err find_request(struct answers_index *index, struct jsonl_file *file, uint32_t line,
                              size_t bytes_max, struct buf *buf, struct error *error) {
     size_t step = line / REQUESTS_STEP;
@@ -104,7 +104,7 @@ static uint64_t hash_shape(const struct answers_index *index, struct str text, s
 }
 
 static void read_request(struct answers_index *index, struct str text, struct buf *room) {
-    /* Requests of different shapes stay different: the rest is read for its places alone. */
+    /* Once two shapes differ, the rest of the input is read for its offsets alone. */
     if (index->input_lines == 0 || index->has_one_shape) {
         uint64_t shape = hash_shape(index, text, room);
         if (index->input_lines == 0) index->shape = shape;

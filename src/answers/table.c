@@ -146,7 +146,7 @@ static uint32_t add_text(struct table *table, struct str text, uint64_t hash) {
 
 /* --- custom_ids --- */
 
-/* A custom_id by the hash of its text: 64 bits of a text in the dictionary, 48 bits of another. */
+/* A custom_id by the hash of its text: 64 bits for a text in the dictionary, 48 for a long text. */
 struct id {
     uint64_t hash;
     bool is_long;

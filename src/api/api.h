@@ -38,10 +38,10 @@ struct api_preflight {
 typedef enum err (*api_preflight_fn)(void *context, const struct api_preflight *preflight,
                                      struct buf *ret_json, struct error *error);
 
-/* One way of a batch to Label Studio, back, or both. The files are borrowed. */
+/* One job of Label Studio: a batch on its way there, back, or both. The files are borrowed. */
 struct api_studio {
     const char *batch_id, *action; /* push, pull or sync */
-    const char *link;              /* file that keeps what was done */
+    const char *link;              /* file of the link (label_studio/link.h) */
     int requests_fd, results_fd;   /* one JSON object per line, as in the batch's files */
     int judgements_fd;             /* the newest ones of the batch, as the API shows them */
     void *context;

@@ -126,7 +126,7 @@ void results_get(void *context, struct http_request *request);
 void answers_fields(void *context, struct http_request *request);
 void answers_list(void *context, struct http_request *request);
 void answers_line(void *context, struct http_request *request);
-/* Appends "indexed":N,"lines":M, the results of the batch that are rows, and that are durable. */
+/* Appends "indexed":N,"lines":M: results that are rows of the index, and durable results. */
 void answers_write_counts(struct buf *buf, const struct answers_state *state,
                           const struct store_batch *batch);
 /* follow.c: the clients that wait for lines of running batches, on a thread of its own. */

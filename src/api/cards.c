@@ -136,7 +136,7 @@ static bool open_lines(struct api *api, struct http_request *request, struct ope
     return false;
 }
 
-/* True if all results were read that were durable at the start, and all requests. */
+/* True if the index has reached the end of the results once, and all requests were read. */
 static bool is_made(const struct open_batch *open) {
     return !open->is_open || (open->state.is_made && open->requests.is_read);
 }
@@ -168,7 +168,7 @@ static bool open_with(struct api *api, struct http_request *request, struct str 
     return false;
 }
 
-/* Appends how far answers and requests are read. */
+/* Appends the progress of the reading. */
 static void write_progress(struct buf *buf, const struct open_batch *one,
                            const struct open_batch *with) {
     bool made = is_made(one) && is_made(with);
@@ -182,7 +182,7 @@ static void write_progress(struct buf *buf, const struct open_batch *one,
 
 /* --- the page --- */
 
-/* A page that is written. */
+/* A page of cards while it is written. */
 struct writing {
     struct buf *body;
     const struct card_source *source;
@@ -269,7 +269,7 @@ static enum err write_page(struct writing *writing, const struct open_batch *one
     return OK;
 }
 
-/* Answers a page without cards: the answers are being read, and the client is to ask again. */
+/* Answers a page without cards. The answers are being read, and the client is to ask again. */
 static void answer_unread(struct http_request *request, const struct ask *ask,
                           const struct open_batch *one, const struct open_batch *with) {
     struct buf body;

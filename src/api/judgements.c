@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CATCH_UP_MS 2000      /* for the result of a line that is judged */
+#define CATCH_UP_MS 2000      /* for the result of a line that is being judged */
 #define EXPORT_WAIT_MS 120000 /* for the results of all lines; 1,000,000 take some 10 s */
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000

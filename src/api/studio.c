@@ -31,7 +31,7 @@ static const struct field rows[] = {
 const struct fields studio_fields = {rows, sizeof rows / sizeof *rows, false, api_field_refuse};
 
 struct studio_jobs {
-    pthread_mutex_t lock; /* guards the members below, and what studio.h says */
+    pthread_mutex_t lock; /* guards the members below, and those of a job that studio.h names */
     struct studio_job *first;
     bool is_stopping;
 };
@@ -43,7 +43,7 @@ static void name_state(const struct api *api, const char *batch_id, char ret_pat
              batch_id);
 }
 
-/* The file appears whole. What a kill leaves of the other name, the next write takes over. */
+/* The file appears whole. A kill may leave a file of the other name; the next write replaces it. */
 static enum err place_text(const char *path, struct str text, struct error *error) {
     char made[PATH_MAX];
     int fd;
@@ -56,7 +56,8 @@ static enum err place_text(const char *path, struct str text, struct error *erro
     return err == OK ? os_rename(made, path, error) : err;
 }
 
-/* Keeps the state for the time after a restart. Without it only the page forgets its project. */
+/* Keeps the state for the time after a restart. If it is lost, the page forgets the project until
+ * the next job. */
 static void write_state(const struct api *api, const char *batch_id, const json_t *state) {
     char path[PATH_MAX];
     struct buf text;
@@ -199,8 +200,8 @@ static void *job_main(void *context) {
 
 /* --- starting --- */
 
-/* Whether the owner gets a place: the last one is for an owner that has none. The caller holds the
- * lock. */
+/* True if the owner gets a place. The last place is for an owner without a job. The caller holds
+ * the lock. */
 static bool has_place(const struct studio_jobs *jobs, const char *owner) {
     uint32_t all = 0, own = 0;
     for (const struct studio_job *job = jobs->first; job; job = job->next) {
@@ -246,7 +247,7 @@ static struct studio_job *make_job(struct api *api, const struct http_request *r
     job->state = new_state(api, batch_id, "running");
     json_object_set_new(job->state, "action", json_string(studio_actions[action]));
     json_object_set_new(job->state, "started_at", json_integer(clock_unix_s()));
-    /* The project of the job before, until this one tells its own. */
+    /* The project of the job before is shown until this one tells its own. */
     json_object_set(job->state, "project", json_object_get(before, "project"));
     json_object_set(job->state, "tasks", json_object_get(before, "tasks"));
     json_decref(before);
@@ -323,7 +324,7 @@ void studio_jobs_stop(struct api *api) {
     pthread_mutex_lock(&jobs->lock);
     jobs->is_stopping = true;
     pthread_mutex_unlock(&jobs->lock);
-    /* No job begins from now on, so that the list changes here alone. */
+    /* No job begins any more, so the list changes here alone. */
     for (struct studio_job *job = jobs->first; job; job = jobs->first) {
         jobs->first = job->next;
         pthread_join(job->thread, NULL);

@@ -12,13 +12,13 @@
  *   label_studio/<batch>.json     the newest job of the batch, as GET shows it
  *   label_studio/<batch>-X.jsonl  the link (label_studio/link.h); X is of the URL
  *
- * Both may be lost, and no backup has them: Label Studio itself tells which tasks exist, and the id
- * of a judgement tells whether it is a row already. The link saves time, and keeps a chunk that was
- * on its way from being sent twice.
+ * Both may be lost, and no backup has them. Label Studio itself tells which tasks exist, and the id
+ * of a judgement tells whether it is a row already. The link saves time. It also keeps a chunk that
+ * was on its way from being sent twice.
  *
  * Thread: one per job; `lock` guards the list and the states.
  * Memory: one json_t per job; a job holds the index of its batch (answers/answers.h).
- * Invariant: at most one job per batch, and STUDIO_JOBS_MAX together. */
+ * Invariant: at most one job per batch, and STUDIO_JOBS_MAX in all. */
 
 #include "base/err.h"
 #include "store/batches.h"
@@ -39,7 +39,7 @@ struct studio_job {
     char owner[OWNER_BYTES];
     size_t action; /* index of studio_actions */
     pthread_t thread;
-    bool is_over;  /* guarded by the lock of the jobs, as the next */
+    bool is_over;  /* guarded by the lock of the jobs, like `state` */
     json_t *state; /* the members that GET shows */
 };
 

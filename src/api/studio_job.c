@@ -17,10 +17,10 @@
 #include <string.h>
 
 #define LINK_HEX 12                   /* of the URL's SHA-256, in the name of the link */
-#define PIECE_BYTES ((size_t)1 << 20) /* of results, between two looks whether the job is to end */
-#define CATCH_UP_MS 1000              /* between two such looks while the answers are indexed */
+#define PIECE_BYTES ((size_t)1 << 20) /* of results, between two tests for the end of the job */
+#define CATCH_UP_MS 1000              /* between two such tests while the answers are indexed */
 #define ROWS_AT_ONCE 64               /* judgements */
-#define ROUNDS_MAX 5                  /* of a judgement that others of the same curator overtake */
+#define ROUNDS_MAX 5                  /* of a judgement that another of its curator overtakes */
 #define EVENT_TREE_BYTES ((size_t)16 << 20)
 #define CURATOR_UNKNOWN "label-studio"
 
@@ -36,7 +36,7 @@ struct work {
 
 /* --- the files --- */
 
-/* Writes the results that are durable, as the output and error files will have them. */
+/* Writes the durable results, as the output and error files will have them. */
 static enum err write_results(struct work *work, struct error *error) {
     struct runner_results *results;
     struct page page = {.lines_max = UINT64_MAX, .bytes_max = UINT64_MAX, .room = PIECE_BYTES};
@@ -177,7 +177,7 @@ static void refuse_judgement(struct work *work, const char *reason) {
     json_decref(said);
 }
 
-/* Keeps what an annotator thinks, under the rules for what a client sends. */
+/* Keeps the opinion of an annotator, under the rules of a client's judgement. */
 static void take_judgement(struct work *work, const json_t *given) {
     struct store_judgement judgement;
     struct refusal refusal;

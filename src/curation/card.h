@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* card: one line as a curator's page shows it, and the shape of its answer.
+/* card: one line as a curator's page shows it, and the shape of its answer. It knows no queue and
+ * no HTTP.
  *
  * Thread: any.
  * Memory: the texts of one line, from both batches. */

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* queue: the lines of a batch that a curator shall judge, and their order, as a query of the batch's
- * index (answers/answers.h). Only lines that have a result are in a queue.
+/* queue: the lines of a batch that a curator is to judge, and their order, as a query of the
+ * batch's index (answers/answers.h). Only lines that have a result are in a queue. It knows no HTTP
+ * and reads no result.
  *
  *   all                every line, in the order of the input
  *   sampled            lines drawn by a seed, the same for every curator and every call
- *   uncertain          lines that tell how uncertain the model was, the most uncertain first
+ *   uncertain          lines whose answer has an entropy, the most uncertain first
  *   runs_disagree      lines whose labels differ from those of the same custom_id in another batch
  *   curators_disagree  lines on which the opinions of curators differ
  *

@@ -13,7 +13,7 @@
 #define RESULTS_PATH "/proc/self/fd/4"
 #define JUDGEMENTS_PATH "/proc/self/fd/5"
 #define TOKEN_PATH "/proc/self/fd/6"
-#define PATIENCE_S "60" /* of silence of Label Studio, until a job fails */
+#define PATIENCE_S "60" /* of silence of Label Studio before a job fails */
 #define EVENT_BYTES_MAX ((size_t)1 << 20)
 
 /* --- the token --- */
@@ -79,8 +79,8 @@ static void take_output(void *context, struct str bytes) {
 
 /* --- the child --- */
 
-/* The child's sentence. A link that it cannot read is removed, because Label Studio itself tells
- * what a new one needs; its path is no client's business. */
+/* The child's sentence. A link that it cannot read is removed: Label Studio itself has all that a
+ * new one needs. Clients are not told its path. */
 static enum err judge(const struct api_studio *studio, const struct child_end *end,
                       struct error *error) {
     struct error ignored;
@@ -92,7 +92,7 @@ static enum err judge(const struct api_studio *studio, const struct child_end *e
         return err_set(error, ERR_CONFLICT, "another process works on this batch; try again later");
     (void)!os_unlink(studio->link, &ignored);
     return err_set(error, ERR_CORRUPT,
-                   "the notes of what was sent were damaged, and are removed; start again");
+                   "the record of sent answers was damaged, and is removed; start again");
 }
 
 static enum err run(const struct studio_child *self, const struct api_studio *studio, int token_fd,

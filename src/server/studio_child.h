@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* studio_child: batches on their way to Label Studio and back, for clients of the API: each a
- * `quern label-studio` of its own (base/child.h).
+/* studio_child: jobs of Label Studio for clients of the API, each a `quern label-studio` in a
+ * process of its own (base/child.h).
  *
  * The child gets the batch as files, and the token as a file without a name. It calls the Label
- * Studio of this server's settings and no other address: it has no key of this server.
+ * Studio of this server's settings and no other address. It has no key of this server.
  *
  * Thread: open and close: main; run: any.
  * Memory: borrows the settings; studio_child_close wipes the token. */
