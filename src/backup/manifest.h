@@ -60,7 +60,7 @@ struct backup_manifest {
     size_t capacity;
 };
 
-/* Writes "2026-11-23 03:40:05 UTC", as every sentence about backups has its times. */
+/* Writes "2026-11-23 03:40:05 UTC", the form of times in all sentences about backups. */
 void backup_time_text(int64_t unix_s, char ret_text[BACKUP_TIME_BYTES]);
 
 /* True for "meta.db", "keys.jsonl", "keys.made", "files/ab/<id>", "parts/<id>",

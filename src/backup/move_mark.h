@@ -9,13 +9,14 @@
  * its mark `restoring` (store/state_marks.h), with which no server starts. The restore writes the
  * move's mark when all bytes are durable, and removes `restoring` after that. So a directory that
  * can start has its mark in the folder, and of two restores at once one meets the other's mark.
- * A restore that was killed in between finds its own token again, and ends what was begun.
+ * A restore that was killed in between finds its own token again, and does the rest.
  *
- * A mark is about its generation and all earlier ones: their batches went on from there. It stays
+ * A mark holds for its generation and all earlier ones, whose batches went on from there. It stays
  * when its generation is removed. It knows nothing of copies of the folder.
  *
  * Thread: one.
- * Memory: the caller's struct. */
+ * Memory: the caller's struct.
+ * Invariant: a mark is durable before its state directory can start. */
 
 #include "backup/folder.h"
 
@@ -29,7 +30,7 @@ struct move_mark {
 
 /* Draws a token. */
 void move_token_draw(char ret_token[MOVE_TOKEN_BYTES]);
-/* Reads the mark of the latest marked generation. ERR_CORRUPT if it is no mark. */
+/* Reads the mark of the latest marked generation. ERR_CORRUPT if the file holds no mark. */
 enum err move_mark_read(const struct backup_folder *folder, struct move_mark *ret_mark,
                         struct error *error) MUST_CHECK;
 /* Marks a generation as restored into `state_dir` on this host, durably. ERR_CONFLICT if another

@@ -131,7 +131,8 @@ static enum err check_first(const struct restoring *restoring, struct error *err
                    restoring->folder.dir);
 }
 
-/* True if the directory waits only for the end of the restore that made the folder's mark. */
+/* True if the directory was filled by the restore that made the folder's mark: only `restoring` is
+ * left to be removed. */
 static bool is_filled(const struct restoring *restoring) {
     char *line;
     struct error ignored;
@@ -202,7 +203,7 @@ static enum err run(struct restoring *restoring, struct error *error) {
     if (err == OK) err = check_whole(&restoring->folder, &restoring->manifest, error);
     if (err != OK) return err;
     err = move_mark_read(&restoring->folder, &restoring->known, error);
-    /* A mark that cannot be read says nevertheless that there was a restore. */
+    /* A mark that cannot be read is still the sign of a restore. */
     if (err != OK && !restoring->options->again) return err;
     return make_directory(restoring, error);
 }

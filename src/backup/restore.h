@@ -19,7 +19,7 @@ struct backup_restore {
     const char *dir;       /* of the backups */
     const char *state_dir; /* new, or empty */
     uint64_t generation;   /* 0: the newest complete one */
-    bool again; /* also where the batches went on elsewhere, or where that cannot be marked */
+    bool again; /* restores a move that was restored before, or that cannot be marked, too */
 };
 
 struct backup_restored {
@@ -30,7 +30,7 @@ struct backup_restored {
     uint64_t files;
     uint64_t bytes;
     bool is_moved;
-    bool is_unmarked; /* moved, but the folder cannot be written: the next restore is not refused */
+    bool is_unmarked; /* a move whose folder cannot be written: no later restore is refused */
     bool has_keys;
     bool migrates;       /* the next start brings the database to this quern's version */
     uint64_t broken_off; /* number of a later generation that did not end; 0: none */
@@ -38,7 +38,7 @@ struct backup_restored {
 };
 
 /* ERR_CONFLICT if the state directory is not empty, if the backup is a newer quern's, or, without
- * `again`, if the batches were moved and restored before, or the restore of a move cannot be marked.
+ * `again`, if the move was restored before or cannot be marked as restored.
  * ERR_NOT_FOUND without a complete generation. ERR_CORRUPT if bytes are missing or changed. */
 enum err backup_restore(const struct backup_restore *restore, struct backup_restored *ret_restored,
                         struct error *error) MUST_CHECK;

@@ -328,8 +328,8 @@ static enum err close_origin(struct take *take, struct error *error) {
     return state_mark_set(take->options->state_dir, STATE_MOVED, line, error);
 }
 
-/* Finds the generation with which the directory was moved into this folder before: a second one
- * could be restored elsewhere. */
+/* Finds the generation of an earlier move of the directory into this folder. A second one could be
+ * restored elsewhere. */
 static bool find_move(const struct take *take, struct backup_manifest *ret_manifest) {
     char line[MOVED_LINE_BYTES] = "", *marked;
     struct error ignored;

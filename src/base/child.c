@@ -15,7 +15,7 @@
 
 #define READ_BYTES 65536
 #define LOOK_MS 50
-#define TERM_PATIENCE_MS 5000  /* for a child to put its things in order */
+#define TERM_PATIENCE_MS 5000  /* between SIGTERM and SIGKILL, for an orderly end */
 #define KILL_PATIENCE_MS 10000 /* time between SIGKILL and its end */
 
 struct child {
@@ -44,7 +44,7 @@ static enum err start(struct child *child, const struct child_options *options,
     return err;
 }
 
-/* Reads what the pipe holds now, once; closes it at its end. */
+/* Reads the present bytes of the pipe once; closes it at its end. */
 static struct str read_some(int *fd, char bytes[READ_BYTES]) {
     ssize_t count = read(*fd, bytes, READ_BYTES);
     if (count > 0) return (struct str){bytes, (size_t)count};
@@ -54,7 +54,7 @@ static struct str read_some(int *fd, char bytes[READ_BYTES]) {
     return (struct str){bytes, 0};
 }
 
-/* Keeps the end of what the child says: its error is the last sentence. */
+/* Keeps the newest bytes of standard error, whose last sentence is the child's error. */
 static void keep_said(struct buf *said, struct str bytes) {
     if (said->bytes + bytes.bytes > CHILD_SAID_BYTES) buf_clear(said);
     buf_add_str(said, bytes);
@@ -77,7 +77,7 @@ static bool listen_to(struct child *child, const struct child_options *options) 
     return true;
 }
 
-/* What the child said between the end of its output and its own end. */
+/* Reads the rest of standard error, from the end of the output to the end of the child. */
 static void read_rest(struct child *child) {
     char bytes[READ_BYTES];
     struct pollfd fd = {.fd = child->err_fd, .events = POLLIN};

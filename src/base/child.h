@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* child: a command of this program, run as a process of its own whose output is read to its end.
+/* child: a command of this program, run as a process of its own whose output is read to its end. It
+ * knows no command.
  *
  * Thread: one per call, which lasts as long as the process.
- * Memory: at most CHILD_SAID_BYTES of what the process says on standard error, its end. */
+ * Memory: at most CHILD_SAID_BYTES of standard error, the newest ones. */
 
 #include "base/err.h"
 #include "base/str.h"
@@ -17,7 +18,7 @@
 #define CHILD_FDS_MAX 5
 
 struct child_options {
-    const char *command;          /* the word behind `quern`, by which its sentences begin */
+    const char *command;          /* the word after `quern`, with which its sentences begin */
     const char *const *arguments; /* argv: "quern", the command, …, ending in NULL */
     int fds[CHILD_FDS_MAX];       /* become the child's descriptors 3, 4, …; borrowed */
     size_t fd_count;
@@ -32,7 +33,7 @@ struct child_end {
     char sentence[CHILD_SENTENCE_BYTES];
 };
 
-/* Runs the command and waits for its end. ERR_CANCELLED if `stopped` said so; then the child has
- * ended as well. */
+/* Runs the command and waits for its end. ERR_CANCELLED if `stopped` returned true; the child has
+ * ended then, too. */
 enum err child_run(const struct child_options *options, struct child_end *ret_end,
                    struct error *error) MUST_CHECK;

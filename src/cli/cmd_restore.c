@@ -22,8 +22,8 @@ static const struct option rows[] = {
     {"generation", OPTION_INTEGER, AT(generation), "N",
      .help = "generation to restore, 0 for the newest complete one (default 0)", .max = 1e15},
     {"again", OPTION_SWITCH, AT(again),
-     .help = "restore also what was moved and restored before, or what cannot be marked as "
-             "restored: no server may run on the earlier directory"},
+     .help = "restore a move although it was restored before or cannot be marked as restored: no "
+             "server may run on the earlier directory"},
     {0},
 };
 
@@ -81,8 +81,8 @@ const struct command cmd_restore = {
     .usage = "restore DIR [--state-dir DIR] [--generation N] [--again]",
     .help = "Fills a new or empty state directory from the folder DIR of `quern backup`. Compares\n"
             "every byte with its sum, and says what it restored. The next `quern serve` on the\n"
-            "directory goes on with the batches that have not ended. What `quern backup --move`\n"
-            "made is restored once.\n",
+            "directory goes on with the batches that have not ended. A move, made by\n"
+            "`quern backup --move`, is restored once.\n",
     .tables = tables,
     .table_count = 1,
     .chosen_bytes = sizeof(struct chosen),

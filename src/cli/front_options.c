@@ -36,7 +36,7 @@ const struct option front_option_rows[] = {
      .help = "wait before the second attempt, doubled each time (default 5 s)", .min = 1,
      .max = 3600},
     {"label-studio-url", OPTION_TEXT, AT(studio.url), "URL",
-     .help = "Label Studio to which the pages bring batches (default: none)"},
+     .help = "Label Studio to which the pages send batches (default: none)"},
     {"label-studio-token-file", OPTION_TEXT, AT(studio.token_file), "F",
      .help = "file of its token, legacy or personal (default: LABEL_STUDIO_API_KEY_FILE, else "
              "LABEL_STUDIO_API_KEY)"},

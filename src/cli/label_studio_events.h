@@ -4,10 +4,10 @@
 /* label_studio_events: the course of `quern label-studio` for a program that reads it, as one JSON
  * object per line on standard output.
  *
- *     {"event":"tasks","project":N,"tasks":N}      so many answers have a task in the project
- *     {"event":"pulled","pulled":N}                so many judgements were pulled
- *     {"event":"sent","sent":N}                    so many judgements of quern are annotations
- *     {"event":"said","text":SENTENCE}             Label Studio is away, busy, or of another mind
+ *     {"event":"tasks","project":N,"tasks":N}      answers that have a task in the project
+ *     {"event":"pulled","pulled":N}                judgements of this pull so far
+ *     {"event":"sent","sent":N}                    judgements that became annotations so far
+ *     {"event":"said","text":SENTENCE}             Label Studio is silent, busy, or refuses
  *     {"event":"conflict","text":SENTENCE}
  *     {"event":"judgement","judgement":{…}}        each one that was pulled, also by earlier
  *                                                  commands; at the end, even after an error

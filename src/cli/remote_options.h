@@ -46,7 +46,7 @@ enum err remote_options_read(const struct remote_choice *choice, struct remote_p
  * of the variable, for sentences. */
 enum err remote_options_read_url(const char *text, const char *origin,
                                  char ret_url[REMOTE_URL_BYTES], struct error *error) MUST_CHECK;
-/* The same, for a server whose paths do not begin with /v1: a URL without a path stays one. */
+/* Likewise, for a server whose paths do not begin with /v1: a URL without a path stays as it is. */
 enum err remote_options_read_root(const char *text, const char *origin,
                                   char ret_url[REMOTE_URL_BYTES], struct error *error) MUST_CHECK;
 /* Removes the line end of a key from a file; a blank key becomes none. ERR_INVALID for a key that

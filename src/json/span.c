@@ -20,7 +20,7 @@ static uint64_t zero_bytes(uint64_t word) {
     return (word - EVERY_BYTE(1)) & ~word & HIGH_BITS;
 }
 
-/* The place of the first byte of a word whose high bit is set, in the order of memory. */
+/* The index, in the order of memory, of the first byte of a word whose high bit is set. */
 static size_t first_byte(uint64_t bits) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     return (size_t)__builtin_ctzll(bits) / 8;

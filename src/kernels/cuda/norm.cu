@@ -103,8 +103,8 @@ __device__ static inline void add_place(const struct cuda_norm &call, size_t row
     write_f32(*x, call.x + row * call.x_stride + at);
 }
 
-/* Leaves x · weight, mixed where the code is INT8, and adds to the squares of x and the largest
- * magnitude of what it leaves. */
+/* Adds the squares of x to sums->x and replaces x by x · weight, mixed where the code is INT8.
+ * sums->y keeps the largest magnitude of the new values. */
 template <int CODE, int N>
 __device__ static inline void weigh_place(const struct numbers<N> &weight, struct numbers<N> *x,
                                           float2 *sums) {
@@ -117,7 +117,7 @@ __device__ static inline void weigh_place(const struct numbers<N> &weight, struc
         if (CODE != CUDA_BF16) sums->y = fmaxf(sums->y, fabsf(x->at[i]));
 }
 
-/* Leaves a row that weigh_place has left in the threads for the next product. */
+/* Stores a row for the next product, from the values that weigh_place left in the threads. */
 template <int CODE, int N>
 __device__ static inline void leave_row(const struct cuda_norm &call, struct norm_row<N> *r,
                                         float2 sums) {
@@ -209,7 +209,7 @@ __device__ static inline struct numbers<4> weighed_four(const struct cuda_norm &
 }
 
 /* Any width, any alignment: three walks over the row, two of them by fours. A thread reads back
- * only what it wrote. */
+ * only its own values. */
 __global__ void norm_rows_plain(struct cuda_norm call) {
     CUDA_SHARED float2 parts[2][32];
     size_t row = blockIdx.x;

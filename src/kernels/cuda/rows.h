@@ -45,9 +45,9 @@ struct cuda_product {
 /* Where a stage leaves rows for the next product. value = code · scale[row]
  *
  * The values of INT8 are mixed: each four neighbours of a row, (a, b, c, d), are replaced by
- * (a+b+c+d, a-b+c-d, a+b-c-d, a-b-c+d), so that a large number is shared by four and does not take
- * the codes of the whole row. Weights are mixed likewise and divided by 4 (unpack.h), which leaves
- * every product as it was. A rest of fewer than four stays. */
+ * (a+b+c+d, a-b+c-d, a+b-c-d, a-b-c+d), a Hadamard transform. So a large number is shared by four
+ * and does not take the codes of the whole row. Weights are mixed likewise and divided by 4
+ * (unpack.h), which leaves every product as it was. A rest of fewer than four stays. */
 enum cuda_code { CUDA_BF16, CUDA_E4M3, CUDA_INT8 };
 struct cuda_rows {
     void *codes; /* (rows, stride) */

@@ -95,7 +95,7 @@ export async function judgements(id, query) {
 export const judgementSummary = id => get(ofBatch(id, "judgements/summary"));
 export const judgementExport = (id, format) => call(ofBatch(id, "judgements/export", {format}));
 
-/** A batch's way to Label Studio and back, see docs/internals/label-studio.md; action: push, pull or sync. */
+/** The job of Label Studio of a batch (docs/internals/label-studio.md); action: push, pull or sync. */
 export const studio = id => get(ofBatch(id, "label_studio"));
 export const startStudio = (id, action) => post(ofBatch(id, "label_studio"), {action});
 

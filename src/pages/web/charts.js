@@ -23,12 +23,12 @@ function barOf(bin, at, most) {
 const canvas = (bins, attributes, children) => drawing("svg", {class: "bins", viewBox: `0 0 ${bins.length * BIN_WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", ...attributes}, children);
 const mostOf = bins => Math.max(...bins.map(bin => bin.count), 1);
 
-/** Bars of `bins` {from, to, count}, to be seen only. */
+/** Bars of `bins` {from, to, count} without links. */
 export const histogram = (bins, label) =>
   canvas(bins, {role: "img", "aria-label": label}, bins.map((bin, at) => drawing("g", {}, barOf(bin, at, mostOf(bins)))));
 
-/** Bars that are links: `link(bin, at)` gives {address, isChosen, key}, and told(text) is called with the range and count of the bar under the focus or the mouse, with ""
- * behind it. One bar is a stop of the Tab key, arrows, Home and End lead to the others; empty bars are no links. */
+/** Bars that are links. `link(bin, at)` gives {address, isChosen, key}. told(text) is called with the range and count of the bar under the focus or the mouse, and with "" when
+ * it is left. One bar is a stop of the Tab key; arrows, Home and End lead to the others. Empty bars are no links. */
 export function histogramOfLinks(bins, label, link, told) {
   const links = [];
   const stopAt = at => links.forEach((made, other) => made.setAttribute("tabindex", other === at ? 0 : -1));

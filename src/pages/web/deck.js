@@ -43,7 +43,7 @@ export function deckOf(batch, query) {
     close: () => isClosed = true,
     current: () => held[at] ?? null,
     hasBack: () => at > 0,
-    /** How far the server is with the answers, while it has no cards for that reason: a page; else null. */
+    /** The page with the server's progress (indexed, lines), while it reads the answers and has no cards; else null. */
     reading: () => reading,
     isEnd: () => at >= held.length && !hasMore,
     /** One card on; the next one may not be fetched yet, or not exist. */

@@ -60,7 +60,7 @@ export function shownIfAllowed(...children) {
   const refused = element("p", {class: "note", hidden: true}), shown = element("div", {hidden: true}, children);
   return {
     element: [refused, shown],
-    /** Runs ask(), which fetches and shows. A 403 puts the sentence in the place of the part; other trouble is the page's (app.js), a 401 too. */
+    /** Runs ask(), which fetches and shows. A 403 puts the server's sentence in place of the part; other errors, 401 included, go to the page (app.js). */
     async refresh(ask) {
       let sentence = "";
       try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// studio: a batch's way to Label Studio and back: buttons, how far it is, its project, conflicts. Without a Label Studio of the server, the command to run.
+// studio: a batch's way to Label Studio and back: buttons, progress, project, conflicts. If the server knows no Label Studio: the command that does it.
 
 import {startStudio, studio as ask} from "/pages/api.js";
 import {element, fill, folded, pressed, say, setText} from "/pages/dom.js";
@@ -24,7 +24,7 @@ function told(state, answers) {
   return parts.join(", ");
 }
 
-/** A conflict's sentences, of which the server keeps the first. */
+/** The sentences of conflicts; the server keeps the first 50. */
 function conflictsOf(state) {
   const texts = state.conflict_texts, more = state.conflicts - texts.length;
   return folded(`${number(state.conflicts, "conflict", "conflicts")}: both opinions are kept`, () =>
