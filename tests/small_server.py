@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the small servers of the tests share: a free port of 127.0.0.1, calls one at a time, answers as JSON or bytes."""
+"""The common part of the tests' small servers: a free port of 127.0.0.1, calls one at a time, answers as JSON or bytes."""
 import http.server, json, threading
 
 
@@ -33,12 +33,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
 
     def drop(self):
-        """Gives no answer."""
+        """Closes the connection without an answer."""
         self.close_connection = True
 
 
 class SmallServer:
-    """A server in a `with`; take(handler, body) answers a call, or drops it, under `lock`."""
+    """A server in a `with`. Its take(handler, body), called under `lock`, answers a call or drops it."""
 
     def __init__(self):
         self.lock = threading.Lock()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server that knows a Label Studio (tests/label_studio_server.py): batches are sent there and annotations fetched by a route, each once,
-also after kills of the server; owners, wrong tokens, hostile answers, and addresses that nobody has set."""
+also after kills of the server; owners, wrong tokens, hostile answers, and addresses that no setting names."""
 import contextlib, http.client, json, os, random
 
 import pytest
@@ -203,7 +203,7 @@ def state_of_living(server, batch):
 
 
 def work_through(server, batch):
-    """Runs a job to its end; a chunk whose answer a kill has lost takes the server half a minute."""
+    """Runs a job to its end, which takes half a minute if a kill has lost the answer to a chunk."""
     while work_of(server, batch)["status"] != "done":
         pass
 
@@ -282,7 +282,7 @@ def test_a_stop_of_the_server_ends_a_job_at_once(tmp_path):
 
 
 class Elsewhere(SmallServer):
-    """A server that nobody has set: it notes who comes."""
+    """A server that no setting names: it records every call."""
 
     def __init__(self):
         super().__init__()

@@ -10,7 +10,7 @@ from test_judgements import LINES, fresh, judge, line_of, make, record
 
 
 def cards(server, batch, query="", status=200):
-    """A page; that of a batch whose answers are being read comes once they are."""
+    """A page of cards, asked for again while the answers of the batch are being read."""
     while True:
         got, data = server.call("GET", f"/v1/batches/{batch}/cards?{query}")
         assert got == status, data

@@ -4,10 +4,10 @@
 
     build/clients/playwright/bin/python tests/clients/pictures.py OUT [--only NAME,NAME] [--docs]
 
-The server runs the small real model, and sends its evaluations of candidates to an upstream on this machine, which answers in good sense and at a pace that
+The server runs the small real model, and sends its evaluations of candidates to an upstream on this machine, which gives plausible answers at a pace that
 shows a running batch; the small model's own evaluations read like nonsense. Time is moved (support.Clock), so that the machine's page has an hour. Each
 picture is OUT/NAME-WIDTH-THEME.png, of the whole page; --docs writes those that the documentation shows to docs/pictures, in at most 256 colours.
-A text that is cut off in a box, or a page wider than its window, is told at the end with exit status 1."""
+A text that is cut off in a box, or a page wider than its window, is printed at the end, and the exit status is 1."""
 import argparse, contextlib, hashlib, http.server, io, json, pathlib, random, sys, tempfile, threading, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -37,12 +37,12 @@ GERMAN = {"type": "object", "additionalProperties": False, "required": ["Empfehl
 
 
 def drawn(text):
-    """Chance that depends on the text alone, so that the same page shows the same figures."""
+    """A random generator seeded by the text, so that the same page shows the same figures."""
     return random.Random(hashlib.sha256(text.encode()).digest())
 
 
 def evaluation(profile):
-    """What a careful reader might answer to a candidate's profile."""
+    """A plausible evaluation of a candidate's profile."""
     chance, lines = drawn(profile), [line[2:] for line in profile.splitlines() if line.startswith("- ")]
     score = max(0, min(100, round(chance.gauss(45 + 1.5 * min(len(lines), 14), 15))))
     years = int(profile.split(" years of experience")[0].rpartition(" ")[2]) if " years of experience" in profile else 5
@@ -63,7 +63,7 @@ def german(profile):
 
 
 class Evaluator(http.server.ThreadingHTTPServer):
-    """An upstream that answers as many requests as it is given leave to."""
+    """An upstream that answers only as many requests as the script allows."""
     daemon_threads = True
 
     def __init__(self):
@@ -177,7 +177,7 @@ class Scene:
         self.ended(self.batches[name], key)
 
     def release(self, batch, lines, seconds, key="root"):
-        """Lets lines of a batch end one after another within so many seconds of the server's clock."""
+        """Lets lines of a batch end one after another within `seconds` of the server's clock."""
         steps = seconds // 10
         for step in range(steps):
             wanted = lines * (step + 1) // steps
@@ -187,7 +187,7 @@ class Scene:
             self.clock.move(10)
 
     def go_on(self):
-        """The running batch gets on while it is looked at."""
+        """Lets the running batch make progress while a page shows it."""
         while not self.is_over:
             self.evaluator.given.release()
             time.sleep(1.5)
@@ -272,7 +272,7 @@ PAGES = {"sign-in": sign_in, "batches": overview, "new-batch": new_batch, "batch
          "results": at_batch(SHORTLIST, "?filter=recommendation:eq:Yes&sort=-score", "that match"), "line": line, "card": at_card(SHORTLIST, query="?queue=uncertain"),
          "correction": at_card(SHORTLIST, "c", query="?queue=uncertain"), "disagreement": at_card(SHORTLIST, query="?queue=curators_disagree", to=".card .others"),
          "machine": machine, "keys": keys, "german": at_batch(GERMAN_NAME), "german-card": at_card(GERMAN_NAME)}
-WINDOW = {"line", "card", "correction", "disagreement", "german-card"}  # what the window shows: a dialog, or actions that stay at its end
+WINDOW = {"line", "card", "correction", "disagreement", "german-card"}  # pictures of the window alone: a dialog, or actions that stay at its end
 PARTS = {"keys": "section[aria-labelledby='keys-title']"}
 MARGIN = 16
 SLOW = {"new-batch"}  # opened once, for all widths: a sample of the file runs
@@ -287,7 +287,7 @@ def shrunk(png):
 
 
 def shoot(page, name, width, theme, out, docs):
-    """Takes one picture; returns what is cut off on it."""
+    """Takes one picture; returns the texts that are cut off on it."""
     if name in WINDOW:
         png = page.screenshot()
     elif name in PARTS:

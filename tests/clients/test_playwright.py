@@ -2,8 +2,8 @@
 """The pages in a real Chromium, driven by Playwright: a file becomes a batch and its results are saved; answers by filter, order and search;
 keys; hostile answers and hostile origins; a server that is killed and comes back under an open page; three widths and both themes; axe.
 
-Whole flows run with the small real model and short answers. The echo worker answers where a test needs answers that it knows before: hostile ones, counted
-ones for filters, very long ones, and where no answer matters."""
+Whole flows run with the small real model and short answers. The echo worker answers where a test needs known answers (hostile ones, counted
+ones for filters, very long ones) and where no answer matters."""
 import contextlib, http.server, importlib.resources, json, pathlib, re, shutil, threading
 
 import pytest
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 PATIENCE_MS = 120_000
 AXE = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\"> \u202eright to left\u202c \u0007"
-# What a reader cannot read: a page or a list that is wider than its place, a box with a cut text, a word of 20 letters or less that is broken.
+# The places that a reader cannot read: a page or a list that is wider than its place, a box with a cut text, a word of 20 letters or less that is broken.
 CUT_OFF = """() => {
   const found = [], words = document.createTreeWalker(document.querySelector("dialog[open]") ?? document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
   for (let node = words.nextNode(); node; node = words.nextNode()) {

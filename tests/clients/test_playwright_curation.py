@@ -2,7 +2,7 @@
 """The curation page in a real Chromium: 50 cards by keyboard alone, two curators at once, one name in two tabs, answers lost on their way, a server
 that is killed and comes back, layouts of three kinds of answers, hostile answers, the files that are made of judgements.
 
-Whole flows judge answers of the small real model. The echo worker answers where a test needs answers that it knows before: layouts of kinds of answers,
+Whole flows judge answers of the small real model. The echo worker answers where a test needs known answers: layouts of kinds of answers,
 values in which two runs differ, hostile ones."""
 import contextlib, json, pathlib
 
@@ -173,7 +173,7 @@ def test_a_queue_whose_answers_are_being_read_says_how_far_that_is(browser, serv
     unread = {"schema": {"schema": None, "indexed": 1}, "cards": {"object": "list", "data": [], "total": None, "left": None, "has_more": True, "after": None, "indexed": 2}}
 
     def answer(route):
-        """As a server that has not yet read a long batch."""
+        """Answers as a server that has not yet read a long batch."""
         part = route.request.url.partition("?")[0].rpartition("/")[2]
         if part not in unread:
             return route.continue_()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The way of a batch to Label Studio and back in a real Chromium: sent and fetched by keyboard, conflicts, trouble, a server that is killed
-under an open page, hostile words, three widths and both themes; without a Label Studio, the command."""
+under an open page, hostile texts, three widths and both themes; the command, if the server knows no Label Studio."""
 import json
 
 import pytest

@@ -112,7 +112,7 @@ def test_a_running_batch_moves_to_another_host_and_runs_nowhere_else(tmp_path):
     support.fsck(old)
     restore(folder, new)
     go_on(client, new, clock, 150)
-    # Repeated, it is the same move; not one more that could be restored elsewhere.
+    # Repeated, it is the same move, not a second one that could be restored elsewhere.
     assert backup(folder, old, "--move").stdout.startswith("generation 2: ")
     assert not (folder / "manifests/00000003").exists()
     backup(tmp_path / "elsewhere", old, "--move")

@@ -17,7 +17,7 @@ NEAR_TIE = 0.25
 
 
 def answers(tmp_path, model, name, *arguments, fields=({}, {}, {}), tokens=16):
-    """The choices of the prompts, so many tokens each; `fields` are further ones of each request."""
+    """The choices of the prompts, `tokens` tokens each; `fields` are further ones of each request."""
     with open(tmp_path / "in.jsonl", "w") as file:
         for i, (prompt, penalty, more) in enumerate(zip(PROMPTS, PENALTIES, fields, strict=True)):
             body = {"model": "m", "prompt": prompt, "max_tokens": tokens, "temperature": 0, "frequency_penalty": penalty, "return_token_ids": True, **more}
@@ -29,7 +29,7 @@ def answers(tmp_path, model, name, *arguments, fields=({}, {}, {}), tokens=16):
 
 
 def equal_tokens(tmp_path, model, card, tokens):
-    """How many of the card's tokens are the CPU's; each answer up to its first near-tie, and no answer leaves the CPU's elsewhere."""
+    """The number of the card's tokens that are the CPU's, of each answer up to its first near-tie. Fails if an answer differs elsewhere."""
     asked = [{"logprobs": 1, "logprob_token_ids": sorted(set(choice["token_ids"])), "return_tokens_as_token_ids": True} for choice in card]
     cpu = answers(tmp_path, model, "cpu", *CPU, fields=asked, tokens=tokens)
     compared = 0

@@ -45,7 +45,7 @@ def entropy_of(line):
 
 
 def made(server, path):
-    """The answer about a batch once its answers are read."""
+    """The response about a batch once its answers are read."""
     support.until(lambda: server.json("GET", path)["is_made"])
     return server.json("GET", path)
 

@@ -32,8 +32,8 @@ struct random_product random_product(struct rng *rng, enum product_form form, si
 /* Rows of `width` values as INT8 codes mean them, times `factor` (struct cuda_rows). */
 std::vector<double> mixed(const std::vector<double> &values, size_t width, double factor);
 
-/* Rows on the device to be written, and whether what was written is `values` (rows, width), mixed
- * where the code is INT8. False after a note that says where not. */
+/* Rows on the device to be written, and the test whether they have `values` (rows, width), mixed
+ * where the code is INT8. False after a note that names the place. */
 struct cuda_rows take_rows(enum cuda_code code, size_t rows, size_t stride);
 bool are_rows(const struct cuda_rows *y, size_t rows, size_t width,
               const std::vector<double> &values);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child is this program itself, which does as its second word says. */
+/* The child is this program itself. Its second argument names its behaviour. */
 #include "base/child.h"
 
 #include "base/buf.h"
