@@ -323,10 +323,11 @@ void studio_jobs_stop(struct api *api) {
     if (!jobs) return;
     pthread_mutex_lock(&jobs->lock);
     jobs->is_stopping = true;
+    struct studio_job *job = jobs->first, *next;
+    jobs->first = NULL; /* connections that are still open find no job that is being freed */
     pthread_mutex_unlock(&jobs->lock);
-    /* No job begins any more, so the list changes here alone. */
-    for (struct studio_job *job = jobs->first; job; job = jobs->first) {
-        jobs->first = job->next;
+    for (; job; job = next) {
+        next = job->next;
         pthread_join(job->thread, NULL);
         json_decref(job->state);
         free(job);
