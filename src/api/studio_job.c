@@ -28,7 +28,9 @@ struct work {
     struct studio_job *job;
     struct store_batch batch;
     struct answers_index *index; /* tells which line a judgement is of */
-    int requests_fd;             /* the input of the batch; -1: not open */
+    char link[PATH_MAX];
+    bool is_link_damaged, is_link_busy;
+    int requests_fd; /* the input of the batch; -1: not open */
     struct store_spool *results, *judgements;
     enum err err; /* of an event; the job then ends */
     struct error error;
@@ -226,6 +228,12 @@ static void take_conflict(json_t *state, const json_t *event) {
         json_array_append(texts, json_object_get(event, "text"));
 }
 
+static void take_link(struct work *work, const json_t *event) {
+    struct str state = json_member_str(event, "state");
+    work->is_link_damaged = str_is(state, "damaged");
+    work->is_link_busy = str_is(state, "busy");
+}
+
 static void take_event(void *context, struct str line) {
     static const struct {
         const char *name;
@@ -244,6 +252,7 @@ static void take_event(void *context, struct str line) {
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
         if (str_is(name, changes[i].name)) studio_job_change(work->job, changes[i].change, event);
     if (str_is(name, "judgement")) take_judgement(work, json_object_get(event, "judgement"));
+    if (str_is(name, "link")) take_link(work, event);
     json_decref(event);
 }
 
@@ -264,13 +273,29 @@ static void name_link(const struct api *api, const char *batch_id, char ret_path
              store_dir(api->options.store), batch_id, LINK_HEX, hex);
 }
 
+/* The error of a job, for its client. A damaged link is removed, because Label Studio itself tells
+ * what a new one needs. Any other link stays: it may name a chunk that is on its way. */
+static enum err judge(const struct work *work, enum err err, struct error *error) {
+    struct error ignored;
+    if (work->is_link_busy)
+        return err_set(error, ERR_CONFLICT, "another process works on this batch; try again later");
+    if (work->is_link_damaged) {
+        (void)!os_unlink(work->link, &ignored);
+        return err_set(error, ERR_CORRUPT,
+                       "the notes of what was sent were damaged, and are removed; start again");
+    }
+    /* The link's path is no client's business. */
+    if (!strstr(error->text, work->link)) return err;
+    log_error("batch=%s event=label_studio_failed error=\"%s\"", work->batch.id, error->text);
+    return err_set(error, err, "the server cannot use its notes of this batch; its log tells why");
+}
+
 static enum err run(struct work *work, struct error *error) {
     const struct api_options *options = &work->job->api->options;
-    char link[PATH_MAX];
-    name_link(work->job->api, work->batch.id, link);
+    name_link(work->job->api, work->batch.id, work->link);
     const struct api_studio studio = {.batch_id = work->batch.id,
                                       .action = studio_actions[work->job->action],
-                                      .link = link,
+                                      .link = work->link,
                                       .requests_fd = work->requests_fd,
                                       .results_fd = store_spool_fd(work->results),
                                       .judgements_fd = store_spool_fd(work->judgements),
@@ -278,7 +303,7 @@ static enum err run(struct work *work, struct error *error) {
                                       .stopped = is_stopped,
                                       .event = take_event};
     enum err err = options->studio(options->studio_context, &studio, error);
-    if (work->err == OK) return err;
+    if (work->err == OK) return err == OK ? OK : judge(work, err, error);
     *error = work->error;
     return work->err;
 }

@@ -173,7 +173,10 @@ static enum err open_place(struct work_place *place, const struct command_call *
                                            .say = say};
     err = studio_open(&place->studio, &options, error);
     if (err != OK) return err;
-    return link_open(&place->link, chosen->state ? chosen->state : state, id, place->url, error);
+    err = link_open(&place->link, chosen->state ? chosen->state : state, id, place->url, error);
+    if (place->has_events && err == ERR_CORRUPT) label_studio_event_link("damaged");
+    if (place->has_events && err == ERR_CONFLICT) label_studio_event_link("busy");
+    return err;
 }
 
 static void close_place(struct work_place *place) {

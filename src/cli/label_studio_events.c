@@ -38,6 +38,10 @@ void label_studio_event_text(const char *event, const char *text) {
     buf_release(&line);
 }
 
+void label_studio_event_link(const char *state) {
+    print("link", "state", json_string(state));
+}
+
 void label_studio_event_judgement(void *context, const json_t *judgement) {
     (void)context;
     print("judgement", "judgement", json_incref((json_t *)(uintptr_t)judgement));

@@ -56,7 +56,7 @@ static void take_chunk(struct link *link, const json_t *record) {
 
 static enum err take_head(const struct link *link, const json_t *record, struct error *error) {
     if (read_number(record, "quern_label_studio") != VERSION)
-        return err_set(error, ERR_CONFLICT, "%s is no file of quern label-studio of this version",
+        return err_set(error, ERR_CORRUPT, "%s is no file of quern label-studio of this version",
                        link->path);
     if (str_is(json_member_str(record, "batch"), link->batch) &&
         str_is(json_member_str(record, "studio"), link->studio))

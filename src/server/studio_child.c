@@ -79,22 +79,6 @@ static void take_output(void *context, struct str bytes) {
 
 /* --- the child --- */
 
-/* The child's sentence. A link that it cannot read is removed: Label Studio itself has all that a
- * new one needs. Clients are not told its path. */
-static enum err judge(const struct api_studio *studio, const struct child_end *end,
-                      struct error *error) {
-    struct error ignored;
-    struct str sentence = str_from(end->sentence);
-    if (end->status == 0) return OK;
-    if (str_find(sentence, str_from(studio->link), 0) == SIZE_MAX)
-        return err_set(error, ERR_INVALID, "%s", end->sentence);
-    if (str_find(sentence, STR("another command works with"), 0) != SIZE_MAX)
-        return err_set(error, ERR_CONFLICT, "another process works on this batch; try again later");
-    (void)!os_unlink(studio->link, &ignored);
-    return err_set(error, ERR_CORRUPT,
-                   "the record of sent answers was damaged, and is removed; start again");
-}
-
 static enum err run(const struct studio_child *self, const struct api_studio *studio, int token_fd,
                     struct error *error) {
     struct reading reading = {.studio = studio};
@@ -132,7 +116,8 @@ static enum err run(const struct studio_child *self, const struct api_studio *st
     buf_init(&reading.line, EVENT_BYTES_MAX);
     enum err err = child_run(&options, &end, error);
     buf_release(&reading.line);
-    return err == OK ? judge(studio, &end, error) : err;
+    if (err != OK || end.status == 0) return err;
+    return err_set(error, ERR_INVALID, "%s", end.sentence);
 }
 
 enum err studio_child_run(void *context, const struct api_studio *studio, struct error *error) {

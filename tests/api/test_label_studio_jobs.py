@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server that knows a Label Studio (tests/label_studio_server.py): batches are sent there and annotations fetched by a route, each once,
 also after kills of the server; owners, wrong tokens, hostile answers, and addresses that no setting names."""
-import contextlib, http.client, json, os, random
+import contextlib, fcntl, http.client, json, os, random
 
 import pytest
 
@@ -153,6 +153,23 @@ def test_a_restart_keeps_the_project_and_a_lost_link_costs_no_task(tmp_path):
         studio.projects.clear()
         studio.tasks.clear()
         assert (work(server, batch)["project"], sorted(studio.custom_ids())) == (1, ["c0", "c1", "c2"])
+
+
+def test_a_link_that_is_whole_stays_when_it_cannot_be_used(tmp_path):
+    with both(tmp_path) as (server, studio):
+        batch = batch_of(server, 2)
+        work(server, batch)
+        (link,) = (tmp_path / "state/label_studio").glob("*.jsonl")
+        with open(link) as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            assert "try again later" in work(server, batch, status="failed")["error"]
+        kept = link.rename(link.with_suffix(".kept"))
+        link.symlink_to(link.name)  # an error of the system, as that of a full disk
+        error = work(server, batch, status="failed")["error"]
+        assert link.is_symlink() and "damaged" not in error and str(tmp_path) not in error and str(link) in server.log_text()
+        link.unlink()
+        kept.rename(link)
+        assert work(server, batch)["tasks"] == 2 and len(studio.tasks) == 2
 
 
 def test_a_killed_server_goes_on_with_each_task_and_judgement_once(tmp_path):
