@@ -45,8 +45,9 @@ struct api_studio {
     int requests_fd, results_fd;   /* one JSON object per line, as in the batch's files */
     int judgements_fd;             /* the newest ones of the batch, as the API shows them */
     void *context;
-    bool (*stopped)(void *context);                 /* ask often; true: end soon */
-    void (*event)(void *context, struct str event); /* takes each event, a JSON object */
+    bool (*stopped)(void *context); /* ask often; true: end soon */
+    /* Takes each event, a JSON object; empty: a judgement that is too long to be handed over. */
+    void (*event)(void *context, struct str event);
 };
 
 /* ERR_CANCELLED: `stopped` said so; else a sentence for the client. Several threads call it. */

@@ -247,7 +247,11 @@ static void take_event(void *context, struct str line) {
     size_t room = EVENT_TREE_BYTES;
     json_t *event;
     struct error ignored;
-    if (work->err != OK || json_read_within(&event, line, &room, &ignored) != OK) return;
+    if (work->err != OK) return;
+    if (json_read_within(&event, line, &room, &ignored) != OK) {
+        refuse_judgement(work, "An annotation is too large to be a judgement.");
+        return;
+    }
     struct str name = json_member_str(event, "event");
     for (size_t i = 0; i < sizeof changes / sizeof *changes; i++)
         if (str_is(name, changes[i].name)) studio_job_change(work->job, changes[i].change, event);

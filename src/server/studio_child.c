@@ -70,8 +70,8 @@ static void take_output(void *context, struct str bytes) {
         size_t count = end == SIZE_MAX ? bytes.bytes : end;
         buf_add(&reading->line, bytes.at, count);
         if (end == SIZE_MAX) return;
-        if (!reading->line.overflowed)
-            reading->studio->event(reading->studio->context, buf_str(&reading->line));
+        if (reading->line.overflowed) buf_truncate(&reading->line, 0);
+        reading->studio->event(reading->studio->context, buf_str(&reading->line));
         buf_clear(&reading->line);
         bytes = str_skip(bytes, end + 1);
     }

@@ -340,7 +340,8 @@ def test_hostile_annotations_are_refused_or_text(tmp_path):
         studio.tasks[3]["meta"]["custom_id"] = "no such line"
         studio.annotate(3, [text("stranger")])
         studio.annotate(4, [text("good")])
+        studio.annotate(4, [text("y" * 2_000_000)], user=2)
         state = work(server, batch)
-        assert (state["judgements"], state["refused"]) == (2, 2), state
+        assert (state["judgements"], state["refused"]) == (2, 3), state
         assert {row[0] for row in trail(server, batch)} == {"c0", "c3"}
         assert work(server, batch)["judgements"] == 0
