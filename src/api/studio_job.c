@@ -286,7 +286,7 @@ static enum err judge(const struct work *work, enum err err, struct error *error
     if (work->is_link_damaged) {
         (void)!os_unlink(work->link, &ignored);
         return err_set(error, ERR_CORRUPT,
-                       "the notes of what was sent were damaged, and are removed; start again");
+                       "the record of sent answers was damaged, and is removed; start again");
     }
     /* The link's path is no client's business. */
     if (!strstr(error->text, work->link)) return err;

@@ -104,11 +104,19 @@ static void find_sentence(const struct child *child, const char *command, const 
         snprintf(ret_text, CHILD_SENTENCE_BYTES, "the %s %s", command, end);
 }
 
+/* Its pipes are closed, because a child that waits for room in one would never come to its end. */
+static void stop(struct child *child) {
+    kill(child->pid, SIGTERM);
+    os_close(child->out_fd);
+    os_close(child->err_fd);
+    child->out_fd = child->err_fd = -1;
+}
+
 static enum err run(struct child *child, const struct child_options *options,
                     struct child_end *ret_end, struct error *error) {
     char end[96];
     bool has_ended = listen_to(child, options);
-    if (!has_ended) kill(child->pid, SIGTERM);
+    if (!has_ended) stop(child);
     ret_end->status = -1;
     if (!spawn_end(child->pid, TERM_PATIENCE_MS, KILL_PATIENCE_MS, &ret_end->status, end,
                    sizeof end))

@@ -3,8 +3,10 @@
 #include "base/child.h"
 
 #include "base/buf.h"
+#include "base/clock.h"
 
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -76,6 +78,16 @@ static void a_stopped_child_has_ended(void **state) {
     buf_release(&reading.out);
 }
 
+/* As `quern label-studio`, which prints all judgements even when it is told to end. */
+static void a_stopped_child_is_not_held_up_by_its_output(void **state) {
+    (void)state;
+    struct reading reading = {.stops = true};
+    struct child_end end;
+    assert_int_equal(run("flood", -1, &reading, &end), ERR_CANCELLED);
+    assert_int_equal(end.status, 3);
+    buf_release(&reading.out);
+}
+
 static void descriptors_begin_at_three(void **state) {
     (void)state;
     struct reading reading = {.stops = false};
@@ -91,10 +103,30 @@ static void descriptors_begin_at_three(void **state) {
 
 /* --- as the child --- */
 
+static volatile sig_atomic_t is_told;
+
+static void on_term(int number) {
+    (void)number;
+    is_told = 1;
+}
+
+/* Writes on after SIGTERM, until all is written or nobody reads. */
+static int flood(const char *bytes, size_t count) {
+    struct sigaction action = {.sa_handler = on_term};
+    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGTERM, &action, NULL);
+    if (write(1, bytes, count) < 0) return 1;
+    while (!is_told) clock_sleep_ms(1);
+    for (int i = 0; i < MANY; i++)
+        if (write(1, bytes, count) < 0 || write(2, bytes, count) < 0) return 3;
+    return 1;
+}
+
 static int act(const char *word) {
     char bytes[1000];
     memset(bytes, 'x', sizeof bytes);
     if (strcmp(word, "abort") == 0) abort();
+    if (strcmp(word, "flood") == 0) return flood(bytes, sizeof bytes);
     if (strcmp(word, "read") == 0) {
         ssize_t count = pread(3, bytes, sizeof bytes, 0);
         return count > 0 && write(1, bytes, (size_t)count) == count ? 0 : 1;
@@ -114,6 +146,7 @@ int main(int count, char **words) {
         cmocka_unit_test(output_and_the_last_sentence_are_read_to_the_end),
         cmocka_unit_test(a_silent_end_is_told_by_its_kind),
         cmocka_unit_test(a_stopped_child_has_ended),
+        cmocka_unit_test(a_stopped_child_is_not_held_up_by_its_output),
         cmocka_unit_test(descriptors_begin_at_three),
     };
     if (count > 1) return act(words[1]);
