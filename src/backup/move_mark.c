@@ -41,18 +41,35 @@ enum err move_mark_read(const struct backup_folder *folder, struct move_mark *re
     return err;
 }
 
+/* Writes the draft of a mark. */
+static enum err write_draft(const char *made, struct str text, struct error *error) {
+    int fd;
+    enum err err = os_create(&fd, made, 0666, error);
+    if (err != OK) return err;
+    err = os_write_all(fd, text.at, text.bytes, error);
+    if (err == OK) err = os_fsync(fd, error);
+    os_close(fd);
+    return err;
+}
+
 enum err move_mark_write(const struct backup_folder *folder, uint64_t generation,
                          const char token[MOVE_TOKEN_BYTES], const char *state_dir,
                          bool may_replace, struct error *error) {
     char file[BACKUP_FILE_BYTES], dir[PATH_MAX], host[HOST_BYTES], when[BACKUP_TIME_BYTES];
-    char text[MARK_BYTES_MAX];
+    char text[MARK_BYTES_MAX], made[BACKUP_FILE_BYTES + MOVE_TOKEN_BYTES + 8];
+    struct error ignored;
     if (!realpath(state_dir, dir)) snprintf(dir, sizeof dir, "%s", state_dir);
     if (gethostname(host, sizeof host) != 0) snprintf(host, sizeof host, "(unknown)");
     host[sizeof host - 1] = '\0';
     backup_time_text(clock_unix_s(), when);
     int bytes = snprintf(text, sizeof text, "%s %s on host %s into %s\n", token, when, host, dir);
     backup_move_file(folder, generation, file);
-    return whole_file_write(file, (struct str){text, (size_t)bytes}, may_replace, error);
+    /* A PID would not tell two drafts apart: two restores in containers may have the same one. */
+    snprintf(made, sizeof made, "%s.%s.tmp", file, token);
+    enum err err = write_draft(made, (struct str){text, (size_t)bytes}, error);
+    if (err == OK) err = whole_file_place(made, file, may_replace, error);
+    (void)!os_unlink(made, &ignored);
+    return err;
 }
 
 bool move_mark_is_possible(const struct backup_folder *folder) {

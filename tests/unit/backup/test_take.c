@@ -5,11 +5,13 @@
 #include "backup/move_mark.h"
 #include "backup/restore.h"
 #include "backup/take.h"
+#include "base/os.h"
 #include "store/fsck.h"
 #include "store/seglog_format.h"
 #include "store/state_marks.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 struct place {
     struct scratch scratch;
@@ -290,6 +292,33 @@ static void a_move_is_restored_once_and_only_its_own_restore_ends_what_it_began(
     place_remove(&place);
 }
 
+/* Two containers that share the folder may give two restores the same PID. */
+static void a_mark_leaves_the_draft_of_another_restore_alone(void **state) {
+    (void)state;
+    static const char token[] = "00112233445566778899aabbccddeeff";
+    static const char draft[] = "manifests/00000001.restored";
+    struct place place;
+    struct backup_folder folder;
+    struct error error;
+    int reports = 0, fd;
+    char name[96], path[256];
+    place_open(&place);
+    take(&place, 2, &reports);
+    snprintf(name, sizeof name, "%s.%d.tmp", draft, (int)getpid());
+    snprintf(path, sizeof path, "%s/%s", place.folder, name);
+    assert_int_equal(os_create(&fd, path, 0600, &error), OK);
+    os_close(fd);
+    assert_int_equal(backup_folder_open(&folder, place.folder, BACKUP_READ, &error), OK);
+    assert_int_equal(move_mark_write(&folder, 1, token, place.restored, false, &error), OK);
+    assert_int_equal(bytes_of(place.folder, name), 0);
+    assert_int_equal(move_mark_write(&folder, 1, token, "elsewhere", false, &error), ERR_CONFLICT);
+    assert_int_equal(move_mark_write(&folder, 1, token, "elsewhere", true, &error), OK);
+    snprintf(name, sizeof name, "%s.%s.tmp", draft, token);
+    assert_int_equal(bytes_of(place.folder, name), -1);
+    backup_folder_close(&folder);
+    place_remove(&place);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_backup_of_an_open_store_restores_to_its_rows_and_bytes),
@@ -297,6 +326,7 @@ int main(void) {
         cmocka_unit_test(bytes_that_are_gone_or_changed_are_reported_once_each),
         cmocka_unit_test(old_generations_go_and_a_marked_directory_stays_closed),
         cmocka_unit_test(a_move_is_restored_once_and_only_its_own_restore_ends_what_it_began),
+        cmocka_unit_test(a_mark_leaves_the_draft_of_another_restore_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
