@@ -33,7 +33,7 @@ struct child_end {
     char sentence[CHILD_SENTENCE_BYTES];
 };
 
-/* Runs the command and waits for its end. ERR_CANCELLED if `stopped` returned true; then the child has
- * ended as well, and *ret_end has its status alone. */
+/* Runs the command and waits for its end. ERR_CANCELLED if `stopped` returned true; then the child
+ * has ended, too, and *ret_end has its status alone. */
 enum err child_run(const struct child_options *options, struct child_end *ret_end,
                    struct error *error) MUST_CHECK;
