@@ -101,7 +101,8 @@ static struct answers_index *next_due(struct answers *answers, int64_t now_ns,
     struct answers_index *found = NULL;
     *ret_due_ns = answers->indexes ? now_ns + IDLE_NS : SYNC_NEVER;
     for (struct answers_index *at = answers->indexes; at; at = at->next) {
-        if (at->is_complete || now_ns - at->asked_ns > FOLLOW_NS) continue;
+        bool is_followed = at->waiting > 0 || now_ns - at->asked_ns <= FOLLOW_NS;
+        if (at->is_complete || !is_followed) continue;
         if (at->due_ns < *ret_due_ns) *ret_due_ns = at->due_ns;
         if (at->due_ns <= now_ns && (!found || at->due_ns < found->due_ns)) found = at;
     }
@@ -283,13 +284,13 @@ bool answers_catch_up(struct answers_index *index, int64_t wait_ms) {
     struct answers *answers = index->answers;
     int64_t now_ns = clock_monotonic_ns(), until_ns = sync_deadline_ns(wait_ms);
     pthread_mutex_lock(&answers->lock);
-    if (!index->is_complete && !index->is_behind) {
-        index->due_ns = index->latest_ns = now_ns;
-        pthread_cond_signal(&answers->work);
-    }
+    if (!index->is_complete && !index->is_behind) index->due_ns = index->latest_ns = now_ns;
+    if (!index->is_complete) pthread_cond_signal(&answers->work);
+    index->waiting++;
     while (!index->is_complete && index->seen_ns < now_ns &&
            sync_wait_until(&answers->told, &answers->lock, until_ns))
         continue;
+    index->waiting--;
     bool is_caught_up = index->is_complete || index->seen_ns >= now_ns;
     pthread_mutex_unlock(&answers->lock);
     return is_caught_up;

@@ -25,6 +25,7 @@ struct answers_index {
     char batch_id[STORE_ID_BYTES];
     struct answers_index *next;
     uint32_t users;
+    uint32_t waiting;  /* calls that wait for rows: it is followed, however old the last query */
     int64_t asked_ns;  /* time of the last answers_take */
     int64_t due_ns;    /* earliest time of the next look */
     int64_t paid_ns;   /* CPU time of the server at which the next look is allowed */

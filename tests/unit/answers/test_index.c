@@ -288,12 +288,34 @@ static void requests_are_read_when_they_are_asked_for(void **state) {
     pipeline_remove(&world.pipeline);
 }
 
+/* A job of Label Studio asks for a line long after it took the index of a running batch. */
+static void a_wait_for_rows_ends_however_old_the_last_query_is(void **state) {
+    (void)state;
+    struct world world;
+    struct error error;
+    const struct worker_echo_options echo = {.loading = true};
+    char id[STORE_ID_BYTES];
+    pipeline_dir(&world.pipeline);
+    pipeline_open(&world.pipeline, &runner_options, &echo, 1);
+    must(answers_open(&world.answers, world.pipeline.store, world.pipeline.runner, &error));
+    submit(&world, "late", 3, id);
+    struct answers_index *index = take(&world, id);
+    assert_true(answers_catch_up(index, WAIT_MS_MAX));
+    clock_move_ms(120000);
+    assert_true(answers_catch_up(index, WAIT_MS_MAX));
+    answers_drop(index);
+    close_world(&world);
+    pipeline_remove(&world.pipeline);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_index_follows_a_batch_to_its_end_and_is_made_again),
         cmocka_unit_test(two_runs_are_compared_by_their_custom_ids),
         cmocka_unit_test(requests_are_read_when_they_are_asked_for),
         cmocka_unit_test(more_batches_than_indexes_are_all_answered),
+        cmocka_unit_test(a_wait_for_rows_ends_however_old_the_last_query_is),
     };
+    clock_make_movable();
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
