@@ -311,13 +311,12 @@ void answers_requests(struct answers_index *index, struct answers_requests *ret_
 
 void answers_state(struct answers_index *index, struct answers_state *ret_state) {
     struct answers *answers = index->answers;
-    pthread_rwlock_rdlock(&index->rows);
-    uint64_t indexed = index->has_table ? index->table.indexed : 0;
-    pthread_rwlock_unlock(&index->rows);
     pthread_mutex_lock(&answers->lock);
-    *ret_state = (struct answers_state){.indexed = indexed,
-                                        .is_made = index->seen_ns > 0,
-                                        .err = index->err,
-                                        .error = index->error};
+    *ret_state = (struct answers_state){
+        .is_made = index->seen_ns > 0, .err = index->err, .error = index->error};
     pthread_mutex_unlock(&answers->lock);
+    /* Read after is_made, so that an index that is made has its rows counted. */
+    pthread_rwlock_rdlock(&index->rows);
+    ret_state->indexed = index->has_table ? index->table.indexed : 0;
+    pthread_rwlock_unlock(&index->rows);
 }
