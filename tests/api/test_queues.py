@@ -131,7 +131,8 @@ def test_lines_on_which_two_runs_disagree(echo_server):
 
 def test_two_runs_are_compared_while_one_of_them_runs(echo_server):
     one = make(echo_server, [line_of(i) for i in range(4)])
-    two = echo_server.create(support.jsonl([line_of(3), line_of(0, '{"score": 7}'), line_of(1, echo={"delay_ms": 600000}), line_of(2, '{"score": 8}')]))["id"]
+    late = {"echo": {"delay_ms": 600000}}  # of both: the cancel ends one after the other, and the second must not be answered in between
+    two = echo_server.create(support.jsonl([line_of(3), line_of(0, '{"score": 7}'), line_of(1, **late), line_of(2, '{"score": 8}', **late)]))["id"]
     support.until(lambda: echo_server.batch(two)["request_counts"]["completed"] >= 2)
     shown(echo_server, one, ["c-0"], f"queue=runs_disagree&with={two}")
     page = cards(echo_server, one, f"queue=runs_disagree&with={two}")
