@@ -135,16 +135,18 @@ static enum err add_judgement(struct work *work, struct store_judgement *judgeme
  * batch, which takes some 10 s for 1,000,000 lines. */
 static uint32_t find_line(struct work *work, struct str custom_id) {
     struct answers_state state;
-    uint32_t line = answers_find_line(work->index, custom_id);
-    while (line == ANSWERS_NO_LINE && work->err == OK &&
-           !answers_catch_up(work->index, CATCH_UP_MS)) {
+    bool is_read = false; /* every result has its row */
+    uint32_t line;
+    while ((line = answers_find_line(work->index, custom_id)) == ANSWERS_NO_LINE && !is_read &&
+           work->err == OK) {
+        is_read = answers_catch_up(work->index, CATCH_UP_MS);
         answers_state(work->index, &state);
         work->err = state.err;
-        if (state.err != OK) work->error = state.error;
+        work->error = state.error;
         if (studio_job_is_stopped(work->job))
             work->err = err_set(&work->error, ERR_CANCELLED, "stopped");
     }
-    return line == ANSWERS_NO_LINE ? answers_find_line(work->index, custom_id) : line;
+    return line;
 }
 
 /* Fills the members of a row that the process does not know. False if the line has no result. */
