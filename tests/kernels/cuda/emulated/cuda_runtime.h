@@ -61,7 +61,8 @@ static inline float2 make_float2(float x, float y) {
 
 struct dim3 {
     uint32_t x, y;
-    dim3(uint32_t columns = 1, uint32_t rows = 1) : x(columns), y(rows) {}
+    dim3(uint32_t columns = 1, uint32_t rows = 1) : x(columns), y(rows) {
+    }
 };
 extern dim3 threadIdx, blockIdx; /* of the context that runs */
 extern dim3 blockDim, gridDim;
