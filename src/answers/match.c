@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Lines by their custom_id, in one run and in two. Two indexes are locked for reading at once,
- * which cannot deadlock: a reader waits for no reader, and the one writer holds one lock at a
- * time. */
+/* Lines by their custom_id, in one run and in two. */
 
 #include "answers/answers_internal.h"
 
@@ -14,16 +12,27 @@ uint32_t answers_find_line(struct answers_index *index, struct str custom_id) {
     return line;
 }
 
+/* Locks the rows of two indexes for reading, the one at the lower address first: POSIX lets a reader
+ * wait for a writer that waits, and so two readers in opposite orders for each other. */
+static void lock_both(struct answers_index *one, struct answers_index *other) {
+    bool is_first = (uintptr_t)one < (uintptr_t)other;
+    pthread_rwlock_rdlock(is_first ? &one->rows : &other->rows);
+    pthread_rwlock_rdlock(is_first ? &other->rows : &one->rows);
+}
+
+static void unlock_both(struct answers_index *one, struct answers_index *other) {
+    pthread_rwlock_unlock(&one->rows);
+    pthread_rwlock_unlock(&other->rows);
+}
+
 uint32_t answers_match(struct answers_index *index, uint32_t line, struct answers_index *with) {
     uint32_t found = ANSWERS_NO_LINE;
     if (index == with) return line;
-    pthread_rwlock_rdlock(&index->rows);
-    pthread_rwlock_rdlock(&with->rows);
+    lock_both(index, with);
     if (index->has_table && with->has_table && line < index->table.row_count &&
         index->table.sequences[line])
         found = table_match_id(&index->table, &with->table, line);
-    pthread_rwlock_unlock(&with->rows);
-    pthread_rwlock_unlock(&index->rows);
+    unlock_both(index, with);
     return found;
 }
 
@@ -40,10 +49,8 @@ static void mark_different(const struct table *table, const struct table *other,
 void answers_mark_different(struct answers_index *index, struct answers_index *with,
                             unsigned char *marks, uint32_t count) {
     if (index == with) return;
-    pthread_rwlock_rdlock(&index->rows);
-    pthread_rwlock_rdlock(&with->rows);
+    lock_both(index, with);
     if (index->has_table && with->has_table)
         mark_different(&index->table, &with->table, marks, count);
-    pthread_rwlock_unlock(&with->rows);
-    pthread_rwlock_unlock(&index->rows);
+    unlock_both(index, with);
 }
