@@ -10,7 +10,6 @@
 #include "base/mem.h"
 #include "base/os.h"
 
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +19,11 @@
 
 const char *const studio_actions[] = {"sync", "push", "pull", NULL};
 
-struct question {
+struct asked {
     struct str action;
 };
 static const struct field rows[] = {
-    {"action", FIELD_CHOICE, FIELD_ANY, 0, 0, 0, offsetof(struct question, action), studio_actions,
+    {"action", FIELD_CHOICE, FIELD_ANY, 0, 0, 0, offsetof(struct asked, action), studio_actions,
      "push: answers become tasks; pull: annotations become judgements; sync does both and is the "
      "default."},
 };
@@ -46,13 +45,8 @@ static void name_state(const struct api *api, const char *batch_id, char ret_pat
 /* The file appears whole. A kill may leave a file of the other name; the next write replaces it. */
 static enum err place_text(const char *path, struct str text, struct error *error) {
     char made[PATH_MAX];
-    int fd;
     snprintf(made, sizeof made, "%.4000s.new", path);
-    enum err err = os_open(&fd, made, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600, error);
-    if (err != OK) return err;
-    err = os_write_all(fd, text.at, text.bytes, error);
-    if (err == OK) err = os_fsync(fd, error);
-    os_close(fd);
+    enum err err = os_write_file(made, 0600, text.at, text.bytes, error);
     return err == OK ? os_rename(made, path, error) : err;
 }
 
@@ -290,7 +284,7 @@ static size_t index_of(struct str action) {
 
 void studio_start(void *context, struct http_request *request) {
     struct api *api = context;
-    struct question question = {.action = {NULL, 0}};
+    struct asked asked = {.action = {NULL, 0}};
     struct store_batch batch;
     json_t *body;
     if (!batches_find(api, request, &batch)) return;
@@ -299,8 +293,8 @@ void studio_start(void *context, struct http_request *request) {
                  "This server knows no Label Studio: it is started with --label-studio-url, or use "
                  "the command quern label-studio.");
     else if (!api_refuses_new_work(api, request) && api_read_object(request, &body)) {
-        if (api_fields_read(request, &studio_fields, body, &question))
-            start_job(api, request, batch.id, index_of(question.action));
+        if (api_fields_read(request, &studio_fields, body, &asked))
+            start_job(api, request, batch.id, index_of(asked.action));
         json_decref(body);
     }
     store_batch_release(&batch);

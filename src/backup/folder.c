@@ -205,22 +205,12 @@ enum err backup_folder_load(const struct backup_folder *folder, uint64_t generat
     return err == OK ? OK : err_prefix(error, "%s", file);
 }
 
-static enum err write_file(const char *file, struct str text, struct error *error) {
-    int fd;
-    enum err err = os_create(&fd, file, 0600, error);
-    if (err != OK) return err;
-    err = os_write_all(fd, text.at, text.bytes, error);
-    if (err == OK) err = os_fsync(fd, error);
-    os_close(fd);
-    return err;
-}
-
 enum err backup_folder_begin(struct backup_folder *folder, uint64_t generation,
                              struct error *error) {
     char file[BACKUP_FILE_BYTES], text[32];
     int bytes = snprintf(text, sizeof text, "%" PRIu64 "\n", generation);
     file_of(folder, file, "unfinished");
-    enum err err = write_file(file, (struct str){text, (size_t)bytes}, error);
+    enum err err = os_write_file(file, 0600, text, (size_t)bytes, error);
     if (err == OK) err = os_fsync_dir(folder->dir, error);
     if (err == OK) folder->unfinished = generation;
     return err;
@@ -236,7 +226,7 @@ enum err backup_folder_commit(struct backup_folder *folder, const struct backup_
     backup_manifest_write(manifest, &text);
     enum err err = text.overflowed
                        ? err_set(error, ERR_LIMIT, "the state directory has too many files")
-                       : write_file(draft, buf_str(&text), error);
+                       : os_write_file(draft, 0600, text.at, text.bytes, error);
     buf_release(&text);
     if (err == OK) err = os_rename(draft, file, error);
     if (err == OK) err = os_fsync_parent(file, error);

@@ -41,17 +41,6 @@ enum err move_mark_read(const struct backup_folder *folder, struct move_mark *re
     return err;
 }
 
-/* Writes the draft of a mark. */
-static enum err write_draft(const char *made, struct str text, struct error *error) {
-    int fd;
-    enum err err = os_create(&fd, made, 0666, error);
-    if (err != OK) return err;
-    err = os_write_all(fd, text.at, text.bytes, error);
-    if (err == OK) err = os_fsync(fd, error);
-    os_close(fd);
-    return err;
-}
-
 enum err move_mark_write(const struct backup_folder *folder, uint64_t generation,
                          const char token[MOVE_TOKEN_BYTES], const char *state_dir,
                          bool may_replace, struct error *error) {
@@ -66,7 +55,7 @@ enum err move_mark_write(const struct backup_folder *folder, uint64_t generation
     backup_move_file(folder, generation, file);
     /* A PID would not tell two drafts apart: two restores in containers may have the same one. */
     snprintf(made, sizeof made, "%s.%s.tmp", file, token);
-    enum err err = write_draft(made, (struct str){text, (size_t)bytes}, error);
+    enum err err = os_write_file(made, 0666, text, (size_t)bytes, error);
     if (err == OK) err = whole_file_place(made, file, may_replace, error);
     (void)!os_unlink(made, &ignored);
     return err;

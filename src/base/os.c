@@ -360,6 +360,17 @@ enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size
     return err;
 }
 
+enum err os_write_file(const char *path, mode_t mode, const void *bytes, size_t count,
+                       struct error *error) {
+    int fd;
+    enum err err = os_create(&fd, path, mode, error);
+    if (err != OK) return err;
+    err = os_write_all(fd, bytes, count, error);
+    if (err == OK) err = os_fsync(fd, error);
+    os_close(fd);
+    return err;
+}
+
 uint64_t os_peak_rss_bytes(void) {
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);

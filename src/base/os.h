@@ -67,6 +67,10 @@ enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size
 /* As os_read_file, of an open file; `path` is for sentences only. */
 enum err os_read_opened(int fd, const char *path, size_t bytes_max, char **ret_bytes,
                         size_t *ret_count, struct error *error) MUST_CHECK;
+/* Makes a new file of these bytes, as os_create does, and syncs it. Its name is durable once its
+ * folder is synced. After a failure a part of the file may be there. */
+enum err os_write_file(const char *path, mode_t mode, const void *bytes, size_t count,
+                       struct error *error) MUST_CHECK;
 /* Peak resident set of this process in bytes. */
 uint64_t os_peak_rss_bytes(void);
 /* Resident bytes of another process, shared ones included; 0: not known. */

@@ -49,16 +49,6 @@ static bool has_text(const char *path, struct str text) {
     return is_same;
 }
 
-static enum err write_text(const char *path, struct str text, struct error *error) {
-    int fd;
-    enum err err = os_create(&fd, path, 0666, error);
-    if (err != OK) return err;
-    err = os_write_all(fd, text.at, text.bytes, error);
-    if (err == OK) err = os_fsync(fd, error);
-    os_close(fd);
-    return err;
-}
-
 enum err whole_file_write(const char *path, struct str text, bool may_replace,
                           struct error *error) {
     char made[PATH_MAX];
@@ -69,7 +59,7 @@ enum err whole_file_write(const char *path, struct str text, bool may_replace,
     int bytes = snprintf(made, sizeof made, "%s.%d.tmp", path, (int)getpid());
     if (bytes >= (int)sizeof made)
         return err_set(error, ERR_INVALID, "the name of the output file is too long");
-    err = write_text(made, text, error);
+    err = os_write_file(made, 0666, text.at, text.bytes, error);
     if (err == OK) err = whole_file_place(made, path, may_replace, error);
     enum err left = os_unlink(made, err == OK ? error : &ignored);
     return err == OK ? left : err;

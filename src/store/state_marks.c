@@ -56,13 +56,8 @@ enum err state_lock(const char *dir, bool read_only, int *ret_fd, struct error *
 enum err state_mark_set(const char *dir, enum state_mark mark, const char *line,
                         struct error *error) {
     char path[STORE_PATH_BYTES];
-    int fd;
     enum err err = mark_path(dir, marks[mark].name, path, error);
-    if (err == OK) err = os_create(&fd, path, 0600, error);
-    if (err != OK) return err;
-    err = os_write_all(fd, line, strlen(line), error);
-    if (err == OK) err = os_fsync(fd, error);
-    os_close(fd);
+    if (err == OK) err = os_write_file(path, 0600, line, strlen(line), error);
     return err == OK ? os_fsync_dir(dir, error) : err;
 }
 
