@@ -4,21 +4,14 @@
  *
  * A block a row; LANES threads hold a head, eight numbers each. The row's cosines and sines are
  * read once, into shared memory, and serve all its heads. The partner of a number is in a lane half
- * the turning part away, or in shared memory where that is no whole number of lanes. */
+ * the turning part away, or in shared memory where that is no whole number of lanes. Heads that turn
+ * whole, by halves, have a faster kernel. */
 
-#include "dependent.cuh"
-#include "vec.cuh"
-
-#include <cuda_fp16.h>
+#include "heads_halves.cuh"
 
 #define THREADS 256
 #define HALF_MAX 128
 #define BLOCKS 5 /* a multiprocessor: 48 registers a thread */
-#define HALVES_BLOCKS 4 /* 64 registers: fewer spill */
-#define AHEAD_LANES 16
-#define AHEAD_HEADS 3
-#define PAGE_TOKENS 16
-#define KV_SCALE_MIN 6.103515625e-5f /* 2^-14: below it fp16 loses bits */
 
 /* The cosines and sines of a row's position: each head of it needs them. */
 struct turns {
@@ -204,202 +197,26 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) heads_rows(struct cuda_heads 
     }
 }
 
-/* ---- heads that turn whole, by halves: what models of today have ---- */
-
-/* A thread has four numbers of a head and their four partners, half a head away, so that nothing
- * but the sum of the squares crosses lanes; and what each of its heads is multiplied by, that is
- * weights times cosines and sines, stays in registers. */
-struct halves {
-    struct numbers<4> low, high;
-};
-
-/* new low = low · low_cos - high · high_sin, new high = high · high_cos + low · low_sin */
-struct turn_by {
-    struct numbers<4> low_cos, high_sin, high_cos, low_sin;
-};
-
-template <int HALF>
-__device__ static inline struct turn_by turn_of(const float *weight, uint32_t at,
-                                                const struct numbers<4> &cosine,
-                                                const struct numbers<4> &sine) {
-    struct turn_by by = {cosine, sine, cosine, sine};
-    if (!weight) return by;
-    struct numbers<4> low = read_f32<4>(weight + at), high = read_f32<4>(weight + HALF + at);
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        by.low_cos.at[i] *= low.at[i], by.low_sin.at[i] *= low.at[i];
-        by.high_cos.at[i] *= high.at[i], by.high_sin.at[i] *= high.at[i];
-    }
-    return by;
-}
-
-template <int LANES>
-__device__ static inline void turn_halves(const struct turn_by &by, bool has_norm, float epsilon,
-                                          struct halves *v) {
-    float factor = 1.0f;
-    if (has_norm) {
-        float squares = 0;
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            squares += v->low.at[i] * v->low.at[i] + v->high.at[i] * v->high.at[i];
-        factor = rsqrtf(lanes_sum<LANES>(squares) * (1.0f / (LANES * EACH)) + epsilon);
-    }
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        float low = v->low.at[i] * factor, high = v->high.at[i] * factor;
-        v->low.at[i] = low * by.low_cos.at[i] - high * by.high_sin.at[i];
-        v->high.at[i] = high * by.high_cos.at[i] + low * by.low_sin.at[i];
-    }
-}
-
-template <int LANES, bool IS_E4M3>
-__device__ static inline void store_halves(const struct cuda_heads &call, uint32_t head,
-                                           uint32_t slot, uint32_t at, struct halves v) {
-    const bool is_value = head >= call.kv_heads;
-    const size_t page_head =
-        (size_t)(slot / PAGE_TOKENS) * call.kv_heads + head - (is_value ? call.kv_heads : 0);
-    const uint32_t token = slot % PAGE_TOKENS;
-    const size_t offset = (page_head * PAGE_TOKENS + token) * (LANES * EACH) + at;
-    void *pool = is_value ? call.v : call.k;
-    if (!IS_E4M3) {
-        write_bf16(v.low, (uint16_t *)pool + offset);
-        write_bf16(v.high, (uint16_t *)pool + offset + LANES * 4);
-        return;
-    }
-    float most = 0;
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        most = fmaxf(most, fmaxf(fabsf(v.low.at[i]), fabsf(v.high.at[i])));
-    most = lanes_max<LANES>(most);
-    __half scale = __float2half_ru(fmaxf(most * (1.0f / E4M3_MAX), KV_SCALE_MIN));
-    float factor = __frcp_rn(__half2float(scale));
-#pragma unroll
-    for (int i = 0; i < 4; i++) v.low.at[i] *= factor, v.high.at[i] *= factor;
-    store<CUDA_E4M3>({(uint8_t *)pool + offset, CUDA_E4M3, 0, NULL}, 0, 0, v.low);
-    store<CUDA_E4M3>({(uint8_t *)pool + offset + LANES * 4, CUDA_E4M3, 0, NULL}, 0, 0, v.high);
-    if (at == 0)
-        call.kv_scales[page_head * 2 * PAGE_TOKENS + (is_value ? PAGE_TOKENS : 0) + token] =
-            __half_as_ushort(scale);
-}
-
-template <int IN, int LANES, bool IS_E4M3>
-__global__ void __launch_bounds__(THREADS, HALVES_BLOCKS) heads_halves(struct cuda_heads call) {
-    constexpr uint32_t D = LANES * EACH, HALF = D / 2, STEP = THREADS / LANES;
-    const size_t row = blockIdx.x;
-    const uint32_t at = threadIdx.x % LANES * 4, count = call.heads + 2 * call.kv_heads;
-    uint32_t head = threadIdx.x / LANES, column = head * D + at;
-    struct raw_sums<IN, 4> low, high;
-    wait_for_before();
-    let_next_start();
-    if (head >= count) return;
-    low = read_sums<IN, 4>(call.in, row, column);
-    high = read_sums<IN, 4>(call.in, row, column + HALF);
-    const float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
-    const uint32_t slot = call.slots[row];
-    const size_t turn = (size_t)call.positions[row] * HALF + at;
-    const struct numbers<4> cosine = read_f32<4>(call.cosines + turn);
-    const struct numbers<4> sine = read_f32<4>(call.sines + turn);
-    auto take = [&](void) { /* this head, and asks for the next */
-        struct halves v = {sums_of<IN>(call.in, row_scale, column, low),
-                           sums_of<IN>(call.in, row_scale, column + HALF, high)};
-        column += STEP * D;
-        if (head + STEP >= count) return v;
-        low = read_sums<IN, 4>(call.in, row, column);
-        high = read_sums<IN, 4>(call.in, row, column + HALF);
-        return v;
-    };
-    struct turn_by by = turn_of<HALF>(call.q_norm, at, cosine, sine);
-    for (; head < call.heads; head += STEP) {
-        struct halves v = take();
-        turn_halves<LANES>(by, call.q_norm, call.epsilon, &v);
-        uint16_t *to = call.q + row * call.q_stride + head * D + at;
-        write_bf16(v.low, to), write_bf16(v.high, to + HALF);
-    }
-    by = turn_of<HALF>(call.k_norm, at, cosine, sine);
-    for (; head < count; head += STEP) {
-        struct halves v = take();
-        if (head < call.heads + call.kv_heads)
-            turn_halves<LANES>(by, call.k_norm, call.epsilon, &v);
-        if (slot != CUDA_NO_SLOT)
-            store_halves<LANES, IS_E4M3>(call, head - call.heads, slot, at, v);
-    }
-}
-
-/* The same with all sums of a thread read at once: 48 B per thread are on their way, not 16. For
- * heads of 128 numbers, AHEAD_HEADS of them per thread. */
-template <int IN, bool IS_E4M3>
-__global__ void __launch_bounds__(THREADS, HALVES_BLOCKS) heads_ahead(struct cuda_heads call) {
-    constexpr int LANES = AHEAD_LANES, HEADS = AHEAD_HEADS;
-    constexpr uint32_t D = LANES * EACH, HALF = D / 2, STEP = THREADS / LANES;
-    const size_t row = blockIdx.x;
-    const uint32_t at = threadIdx.x % LANES * 4, count = call.heads + 2 * call.kv_heads;
-    const uint32_t first = threadIdx.x / LANES;
-    struct raw_sums<IN, 4> low[HEADS], high[HEADS];
-    wait_for_before();
-#pragma unroll
-    for (int i = 0; i < HEADS; i++) {
-        uint32_t column = (first + i * STEP) * D + at;
-        if (first + i * STEP >= count) continue;
-        low[i] = read_sums<IN, 4>(call.in, row, column);
-        high[i] = read_sums<IN, 4>(call.in, row, column + HALF);
-    }
-    const float row_scale = IN >= IN_BF16_SCALED ? call.in.row_scale[row] : 1.0f;
-    const uint32_t slot = call.slots[row];
-    const size_t turn = (size_t)call.positions[row] * HALF + at;
-    const struct numbers<4> cosine = read_f32<4>(call.cosines + turn);
-    const struct numbers<4> sine = read_f32<4>(call.sines + turn);
-    let_next_start();
-    struct turn_by by = turn_of<HALF>(call.q_norm, at, cosine, sine);
-    bool is_q = true;
-#pragma unroll
-    for (int i = 0; i < HEADS; i++) {
-        const uint32_t head = first + i * STEP, column = head * D + at;
-        if (head >= count) continue;
-        struct halves v = {sums_of<IN>(call.in, row_scale, column, low[i]),
-                           sums_of<IN>(call.in, row_scale, column + HALF, high[i])};
-        if (head < call.heads) {
-            turn_halves<LANES>(by, call.q_norm, call.epsilon, &v);
-            uint16_t *to = call.q + row * call.q_stride + head * D + at;
-            write_bf16(v.low, to), write_bf16(v.high, to + HALF);
-            continue;
-        }
-        if (is_q) by = turn_of<HALF>(call.k_norm, at, cosine, sine), is_q = false;
-        if (head < call.heads + call.kv_heads)
-            turn_halves<LANES>(by, call.k_norm, call.epsilon, &v);
-        if (slot != CUDA_NO_SLOT)
-            store_halves<LANES, IS_E4M3>(call, head - call.heads, slot, at, v);
-    }
-}
-
 typedef void (*heads_kernel)(struct cuda_heads call);
 
 template <int IN, int LANES> static heads_kernel kernel_of(const struct cuda_heads *call) {
     return call->kv_scales ? heads_rows<IN, LANES, true> : heads_rows<IN, LANES, false>;
 }
 
-template <int IN, int LANES> static heads_kernel halves_of(const struct cuda_heads *call) {
-    return call->kv_scales ? heads_halves<IN, LANES, true> : heads_halves<IN, LANES, false>;
-}
-
-/* Whether heads_ahead is faster. With norms and pages of e4m3 it is not; int32 sums need too many
- * registers. The number of rows has no part in it, since no row's result may depend on it. */
-static bool is_ahead(const struct cuda_heads *call) {
-    return call->head_dim == AHEAD_LANES * EACH && call->in.type == CUDA_SUMS_BF16 &&
-           call->heads + 2 * call->kv_heads <= THREADS / AHEAD_LANES * AHEAD_HEADS &&
-           !(call->kv_scales && (call->q_norm || call->k_norm));
-}
-
-template <int IN> static heads_kernel ahead_of(const struct cuda_heads *call) {
-    return call->kv_scales ? heads_ahead<IN, true> : heads_ahead<IN, false>;
+template <int IN, int LANES> static heads_kernel halves_kernel_of(const struct cuda_heads *call) {
+    if (call->in.bias)
+        return call->kv_scales ? heads_halves<IN, LANES, true, true>
+                               : heads_halves<IN, LANES, false, true>;
+    return call->kv_scales ? heads_halves<IN, LANES, true, false>
+                           : heads_halves<IN, LANES, false, false>;
 }
 
 template <int IN> static heads_kernel kernel_with(const struct cuda_heads *call) {
-    if (call->cosines && !call->interleaved && call->rotary_dim == call->head_dim) {
-        if constexpr (IN != IN_INT32)
-            if (is_ahead(call)) return ahead_of<IN>(call);
-        if (call->head_dim == 64) return halves_of<IN, 8>(call);
-        if (call->head_dim == 128) return halves_of<IN, 16>(call);
-        if (call->head_dim == 256) return halves_of<IN, 32>(call);
+    if (call->cosines && !call->interleaved && call->rotary_dim == call->head_dim &&
+        256 % call->head_dim == 0 && halves_are_even(call)) {
+        if (call->head_dim == 64) return halves_kernel_of<IN, 8>(call);
+        if (call->head_dim == 128) return halves_kernel_of<IN, 16>(call);
+        if (call->head_dim == 256) return halves_kernel_of<IN, 32>(call);
     }
     if (call->head_dim <= 8 * EACH) return kernel_of<IN, 8>(call);
     if (call->head_dim <= 16 * EACH) return kernel_of<IN, 16>(call);

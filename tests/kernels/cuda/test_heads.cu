@@ -16,6 +16,9 @@ static const struct heads_case cases[] = {
     {17, 32, 8, 128, 128, true}, {15, 8, 4, 256, 256, true}, {5, 14, 2, 64, 64, false},
     {16, 12, 4, 80, 80, true},   {4, 6, 6, 96, 96, false},   {3, 4, 2, 128, 32, true},
     {6, 5, 1, 40, 20, true},     {2, 3, 3, 104, 6, false},   {2, 40, 10, 128, 0, true},
+    {9, 32, 8, 64, 64, true},    {7, 8, 4, 64, 64, false},   {11, 28, 4, 128, 128, false},
+    {3, 2, 2, 128, 128, true},   {5, 5, 1, 128, 128, true},  {4, 5, 1, 256, 256, false},
+    {3, 44, 4, 64, 64, true},    {2, 64, 8, 128, 128, true},
 };
 
 struct heads_made {
@@ -230,5 +233,7 @@ void bench_heads(void) {
         bench_one(rows, 8, 4, 256, false, false, true);   /* Gemma-3-4B */
         bench_one(rows, 32, 8, 128, false, false, false); /* Llama-3.1-8B */
         bench_one(rows, 32, 8, 128, true, true, false);
+        bench_one(rows, 32, 8, 128, false, true, true); /* what scales cost, and what pages do */
+        bench_one(rows, 32, 8, 128, true, false, true);
     }
 }
