@@ -13,6 +13,7 @@ static const struct form {
     enum device_form weights, kv;
 } forms[MODELS_CARD_FORMS] = {{"bfloat16", "bfloat16", DEVICE_BF16, DEVICE_BF16},
                               {"bfloat16", "fp8", DEVICE_BF16, DEVICE_E4M3},
+                              {"int8", "fp8", DEVICE_INT8, DEVICE_E4M3},
                               {"fp8", "fp8", DEVICE_E4M3, DEVICE_E4M3},
                               {"file", "fp8", DEVICE_BLOCKS, DEVICE_E4M3}};
 

@@ -9,7 +9,7 @@
 #include "base/buf.h"
 #include "device/card_fit.h"
 
-#define MODELS_CARD_FORMS 4 /* at most */
+#define MODELS_CARD_FORMS 5 /* at most */
 
 struct models_card {
     uint64_t memory_bytes;

@@ -50,7 +50,7 @@ static struct matrix *add_product(struct shapes *shapes, const struct card_fit_o
         parts[i] = (struct matrix_part){.type = (enum tensor_type)tensor->type,
                                         .rows = (uint32_t)tensor->axes[1]};
     }
-    const struct device_store_options store = {.form = DEVICE_BLOCKS, .small_form = DEVICE_E4M3};
+    const struct device_store_options store = {.form = DEVICE_BLOCKS, .small_form = DEVICE_INT8};
     const struct weight_matrix from = {.parts = parts, .part_count = role_count, .cols = cols};
     shapes->forms[shapes->count - 1] = device_store_matrix(&store, &from);
     return matrix;
@@ -96,7 +96,7 @@ static void make_program(struct program *ret_program, struct device_program *ret
         options->is_tied
             ? weights.embedding
             : add_matrix(shapes, config->vocab_rows, config->width,
-                         options->weights == DEVICE_BLOCKS ? DEVICE_E4M3 : options->weights);
+                         options->weights == DEVICE_BLOCKS ? DEVICE_INT8 : options->weights);
     program_of(ret_program,
                &(struct program_options){.config = config, .layout = layout, .weights = weights});
     device_program_of(ret_device_program, ret_program, shapes->forms, shapes->count,
