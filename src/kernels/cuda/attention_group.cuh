@@ -36,7 +36,7 @@ template <class PAGE_, int KEYS_, int BLOCKS_> struct cuda_group_shape {
     static constexpr int KEY_SCALES_AT = VALUES_AT + 2 * STAGE_BYTES;
     static constexpr int VALUE_SCALES_AT = KEY_SCALES_AT + SCALE_STAGES * SCALE_BYTES;
     static constexpr int BOUNDS_AT = VALUE_SCALES_AT + SCALE_STAGES * SCALE_BYTES;
-    static constexpr int SEEN_AT = BOUNDS_AT + WARPS * 8;
+    static constexpr int SEEN_AT = BOUNDS_AT + WARPS * 16;
     static constexpr int SHARED_BYTES = SEEN_AT + ROWS * 8;
     static constexpr int TOKEN_STEP = PAGE_::IS_E4M3 ? PAGE_::ROW_BYTES : 128;
 
@@ -85,15 +85,16 @@ __device__ static inline void cuda_group_unpack(const char *from, const char *sc
 /* s = queries times the keys at an address. */
 template <class S>
 __device__ static inline void cuda_group_scores(cuda_tiler<S> *d, uint32_t keys) {
-    const uint32_t queries = d->memory + threadIdx.x / 128 * (64 * 128);
+    const uint64_t rows = cuda_matrix_at(d->memory + threadIdx.x / 128 * (64 * 128));
+    const uint64_t tokens = cuda_matrix_at(keys);
     cuda_products_begin();
 #pragma unroll
     for (int k = 0; k < S::STEPS; k++)
 #pragma unroll
         for (int c = 0; c < S::KEYS / 64; c++)
             cuda_product(
-                &d->s[0][8 * c], cuda_matrix_at(queries + k / 4 * (S::ROWS * 128) + k % 4 * 32),
-                cuda_matrix_at(keys + k / 4 * (S::KEYS * 128) + c * (64 * 128) + k % 4 * 32),
+                &d->s[0][8 * c], cuda_matrix_after(rows, k / 4 * (S::ROWS * 128) + k % 4 * 32),
+                cuda_matrix_after(tokens, k / 4 * (S::KEYS * 128) + c * (64 * 128) + k % 4 * 32),
                 k > 0);
     cuda_products_wait();
     cuda_products_pin(d->s[0]);
@@ -104,30 +105,57 @@ template <class S>
 __device__ static inline void cuda_group_sums(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
                                               uint32_t values, const char *value_scales) {
     uint32_t weights[S::KEYS / 16][4];
+    const uint64_t tokens = cuda_matrix_at(values);
 #pragma unroll
-    for (int k = 0; k < S::KEYS / 16; k++)
+    for (int k = 0; k < S::KEYS / 16; k++) {
         cuda_tile_weigh(d, scoring, 0, k, value_scales, weights[k]);
-    cuda_products_begin();
-#pragma unroll
-    for (int k = 0; k < S::KEYS / 16; k++)
+        cuda_products_begin();
 #pragma unroll
         for (int p = 0; p < S::PARTS; p++)
             cuda_product_from(&d->o[0][8 * p], weights[k],
-                              cuda_matrix_at(values + p * (S::KEYS * 128) + k * (16 * 128)));
+                              cuda_matrix_after(tokens, p * (S::KEYS * 128) + k * (16 * 128)));
+    }
     cuda_products_wait();
     cuda_products_pin(d->o[0]);
 }
 
-template <class S> __device__ static inline bool cuda_group_sees(const cuda_tiler<S> *d, int s) {
-    return s * S::KEYS < d->some_last && (s + 1) * S::KEYS > d->some_first;
+/* Chunks of keys and values lie alike in their pools, so a page is looked up once for both. */
+template <class S> __device__ static inline void cuda_group_chunks(const cuda_tiler<S> *d, int s) {
+    const uint32_t *pages = cuda_stage_pages(d, s);
+    const uint32_t to = d->place + (s & 1) * S::STAGE_BYTES;
+    if (!cuda_copies(d)) return;
+#pragma unroll
+    for (int i = 0; i < S::KEYS; i += cuda_rows_at_once<S>()) {
+        static_assert(cuda_rows_at_once<S>() % CUDA_PAGE_TOKENS == 0, "a page for each copy");
+        const size_t at = (size_t)__ldg(pages + i / CUDA_PAGE_TOKENS) * d->page_bytes;
+        const uint32_t place = to + cuda_place_after<S>(cuda_mixed_chunk<S>(), i);
+        cuda_copy16(place + S::KEYS_AT, d->keys + at);
+        cuda_copy16(place + S::VALUES_AT, d->values + at);
+    }
+}
+
+/* Scales of keys and values of stage s. A page has those of 16 keys, then those of 16 values. */
+template <class S> __device__ static inline void cuda_group_scales(const cuda_tiler<S> *d, int s) {
+    constexpr uint32_t PARTS = 4; /* of a page's scales, 16 B each */
+    const uint32_t page = threadIdx.x / PARTS, part = threadIdx.x % PARTS, half = part % 2;
+    if (page >= S::KEYS / CUDA_PAGE_TOKENS) return;
+    const int at = s * S::KEYS + (int)(page * CUDA_PAGE_TOKENS + half * 8);
+    const bool is_wanted = at + 8 > d->begin && at < d->end;
+    const uint32_t from = is_wanted ? __ldg(cuda_stage_pages(d, s) + page) : 0;
+    cuda_copy16_if(d->memory + (part < 2 ? S::KEY_SCALES_AT : S::VALUE_SCALES_AT) +
+                       (uint32_t)s % S::SCALE_STAGES * S::SCALE_BYTES + (page * 2 + half) * 16,
+                   d->scales + (size_t)from * d->page_scale_bytes + part * 16, is_wanted);
 }
 
 template <class S> __device__ static inline void cuda_group_fetch(const cuda_tiler<S> *d, int s) {
     if (s * S::KEYS < d->end) {
-        cuda_fetch_chunks<S, true>(d, s);
-        cuda_fetch_chunks<S, false>(d, s);
-        cuda_fetch_scales<S, true>(d, s);
-        cuda_fetch_scales<S, false>(d, s);
+        if (cuda_is_whole(d, s)) {
+            cuda_group_chunks(d, s);
+        } else {
+            cuda_fetch_chunks<S, true>(d, s);
+            cuda_fetch_chunks<S, false>(d, s);
+        }
+        cuda_group_scales(d, s);
     }
     cuda_copy_commit();
 }
@@ -137,32 +165,32 @@ __device__ static inline void
 cuda_group_step_e4m3(cuda_tiler<S> *d, const struct cuda_scoring *scoring, int s, char *memory) {
     cuda_copy_wait<1>();
     __syncthreads();
-    const int scales = s % S::SCALE_STAGES * S::SCALE_BYTES;
-    cuda_group_unpack<S>(memory + S::KEYS_AT + s % 2 * S::STAGE_BYTES,
+    const uint32_t scales = (uint32_t)s % S::SCALE_STAGES * S::SCALE_BYTES;
+    cuda_group_unpack<S>(memory + S::KEYS_AT + (s & 1) * S::STAGE_BYTES,
                          memory + S::KEY_SCALES_AT + scales, memory + S::WIDE_KEYS_AT);
-    cuda_group_unpack<S>(memory + S::VALUES_AT + s % 2 * S::STAGE_BYTES,
+    cuda_group_unpack<S>(memory + S::VALUES_AT + (s & 1) * S::STAGE_BYTES,
                          memory + S::VALUE_SCALES_AT + scales, memory + S::WIDE_VALUES_AT);
     cuda_show_products();
     __syncthreads();
     cuda_group_fetch(d, s + 2);
-    if (!cuda_group_sees(d, s)) return;
+    if (!cuda_tile_sees<S>(memory, s)) return;
     cuda_group_scores(d, d->memory + S::WIDE_KEYS_AT);
     cuda_tile_score(d, scoring, s * S::KEYS, memory);
     cuda_tile_raise(d, scoring);
     cuda_group_sums(d, scoring, d->memory + S::WIDE_VALUES_AT,
-                    memory + S::VALUE_SCALES_AT + s % S::SCALE_STAGES * S::SCALE_BYTES);
+                    memory + S::VALUE_SCALES_AT + scales);
 }
 
 template <class S>
 __device__ static inline void
 cuda_group_step_bf16(cuda_tiler<S> *d, const struct cuda_scoring *scoring, int s, char *memory) {
-    const bool is_seen = cuda_group_sees(d, s);
+    const bool is_seen = cuda_tile_sees<S>(memory, s);
     cuda_copy_wait<2>();
     cuda_show_products();
     __syncthreads();
     cuda_fetch_stage<S, false>(d, s + 1);
     if (is_seen) {
-        cuda_group_scores(d, d->memory + S::KEYS_AT + s % 2 * S::STAGE_BYTES);
+        cuda_group_scores(d, d->memory + S::KEYS_AT + (s & 1) * S::STAGE_BYTES);
         cuda_tile_score(d, scoring, s * S::KEYS, memory);
         cuda_tile_raise(d, scoring);
     }
@@ -171,5 +199,5 @@ cuda_group_step_bf16(cuda_tiler<S> *d, const struct cuda_scoring *scoring, int s
     __syncthreads();
     cuda_fetch_stage<S, true>(d, s + 2);
     if (is_seen)
-        cuda_group_sums(d, scoring, d->memory + S::VALUES_AT + s % 2 * S::STAGE_BYTES, memory);
+        cuda_group_sums(d, scoring, d->memory + S::VALUES_AT + (s & 1) * S::STAGE_BYTES, memory);
 }

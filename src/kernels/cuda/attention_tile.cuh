@@ -25,8 +25,8 @@ template <class PAGE_, int TILES_, int WARPS_, int KEYS_> struct cuda_tile_shape
     static constexpr int TILES = TILES_, WARPS = WARPS_, KEYS = KEYS_;
     static constexpr int THREADS = 32 * WARPS_;
     static constexpr int ROWS = 16 * TILES_ * WARPS_;
-    static constexpr int STEPS = PAGE_::D / 16; /* of an mma along a head */
-    static constexpr int COLUMNS = KEYS_ / 8;   /* of an mma along the tokens */
+    static constexpr int STEPS = PAGE_::D / 16;                /* of an mma along a head */
+    static constexpr int COLUMNS = KEYS_ / 8;                  /* of an mma along the tokens */
     static constexpr int QUERY_TURNS = ROWS * STEPS / THREADS; /* 16 elements per turn */
     static constexpr int STAGE_BYTES = KEYS_ * PAGE_::ROW_BYTES;
     static constexpr int SCALE_BYTES = PAGE_::IS_E4M3 ? KEYS_ * 2 : 0;
@@ -35,32 +35,43 @@ template <class PAGE_, int TILES_, int WARPS_, int KEYS_> struct cuda_tile_shape
     static constexpr int KEY_SCALES_AT = VALUES_AT + 2 * STAGE_BYTES;
     static constexpr int VALUE_SCALES_AT = KEY_SCALES_AT + 2 * SCALE_BYTES;
     static constexpr int BOUNDS_AT = VALUE_SCALES_AT + 2 * SCALE_BYTES;
-    static constexpr int SEEN_AT = BOUNDS_AT + WARPS_ * 8;
+    static constexpr int SEEN_AT = BOUNDS_AT + WARPS_ * 16;
     static constexpr int SHARED_BYTES = SEEN_AT + ROWS * 8;
     static constexpr int SCALE_STAGES = 2;
     static constexpr int TOGETHER = 1; /* warps that leave a stage out only if all of them can */
     static constexpr int TOKEN_STEP = PAGE_::ROW_BYTES; /* from token to token of a stage */
     /* Where a chunk of a token lies, from the token's first one. */
-    __device__ static constexpr uint32_t chunk_at(uint32_t mixed) { return mixed << 4; }
+    __device__ static constexpr uint32_t chunk_at(uint32_t mixed) {
+        return mixed << 4;
+    }
     __device__ static constexpr uint32_t query_at(uint32_t row, uint32_t chunk) {
         return QUERIES::place(row, chunk);
     }
 };
+
+/* What the rows of a warp see: none anything outside some_first..some_last, all of them all inside
+ * all_first..all_last. In shared memory, for registers are few. */
+struct cuda_bounds {
+    int some_first, some_last, all_first, all_last;
+};
+
+template <class S> __device__ static inline struct cuda_bounds *cuda_bounds_of(char *memory) {
+    return (struct cuda_bounds *)(memory + S::BOUNDS_AT) + threadIdx.x / 32;
+}
 
 /* What a warp is at. Lane 4g + t holds rows g and g + 8 of each 16, columns 2t and 2t + 1 of each
  * 8 of a result. */
 template <class S> struct cuda_tiler {
     const char *keys; /* this thread's chunk of the KV head in page 0 */
     const char *values;
-    const char *scales; /* of the KV head in page 0 */
-    const uint32_t *pages;
+    const char *scales;    /* of the KV head in page 0 */
+    const uint32_t *pages; /* of the item, from the page of this thread's row on */
     uint32_t page_bytes;
     uint32_t page_scale_bytes;
     uint32_t row_bytes;
-    uint32_t memory;           /* the block's, in shared memory */
-    int begin, end;            /* tokens that some row of the block sees */
-    int some_first, some_last; /* no row of the warp sees anything outside … */
-    int all_first, all_last;   /* … and all of them see all inside */
+    uint32_t memory; /* the block's, in shared memory */
+    uint32_t place;  /* of this thread's chunk in a stage at the beginning of that */
+    int begin, end;  /* tokens that some row of the block sees */
     uint32_t lane;
     float s[S::TILES][S::COLUMNS][4];
     float o[S::TILES][2 * S::STEPS][4];
@@ -76,44 +87,74 @@ __device__ static inline void cuda_fetch_scales(const cuda_tiler<S> *d, int s) {
     bool is_wanted = at + 8 > d->begin && at < d->end;
     uint32_t page = is_wanted ? __ldg(d->pages + at / CUDA_PAGE_TOKENS) : 0;
     cuda_copy16_if(d->memory + (IS_KEYS ? S::KEY_SCALES_AT : S::VALUE_SCALES_AT) +
-                       s % S::SCALE_STAGES * S::SCALE_BYTES + threadIdx.x * 16,
+                       (uint32_t)s % S::SCALE_STAGES * S::SCALE_BYTES + threadIdx.x * 16,
                    d->scales + (size_t)page * d->page_scale_bytes +
                        (IS_KEYS ? 0 : S::PAGE::SCALE_BYTES) + threadIdx.x % 2 * 16,
                    is_wanted);
 }
 
+/* Rows of a stage that the block's threads copy at once; it divides 16 or is a multiple of it. */
+template <class S> __device__ constexpr int cuda_rows_at_once(void) {
+    return S::THREADS / S::PAGE::CHUNKS;
+}
+
+/* From the place of a thread's chunk to that of its chunk `row` rows further. */
+template <class S> __device__ static inline uint32_t cuda_place_after(uint32_t mixed, int row) {
+    return row * S::TOKEN_STEP + S::chunk_at(mixed ^ S::PAGE::swizzle(row)) - S::chunk_at(mixed);
+}
+
+/* Of a thread: its row among those that are copied at once, its chunk, and where that lies. */
+template <class S> __device__ static inline uint32_t cuda_copied_row(void) {
+    return threadIdx.x / S::PAGE::CHUNKS;
+}
+template <class S> __device__ static inline uint32_t cuda_mixed_chunk(void) {
+    return threadIdx.x % S::PAGE::CHUNKS ^ S::PAGE::swizzle(cuda_copied_row<S>());
+}
+
+/* Whether this thread has chunks of a stage at all. */
+template <class S> __device__ static inline bool cuda_copies(const cuda_tiler<S> *d) {
+    using P = typename S::PAGE;
+    if (cuda_rows_at_once<S>() > S::KEYS && cuda_copied_row<S>() >= S::KEYS) return false;
+    return P::EXACT || threadIdx.x % P::CHUNKS * 16 < d->row_bytes;
+}
+
+template <class S> __device__ static inline bool cuda_is_whole(const cuda_tiler<S> *d, int s) {
+    return s * S::KEYS >= d->begin && (s + 1) * S::KEYS <= d->end;
+}
+
+/* The pages of stage s, from that of this thread's row on. */
+template <class S>
+__device__ static inline const uint32_t *cuda_stage_pages(const cuda_tiler<S> *d, int s) {
+    return d->pages + (uint32_t)s * (uint32_t)(S::KEYS / CUDA_PAGE_TOKENS);
+}
+
 /* This thread's chunks of keys or values of stage s; what no row sees becomes zero, unread. */
 template <class S, bool IS_KEYS>
 __device__ static inline void cuda_fetch_chunks(const cuda_tiler<S> *d, int s) {
-    using P = typename S::PAGE;
-    constexpr int AT_ONCE = S::THREADS / P::CHUNKS; /* rows; divides 16 or is a multiple of it */
-    const int token = s * S::KEYS;
-    const uint32_t row = threadIdx.x / P::CHUNKS, chunk = threadIdx.x % P::CHUNKS;
+    constexpr int AT_ONCE = cuda_rows_at_once<S>();
     const char *pool = IS_KEYS ? d->keys : d->values;
-    const uint32_t *pages = d->pages + token / CUDA_PAGE_TOKENS;
-    const uint32_t to = d->memory + (IS_KEYS ? S::KEYS_AT : S::VALUES_AT) + s % 2 * S::STAGE_BYTES +
-                        row * S::TOKEN_STEP;
-    const uint32_t mixed = chunk ^ P::swizzle(row);
-    if (AT_ONCE > S::KEYS && row >= S::KEYS) return;
-    if (!P::EXACT && chunk * 16 >= d->row_bytes) return;
-    if (token >= d->begin && token + S::KEYS <= d->end) {
+    const uint32_t *pages = cuda_stage_pages(d, s);
+    const uint32_t mixed = cuda_mixed_chunk<S>();
+    const uint32_t to = d->place + (IS_KEYS ? S::KEYS_AT : S::VALUES_AT) + (s & 1) * S::STAGE_BYTES;
+    if (!cuda_copies(d)) return;
+    if (cuda_is_whole(d, s)) {
         const char *from = pool;
 #pragma unroll
         for (int i = 0; i < S::KEYS; i += AT_ONCE) {
             if (i % CUDA_PAGE_TOKENS == 0)
-                from = pool + (size_t)__ldg(pages + (i + row) / CUDA_PAGE_TOKENS) * d->page_bytes;
-            cuda_copy16(to + i * S::TOKEN_STEP + S::chunk_at(mixed ^ P::swizzle(i)),
+                from = pool + (size_t)__ldg(pages + i / CUDA_PAGE_TOKENS) * d->page_bytes;
+            cuda_copy16(to + cuda_place_after<S>(mixed, i),
                         from + i % CUDA_PAGE_TOKENS * d->row_bytes);
         }
         return;
     }
 #pragma unroll
     for (int i = 0; i < S::KEYS; i += AT_ONCE) {
-        int at = token + i + (int)row;
+        int at = s * S::KEYS + i + (int)cuda_copied_row<S>();
         bool is_wanted = at >= d->begin && at < d->end;
-        uint32_t page = is_wanted ? __ldg(pages + (i + row) / CUDA_PAGE_TOKENS) : 0;
+        uint32_t page = is_wanted ? __ldg(pages + i / CUDA_PAGE_TOKENS) : 0;
         const char *from = pool + (size_t)page * d->page_bytes;
-        cuda_copy16_if(to + i * S::TOKEN_STEP + S::chunk_at(mixed ^ P::swizzle(i)),
+        cuda_copy16_if(to + cuda_place_after<S>(mixed, i),
                        from + i % CUDA_PAGE_TOKENS * d->row_bytes, is_wanted);
     }
 }
@@ -184,12 +225,20 @@ __device__ static inline int2 cuda_seen(const cuda_tiler<S> *d, const char *memo
     return ((const int2 *)(memory + S::SEEN_AT))[packed];
 }
 
+/* Whether some row of the warp sees a token of stage s. */
+template <class S> __device__ static inline bool cuda_tile_sees(char *memory, int s) {
+    const int2 some = *(const int2 *)cuda_bounds_of<S>(memory);
+    return s * S::KEYS < some.y && (s + 1) * S::KEYS > some.x;
+}
+
 /* Makes scores of sums, and -inf of those that a row does not see. */
 template <class S>
 __device__ static inline void cuda_tile_score(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
-                                              int token, const char *memory) {
-    const char *key_scales = memory + S::KEY_SCALES_AT + token / S::KEYS % S::SCALE_STAGES * S::SCALE_BYTES;
-    const bool is_whole = token >= d->all_first && token + S::KEYS <= d->all_last;
+                                              int token, char *memory) {
+    const char *key_scales =
+        memory + S::KEY_SCALES_AT + token / S::KEYS % S::SCALE_STAGES * S::SCALE_BYTES;
+    const int2 all = *(const int2 *)&cuda_bounds_of<S>(memory)->all_first;
+    const bool is_whole = token >= all.x && token + S::KEYS <= all.y;
     if constexpr (S::SCORES::IS_E4M3) {
 #pragma unroll
         for (int c = 0; c < S::COLUMNS; c++) {
@@ -333,9 +382,9 @@ __device__ static inline void cuda_tile_sums(cuda_tiler<S> *d, const struct cuda
 /* One stage. A warp none of whose rows sees it only meets the others. */
 template <class S>
 __device__ static inline void cuda_tile_step(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
-                                             int s, const char *memory) {
+                                             int s, char *memory) {
     const int token = s * S::KEYS;
-    const bool is_seen = token < d->some_last && token + S::KEYS > d->some_first;
+    const bool is_seen = cuda_tile_sees<S>(memory, s);
     cuda_copy_wait<2>();
     __syncthreads();
     cuda_fetch_stage<S, false>(d, s + 1);

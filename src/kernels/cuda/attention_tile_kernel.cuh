@@ -73,8 +73,8 @@ __device__ static inline void cuda_tile_bounds(cuda_tiler<S> *d, const struct cu
                                                const struct cuda_tile_items *items,
                                                const struct device_tile_item *item, char *memory) {
     const uint32_t group = call->head_count / call->kv_heads, warp = threadIdx.x / 32;
-    int(*bounds)[2] = (int(*)[2])(memory + S::BOUNDS_AT);
-    d->some_first = d->all_last = INT32_MAX, d->some_last = d->all_first = 0;
+    struct cuda_bounds *bounds = cuda_bounds_of<S>(memory);
+    struct cuda_bounds is = {INT32_MAX, 0, 0, INT32_MAX};
 #pragma unroll
     for (int r = 0; r < S::TILES; r++)
 #pragma unroll
@@ -86,26 +86,34 @@ __device__ static inline void cuda_tile_bounds(cuda_tiler<S> *d, const struct cu
                 first = max(first, seen - (int)call->window);
             int last = min((int)item->end, seen);
             ((int2 *)(memory + S::SEEN_AT))[packed] = make_int2(first, last);
-            d->some_first = min(d->some_first, first), d->all_first = max(d->all_first, first);
-            d->some_last = max(d->some_last, last), d->all_last = min(d->all_last, last);
+            is.some_first = min(is.some_first, first), is.all_first = max(is.all_first, first);
+            is.some_last = max(is.some_last, last), is.all_last = min(is.all_last, last);
         }
 #pragma unroll
     for (int apart = 4; apart < 32; apart *= 2) {
-        d->some_first = min(d->some_first, __shfl_xor_sync(CUDA_ALL_LANES, d->some_first, apart));
-        d->all_first = max(d->all_first, __shfl_xor_sync(CUDA_ALL_LANES, d->all_first, apart));
-        d->some_last = max(d->some_last, __shfl_xor_sync(CUDA_ALL_LANES, d->some_last, apart));
-        d->all_last = min(d->all_last, __shfl_xor_sync(CUDA_ALL_LANES, d->all_last, apart));
+        is.some_first = min(is.some_first, __shfl_xor_sync(CUDA_ALL_LANES, is.some_first, apart));
+        is.all_first = max(is.all_first, __shfl_xor_sync(CUDA_ALL_LANES, is.all_first, apart));
+        is.some_last = max(is.some_last, __shfl_xor_sync(CUDA_ALL_LANES, is.some_last, apart));
+        is.all_last = min(is.all_last, __shfl_xor_sync(CUDA_ALL_LANES, is.all_last, apart));
     }
-    if (d->lane == 0) bounds[warp][0] = d->some_first, bounds[warp][1] = d->some_last;
+    if (d->lane == 0) *bounds = is;
     __syncthreads();
     d->begin = INT32_MAX, d->end = 0;
 #pragma unroll
-    for (int w = 0; w < S::WARPS; w++)
-        d->begin = min(d->begin, bounds[w][0]), d->end = max(d->end, bounds[w][1]);
+    for (int w = 0; w < S::WARPS; w++) {
+        const struct cuda_bounds *other = bounds - warp + w;
+        d->begin = min(d->begin, other->some_first), d->end = max(d->end, other->some_last);
+    }
+    if constexpr (S::TOGETHER > 1) {
 #pragma unroll
-    for (int w = 1; w < S::TOGETHER; w++) {
-        const int *other = bounds[warp ^ w];
-        d->some_first = min(d->some_first, other[0]), d->some_last = max(d->some_last, other[1]);
+        for (int w = 1; w < S::TOGETHER; w++) {
+            const struct cuda_bounds *other = bounds - warp + (warp ^ w);
+            is.some_first = min(is.some_first, other->some_first);
+            is.some_last = max(is.some_last, other->some_last);
+        }
+        __syncthreads(); /* all have read what they are about to change */
+        if (d->lane == 0) bounds->some_first = is.some_first, bounds->some_last = is.some_last;
+        __syncwarp();
     }
 }
 
@@ -125,7 +133,10 @@ __device__ static inline void cuda_tiler_begin(cuda_tiler<S> *d, const struct cu
     d->page_bytes = call->kv_heads * (uint32_t)run;
     d->scales = (const char *)call->scales + head * 2 * P::SCALE_BYTES;
     d->page_scale_bytes = call->kv_heads * 2 * P::SCALE_BYTES;
-    d->pages = call->pages + item->pages;
+    d->pages = call->pages + item->pages + threadIdx.x / P::CHUNKS / CUDA_PAGE_TOKENS;
+    d->place =
+        d->memory + threadIdx.x / P::CHUNKS * S::TOKEN_STEP + S::chunk_at(cuda_mixed_chunk<S>());
+    asm volatile("" : "+r"(d->place)); /* kept, not made again for each copy */
 #pragma unroll
     for (int r = 0; r < S::TILES; r++) {
         d->m[r][0] = d->m[r][1] = CUDA_UNSEEN;

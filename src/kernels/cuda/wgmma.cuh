@@ -17,10 +17,18 @@
 #define CUDA_WGMMA(code) asm volatile("trap;")
 #endif
 
-/* The operand at an address in shared memory: 64 rows of 16 numbers, or 16 rows of 64. */
+/* The operand at an address in shared memory: 64 rows of 16 numbers, or 16 rows of 64. The address
+ * is one for the warp: so said, it goes into a uniform register once. */
 __device__ static inline uint64_t cuda_matrix_at(uint32_t address) {
     const uint64_t rows_in_eights = 1024 >> 4, mixed_in_128_bytes = 1ull << 62, unused = 1;
-    return (address >> 4 & 0x3fff) | unused << 16 | rows_in_eights << 32 | mixed_in_128_bytes;
+    const uint32_t uniform = __shfl_sync(0xffffffffu, address, 0);
+    return (uniform >> 4 & 0x3fff) | unused << 16 | rows_in_eights << 32 | mixed_in_128_bytes;
+}
+
+/* The operand `bytes` further, a multiple of 16: one addition, for shared memory has no address that
+ * would carry out of the 14 bits. */
+__device__ static inline uint64_t cuda_matrix_after(uint64_t matrix, uint32_t bytes) {
+    return (matrix & 0xffffffff00000000ull) | ((uint32_t)matrix + (bytes >> 4));
 }
 
 /* Lets products see what this thread wrote to shared memory, or copied there and waited for; then

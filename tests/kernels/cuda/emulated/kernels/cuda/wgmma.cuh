@@ -9,6 +9,9 @@
 static inline uint64_t cuda_matrix_at(uint32_t address) {
     return address;
 }
+static inline uint64_t cuda_matrix_after(uint64_t matrix, uint32_t bytes) {
+    return matrix + bytes;
+}
 static inline void cuda_show_products(void) {
 }
 static inline void cuda_products_begin(void) {
