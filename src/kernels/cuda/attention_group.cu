@@ -26,14 +26,8 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
     cuda_tile_bounds(&d, &call, &items, &item, cuda_memory);
     int s = d.begin / S::KEYS;
     if constexpr (!S::IS_EARLY) cuda_attention_begin(&call);
-    if constexpr (S::PAGE::IS_E4M3) {
-        cuda_group_fetch(&d, s);
-        cuda_group_fetch(&d, s + 1);
-    } else {
-        cuda_fetch_stage<S, true>(&d, s);
-        cuda_fetch_stage<S, false>(&d, s);
-        cuda_fetch_stage<S, true>(&d, s + 1);
-    }
+    cuda_group_fetch(&d, s);
+    if constexpr (S::PAGE::IS_E4M3) cuda_group_fetch(&d, s + 1);
     if constexpr (S::IS_EARLY) {
 #pragma unroll
         for (int i = 0; i < S::QUERY_TURNS; i++) cuda_query_write<S>(queries[i], i, cuda_memory);

@@ -8,18 +8,21 @@
  * halves (or quarters) of 64 elements of a head, each as wgmma.cuh asks for. E4M3 arrives in a ring
  * of its own and is unpacked once for the block, keys and values of a stage at a time:
  *   wait for stage s, meet | unpack s, meet | ask for s + 2 | scores, softmax, sums
- * bf16 is copied to where products read it, in the order of attention_tile.cuh. */
+ * bf16 is copied to where products read it:
+ *   wait for stage s, meet | ask for s + 1 | scores, softmax, sums
+ * Scores, softmax and sums are made of two halves of a stage, which overlap: 32 tokens' scores take
+ * 16 registers, so that two halves and the sums of a head of 128 fit into 128 registers. */
 
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
-/* KEYS: tokens of a stage, a multiple of 64. BLOCKS: of a multiprocessor at once. */
+/* KEYS: tokens of a stage. BLOCKS: of a multiprocessor at once. */
 template <class PAGE_, int KEYS_, int BLOCKS_> struct cuda_group_shape {
     using PAGE = PAGE_;
     using SCORES = cuda_page<CUDA_KV_BF16, PAGE_::D, PAGE_::EXACT>; /* E4M3 is scaled by then */
     static constexpr int TILES = 1, WARPS = 8, KEYS = KEYS_, BLOCKS = BLOCKS_, TOGETHER = 4;
     static constexpr int D = PAGE_::D, THREADS = 256, ROWS = 128, PARTS = D / 64;
-    static constexpr int STEPS = D / 16, COLUMNS = KEYS / 8;
+    static constexpr int STEPS = D / 16, COLUMNS = KEYS / 8, HALF_COLUMNS = 4;
     static constexpr int QUERY_TURNS = ROWS * STEPS / THREADS; /* 16 elements per turn */
     static constexpr int STAGE_BYTES = KEYS * PAGE_::ROW_BYTES;
     static constexpr int WIDE_BYTES = PAGE_::IS_E4M3 ? KEYS * D * 2 : 0;
@@ -82,41 +85,69 @@ __device__ static inline void cuda_group_unpack(const char *from, const char *sc
     }
 }
 
-/* s = queries times the keys at an address. */
-template <class S>
-__device__ static inline void cuda_group_scores(cuda_tiler<S> *d, uint32_t keys) {
-    const uint64_t rows = cuda_matrix_at(d->memory + threadIdx.x / 128 * (64 * 128));
-    const uint64_t tokens = cuda_matrix_at(keys);
+/* Begins the scores of a half of a stage: queries times 32 keys. */
+template <class S, int HALF>
+__device__ static inline void cuda_group_scores(cuda_tiler<S> *d, uint64_t queries, uint64_t keys) {
     cuda_products_begin();
 #pragma unroll
     for (int k = 0; k < S::STEPS; k++)
-#pragma unroll
-        for (int c = 0; c < S::KEYS / 64; c++)
-            cuda_product(
-                &d->s[0][8 * c], cuda_matrix_after(rows, k / 4 * (S::ROWS * 128) + k % 4 * 32),
-                cuda_matrix_after(tokens, k / 4 * (S::KEYS * 128) + c * (64 * 128) + k % 4 * 32),
-                k > 0);
-    cuda_products_wait();
-    cuda_products_pin(d->s[0]);
+        cuda_product(
+            &d->s[0][HALF * S::HALF_COLUMNS],
+            cuda_matrix_after(queries, k / 4 * (S::ROWS * 128) + k % 4 * 32),
+            cuda_matrix_after(keys, k / 4 * (S::KEYS * 128) + HALF * (32 * 128) + k % 4 * 32),
+            k > 0);
+    cuda_products_commit();
 }
 
-/* o += weights times the values at an address. */
-template <class S>
+/* Makes weights of the scores of a half, and begins o += weights times 32 values. The products that
+ * are under way then may be those of the other half. */
+template <class S, int HALF>
 __device__ static inline void cuda_group_sums(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
-                                              uint32_t values, const char *value_scales) {
-    uint32_t weights[S::KEYS / 16][4];
-    const uint64_t tokens = cuda_matrix_at(values);
+                                              int s, uint64_t values, char *memory) {
+    constexpr int FROM = HALF * S::HALF_COLUMNS, STEPS = S::HALF_COLUMNS / 2;
+    const char *value_scales =
+        memory + S::VALUE_SCALES_AT + (uint32_t)s % S::SCALE_STAGES * S::SCALE_BYTES;
+    float largest[1][2];
+    uint32_t weights[STEPS][4];
+    cuda_products_pin<S::HALF_COLUMNS>(&d->s[0][FROM]);
+    cuda_tile_score<S, FROM, S::HALF_COLUMNS>(d, scoring, s, memory);
+    if (cuda_tile_is_over<S, FROM, S::HALF_COLUMNS>(d, scoring, largest)) {
+        cuda_products_wait<0>();
+        cuda_products_pin<2 * S::STEPS>(d->o[0]);
+        cuda_tile_raise(d, largest);
+    }
 #pragma unroll
-    for (int k = 0; k < S::KEYS / 16; k++) {
-        cuda_tile_weigh(d, scoring, 0, k, value_scales, weights[k]);
-        cuda_products_begin();
+    for (int k = 0; k < STEPS; k++)
+        cuda_tile_weigh(d, scoring, 0, FROM / 2 + k, value_scales, weights[k]);
+    cuda_products_begin();
+#pragma unroll
+    for (int k = 0; k < STEPS; k++)
 #pragma unroll
         for (int p = 0; p < S::PARTS; p++)
-            cuda_product_from(&d->o[0][8 * p], weights[k],
-                              cuda_matrix_after(tokens, p * (S::KEYS * 128) + k * (16 * 128)));
-    }
-    cuda_products_wait();
-    cuda_products_pin(d->o[0]);
+            cuda_product_from(
+                &d->o[0][8 * p], weights[k],
+                cuda_matrix_after(values, p * (S::KEYS * 128) + (FROM / 2 + k) * (16 * 128)));
+    cuda_products_commit();
+}
+
+/* Attention over a stage that has come. The scores of the second half are computed during the
+ * softmax of the first, and the sums of the first during that of the second. */
+template <class S>
+__device__ static inline void
+cuda_group_attend(cuda_tiler<S> *d, const struct cuda_scoring *scoring, int s, uint32_t keys_at,
+                  uint32_t values_at, char *memory) {
+    const uint64_t queries = cuda_matrix_at(d->memory + threadIdx.x / 128 * (64 * 128));
+    const uint64_t keys = cuda_matrix_at(d->memory + keys_at);
+    const uint64_t values = cuda_matrix_at(d->memory + values_at);
+    static_assert(S::KEYS == 64, "two halves");
+    cuda_group_scores<S, 0>(d, queries, keys);
+    cuda_group_scores<S, 1>(d, queries, keys);
+    cuda_products_wait<1>();
+    cuda_group_sums<S, 0>(d, scoring, s, values, memory);
+    cuda_products_wait<1>();
+    cuda_group_sums<S, 1>(d, scoring, s, values, memory);
+    cuda_products_wait<0>();
+    cuda_products_pin<2 * S::STEPS>(d->o[0]);
 }
 
 /* Chunks of keys and values lie alike in their pools, so a page is looked up once for both. */
@@ -124,13 +155,15 @@ template <class S> __device__ static inline void cuda_group_chunks(const cuda_ti
     const uint32_t *pages = cuda_stage_pages(d, s);
     const uint32_t to = d->place + (s & 1) * S::STAGE_BYTES;
     if (!cuda_copies(d)) return;
+    size_t at = 0;
 #pragma unroll
     for (int i = 0; i < S::KEYS; i += cuda_rows_at_once<S>()) {
-        static_assert(cuda_rows_at_once<S>() % CUDA_PAGE_TOKENS == 0, "a page for each copy");
-        const size_t at = (size_t)__ldg(pages + i / CUDA_PAGE_TOKENS) * d->page_bytes;
+        if (i % CUDA_PAGE_TOKENS == 0)
+            at = (size_t)__ldg(pages + i / CUDA_PAGE_TOKENS) * d->page_bytes;
+        const size_t from = at + i % CUDA_PAGE_TOKENS * d->row_bytes;
         const uint32_t place = to + cuda_place_after<S>(cuda_mixed_chunk<S>(), i);
-        cuda_copy16(place + S::KEYS_AT, d->keys + at);
-        cuda_copy16(place + S::VALUES_AT, d->values + at);
+        cuda_copy16(place + S::KEYS_AT, d->keys + from);
+        cuda_copy16(place + S::VALUES_AT, d->values + from);
     }
 }
 
@@ -155,7 +188,7 @@ template <class S> __device__ static inline void cuda_group_fetch(const cuda_til
             cuda_fetch_chunks<S, true>(d, s);
             cuda_fetch_chunks<S, false>(d, s);
         }
-        cuda_group_scales(d, s);
+        if constexpr (S::PAGE::IS_E4M3) cuda_group_scales(d, s);
     }
     cuda_copy_commit();
 }
@@ -173,31 +206,18 @@ cuda_group_step_e4m3(cuda_tiler<S> *d, const struct cuda_scoring *scoring, int s
     cuda_show_products();
     __syncthreads();
     cuda_group_fetch(d, s + 2);
-    if (!cuda_tile_sees<S>(memory, s)) return;
-    cuda_group_scores(d, d->memory + S::WIDE_KEYS_AT);
-    cuda_tile_score(d, scoring, s * S::KEYS, memory);
-    cuda_tile_raise(d, scoring);
-    cuda_group_sums(d, scoring, d->memory + S::WIDE_VALUES_AT,
-                    memory + S::VALUE_SCALES_AT + scales);
+    if (cuda_tile_sees<S>(memory, s))
+        cuda_group_attend(d, scoring, s, S::WIDE_KEYS_AT, S::WIDE_VALUES_AT, memory);
 }
 
 template <class S>
 __device__ static inline void
 cuda_group_step_bf16(cuda_tiler<S> *d, const struct cuda_scoring *scoring, int s, char *memory) {
-    const bool is_seen = cuda_tile_sees<S>(memory, s);
-    cuda_copy_wait<2>();
+    cuda_copy_wait<0>();
     cuda_show_products();
     __syncthreads();
-    cuda_fetch_stage<S, false>(d, s + 1);
-    if (is_seen) {
-        cuda_group_scores(d, d->memory + S::KEYS_AT + (s & 1) * S::STAGE_BYTES);
-        cuda_tile_score(d, scoring, s * S::KEYS, memory);
-        cuda_tile_raise(d, scoring);
-    }
-    cuda_copy_wait<2>();
-    cuda_show_products();
-    __syncthreads();
-    cuda_fetch_stage<S, true>(d, s + 2);
-    if (is_seen)
-        cuda_group_sums(d, scoring, d->memory + S::VALUES_AT + (s & 1) * S::STAGE_BYTES, memory);
+    cuda_group_fetch(d, s + 1);
+    if (cuda_tile_sees<S>(memory, s))
+        cuda_group_attend(d, scoring, s, S::KEYS_AT + (s & 1) * S::STAGE_BYTES,
+                          S::VALUES_AT + (s & 1) * S::STAGE_BYTES, memory);
 }

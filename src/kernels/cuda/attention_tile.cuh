@@ -231,17 +231,17 @@ template <class S> __device__ static inline bool cuda_tile_sees(char *memory, in
     return s * S::KEYS < some.y && (s + 1) * S::KEYS > some.x;
 }
 
-/* Makes scores of sums, and -inf of those that a row does not see. */
-template <class S>
+/* Makes scores of sums, and -inf of those that a row does not see; of COUNT columns from FROM on. */
+template <class S, int FROM = 0, int COUNT = S::COLUMNS>
 __device__ static inline void cuda_tile_score(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
-                                              int token, char *memory) {
+                                              int stage, char *memory) {
     const char *key_scales =
-        memory + S::KEY_SCALES_AT + token / S::KEYS % S::SCALE_STAGES * S::SCALE_BYTES;
+        memory + S::KEY_SCALES_AT + (uint32_t)stage % S::SCALE_STAGES * S::SCALE_BYTES;
     const int2 all = *(const int2 *)&cuda_bounds_of<S>(memory)->all_first;
-    const bool is_whole = token >= all.x && token + S::KEYS <= all.y;
+    const int token = stage * S::KEYS + FROM * 8;
     if constexpr (S::SCORES::IS_E4M3) {
 #pragma unroll
-        for (int c = 0; c < S::COLUMNS; c++) {
+        for (int c = FROM; c < FROM + COUNT; c++) {
             float2 scales = cuda_column_scales(key_scales, c, d->lane);
             scales.x *= scoring->sum, scales.y *= scoring->sum;
 #pragma unroll
@@ -253,14 +253,14 @@ __device__ static inline void cuda_tile_score(cuda_tiler<S> *d, const struct cud
     if (scoring->out > 0) {
         float sum = S::SCORES::IS_E4M3 ? 1 : scoring->sum;
 #pragma unroll
-        for (int c = 0; c < S::COLUMNS; c++)
+        for (int c = FROM; c < FROM + COUNT; c++)
 #pragma unroll
             for (int r = 0; r < S::TILES; r++)
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     d->s[r][c][i] = cuda_capped(d->s[r][c][i] * sum, scoring->in, scoring->out);
     }
-    if (is_whole) return;
+    if (token >= all.x && token + COUNT * 8 <= all.y) return;
 #pragma unroll
     for (int r = 0; r < S::TILES; r++)
 #pragma unroll
@@ -268,17 +268,18 @@ __device__ static inline void cuda_tile_score(cuda_tiler<S> *d, const struct cud
             const int2 seen = cuda_seen<S>(d, memory, r, i);
             int at = token + (int)(d->lane % 4) * 2;
 #pragma unroll
-            for (int c = 0; c < 2 * S::COLUMNS; c++)
+            for (int c = 0; c < 2 * COUNT; c++)
                 if (at + c / 2 * 8 + c % 2 < seen.x || at + c / 2 * 8 + c % 2 >= seen.y)
-                    d->s[r][c / 2][2 * i + c % 2] = -INFINITY;
+                    d->s[r][FROM + c / 2][2 * i + c % 2] = -INFINITY;
         }
 }
 
-/* Raises m where a score exceeds it by more than CUDA_SLACK, and scales the sums down to it. */
-template <class S>
-__device__ static inline void cuda_tile_raise(cuda_tiler<S> *d,
-                                              const struct cuda_scoring *scoring) {
-    float largest[S::TILES][2];
+/* The largest score of each row in these columns, and whether m must be raised: a score of some row
+ * of the warp exceeds it by more than CUDA_SLACK. */
+template <class S, int FROM = 0, int COUNT = S::COLUMNS>
+__device__ static inline bool cuda_tile_is_over(const cuda_tiler<S> *d,
+                                                const struct cuda_scoring *scoring,
+                                                float (&largest)[S::TILES][2]) {
     bool is_over = false;
 #pragma unroll
     for (int r = 0; r < S::TILES; r++)
@@ -286,12 +287,18 @@ __device__ static inline void cuda_tile_raise(cuda_tiler<S> *d,
         for (int i = 0; i < 2; i++) {
             float all = -INFINITY;
 #pragma unroll
-            for (int c = 0; c < S::COLUMNS; c++)
+            for (int c = FROM; c < FROM + COUNT; c++)
                 all = fmaxf(all, fmaxf(d->s[r][c][2 * i], d->s[r][c][2 * i + 1]));
             largest[r][i] = all * cuda_factor<typename S::SCORES>(scoring);
             is_over |= largest[r][i] > d->m[r][i] + CUDA_SLACK;
         }
-    if (!__any_sync(CUDA_ALL_LANES, is_over)) return;
+    return __any_sync(CUDA_ALL_LANES, is_over);
+}
+
+/* Raises m to the largest scores, and scales the sums down to it. */
+template <class S>
+__device__ static inline void cuda_tile_raise(cuda_tiler<S> *d,
+                                              const float (&largest)[S::TILES][2]) {
 #pragma unroll
     for (int r = 0; r < S::TILES; r++)
 #pragma unroll
@@ -383,15 +390,15 @@ __device__ static inline void cuda_tile_sums(cuda_tiler<S> *d, const struct cuda
 template <class S>
 __device__ static inline void cuda_tile_step(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
                                              int s, char *memory) {
-    const int token = s * S::KEYS;
     const bool is_seen = cuda_tile_sees<S>(memory, s);
     cuda_copy_wait<2>();
     __syncthreads();
     cuda_fetch_stage<S, false>(d, s + 1);
     if (is_seen) {
         cuda_tile_scores(d, d->memory + S::KEYS_AT + s % 2 * S::STAGE_BYTES);
-        cuda_tile_score(d, scoring, token, memory);
-        cuda_tile_raise(d, scoring);
+        float largest[S::TILES][2];
+        cuda_tile_score(d, scoring, s, memory);
+        if (cuda_tile_is_over(d, scoring, largest)) cuda_tile_raise(d, largest);
     }
     cuda_copy_wait<2>();
     __syncthreads();

@@ -17,7 +17,7 @@
 #define CUDA_WGMMA(code) asm volatile("trap;")
 #endif
 
-/* The operand at an address in shared memory: 64 rows of 16 numbers, or 16 rows of 64. The address
+/* The operand at an address in shared memory: rows of 16 numbers, or 16 rows of 64. The address
  * is one for the warp: so said, it goes into a uniform register once. */
 __device__ static inline uint64_t cuda_matrix_at(uint32_t address) {
     const uint64_t rows_in_eights = 1024 >> 4, mixed_in_128_bytes = 1ull << 62, unused = 1;
@@ -42,33 +42,39 @@ __device__ static inline void cuda_products_begin(void) {
     CUDA_WGMMA(asm volatile("wgmma.fence.sync.aligned;" ::: "memory"));
 }
 
-__device__ static inline void cuda_products_wait(void) {
+/* Closes a group of products. */
+__device__ static inline void cuda_products_commit(void) {
     CUDA_WGMMA(asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"));
-    CUDA_WGMMA(asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"));
 }
 
-/* Keeps reads of results behind the wait. */
-template <int N> __device__ static inline void cuda_products_pin(float (&x)[N][4]) {
+/* Waits for all groups but the newest COUNT. Until then nothing touches their registers. */
+template <int COUNT> __device__ static inline void cuda_products_wait(void) {
+    CUDA_WGMMA(asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(COUNT) : "memory"));
+}
+
+/* Keeps reads of N results, four numbers each, behind the wait. */
+template <int N> __device__ static inline void cuda_products_pin(float (*x)[4]) {
 #pragma unroll
     for (int n = 0; n < N; n++)
         asm volatile("" : "+f"(x[n][0]), "+f"(x[n][1]), "+f"(x[n][2]), "+f"(x[n][3])::"memory");
 }
 
 #define CUDA_FOUR(x, n) "+f"(x[n][0]), "+f"(x[n][1]), "+f"(x[n][2]), "+f"(x[n][3])
+#define CUDA_FOUR_FOURS(x) CUDA_FOUR(x, 0), CUDA_FOUR(x, 1), CUDA_FOUR(x, 2), CUDA_FOUR(x, 3)
 #define CUDA_EIGHT_FOURS(x)                                                                        \
-    CUDA_FOUR(x, 0), CUDA_FOUR(x, 1), CUDA_FOUR(x, 2), CUDA_FOUR(x, 3), CUDA_FOUR(x, 4),           \
-        CUDA_FOUR(x, 5), CUDA_FOUR(x, 6), CUDA_FOUR(x, 7)
+    CUDA_FOUR_FOURS(x), CUDA_FOUR(x, 4), CUDA_FOUR(x, 5), CUDA_FOUR(x, 6), CUDA_FOUR(x, 7)
+#define CUDA_16_SUMS "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
 #define CUDA_32_SUMS                                                                               \
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "  \
     "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
 
-/* sum (64, 64) = a (64, 16) · b (64, 16) transposed, or += that. Warp w has rows 16w.., as cuda_mma
+/* sum (64, 32) = a (64, 16) · b (32, 16) transposed, or += that. Warp w has rows 16w.., as cuda_mma
  * has them for each eight columns. */
 __device__ static inline void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_added) {
-    CUDA_WGMMA(asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
-                            "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " CUDA_32_SUMS
-                            "%32, %33, p, 1, 1, 0, 0; }"
-                            : CUDA_EIGHT_FOURS(sum)
+    CUDA_WGMMA(asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0;\n"
+                            "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " CUDA_16_SUMS
+                            "%16, %17, p, 1, 1, 0, 0; }"
+                            : CUDA_FOUR_FOURS(sum)
                             : "l"(a), "l"(b), "r"(is_added)));
 }
 

@@ -34,7 +34,8 @@ struct thread {
     bool is_over;
     uint32_t meetings; /* that it came to */
     std::vector<std::vector<copy>> groups;
-    std::vector<std::function<void(void)>> products; /* that nobody has waited for */
+    std::vector<std::vector<std::function<void(void)>>>
+        products; /* groups that nobody has waited for */
 };
 
 struct warp {
@@ -99,7 +100,7 @@ static void start_thread(uint32_t index) {
     if (!self.stack) self.stack = (char *)malloc(STACK_BYTES);
     self.is_over = self.is_begun = false;
     self.groups.assign(1, {});
-    self.products.clear();
+    self.products.assign(1, {});
     (void)getcontext(&self.context);
     self.context.uc_stack.ss_sp = self.stack;
     self.context.uc_stack.ss_size = STACK_BYTES;
@@ -217,21 +218,28 @@ static float emulated_operand(uint64_t begin, uint32_t row, uint32_t n) {
 
 static void emulated_product(std::function<void(void)> product) {
     if (is_late)
-        threads[threadIdx.x].products.push_back(product);
+        threads[threadIdx.x].products.back().push_back(product);
     else
         product();
 }
 
-void cuda_products_wait(void) {
-    for (const auto &product : threads[threadIdx.x].products) product();
-    threads[threadIdx.x].products.clear();
+void cuda_products_commit(void) {
+    threads[threadIdx.x].products.emplace_back();
+}
+
+void emulated_products_wait(int count) {
+    auto &groups = threads[threadIdx.x].products;
+    while ((int)groups.size() - 1 > count) {
+        for (const auto &product : groups[0]) product();
+        groups.erase(groups.begin());
+    }
 }
 
 void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_added) {
     const uint32_t g = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     (void)emulated_meet(54, &a, sizeof a);
     emulated_product([=] {
-        for (uint32_t c = 0; c < 8; c++)
+        for (uint32_t c = 0; c < 4; c++)
             for (uint32_t i = 0; i < 4; i++) {
                 if (!is_added) sum[c][i] = 0;
                 for (uint32_t k = 0; k < 16; k++)

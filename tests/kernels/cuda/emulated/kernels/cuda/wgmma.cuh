@@ -16,8 +16,12 @@ static inline void cuda_show_products(void) {
 }
 static inline void cuda_products_begin(void) {
 }
-template <int N> static inline void cuda_products_pin(float (&)[N][4]) {
+template <int N> static inline void cuda_products_pin(float (*)[4]) {
 }
-void cuda_products_wait(void);
+void cuda_products_commit(void);
+void emulated_products_wait(int count);
+template <int COUNT> static inline void cuda_products_wait(void) {
+    emulated_products_wait(COUNT);
+}
 void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_added);
 void cuda_product_from(float (*sum)[4], const uint32_t a[4], uint64_t b);
