@@ -10,19 +10,22 @@
  *   wait for stage s, meet | unpack s, meet | ask for s + 2 | scores, softmax, sums
  * bf16 is copied to where products read it:
  *   wait for stage s, meet | ask for s + 1 | scores, softmax, sums
- * Scores, softmax and sums are made of two halves of a stage, which overlap: 32 tokens' scores take
- * 16 registers, so that two halves and the sums of a head of 128 fit into 128 registers. */
+ * A head of 128 in bf16 has two pieces per stage, which overlap: 32 tokens' scores take 16 registers,
+ * so that two pieces and the sums fit into 128 registers. Elsewhere a piece is a whole stage, whose
+ * scores read the queries half as often, and that is 2 to 10 % faster. */
 
 #include "kernels/cuda/attention_tile.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
-/* KEYS: tokens of a stage. BLOCKS: of a multiprocessor at once. */
+/* KEYS: tokens of a stage, two pieces of 32 or one. BLOCKS: of a multiprocessor at once. */
 template <class PAGE_, int KEYS_, int BLOCKS_> struct cuda_group_shape {
     using PAGE = PAGE_;
     using SCORES = cuda_page<CUDA_KV_BF16, PAGE_::D, PAGE_::EXACT>; /* E4M3 is scaled by then */
     static constexpr int TILES = 1, WARPS = 8, KEYS = KEYS_, BLOCKS = BLOCKS_, TOGETHER = 4;
     static constexpr int D = PAGE_::D, THREADS = 256, ROWS = 128, PARTS = D / 64;
-    static constexpr int STEPS = D / 16, COLUMNS = KEYS / 8, HALF_COLUMNS = 4;
+    static constexpr int STEPS = D / 16, COLUMNS = KEYS / 8;
+    static constexpr int PIECES = PAGE_::IS_E4M3 || D != 128 ? 1 : 2; /* of a stage */
+    static constexpr int PIECE = KEYS / PIECES, PIECE_COLUMNS = PIECE / 8;
     static constexpr int QUERY_TURNS = ROWS * STEPS / THREADS; /* 16 elements per turn */
     static constexpr int STAGE_BYTES = KEYS * PAGE_::ROW_BYTES;
     static constexpr int WIDE_BYTES = PAGE_::IS_E4M3 ? KEYS * D * 2 : 0;
@@ -85,67 +88,67 @@ __device__ static inline void cuda_group_unpack(const char *from, const char *sc
     }
 }
 
-/* Begins the scores of a half of a stage: queries times 32 keys. */
-template <class S, int HALF>
+/* Begins the scores of piece N of a stage: queries times its keys. */
+template <class S, int N>
 __device__ static inline void cuda_group_scores(cuda_tiler<S> *d, uint64_t queries, uint64_t keys) {
     cuda_products_begin();
 #pragma unroll
     for (int k = 0; k < S::STEPS; k++)
-        cuda_product(
-            &d->s[0][HALF * S::HALF_COLUMNS],
+        cuda_product<S::PIECE>(
+            &d->s[0][N * S::PIECE_COLUMNS],
             cuda_matrix_after(queries, k / 4 * (S::ROWS * 128) + k % 4 * 32),
-            cuda_matrix_after(keys, k / 4 * (S::KEYS * 128) + HALF * (32 * 128) + k % 4 * 32),
+            cuda_matrix_after(keys, k / 4 * (S::KEYS * 128) + N * (S::PIECE * 128) + k % 4 * 32),
             k > 0);
     cuda_products_commit();
 }
 
-/* Makes weights of the scores of a half, and begins o += weights times 32 values. The products that
- * are under way then may be those of the other half. */
-template <class S, int HALF>
+/* Makes weights of the scores of piece N, and begins o += weights times its values. Products of the
+ * other piece may be under way then. */
+template <class S, int N>
 __device__ static inline void cuda_group_sums(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
                                               int s, uint64_t values, char *memory) {
-    constexpr int FROM = HALF * S::HALF_COLUMNS, STEPS = S::HALF_COLUMNS / 2;
-    const char *value_scales =
-        memory + S::VALUE_SCALES_AT + (uint32_t)s % S::SCALE_STAGES * S::SCALE_BYTES;
+    constexpr int FROM = N * S::PIECE_COLUMNS, STEPS = S::PIECE_COLUMNS / 2;
     float largest[1][2];
     uint32_t weights[STEPS][4];
-    cuda_products_pin<S::HALF_COLUMNS>(&d->s[0][FROM]);
-    cuda_tile_score<S, FROM, S::HALF_COLUMNS>(d, scoring, s, memory);
-    if (cuda_tile_is_over<S, FROM, S::HALF_COLUMNS>(d, scoring, largest)) {
-        cuda_products_wait<0>();
-        cuda_products_pin<2 * S::STEPS>(d->o[0]);
+    cuda_products_pin<S::PIECE_COLUMNS>(&d->s[0][FROM]);
+    cuda_tile_score<S, FROM, S::PIECE_COLUMNS>(d, scoring, s, memory);
+    if (cuda_tile_is_over<S, FROM, S::PIECE_COLUMNS>(d, scoring, largest)) {
+        if constexpr (S::PIECES == 2) {
+            cuda_products_wait<0>();
+            cuda_products_pin<2 * S::STEPS>(d->o[0]);
+        }
         cuda_tile_raise(d, largest);
     }
 #pragma unroll
-    for (int k = 0; k < STEPS; k++)
-        cuda_tile_weigh(d, scoring, 0, FROM / 2 + k, value_scales, weights[k]);
-    cuda_products_begin();
-#pragma unroll
-    for (int k = 0; k < STEPS; k++)
+    for (int k = 0; k < STEPS; k++) {
+        cuda_tile_weigh(d, scoring, 0, FROM / 2 + k, NULL, weights[k]);
+        cuda_products_begin();
 #pragma unroll
         for (int p = 0; p < S::PARTS; p++)
             cuda_product_from(
                 &d->o[0][8 * p], weights[k],
                 cuda_matrix_after(values, p * (S::KEYS * 128) + (FROM / 2 + k) * (16 * 128)));
+    }
     cuda_products_commit();
 }
 
-/* Attention over a stage that has come. The scores of the second half are computed during the
- * softmax of the first, and the sums of the first during that of the second. */
+/* Attention over a stage that has come. With two pieces the scores of the second are computed during
+ * the softmax of the first, and the sums of the first during that of the second. */
 template <class S>
 __device__ static inline void
 cuda_group_attend(cuda_tiler<S> *d, const struct cuda_scoring *scoring, int s, uint32_t keys_at,
                   uint32_t values_at, char *memory) {
     const uint64_t queries = cuda_matrix_at(d->memory + threadIdx.x / 128 * (64 * 128));
     const uint64_t keys = cuda_matrix_at(d->memory + keys_at);
-    const uint64_t values = cuda_matrix_at(d->memory + values_at);
-    static_assert(S::KEYS == 64, "two halves");
     cuda_group_scores<S, 0>(d, queries, keys);
-    cuda_group_scores<S, 1>(d, queries, keys);
-    cuda_products_wait<1>();
+    if constexpr (S::PIECES == 2) cuda_group_scores<S, 1>(d, queries, keys);
+    const uint64_t values = cuda_matrix_at(d->memory + values_at);
+    cuda_products_wait<S::PIECES - 1>();
     cuda_group_sums<S, 0>(d, scoring, s, values, memory);
-    cuda_products_wait<1>();
-    cuda_group_sums<S, 1>(d, scoring, s, values, memory);
+    if constexpr (S::PIECES == 2) {
+        cuda_products_wait<1>();
+        cuda_group_sums<S, 1>(d, scoring, s, values, memory);
+    }
     cuda_products_wait<0>();
     cuda_products_pin<2 * S::STEPS>(d->o[0]);
 }

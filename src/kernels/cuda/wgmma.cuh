@@ -68,14 +68,23 @@ template <int N> __device__ static inline void cuda_products_pin(float (*x)[4]) 
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "  \
     "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
 
-/* sum (64, 32) = a (64, 16) · b (32, 16) transposed, or += that. Warp w has rows 16w.., as cuda_mma
- * has them for each eight columns. */
+/* sum (64, N) = a (64, 16) · b (N, 16) transposed, or += that; N is 32 or 64. Warp w has rows 16w..,
+ * as cuda_mma has them for each eight columns. */
+template <int N>
 __device__ static inline void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_added) {
-    CUDA_WGMMA(asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0;\n"
-                            "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " CUDA_16_SUMS
-                            "%16, %17, p, 1, 1, 0, 0; }"
-                            : CUDA_FOUR_FOURS(sum)
-                            : "l"(a), "l"(b), "r"(is_added)));
+    static_assert(N == 32 || N == 64, "columns");
+    if constexpr (N == 32)
+        CUDA_WGMMA(asm volatile("{ .reg .pred p; setp.ne.b32 p, %18, 0;\n"
+                                "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 " CUDA_16_SUMS
+                                "%16, %17, p, 1, 1, 0, 0; }"
+                                : CUDA_FOUR_FOURS(sum)
+                                : "l"(a), "l"(b), "r"(is_added)));
+    else
+        CUDA_WGMMA(asm volatile("{ .reg .pred p; setp.ne.b32 p, %34, 0;\n"
+                                "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " CUDA_32_SUMS
+                                "%32, %33, p, 1, 1, 0, 0; }"
+                                : CUDA_EIGHT_FOURS(sum)
+                                : "l"(a), "l"(b), "r"(is_added)));
 }
 
 /* sum (64, 64) += a (64, 16) · b (16, 64), `a` in registers as that of cuda_mma. */

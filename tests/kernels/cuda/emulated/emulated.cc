@@ -235,11 +235,11 @@ void emulated_products_wait(int count) {
     }
 }
 
-void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_added) {
+void emulated_scores(float (*sum)[4], int columns, uint64_t a, uint64_t b, int is_added) {
     const uint32_t g = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     (void)emulated_meet(54, &a, sizeof a);
     emulated_product([=] {
-        for (uint32_t c = 0; c < 4; c++)
+        for (int c = 0; c < columns / 8; c++)
             for (uint32_t i = 0; i < 4; i++) {
                 if (!is_added) sum[c][i] = 0;
                 for (uint32_t k = 0; k < 16; k++)

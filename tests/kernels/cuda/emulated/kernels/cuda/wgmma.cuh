@@ -23,5 +23,9 @@ void emulated_products_wait(int count);
 template <int COUNT> static inline void cuda_products_wait(void) {
     emulated_products_wait(COUNT);
 }
-void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_added);
+void emulated_scores(float (*sum)[4], int columns, uint64_t a, uint64_t b, int is_added);
+template <int N>
+static inline void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_added) {
+    emulated_scores(sum, N, a, b, is_added);
+}
 void cuda_product_from(float (*sum)[4], const uint32_t a[4], uint64_t b);
