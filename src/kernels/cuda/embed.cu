@@ -6,18 +6,19 @@
 #include "vec.cuh"
 
 #define THREADS 256
+#define EMBED_THREADS_MAX 512
 
-__global__ void __launch_bounds__(THREADS) embed_rows(struct cuda_embed call) {
+__global__ void __launch_bounds__(EMBED_THREADS_MAX) embed_rows(struct cuda_embed call) {
     wait_for_before();
     size_t row = blockIdx.x;
     int32_t token = call.tokens[row];
     if (token < 0) token = call.last_token[~token];
     const uint16_t *from = call.table + (size_t)token * call.width;
     float *x = call.x + row * call.x_stride;
-    for (uint32_t at = threadIdx.x * 4; at < call.width; at += THREADS * 4) {
-        struct numbers<4> v = read_bf16<4>(from + at);
+    for (uint32_t at = threadIdx.x * EACH; at < call.width; at += blockDim.x * EACH) {
+        eight v = read_bf16<EACH>(from + at);
 #pragma unroll
-        for (int i = 0; i < 4; i++) v.at[i] *= call.scale;
+        for (int i = 0; i < EACH; i++) v.at[i] *= call.scale;
         write_f32(v, x + at);
     }
 }
@@ -29,7 +30,10 @@ enum err cuda_embed(const struct cuda_embed *call, struct CUstream_st *stream,
         !is_at_16(call->table))
         return err_set(error, ERR_INVALID, "an embedding of %u columns cannot be read in eights",
                        call->width);
-    return launch_dependent("embed", error, stream, call->rows, THREADS, 0, embed_rows, *call);
+    const uint32_t threads = (call->width / EACH + 31) / 32 * 32; /* a row in one turn */
+    return launch_dependent("embed", error, stream, call->rows,
+                            threads < EMBED_THREADS_MAX ? threads : EMBED_THREADS_MAX, 0,
+                            embed_rows, *call);
 }
 
 template <class T> __global__ void __launch_bounds__(THREADS) keep_rows(struct cuda_keep call) {
