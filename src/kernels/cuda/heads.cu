@@ -90,20 +90,6 @@ __device__ static inline eight partners_of(const struct cuda_heads &call, uint32
     return other;
 }
 
-template <int LANES> __device__ static inline float lanes_sum(float value) {
-#pragma unroll
-    for (int apart = LANES / 2; apart > 0; apart /= 2)
-        value += __shfl_xor_sync(head_lanes<LANES>(), value, apart);
-    return value;
-}
-
-template <int LANES> __device__ static inline float lanes_max(float value) {
-#pragma unroll
-    for (int apart = LANES / 2; apart > 0; apart /= 2)
-        value = fmaxf(value, __shfl_xor_sync(head_lanes<LANES>(), value, apart));
-    return value;
-}
-
 /* Stores eight of a head's numbers at its token in its page. */
 template <int LANES, bool IS_E4M3>
 __device__ static inline void store_kv(const struct cuda_heads &call, bool is_value, uint32_t head,
@@ -119,9 +105,8 @@ __device__ static inline void store_kv(const struct cuda_heads &call, bool is_va
     float most = 0;
 #pragma unroll
     for (int i = 0; i < EACH; i++) most = fmaxf(most, is_active ? fabsf(v.at[i]) : 0.0f);
-    most = lanes_max<LANES>(most);
-    /* Rounded up, so that no code is beyond 448. */
-    __half scale = __float2half_ru(fmaxf(most * (1.0f / E4M3_MAX), KV_SCALE_MIN));
+    most = lanes_max<LANES>(head_lanes<LANES>(), most);
+    __half scale = kv_scale_of(most);
     float factor = __frcp_rn(__half2float(scale));
 #pragma unroll
     for (int i = 0; i < EACH; i++) v.at[i] *= factor;
@@ -137,7 +122,7 @@ __device__ static inline void norm_head(const struct cuda_heads &call, const flo
     float squares = 0;
 #pragma unroll
     for (int i = 0; i < EACH; i++) squares += is_active ? v->at[i] * v->at[i] : 0.0f;
-    squares = lanes_sum<LANES>(squares);
+    squares = lanes_sum<LANES>(head_lanes<LANES>(), squares);
     const float part = 1.0f / (float)call.head_dim;
     float factor = rsqrtf(squares * part + call.epsilon);
     if (!is_active) return;
@@ -197,30 +182,40 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) heads_rows(struct cuda_heads 
     }
 }
 
-typedef void (*heads_kernel)(struct cuda_heads call);
+struct heads_launch {
+    void (*kernel)(struct cuda_heads call);
+    uint32_t threads; /* of a block */
+};
 
-template <int IN, int LANES> static heads_kernel kernel_of(const struct cuda_heads *call) {
-    return call->kv_scales ? heads_rows<IN, LANES, true> : heads_rows<IN, LANES, false>;
+template <int IN, int LANES> static struct heads_launch launch_of(const struct cuda_heads *call) {
+    return {call->kv_scales ? heads_rows<IN, LANES, true> : heads_rows<IN, LANES, false>, THREADS};
 }
 
-template <int IN, int LANES> static heads_kernel halves_kernel_of(const struct cuda_heads *call) {
-    if (call->in.bias)
-        return call->kv_scales ? heads_halves<IN, LANES, true, true>
-                               : heads_halves<IN, LANES, false, true>;
-    return call->kv_scales ? heads_halves<IN, LANES, true, false>
-                           : heads_halves<IN, LANES, false, false>;
+template <int IN, int LANES, bool HAS_BIAS, int BLOCK>
+static struct heads_launch halves_of_threads(const struct cuda_heads *call) {
+    return {call->kv_scales ? heads_halves<IN, LANES, true, HAS_BIAS, BLOCK>
+                            : heads_halves<IN, LANES, false, HAS_BIAS, BLOCK>,
+            BLOCK};
 }
 
-template <int IN> static heads_kernel kernel_with(const struct cuda_heads *call) {
+template <int IN, int LANES>
+static struct heads_launch halves_launch_of(const struct cuda_heads *call) {
+    if (call->in.bias) return halves_of_threads<IN, LANES, true, HALVES_THREADS>(call);
+    return call->rows < HALVES_MANY_ROWS
+               ? halves_of_threads<IN, LANES, false, HALVES_THREADS>(call)
+               : halves_of_threads<IN, LANES, false, HALVES_THREADS_FEW>(call);
+}
+
+template <int IN> static struct heads_launch launch_with(const struct cuda_heads *call) {
     if (call->cosines && !call->interleaved && call->rotary_dim == call->head_dim &&
         256 % call->head_dim == 0 && halves_are_even(call)) {
-        if (call->head_dim == 64) return halves_kernel_of<IN, 8>(call);
-        if (call->head_dim == 128) return halves_kernel_of<IN, 16>(call);
-        if (call->head_dim == 256) return halves_kernel_of<IN, 32>(call);
+        if (call->head_dim == 64) return halves_launch_of<IN, 8>(call);
+        if (call->head_dim == 128) return halves_launch_of<IN, 16>(call);
+        if (call->head_dim == 256) return halves_launch_of<IN, 32>(call);
     }
-    if (call->head_dim <= 8 * EACH) return kernel_of<IN, 8>(call);
-    if (call->head_dim <= 16 * EACH) return kernel_of<IN, 16>(call);
-    return kernel_of<IN, 32>(call);
+    if (call->head_dim <= 8 * EACH) return launch_of<IN, 8>(call);
+    if (call->head_dim <= 16 * EACH) return launch_of<IN, 16>(call);
+    return launch_of<IN, 32>(call);
 }
 
 enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
@@ -232,11 +227,12 @@ enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
         !is_at_16(call->k) || !is_at_16(call->v))
         return err_set(error, ERR_INVALID, "heads of %u, %u of them turning, cannot be stored",
                        call->head_dim, call->rotary_dim);
-    heads_kernel kernel;
+    struct heads_launch launch;
     switch (in_kind_of(&call->in)) {
-    case IN_BF16_SCALED: kernel = kernel_with<IN_BF16_SCALED>(call); break;
-    case IN_INT32: kernel = kernel_with<IN_INT32>(call); break;
-    default: kernel = kernel_with<IN_BF16>(call); break;
+    case IN_BF16_SCALED: launch = launch_with<IN_BF16_SCALED>(call); break;
+    case IN_INT32: launch = launch_with<IN_INT32>(call); break;
+    default: launch = launch_with<IN_BF16>(call); break;
     }
-    return launch_dependent("heads", error, stream, call->rows, THREADS, 0, kernel, *call);
+    return launch_dependent("heads", error, stream, call->rows, launch.threads, 0, launch.kernel,
+                            *call);
 }

@@ -88,6 +88,12 @@ __device__ static inline float cuda_reciprocal(float x) {
     return ret;
 }
 
+__device__ static inline float cuda_rsqrt(float x) {
+    float ret;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(ret) : "f"(x));
+    return ret;
+}
+
 /* The nearest whole number, even for ties, within -128..127; in the low byte. */
 __device__ static inline uint32_t cuda_int8(float value) {
     int code;

@@ -56,6 +56,9 @@ static inline float cuda_exp2(float x) {
 static inline float cuda_reciprocal(float x) {
     return 1 / x;
 }
+static inline float cuda_rsqrt(float x) {
+    return 1 / sqrtf(x);
+}
 static inline uint32_t cuda_int8(float value) {
     return (uint32_t)(int32_t)fmaxf(-128.0f, fminf(rintf(value), 127.0f)) & 0xffu;
 }
