@@ -50,7 +50,7 @@ static struct matrix *add_product(struct shapes *shapes, const struct card_fit_o
         parts[i] = (struct matrix_part){.type = (enum tensor_type)tensor->type,
                                         .rows = (uint32_t)tensor->axes[1]};
     }
-    const struct device_store_options store = {.form = DEVICE_BLOCKS, .small_form = DEVICE_INT8};
+    const struct device_store_options store = {.form = DEVICE_BLOCKS};
     const struct weight_matrix from = {.parts = parts, .part_count = role_count, .cols = cols};
     shapes->forms[shapes->count - 1] = device_store_matrix(&store, &from);
     return matrix;

@@ -203,11 +203,8 @@ enum device_form device_load_kv_form(const struct loaded_device *loaded) {
     return usual_form(loaded);
 }
 
-bool device_load_small_form(const struct loaded_device *loaded, enum device_form *ret_form) {
-    if (loaded->settings.weights != DEVICE_WEIGHTS_AUTO || usual_form(loaded) != DEVICE_BF16)
-        return false;
-    *ret_form = DEVICE_INT8; /* half as far from float32 as E4M3 (docs/internals/device.md) */
-    return true;
+bool device_load_may_shrink(const struct loaded_device *loaded) {
+    return loaded->settings.weights == DEVICE_WEIGHTS_AUTO && usual_form(loaded) == DEVICE_BF16;
 }
 
 void device_load_close(struct loaded_device *loaded) {

@@ -47,9 +47,9 @@ enum err device_load_open(struct loaded_device *loaded, struct error *error) MUS
 /* The forms that the settings choose; where they leave the choice, the device's usual form. */
 enum device_form device_load_weight_form(const struct loaded_device *loaded);
 enum device_form device_load_kv_form(const struct loaded_device *loaded);
-/* The form of 8 bits for a file whose weights are of 8 bits or fewer, and which are too large in the
- * usual form. False where the settings chose a form, or the device has none of 8 bits. */
-bool device_load_small_form(const struct loaded_device *loaded, enum device_form *ret_form);
+/* Whether weights that are too large may have a smaller form: the settings leave the choice, and the
+ * usual form is BF16. */
+bool device_load_may_shrink(const struct loaded_device *loaded);
 
 /* Closes the device. */
 void device_load_close(struct loaded_device *loaded);

@@ -31,7 +31,7 @@ struct device_matrix device_store_matrix(const struct device_store_options *opti
     if (from->is_looked_up && matrix.form != DEVICE_F32) matrix.form = DEVICE_BF16;
     if (matrix.form != DEVICE_BLOCKS) return matrix;
     if (from->is_head || !is_in_blocks(from)) {
-        matrix.form = options->small_form;
+        matrix.form = DEVICE_SMALL_FORM;
         return matrix;
     }
     for (uint32_t i = 0; i < from->part_count; i++)

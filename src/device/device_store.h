@@ -14,13 +14,16 @@
 #include "kernels/device.h"
 #include "program/weight_store.h"
 
+/* The form of products of a file that bf16 makes too large, and with DEVICE_BLOCKS of a matrix that
+ * cannot be kept so: half as far from float32 as E4M3 (docs/internals/device.md). */
+#define DEVICE_SMALL_FORM DEVICE_INT8
+
 struct device_store;
 
 struct device_store_options {
     const struct device_table *table;
     struct device *device; /* open */
     enum device_form form; /* of products. An embedding has no 8-bit form, even if it is the head */
-    enum device_form small_form; /* with DEVICE_BLOCKS: of a matrix that cannot be kept so */
     const char *notes_dir; /* keeps what warm finds out (device_notes.h); NULL: nothing is kept */
     const char *card_uuid; /* names its file there */
 };

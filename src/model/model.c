@@ -141,12 +141,9 @@ static struct tiled_cache_options cache_options(const char *path,
 static struct weight_store open_store(struct model *model, const struct model_options *options,
                                       const struct tiled_cache_options *cache) {
     if (options->device) {
-        enum device_form small = DEVICE_BF16;
-        (void)device_load_small_form(options->device, &small);
         const struct device_store_options store = {.table = options->device->table,
                                                    .device = options->device->device,
                                                    .form = model->weight_form,
-                                                   .small_form = small,
                                                    .notes_dir = options->packed_dir,
                                                    .card_uuid = options->device->card.uuid};
         model->device_store = device_store_open(&store);
@@ -192,18 +189,12 @@ static enum err open_parts(struct model *model, const struct model_options *opti
 static bool choose_smaller_form(struct model *model, const struct model_options *options) {
     const enum tensor_type type = model->weights ? model->weights->type : TENSOR_F32;
     const size_t bytes = tensor_type_block_bytes(type), numbers = tensor_type_block_elements(type);
-    enum device_form small;
-    if (!options->device || bytes >= 2 * numbers ||
-        !device_load_small_form(options->device, &small))
+    if (!options->device || bytes >= 2 * numbers || !device_load_may_shrink(options->device))
         return false;
-    if (model->weight_form == DEVICE_BLOCKS || (model->weight_form == small && bytes >= numbers))
-        return false;
-    model->weight_form = model->weight_form == small ? DEVICE_BLOCKS : small;
+    const bool is_small = model->weight_form == DEVICE_SMALL_FORM;
+    if (model->weight_form == DEVICE_BLOCKS || (is_small && bytes >= numbers)) return false;
+    model->weight_form = is_small ? DEVICE_BLOCKS : DEVICE_SMALL_FORM;
     return true;
-}
-
-static const char *form_name(enum device_form form) {
-    return form == DEVICE_E4M3 ? "fp8" : form == DEVICE_INT8 ? "int8" : "file";
 }
 
 static enum err open_on_processor(struct model *model, const struct model_options *options,
@@ -212,8 +203,8 @@ static enum err open_on_processor(struct model *model, const struct model_option
     enum err err = open_parts(model, options, cache, error);
     while (err == ERR_LIMIT && choose_smaller_form(model, options)) {
         log_info("event=small_weights form=%s file_has=%s reason=\"%s\"",
-                 form_name(model->weight_form), tensor_type_name(model->weights->type),
-                 error->text);
+                 model->weight_form == DEVICE_BLOCKS ? "file" : "int8",
+                 tensor_type_name(model->weights->type), error->text);
         device_store_close(model->device_store);
         weights_close(model->weights);
         model->device_store = NULL;

@@ -90,7 +90,7 @@ static const struct matrix_part filed_parts[3] = {{.type = TENSOR_Q4_K, .rows = 
 
 static void blocks_stay_where_all_parts_have_fewer_than_8_bits(void **state) {
     (void)state;
-    const struct device_store_options options = {.form = DEVICE_BLOCKS, .small_form = DEVICE_INT8};
+    const struct device_store_options options = {.form = DEVICE_BLOCKS};
     struct weight_matrix filed = {
         .parts = filed_parts, .part_count = 3, .cols = 512, .is_multiplied = true};
     struct device_matrix is = device_store_matrix(&options, &filed);
