@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -92,6 +93,48 @@ static void a_missing_file_is_not_found_and_its_name_is_told(void **state) {
     assert_non_null(strstr(error.text, "/nowhere/at-all"));
 }
 
+static void assert_file_is(const char *path, const char *text) {
+    struct error error;
+    char *bytes;
+    size_t count;
+    assert_int_equal(os_read_file(path, 100, &bytes, &count, &error), OK);
+    assert_string_equal(bytes, text);
+    assert_int_equal(count, strlen(text));
+    free(bytes);
+}
+
+static void a_written_file_replaces_a_link_and_not_its_target(void **state) {
+    (void)state;
+    struct error error;
+    struct stat is;
+    char path[128], target[128];
+    snprintf(path, sizeof path, "%s/file", folder);
+    snprintf(target, sizeof target, "%s/target", folder);
+    unlink(path);
+    assert_int_equal(os_write_file(target, 0600, "kept", 4, &error), OK);
+    assert_int_equal(symlink(target, path), 0);
+    assert_int_equal(os_write_file(path, 0640, "new", 3, &error), OK);
+    assert_file_is(path, "new");
+    assert_file_is(target, "kept");
+    assert_int_equal(lstat(path, &is), 0);
+    assert_true(S_ISREG(is.st_mode));
+    assert_int_equal(is.st_mode & 0777, 0640);
+    assert_int_equal(os_write_file(path, 0600, "", 0, &error), OK);
+    assert_file_is(path, "");
+    unlink(target);
+}
+
+static void a_file_that_is_not_synced_is_an_error(void **state) {
+    (void)state;
+    struct error error;
+    char path[128];
+    snprintf(path, sizeof path, "%s/file", folder);
+    assert_int_equal(os_fault_plan("fsync:1:EIO", &error), OK);
+    assert_int_equal(os_write_file(path, 0600, "abc", 3, &error), ERR_IO);
+    assert_int_equal(os_write_file(path, 0600, "abc", 3, &error), OK);
+    assert_file_is(path, "abc");
+}
+
 /* Two processes that compute on one processor: each waits while the other one runs. */
 static void a_process_waits_for_its_processor_where_another_one_runs(void **state) {
     (void)state;
@@ -127,6 +170,8 @@ int main(void) {
         cmocka_unit_test(an_interrupted_call_is_tried_again),
         cmocka_unit_test(a_plan_that_names_nothing_is_refused),
         cmocka_unit_test(a_missing_file_is_not_found_and_its_name_is_told),
+        cmocka_unit_test(a_written_file_replaces_a_link_and_not_its_target),
+        cmocka_unit_test(a_file_that_is_not_synced_is_an_error),
         cmocka_unit_test(a_process_waits_for_its_processor_where_another_one_runs),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
