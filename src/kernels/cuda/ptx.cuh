@@ -94,6 +94,13 @@ __device__ static inline float cuda_rsqrt(float x) {
     return ret;
 }
 
+/* The greater number; NaN if one of them is NaN. */
+__device__ static inline float cuda_max_or_nan(float a, float b) {
+    float ret;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(ret) : "f"(a), "f"(b));
+    return ret;
+}
+
 /* The nearest whole number, even for ties, within -128..127; in the low byte. */
 __device__ static inline uint32_t cuda_int8(float value) {
     int code;

@@ -4,14 +4,14 @@
 /* sample: what choosing a token and listing likely ones have in common: a block that walks a row,
  * a short list of its best tokens, and the selection of the least key to keep. */
 
-#include "dependent.cuh"
-#include "sample.h"
+#include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/sample.h"
 
 #include <stdint.h>
 
 #define THREADS 512 /* two blocks a multiprocessor: one reads while one selects */
 #define WARPS (THREADS / 32)
-#define ALL_LANES 0xffffffffu
 #define LIST_MAX 3072 /* candidates that fit in shared memory */
 
 /* A row of logits under a mask. */
@@ -83,7 +83,8 @@ template <class Visit> __device__ static inline void walk(const struct view &vie
 
 template <class T> __device__ static inline T warp_sum(T value) {
 #pragma unroll
-    for (int apart = 16; apart > 0; apart /= 2) value += __shfl_xor_sync(ALL_LANES, value, apart);
+    for (int apart = 16; apart > 0; apart /= 2)
+        value += __shfl_xor_sync(CUDA_ALL_LANES, value, apart);
     return value;
 }
 
@@ -92,7 +93,7 @@ template <class T> __device__ static inline T warp_prefix(T value) {
     uint32_t lane = threadIdx.x % 32;
 #pragma unroll
     for (int apart = 1; apart < 32; apart *= 2) {
-        T before = __shfl_up_sync(ALL_LANES, value, apart);
+        T before = __shfl_up_sync(CUDA_ALL_LANES, value, apart);
         if (lane >= (uint32_t)apart) value += before;
     }
     return value;
@@ -129,7 +130,7 @@ __device__ static inline uint64_t ranked(uint32_t key, uint32_t id) {
 __device__ static inline uint64_t block_most(uint64_t value, uint64_t *parts) {
 #pragma unroll
     for (int apart = 16; apart > 0; apart /= 2) {
-        uint64_t other = __shfl_xor_sync(ALL_LANES, value, apart);
+        uint64_t other = __shfl_xor_sync(CUDA_ALL_LANES, value, apart);
         value = other > value ? other : value;
     }
     __syncthreads();
@@ -138,7 +139,7 @@ __device__ static inline uint64_t block_most(uint64_t value, uint64_t *parts) {
     value = threadIdx.x % 32 < WARPS ? parts[threadIdx.x % 32] : 0;
 #pragma unroll
     for (int apart = 16; apart > 0; apart /= 2) {
-        uint64_t other = __shfl_xor_sync(ALL_LANES, value, apart);
+        uint64_t other = __shfl_xor_sync(CUDA_ALL_LANES, value, apart);
         value = other > value ? other : value;
     }
     return value;

@@ -9,7 +9,7 @@
  * second is the weight of which all the vocabulary together would not fill the rest that top_p
  * leaves out. Where the list is too long all the same, the row itself is walked instead. */
 
-#include "sample_nucleus.cuh"
+#include "kernels/cuda/sample_nucleus.cuh"
 
 #define LN_2 0.693147181f
 
@@ -172,7 +172,7 @@ __device__ static inline void locate(const struct view &view, struct select_memo
             seen += v.at[i] == least;
         }
         uint64_t upto = before + warp_prefix(weight);
-        uint32_t lanes = __ballot_sync(ALL_LANES, upto > wanted);
+        uint32_t lanes = __ballot_sync(CUDA_ALL_LANES, upto > wanted);
         if (lanes) {
             if (lane != (uint32_t)__ffs((int)lanes) - 1) return;
             uint64_t sum = upto - weight;
@@ -185,8 +185,8 @@ __device__ static inline void locate(const struct view &view, struct select_memo
                 return;
             }
         }
-        before = __shfl_sync(ALL_LANES, upto, 31);
-        equals = __shfl_sync(ALL_LANES, equals_here + mine, 31);
+        before = __shfl_sync(CUDA_ALL_LANES, upto, 31);
+        equals = __shfl_sync(CUDA_ALL_LANES, equals_here + mine, 31);
     }
 }
 
@@ -256,9 +256,9 @@ __device__ static inline uint64_t random_at(uint64_t seed, uint64_t counter) {
 }
 
 __global__ void __launch_bounds__(THREADS, 2) choose_rows(struct cuda_sample call) {
-    __shared__ struct select_memory memory;
-    __shared__ struct nucleus_memory nucleus;
-    __shared__ struct parts parts;
+    CUDA_SHARED struct select_memory memory;
+    CUDA_SHARED struct nucleus_memory nucleus;
+    CUDA_SHARED struct parts parts;
     wait_for_before();
     let_next_start();
     uint32_t row = call.drawn[blockIdx.x];

@@ -2,7 +2,7 @@
 
 /* sample_logprobs: a token's logit and rank, and the most likely tokens of a row. */
 
-#include "sample.cuh"
+#include "kernels/cuda/sample.cuh"
 
 /* The rank of a token and the best key each thread met, in one walk. */
 __device__ static inline uint32_t rank_of(const struct view &view, struct select_memory *memory,
@@ -42,7 +42,7 @@ __device__ static inline uint64_t next_of(const struct view &view, struct select
 }
 
 __global__ void __launch_bounds__(THREADS, 2) logprobs_rows(struct cuda_logprobs call) {
-    __shared__ struct select_memory memory;
+    CUDA_SHARED struct select_memory memory;
     wait_for_before();
     let_next_start();
     struct device_ask ask = call.asks[blockIdx.x];

@@ -9,7 +9,7 @@
  * found in the list. Bins only guess: where the exact sums say that the key is not in the bracket,
  * or the bracket is too long for the list, the caller goes another way. */
 
-#include "sample.cuh"
+#include "kernels/cuda/sample.cuh"
 
 #define BINS 4096
 #define BIN_PLACES ((BINS - 1) / DRAW_NEAR) /* bins per unit of distance · factor */
@@ -103,7 +103,7 @@ bracket_of(struct nucleus_memory *nucleus, struct parts *parts, float share) {
     };
     if (first > last || held(first, last) > LIST_MAX) { /* many tokens: their errors cancel out */
         first = middle > 0 ? middle - 1 : 0;
-        last = min(middle + 1, BINS - 1);
+        last = min(middle + 1, BINS - 1u);
     }
     bool is_short = held(first, last) <= LIST_MAX;
     __syncthreads();

@@ -2,9 +2,9 @@
 
 /* sample_stats: the highest logit and the sum of exponentials of every row, in one walk. */
 
-#include "sample.cuh"
+#include "kernels/cuda/sample.cuh"
 
-#include "vec.cuh"
+#include "kernels/cuda/vec.cuh"
 
 #define CHUNK_THREADS 512
 #define CHUNK_WARPS (CHUNK_THREADS / 32)
@@ -52,13 +52,6 @@ __device__ static inline struct four read_chunk(const struct cuda_logits &logits
     return v;
 }
 
-/* The greater number; NaN if one of them is NaN. */
-__device__ static inline float max_or_nan(float a, float b) {
-    float ret;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(ret) : "f"(a), "f"(b));
-    return ret;
-}
-
 /* The result of one warp over its logits of a chunk. */
 struct gathered {
     float most;
@@ -85,7 +78,7 @@ __device__ static inline float read_own(const struct cuda_logits &logits, size_t
 #pragma unroll
         for (int q = 0; q < QUADS; q++)
 #pragma unroll
-            for (int i = 0; i < 4; i++) most = max_or_nan(most, v[q].at[i]);
+            for (int i = 0; i < 4; i++) most = cuda_max_or_nan(most, v[q].at[i]);
         if (most <= FLT_MAX) return most;
         is_bad = true;
 #pragma unroll
@@ -110,7 +103,7 @@ __device__ static inline float read_own(const struct cuda_logits &logits, size_t
 template <bool FINISH>
 __global__ void __launch_bounds__(CHUNK_THREADS, 3)
     stats_chunks(struct cuda_logits logits, struct partial *partials) {
-    __shared__ struct gathered parts[CHUNK_WARPS];
+    CUDA_SHARED struct gathered parts[CHUNK_WARPS];
     const size_t row = blockIdx.y;
     const uint32_t begin = blockIdx.x * CUDA_STATS_CHUNK + threadIdx.x * 4;
     const bool is_whole = (blockIdx.x + 1) * CUDA_STATS_CHUNK <= logits.vocab; /* see read_own */
@@ -121,7 +114,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS, 3)
     float most = own;
 #pragma unroll
     for (int apart = 16; apart > 0; apart /= 2)
-        most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, apart));
+        most = fmaxf(most, __shfl_xor_sync(CUDA_ALL_LANES, most, apart));
     uint32_t id = UINT32_MAX;
     float sum = 0;
     if (most > -INFINITY) { /* the same in all lanes */
@@ -132,7 +125,7 @@ __global__ void __launch_bounds__(CHUNK_THREADS, 3)
                 for (int i = 3; i >= 0; i--)
                     if (v[q].at[i] == most) id = begin + q * CHUNK_THREADS * 4 + i;
         }
-        id = __reduce_min_sync(ALL_LANES, id);
+        id = __reduce_min_sync(CUDA_ALL_LANES, id);
 #pragma unroll
         for (int q = 0; q < QUADS; q++)
 #pragma unroll
@@ -147,13 +140,13 @@ __global__ void __launch_bounds__(CHUNK_THREADS, 3)
     most = mine.most;
 #pragma unroll
     for (int apart = CHUNK_WARPS / 2; apart > 0; apart /= 2)
-        most = fmaxf(most, __shfl_xor_sync(ALL_LANES, most, apart));
+        most = fmaxf(most, __shfl_xor_sync(CUDA_ALL_LANES, most, apart));
     double total = mine.sum > 0 ? (double)mine.sum * (double)__expf(mine.most - most) : 0;
 #pragma unroll
     for (int apart = CHUNK_WARPS / 2; apart > 0; apart /= 2)
-        total += __shfl_xor_sync(ALL_LANES, total, apart);
+        total += __shfl_xor_sync(CUDA_ALL_LANES, total, apart);
     const bool is_of_best = threadIdx.x < CHUNK_WARPS && mine.most == most;
-    id = __reduce_min_sync(ALL_LANES, is_of_best ? mine.id : UINT32_MAX);
+    id = __reduce_min_sync(CUDA_ALL_LANES, is_of_best ? mine.id : UINT32_MAX);
     if (threadIdx.x > 0) return;
     uint64_t best = most > -INFINITY ? ranked(draw_key(most), id) : 0;
     partials[row * gridDim.x + blockIdx.x] = {best, is_bad ? -total : total};
@@ -172,7 +165,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
         best = partials[c].best > best ? partials[c].best : best;
 #pragma unroll
     for (int apart = 16; apart > 0; apart /= 2) {
-        uint64_t other = __shfl_xor_sync(ALL_LANES, best, apart);
+        uint64_t other = __shfl_xor_sync(CUDA_ALL_LANES, best, apart);
         best = other > best ? other : best;
     }
     float max = best ? logit_of((uint32_t)(best >> 32)) : -INFINITY;
@@ -185,7 +178,7 @@ __global__ void __launch_bounds__(ROW_THREADS)
                    exp((double)logit_of((uint32_t)(partials[c].best >> 32)) - (double)max);
     }
     sum = warp_sum(sum);
-    is_bad = __any_sync(ALL_LANES, is_bad);
+    is_bad = __any_sync(CUDA_ALL_LANES, is_bad);
     if (lane > 0) return;
     if (is_bad && call.nonfinite) atomicAdd(call.nonfinite, 1u);
     uint32_t id = best ? 0xffffffffu - (uint32_t)best : 0;

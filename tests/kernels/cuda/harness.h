@@ -72,6 +72,8 @@ void fill_bf16(void *at, size_t count, uint64_t seed, float deviation);
 void fill_e4m3(void *at, size_t count, uint64_t seed, float deviation);
 void fill_int8(void *at, size_t count, uint64_t seed, float deviation);
 void fill_u32(uint32_t *at, size_t count, uint64_t seed, uint32_t below);
+/* Lifts 20 logits of each row above all others, as a model does. */
+void lift_tokens(float *logits, uint32_t rows, size_t stride, uint32_t vocab);
 
 /* ---- the device ---- */
 

@@ -64,6 +64,14 @@ void fill_u32(uint32_t *at, size_t count, uint64_t seed, uint32_t below) {
     fill_even<<<2048, 256, 0, stream>>>(at, count, seed, below);
 }
 
+__global__ static void lift(float *logits, size_t stride, uint32_t vocab) {
+    uint32_t id = (blockIdx.x * 7919u + threadIdx.x * 104729u) % vocab;
+    logits[blockIdx.x * stride + id] = 24.0f - 0.5f * (float)threadIdx.x;
+}
+void lift_tokens(float *logits, uint32_t rows, size_t stride, uint32_t vocab) {
+    lift<<<rows, 20, 0, stream>>>(logits, stride, vocab);
+}
+
 /* ---- times ---- */
 
 #define BATCHES 7

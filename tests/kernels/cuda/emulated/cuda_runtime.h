@@ -81,6 +81,20 @@ template <class T> static inline T __shfl_xor_sync(uint32_t, T value, int apart)
     const T *all = (const T *)emulated_meet(2 + apart, &value, sizeof value);
     return all[(threadIdx.x % 32) ^ (uint32_t)apart];
 }
+template <class T> static inline T __shfl_sync(uint32_t, T value, int from) {
+    return ((const T *)emulated_meet(60, &value, sizeof value))[from];
+}
+template <class T> static inline T __shfl_up_sync(uint32_t, T value, int apart) {
+    const T *all = (const T *)emulated_meet(70 + apart, &value, sizeof value);
+    const int lane = (int)(threadIdx.x % 32);
+    return all[lane < apart ? lane : lane - apart];
+}
+static inline uint32_t __ballot_sync(uint32_t, bool is_so) {
+    const bool *all = (const bool *)emulated_meet(61, &is_so, sizeof is_so);
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; i < 32; i++) lanes |= (uint32_t)all[i] << i;
+    return lanes;
+}
 static inline int __any_sync(uint32_t, bool is_so) {
     const bool *all = (const bool *)emulated_meet(40, &is_so, sizeof is_so);
     return std::any_of(all, all + 32, [](bool one) { return one; });
@@ -88,6 +102,16 @@ static inline int __any_sync(uint32_t, bool is_so) {
 static inline uint32_t __reduce_max_sync(uint32_t, uint32_t value) {
     const uint32_t *all = (const uint32_t *)emulated_meet(41, &value, sizeof value);
     return *std::max_element(all, all + 32);
+}
+static inline uint32_t __reduce_min_sync(uint32_t, uint32_t value) {
+    const uint32_t *all = (const uint32_t *)emulated_meet(42, &value, sizeof value);
+    return *std::min_element(all, all + 32);
+}
+int __syncthreads_or(int is_so);
+/* Threads take turns, and none is interrupted. */
+static inline uint32_t atomicAdd(uint32_t *at, uint32_t value) {
+    *at += value;
+    return *at - value;
 }
 template <class T> static inline T __ldg(const T *at) {
     return *at;
@@ -107,6 +131,16 @@ static inline uint32_t __float_as_uint(float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     return bits;
+}
+static inline int __float_as_int(float value) {
+    return (int)__float_as_uint(value);
+}
+#define __expf expf /* the C library has a function of that name */
+static inline int __ffs(int bits) {
+    return __builtin_ffs(bits);
+}
+static inline uint64_t __umul64hi(uint64_t a, uint64_t b) {
+    return (uint64_t)((unsigned __int128)a * b >> 64);
 }
 static inline float __fadd_rn(float a, float b) {
     return a + b;

@@ -70,6 +70,16 @@ void __syncthreads(void) {
     while (block_meeting == meeting) pause_thread();
 }
 
+int __syncthreads_or(int is_so) {
+    static int any;
+    __syncthreads(); /* nobody reads the last answer any more */
+    if (threadIdx.x == 0) any = 0;
+    __syncthreads();
+    any |= is_so;
+    __syncthreads();
+    return any;
+}
+
 const void *emulated_meet(int what, const void *mine, size_t bytes) {
     warp &warp = warps[threadIdx.x / 32];
     uint32_t meeting = warp.meeting;

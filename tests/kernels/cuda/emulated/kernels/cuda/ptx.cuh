@@ -56,6 +56,9 @@ static inline float cuda_exp2(float x) {
 static inline float cuda_reciprocal(float x) {
     return 1 / x;
 }
+static inline float cuda_max_or_nan(float a, float b) {
+    return isnan(a) || isnan(b) ? NAN : fmaxf(a, b);
+}
 static inline float cuda_rsqrt(float x) {
     return 1 / sqrtf(x);
 }
