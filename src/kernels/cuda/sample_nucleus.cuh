@@ -23,7 +23,7 @@ struct parts {
 };
 
 struct nucleus_memory {
-    uint32_t bins[BINS]; /* tokens in bins 0..i, after bracket_of */
+    uint32_t bins[BINS + 1]; /* tokens in bins 0..i, after bracket_of; the last has the others */
     float masses[WARPS];
     uint32_t first, middle, last; /* bins */
 };
@@ -44,8 +44,8 @@ __device__ static inline void count_bins(const struct view &view, struct nucleus
     walk(view, [&](uint32_t, const struct four &v) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            uint32_t bin = bin_of(v.at[i], scale);
-            if (v.at[i] >= floor && bin < BINS) atomicAdd(&nucleus->bins[bin], 1u);
+            const uint32_t bin = bin_of(v.at[i], scale);
+            atomicAdd(&nucleus->bins[v.at[i] >= floor ? bin : BINS], 1u); /* no branch */
         }
     });
     __syncthreads();
