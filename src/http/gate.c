@@ -305,12 +305,10 @@ static void judge_times(struct gate *gate, struct gate_connection *c, int64_t at
         c->dead = true;
 }
 
-/* Takes the steps that no event announces, for every connection: refusals after a time limit, and
- * the end of a request that the connection waits for. Only between batches of events, because it
- * frees connections. */
+/* Takes the steps that no event announces: refusals after a time limit, and ends of requests that a
+ * connection waits for. Only between batches of events, because it frees connections. */
 static void tick(struct gate *gate, int64_t at_ms) {
-    struct gate_connection *next;
-    for (struct gate_connection *c = gate->places.first; c; c = next) {
+    for (struct gate_connection *c = gate->places.first, *next; c; c = next) {
         next = c->next;
         judge_times(gate, c, at_ms);
         bool quiet = at_ms - c->active_ms >= gate->options.quiet_ms &&
@@ -321,6 +319,7 @@ static void tick(struct gate *gate, int64_t at_ms) {
         if (c->dead) connection_close(gate, c);
     }
     turned_away_tick(&gate->turned_away, at_ms);
+    (void)gate->options.tick(gate->options.context);
     if (!atomic_load(&gate->stop_listening)) set_accepting(gate, true);
 }
 
@@ -403,7 +402,8 @@ static void *gate_main(void *context) {
     int64_t ticked_ms = now_ms();
     while (!atomic_load(&gate->stop)) {
         struct epoll_event events[EVENTS_MAX];
-        bool idle = !gate->places.first && gate->turned_away.count == 0 && gate->accepting;
+        bool idle = !gate->places.first && gate->turned_away.count == 0 && gate->accepting &&
+                    !gate->options.tick(gate->options.context);
         int timeout = idle ? -1 : gate->dropping > 0 ? DROP_MS : TICK_MS;
         if (gate->woken || gate->unfinished[0].count + gate->unfinished[1].count > 0) timeout = 0;
         int count = epoll_wait(gate->epoll, events, EVENTS_MAX, clock_wait_ms(timeout));

@@ -46,6 +46,9 @@ struct gate_options {
      * cannot take the connection. `is_crowded`: the address had more than PLACES_CROWD (places.h)
      * connections when this one came. */
     bool (*add)(void *context, struct gate_connection *connection, int fd, bool is_crowded);
+    /* Called several times a second while there are connections, and while it answers true. On the
+     * gate's thread, without locks. */
+    bool (*tick)(void *context);
     /* No byte has moved for quiet_ms while the client waits for the rest of an answer. On the
      * gate's thread, without locks; repeated until a byte moves. */
     int64_t quiet_ms;

@@ -133,7 +133,7 @@ static struct sockaddr_un connection_address(struct gate_connection *connection)
 
 static void connection_notified(void *context, struct MHD_Connection *mhd, void **socket_context,
                                 enum MHD_ConnectionNotificationCode code) {
-    (void)context;
+    struct ticker *ticker = context;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         const union MHD_ConnectionInfo *info =
             MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -142,6 +142,7 @@ static void connection_notified(void *context, struct MHD_Connection *mhd, void 
         memcpy(&connection, address->sun_path, sizeof connection);
         *socket_context = connection;
     } else if (*socket_context) {
+        ticker_remove(ticker);
         gate_drop(*socket_context);
         *socket_context = NULL;
     }
@@ -152,8 +153,20 @@ static bool connection_added(void *context, struct gate_connection *connection, 
     struct http_server *server = context;
     struct sockaddr_un address = connection_address(connection);
     struct MHD_Daemon *daemon = is_crowded ? server->crowds : server->daemon;
-    return MHD_add_connection(daemon, fd, (const struct sockaddr *)&address, sizeof address) ==
-           MHD_YES;
+    struct ticker *ticker = is_crowded ? &server->crowds_ticker : &server->daemon_ticker;
+    ticker_add(ticker);
+    if (MHD_add_connection(daemon, fd, (const struct sockaddr *)&address, sizeof address) ==
+        MHD_YES)
+        return true;
+    ticker_remove(ticker);
+    return false;
+}
+
+static bool tick(void *context) {
+    struct http_server *server = context;
+    bool daemon_needs = ticker_tick(&server->daemon_ticker);
+    bool crowds_need = ticker_tick(&server->crowds_ticker);
+    return daemon_needs || crowds_need;
 }
 
 /* Tells the connection's request, if it has one. */
@@ -296,11 +309,12 @@ static size_t keep_encoded(void *context, struct MHD_Connection *mhd, char *text
 }
 
 static enum err start_daemon(struct http_server *server, unsigned connections_max,
-                             struct MHD_Daemon **ret_daemon, struct error *error) {
+                             struct MHD_Daemon **ret_daemon, struct ticker *ticker,
+                             struct error *error) {
     /* epoll, because poll looks at every connection several times per request, which took 1.2 ms
      * next to 890 idle ones. Its epoll is edge-triggered: 0.9.75 never sees an end of input that
      * arrives together with the bytes before it, so the gate ends its side only when those bytes
-     * have been read (relay.c). */
+     * have been read (relay.c). And it may wait with events in its hands (ticker.h). */
     unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_NO_LISTEN_SOCKET | MHD_USE_ITC |
                      MHD_ALLOW_SUSPEND_RESUME;
     *ret_daemon = MHD_start_daemon(
@@ -308,11 +322,11 @@ static enum err start_daemon(struct http_server *server, unsigned connections_ma
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
         0u, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, request_started, server,
         MHD_OPTION_NOTIFY_COMPLETED, request_completed, server, MHD_OPTION_NOTIFY_CONNECTION,
-        connection_notified, server, MHD_OPTION_UNESCAPE_CALLBACK, keep_encoded, server,
+        connection_notified, ticker, MHD_OPTION_UNESCAPE_CALLBACK, keep_encoded, server,
         MHD_OPTION_END);
     if (!*ret_daemon)
         return err_set(error, ERR_UNAVAILABLE, "cannot start the HTTP library's thread");
-    return OK;
+    return ticker_open(ticker, *ret_daemon, error);
 }
 
 enum err http_open(struct http_server **ret_server, const struct http_options *options,
@@ -327,14 +341,17 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
     pthread_mutex_init(&server->lock, NULL);
     sync_cond_init(&server->idle);
     server->guesses = guesses_new();
+    server->daemon_ticker.event = server->crowds_ticker.event = -1;
 
     /* The library closes its end a little later than the gate: it needs room for old and new
      * ones. */
     unsigned connections_max = 2 * server->options.connections_max + 64;
     open_shares(server);
     err = start_workers(server, error);
-    if (err == OK) err = start_daemon(server, connections_max, &server->daemon, error);
-    if (err == OK) err = start_daemon(server, connections_max, &server->crowds, error);
+    if (err == OK)
+        err = start_daemon(server, connections_max, &server->daemon, &server->daemon_ticker, error);
+    if (err == OK)
+        err = start_daemon(server, connections_max, &server->crowds, &server->crowds_ticker, error);
     if (err == OK) {
         struct gate_options gate = {
             .host = server->options.host,
@@ -348,6 +365,7 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
             .body_bytes_per_s_min = server->options.body_bytes_per_s_min,
             .context = server,
             .add = connection_added,
+            .tick = tick,
             .gone = connection_gone,
             .quiet_ms = server->options.ping_ms,
             .quiet = connection_quiet,
@@ -396,6 +414,8 @@ void http_close(struct http_server *server) {
     end_pieces(server);
     if (server->daemon) MHD_stop_daemon(server->daemon);
     if (server->crowds) MHD_stop_daemon(server->crowds);
+    ticker_close(&server->daemon_ticker);
+    ticker_close(&server->crowds_ticker);
     /* The thread that answered last may not have left the request yet. */
     pthread_mutex_lock(&server->lock);
     while (server->requests > 0) pthread_cond_wait(&server->idle, &server->lock);

@@ -11,6 +11,7 @@
 #include "http/guesses.h"
 #include "http/request.h"
 #include "http/shares.h"
+#include "http/ticker.h"
 
 #define HTTP_WORKERS_MAX 64
 
@@ -19,6 +20,7 @@ struct http_server {
     struct gate *gate;
     struct MHD_Daemon *daemon; /* its connections are those of addresses that have few */
     struct MHD_Daemon *crowds; /* the other connections (is_crowded of gate.h) */
+    struct ticker daemon_ticker, crowds_ticker;
     struct shares *work;  /* struct http_request *: whole requests for handlers, and answers whose
                              source is to give a piece */
     struct shares *quick; /* struct http_request *: those of quick routes */

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clients that ask for much and read nothing, or stop in the middle: what they cost the server, and what they get when they read on."""
-import contextlib, json, socket
+import contextlib, json, pathlib, socket
 
 import pytest
 
@@ -204,6 +204,15 @@ def waves(batch):
             "half-open": asks(results + "?after=9"), "a stream": asks("/v1/chat/completions", chat("x" * 60000, stream=True))}
 
 
+def said_of_wait(server, client):
+    """What is known of a client that waits for too long, in the kernel's words (proc(5)): both ends of its connection with the bytes that
+    wait there, and the system call of each thread of the server."""
+    port = f":{client.getsockname()[1]:04X} "
+    ends = [line.strip() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines() if port in line]
+    tasks = sorted(pathlib.Path(f"/proc/{server.process.pid}/task").iterdir())
+    return "\n".join([*ends, *(f"{task.name} {(task / 'comm').read_text().strip()}: {(task / 'syscall').read_text().strip()}" for task in tasks)])
+
+
 @pytest.mark.slow
 def test_ten_thousand_slow_stuck_half_open_and_idle_connections(served):
     kinds, asked, seen = waves(served.finished), 0, {}
@@ -218,9 +227,12 @@ def test_ten_thousand_slow_stuck_half_open_and_idle_connections(served):
                     if kind == "half-open":
                         client.shutdown(socket.SHUT_WR)
             with contextlib.ExitStack() as good:
-                for _ in range(20):
+                for i in range(20):
                     client = dial(good, served, asks(results_of(served.finished) + "?limit=3"), source="127.0.0.2")
-                    head, body = read_on(client)
+                    try:
+                        head, body = read_on(client)
+                    except TimeoutError:
+                        pytest.fail(f"good client {i} next to {kind} waits:\n{said_of_wait(served, client)}")
                     assert b" 200 " in head and body.count(b"\n") == 3, f"a good client next to {kind}: {head}"
             seen[kind] = memory(served) - before
     assert asked == 10_000

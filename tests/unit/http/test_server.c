@@ -12,9 +12,11 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,6 +26,9 @@
 #define BODY_MEMORY_BYTES_MAX 4000000 /* a million bytes of text */
 #define PING_MS 50
 #define WORKERS 4
+#define LIBRARY_EVENTS 128 /* that libmicrohttpd takes from epoll at once */
+#define FDS_MAX 1024
+#define ROUNDS 5 /* one tick may end a wait by chance */
 
 /* What the handlers saw, for the checks. */
 struct seen {
@@ -31,6 +36,7 @@ struct seen {
     pthread_cond_t changed;
     int hanging, blocked, gone, released, uploads_released, dones, last_done_status;
     struct http_request *quiet; /* a stream that the test itself goes on with */
+    struct http_request *held;  /* a stream that holds the library's thread; the test ends it */
     struct http_request *hung;  /* by a handler that waits for the client to go */
     uint64_t upload_bytes;
     bool may_go_on;     /* the handlers that hold a worker thread */
@@ -195,6 +201,18 @@ static void handle_block(void *context, struct http_request *request) {
     http_answer(request, &(struct http_answer){.status = 200, .body = STR("{}")});
 }
 
+static void hold_library(void *context) {
+    block(context);
+}
+
+/* A stream without a byte, whose client waits. */
+static void handle_stream_held(void *context, struct http_request *request) {
+    struct fixture *fixture = context;
+    fixture->seen.held = request;
+    http_stream_on_empty(request, hold_library, &fixture->seen);
+    http_stream_begin_as(request, "text/plain");
+}
+
 static void handle_file(void *context, struct http_request *request) {
     (void)context;
     int fd = memfd_create("file", MFD_CLOEXEC);
@@ -258,6 +276,7 @@ static const struct http_route routes[] = {
     {"GET", "/stream", HTTP_SCOPE_OPEN, handle_stream, NULL, "stream", HTTP_PLAIN},
     {"GET", "/stream-on", HTTP_SCOPE_OPEN, handle_stream_on, NULL, "streamOn", HTTP_PLAIN},
     {"GET", "/stream-quiet", HTTP_SCOPE_OPEN, handle_stream_quiet, NULL, "streamQuiet", HTTP_PLAIN},
+    {"GET", "/stream-held", HTTP_SCOPE_OPEN, handle_stream_held, NULL, "streamHeld", HTTP_PLAIN},
     {"GET", "/hang", HTTP_SCOPE_OPEN, handle_hang, NULL, "hang", HTTP_PLAIN},
     {"POST", "/block", HTTP_SCOPE_OPEN, handle_block, NULL, "block", HTTP_LARGE_BODY},
     {"POST", "/plain", HTTP_SCOPE_OPEN, handle_echo, NULL, "plain", HTTP_PLAIN},
@@ -644,6 +663,62 @@ static void a_crowd_does_not_keep_the_library_from_others(void **state) {
     for (int i = 0; i <= PLACES_CROWD; i++) close(fds[i]);
 }
 
+/* The library's connections whose request it has not read yet. The sockets are in this process. */
+static int unread_requests(void) {
+    int found = 0;
+    for (int fd = 0; fd < FDS_MAX; fd++) {
+        int domain = 0, unread = 0;
+        socklen_t bytes = sizeof domain;
+        if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &bytes) != 0 || domain != AF_UNIX)
+            continue;
+        found += ioctl(fd, FIONREAD, &unread) == 0 && unread > 0;
+    }
+    return found;
+}
+
+static void ask_probe(int fd) {
+    say(fd, STR("GET /probe HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+}
+
+static void expect_probe(int fd) {
+    char text[4096];
+    struct str got = {text, 0};
+    while (!str_ends_with(got, STR("\r\n\r\nfine"))) {
+        ssize_t more = recv(fd, text + got.bytes, sizeof text - got.bytes, 0);
+        assert_true(more > 0);
+        got.bytes += (size_t)more;
+    }
+}
+
+/* While the library's thread is busy, so many connections send their next request that its epoll
+ * has exactly as many events as it takes at once. It then waits for more before it looks at them,
+ * and no more come. */
+static void requests_that_fill_the_librarys_events_are_answered(void **state) {
+    struct fixture *fixture = *state;
+    struct seen *seen = &fixture->seen;
+    enum { FIRST = PLACES_CROWD + ROUNDS, ALL = FIRST + LIBRARY_EVENTS };
+    int fds[ALL];
+    for (int i = 0; i < ALL; i++) fds[i] = dial_from(fixture, "127.0.0.4");
+    for (int i = FIRST; i < ALL; i++) {
+        ask_probe(fds[i]);
+        expect_probe(fds[i]);
+    }
+    for (int round = 0; round < ROUNDS; round++) {
+        pthread_mutex_lock(&seen->lock);
+        seen->may_go_on = false;
+        pthread_mutex_unlock(&seen->lock);
+        int before = now(seen, &seen->blocked);
+        say(fds[PLACES_CROWD + round], STR("GET /stream-held HTTP/1.1\r\n" END));
+        wait_for(seen, &seen->blocked, before + 1);
+        for (int i = FIRST; i < ALL; i++) ask_probe(fds[i]);
+        while (unread_requests() < LIBRARY_EVENTS) sched_yield();
+        let_go(seen);
+        for (int i = FIRST; i < ALL; i++) expect_probe(fds[i]);
+        http_stream_end(seen->held);
+    }
+    for (int i = 0; i < ALL; i++) close(fds[i]);
+}
+
 /* Many times, because the end may come with the bytes before it or after them. */
 static void an_upload_cut_off_by_its_client_is_released(void **state) {
     struct fixture *fixture = *state;
@@ -746,6 +821,7 @@ int main(void) {
         cmocka_unit_test(a_body_larger_than_the_memory_of_all_bodies_is_too_large),
         cmocka_unit_test(slow_requests_of_one_owner_leave_a_thread_for_others),
         cmocka_unit_test(a_crowd_does_not_keep_the_library_from_others),
+        cmocka_unit_test(requests_that_fill_the_librarys_events_are_answered),
         cmocka_unit_test(an_upload_cut_off_by_its_client_is_released),
         cmocka_unit_test(every_request_is_reported_when_it_is_over),
         cmocka_unit_test(a_port_that_is_taken_is_an_error),
