@@ -2,8 +2,8 @@
 
 /* embed: the rows of the embedding that a step begins with; keep: the rows that it samples from. */
 
-#include "dependent.cuh"
-#include "vec.cuh"
+#include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/vec.cuh"
 
 #define THREADS 256
 #define EMBED_THREADS_MAX 512

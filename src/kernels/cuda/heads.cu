@@ -7,7 +7,7 @@
  * the turning part away, or in shared memory where that is no whole number of lanes. Heads that turn
  * whole, by halves, have a faster kernel. */
 
-#include "heads_halves.cuh"
+#include "kernels/cuda/heads_halves.cuh"
 
 #define THREADS 256
 #define HALF_MAX 128
@@ -155,8 +155,8 @@ __device__ static inline void do_head(const struct cuda_heads &call, const struc
 
 template <int IN, int LANES, bool IS_E4M3>
 __global__ void __launch_bounds__(THREADS, BLOCKS) heads_rows(struct cuda_heads call) {
-    __shared__ float share[THREADS * EACH];
-    __shared__ __align__(16) struct turns turns;
+    CUDA_SHARED float share[THREADS * EACH];
+    CUDA_SHARED __align__(16) struct turns turns;
     const uint32_t step = THREADS / LANES;
     size_t row = blockIdx.x;
     uint32_t at = threadIdx.x % LANES * EACH, head = threadIdx.x / LANES;

@@ -10,8 +10,8 @@
  * time here. So the heads of a warp are all of one kind, and lanes need no masks of their own;
  * columns are 32-bit; and the row's scale is part of the one factor of a head. */
 
-#include "dependent.cuh"
-#include "heads_parts.cuh"
+#include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/heads_parts.cuh"
 
 /* Threads of a block. Few share the row's cosines, sines and norms among more heads, which is up to
  * 13 % faster with many rows. Many bring a row to its end sooner. */

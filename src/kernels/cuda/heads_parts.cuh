@@ -4,7 +4,7 @@
 /* heads_parts: the common parts of the two kernels of heads.cu: sums and maxima over the lanes of a
  * head, and the scale of its numbers in a page of e4m3. */
 
-#include "vec.cuh"
+#include "kernels/cuda/vec.cuh"
 
 #include <cuda_fp16.h>
 

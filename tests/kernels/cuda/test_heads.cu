@@ -128,6 +128,7 @@ static bool is_stored(const struct heads_made *m, const std::vector<uint8_t> &po
 
 static bool check_case(struct rng *rng, const struct heads_case *shape, enum product_form form,
                        bool is_e4m3, bool interleaved) {
+    if (rng_below(rng, check_one_in) != 0) return true;
     struct heads_made m = make(rng, shape, form, is_e4m3, interleaved);
     MUST_BE_OK(cuda_heads(&m.call, stream, error));
     device_settle();
@@ -167,8 +168,57 @@ static bool check_case(struct rng *rng, const struct heads_case *shape, enum pro
     return is_well;
 }
 
+/* Whether a call of many rows, which has a kernel of its own on some cards, and calls of one row
+ * leave the same bits: q, k, v and their scales. */
+static bool are_alone_the_same(struct rng *rng, const struct heads_case *shape,
+                               enum product_form form, bool is_e4m3) {
+    if (rng_below(rng, check_one_in) != 0) return true;
+    struct heads_made m = make(rng, shape, form, is_e4m3, false);
+    const size_t head_bytes = shape->head_dim * (is_e4m3 ? 1 : 2);
+    const size_t kv_bytes = (size_t)m.pages * shape->kv_heads * 16 * head_bytes;
+    const size_t scale_count = is_e4m3 ? (size_t)m.pages * shape->kv_heads * 32 : 0;
+    MUST_BE_OK(cuda_heads(&m.call, stream, error));
+    device_settle();
+    const std::vector<uint16_t> q = device_read(m.call.q, shape->rows * m.call.q_stride);
+    const std::vector<uint8_t> k = device_read((uint8_t *)m.call.k, kv_bytes);
+    const std::vector<uint8_t> v = device_read((uint8_t *)m.call.v, kv_bytes);
+    const std::vector<uint16_t> scales = device_read(m.call.kv_scales, scale_count);
+    for (uint32_t row : {0u, 11u, 527u, 528u, 1001u, shape->rows - 1}) {
+        struct cuda_heads alone = m.call;
+        alone.in.sums = (const uint16_t *)m.call.in.sums + row * m.call.in.stride;
+        if (m.call.in.row_scale) alone.in.row_scale = m.call.in.row_scale + row;
+        alone.positions = m.call.positions + row, alone.slots = m.call.slots + row;
+        alone.q = m.call.q + row * m.call.q_stride, alone.rows = 1;
+        MUST_BE_OK(cuda_heads(&alone, stream, error)); /* over what is there: nothing may change */
+    }
+    device_settle();
+    const bool is_same = device_read(m.call.q, shape->rows * m.call.q_stride) == q &&
+              device_read((uint8_t *)m.call.k, kv_bytes) == k &&
+              device_read((uint8_t *)m.call.v, kv_bytes) == v &&
+              device_read(m.call.kv_scales, scale_count) == scales;
+    if (!is_same) note("%u rows, heads of %u", shape->rows, shape->head_dim);
+    device_release();
+    return is_same;
+}
+
+static void check_alone(struct rng *rng) {
+    static const struct heads_case many[] = {
+        {1200, 8, 4, 64, 64, true}, {1100, 4, 2, 128, 128, true}, {1063, 4, 2, 128, 128, false},
+        {1024, 3, 1, 256, 256, true},
+    };
+    for (enum product_form form : {FORM_BF16, FORM_BF16_SCALED})
+        for (bool is_e4m3 : {false, true}) {
+            bool is_same = true;
+            for (const struct heads_case &shape : many)
+                is_same &= are_alone_the_same(rng, &shape, form, is_e4m3);
+            report(is_same, "heads: a row of many, %s, into pages of %s, is the same row alone",
+                   form_names[form], is_e4m3 ? "e4m3" : "bf16");
+        }
+}
+
 void check_heads(void) {
     struct rng rng = random_of("heads");
+    check_alone(&rng);
     for (int form = FORM_BF16; form < FORM_COUNT; form++)
         for (int e4m3 = 0; e4m3 < 2; e4m3++)
             for (int interleaved = 0; interleaved < 2; interleaved++) {

@@ -44,6 +44,9 @@ struct float4 {
 struct int2 {
     int x, y;
 };
+static inline float4 make_float4(float x, float y, float z, float w) {
+    return {x, y, z, w};
+}
 static inline uint2 make_uint2(uint32_t x, uint32_t y) {
     return {x, y};
 }
@@ -70,19 +73,24 @@ extern char cuda_memory[]; /* shared */
 
 void emulated_block(uint32_t index, uint32_t threads, void (*body)(void *), void *context);
 void __syncthreads(void);
-/* Gives `mine` to the other lanes; returns what all 32 brought, `bytes` apart. `what` must be the
- * same in all of them. */
-const void *emulated_meet(int what, const void *mine, size_t bytes);
-
-static inline void __syncwarp(uint32_t = 0) {
-    (void)emulated_meet(1, NULL, 0);
+/* Gives `mine` to the other lanes of `lanes`; returns what all of them brought, `bytes` apart, at
+ * the place of each lane. `what` must be the same in all of them. */
+const void *emulated_meet_in(uint32_t lanes, int what, const void *mine, size_t bytes);
+static inline const void *emulated_meet(int what, const void *mine, size_t bytes) {
+    return emulated_meet_in(~0u, what, mine, bytes);
 }
-template <class T> static inline T __shfl_xor_sync(uint32_t, T value, int apart) {
-    const T *all = (const T *)emulated_meet(2 + apart, &value, sizeof value);
+
+static inline void __syncwarp(uint32_t lanes = ~0u) {
+    (void)emulated_meet_in(lanes, 1, NULL, 0);
+}
+template <class T> static inline T __shfl_xor_sync(uint32_t lanes, T value, int apart) {
+    const T *all = (const T *)emulated_meet_in(lanes, 2 + apart, &value, sizeof value);
     return all[(threadIdx.x % 32) ^ (uint32_t)apart];
 }
-template <class T> static inline T __shfl_sync(uint32_t, T value, int from) {
-    return ((const T *)emulated_meet(60, &value, sizeof value))[from];
+template <class T>
+static inline T __shfl_sync(uint32_t lanes, T value, uint32_t from, uint32_t width = 32) {
+    const T *all = (const T *)emulated_meet_in(lanes, 60, &value, sizeof value);
+    return all[threadIdx.x % 32 / width * width + from % width];
 }
 template <class T> static inline T __shfl_up_sync(uint32_t, T value, int apart) {
     const T *all = (const T *)emulated_meet(70 + apart, &value, sizeof value);
@@ -134,6 +142,12 @@ static inline uint32_t __float_as_uint(float value) {
 }
 static inline int __float_as_int(float value) {
     return (int)__float_as_uint(value);
+}
+static inline float rsqrtf(float x) {
+    return 1 / sqrtf(x);
+}
+static inline float __frcp_rn(float x) {
+    return 1 / x;
 }
 #define __expf expf /* the C library has a function of that name */
 static inline int __ffs(int bits) {

@@ -38,11 +38,18 @@ struct thread {
         products; /* groups that nobody has waited for */
 };
 
-struct warp {
+/* Lanes that meet. Those of one warp may part, so there is one for each first lane. */
+struct meeting {
     uint32_t arrived;
-    uint32_t meeting;
+    uint32_t count; /* of the meetings that are over */
+    uint32_t lanes;
     int what;
     alignas(16) char brought[2][32 * MEETING_BYTES]; /* of even and of odd meetings */
+};
+
+struct warp {
+    meeting of_all;
+    meeting of_some[32];
 };
 
 static std::vector<thread> threads;
@@ -80,19 +87,22 @@ int __syncthreads_or(int is_so) {
     return any;
 }
 
-const void *emulated_meet(int what, const void *mine, size_t bytes) {
+const void *emulated_meet_in(uint32_t lanes, int what, const void *mine, size_t bytes) {
     warp &warp = warps[threadIdx.x / 32];
-    uint32_t meeting = warp.meeting;
-    char *brought = warp.brought[meeting % 2];
+    meeting &meeting = lanes == ~0u ? warp.of_all : warp.of_some[__builtin_ctz(lanes)];
+    const uint32_t count = meeting.count;
+    char *brought = meeting.brought[count % 2];
     if (bytes > MEETING_BYTES) die("too much to bring");
-    if (warp.arrived > 0 && warp.what != what) die("lanes do different things");
-    warp.what = what;
+    if (!(lanes >> threadIdx.x % 32 & 1)) die("a lane is not in its own mask");
+    if (meeting.arrived > 0 && (meeting.what != what || meeting.lanes != lanes))
+        die("lanes do different things");
+    meeting.what = what, meeting.lanes = lanes;
     if (bytes > 0) memcpy(brought + threadIdx.x % 32 * bytes, mine, bytes);
-    if (++warp.arrived == 32) {
-        warp.arrived = 0;
-        warp.meeting++;
+    if (++meeting.arrived == (uint32_t)__builtin_popcount(lanes)) {
+        meeting.arrived = 0;
+        meeting.count++;
     }
-    while (warp.meeting == meeting) pause_thread();
+    while (meeting.count == count) pause_thread();
     return brought;
 }
 

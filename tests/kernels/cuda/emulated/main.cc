@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The checks of kernels on a machine without a card: emulated FAMILY [--one-in N] [--seed N]
- * [--major N]. TAP. FAMILY is attention, sample, or rows: norm, gate, quantise and unpack. With
- * major 9 tiles are those with products of warpgroups and norms have their ring, else those of
- * other cards. */
+ * [--major N]. TAP. FAMILY is attention, sample, or rows: norm, gate, heads, embed, quantise and
+ * unpack; norm, heads and embed are families of their own as well. With major 9 tiles are those with
+ * products of warpgroups and norms have their ring, else those of other cards. */
 
 #include "../harness.h"
 
@@ -13,13 +13,16 @@ void harness_open(uint64_t seed);
 void check_attention(void);
 
 static void check_rows(void) {
-    for (auto check : {check_norm, check_gate, check_quantise, check_unpack}) check();
+    for (auto check :
+         {check_norm, check_gate, check_heads, check_embed, check_quantise, check_unpack})
+        check();
 }
 
 static const struct {
     const char *name;
     void (*check)(void);
-} families[] = {{"attention", check_attention}, {"rows", check_rows}, {"sample", check_sample}};
+} families[] = {{"attention", check_attention}, {"rows", check_rows}, {"sample", check_sample},
+                {"norm", check_norm},           {"heads", check_heads}, {"embed", check_embed}};
 
 int main(int count, char **words) {
     uint64_t seed = (uint64_t)time(NULL);
