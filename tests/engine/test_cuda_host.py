@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models through the CUDA plugin's host code, over a runtime and kernels in plain C (tests/kernels/cuda/host): the whole way from a request
 to a step's kernels, without a card."""
-import json, pathlib, re
+import json, pathlib, re, shutil
 
 import pytest
 
@@ -45,8 +45,7 @@ def equal_tokens(tmp_path, model, card, tokens):
     return compared
 
 
-# Not qwen2: it has heads of 32, for which there is no kernel.
-@pytest.mark.parametrize("model", ["llama3", "gemma3", "mistral", "qwen3"])
+@pytest.mark.parametrize("model", ["llama3", "gemma3", "mistral", "qwen2", "qwen3"])
 def test_greedy_tokens_are_the_cpu_s_up_to_the_first_near_tie(tmp_path, model):
     model = support.SHARED / "tiny" / model
     assert equal_tokens(tmp_path, model, answers(tmp_path, model, "card", *CARD), 16) >= 16  # of 48
@@ -75,9 +74,13 @@ def test_weights_and_cache_of_8_bits_answer(tmp_path, forms):
 def test_a_head_size_without_a_kernel_is_refused(tmp_path):
     body = {"model": "m", "prompt": "Hello", "max_tokens": 1}
     (tmp_path / "in.jsonl").write_text(json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}) + "\n")
-    done = support.quern("run", "-q", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model",
-                         f"m={support.SHARED / 'tiny/qwen2'}", *CARD)
-    assert done.returncode != 0 and "no CUDA kernel has head size 32" in done.stderr
+    model = tmp_path / "model"
+    shutil.copytree(support.SHARED / "tiny/qwen2", model)
+    config = json.loads((model / "config.json").read_text())
+    config |= {"num_attention_heads": 16, "num_key_value_heads": 8}  # of 8 numbers instead of 4 and 2 of 32
+    (model / "config.json").write_text(json.dumps(config))
+    done = support.quern("run", "-q", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"m={model}", *CARD)
+    assert done.returncode != 0 and "no CUDA kernel has head size 8: they have multiples of 16 up to 128, and 256" in done.stderr
 
 
 @pytest.mark.parametrize("kind, said", [

@@ -8,10 +8,7 @@
 #define MERGE_THREADS 128
 
 static enum err is_known(const struct cuda_attention *call, struct error *error) {
-    static const uint32_t head_dims[] = {64, 80, 96, 112, 128, 256};
-    bool is_known = false;
-    for (uint32_t head_dim : head_dims) is_known |= call->head_dim == head_dim;
-    if (!is_known)
+    if (!cuda_has_head_size(call->head_dim))
         return err_set(error, ERR_INVALID, "no attention kernel has head size %u", call->head_dim);
     if (call->kv_heads == 0 || call->head_count % call->kv_heads != 0 ||
         call->head_count / call->kv_heads > CUDA_GROUP_MAX || call->head_count == 0)

@@ -60,7 +60,7 @@ struct cuda_attention {
     const void *scales; /* (pages, kv_heads, 2, 16) float16; BF16: not looked at */
     enum cuda_kv_type type;
     uint32_t kv_heads;
-    uint32_t head_dim;   /* 64, 80, 96, 112, 128 or 256 */
+    uint32_t head_dim;   /* one that cuda_has_head_size() knows */
     uint32_t head_count; /* a multiple of kv_heads, at most CUDA_GROUP_MAX times it */
     float scale;         /* > 0 */
     float softcap;       /* 0: none; else scores become softcap · tanh(score / softcap) */
@@ -95,6 +95,14 @@ struct cuda_merge_items {
     uint32_t item_count;
     const uint32_t *count;
 };
+
+/* Whether the kernels have a head size. 64, 128 and 256 have kernels of their own. The other sizes
+ * below 128 use those of 128, which fill the rest with zeros: the cache is read once either way, but
+ * heads of 32 take as many instructions as heads of 128. A row is whole copies of 16 B in E4M3 as
+ * well, hence the multiple of 16. */
+static inline bool cuda_has_head_size(uint32_t head_dim) {
+    return head_dim == 256 || (head_dim > 0 && head_dim <= 128 && head_dim % 16 == 0);
+}
 
 /* How many rows a tile takes: it has room for 128 query heads. */
 uint32_t cuda_tile_rows(uint32_t group);

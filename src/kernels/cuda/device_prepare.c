@@ -60,12 +60,11 @@ static enum err check_matrices(const struct device_program *program, struct erro
 
 static enum err check_shape(const struct device_program *program,
                             const struct device_limits *limits, struct error *error) {
-    static const uint32_t head_dims[] = {64, 80, 96, 112, 128, 256};
-    bool is_known = false;
-    for (size_t i = 0; i < sizeof head_dims / sizeof head_dims[0]; i++)
-        is_known |= program->head_dim == head_dims[i];
-    if (!is_known)
-        return err_set(error, ERR_INVALID, "no CUDA kernel has head size %u", program->head_dim);
+    if (!cuda_has_head_size(program->head_dim))
+        return err_set(error, ERR_INVALID,
+                       "no CUDA kernel has head size %u: they have multiples of 16 up to 128, and "
+                       "256",
+                       program->head_dim);
     if (program->kv_heads == 0 || program->heads % program->kv_heads != 0 ||
         program->heads / program->kv_heads > CUDA_GROUP_MAX || program->heads == 0)
         return err_set(error, ERR_INVALID, "no CUDA kernel has %u heads over %u KV heads",

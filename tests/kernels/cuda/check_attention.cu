@@ -15,6 +15,10 @@ extern "C" {
 /* Of a single row. Seed 1795477028: 0.0066 where E4M3 times its scale becomes bf16 as it is unpacked
  * (sm_90a), 0.0021 where it does not. */
 #define ROW_ERROR_MAX 0.02
+/* The same where a head has fewer than 64 numbers. The fewer there are, the more often values nearly
+ * cancel, and what is left is short against its error. Six seeds with all shapes, E4M3 on sm_90a: 16
+ * numbers 0.025, 32 numbers 0.0145. */
+#define ROW_ERROR_MAX_SMALL 0.04
 /* Keys become bf16 as they are unpacked, which moves a score by 0.0016 on average (2^-9 of its terms,
  * base 2). One key may have most of the weight of a short prefix: six times that, for 80 sums. */
 #define LOG_ERROR_MAX 0.01
@@ -26,11 +30,15 @@ static const char *name_of(const struct attention_shape *shape, char text[96]) {
     return text;
 }
 
+static double row_error_max(const struct attention_shape *shape) {
+    return shape->head_dim < 64 ? ROW_ERROR_MAX_SMALL : ROW_ERROR_MAX;
+}
+
 static void report_error(double error, double worst, const char *what,
                          const struct attention_shape *shape) {
     char text[96];
-    report(error <= ERROR_MAX && worst <= ROW_ERROR_MAX, "%s: %s: off by %.5f, a row by %.5f", what,
-           name_of(shape, text), error, worst);
+    report(error <= ERROR_MAX && worst <= row_error_max(shape),
+           "%s: %s: off by %.5f, a row by %.5f", what, name_of(shape, text), error, worst);
 }
 
 /* A whole item for each row, over all its keys. */
@@ -167,7 +175,7 @@ static void check_prefix(const struct attention_shape *shape, uint32_t shared, u
     }
     char text[96];
     /* Each partial is of one row, perhaps of one head of 80 sums. */
-    report(worst_partial <= ROW_ERROR_MAX && worst_log <= LOG_ERROR_MAX,
+    report(worst_partial <= row_error_max(shape) && worst_log <= LOG_ERROR_MAX,
            "prefix %u in %u: %s: partials off by %.5f, their logarithms by %.5f", shared, parts,
            name_of(shape, text), worst_partial, worst_log);
     (void)decode_planned(&world, items, 1000, MEMBERS * parts);
@@ -269,8 +277,12 @@ static void check_refusals(void) {
     struct cuda_attention call = {};
     struct cuda_decode_items none = {};
     struct cuda_tile_items no_tiles = {};
-    call.kv_heads = 2, call.head_count = 8, call.head_dim = 72;
-    report(cuda_attention_decode(&call, &none, stream, &error) == ERR_INVALID, "%s", error.text);
+    call.kv_heads = 2, call.head_count = 8;
+    for (uint32_t head_dim : {0, 8, 72, 144}) {
+        call.head_dim = head_dim;
+        report(cuda_attention_decode(&call, &none, stream, &error) == ERR_INVALID, "%s",
+               error.text);
+    }
     call.head_dim = 128, call.head_count = 34;
     report(cuda_attention_tiles(&call, &no_tiles, stream, &error) == ERR_INVALID, "%s", error.text);
     call.head_count = 8;
@@ -286,7 +298,8 @@ static void check_shape(struct rng *draw, const struct attention_shape *shape) {
 }
 
 void check_attention(void) {
-    static const uint32_t head_dims[] = {64, 80, 96, 112, 128, 256}, groups[] = {1, 4, 5, 8, 16};
+    static const uint32_t head_dims[] = {16, 32, 64, 80, 96, 112, 128, 256};
+    static const uint32_t groups[] = {1, 4, 5, 8, 16};
     static const uint32_t windows[] = {0, 1, 7, 16, 17, 100};
     struct rng draw = random_of("shapes");
     check_refusals();

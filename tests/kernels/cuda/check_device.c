@@ -45,6 +45,8 @@ static const struct world_traits shapes[] = {
      .form = DEVICE_BF16, .kv_form = DEVICE_E4M3, .tolerance = 0.4},
     {"heads of 80", 64, 96, 2, 2, 80, 1.0f, .has_head = true, .form = DEVICE_BF16,
      .kv_form = DEVICE_BF16, .tolerance = 0.06},
+    {"heads of 32, biases, E4M3 keys and values", 64, 96, 4, 2, 32, 1.0f, .has_head = true,
+     .has_bias = true, .form = DEVICE_BF16, .kv_form = DEVICE_E4M3, .tolerance = 0.4},
     {"E4M3 products", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = DEVICE_E4M3,
      .kv_form = DEVICE_BF16, .tolerance = 1.0},
     {"rows as their file has them, biases", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
