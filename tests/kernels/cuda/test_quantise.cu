@@ -22,7 +22,8 @@ void check_quantise(void) {
         report(check_case(&rng, 0, 64, 64, code) && check_case(&rng, 1, 8, 8, code) &&
                    check_case(&rng, 17, 2048, 2056, code) &&
                    check_case(&rng, 33, 4096, 4096, code) &&
-                   check_case(&rng, 401, 4088, 4096, code) && check_case(&rng, 3, 8200, 8208, code),
+                   check_case(&rng, 401, 4088, 4096, code) && check_case(&rng, 3, 8200, 8208, code) &&
+                   check_case(&rng, 5, 9728, 9728, code) && check_case(&rng, 2, 32776, 32776, code),
                "quantise: rows of bf16 to %s", code_names[code]);
 }
 
@@ -47,6 +48,6 @@ static void bench_one(uint32_t rows, uint32_t width) {
 }
 
 void bench_quantise(void) {
-    for (uint32_t width : {2048u, 4096u})
+    for (uint32_t width : {2048u, 4096u, 8192u, 9728u, 14336u})
         for (uint32_t rows : {64u, 512u, 1024u, 2048u}) bench_one(rows, width);
 }
