@@ -55,7 +55,7 @@ bool cuda_has_groups(void) {
     if (version == 0 && cudaFuncGetAttributes(&attributes, cuda_groups<SHAPE>) == cudaSuccess &&
         cudaGetDevice(&card) == cudaSuccess &&
         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, card) == cudaSuccess)
-        version = major == 9 ? attributes.binaryVersion : 1;
+        version = major == 9 && attributes.ptxVersion >= 90 ? attributes.binaryVersion : 1;
     return version == 90;
 }
 

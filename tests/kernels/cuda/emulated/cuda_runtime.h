@@ -207,11 +207,11 @@ static inline cudaError_t cudaDeviceSynchronize(void) {
     return cudaSuccess;
 }
 struct cudaFuncAttributes {
-    int binaryVersion;
+    int binaryVersion, ptxVersion;
 };
 template <class K>
 static inline cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *ret, K) {
-    ret->binaryVersion = 90;
+    ret->binaryVersion = ret->ptxVersion = 90;
     return cudaSuccess;
 }
 static inline cudaError_t cudaGetDevice(int *ret) {
