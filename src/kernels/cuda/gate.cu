@@ -7,6 +7,7 @@
  * rows or more are on a multiprocessor, so that one reads while another writes. Arithmetic bounds
  * the kernel as much as memory does: each instruction per number counts. */
 
+#include "kernels/cuda/activate.cuh"
 #include "kernels/cuda/dependent.cuh"
 #include "kernels/cuda/vec.cuh"
 
@@ -20,19 +21,6 @@
 #define REGISTERS(IN, SPANS) ((IN) == IN_INT32 ? 72 : (SPANS) == 3 ? 48 : 64)
 #define THREADS_OF_3 672       /* at most, with three eights of bf16 sums per thread */
 #define THREADS_OF_3_INT32 448 /* likewise, of int32 sums */
-
-/* x / (1 + 2^y), without what subnormal numbers would cost: 8 instructions of 35 a number. */
-__device__ static inline float over_one_plus_power(float x, float y) {
-    return x * cuda_reciprocal(1.0f + cuda_exp2(y));
-}
-
-template <int KIND> __device__ static inline float activate(float x) {
-    const float log2_e = 1.44269504f;
-    if (KIND == CUDA_SILU) return over_one_plus_power(x, -log2_e * x);
-    /* x/2 (1 + tanh(y)) = x · sigmoid(2y) */
-    float y = 0.797884560802865f * (x + 0.044715f * x * x * x);
-    return over_one_plus_power(x, -2.0f * log2_e * y);
-}
 
 template <int IN, int KIND>
 __device__ static inline eight gate_eight(const struct cuda_gate &call, float row_scale,
@@ -135,7 +123,8 @@ __device__ static inline struct numbers<4> gate_four(const struct cuda_gate &cal
 }
 
 /* Any width, any alignment, by fours: the row is computed twice when it is quantised. */
-__global__ void gate_rows_plain(struct cuda_gate call) {
+__global__ void
+gate_rows_plain(struct cuda_gate call) {
     CUDA_SHARED float2 parts[32];
     size_t row = blockIdx.x;
     float factor = 1.0f;

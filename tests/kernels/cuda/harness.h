@@ -130,6 +130,13 @@ template <class F> double time_us(F launch) {
     return timed_us([](void *context, int index) { (*(F *)context)(index); }, &launch);
 }
 
+/* Microseconds per launch without a pause, once the card is as warm as launches make it in 0.1 s: at
+ * its limit of power, where bursts are faster. */
+double timed_steady_us(void (*launch)(void *context, int index), void *context);
+template <class F> double steady_us(F launch) {
+    return timed_steady_us([](void *context, int index) { (*(F *)context)(index); }, &launch);
+}
+
 /* Ceilings, measured on first use. */
 double ceiling_read(void); /* GB/s of a linear read of 2 GiB */
 double ceiling_copy(void); /* GB/s read plus written, 1 GiB to 1 GiB */
@@ -148,6 +155,8 @@ void check_norm(void);
 void bench_norm(void);
 void check_gate(void);
 void bench_gate(void);
+void check_scaled(void);
+void bench_scaled(void);
 void check_heads(void);
 void bench_heads(void);
 void check_embed(void);

@@ -19,6 +19,7 @@ static const struct {
 } families[] = {
     {"norm", check_norm, bench_norm},
     {"gate", check_gate, bench_gate},
+    {"scaled", check_scaled, bench_scaled},
     {"heads", check_heads, bench_heads},
     {"embed", check_embed, bench_embed},
     {"quantise", check_quantise, bench_quantise},
@@ -38,7 +39,7 @@ static int usage(void) {
 }
 
 static bool is_wanted(const char *name, const char *only) {
-    return !only || strncmp(name, only, strlen(only)) == 0;
+    return !only || strcmp(name, only) == 0;
 }
 
 int main(int count, char **words) {

@@ -85,6 +85,8 @@ __global__ static void spin(long long ns) {
     while (now - begin < ns);
 }
 
+#define STEADY_US 100e3
+
 double timed_batch_us(void (*launch)(void *context, int index), void *context, int count) {
     static cudaEvent_t begin, end;
     static int index;
@@ -111,6 +113,12 @@ double timed_us(void (*launch)(void *context, int index), void *context) {
     for (int i = 0; i < BATCHES; i++) all.push_back(timed_batch_us(launch, context, count));
     std::sort(all.begin(), all.end());
     return all[BATCHES / 2];
+}
+
+double timed_steady_us(void (*launch)(void *context, int index), void *context) {
+    const int count = (int)(STEADY_US / timed_us(launch, context)) + 1;
+    (void)timed_batch_us(launch, context, count);
+    return timed_batch_us(launch, context, count);
 }
 
 int cold_copies(size_t bytes) {

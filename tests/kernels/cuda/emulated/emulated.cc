@@ -5,12 +5,14 @@
 #include "cuda_runtime.h"
 
 #include "kernels/cuda/ptx.cuh"
+#include "kernels/cuda/tma.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
 #include <setjmp.h>
 #include <ucontext.h>
 
 #include <functional>
+#include <map>
 #include <vector>
 
 #define SHARED_BYTES (228 << 10)
@@ -55,6 +57,21 @@ struct warp {
 static std::vector<thread> threads;
 static std::vector<warp> warps;
 static uint32_t block_arrived, block_meeting;
+struct group { /* of four warps */
+    uint32_t arrived;
+    uint32_t meeting;
+};
+
+struct barrier {
+    uint32_t count, arrivals; /* of the phase that is under way */
+    int64_t bytes;            /* expected and not come */
+    uint32_t phase;
+    std::vector<std::function<void(void)>> late; /* tiles on their way */
+};
+
+static std::vector<group> groups;
+static group meetings[16];                   /* of some warps, by number */
+static std::map<uint32_t, barrier> barriers; /* by address */
 static ucontext_t home_context;
 static jmp_buf home;
 static bool is_late; /* copies happen when they are waited for */
@@ -140,6 +157,9 @@ void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *
     block_body = body, block_context = context;
     if (threads.size() < count) threads.resize(count);
     warps.assign((count + 31) / 32, {});
+    groups.assign((count + 127) / 128, {});
+    barriers.clear();
+    for (group &meeting : meetings) meeting = {};
     block_arrived = 0, is_late = turn++ % 2;
     memset(cuda_memory, 0xff, SHARED_BYTES);
     for (uint32_t i = 0; i < count; i++) start_thread(i);
@@ -285,4 +305,126 @@ void cuda_product_from(float (*sum)[4], const uint32_t a[4], uint64_t b) {
                     sum[c][i] +=
                         rows[i / 2 * 16 + k] * emulated_operand(b, k, c * 8 + 2 * t + i % 2);
     });
+}
+
+/* ---- products of codes ---- */
+
+/* 32 codes of row `row` of an operand. */
+static void operand_codes(uint64_t begin, uint32_t row, int8_t ret[32]) {
+    for (uint32_t chunk = 0; chunk < 2; chunk++) {
+        uint32_t at = (uint32_t)begin + row * 128 + chunk * 16;
+        if (begin % 16 || at + 16 > SHARED_BYTES) die("an operand outside shared memory");
+        at ^= (at >> 7 & 7) << 4;
+        memcpy(ret + chunk * 16, cuda_memory + at, 16);
+    }
+}
+
+void emulated_int8(int32_t (*sum)[4], int columns, uint64_t a, uint64_t b, int is_added) {
+    const uint32_t g = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    (void)emulated_meet(56, &a, sizeof a);
+    emulated_product([=] {
+        int8_t rows[2][32], column[32];
+        for (uint32_t i = 0; i < 2; i++) operand_codes(a, g + 8 * i, rows[i]);
+        for (int c = 0; c < columns / 8; c++)
+            for (uint32_t j = 0; j < 2; j++) {
+                operand_codes(b, (uint32_t)c * 8 + 2 * t + j, column);
+                for (uint32_t i = 0; i < 2; i++) {
+                    int32_t all = is_added ? sum[c][2 * i + j] : 0;
+                    for (int k = 0; k < 32; k++) all += rows[i][k] * column[k];
+                    sum[c][2 * i + j] = all;
+                }
+            }
+    });
+}
+
+void emulated_group_wait(int count) {
+    emulated_products_wait(count);
+    group &group = groups[threadIdx.x / 128];
+    const uint32_t meeting = group.meeting;
+    if (++group.arrived == 128) group.arrived = 0, group.meeting++;
+    while (group.meeting == meeting) pause_thread();
+}
+
+/* ---- barriers and tiles ---- */
+
+void emulated_meet_some(uint32_t id, uint32_t threads, bool is_waiting) {
+    group &group = meetings[id];
+    const uint32_t meeting = group.meeting;
+    if (++group.arrived == threads) group.arrived = 0, group.meeting++;
+    while (is_waiting && group.meeting == meeting) pause_thread();
+}
+
+static barrier &barrier_at(uint32_t address) {
+    const auto found = barriers.find(address);
+    if (found == barriers.end()) die("a barrier that nobody opened");
+    return found->second;
+}
+
+static void end_phase(barrier *barrier) {
+    if (barrier->arrivals != barrier->count || barrier->bytes != 0) return;
+    barrier->arrivals = 0;
+    barrier->phase++;
+}
+
+void cuda_barrier_open(uint32_t address, uint32_t count) {
+    if (address % 8) die("a barrier at no multiple of 8");
+    barriers[address] = {count, 0, 0, 0, {}};
+}
+
+void cuda_barrier_expect(uint32_t address, uint32_t bytes) {
+    barrier &barrier = barrier_at(address);
+    barrier.bytes += bytes;
+    cuda_barrier_arrive(address, 0);
+}
+
+void cuda_barrier_arrive(uint32_t address, uint32_t) {
+    barrier &barrier = barrier_at(address);
+    if (++barrier.arrivals > barrier.count) die("more arrivals than a barrier counts");
+    end_phase(&barrier);
+}
+
+void cuda_barrier_wait(uint32_t address, uint32_t parity) {
+    barrier &barrier = barrier_at(address);
+    while (barrier.phase % 2 == parity) {
+        std::vector<std::function<void(void)>> late;
+        late.swap(barrier.late);
+        for (const auto &tile : late) tile();
+        if (late.empty()) pause_thread();
+    }
+}
+
+/* Bytes of a tile in order, the innermost dimension first; beyond the matrix they are 0. */
+static void copy_tile(uint32_t to, const cuda_tiles &tiles, const uint32_t first[4]) {
+    uint32_t row = 0;
+    for (uint32_t w = 0; w < tiles.box[3]; w++)
+        for (uint32_t z = 0; z < tiles.box[2]; z++)
+            for (uint32_t y = 0; y < tiles.box[1]; y++, row++)
+                for (uint32_t x = 0; x < tiles.box[0]; x++) {
+                    const uint64_t at[] = {first[0] + x, first[1] + y, first[2] + z, first[3] + w};
+                    bool is_there = true;
+                    uint64_t from = 0;
+                    for (int i = 0; i < 4; i++)
+                        is_there &= at[i] < tiles.sizes[i], from += at[i] * tiles.strides[i];
+                    const uint32_t byte = to + row * 128 + x;
+                    cuda_memory[byte ^ (byte >> 7 & 7) << 4] = is_there ? tiles.at[from] : 0;
+                }
+}
+
+void emulated_tile(uint32_t to, const struct cuda_tiles *tiles, uint32_t address,
+                   const uint32_t first[CUDA_TILE_RANK_MAX]) {
+    const cuda_tiles copy = *tiles;
+    const uint32_t x = first[0], y = first[1], z = first[2], w = first[3];
+    const uint32_t bytes = 128 * copy.box[1] * copy.box[2] * copy.box[3];
+    barrier *barrier = &barrier_at(address);
+    if (to % 1024 || to + bytes > SHARED_BYTES) die("a tile leaves shared memory");
+    auto tile = [=] {
+        const uint32_t first[] = {x, y, z, w};
+        copy_tile(to, copy, first);
+        barrier->bytes -= bytes;
+        end_phase(barrier);
+    };
+    if (is_late)
+        barrier->late.push_back(tile);
+    else
+        tile();
 }

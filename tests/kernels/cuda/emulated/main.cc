@@ -22,7 +22,8 @@ static const struct {
     const char *name;
     void (*check)(void);
 } families[] = {{"attention", check_attention}, {"rows", check_rows}, {"sample", check_sample},
-                {"norm", check_norm},           {"heads", check_heads}, {"embed", check_embed}};
+                {"scaled", check_scaled},         {"norm", check_norm},   {"heads", check_heads},
+                {"embed", check_embed}};
 
 int main(int count, char **words) {
     uint64_t seed = (uint64_t)time(NULL);

@@ -29,3 +29,15 @@ static inline void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_
     emulated_scores(sum, N, a, b, is_added);
 }
 void cuda_product_from(float (*sum)[4], const uint32_t a[4], uint64_t b);
+
+void emulated_int8(int32_t (*sum)[4], int columns, uint64_t a, uint64_t b, int is_added);
+template <int N>
+static inline void cuda_product_int8(int32_t (*sum)[4], uint64_t a, uint64_t b, int is_added) {
+    emulated_int8(sum, N, a, b, is_added);
+}
+template <int N> static inline void cuda_sums_pin(int32_t (*)[4]) {
+}
+void emulated_group_wait(int count);
+template <int COUNT> static inline void cuda_group_wait(void) {
+    emulated_group_wait(COUNT);
+}
