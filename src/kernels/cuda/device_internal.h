@@ -31,6 +31,7 @@
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/sample.h"
+#include "kernels/cuda/scaled.h"
 #include "kernels/device.h"
 
 #include <stdbool.h>
@@ -323,7 +324,8 @@ struct walk {
     struct device *device;
     struct flight *flight;
     uint32_t rows;
-    bool is_kept; /* behind KEEP */
+    bool is_kept;  /* behind KEEP */
+    bool is_gated; /* the gate that comes next was computed with its product */
     float *x;
     void *q;
     struct cuda_product product[2]; /* by enum op_to: the last one in wide and in h */
@@ -331,6 +333,10 @@ struct walk {
     uint32_t scale_turn; /* row_scales that the next result gets */
 };
 void walk_begin(struct walk *walk, struct device *device, struct flight *flight);
+/* Whether a product of so many rows is one of scaled.h, and how it ends: the same for all rows of a
+ * bucket, since products of cuBLASLt are timed by buckets. */
+bool walk_is_scaled(const struct device *device, const struct card_op *op, uint32_t rows,
+                    enum cuda_ending *ret_ending);
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
 /* All operations, with an event behind each when they are measured. */
 enum err walk_all(struct device *device, struct flight *flight, struct error *error) MUST_CHECK;

@@ -57,9 +57,51 @@ static enum err walk_norm(struct walk *walk, const struct card_op *op, struct er
     return cuda_norm(&call, device->compute, error);
 }
 
+bool walk_is_scaled(const struct device *device, const struct card_op *op, uint32_t rows,
+                    enum cuda_ending *ret_ending) {
+    const struct card_op *end = device->ops + device->program.op_count;
+    const struct card_matrix *matrix = &device->matrices[op->op.matrix];
+    const bool is_gated = op + 1 < end && op[1].op.kind == OP_GATE && !op->op.bias &&
+                          matrix->rows == 2 * device->program.ffn &&
+                          matrix->rows == matrix->rows_padded;
+    *ret_ending = !is_gated                    ? CUDA_END_SCALED
+                  : op[1].op.gate == GATE_SILU ? CUDA_END_SILU
+                                               : CUDA_END_GELU_TANH;
+    return op->op.kind == OP_MATMUL && matrix->form == DEVICE_INT8 &&
+           cuda_scaled_pays(*ret_ending, matrix->rows_padded, cuda_bucket(rows));
+}
+
+/* A product that leaves bf16: of gate and up with the activation in it, of others the scaled sums. */
+static enum err walk_scaled(struct walk *walk, const struct card_op *op, enum cuda_ending ending,
+                            struct error *error) {
+    const struct device *device = walk->device;
+    const struct card_matrix *matrix = matrix_of(walk, op->op.matrix);
+    const struct cuda_scaled call = {
+        .ending = ending,
+        .outputs = matrix->rows_padded,
+        .inputs = matrix->cols,
+        .rows = walk->rows,
+        .weights = matrix->codes,
+        .in = walk->prepared.codes,
+        .row_scale = walk->prepared.scale,
+        .column_scale = matrix->scales,
+        .y = op->op.to == TO_H ? device->h : device->wide,
+    };
+    walk->is_gated = ending != CUDA_END_SCALED;
+    if (!walk->is_gated)
+        walk->product[op->op.to] = (struct cuda_product){.sums = call.y,
+                                                         .type = CUDA_SUMS_BF16,
+                                                         .stride = matrix->rows_padded,
+                                                         .bias = op->op.bias};
+    return cuda_scaled(&call, device->compute, error);
+}
+
 static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct device *device = walk->device;
     const struct card_matrix *matrix = matrix_of(walk, op->op.matrix);
+    enum cuda_ending ending;
+    if (walk_is_scaled(device, op, walk->rows, &ending))
+        return walk_scaled(walk, op, ending, error);
     struct cuda_multiply call = {
         .format = format_of(matrix->form, false),
         .outputs = matrix->rows_padded,
@@ -168,21 +210,19 @@ static enum err run_tiles(const struct walk *walk, const struct cuda_attention *
     return cuda_attention_tiles(call, &items, walk->device->compute, error);
 }
 
-/* Rows of attention in the form of the next product. */
-static enum err prepare_attended(struct walk *walk, const struct card_op *op, struct error *error) {
-    const struct device *device = walk->device;
-    const uint32_t width = device->program.heads * device->program.head_dim;
+/* Rows of bf16 in the form of the next product. */
+static enum err prepare(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
+                        struct error *error) {
     if (device_form_is_bf16(matrix_of(walk, op->op.next)->form)) {
-        walk->prepared =
-            (struct cuda_rows){.codes = device->attended, .type = CUDA_BF16, .stride = width};
+        walk->prepared = (struct cuda_rows){.codes = from, .type = CUDA_BF16, .stride = width};
         return OK;
     }
-    const struct cuda_quantise call = {.from = device->attended,
+    const struct cuda_quantise call = {.from = from,
                                        .from_stride = width,
                                        .y = rows_for(walk, op),
                                        .width = width,
                                        .rows = walk->rows};
-    return cuda_quantise(&call, device->compute, error);
+    return cuda_quantise(&call, walk->device->compute, error);
 }
 
 static enum err walk_attention(struct walk *walk, const struct card_op *op, struct error *error) {
@@ -206,10 +246,16 @@ static enum err walk_attention(struct walk *walk, const struct card_op *op, stru
                                                               .item_count = work->merge_count,
                                                               .count = work->merge_counted},
                                    stream, error);
-    return err == OK ? prepare_attended(walk, op, error) : err;
+    if (err != OK) return err;
+    return prepare(walk, op, walk->device->attended,
+                   walk->device->program.heads * walk->device->program.head_dim, error);
 }
 
 static enum err walk_gate(struct walk *walk, const struct card_op *op, struct error *error) {
+    if (walk->is_gated) {
+        walk->is_gated = false;
+        return prepare(walk, op, walk->device->wide, walk->device->program.ffn, error);
+    }
     const struct cuda_gate call = {
         .in = walk->product[TO_WIDE],
         .kind = op->op.gate == GATE_SILU ? CUDA_SILU : CUDA_GELU_TANH,

@@ -32,9 +32,11 @@ static uint32_t copies_of(const struct device *device, uint32_t index, size_t *r
 }
 
 /* Chooses the algorithms of a product for all numbers of rows. */
-static enum err tune(struct device *device, const struct device_op *op, struct error *error) {
+static enum err tune(struct device *device, const struct card_op *at, struct error *error) {
+    const struct device_op *op = &at->op;
     const struct card_matrix *matrix = &device->matrices[op->matrix];
     const bool is_logits = op->kind == OP_LOGITS;
+    enum cuda_ending ending;
     const uint32_t most = is_logits ? device->logit_bucket : device->row_bucket;
     size_t distance;
     uint32_t copies = copies_of(device, op->matrix, &distance);
@@ -53,6 +55,7 @@ static enum err tune(struct device *device, const struct device_op *op, struct e
     };
     for (uint32_t rows = 1; rows <= most; rows = call.rows + 1) {
         call.rows = cuda_bucket(rows);
+        if (walk_is_scaled(device, at, call.rows, &ending)) continue;
         err = cuda_products_tune(device->products, &call, copies, distance, device->compute, error);
         if (err != OK) return err;
     }
@@ -234,8 +237,8 @@ enum err device_warm(struct device *device, struct error *error) {
     assert(device->is_prepared);
     enum err err = fill_codes(device, error);
     for (uint32_t i = 0; i < device->program.op_count && err == OK; i++) {
-        const struct device_op *op = &device->ops[i].op;
-        if (op->kind == OP_MATMUL || op->kind == OP_LOGITS) err = tune(device, op, error);
+        const enum op_kind kind = device->ops[i].op.kind;
+        if (kind == OP_MATMUL || kind == OP_LOGITS) err = tune(device, &device->ops[i], error);
     }
     /* Few rows and many: some operations have a kernel for either. */
     const struct device_limits *limits = &device->limits;

@@ -123,8 +123,7 @@ __device__ static inline struct numbers<4> gate_four(const struct cuda_gate &cal
 }
 
 /* Any width, any alignment, by fours: the row is computed twice when it is quantised. */
-__global__ void
-gate_rows_plain(struct cuda_gate call) {
+__global__ void gate_rows_plain(struct cuda_gate call) {
     CUDA_SHARED float2 parts[32];
     size_t row = blockIdx.x;
     float factor = 1.0f;

@@ -5,6 +5,7 @@
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/products_notes.h"
 #include "kernels/cuda/rows.h"
+#include "kernels/cuda/scaled.h"
 #include "kernels/cuda/unpack.h"
 
 #include "host_kernels.h"
@@ -116,6 +117,11 @@ enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream, str
     return OK;
 }
 
+static float gated(enum cuda_gate_kind kind, float gate, float up) {
+    float gelu = 0.5f * gate * (1 + tanhf(0.79788456f * (gate + 0.044715f * gate * gate * gate)));
+    return up * (kind == CUDA_SILU ? gate / (1 + expf(-gate)) : gelu);
+}
+
 HOST_AGAIN(cuda_gate)
 enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, struct error *error) {
     (void)error;
@@ -123,9 +129,8 @@ enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, str
     float *y = malloc(call->width * sizeof *y);
     for (size_t row = 0; row < call->rows; row++) {
         for (uint32_t i = 0; i < call->width; i++) {
-            float g = sum_at(&call->in, row, i), up = sum_at(&call->in, row, call->width + i);
-            float gelu = 0.5f * g * (1 + tanhf(0.79788456f * (g + 0.044715f * g * g * g)));
-            y[i] = up * (call->kind == CUDA_SILU ? g / (1 + expf(-g)) : gelu);
+            float gate = sum_at(&call->in, row, i);
+            y[i] = gated(call->kind, gate, sum_at(&call->in, row, call->width + i));
         }
         store(&call->y, row, y, call->width);
     }
@@ -374,10 +379,56 @@ static enum err again_multiply(const void *call, const void *more, struct error 
 }
 enum err cuda_multiply(struct cuda_products *products, const struct cuda_multiply *call,
                        struct CUstream_st *stream, struct error *error) {
-    (void)products;
-    (void)error;
+    if (products && !shape_of(products, call)) /* a recorded call was asked for before */
+        return err_set(error, ERR_NOT_FOUND, "no algorithm for %u rows of %u x %u", call->rows,
+                       call->outputs, call->inputs);
     if (host_record(stream, again_multiply, call, sizeof *call, NULL, 0)) return OK;
     (call->format == CUDA_FORMAT_INT8 ? multiply_int8 : multiply_numbers)(call);
+    return OK;
+}
+
+/* ---- scaled products ---- */
+
+/* For some buckets: its caller must ask for buckets, not for rows. */
+bool cuda_scaled_pays(enum cuda_ending ending, uint32_t outputs, uint32_t rows) {
+    (void)ending;
+    (void)outputs;
+    assert(rows % 16 == 0);
+    return rows / 16 % 2 == 1;
+}
+
+static void end_row(const struct cuda_scaled *call, const struct cuda_product *product,
+                    size_t row) {
+    const bool is_gated = call->ending != CUDA_END_SCALED;
+    const enum cuda_gate_kind kind = call->ending == CUDA_END_SILU ? CUDA_SILU : CUDA_GELU_TANH;
+    const uint32_t width = is_gated ? call->outputs / 2 : call->outputs;
+    for (size_t i = 0; i < width; i++) {
+        float value = sum_at(product, row, i);
+        if (is_gated) value = gated(kind, value, sum_at(product, row, width + i));
+        ((uint16_t *)call->y)[row * width + i] = bf16_from_f32(value);
+    }
+}
+
+HOST_AGAIN(cuda_scaled)
+enum err cuda_scaled(const struct cuda_scaled *call, struct CUstream_st *stream,
+                     struct error *error) {
+    if (host_record(stream, again_cuda_scaled, call, sizeof *call, NULL, 0)) return OK;
+    int32_t *sums = malloc((size_t)call->rows * call->outputs * sizeof *sums);
+    if (!sums) return err_set(error, ERR_LIMIT, "no memory");
+    multiply_int8(&(struct cuda_multiply){.format = CUDA_FORMAT_INT8,
+                                          .outputs = call->outputs,
+                                          .inputs = call->inputs,
+                                          .rows = call->rows,
+                                          .weights = call->weights,
+                                          .in = call->in,
+                                          .sums = sums});
+    const struct cuda_product product = {.sums = sums,
+                                         .type = CUDA_SUMS_INT32,
+                                         .stride = call->outputs,
+                                         .row_scale = call->row_scale,
+                                         .column_scale = call->column_scale};
+    for (size_t row = 0; row < call->rows; row++) end_row(call, &product, row);
+    free(sums);
     return OK;
 }
 
