@@ -36,8 +36,18 @@ static uint32_t columns_of(enum cuda_ending ending, uint32_t outputs, uint32_t r
     return best;
 }
 
+/* How many clusters of any of the kernels the card holds. Asking loads them all, before a step. */
+static uint32_t clusters_held(void) {
+    const uint32_t all[] = {held<scaled_256>(), held<scaled_192>(), held<scaled_160>(),
+                            held<silu_256>(), held<gelu_256>()};
+    uint32_t least = all[0];
+    for (uint32_t one : all)
+        if (one < least) least = one;
+    return least;
+}
+
 bool cuda_scaled_can(void) {
-    return held<scaled_256>() > 0;
+    return clusters_held() > 0;
 }
 
 /* Shares of the clusters' time that must be of use, in percent. A gate of int32 sums takes a third
@@ -46,7 +56,7 @@ bool cuda_scaled_can(void) {
 #define USE_ALONE 80
 
 bool cuda_scaled_pays(enum cuda_ending ending, uint32_t outputs, uint32_t rows) {
-    const uint32_t clusters = held<scaled_256>();
+    const uint32_t clusters = clusters_held();
     if (clusters == 0 || rows <= TILE_ROWS) return false;
     const uint32_t columns = columns_of(ending, outputs, rows, clusters);
     const uint64_t done = (uint64_t)turns_of(outputs, rows, columns, clusters) * columns *
@@ -88,7 +98,7 @@ enum err cuda_scaled(const struct cuda_scaled *call, struct CUstream_st *stream,
                        call->rows, call->outputs, call->inputs);
     if (call->ending == CUDA_END_SILU) return launch<silu_256>(call, stream, error);
     if (call->ending == CUDA_END_GELU_TANH) return launch<gelu_256>(call, stream, error);
-    switch (columns_of(call->ending, call->outputs, call->rows, held<scaled_256>())) {
+    switch (columns_of(call->ending, call->outputs, call->rows, clusters_held())) {
     case 160: return launch<scaled_160>(call, stream, error);
     case 192: return launch<scaled_192>(call, stream, error);
     default: return launch<scaled_256>(call, stream, error);
