@@ -74,6 +74,16 @@ __device__ static inline void cuda_mma(float sum[4], const uint32_t a[4], uint32
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* The same of codes of INT8 with whole sums, 32 codes deep. a: four codes (g, 4t..) (g+8, 4t..)
+ * (g, 4t+16..) (g+8, 4t+16..); b: four of column g, 4t.. and 4t+16... */
+__device__ static inline void cuda_mma_int8(int32_t sum[4], const uint32_t a[4], uint32_t b0,
+                                            uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 /* 2^x; 0 for -inf. */
 __device__ static inline float cuda_exp2(float x) {
     float ret;

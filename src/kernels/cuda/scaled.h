@@ -6,9 +6,8 @@
  *
  * cuBLASLt leaves int32 sums in memory, four bytes per number, which the next kernel reads again.
  * Here a thread has its sums in registers when the product ends: it scales them, makes one number
- * of gate and up, and writes bf16. The kernels need products of warpgroups and the engine that
- * copies tiles (sm_90a); elsewhere and where tiles would leave much of the card idle, products.h
- * and rows.h do the same in two steps.
+ * of gate and up, and writes bf16. Where tiles would leave much of the card idle, products.h and
+ * rows.h do the same in two steps. scaled_tile.cuh is for sm_90a, scaled_mma.cuh for other cards.
  *
  * Thread: one per stream.
  * Memory: device memory of the caller; nothing is allocated.
@@ -36,9 +35,7 @@ struct cuda_scaled {
     void *y;                      /* (rows, outputs) bf16; with a gate (rows, outputs / 2) */
 };
 
-/* Whether this card and this program can compute it: sm_90 with code for it. */
-bool cuda_scaled_can(void);
-/* Whether it can, and is faster than a product and the scaling behind it. */
+/* Whether it is faster than a product and the scaling behind it. */
 bool cuda_scaled_pays(enum cuda_ending ending, uint32_t outputs, uint32_t rows);
 
 /* Enqueues it. ERR_INVALID when it cannot be computed here. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* scaled_tile: the kernel of scaled.h, a product of warpgroups with an ending of its own.
+/* scaled_tile: the kernel of scaled.h for sm_90a, a product of warpgroups with an ending of its own.
  *
  * A block has three warpgroups and stays on its multiprocessor. One thread of the first has tiles
  * of rows and weights brought into a ring of stages, 128 B of each row and weight per stage; the
@@ -13,11 +13,8 @@
  * weights for both, which takes a third off what comes from the L2. Tiles of the same weights
  * follow each other, so that weights come from memory once. */
 
-#include "kernels/cuda/scaled.h"
-
-#include "kernels/cuda/activate.cuh"
+#include "kernels/cuda/scaled_end.cuh"
 #include "kernels/cuda/tma.cuh"
-#include "kernels/cuda/vec.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
 #define TILE_ROWS 128
@@ -26,7 +23,6 @@
 #define GROUP 128 /* threads */
 #define GROUPS 2  /* that multiply */
 #define THREADS ((1 + GROUPS) * GROUP)
-#define WARP_ROWS 16
 #define REGISTERS_OF_LOADER 40
 #define REGISTERS_OF_GROUP 232
 #define SHARED_MOST (227 << 10)
@@ -34,23 +30,17 @@
 #define LEAD 2            /* stages that the first group is ahead of the second */
 #define BEHIND 1          /* meeting of the two groups; 0 is the block's */
 
-template <int ENDING_, int COLUMNS_> struct tile_shape {
-    static constexpr int ENDING = ENDING_, COLUMNS = COLUMNS_;
-    static constexpr bool IS_GATED = ENDING != CUDA_END_SCALED;
-    static constexpr int PARTS = IS_GATED ? 2 : 1; /* of the weights */
-    static constexpr int WEIGHT_BYTES = COLUMNS * STEP;
+template <int ENDING, int COLUMNS_> struct tile_shape : end_shape<ENDING, COLUMNS_> {
+    using END = end_shape<ENDING, COLUMNS_>;
+    static constexpr int WEIGHT_BYTES = COLUMNS_ * STEP;
     static constexpr int STAGE_BYTES = IN_BYTES + WEIGHT_BYTES;
-    static constexpr int Y_COLUMNS = COLUMNS / PARTS;
-    /* Columns of y that a warp has in shared memory at a time, and their chunks of 16 B. */
-    static constexpr int PIECE = Y_COLUMNS % 64 == 0 ? 64 : 32;
-    static constexpr int CHUNKS = PIECE / 8;
-    static constexpr int Y_ROW_BYTES = PIECE * 2;
-    static constexpr int Y_BYTES = WARP_ROWS * Y_ROW_BYTES;
-    static constexpr int STAGES = (SHARED_MOST - BARRIER_BYTES - 8 * Y_BYTES) / STAGE_BYTES;
+    static constexpr int WARPS = GROUPS * GROUP / 32;
+    static constexpr int STAGES =
+        (SHARED_MOST - BARRIER_BYTES - WARPS * END::Y_BYTES) / STAGE_BYTES;
     static constexpr int Y_AT = STAGES * STAGE_BYTES;
-    static constexpr int BARRIERS_AT = Y_AT + 8 * Y_BYTES;
+    static constexpr int BARRIERS_AT = Y_AT + WARPS * END::Y_BYTES;
     static constexpr int SHARED_BYTES = BARRIERS_AT + BARRIER_BYTES;
-    static_assert(2 * STAGES * 8 <= BARRIER_BYTES && STAGES > LEAD && COLUMNS % 32 == 0, "a ring");
+    static_assert(2 * STAGES * 8 <= BARRIER_BYTES && STAGES > LEAD, "a ring");
 
     __device__ static uint32_t full_at(uint32_t memory, uint32_t stage) {
         return memory + BARRIERS_AT + stage * 8;
@@ -58,17 +48,12 @@ template <int ENDING_, int COLUMNS_> struct tile_shape {
     __device__ static uint32_t empty_at(uint32_t memory, uint32_t stage) {
         return memory + BARRIERS_AT + (STAGES + stage) * 8;
     }
-    /* Where chunk c of row r of y is, so that a warp's accesses meet in no bank. */
-    __device__ static uint32_t y_at(uint32_t row, uint32_t chunk) {
-        return row * Y_ROW_BYTES + (chunk ^ (row / (8 / CHUNKS) & (CHUNKS - 1))) * 16;
-    }
 };
 
 struct scaled_work {
     struct cuda_tiles in;      /* (rows, inputs) */
     struct cuda_tiles weights; /* (outputs / 8 / parts, parts, 8, inputs) */
     struct cuda_scaled call;
-    uint32_t y_width;
     uint32_t row_tiles; /* of a cluster's blocks together */
     uint32_t tiles;
     uint32_t steps; /* stages per tile */
@@ -188,78 +173,6 @@ __device__ static inline void multiply_tile(struct sums<S> *sums, struct place *
     empty<S>(memory, last);
 }
 
-/* ---- the ending ---- */
-
-/* Scales of two neighbouring columns; 0 beyond the last. */
-__device__ static inline float2 column_scales(const struct cuda_scaled &call, uint32_t column,
-                                              bool is_there) {
-    const uint32_t pair = is_there ? *(const uint32_t *)(call.column_scale + column) : 0;
-    return make_float2(cuda_low_bf16(pair), cuda_high_bf16(pair));
-}
-
-__device__ static inline float2 scaled(const int32_t *sums, float row_scale, float2 column_scale) {
-    return make_float2((float)sums[0] * (row_scale * column_scale.x),
-                       (float)sums[1] * (row_scale * column_scale.y));
-}
-
-/* Eight columns of y of a warp's 16 rows, from column `at` on, into shared memory. */
-template <class S>
-__device__ static inline void leave_eight(const struct scaled_work &work,
-                                          const struct sums<S> &sums, const float (&row_scale)[2],
-                                          uint32_t eighth, uint32_t at, char *to) {
-    constexpr int KIND = S::ENDING == CUDA_END_SILU ? CUDA_SILU : CUDA_GELU_TANH;
-    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const bool is_there = at < work.y_width;
-    const float2 scale = column_scales(work.call, at + 2 * t, is_there);
-    float2 up_scale;
-    if (S::IS_GATED) up_scale = column_scales(work.call, work.y_width + at + 2 * t, is_there);
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        float2 y = scaled(&sums.at[S::PARTS * eighth][2 * half], row_scale[half], scale);
-        if constexpr (S::IS_GATED) {
-            const float2 up = scaled(&sums.at[2 * eighth + 1][2 * half], row_scale[half], up_scale);
-            y = make_float2(activate<KIND>(y.x) * up.x, activate<KIND>(y.y) * up.y);
-        }
-        *(uint32_t *)(to + S::y_at(g + 8 * half, eighth % S::CHUNKS) + t * 4) =
-            cuda_pack_bf16(y.x, y.y);
-    }
-}
-
-/* A piece of a warp's 16 rows from shared memory to y. */
-template <class S>
-__device__ static inline void send_piece(const struct scaled_work &work, uint32_t row,
-                                         uint32_t column, const char *from) {
-    const uint32_t lane = threadIdx.x % 32, chunk = lane % S::CHUNKS;
-    if (column + chunk * 8 >= work.y_width) return;
-#pragma unroll
-    for (uint32_t i = 0; i < WARP_ROWS; i += 32 / S::CHUNKS) {
-        const uint32_t r = i + lane / S::CHUNKS;
-        const uint4 words = *(const uint4 *)(from + S::y_at(r, chunk));
-        if (row + r < work.call.rows)
-            *(uint4 *)((uint16_t *)work.call.y + (size_t)(row + r) * work.y_width + column +
-                       chunk * 8) = words;
-    }
-}
-
-template <class S>
-__device__ static inline void leave_tile(const struct scaled_work &work, const struct sums<S> &sums,
-                                         uint32_t row, uint32_t column, char *y) {
-    const uint32_t g = threadIdx.x % 32 / 4;
-    float row_scale[2] = {0, 0};
-    for (int half = 0; half < 2; half++)
-        if (row + g + 8 * half < work.call.rows)
-            row_scale[half] = work.call.row_scale[row + g + 8 * half];
-#pragma unroll
-    for (int p = 0; p < S::Y_COLUMNS; p += S::PIECE) {
-        __syncwarp(); /* the piece before has been sent */
-#pragma unroll
-        for (int c = 0; c < S::PIECE; c += 8)
-            leave_eight<S>(work, sums, row_scale, (p + c) / 8, column + p + c, y);
-        __syncwarp();
-        send_piece<S>(work, row, column + p, y);
-    }
-}
-
 template <class S>
 __device__ static inline void work_on(const struct scaled_work &work, uint32_t memory,
                                       char *shared) {
@@ -271,7 +184,7 @@ __device__ static inline void work_on(const struct scaled_work &work, uint32_t m
         struct sums<S> sums;
         multiply_tile<S>(&sums, &at, work.steps, memory);
         if (tile + clusters >= work.tiles) let_next_start();
-        leave_tile<S>(work, sums, corner.row + warp * WARP_ROWS, corner.column, y);
+        leave_rows<S>(work.call, sums.at, corner.row + warp * WARP_ROWS, corner.column, y);
     }
 }
 

@@ -219,9 +219,10 @@ static inline cudaError_t cudaGetDevice(int *ret) {
     return cudaSuccess;
 }
 #define cudaDevAttrComputeCapabilityMajor 75
+#define cudaDevAttrMultiProcessorCount 16
 extern int emulated_major; /* 9: a card with products of warpgroups */
-static inline cudaError_t cudaDeviceGetAttribute(int *ret, int, int) {
-    *ret = emulated_major;
+static inline cudaError_t cudaDeviceGetAttribute(int *ret, int attribute, int) {
+    *ret = attribute == cudaDevAttrMultiProcessorCount ? 4 : emulated_major;
     return cudaSuccess;
 }
 template <class T> static inline cudaError_t cudaMalloc(T **ret, size_t bytes) {

@@ -244,6 +244,19 @@ void cuda_mma(float sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
     }
 }
 
+void cuda_mma_int8(int32_t sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    uint32_t mine[6] = {a[0], a[1], a[2], a[3], b0, b1};
+    const uint32_t(*all)[6] = (const uint32_t(*)[6])emulated_meet(57, mine, sizeof mine);
+    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t k = 0; k < 32; k++) {
+            const uint32_t lane = k % 16 / 4, shift = k % 4 * 8;
+            const uint32_t x = all[g * 4 + lane][i / 2 + k / 16 * 2];
+            const uint32_t y = all[(2 * t + i % 2) * 4 + lane][4 + k / 16];
+            sum[i] += (int8_t)(x >> shift) * (int8_t)(y >> shift);
+        }
+}
+
 /* ---- products of warpgroups ---- */
 
 /* Number `n` of row `row` of an operand in shared memory, whose rows are 128 B apart. */

@@ -49,6 +49,7 @@ static inline void cuda_load_transposed(uint32_t ret[4], uint32_t row) {
 }
 uint32_t cuda_transpose(uint32_t pair);
 void cuda_mma(float sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+void cuda_mma_int8(int32_t sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 
 static inline float cuda_exp2(float x) {
     return exp2f(x);
