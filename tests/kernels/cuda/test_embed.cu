@@ -52,7 +52,8 @@ static bool check_keep_case(struct rng *rng, uint32_t rows, size_t row_bytes, si
 void check_embed(void) {
     struct rng rng = random_of("embed");
     report(check_embed_case(&rng, 0, 64, 64) && check_embed_case(&rng, 1, 8, 8) &&
-               check_embed_case(&rng, 17, 2048, 2052) && check_embed_case(&rng, 33, 2560, 2560),
+               check_embed_case(&rng, 17, 2048, 2052) && check_embed_case(&rng, 33, 2560, 2560) &&
+               check_embed_case(&rng, 9, 2568, 2568) && check_embed_case(&rng, 5, 5384, 5388),
            "embed: rows of the table times a scale, tokens named or last sampled");
     report(check_keep_case(&rng, 0, 16, 16) && check_keep_case(&rng, 1, 1, 3) &&
                check_keep_case(&rng, 9, 101, 103) && check_keep_case(&rng, 17, 10240, 10256),
