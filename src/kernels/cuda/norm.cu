@@ -77,7 +77,7 @@ __device__ static inline float2 row_sum_max(const struct norm_row<N> &r, float2 
 }
 
 __device__ static inline float factor_of(const struct cuda_norm &call, float squares) {
-    return 1.0f / sqrtf(squares / (float)call.width + call.epsilon);
+    return cuda_rsqrt(__fmaf_rn(squares, cuda_reciprocal((float)call.width), call.epsilon));
 }
 
 /* The sum of squares, one rounding per number. */
@@ -117,15 +117,20 @@ __device__ static inline void weigh_place(const struct numbers<N> &weight, struc
         if (CODE != CUDA_BF16) sums->y = fmaxf(sums->y, fabsf(x->at[i]));
 }
 
+/* scale_of() without a division. */
+template <int CODE> __device__ static inline float row_scale_of(float most) {
+    return fmaxf(most * (1.0f / (CODE == CUDA_E4M3 ? E4M3_MAX : INT8_MAX_CODE)), SCALE_MIN);
+}
+
 /* Stores a row for the next product, from the values that weigh_place left in the threads. */
 template <int CODE, int N>
 __device__ static inline void leave_row(const struct cuda_norm &call, struct norm_row<N> *r,
                                         float2 sums) {
     float factor = factor_of(call, sums.x);
     if (CODE != CUDA_BF16) {
-        float scale = scale_of<CODE>(sums.y * factor);
+        const float scale = row_scale_of<CODE>(sums.y * factor);
         if (r->first == 0 && r->limit > 0) call.y.scale[r->row] = scale;
-        factor /= scale;
+        factor *= cuda_reciprocal(scale);
     }
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
