@@ -8,7 +8,7 @@
  * row would be a third of what the L2 has to give.
  *
  * Many rows go through a ring (norm_ring.cuh) instead on sm_90 and later, 10 to 20 % faster cold.
- * Both kernels give a row the same bits, by the same functions in the same order. */
+ * All kernels give a row the same bits, by the same functions in the same order. */
 
 #include "kernels/cuda/norm_ring.cuh"
 
@@ -52,7 +52,10 @@ __device__ static inline void add_product(const struct cuda_norm &call, struct n
 #pragma unroll
     for (int s = 0; s < SPANS; s++) {
         uint32_t at = r->first + s * r->step;
-        if (at < r->limit) add_place<POST>(call, r->row, at, h[s], factor, &r->x[s]);
+        if (at >= r->limit) continue;
+        struct numbers<N> post;
+        if (POST) post = read_f32<N>(call.post + at);
+        add_place<POST>(call, r->row, at, h[s], factor, post, &r->x[s]);
     }
 }
 
@@ -152,7 +155,7 @@ template <int IN, bool POST>
 static norm_kernel kernel_of(enum cuda_code code, uint32_t row_threads) {
     if (code == CUDA_E4M3) return norm_rows<IN, CUDA_E4M3, POST, 4>;
     if (code == CUDA_INT8) return norm_rows<IN, CUDA_INT8, POST, 4>;
-    if (at_once(code, row_threads) == 4) return norm_rows<IN, CUDA_BF16, POST, 4>;
+    if (at_once(code, POST, row_threads) == 4) return norm_rows<IN, CUDA_BF16, POST, 4>;
     return norm_rows<IN, CUDA_BF16, POST, 8>;
 }
 

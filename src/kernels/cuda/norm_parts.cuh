@@ -19,11 +19,13 @@ __device__ static inline struct numbers<N> weights_at(const struct cuda_norm &ca
     return v;
 }
 
-/* Numbers that a thread moves at a time. All kernels of a code and width have the same, and so one
+/* Numbers that a thread moves at a time. All kernels of a form and width have the same, and so one
  * order of sums. Fours are faster for 8-bit codes. For bf16 eights are, but in the rings of 2,048
- * and 4,096 numbers, of 128 and 256 threads. */
-__host__ __device__ static constexpr int at_once(int code, uint32_t row_threads) {
-    return code != CUDA_BF16 || row_threads == 128 || row_threads == 256 ? 4 : 8;
+ * and 4,096 numbers, of 128 and 256 threads, and with a post norm in that of 2,560, of 160. */
+__host__ __device__ static constexpr int at_once(int code, bool has_post, uint32_t row_threads) {
+    const bool is_ring_of_fours =
+        row_threads == 128 || row_threads == 256 || (has_post && row_threads == 160);
+    return code != CUDA_BF16 || is_ring_of_fours ? 4 : 8;
 }
 
 /* A thread's share of its row: N numbers in SPANS places. */
@@ -70,9 +72,7 @@ __device__ static inline float add_squares(float squares, const struct numbers<N
 template <bool POST, int N>
 __device__ static inline void add_place(const struct cuda_norm &call, size_t row, uint32_t at,
                                         const struct numbers<N> &h, float factor,
-                                        struct numbers<N> *x) {
-    struct numbers<N> post;
-    if (POST) post = read_f32<N>(call.post + at);
+                                        const struct numbers<N> &post, struct numbers<N> *x) {
 #pragma unroll
     for (int i = 0; i < N; i++)
         x->at[i] = POST ? __fmaf_rn(__fmul_rn(h.at[i], factor), post.at[i], x->at[i])

@@ -4,7 +4,8 @@
 /* norm_ring: norm of many rows by blocks that stay, whose rows come through a ring (ring.cuh).
  *
  * A thread reads weights and scales of its columns once, for all rows of its block, into
- * registers. */
+ * registers. A product with a norm of its own (`post`) has a kernel of its own, for widths that
+ * leave no thread without a column; it has one barrier per row instead of two. */
 
 #include "kernels/cuda/dependent.cuh"
 #include "kernels/cuda/norm_parts.cuh"
@@ -63,8 +64,10 @@ __device__ static inline float2 take_row(const struct cuda_norm &call,
     for (int s = 0; s < SPANS; s++) {
         const uint32_t at = r->first + s * r->step;
         if (at >= r->limit) continue;
+        struct numbers<N> post;
+        if (POST) post = read_f32<N>(call.post + at);
         r->x[s] = read_f32<N>((const float *)place + at);
-        add_place<POST>(call, r->row, at, h_at(s, at), factor, &r->x[s]);
+        add_place<POST>(call, r->row, at, h_at(s, at), factor, post, &r->x[s]);
         weigh_place<CODE>(columns.weight[s], &r->x[s], &sums);
     }
     return sums;
@@ -72,7 +75,7 @@ __device__ static inline float2 take_row(const struct cuda_norm &call,
 
 template <int IN, int CODE, bool POST, uint32_t THREADS, uint32_t BLOCKS>
 __global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring(struct cuda_norm call) {
-    constexpr int N = at_once(CODE, THREADS);
+    constexpr int N = at_once(CODE, POST, THREADS);
     extern __shared__ __align__(128) char cuda_memory[];
     CUDA_SHARED __align__(8) uint64_t full[RING_ROWS];
     CUDA_SHARED float2 parts[2][2][32]; /* of two rows: a warp may be a row ahead of another */
@@ -106,17 +109,146 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring(struct cuda_norm ca
     }
 }
 
-/* Launches the ring if the blocks that were measured fit the card; false if not. */
-template <int IN, int CODE, bool POST, uint32_t THREADS, uint32_t BLOCKS>
-static bool launch_ring(const struct cuda_norm *call, cudaStream_t stream, struct error *error,
-                        enum err *ret_code) {
-    constexpr auto KERNEL = norm_ring<IN, CODE, POST, THREADS, BLOCKS>;
-    const uint32_t bytes = RING_ROWS * RING_PLACE_BYTES(THREADS);
+/* ---- with a post norm, rows as wide as their threads, and no bias: no branch is left ---- */
+
+#define AHEAD_ROWS 3 /* a row is waited for while the one before it still has its place */
+
+/* Sums over a row's threads: of the squares of x, of those of the next row's h, and the largest
+ * magnitude. */
+struct ahead_sums {
+    float squares, next, most;
+};
+
+/* Sums as row_sum_max() does, all by one barrier. */
+template <int CODE, uint32_t THREADS>
+__device__ static inline struct ahead_sums sum_ahead(struct ahead_sums v, float4 *parts) {
+#pragma unroll
+    for (int apart = 16; apart > 0; apart /= 2) {
+        v.squares += __shfl_xor_sync(CUDA_ALL_LANES, v.squares, apart);
+        v.next += __shfl_xor_sync(CUDA_ALL_LANES, v.next, apart);
+        if (CODE != CUDA_BF16)
+            v.most = fmaxf(v.most, __shfl_xor_sync(CUDA_ALL_LANES, v.most, apart));
+    }
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = {v.squares, v.next, v.most, 0.0f};
+    __syncthreads();
+    float4 all = parts[0];
+#pragma unroll
+    for (uint32_t i = 1; i < THREADS / 32; i++) {
+        const float4 part = parts[i];
+        all.x += part.x, all.y += part.y, all.z = fmaxf(all.z, part.z);
+    }
+    return {all.x, all.y, all.z};
+}
+
+/* Numbers of h that this thread has at its place `s`. */
+template <int IN, int N, uint32_t THREADS>
+__device__ static inline struct numbers<N> ahead_h(const struct cuda_product &product,
+                                                   const struct norm_columns<N> &columns,
+                                                   const char *place, float row_scale, int s) {
+    const uint16_t *h = (const uint16_t *)(place + THREADS * THREAD_NUMBERS * 4);
+    const uint32_t at = (threadIdx.x + s * THREADS) * N;
+    const struct raw_sums<IN, N> raw = {read_words<N / 2>(h + at)};
+    return scaled_sums<IN, N>(product, row_scale, columns.scale[s], at, raw);
+}
+
+template <int IN, int N, uint32_t THREADS>
+__device__ static inline float ahead_squares(const struct cuda_product &product,
+                                             const struct norm_columns<N> &columns,
+                                             const char *place, float row_scale) {
+    float squares = 0;
+#pragma unroll
+    for (int s = 0; s < SPANS; s++)
+        squares = add_squares(squares,
+                              ahead_h<IN, N, THREADS>(product, columns, place, row_scale, s));
+    return squares;
+}
+
+/* The squares of a row's h are summed while the row before is in work, together with the sums of
+ * that row: one barrier per row, and one wait for it. */
+template <int IN, int CODE, uint32_t THREADS, uint32_t BLOCKS>
+__global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring_ahead(struct cuda_norm call) {
+    constexpr int N = at_once(CODE, true, THREADS);
+    constexpr uint32_t PLACE = RING_PLACE_BYTES(THREADS);
+    extern __shared__ __align__(128) char cuda_memory[];
+    CUDA_SHARED __align__(8) uint64_t full[AHEAD_ROWS];
+    CUDA_SHARED float4 parts[2][THREADS / 32]; /* of two rows: a warp may be a row ahead */
+    const struct norm_columns<N> columns = columns_of<IN, N, THREADS>(call);
+    struct cuda_product product = call.h;
+    struct numbers<N> post[SPANS];
+    struct norm_row<N> r;
+    product.bias = NULL, call.width = THREADS * THREAD_NUMBERS; /* known to the compiler */
+    r.first = threadIdx.x * N, r.step = THREADS * N, r.limit = call.width;
+#pragma unroll
+    for (int s = 0; s < SPANS; s++) post[s] = read_f32<N>(call.post + r.first + s * r.step);
+    ring_open(full, AHEAD_ROWS);
+    wait_for_before();
+    if (threadIdx.x % 32 == 0 && threadIdx.x / 32 < AHEAD_ROWS)
+        fetch_row<THREADS>(call, blockIdx.x + (size_t)(threadIdx.x / 32) * gridDim.x,
+                           cuda_memory + threadIdx.x / 32 * PLACE, full + threadIdx.x / 32);
+    let_next_start();
+    float row_scale = IN == IN_BF16_SCALED ? call.h.row_scale[blockIdx.x] : 1.0f;
+    struct ahead_sums sums = {};
+    ring_wait(full, 0);
+    sums.next = ahead_squares<IN, N, THREADS>(product, columns, cuda_memory, row_scale);
+    sums = sum_ahead<CUDA_BF16, THREADS>(sums, parts[1]);
+    uint32_t at = 0, parity = 0, turn = 0;
+    for (r.row = blockIdx.x; r.row < call.rows; r.row += gridDim.x, turn ^= 1) {
+        const size_t next = r.row + gridDim.x;
+        const float next_scale =
+            IN == IN_BF16_SCALED && next < call.rows ? call.h.row_scale[next] : 1.0f;
+        const float factor = factor_of(call, sums.next);
+        char *place = cuda_memory + at * PLACE;
+        uint64_t *place_full = full + at;
+        float2 of_x = make_float2(0.0f, 0.0f);
+#pragma unroll
+        for (int s = 0; s < SPANS; s++) {
+            r.x[s] = read_f32<N>((const float *)place + r.first + s * r.step);
+            const struct numbers<N> h =
+                ahead_h<IN, N, THREADS>(product, columns, place, row_scale, s);
+            add_place<true>(call, r.row, r.first + s * r.step, h, factor, post[s], &r.x[s]);
+            weigh_place<CODE>(columns.weight[s], &r.x[s], &of_x);
+        }
+        if (++at == AHEAD_ROWS) at = 0, parity ^= 1;
+        sums = {of_x.x, 0.0f, of_x.y};
+        if (next < call.rows) {
+            ring_wait(full + at, parity);
+            sums.next = ahead_squares<IN, N, THREADS>(product, columns, cuda_memory + at * PLACE,
+                                                      next_scale);
+        }
+        sums = sum_ahead<CODE, THREADS>(sums, parts[turn]); /* its barrier frees the place */
+        if (threadIdx.x == 0)
+            fetch_row<THREADS>(call, r.row + (size_t)AHEAD_ROWS * gridDim.x, place, place_full);
+        leave_row<CODE>(call, &r, make_float2(sums.squares, sums.most));
+        row_scale = next_scale;
+    }
+}
+
+/* ---- the choice of a ring ---- */
+
+/* Launches a kernel with a ring of `rows` if the blocks that were measured fit the card; false if
+ * not. */
+template <auto KERNEL, uint32_t THREADS, uint32_t BLOCKS>
+static bool launch_with_ring(const struct cuda_norm *call, uint32_t rows, cudaStream_t stream,
+                             struct error *error, enum err *ret_code) {
+    const uint32_t bytes = rows * RING_PLACE_BYTES(THREADS);
     uint32_t blocks = ring_blocks<KERNEL>(THREADS, bytes, BLOCKS);
     if (blocks == 0) return false;
     if (blocks > call->rows) blocks = call->rows;
     *ret_code = launch_dependent("norm", error, stream, blocks, THREADS, bytes, KERNEL, *call);
     return true;
+}
+
+template <int IN, int CODE, bool POST, uint32_t THREADS, uint32_t BLOCKS>
+static bool launch_ring(const struct cuda_norm *call, cudaStream_t stream, struct error *error,
+                        enum err *ret_code) {
+    if constexpr (POST && !(IN == IN_BF16_SCALED && THREADS == 256)) { /* too few registers */
+        constexpr auto AHEAD = norm_ring_ahead<IN, CODE, THREADS, BLOCKS>;
+        if (call->width == THREADS * THREAD_NUMBERS && !call->h.bias &&
+            launch_with_ring<AHEAD, THREADS, BLOCKS>(call, AHEAD_ROWS, stream, error, ret_code))
+            return true;
+    }
+    return launch_with_ring<norm_ring<IN, CODE, POST, THREADS, BLOCKS>, THREADS, BLOCKS>(
+        call, RING_ROWS, stream, error, ret_code);
 }
 
 template <int IN, int CODE, uint32_t THREADS, uint32_t BLOCKS>

@@ -11,7 +11,7 @@
  * Bulk copies exist on sm_90 and later. Code for other cards is empty, so ring_blocks() asks the
  * kernel which card it was compiled for, and a caller keeps a kernel without a ring.
  *
- * Thread: one of a block opens, expects and fetches; all of them wait.
+ * Thread: one of a block opens, one per place expects and fetches, all of them wait.
  * Memory: shared memory of the kernel; addresses and sizes are multiples of 16 B. */
 
 #include "launch.cuh"
