@@ -50,7 +50,7 @@ __device__ static inline float2 take_row(const struct cuda_norm &call,
                                          float row_scale, struct norm_row<N> *r, float2 *parts) {
     const uint16_t *h = (const uint16_t *)(place + THREADS * THREAD_NUMBERS * 4);
     auto h_at = [&](int s, uint32_t at) {
-        const struct raw_sums<IN, N> raw = {read_words<N / 2>(h + at)};
+        const struct raw_sums<IN, N> raw = { read_words<N / 2>(h + at) };
         return scaled_sums<IN, N>(call.h, row_scale, columns.scale[s], at, raw);
     };
     float squares = 0, factor = 1.0f;
@@ -147,7 +147,7 @@ __device__ static inline struct numbers<N> ahead_h(const struct cuda_product &pr
                                                    const char *place, float row_scale, int s) {
     const uint16_t *h = (const uint16_t *)(place + THREADS * THREAD_NUMBERS * 4);
     const uint32_t at = (threadIdx.x + s * THREADS) * N;
-    const struct raw_sums<IN, N> raw = {read_words<N / 2>(h + at)};
+    const struct raw_sums<IN, N> raw = { read_words<N / 2>(h + at) };
     return scaled_sums<IN, N>(product, row_scale, columns.scale[s], at, raw);
 }
 
@@ -158,8 +158,8 @@ __device__ static inline float ahead_squares(const struct cuda_product &product,
     float squares = 0;
 #pragma unroll
     for (int s = 0; s < SPANS; s++)
-        squares = add_squares(squares,
-                              ahead_h<IN, N, THREADS>(product, columns, place, row_scale, s));
+        squares =
+            add_squares(squares, ahead_h<IN, N, THREADS>(product, columns, place, row_scale, s));
     return squares;
 }
 
@@ -270,7 +270,7 @@ static bool launch_ring_of(const struct cuda_norm *call, uint32_t threads, cudaS
     return false;
 }
 
-/* Sums of bf16 to bf16, or with scales to 8-bit codes; other forms were not measured. */
+/* Sums of bf16 to bf16 or, as scaled.h leaves them, to INT8; with scales to 8-bit codes. */
 static bool try_ring(const struct cuda_norm *call, uint32_t threads, cudaStream_t stream,
                      struct error *error, enum err *ret_code) {
     const int in = in_kind_of(&call->h);
@@ -278,6 +278,8 @@ static bool try_ring(const struct cuda_norm *call, uint32_t threads, cudaStream_
     if (call->rows < MANY_ROWS) return false;
     if (in == IN_BF16 && code == CUDA_BF16)
         return launch_ring_of<IN_BF16, CUDA_BF16>(call, threads, stream, error, ret_code);
+    if (in == IN_BF16 && code == CUDA_INT8)
+        return launch_ring_of<IN_BF16, CUDA_INT8>(call, threads, stream, error, ret_code);
     if (in == IN_BF16_SCALED && code == CUDA_E4M3)
         return launch_ring_of<IN_BF16_SCALED, CUDA_E4M3>(call, threads, stream, error, ret_code);
     if (in == IN_BF16_SCALED && code == CUDA_INT8)

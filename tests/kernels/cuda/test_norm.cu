@@ -121,11 +121,11 @@ static void check_alone(struct rng *rng) {
 
 /* Whether a call of many rows, which has a kernel of its own on some cards, and calls of one row
  * leave the same bits: codes, scale and residual. */
-static bool are_alone_the_same(struct rng *rng, size_t width, enum cuda_code code, bool has_post) {
+static bool are_alone_the_same(struct rng *rng, size_t width, enum product_form form,
+                               enum cuda_code code, bool has_post) {
     /* More than blocks that stay on an H200, so that a block has two rows; with 2,560 numbers four,
      * so that a ring of three comes to its first place again. */
     const size_t rows = width == 2560 ? 1700 : 700;
-    const enum product_form form = code == CUDA_BF16 ? FORM_BF16 : FORM_BF16_SCALED;
     const size_t row_bytes = width * code_bytes(code);
     if (rng_below(rng, check_one_in) != 0) return true;
     struct random_product h = random_product(rng, form, rows, width, width, 0.5f);
@@ -181,14 +181,21 @@ void check_norm(void) {
                        code_names[code]);
             }
     check_alone(&rng);
-    for (enum cuda_code code : {CUDA_BF16, CUDA_E4M3, CUDA_INT8})
+    static const struct {
+        enum product_form form;
+        enum cuda_code code;
+    } pairs[] = {{FORM_BF16, CUDA_BF16},
+                 {FORM_BF16, CUDA_INT8},
+                 {FORM_BF16_SCALED, CUDA_E4M3},
+                 {FORM_BF16_SCALED, CUDA_INT8}};
+    for (const auto &pair : pairs)
         for (bool has_post : {false, true})
-            report(are_alone_the_same(&rng, 2048, code, has_post) &&
-                       are_alone_the_same(&rng, 2560, code, has_post) &&
-                       are_alone_the_same(&rng, 2552, code, has_post) &&
-                       are_alone_the_same(&rng, 4096, code, has_post),
-                   "norm: a row of many%s to %s is the same row alone", has_post ? ", normed," : "",
-                   code_names[code]);
+            report(are_alone_the_same(&rng, 2048, pair.form, pair.code, has_post) &&
+                       are_alone_the_same(&rng, 2560, pair.form, pair.code, has_post) &&
+                       are_alone_the_same(&rng, 2552, pair.form, pair.code, has_post) &&
+                       are_alone_the_same(&rng, 4096, pair.form, pair.code, has_post),
+                   "norm: a row of many, %s%s to %s, is the same row alone", form_names[pair.form],
+                   has_post ? ", normed," : "", code_names[pair.code]);
 }
 
 static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, bool is_scaled,
@@ -225,11 +232,14 @@ void bench_norm(void) {
     for (uint32_t width : {2048u, 2560u, 4096u})
         for (uint32_t rows : {64u, 512u, 1024u, 2048u}) {
             bench_one(rows, width, CUDA_BF16, false, false, true);
-            if (rows >= 512) bench_one(rows, width, CUDA_E4M3, true, false, true);
+            if (rows < 512) continue;
+            bench_one(rows, width, CUDA_E4M3, true, false, true);
+            bench_one(rows, width, CUDA_INT8, false, false, true); /* of scaled.h */
         }
     for (uint32_t rows : {64u, 1024u, 2048u}) {
         bench_one(rows, 2560, CUDA_BF16, false, true, true);
         bench_one(rows, 2560, CUDA_E4M3, true, true, true);
+        bench_one(rows, 2560, CUDA_INT8, false, true, true);
     }
     bench_one(2048, 2560, CUDA_BF16, false, false, false);
     bench_one(1024, 4096, CUDA_INT8, true, false, true);
