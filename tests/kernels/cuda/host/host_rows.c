@@ -231,7 +231,7 @@ enum err cuda_keep(const struct cuda_keep *call, struct CUstream_st *stream, str
 
 /* ---- products ---- */
 
-#define SHAPES_MAX 256
+#define SHAPES_MAX 4096 /* a bucket per 16 rows of each matrix */
 #define LANES 16
 #define NOTES_NAME "products of a card in plain C"
 
@@ -299,7 +299,8 @@ enum err cuda_products_tune(struct cuda_products *products, const struct cuda_mu
                             uint32_t copies, size_t copy_bytes, struct CUstream_st *stream,
                             struct error *error) {
     (void)stream;
-    if (!shape_of(products, call) && products->count < SHAPES_MAX) {
+    assert(products->count < SHAPES_MAX);
+    if (!shape_of(products, call)) {
         struct products_note *shape = &products->shapes[products->count++];
         *shape = (struct products_note){
             call->format, call->outputs, call->inputs, cuda_bucket(call->rows), 0, {0}};
