@@ -239,7 +239,8 @@ static enum err set_caps(struct executor_cpu *executor, struct error *error) {
         .context_tokens_max = limits->context_max,
         .vocab = options->config->token_count,
         .urgent_rows_max = least_u32(rows_max, URGENT_ROWS_MAX),
-        .steps_max = 1};
+        .steps_max = 1,
+        .copies_pages = true};
     return count_pages(executor, &executor->caps.page_count, error);
 }
 

@@ -313,9 +313,22 @@ static void (*const runners[OP_KINDS])(struct forward *forward, const struct op 
     [OP_ATTENTION] = run_attention,
 };
 
+/* Copies keys and values of all layers of a page. */
+static void copy_page(const struct forward *forward, struct page_copy copy) {
+    const struct kv_cache *caches = forward->caches;
+    const size_t bytes = kv_block_bytes(&caches[0]);
+    assert(copy.from < forward->plan.page_count && copy.to < forward->plan.page_count);
+    for (uint32_t i = 0; i < forward->layout.layers_each; i++) {
+        unsigned char *k = caches[i].k, *v = caches[i].v;
+        memcpy(k + copy.to * bytes, k + copy.from * bytes, bytes);
+        memcpy(v + copy.to * bytes, v + copy.from * bytes, bytes);
+    }
+}
+
 void forward_begin(struct forward *forward, const struct step *step, const uint32_t *wanted,
                    uint32_t wanted_count) {
     assert(step->row_count >= 1 && step->row_count <= forward->options.rows_max);
+    for (uint32_t i = 0; i < step->copy_count; i++) copy_page(forward, step->copies[i]);
     for (uint32_t i = 0; i < step->sequence_count; i++)
         assert(!forward->options.is_one_pass || step->sequences[i].kv_tokens == 0);
     forward->step = step;

@@ -32,6 +32,11 @@
  *     have equal tokens.
  *   - Sequences that share pages are neighbours in the list as far as possible.
  *
+ * COPIES. A prompt may have its first tokens up to the middle of a block from another sequence. Where
+ * copies_pages is set, a step names pages that are copied whole before its first row is stored: from
+ * a page that only earlier steps have written to one that no other sequence has. They are copied in
+ * their order, for a page may be read by one copy and written by a later one.
+ *
  * TWO STEPS UNDER WAY. A step is under way from its submit to the return of its wait. With
  * steps_max 2 the scheduler submits step n+1 while n computes, so that a device never waits for the
  * host. Then two things of a sequence may be unknown to the host when n+1 is submitted:
@@ -64,6 +69,7 @@
 #include "base/err.h"
 #include "scheduler/sampling.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -84,6 +90,7 @@ struct backend_caps {
     uint32_t vocab;              /* token ids are 0..vocab-1 */
     uint32_t urgent_rows_max;    /* rows of an urgent step; 0: the backend cannot interject */
     uint32_t steps_max;          /* steps under way: 1, or 2 with `sample` and without `advance` */
+    bool copies_pages;           /* step.copies may have entries */
 };
 
 #define BACKEND_STEPS_MAX 2u
@@ -140,15 +147,23 @@ struct logit_row {
     const int32_t *scored;
 };
 
+/* A page to be copied before the rows of a step. */
+struct page_copy {
+    uint32_t from;
+    uint32_t to;
+};
+
 struct step {
     uint64_t number; /* 1, 2, …: for messages */
     uint32_t row_count;
     uint32_t sequence_count;
     uint32_t logit_count;
+    uint32_t copy_count;
     const int32_t *tokens;                 /* (row_count) ids, or backend_pending(slot) */
     const uint32_t *positions;             /* (row_count) from 0 */
     const struct step_sequence *sequences; /* (sequence_count) in row order */
     const struct logit_row *logit_rows;    /* (logit_count) in row order; may be none */
+    const struct page_copy *copies;        /* (copy_count) in the order of copying; may be none */
 };
 
 struct token_logprob {

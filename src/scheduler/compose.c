@@ -278,7 +278,7 @@ static void continue_prefills(struct scheduler *scheduler, enum line_kind kind, 
 static void begin_plan(struct scheduler *scheduler, struct plan *plan) {
     plan->step.number = ++scheduler->step_number;
     plan->step.row_count = plan->step.sequence_count = plan->step.logit_count = 0;
-    plan->late_count = 0;
+    plan->step.copy_count = plan->late_count = 0;
 }
 
 static void count_plan(struct scheduler *scheduler, const struct plan *plan) {

@@ -11,11 +11,17 @@
 
 #define NO_NODE UINT32_MAX
 
+/* A list of nodes with the same parent. */
+struct children {
+    uint32_t first, last; /* NO_NODE: none */
+};
+
 /* By block number; the block is the node. */
 struct prefix_node {
     uint32_t parent; /* block, or PREFIX_ROOT */
-    uint32_t child_count;
-    uint32_t next; /* in the same bucket, or NO_NODE */
+    struct children children;
+    uint32_t before, behind; /* of the same parent, or NO_NODE */
+    uint32_t next;           /* in the same bucket, or NO_NODE */
     uint32_t bucket;
     bool is_member;
     uint64_t salt;  /* 0 but for first blocks */
@@ -23,10 +29,13 @@ struct prefix_node {
     int32_t tokens[BACKEND_BLOCK_TOKENS];
 };
 
+static const struct children NO_CHILDREN = {NO_NODE, NO_NODE};
+
 struct prefix_tree {
     struct kv_pool *pool;
     struct kv_pages *pages;
     struct prefix_node *nodes; /* (block_count of the pool) */
+    struct children firsts;    /* whose parent is PREFIX_ROOT */
     uint32_t *buckets;         /* (bucket_mask + 1) first node, or NO_NODE */
     uint32_t bucket_mask;
     uint32_t member_count;
@@ -47,6 +56,7 @@ enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
     tree->buckets = calloc(bucket_count, sizeof *tree->buckets);
     if (!tree->nodes || !tree->buckets) goto out_of_memory;
     for (uint32_t i = 0; i < bucket_count; i++) tree->buckets[i] = NO_NODE;
+    tree->firsts = NO_CHILDREN;
     tree->pool = pool;
     tree->pages = pages;
     tree->bucket_mask = bucket_count - 1;
@@ -101,6 +111,59 @@ bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent, uint64_t 
     return true;
 }
 
+/* ---- children ---- */
+
+static struct children *children_of(struct prefix_tree *tree, uint32_t parent) {
+    return parent == PREFIX_ROOT ? &tree->firsts : &tree->nodes[parent].children;
+}
+
+static void append_child(struct prefix_tree *tree, uint32_t parent, uint32_t block) {
+    struct children *children = children_of(tree, parent);
+    struct prefix_node *node = &tree->nodes[block];
+    node->before = children->last;
+    node->behind = NO_NODE;
+    if (children->last == NO_NODE)
+        children->first = block;
+    else
+        tree->nodes[children->last].behind = block;
+    children->last = block;
+}
+
+static void remove_child(struct prefix_tree *tree, uint32_t parent, uint32_t block) {
+    struct children *children = children_of(tree, parent);
+    const struct prefix_node *node = &tree->nodes[block];
+    if (node->before == NO_NODE)
+        children->first = node->behind;
+    else
+        tree->nodes[node->before].behind = node->behind;
+    if (node->behind == NO_NODE)
+        children->last = node->before;
+    else
+        tree->nodes[node->behind].before = node->before;
+}
+
+_Static_assert(NO_NODE == PREFIX_ROOT, "the end of a list of children is PREFIX_ROOT for callers");
+
+uint32_t prefix_tree_first_child(const struct prefix_tree *tree, uint32_t parent) {
+    return parent == PREFIX_ROOT ? tree->firsts.first : tree->nodes[parent].children.first;
+}
+
+uint32_t prefix_tree_next_child(const struct prefix_tree *tree, uint32_t block) {
+    return tree->nodes[block].behind;
+}
+
+uint32_t prefix_tree_common(const struct prefix_tree *tree, uint32_t block, uint64_t salt,
+                            const int32_t *tokens, uint32_t count) {
+    const struct prefix_node *node = &tree->nodes[block];
+    assert(node->is_member && count <= BACKEND_BLOCK_TOKENS);
+    if (node->parent == PREFIX_ROOT && node->salt != salt) return 0;
+    uint32_t common = 0;
+    while (common < count && node->tokens[common] == tokens[common]) common++;
+    return common;
+}
+
+/* ---- nodes ---- */
+
 void prefix_tree_add(struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                      const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t block) {
     if (parent != PREFIX_ROOT) salt = 0;
@@ -108,14 +171,13 @@ void prefix_tree_add(struct prefix_tree *tree, uint32_t parent, uint64_t salt,
     uint32_t bucket = bucket_of(tree, parent, salt, tokens);
     assert(!node->is_member && kv_pool_holds(tree->pool, block) > 0);
     assert(find_in(tree, bucket, parent, salt, tokens) == NO_NODE);
-    if (parent != PREFIX_ROOT) {
-        assert(tree->nodes[parent].is_member && kv_pool_holds(tree->pool, parent) > 0);
-        tree->nodes[parent].child_count++;
-    }
+    assert(parent == PREFIX_ROOT ||
+           (tree->nodes[parent].is_member && kv_pool_holds(tree->pool, parent) > 0));
+    append_child(tree, parent, block);
     node->is_member = true;
     node->parent = parent;
     node->salt = salt;
-    node->child_count = 0;
+    node->children = NO_CHILDREN;
     node->bucket = bucket;
     node->next = tree->buckets[bucket];
     memcpy(node->tokens, tokens, sizeof node->tokens);
@@ -129,11 +191,11 @@ bool prefix_tree_has(const struct prefix_tree *tree, uint32_t block) {
 
 static void remove_leaf(struct prefix_tree *tree, uint32_t block) {
     struct prefix_node *node = &tree->nodes[block];
-    assert(node->is_member && node->child_count == 0);
+    assert(node->is_member && node->children.first == NO_NODE);
     uint32_t *link = &tree->buckets[node->bucket];
     while (*link != block) link = &tree->nodes[*link].next;
     *link = node->next;
-    if (node->parent != PREFIX_ROOT) tree->nodes[node->parent].child_count--;
+    remove_child(tree, node->parent, block);
     node->is_member = false;
     tree->member_count--;
 }
@@ -192,24 +254,34 @@ uint64_t prefix_tree_evictions(const struct prefix_tree *tree) {
     return tree->evictions;
 }
 
+/* The length of a list of children, each of which must name `parent`. */
+static uint64_t count_children(const struct prefix_tree *tree, uint32_t parent) {
+    uint64_t count = 0;
+    uint32_t before = NO_NODE;
+    for (uint32_t at = prefix_tree_first_child(tree, parent); at != NO_NODE; count++) {
+        const struct prefix_node *node = &tree->nodes[at];
+        assert(node->is_member && node->parent == parent && node->before == before);
+        before = at;
+        at = node->behind;
+    }
+    return count;
+}
+
 void prefix_tree_check(const struct prefix_tree *tree) {
     uint32_t members = 0;
-    uint64_t child_links = 0;
-    uint64_t child_counts = 0;
+    uint64_t listed = count_children(tree, PREFIX_ROOT);
     uint32_t block_count = kv_pool_block_count(tree->pool);
     for (uint32_t i = 0; i < block_count; i++) {
         const struct prefix_node *node = &tree->nodes[i];
         if (!node->is_member) continue;
         members++;
-        child_counts += node->child_count;
+        listed += count_children(tree, i);
         assert(find_in(tree, node->bucket, node->parent, node->salt, node->tokens) == i);
         if (node->parent == PREFIX_ROOT) continue;
-        child_links++;
-        const struct prefix_node *parent = &tree->nodes[node->parent];
-        assert(parent->is_member && parent->child_count > 0);
+        assert(tree->nodes[node->parent].is_member);
         assert(kv_pool_holds(tree->pool, node->parent) >= 1 || kv_pool_holds(tree->pool, i) == 0);
     }
-    assert(members == tree->member_count && child_links == child_counts);
+    assert(members == tree->member_count && listed == members);
     /* Every cached block is a node, and every node is cached or used. */
     assert(members >= kv_pool_cached_count(tree->pool));
     assert(members <= kv_pool_cached_count(tree->pool) + kv_pool_used_count(tree->pool));

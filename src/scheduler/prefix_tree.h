@@ -8,6 +8,7 @@
  * from the root to a node stand for one token prefix, so a sequence that starts with the same
  * tokens uses the same blocks. Children are looked up through a keyed hash table, and a hit is a
  * hit only when parent and all tokens are equal: there are no collisions, whatever a client sends.
+ * The children of a node are a list, too, for those who look for a part of a block.
  *
  * A node is added as soon as the step that fills its block is composed. It stays while sequences
  * use it, and after that until its block or its pages are needed. Its window pages (kv_pages.h) may
@@ -41,6 +42,14 @@ void prefix_tree_close(struct prefix_tree *tree); /* NULL is allowed */
  * and so all blocks after them; it counts only after PREFIX_ROOT. */
 bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                       const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t *ret_block);
+/* The children of a node, or of PREFIX_ROOT, in the order in which they were added; PREFIX_ROOT
+ * behind the last. */
+uint32_t prefix_tree_first_child(const struct prefix_tree *tree, uint32_t parent);
+uint32_t prefix_tree_next_child(const struct prefix_tree *tree, uint32_t block);
+/* How many leading tokens of a node are tokens[0..count), count <= BACKEND_BLOCK_TOKENS. `salt` is
+ * that of prefix_tree_find. */
+uint32_t prefix_tree_common(const struct prefix_tree *tree, uint32_t block, uint64_t salt,
+                            const int32_t *tokens, uint32_t count);
 /* Makes a used block a node. No node may exist for these tokens, and `block` must not be a node. */
 void prefix_tree_add(struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                      const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t block);

@@ -65,7 +65,7 @@ static enum err check_options(const struct scheduler_options *options, struct er
     return OK;
 }
 
-static bool open_plan(struct plan *plan, uint32_t rows_max, size_t sequences) {
+static bool open_plan(struct plan *plan, uint32_t rows_max, size_t sequences, size_t groups) {
     size_t rows = rows_max > 0 ? rows_max : 1;
     plan->rows_max = rows_max;
     plan->tokens = calloc(rows, sizeof *plan->tokens);
@@ -73,19 +73,22 @@ static bool open_plan(struct plan *plan, uint32_t rows_max, size_t sequences) {
     plan->sequences = calloc(sequences, sizeof *plan->sequences);
     plan->logit_rows = calloc(rows, sizeof *plan->logit_rows);
     plan->late_rows = calloc(sequences, sizeof *plan->late_rows);
+    plan->copies = calloc(sequences * groups, sizeof *plan->copies);
     plan->members = calloc(sequences, sizeof(struct sequence *));
     plan->samples = calloc(rows, sizeof *plan->samples);
     plan->step.tokens = plan->tokens;
     plan->step.positions = plan->positions;
     plan->step.sequences = plan->sequences;
     plan->step.logit_rows = plan->logit_rows;
+    plan->step.copies = plan->copies;
     return plan->tokens && plan->positions && plan->sequences && plan->logit_rows &&
-           plan->late_rows && plan->members && plan->samples;
+           plan->late_rows && plan->copies && plan->members && plan->samples;
 }
 
 static void close_plan(struct plan *plan) {
     free(plan->samples);
     free(plan->members);
+    free(plan->copies);
     free(plan->late_rows);
     free(plan->logit_rows);
     free(plan->sequences);
@@ -106,12 +109,13 @@ static bool allocate(struct scheduler *scheduler) {
     scheduler->written_in = calloc(blocks, sizeof *scheduler->written_in);
     bool is_open = true;
     for (uint32_t i = 0; i < scheduler->steps_max; i++)
-        is_open = is_open && open_plan(&scheduler->plans[i], scheduler->rows_max, sequences);
+        is_open =
+            is_open && open_plan(&scheduler->plans[i], scheduler->rows_max, sequences, groups);
     return is_open && scheduler->running && scheduler->free_slots && scheduler->tables &&
            scheduler->page_tables && scheduler->preempted_events && scheduler->written_in &&
            open_plan(&scheduler->urgent,
                      least_u32(scheduler->backend->caps.urgent_rows_max, scheduler->rows_max),
-                     sequences);
+                     sequences, groups);
 }
 
 /* The number of blocks. Each block in use has its full pages. Without full pages, a block that no

@@ -243,52 +243,9 @@ static struct admission_load running_load(const struct scheduler *scheduler) {
     return load;
 }
 
-/* True when the step under way, which an urgent step may pass, still writes to the block. With
- * steps_max 2 none may: whoever uses the block comes later. */
-static bool is_unwritten(const struct scheduler *scheduler, uint32_t block) {
-    const struct plan *plan = &scheduler->plans[scheduler->oldest];
-    return scheduler->steps_max == 1 && scheduler->under_way > 0 &&
-           scheduler->written_in[block] == plan->step.number;
-}
-
 bool is_to_be_scored(const struct sequence *sequence) {
     const struct live_request *request = sequence->request;
     return request->sampling.prompt_logprobs && sequence->scored + 1 < request->prompt_count;
-}
-
-/* How many of `count` leading blocks a sequence can begin after: its next row needs window
- * pages. */
-static uint32_t usable_blocks(const struct scheduler *scheduler, const uint32_t *blocks,
-                              uint32_t count) {
-    uint32_t usable = 0;
-    uint32_t run = 0; /* blocks up to this one that have their window pages */
-    for (uint32_t i = 0; i < count; i++) {
-        run = kv_pages_has_window(scheduler->pages, blocks[i]) ? run + 1 : 0;
-        uint32_t seen = i + 1 - first_seen_block(scheduler, (i + 1) * BACKEND_BLOCK_TOKENS);
-        if (run >= seen) usable = i + 1;
-    }
-    return usable;
-}
-
-/* Finds the blocks of the tree that a sequence can begin with; does not hold them yet. The last
- * token is always computed, because its logits are needed; so is a whole prompt that needs
- * scores. */
-static uint32_t match_prefix(const struct scheduler *scheduler, const struct sequence *sequence,
-                             uint32_t *ret_blocks) {
-    if (!scheduler->is_caching || is_to_be_scored(sequence)) return 0;
-    uint32_t whole = (sequence_token_count(sequence) - 1) / BACKEND_BLOCK_TOKENS;
-    uint32_t parent = PREFIX_ROOT;
-    uint32_t count = 0;
-    while (count < whole) {
-        int32_t tokens[BACKEND_BLOCK_TOKENS];
-        sequence_tokens(sequence, count * BACKEND_BLOCK_TOKENS, BACKEND_BLOCK_TOKENS, tokens);
-        if (!prefix_tree_find(scheduler->tree, parent, sequence->request->cache_salt, tokens,
-                              &parent))
-            break;
-        if (is_unwritten(scheduler, parent)) break;
-        ret_blocks[count++] = parent;
-    }
-    return usable_blocks(scheduler, ret_blocks, count);
 }
 
 struct sequence *first_in_line(const struct scheduler *scheduler, enum line_kind kind) {
@@ -302,7 +259,7 @@ struct sequence *first_in_line(const struct scheduler *scheduler, enum line_kind
 
 /* Takes the first in line out of its line. */
 static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
-                       uint32_t matched_blocks) {
+                       uint32_t matched_tokens) {
     struct line *line = &scheduler->lines[line_of(sequence)];
     if (sequence->state == SEQUENCE_PREEMPTED) {
         line->preempted = sequence->next_preempted;
@@ -312,8 +269,7 @@ static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
     struct live_request *request = sequence->request;
     sequence->started = ++scheduler->starts;
     /* Tokens given before the start are no part of the prompt. */
-    sequence->cached_tokens =
-        least_u32(matched_blocks * BACKEND_BLOCK_TOKENS, request->prompt_count);
+    sequence->cached_tokens = least_u32(matched_tokens, request->prompt_count);
     scheduler->stats.prefix_queried_tokens += request->prompt_count;
     scheduler->stats.prefix_hit_tokens += sequence->cached_tokens;
     const struct scheduler_event event = {
@@ -328,31 +284,15 @@ static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
 
 /* The resources that a sequence takes if it starts now. */
 struct demand {
-    uint32_t matched; /* blocks of the tree it begins with */
-    uint32_t passed;  /* matched blocks whose window pages it does not need */
-    uint32_t whole;   /* blocks it needs at once */
-    uint32_t blocks;  /* needed blocks that no sequence uses yet */
-    uint32_t pages;   /* needed pages that no sequence uses yet */
+    struct match match;
+    uint32_t passed; /* matched blocks whose window pages it does not need */
+    uint32_t whole;  /* blocks it needs at once */
+    uint32_t blocks; /* needed blocks that no sequence uses yet */
+    uint32_t pages;  /* needed pages that no sequence uses yet */
 };
 
-/* Writes the matched blocks into the table of the slot on top of the stack, which is free. */
-static struct demand demand_of(const struct scheduler *scheduler, const struct sequence *sequence) {
-    uint32_t *table = block_table(scheduler, scheduler->free_slots[scheduler->free_slot_count - 1]);
-    const struct backend_caps *caps = &scheduler->backend->caps;
-    struct demand demand = {.matched = match_prefix(scheduler, sequence, table)};
-    demand.passed = first_seen_block(scheduler, demand.matched * BACKEND_BLOCK_TOKENS);
-    demand.whole = is_reserved(sequence) ? blocks_at_most(sequence)
-                                         : backend_blocks_for(sequence_token_count(sequence));
-    demand.blocks = demand.whole - demand.matched;
-    demand.pages = demand.blocks * kv_pages_per_block(scheduler->pages);
-    for (uint32_t i = 0; i < demand.matched; i++) {
-        bool is_used = kv_pool_holds(scheduler->pool, table[i]) > 0;
-        bool is_seen = kv_pages_window_holds(scheduler->pages, table[i]) > 0;
-        demand.blocks += !is_used;
-        demand.pages += is_used ? 0 : caps->full_pages;
-        demand.pages += is_seen || i < demand.passed ? 0 : caps->window_pages;
-    }
-    return demand;
+static uint32_t matched_tokens(const struct match *match) {
+    return match->blocks * BACKEND_BLOCK_TOKENS + match->part_tokens;
 }
 
 static bool has_room(const struct scheduler *scheduler, struct demand demand) {
@@ -360,32 +300,90 @@ static bool has_room(const struct scheduler *scheduler, struct demand demand) {
     return demand.blocks <= blocks && demand.pages <= available_pages(scheduler);
 }
 
-static void start(struct scheduler *scheduler, struct sequence *sequence, struct demand demand) {
-    leave_line(scheduler, sequence, demand.matched);
+/* Adds a block of the tree and its pages, as far as no sequence uses them. */
+static void add_node(const struct scheduler *scheduler, uint32_t block, bool is_seen,
+                     struct demand *demand) {
+    const struct backend_caps *caps = &scheduler->backend->caps;
+    bool is_used = kv_pool_holds(scheduler->pool, block) > 0;
+    bool is_window_used = kv_pages_window_holds(scheduler->pages, block) > 0;
+    demand->blocks += !is_used;
+    demand->pages += is_used ? 0 : caps->full_pages;
+    demand->pages += is_seen && !is_window_used ? caps->window_pages : 0;
+}
+
+/* Writes the matched blocks into the table of the slot on top of the stack, which is free. A part is
+ * left out where its block could not be kept until it is copied. */
+static struct demand demand_of(const struct scheduler *scheduler, const struct sequence *sequence) {
+    uint32_t *table = block_table(scheduler, scheduler->free_slots[scheduler->free_slot_count - 1]);
+    struct demand demand = {.match = match_prefix(scheduler, sequence, table)};
+    const uint32_t matched = demand.match.blocks;
+    demand.passed = first_seen_block(scheduler, matched * BACKEND_BLOCK_TOKENS);
+    demand.whole = is_reserved(sequence) ? blocks_at_most(sequence)
+                                         : backend_blocks_for(sequence_token_count(sequence));
+    demand.blocks = demand.whole - matched;
+    demand.pages = demand.blocks * kv_pages_per_block(scheduler->pages);
+    for (uint32_t i = 0; i < matched; i++)
+        add_node(scheduler, table[i], i >= demand.passed, &demand);
+    if (demand.match.part_tokens > 0) {
+        struct demand with = demand;
+        add_node(scheduler, demand.match.part, true, &with);
+        if (!has_room(scheduler, with)) demand.match.part_tokens = 0;
+    }
+    return demand;
+}
+
+/* Takes blocks for table[first..end), which has_room has counted. */
+static void take_blocks(struct scheduler *scheduler, uint32_t *table, uint32_t first,
+                        uint32_t end) {
+    for (uint32_t i = first; i < end; i++) {
+        bool taken = prefix_tree_take(scheduler->tree, &table[i]);
+        assert(taken);
+    }
+}
+
+/* take_blocks, the first of which becomes a copy of a part. Its block is held meanwhile, so that
+ * neither it nor its pages are taken. */
+static void take_copied(struct scheduler *scheduler, struct plan *plan, uint32_t *table,
+                        const struct demand *demand) {
+    const uint32_t part = demand->match.part, first = demand->match.blocks;
+    kv_pool_hold(scheduler->pool, part);
+    kv_pages_hold_window(scheduler->pages, part);
+    take_blocks(scheduler, table, first, demand->whole);
+    for (uint32_t group = 0; group < kv_pages_per_block(scheduler->pages); group++)
+        plan->copies[plan->step.copy_count++] =
+            (struct page_copy){.from = kv_pages_of(scheduler->pages, part, group),
+                               .to = kv_pages_of(scheduler->pages, table[first], group)};
+    prefix_tree_drop_window(scheduler->tree, part);
+    prefix_tree_drop(scheduler->tree, part);
+}
+
+static void start(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
+                  const struct demand *demand) {
+    leave_line(scheduler, sequence, matched_tokens(&demand->match));
     uint32_t slot = scheduler->free_slots[--scheduler->free_slot_count];
     uint32_t *table = block_table(scheduler, slot);
-    for (uint32_t i = 0; i < demand.matched; i++) {
+    for (uint32_t i = 0; i < demand->match.blocks; i++) {
         kv_pool_hold(scheduler->pool, table[i]);
-        if (i >= demand.passed) kv_pages_hold_window(scheduler->pages, table[i]);
+        if (i >= demand->passed) kv_pages_hold_window(scheduler->pages, table[i]);
     }
-    for (uint32_t i = demand.matched; i < demand.whole; i++) {
-        bool taken = prefix_tree_take(scheduler->tree, &table[i]);
-        assert(taken); /* counted in demand_of */
-    }
+    if (demand->match.part_tokens > 0)
+        take_copied(scheduler, plan, table, demand);
+    else
+        take_blocks(scheduler, table, demand->match.blocks, demand->whole);
     sequence->state = SEQUENCE_RUNNING;
     sequence->slot = slot;
     sequence->slot_is_new = true;
-    sequence->block_count = demand.whole;
-    sequence->node_count = demand.matched;
-    sequence->passed_count = demand.passed;
-    sequence->computed = demand.matched * BACKEND_BLOCK_TOKENS;
-    for (uint32_t i = 0; i < demand.whole; i++) map_block(scheduler, sequence, i);
+    sequence->block_count = demand->whole;
+    sequence->node_count = demand->match.blocks;
+    sequence->passed_count = demand->passed;
+    sequence->computed = matched_tokens(&demand->match);
+    for (uint32_t i = 0; i < demand->whole; i++) map_block(scheduler, sequence, i);
     add_running(scheduler, sequence);
 }
 
 /* False when the sequence must wait. `load` is the expected need of the running ones. It does not
  * bind urgent sequences, and not the first of the others, which urgent ones could starve. */
-static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
+static bool try_start(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       struct admission_load *load) {
     struct demand demand = demand_of(scheduler, sequence);
     struct admission_load with = *load;
@@ -398,7 +396,7 @@ static bool try_start(struct scheduler *scheduler, struct sequence *sequence,
         if (is_bound && !admission_fits(&with, scheduler->backend->caps.page_count)) return false;
         if (!has_room(scheduler, demand)) return false;
     }
-    start(scheduler, sequence, demand);
+    start(scheduler, plan, sequence, &demand);
     *load = with;
     return true;
 }
@@ -441,7 +439,7 @@ bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *p
     }
     struct admission_load load = running_load(scheduler);
     while (sequence && has_row_room(scheduler, plan, rows_end) && may_start(scheduler, sequence)) {
-        if (!try_start(scheduler, sequence, &load)) return false;
+        if (!try_start(scheduler, plan, sequence, &load)) return false;
         add_prefill_rows(scheduler, plan, sequence, rows_end);
         sequence = first_in_line(scheduler, kind);
     }

@@ -2,8 +2,8 @@
 #pragma once
 
 /* state: the scheduler's struct and its stages, the one internal header of scheduler.c (the
- * interface), compose.c (rows of the next step), start.c (which sequences run), retire.c (results
- * of a step) and check.c.
+ * interface), compose.c (rows of the next step), start.c (which sequences run), match.c (what the
+ * cache has of a sequence), retire.c (results of a step) and check.c.
  *
  * Where a sequence is: a WAITING one in its request, which waits in a line; a PREEMPTED one in the
  * list `preempted` of its line; a RUNNING one in `running`; a DONE one in no list. A sequence that
@@ -58,6 +58,7 @@ struct plan {
     struct step_sequence *sequences; /* (running_max) */
     struct logit_row *logit_rows;    /* (rows_max) */
     struct logit_row *late_rows;     /* (running_max) those that `sample` gets */
+    struct page_copy *copies;        /* (running_max · pages per block) */
     struct sequence **members;       /* (running_max) the sequence of each step.sequences[i] */
     struct sample *samples;          /* (rows_max) */
 };
@@ -169,6 +170,19 @@ void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool m
 static inline bool is_for_nothing(const struct sequence *sequence, const struct logit_row *row) {
     return !row->scored && row->counter < sequence->generated_count;
 }
+
+/* match.c */
+
+/* The tokens of a sequence that it need not compute. */
+struct match {
+    uint32_t blocks;      /* leading blocks of the tree that it can begin with */
+    uint32_t part;        /* a block of the tree of which it can begin with a copy, behind them */
+    uint32_t part_tokens; /* leading tokens of `part` that are its own; 0: no part */
+};
+
+/* Writes the numbers of the leading blocks. Holds nothing. */
+struct match match_prefix(const struct scheduler *scheduler, const struct sequence *sequence,
+                          uint32_t *ret_blocks);
 
 /* start.c */
 

@@ -108,6 +108,22 @@ def test_shared_prompts_are_computed_once_and_counted(model_server):
     assert 0 < second["prompt_tokens_details"]["cached_tokens"] < second["prompt_tokens"] == first["prompt_tokens"]
 
 
+@pytest.mark.parametrize("shared", [1, 43, 48, 63])
+def test_a_prefix_that_ends_inside_a_block_is_counted_to_its_last_token(model_server, shared):
+    """A block has 16 tokens. The second prompt begins with `shared` tokens of the first; its answer is that of a prompt computed whole."""
+    first, second = [1000 + i for i in range(64)], [1000 + i if i < shared else 2000 + i for i in range(60 + shared % 16)]
+
+    def ask(prompt, salt):
+        answer = model_server.json("POST", "/v1/completions", {"model": "smollm2", "prompt": prompt, "temperature": 0, "max_tokens": 8, "cache_salt": salt})
+        return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    salt = f"part {shared}"
+    assert ask(first, salt)[1] == 0
+    text, cached = ask(second, salt)
+    assert cached == min(shared, len(second) - 1)
+    assert ask(second, salt + " alone") == (text, 0)
+
+
 def whole_rows(model, prompts, positions, *arguments):
     """The logits of each prompt at its positions, all of the vocabulary, by token."""
     vocab = json.loads((TINY / family_of(model) / "config.json").read_text())["vocab_size"]

@@ -34,6 +34,7 @@ struct held {
     uint32_t *pages;
     struct step_sequence *sequences;
     struct logit_row *logit_rows;
+    struct page_copy *copies;
     bool *is_sampled; /* (logit_count) late rows that `sample` has named */
 };
 
@@ -45,7 +46,13 @@ struct fake {
     uint32_t under_way;
     uint32_t slices_left; /* slices of that step */
     uint64_t steps;
+    uint64_t copies;
 };
+
+uint64_t fake_copies(const struct backend *backend) {
+    const struct fake *fake = backend->self;
+    return fake->copies;
+}
 
 uint64_t fake_hash(uint64_t hash, int32_t token) {
     return rng_at(hash, (uint64_t)token + 1);
@@ -137,6 +144,23 @@ static void mark_slots(struct fake *fake, const struct step *step) {
     }
 }
 
+/* Copies pages, none of which a row is still to be written to. */
+static void copy_in_order(struct fake *fake, const struct step *step) {
+    assert(step->copy_count == 0 || fake->options.caps.copies_pages);
+    for (uint32_t i = 0; i < step->copy_count; i++) {
+        const struct page_copy copy = step->copies[i];
+        assert(copy.from < fake->options.caps.page_count);
+        assert(copy.to < fake->options.caps.page_count && copy.to != copy.from);
+        struct slot *from = &fake->slots[(size_t)copy.from * BACKEND_BLOCK_TOKENS];
+        struct slot *to = &fake->slots[(size_t)copy.to * BACKEND_BLOCK_TOKENS];
+        for (uint32_t k = 0; k < BACKEND_BLOCK_TOKENS; k++) {
+            assert(!from[k].is_pending && !to[k].is_pending);
+            to[k] = from[k];
+        }
+    }
+    fake->copies += step->copy_count;
+}
+
 /* The shape of a step. */
 static void check_step(struct fake *fake, const struct step *step) {
     const struct backend_caps *caps = &fake->options.caps;
@@ -202,6 +226,7 @@ static void hold(const struct fake *fake, const struct step *step, struct held *
         held.positions = copied(step->positions, step->row_count, sizeof *step->positions);
         held.sequences = copied(step->sequences, step->sequence_count, sizeof *step->sequences);
         held.logit_rows = copied(step->logit_rows, step->logit_count, sizeof *step->logit_rows);
+        held.copies = copied(step->copies, step->copy_count, sizeof *step->copies);
         held.is_sampled = calloc(step->logit_count + 1, sizeof *held.is_sampled);
         if (!held.is_sampled) abort();
         copy_pages(fake, &held);
@@ -209,11 +234,13 @@ static void hold(const struct fake *fake, const struct step *step, struct held *
         held.step.positions = held.positions;
         held.step.sequences = held.sequences;
         held.step.logit_rows = held.logit_rows;
+        held.step.copies = held.copies;
     }
     *ret_held = held;
 }
 
 static void let_go(struct held *held) {
+    free(held->copies);
     free(held->is_sampled);
     free(held->logit_rows);
     free(held->sequences);
@@ -313,7 +340,10 @@ static enum err fake_submit(void *self, const struct step *step, struct error *e
     struct fake *fake = self;
     assert(fake->under_way < fake->options.caps.steps_max);
     check_step(fake, step);
-    if (!holds_two(fake)) mark_slots(fake, step); /* so that none is changed by urgent steps */
+    if (!holds_two(fake)) {
+        copy_in_order(fake, step);
+        mark_slots(fake, step); /* so that none is changed by urgent steps */
+    }
     for (uint32_t i = 0; i < step->logit_count && holds_two(fake); i++)
         if (step->logit_rows[i].generated)
             note_generated(fake, &step->sequences[step->logit_rows[i].sequence],
@@ -385,6 +415,7 @@ static enum err fake_wait(void *self, struct step_result *result, struct error *
     assert(fake->under_way > 0);
     struct held held = fake->held[0];
     if (holds_two(fake)) {
+        copy_in_order(fake, &held.step);
         mark_slots(fake, &held.step);
         resolve_tokens(fake, &held);
     }
@@ -416,6 +447,7 @@ static enum err fake_interject(void *self, const struct step *step, struct step_
         for (uint32_t k = 0; k < other->sequence_count; k++)
             assert(step->sequences[i].slot != other->sequences[k].slot);
     check_step(fake, step);
+    copy_in_order(fake, step);
     mark_slots(fake, step);
     run(fake, &(struct held){.step = *step}, result);
     return OK;

@@ -34,6 +34,7 @@ struct fake_options {
 
 /* ret_backend->self is owned by the caller, who calls ops->close. */
 void fake_backend_open(struct backend *ret_backend, const struct fake_options *options);
+uint64_t fake_copies(const struct backend *backend); /* pages copied so far */
 
 #define FAKE_HASH_START 0x51ED270B0A1F39C1ull
 uint64_t fake_hash(uint64_t hash, int32_t token);

@@ -39,6 +39,15 @@ MUTANTS = [
     ("given tokens have one block only", "start.c", "if (rows_with_block(sequence) >= rows_missing(sequence) ||",
      "if (has_block_for_next(sequence) || rows_missing(sequence) == 0 ||"),
     ("a sequence at max_tokens has one row more", "start.c", "return is_last ? 0 :", "return is_last && false ? 0 :"),
+    ("a part comes from a block of the same step", "match.c", "scheduler->written_in[at] != scheduler->step_number &&", ""),
+    ("a part has one token more than both have in common", "match.c", "match->part = at, match->part_tokens = common;",
+     "match->part = at, match->part_tokens = common < count ? common + 1 : common;"),
+    ("a part lacks its window pages", "match.c", " && kv_pages_has_window(scheduler->pages, at)", ""),
+    ("a part whose blocks before it lack their window pages", "match.c", "caps.copies_pages && match.blocks == count)", "caps.copies_pages)"),
+    ("a part's pages are taken before they are copied", "start.c", "    kv_pool_hold(scheduler->pool, part);\n"
+     "    kv_pages_hold_window(scheduler->pages, part);\n    take_blocks(scheduler, table, first, demand->whole);\n",
+     "    take_blocks(scheduler, table, first, demand->whole);\n    kv_pool_hold(scheduler->pool, part);\n"
+     "    kv_pages_hold_window(scheduler->pages, part);\n"),
 ]
 
 

@@ -93,6 +93,7 @@ static void print_totals(const struct world_totals *totals, FILE *file) {
                  {"urgent that passed", totals->passed},
                  {"urgent steps", totals->urgent_steps},
                  {"cached prompt tokens", totals->hit_tokens},
+                 {"pages copied", totals->copies},
                  {"begun ahead", totals->ahead},
                  {"put off", totals->put_off},
                  {"late tokens", totals->late},
@@ -110,7 +111,8 @@ static bool is_thorough(const struct world_totals *totals, uint64_t under_way) {
     return is_special && totals->given > 10000 && totals->steps >= 200000 && totals->refused > 0 &&
            totals->cancelled > 0 && totals->finished_by_caller > 0 && totals->ended_under_way > 0 &&
            totals->ended_all_at_once > 0 && totals->preemptions > 0 &&
-           totals->preempted_twice > 0 && totals->evictions > 0 && totals->hit_tokens > 0;
+           totals->preempted_twice > 0 && totals->evictions > 0 && totals->hit_tokens > 0 &&
+           totals->copies > 10000;
 }
 
 static void run(const struct arguments *arguments, uint32_t under_way,

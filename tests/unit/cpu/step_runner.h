@@ -31,10 +31,11 @@ struct runner_sequence {
     uint32_t chunk; /* rows a step */
     uint32_t start; /* the step it enters in */
     uint32_t blocks[64];
-    uint32_t cached; /* positions another sequence writes for it */
-    uint32_t done;   /* positions so far */
-    bool last_only;  /* logits of the last row of each step alone */
-    float *logits;   /* (count, vocab_rows); rows without wanted logits stay zero */
+    uint32_t cached;       /* positions another sequence writes for it */
+    struct page_copy copy; /* before its first step, unless both pages are the same */
+    uint32_t done;         /* positions so far */
+    bool last_only;        /* logits of the last row of each step alone */
+    float *logits;         /* (count, vocab_rows); rows without wanted logits stay zero */
 };
 
 static inline void rig_close(struct rig *rig) {
@@ -95,6 +96,8 @@ static inline void run_sequences(struct rig *rig, struct runner_sequence *sequen
         uint32_t positions[512], rows = 0, members = 0, of[RUNNER_SEQUENCES_MAX];
         uint32_t wanted[512], wanted_count = 0, at = 0;
         struct step_sequence parts[RUNNER_SEQUENCES_MAX];
+        struct page_copy copies[RUNNER_SEQUENCES_MAX];
+        uint32_t copy_count = 0;
         left = false;
         for (uint32_t i = 0; i < count; i++) {
             struct runner_sequence *sequence = &sequences[i];
@@ -107,6 +110,8 @@ static inline void run_sequences(struct rig *rig, struct runner_sequence *sequen
             if (number < sequence->start || sequence->done == sequence->count) continue;
             uint32_t take = sequence->count - sequence->done;
             if (take > sequence->chunk) take = sequence->chunk;
+            if (sequence->done == sequence->cached && sequence->copy.from != sequence->copy.to)
+                copies[copy_count++] = sequence->copy;
             of[members] = i;
             parts[members++] = (struct step_sequence){.row_first = rows,
                                                       .row_count = take,
@@ -125,7 +130,9 @@ static inline void run_sequences(struct rig *rig, struct runner_sequence *sequen
                                   .sequence_count = members,
                                   .tokens = tokens,
                                   .positions = positions,
-                                  .sequences = parts};
+                                  .sequences = parts,
+                                  .copies = copies,
+                                  .copy_count = copy_count};
         forward_begin(rig->forward, &step, wanted, wanted_count);
         while (!forward_advance(rig->forward))
             if (rig->between) rig->between(rig, rig->context);

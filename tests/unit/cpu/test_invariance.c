@@ -101,6 +101,30 @@ static void check_shared(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX])
     free(pair[1].logits);
 }
 
+/* A sequence with the same first 43 tokens takes two blocks of the first one, which has been
+ * computed, and a copy of the third. */
+static void check_copied(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX]) {
+    int32_t fork[100];
+    for (int i = 0; i < 100; i++) fork[i] = i < 43 ? tokens[7][i] : tokens[6][i];
+    struct runner_sequence alone = sequence_of(tokens, 6, TOKENS_MAX);
+    alone.tokens = fork;
+    alone.count = 100;
+    run_sequences(rig, &alone, 1);
+    struct runner_sequence first = sequence_of(tokens, 7, TOKENS_MAX);
+    struct runner_sequence second = sequence_of(tokens, 5, TOKENS_MAX);
+    run_sequences(rig, &first, 1);
+    second.tokens = fork;
+    second.count = 100;
+    second.cached = 43;
+    memcpy(second.blocks, first.blocks, 2 * sizeof(uint32_t));
+    second.copy = (struct page_copy){.from = first.blocks[2], .to = second.blocks[2]};
+    run_sequences(rig, &second, 1);
+    assert_same(rig, &second, alone.logits);
+    free(alone.logits);
+    free(first.logits);
+    free(second.logits);
+}
+
 /* The sequence that passes the steps of the others, and its expected tokens. */
 struct passing {
     const struct runner_sequence *sequence;
@@ -159,6 +183,7 @@ static void check_file(const char *path, const struct kernels *kernels) {
     check_mixed(&rig, tokens, alone, 0);
     check_mixed(&rig, tokens, alone, 13);
     check_shared(&rig, tokens);
+    check_copied(&rig, tokens);
     check_passed(&rig, tokens, alone);
     rig_close(&rig);
     for (uint32_t threads = 2; threads <= 3; threads++) {

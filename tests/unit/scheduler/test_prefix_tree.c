@@ -70,6 +70,46 @@ static void a_block_is_found_by_its_parent_and_all_its_tokens(void **state) {
     close_tree(fixture);
 }
 
+static void children_are_listed_in_order_and_tell_what_they_have_in_common(void **state) {
+    (void)state;
+    struct fixture fixture = open_tree(5);
+    uint32_t a = add(fixture, PREFIX_ROOT, 10);
+    uint32_t other = add(fixture, PREFIX_ROOT, 50);
+    uint32_t children[3];
+    for (int32_t i = 0; i < 3; i++) children[i] = add(fixture, a, 20 + i);
+    assert_int_equal(prefix_tree_first_child(fixture.tree, PREFIX_ROOT), a);
+    assert_int_equal(prefix_tree_next_child(fixture.tree, a), other);
+    assert_int_equal(prefix_tree_next_child(fixture.tree, other), PREFIX_ROOT);
+    assert_int_equal(prefix_tree_first_child(fixture.tree, children[0]), PREFIX_ROOT);
+    uint32_t at = prefix_tree_first_child(fixture.tree, a);
+    for (uint32_t i = 0; i < 3; i++, at = prefix_tree_next_child(fixture.tree, at))
+        assert_int_equal(at, children[i]);
+    assert_int_equal(at, PREFIX_ROOT);
+
+    int32_t part[BACKEND_BLOCK_TOKENS];
+    for (uint32_t i = 0; i < BACKEND_BLOCK_TOKENS; i++) part[i] = i < 7 ? tokens_of(10)[i] : 1000;
+    assert_int_equal(prefix_tree_common(fixture.tree, a, 0, part, BACKEND_BLOCK_TOKENS), 7);
+    assert_int_equal(prefix_tree_common(fixture.tree, a, 0, part, 5), 5);
+    assert_int_equal(prefix_tree_common(fixture.tree, a, 0, part, 0), 0);
+    assert_int_equal(prefix_tree_common(fixture.tree, other, 0, part, 16), 0);
+    assert_int_equal(prefix_tree_common(fixture.tree, a, 1, part, 16), 0); /* another salt */
+
+    /* The middle one, the last and the first are forgotten. */
+    static const uint32_t order[] = {1, 2, 0};
+    for (uint32_t i = 0; i < 3; i++) prefix_tree_drop(fixture.tree, children[order[i]]);
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t taken;
+        assert_true(prefix_tree_take(fixture.tree, &taken));
+        assert_int_equal(taken, children[order[i]]);
+        prefix_tree_check(fixture.tree);
+    }
+    assert_int_equal(prefix_tree_first_child(fixture.tree, a), PREFIX_ROOT);
+    for (uint32_t i = 0; i < 3; i++) prefix_tree_drop(fixture.tree, children[i]);
+    prefix_tree_drop(fixture.tree, other);
+    prefix_tree_drop(fixture.tree, a);
+    close_tree(fixture);
+}
+
 static void a_dropped_node_stays_until_its_block_is_needed(void **state) {
     (void)state;
     struct fixture fixture = open_tree(2);
@@ -140,6 +180,7 @@ static void a_used_block_is_never_evicted(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_is_found_by_its_parent_and_all_its_tokens),
+        cmocka_unit_test(children_are_listed_in_order_and_tell_what_they_have_in_common),
         cmocka_unit_test(a_dropped_node_stays_until_its_block_is_needed),
         cmocka_unit_test(leaves_go_before_their_parents_and_the_least_recently_used_first),
         cmocka_unit_test(a_used_block_is_never_evicted),

@@ -349,6 +349,81 @@ static void a_cached_prompt_is_computed_from_its_last_whole_block_on(void **stat
     }
 }
 
+/* A prompt that begins as that of prompt_of(10, …) for `common` tokens. */
+static const int32_t *forked_prompt(uint32_t common, uint32_t count) {
+    static int32_t prompt[200];
+    memcpy(prompt, prompt_of(10, count), count * sizeof *prompt);
+    for (uint32_t i = common; i < count; i++) prompt[i] = (prompt[i] + 7) % (int32_t)VOCAB;
+    return prompt;
+}
+
+static void submit_forked(struct fixture *fixture, uint64_t id, uint32_t common, uint32_t count) {
+    struct scheduler_request request = request_of(id, 10, count, 1);
+    request.prompt = forked_prompt(common, count);
+    submit(fixture, &request);
+}
+
+static void a_prefix_that_ends_in_a_block_is_copied(void **state) {
+    (void)state;
+    const struct {
+        uint32_t common, count; /* tokens of the second prompt; the first has 64 */
+        uint32_t cached;
+        uint32_t copies;
+    } cases[] = {{43, 60, 43, 1}, {32, 60, 32, 0}, {1, 60, 1, 1},  {0, 60, 0, 0},
+                 {47, 48, 47, 1}, {48, 48, 47, 1}, {64, 64, 63, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct fixture fixture;
+        open_fixture(&fixture, 40, 100);
+        fixture.backend.caps.copies_pages = true;
+        submit_plain(&fixture, 1, 10, 64, 1);
+        step(&fixture);
+        const uint32_t first = fixture.step->sequences[0].pages[cases[i].cached / 16];
+        run(&fixture);
+        submit_forked(&fixture, 2, cases[i].common, cases[i].count);
+        step(&fixture);
+        const struct step *second = fixture.step;
+        assert_int_equal(last_event(&fixture)->cached_tokens, cases[i].cached);
+        assert_int_equal(second->positions[0], cases[i].cached);
+        assert_int_equal(second->row_count, cases[i].count - cases[i].cached);
+        assert_int_equal(second->copy_count, cases[i].copies);
+        if (cases[i].copies > 0) {
+            assert_int_equal(second->copies[0].from, first);
+            assert_int_not_equal(second->copies[0].to, first);
+            /* A prompt that ends like the first one shares its block again after the step. */
+            bool is_whole = cases[i].common == cases[i].count;
+            assert_int_equal(second->sequences[0].pages[cases[i].cached / 16],
+                             is_whole ? first : second->copies[0].to);
+        }
+        scheduler_close(fixture.scheduler);
+    }
+}
+
+/* A step copies before it computes, so a block of the same step is no source; and a block is left
+ * alone that would have to be evicted for the sequence that copies it. */
+static void a_part_needs_a_block_that_is_computed_and_can_be_kept(void **state) {
+    (void)state;
+    struct fixture fixture;
+    open_fixture(&fixture, 40, 200);
+    fixture.backend.caps.copies_pages = true;
+    submit_plain(&fixture, 1, 10, 64, 1);
+    submit_forked(&fixture, 2, 43, 60);
+    step(&fixture);
+    assert_int_equal(fixture.step->sequence_count, 2);
+    assert_int_equal(fixture.step->copy_count, 0);
+    assert_int_equal(fixture.step->row_count, 64 + 60 - 32);
+    scheduler_close(fixture.scheduler);
+
+    open_fixture(&fixture, 4, 200);
+    fixture.backend.caps.copies_pages = true;
+    submit_plain(&fixture, 1, 10, 64, 1);
+    run(&fixture);
+    submit_forked(&fixture, 2, 43, 60);
+    step(&fixture);
+    assert_int_equal(last_event(&fixture)->cached_tokens, 32);
+    assert_int_equal(fixture.step->copy_count, 0);
+    scheduler_close(fixture.scheduler);
+}
+
 static void a_prefix_that_arrives_many_times_at_once_is_computed_once(void **state) {
     (void)state;
     struct fixture fixture;
@@ -727,6 +802,8 @@ int main(void) {
         cmocka_unit_test(a_backend_or_options_out_of_range_do_not_open),
         cmocka_unit_test(a_long_prompt_is_computed_in_chunks_beside_decode),
         cmocka_unit_test(a_cached_prompt_is_computed_from_its_last_whole_block_on),
+        cmocka_unit_test(a_prefix_that_ends_in_a_block_is_copied),
+        cmocka_unit_test(a_part_needs_a_block_that_is_computed_and_can_be_kept),
         cmocka_unit_test(the_rows_of_a_prompt_are_scored_and_none_are_taken_from_the_cache),
         cmocka_unit_test(prefixes_are_shared_within_a_salt_only),
         cmocka_unit_test(a_prefix_that_arrives_many_times_at_once_is_computed_once),
