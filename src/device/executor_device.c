@@ -33,8 +33,9 @@ struct executor_device {
     struct plan_attention *plan;
     struct device_sampling *sampling;
     struct device_result result;
-    uint32_t *wanted;  /* (logit_rows_max) */
-    float *logits_row; /* (vocab_rows) */
+    uint32_t *wanted;                /* (logit_rows_max) */
+    struct device_page_copy *copies; /* (sequences_max · group_count) */
+    float *logits_row;               /* (vocab_rows) */
     uint64_t number_last;
     struct flight flights[DEVICE_STEPS_MAX];
     uint32_t flight_first;
@@ -48,6 +49,15 @@ static struct flight *flight_at(struct executor_device *executor, uint32_t index
     return &executor->flights[(executor->flight_first + index) % executor->caps.steps_max];
 }
 
+static const struct device_page_copy *copies_of(struct executor_device *executor,
+                                                const struct step *step) {
+    assert(step->copy_count <= executor->limits.sequences_max * executor->group_count);
+    for (uint32_t i = 0; i < step->copy_count; i++)
+        executor->copies[i] =
+            (struct device_page_copy){.from = step->copies[i].from, .to = step->copies[i].to};
+    return executor->copies;
+}
+
 /* Starts a step whose wanted rows are executor->wanted. */
 static enum err submit_step(struct executor_device *executor, const struct step *step,
                             uint32_t wanted_count, const struct device_samples *samples,
@@ -56,6 +66,8 @@ static enum err submit_step(struct executor_device *executor, const struct step 
         .number = executor->number_last,
         .row_count = step->row_count,
         .wanted_count = wanted_count,
+        .copy_count = step->copy_count,
+        .copies = copies_of(executor, step),
         .tokens = step->tokens,
         .positions = step->positions,
         .wanted = executor->wanted,
@@ -192,6 +204,7 @@ static void close_executor(void *self) {
     free(executor->result.answers);
     free(executor->result.named_logits);
     free(executor->wanted);
+    free(executor->copies);
     free(executor->logits_row);
     device_program_release(&executor->device_program);
     program_release(&executor->program);
@@ -257,7 +270,8 @@ static void set_caps(struct executor_device *executor,
                                                                 : limits->sequences_max,
                                            .context_tokens_max = limits->context_max,
                                            .vocab = executor->caps.vocab,
-                                           .steps_max = limits->steps_max};
+                                           .steps_max = limits->steps_max,
+                                           .copies_pages = true};
 }
 
 static enum err open_arrays(struct executor_device *executor, struct error *error) {
@@ -266,12 +280,14 @@ static enum err open_arrays(struct executor_device *executor, struct error *erro
         device_limits_sampling(&executor->device_program, limits);
     struct device_result *result = &executor->result;
     executor->wanted = calloc(limits->logit_rows_max, sizeof *executor->wanted);
+    executor->copies =
+        calloc((size_t)limits->sequences_max * executor->group_count, sizeof *executor->copies);
     executor->logits_row = calloc(executor->vocab_rows, sizeof *executor->logits_row);
     result->tokens = calloc(limits->logit_rows_max, sizeof *result->tokens);
     result->answers = calloc(limits->logit_rows_max, sizeof *result->answers);
     result->named_logits = calloc(limits->named_max, sizeof *result->named_logits);
-    if (!executor->wanted || !executor->logits_row || !result->tokens || !result->answers ||
-        !result->named_logits)
+    if (!executor->wanted || !executor->copies || !executor->logits_row || !result->tokens ||
+        !result->answers || !result->named_logits)
         return err_set(error, ERR_LIMIT, "no memory for the results of %u rows",
                        limits->logit_rows_max);
     enum err err = device_sampling_open(&executor->sampling, &sampling, error);

@@ -44,7 +44,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEVICE_ABI 5u
+#define DEVICE_ABI 6u
 #define DEVICE_SYMBOL "quern_device_table" /* of the function that gives the table */
 
 #define DEVICE_PAGE_TOKENS 16u
@@ -258,14 +258,22 @@ struct device_group {
                                      of the last layer has one */
 };
 
+/* A page that is copied whole before the rows of a step store anything. */
+struct device_page_copy {
+    uint32_t from;
+    uint32_t to; /* another page */
+};
+
 struct device_step {
     uint64_t number; /* ascending; for messages and wait */
     uint32_t row_count;
-    uint32_t wanted_count;     /* at most logit_rows_max */
+    uint32_t wanted_count; /* at most logit_rows_max */
+    uint32_t copy_count;
     const int32_t *tokens;     /* (row_count) id, or ~slot: the token sampled last for that slot */
     const uint32_t *positions; /* (row_count) */
     const uint32_t *wanted;    /* (wanted_count) ascending rows that have logits */
-    const struct device_group *groups; /* (group_count) */
+    const struct device_group *groups;     /* (group_count) */
+    const struct device_page_copy *copies; /* (copy_count) in the order in which they are made */
 };
 
 /* ---- sampling ---- */

@@ -202,6 +202,24 @@ static enum err sample(struct device *device, const struct device_samples *sampl
     return err == OK ? plain_late(device, samples, is_nan, error) : err;
 }
 
+/* Copies keys, values and their stamps in all places. */
+static void copy_page(struct device *device, struct device_page_copy copy) {
+    const size_t slots = plain_slots(device), kv_width = device->kv_width;
+    const size_t slot_bytes = 2 * kv_width * plain_form_bytes(device->limits.kv_form);
+    const size_t slot_scales = 2 * (size_t)device->program.kv_heads;
+    for (size_t place = 0; place < device->limits.layer_places; place++) {
+        size_t from = place * slots + copy.from * DEVICE_PAGE_TOKENS;
+        size_t to = place * slots + copy.to * DEVICE_PAGE_TOKENS;
+        memcpy(device->kv + to * slot_bytes, device->kv + from * slot_bytes,
+               DEVICE_PAGE_TOKENS * slot_bytes);
+        memcpy(device->stamps + to, device->stamps + from,
+               DEVICE_PAGE_TOKENS * sizeof *device->stamps);
+        if (device->kv_scales)
+            memcpy(device->kv_scales + to * slot_scales, device->kv_scales + from * slot_scales,
+                   DEVICE_PAGE_TOKENS * slot_scales * sizeof *device->kv_scales);
+    }
+}
+
 /* The forward pass of a step; its logits are then the device's. */
 static void compute(struct device *device, const struct plain_step *step) {
     struct plain_pass pass = {.device = device,
@@ -212,6 +230,7 @@ static void compute(struct device *device, const struct plain_step *step) {
                               .wide = device->wide,
                               .attended = device->attended,
                               .logits = device->logits};
+    for (uint32_t i = 0; i < step->in.copy_count; i++) copy_page(device, step->in.copies[i]);
     plain_begin(&pass);
     for (uint32_t i = 0; i < device->program.op_count && pass.row_count > 0; i++) {
         int64_t start = device->measures_ops ? clock_monotonic_ns() : 0;

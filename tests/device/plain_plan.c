@@ -160,7 +160,8 @@ void world_plan(struct world *world, struct world_step *ret_step, uint64_t numbe
                                          .tokens = step->tokens,
                                          .positions = step->positions,
                                          .wanted = step->wanted,
-                                         .groups = step->groups}};
+                                         .groups = step->groups,
+                                         .copies = step->copies}};
     set_rows(world, step, runs, run_count, wants_all);
     for (uint32_t g = 0; g < world->limits.group_count; g++) {
         struct device_group *group = &step->groups[g];
@@ -185,6 +186,20 @@ void world_plan(struct world *world, struct world_step *ret_step, uint64_t numbe
             plan_attention(&planner);
         }
     }
+}
+
+/* Sequence 2 gets its copy from that of sequence 1, so the order of the copies counts. */
+void world_plan_part(struct world *world, struct world_step *ret_step, uint64_t number,
+                     uint32_t part, unsigned how) {
+    const uint32_t block = WORLD_SHARED / DEVICE_PAGE_TOKENS, begin = WORLD_SHARED + WORLD_PART;
+    const struct world_run runs[2][2] = {{{0, 0, 48, false}},
+                                         {{1, begin, 20, false}, {2, begin, 9, false}}};
+    world_plan(world, ret_step, number, runs[part], part + 1, true, how);
+    for (uint32_t s = 0; s < 2 && part > 0; s++)
+        for (uint32_t g = 0; g < world->limits.group_count; g++)
+            ret_step->copies[ret_step->step.copy_count++] =
+                (struct device_page_copy){.from = world->sequences[s].pages[g][block],
+                                          .to = world->sequences[s + 1].pages[g][block]};
 }
 
 const struct world_run world_course[WORLD_COURSE][WORLD_SEQUENCES] = {

@@ -60,9 +60,19 @@ static void check_counts(const struct device *device, const struct device_step *
          NUMBER(step), attention->tiles.row_count, limits->rows_max);
 }
 
+static void check_copies(const struct device *device, const struct device_step *step) {
+    const uint32_t pages = device->ledger.page_count;
+    for (uint32_t i = 0; i < step->copy_count; i++)
+        MUST(step->copies[i].from < pages && step->copies[i].to < pages &&
+                 step->copies[i].from != step->copies[i].to,
+             "step %llu copies page %u of %u to page %u", NUMBER(step), step->copies[i].from, pages,
+             step->copies[i].to);
+}
+
 void plain_check_step(struct device *device, const struct device_step *step) {
     uint32_t pages = 0;
     check_rows(device, step);
+    check_copies(device, step);
     device->submits++;
     for (uint32_t i = 0; i < device->limits.group_count; i++) {
         const struct device_group *group = &step->groups[i];
@@ -191,6 +201,7 @@ static void copy_step(const struct device *device, struct plain_step *to,
     to->in.positions = plain_copy(heap, from->positions, rows, sizeof *from->positions);
     to->in.wanted = plain_copy(heap, from->wanted, from->wanted_count, sizeof *from->wanted);
     to->in.groups = groups;
+    to->in.copies = plain_copy(heap, from->copies, from->copy_count, sizeof *from->copies);
     to->is_drawn = plain_new(heap, from->wanted_count, sizeof *to->is_drawn);
 }
 

@@ -21,7 +21,8 @@
 #define WORLD_ROWS 96u
 #define WORLD_PARTIALS 512u
 #define WORLD_ITEMS 256u
-#define WORLD_SHARED 32u /* tokens that sequences 0..2 have in common */
+#define WORLD_SHARED 32u /* tokens that sequences 0..2 have in common, and their pages */
+#define WORLD_PART 5u    /* tokens behind them that they have in common as well */
 #define WORLD_VOCAB_MAX 64u
 
 struct world_traits {
@@ -116,11 +117,17 @@ struct world_step {
     uint32_t slots[2][WORLD_ROWS];
     uint32_t pages[2][WORLD_SEQUENCES * WORLD_BLOCKS];
     struct world_items items[2][2]; /* by group; all, kept */
+    struct device_page_copy copies[2 * WORLD_SEQUENCES];
 };
 
 /* Wants the last row of each run; with wants_all every row. */
 void world_plan(struct world *world, struct world_step *ret_step, uint64_t number,
                 const struct world_run *runs, uint32_t run_count, bool wants_all, unsigned how);
+
+/* Two steps: sequence 0 alone (`part` 0); sequences 1 and 2 from position WORLD_SHARED + WORLD_PART
+ * on, with copies of its page (1). */
+void world_plan_part(struct world *world, struct world_step *ret_step, uint64_t number,
+                     uint32_t part, unsigned how);
 
 /* A prompt in pieces, sequences that join behind a common prefix, and decode. */
 #define WORLD_COURSE 5u

@@ -69,6 +69,29 @@ static void every_shape_and_every_plan_agrees_with_the_reference(void **state) {
 
 /* ---- copies ---- */
 
+static void a_sequence_may_begin_with_copied_pages(void **state) {
+    (void)state;
+    struct world_step *step = calloc(1, sizeof *step);
+    struct error error = {0};
+    struct device_result result = {0};
+    for (uint32_t i = 0; i < SHAPES; i++) {
+        struct world_references references;
+        struct world world;
+        world_open(&world, &shapes[i], 70 + i);
+        world_references_open(&world, &references);
+        for (uint32_t part = 0; part < 2; part++) {
+            world_plan_part(&world, step, part + 1, part, PLAN_TILES | PLAN_PREFIX);
+            expect_ok(world.table->submit(world.device, &step->step, NULL, &error), &error);
+            memset(step->copies, 0xa5, sizeof step->copies);
+            expect_ok(world.table->wait(world.device, part + 1, &result, &error), &error);
+            expect_logits(&world, &references, step);
+        }
+        world_references_close(&references);
+        world_close(&world);
+    }
+    free(step);
+}
+
 static void a_step_is_copied_when_it_is_submitted(void **state) {
     (void)state;
     struct world_references references;
@@ -262,6 +285,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_shape_and_every_plan_agrees_with_the_reference),
         cmocka_unit_test(a_step_is_copied_when_it_is_submitted),
+        cmocka_unit_test(a_sequence_may_begin_with_copied_pages),
         cmocka_unit_test(weights_may_come_in_parts_and_in_another_order),
         cmocka_unit_test(a_program_run_one_operation_at_a_time_gives_the_step_s_logits),
         cmocka_unit_test(pending_tokens_are_those_of_the_step_before),

@@ -247,8 +247,9 @@ struct device {
     float *partial_o, *partial_ml;
     int32_t *last_token; /* (sequences_max) */
     void *stats_partial;
-    float *kept; /* (edits_max) scratch of choose */
-    struct card_place *places;
+    float *kept;                     /* (edits_max) scratch of choose */
+    struct card_place *places;       /* (layer_places) at equal distances */
+    struct cuda_copy_page page_copy; /* without `from` and `to` */
     uint32_t page_count;
 
     char *fill_host[FILL_SLICES], *fill_card[FILL_SLICES];

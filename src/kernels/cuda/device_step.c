@@ -93,16 +93,33 @@ enum err step_put(struct device *device, struct flight *flight, const struct dev
                    (unsigned long long)step->number);
 }
 
+/* One launch each, so that they are made in their order. */
+static enum err copy_pages(const struct device *device, const struct device_step *step,
+                           struct error *error) {
+    struct cuda_copy_page call = device->page_copy;
+    enum err err = OK;
+    for (uint32_t i = 0; i < step->copy_count && err == OK; i++) {
+        call.from = step->copies[i].from;
+        call.to = step->copies[i].to;
+        assert(call.from < device->page_count && call.to < device->page_count);
+        err = cuda_copy_page(&call, device->compute, error);
+    }
+    return err;
+}
+
 /* Enqueues everything; on failure the sentence names the operation. */
 static enum err start(struct device *device, struct flight *flight, const struct graph *graph,
-                      const struct device_samples *samples, struct error *error) {
+                      const struct device_step *step, const struct device_samples *samples,
+                      struct error *error) {
     struct card_samples drawn = {0};
     enum err err = samples_put(device, flight, samples, false, &drawn, error);
     if (err == OK) err = block_send(device, &flight->block, error);
     if (err != OK) return err;
     cudaError_t code = cudaEventRecord(flight->begun, device->compute);
     if (code != cudaSuccess) return card_error(code, error, "starting");
-    err = graph ? graph_run(device, flight, graph, error) : walk_all(device, flight, error);
+    err = copy_pages(device, step, error);
+    if (err == OK)
+        err = graph ? graph_run(device, flight, graph, error) : walk_all(device, flight, error);
     if (err == OK) err = samples_run(device, flight, &drawn, false, error);
     if (err == OK) err = samples_fetch(device, flight, error);
     return err;
@@ -117,7 +134,7 @@ enum err device_submit(struct device *device, const struct device_step *step,
     const struct graph *graph = graph_put(device, flight, step);
     enum err err = graph ? OK : step_put(device, flight, step, error);
     if (err != OK) return err;
-    err = start(device, flight, graph, samples, error);
+    err = start(device, flight, graph, step, samples, error);
     if (err != OK) return err_prefix(error, "step %llu", (unsigned long long)step->number);
     flight->is_under_way = true;
     device->submitted++;

@@ -132,6 +132,28 @@ static void check_logits(struct world *world, const struct world_references *ref
     free(step);
 }
 
+#define COPY_STEPS 2u
+
+/* Sequences that begin with copied pages, where another ends in the middle of a block. */
+static void check_copies(struct world *world, const struct world_references *references) {
+    struct world_step *step = calloc(1, sizeof *step);
+    struct device_result result = {.tokens = calloc(WORLD_ROWS, sizeof(int32_t))};
+    double worst = 0;
+    for (uint32_t part = 0; part < COPY_STEPS; part++) {
+        world_plan_part(world, step, 700 + part, part, PLAN_TILES | PLAN_PREFIX);
+        submit(world, step, NULL);
+        wait_for(world, 700 + part, &result);
+        float *logits = logits_of(world, step->step.wanted_count);
+        double off = world_compare(world, references, step, logits).off;
+        if (off > worst) worst = off;
+        free(logits);
+    }
+    report(worst <= world->traits.tolerance,
+           "%s: logits behind copied pages are off by %.3g at most", world->traits.name, worst);
+    free(result.tokens);
+    free(step);
+}
+
 /* The same steps, planned alike, once more: what ADR 17 promises of one device. */
 static void check_again(struct world *world) {
     struct world_step *step = calloc(1, sizeof *step);
@@ -407,6 +429,7 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
                ledger->page_count == world.limits.page_count_max,
            "%s: the ledger adds up", traits->name);
     check_logits(&world, &references, each);
+    check_copies(&world, &references);
     check_again(&world);
     check_ahead(&world);
     check_draws(&world);
@@ -414,7 +437,7 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     if (device_form_is_bf16(traits->form)) check_ops(&world, &references);
     must(plugin->counters(world.device, &counters, &error), &error, "counters");
     report(counters.steps == WORLD_COURSE * ((PLAN_WAYS + each - 1) / each) + 2 * WORLD_COURSE +
-                                 2 * TURNS + 3 &&
+                                 2 * TURNS + 3 + COPY_STEPS &&
                counters.rows > counters.steps && counters.busy_ns > 0,
            "%s: steps and rows are counted", traits->name);
     world_references_close(&references);
