@@ -118,7 +118,8 @@ int bench_run(uint32_t requests, uint32_t sequences) {
                                        .sequences_max = sequences,
                                        .context_tokens_max = 4096,
                                        .vocab = VOCAB,
-                                       .steps_max = 1}};
+                                       .steps_max = 1,
+                                       .copies_pages = true}};
     struct scheduler_options options = {
         .backend = &backend, .enable_prefix_caching = true, .on_event = on_event, .user = &bench};
     struct scheduler *scheduler;
