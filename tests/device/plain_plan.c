@@ -189,13 +189,13 @@ void world_plan(struct world *world, struct world_step *ret_step, uint64_t numbe
 }
 
 /* Sequence 2 gets its copy from that of sequence 1, so the order of the copies counts. */
-void world_plan_part(struct world *world, struct world_step *ret_step, uint64_t number,
-                     uint32_t part, unsigned how) {
+void world_plan_copies(struct world *world, struct world_step *ret_step, uint64_t number,
+                       uint32_t index, unsigned how) {
     const uint32_t block = WORLD_SHARED / DEVICE_PAGE_TOKENS, begin = WORLD_SHARED + WORLD_PART;
-    const struct world_run runs[2][2] = {{{0, 0, 48, false}},
-                                         {{1, begin, 20, false}, {2, begin, 9, false}}};
-    world_plan(world, ret_step, number, runs[part], part + 1, true, how);
-    for (uint32_t s = 0; s < 2 && part > 0; s++)
+    const struct world_run runs[WORLD_COPY_STEPS][2] = {
+        {{0, 0, 48, false}}, {{1, begin, 20, false}, {2, begin, 9, false}}};
+    world_plan(world, ret_step, number, runs[index], index + 1, true, how);
+    for (uint32_t s = 0; s < 2 && index > 0; s++)
         for (uint32_t g = 0; g < world->limits.group_count; g++)
             ret_step->copies[ret_step->step.copy_count++] =
                 (struct device_page_copy){.from = world->sequences[s].pages[g][block],

@@ -65,7 +65,7 @@ static void make_sequences(struct world *world) {
         struct world_sequence *sequence = &world->sequences[s];
         sequence->shared = s < 3 ? WORLD_SHARED : 0;
         for (uint32_t i = 0; i < WORLD_CONTEXT; i++)
-            sequence->tokens[i] = s > 0 && s < 3 && i < sequence->shared + WORLD_PART
+            sequence->tokens[i] = s > 0 && sequence->shared > 0 && i < sequence->shared + WORLD_PART
                                       ? world->sequences[0].tokens[i]
                                       : (int32_t)rng_below(&world->rng, world->vocab);
         for (uint32_t g = 0; g < world->limits.group_count; g++)

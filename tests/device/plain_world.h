@@ -124,10 +124,11 @@ struct world_step {
 void world_plan(struct world *world, struct world_step *ret_step, uint64_t number,
                 const struct world_run *runs, uint32_t run_count, bool wants_all, unsigned how);
 
-/* Two steps: sequence 0 alone (`part` 0); sequences 1 and 2 from position WORLD_SHARED + WORLD_PART
- * on, with copies of its page (1). */
-void world_plan_part(struct world *world, struct world_step *ret_step, uint64_t number,
-                     uint32_t part, unsigned how);
+/* Step 0 has sequence 0 alone; step 1 has sequences 1 and 2 from position WORLD_SHARED + WORLD_PART
+ * on, with copies of its page. */
+#define WORLD_COPY_STEPS 2u
+void world_plan_copies(struct world *world, struct world_step *ret_step, uint64_t number,
+                       uint32_t index, unsigned how);
 
 /* A prompt in pieces, sequences that join behind a common prefix, and decode. */
 #define WORLD_COURSE 5u

@@ -79,11 +79,11 @@ static void a_sequence_may_begin_with_copied_pages(void **state) {
         struct world world;
         world_open(&world, &shapes[i], 70 + i);
         world_references_open(&world, &references);
-        for (uint32_t part = 0; part < 2; part++) {
-            world_plan_part(&world, step, part + 1, part, PLAN_TILES | PLAN_PREFIX);
+        for (uint32_t at = 0; at < WORLD_COPY_STEPS; at++) {
+            world_plan_copies(&world, step, at + 1, at, PLAN_TILES | PLAN_PREFIX);
             expect_ok(world.table->submit(world.device, &step->step, NULL, &error), &error);
             memset(step->copies, 0xa5, sizeof step->copies);
-            expect_ok(world.table->wait(world.device, part + 1, &result, &error), &error);
+            expect_ok(world.table->wait(world.device, at + 1, &result, &error), &error);
             expect_logits(&world, &references, step);
         }
         world_references_close(&references);

@@ -28,6 +28,7 @@
  * Invariant: device memory that a step reads changes only when the step has been waited for. */
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/pages.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/rows.h"
 #include "kernels/cuda/sample.h"
@@ -247,9 +248,9 @@ struct device {
     float *partial_o, *partial_ml;
     int32_t *last_token; /* (sequences_max) */
     void *stats_partial;
-    float *kept;                     /* (edits_max) scratch of choose */
-    struct card_place *places;       /* (layer_places) at equal distances */
-    struct cuda_copy_page page_copy; /* without `from` and `to` */
+    float *kept; /* (edits_max) scratch of choose */
+    struct card_place *places;
+    struct cuda_pages pages; /* all places at once */
     uint32_t page_count;
 
     char *fill_host[FILL_SLICES], *fill_card[FILL_SLICES];

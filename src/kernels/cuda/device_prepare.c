@@ -363,15 +363,19 @@ static void place_cache(struct layout *layout) {
         at->v = memory_take(&layout->memory, MEMORY_KV, pages * each);
         if (scales > 0) at->scales = memory_take(&layout->memory, MEMORY_KV, pages * scales);
     }
-    const struct card_place *first = &device->places[0];
-    const uint32_t places = device->limits.layer_places;
-    device->page_copy = (struct cuda_copy_page){.k = first->k,
-                                                .v = first->v,
-                                                .scales = first->scales,
-                                                .places = places,
-                                                .bytes = (uint32_t)each,
-                                                .scale_bytes = (uint32_t)scales};
-    if (places > 1) device->page_copy.place_stride = (uintptr_t)first[1].k - (uintptr_t)first[0].k;
+    const struct card_place *place = device->places;
+    device->pages = (struct cuda_pages){.k = place->k,
+                                        .v = place->v,
+                                        .scales = place->scales,
+                                        .places = device->limits.layer_places,
+                                        .bytes = (uint32_t)each,
+                                        .scale_bytes = (uint32_t)scales};
+    /* Each place takes the same, so all are as far from each other as the first two. */
+    for (uint32_t i = 1; i < device->limits.layer_places; i++) {
+        size_t stride = (uintptr_t)place[i].k - (uintptr_t)place[i - 1].k;
+        assert(i == 1 || stride == device->pages.place_stride);
+        device->pages.place_stride = stride;
+    }
 }
 
 /* ---- prepare ---- */

@@ -93,16 +93,14 @@ enum err step_put(struct device *device, struct flight *flight, const struct dev
                    (unsigned long long)step->number);
 }
 
-/* One launch each, so that they are made in their order. */
+/* A launch per page, so that the copies are made in their order. */
 static enum err copy_pages(const struct device *device, const struct device_step *step,
                            struct error *error) {
-    struct cuda_copy_page call = device->page_copy;
     enum err err = OK;
     for (uint32_t i = 0; i < step->copy_count && err == OK; i++) {
-        call.from = step->copies[i].from;
-        call.to = step->copies[i].to;
-        assert(call.from < device->page_count && call.to < device->page_count);
-        err = cuda_copy_page(&call, device->compute, error);
+        const struct device_page_copy copy = step->copies[i];
+        assert(copy.from < device->page_count && copy.to < device->page_count);
+        err = cuda_copy_page(&device->pages, copy.from, copy.to, device->compute, error);
     }
     return err;
 }

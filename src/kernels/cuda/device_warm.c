@@ -99,6 +99,7 @@ struct trial {
     struct device_merge_item merge;
     struct device_draw *draws;
     struct device_ask ask;
+    struct device_page_copy copy;
     struct device_result result;
 };
 
@@ -209,8 +210,11 @@ static enum err run_trial(struct device *device, uint32_t rows, struct error *er
             trial.pages[i] = i; /* more than there are pages; only the first are named */
         }
         for (uint32_t i = 0; i < wanted; i++) trial.wanted[i] = rows - wanted + i;
+        trial.copy = (struct device_page_copy){.from = 0, .to = 1};
         trial.step = (struct device_step){.row_count = rows,
                                           .wanted_count = wanted,
+                                          .copy_count = device->page_count > 1,
+                                          .copies = &trial.copy,
                                           .tokens = trial.tokens,
                                           .positions = trial.positions,
                                           .wanted = trial.wanted,

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* embed: the rows of the embedding that a step begins with; keep: the rows that it samples from;
- * copy_page: keys and values that a step takes from another sequence. */
+/* embed: the rows of the embedding that a step begins with; keep: the rows that it samples from. */
 
 #include "kernels/cuda/dependent.cuh"
 #include "kernels/cuda/vec.cuh"
@@ -66,37 +65,4 @@ enum err cuda_keep(const struct cuda_keep *call, struct CUstream_st *stream, str
                    is_at_16(call->from) && is_at_16(call->to);
     return launch_dependent("keep", error, stream, call->rows, THREADS, 0,
                             is_wide ? keep_rows<uint4> : keep_rows<uint8_t>, *call);
-}
-
-__device__ void copy_words(char *base, uint32_t bytes, uint32_t from, uint32_t to) {
-    const uint4 *source = (const uint4 *)(base + (size_t)from * bytes);
-    uint4 *target = (uint4 *)(base + (size_t)to * bytes);
-    for (uint32_t at = threadIdx.x; at < bytes / sizeof(uint4); at += THREADS)
-        target[at] = source[at];
-}
-
-/* Two blocks per place: keys, and values with the scales. */
-__global__ void __launch_bounds__(THREADS) copy_page(struct cuda_copy_page call) {
-    const size_t place = (blockIdx.x / 2) * call.place_stride;
-    wait_for_before();
-    if (blockIdx.x % 2 == 0) {
-        copy_words((char *)call.k + place, call.bytes, call.from, call.to);
-        return;
-    }
-    copy_words((char *)call.v + place, call.bytes, call.from, call.to);
-    if (call.scales)
-        copy_words((char *)call.scales + place, call.scale_bytes, call.from, call.to);
-}
-
-enum err cuda_copy_page(const struct cuda_copy_page *call, struct CUstream_st *stream,
-                        struct error *error) {
-    if (call->places == 0) return OK;
-    if (call->bytes % sizeof(uint4) != 0 || call->scale_bytes % sizeof(uint4) != 0 ||
-        call->place_stride % sizeof(uint4) != 0 || !is_at_16(call->k) || !is_at_16(call->v) ||
-        !is_at_16(call->scales))
-        return err_set(error, ERR_INVALID,
-                       "pages of %u bytes, %u of scales, places %zu apart, are not in sixteens",
-                       call->bytes, call->scale_bytes, call->place_stride);
-    return launch_dependent("copy_page", error, stream, 2 * call->places, THREADS, 0, copy_page,
-                            *call);
 }

@@ -159,21 +159,6 @@ struct cuda_keep {
 enum err cuda_keep(const struct cuda_keep *call, struct CUstream_st *stream,
                    struct error *error) MUST_CHECK;
 
-/* A page of the KV cache becomes another one: keys, values and scales of all its places. */
-struct cuda_copy_page {
-    void *k;             /* page 0 of the first place; (pages, bytes) */
-    void *v;             /* likewise */
-    void *scales;        /* likewise, (pages, scale_bytes); NULL: none */
-    size_t place_stride; /* bytes from a place to the next, of all three */
-    uint32_t places;
-    uint32_t bytes;       /* a multiple of 16 */
-    uint32_t scale_bytes; /* a multiple of 16 */
-    uint32_t from;
-    uint32_t to; /* not `from` */
-};
-enum err cuda_copy_page(const struct cuda_copy_page *call, struct CUstream_st *stream,
-                        struct error *error) MUST_CHECK;
-
 #ifdef __cplusplus
 }
 #endif

@@ -132,17 +132,15 @@ static void check_logits(struct world *world, const struct world_references *ref
     free(step);
 }
 
-#define COPY_STEPS 2u
-
 /* Sequences that begin with copied pages, where another ends in the middle of a block. */
 static void check_copies(struct world *world, const struct world_references *references) {
     struct world_step *step = calloc(1, sizeof *step);
     struct device_result result = {.tokens = calloc(WORLD_ROWS, sizeof(int32_t))};
     double worst = 0;
-    for (uint32_t part = 0; part < COPY_STEPS; part++) {
-        world_plan_part(world, step, 700 + part, part, PLAN_TILES | PLAN_PREFIX);
+    for (uint32_t at = 0; at < WORLD_COPY_STEPS; at++) {
+        world_plan_copies(world, step, 700 + at, at, PLAN_TILES | PLAN_PREFIX);
         submit(world, step, NULL);
-        wait_for(world, 700 + part, &result);
+        wait_for(world, 700 + at, &result);
         float *logits = logits_of(world, step->step.wanted_count);
         double off = world_compare(world, references, step, logits).off;
         if (off > worst) worst = off;
@@ -437,7 +435,7 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     if (device_form_is_bf16(traits->form)) check_ops(&world, &references);
     must(plugin->counters(world.device, &counters, &error), &error, "counters");
     report(counters.steps == WORLD_COURSE * ((PLAN_WAYS + each - 1) / each) + 2 * WORLD_COURSE +
-                                 2 * TURNS + 3 + COPY_STEPS &&
+                                 2 * TURNS + 3 + WORLD_COPY_STEPS &&
                counters.rows > counters.steps && counters.busy_ns > 0,
            "%s: steps and rows are counted", traits->name);
     world_references_close(&references);

@@ -161,6 +161,8 @@ void check_heads(void);
 void bench_heads(void);
 void check_embed(void);
 void bench_embed(void);
+void check_pages(void);
+void bench_pages(void);
 void check_quantise(void);
 void bench_quantise(void);
 void check_products(void);

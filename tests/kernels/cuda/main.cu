@@ -22,6 +22,7 @@ static const struct {
     {"scaled", check_scaled, bench_scaled},
     {"heads", check_heads, bench_heads},
     {"embed", check_embed, bench_embed},
+    {"pages", check_pages, bench_pages},
     {"quantise", check_quantise, bench_quantise},
     {"products", check_products, bench_products},
     {"sample", check_sample, bench_sample},

@@ -49,36 +49,6 @@ static bool check_keep_case(struct rng *rng, uint32_t rows, size_t row_bytes, si
     return is_well;
 }
 
-/* Pages of `places` places, each k, v and scales; page 3 becomes a copy of page 1, all else stays. */
-static bool check_copy_case(struct rng *rng, uint32_t places, uint32_t bytes,
-                            uint32_t scale_bytes) {
-    const uint32_t pages = 5, from = 1, to = 3;
-    const size_t stride = (size_t)pages * (2 * bytes + scale_bytes);
-    std::vector<uint8_t> before(places * stride);
-    for (uint8_t &byte : before) byte = (uint8_t)rng_next(rng);
-    uint8_t *cache = device_copy(before);
-    struct cuda_copy_page call = {};
-    call.k = cache, call.v = cache + (size_t)pages * bytes;
-    call.scales = scale_bytes > 0 ? cache + (size_t)pages * 2 * bytes : NULL;
-    call.place_stride = stride, call.places = places;
-    call.bytes = bytes, call.scale_bytes = scale_bytes, call.from = from, call.to = to;
-    MUST_BE_OK(cuda_copy_page(&call, stream, error));
-    device_settle();
-    std::vector<uint8_t> got = device_read(cache, before.size());
-    std::vector<uint8_t> wanted = before;
-    for (uint32_t place = 0; place < places; place++) {
-        const size_t parts[3] = {0, (size_t)pages * bytes, (size_t)pages * 2 * bytes};
-        const uint32_t sizes[3] = {bytes, bytes, scale_bytes};
-        for (int i = 0; i < 3; i++) {
-            size_t at = place * stride + parts[i];
-            memcpy(&wanted[at + (size_t)to * sizes[i]], &before[at + (size_t)from * sizes[i]],
-                   sizes[i]);
-        }
-    }
-    device_release();
-    return got == wanted;
-}
-
 void check_embed(void) {
     struct rng rng = random_of("embed");
     report(check_embed_case(&rng, 0, 64, 64) && check_embed_case(&rng, 1, 8, 8) &&
@@ -88,27 +58,6 @@ void check_embed(void) {
     report(check_keep_case(&rng, 0, 16, 16) && check_keep_case(&rng, 1, 1, 3) &&
                check_keep_case(&rng, 9, 101, 103) && check_keep_case(&rng, 17, 10240, 10256),
            "keep: any rows in any order, any number of bytes");
-    report(check_copy_case(&rng, 0, 16, 0) && check_copy_case(&rng, 1, 256, 0) &&
-               check_copy_case(&rng, 3, 32768, 0) && check_copy_case(&rng, 32, 16384, 512) &&
-               check_copy_case(&rng, 5, 8192, 64),
-           "copy_page: keys, values and scales of one page in all places");
-}
-
-/* A page of Llama-3.1-8B in bf16: 2 MiB read and written. */
-static void bench_copy_page(void) {
-    const uint32_t places = 32, bytes = 8 * 16 * 128 * 2, pages = 256;
-    const size_t stride = (size_t)2 * pages * bytes;
-    char *cache = (char *)device_take_bytes(places * stride);
-    struct cuda_copy_page call = {};
-    call.k = cache, call.v = cache + (size_t)pages * bytes;
-    call.place_stride = stride, call.places = places, call.bytes = bytes;
-    double us = time_us([&](int i) {
-        call.from = (uint32_t)i % (pages / 2), call.to = pages / 2 + call.from;
-        MUST_BE_OK(cuda_copy_page(&call, stream, error));
-    });
-    bench_bytes("copy_page", us, 4.0 * places * bytes, ceiling_copy(), "%u places of %u bytes",
-                places, bytes);
-    device_release();
 }
 
 void bench_embed(void) {
@@ -130,5 +79,4 @@ void bench_embed(void) {
         bench_bytes("embed", us, (double)rows * width * 6, ceiling_copy(), "%u x %u", rows, width);
     }
     device_release();
-    bench_copy_page();
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The checks of kernels on a machine without a card: emulated FAMILY [--one-in N] [--seed N]
- * [--major N]. TAP. FAMILY is attention, sample, or rows: norm, gate, heads, embed, quantise and
- * unpack; norm, heads and embed are families of their own as well. With major 9 tiles are those with
+ * [--major N]. TAP. FAMILY is attention, sample, or rows: norm, gate, heads, embed, pages,
+ * quantise and unpack; norm, heads and embed are families of their own as well. With major 9 tiles are those with
  * products of warpgroups and norms have their ring, else those of other cards. */
 
 #include "../harness.h"
@@ -14,7 +14,7 @@ void check_attention(void);
 
 static void check_rows(void) {
     for (auto check :
-         {check_norm, check_gate, check_heads, check_embed, check_quantise, check_unpack})
+         {check_norm, check_gate, check_heads, check_embed, check_pages, check_quantise, check_unpack})
         check();
 }
 

@@ -229,21 +229,6 @@ enum err cuda_keep(const struct cuda_keep *call, struct CUstream_st *stream, str
     return OK;
 }
 
-HOST_AGAIN(cuda_copy_page)
-enum err cuda_copy_page(const struct cuda_copy_page *call, struct CUstream_st *stream,
-                        struct error *error) {
-    (void)error;
-    if (host_record(stream, again_cuda_copy_page, call, sizeof *call, NULL, 0)) return OK;
-    char *const bases[] = {call->k, call->v, call->scales};
-    const size_t bytes[] = {call->bytes, call->bytes, call->scales ? call->scale_bytes : 0};
-    for (size_t place = 0; place < call->places; place++)
-        for (int i = 0; i < 3 && bytes[i] > 0; i++) {
-            char *base = bases[i] + place * call->place_stride;
-            memcpy(base + call->to * bytes[i], base + call->from * bytes[i], bytes[i]);
-        }
-    return OK;
-}
-
 /* ---- products ---- */
 
 #define SHAPES_MAX 4096 /* a bucket per 16 rows of each matrix */
