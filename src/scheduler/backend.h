@@ -32,10 +32,10 @@
  *     have equal tokens.
  *   - Sequences that share pages are neighbours in the list as far as possible.
  *
- * COPIES. A prompt may have its first tokens up to the middle of a block from another sequence. Where
- * copies_pages is set, a step names pages that are copied whole before its first row is stored: from
- * a page that only earlier steps have written to one that no other sequence has. They are copied in
- * their order, for a page may be read by one copy and written by a later one.
+ * COPIES. Two prompts may differ from the middle of a block on. Where copies_pages is set, a step
+ * names pages that are copied whole before its first row is stored. The source is a page that only
+ * earlier steps have written; no other sequence has the target. Copies are made in their order: one
+ * may write a page that an earlier one has read.
  *
  * TWO STEPS UNDER WAY. A step is under way from its submit to the return of its wait. With
  * steps_max 2 the scheduler submits step n+1 while n computes, so that a device never waits for the

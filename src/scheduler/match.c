@@ -45,7 +45,8 @@ static uint32_t usable_blocks(const struct scheduler *scheduler, const uint32_t 
     return usable;
 }
 
-/* The block with the most tokens in common with those behind `count` leading blocks. */
+/* Finds the child of `parent` that has the most leading tokens in common with those behind the
+ * matched blocks. */
 static void match_part(const struct scheduler *scheduler, const struct sequence *sequence,
                        uint32_t parent, struct match *match) {
     int32_t tokens[BACKEND_BLOCK_TOKENS];
@@ -53,7 +54,7 @@ static void match_part(const struct scheduler *scheduler, const struct sequence 
     uint32_t count = least_u32(sequence_token_count(sequence) - 1 - first, BACKEND_BLOCK_TOKENS);
     sequence_tokens(sequence, first, count, tokens);
     uint32_t at = prefix_tree_first_child(scheduler->tree, parent);
-    for (uint32_t tries = 0; at != PREFIX_ROOT && tries < PART_TRIES; tries++) {
+    for (uint32_t tries = 0; at != PREFIX_NONE && tries < PART_TRIES; tries++) {
         uint32_t common =
             prefix_tree_common(scheduler->tree, at, sequence->request->cache_salt, tokens, count);
         bool is_written =

@@ -9,19 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define NO_NODE UINT32_MAX
-
 /* A list of nodes with the same parent. */
 struct children {
-    uint32_t first, last; /* NO_NODE: none */
+    uint32_t first, last; /* PREFIX_NONE: none */
 };
 
 /* By block number; the block is the node. */
 struct prefix_node {
     uint32_t parent; /* block, or PREFIX_ROOT */
     struct children children;
-    uint32_t before, behind; /* of the same parent, or NO_NODE */
-    uint32_t next;           /* in the same bucket, or NO_NODE */
+    uint32_t before, behind; /* of the same parent, or PREFIX_NONE */
+    uint32_t next;           /* in the same bucket, or PREFIX_NONE */
     uint32_t bucket;
     bool is_member;
     uint64_t salt;  /* 0 but for first blocks */
@@ -29,14 +27,14 @@ struct prefix_node {
     int32_t tokens[BACKEND_BLOCK_TOKENS];
 };
 
-static const struct children NO_CHILDREN = {NO_NODE, NO_NODE};
+static const struct children NO_CHILDREN = {PREFIX_NONE, PREFIX_NONE};
 
 struct prefix_tree {
     struct kv_pool *pool;
     struct kv_pages *pages;
     struct prefix_node *nodes; /* (block_count of the pool) */
     struct children firsts;    /* whose parent is PREFIX_ROOT */
-    uint32_t *buckets;         /* (bucket_mask + 1) first node, or NO_NODE */
+    uint32_t *buckets;         /* (bucket_mask + 1) first node, or PREFIX_NONE */
     uint32_t bucket_mask;
     uint32_t member_count;
     uint64_t hash_key; /* random, so that a client cannot choose prompts that share a bucket */
@@ -55,7 +53,7 @@ enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
     tree->nodes = calloc(block_count, sizeof *tree->nodes);
     tree->buckets = calloc(bucket_count, sizeof *tree->buckets);
     if (!tree->nodes || !tree->buckets) goto out_of_memory;
-    for (uint32_t i = 0; i < bucket_count; i++) tree->buckets[i] = NO_NODE;
+    for (uint32_t i = 0; i < bucket_count; i++) tree->buckets[i] = PREFIX_NONE;
     tree->firsts = NO_CHILDREN;
     tree->pool = pool;
     tree->pages = pages;
@@ -91,7 +89,7 @@ static uint32_t bucket_of(const struct prefix_tree *tree, uint32_t parent, uint6
 static uint32_t find_in(const struct prefix_tree *tree, uint32_t bucket, uint32_t parent,
                         uint64_t salt, const int32_t tokens[BACKEND_BLOCK_TOKENS]) {
     uint32_t at = tree->buckets[bucket];
-    while (at != NO_NODE) {
+    while (at != PREFIX_NONE) {
         const struct prefix_node *node = &tree->nodes[at];
         if (node->parent == parent && node->salt == salt &&
             memcmp(node->tokens, tokens, sizeof node->tokens) == 0)
@@ -106,7 +104,7 @@ bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent, uint64_t 
     if (parent != PREFIX_ROOT) salt = 0;
     uint32_t bucket = bucket_of(tree, parent, salt, tokens);
     uint32_t found = find_in(tree, bucket, parent, salt, tokens);
-    if (found == NO_NODE) return false;
+    if (found == PREFIX_NONE) return false;
     *ret_block = found;
     return true;
 }
@@ -121,8 +119,8 @@ static void append_child(struct prefix_tree *tree, uint32_t parent, uint32_t blo
     struct children *children = children_of(tree, parent);
     struct prefix_node *node = &tree->nodes[block];
     node->before = children->last;
-    node->behind = NO_NODE;
-    if (children->last == NO_NODE)
+    node->behind = PREFIX_NONE;
+    if (children->last == PREFIX_NONE)
         children->first = block;
     else
         tree->nodes[children->last].behind = block;
@@ -132,17 +130,15 @@ static void append_child(struct prefix_tree *tree, uint32_t parent, uint32_t blo
 static void remove_child(struct prefix_tree *tree, uint32_t parent, uint32_t block) {
     struct children *children = children_of(tree, parent);
     const struct prefix_node *node = &tree->nodes[block];
-    if (node->before == NO_NODE)
+    if (node->before == PREFIX_NONE)
         children->first = node->behind;
     else
         tree->nodes[node->before].behind = node->behind;
-    if (node->behind == NO_NODE)
+    if (node->behind == PREFIX_NONE)
         children->last = node->before;
     else
         tree->nodes[node->behind].before = node->before;
 }
-
-_Static_assert(NO_NODE == PREFIX_ROOT, "the end of a list of children is PREFIX_ROOT for callers");
 
 uint32_t prefix_tree_first_child(const struct prefix_tree *tree, uint32_t parent) {
     return parent == PREFIX_ROOT ? tree->firsts.first : tree->nodes[parent].children.first;
@@ -170,7 +166,7 @@ void prefix_tree_add(struct prefix_tree *tree, uint32_t parent, uint64_t salt,
     struct prefix_node *node = &tree->nodes[block];
     uint32_t bucket = bucket_of(tree, parent, salt, tokens);
     assert(!node->is_member && kv_pool_holds(tree->pool, block) > 0);
-    assert(find_in(tree, bucket, parent, salt, tokens) == NO_NODE);
+    assert(find_in(tree, bucket, parent, salt, tokens) == PREFIX_NONE);
     assert(parent == PREFIX_ROOT ||
            (tree->nodes[parent].is_member && kv_pool_holds(tree->pool, parent) > 0));
     append_child(tree, parent, block);
@@ -191,7 +187,7 @@ bool prefix_tree_has(const struct prefix_tree *tree, uint32_t block) {
 
 static void remove_leaf(struct prefix_tree *tree, uint32_t block) {
     struct prefix_node *node = &tree->nodes[block];
-    assert(node->is_member && node->children.first == NO_NODE);
+    assert(node->is_member && node->children.first == PREFIX_NONE);
     uint32_t *link = &tree->buckets[node->bucket];
     while (*link != block) link = &tree->nodes[*link].next;
     *link = node->next;
@@ -257,8 +253,8 @@ uint64_t prefix_tree_evictions(const struct prefix_tree *tree) {
 /* The length of a list of children, each of which must name `parent`. */
 static uint64_t count_children(const struct prefix_tree *tree, uint32_t parent) {
     uint64_t count = 0;
-    uint32_t before = NO_NODE;
-    for (uint32_t at = prefix_tree_first_child(tree, parent); at != NO_NODE; count++) {
+    uint32_t before = PREFIX_NONE;
+    for (uint32_t at = prefix_tree_first_child(tree, parent); at != PREFIX_NONE; count++) {
         const struct prefix_node *node = &tree->nodes[at];
         assert(node->is_member && node->parent == parent && node->before == before);
         before = at;

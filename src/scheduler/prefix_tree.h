@@ -8,7 +8,7 @@
  * from the root to a node stand for one token prefix, so a sequence that starts with the same
  * tokens uses the same blocks. Children are looked up through a keyed hash table, and a hit is a
  * hit only when parent and all tokens are equal: there are no collisions, whatever a client sends.
- * The children of a node are a list, too, for those who look for a part of a block.
+ * The children of a node are a list as well, in which a block is found by its first tokens.
  *
  * A node is added as soon as the step that fills its block is composed. It stays while sequences
  * use it, and after that until its block or its pages are needed. Its window pages (kv_pages.h) may
@@ -32,6 +32,7 @@ struct kv_pool;
 struct prefix_tree;
 
 #define PREFIX_ROOT UINT32_MAX /* the parent of first blocks */
+#define PREFIX_NONE UINT32_MAX /* behind the last child */
 
 /* `pages` are those of the pool's blocks. */
 enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
@@ -42,7 +43,7 @@ void prefix_tree_close(struct prefix_tree *tree); /* NULL is allowed */
  * and so all blocks after them; it counts only after PREFIX_ROOT. */
 bool prefix_tree_find(const struct prefix_tree *tree, uint32_t parent, uint64_t salt,
                       const int32_t tokens[BACKEND_BLOCK_TOKENS], uint32_t *ret_block);
-/* The children of a node, or of PREFIX_ROOT, in the order in which they were added; PREFIX_ROOT
+/* The children of a node, or of PREFIX_ROOT, in the order in which they were added; PREFIX_NONE
  * behind the last. */
 uint32_t prefix_tree_first_child(const struct prefix_tree *tree, uint32_t parent);
 uint32_t prefix_tree_next_child(const struct prefix_tree *tree, uint32_t block);

@@ -300,9 +300,9 @@ static bool has_room(const struct scheduler *scheduler, struct demand demand) {
     return demand.blocks <= blocks && demand.pages <= available_pages(scheduler);
 }
 
-/* Adds a block of the tree and its pages, as far as no sequence uses them. */
-static void add_node(const struct scheduler *scheduler, uint32_t block, bool is_seen,
-                     struct demand *demand) {
+/* Adds a block of the tree and its pages to the demand, as far as no sequence uses them. */
+static void demand_node(const struct scheduler *scheduler, uint32_t block, bool is_seen,
+                        struct demand *demand) {
     const struct backend_caps *caps = &scheduler->backend->caps;
     bool is_used = kv_pool_holds(scheduler->pool, block) > 0;
     bool is_window_used = kv_pages_window_holds(scheduler->pages, block) > 0;
@@ -323,16 +323,16 @@ static struct demand demand_of(const struct scheduler *scheduler, const struct s
     demand.blocks = demand.whole - matched;
     demand.pages = demand.blocks * kv_pages_per_block(scheduler->pages);
     for (uint32_t i = 0; i < matched; i++)
-        add_node(scheduler, table[i], i >= demand.passed, &demand);
+        demand_node(scheduler, table[i], i >= demand.passed, &demand);
     if (demand.match.part_tokens > 0) {
         struct demand with = demand;
-        add_node(scheduler, demand.match.part, true, &with);
+        demand_node(scheduler, demand.match.part, true, &with);
         if (!has_room(scheduler, with)) demand.match.part_tokens = 0;
     }
     return demand;
 }
 
-/* Takes blocks for table[first..end), which has_room has counted. */
+/* Takes blocks for table[first..end); has_room has counted them. */
 static void take_blocks(struct scheduler *scheduler, uint32_t *table, uint32_t first,
                         uint32_t end) {
     for (uint32_t i = first; i < end; i++) {

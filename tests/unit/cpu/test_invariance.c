@@ -79,24 +79,33 @@ static void check_mixed(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX],
     }
 }
 
+#define FORK_TOKENS 100
+
+/* Makes a prompt of the first `common` tokens of sequence 7, then those of 6. Returns its logits. */
+static float *run_fork(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX], uint32_t common,
+                       int32_t ret_fork[FORK_TOKENS]) {
+    for (uint32_t i = 0; i < FORK_TOKENS; i++) ret_fork[i] = tokens[i < common ? 7 : 6][i];
+    struct runner_sequence alone = sequence_of(tokens, 6, TOKENS_MAX);
+    alone.tokens = ret_fork;
+    alone.count = FORK_TOKENS;
+    run_sequences(rig, &alone, 1);
+    return alone.logits;
+}
+
 /* A second sequence with the same first 48 tokens takes the first one's blocks for them, in the
  * very step that writes them, whichever stands first in the list. */
 static void check_shared(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX]) {
-    int32_t fork[100];
-    for (int i = 0; i < 100; i++) fork[i] = i < 48 ? tokens[7][i] : tokens[6][i];
-    struct runner_sequence alone = sequence_of(tokens, 6, TOKENS_MAX);
-    alone.tokens = fork;
-    alone.count = 100;
-    run_sequences(rig, &alone, 1);
+    int32_t fork[FORK_TOKENS];
+    float *alone = run_fork(rig, tokens, 48, fork);
     struct runner_sequence pair[2] = {sequence_of(tokens, 5, TOKENS_MAX),
                                       sequence_of(tokens, 7, TOKENS_MAX)};
     pair[0].tokens = fork;
-    pair[0].count = 100;
+    pair[0].count = FORK_TOKENS;
     pair[0].cached = 48;
     memcpy(pair[0].blocks, pair[1].blocks, 3 * sizeof(uint32_t));
     run_sequences(rig, pair, 2);
-    assert_same(rig, &pair[0], alone.logits);
-    free(alone.logits);
+    assert_same(rig, &pair[0], alone);
+    free(alone);
     free(pair[0].logits);
     free(pair[1].logits);
 }
@@ -104,23 +113,19 @@ static void check_shared(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX])
 /* A sequence with the same first 43 tokens takes two blocks of the first one, which has been
  * computed, and a copy of the third. */
 static void check_copied(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX]) {
-    int32_t fork[100];
-    for (int i = 0; i < 100; i++) fork[i] = i < 43 ? tokens[7][i] : tokens[6][i];
-    struct runner_sequence alone = sequence_of(tokens, 6, TOKENS_MAX);
-    alone.tokens = fork;
-    alone.count = 100;
-    run_sequences(rig, &alone, 1);
+    int32_t fork[FORK_TOKENS];
+    float *alone = run_fork(rig, tokens, 43, fork);
     struct runner_sequence first = sequence_of(tokens, 7, TOKENS_MAX);
     struct runner_sequence second = sequence_of(tokens, 5, TOKENS_MAX);
     run_sequences(rig, &first, 1);
     second.tokens = fork;
-    second.count = 100;
+    second.count = FORK_TOKENS;
     second.cached = 43;
     memcpy(second.blocks, first.blocks, 2 * sizeof(uint32_t));
     second.copy = (struct page_copy){.from = first.blocks[2], .to = second.blocks[2]};
     run_sequences(rig, &second, 1);
-    assert_same(rig, &second, alone.logits);
-    free(alone.logits);
+    assert_same(rig, &second, alone);
+    free(alone);
     free(first.logits);
     free(second.logits);
 }

@@ -79,12 +79,12 @@ static void children_are_listed_in_order_and_tell_what_they_have_in_common(void 
     for (int32_t i = 0; i < 3; i++) children[i] = add(fixture, a, 20 + i);
     assert_int_equal(prefix_tree_first_child(fixture.tree, PREFIX_ROOT), a);
     assert_int_equal(prefix_tree_next_child(fixture.tree, a), other);
-    assert_int_equal(prefix_tree_next_child(fixture.tree, other), PREFIX_ROOT);
-    assert_int_equal(prefix_tree_first_child(fixture.tree, children[0]), PREFIX_ROOT);
+    assert_int_equal(prefix_tree_next_child(fixture.tree, other), PREFIX_NONE);
+    assert_int_equal(prefix_tree_first_child(fixture.tree, children[0]), PREFIX_NONE);
     uint32_t at = prefix_tree_first_child(fixture.tree, a);
     for (uint32_t i = 0; i < 3; i++, at = prefix_tree_next_child(fixture.tree, at))
         assert_int_equal(at, children[i]);
-    assert_int_equal(at, PREFIX_ROOT);
+    assert_int_equal(at, PREFIX_NONE);
 
     int32_t part[BACKEND_BLOCK_TOKENS];
     for (uint32_t i = 0; i < BACKEND_BLOCK_TOKENS; i++) part[i] = i < 7 ? tokens_of(10)[i] : 1000;
@@ -103,7 +103,7 @@ static void children_are_listed_in_order_and_tell_what_they_have_in_common(void 
         assert_int_equal(taken, children[order[i]]);
         prefix_tree_check(fixture.tree);
     }
-    assert_int_equal(prefix_tree_first_child(fixture.tree, a), PREFIX_ROOT);
+    assert_int_equal(prefix_tree_first_child(fixture.tree, a), PREFIX_NONE);
     for (uint32_t i = 0; i < 3; i++) prefix_tree_drop(fixture.tree, children[i]);
     prefix_tree_drop(fixture.tree, other);
     prefix_tree_drop(fixture.tree, a);
