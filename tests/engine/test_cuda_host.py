@@ -71,6 +71,27 @@ def test_weights_and_cache_of_8_bits_answer(tmp_path, forms):
     assert all(choice["text"] for choice in answers(tmp_path, support.SHARED / "tiny/llama3", "card", *CARD, *forms))
 
 
+@pytest.mark.parametrize("forms", [[], ["--kv-cache-dtype", "fp8"], ["--quantization", "int8"]])
+def test_a_prefix_that_ends_inside_a_block_gives_the_same_answers(tmp_path, forms):
+    """The second and third prompt begin with a copy of the first one's third block, in which 11 of 43 common tokens stand."""
+    shared = list(range(20, 63))
+    with open(tmp_path / "in.jsonl", "w") as file:
+        for i in range(3):
+            body = {"model": "m", "prompt": shared + [100 * (i + 1)] * 9, "max_tokens": 12, "temperature": 0, "ignore_eos": True, "return_token_ids": True}
+            file.write(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": body}) + "\n")
+    said = {}
+    for way in ("--enable-prefix-caching", "--no-enable-prefix-caching"):
+        out = tmp_path / f"{way}.jsonl"
+        done = support.quern("run", "-q", "-i", tmp_path / "in.jsonl", "-o", out, "--model", f"m={support.SHARED / 'tiny/gemma3'}", *CARD, "--max-num-seqs", 1,
+                             way, *forms)
+        assert done.returncode == 0, done.stderr
+        answers = [json.loads(line)["response"]["body"] for line in out.read_text().splitlines()]
+        said[way] = [answer["choices"][0]["token_ids"] for answer in answers]
+        cached = [(answer["usage"].get("prompt_tokens_details") or {}).get("cached_tokens", 0) for answer in answers]
+        assert cached == ([0, 43, 43] if way == "--enable-prefix-caching" else [0, 0, 0])
+    assert said["--enable-prefix-caching"] == said["--no-enable-prefix-caching"]
+
+
 def test_a_head_size_without_a_kernel_is_refused(tmp_path):
     body = {"model": "m", "prompt": "Hello", "max_tokens": 1}
     (tmp_path / "in.jsonl").write_text(json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}) + "\n")
