@@ -102,8 +102,9 @@ __device__ static inline void cuda_group_scores(cuda_tiler<S> *d, uint64_t queri
     cuda_products_commit();
 }
 
-/* Makes weights of the scores of piece N, and begins o += weights times its values. Products of the
- * other piece may be under way then. */
+/* Makes weights of the scores of piece N, and begins o += weights times its values. The sums of a
+ * first piece are under way while scores of the second are looked at. Then all four warps wait for
+ * these sums, also those that need not lower them: warps of a group must come to the same waits. */
 template <class S, int N>
 __device__ static inline void cuda_group_sums(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
                                               int s, uint64_t values, char *memory) {
@@ -112,13 +113,12 @@ __device__ static inline void cuda_group_sums(cuda_tiler<S> *d, const struct cud
     uint32_t weights[STEPS][4];
     cuda_products_pin<S::PIECE_COLUMNS>(&d->s[0][FROM]);
     cuda_tile_score<S, FROM, S::PIECE_COLUMNS>(d, scoring, s, memory);
-    if (cuda_tile_is_over<S, FROM, S::PIECE_COLUMNS>(d, scoring, largest)) {
-        if constexpr (S::PIECES == 2) {
-            cuda_products_wait<0>();
-            cuda_products_pin<2 * S::STEPS>(d->o[0]);
-        }
-        cuda_tile_raise(d, largest);
+    const bool is_over = cuda_tile_is_over<S, FROM, S::PIECE_COLUMNS>(d, scoring, largest);
+    if constexpr (N > 0) {
+        cuda_products_wait<0>();
+        cuda_products_pin<2 * S::STEPS>(d->o[0]);
     }
+    if (is_over) cuda_tile_raise(d, largest);
 #pragma unroll
     for (int k = 0; k < STEPS; k++) {
         cuda_tile_weigh(d, scoring, 0, FROM / 2 + k, NULL, weights[k]);

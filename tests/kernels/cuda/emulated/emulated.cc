@@ -37,7 +37,8 @@ struct thread {
     uint32_t meetings; /* that it came to */
     std::vector<std::vector<copy>> groups;
     std::vector<std::vector<std::function<void(void)>>>
-        products; /* groups that nobody has waited for */
+        products;   /* groups that nobody has waited for */
+    uint32_t order; /* a hash of the instructions of products that it came to, in their order */
 };
 
 /* Lanes that meet. Those of one warp may part, so there is one for each first lane. */
@@ -138,6 +139,7 @@ static void start_thread(uint32_t index) {
     self.is_over = self.is_begun = false;
     self.groups.assign(1, {});
     self.products.assign(1, {});
+    self.order = 0;
     (void)getcontext(&self.context);
     self.context.uc_stack.ss_sp = self.stack;
     self.context.uc_stack.ss_size = STACK_BYTES;
@@ -174,6 +176,9 @@ void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *
         }
     }
     if (block_arrived > 0) die("some threads wait for others that ended");
+    for (uint32_t i = 0; i < count; i++)
+        if (threads[i].order != threads[i / 128 * 128].order)
+            die("a group's warps came to different products, or to different waits for them");
 }
 
 /* ---- copies ---- */
@@ -269,7 +274,13 @@ static float emulated_operand(uint64_t begin, uint32_t row, uint32_t n) {
     return bf16_to_f32(bits);
 }
 
+static void note_order(uint32_t what) {
+    uint32_t *order = &threads[threadIdx.x].order;
+    *order = (*order ^ what) * 16777619u + 1;
+}
+
 static void emulated_product(std::function<void(void)> product) {
+    note_order(1);
     if (is_late)
         threads[threadIdx.x].products.back().push_back(product);
     else
@@ -277,10 +288,12 @@ static void emulated_product(std::function<void(void)> product) {
 }
 
 void cuda_products_commit(void) {
+    note_order(2);
     threads[threadIdx.x].products.emplace_back();
 }
 
 void emulated_products_wait(int count) {
+    note_order(3 + (uint32_t)count);
     auto &groups = threads[threadIdx.x].products;
     while ((int)groups.size() - 1 > count) {
         for (const auto &product : groups[0]) product();
