@@ -80,6 +80,12 @@ static struct layer_weights layer_of(struct shapes *shapes,
         .post_ffn_norm = has->has_post_norm ? vector : NULL};
 }
 
+/* The form that the store would give a head of its own. */
+static enum device_form head_form(enum device_form weights) {
+    const struct device_store_options store = {.form = weights};
+    return device_store_matrix(&store, &(struct weight_matrix){.is_head = true}).form;
+}
+
 /* Makes the program that an executor would make. `shapes` and `layout` must outlive it. */
 static void make_program(struct program *ret_program, struct device_program *ret_device_program,
                          struct shapes *shapes, const struct card_fit_options *options,
@@ -92,11 +98,9 @@ static void make_program(struct program *ret_program, struct device_program *ret
     for (uint32_t i = 0; i < config->layers; i++) shapes->layers[i] = layer_of(shapes, options);
     struct program_weights weights = {.layers = shapes->layers, .output_norm = &shapes->vector};
     weights.embedding = add_matrix(shapes, config->vocab_rows, config->width, DEVICE_BF16);
-    weights.head =
-        options->is_tied
-            ? weights.embedding
-            : add_matrix(shapes, config->vocab_rows, config->width,
-                         options->weights == DEVICE_BLOCKS ? DEVICE_INT8 : options->weights);
+    weights.head = options->is_tied ? weights.embedding
+                                    : add_matrix(shapes, config->vocab_rows, config->width,
+                                                 head_form(options->weights));
     program_of(ret_program,
                &(struct program_options){.config = config, .layout = layout, .weights = weights});
     device_program_of(ret_device_program, ret_program, shapes->forms, shapes->count,

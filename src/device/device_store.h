@@ -14,8 +14,9 @@
 #include "kernels/device.h"
 #include "program/weight_store.h"
 
-/* The form of products of a file that bf16 makes too large, and with DEVICE_BLOCKS of a matrix that
- * cannot be kept so: half as far from float32 as E4M3 (docs/internals/device.md). */
+/* The form of products of a file that bf16 makes too large, with DEVICE_BLOCKS of a matrix that
+ * cannot be kept so, and with DEVICE_E4M3 of the head, whose errors go straight into the logits:
+ * half as far from float32 as E4M3 (docs/internals/device.md). */
 #define DEVICE_SMALL_FORM DEVICE_INT8
 
 struct device_store;
@@ -33,6 +34,7 @@ void device_store_close(struct device_store *store); /* NULL is allowed */
 /* The interface for weights_open; it lives as long as the store. */
 struct weight_store device_store_interface(struct device_store *store);
 /* A matrix in the form that the options ask for, as far as it can have it. An embedding is BF16.
+ * With DEVICE_E4M3 the head is DEVICE_SMALL_FORM.
  * Of DEVICE_BLOCKS are matrices whose parts all have types of fewer than 8 bits per number, but for
  * the head, which would be by far the largest to be unpacked. */
 struct device_matrix device_store_matrix(const struct device_store_options *options,

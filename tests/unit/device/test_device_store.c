@@ -105,6 +105,25 @@ static void blocks_stay_where_all_parts_have_fewer_than_8_bits(void **state) {
     assert_int_equal(device_store_matrix(&options, &embedding).form, DEVICE_BF16);
 }
 
+static void a_head_of_8_bits_is_int8(void **state) {
+    (void)state;
+    static const enum device_form forms[][2] = {{DEVICE_F32, DEVICE_F32},
+                                                {DEVICE_BF16, DEVICE_BF16},
+                                                {DEVICE_E4M3, DEVICE_INT8},
+                                                {DEVICE_INT8, DEVICE_INT8},
+                                                {DEVICE_BLOCKS, DEVICE_INT8}};
+    struct weight_matrix head = qkv;
+    head.is_head = true;
+    for (int i = 0; i < 5; i++) {
+        const struct device_store_options options = {.form = forms[i][0]};
+        assert_int_equal(device_store_matrix(&options, &head).form, forms[i][1]);
+    }
+    head.is_looked_up = true; /* not its own: an embedding too */
+    head.is_head = false;
+    const struct device_store_options options = {.form = DEVICE_E4M3};
+    assert_int_equal(device_store_matrix(&options, &head).form, DEVICE_BF16);
+}
+
 static void rows_reach_the_device_part_by_part(void **state) {
     (void)state;
     struct error error;
@@ -182,6 +201,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_are_numbered_and_get_their_forms),
         cmocka_unit_test(blocks_stay_where_all_parts_have_fewer_than_8_bits),
+        cmocka_unit_test(a_head_of_8_bits_is_int8),
         cmocka_unit_test(rows_reach_the_device_part_by_part),
         cmocka_unit_test(a_program_names_its_matrices_by_number),
     };
