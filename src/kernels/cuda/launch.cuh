@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* launch: a dependent launch (dependent.cuh) of a kernel that may want much shared memory. */
+/* launch: a dependent launch (dependent.cuh) of a kernel that may want much shared memory, and how
+ * many blocks of a kernel stay on the card. */
 
 #include "kernels/cuda/dependent.cuh"
 
@@ -38,4 +39,32 @@ static inline enum err cuda_launch(const char *name, uint32_t blocks, uint32_t t
     is_asked = true;
     return launch_dependent(name, error, stream, blocks, threads, shared_bytes, KERNEL,
                             arguments...);
+}
+
+/* How many blocks of a kernel the card holds at once. 0, and the caller takes a kernel without a
+ * ring, if a multiprocessor holds fewer than `least`, as on sm_120 with its 100 KiB, or if the
+ * kernel's code is older than bulk copies, as PTX of compute_80 is on any card. A kernel always
+ * comes with the same threads and shared_bytes, so its answer is kept. */
+template <auto KERNEL>
+static inline uint32_t cuda_blocks_held(uint32_t threads, uint32_t shared_bytes, uint32_t least) {
+    static int known = -1; /* on the process's one card; racing threads write the same */
+    if (known >= 0) return (uint32_t)known;
+    cudaFuncAttributes kernel = {};
+    int card = 0, most = 0, processors = 0, fits = 0;
+    bool is_well =
+        cudaGetDevice(&card) == cudaSuccess &&
+        cudaFuncGetAttributes(&kernel, KERNEL) == cudaSuccess &&
+        cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, card) ==
+            cudaSuccess &&
+        cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, card) == cudaSuccess;
+    most -= (int)kernel.sharedSizeBytes; /* what is static counts, too */
+    if (is_well && kernel.ptxVersion >= 90 && (int)shared_bytes <= most &&
+        cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize, most) ==
+            cudaSuccess &&
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&fits, KERNEL, (int)threads, shared_bytes) ==
+            cudaSuccess)
+        known = fits >= (int)least ? fits * processors : 0;
+    else
+        known = 0, (void)cudaGetLastError(); /* or the next launch would report it */
+    return (uint32_t)known;
 }

@@ -8,6 +8,7 @@
  * leave no thread without a column; it has one barrier per row instead of two. */
 
 #include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_parts.cuh"
 #include "kernels/cuda/ring.cuh"
 
@@ -231,7 +232,7 @@ template <auto KERNEL, uint32_t THREADS, uint32_t BLOCKS>
 static bool launch_with_ring(const struct cuda_norm *call, uint32_t rows, cudaStream_t stream,
                              struct error *error, enum err *ret_code) {
     const uint32_t bytes = rows * RING_PLACE_BYTES(THREADS);
-    uint32_t blocks = ring_blocks<KERNEL>(THREADS, bytes, BLOCKS);
+    uint32_t blocks = cuda_blocks_held<KERNEL>(THREADS, bytes, BLOCKS);
     if (blocks == 0) return false;
     if (blocks > call->rows) blocks = call->rows;
     *ret_code = launch_dependent("norm", error, stream, blocks, THREADS, bytes, KERNEL, *call);

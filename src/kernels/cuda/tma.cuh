@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tma: tiles of a matrix that the copy engine brings into shared memory, and the barriers that tell
- * when they are there. sm_90a; code for other cards is empty, and nothing launches it.
+/* tma: tiles of a matrix that the copy engine brings into shared memory, where barriers (barrier.cuh)
+ * tell that they are there. sm_90a; code for other cards is empty, and nothing launches it.
  *
  * A tile lies in shared memory as wgmma.cuh asks for: rows of 128 B, chunk c of row r at c ^ (r & 7).
- * What of a tile lies beyond the matrix is zero. A barrier completes a phase when `count` arrivals
- * and all bytes that were expected have come; its phases are waited for by parity, 0 first.
+ * What of a tile lies beyond the matrix is zero.
  *
  * Blocks of a cluster have the same shared memory layout; one of them may bring a tile into all.
  *
  * tests/kernels/cuda/emulated/ has the same functions for a machine without a card. */
 
-#include "launch.cuh"
+#include "kernels/cuda/barrier.cuh"
+#include "kernels/cuda/launch.cuh"
 
 #include <cuda.h>
 #include <cudaTypedefs.h>
@@ -27,22 +27,12 @@
 #define CUDA_TMA(code)
 #endif
 
-/* ---- barriers ---- */
+/* ---- clusters ---- */
 
-/* One thread; all threads of the cluster meet before the first use. */
-__device__ static inline void cuda_barrier_open(uint32_t barrier, uint32_t count) {
-    CUDA_TMA(asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count)
-                          : "memory"));
-}
-__device__ static inline void cuda_barriers_opened(void) {
-    CUDA_TMA(asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"));
-}
-
-/* Arrives, and says how many bytes the phase has. */
-__device__ static inline void cuda_barrier_expect(uint32_t barrier, uint32_t bytes) {
-    CUDA_TMA(
-        asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
-                     : "memory"));
+__device__ static inline uint32_t cuda_block_of_cluster(void) {
+    uint32_t rank = 0;
+    CUDA_TMA(asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank)));
+    return rank;
 }
 
 /* Arrives at the barrier of a block of the cluster that has this address there. It orders nothing but
@@ -53,22 +43,6 @@ __device__ static inline void cuda_barrier_arrive(uint32_t barrier, uint32_t blo
                           "mbarrier.arrive.shared::cluster.b64 _, [there]; }" ::"r"(barrier),
                           "r"(block)
                           : "memory"));
-}
-
-__device__ static inline void cuda_barrier_wait(uint32_t barrier, uint32_t parity) {
-    CUDA_TMA(asm volatile("{ .reg .pred p;\n"
-                          "again: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"
-                          "@!p bra again; }" ::"r"(barrier),
-                          "r"(parity)
-                          : "memory"));
-}
-
-/* ---- clusters ---- */
-
-__device__ static inline uint32_t cuda_block_of_cluster(void) {
-    uint32_t rank = 0;
-    CUDA_TMA(asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank)));
-    return rank;
 }
 
 /* All threads of all blocks. */

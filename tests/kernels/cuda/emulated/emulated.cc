@@ -18,6 +18,7 @@
 #define SHARED_BYTES (228 << 10)
 #define STACK_BYTES (64 << 10)
 #define MEETING_BYTES 64 /* what one lane can bring */
+#define ROUNDS_MAX 1000  /* over all threads of a block, without a meeting that is over */
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
 int emulated_major = 8;
@@ -75,7 +76,8 @@ static group meetings[16];                   /* of some warps, by number */
 static std::map<uint32_t, barrier> barriers; /* by address */
 static ucontext_t home_context;
 static jmp_buf home;
-static bool is_late; /* copies happen when they are waited for */
+static bool is_late;           /* copies happen when they are waited for */
+static uint64_t meetings_over; /* of all kinds: nobody goes on without one more */
 
 static void die(const char *why) {
     (void)printf("Bail out! emulated: %s (block %u, thread %u)\n", why, blockIdx.x, threadIdx.x);
@@ -91,6 +93,7 @@ void __syncthreads(void) {
     if (++block_arrived == blockDim.x) {
         block_arrived = 0;
         block_meeting++;
+        meetings_over++;
     }
     while (block_meeting == meeting) pause_thread();
 }
@@ -119,6 +122,7 @@ const void *emulated_meet_in(uint32_t lanes, int what, const void *mine, size_t 
     if (++meeting.arrived == (uint32_t)__builtin_popcount(lanes)) {
         meeting.arrived = 0;
         meeting.count++;
+        meetings_over++;
     }
     while (meeting.count == count) pause_thread();
     return brought;
@@ -165,6 +169,8 @@ void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *
     block_arrived = 0, is_late = turn++ % 2;
     memset(cuda_memory, 0xff, SHARED_BYTES);
     for (uint32_t i = 0; i < count; i++) start_thread(i);
+    uint64_t over = meetings_over;
+    uint32_t rounds = 0; /* since a meeting was over or a thread ended */
     /* Warps run forwards or backwards, each until it waits for others. */
     for (bool is_over = false; !is_over;) {
         is_over = true;
@@ -172,8 +178,12 @@ void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *
             threadIdx.x = turn % 4 < 2 ? i : (count / 32 - 1 - i / 32) * 32 + i % 32;
             if (threads[threadIdx.x].is_over) continue;
             run(&threads[threadIdx.x]);
+            if (threads[threadIdx.x].is_over) rounds = 0;
             is_over = false;
         }
+        if (over != meetings_over) rounds = 0;
+        over = meetings_over;
+        if (++rounds == ROUNDS_MAX) die("the threads wait for what never comes");
     }
     if (block_arrived > 0) die("some threads wait for others that ended");
     for (uint32_t i = 0; i < count; i++)
@@ -367,7 +377,7 @@ void emulated_group_wait(int count) {
     emulated_products_wait(count);
     group &group = groups[threadIdx.x / 128];
     const uint32_t meeting = group.meeting;
-    if (++group.arrived == 128) group.arrived = 0, group.meeting++;
+    if (++group.arrived == 128) group.arrived = 0, group.meeting++, meetings_over++;
     while (group.meeting == meeting) pause_thread();
 }
 
@@ -376,7 +386,7 @@ void emulated_group_wait(int count) {
 void emulated_meet_some(uint32_t id, uint32_t threads, bool is_waiting) {
     group &group = meetings[id];
     const uint32_t meeting = group.meeting;
-    if (++group.arrived == threads) group.arrived = 0, group.meeting++;
+    if (++group.arrived == threads) group.arrived = 0, group.meeting++, meetings_over++;
     while (is_waiting && group.meeting == meeting) pause_thread();
 }
 
@@ -390,6 +400,7 @@ static void end_phase(barrier *barrier) {
     if (barrier->arrivals != barrier->count || barrier->bytes != 0) return;
     barrier->arrivals = 0;
     barrier->phase++;
+    meetings_over++;
 }
 
 void cuda_barrier_open(uint32_t address, uint32_t count) {
@@ -419,6 +430,26 @@ void cuda_barrier_wait(uint32_t address, uint32_t parity) {
     }
 }
 
+/* Does what brings the bytes, at once or when somebody waits for them. */
+static void bring(uint32_t address, uint32_t bytes, std::function<void(void)> copy) {
+    barrier *barrier = &barrier_at(address);
+    auto come = [=] {
+        copy();
+        barrier->bytes -= bytes;
+        end_phase(barrier);
+    };
+    if (is_late)
+        barrier->late.push_back(come);
+    else
+        come();
+}
+
+void cuda_bulk_read(uint32_t to, const void *from, uint32_t bytes, uint32_t address) {
+    if (to % 16 || (uintptr_t)from % 16 || bytes % 16) die("a copy at no multiple of 16");
+    if (to + bytes > SHARED_BYTES) die("a copy leaves shared memory");
+    bring(address, bytes, [=] { memcpy(cuda_memory + to, from, bytes); });
+}
+
 /* Bytes of a tile in order, the innermost dimension first; beyond the matrix they are 0. */
 static void copy_tile(uint32_t to, const cuda_tiles &tiles, const uint32_t first[4]) {
     uint32_t row = 0;
@@ -441,16 +472,9 @@ void emulated_tile(uint32_t to, const struct cuda_tiles *tiles, uint32_t address
     const cuda_tiles copy = *tiles;
     const uint32_t x = first[0], y = first[1], z = first[2], w = first[3];
     const uint32_t bytes = 128 * copy.box[1] * copy.box[2] * copy.box[3];
-    barrier *barrier = &barrier_at(address);
     if (to % 1024 || to + bytes > SHARED_BYTES) die("a tile leaves shared memory");
-    auto tile = [=] {
+    bring(address, bytes, [=] {
         const uint32_t first[] = {x, y, z, w};
         copy_tile(to, copy, first);
-        barrier->bytes -= bytes;
-        end_phase(barrier);
-    };
-    if (is_late)
-        barrier->late.push_back(tile);
-    else
-        tile();
+    });
 }

@@ -5,6 +5,8 @@
 
 #include "kernels/cuda/dependent.cuh"
 
+#define EMULATED_BLOCKS_HELD 4 /* fewer than the checks have rows */
+
 /* By turns, so that the shapes for small cards are checked too. */
 static inline bool cuda_has_shared(size_t) {
     static unsigned turn;
@@ -17,4 +19,9 @@ static inline enum err cuda_launch(const char *name, uint32_t blocks, uint32_t t
                                    const GIVES &...arguments) {
     return launch_dependent(name, error, stream, blocks, threads, shared_bytes, KERNEL,
                             arguments...);
+}
+
+/* 0, as on cards whose kernels have no ring, below major 9. */
+template <auto KERNEL> static inline uint32_t cuda_blocks_held(uint32_t, uint32_t, uint32_t) {
+    return emulated_major >= 9 ? EMULATED_BLOCKS_HELD : 0;
 }

@@ -4,18 +4,14 @@
 /* tma, emulated: what src/kernels/cuda/tma.cuh promises, in plain C, for clusters of one block. A
  * tile comes at once, or not before somebody waits for it: by turns of the runs. */
 
+#include "kernels/cuda/barrier.cuh"
 #include "kernels/cuda/launch.cuh"
 
 #define CUDA_GRID_CONSTANT const
 #define CUDA_CLUSTER 1
 #define CUDA_TILE_RANK_MAX 4
 
-void cuda_barrier_open(uint32_t barrier, uint32_t count);
-static inline void cuda_barriers_opened(void) {
-}
-void cuda_barrier_expect(uint32_t barrier, uint32_t bytes);
 void cuda_barrier_arrive(uint32_t barrier, uint32_t block);
-void cuda_barrier_wait(uint32_t barrier, uint32_t parity);
 
 static inline uint32_t cuda_block_of_cluster(void) {
     return 0;
