@@ -10,8 +10,8 @@ os.environ.update(VLLM_LOGGING_LEVEL="WARNING", VLLM_NO_USAGE_STATS="1", HF_HUB_
 def make_weights_as_quern(folder):
     """Lets vLLM make up weights of quern's distribution (src/checkpoint/folder_dummy.c), which keeps activations near 1.
 
-    vLLM's own are all within ±0.001, those of norms too. Values of Llama and Qwen3 are then some 0.00001, far below E4M3's smallest number
-    (2^-9), and so are most keys: a cache in fp8 holds zeros, and products of zeros draw less power than those of numbers."""
+    vLLM's own are all within ±0.001, those of norms too. Keys and values of Llama and Qwen3 are then some 0.000003, far below E4M3's smallest
+    number (2^-9): a cache in fp8 holds zeros, and products of zeros draw less power than those of numbers."""
     import torch
     from vllm.model_executor.model_loader import dummy_loader, weight_utils
     norm = 0.0 if json.loads((pathlib.Path(folder) / "config.json").read_text())["model_type"].startswith("gemma") else 1.0
@@ -59,9 +59,10 @@ def main():
         answers = llm.generate(prompts, sampling, use_tqdm=False)
         return time.time() - begin, answers
 
-    go([dict(body, prompt=[token + 1 for token in body["prompt"]]) for body in jobs_of(files[0])[:64]])  # warm, and nothing of it is shared later
+    some = jobs_of(files[0])[:64]
+    go([dict(body, prompt=[token + 1 for token in body["prompt"]]) for body in some])  # warm, and nothing of it is shared later
     # About -ln(vocabulary), 12, where all logits are nearly the same; some 4 more where activations are near 1.
-    first = llm.generate([{"prompt_token_ids": jobs_of(files[0])[0]["prompt"]}], SamplingParams(temperature=0, max_tokens=1, logprobs=1, detokenize=False),
+    first = llm.generate([{"prompt_token_ids": some[0]["prompt"]}], SamplingParams(temperature=0, max_tokens=1, logprobs=1, detokenize=False),
                          use_tqdm=False)[0].outputs[0]
     for file in files:
         llm.reset_prefix_cache()

@@ -29,12 +29,10 @@ struct device_matrix device_store_matrix(const struct device_store_options *opti
     struct device_matrix matrix = {.cols = from->cols, .form = options->form};
     for (uint32_t i = 0; i < from->part_count; i++) matrix.rows += from->parts[i].rows;
     if (from->is_looked_up && matrix.form != DEVICE_F32) matrix.form = DEVICE_BF16;
-    if (matrix.form == DEVICE_E4M3 && from->is_head) matrix.form = DEVICE_SMALL_FORM;
-    if (matrix.form != DEVICE_BLOCKS) return matrix;
-    if (from->is_head || !is_in_blocks(from)) {
+    if (from->is_head && (matrix.form == DEVICE_E4M3 || matrix.form == DEVICE_BLOCKS))
         matrix.form = DEVICE_SMALL_FORM;
-        return matrix;
-    }
+    if (matrix.form == DEVICE_BLOCKS && !is_in_blocks(from)) matrix.form = DEVICE_SMALL_FORM;
+    if (matrix.form != DEVICE_BLOCKS) return matrix;
     for (uint32_t i = 0; i < from->part_count; i++)
         matrix.block_bytes +=
             (uint64_t)from->parts[i].rows * tensor_type_row_bytes(from->parts[i].type, from->cols);

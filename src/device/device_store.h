@@ -34,9 +34,9 @@ void device_store_close(struct device_store *store); /* NULL is allowed */
 /* The interface for weights_open; it lives as long as the store. */
 struct weight_store device_store_interface(struct device_store *store);
 /* A matrix in the form that the options ask for, as far as it can have it. An embedding is BF16.
- * With DEVICE_E4M3 the head is DEVICE_SMALL_FORM.
- * Of DEVICE_BLOCKS are matrices whose parts all have types of fewer than 8 bits per number, but for
- * the head, which would be by far the largest to be unpacked. */
+ * A head of its own is DEVICE_SMALL_FORM where E4M3 or blocks are asked for: in blocks it would be by
+ * far the largest matrix to be unpacked. Other matrices stay in blocks if all their parts have types
+ * of fewer than 8 bits per number. */
 struct device_matrix device_store_matrix(const struct device_store_options *options,
                                          const struct weight_matrix *from);
 /* The matrices opened so far, by handle; valid until the next one is opened. */

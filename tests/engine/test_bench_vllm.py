@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bench/gpu/vllm_drive.py over a made-up vLLM: its weights, its options and its result lines. It runs where minutes are few."""
-import json, math, os, pathlib, subprocess, sys
+"""bench/gpu/vllm_drive.py over a made-up vLLM: its weights, its options and its result lines. The real one runs where
+minutes are few."""
+import json, os, pathlib, subprocess, sys
 
 import pytest
 
@@ -79,11 +80,11 @@ def drive(tmp_path, model_type, options):
 
 @pytest.mark.parametrize("model_type, norm", [("llama", 1.0), ("qwen3", 1.0), ("gemma3_text", 0.0)])
 def test_its_weights_have_quern_s_distribution(tmp_path, model_type, norm):
-    """Of norms, of a number alone, which stays unset, and of matrices, whose rows have 48 and 192 numbers."""
+    """Of norms, of a number alone, which stays unset, and of matrices: the root of 3 / 48 and of 3 / 192, the numbers of their rows."""
     said, line = drive(tmp_path, model_type, {"kv_cache_dtype": "fp8"})
     assert said["norm"] == norm and said["scale"] is None
     assert said["matrix"] == pytest.approx([-0.25, 0.25]) and said["late"] == pytest.approx([-0.125, 0.125])
-    assert math.isclose(said["matrix"][1], math.sqrt(3 / 48)) and not line["own_weights"] and line["first_logprob"] == -7.5
+    assert not line["own_weights"] and line["first_logprob"] == -7.5
 
 
 def test_its_own_weights_are_left_to_it(tmp_path):

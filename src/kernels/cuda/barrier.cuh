@@ -23,7 +23,7 @@ __device__ static inline void cuda_barrier_open(uint32_t barrier, uint32_t count
     CUDA_SM90(asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(barrier), "r"(count)
                            : "memory"));
 }
-/* The same thread, behind all that it opened. */
+/* Lets copies see the barriers that this thread has opened. */
 __device__ static inline void cuda_barriers_opened(void) {
     CUDA_SM90(asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"));
 }
@@ -35,6 +35,7 @@ __device__ static inline void cuda_barrier_expect(uint32_t barrier, uint32_t byt
                      : "memory"));
 }
 
+/* Waits for the end of the phase of that parity. */
 __device__ static inline void cuda_barrier_wait(uint32_t barrier, uint32_t parity) {
     CUDA_SM90(asm volatile("{ .reg .pred p;\n"
                            "again: mbarrier.try_wait.parity.shared.b64 p, [%0], %1;\n"

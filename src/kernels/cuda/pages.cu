@@ -6,8 +6,8 @@
 
 #define THREADS 256
 
-/* Entry `to` of an array of entries becomes entry `from`; all threads of a block take part. */
-__device__ void copy_words(char *base, uint32_t bytes, uint32_t from, uint32_t to) {
+/* Makes entry `to` of an array a copy of entry `from`; all threads of a block take part. */
+__device__ static inline void copy_words(char *base, uint32_t bytes, uint32_t from, uint32_t to) {
     const uint4 *source = (const uint4 *)(base + (size_t)from * bytes);
     uint4 *target = (uint4 *)(base + (size_t)to * bytes);
     for (uint32_t at = threadIdx.x; at < bytes / sizeof(uint4); at += THREADS)

@@ -3,8 +3,8 @@
 
 /* pages: copies of pages of the KV cache.
  *
- * A page has keys, values and, in 8 bits, scales at each of its places (kernels/device.h). It knows
- * neither their layout (attention.h) nor whose they are.
+ * A page has keys, values and, in 8 bits, scales at each of its places (kernels/device.h). This
+ * module knows neither their layout (attention.h) nor whose they are.
  *
  * Thread: one per stream.
  * Memory: device memory of the caller; every call only enqueues.

@@ -373,21 +373,22 @@ void emulated_int8(int32_t (*sum)[4], int columns, uint64_t a, uint64_t b, int i
     });
 }
 
+/* Comes to a meeting of so many threads, and waits for the others or passes. */
+static void come_to(group *group, uint32_t threads, bool is_waiting) {
+    const uint32_t meeting = group->meeting;
+    if (++group->arrived == threads) group->arrived = 0, group->meeting++, meetings_over++;
+    while (is_waiting && group->meeting == meeting) pause_thread();
+}
+
 void emulated_group_wait(int count) {
     emulated_products_wait(count);
-    group &group = groups[threadIdx.x / 128];
-    const uint32_t meeting = group.meeting;
-    if (++group.arrived == 128) group.arrived = 0, group.meeting++, meetings_over++;
-    while (group.meeting == meeting) pause_thread();
+    come_to(&groups[threadIdx.x / 128], 128, true);
 }
 
 /* ---- barriers and tiles ---- */
 
 void emulated_meet_some(uint32_t id, uint32_t threads, bool is_waiting) {
-    group &group = meetings[id];
-    const uint32_t meeting = group.meeting;
-    if (++group.arrived == threads) group.arrived = 0, group.meeting++, meetings_over++;
-    while (is_waiting && group.meeting == meeting) pause_thread();
+    come_to(&meetings[id], threads, is_waiting);
 }
 
 static barrier &barrier_at(uint32_t address) {
