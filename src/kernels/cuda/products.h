@@ -29,6 +29,7 @@ struct CUstream_st;
 struct cuda_products;
 
 #define CUDA_BUCKET_MAX 8192
+#define CUDA_ALGORITHMS 8 /* of a shape; cuBLASLt 13.1 never returns more */
 
 enum cuda_format {
     CUDA_FORMAT_BF16,     /* bf16 · bf16 → bf16 */
@@ -83,12 +84,12 @@ uint32_t cuda_products_recall(struct cuda_products *products, const char *notes,
  * recalled notes have them all. */
 bool cuda_products_tell(struct cuda_products *products, const char **ret_notes, size_t *ret_bytes);
 
-/* For reports: how the chosen algorithm of a shape did against the library's first choice. */
+/* For reports: which algorithm of a shape was chosen, and how long each took; all were timed by
+ * turns. */
 struct cuda_chosen {
-    uint32_t found; /* algorithms timed; 0 when it was recalled */
-    uint32_t which; /* index of the chosen one */
-    float first_us;
-    float chosen_us;
+    uint32_t found;            /* algorithms timed; 0 when it was recalled */
+    uint32_t which;            /* index of the chosen one */
+    float us[CUDA_ALGORITHMS]; /* per launch; [0]: the library's first choice; negative: refused */
     size_t workspace_bytes;
 };
 bool cuda_products_chosen(const struct cuda_products *products, const struct cuda_multiply *call,

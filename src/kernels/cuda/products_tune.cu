@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALGORITHMS 8 /* cuBLASLt 13.1 never returns more */
 #define ROUNDS 3
 #define ROUND_US 600.0f
 #define LAUNCHES_MAX 40
@@ -42,24 +41,40 @@ static float round_us(struct timing *timing, const cublasLtMatmulAlgo_t *algorit
     return is_well ? ms * 1000 / (float)count : -1;
 }
 
-/* The median round of one algorithm; the first launch loads its kernel and does not count. */
-static float algorithm_us(struct timing *timing, const cublasLtMatmulAlgo_t *algorithm) {
-    float rounds[ROUNDS];
-    if (round_us(timing, algorithm, 1) < 0) return -1;
+/* Launches of a round of one algorithm; 0: it is refused. The first launch loads its kernel and does
+ * not count. */
+static int launches_of_round(struct timing *timing, const cublasLtMatmulAlgo_t *algorithm) {
+    if (round_us(timing, algorithm, 1) < 0) return 0;
     float once = round_us(timing, algorithm, 3);
-    if (once < 0) return -1;
+    if (once < 0) return 0;
     float wanted = ROUND_US / (once > 1 ? once : 1);
-    int count = wanted < 3 ? 3 : wanted > LAUNCHES_MAX ? LAUNCHES_MAX : (int)wanted;
-    for (int i = 0; i < ROUNDS; i++) {
-        rounds[i] = round_us(timing, algorithm, count);
-        if (rounds[i] < 0) return -1;
-        for (int k = i; k > 0 && rounds[k] < rounds[k - 1]; k--) {
-            float later = rounds[k];
-            rounds[k] = rounds[k - 1];
-            rounds[k - 1] = later;
+    return wanted < 3 ? 3 : wanted > LAUNCHES_MAX ? LAUNCHES_MAX : (int)wanted;
+}
+
+static float median(float values[ROUNDS]) {
+    for (int i = 1; i < ROUNDS; i++)
+        for (int k = i; k > 0 && values[k] < values[k - 1]; k--) {
+            float later = values[k];
+            values[k] = values[k - 1];
+            values[k - 1] = later;
         }
-    }
-    return rounds[ROUNDS / 2];
+    return values[ROUNDS / 2];
+}
+
+/* The median round of each algorithm, all by turns, so that the card is as warm for the last as for
+ * the first; negative: refused. */
+static void time_all(struct timing *timing, const cublasLtMatmulHeuristicResult_t *found, int count,
+                     float ret_us[CUDA_ALGORITHMS]) {
+    float rounds[CUDA_ALGORITHMS][ROUNDS];
+    int launches[CUDA_ALGORITHMS];
+    for (int i = 0; i < count; i++) launches[i] = launches_of_round(timing, &found[i].algo);
+    for (int round = 0; round < ROUNDS; round++)
+        for (int i = 0; i < count; i++) {
+            if (launches[i] == 0) continue;
+            rounds[i][round] = round_us(timing, &found[i].algo, launches[i]);
+            if (rounds[i][round] < 0) launches[i] = 0;
+        }
+    for (int i = 0; i < count; i++) ret_us[i] = launches[i] > 0 ? median(rounds[i]) : -1;
 }
 
 /* Runs the algorithm of a recalled shape once; a shape whose algorithm fails is forgotten. */
@@ -84,26 +99,26 @@ enum err cuda_products_tune(struct cuda_products *products, const struct cuda_mu
     struct lt_shape *shape = &products->shapes[products->shape_count];
     enum err err = lt_shape_make(products, call, shape, error);
     if (err != OK) return err;
-    cublasLtMatmulHeuristicResult_t found[ALGORITHMS];
+    cublasLtMatmulHeuristicResult_t found[CUDA_ALGORITHMS];
     int count = 0;
     cublasStatus_t status = products->library.cublasLtMatmulAlgoGetHeuristic(
         products->handle, shape->product, shape->weights, shape->in, shape->sums, shape->sums,
-        products->preference, ALGORITHMS, found, &count);
+        products->preference, CUDA_ALGORITHMS, found, &count);
     struct timing timing = {products, shape, call, copies ? copies : 1, copy_bytes, stream, 0};
-    struct cuda_chosen chosen = {(uint32_t)count, 0, -1, -1, 0};
-    for (int i = 0; status == CUBLAS_STATUS_SUCCESS && i < count; i++) {
-        float us = algorithm_us(&timing, &found[i].algo);
-        if (i == 0) chosen.first_us = us;
-        if (us < 0 || (chosen.chosen_us >= 0 && us >= chosen.chosen_us)) continue;
-        chosen.chosen_us = us, chosen.which = (uint32_t)i;
-        chosen.workspace_bytes = found[i].workspaceSize;
-        shape->algorithm = found[i].algo;
-    }
-    if (chosen.chosen_us < 0) {
+    if (status != CUBLAS_STATUS_SUCCESS) count = 0;
+    struct cuda_chosen chosen = {};
+    chosen.found = (uint32_t)count;
+    time_all(&timing, found, count, chosen.us);
+    int best = -1;
+    for (int i = 0; i < count; i++)
+        if (chosen.us[i] >= 0 && (best < 0 || chosen.us[i] < chosen.us[best])) best = i;
+    if (best < 0) {
         lt_shape_drop(products, shape);
         return err_set(error, ERR_INVALID, "cuBLASLt has no algorithm for %u rows of %u x %u",
                        call->rows, call->outputs, call->inputs);
     }
+    chosen.which = (uint32_t)best, chosen.workspace_bytes = found[best].workspaceSize;
+    shape->algorithm = found[best].algo;
     shape->chosen = chosen;
     shape->has_run = products->has_timed = true;
     products->shape_count++;
@@ -155,7 +170,8 @@ static bool recall(struct cuda_products *products, const struct products_note *n
         lt_shape_drop(products, shape);
         return false;
     }
-    shape->chosen = {0, 0, -1, -1, (size_t)note->workspace_bytes};
+    shape->chosen = {};
+    shape->chosen.workspace_bytes = (size_t)note->workspace_bytes;
     shape->has_run = false;
     products->shape_count++;
     return true;
@@ -191,4 +207,3 @@ bool cuda_products_tell(struct cuda_products *products, const char **ret_notes, 
     *ret_notes = products->notes;
     return products->notes != NULL;
 }
-
