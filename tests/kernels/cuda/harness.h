@@ -16,9 +16,9 @@
  *   for each shape or property; and calls device_release(), which reports any guard written to.
  *
  *   A bench takes inputs larger than the L2 or rotates copies of them (cold_copies()), times a
- *   launch with time_us() and prints one line with bench_bytes() or bench_flops(): the share is of
- *   a ceiling measured in this process on first use. Inputs are random, never zeros: products of
- *   zeros run 13 % faster than those of numbers.
+ *   launch with time_us() and prints one line with bench_bytes(), bench_moved() or bench_flops():
+ *   the share is of a ceiling measured in this process on first use. Inputs are random, never
+ *   zeros: products of zeros run 13 % faster than those of numbers.
  *
  * CUDA_MUST(call) ends the program with the place and the error. A launcher under test that
  * returns an enum err goes into MUST_BE_OK(). There is no sleeping and no host clock in any time.
@@ -146,6 +146,10 @@ double ceiling_product(enum product_kind kind); /* TFLOP/s of cuBLASLt's best; 0
 /* One line: name, shape, µs, GB/s or TFLOP/s, share of `ceiling`. */
 void bench_bytes(const char *name, double us, double bytes, double ceiling, const char *shape, ...)
     PRINTF_LIKE(5, 6);
+/* The same for a kernel that reads and writes: its share of ceiling_copy(), and of a copy of as many
+ * bytes, which has the same launch, first read and last write. */
+void bench_moved(const char *name, double us, double bytes, const char *shape, ...)
+    PRINTF_LIKE(4, 5);
 void bench_flops(const char *name, double us, double flops, double ceiling, const char *shape, ...)
     PRINTF_LIKE(5, 6);
 

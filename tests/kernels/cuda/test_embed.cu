@@ -76,7 +76,7 @@ void bench_embed(void) {
             call.x = x + at * width, call.x_stride = width, call.width = width, call.rows = rows;
             MUST_BE_OK(cuda_embed(&call, stream, error));
         });
-        bench_bytes("embed", us, (double)rows * width * 6, ceiling_copy(), "%u x %u", rows, width);
+        bench_moved("embed", us, (double)rows * width * 6, "%u x %u", rows, width);
     }
     device_release();
 }

@@ -120,9 +120,8 @@ static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, enum c
         call.width = width, call.rows = rows;
         MUST_BE_OK(cuda_gate(&call, stream, error));
     });
-    bench_bytes("gate", us, bytes, ceiling_copy(), "%u x %u %s%s -> %s", rows, width,
-                is_scaled ? "scaled " : "", sums == CUDA_SUMS_INT32 ? "int32" : "bf16",
-                code_names[code]);
+    bench_moved("gate", us, bytes, "%u x %u %s%s -> %s", rows, width, is_scaled ? "scaled " : "",
+                sums == CUDA_SUMS_INT32 ? "int32" : "bf16", code_names[code]);
     device_release();
 }
 

@@ -269,9 +269,8 @@ static void bench_one(uint32_t rows, uint32_t heads, uint32_t kv_heads, uint32_t
         if (is_e4m3) call.kv_scales = scales;
         MUST_BE_OK(cuda_heads(&call, stream, error));
     });
-    bench_bytes("heads", us, bytes, ceiling_copy(), "%u x (%u+2*%u) x %u %s%s -> %s", rows, heads,
-                kv_heads, dim, is_scaled ? "scaled " : "", has_norm ? "norm" : "",
-                is_e4m3 ? "e4m3" : "bf16");
+    bench_moved("heads", us, bytes, "%u x (%u+2*%u) x %u %s%s -> %s", rows, heads, kv_heads, dim,
+                is_scaled ? "scaled " : "", has_norm ? "norm" : "", is_e4m3 ? "e4m3" : "bf16");
     device_release();
 }
 

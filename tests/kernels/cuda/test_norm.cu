@@ -222,7 +222,7 @@ static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, bool i
         call.y = {y + at * code_bytes(code), code, width, y_scale};
         MUST_BE_OK(cuda_norm(&call, stream, error));
     });
-    bench_bytes("norm", us, bytes, ceiling_copy(), "%u x %u %s%s -> %s%s", rows, width,
+    bench_moved("norm", us, bytes, "%u x %u %s%s -> %s%s", rows, width,
                 is_scaled ? "scaled bf16" : "bf16", has_post ? " post" : "", code_names[code],
                 is_bf16 ? "" : " (f32 weights)");
     device_release();

@@ -62,7 +62,6 @@ void bench_pages(void) {
         uint32_t from = (uint32_t)i % (pages / 2);
         MUST_BE_OK(cuda_copy_page(&call, from, pages / 2 + from, stream, error));
     });
-    bench_bytes("copy_page", us, 4.0 * places * bytes, ceiling_copy(), "%u places of %u bytes",
-                places, bytes);
+    bench_moved("copy_page", us, 4.0 * places * bytes, "%u places of %u bytes", places, bytes);
     device_release();
 }

@@ -42,8 +42,7 @@ static void bench_one(uint32_t rows, uint32_t width) {
         call.width = width, call.rows = rows;
         MUST_BE_OK(cuda_quantise(&call, stream, error));
     });
-    bench_bytes("quantise", us, (double)count * 3, ceiling_copy(), "%u x %u bf16 -> e4m3", rows,
-                width);
+    bench_moved("quantise", us, (double)count * 3, "%u x %u bf16 -> e4m3", rows, width);
     device_release();
 }
 

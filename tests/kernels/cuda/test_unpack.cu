@@ -176,8 +176,8 @@ void bench_unpack(void) {
                 call.scales = scales;
                 MUST_BE_OK(cuda_unpack(&call, stream, error));
             });
-            bench_bytes("unpack", us, (double)in + (double)out, ceiling_copy(), "%u x %u %s -> %s",
-                        rows, cols, tensor_type_name(type), code == CUDA_BF16 ? "bf16" : "e4m3");
+            bench_moved("unpack", us, (double)in + (double)out, "%u x %u %s -> %s", rows, cols,
+                        tensor_type_name(type), code == CUDA_BF16 ? "bf16" : "e4m3");
             device_release();
         }
 }

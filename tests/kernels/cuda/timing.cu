@@ -4,6 +4,8 @@
 
 #include "harness.h"
 
+#include "kernels/cuda/dependent.cuh"
+
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
 
@@ -148,6 +150,7 @@ __global__ static void read_all(const uint4 *from, size_t count, uint32_t *ret) 
 __global__ static void copy_all(const uint4 *from, size_t count, uint4 *to) {
     size_t step = (size_t)gridDim.x * blockDim.x;
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
+    wait_for_before();
     for (; i + 3 * step < count; i += 4 * step) {
         uint4 some[4];
 #pragma unroll
@@ -200,14 +203,42 @@ double ceiling_copy(void) {
     return value;
 }
 
+/* Microseconds of the best copy that reads and writes `bytes` together, cold and launched as the
+ * kernels are; kept by size. */
+static double copy_us(double bytes) {
+    static std::vector<std::pair<double, double>> known;
+    for (const auto &one : known)
+        if (one.first == bytes) return one.second;
+    const size_t count = std::max<size_t>((size_t)(bytes / 2) / 16, 1), step = 2 * count;
+    const int copies = cold_copies(step * 16);
+    uint4 *memory;
+    CUDA_MUST(cudaMalloc(&memory, step * 16 * (size_t)copies));
+    fill_u32((uint32_t *)memory, step * 4 * (size_t)copies, 1, ~0u);
+    double best = 0;
+    for (int threads : {256, 512})
+        for (int blocks = 2; blocks <= 8; blocks *= 2) {
+            double us = time_us([&](int i) {
+                const uint4 *from = memory + (size_t)(i % copies) * step;
+                MUST_BE_OK(launch_dependent("copy", error, stream,
+                                            card.multiProcessorCount * blocks, threads, 0, copy_all,
+                                            from, count, (uint4 *)from + count));
+            });
+            if (best == 0 || us < best) best = us;
+        }
+    CUDA_MUST(cudaFree(memory));
+    known.push_back({bytes, best});
+    return best;
+}
+
 /* ---- lines ---- */
 
 static void print_line(const char *name, double us, double rate, const char *unit, double ceiling,
-                       const char *shape, va_list arguments) {
+                       double share_of_copy, const char *shape, va_list arguments) {
     char text[128];
     (void)vsnprintf(text, sizeof text, shape, arguments);
     (void)printf("%-10s %-52s %10.2f us %9.1f %-7s", name, text, us, rate, unit);
     if (ceiling > 0) (void)printf(" %5.1f %%", 100 * rate / ceiling);
+    if (share_of_copy > 0) (void)printf(" (%.0f %% of a copy as large)", 100 * share_of_copy);
     (void)printf("\n");
     (void)fflush(stdout);
 }
@@ -216,7 +247,15 @@ void bench_bytes(const char *name, double us, double bytes, double ceiling, cons
                  ...) {
     va_list arguments;
     va_start(arguments, shape);
-    print_line(name, us, bytes / us / 1e3, "GB/s", ceiling, shape, arguments);
+    print_line(name, us, bytes / us / 1e3, "GB/s", ceiling, 0, shape, arguments);
+    va_end(arguments);
+}
+
+void bench_moved(const char *name, double us, double bytes, const char *shape, ...) {
+    va_list arguments;
+    va_start(arguments, shape);
+    print_line(name, us, bytes / us / 1e3, "GB/s", ceiling_copy(), copy_us(bytes) / us, shape,
+               arguments);
     va_end(arguments);
 }
 
@@ -224,6 +263,6 @@ void bench_flops(const char *name, double us, double flops, double ceiling, cons
                  ...) {
     va_list arguments;
     va_start(arguments, shape);
-    print_line(name, us, flops / us / 1e6, "TFLOP/s", ceiling, shape, arguments);
+    print_line(name, us, flops / us / 1e6, "TFLOP/s", ceiling, 0, shape, arguments);
     va_end(arguments);
 }
