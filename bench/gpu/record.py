@@ -29,8 +29,13 @@ GOALS = {("bf16", "300"): (1.5, 1.25, 1.25, 1.15), ("bf16", "473"): (1.7, 1.4, 1
 
 def goal(model, form, kind):
     """The ratio that is asked for, or None."""
-    goals = GOALS.get(("fp8" if form == "int8" else form, kind))
+    goals = GOALS.get((peer_format(form), kind))
     return goals[MODELS.index(model)] if goals and model in MODELS else None
+
+
+def peer_format(form):
+    """The peer's format with as many bits."""
+    return "fp8" if form == "int8" else form
 
 
 def rivals(form):
@@ -42,5 +47,5 @@ def recorded(model, form, kind):
     """(req/s of the same format, req/s of its best rival, whether one of them was disturbed); None where nothing was recorded."""
     known = VLLM.get(model, {})
     best = max((known[rival, kind] for rival in rivals(form) if (rival, kind) in known), default=None)
-    same = known.get(("fp8" if form == "int8" else form, kind))
+    same = known.get((peer_format(form), kind))
     return same, best, any((model, rival, kind) in AT_LEAST for rival in rivals(form))
