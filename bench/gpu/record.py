@@ -34,7 +34,7 @@ def goal(model, form, kind):
 
 
 def peer_format(form):
-    """The peer's format with as many bits."""
+    """The peer's format whose weights have as many bits."""
     return "fp8" if form == "int8" else form
 
 

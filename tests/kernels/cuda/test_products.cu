@@ -7,18 +7,16 @@ extern "C" {
 
 #define WORKSPACE_BYTES (32u << 20)
 
-/* One for the run, for opening takes 0.2 s; and one that chooses anew, for benches. */
-static struct cuda_products *products, *products_anew;
+static struct cuda_products *products; /* one for the run: opening takes 0.2 s */
 
 static bool is_open(void) {
     static bool is_tried;
     struct error error = {OK, ""};
     if (!is_tried &&
-        (cuda_products_open(&products, getenv("CUBLASLT"), WORKSPACE_BYTES, &error) != OK ||
-         cuda_products_open(&products_anew, getenv("CUBLASLT"), WORKSPACE_BYTES, &error) != OK))
+        cuda_products_open(&products, getenv("CUBLASLT"), WORKSPACE_BYTES, &error) != OK)
         note("%s", error.text);
     is_tried = true;
-    return products_anew != NULL;
+    return products != NULL;
 }
 
 static void fill_format(void *at, size_t count, enum cuda_format format, uint64_t seed,
@@ -155,22 +153,23 @@ void check_products(void) {
 
 struct timed {
     double us;
-    double share; /* of the best algorithm's speed, all timed anew after the choice */
+    double share; /* of the best algorithm's speed, all timed by `anew` after the choice */
     struct cuda_chosen chosen;
 };
 
-/* Times all algorithms of a shape anew. They have the order of the first time. */
-static double share_of_best(const struct cuda_multiply *call, uint32_t copies, size_t bytes,
-                            uint32_t which) {
-    struct cuda_chosen anew;
-    MUST_BE_OK(cuda_products_tune(products_anew, call, copies, bytes, stream, error));
-    (void)cuda_products_chosen(products_anew, call, &anew);
-    return anew.us[anew.which] / anew.us[which];
+/* `anew` lists the algorithms of a shape in the order of the first time. */
+static double share_of_best(struct cuda_products *anew, const struct cuda_multiply *call,
+                            uint32_t copies, size_t bytes, uint32_t which) {
+    struct cuda_chosen chosen;
+    MUST_BE_OK(cuda_products_tune(anew, call, copies, bytes, stream, error));
+    (void)cuda_products_chosen(anew, call, &chosen);
+    return chosen.us[chosen.which] / chosen.us[which];
 }
 
-/* Takes and frees memory of its own, for ceiling_product() is asked for inside of benches. */
+/* Without `anew` there is no share. Takes and frees memory of its own, for ceiling_product() is
+ * asked for inside of benches. */
 static struct timed time_shape(enum cuda_format format, uint32_t outputs, uint32_t inputs,
-                               uint32_t rows) {
+                               uint32_t rows, struct cuda_products *anew) {
     size_t bytes = (size_t)outputs * inputs * cuda_format_in_bytes(format);
     uint32_t copies = (uint32_t)std::min(cold_copies(bytes), 32), bucket = cuda_bucket(rows);
     struct cuda_multiply call = {format, outputs, inputs, rows, NULL, NULL, NULL};
@@ -189,7 +188,7 @@ static struct timed time_shape(enum cuda_format format, uint32_t outputs, uint32
     });
     (void)cuda_products_chosen(products, &call, &timed.chosen);
     call.weights = weights;
-    timed.share = share_of_best(&call, copies, bytes, timed.chosen.which);
+    timed.share = anew ? share_of_best(anew, &call, copies, bytes, timed.chosen.which) : 1;
     CUDA_MUST(cudaFree(weights));
     CUDA_MUST(cudaFree(in));
     CUDA_MUST(cudaFree(sums));
@@ -200,7 +199,7 @@ double ceiling_product(enum product_kind kind) {
     static double values[3];
     const enum cuda_format formats[] = {CUDA_FORMAT_BF16, CUDA_FORMAT_E4M3, CUDA_FORMAT_INT8};
     if (values[kind] > 0 || !is_open()) return values[kind];
-    double us = time_shape(formats[kind], 8192, 8192, 8192).us;
+    double us = time_shape(formats[kind], 8192, 8192, 8192, NULL).us;
     values[kind] = 2.0 * 8192 * 8192 * 8192 / us / 1e6;
     (void)printf("# ceiling: product of %s, 8192 x 8192 x 8192, %.0f TFLOP/s\n",
                  format_names[formats[kind]], values[kind]);
@@ -222,21 +221,26 @@ void bench_products(void) {
                    {CUDA_FORMAT_E4M3, PRODUCT_E4M3},
                    {CUDA_FORMAT_INT8, PRODUCT_INT8}};
     if (!is_open()) return;
+    struct cuda_products *anew;
+    MUST_BE_OK(cuda_products_open(&anew, getenv("CUBLASLT"), WORKSPACE_BYTES, error));
     double worst = 1;
     int below = 0;
     for (const auto &format : formats)
         for (const auto &shape : shapes)
             for (uint32_t rows : {64u, 512u, 1024u, 2048u}) {
-                struct timed timed = time_shape(format.format, shape.outputs, shape.inputs, rows);
+                struct timed timed =
+                    time_shape(format.format, shape.outputs, shape.inputs, rows, anew);
                 double flops = 2.0 * shape.outputs * shape.inputs * rows;
-                bench_flops(
-                    "products", timed.us, flops, ceiling_product(format.kind),
-                    "%s %s %u: %u of %u, first %.2f, best %.1f %%", format_names[format.format],
-                    shape.name, rows, timed.chosen.which + 1, timed.chosen.found,
-                    timed.chosen.us[0] / timed.chosen.us[timed.chosen.which], 100 * timed.share);
+                bench_flops("products", timed.us, flops, ceiling_product(format.kind),
+                            "%s %s %u: %u of %u, first %.2f, %.1f %% of the best",
+                            format_names[format.format], shape.name, rows, timed.chosen.which + 1,
+                            timed.chosen.found,
+                            timed.chosen.us[0] / timed.chosen.us[timed.chosen.which],
+                            100 * timed.share);
                 worst = std::min(worst, timed.share);
                 below += timed.share < 0.95;
             }
+    cuda_products_close(anew);
     note("products: the chosen algorithm has at least %.1f %% of the best one's speed when all are "
          "timed anew; %d shapes below 95 %%",
          100 * worst, below);

@@ -232,6 +232,7 @@ static double copy_us(double bytes) {
 
 /* ---- lines ---- */
 
+/* bench/gpu/kernels reads these lines. */
 static void print_line(const char *name, double us, double rate, const char *unit, double ceiling,
                        double share_of_copy, const char *shape, va_list arguments) {
     char text[128];
