@@ -151,6 +151,7 @@ __global__ static void copy_all(const uint4 *from, size_t count, uint4 *to) {
     size_t step = (size_t)gridDim.x * blockDim.x;
     size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x;
     wait_for_before();
+    let_next_start();
     for (; i + 3 * step < count; i += 4 * step) {
         uint4 some[4];
 #pragma unroll
@@ -204,7 +205,8 @@ double ceiling_copy(void) {
 }
 
 /* Microseconds of the best copy that reads and writes `bytes` together, cold and launched as the
- * kernels are; kept by size. */
+ * kernels are; kept by size. Its blocks are a few per multiprocessor, or enough for each thread to
+ * move one, two or four chunks. */
 static double copy_us(double bytes) {
     static std::vector<std::pair<double, double>> known;
     for (const auto &one : known)
@@ -215,16 +217,17 @@ static double copy_us(double bytes) {
     CUDA_MUST(cudaMalloc(&memory, step * 16 * (size_t)copies));
     fill_u32((uint32_t *)memory, step * 4 * (size_t)copies, 1, ~0u);
     double best = 0;
-    for (int threads : {256, 512})
-        for (int blocks = 2; blocks <= 8; blocks *= 2) {
+    for (int threads : {128, 256, 512}) {
+        const int held = card.multiProcessorCount, whole = (int)((count + threads - 1) / threads);
+        for (int blocks : {2 * held, 4 * held, 8 * held, whole, (whole + 1) / 2, (whole + 3) / 4}) {
             double us = time_us([&](int i) {
                 const uint4 *from = memory + (size_t)(i % copies) * step;
-                MUST_BE_OK(launch_dependent("copy", error, stream,
-                                            card.multiProcessorCount * blocks, threads, 0, copy_all,
+                MUST_BE_OK(launch_dependent("copy", error, stream, blocks, threads, 0, copy_all,
                                             from, count, (uint4 *)from + count));
             });
             if (best == 0 || us < best) best = us;
         }
+    }
     CUDA_MUST(cudaFree(memory));
     known.push_back({bytes, best});
     return best;
