@@ -33,17 +33,18 @@ static uint32_t clusters_held(void) {
 struct workers {
     uint32_t count;
     uint32_t rows; /* of a tile */
+    bool are_clusters;
 };
 
 static struct workers workers_of_card(void) {
     int card = 0, multiprocessors = 0;
     const uint32_t clusters = clusters_held();
-    if (clusters > 0) return {clusters, TILE_ROWS * CUDA_CLUSTER};
+    if (clusters > 0) return {clusters, TILE_ROWS * CUDA_CLUSTER, true};
     if (cudaGetDevice(&card) != cudaSuccess ||
         cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, card) !=
             cudaSuccess)
-        return {0, MMA_ROWS};
-    return {(uint32_t)multiprocessors, MMA_ROWS};
+        return {0, MMA_ROWS, false};
+    return {(uint32_t)multiprocessors, MMA_ROWS, false};
 }
 
 static uint32_t tiles_of(uint32_t outputs, uint32_t rows, uint32_t columns,
@@ -60,7 +61,7 @@ static uint32_t turns_of(uint32_t outputs, uint32_t rows, uint32_t columns,
 static uint32_t columns_of(enum cuda_ending ending, uint32_t outputs, uint32_t rows,
                            const struct workers *workers) {
     uint32_t best = widths[0];
-    if (ending != CUDA_END_SCALED || workers->rows == MMA_ROWS) return best;
+    if (ending != CUDA_END_SCALED || !workers->are_clusters) return best;
     for (uint32_t columns : widths)
         if (turns_of(outputs, rows, columns, workers) * columns <
             turns_of(outputs, rows, best, workers) * best)
@@ -124,7 +125,7 @@ enum err cuda_scaled(const struct cuda_scaled *call, struct CUstream_st *stream,
         call->outputs % (call->ending == CUDA_END_SCALED ? 8 : 16) != 0)
         return err_set(error, ERR_INVALID, "no scaled product of %u rows of %u x %u here",
                        call->rows, call->outputs, call->inputs);
-    if (workers.rows == MMA_ROWS) {
+    if (!workers.are_clusters) {
         switch (call->ending) {
         case CUDA_END_SILU: return launch_mma<CUDA_END_SILU>(call, &workers, stream, error);
         case CUDA_END_GELU_TANH:
