@@ -2,9 +2,11 @@
 #include "base/sandbox.h"
 #include "cli/command.h"
 #include "cli/models_show.h"
+#include "device/device_settings.h"
 #include "hub/catalog_add.h"
 #include "hub/catalog_path.h"
 #include "hub/verify.h"
+#include "node/nvml.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +27,8 @@ static const struct option rows[] = {
      .max = 1 << 24, .is_size = true},
     {"device-memory-mib", OPTION_INTEGER, AT(device_memory_mib), "N",
      .help =
-         "with inspect: memory of a card that the engine may take, to see how the model fits it",
+         "memory of a card that the engine may take, to see how models fit it (default: that of "
+         "this machine's largest card)",
      .min = 1, .max = 1 << 28, .is_size = true},
     {"name", OPTION_TEXT, AT(name), "N",
      .help = "with add: the model's new name (default: the file's)"},
@@ -46,12 +49,18 @@ static void print_file(void *context, const struct model_file *file) {
     struct model_facts facts;
     if (*listing->stop) return;
     models_read_facts(&facts, file, (uint32_t)chosen->max_model_len);
-    if (!chosen->json && listing->count == 0) models_show_head();
+    const bool has_card = chosen->device_memory_mib > 0;
+    struct error unread;
+    if (has_card && facts.is_read && !*facts.why_not &&
+        models_card_read(&facts.card, file->path, (uint64_t)chosen->device_memory_mib << 20,
+                         (uint32_t)chosen->max_model_len, &unread) != OK)
+        facts.card.memory_bytes = 0; /* the list goes on */
+    if (!chosen->json && listing->count == 0) models_show_head(has_card);
     listing->count++;
     if (chosen->json)
         models_show_json(&facts);
     else
-        models_show_line(&facts);
+        models_show_line(&facts, has_card);
 }
 
 static enum err list(struct command_call *call, struct error *error) {
@@ -165,12 +174,13 @@ static const struct action {
     const char *word;
     const char *operand; /* the meaning of the second word; NULL: no second word */
     bool reads_only;
+    bool has_card; /* shows how models fit a card */
     enum err (*run)(struct command_call *call, struct error *error);
 } actions[] = {
-    {"list", NULL, true, list},
-    {"inspect", "the name or the path of a model", true, inspect},
-    {"verify", "the name or the path of a model", true, verify},
-    {"add", "the path of a GGUF file or of a folder", false, add},
+    {"list", NULL, true, true, list},
+    {"inspect", "the name or the path of a model", true, true, inspect},
+    {"verify", "the name or the path of a model", true, false, verify},
+    {"add", "the path of a GGUF file or of a folder", false, false, add},
 };
 
 static const struct action *find_action(const struct command_call *call) {
@@ -201,8 +211,21 @@ static void enter_sandbox(void) {
     sandbox_enter(SANDBOX_FILES, &all, 1, &state);
 }
 
+/* MiB that an engine takes of this machine's largest card; 0 without a card. */
+static int64_t card_mib(void) {
+    struct nvml *nvml;
+    struct error error;
+    if (nvml_open(&nvml, NULL, &error) != OK) return 0;
+    const double bytes = (double)nvml_largest_bytes(nvml) * DEVICE_SHARE_DEFAULT;
+    nvml_close(nvml);
+    return (int64_t)(bytes / (1 << 20));
+}
+
 static enum err run(struct command_call *call, struct error *error) {
     const struct action *action = find_action(call);
+    struct chosen *chosen = call->chosen;
+    if (action->has_card && chosen->device_memory_mib == 0)
+        chosen->device_memory_mib = card_mib(); /* now: the sandbox opens no library */
     if (action->reads_only) enter_sandbox();
     return action->run(call, error);
 }
@@ -216,8 +239,8 @@ const struct command cmd_models = {
     .help =
         "list: the models in ${XDG_CACHE_HOME:-~/.cache}/quern/models, in Ollama's store and in\n"
         "the Hugging Face cache, with the name for --model, size, family, context, KV-cache bytes\n"
-        "per token, the sequences that fit into the free memory, and the reason if one cannot be\n"
-        "served. --model also takes the path of any other GGUF file or folder.\n"
+        "per token, the sequences that fit into the free memory and onto the card, and the reason\n"
+        "if one cannot be served. --model also takes the path of any other GGUF file or folder.\n"
         "inspect: everything that a model's head says.\n"
         "verify: compares a model's files with the sums they were fetched with.\n"
         "add: gives a GGUF file or a folder a name, by a link in quern's folder.\n",

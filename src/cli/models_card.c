@@ -80,6 +80,17 @@ void models_card_show(const struct models_card *card) {
     }
 }
 
+void models_card_brief(const struct models_card *card, char ret_text[MODELS_CARD_BRIEF]) {
+    snprintf(ret_text, MODELS_CARD_BRIEF, card->is_decoder ? "too large" : "CPU");
+    for (size_t i = 0; i < card->form_count; i++) {
+        const struct card_fit *fit = &card->forms[i].is;
+        if (!fit->is_fitting || fit->sequences == 0) continue;
+        snprintf(ret_text, MODELS_CARD_BRIEF, "%s/%s %" PRIu64, card->forms[i].weights,
+                 card->forms[i].kv, fit->sequences);
+        return;
+    }
+}
+
 void models_card_add_json(struct buf *line, const struct models_card *card) {
     buf_printf(line, ", \"card\": {\"memory_bytes\": %" PRIu64 ", \"forms\": [",
                card->memory_bytes);

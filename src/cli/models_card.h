@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* models_card: how a model would fit a card, for `quern models inspect --device-memory-mib`.
+/* models_card: how a model would fit a card, for `quern models`.
  *
  * Thread: main, in the sandbox.
  * Memory: the caller's struct. */
@@ -26,5 +26,9 @@ struct models_card {
 enum err models_card_read(struct models_card *ret_card, const char *path, uint64_t memory_bytes,
                           uint32_t sequence_tokens, struct error *error) MUST_CHECK;
 void models_card_show(const struct models_card *card);
+#define MODELS_CARD_BRIEF 32
+/* The first form that fits, nearest to the model, and its sequences: "bfloat16/fp8 124"; "too large"
+ * or "CPU". */
+void models_card_brief(const struct models_card *card, char ret_text[MODELS_CARD_BRIEF]);
 /* Appends `, "card": {…}` to an object. */
 void models_card_add_json(struct buf *line, const struct models_card *card);

@@ -26,24 +26,32 @@ void models_read_facts(struct model_facts *ret_facts, const struct model_file *f
 
 /* --- text --- */
 
-void models_show_head(void) {
-    printf("%-40s %9s  %-11s %-12s %8s %9s %9s  %s\n", "model", "size", "store", "family",
-           "context", "KV/token", "sequences", "path");
+static void show_card_column(bool has_card, const char *text) {
+    if (has_card) printf("%-22s  ", text);
 }
 
-void models_show_line(const struct model_facts *facts) {
+void models_show_head(bool has_card) {
+    printf("%-40s %9s  %-11s %-12s %8s %9s %9s  ", "model", "size", "store", "family", "context",
+           "KV/token", "sequences");
+    show_card_column(has_card, "on the card");
+    puts("path");
+}
+
+void models_show_line(const struct model_facts *facts, bool has_card) {
     const struct model_file *file = facts->file;
-    char context[24] = "-", kv[24] = "-", sequences[32] = "-";
+    char context[24] = "-", kv[24] = "-", sequences[32] = "-", card[MODELS_CARD_BRIEF] = "-";
     if (facts->is_read && facts->is.context > 0)
         snprintf(context, sizeof context, "%" PRIu32, facts->is.context);
     if (facts->is_read && facts->is.kv_bytes_per_token > 0) {
         snprintf(kv, sizeof kv, "%" PRIu64, facts->is.kv_bytes_per_token);
         snprintf(sequences, sizeof sequences, "%" PRIu64, facts->fit.sequences);
     }
-    printf("%-40s %9s  %-11s %-12s %8s %9s %9s  %s%s%s\n", file->name,
-           pull_show_bytes(file->bytes).text, model_source_name(file->source),
-           facts->is_read ? facts->is.family : "-", context, kv, sequences, file->path,
-           *facts->why_not ? "  cannot be served: " : "", facts->why_not);
+    if (facts->card.memory_bytes > 0) models_card_brief(&facts->card, card);
+    printf("%-40s %9s  %-11s %-12s %8s %9s %9s  ", file->name, pull_show_bytes(file->bytes).text,
+           model_source_name(file->source), facts->is_read ? facts->is.family : "-", context, kv,
+           sequences);
+    show_card_column(has_card, card);
+    printf("%s%s%s\n", file->path, *facts->why_not ? "  cannot be served: " : "", facts->why_not);
 }
 
 static void show_types(const struct inspection *is) {

@@ -24,8 +24,9 @@ struct model_facts {
 void models_read_facts(struct model_facts *ret_facts, const struct model_file *file,
                        uint32_t sequence_tokens);
 
-void models_show_head(void);
-void models_show_line(const struct model_facts *facts);
+/* `has_card`: the list has a column for the card. */
+void models_show_head(bool has_card);
+void models_show_line(const struct model_facts *facts, bool has_card);
 void models_show_page(const struct model_facts *facts);
 /* One object and a newline. */
 void models_show_json(const struct model_facts *facts);

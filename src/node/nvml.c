@@ -45,6 +45,8 @@ struct nvml {
     void *events; /* NULL: none */
     int (*init)(void);
     int (*shutdown)(void);
+    int (*count)(unsigned int *ret);
+    int (*card_at)(unsigned int index, void **ret);
     int (*card_of)(const char *uuid, void **ret);
     int (*name)(void *card, char *ret, unsigned int bytes);
     int (*uuid)(void *card, char *ret, unsigned int bytes);
@@ -70,6 +72,8 @@ static const struct {
 } functions[] = {
     {"nvmlInit_v2", offsetof(struct nvml, init)},
     {"nvmlShutdown", offsetof(struct nvml, shutdown)},
+    {"nvmlDeviceGetCount_v2", offsetof(struct nvml, count)},
+    {"nvmlDeviceGetHandleByIndex_v2", offsetof(struct nvml, card_at)},
     {"nvmlDeviceGetHandleByUUID", offsetof(struct nvml, card_of)},
     {"nvmlDeviceGetName", offsetof(struct nvml, name)},
     {"nvmlDeviceGetUUID", offsetof(struct nvml, uuid)},
@@ -123,6 +127,20 @@ void nvml_close(struct nvml *nvml) {
     if (nvml->shutdown) nvml->shutdown();
     dlclose(nvml->library);
     free(nvml);
+}
+
+uint64_t nvml_largest_bytes(struct nvml *nvml) {
+    unsigned int count = 0;
+    uint64_t largest = 0;
+    if (!nvml->count || !nvml->card_at || !nvml->memory || nvml->count(&count) != 0) return 0;
+    for (unsigned int i = 0; i < count; i++) {
+        struct memory_info memory = {.version = (unsigned int)MEMORY_VERSION};
+        void *card;
+        if (nvml->card_at(i, &card) == 0 && nvml->memory(card, &memory) == 0 &&
+            memory.total > largest)
+            largest = memory.total;
+    }
+    return largest;
 }
 
 static void read_memory(struct nvml *nvml, void *card, double *values) {

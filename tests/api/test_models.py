@@ -89,6 +89,27 @@ def test_a_model_is_inspected_by_name_and_by_path(served, quern):
     assert quern("models", "inspect", "/etc/hostname").returncode == 3
 
 
+def test_a_list_tells_how_models_fit_the_card(served, quern, tmp_path):
+    def row(*arguments, **variables):
+        done = quern("models", "list", "--max-model-len", "4096", *arguments, **variables)
+        assert done.returncode == 0, done.stderr
+        head, *lines = done.stdout.splitlines()
+        return head, next(line for line in lines if line.startswith("org/smol"))
+
+    assert "on the card" not in row()[0]
+    head, line = row("--device-memory-mib", "1600")
+    [card] = [model["card"] for model in listed(quern, "list", "--device-memory-mib", "1600", "--max-model-len", "4096") if model["model"].startswith("org/smol")]
+    assert line[head.index("on the card"):].startswith(f"bfloat16/bfloat16 {card['forms'][0]['sequences']} ")
+    head, line = row("--device-memory-mib", "700")
+    assert line[head.index("on the card"):].startswith("too large ")
+    # A card of this machine, of which an engine takes nine tenths.
+    (tmp_path / "nvml").write_text(f"memory_total {2000 << 20}\n")
+    fake = {"LD_LIBRARY_PATH": str(pathlib.Path(support.BINARY).resolve().parent.parent / "tests/nvml"), "QUERN_FAKE_NVML": str(tmp_path / "nvml")}
+    head, line = row(**fake)
+    assert (head, line) == row("--device-memory-mib", "1800")
+    assert "card         1800 MiB" in quern("models", "inspect", "org/smol-GGUF", **fake).stdout
+
+
 def test_a_model_of_no_known_family_is_shown_and_not_served(quern, home, tmp_path):
     def text(value):
         return len(value).to_bytes(8, "little") + value
