@@ -346,6 +346,9 @@ void runner_on_down(void *context, const char *reason) {
     struct seat *seat = context;
     struct runner *runner = seat->runner;
     struct losses losses = {0};
+    char message[ERROR_TEXT_BYTES + 80];
+    snprintf(message, sizeof message,
+             "Every engine that ran this request went down. The last one: %s", reason);
     pthread_mutex_lock(&runner->lock);
     log_write(seat->lines + seat->requests > 0 ? LOG_WARN : LOG_INFO,
               "worker=%u event=down lines=%u requests=%u reason=\"%s\", retrying", seat->index,
@@ -365,8 +368,7 @@ void runner_on_down(void *context, const char *reason) {
         machine_tell(runner, HISTORY_LINE_LOST, slot->batch->row.id, slot->batch->row.owner,
                      "Line %u has an error record: every engine that ran it went down.",
                      slot->line.number + 1);
-        commit_error(runner, slot, 500, "worker_lost",
-                     "Every engine that ran this request went down.");
+        commit_error(runner, slot, 500, "worker_lost", message);
     }
     free(losses.lines);
     free(losses.requests);

@@ -157,6 +157,7 @@ static void a_line_that_takes_the_worker_down_is_found_and_only_it_fails(void **
     char *errors = pipeline_read(&p, batch.error_file_id, &bytes);
     assert_non_null(strstr(errors, "\"custom_id\":\"p-77\""));
     assert_non_null(strstr(errors, "worker_lost"));
+    assert_non_null(strstr(errors, "went down. The last one: "));
     free(errors);
     store_batch_release(&batch);
     pipeline_close(&p);
