@@ -44,7 +44,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEVICE_ABI 6u
+#define DEVICE_ABI 7u
 #define DEVICE_SYMBOL "quern_device_table" /* of the function that gives the table */
 
 #define DEVICE_PAGE_TOKENS 16u
@@ -74,6 +74,10 @@ struct device_options {
     const char *library;   /* path of the library for products; NULL: wherever it is found */
     bool measures_ops;     /* device_counters.op_ns, at the cost of pauses between operations */
     bool has_no_graphs;    /* each kernel is launched by itself in all steps: to compare */
+    /* In so many first steps, those of warm included, submit and sample wait for each operation, so
+     * that the sentence of an error names the operation that caused it. 0: an error that is found
+     * later names the step alone. Results are the same. */
+    uint32_t careful_steps;
 };
 
 /* ---- the program ---- */
@@ -408,7 +412,7 @@ struct device_table {
     bool (*tell)(struct device *device, const char **ret_notes, size_t *ret_bytes);
 
     /* Starts the step, and the draws that `samples` has (NULL: none yet). Copies its arguments and
-     * returns at once. At most steps_max are under way. */
+     * returns at once, but for a careful step. At most steps_max are under way. */
     enum err (*submit)(struct device *device, const struct device_step *step,
                        const struct device_samples *samples, struct error *error);
     /* Starts further draws of the step submitted last, before the next submit: so ~slot in a step

@@ -155,6 +155,7 @@ static enum err open_device(struct device **ret_device, const struct device_opti
     device->fault = fault;
     device->poison = (int32_t)number_of("QUERN_PLAIN_POISON", INT32_MAX);
     device->measures_ops = options->measures_ops;
+    device->careful_steps = options->careful_steps;
     device->ledger.limit = options->memory_bytes;
     *ret_device = device;
     return OK;
@@ -245,6 +246,20 @@ static void compute(struct device *device, const struct plain_step *step) {
     for (size_t i = 0; step->is_nan && i < logits; i++) device->logits[i] = __builtin_nanf("");
 }
 
+/* A careful step names the operation that reads the token. */
+static enum err read_tokens(struct device *device, const struct plain_step *step,
+                            struct error *error) {
+    const bool is_careful = device->calls[PLAIN_WAIT] <= device->careful_steps;
+    for (uint32_t i = 0; i < step->in.row_count; i++) {
+        if (step->in.tokens[i] != device->poison) continue;
+        device->is_broken = true;
+        return err_set(error, ERR_IO, "plain device: step %llu: %sillegal access at token %d",
+                       (unsigned long long)step->number, is_careful ? "operation 0 (embed): " : "",
+                       device->poison);
+    }
+    return OK;
+}
+
 static enum err wait_step(struct device *device, uint64_t number, struct device_result *result,
                           struct error *error) {
     bool is_nan;
@@ -256,12 +271,8 @@ static enum err wait_step(struct device *device, uint64_t number, struct device_
     MUST(step->number == number, "wait for step %llu, and the oldest under way is %llu",
          (unsigned long long)number, (unsigned long long)step->number);
     step->is_nan |= is_nan;
-    for (uint32_t i = 0; i < step->in.row_count; i++) {
-        if (step->in.tokens[i] != device->poison) continue;
-        device->is_broken = true;
-        return err_set(error, ERR_IO, "plain device: step %llu: illegal access at token %d",
-                       (unsigned long long)number, device->poison);
-    }
+    err = read_tokens(device, step, error);
+    if (err != OK) return err;
     int64_t start = clock_monotonic_ns();
     compute(device, step);
     memset(device->is_drawn, 0, device->limits.logit_rows_max * sizeof *device->is_drawn);

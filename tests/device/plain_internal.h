@@ -117,6 +117,7 @@ struct device {
     bool measures_ops;
     struct plain_fault fault;
     int32_t poison; /* INT32_MAX: none */
+    uint32_t careful_steps;
     uint32_t calls[PLAIN_CALLS];
     bool is_broken; /* only close may follow */
     bool is_prepared;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* poison_plugin: another plugin with one planted fault, for tests on a real card. A step with
- * a token POISON stores the key and value of its row far outside the KV cache, so that the card
- * itself reports an illegal access.
+/* poison_plugin: another plugin with one planted fault, for tests on a real card and on the made-up
+ * one of tests/kernels/cuda/host. A step with a token POISON stores the key and value of its row far
+ * outside the KV cache, so that the card itself reports an illegal access.
  *
  * The first line of the file PATH.of, where PATH is this plugin's path, names the other plugin.
  * Both are loaded before the sandbox. */

@@ -198,6 +198,7 @@ static enum err device_open(struct device **ret_device, const struct device_opti
     device->limit = options->memory_bytes;
     device->is_measuring = options->measures_ops;
     device->has_no_graphs = options->has_no_graphs;
+    device->careful_steps = options->careful_steps;
     err = open_card(device, options, error);
     if (err == OK) err = take_memory(device, error);
     if (err == OK)

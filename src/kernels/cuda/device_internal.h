@@ -194,6 +194,7 @@ struct graph {
 struct flight {
     uint64_t number;
     bool is_under_way;
+    bool is_careful; /* while it is under way: the host waits for each operation */
     struct block block;
     struct graph graphs[GRAPHS_MAX];
     size_t step_bytes; /* of the block: the step's own arrays; behind them are those of draws */
@@ -220,6 +221,7 @@ struct device {
     uint64_t context_bytes;
     bool is_measuring;
     bool has_no_graphs;
+    uint32_t careful_steps;
     struct CUstream_st *compute, *up, *down;
     struct CUevent_st *copied; /* on `up`: the last block is on the card */
     struct cuda_products *products;
@@ -319,6 +321,10 @@ size_t step_block_bytes(const struct device_limits *limits, uint32_t vocab);
 enum err step_put(struct device *device, struct flight *flight, const struct device_step *step,
                   struct error *error) MUST_CHECK;
 
+/* In a careful step the host waits here for what it started, whose name an error then has. */
+enum err step_await(const struct device *device, const struct flight *flight, const char *what,
+                    struct error *error) MUST_CHECK;
+
 /* ---- device_walk.c ---- */
 
 /* The state between two operations. */
@@ -340,7 +346,8 @@ void walk_begin(struct walk *walk, struct device *device, struct flight *flight)
 bool walk_is_scaled(const struct device *device, const struct card_op *op, uint32_t rows,
                     enum cuda_ending *ret_ending);
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
-/* All operations, with an event behind each when they are measured. */
+/* All operations, with an event behind each when they are measured. An error has the name of its
+ * operation, one that the card finds later in a careful step alone. */
 enum err walk_all(struct device *device, struct flight *flight, struct error *error) MUST_CHECK;
 
 /* ---- device_graph.c ---- */

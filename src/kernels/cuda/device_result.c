@@ -44,7 +44,7 @@ enum err device_wait(struct device *device, uint64_t number, struct device_resul
         memcpy(result->named_logits, host->named, flight->named_count * sizeof *host->named);
     result->nonfinite_rows = (uint32_t)host->tokens[device->limits.logit_rows_max];
     count(device, flight);
-    flight->is_under_way = false;
+    flight->is_under_way = flight->is_careful = false;
     device->waited++;
     return OK;
 }

@@ -126,9 +126,12 @@ enum err samples_run(struct device *device, struct flight *flight,
         first.logits.is_int32 = head->form == DEVICE_INT8;
         first.logits.softcap = softcap_of(device);
         err = cuda_sample_stats(&first, device->compute, error);
+        if (err == OK) err = step_await(device, flight, "statistics of logits", error);
     }
     if (err == OK) err = cuda_sample_choose(&call, device->compute, error);
+    if (err == OK) err = step_await(device, flight, "choice of tokens", error);
     if (err == OK) err = run_asks(device, flight, &call.logits, samples, error);
+    if (err == OK) err = step_await(device, flight, "log-probabilities", error);
     return err;
 }
 

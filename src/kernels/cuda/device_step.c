@@ -105,6 +105,12 @@ static enum err copy_pages(const struct device *device, const struct device_step
     return err;
 }
 
+enum err step_await(const struct device *device, const struct flight *flight, const char *what,
+                    struct error *error) {
+    cudaError_t code = flight->is_careful ? cudaStreamSynchronize(device->compute) : cudaSuccess;
+    return code == cudaSuccess ? OK : card_error(code, error, "%s", what);
+}
+
 /* Enqueues everything; on failure the sentence names the operation. */
 static enum err start(struct device *device, struct flight *flight, const struct graph *graph,
                       const struct device_step *step, const struct device_samples *samples,
@@ -116,6 +122,7 @@ static enum err start(struct device *device, struct flight *flight, const struct
     cudaError_t code = cudaEventRecord(flight->begun, device->compute);
     if (code != cudaSuccess) return card_error(code, error, "starting");
     err = copy_pages(device, step, error);
+    if (err == OK) err = step_await(device, flight, "arrays and copies of pages", error);
     if (err == OK)
         err = graph ? graph_run(device, flight, graph, error) : walk_all(device, flight, error);
     if (err == OK) err = samples_run(device, flight, &drawn, false, error);
@@ -129,7 +136,9 @@ enum err device_submit(struct device *device, const struct device_step *step,
     assert(device->is_prepared && !flight->is_under_way);
     flight->number = step->number;
     flight->answer_count = flight->named_count = 0;
-    const struct graph *graph = graph_put(device, flight, step);
+    flight->is_careful = device->submitted < device->careful_steps;
+    /* A graph has no place to wait in. */
+    const struct graph *graph = flight->is_careful ? NULL : graph_put(device, flight, step);
     enum err err = graph ? OK : step_put(device, flight, step, error);
     if (err != OK) return err;
     err = start(device, flight, graph, step, samples, error);

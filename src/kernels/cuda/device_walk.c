@@ -3,6 +3,9 @@
 
 #include <assert.h>
 #include <cuda_runtime_api.h>
+#include <stdio.h>
+
+#define NAME_BYTES 64u /* of an operation in a sentence */
 
 static const char *const names[OP_KINDS] = {
     [OP_EMBED] = "embed", [OP_NORM] = "norm",     [OP_MATMUL] = "product",
@@ -301,16 +304,36 @@ enum err walk_op(struct walk *walk, const struct card_op *op, struct error *erro
     return run[op->op.kind](walk, op, error);
 }
 
+/* Fills *ret_name with what the operation is: "operation 3 (heads of layer 0)". A layer ends with the
+ * product behind its gate; before the first and behind the last layer there is none. */
+static void name_op(const struct device *device, uint32_t index, char ret_name[NAME_BYTES]) {
+    const struct card_op *ops = device->ops;
+    const char *name = names[ops[index].op.kind];
+    uint32_t layer = 0, layers = 0;
+    for (uint32_t i = 0; i < device->program.op_count; i++) {
+        layers += ops[i].op.kind == OP_GATE;
+        layer += i > 0 && i < index && ops[i - 1].op.kind == OP_GATE;
+    }
+    if (ops[index].op.kind == OP_EMBED || layer == layers)
+        (void)snprintf(ret_name, NAME_BYTES, "operation %u (%s)", index, name);
+    else
+        (void)snprintf(ret_name, NAME_BYTES, "operation %u (%s of layer %u)", index, name, layer);
+}
+
 enum err walk_all(struct device *device, struct flight *flight, struct error *error) {
     struct walk walk;
+    char name[NAME_BYTES];
     walk_begin(&walk, device, flight);
     for (uint32_t i = 0; i < device->program.op_count; i++) {
         enum err err = walk_op(&walk, &device->ops[i], error);
-        if (err != OK)
-            return err_prefix(error, "operation %u (%s)", i, names[device->ops[i].op.kind]);
-        if (!flight->op_ended) continue;
-        cudaError_t code = cudaEventRecord(flight->op_ended[i], device->compute);
-        if (code != cudaSuccess) return card_error(code, error, "measuring operation %u", i);
+        cudaError_t code = cudaSuccess;
+        if (err == OK && flight->op_ended)
+            code = cudaEventRecord(flight->op_ended[i], device->compute);
+        if (err == OK && code == cudaSuccess && flight->is_careful)
+            code = cudaStreamSynchronize(device->compute);
+        if (err == OK && code == cudaSuccess) continue;
+        name_op(device, i, name);
+        return err != OK ? err_prefix(error, "%s", name) : card_error(code, error, "%s", name);
     }
     return OK;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Steps of few rows as graphs and kernel by kernel, which must agree in every bit. A course has
+/* Steps of few rows as graphs, kernel by kernel, and careful ones, which must agree in every bit. A course has
  * decode of 1 to 129 rows in an order in which the number of rows grows and falls: one sequence
  * is long, so that its items are cut, and all others share a prefix. Between them are steps that no
  * graph can run. */
@@ -20,6 +20,8 @@
 #define BLOCKS 20u
 #define OWN_BLOCKS 2u /* of a sequence behind the shared ones */
 #define FIRST_NUMBER 7000u
+#define WARM_STEPS 2u    /* of `warm`, which are careful ones, too */
+#define CAREFUL_STEPS 9u /* of the course: graphs can run some steps before and behind */
 
 enum {
     STEP_PROMPT = 1, /* of sequence 0, then of the prefix; its last row is wanted */
@@ -94,7 +96,7 @@ static void make_tables(struct graph_check *check) {
 }
 
 static void open_check(struct graph_check *check, const struct world_traits *traits,
-                       uint64_t memory_bytes, bool has_no_graphs) {
+                       const struct device_options *opened) {
     struct world *world = &check->world;
     struct device_info card;
     struct error error = {0};
@@ -126,9 +128,7 @@ static void open_check(struct graph_check *check, const struct world_traits *tra
     limits->items_max = sizes.items_max;
     limits->partials_max = sizes.partials_max;
     must(plan_attention_open(&check->plan, &options, &error), &error, "plan");
-    const struct device_options opened = {.memory_bytes = memory_bytes,
-                                          .has_no_graphs = has_no_graphs};
-    must(check->table->open(&world->device, &opened, &error), &error, "open");
+    must(check->table->open(&world->device, opened, &error), &error, "open");
     must(check->table->prepare(world->device, &world->program, limits, &world->ledger, &error),
          &error, "prepare");
     for (uint32_t i = 0; i < world->program.matrix_count; i++) world_fill(world, i);
@@ -301,23 +301,49 @@ static bool is_equal(const struct outcome *a, const struct outcome *b, bool has_
     return is_equal;
 }
 
-/* Steps of the course that graphs can run. */
-static uint64_t graph_steps(void) {
+/* Steps of the course from `first` on that graphs can run. */
+static uint64_t graph_steps(uint32_t first) {
     uint64_t count = 0;
-    for (uint32_t i = 0; i < STEPS; i++)
+    for (uint32_t i = first; i < STEPS; i++)
         count += course[i].count <= 128 && !(course[i].how & (STEP_PROMPT | STEP_SPLIT | STEP_TWO));
     return count;
 }
 
+/* Careful steps are no graphs, until there have been as many as were asked for. */
+static void check_careful(struct graph_check *check, const struct world_traits *traits,
+                          uint64_t memory_bytes, const struct outcome *plain) {
+    const struct device_options all = {.memory_bytes = memory_bytes, .careful_steps = 1000};
+    const struct device_options some = {.memory_bytes = memory_bytes,
+                                        .careful_steps = WARM_STEPS + CAREFUL_STEPS};
+    open_check(check, traits, &all);
+    struct outcome *careful = run(check, false);
+    struct outcome *ahead = run(check, true);
+    close_check(check);
+    report(ahead->counters.graphs > 0 && ahead->counters.graph_steps == 0 &&
+               is_equal(plain, careful, true) && is_equal(careful, ahead, false),
+           "%s: careful steps give the bits of others", traits->name);
+    open_check(check, traits, &some);
+    struct outcome *mixed = run(check, false);
+    close_check(check);
+    report(mixed->counters.graph_steps == graph_steps(CAREFUL_STEPS) &&
+               is_equal(plain, mixed, true),
+           "%s: the first steps alone are careful", traits->name);
+    free(careful);
+    free(ahead);
+    free(mixed);
+}
+
 void check_graphs(const struct device_table *table, const struct world_traits *traits,
                   uint64_t memory_bytes, bool is_refused) {
-    const uint64_t expected = is_refused ? 0 : graph_steps();
+    const uint64_t expected = is_refused ? 0 : graph_steps(0);
+    const struct device_options usual = {.memory_bytes = memory_bytes};
+    const struct device_options single = {.memory_bytes = memory_bytes, .has_no_graphs = true};
     struct graph_check *check = calloc(1, sizeof *check);
     check->table = table;
-    open_check(check, traits, memory_bytes, true);
+    open_check(check, traits, &single);
     struct outcome *plain = run(check, false);
     close_check(check);
-    open_check(check, traits, memory_bytes, false);
+    open_check(check, traits, &usual);
     struct outcome *graphs = run(check, false);
     struct outcome *ahead = run(check, true);
     const struct device_counters *counters = &ahead->counters;
@@ -332,6 +358,7 @@ void check_graphs(const struct device_table *table, const struct world_traits *t
     report(is_equal(graphs, ahead, false), "%s: two graphs under way give the tokens of one",
            traits->name);
     close_check(check);
+    if (!is_refused) check_careful(check, traits, memory_bytes, plain);
     free(plain);
     free(graphs);
     free(ahead);

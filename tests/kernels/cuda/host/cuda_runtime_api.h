@@ -4,7 +4,8 @@
 /* The calls of CUDA's runtime that the plugin's host code makes, over memory of the host, so that
  * the host code runs without a card. A stream runs each call at once, or records it while it is
  * captured; it then takes kernels alone. Memory of the "card" is poisoned when it is taken, and a
- * copy checks its direction.
+ * copy checks its direction. A kernel's access outside of it is told as a card tells it: not by the
+ * kernel's call but by each wait from then on.
  *
  * Thread: one. */
 
@@ -16,6 +17,7 @@ typedef enum {
     cudaErrorMemoryAllocation,
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
+    cudaErrorIllegalAddress = 700,
 } cudaError_t;
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;

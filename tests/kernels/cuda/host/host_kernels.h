@@ -16,6 +16,12 @@ struct CUstream_st;
 float host_from_e4m3(uint8_t code); /* not for NaN */
 uint8_t host_to_e4m3(float value);  /* the nearest code, at most 448 */
 
+/* ---- host_runtime.c ---- */
+
+/* Whether a kernel can store there. Outside of the card's memory the next call that waits for the
+ * card tells an illegal access, and so do all later ones. */
+bool host_can_store(uintptr_t at);
+
 /* ---- host_graph.c ---- */
 
 /* Runs a recorded call: copies of its arguments. */

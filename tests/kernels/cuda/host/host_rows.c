@@ -159,6 +159,7 @@ static void keep(const struct cuda_heads *call, uint32_t slot, uint32_t head, bo
     const size_t run = (size_t)(slot / 16) * call->kv_heads + head;
     const size_t at = (run * 16 + slot % 16) * call->head_dim;
     void *pool = is_value ? call->v : call->k;
+    if (!host_can_store((uintptr_t)pool + at * (call->kv_scales ? 1 : 2))) return;
     float most = 0;
     for (uint32_t i = 0; i < call->head_dim; i++) most = fmaxf(most, fabsf(values[i]));
     uint16_t half = half_from_f32(fmaxf(most / 448.0f * 1.001f, 6.2e-5f));

@@ -30,6 +30,8 @@
 static char *card;
 static size_t card_bytes;
 static int things; /* streams and events need an address each */
+/* What a kernel left for the calls that wait for it. It stays, as that of a card does. */
+static cudaError_t fault;
 
 /* A captured stream takes kernels alone. */
 static bool is_open(cudaStream_t stream) {
@@ -40,10 +42,18 @@ static bool is_of_card(const void *at) {
     return card && (const char *)at >= card && (const char *)at < card + card_bytes;
 }
 
+bool host_can_store(uintptr_t at) {
+    if (is_of_card((const void *)at)) return true;
+    fault = cudaErrorIllegalAddress;
+    return false;
+}
+
 const char *cudaGetErrorString(cudaError_t code) {
+    if (code == cudaErrorIllegalAddress) return "an illegal memory access was encountered";
     return code == cudaSuccess ? "no error" : "invalid argument";
 }
 const char *cudaGetErrorName(cudaError_t code) {
+    if (code == cudaErrorIllegalAddress) return "cudaErrorIllegalAddress";
     return code == cudaSuccess ? "cudaSuccess" : "cudaErrorInvalidValue";
 }
 cudaError_t cudaGetLastError(void) {
@@ -153,14 +163,14 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-    return is_open(stream) ? cudaSuccess : cudaErrorInvalidValue;
+    return is_open(stream) ? fault : cudaErrorInvalidValue;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
     (void)flags;
     return is_open(stream) && event ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaDeviceSynchronize(void) {
-    return cudaSuccess;
+    return fault;
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret_event, unsigned flags) {
     (void)flags;
@@ -180,7 +190,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return is_open(stream) && event ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-    return event ? cudaSuccess : cudaErrorInvalidValue;
+    return event ? fault : cudaErrorInvalidValue;
 }
 cudaError_t cudaEventElapsedTime(float *ret_ms, cudaEvent_t from, cudaEvent_t to) {
     *ret_ms = 0.001f;
