@@ -30,6 +30,14 @@ def plain_device(folder=None, *lines):
     return copy
 
 
+def poison_plugin(folder, plugin):
+    """A plugin around `plugin` in which a line with the token POISON makes the card access memory outside (tests/device/poison_plugin.c)."""
+    built = pathlib.Path(os.environ.get("QUERN_POISON_PLUGIN") or pathlib.Path(BINARY).resolve().parent.parent / "tests/device/libquern-poison.so")
+    copy = pathlib.Path(shutil.copy(built, folder))
+    copy.with_name(copy.name + ".of").write_text(f"{plugin}\n")
+    return copy
+
+
 TERMINAL = ("completed", "failed", "expired", "cancelled")
 
 

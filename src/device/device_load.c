@@ -159,8 +159,10 @@ static uint64_t memory_of(const struct device_info *card, const struct device_se
 
 static enum err open_once(struct loaded_device *loaded, struct error *error) {
     loaded->memory_bytes = memory_of(&loaded->card, &loaded->settings);
-    const struct device_options options = {.index = loaded->card.index,
-                                           .memory_bytes = loaded->memory_bytes};
+    const struct device_options options = {
+        .index = loaded->card.index,
+        .memory_bytes = loaded->memory_bytes,
+        .careful_steps = loaded->settings.is_careful ? DEVICE_CAREFUL_STEPS : 0};
     return loaded->table->open(&loaded->device, &options, error);
 }
 

@@ -18,6 +18,11 @@
 #include <limits.h>
 
 #define DEVICE_CARDS_MAX 64
+/* The first steps of a careful device (device_options.careful_steps). Suspects run before all other
+ * lines, and at last alone, so these are enough for a line that takes the card down within some 4,000
+ * tokens of its answer. A step has some 430 operations: at 20 us per wait all of these steps together
+ * take half a minute longer, about as much as another death would. */
+#define DEVICE_CAREFUL_STEPS 4096u
 
 /* Zero is a valid start: the CPU. */
 struct loaded_device {

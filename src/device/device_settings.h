@@ -52,6 +52,7 @@ struct device_settings {
     enum device_weights weights;
     double memory_share;   /* 0: not given */
     uint64_t memory_bytes; /* 0: not given; counts instead of memory_share */
+    bool is_careful; /* no option: the process before this one ended by an error of the card */
 };
 
 /* ERR_INVALID with a sentence that names the option, the value and the values that exist. With

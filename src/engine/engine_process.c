@@ -124,10 +124,9 @@ static void out_close(struct out *out) {
     buf_release(&out->waiting);
 }
 
-static void send_fatal(struct process *process, const char *sentence) {
+static void send_fatal(struct process *process, uint8_t flags, const char *sentence) {
     /* Only info: the server tells the failure once, to its clients or in its log. */
     log_info("event=fatal reason=\"%s\"", sentence);
-    const uint8_t flags = process->lacks_card ? WIRE_FLAG_NO_CARD : 0;
     out_add_flagged(&process->out, WIRE_FATAL, 0, flags, str_from(sentence));
 }
 
@@ -154,10 +153,11 @@ static void on_stats(void *context, uint64_t ping, const struct wire_stats *stat
     buf_release(&payload);
 }
 
-/* Sends FATAL. The reader sleeps in recv; shutting its half of the socket wakes it. */
+/* Sends FATAL for a step that failed. The reader sleeps in recv; shutting its half of the socket
+ * wakes it. */
 static void on_fatal(void *context, const char *sentence) {
     struct process *process = context;
-    send_fatal(process, sentence);
+    send_fatal(process, process->device.device ? WIRE_FLAG_CARD_FAILED : 0, sentence);
     atomic_store(&process->has_failed, true);
     shutdown(process->out.fd, SHUT_RD);
 }
@@ -262,6 +262,7 @@ static enum err open_device(struct process *process, const struct wire_hello *he
     struct device_settings settings;
     enum err err = device_settings_read(&settings, &texts, error);
     if (err != OK) return err;
+    settings.is_careful = hello->is_careful;
     err = device_load(device, &settings, error);
     if (err == OK) err = device_load_open(device, error);
     process->lacks_card = err != OK;
@@ -270,6 +271,7 @@ static enum err open_device(struct process *process, const struct wire_hello *he
         log_info("event=device device=%s:%u name=\"%s\" limit_mib=%llu", device->table->kind,
                  device->card.index, device->card.name,
                  (unsigned long long)(device->memory_bytes >> 20));
+        if (settings.is_careful) log_info("event=device_careful steps=%u", DEVICE_CAREFUL_STEPS);
         return OK;
     }
     if (*device->reason)
@@ -352,7 +354,7 @@ int engine_process_run(const struct engine_process_options *options) {
         send_ready(&process);
         err = serve(&process, &error);
     }
-    if (err != OK) send_fatal(&process, error.text);
+    if (err != OK) send_fatal(&process, process.lacks_card ? WIRE_FLAG_NO_CARD : 0, error.text);
     engine_close(process.engine);
     if (process.has_model)
         (options->close_model ? options->close_model : served_model_close)(&process.model);

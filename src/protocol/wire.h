@@ -8,7 +8,7 @@
  *   offset  type  field
  *        0  u32   magic "QWF1"
  *        4  u8    kind
- *        5  u8    flags: bit 0 WIRE_FLAG_NO_CARD, of FATAL; the others are 0
+ *        5  u8    flags of FATAL: bit 0 WIRE_FLAG_NO_CARD, bit 1 WIRE_FLAG_CARD_FAILED; else 0
  *        6  u16   reserved, 0
  *        8  u64   id
  *       16  u32   payload bytes
@@ -28,7 +28,7 @@
 #define WIRE_HEADER_BYTES 24
 #define WIRE_PAYLOAD_BYTES_MAX ((size_t)64 * 1024 * 1024)
 #define WIRE_ROOM_BYTES ((size_t)64 * 1024)
-#define WIRE_VERSION 9
+#define WIRE_VERSION 10
 
 enum wire_kind {
     /* server → engine */
@@ -48,6 +48,8 @@ enum wire_kind {
 /* The sentence of this FATAL is about the card and not about the model: the card is lost, or others
  * hold its memory. A later start may find it again. */
 #define WIRE_FLAG_NO_CARD 1u
+/* The sentence of this FATAL is an error of the card in a step. */
+#define WIRE_FLAG_CARD_FAILED 2u
 
 struct wire_frame {
     enum wire_kind kind;

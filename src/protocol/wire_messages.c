@@ -171,6 +171,7 @@ void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     put_str(out, hello->packed_dir);
     wire_put_u64(out, hello->packed_bytes_max);
     put_device(out, &hello->device);
+    wire_put_u8(out, hello->is_careful);
 }
 
 enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct error *error) {
@@ -197,6 +198,7 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     hello.packed_dir = get_str(&cursor);
     hello.packed_bytes_max = wire_get_u64(&cursor);
     hello.device = get_device(&cursor);
+    hello.is_careful = get_bool(&cursor);
     err = end(&cursor, "hello", error);
     if (err == OK) *ret_hello = hello;
     return err;

@@ -78,6 +78,7 @@ struct wire_hello {
     struct str packed_dir;       /* keeps files of packed weights; empty: none are kept */
     uint64_t packed_bytes_max;   /* the sum of all these files */
     struct wire_device device;
+    bool is_careful; /* the engine before this one ended by an error of its card */
 };
 
 /* READY. */

@@ -6,6 +6,7 @@ import json, pathlib, re, shutil
 import pytest
 
 import support
+from test_device_faults import create, deaths, lines, results, state, texts  # noqa: F401 (a fixture)
 
 PLUGIN = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/kernels/cuda/libquern-cuda-host.so"
 CARD = ["--device", "cuda", "--device-plugin", PLUGIN, "--gpu-memory-limit-mib", 700, "--max-num-seqs", 8, "--max-model-len", 256]
@@ -14,6 +15,8 @@ PROMPTS = ["Hello there, the weather is", "Hello there, the weather is nice and"
 PENALTIES = [0, 0, 0.5]  # frequency_penalty of each
 # Where two logits are closer than this, either may come first in bf16: engine.md 7.2's near-tie.
 NEAR_TIE = 0.25
+POISON = 77  # of tests/device/poison_plugin.c
+OUTSIDE = r"step \d+{}: an illegal memory access was encountered \(cudaErrorIllegalAddress\)"
 
 
 def answers(tmp_path, model, name, *arguments, fields=({}, {}, {}), tokens=16):
@@ -102,6 +105,29 @@ def test_a_head_size_without_a_kernel_is_refused(tmp_path):
     (model / "config.json").write_text(json.dumps(config))
     done = support.quern("run", "-q", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"m={model}", *CARD)
     assert done.returncode != 0 and "no CUDA kernel has head size 8: they have multiples of 16 up to 128, and 256" in done.stderr
+
+
+def test_an_access_outside_names_its_operation_to_the_line_that_repeats_it(tmp_path, state):
+    """The card tells its error at the next wait: the first process waits for a step, and those behind it for each operation."""
+    requests = lines(12)
+    for i, request in enumerate(requests):
+        request["body"].update(prompt=[1, 100 + i, POISON if i == 7 else 101, 102], max_tokens=8)
+
+    def run(folder, plugin):
+        card = map(str, ["--device", "cuda", "--device-plugin", plugin, *CARD[4:]])
+        with support.serving(folder, "--model", f"m={support.SHARED / 'tiny/llama3'}", "--result-cache-bytes", "0", *card) as server:
+            good, bad = results(server, server.wait(create(server, requests)), requests)
+            assert ("event=device_careful" in server.log_text()) == bool(bad)
+            return texts(good), bad, deaths(server)
+
+    expected, bad, told = run(tmp_path / "undisturbed", PLUGIN)
+    assert not bad and not told
+    said, bad, told = run(state, support.poison_plugin(tmp_path, PLUGIN))
+    assert said == {custom_id: text for custom_id, text in expected.items() if custom_id != "line-07"}
+    error, named = bad["line-07"]["response"]["body"]["error"], OUTSIDE.format(r": operation \d+ \(heads of layer 0\)")
+    assert list(bad) == ["line-07"] and error["code"] == "worker_lost" and re.search(named, error["message"])
+    assert len(told) >= 3 and re.fullmatch(OUTSIDE.format(""), told[0]), told
+    assert all(re.fullmatch(named, sentence) for sentence in told[1:]), told
 
 
 @pytest.mark.parametrize("kind, said", [

@@ -36,6 +36,11 @@ def restarts(server):
     return int(re.search(r'^quern_engine_restarts_total\{engine="0"\} (\d+)$', data.decode(), re.M)[1])
 
 
+def deaths(server):
+    """The sentences with which engines ended, in their order."""
+    return re.findall(r'event=engine_down will_restart=yes reason="([^"]*)"', server.log_text())
+
+
 def results(server, batch, requests):
     """The results by custom_id, each there exactly once; an engine's log names no other device than the card."""
     good, bad = server.results(batch)
@@ -76,6 +81,7 @@ def test_an_engine_killed_at_half_has_each_line_once(tmp_path, state, undisturbe
         os.kill(server.engine_pid(), signal.SIGKILL)
         good, _ = results(server, server.wait(batch_id), requests)
         assert texts(good) == undisturbed and restarts(server) == 1
+        assert "event=device_careful" not in server.log_text()
 
 
 def test_a_server_killed_at_half_has_each_line_once(tmp_path, state, undisturbed):
@@ -111,8 +117,11 @@ def test_a_line_that_breaks_the_card_each_time_gets_an_error_record(tmp_path, st
     with support.serving(state, *arguments(support.plain_device(tmp_path, f"QUERN_PLAIN_POISON={poison}"))) as server:
         good, bad = results(server, server.wait(create(server, requests)), requests)
         assert list(bad) == ["line-07"] and bad["line-07"]["response"]["body"]["error"]["code"] == "worker_lost"
-        assert re.search(r"plain device: step \d+: illegal access at token 77", server.log_text())
-        assert restarts(server) >= 3
+        told = deaths(server)
+        assert len(told) >= 3 and re.fullmatch(r"plain device: step \d+: illegal access at token 77", told[0]), told
+        careful = r"plain device: step \d+: operation 0 \(embed\): illegal access at token 77"
+        assert all(re.fullmatch(careful, sentence) for sentence in told[1:]), told
+        assert re.search(careful, bad["line-07"]["response"]["body"]["error"]["message"])
 
 
 def test_another_worker_of_the_model_finishes_the_batch_of_a_lost_card(tmp_path, state):

@@ -82,6 +82,7 @@ struct worker_engine {
     uint32_t failures; /* deaths since the last result */
     bool has_told_fatal;
     bool has_told_no_card;  /* with WIRE_FLAG_NO_CARD */
+    bool is_careful;        /* the last child that was READY ended by an error of its card */
     uint32_t same_failures; /* loads in a row that ended with the sentence in `reason` */
 };
 

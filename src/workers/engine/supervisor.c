@@ -115,6 +115,7 @@ static enum err take_ready(struct worker_engine *engine, const struct wire_frame
              STR_ARGS(ready.description));
     if (engine->turns) turns_report(engine->turns, engine->member, TURN_LOADED);
     engine->same_failures = 0;
+    engine->is_careful = false; /* this child is; whether the next one must be is for its end */
     worker_engine_set_phase(engine, PHASE_READY, NULL);
     return OK;
 }
@@ -174,6 +175,7 @@ static enum err take_frame(struct worker_engine *engine, const struct wire_frame
     if (frame->kind == WIRE_FATAL) {
         engine->has_told_fatal = true;
         engine->has_told_no_card = frame->flags & WIRE_FLAG_NO_CARD;
+        if (frame->flags & WIRE_FLAG_CARD_FAILED) engine->is_careful = true;
         size_t bytes = frame->payload.bytes < 400 ? frame->payload.bytes : 400;
         return err_set(error, ERR_INVALID, "%.*s", (int)bytes, bytes ? frame->payload.at : "");
     }
@@ -324,7 +326,8 @@ static void close_child(struct worker_engine *engine) {
     log_info("event=engine_closed end=\"%s\"", text);
 }
 
-/* Queues HELLO; the lock is held. After the first READY on a card it asks for this card. */
+/* Queues HELLO; the lock is held. After the first READY on a card it asks for this card, and after
+ * an error of the card for care. */
 static void put_hello(struct worker_engine *engine) {
     struct wire_hello hello;
     struct buf payload;
@@ -332,6 +335,7 @@ static void put_hello(struct worker_engine *engine) {
     assert(err == OK);
     if (engine->has_ready && engine->ready.device.bytes > 0)
         hello.device.name = engine->ready.device;
+    hello.is_careful = engine->is_careful;
     buf_init(&payload, 1024 * 1024);
     wire_put_hello(&payload, &hello);
     wire_write(&engine->out, WIRE_HELLO, 0, 0, buf_str(&payload));

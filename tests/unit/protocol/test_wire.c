@@ -174,7 +174,8 @@ static struct wire_hello a_hello(void) {
                                           .kv_cache_dtype = STR("fp8"),
                                           .quantization = STR("int8"),
                                           .memory_share = 0.75,
-                                          .memory_bytes = 1ull << 42}};
+                                          .memory_bytes = 1ull << 42},
+                               .is_careful = true};
     hello.names.at[0] = STR("m");
     hello.names.at[1] = STR("alias");
     hello.names.count = 2;
@@ -206,6 +207,7 @@ static void a_hello_comes_back(void **state) {
     assert_true(same(in.device.kv_cache_dtype, out.device.kv_cache_dtype));
     assert_true(same(in.device.quantization, out.device.quantization));
     assert_true(out.device.memory_share == 0.75 && out.device.memory_bytes == 1ull << 42);
+    assert_true(out.is_careful);
     buf_release(&buf);
 }
 

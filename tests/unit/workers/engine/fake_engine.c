@@ -19,7 +19,8 @@ struct fake {
     int fd;
     struct wire_reader reader;
     struct buf out;
-    bool is_dumb; /* answers no ping */
+    bool is_dumb;    /* answers no ping */
+    bool is_careful; /* as HELLO says */
 };
 
 static void fake_send_flagged(struct fake *fake, enum wire_kind kind, uint64_t id, uint8_t flags,
@@ -107,6 +108,15 @@ static void fake_job(struct fake *fake, const struct wire_frame *frame) {
         fake_result(fake, frame->id, 200, str_from(text));
         return;
     }
+    if (str_is(job.body, "fault")) {
+        fake_send_flagged(fake, WIRE_FATAL, 0, WIRE_FLAG_CARD_FAILED,
+                          STR("step 7: illegal access"));
+        _exit(3);
+    }
+    if (str_is(job.body, "care")) {
+        fake_result(fake, frame->id, 200, fake->is_careful ? STR("careful") : STR("as ever"));
+        return;
+    }
     if (str_is(job.body, "stranger")) {
         fake_result(fake, frame->id + 1000, 200, STR("{}"));
         return;
@@ -137,6 +147,7 @@ int fake_engine_main(const char *mode) {
     struct wire_frame frame = fake_next(&fake);
     struct wire_hello hello;
     if (frame.kind != WIRE_HELLO || wire_get_hello(frame.payload, &hello, NULL) != OK) return 6;
+    fake.is_careful = hello.is_careful;
     char path[256];
     snprintf(path, sizeof path, "%.*s", STR_ARGS(hello.model_path));
     if (strcmp(mode, "fatal") == 0) {

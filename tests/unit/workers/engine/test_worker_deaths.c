@@ -86,6 +86,43 @@ static void a_killed_engine_comes_back(void **state) {
     bench_close(&bench);
 }
 
+/* Whether the engine was told to be careful: it says so itself. */
+static bool is_careful(struct bench *bench, uint64_t id) {
+    uint32_t results = bench->results;
+    give_job(bench, id, "care");
+    wait_for(bench, &bench->results, results + 1);
+    return strcmp(bench->body, "careful") == 0;
+}
+
+/* The mark stands for the loss of the card, which no start finds until it is removed. */
+static void after_an_error_of_the_card_the_next_engine_alone_is_careful(void **state) {
+    (void)state;
+    struct bench bench;
+    char lost[64];
+    snprintf(lost, sizeof lost, "/tmp/quern-careful-%d", (int)getpid());
+    const struct worker_engine_options options = {.hello.model_path = str_from(lost)};
+    assert_int_equal(bench_open(&bench, "card", options, NULL), OK);
+    assert_false(is_careful(&bench, 1));
+    give_job(&bench, 2, "crash");
+    wait_for(&bench, &bench.downs, 1);
+    assert_false(is_careful(&bench, 3));
+    give_job(&bench, 4, "fault");
+    wait_for(&bench, &bench.downs, 2);
+    assert_string_equal(bench.reason, "step 7: illegal access");
+    assert_true(is_careful(&bench, 5));
+    assert_true(fake_engine_mark(lost));
+    give_job(&bench, 6, "fault");
+    wait_for(&bench, &bench.downs, 5);
+    assert_string_equal(bench.reason, "card 0 is lost");
+    assert_int_equal(unlink(lost), 0);
+    assert_true(is_careful(&bench, 7)); /* those between had no step */
+    uint32_t downs = bench.downs;
+    give_job(&bench, 8, "crash");
+    wait_for(&bench, &bench.downs, downs + 1);
+    assert_false(is_careful(&bench, 9));
+    bench_close(&bench);
+}
+
 /* Not at once: the file may be in the middle of being replaced. */
 static void a_model_that_cannot_be_loaded_again_is_given_up_after_some_tries(void **state) {
     (void)state;
@@ -258,6 +295,7 @@ int main(int count, char **words) {
         cmocka_unit_test(garbage_on_the_socket_is_the_death_of_the_engine),
         cmocka_unit_test(a_result_of_a_job_nobody_gave_is_garbage),
         cmocka_unit_test(a_hanging_engine_is_killed),
+        cmocka_unit_test(after_an_error_of_the_card_the_next_engine_alone_is_careful),
         cmocka_unit_test(an_engine_that_answers_pings_but_does_no_work_is_killed),
         cmocka_unit_test(a_killed_engine_comes_back),
         cmocka_unit_test(a_model_that_cannot_be_loaded_again_is_given_up_after_some_tries),
