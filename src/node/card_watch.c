@@ -113,15 +113,24 @@ static bool has_library(struct card_watch *watch) {
     return false;
 }
 
+/* How many uncorrected errors of its memory a card tells that it had not told before. A count that is
+ * new to the watch is no news: the errors may be of last week. */
+static double ecc_grown(const struct watched *card, const struct card_status *now) {
+    double grown = now->values[CARD_ECC_ERRORS] - card->status.values[CARD_ECC_ERRORS];
+    return grown > 0 ? grown : 0;
+}
+
 /* One card: asked without the lock, since a driver may hold the call. */
 static void look(struct card_watch *watch, const struct card_use *use) {
     struct card_status now;
+    double ecc_new = 0;
     memset(&now, 0, sizeof now);
     nvml_read(watch->nvml, use->uuid, &now);
     int64_t now_ns = clock_monotonic_ns();
     pthread_mutex_lock(&watch->lock);
     struct watched *card = find(watch, use->uuid, false);
     if (card && now.is_up) {
+        ecc_new = ecc_grown(card, &now);
         memcpy(card->status.name, now.name, sizeof now.name);
         memcpy(card->status.values, now.values, sizeof now.values);
         memcpy(card->status.brakes, now.brakes, sizeof now.brakes);
@@ -130,6 +139,9 @@ static void look(struct card_watch *watch, const struct card_use *use) {
     }
     if (card) card->status.is_up = now.is_up;
     pthread_mutex_unlock(&watch->lock);
+    if (ecc_new > 0)
+        log_warn("event=card_error card=%s ecc_errors=%.0f ecc_new=%.0f", use->uuid,
+                 now.values[CARD_ECC_ERRORS], ecc_new);
 }
 
 static void take_xids(struct card_watch *watch) {

@@ -62,6 +62,18 @@ def test_a_card_tells_its_values_and_its_errors(tmp_path):
         assert "event=card_error" in server.log_text() and "xid=79" in server.log_text()
 
 
+def test_errors_of_a_cards_memory_are_told_when_their_count_grows(tmp_path):
+    """Those of before the server's start are in /metrics alone. ECC errors have no event of the driver, as Xids do."""
+    with on_card(tmp_path, ecc=1) as server:
+        support.until(lambda: of_card(server, "ecc_errors_total") == 1)
+        tell(tmp_path, ecc=4, celsius=60)
+        support.until(lambda: f"event=card_error card={CARD} ecc_errors=4 ecc_new=3" in server.log_text())
+        assert of_card(server, "ecc_errors_total") == 4
+        tell(tmp_path, ecc=4, celsius=61)
+        support.until(lambda: of_card(server, "temperature_celsius") == 61)
+        assert server.log_text().count("event=card_error") == 1 and of_card(server, "xid_errors_total") == 0
+
+
 def test_a_driver_that_holds_a_call_holds_nothing_else(tmp_path):
     """The server ends although the call does not return for a long time."""
     with on_card(tmp_path, stall=3600000) as server:
