@@ -231,24 +231,82 @@ pid_t waitpid(pid_t pid, int *status, int options) {
     return atomic_load(&is_held) ? 0 : wait4(pid, status, options, NULL);
 }
 
+/* What the log says goes into a file meanwhile. */
+struct caught_log {
+    FILE *file;
+    int errors_before;
+};
+
+static void catch_log(struct caught_log *caught) {
+    fflush(stderr);
+    caught->file = tmpfile();
+    assert_non_null(caught->file);
+    caught->errors_before = dup(STDERR_FILENO);
+    assert_true(dup2(fileno(caught->file), STDERR_FILENO) >= 0);
+}
+
+static void catch_no_more(const struct caught_log *caught) {
+    fflush(stderr);
+    assert_true(dup2(caught->errors_before, STDERR_FILENO) >= 0);
+    close(caught->errors_before);
+}
+
+/* The only line of the log with this event. */
+static void read_event(const struct caught_log *caught, const char *event, char ret_line[1024]) {
+    char line[1024];
+    uint32_t count = 0;
+    rewind(caught->file);
+    while (fgets(line, sizeof line, caught->file)) {
+        if (!strstr(line, event)) continue;
+        memcpy(ret_line, line, sizeof line);
+        count++;
+    }
+    assert_int_equal(count, 1);
+}
+
+static void expect_told(const struct caught_log *caught, int pid) {
+    char line[1024], text[200];
+    read_event(caught, "event=engine_held ", line);
+    assert_non_null(strstr(line, " error "));
+    snprintf(text, sizeof text,
+             "event=engine_held pid=%d reason=\"it was killed and does not end: a driver holds it; "
+             "its device is left alone until then\"",
+             pid);
+    assert_non_null(strstr(line, text));
+    read_event(caught, "event=engine_released ", line);
+    snprintf(text, sizeof text, "event=engine_released pid=%d", pid);
+    assert_non_null(strstr(line, text));
+}
+
+/* The status's text is what /health says of the worker (api/health.c). */
 static void expect_held(struct bench *bench, int pid) {
     struct worker_status status;
-    char text[80];
+    char text[200];
     bench->worker->ops->status(bench->worker, &status);
-    snprintf(text, sizeof text, "waiting for its killed process %d to end: ", pid);
-    assert_memory_equal(status.text, text, strlen(text));
+    snprintf(text, sizeof text, "waiting for its killed process %d to end: %.100s", pid,
+             bench->reason);
+    assert_string_equal(status.text, text);
     assert_false(status.ready || status.is_failed);
+}
+
+static void expect_ready(struct bench *bench) {
+    struct worker_status status;
+    bench->worker->ops->status(bench->worker, &status);
+    assert_string_equal(status.text, "ready");
+    assert_true(status.ready);
 }
 
 static void a_process_that_does_not_end_is_told_and_its_device_left_alone(void **state) {
     (void)state;
     struct bench bench, other;
     struct mover mover;
+    struct caught_log caught;
     struct turns *turns = turns_open(&(struct turns_options){.loaded_max = 1});
     const struct worker_engine_options options = {.turns = turns, .kill_ms = 20};
     assert_int_equal(bench_open(&bench, "good", options, NULL), OK);
     assert_int_equal(bench_open(&other, "good", options, NULL), OK);
     int pid = engine_pid(&bench);
+    catch_log(&caught);
     atomic_store(&is_held, true);
     give_job(&bench, 1, "crash");
     wait_for(&bench, &bench.downs, 1);
@@ -266,7 +324,11 @@ static void a_process_that_does_not_end_is_told_and_its_device_left_alone(void *
     give_job(&bench, 3, "z");
     wait_for(&bench, &bench.results, 1);
     assert_string_equal(bench.body, "z");
+    expect_ready(&bench);
     assert_int_equal(kill(pid, 0), -1);
+    catch_no_more(&caught);
+    expect_told(&caught, pid);
+    fclose(caught.file);
     bench_close(&bench);
     bench_close(&other);
     turns_close(turns);
