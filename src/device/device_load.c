@@ -28,11 +28,13 @@ static enum err fall_back(struct loaded_device *loaded, enum err err, const stru
 
 /* ---- the plugin ---- */
 
+static const char remedy[] =
+    "install the plugin that was built with this quern, or run with --device cpu";
+
 /* Checks that the table is of this build. The first two members have their place in every build. */
 static enum err check_table(const struct device_table *table, const char *path,
                             struct error *error) {
-    static const char remedy[] = "install the plugin that was built with this quern";
-    if (!table) return err_set(error, ERR_UNAVAILABLE, "%.200s gives no table", path);
+    if (!table) return err_set(error, ERR_UNAVAILABLE, "%.200s gives no table; %s", path, remedy);
     if (table->abi != DEVICE_ABI)
         return err_set(error, ERR_UNAVAILABLE,
                        "%.200s is of another build: its interface is %u, not %u; %s", path,
@@ -53,14 +55,15 @@ static enum err open_library(const struct device_table **ret_table, const char *
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *why = dlerror();
-        return err_set(error, ERR_UNAVAILABLE, "cannot load the plugin: %.400s", why ? why : path);
+        return err_set(error, ERR_UNAVAILABLE, "cannot load the plugin: %.380s; %s",
+                       why ? why : path, remedy);
     }
     device_table_fn *give;
     void *symbol = dlsym(library, DEVICE_SYMBOL);
     memcpy(&give, &symbol, sizeof give);
     enum err err = give ? check_table(give(), path, error)
-                        : err_set(error, ERR_UNAVAILABLE, "%.200s is no plugin: it lacks %s", path,
-                                  DEVICE_SYMBOL);
+                        : err_set(error, ERR_UNAVAILABLE, "%.200s is no plugin: it lacks %s; %s",
+                                  path, DEVICE_SYMBOL, remedy);
     if (err == OK)
         *ret_table = give();
     else
@@ -123,7 +126,8 @@ static enum err choose_card(struct loaded_device *loaded, struct error *error) {
                        refused->name, refused->refusal);
     if (count == 0)
         return err_set(error, ERR_UNAVAILABLE,
-                       "this machine has no %s card that the driver shows; see nvidia-smi",
+                       "this machine has no %s card that the driver shows; see nvidia-smi, or run "
+                       "with --device cpu",
                        loaded->table->kind);
     return err_set(error, ERR_UNAVAILABLE,
                    "--device cuda:%.*s: no card has this number or UUID; there are %u, from "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The device that an engine uses, from outside: what `auto` says in one line before it runs on the CPU, what `cuda` ends with, which
 values of vLLM's options are refused, and models on the plain device: their answers, and its faults."""
-import json, re
+import json, re, shutil, subprocess
 
 import pytest
 
@@ -9,21 +9,22 @@ import support
 
 TINY = support.SHARED / "tiny/llama3/model-q8_0.gguf"
 SITUATIONS = {
-    "symbol": "is no plugin: it lacks quern_device_table",
+    "symbol": "is no plugin: it lacks quern_device_table; install the plugin that was built with this quern, or run with --device cpu",
     "abi": "is of another build: its interface is",
     "bytes": "is of another build: its table has",
     "version": "is of another build: quern 0.0.1",
     "driver": "libcuda.so.1 cannot be loaded; install NVIDIA's driver",
-    "empty": "this machine has no stub card that the driver shows; see nvidia-smi",
+    "empty": "this machine has no stub card that the driver shows; see nvidia-smi, or run with --device cpu",
     "refused": "card 0, Stub 0, cannot be used: it has compute capability 6.1, and quern needs 8.0",
     "library": "libcublasLt.so cannot be loaded; install cuBLAS",
 }
 
 
-def run(tmp_path, *arguments):
+def run(tmp_path, *arguments, program=support.BINARY):
     line = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"model": "tiny", "prompt": "Hello", "max_tokens": 2}}
     (tmp_path / "in.jsonl").write_text(json.dumps(line) + "\n")
-    return support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--overwrite", "--model", f"tiny={TINY}", *arguments)
+    words = ["run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--overwrite", "--model", f"tiny={TINY}", *arguments]
+    return subprocess.run([program, *map(str, words)], capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("kind", SITUATIONS)
@@ -42,9 +43,30 @@ def test_cuda_ends_with_3_and_the_sentence(tmp_path, kind):
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_without_a_plugin_cuda_says_how_to_get_one(tmp_path):
+def test_a_plugin_that_is_not_there_is_named_with_what_to_do(tmp_path):
+    said = rf"cannot load the plugin: {tmp_path}/none\.so: .*; install the plugin that was built with this quern, or run with --device cpu"
     done = run(tmp_path, "--device", "cuda:0", "--device-plugin", tmp_path / "none.so")
-    assert done.returncode == 3 and "cannot load the plugin" in done.stderr and "none.so" in done.stderr
+    assert done.returncode == 3 and re.search(said, done.stderr), done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+    done = run(tmp_path, "--device-plugin", tmp_path / "none.so")
+    assert done.returncode == 0, done.stderr
+    [line] = [line for line in done.stderr.splitlines() if "event=device" in line]
+    assert re.search(f'device=cpu reason="{said}"', line)
+    assert json.loads((tmp_path / "out.jsonl").read_text())["response"]["status_code"] == 200
+
+
+def test_without_a_plugin_next_to_it_quern_says_how_to_get_one(tmp_path):
+    """A program in a folder of its own, where no plugin is, whether one was built or not."""
+    said = "this quern has no libquern-cuda.so next to it; `make cuda` builds it where nvcc is, or run with --device cpu"
+    alone = shutil.copy(support.BINARY, tmp_path)
+    done = run(tmp_path, "--device", "cuda", program=alone)
+    assert done.returncode == 3 and said in done.stderr, done.stderr
+    assert not (tmp_path / "out.jsonl").exists()
+    done = run(tmp_path, "--log-level", "info", program=alone)  # no warning on a machine that has no card either
+    assert done.returncode == 0, done.stderr
+    [line] = [line for line in done.stderr.splitlines() if "event=device " in line]
+    assert f'device=cpu reason="{said}"' in line
+    assert json.loads((tmp_path / "out.jsonl").read_text())["response"]["status_code"] == 200
 
 
 @pytest.mark.parametrize("device", ["auto", "cuda"])

@@ -39,6 +39,9 @@ static void expect_reason(const char *plugin, const char *part) {
 static void each_bad_plugin_has_its_sentence(void **state) {
     (void)state;
     expect_reason("/nonexistent/x.so", "cannot load the plugin: /nonexistent/x.so");
+    expect_reason("/nonexistent/x.so",
+                  "; install the plugin that was built with this quern, or run "
+                  "with --device cpu");
     expect_reason(STUB("symbol"), "is no plugin: it lacks quern_device_table");
     char other[80];
     (void)snprintf(other, sizeof other, "is of another build: its interface is %u, not %u",
