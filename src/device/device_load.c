@@ -170,14 +170,28 @@ static enum err open_once(struct loaded_device *loaded, struct error *error) {
     return loaded->table->open(&loaded->device, &options, error);
 }
 
+/* Asks again how much is free: others may have ended since the card was chosen. A try that failed
+ * leaves the driver's memory of this process, which is its own and counts as taken, so the most that
+ * was free is what counts. */
+static void look_again(struct loaded_device *loaded) {
+    struct device_info cards[DEVICE_CARDS_MAX] = {0};
+    struct error error;
+    uint32_t count = 0;
+    if (loaded->table->list(cards, DEVICE_CARDS_MAX, &count, &error) != OK) return;
+    for (uint32_t i = 0; i < count && i < DEVICE_CARDS_MAX; i++)
+        if (cards[i].index == loaded->card.index && cards[i].free_bytes > loaded->card.free_bytes)
+            loaded->card.free_bytes = cards[i].free_bytes;
+}
+
 enum err device_load_open(struct loaded_device *loaded, struct error *error) {
     struct error why = {0};
     if (!loaded->table) return OK;
     enum err err = open_once(loaded, &why);
     for (size_t i = 0; err == ERR_LIMIT && i < sizeof pauses_ms / sizeof *pauses_ms; i++) {
-        log_info("event=device_waits card=%u limit_mib=%llu reason=\"%s\"", loaded->card.index,
+        log_warn("event=device_waits card=%u limit_mib=%llu reason=\"%s\"", loaded->card.index,
                  (unsigned long long)(loaded->memory_bytes / MIB), why.text);
         clock_sleep_ms(pauses_ms[i]);
+        look_again(loaded);
         err = open_once(loaded, &why);
     }
     if (err == OK) return OK;

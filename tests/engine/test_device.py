@@ -73,6 +73,8 @@ def test_without_a_plugin_next_to_it_quern_says_how_to_get_one(tmp_path):
 def test_memory_that_others_hold_ends_it_too(tmp_path, device):
     done = run(tmp_path, "--device", device, "--device-plugin", support.plugin("full"), "--gpu-memory-limit-mib", "5000")
     assert done.returncode == 3 and "5000 MiB are wanted, and 100 MiB are free" in done.stderr
+    waits = [line for line in done.stderr.splitlines() if "event=device_waits card=0 limit_mib=5000" in line]
+    assert len(waits) == 4 and all("5000 MiB are wanted, and 100 MiB are free" in line for line in waits)
 
 
 @pytest.mark.parametrize("arguments, said", [

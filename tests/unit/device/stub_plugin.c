@@ -12,6 +12,7 @@
  *   STUB_REFUSED  one card, which is too old
  *   STUB_LIBRARY  one card, and no library for products when it is opened
  *   STUB_FULL     one card, whose memory others hold
+ *   STUB_FREED    the same, until it is listed for the third time
  *   STUB_CUDA     one card of the kind that needs cuBLASLt */
 
 #include "kernels/device.h"
@@ -73,7 +74,10 @@ static enum err list(struct device_info *ret_infos, uint32_t room, uint32_t *ret
                                         .memory_bytes = 16 * GIB,
                                         .free_bytes = 12 * GIB};
     *ret_count = 1;
-#if defined STUB_REFUSED
+#if defined STUB_FREED
+    static int lists;
+    if (++lists < 3) ret_infos[0].free_bytes = GIB / 8;
+#elif defined STUB_REFUSED
     snprintf(ret_infos[0].refusal, sizeof ret_infos[0].refusal,
              "it has compute capability 6.1, and quern needs 8.0");
 #elif defined STUB_GOOD
@@ -113,6 +117,11 @@ static enum err open_card(struct device **ret_device, const struct device_option
     return err_set(error, ERR_LIMIT, "%llu MiB are wanted, and 100 MiB are free",
                    (unsigned long long)(options->memory_bytes >> 20));
 #else
+#if defined STUB_FREED
+    if (options->memory_bytes < GIB)
+        return err_set(error, ERR_LIMIT, "%llu MiB are too few",
+                       (unsigned long long)(options->memory_bytes >> 20));
+#endif
     (void)error;
     struct device *device = calloc(1, sizeof *device);
     if (!device || pthread_create(&device->thread, NULL, rest, NULL) != 0) abort();

@@ -120,6 +120,16 @@ memory_that_others_hold_is_refused_after_pauses_and_never_left_to_the_cpu(void *
     assert_string_equal(error.text, "12288 MiB are wanted, and 100 MiB are free");
 }
 
+static void memory_that_others_give_back_is_used(void **state) {
+    (void)state;
+    struct loaded_device loaded;
+    struct error error = {0};
+    assert_int_equal(load(&loaded, "cuda", STUB("freed"), &error), OK);
+    assert_non_null(loaded.device);
+    assert_true(loaded.memory_bytes == 12 * GIB);
+    device_load_close(&loaded);
+}
+
 static uint64_t memory_for(double share, uint64_t bytes) {
     const struct device_settings settings = {
         .plugin = STR(STUB("good")), .memory_share = share, .memory_bytes = bytes};
@@ -148,6 +158,7 @@ int main(void) {
         cmocka_unit_test(a_card_is_chosen_by_memory_by_number_or_by_uuid),
         cmocka_unit_test(a_card_that_is_named_is_the_only_choice),
         cmocka_unit_test(memory_that_others_hold_is_refused_after_pauses_and_never_left_to_the_cpu),
+        cmocka_unit_test(memory_that_others_give_back_is_used),
         cmocka_unit_test(the_memory_is_a_share_or_a_limit_and_by_default_free),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
