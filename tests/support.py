@@ -20,12 +20,14 @@ def cuda_plugin():
 
 
 def plain_device(folder=None, *lines):
-    """The plugin of the plain device (tests/device): as it is built, or a copy in the folder with variables of its own
-    (tests/device/plain_environment.c)."""
+    """The plugin of the plain device (tests/device): as it is built, or a copy in the folder with variables of its own."""
     built = pathlib.Path(BINARY).resolve().parent.parent / "tests/device/libquern-plain.so"
-    if folder is None:
-        return built
-    copy = pathlib.Path(shutil.copy(built, folder))
+    return built if folder is None else with_variables(built, folder, *lines)
+
+
+def with_variables(plugin, folder, *lines):
+    """A copy of a plugin in the folder, with variables of its own (tests/device/plugin_environment.c)."""
+    copy = pathlib.Path(shutil.copy(plugin, folder))
     copy.with_name(copy.name + ".env").write_text("".join(line + "\n" for line in lines))
     return copy
 

@@ -130,14 +130,43 @@ def test_an_access_outside_names_its_operation_to_the_line_that_repeats_it(tmp_p
     assert all(re.fullmatch(named, sentence) for sentence in told[1:]), told
 
 
-@pytest.mark.parametrize("kind, said", [
-    ("driver", "no CUDA device: the driver runs CUDA 11.4 and this plugin needs 13.0: update the driver"),
-    ("card", "card 0, host, cannot be used: its compute capability is 6.0, and the kernels need 8.0"),
-])
-def test_a_machine_that_is_too_old_has_its_sentence(tmp_path, kind, said):
+# What the plugin says of a machine that cannot be used, with what to do about it.
+MACHINES = {
+    "no-driver": "no CUDA device: libcuda.so.1 is not found: install NVIDIA's driver, or run with --device cpu",
+    "old-driver": "no CUDA device: the driver runs CUDA 11.4 and this plugin needs 13.0: update the driver, build the plugin with an older nvcc, "
+                  "or run with --device cpu",
+    "no-card": "no CUDA device: the driver finds no card: see nvidia-smi, give the container its card, or run with --device cpu",
+    "old-card": "card 0, host, cannot be used: its compute capability is 6.0, and the kernels need 8.0: use a newer card (A100, RTX 30 or later), "
+                "or run with --device cpu",
+    "no-library": "libcublasLt.so cannot be loaded: install cuBLAS of CUDA 13 or 12 (NVIDIA's packages libcublas-13-0, libcublas-12-9), "
+                  "put libcublasLt.so.13 next to the plugin, or run with --device cpu",
+}
+
+
+def run_one(tmp_path, *arguments):
+    """`quern run` of one line; its result is out.jsonl."""
     body = {"model": "m", "prompt": "Hello", "max_tokens": 1}
     (tmp_path / "in.jsonl").write_text(json.dumps({"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": body}) + "\n")
-    for device, status in (("cuda", 3), ("auto", 0)):
-        done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"m={support.SHARED / 'tiny/llama3'}",
-                             "--device", device, "--device-plugin", PLUGIN.with_name(f"libquern-cuda-old-{kind}.so"))
-        assert done.returncode == status and said in done.stderr, done.stderr
+    model = f"m={support.SHARED / 'tiny/llama3'}"
+    return support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", model, *arguments)
+
+
+def events(done, name):
+    return [line for line in done.stderr.splitlines() if f"event={name} " in line]
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_auto_says_in_one_line_what_the_machine_lacks_and_runs_on_the_cpu(tmp_path, kind):
+    done = run_one(tmp_path, "--device-plugin", support.with_variables(PLUGIN, tmp_path, f"QUERN_HOST_MACHINE={kind}"))
+    assert done.returncode == 0, done.stderr
+    [said] = events(done, "device")
+    assert f'device=cpu reason="{MACHINES[kind]}"' in said
+    assert done.stderr.count(MACHINES[kind]) == 1
+    assert json.loads((tmp_path / "out.jsonl").read_text())["response"]["status_code"] == 200
+
+
+@pytest.mark.parametrize("kind", MACHINES)
+def test_cuda_ends_with_3_and_what_to_do(tmp_path, kind):
+    done = run_one(tmp_path, "--device", "cuda", "--device-plugin", support.with_variables(PLUGIN, tmp_path, f"QUERN_HOST_MACHINE={kind}"))
+    assert done.returncode == 3 and MACHINES[kind] in done.stderr, done.stderr
+    assert not events(done, "device") and not (tmp_path / "out.jsonl").exists()

@@ -50,17 +50,23 @@ static enum err count_cards(int *ret_count, struct error *error) {
     (void)cudaRuntimeGetVersion(&runtime);
     if (driver == 0)
         return err_set(error, ERR_UNAVAILABLE,
-                       "no CUDA device: libcuda.so.1 not found: install "
-                       "the driver of the card");
+                       "no CUDA device: libcuda.so.1 is not found: install NVIDIA's driver, or run "
+                       "with --device cpu");
     if (code == cudaErrorInsufficientDriver)
         return err_set(error, ERR_UNAVAILABLE,
                        "no CUDA device: the driver runs CUDA %d.%d and this plugin needs %d.%d: "
-                       "update the driver, or build the plugin with an older nvcc",
+                       "update the driver, build the plugin with an older nvcc, or run with "
+                       "--device cpu",
                        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
     if (code == cudaSuccess || code == cudaErrorNoDevice)
-        return err_set(error, ERR_UNAVAILABLE, "no CUDA device: the driver finds no card");
-    return err_set(error, ERR_UNAVAILABLE, "no CUDA device: %s (%s)", cudaGetErrorString(code),
-                   cudaGetErrorName(code));
+        return err_set(
+            error, ERR_UNAVAILABLE,
+            "no CUDA device: the driver finds no card: see nvidia-smi, give the container "
+            "its card, or run with --device cpu");
+    return err_set(error, ERR_UNAVAILABLE,
+                   "no CUDA device: %s (%s): see nvidia-smi, restart the machine if its driver was "
+                   "updated, or run with --device cpu",
+                   cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
 static void describe(int index, const struct cudaDeviceProp *card, struct device_info *ret_info) {
@@ -80,9 +86,11 @@ static void describe(int index, const struct cudaDeviceProp *card, struct device
                          before, id[i]);
     }
     if (ret_info->compute < COMPUTE_LEAST)
-        (void)snprintf(ret_info->refusal, sizeof ret_info->refusal,
-                       "its compute capability is %d.%d, and the kernels need 8.0", card->major,
-                       card->minor);
+        (void)snprintf(
+            ret_info->refusal, sizeof ret_info->refusal,
+            "its compute capability is %d.%d, and the kernels need 8.0: use a newer card "
+            "(A100, RTX 30 or later), or run with --device cpu",
+            card->major, card->minor);
 }
 
 static enum err device_list(struct device_info *ret_infos, uint32_t room, uint32_t *ret_count,
@@ -96,7 +104,8 @@ static enum err device_list(struct device_info *ret_infos, uint32_t room, uint32
         struct cudaDeviceProp card;
         cudaError_t code = cudaGetDeviceProperties(&card, i);
         if (code != cudaSuccess)
-            return err_set(error, ERR_UNAVAILABLE, "CUDA device %d: %s", i,
+            return err_set(error, ERR_UNAVAILABLE,
+                           "CUDA device %d: %s: see nvidia-smi, or run with --device cpu", i,
                            cudaGetErrorString(code));
         describe(i, &card, &ret_infos[i]);
     }
@@ -190,7 +199,8 @@ static enum err device_open(struct device **ret_device, const struct device_opti
     enum err err = count_cards(&count, error);
     if (err != OK) return err;
     if (options->index >= (uint32_t)count)
-        return err_set(error, ERR_UNAVAILABLE, "there is no CUDA device %u: the driver counts %d",
+        return err_set(error, ERR_UNAVAILABLE,
+                       "there is no CUDA device %u: the driver counts %d: see nvidia-smi",
                        options->index, count);
     struct device *device = calloc(1, sizeof *device);
     if (!device) return err_set(error, ERR_LIMIT, "no memory for a device");

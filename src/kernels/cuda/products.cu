@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "products_library.cuh"
+#include "products_load.h"
 #include "products_places.h"
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,16 +49,7 @@ uint32_t cuda_bucket(uint32_t rows) {
 
 /* ---- the library ---- */
 
-static void *load(const char *folder, const char *name) {
-    char path[PATH_MAX];
-    int length = snprintf(path, sizeof path, "%s%s", folder, name);
-    /* It stays loaded: a CUDA library has code on the card that the driver knows. */
-    return length > 0 && length < PATH_MAX ? dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)
-                                           : NULL;
-}
-
-static void *find_library(void) {
-    static const char *const names[] = {PRODUCTS_NAMES};
+static enum err open_library(struct lt_library *ret, const char *path, struct error *error) {
     Dl_info plugin;
     char own[PATH_MAX] = "";
     if (dladdr(formats, &plugin) != 0 && strchr(plugin.dli_fname, '/') &&
@@ -67,24 +58,14 @@ static void *find_library(void) {
         strrchr(own, '/')[1] = '\0';
     }
     const char *const folders[] = {"", own, PRODUCTS_FOLDERS};
-    void *handle = NULL;
-    for (const char *name : names)
-        for (const char *folder : folders)
-            if (!handle) handle = load(folder, name);
-    return handle;
-}
-
-static enum err open_library(struct lt_library *ret, const char *path, struct error *error) {
-    void *handle = path ? load("", path) : find_library();
-    if (!handle && path) return err_set(error, ERR_UNAVAILABLE, "cuBLASLt: %s", dlerror());
-    if (!handle)
-        return err_set(error, ERR_UNAVAILABLE,
-                       "libcublasLt.so cannot be loaded: install CUDA's cuBLAS, or put the library "
-                       "next to the plugin");
-    ret->handle = handle;
+    enum err err =
+        products_load(&ret->handle, path, folders, sizeof folders / sizeof *folders, error);
+    if (err != OK) return err;
 #define X(name)                                                                                    \
-    ret->name = (decltype(ret->name))dlsym(handle, #name);                                         \
-    if (!ret->name) return err_set(error, ERR_UNAVAILABLE, "cuBLASLt has no %s", #name);
+    ret->name = (decltype(ret->name))dlsym(ret->handle, #name);                                    \
+    if (!ret->name)                                                                                \
+        return err_set(error, ERR_UNAVAILABLE,                                                     \
+                       "cuBLASLt has no %s: install cuBLAS of CUDA 12 or 13", #name);
     LT_FUNCTIONS(X)
 #undef X
     return OK;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cuda_runtime_api.h"
+#include "host_faults.h"
 #include "host_kernels.h"
 
 #include <assert.h>
@@ -10,21 +11,8 @@
 #include <string.h>
 
 #define CARD_BYTES ((size_t)1 << 30)
-#define POISON 0xff /* NaN in every float format */
-
-/* A machine that cannot be used, in plugins of their own: a driver that is too old, or a card. */
-#ifdef HOST_OLD_DRIVER
-#define DRIVER_CODE cudaErrorInsufficientDriver
-#define DRIVER_VERSION 11040
-#else
-#define DRIVER_CODE cudaSuccess
-#define DRIVER_VERSION 13000
-#endif
-#ifdef HOST_OLD_CARD
-#define CARD_MAJOR 6
-#else
-#define CARD_MAJOR 9
-#endif
+#define FULL_BYTES ((size_t)12 << 20) /* free on a card that others fill */
+#define POISON 0xff                   /* NaN in every float format */
 
 /* The one piece of the card's memory that open takes. */
 static char *card;
@@ -50,21 +38,27 @@ bool host_can_store(uintptr_t at) {
 
 const char *cudaGetErrorString(cudaError_t code) {
     if (code == cudaErrorIllegalAddress) return "an illegal memory access was encountered";
+    if (code == cudaErrorMemoryAllocation) return "out of memory";
     return code == cudaSuccess ? "no error" : "invalid argument";
 }
 const char *cudaGetErrorName(cudaError_t code) {
     if (code == cudaErrorIllegalAddress) return "cudaErrorIllegalAddress";
+    if (code == cudaErrorMemoryAllocation) return "cudaErrorMemoryAllocation";
     return code == cudaSuccess ? "cudaSuccess" : "cudaErrorInvalidValue";
 }
 cudaError_t cudaGetLastError(void) {
     return cudaSuccess;
 }
 cudaError_t cudaGetDeviceCount(int *ret_count) {
-    *ret_count = DRIVER_CODE == cudaSuccess;
-    return DRIVER_CODE;
+    *ret_count = 0;
+    if (host_machine_is("no-driver") || host_machine_is("old-driver"))
+        return cudaErrorInsufficientDriver;
+    if (host_machine_is("no-card")) return cudaErrorNoDevice;
+    *ret_count = 1;
+    return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int *ret_version) {
-    *ret_version = DRIVER_VERSION;
+    *ret_version = host_machine_is("no-driver") ? 0 : host_machine_is("old-driver") ? 11040 : 13000;
     return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int *ret_version) {
@@ -74,7 +68,7 @@ cudaError_t cudaRuntimeGetVersion(int *ret_version) {
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *ret_card, int device) {
     (void)device;
     *ret_card = (struct cudaDeviceProp){.name = "host",
-                                        .major = CARD_MAJOR,
+                                        .major = host_machine_is("old-card") ? 6 : 9,
                                         .multiProcessorCount = 8,
                                         .totalGlobalMem = CARD_BYTES};
     return cudaSuccess;
@@ -95,7 +89,7 @@ cudaError_t cudaSetDevice(int device) {
 }
 cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_total) {
     *ret_total = CARD_BYTES;
-    *ret_free = CARD_BYTES - CARD_BYTES / 10 - card_bytes;
+    *ret_free = host_was_full() ? FULL_BYTES : CARD_BYTES - CARD_BYTES / 10 - card_bytes;
     return cudaSuccess;
 }
 cudaError_t cudaMalloc(void **ret_at, size_t bytes) {
@@ -107,7 +101,7 @@ cudaError_t cudaMalloc(void **ret_at, size_t bytes) {
     return cudaSuccess;
 }
 cudaError_t cudaFree(void *at) {
-    if (!at) return cudaSuccess;
+    if (!at) return host_is_full("context") ? cudaErrorMemoryAllocation : cudaSuccess;
     assert(at == card);
     free(card);
     card = NULL, card_bytes = 0;
@@ -153,6 +147,7 @@ cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stre
 }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret_stream, unsigned flags) {
     (void)flags;
+    if (host_is_full("stream")) return cudaErrorMemoryAllocation;
     *ret_stream = malloc(1);
     things++;
     return cudaSuccess;

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host_faults.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static unsigned long tries; /* at the place that is full */
+static bool was_full;
+
+bool host_machine_is(const char *kind) {
+    const char *asked = getenv("QUERN_HOST_MACHINE");
+    return asked && strcmp(asked, kind) == 0;
+}
+
+bool host_is_full(const char *place) {
+    const char *asked = getenv("QUERN_HOST_FULL");
+    const size_t bytes = strlen(place);
+    if (!asked || strncmp(asked, place, bytes) != 0 || asked[bytes] != ':') return false;
+    was_full = tries < strtoul(asked + bytes + 1, NULL, 10);
+    tries++;
+    return was_full;
+}
+
+bool host_was_full(void) {
+    return was_full;
+}

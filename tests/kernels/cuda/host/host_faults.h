@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* host_faults: a machine that cannot be used, or a card that others fill, by variables:
+ *
+ *   QUERN_HOST_MACHINE  no-driver, old-driver, no-card, old-card or no-library: what is wrong with it
+ *   QUERN_HOST_FULL     "place:n": the first n tries to make this find no memory; the place is
+ *                       context, stream or library (cuBLASLt's handle)
+ *
+ * Thread: one. */
+
+#include <stdbool.h>
+
+bool host_machine_is(const char *kind);
+bool host_is_full(const char *place); /* counts a try */
+bool host_was_full(void);             /* by the last try */
