@@ -170,3 +170,41 @@ def test_cuda_ends_with_3_and_what_to_do(tmp_path, kind):
     done = run_one(tmp_path, "--device", "cuda", "--device-plugin", support.with_variables(PLUGIN, tmp_path, f"QUERN_HOST_MACHINE={kind}"))
     assert done.returncode == 3 and MACHINES[kind] in done.stderr, done.stderr
     assert not events(done, "device") and not (tmp_path / "out.jsonl").exists()
+
+
+# Before the library is opened the card has a context, so that the runtime knows what is free. 636: device.c's CONTEXT_USUAL and others.
+FULL = {"context": "fewer|\\d+", "stream": "12", "library": "12"}
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+@pytest.mark.parametrize("place", FULL)
+def test_a_card_that_others_fill_is_asked_again_until_it_has_room(tmp_path, place, device):
+    plugin = support.with_variables(PLUGIN, tmp_path, f"QUERN_HOST_FULL={place}:2")
+    done = run_one(tmp_path, *CARD, "--device", device, "--device-plugin", plugin, "--log-level", "info")
+    assert done.returncode == 0, done.stderr
+    waits = events(done, "device_waits")
+    assert len(waits) == 2 and all(re.search(rf"need 636 MiB of the card's memory, and ({FULL[place]}) are free", line) for line in waits)
+    [said] = events(done, "device")
+    assert "device=cuda:0" in said and json.loads((tmp_path / "out.jsonl").read_text())["response"]["status_code"] == 200
+
+
+@pytest.mark.parametrize("device", ["auto", "cuda"])
+@pytest.mark.parametrize("place", FULL)
+def test_a_card_that_others_keep_full_ends_it_with_the_numbers(tmp_path, place, device):
+    """`auto` goes to the CPU for what the machine lacks, not for what others hold."""
+    plugin = support.with_variables(PLUGIN, tmp_path, f"QUERN_HOST_FULL={place}:1000")
+    done = run_one(tmp_path, *CARD, "--device", device, "--device-plugin", plugin)
+    said = (rf"driver and libraries need 636 MiB of the card's memory, and ({FULL[place]}) are free: "
+            "end what else nvidia-smi shows on it, or run with --device cpu")
+    assert done.returncode == 3 and re.search(said, done.stderr), done.stderr
+    assert len(events(done, "device_waits")) == 4 and not events(done, "device")
+
+
+@pytest.mark.parametrize("limit, said", [
+    (100, r"100 MiB of the card's memory are too few: driver and libraries take 166, and 921 more are free: end what else nvidia-smi shows on it, "
+          r"raise --gpu-memory-limit-mib, or run with --device cpu"),
+    (1100, r"\d+ MiB of the card's memory are wanted and 921 are free: end what else nvidia-smi shows on it, or lower --gpu-memory-limit-mib"),
+])
+def test_a_limit_that_the_card_cannot_keep_has_its_numbers(tmp_path, limit, said):
+    done = run_one(tmp_path, "--device", "cuda", "--device-plugin", PLUGIN, "--gpu-memory-limit-mib", limit)
+    assert done.returncode == 3 and re.search(said, done.stderr), done.stderr

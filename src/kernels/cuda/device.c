@@ -114,11 +114,30 @@ static enum err device_list(struct device_info *ret_infos, uint32_t room, uint32
 
 /* ---- open ---- */
 
+/* Tells that others leave no room for driver and libraries: ERR_LIMIT, since they may end. The
+ * runtime knows the free memory once there is a context, and would make one when it is asked. */
+static enum err lack_room(const struct device *device, bool has_context, struct error *error) {
+    uint64_t free_bytes = 0;
+    size_t left = 0, total = 0;
+    char told[24] = "fewer";
+    (void)cudaGetLastError(); /* else a launch of the next try finds it */
+    bool is_known = has_context ? cudaMemGetInfo(&left, &total) == cudaSuccess
+                                : free_bytes_told((int)device->index, &free_bytes);
+    if (has_context) free_bytes = left;
+    if (is_known) (void)snprintf(told, sizeof told, "%llu", (unsigned long long)(free_bytes / MIB));
+    return err_set(error, ERR_LIMIT,
+                   "driver and libraries need %llu MiB of the card's memory, and %s are free: end "
+                   "what else nvidia-smi shows on it, or run with --device cpu",
+                   (unsigned long long)((CONTEXT_USUAL + LATER_BYTES + WORKSPACE_BYTES) / MIB),
+                   told);
+}
+
 /* Context, streams and the library for products. */
 static enum err open_card(struct device *device, const struct device_options *options,
                           struct error *error) {
     cudaError_t code = cudaSetDevice((int)options->index);
     if (code == cudaSuccess) code = cudaFree(NULL); /* makes the context */
+    bool has_context = code == cudaSuccess;
     if (code == cudaSuccess)
         code = cudaDeviceGetAttribute(&device->multiprocessors, cudaDevAttrMultiProcessorCount,
                                       (int)options->index);
@@ -128,10 +147,14 @@ static enum err open_card(struct device *device, const struct device_options *op
     if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&device->down, cudaStreamNonBlocking);
     if (code == cudaSuccess)
         code = cudaEventCreateWithFlags(&device->copied, cudaEventDisableTiming);
+    if (code == cudaErrorMemoryAllocation) return lack_room(device, has_context, error);
     if (code != cudaSuccess)
-        return err_set(error, ERR_UNAVAILABLE, "CUDA device %u cannot be opened: %s (%s)",
+        return err_set(error, ERR_UNAVAILABLE,
+                       "CUDA device %u cannot be opened: %s (%s): see nvidia-smi, or run with "
+                       "--device cpu",
                        options->index, cudaGetErrorString(code), cudaGetErrorName(code));
-    return cuda_products_open(&device->products, options->library, WORKSPACE_BYTES, error);
+    enum err err = cuda_products_open(&device->products, options->library, WORKSPACE_BYTES, error);
+    return err == ERR_LIMIT ? lack_room(device, true, error) : err;
 }
 
 /* The arena: all that the options leave beside context and libraries. */
@@ -146,9 +169,11 @@ static enum err take_memory(struct device *device, struct error *error) {
     uint64_t outside = device->context_bytes + WORKSPACE_BYTES;
     if (device->limit <= outside)
         return err_set(error, ERR_LIMIT,
-                       "%llu MiB of the card's memory are too few: driver and libraries take %llu",
+                       "%llu MiB of the card's memory are too few: driver and libraries take %llu, "
+                       "and %llu more are free: end what else nvidia-smi shows on it, raise "
+                       "--gpu-memory-limit-mib, or run with --device cpu",
                        (unsigned long long)(device->limit / MIB),
-                       (unsigned long long)(outside / MIB));
+                       (unsigned long long)(outside / MIB), (unsigned long long)(free_bytes / MIB));
     uint64_t bytes = (device->limit - outside) / MIB * MIB;
     if (bytes + LATER_BYTES <= free_bytes) {
         void *base = NULL;
@@ -157,7 +182,9 @@ static enum err take_memory(struct device *device, struct error *error) {
         if (code == cudaSuccess) return OK;
         (void)cudaGetLastError();
     }
-    return err_set(error, ERR_LIMIT, "%llu MiB of the card's memory are wanted and %llu are free",
+    return err_set(error, ERR_LIMIT,
+                   "%llu MiB of the card's memory are wanted and %llu are free: end what else "
+                   "nvidia-smi shows on it, or lower --gpu-memory-limit-mib",
                    (unsigned long long)(bytes / MIB), (unsigned long long)(free_bytes / MIB));
 }
 

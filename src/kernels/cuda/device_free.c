@@ -39,19 +39,25 @@ static bool load(struct nvml *ret_nvml) {
            find(library, "nvmlDeviceGetMemoryInfo", &ret_nvml->memory, sizeof ret_nvml->memory);
 }
 
-uint64_t free_bytes_of(int index, uint64_t total) {
+bool free_bytes_told(int index, uint64_t *ret_bytes) {
     char id[ID_BYTES] = "";
     struct nvml nvml;
     struct nvml_memory memory = {0};
     void *card = NULL;
     if (cudaDeviceGetPCIBusId(id, sizeof id, index) != cudaSuccess) {
         (void)cudaGetLastError();
-        return total;
+        return false;
     }
-    if (!load(&nvml) || nvml.start() != 0) return total;
+    if (!load(&nvml) || nvml.start() != 0) return false;
     bool is_known = nvml.by_bus(id, &card) == 0 && nvml.memory(card, &memory) == 0;
     (void)nvml.stop();
-    if (!is_known) return total;
-    uint64_t free_bytes = memory.free > SPARE_BYTES ? memory.free - SPARE_BYTES : 0;
+    *ret_bytes = memory.free;
+    return is_known;
+}
+
+uint64_t free_bytes_of(int index, uint64_t total) {
+    uint64_t told;
+    if (!free_bytes_told(index, &told)) return total;
+    uint64_t free_bytes = told > SPARE_BYTES ? told - SPARE_BYTES : 0;
     return free_bytes < total ? free_bytes : total;
 }

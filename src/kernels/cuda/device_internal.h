@@ -281,7 +281,9 @@ enum cuda_format format_of(enum device_form form, bool is_logits);
 
 /* ---- device_free.c ---- */
 
-/* Free memory of a card that is not open, less a spare; `total` when nobody tells. */
+/* Free memory of a card that need not be open; false: nobody tells. */
+bool free_bytes_told(int index, uint64_t *ret_bytes);
+/* The same less a spare; `total` when nobody tells. */
 uint64_t free_bytes_of(int index, uint64_t total);
 
 /* The functions of the table. */

@@ -71,14 +71,25 @@ static enum err open_library(struct lt_library *ret, const char *path, struct er
     return OK;
 }
 
+/* ERR_LIMIT: the card has no memory for it, so that the caller may ask again. */
+static enum err make_handle(struct cuda_products *products, struct error *error) {
+    cublasStatus_t status = products->library.cublasLtCreate(&products->handle);
+    if (status == CUBLAS_STATUS_SUCCESS) return OK;
+    if (status == CUBLAS_STATUS_ALLOC_FAILED || cudaGetLastError() == cudaErrorMemoryAllocation)
+        return err_set(error, ERR_LIMIT, "no device memory for cuBLASLt");
+    return err_set(error, ERR_UNAVAILABLE,
+                   "cuBLASLt refuses this card with status %d: install cuBLAS of a CUDA that the "
+                   "driver runs (see nvidia-smi), or run with --device cpu",
+                   (int)status);
+}
+
 enum err cuda_products_open(struct cuda_products **ret_products, const char *path,
                             size_t workspace_bytes, struct error *error) {
     struct cuda_products *products = (struct cuda_products *)calloc(1, sizeof *products);
     if (!products) return err_set(error, ERR_LIMIT, "no memory for products");
     enum err err = open_library(&products->library, path, error);
     products->workspace_bytes = workspace_bytes;
-    if (err == OK && products->library.cublasLtCreate(&products->handle) != CUBLAS_STATUS_SUCCESS)
-        err = err_set(error, ERR_UNAVAILABLE, "cuBLASLt refuses this card");
+    if (err == OK) err = make_handle(products, error);
     if (err == OK && (products->library.cublasLtMatmulPreferenceCreate(&products->preference) !=
                           CUBLAS_STATUS_SUCCESS ||
                       products->library.cublasLtMatmulPreferenceSetAttribute(
