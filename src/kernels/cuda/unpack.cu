@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* unpack: a block a row, eight values a thread at a time; twice over the row for 8-bit codes, whose
- * scale must be known first. */
+/* unpack: a block a row, eight values a thread at a time; several times over the row for 8-bit codes,
+ * whose scale must be known first. */
 
 #include "kernels/cuda/dependent.cuh"
 #include "kernels/cuda/unpack_types.cuh"
@@ -42,6 +42,47 @@ __device__ static inline eight coded_eight(const struct cuda_unpack &call, const
     return v;
 }
 
+/* Whether E4M3 has the number, but for what two roundings to bf16 change: its own, and that of the
+ * largest one, from which the scale comes. */
+__device__ static inline bool is_e4m3(float value) {
+    const uint32_t exponent = __float_as_uint(value) >> 23 & 255u;
+    const uint32_t step = (exponent > 121u ? exponent : 121u) - 3; /* 2^-9 below 2^-6 */
+    const float steps = rintf(__fmul_rn(value, __uint_as_float((254u - step) << 23)));
+    return fabsf(__fmul_rn(steps, __uint_as_float(step << 23)) - value) <= fabsf(value) * 0x1p-7f;
+}
+
+/* What the largest number of a row of E4M3 may be: of each mantissa the highest. */
+__device__ static const float largest_codes[8] = {448, 416, 384, 352, 320, 288, 256, 240};
+
+/* The scale with which E4M3 has all numbers of a row, as those of a file in FP8; 0: there is none.
+ * Most rows are known to have none by a few numbers. */
+template <int TYPE>
+__device__ static inline float exact_scale(const struct cuda_unpack &call, const uint8_t *row,
+                                           float most) {
+#pragma unroll 1
+    for (float largest : largest_codes) {
+        bool is_off = false;
+        for (uint32_t at = threadIdx.x * EACH; at < call.cols && !is_off; at += THREADS * EACH) {
+            eight v = row_eight<TYPE>(row, at, call.cols);
+#pragma unroll
+            for (int k = 0; k < EACH; k++) is_off |= !is_e4m3(v.at[k] * (largest / most));
+        }
+        if (!__syncthreads_or(is_off)) return fmaxf(most / largest, SCALE_MIN);
+    }
+    return 0;
+}
+
+/* The row's scale as bf16: up, so that no code is cut off, but where codes are exact. */
+template <int TYPE>
+__device__ static inline uint32_t scale_bits(const struct cuda_unpack &call, const uint8_t *row,
+                                             float most) {
+    const float exact = call.code == CUDA_E4M3 ? exact_scale<TYPE>(call, row, most) : 0;
+    if (exact > 0) return bf16_bits(exact);
+    const float scale =
+        call.code == CUDA_E4M3 ? scale_of<CUDA_E4M3>(most) : scale_of<CUDA_INT8>(most);
+    return (__float_as_uint(scale) + 0xffffu) >> 16;
+}
+
 template <int TYPE>
 __global__ void __launch_bounds__(THREADS) unpack_rows(struct cuda_unpack call) {
     CUDA_SHARED float2 parts[32];
@@ -57,9 +98,7 @@ __global__ void __launch_bounds__(THREADS) unpack_rows(struct cuda_unpack call) 
             for (int k = 0; k < EACH; k++) most = fmaxf(most, fabsf(v.at[k]));
         }
         most = block_sum_max(make_float2(0.0f, most), parts).y;
-        float scale =
-            call.code == CUDA_E4M3 ? scale_of<CUDA_E4M3>(most) : scale_of<CUDA_INT8>(most);
-        uint32_t bits = (__float_as_uint(scale) + 0xffffu) >> 16; /* up, so no code is cut off */
+        const uint32_t bits = scale_bits<TYPE>(call, row, most);
         factor = 1.0f / bf16_float(bits);
         if (threadIdx.x == 0) call.scales[blockIdx.x] = (uint16_t)bits;
     }

@@ -7,7 +7,9 @@
  * To bf16 it is quant_row_to_f32 of kernels/quant.h rounded to bf16, bit for bit (but for which NaN
  * a NaN becomes). The scale of a row of 8-bit codes is a bf16 number, rounded up, so that whoever
  * reads a product reads two bytes of it; it is made first, so the codes are exact for it. Rows of
- * int8 are mixed and divided by 4 (struct cuda_rows).
+ * int8 are mixed and divided by 4 (struct cuda_rows). A row whose numbers are e4m3 times any one
+ * number keeps them in e4m3, but for a power of two: the rows of a file in FP8, which would else be
+ * rounded a second time. Its scale is the nearest bf16 number.
  *
  * Thread: one per stream.
  * Memory: device memory of the caller; every call only enqueues. */

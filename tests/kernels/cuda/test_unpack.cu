@@ -65,7 +65,17 @@ static std::vector<uint8_t> random_file(struct rng *rng, enum tensor_type type, 
     return file;
 }
 
-/* One row of 8-bit codes: the scale is the least bf16 that will do, the codes the nearest. */
+/* Whether a row of e4m3 has all numbers, but for roundings to bf16: of each, of the largest and of the
+ * scale. */
+static bool is_exact(const std::vector<float> &values, const uint8_t *codes, double scale) {
+    for (size_t i = 0; i < values.size(); i++)
+        if (!(fabs(e4m3_to_f32(codes[i]) * scale - values[i]) <= fabs(values[i]) * 0.0119))
+            return false;
+    return true;
+}
+
+/* One row of 8-bit codes: the scale is the least bf16 that will do, the codes the nearest, unless
+ * they are exact. */
 static bool are_codes(enum cuda_code code, const std::vector<float> &values, const uint8_t *codes,
                       uint16_t scale_bits) {
     double most = 0, scale = bf16_to_f32(scale_bits);
@@ -73,6 +83,7 @@ static bool are_codes(enum cuda_code code, const std::vector<float> &values, con
     if (code == CUDA_INT8) want = mixed(want, want.size(), 0.25);
     for (double value : want) most = std::max(most, fabs(value));
     double largest = code == CUDA_E4M3 ? 448 : 127;
+    if (code == CUDA_E4M3 && is_exact(values, codes, scale)) return true;
     if (!(scale >= most / largest * 0.9999999 &&
           scale <= std::max(most / largest, 1e-20) * 1.0079)) {
         note("scale %g for at most %g", scale, most);
@@ -131,8 +142,74 @@ static bool check_case(struct rng *rng, enum tensor_type type, enum cuda_code co
     return is_well;
 }
 
+/* Rows of a file in FP8 with one scale for all, as numbers: the largest code of a row is any. */
+static std::vector<float> random_fp8(struct rng *rng, float scale, uint32_t rows, uint32_t cols) {
+    std::vector<float> values(rows * (size_t)cols);
+    for (uint32_t row = 0; row < rows; row++) {
+        const uint64_t below = 1 + rng_below(rng, 0x7f); /* codes have the order of their numbers */
+        for (uint32_t i = 0; i < cols; i++) {
+            const float size = e4m3_to_f32((uint8_t)rng_below(rng, below)) * scale;
+            values[row * (size_t)cols + i] = rng_below(rng, 2) ? size : -size;
+        }
+    }
+    return values;
+}
+
+static std::vector<uint8_t> bytes_of(enum tensor_type type, const std::vector<float> &values) {
+    const size_t each = tensor_type_block_bytes(type);
+    std::vector<uint8_t> file(values.size() * each);
+    for (size_t i = 0; i < values.size(); i++) {
+        const uint16_t half = bf16_from_f32(values[i]);
+        memcpy(&file[i * each], type == TENSOR_F32 ? (const void *)&values[i] : &half, each);
+    }
+    return file;
+}
+
+/* Rows that are e4m3 times a number stay so; `off`: one number of each row is between two codes, so
+ * that the row is rounded as any other. */
+static bool check_fp8(struct rng *rng, enum tensor_type type, uint32_t cols, bool off) {
+    const uint32_t rows = 20;
+    const size_t stride = (cols + 7) / 8 * 8;
+    const float scale = 0.001f + 0.01f * (float)rng_unit(rng);
+    std::vector<float> values = random_fp8(rng, scale, rows, cols);
+    for (uint32_t row = 0; row < rows && off; row++) {
+        float *at = &values[row * (size_t)cols];
+        for (uint32_t i = 0; i < 7; i++) at[i] = scale * (float)(8 + i);
+        at[7 + rng_below(rng, cols - 7)] = scale * 8.5f;
+        for (uint32_t i = 0; i < cols && type == TENSOR_BF16; i++)
+            at[i] = bf16_to_f32(bf16_from_f32(at[i]));
+    }
+    struct cuda_unpack call = {};
+    call.blocks = device_copy(bytes_of(type, values)), call.type = type;
+    call.rows = rows, call.cols = cols, call.code = CUDA_E4M3, call.stride = stride;
+    call.codes = device_take_bytes(rows * stride), call.scales = device_take<uint16_t>(rows);
+    MUST_BE_OK(cuda_unpack(&call, stream, error));
+    device_settle();
+    const std::vector<uint8_t> codes = device_read((uint8_t *)call.codes, rows * stride);
+    const std::vector<uint16_t> scales = device_read(call.scales, rows);
+    bool is_well = true;
+    for (uint32_t row = 0; row < rows; row++) {
+        const float *at = &values[row * (size_t)cols];
+        const std::vector<float> want(at, at + cols);
+        const bool is_kept = is_exact(want, &codes[row * stride], bf16_to_f32(scales[row]));
+        is_well &= off ? !is_kept && are_codes(CUDA_E4M3, want, &codes[row * stride], scales[row])
+                       : is_kept;
+    }
+    if (!is_well) note("%s, %u columns%s", tensor_type_name(type), cols, off ? ", one off" : "");
+    device_release();
+    return is_well;
+}
+
 void check_unpack(void) {
     struct rng rng = random_of("unpack");
+    for (bool off : {false, true}) {
+        bool is_well = true;
+        for (uint32_t cols : {8u, 100u, 2048u, 4100u})
+            for (enum tensor_type type : {TENSOR_BF16, TENSOR_F32})
+                is_well &= check_fp8(&rng, type, cols, off);
+        report(is_well, "unpack: rows of e4m3 times a number %s",
+               off ? "but for one are rounded as others" : "keep their numbers");
+    }
     for (enum tensor_type type : types) {
         uint32_t block = tensor_type_block_elements(type);
         bool is_well = true;

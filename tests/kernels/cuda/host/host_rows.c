@@ -447,6 +447,25 @@ static uint16_t bf16_above(float value) {
     return (uint16_t)((bits + 0xffff) >> 16);
 }
 
+/* Whether e4m3 has all numbers of a row divided by `scale`, but for two roundings to bf16. */
+static bool has_all(const float *values, uint32_t width, float scale) {
+    for (uint32_t i = 0; i < width; i++) {
+        const float code = host_from_e4m3(host_to_e4m3(values[i] / scale));
+        if (!(fabsf(code * scale - values[i]) <= fabsf(values[i]) * 0x1p-7f)) return false;
+    }
+    return true;
+}
+
+/* The scale of a row of weights: one with which e4m3 has all its numbers, else as the largest asks. */
+static uint16_t weight_scale(enum cuda_code code, const float *values, uint32_t width) {
+    static const float largest[8] = {448, 416, 384, 352, 320, 288, 256, 240};
+    const float least = scale_of(code, values, width); /* with which the largest code is 448 */
+    for (int i = 0; code == CUDA_E4M3 && i < 8; i++)
+        if (has_all(values, width, least * 448.0f / largest[i]))
+            return bf16_from_f32(least * 448.0f / largest[i]);
+    return bf16_above(least);
+}
+
 static enum err again_unpack(const void *call, const void *more, struct error *error) {
     (void)more;
     return cuda_unpack(call, NULL, error);
@@ -464,7 +483,7 @@ enum err cuda_unpack(const struct cuda_unpack *call, struct CUstream_st *stream,
         float scale = 1;
         if (call->code == CUDA_INT8) mix(row, call->cols, 0.25f);
         if (call->code != CUDA_BF16) {
-            call->scales[i] = bf16_above(scale_of(call->code, row, call->cols));
+            call->scales[i] = weight_scale(call->code, row, call->cols);
             scale = bf16_to_f32(call->scales[i]);
         }
         store_codes(&y, i, row, call->cols, scale);
