@@ -117,6 +117,29 @@ def gptq(rng, module, rows, cols, bits=4, group=128, symmetric=False, ordered=Tr
             f"{module}.g_idx": ("I32", (cols,), i32(order))}, weight
 
 
+def compressed(strategy):
+    """compressed-tensors' quantization_config of FP8."""
+    weights = {"num_bits": 8, "type": "float", "strategy": strategy}
+    return {"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"],
+            "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
+
+
+# Every way in which weights are stored small: how a module is made, quantization_config.
+QUANTISED = {
+    "fp8-tensor": (lambda *at: fp8(*at, "tensor"), compressed("tensor")),
+    "fp8-channel": (lambda *at: fp8(*at, "channel"), compressed("channel")),
+    "fp8-block": (lambda *at: fp8(*at, "block"), {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [64, 64]}),
+    "awq": (awq, {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True}),
+    "awq-64": (lambda *at: awq(*at, group=64), {"quant_method": "awq", "bits": 4, "group_size": 64}),
+    "awq-16": (lambda *at: awq(*at, group=16), {"quant_method": "awq", "bits": 4, "group_size": 16}),
+    "gptq": (gptq, {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False, "desc_act": False}),
+    "gptq-sym": (lambda *at: gptq(*at, symmetric=True), {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}),
+    "gptq-act": (lambda *at: gptq(*at, group=32, ordered=False), {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}),
+    "gptq-8": (lambda *at: gptq(*at, bits=8, group=-1), {"quant_method": "gptq", "bits": 8, "group_size": -1}),
+    "gptq-v2": (lambda *at: gptq(*at, version=2), {"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"}),
+}
+
+
 def write_pair(folder, quantise, quantization_config, dtype):
     """Two folders of one model: its weights as `quantise` stores them, and what these mean, as `dtype`."""
     rng = random.Random(7)

@@ -8,11 +8,6 @@ import folders, gguf_of, support
 
 TINY = support.SHARED / "tiny"
 QUERY = json.dumps({"ids": [5, 17, 3, 88, 42, 9, 0, 61], "positions": [0, 3, 7], "top": 96})
-COMPRESSED = {"quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"]}
-
-
-def weights_of(strategy):
-    return {"config_groups": {"group_0": {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": strategy}}}}
 
 
 def logits(model, *arguments):
@@ -37,22 +32,10 @@ def test_a_weight_is_the_same_in_every_dtype_that_holds_it(tmp_path, dtype):
         assert mine == other
 
 
-@pytest.mark.parametrize("name,quantise,config", [
-    ("fp8-tensor", lambda *at: folders.fp8(*at, "tensor"), {**COMPRESSED, **weights_of("tensor")}),
-    ("fp8-channel", lambda *at: folders.fp8(*at, "channel"), {**COMPRESSED, **weights_of("channel")}),
-    ("fp8-block", lambda *at: folders.fp8(*at, "block"), {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [64, 64]}),
-    ("awq", folders.awq, {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm", "zero_point": True}),
-    ("awq-64", lambda *at: folders.awq(*at, group=64), {"quant_method": "awq", "bits": 4, "group_size": 64}),
-    ("awq-16", lambda *at: folders.awq(*at, group=16), {"quant_method": "awq", "bits": 4, "group_size": 16}),
-    ("gptq", folders.gptq, {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": False, "desc_act": False}),
-    ("gptq-sym", lambda *at: folders.gptq(*at, symmetric=True), {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}),
-    ("gptq-act", lambda *at: folders.gptq(*at, group=32, ordered=False), {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True}),
-    ("gptq-8", lambda *at: folders.gptq(*at, bits=8, group=-1), {"quant_method": "gptq", "bits": 8, "group_size": -1}),
-    ("gptq-v2", lambda *at: folders.gptq(*at, version=2), {"quant_method": "gptq", "bits": 4, "checkpoint_format": "gptq_v2"}),
-])
-def test_a_quantised_folder_is_the_model_of_its_dequantised_weights(tmp_path, name, quantise, config):
+@pytest.mark.parametrize("name", folders.QUANTISED)
+def test_a_quantised_folder_is_the_model_of_its_dequantised_weights(tmp_path, name):
     """Integers of four bits keep their values; 8 bits, groups of 16, those that are not in order and FP8 are rounded to BF16."""
-    small, whole = folders.write_pair(tmp_path, quantise, config, "BF16" if name in ("awq-16", "gptq-act", "gptq-8") or name.startswith("fp8") else "F32")
+    small, whole = folders.write_pair(tmp_path, *folders.QUANTISED[name], "BF16" if name in ("awq-16", "gptq-act", "gptq-8") or name.startswith("fp8") else "F32")
     assert logits(small) == logits(whole)
 
 

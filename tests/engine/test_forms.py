@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders with weights in FP8, AWQ and GPTQ on devices: on the plain device of the tests, and through the CUDA plugin's host code over kernels
+in plain C (tests/kernels/cuda/host), in every form that a card gives them."""
+import json, math, pathlib, random, shutil
+
+import pytest
+
+import folders, support
+
+CARD = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/kernels/cuda/libquern-cuda-host.so"
+ON_CPU = ["--device", "cpu", "--reference", "--no-packed-cache"]
+ON_PLAIN = ["--device", "cuda", "--device-plugin", support.plain_device()]
+ON_CARD = ["--device", "cuda", "--device-plugin", CARD, "--gpu-memory-limit-mib", 250, "--max-num-seqs", 4, "--max-num-batched-tokens", 64]
+TOP = 20  # log-probabilities per token
+# Mean KL from the CPU's answers, by the form of products: of files of integers, and of FP8, whose layer has smaller numbers. Measured, largest of each:
+# 0.000089 and 0.000018, 0.0126 and 0.0029, 0.0012 and 0.0004.
+KL_MOST = {"none": (0.0002, 0.00004), "auto": (0.0002, 0.00004), "fp8": (0.025, 0.006), "int8": (0.0025, 0.0008)}
+
+
+def write_model(folder, name):
+    """A model unlike those of test_folders, whose next token is always the last one: a small embedding, so that the layer counts, and a head."""
+    quantise, config = folders.QUANTISED[name]
+    draw = random.Random(7)
+    tensors = folders.others(draw)
+    tensors["model.embed_tokens.weight"] = folders.plain([draw.gauss(0, 0.01) for _ in range(96 * 128)], (96, 128))
+    tensors["lm_head.weight"] = folders.plain([draw.gauss(0, 0.15) for _ in range(96 * 128)], (96, 128))
+    for module, (rows, cols) in folders.LINEAR.items():
+        tensors.update(quantise(draw, f"model.layers.0.{module}", rows, cols)[0])
+    folder.mkdir()
+    folders.write_safetensors(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_text(json.dumps({**folders.CONFIG, "tie_word_embeddings": False, "quantization_config": config}))
+    for file in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(support.SHARED / "tiny/qwen2" / file, folder)
+    return folder
+
+
+def answers(tmp_path, model, *arguments):
+    """Greedy tokens of four answers, and of each prompt token {token: log-probability} of the most likely ones."""
+    draw = random.Random(3)
+    bodies = [{"model": "m", "prompt": [draw.randrange(96) for _ in range(length)], "max_tokens": 16, "temperature": 0, "ignore_eos": True,
+               "prompt_logprobs": TOP, "return_token_ids": True} for length in (60, 50, 40, 5)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": body}) + "\n"
+                                               for i, body in enumerate(bodies)))
+    done = support.quern("run", "-q", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--overwrite", "--model", f"m={model}", *arguments)
+    assert done.returncode == 0, done.stderr
+    choices = [json.loads(line)["response"]["body"]["choices"][0] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    rows = [{int(token): said["logprob"] for token, said in row.items()} for choice in choices for row in choice["prompt_logprobs"][1:]]
+    return [choice["token_ids"] for choice in choices], rows
+
+
+def mean_kl(reference, card):
+    """Over the tokens that both tell, all others as one: bench/gpu/parity."""
+    total = 0
+    for row, other in zip(reference, card, strict=True):
+        pairs = [(math.exp(row[token]), math.exp(other[token])) for token in row if token in other]
+        rest = [max(1e-9, 1 - sum(pair[i] for pair in pairs)) for i in (0, 1)]
+        total += sum(p * math.log(p / q) for p, q in [*pairs, rest])
+    return total / len(reference)
+
+
+@pytest.mark.parametrize("name", folders.QUANTISED)
+def test_a_quantised_folder_on_a_device_answers_as_on_the_cpu(tmp_path, name):
+    model = write_model(tmp_path / name, name)
+    tokens, rows = answers(tmp_path, model, *ON_CPU)
+    assert answers(tmp_path, model, *ON_PLAIN)[0] == tokens and len(set(map(tuple, tokens))) == 4
+    for form, (of_integers, of_fp8) in KL_MOST.items():
+        kl = mean_kl(rows, answers(tmp_path, model, *ON_CARD, "--quantization", form)[1])
+        print(f"{name} {form}: mean KL {kl:.6f}")
+        assert kl <= (of_fp8 if name.startswith("fp8") else of_integers)
