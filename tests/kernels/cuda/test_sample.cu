@@ -374,8 +374,40 @@ static void check_finish(struct rng *rng) {
     device_release();
 }
 
+/* Whether all bytes are as device_take left them. */
+template <class T> static bool is_untouched(const T *at, size_t count) {
+    const std::vector<uint8_t> bytes = device_read((const uint8_t *)at, count * sizeof(T));
+    return std::count(bytes.begin(), bytes.end(), 0xff) == (ptrdiff_t)bytes.size();
+}
+
+/* No row, none to be drawn and no ask are no launch: a card refuses one without blocks. */
+static void check_no_rows(struct rng *rng) {
+    const uint32_t rows = 3, vocab = 1000;
+    struct sample_case c = random_case(rng, rows, vocab, LOOK_NORMAL);
+    struct cuda_sample call = call_of(&c);
+    call.logits.rows = call.drawn_count = 0;
+    call.nonfinite = device_take<uint32_t>(1);
+    struct cuda_logprobs ask = {};
+    ask.logits = call.logits, ask.stats = call.stats, ask.tokens = call.tokens;
+    ask.answers = device_take<struct device_answer>(1);
+    ask.named_logits = device_take<float>(1);
+    MUST_BE_OK(cuda_sample_stats(&call, stream, error));
+    MUST_BE_OK(cuda_sample_choose(&call, stream, error));
+    MUST_BE_OK(cuda_logprobs(&ask, stream, error));
+    device_settle();
+    const std::vector<float> logits = device_read(call.logits.logits, rows * c.stride);
+    report(memcmp(logits.data(), c.logits.data(), logits.size() * sizeof(float)) == 0 &&
+               is_untouched(call.stats, rows) && is_untouched(call.tokens, rows) &&
+               is_untouched(call.last_token, rows) && is_untouched(call.kept, c.edits.size()) &&
+               is_untouched(call.nonfinite, 1) && is_untouched(ask.answers, 1) &&
+               is_untouched(ask.named_logits, 1),
+           "sample: no row, nothing written");
+    device_release();
+}
+
 void check_sample(void) {
     struct rng rng = random_of("sample");
+    check_no_rows(&rng);
     check_weights();
     for (int look = 0; look < LOOK_COUNT; look++) {
         bool is_well = true;

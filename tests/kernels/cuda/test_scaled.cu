@@ -113,6 +113,20 @@ static void check_rows_alone(struct rng *rng, enum cuda_ending ending) {
     device_release();
 }
 
+/* No row is no launch: a card refuses one without blocks. */
+static void check_no_rows(struct rng *rng, enum cuda_ending ending) {
+    const struct scaled_case shape = {2, 256, 64};
+    const struct scaled_made made = make(rng, &shape, ending);
+    struct cuda_scaled call = made.call;
+    call.rows = 0;
+    MUST_BE_OK(cuda_scaled(&call, stream, error));
+    device_settle();
+    const std::vector<uint16_t> y = device_read((const uint16_t *)call.y, made.want.size());
+    report(std::all_of(y.begin(), y.end(), [](uint16_t one) { return one == 0xffff; }),
+           "scaled: no row, nothing written, %s", ending_names[ending]);
+    device_release();
+}
+
 void check_scaled(void) {
     struct rng rng = random_of("scaled");
     struct error error;
@@ -125,10 +139,12 @@ void check_scaled(void) {
             is_well &= check_case(&rng, &shape, (enum cuda_ending)ending);
         report(is_well, "scaled: %s", ending_names[ending]);
         check_rows_alone(&rng, (enum cuda_ending)ending);
+        check_no_rows(&rng, (enum cuda_ending)ending);
     }
-    report(!cuda_scaled_pays(CUDA_END_SILU, 19456, 16) &&
+    report(cuda_scaled_pays(CUDA_END_SILU, 19456, 2048) &&
+               !cuda_scaled_pays(CUDA_END_SILU, 19456, 16) &&
                !cuda_scaled_pays(CUDA_END_SCALED, 64, 2048),
-           "scaled: few rows and few outputs do not pay");
+           "scaled: many rows pay, few rows and few outputs do not");
 }
 
 /* ---- times ---- */

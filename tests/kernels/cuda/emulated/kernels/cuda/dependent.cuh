@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* dependent, emulated: one block after another, one launch after another. */
+/* dependent, emulated: one block after another, one launch after another. As a card does, it refuses
+ * a launch without blocks. */
 
 extern "C" {
 #include "base/err.h"
@@ -15,9 +16,11 @@ static inline void let_next_start(void) {
 }
 
 template <class... Parameters, class... Arguments>
-static enum err launch_dependent(const char *, struct error *, cudaStream_t, dim3 grid, dim3 block,
-                                 size_t, void (*kernel)(Parameters...), Arguments... arguments) {
+static enum err launch_dependent(const char *name, struct error *error, cudaStream_t, dim3 grid,
+                                 dim3 block, size_t, void (*kernel)(Parameters...),
+                                 Arguments... arguments) {
     auto body = [&] { kernel(arguments...); };
+    if (grid.x == 0 || grid.y == 0) return err_set(error, ERR_IO, "%s: no blocks", name);
     gridDim = grid;
     for (uint32_t row = 0; row < grid.y; row++)
         for (uint32_t i = 0; i < grid.x; i++) {
