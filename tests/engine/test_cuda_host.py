@@ -130,7 +130,7 @@ def test_an_access_outside_names_its_operation_to_the_line_that_repeats_it(tmp_p
     assert all(re.fullmatch(named, sentence) for sentence in told[1:]), told
 
 
-# What the plugin says of a machine that cannot be used, with what to do about it.
+# The plugin's sentences about machines that cannot be used, with the remedies.
 MACHINES = {
     "no-driver": "no CUDA device: libcuda.so.1 is not found: install NVIDIA's driver, or run with --device cpu",
     "old-driver": "no CUDA device: the driver runs CUDA 11.4 and this plugin needs 13.0: update the driver, build the plugin with an older nvcc, "

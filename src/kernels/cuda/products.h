@@ -43,7 +43,7 @@ size_t cuda_format_in_bytes(enum cuda_format format);
 size_t cuda_format_out_bytes(enum cuda_format format);
 
 /* Opens the library at `path`; NULL: where the loader looks, next to this code, or where CUDA
- * installs itself. ERR_UNAVAILABLE without it; ERR_LIMIT: device memory lacks.
+ * installs itself. ERR_UNAVAILABLE without it; ERR_LIMIT without device memory.
  * `workspace_bytes` of device memory are taken; 8 MiB was the most any algorithm wanted of 32. */
 enum err cuda_products_open(struct cuda_products **ret_products, const char *path,
                             size_t workspace_bytes, struct error *error) MUST_CHECK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* products_load: cuBLASLt is found and loaded. Plain C, so that tests without nvcc have its words.
+/* products_load: finds and loads cuBLASLt. Plain C, so that tests without nvcc see its sentences.
  *
  * Thread: any.
  * Memory: the library stays loaded until the process ends: it has code on the card that the driver

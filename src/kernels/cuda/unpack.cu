@@ -51,7 +51,7 @@ __device__ static inline bool is_e4m3(float value) {
     return fabsf(__fmul_rn(steps, __uint_as_float(step << 23)) - value) <= fabsf(value) * 0x1p-7f;
 }
 
-/* What the largest number of a row of E4M3 may be: of each mantissa the highest. */
+/* The numbers that the largest of a row of E4M3 can become: the highest of each mantissa. */
 __device__ static const float largest_codes[8] = {448, 416, 384, 352, 320, 288, 256, 240};
 
 /* The scale with which E4M3 has all numbers of a row, as those of a file in FP8; 0: there is none.

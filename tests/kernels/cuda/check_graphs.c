@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Steps of few rows as graphs, kernel by kernel, and careful ones, which must agree in every bit. A course has
- * decode of 1 to 129 rows in an order in which the number of rows grows and falls: one sequence
- * is long, so that its items are cut, and all others share a prefix. Between them are steps that no
- * graph can run. */
+/* Steps of few rows as graphs, kernel by kernel, and careful ones, which must agree in every bit. A
+ * course has decode of 1 to 129 rows in an order in which the number of rows grows and falls: one
+ * sequence is long, so that its items are cut, and all others share a prefix. Between them are steps
+ * that no graph can run. */
 
 #include "check_device.h"
 #include "plain_world.h"

@@ -3,7 +3,7 @@
 
 /* host_faults: a machine that cannot be used, or a card that others fill, by variables:
  *
- *   QUERN_HOST_MACHINE  no-driver, old-driver, no-card, old-card or no-library: what is wrong with it
+ *   QUERN_HOST_MACHINE  no-driver, old-driver, no-card, old-card or no-library: its defect
  *   QUERN_HOST_FULL     "place:n": the first n tries to make this find no memory; the place is
  *                       context, stream or library (cuBLASLt's handle)
  *

@@ -18,7 +18,7 @@
 static char *card;
 static size_t card_bytes;
 static int things; /* streams and events need an address each */
-/* What a kernel left for the calls that wait for it. It stays, as that of a card does. */
+/* The error that a kernel left for the calls that wait for it. It stays, as a card's does. */
 static cudaError_t fault;
 
 /* A captured stream takes kernels alone. */
