@@ -44,6 +44,7 @@ static void on_result(void *context, const struct worker_result *result) {
     snprintf(bench->body, sizeof bench->body, "%.*s", STR_ARGS(result->body));
     pthread_cond_broadcast(&bench->changed);
     pthread_mutex_unlock(&bench->lock);
+    if (bench->after_result) bench->after_result(bench);
 }
 
 static void on_down(void *context, const char *reason) {

@@ -23,6 +23,7 @@ struct bench {
     int32_t last_status;
     struct usage last_usage;
     char body[256], chunks[256], reason[512];
+    void (*after_result)(struct bench *bench); /* on the worker's thread; NULL: none */
 };
 
 /* First in main: runs the fake engine if this process is one, and makes the clock movable. */

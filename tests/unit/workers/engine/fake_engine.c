@@ -88,6 +88,12 @@ static void fake_result(struct fake *fake, uint64_t id, int32_t status, struct s
     buf_release(&payload);
 }
 
+static void fake_pid(struct fake *fake, uint64_t id) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", (int)getpid());
+    fake_result(fake, id, 200, str_from(text));
+}
+
 /* What a body asks the fake to do; anything else is answered with itself. */
 static void fake_job(struct fake *fake, const struct wire_frame *frame) {
     struct wire_job job;
@@ -103,12 +109,14 @@ static void fake_job(struct fake *fake, const struct wire_frame *frame) {
         for (;;) pause();
     }
     if (str_is(job.body, "pid")) {
-        char text[16];
-        snprintf(text, sizeof text, "%d", (int)getpid());
-        fake_result(fake, frame->id, 200, str_from(text));
+        fake_pid(fake, frame->id);
         return;
     }
-    if (str_is(job.body, "fault")) {
+    if (str_is(job.body, "last")) { /* once it goes on, it ends as by "fault" */
+        fake_pid(fake, frame->id);
+        raise(SIGSTOP);
+    }
+    if (str_is(job.body, "fault") || str_is(job.body, "last")) {
         fake_send_flagged(fake, WIRE_FATAL, 0, WIRE_FLAG_CARD_FAILED,
                           STR("step 7: illegal access"));
         _exit(3);

@@ -123,6 +123,30 @@ static void after_an_error_of_the_card_the_next_engine_alone_is_careful(void **s
     bench_close(&bench);
 }
 
+/* Lets the engine of a job "last" go on to its end, and has a job for it then. */
+static void outlive(struct bench *bench) {
+    siginfo_t info;
+    id_t pid = (id_t)strtoul(bench->body, NULL, 10);
+    bench->after_result = NULL;
+    assert_int_equal(waitid(P_PID, pid, &info, WSTOPPED | WNOWAIT), 0);
+    assert_int_equal(kill((pid_t)pid, SIGCONT), 0);
+    assert_int_equal(waitid(P_PID, pid, &info, WEXITED | WNOWAIT), 0);
+    assert_true(try_job(bench, 2, false, "hold"));
+}
+
+/* Its FATAL stands in the socket when a job can no longer be sent. */
+static void the_last_sentence_of_an_engine_is_read_although_nothing_can_be_sent(void **state) {
+    (void)state;
+    struct bench bench;
+    bench_open_good(&bench, none);
+    bench.after_result = outlive;
+    give_job(&bench, 1, "last");
+    wait_for(&bench, &bench.downs, 1);
+    assert_string_equal(bench.reason, "step 7: illegal access");
+    assert_true(is_careful(&bench, 3));
+    bench_close(&bench);
+}
+
 /* Not at once: the file may be in the middle of being replaced. */
 static void a_model_that_cannot_be_loaded_again_is_given_up_after_some_tries(void **state) {
     (void)state;
@@ -358,6 +382,7 @@ int main(int count, char **words) {
         cmocka_unit_test(a_result_of_a_job_nobody_gave_is_garbage),
         cmocka_unit_test(a_hanging_engine_is_killed),
         cmocka_unit_test(after_an_error_of_the_card_the_next_engine_alone_is_careful),
+        cmocka_unit_test(the_last_sentence_of_an_engine_is_read_although_nothing_can_be_sent),
         cmocka_unit_test(an_engine_that_answers_pings_but_does_no_work_is_killed),
         cmocka_unit_test(a_killed_engine_comes_back),
         cmocka_unit_test(a_model_that_cannot_be_loaded_again_is_given_up_after_some_tries),
