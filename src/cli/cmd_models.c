@@ -26,9 +26,8 @@ static const struct option rows[] = {
      .help = "length for counting sequences, in tokens (default: the model's context)", .min = 1,
      .max = 1 << 24, .is_size = true},
     {"device-memory-mib", OPTION_INTEGER, AT(device_memory_mib), "N",
-     .help =
-         "memory of a card that the engine may take, to see how models fit it (default: 0.9 of "
-         "this machine's largest card)",
+     .help = "memory of a card that the engine may take, to see how models fit it (default: 0.9 of "
+             "this machine's largest card)",
      .min = 1, .max = 1 << 28, .is_size = true},
     {"name", OPTION_TEXT, AT(name), "N",
      .help = "with add: the model's new name (default: the file's)"},
