@@ -201,7 +201,7 @@ void world_make(struct world *ret_world, const struct world_traits *traits, uint
             world->frequencies[t][i] = powf(t ? 100.0f : 10000.0f, -(float)i / (float)pairs);
     }
     for (uint32_t i = 0; i < WORLD_LAYERS; i++) {
-        world->layers[i].is_local = groups == 2 && i % 2 == 1;
+        world->layers[i].is_local = groups == 2 && i % 2 == !traits->is_local_last;
         make_layer(world, &world->layers[i]);
     }
     world->embedding = random_values(world, (size_t)world->vocab_rows * traits->width, 0.0, 1.0,

@@ -29,7 +29,8 @@ struct world_traits {
     const char *name;
     uint32_t width, ffn, heads, kv_heads, head_dim;
     float embed_scale;
-    uint32_t window; /* of the layers in group 1, every second one; 0: one group */
+    uint32_t window;    /* of the layers in group 1, every second one; 0: one group */
+    bool is_local_last; /* the first and the last layer are in group 1, else in group 0 */
     float softcap, logit_softcap, magnitude;
     bool has_post, has_head_norms, has_bias, has_head, is_gelu;
     enum device_form form, kv_form;

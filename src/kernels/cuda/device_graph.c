@@ -1,23 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* device_graph: a step of few rows is started with one call of the driver instead of one per
- * kernel.
+/* device_graph: most operations of a step are started with one call of the driver instead of one
+ * per kernel.
  *
  * The host needs 2.5 ms for the 430 launches of a step of Qwen3-4B, most of the time that the card
  * takes for few rows, and between launches the card waits. With a graph the step takes 6 to 9 %
  * less, and the host 0.06 ms (docs/internals/device.md).
  *
- * `warm` records, per flight and bucket of rows, the kernels of all operations, over a step whose
- * arrays lie at fixed places of the flight's block. Later steps put their own arrays there:
+ * `warm` records, per flight and bucket of rows, the kernels of all operations before OP_KEEP, over
+ * a step whose arrays lie at fixed places of the flight's block. Later steps put their own arrays
+ * there:
  *
- *   - rows between the step's and the bucket's are computed and ignored: token 0 at position 0,
- *     which is not stored in the KV cache;
+ *   - rows between the step's and the bucket's are computed and ignored, as the products do without
+ *     a graph, too: token 0 at position 0, which is not stored in the KV cache;
  *   - launches of attention have blocks for the most items; how many there are stands on the card;
- *   - page tables are last, since their number is not bounded by the rows. The tables of all groups
- *     are one array, and the items of a group name places in it.
+ *   - page tables are behind all other arrays of the graph, since their number is not bounded by
+ *     the rows. The tables of all groups are one array, and the items of a group name places in it.
  *
- * A graph has steps in which every row has logits and no sequence has several. Draws and results
- * are as in any step: they have the true number of rows. */
+ * OP_KEEP and the operations behind it, the attention of the last layer among them, are launched
+ * one by one: their rows are those with logits, whose number has no bucket. Their arrays come
+ * last. Draws and results are as in any step. */
 
 #include "kernels/cuda/device_internal.h"
 
@@ -26,44 +28,65 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROWS_MOST 128u /* of a graph: with more rows the card does not wait for the host */
+#define ROWS_MOST                                                                                  \
+    128u /* of a graph, if nobody says more: beyond the card does not wait for the host */
+#define FEW_ROWS 128u              /* steps of at most so many have a graph for decode alone */
 #define GRAPH_BYTES_MAX (32 * MIB) /* of the card's memory, half of what `open` leaves free */
-#define ARRAYS 8u                  /* of a group; each may leave a gap */
+#define ARRAYS 10u                 /* of a group; each may leave a gap */
 
-/* The most items of a step. Steps with more are started kernel by kernel. */
+/* The most items of a step. Steps with more are started kernel by kernel. Each item too many is a
+ * block per KV head and layer that starts and ends, so there are no more than steps usually have. */
 struct room {
     uint32_t rows;
     uint32_t prefixes;
+    uint32_t tiles; /* 0: decode alone, without that launch */
     uint32_t decode;
     uint32_t merges;
 };
-enum { COUNT_PREFIXES, COUNT_DECODE, COUNT_MERGES, COUNTS };
+enum { COUNT_PREFIXES, COUNT_TILES, COUNT_DECODE, COUNT_MERGES, COUNTS };
 
-/* Items are cut only while a step has fewer of them than the card has room for
- * (program/plan_decode.c): `least` rows are the fewest of a step. */
-static struct room room_for(uint32_t rows, uint32_t least, uint32_t kv_heads,
-                            uint32_t multiprocessors) {
-    struct room room = {.rows = rows, .prefixes = rows / 4 + 8, .decode = rows};
-    if (least * kv_heads >= multiprocessors) return room;
-    room.decode += 3 * ((multiprocessors + kv_heads - 1) / kv_heads);
+/* Prefixes and pieces of prompts fill their tiles but for the last one of each. Items of decode are
+ * cut only while a step has fewer of them than the card has room for (program/plan_decode.c), which
+ * steps of many rows with prompts may have, too: these are started kernel by kernel. */
+static struct room room_for(uint32_t rows, uint32_t least, const struct device_limits *limits,
+                            const struct device_program *program, uint32_t multiprocessors) {
+    const uint32_t kv_heads = program->kv_heads,
+                   wanted = (multiprocessors + kv_heads - 1) / kv_heads;
+    const uint32_t full = rows / cuda_tile_rows(program->heads / kv_heads);
+    struct room room = {.rows = rows,
+                        .prefixes = rows <= FEW_ROWS ? rows / 4 + 8 : full + 8,
+                        .tiles = rows <= FEW_ROWS ? 0 : full + rows / 64 + 8,
+                        .decode = rows < limits->sequences_max ? rows : limits->sequences_max};
+    if (least >= wanted) return room;
+    room.decode += 3 * wanted;
     room.merges = rows;
     return room;
 }
 
 static struct room room_of(const struct device *device, uint32_t index) {
     uint32_t least = index > 0 ? device->graph_rows[index - 1] + 1 : 1;
-    return room_for(device->graph_rows[index], least, device->program.kv_heads,
+    return room_for(device->graph_rows[index], least, &device->limits, &device->program,
                     (uint32_t)device->multiprocessors);
 }
 
-size_t graph_block_bytes(const struct device_limits *limits, const struct device_program *program,
-                         uint32_t multiprocessors) {
-    const struct room room = room_for(ROWS_MOST, 1, program->kv_heads, multiprocessors);
-    size_t group = (room.rows + COUNTS) * sizeof(uint32_t) +
-                   room.prefixes * sizeof(struct device_tile_item) +
+/* Rows of the largest graph. */
+static uint32_t rows_most(uint32_t asked, const struct device_limits *limits) {
+    const uint32_t most = asked > 0 ? asked : ROWS_MOST, bucket = cuda_bucket(limits->rows_max);
+    return most < bucket ? most : bucket;
+}
+
+size_t graph_block_bytes(uint32_t asked, const struct device_limits *limits,
+                         const struct device_program *program, uint32_t multiprocessors) {
+    const struct room room =
+        room_for(rows_most(asked, limits), 1, limits, program, multiprocessors);
+    /* A step of FEW_ROWS has more prefixes than its formula for more rows says. */
+    const size_t prefixes = room.prefixes + FEW_ROWS / 4 + 8;
+    const size_t tiles = prefixes + room.rows / 64 + 8;
+    size_t group = (3 * room.rows + COUNTS) * sizeof(uint32_t) +
+                   (prefixes + tiles) * sizeof(struct device_tile_item) +
                    room.decode * sizeof(struct device_decode_item) +
                    room.merges * sizeof(struct device_merge_item) + (size_t)ARRAYS * 16;
-    return 3 * room.rows * sizeof(uint32_t) + (size_t)ARRAYS * 16 + limits->group_count * group;
+    return 2 * room.rows * sizeof(uint32_t) + (size_t)ARRAYS * 16 + limits->group_count * group;
 }
 
 /* ---- a step's arrays ---- */
@@ -73,6 +96,14 @@ static const void *take(struct block *block, size_t count, size_t bytes) {
     return block_take(block, count * bytes, &host);
 }
 
+static void lay_out_tiles(struct block *block, struct card_tiles *ret_tiles, uint32_t count,
+                          uint32_t rows, const uint32_t *counted) {
+    ret_tiles->items = take(block, count, sizeof *ret_tiles->items);
+    ret_tiles->count = count;
+    ret_tiles->counted = counted;
+    ret_tiles->rows = take(block, count > 0 ? rows : 0, sizeof *ret_tiles->rows);
+}
+
 /* Fills flight->step with the addresses of the arrays of a graph's step, which are the same each
  * time. */
 static void lay_out(const struct device *device, struct flight *flight, const struct room *room) {
@@ -80,34 +111,26 @@ static void lay_out(const struct device *device, struct flight *flight, const st
     struct card_step *step = &flight->step;
     block->used = block->sent = 0;
     block->is_full = false;
-    *step = (struct card_step){.row_count = room->rows, .wanted_count = room->rows};
+    *step = (struct card_step){.row_count = room->rows};
     step->tokens = take(block, room->rows, sizeof *step->tokens);
     step->positions = take(block, room->rows, sizeof *step->positions);
-    step->wanted = take(block, room->rows, sizeof *step->wanted);
-    step->wanted_positions = step->positions;
-    void *host;
-    step->nonfinite = block_take(block, sizeof *step->nonfinite, &host);
     for (uint32_t i = 0; i < device->limits.group_count; i++) {
         struct card_group *group = &step->groups[i];
         struct card_attention *all = &group->all;
         const uint32_t *counts = take(block, COUNTS, sizeof *counts);
+        if (!counts) return;
         group->slots = take(block, room->rows, sizeof *group->slots);
-        all->prefixes.items = take(block, room->prefixes, sizeof *all->prefixes.items);
-        all->prefixes.count = room->prefixes;
+        lay_out_tiles(block, &all->prefixes, room->prefixes, room->rows, counts + COUNT_PREFIXES);
+        lay_out_tiles(block, &all->tiles, room->tiles, room->rows, counts + COUNT_TILES);
         all->decode = take(block, room->decode, sizeof *all->decode);
         all->decode_count = room->decode;
+        all->decode_counted = counts + COUNT_DECODE;
         all->merges = take(block, room->merges, sizeof *all->merges);
         all->merge_count = room->merges;
-        if (!counts) continue;
-        all->prefixes.counted = counts + COUNT_PREFIXES;
-        all->decode_counted = counts + COUNT_DECODE;
         all->merge_counted = counts + COUNT_MERGES;
     }
     const uint32_t *pages = take(block, 0, 0);
-    for (uint32_t i = 0; i < device->limits.group_count; i++) {
-        step->groups[i].pages = pages;
-        step->groups[i].kept = step->groups[i].all; /* all rows are wanted */
-    }
+    for (uint32_t i = 0; i < device->limits.group_count; i++) step->groups[i].pages = pages;
 }
 
 static void *host_of(const struct block *block, const void *card) {
@@ -122,18 +145,28 @@ static void put_rows(const struct block *block, const void *card, const void *fr
     for (uint32_t i = count; i < rows; i++) to[i] = rest;
 }
 
-/* Copies items whose page tables begin at `first` of the array of all groups. */
-static void put_attention(const struct block *block, const struct card_attention *to,
-                          const struct device_attention *from, uint32_t first) {
-    uint32_t *counts = host_of(block, to->prefixes.counted);
-    counts[COUNT_PREFIXES] = from->prefixes.count;
-    counts[COUNT_DECODE] = from->decode_count;
-    counts[COUNT_MERGES] = from->merge_count;
-    struct device_tile_item *prefixes = host_of(block, to->prefixes.items);
-    for (uint32_t i = 0; i < from->prefixes.count; i++) {
-        prefixes[i] = from->prefixes.items[i];
-        prefixes[i].pages += first;
+/* Copies items whose page tables begin at `first` of the array of all groups. Their rows are named
+ * one by one, since the launch was recorded so. */
+static void put_tiles(const struct block *block, const struct card_tiles *to,
+                      const struct device_tiles *from, uint32_t first, uint32_t rows) {
+    if (to->count == 0) return;
+    struct device_tile_item *items = host_of(block, to->items);
+    uint32_t *named = host_of(block, to->rows);
+    *(uint32_t *)host_of(block, to->counted) = from->count;
+    for (uint32_t i = 0; i < from->count; i++) {
+        items[i] = from->items[i];
+        items[i].pages += first;
     }
+    if (from->rows) memcpy(named, from->rows, from->row_count * sizeof *named);
+    for (uint32_t i = 0; i < rows && !from->rows; i++) named[i] = i;
+}
+
+static void put_attention(const struct block *block, const struct card_attention *to,
+                          const struct device_attention *from, uint32_t first, uint32_t rows) {
+    put_tiles(block, &to->prefixes, &from->prefixes, first, rows);
+    put_tiles(block, &to->tiles, &from->tiles, first, rows);
+    *(uint32_t *)host_of(block, to->decode_counted) = from->decode_count;
+    *(uint32_t *)host_of(block, to->merge_counted) = from->merge_count;
     struct device_decode_item *decode = host_of(block, to->decode);
     for (uint32_t i = 0; i < from->decode_count; i++) {
         decode[i] = from->decode[i];
@@ -143,7 +176,7 @@ static void put_attention(const struct block *block, const struct card_attention
         memcpy(host_of(block, to->merges), from->merges, from->merge_count * sizeof *from->merges);
 }
 
-/* Puts a step of at most room->rows rows; false when the block has no room for its page tables. */
+/* Puts a step of at most room->rows rows; false when the block has no room for it. */
 static bool put(const struct device *device, struct flight *flight, const struct room *room,
                 const struct device_step *step) {
     struct block *block = &flight->block;
@@ -157,29 +190,31 @@ static bool put(const struct device *device, struct flight *flight, const struct
     if (block->is_full) return false;
     put_rows(block, to->tokens, step->tokens, count, rows, 0);
     put_rows(block, to->positions, step->positions, count, rows, 0);
-    uint32_t *wanted = host_of(block, to->wanted), *to_pages = host_of(block, pages), first = 0;
-    for (uint32_t i = 0; i < rows; i++) wanted[i] = i;
-    *(uint32_t *)host_of(block, to->nonfinite) = 0;
+    uint32_t *to_pages = host_of(block, pages), first = 0;
     for (uint32_t i = 0; i < device->limits.group_count; i++) {
         const struct device_group *from = &step->groups[i];
         put_rows(block, to->groups[i].slots, from->slots, count, rows, CUDA_NO_SLOT);
-        put_attention(block, &to->groups[i].all, &from->all, first);
+        put_attention(block, &to->groups[i].all, &from->all, first, rows);
         if (from->page_count > 0)
             memcpy(to_pages + first, from->pages, from->page_count * sizeof *from->pages);
+        to->groups[i].pages = pages + first; /* for launches behind the graph */
         first += from->page_count;
     }
-    flight->step_bytes = block->used;
-    return true;
+    return step_put_kept(device, flight, step);
 }
 
-/* Whether the step has no other work than a graph. */
+static bool have_room(const struct device_tiles *tiles, uint32_t count, uint32_t rows) {
+    return tiles->count <= count && (!tiles->rows || tiles->row_count <= rows);
+}
+
+/* Whether a graph has room for all items of the step. */
 static bool can_run(const struct device *device, const struct device_step *step,
                     const struct room *room) {
-    if (step->wanted_count != step->row_count) return false;
     for (uint32_t i = 0; i < device->limits.group_count; i++) {
         const struct device_attention *all = &step->groups[i].all;
-        if (all->tiles.count > 0 || all->prefixes.rows || all->prefixes.count > room->prefixes ||
-            all->decode_count > room->decode || all->merge_count > room->merges)
+        if (!have_room(&all->prefixes, room->prefixes, room->rows) ||
+            !have_room(&all->tiles, room->tiles, room->rows) || all->decode_count > room->decode ||
+            all->merge_count > room->merges)
             return false;
     }
     return true;
@@ -193,17 +228,16 @@ const struct graph *graph_put(struct device *device, struct flight *flight,
         return NULL;
     const struct room room = room_of(device, index);
     if (!can_run(device, step, &room) || !put(device, flight, &room, step)) return NULL;
-    flight->step.row_count = flight->step.wanted_count = step->row_count;
+    flight->step.row_count = step->row_count;
     return &flight->graphs[index];
 }
 
-enum err graph_run(struct device *device, struct flight *flight, const struct graph *graph,
-                   struct error *error) {
+enum err graph_run(struct device *device, const struct graph *graph, struct error *error) {
     cudaError_t code = cudaGraphLaunch(graph->exec, device->compute);
     if (code != cudaSuccess) return card_error(code, error, "starting a graph");
-    flight->row_scale = graph->row_scale;
     device->counters.graph_steps++;
-    return OK;
+    struct walk walk = graph->walk;
+    return walk_ops(&walk, device->keep_op, device->program.op_count, error);
 }
 
 /* ---- making graphs ---- */
@@ -219,8 +253,9 @@ static void refuse(struct device *device, const char *what, const char *reason) 
     (void)snprintf(device->graph_refusal, sizeof device->graph_refusal, "%s: %.200s", what, reason);
 }
 
-/* Records the walk over the step that was put; NULL, and a sentence, when the driver refuses. */
-static cudaGraph_t capture(struct device *device, struct flight *flight) {
+/* Records the walk over the step that was put, up to OP_KEEP, and fills *ret_walk with its state
+ * there; NULL, and a sentence, when the driver refuses. */
+static cudaGraph_t capture(struct device *device, struct flight *flight, struct walk *ret_walk) {
     struct error error = {0};
     cudaGraph_t graph = NULL;
     /* Relaxed: kernels may be asked about meanwhile, and nothing else of the process runs. */
@@ -229,7 +264,8 @@ static cudaGraph_t capture(struct device *device, struct flight *flight) {
         refuse(device, "a step is not recorded", cudaGetErrorString(code));
         return NULL;
     }
-    enum err err = walk_all(device, flight, &error);
+    walk_begin(ret_walk, device, flight);
+    enum err err = walk_ops(ret_walk, 0, device->keep_op, &error);
     code = cudaStreamEndCapture(device->compute, &graph);
     if (err == OK && code == cudaSuccess) return graph;
     if (graph) (void)cudaGraphDestroy(graph);
@@ -248,33 +284,49 @@ static struct CUgraphExec_st *instantiate(struct device *device, cudaGraph_t gra
     return NULL;
 }
 
-/* Makes the graph of a bucket, and runs it once: over a step without rows, all of which are then
- * those that are ignored. Without a graph it leaves graph_refusal. */
+/* A walk over the step that was put loads the kernels. */
+static enum err try_walk(struct device *device, struct flight *flight, uint32_t rows,
+                         struct error *error) {
+    enum err err = block_send(device, &flight->block, error);
+    if (err == OK) err = walk_all(device, flight, error);
+    if (err != OK) return err;
+    cudaError_t code = cudaStreamSynchronize(device->compute);
+    return code == cudaSuccess ? OK : card_error(code, error, "a step of %u rows", rows);
+}
+
+static enum err try_graph(struct device *device, const struct graph *graph, uint32_t rows,
+                          struct error *error) {
+    enum err err = graph_run(device, graph, error);
+    if (err != OK) return err;
+    cudaError_t code = cudaStreamSynchronize(device->compute);
+    return code == cudaSuccess ? OK : card_error(code, error, "a graph of %u rows", rows);
+}
+
+/* Makes the graph of a bucket over a step without rows, all of which are then those that are
+ * ignored. A graph of few rows is run once; one of many would take as long as a step, and its
+ * kernels have run in other trials. Without a graph it leaves graph_refusal. */
 static enum err make(struct device *device, struct flight *flight, uint32_t index,
                      struct error *error) {
     static const struct device_group no_groups[DEVICE_GROUPS_MAX];
     const struct device_step none = {.groups = no_groups};
     const struct room room = room_of(device, index);
+    const bool is_tried = room.rows <= FEW_ROWS;
+    enum err err = OK;
     if (!put(device, flight, &room, &none)) {
         refuse(device, "a step has no room", "its limits are small");
         return OK;
     }
-    enum err err = block_send(device, &flight->block, error);
-    if (err == OK) err = walk_all(device, flight, error); /* loads the kernels */
+    if (is_tried) err = try_walk(device, flight, room.rows, error);
     if (err != OK) return err;
-    cudaError_t code = cudaStreamSynchronize(device->compute);
-    if (code != cudaSuccess) return card_error(code, error, "a step of %u rows", room.rows);
     const size_t before = used_bytes();
-    cudaGraph_t recorded = capture(device, flight);
-    if (!recorded) return OK;
     struct graph *graph = &flight->graphs[index];
-    *graph = (struct graph){instantiate(device, recorded), flight->row_scale};
+    cudaGraph_t recorded = capture(device, flight, &graph->walk);
+    if (!recorded) return OK;
+    graph->exec = instantiate(device, recorded);
     (void)cudaGraphDestroy(recorded);
     if (!graph->exec) return OK;
-    err = graph_run(device, flight, graph, error);
+    if (is_tried) err = try_graph(device, graph, room.rows, error);
     if (err != OK) return err;
-    code = cudaStreamSynchronize(device->compute);
-    if (code != cudaSuccess) return card_error(code, error, "a graph of %u rows", room.rows);
     const size_t after = used_bytes();
     if (after > before) device->counters.graph_bytes += after - before;
     device->counters.graphs++;
@@ -283,10 +335,19 @@ static enum err make(struct device *device, struct flight *flight, uint32_t inde
     return OK;
 }
 
+/* The operation from which on a step's rows are those with logits; none: op_count. */
+static uint32_t keep_op_of(const struct device *device) {
+    uint32_t index = 0;
+    while (index < device->program.op_count && device->ops[index].op.kind != OP_KEEP) index++;
+    return index;
+}
+
 enum err graphs_make(struct device *device, struct error *error) {
-    uint32_t most = device->logit_bucket < ROWS_MOST ? device->logit_bucket : ROWS_MOST;
+    const uint32_t most = rows_most(device->graph_rows_max, &device->limits);
     enum err err = OK;
-    if (device->is_measuring || device->has_no_graphs || device->logit_matrix == DEVICE_NONE)
+    device->keep_op = keep_op_of(device);
+    if (device->is_measuring || device->has_no_graphs ||
+        device->keep_op == device->program.op_count)
         return OK;
     for (uint32_t rows = cuda_bucket(1); rows <= most && device->graph_count < GRAPHS_MAX;
          rows = cuda_bucket(rows + 1))

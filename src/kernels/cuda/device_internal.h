@@ -21,7 +21,8 @@
  *
  * Three streams: `compute` has all kernels, `up` the copies of steps to the card, `down` those of
  * results. Nothing is allocated and nothing waited for between submit and wait. A graph has the
- * kernels of all operations of a step, in their order; the step's arrays stand where it reads them.
+ * kernels of a step's operations before OP_KEEP, in their order; the step's arrays stand where it
+ * reads them.
  *
  * Thread: the device's one.
  * Memory: the arena and all pinned memory are the device's.
@@ -47,7 +48,7 @@ struct CUstream_st;
 #define FILL_BYTES ((size_t)8 << 20) /* of a slice, if a row fits */
 #define MIB (UINT64_C(1) << 20)
 #define WORKSPACE_BYTES (32 * MIB) /* of cuBLASLt; 8 MiB was the most any algorithm wanted */
-#define GRAPHS_MAX 8u              /* of a flight: buckets of up to 128 rows */
+#define GRAPHS_MAX 32u             /* of a flight: buckets of up to 7,168 rows */
 
 /* ---- memory ---- */
 
@@ -184,10 +185,25 @@ struct results {
     float *named;                  /* (named_max) */
 };
 
-/* All operations of a step of up to device.graph_rows[] rows, over one flight's memory. */
+/* The state between two operations. */
+struct walk {
+    struct device *device;
+    struct flight *flight;
+    uint32_t rows;
+    bool is_kept;  /* behind KEEP */
+    bool is_gated; /* the gate that comes next was computed with its product */
+    float *x;
+    void *q;
+    struct cuda_product product[2]; /* by enum op_to: the last one in wide and in h */
+    struct cuda_rows prepared;
+    uint32_t scale_turn; /* row_scales that the next result gets */
+};
+
+/* The operations before OP_KEEP of a step of up to device.graph_rows[] rows, over one flight's
+ * memory. */
 struct graph {
     struct CUgraphExec_st *exec; /* NULL: none */
-    const float *row_scale;      /* of the logits that it leaves, as flight.row_scale */
+    struct walk walk;            /* at OP_KEEP */
 };
 
 /* A step under way. */
@@ -221,6 +237,7 @@ struct device {
     uint64_t context_bytes;
     bool is_measuring;
     bool has_no_graphs;
+    uint32_t graph_rows_max; /* as device_options has it */
     uint32_t careful_steps;
     struct CUstream_st *compute, *up, *down;
     struct CUevent_st *copied; /* on `up`: the last block is on the card */
@@ -233,6 +250,7 @@ struct device {
     struct card_matrix *matrices;
     struct card_op *ops;
     uint32_t logit_matrix; /* of OP_LOGITS, or DEVICE_NONE */
+    uint32_t keep_op;      /* index of OP_KEEP */
     size_t logit_stride;
     uint32_t row_bucket;   /* of rows_max */
     uint32_t logit_bucket; /* of logit_rows_max */
@@ -322,6 +340,9 @@ size_t step_block_bytes(const struct device_limits *limits, uint32_t vocab);
 /* Puts the arrays of a step into the flight's block. ERR_LIMIT when they are over the limits. */
 enum err step_put(struct device *device, struct flight *flight, const struct device_step *step,
                   struct error *error) MUST_CHECK;
+/* The part of it for OP_KEEP and the operations behind it; false when the block is full. */
+bool step_put_kept(const struct device *device, struct flight *flight,
+                   const struct device_step *step);
 
 /* In a careful step the host waits here for what it started, whose name an error then has. */
 enum err step_await(const struct device *device, const struct flight *flight, const char *what,
@@ -329,34 +350,24 @@ enum err step_await(const struct device *device, const struct flight *flight, co
 
 /* ---- device_walk.c ---- */
 
-/* The state between two operations. */
-struct walk {
-    struct device *device;
-    struct flight *flight;
-    uint32_t rows;
-    bool is_kept;  /* behind KEEP */
-    bool is_gated; /* the gate that comes next was computed with its product */
-    float *x;
-    void *q;
-    struct cuda_product product[2]; /* by enum op_to: the last one in wide and in h */
-    struct cuda_rows prepared;
-    uint32_t scale_turn; /* row_scales that the next result gets */
-};
 void walk_begin(struct walk *walk, struct device *device, struct flight *flight);
 /* Whether a product of so many rows is one of scaled.h, and how it ends: the same for all rows of a
  * bucket, since products of cuBLASLt are timed by buckets. */
 bool walk_is_scaled(const struct device *device, const struct card_op *op, uint32_t rows,
                     enum cuda_ending *ret_ending);
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
-/* All operations, with an event behind each when they are measured. An error has the name of its
- * operation, one that the card finds later in a careful step alone. */
+/* Operations first..end-1, with an event behind each when they are measured. An error has the name
+ * of its operation, one that the card finds later in a careful step alone. */
+enum err walk_ops(struct walk *walk, uint32_t first, uint32_t end, struct error *error) MUST_CHECK;
+/* All operations of the step that was put. */
 enum err walk_all(struct device *device, struct flight *flight, struct error *error) MUST_CHECK;
 
 /* ---- device_graph.c ---- */
 
-/* Bytes of a block, beside those of a step, that the arrays of a graph's step may take. */
-size_t graph_block_bytes(const struct device_limits *limits, const struct device_program *program,
-                         uint32_t multiprocessors);
+/* Bytes of a block, beside those of a step, that the arrays of a graph's step may take.
+ * graph_rows_max as device_options has it. */
+size_t graph_block_bytes(uint32_t graph_rows_max, const struct device_limits *limits,
+                         const struct device_program *program, uint32_t multiprocessors);
 /* Makes the graphs of all flights; none when the card or its driver refuses, which is no error. */
 enum err graphs_make(struct device *device, struct error *error) MUST_CHECK;
 void graphs_free(struct flight *flight);
@@ -364,8 +375,8 @@ void graphs_free(struct flight *flight);
  * run the step. */
 const struct graph *graph_put(struct device *device, struct flight *flight,
                               const struct device_step *step);
-/* Starts the operations of the step that was put. */
-enum err graph_run(struct device *device, struct flight *flight, const struct graph *graph,
+/* Starts the operations of the step that was put: the graph's and those behind it. */
+enum err graph_run(struct device *device, const struct graph *graph,
                    struct error *error) MUST_CHECK;
 
 /* ---- device_sample.c ---- */

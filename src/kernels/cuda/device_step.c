@@ -59,19 +59,12 @@ static enum err check_step(const struct device *device, const struct device_step
                    limits->rows_max, limits->logit_rows_max);
 }
 
-enum err step_put(struct device *device, struct flight *flight, const struct device_step *step,
-                  struct error *error) {
-    enum err err = check_step(device, step, error);
-    if (err != OK) return err;
+bool step_put_kept(const struct device *device, struct flight *flight,
+                   const struct device_step *step) {
     struct block *block = &flight->block;
     struct card_step *to = &flight->step;
     void *host;
-    block->used = block->sent = 0;
-    block->is_full = false;
-    to->row_count = step->row_count;
     to->wanted_count = step->wanted_count;
-    to->tokens = PUT(block, step->tokens, step->row_count);
-    to->positions = PUT(block, step->positions, step->row_count);
     to->wanted = PUT(block, step->wanted, step->wanted_count);
     to->wanted_positions = block_take(block, step->wanted_count * sizeof(uint32_t), &host);
     uint32_t *positions = host;
@@ -79,16 +72,31 @@ enum err step_put(struct device *device, struct flight *flight, const struct dev
         positions[i] = step->positions[step->wanted[i]];
     to->nonfinite = block_take(block, sizeof(uint32_t), &host);
     if (host) memset(host, 0, sizeof(uint32_t));
+    for (uint32_t i = 0; i < device->limits.group_count; i++)
+        put_attention(block, &step->groups[i].kept, &to->groups[i].kept);
+    flight->step_bytes = block->used;
+    return !block->is_full;
+}
+
+enum err step_put(struct device *device, struct flight *flight, const struct device_step *step,
+                  struct error *error) {
+    enum err err = check_step(device, step, error);
+    if (err != OK) return err;
+    struct block *block = &flight->block;
+    struct card_step *to = &flight->step;
+    block->used = block->sent = 0;
+    block->is_full = false;
+    to->row_count = step->row_count;
+    to->tokens = PUT(block, step->tokens, step->row_count);
+    to->positions = PUT(block, step->positions, step->row_count);
     for (uint32_t i = 0; i < device->limits.group_count; i++) {
         const struct device_group *from = &step->groups[i];
         struct card_group *group = &to->groups[i];
         group->slots = PUT(block, from->slots, step->row_count);
         group->pages = PUT(block, from->pages, from->page_count);
         put_attention(block, &from->all, &group->all);
-        put_attention(block, &from->kept, &group->kept);
     }
-    flight->step_bytes = block->used;
-    if (!block->is_full) return OK;
+    if (step_put_kept(device, flight, step)) return OK;
     return err_set(error, ERR_LIMIT, "step %llu has more pages or items than the limits say",
                    (unsigned long long)step->number);
 }
@@ -123,8 +131,7 @@ static enum err start(struct device *device, struct flight *flight, const struct
     if (code != cudaSuccess) return card_error(code, error, "starting");
     err = copy_pages(device, step, error);
     if (err == OK) err = step_await(device, flight, "arrays and copies of pages", error);
-    if (err == OK)
-        err = graph ? graph_run(device, flight, graph, error) : walk_all(device, flight, error);
+    if (err == OK) err = graph ? graph_run(device, graph, error) : walk_all(device, flight, error);
     if (err == OK) err = samples_run(device, flight, &drawn, false, error);
     if (err == OK) err = samples_fetch(device, flight, error);
     return err;

@@ -320,12 +320,12 @@ static void name_op(const struct device *device, uint32_t index, char ret_name[N
         (void)snprintf(ret_name, NAME_BYTES, "operation %u (%s of layer %u)", index, name, layer);
 }
 
-enum err walk_all(struct device *device, struct flight *flight, struct error *error) {
-    struct walk walk;
+enum err walk_ops(struct walk *walk, uint32_t first, uint32_t end, struct error *error) {
+    const struct device *device = walk->device;
+    const struct flight *flight = walk->flight;
     char name[NAME_BYTES];
-    walk_begin(&walk, device, flight);
-    for (uint32_t i = 0; i < device->program.op_count; i++) {
-        enum err err = walk_op(&walk, &device->ops[i], error);
+    for (uint32_t i = first; i < end; i++) {
+        enum err err = walk_op(walk, &device->ops[i], error);
         cudaError_t code = cudaSuccess;
         if (err == OK && flight->op_ended)
             code = cudaEventRecord(flight->op_ended[i], device->compute);
@@ -336,4 +336,10 @@ enum err walk_all(struct device *device, struct flight *flight, struct error *er
         return err != OK ? err_prefix(error, "%s", name) : card_error(code, error, "%s", name);
     }
     return OK;
+}
+
+enum err walk_all(struct device *device, struct flight *flight, struct error *error) {
+    struct walk walk;
+    walk_begin(&walk, device, flight);
+    return walk_ops(&walk, 0, device->program.op_count, error);
 }

@@ -72,7 +72,8 @@ struct bench {
 };
 
 /* What a device is opened for. */
-enum mode { MODE_STEPS, MODE_MEASURED, MODE_NO_GRAPHS, MODES };
+enum mode { MODE_STEPS, MODE_MEASURED, MODE_NO_GRAPHS, MODE_ALL_GRAPHS, MODES };
+static const char *const mode_names[MODES] = {"", "", " without graphs", " with all graphs"};
 
 static const char *const kinds[OP_KINDS] = {"embed",     "norm", "products", "heads",
                                             "attention", "gate", "keep",     "logits"};
@@ -269,11 +270,13 @@ static void open_device(struct bench *bench, const struct device_info *card, enu
                                            .kv_form = s->kv_form};
     double begin = seconds();
     must(plan_attention_open(&bench->plan, &options, &error), &error, "plan");
-    must(bench->table->open(&bench->device,
-                            &(struct device_options){.memory_bytes = card->memory_bytes / 20 * 19,
-                                                     .measures_ops = mode == MODE_MEASURED,
-                                                     .has_no_graphs = mode == MODE_NO_GRAPHS},
-                            &error),
+    must(bench->table->open(
+             &bench->device,
+             &(struct device_options){.memory_bytes = card->memory_bytes / 20 * 19,
+                                      .measures_ops = mode == MODE_MEASURED,
+                                      .has_no_graphs = mode == MODE_NO_GRAPHS,
+                                      .graph_rows_max = mode == MODE_ALL_GRAPHS ? ROWS_MAX : 0},
+             &error),
          &error, "open");
     double opened = seconds();
     must(bench->table->prepare(bench->device, &bench->program, &bench->limits, &ledger, &error),
@@ -282,15 +285,15 @@ static void open_device(struct bench *bench, const struct device_info *card, enu
     fill(bench);
     double filled = seconds();
     must(bench->table->warm(bench->device, &error), &error, "warm");
-    if (mode != MODE_STEPS) return;
+    if (mode == MODE_MEASURED) return;
     (void)printf(
-        "# %s: open %.2f s, prepare %.2f, fill %.2f, warm %.2f; MiB: context %llu, weights "
+        "# %s%s: open %.2f s, prepare %.2f, fill %.2f, warm %.2f; MiB: context %llu, weights "
         "%llu, buffers %llu, logits %llu, steps %llu, workspace %llu, KV %llu\n",
-        s->name, opened - begin, prepared - opened, filled - prepared, seconds() - filled,
-        (unsigned long long)ledger.context >> 20, (unsigned long long)ledger.weights >> 20,
-        (unsigned long long)ledger.activations >> 20, (unsigned long long)ledger.logits >> 20,
-        (unsigned long long)ledger.steps >> 20, (unsigned long long)ledger.workspace >> 20,
-        (unsigned long long)ledger.kv >> 20);
+        s->name, mode_names[mode], opened - begin, prepared - opened, filled - prepared,
+        seconds() - filled, (unsigned long long)ledger.context >> 20,
+        (unsigned long long)ledger.weights >> 20, (unsigned long long)ledger.activations >> 20,
+        (unsigned long long)ledger.logits >> 20, (unsigned long long)ledger.steps >> 20,
+        (unsigned long long)ledger.workspace >> 20, (unsigned long long)ledger.kv >> 20);
 }
 
 /* ---- steps ---- */
@@ -365,15 +368,14 @@ static void run_small(struct bench *bench, enum mode mode) {
         run(bench, number + 1000, SMALL_STEPS, tokens);
         double wall = seconds() - begin;
         must(bench->table->counters(bench->device, &after, &error), &error, "counters");
-        (void)printf("%-18s %.3f ms per step of %u sequences %s, the card busy %.3f ms, submit "
+        (void)printf("%-18s %.3f ms per step of %u sequences%s, the card busy %.3f ms, submit "
                      "%.0f us; %llu of %u steps were graphs\n",
-                     bench->shape->name, 1e3 * wall / SMALL_STEPS, counts[i],
-                     mode == MODE_NO_GRAPHS ? "without graphs" : "with graphs",
+                     bench->shape->name, 1e3 * wall / SMALL_STEPS, counts[i], mode_names[mode],
                      (double)(after.busy_ns - before.busy_ns) / 1e6 / SMALL_STEPS,
                      1e6 * bench->submit_s / SMALL_STEPS,
                      (unsigned long long)(after.graph_steps - before.graph_steps), SMALL_STEPS);
     }
-    if (mode == MODE_STEPS)
+    if (mode != MODE_NO_GRAPHS)
         (void)printf("# %s: %u graphs take %llu KiB of the card's memory%s%s\n", bench->shape->name,
                      after.graphs, (unsigned long long)after.graph_bytes >> 10,
                      after.graph_refusal ? "; " : "",
@@ -410,12 +412,13 @@ static void run_large(struct bench *bench, enum mode mode) {
         print_ops(bench, &after);
         return;
     }
-    (void)printf("%-18s %.3f ms per step of %u rows, the card busy %.3f ms, the host %.3f us per "
-                 "row; items: %u prefix, %u tiles, %u decode\n",
-                 bench->shape->name, 1e3 * wall / STEPS, bench->step.row_count,
+    (void)printf("%-18s %.3f ms per step of %u rows%s, the card busy %.3f ms, the host %.3f us per "
+                 "row; %llu of %u steps were graphs; items: %u prefix, %u tiles, %u decode\n",
+                 bench->shape->name, 1e3 * wall / STEPS, bench->step.row_count, mode_names[mode],
                  (double)(after.busy_ns - before.busy_ns) / 1e6 / STEPS,
-                 1e6 * bench->host_s / STEPS / bench->step.row_count, all->prefixes.count,
-                 all->tiles.count, all->decode_count);
+                 1e6 * bench->host_s / STEPS / bench->step.row_count,
+                 (unsigned long long)(after.graph_steps - before.graph_steps), STEPS,
+                 all->prefixes.count, all->tiles.count, all->decode_count);
 }
 
 static void bench_shape(const struct device_table *table, const struct shape *shape,
@@ -426,7 +429,7 @@ static void bench_shape(const struct device_table *table, const struct shape *sh
     make_step(bench);
     open_device(bench, card, mode);
     write_cache(bench);
-    if (mode != MODE_NO_GRAPHS) run_large(bench, mode);
+    run_large(bench, mode);
     if (mode != MODE_MEASURED) run_small(bench, mode);
     (void)fflush(stdout);
     table->close(bench->device);

@@ -446,6 +446,7 @@ static void check_all_graphs(bool is_refused) {
     struct world_traits wide = shapes[1]; /* its window sees the shared tokens of most sequences */
     wide.name = "two groups";
     wide.window = 100;
+    wide.is_local_last = true;
     check_graphs(plugin, &wide, memory_wanted(), is_refused);
     check_graphs(plugin, &shapes[SHAPES - 1], memory_wanted(), is_refused);
     if (!is_refused) check_graphs(plugin, &shapes[SHAPES - 2], memory_wanted(), false);

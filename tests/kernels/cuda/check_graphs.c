@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Steps of few rows as graphs, kernel by kernel, and careful ones, which must agree in every bit. A
- * course has decode of 1 to 129 rows in an order in which the number of rows grows and falls: one
- * sequence is long, so that its items are cut, and all others share a prefix. Between them are steps
- * that no graph can run. */
+/* Steps as graphs, kernel by kernel, and careful ones, which must agree in every bit. A course has
+ * pieces of prompts, decode of 1 to 144 rows in an order in which the number of rows grows and
+ * falls, and both at once: one sequence is long, so that its items are cut, and all others share a
+ * prefix. Between them are steps that no graph can run. */
 
 #include "check_device.h"
 #include "plain_world.h"
@@ -17,9 +17,11 @@
 #define ROWS 160u
 #define LONG 290u /* tokens of the first sequence: more than split_tokens */
 #define SHARED 64u
-#define BLOCKS 20u
+#define BLOCKS 24u
 #define OWN_BLOCKS 2u /* of a sequence behind the shared ones */
+#define PIECE 15u     /* rows of a prompt */
 #define FIRST_NUMBER 7000u
+#define FEW 128u         /* rows of the largest graph, if nobody says more */
 #define WARM_STEPS 2u    /* of `warm`, which are careful ones, too */
 #define CAREFUL_STEPS 9u /* of the course: graphs can run some steps before and behind */
 
@@ -28,6 +30,7 @@ enum {
     STEP_LATE = 2,   /* the first row is drawn by a later call, with an edit */
     STEP_SPLIT = 4,  /* an item of the prefix per row: more than a graph has room for */
     STEP_TWO = 8,    /* the first sequence has two rows, which are a tile */
+    STEP_PIECE = 16, /* the first sequence has PIECE rows, of which the last one is wanted */
 };
 
 static const struct {
@@ -37,6 +40,7 @@ static const struct {
     {145, STEP_PROMPT},
     {145, STEP_PROMPT},
     {64, STEP_PROMPT},
+    {135, STEP_PIECE}, /* fewer tiles than the step before had in the same memory */
     {1, 0},
     {15, 0},
     {16, 0},
@@ -51,6 +55,7 @@ static const struct {
     {40, STEP_LATE},
     {144, 0},
     {1, 0},
+    {120, STEP_PIECE},
     {2, 0},
 };
 #define STEPS (sizeof course / sizeof course[0])
@@ -116,6 +121,7 @@ static void open_check(struct graph_check *check, const struct world_traits *tra
     const struct plan_attention_options options = {.layout = &layout,
                                                    .heads = traits->heads,
                                                    .kv_heads = traits->kv_heads,
+                                                   .kept_group = traits->is_local_last,
                                                    .tile_rows_heads = check->table->tile_rows_heads,
                                                    .split_tokens = check->table->split_tokens,
                                                    .multiprocessors = card.multiprocessors,
@@ -179,7 +185,8 @@ static void split_prefixes(struct graph_check *check) {
             }
         *prefixes = (struct device_tiles){.items = check->split[g], .count = count};
     }
-    check->groups[0].kept = check->groups[0].all;
+    const uint32_t kept = check->world.traits.is_local_last;
+    check->groups[kept].kept = check->groups[kept].all;
 }
 
 static void make_step(struct graph_check *check, uint32_t index) {
@@ -199,14 +206,17 @@ static void make_step(struct graph_check *check, uint32_t index) {
         check->wanted[step->wanted_count++] = count - 1;
     }
     for (uint32_t s = 0; !(how & STEP_PROMPT) && s < count; s++) {
-        add_sequence(check, s, s == 0 && how & STEP_TWO ? 2 : 1);
-        while (step->wanted_count < step->row_count)
-            check->wanted[step->wanted_count] = step->wanted_count, step->wanted_count++;
+        const bool has_piece = how & STEP_PIECE && s == 0;
+        const uint32_t first = step->row_count;
+        add_sequence(check, s, has_piece ? PIECE : s == 0 && how & STEP_TWO ? 2 : 1);
+        for (uint32_t row = has_piece ? step->row_count - 1 : first; row < step->row_count; row++)
+            check->wanted[step->wanted_count++] = row;
     }
     for (uint32_t s = 0; s < check->sequence_count; s++) {
         const struct step_sequence *sequence = &check->sequences[s];
         uint32_t row = sequence->row_first + sequence->row_count - 1;
-        check->draws[how & STEP_PROMPT ? 0 : row].slot = (int32_t)sequence->slot;
+        row -= step->row_count - step->wanted_count; /* those before the first wanted one */
+        check->draws[row].slot = (int32_t)sequence->slot;
     }
     const struct step planned = {.row_count = step->row_count,
                                  .sequence_count = check->sequence_count,
@@ -301,11 +311,18 @@ static bool is_equal(const struct outcome *a, const struct outcome *b, bool has_
     return is_equal;
 }
 
-/* Steps of the course from `first` on that graphs can run. */
-static uint64_t graph_steps(uint32_t first) {
+/* Steps of the course from `first` on that graphs of at most `most` rows can run: those of FEW rows
+ * have decode alone, those of more no item that is cut, which long rows in few items are. */
+static uint64_t graph_steps(uint32_t first, uint32_t most) {
     uint64_t count = 0;
-    for (uint32_t i = first; i < STEPS; i++)
-        count += course[i].count <= 128 && !(course[i].how & (STEP_PROMPT | STEP_SPLIT | STEP_TWO));
+    for (uint32_t i = first; i < STEPS; i++) {
+        const unsigned how = course[i].how;
+        const uint32_t rows =
+            course[i].count + (how & STEP_PIECE ? PIECE - 1 : 0) + (how & STEP_TWO ? 1 : 0);
+        const bool is_few = rows <= FEW;
+        count += rows <= most && !(how & STEP_SPLIT) &&
+                 !(is_few && how & (STEP_PROMPT | STEP_TWO | STEP_PIECE));
+    }
     return count;
 }
 
@@ -325,7 +342,7 @@ static void check_careful(struct graph_check *check, const struct world_traits *
     open_check(check, traits, &some);
     struct outcome *mixed = run(check, false);
     close_check(check);
-    report(mixed->counters.graph_steps == graph_steps(CAREFUL_STEPS) &&
+    report(mixed->counters.graph_steps == graph_steps(CAREFUL_STEPS, FEW) &&
                is_equal(plain, mixed, true),
            "%s: the first steps alone are careful", traits->name);
     free(careful);
@@ -333,34 +350,48 @@ static void check_careful(struct graph_check *check, const struct world_traits *
     free(mixed);
 }
 
+/* With graphs of at most `most` rows. */
+static void check_up_to(struct graph_check *check, const struct world_traits *traits,
+                        const struct device_options *options, uint32_t most, bool is_refused,
+                        const struct outcome *plain) {
+    const uint64_t expected = is_refused ? 0 : graph_steps(0, most);
+    open_check(check, traits, options);
+    struct outcome *graphs = run(check, false);
+    struct outcome *ahead = run(check, true);
+    const struct device_counters *counters = &ahead->counters;
+    note("%s: %u graphs of up to %u rows take %llu KiB of the card's memory%s%s", traits->name,
+         counters->graphs, most, (unsigned long long)counters->graph_bytes >> 10,
+         counters->graph_refusal ? "; " : "",
+         counters->graph_refusal ? counters->graph_refusal : "");
+    if (graphs->counters.graph_steps != expected || counters->graph_steps != 2 * expected)
+        note("%llu and %llu steps were graphs", (unsigned long long)graphs->counters.graph_steps,
+             (unsigned long long)counters->graph_steps);
+    report(plain->counters.graph_steps == 0 && graphs->counters.graph_steps == expected &&
+               counters->graph_steps == 2 * expected && !counters->graph_refusal == !is_refused,
+           "%s: graphs of up to %u rows run %llu of %zu steps", traits->name, most,
+           (unsigned long long)expected, STEPS);
+    report(is_equal(plain, graphs, true), "%s: graphs of up to %u rows give the bits of kernels",
+           traits->name, most);
+    report(is_equal(graphs, ahead, false), "%s: two graphs under way give the tokens of one",
+           traits->name);
+    close_check(check);
+    free(graphs);
+    free(ahead);
+}
+
 void check_graphs(const struct device_table *table, const struct world_traits *traits,
                   uint64_t memory_bytes, bool is_refused) {
-    const uint64_t expected = is_refused ? 0 : graph_steps(0);
     const struct device_options usual = {.memory_bytes = memory_bytes};
+    const struct device_options large = {.memory_bytes = memory_bytes, .graph_rows_max = 8192};
     const struct device_options single = {.memory_bytes = memory_bytes, .has_no_graphs = true};
     struct graph_check *check = calloc(1, sizeof *check);
     check->table = table;
     open_check(check, traits, &single);
     struct outcome *plain = run(check, false);
     close_check(check);
-    open_check(check, traits, &usual);
-    struct outcome *graphs = run(check, false);
-    struct outcome *ahead = run(check, true);
-    const struct device_counters *counters = &ahead->counters;
-    note("%s: %u graphs take %llu KiB of the card's memory%s%s", traits->name, counters->graphs,
-         (unsigned long long)counters->graph_bytes >> 10, counters->graph_refusal ? "; " : "",
-         counters->graph_refusal ? counters->graph_refusal : "");
-    report(plain->counters.graph_steps == 0 && graphs->counters.graph_steps == expected &&
-               counters->graph_steps == 2 * expected && !counters->graph_refusal == !is_refused,
-           "%s: graphs run %llu of %zu steps", traits->name, (unsigned long long)expected, STEPS);
-    report(is_equal(plain, graphs, true), "%s: graphs give the bits of single kernels",
-           traits->name);
-    report(is_equal(graphs, ahead, false), "%s: two graphs under way give the tokens of one",
-           traits->name);
-    close_check(check);
+    check_up_to(check, traits, &usual, FEW, is_refused, plain);
+    check_up_to(check, traits, &large, ROWS, is_refused, plain);
     if (!is_refused) check_careful(check, traits, memory_bytes, plain);
     free(plain);
-    free(graphs);
-    free(ahead);
     free(check);
 }
