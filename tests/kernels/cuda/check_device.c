@@ -396,23 +396,6 @@ static void check_ops(struct world *world, const struct world_references *refere
 
 /* ---- the ledger ---- */
 
-static void check_ledger(void) {
-    struct world world;
-    struct error error = {0};
-    struct device_ledger ledger;
-    world_make(&world, &shapes[0], 1);
-    world.limits.page_count_min = world.limits.page_count_max = 1u << 24;
-    struct device_options options = {.memory_bytes = memory_wanted()};
-    must(plugin->open(&world.device, &options, &error), &error, "open");
-    enum err err = plugin->prepare(world.device, &world.program, &world.limits, &ledger, &error);
-    uint64_t sum = ledger.context + ledger.weights + ledger.activations + ledger.logits +
-                   ledger.steps + ledger.workspace + ledger.kv;
-    report(err == ERR_LIMIT && ledger.used > ledger.limit && ledger.used == sum &&
-               ledger.page_count == 1u << 24,
-           "what does not fit is refused: %s", error.text);
-    world_close(&world);
-}
-
 static void check_world(const struct world_traits *traits, uint64_t seed, unsigned each) {
     struct world world;
     struct world_references references;
@@ -476,7 +459,7 @@ int main(int count, char **words) {
         return report_end();
     }
     report(plugin->abi == DEVICE_ABI && plugin->bytes == sizeof *plugin, "the table is this one");
-    check_ledger();
+    check_ledger(plugin, shapes, SHAPES, memory_wanted());
     for (uint32_t i = 0; i < SHAPES; i++) check_world(&shapes[i], 7 + i, i < 2 ? 1 : 5);
     check_all_graphs(false);
     check_notes(plugin, &shapes[0], memory_wanted());

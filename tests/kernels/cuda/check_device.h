@@ -18,6 +18,10 @@ struct world_traits;
 void check_graphs(const struct device_table *table, const struct world_traits *traits,
                   uint64_t memory_bytes, bool is_refused);
 
+/* What a device takes of a card's memory, for each of `count` traits. */
+void check_ledger(const struct device_table *table, const struct world_traits *traits, size_t count,
+                  uint64_t memory_bytes);
+
 /* The notes that a device tells after warm, recalled by others. */
 void check_notes(const struct device_table *table, const struct world_traits *traits,
                  uint64_t memory_bytes);

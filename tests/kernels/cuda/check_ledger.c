@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The ledger of a device: what does not fit is refused, and device/device_ledger predicts each part
+ * but the context, which is the driver's. `quern models` tells by the prediction which models fit. */
+
+#include "check_device.h"
+#include "plain_world.h"
+
+#include "device/device_ledger.h"
+
+#include <stdlib.h>
+
+#define ROWS 1024u
+#define SEQUENCES 128u
+#define CONTEXT 1024u
+#define PAGES (SEQUENCES * 16u)
+#define SHARE_OF 50u             /* a part may differ by one of so many, */
+#define ROOM (UINT64_C(1) << 17) /* and by so many bytes for alignment and graphs */
+
+static bool is_near(const char *part, uint64_t predicted, uint64_t actual) {
+    const uint64_t difference = predicted > actual ? predicted - actual : actual - predicted;
+    const bool is_near = difference <= actual / SHARE_OF + ROOM;
+    if (!is_near)
+        note("%s: %llu bytes predicted, %llu are taken", part, (unsigned long long)predicted,
+             (unsigned long long)actual);
+    return is_near;
+}
+
+static void check_refusal(const struct device_table *table, const struct world_traits *traits,
+                          uint64_t memory_bytes) {
+    struct world world;
+    struct error error = {0};
+    struct device_ledger ledger;
+    world_make(&world, traits, 1);
+    world.limits.page_count_min = world.limits.page_count_max = 1u << 24;
+    const struct device_options options = {.memory_bytes = memory_bytes};
+    must(table->open(&world.device, &options, &error), &error, "open");
+    enum err err = table->prepare(world.device, &world.program, &world.limits, &ledger, &error);
+    uint64_t sum = ledger.context + ledger.weights + ledger.activations + ledger.logits +
+                   ledger.steps + ledger.workspace + ledger.kv;
+    report(err == ERR_LIMIT && ledger.used > ledger.limit && ledger.used == sum &&
+               ledger.page_count == 1u << 24,
+           "what does not fit is refused: %s", error.text);
+    world_close(&world);
+}
+
+/* Limits in the proportions of a served model, not of the checks' steps. */
+static void widen(struct device_limits *limits) {
+    limits->rows_max = ROWS;
+    limits->logit_rows_max = limits->sequences_max = SEQUENCES;
+    limits->context_max = CONTEXT;
+    limits->page_count_max = limits->page_count_min = PAGES;
+    limits->pages_max = limits->group_count * SEQUENCES * CONTEXT / DEVICE_PAGE_TOKENS;
+    limits->items_max = limits->partials_max = 2 * ROWS;
+}
+
+static void check_prediction(const struct device_table *table, const struct world_traits *given,
+                             uint64_t memory_bytes) {
+    struct world world;
+    struct error error = {0};
+    struct device_ledger is;
+    struct world_traits traits = *given;
+    traits.width *= 8, traits.ffn *= 16;
+    world_make(&world, &traits, 1);
+    world_card_forms(&world);
+    widen(&world.limits);
+    const struct device_options options = {.memory_bytes = memory_bytes};
+    must(table->open(&world.device, &options, &error), &error, "open");
+    must(table->prepare(world.device, &world.program, &world.limits, &is, &error), &error,
+         "prepare");
+    const struct device_ledger predicted =
+        device_ledger_predict(&world.program, &world.limits, memory_bytes);
+    bool is_right = predicted.page_bytes == is.page_bytes && predicted.kv == is.kv;
+    is_right &= is_near("weights", predicted.weights, is.weights);
+    is_right &= is_near("activations", predicted.activations, is.activations);
+    is_right &= is_near("logits", predicted.logits, is.logits);
+    is_right &= is_near("steps", predicted.steps, is.steps);
+    is_right &= is_near("workspace", predicted.workspace, is.workspace);
+    report(is_right, "%s: the ledger is as predicted", traits.name);
+    world_close(&world);
+}
+
+void check_ledger(const struct device_table *table, const struct world_traits *traits, size_t count,
+                  uint64_t memory_bytes) {
+    check_refusal(table, traits, memory_bytes);
+    for (size_t i = 0; i < count; i++) check_prediction(table, &traits[i], memory_bytes);
+}
