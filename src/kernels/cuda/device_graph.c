@@ -75,10 +75,10 @@ static uint32_t rows_most(uint32_t asked, const struct device_limits *limits) {
     return most < bucket ? most : bucket;
 }
 
-size_t graph_block_bytes(uint32_t asked, const struct device_limits *limits,
+size_t graph_block_bytes(uint32_t graph_rows_max, const struct device_limits *limits,
                          const struct device_program *program, uint32_t multiprocessors) {
     const struct room room =
-        room_for(rows_most(asked, limits), 1, limits, program, multiprocessors);
+        room_for(rows_most(graph_rows_max, limits), 1, limits, program, multiprocessors);
     /* A step of FEW_ROWS has more prefixes than its formula for more rows says. */
     const size_t prefixes = room.prefixes + FEW_ROWS / 4 + 8;
     const size_t tiles = prefixes + room.rows / 64 + 8;
