@@ -28,8 +28,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROWS_MOST                                                                                  \
-    128u /* of a graph, if nobody says more: beyond the card does not wait for the host */
+#define ROWS_MOST 128u             /* of a graph, if nobody asks for more */
 #define FEW_ROWS 128u              /* steps of at most so many have a graph for decode alone */
 #define GRAPH_BYTES_MAX (32 * MIB) /* of the card's memory, half of what `open` leaves free */
 #define ARRAYS 10u                 /* of a group; each may leave a gap */

@@ -311,8 +311,8 @@ static bool is_equal(const struct outcome *a, const struct outcome *b, bool has_
     return is_equal;
 }
 
-/* Steps of the course from `first` on that graphs of at most `most` rows can run: those of FEW rows
- * have decode alone, those of more no item that is cut, which long rows in few items are. */
+/* Steps of the course from `first` on that graphs of at most `most` rows can run. Those of few rows
+ * run decode alone. */
 static uint64_t graph_steps(uint32_t first, uint32_t most) {
     uint64_t count = 0;
     for (uint32_t i = first; i < STEPS; i++) {
