@@ -138,6 +138,11 @@ const char *checkpoint_form(const struct checkpoint *checkpoint) {
     return checkpoint->shards.count == 0 ? "dummy" : forms[checkpoint->json->quantisation.method];
 }
 
+bool checkpoint_is_packed(const struct checkpoint *checkpoint) {
+    return checkpoint->json && checkpoint->shards.count > 0 &&
+           checkpoint->json->quantisation.method != QUANTISATION_NONE;
+}
+
 bool checkpoint_is_permuted(const struct checkpoint *checkpoint) {
     return checkpoint->gguf != NULL;
 }

@@ -66,6 +66,9 @@ uint64_t checkpoint_file_bytes(const struct checkpoint *checkpoint);
 /* The form in which most weights are stored, such as "GPTQ"; NULL when they are stored as the type
  * they are read as. */
 const char *checkpoint_form(const struct checkpoint *checkpoint);
+/* True when most weights are stored in at most 8 bits and are read as numbers of 16, as FP8 is, or
+ * as blocks (struct packed_weight). */
+bool checkpoint_is_packed(const struct checkpoint *checkpoint);
 /* True when rows of q and k are in pairs (2i, 2i+1), as the converter to GGUF leaves them for an
  * interleaved family. */
 bool checkpoint_is_permuted(const struct checkpoint *checkpoint);

@@ -189,7 +189,9 @@ static enum err open_parts(struct model *model, const struct model_options *opti
 static bool choose_smaller_form(struct model *model, const struct model_options *options) {
     const enum tensor_type type = model->weights ? model->weights->type : TENSOR_F32;
     const size_t bytes = tensor_type_block_bytes(type), numbers = tensor_type_block_elements(type);
-    if (!options->device || bytes >= 2 * numbers || !device_load_may_shrink(options->device))
+    const bool is_stored_small =
+        model->weights && (bytes < 2 * numbers || checkpoint_is_packed(model->checkpoint));
+    if (!options->device || !is_stored_small || !device_load_may_shrink(options->device))
         return false;
     const bool is_small = model->weight_form == DEVICE_SMALL_FORM;
     if (model->weight_form == DEVICE_BLOCKS || (is_small && bytes >= numbers)) return false;
@@ -202,9 +204,10 @@ static enum err open_on_processor(struct model *model, const struct model_option
     if (options->device) model->weight_form = device_load_weight_form(options->device);
     enum err err = open_parts(model, options, cache, error);
     while (err == ERR_LIMIT && choose_smaller_form(model, options)) {
+        const char *form = checkpoint_form(model->checkpoint);
         log_info("event=small_weights form=%s file_has=%s reason=\"%s\"",
                  model->weight_form == DEVICE_BLOCKS ? "file" : "int8",
-                 tensor_type_name(model->weights->type), error->text);
+                 form ? form : tensor_type_name(model->weights->type), error->text);
         device_store_close(model->device_store);
         weights_close(model->weights);
         model->device_store = NULL;
