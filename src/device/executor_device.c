@@ -258,9 +258,6 @@ static void set_caps(struct executor_device *executor,
     const struct device_limits *limits = &executor->limits;
     const struct kv_layout *layout = options->layout;
     const uint32_t page_sequences = executor->ledger.page_count / limits->group_count;
-    _Static_assert(DEVICE_MULTIPLES_MIN == BACKEND_MULTIPLES_MIN &&
-                       DEVICE_MULTIPLES_MAX == BACKEND_MULTIPLES_MAX,
-                   "device and scheduler mean the same range");
     executor->caps = (struct backend_caps){.block_tokens = BACKEND_BLOCK_TOKENS,
                                            .page_count = executor->ledger.page_count,
                                            .full_pages = layout->full_groups,
@@ -274,7 +271,6 @@ static void set_caps(struct executor_device *executor,
                                            .context_tokens_max = limits->context_max,
                                            .vocab = executor->caps.vocab,
                                            .steps_max = limits->steps_max,
-                                           .rows_multiple = options->table->rows_multiple,
                                            .copies_pages = true};
 }
 

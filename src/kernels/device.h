@@ -48,8 +48,6 @@ extern "C" {
 #define DEVICE_SYMBOL "quern_device_table" /* of the function that gives the table */
 
 #define DEVICE_PAGE_TOKENS 16u
-#define DEVICE_MULTIPLES_MIN 4u /* of device_table.rows_multiple */
-#define DEVICE_MULTIPLES_MAX 16u
 #define DEVICE_GROUPS_MAX 64u
 #define DEVICE_STEPS_MAX 2u /* steps that can be under way at once */
 #define DEVICE_TOP_MAX 20u  /* most likely tokens per answer */
@@ -389,9 +387,6 @@ struct device_table {
     uint32_t split_tokens;     /* decode items are cut at multiples of it */
     uint64_t prefix_reads_min; /* keys times rows that the prefixes of a step must save together:
                                   fewer are read in less time than a launch takes */
-    uint32_t rows_multiple;    /* from DEVICE_MULTIPLES_MIN to DEVICE_MULTIPLES_MAX times as many
-                                  rows, a step takes as long as one of the next multiple; 0: no
-                                  such number */
 
     /* Fills up to `room` entries and tells how many cards there are. Opens no card. ERR_UNAVAILABLE
      * with a sentence and the remedy: no driver, or one too old. */

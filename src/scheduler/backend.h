@@ -90,16 +90,10 @@ struct backend_caps {
     uint32_t vocab;              /* token ids are 0..vocab-1 */
     uint32_t urgent_rows_max;    /* rows of an urgent step; 0: the backend cannot interject */
     uint32_t steps_max;          /* steps under way: 1, or 2 with `sample` and without `advance` */
-    /* From BACKEND_MULTIPLES_MIN to BACKEND_MULTIPLES_MAX times as many rows, a step takes as long
-     * as one of the next multiple; 0: no such number. */
-    uint32_t rows_multiple;
-    bool copies_pages; /* step.copies may have entries */
+    bool copies_pages;           /* step.copies may have entries */
 };
 
 #define BACKEND_STEPS_MAX 2u
-#define BACKEND_MULTIPLES_MIN 4u
-#define BACKEND_MULTIPLES_MAX 16u
-#define BACKEND_ROWS_MULTIPLE_MAX (1u << 16)
 
 /* A pending token: in step.tokens, the token sampled last in this slot. Ids are never negative. */
 static inline int32_t backend_pending(uint32_t slot) {

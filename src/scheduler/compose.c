@@ -30,13 +30,6 @@
  *     for it is thrown away, and the given tokens are rows of the next step.
  *   - A block of a pending token enters the tree when that token is known.
  *
- * WHOLE MULTIPLES. A backend may take as long for any number of rows as for the next multiple of
- * some number (backend.h). Then rows of others' prefill above the last multiple are HELD BACK when
- * rows of other sequences come before them: those of the prompt that was added last wait for the
- * next step, which comes anyway. What is held back is added after all when another prompt follows.
- * Each prompt gets a row at least in a step that has room, so that none starves; where that row is
- * above the last multiple, nothing of the prompt is held back.
- *
  * LOGIT ROWS. A backend may have room for fewer logit rows than rows, but for one per sequence.
  * Rows of decode come first. A prompt that is scored takes half of the room that is left, so that
  * prefill behind it can end and sample. Without any room no prefill has rows: its last one could
@@ -182,35 +175,13 @@ static void write_tokens(const struct sequence *sequence, uint32_t count, int32_
     }
 }
 
-/* Adds a running sequence to a step, without rows yet. */
-static void add_sequence(const struct scheduler *scheduler, struct plan *plan,
-                         struct sequence *sequence) {
-    struct step *step = &plan->step;
-    plan->members[step->sequence_count] = sequence;
-    plan->sequences[step->sequence_count++] = (struct step_sequence){
-        .slot = sequence->slot,
-        .slot_is_new = sequence->slot_is_new,
-        .row_first = step->row_count,
-        .kv_tokens = sequence->computed,
-        .page_stride = scheduler->table_blocks_max,
-        .pages = page_table(scheduler, sequence->slot),
-    };
-    sequence->slot_is_new = false;
-    sequence->newest_step = step->number;
-    sequence->steps++;
-}
-
-/* Adds the next `count` tokens of a running sequence to a step, in which only the last sequence may
- * have rows already. */
+/* Adds the next `count` tokens of a running sequence to a step. */
 static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                      uint32_t count) {
     struct step *step = &plan->step;
     uint32_t first = step->row_count;
-    assert(count > 0 && count <= plan->rows_max - first);
+    assert(count > 0 && count <= plan->rows_max - first && sequence->newest_step != step->number);
     write_tokens(sequence, count, plan->tokens + first);
-    if (sequence->newest_step != step->number) add_sequence(scheduler, plan, sequence);
-    struct step_sequence *part = &plan->sequences[step->sequence_count - 1];
-    assert(plan->members[step->sequence_count - 1] == sequence);
     for (uint32_t i = 0; i < count; i++) plan->positions[first + i] = sequence->computed + i;
 
     uint32_t end = sequence->computed + count;
@@ -218,9 +189,21 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
     assert(backend_blocks_for(end) <= sequence->block_count);
     for (uint32_t i = sequence->computed / BACKEND_BLOCK_TOKENS; i < backend_blocks_for(end); i++)
         scheduler->written_in[table[i]] = step->number;
-    part->row_count += count;
-    part->block_count = backend_blocks_for(end);
+    plan->members[step->sequence_count] = sequence;
+    plan->sequences[step->sequence_count++] = (struct step_sequence){
+        .slot = sequence->slot,
+        .slot_is_new = sequence->slot_is_new,
+        .row_first = first,
+        .row_count = count,
+        .kv_tokens = sequence->computed,
+        .block_count = backend_blocks_for(end),
+        .page_stride = scheduler->table_blocks_max,
+        .pages = page_table(scheduler, sequence->slot),
+    };
     step->row_count += count;
+    sequence->slot_is_new = false;
+    sequence->newest_step = step->number;
+    sequence->steps++;
     if (is_to_be_scored(sequence)) add_scored_rows(plan, sequence, first, count);
     sequence->computed = end;
     if (rows_missing(sequence) == 0) add_logit_row(scheduler, plan, sequence);
@@ -257,44 +240,18 @@ static void add_given_rows(struct scheduler *scheduler, struct plan *plan) {
 }
 
 bool has_row_room(const struct scheduler *scheduler, const struct plan *plan, uint32_t rows_end) {
-    /* The last one of the rows that are held back may sample. */
-    uint32_t logits = plan->step.logit_count + (plan->held_rows > 0);
-    return plan->step.row_count + plan->held_rows < rows_end && logits < scheduler->logit_rows_max;
-}
-
-void add_held_rows(struct scheduler *scheduler, struct plan *plan) {
-    uint32_t count = plan->held_rows;
-    if (count == 0) return;
-    plan->held_rows = 0;
-    add_rows(scheduler, plan, plan->members[plan->step.sequence_count - 1], count);
-    scheduler->stats.prefill_rows += count;
-}
-
-/* How many of the next `count` rows of a sequence are held back: those above the last multiple, if
- * others are left. A prompt that is scored is added whole, since each of its rows may have logits. */
-static uint32_t rows_to_hold(const struct plan *plan, const struct sequence *sequence,
-                             uint32_t count) {
-    const uint32_t multiple = plan->rows_multiple;
-    if (multiple == 0 || is_to_be_scored(sequence)) return 0;
-    uint32_t end = plan->step.row_count + count;
-    uint32_t over = end % multiple;
-    bool is_in_range =
-        end - over >= BACKEND_MULTIPLES_MIN * multiple && end < BACKEND_MULTIPLES_MAX * multiple;
-    return is_in_range && over < count ? over : 0;
+    return plan->step.row_count < rows_end && plan->step.logit_count < scheduler->logit_rows_max;
 }
 
 void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       uint32_t rows_end) {
-    add_held_rows(scheduler, plan);
     uint32_t count = least_u32(rows_missing(sequence), rows_end - plan->step.row_count);
     count = least_u32(count, rows_with_block(sequence));
     uint32_t logit_room = scheduler->logit_rows_max - plan->step.logit_count;
     if (scheduler->logit_rows_max < plan->rows_max && is_to_be_scored(sequence))
         count = least_u32(count, (logit_room + 1) / 2);
-    uint32_t held = rows_to_hold(plan, sequence, count);
-    add_rows(scheduler, plan, sequence, count - held);
-    scheduler->stats.prefill_rows += count - held;
-    plan->held_rows = held;
+    add_rows(scheduler, plan, sequence, count);
+    scheduler->stats.prefill_rows += count;
 }
 
 /* True when a sequence needs more rows than the last one before its next token. When a single token
@@ -322,7 +279,6 @@ static void begin_plan(struct scheduler *scheduler, struct plan *plan) {
     plan->step.number = ++scheduler->step_number;
     plan->step.row_count = plan->step.sequence_count = plan->step.logit_count = 0;
     plan->step.copy_count = plan->late_count = 0;
-    plan->rows_multiple = plan->held_rows = 0;
 }
 
 static void count_plan(struct scheduler *scheduler, const struct plan *plan) {
@@ -351,8 +307,6 @@ bool compose_step(struct scheduler *scheduler) {
     rows_end = plan->rows_max;
     if (scheduler->urgent_count > 0)
         rows_end = most_u32(rows_end / URGENT_ROWS_SHARE, step->row_count + others_rows);
-    /* Sequences with rows make sure that a step follows for those that are held back. */
-    if (step->row_count > 0) plan->rows_multiple = scheduler->backend->caps.rows_multiple;
     continue_prefills(scheduler, LINE_OTHERS, plan, rows_end);
     if (is_clear) start_line(scheduler, LINE_OTHERS, plan, rows_end);
 

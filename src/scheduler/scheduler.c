@@ -57,9 +57,6 @@ static enum err check_options(const struct scheduler_options *options, struct er
     if (caps->steps_max != 1 && !holds_two)
         return err_set(error, ERR_INVALID, "backend: it cannot have %u steps under way",
                        caps->steps_max);
-    if (caps->rows_multiple > BACKEND_ROWS_MULTIPLE_MAX)
-        return err_set(error, ERR_INVALID, "backend: rows_multiple %u is outside 0..%u",
-                       caps->rows_multiple, BACKEND_ROWS_MULTIPLE_MAX);
     if (options->max_model_len == 1)
         return err_set(error, ERR_INVALID, "max_model_len: 1 leaves no room for a generated token");
     if (options->requests_max > SCHEDULER_REQUESTS_MAX)

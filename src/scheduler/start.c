@@ -381,34 +381,20 @@ static void start(struct scheduler *scheduler, struct plan *plan, struct sequenc
     add_running(scheduler, sequence);
 }
 
-/* Whether a sequence of this demand may start. `load` is the expected need of the running ones, and
- * *ret_with together with its own. The load does not bind urgent sequences, and not the first of the
- * others, which urgent ones could starve. */
-static bool fits(const struct scheduler *scheduler, const struct sequence *sequence,
-                 const struct demand *demand, const struct admission_load *load,
-                 struct admission_load *ret_with) {
-    *ret_with = *load;
-    ret_with->used += demand->pages;
-    if (!is_reserved(sequence))
-        add_expected(scheduler, sequence, demand->whole, demand->passed, ret_with);
-    if (scheduler->running_count == 0) return true;
-    bool is_bound =
-        !sequence->request->is_urgent && scheduler->running_count > scheduler->urgent_count;
-    if (is_bound && !admission_fits(ret_with, scheduler->backend->caps.page_count)) return false;
-    return has_room(scheduler, *demand);
-}
-
-/* False when the sequence must wait. Rows that are held back are added before it starts, for their
- * blocks may be part of its prefix. */
+/* False when the sequence must wait. `load` is the expected need of the running ones. It does not
+ * bind urgent sequences, and not the first of the others, which urgent ones could starve. */
 static bool try_start(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       struct admission_load *load) {
-    struct admission_load with;
     struct demand demand = demand_of(scheduler, sequence);
-    if (!fits(scheduler, sequence, &demand, load, &with)) return false;
-    if (plan->held_rows > 0) {
-        add_held_rows(scheduler, plan);
-        demand = demand_of(scheduler, sequence);
-        if (!fits(scheduler, sequence, &demand, load, &with)) return false;
+    struct admission_load with = *load;
+    with.used += demand.pages;
+    if (!is_reserved(sequence))
+        add_expected(scheduler, sequence, demand.whole, demand.passed, &with);
+    if (scheduler->running_count > 0) {
+        bool is_bound =
+            !sequence->request->is_urgent && scheduler->running_count > scheduler->urgent_count;
+        if (is_bound && !admission_fits(&with, scheduler->backend->caps.page_count)) return false;
+        if (!has_room(scheduler, demand)) return false;
     }
     start(scheduler, plan, sequence, &demand);
     *load = with;

@@ -52,12 +52,9 @@ struct line {
 struct plan {
     struct step step; /* points to the arrays below */
     uint32_t rows_max;
-    uint32_t rows_multiple; /* of prefill that is added now, rows above the last multiple are
-                                        held back; 0: none */
-    uint32_t held_rows;     /* next rows of the last sequence that are held back */
-    uint32_t late_count;    /* logit rows that are late */
-    int32_t *tokens;        /* (rows_max) */
-    uint32_t *positions;    /* (rows_max) */
+    uint32_t late_count;             /* logit rows that are late */
+    int32_t *tokens;                 /* (rows_max) */
+    uint32_t *positions;             /* (rows_max) */
     struct step_sequence *sequences; /* (running_max) */
     struct logit_row *logit_rows;    /* (rows_max) */
     struct logit_row *late_rows;     /* (running_max) those that `sample` gets */
@@ -157,15 +154,12 @@ bool compose_step(struct scheduler *scheduler);
 uint32_t compose_late(const struct scheduler *scheduler, struct plan *plan);
 /* Fills scheduler->urgent with rows that may pass the step under way. False without such rows. */
 bool compose_urgent(struct scheduler *scheduler);
-/* Whether a step has room for another row below `rows_end` behind those that are held back, and for
- * its logits. */
+/* Whether a step has room for another row below `rows_end`, and for its logits. */
 bool has_row_room(const struct scheduler *scheduler, const struct plan *plan, uint32_t rows_end);
-/* Adds the next rows of a running sequence in prefill to a step, as many as fit below `rows_end` but
- * those that are held back. The step has room. */
+/* Adds the next rows of a running sequence in prefill to a step, as many as fit below `rows_end`.
+ * The step has room. */
 void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       uint32_t rows_end);
-/* Adds the rows that were held back, if any. */
-void add_held_rows(struct scheduler *scheduler, struct plan *plan);
 /* Adds full blocks of known tokens of a sequence to the prefix tree, behind those that are in it.
  * When the tree has another block for the same tokens, `may_swap`, allowed while no backend reads
  * the sequence's page tables, makes the sequence use that block. Without it the remaining blocks

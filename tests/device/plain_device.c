@@ -343,7 +343,6 @@ static const struct device_table table = {
     .kind = "plain",
     .tile_rows_heads = PLAIN_TILE_HEADS,
     .split_tokens = PLAIN_SPLIT_TOKENS,
-    .rows_multiple = PLAIN_ROWS_MULTIPLE,
     .list = list,
     .open = open_device,
     .close = close_device,

@@ -21,7 +21,6 @@
 
 #define PLAIN_TILE_HEADS 32u   /* small, so that short prompts already have several tiles */
 #define PLAIN_SPLIT_TOKENS 32u /* small, so that short contexts are already cut */
-#define PLAIN_ROWS_MULTIPLE 8u /* small, so that rows of short prompts are already held back */
 #define PLAIN_MULTIPROCESSORS 16u
 #define PLAIN_HEAD_DIM_MAX 256u
 #define PLAIN_CONTEXT_BYTES (1u << 20) /* stands for driver and context in the ledger */

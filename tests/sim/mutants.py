@@ -29,12 +29,6 @@ MUTANTS = [
      ".counter = sequence->generated_count,"),
     ("a late row of a sequence that has ended is sampled", "compose.c", "if (!row->is_late || sequence->is_leaving || is_for_nothing(sequence, row)) continue;\n"
      "        assert(row->counter == sequence->generated_count);", "if (!row->is_late) continue;"),
-    ("rows that are held back take no room", "compose.c", "plan->step.row_count + plan->held_rows < rows_end", "plan->step.row_count < rows_end"),
-    ("rows that are held back take no room for logits", "compose.c", "plan->step.logit_count + (plan->held_rows > 0)", "plan->step.logit_count"),
-    ("rows that were held back in an earlier step are added", "compose.c", "plan->rows_multiple = plan->held_rows = 0;", "plan->rows_multiple = 0;"),
-    ("a prompt that is alone is split", "compose.c", "if (step->row_count > 0) plan->rows_multiple", "plan->rows_multiple"),
-    ("a prompt has no row in its step", "compose.c", "is_in_range && over < count ? over : 0", "is_in_range && over <= count ? over : 0"),
-    ("rows beyond a multiple are not held back", "compose.c", "end - over >= BACKEND_MULTIPLES_MIN * multiple", "end - over >= BACKEND_MULTIPLES_MAX * multiple"),
     ("a page is given back one block before the last row sees it", "start.c", "first_seen_block(scheduler, sequence->computed);\n"
      "    assert(", "first_seen_block(scheduler, sequence->computed + BACKEND_BLOCK_TOKENS);\n    assert("),
     ("pages of a sequence are given back while its row is under way", "retire.c",

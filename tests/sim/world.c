@@ -499,8 +499,6 @@ static void world_open(struct world *world) {
     caps->sequences_max = one_in(world, 4) ? between(world, 1, 4) : between(world, 2, 48);
     caps->context_tokens_max = one_in(world, 3) ? between(world, 50, 400) : 10000;
     caps->vocab = between(world, 8, VOCAB_MAX);
-    if (one_in(world, 2)) caps->rows_multiple = 4u << below(world, 2);
-    if (one_in(world, 4)) caps->rows_multiple = between(world, 1, 40);
     world->fake.end_one_in = one_in(world, 3) ? 0 : between(world, 2, 60);
     world->is_one_priority = one_in(world, 2);
     world->is_meddling = one_in(world, 2);
@@ -572,42 +570,6 @@ static void check_blocks(const struct world *world) {
     }
 }
 
-/* Whether a sequence that is not urgent has started in a step or is in prefill there. The row of the
- * last token of a prompt is one of decode in a sequence that ran before, and rows behind the prompt
- * are of given tokens. */
-static bool is_others_prefill(const struct plan *plan, uint32_t index) {
-    const struct step_sequence *part = &plan->sequences[index];
-    const struct live_request *request = plan->members[index]->request;
-    if (request->is_urgent) return false;
-    if (part->slot_is_new || part->kv_tokens + 1 < request->prompt_count) return true;
-    return part->row_count > 1 && part->kv_tokens < request->prompt_count;
-}
-
-/* Where steps are composed by a multiple, its rows are one unless the last prompt is as short as what
- * is above it, is scored, or has the step to itself. */
-static void check_multiple(const struct world *world) {
-    struct scheduler *scheduler = world->scheduler;
-    const struct plan *plan = plan_at(scheduler, scheduler->under_way - 1);
-    const uint32_t multiple = world->fake.caps.rows_multiple;
-    const uint32_t rows = plan->step.row_count, last = plan->step.sequence_count - 1;
-    const uint32_t above = multiple > 0 ? rows % multiple : 0;
-    const bool is_in_range = rows >= 4 * multiple && rows < 16 * multiple;
-    const struct sampling *sampling = &plan->members[last]->request->sampling;
-    assert(scheduler->urgent.held_rows == 0);
-    if (plan->held_rows > 0) {
-        assert(is_in_range && above == 0 && plan->held_rows < multiple && last > 0);
-        assert(!is_others_prefill(plan, 0) && !plan->members[last]->request->is_urgent);
-        assert(!sampling->prompt_logprobs || !is_to_be_scored(plan->members[last]));
-        assert(rows_missing(plan->members[last]) >= plan->held_rows);
-    }
-    world->totals->held += plan->held_rows > 0;
-    world->totals->whole += multiple > 1 && is_in_range && above == 0;
-    world->totals->beyond += multiple > 1 && is_in_range && above > 0;
-    if (above == 0 || !is_in_range) return;
-    assert(!is_others_prefill(plan, last) || is_others_prefill(plan, 0) ||
-           sampling->prompt_logprobs || plan->sequences[last].row_count <= above);
-}
-
 /* Slices of the step of `rows` rows under way, with new requests in between. */
 static void advance_some(struct world *world, uint64_t rows) {
     struct scheduler_stats before;
@@ -644,7 +606,6 @@ static uint64_t begin_one(struct world *world) {
     scheduler_stats(world->scheduler, &after);
     assert(started == (after.rows > before.rows));
     if (started) check_blocks(world);
-    if (started) check_multiple(world);
     assert(!is_ahead || after.preemptions == before.preemptions);
     world->is_under_way = true;
     world->totals->ahead += is_ahead && started;

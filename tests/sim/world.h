@@ -30,9 +30,6 @@ struct world_totals {
     uint64_t copies;      /* pages of parts of blocks */
     uint64_t ahead;       /* steps begun while another was under way */
     uint64_t put_off;     /* and such that had to wait for its end */
-    uint64_t held;        /* steps with rows that were held back */
-    uint64_t whole;       /* steps with a whole multiple of rows, where that is asked for */
-    uint64_t beyond;      /* and such with more */
     uint64_t given;       /* tokens that were not sampled */
     uint64_t late;        /* tokens that depend on the one before, with two steps under way */
     uint64_t events_hash; /* two runs of one seed must agree on it */

@@ -256,7 +256,6 @@ static const struct device_table table = {
     .tile_rows_heads = TILE_ROWS_HEADS,
     .split_tokens = CUDA_SPLIT_TOKENS,
     .prefix_reads_min = CUDA_PREFIX_READS_MIN,
-    .rows_multiple = CUDA_ROWS_MULTIPLE,
     .list = device_list,
     .open = device_open,
     .close = device_close,

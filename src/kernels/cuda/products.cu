@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/device.h"
 #include "products_library.cuh"
 #include "products_load.h"
 #include "products_places.h"
@@ -29,24 +28,10 @@ static const struct format_facts formats[CUDA_FORMAT_COUNT] = {
 
 /* A step computes its rows up to the bucket: from 512 on there is one per 128 rows, which is a tile
  * of the library's kernels, as far as steps usually go. */
-static constexpr uint32_t buckets[] = {16,   32,   48,   64,   96,   128,  160,  192,  256,
-                                       320,  384,  448,  512,  640,  768,  896,  1024, 1152,
-                                       1280, 1408, 1536, 1664, 1792, 1920, 2048, 2304, 2560,
-                                       3072, 3584, 4096, 5120, 6144, 8192};
-
-/* Steps are composed by CUDA_ROWS_MULTIPLE (device_table.rows_multiple). */
-static constexpr bool are_multiples() {
-    const uint32_t first = DEVICE_MULTIPLES_MIN * CUDA_ROWS_MULTIPLE;
-    const uint32_t last = DEVICE_MULTIPLES_MAX * CUDA_ROWS_MULTIPLE;
-    uint32_t next = first;
-    for (uint32_t bucket : buckets) {
-        if (bucket < first || bucket > last) continue;
-        if (bucket != next) return false;
-        next += CUDA_ROWS_MULTIPLE;
-    }
-    return next > last;
-}
-static_assert(are_multiples(), "CUDA_ROWS_MULTIPLE and the buckets do not agree");
+static const uint32_t buckets[] = {16,   32,   48,   64,   96,   128,  160,  192,  256,
+                                   320,  384,  448,  512,  640,  768,  896,  1024, 1152,
+                                   1280, 1408, 1536, 1664, 1792, 1920, 2048, 2304, 2560,
+                                   3072, 3584, 4096, 5120, 6144, 8192};
 
 size_t cuda_format_in_bytes(enum cuda_format format) {
     return formats[format].in_bytes;

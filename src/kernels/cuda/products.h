@@ -29,8 +29,7 @@ struct CUstream_st;
 struct cuda_products;
 
 #define CUDA_BUCKET_MAX 8192
-#define CUDA_ROWS_MULTIPLE 128u /* the buckets are its multiples from 512 to 2,048 rows */
-#define CUDA_ALGORITHMS 8       /* of a shape; cuBLASLt 13.1 never returns more */
+#define CUDA_ALGORITHMS 8 /* of a shape; cuBLASLt 13.1 never returns more */
 
 enum cuda_format {
     CUDA_FORMAT_BF16,     /* bf16 · bf16 → bf16 */

@@ -160,17 +160,6 @@ static void a_model_that_does_not_fit_is_refused_before_its_weights_are_read(voi
     close_rig(&rig);
 }
 
-static void steps_are_composed_by_the_multiple_of_the_device(void **state) {
-    (void)state;
-    struct device_table table = *quern_device_table();
-    table.rows_multiple = 24;
-    struct rig rig;
-    const struct executor_limits limits = {.rows_max = ROWS};
-    open_device(&rig, &table, models[0], 1, &limits);
-    assert_int_equal(rig.backend.caps.rows_multiple, 24);
-    close_rig(&rig);
-}
-
 static void the_default_of_sequences_follows_the_memory(void **state) {
     (void)state;
     static const uint64_t mib[] = {3000, 750};
@@ -196,7 +185,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(logits_of_mixed_steps_are_those_of_the_cpu),
         cmocka_unit_test(a_model_that_does_not_fit_is_refused_before_its_weights_are_read),
-        cmocka_unit_test(steps_are_composed_by_the_multiple_of_the_device),
         cmocka_unit_test(the_default_of_sequences_follows_the_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
