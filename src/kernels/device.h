@@ -368,7 +368,7 @@ struct device_counters {
     uint64_t rows;
     uint64_t busy_ns;         /* time in which a step was being computed */
     uint64_t op_ns[OP_KINDS]; /* per kind of operation; zero unless it is measured */
-    /* Graphs: what a device prepares so that a step of few rows starts with one call. */
+    /* Graphs: what a device prepares so that most of a step starts with one call. */
     uint64_t graph_steps; /* steps that were started so */
     uint32_t graphs;
     uint64_t graph_bytes;      /* of the device's memory, which are in the ledger's context */

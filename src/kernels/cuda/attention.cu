@@ -44,7 +44,6 @@ enum err cuda_attention_tiles(const struct cuda_attention *call,
 __global__ void __launch_bounds__(MERGE_THREADS)
     cuda_merge(struct cuda_attention call, struct cuda_merge_items items) {
     const uint32_t index = blockIdx.x / call.head_count, head = blockIdx.x % call.head_count;
-    if (items.count && index >= *items.count) return wait_for_before();
     const struct device_merge_item item = items.items[index];
     wait_for_before();
     const float *ml = call.partial_ml + ((size_t)item.first * call.head_count + head) * 2;

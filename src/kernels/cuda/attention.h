@@ -76,24 +76,19 @@ struct cuda_attention {
     bool is_next; /* the launch before is of the same attention: they may run side by side */
 };
 
-/* Items of one launch, the costly ones first. The grid is made for item_count; with `count`, which
- * lies on the device, only so many of them are there, so that a captured launch can serve steps of
- * different sizes. */
+/* Items of one launch, the costly ones first. Without items it is no launch. */
 struct cuda_decode_items {
     const struct device_decode_item *items; /* (item_count), at a multiple of 16 bytes */
     uint32_t item_count;
-    const uint32_t *count; /* or NULL */
 };
 struct cuda_tile_items {
     const struct device_tile_item *items;
     uint32_t item_count;
-    const uint32_t *count;
     const uint32_t *rows; /* row i of an item is rows[item.row + i]; NULL: item.row + i */
 };
 struct cuda_merge_items {
     const struct device_merge_item *items;
     uint32_t item_count;
-    const uint32_t *count;
 };
 
 /* Whether the kernels have a head size. 64, 128 and 256 have kernels of their own. The other sizes

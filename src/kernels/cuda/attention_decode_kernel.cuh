@@ -120,7 +120,6 @@ __global__ void __launch_bounds__(S::THREADS)
     cuda_decode(struct cuda_attention call, struct cuda_decode_items items) {
     extern __shared__ __align__(128) char cuda_memory[];
     const uint32_t index = blockIdx.x / call.kv_heads, head = blockIdx.x % call.kv_heads;
-    if (items.count && index >= *items.count) return cuda_attention_pass(&call);
     char *ring = cuda_memory + threadIdx.x / 32 * S::WARP_BYTES;
     const struct device_decode_item item = items.items[index];
     const struct cuda_scoring scoring = cuda_scoring_of<typename S::PAGE>(&call);

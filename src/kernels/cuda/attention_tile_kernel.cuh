@@ -241,7 +241,6 @@ __global__ void __launch_bounds__(S::THREADS)
     cuda_tiles(struct cuda_attention call, struct cuda_tile_items items) {
     extern __shared__ __align__(128) char cuda_memory[];
     const uint32_t index = blockIdx.x / call.kv_heads, head = blockIdx.x % call.kv_heads;
-    if (items.count && index >= *items.count) return cuda_attention_pass(&call);
     const struct device_tile_item item = items.items[index];
     if (item.row_count == 0) return cuda_attention_pass(&call);
     const struct cuda_scoring scoring = cuda_scoring_of<typename S::PAGE>(&call);

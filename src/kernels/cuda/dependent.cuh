@@ -6,7 +6,7 @@
  *
  * A kernel launched so loads what no kernel writes, calls wait_for_before() and only then touches
  * the rest. Each one must call it, or a later kernel could overtake one before. It takes 1.3–1.9 µs
- * off each launch (device_measured.md §5). */
+ * off each launch (device_measured.md §5). Launches may be steps of a graph (launches.h). */
 
 extern "C" {
 #include "base/err.h"
@@ -35,6 +35,23 @@ static inline bool card_has_dependent_launch(void) {
     return major >= 9;
 }
 
+/* Launches the kernel, or hands it to a graph (launches.h); without blocks it is no launch. `arguments`
+ * has the address of each. */
+extern "C" cudaError_t cuda_start(const cudaLaunchConfig_t *config, const void *kernel,
+                                  void **arguments);
+
+/* Parameters are deduced from the kernel alone, so that arguments become what it takes. */
+template <class T> struct launch_parameter { using type = T; };
+template <class... Parameters>
+static enum err launch_with(const char *name, struct error *error, const cudaLaunchConfig_t *config,
+                            void (*kernel)(Parameters...),
+                            typename launch_parameter<Parameters>::type... arguments) {
+    void *addresses[] = {(void *)&arguments...};
+    cudaError_t code = cuda_start(config, (const void *)kernel, addresses);
+    if (code == cudaSuccess) return OK;
+    return err_set(error, ERR_IO, "%s: %s", name, cudaGetErrorString(code));
+}
+
 template <class... Parameters, class... Arguments>
 static enum err launch_dependent(const char *name, struct error *error, cudaStream_t stream,
                                  dim3 grid, dim3 block, size_t shared_bytes,
@@ -49,7 +66,5 @@ static enum err launch_dependent(const char *name, struct error *error, cudaStre
     config.stream = stream;
     config.attrs = &attribute;
     config.numAttrs = card_has_dependent_launch() ? 1 : 0;
-    cudaError_t code = cudaLaunchKernelEx(&config, kernel, arguments...);
-    if (code == cudaSuccess) return OK;
-    return err_set(error, ERR_IO, "%s: %s", name, cudaGetErrorString(code));
+    return launch_with(name, error, &config, kernel, arguments...);
 }

@@ -194,7 +194,6 @@ static void device_close(struct device *device) {
     if (device->down) (void)cudaStreamSynchronize(device->down);
     for (uint32_t i = 0; i < DEVICE_STEPS_MAX; i++) {
         struct flight *flight = &device->flights[i];
-        graphs_free(flight);
         if (flight->block.host) (void)cudaFreeHost(flight->block.host);
         if (flight->host.tokens) (void)cudaFreeHost(flight->host.tokens);
         if (flight->begun) (void)cudaEventDestroy(flight->begun);
@@ -208,6 +207,7 @@ static void device_close(struct device *device) {
         if (device->fill_host[i]) (void)cudaFreeHost(device->fill_host[i]);
         if (device->fill_done[i]) (void)cudaEventDestroy(device->fill_done[i]);
     }
+    graphs_free(device);
     cuda_products_close(device->products);
     if (device->memory.base) (void)cudaFree(device->memory.base);
     if (device->copied) (void)cudaEventDestroy(device->copied);

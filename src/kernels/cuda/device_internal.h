@@ -14,21 +14,20 @@
  *     device_warm.c     algorithms of products, a first run of all kernels
  *     device_step.c     a step's arrays, submit
  *     device_walk.c     operations become kernels
- *     device_graph.c    steps of few rows as graphs
+ *     device_graph.c    steps as graphs
  *     device_sample.c   draws and answers
  *     device_result.c   wait, logits, counters
  *     device_op.c       one operation over buffers of the host
  *
  * Three streams: `compute` has all kernels, `up` the copies of steps to the card, `down` those of
- * results. Nothing is allocated and nothing waited for between submit and wait. A graph has the
- * kernels of a step's operations before OP_KEEP, in their order; the step's arrays stand where it
- * reads them.
+ * results. Nothing is allocated and nothing waited for between submit and wait.
  *
  * Thread: the device's one.
  * Memory: the arena and all pinned memory are the device's.
  * Invariant: device memory that a step reads changes only when the step has been waited for. */
 
 #include "kernels/cuda/attention.h"
+#include "kernels/cuda/launches.h"
 #include "kernels/cuda/pages.h"
 #include "kernels/cuda/products.h"
 #include "kernels/cuda/rows.h"
@@ -42,13 +41,14 @@
 
 struct CUevent_st;
 struct CUgraphExec_st;
+struct CUgraph_st;
 struct CUstream_st;
 
 #define FILL_SLICES 2                /* one is copied while the other is filled */
 #define FILL_BYTES ((size_t)8 << 20) /* of a slice, if a row fits */
 #define MIB (UINT64_C(1) << 20)
 #define WORKSPACE_BYTES (32 * MIB) /* of cuBLASLt; 8 MiB was the most any algorithm wanted */
-#define GRAPHS_MAX 32u             /* of a flight: buckets of up to 7,168 rows */
+#define GRAPHS_MAX 32u             /* buckets of up to 7,168 rows */
 
 /* ---- memory ---- */
 
@@ -128,12 +128,9 @@ struct card_place {
 
 /* ---- a step ---- */
 
-/* Counts of items are those of the launches. In a graph the true ones, at most as many, stand on
- * the card, at `counted`; elsewhere that is NULL. */
 struct card_tiles {
     const struct device_tile_item *items;
     uint32_t count;
-    const uint32_t *counted;
     const uint32_t *rows;
 };
 struct card_attention {
@@ -141,10 +138,8 @@ struct card_attention {
     struct card_tiles tiles;
     const struct device_decode_item *decode;
     uint32_t decode_count;
-    const uint32_t *decode_counted;
     const struct device_merge_item *merges;
     uint32_t merge_count;
-    const uint32_t *merge_counted;
 };
 struct card_group {
     const uint32_t *slots;
@@ -190,8 +185,9 @@ struct walk {
     struct device *device;
     struct flight *flight;
     uint32_t rows;
-    bool is_kept;  /* behind KEEP */
-    bool is_gated; /* the gate that comes next was computed with its product */
+    bool is_kept;     /* behind KEEP */
+    bool is_gated;    /* the gate that comes next was computed with its product */
+    bool is_replayed; /* launches go to a graph, which has the products */
     float *x;
     void *q;
     struct cuda_product product[2]; /* by enum op_to: the last one in wide and in h */
@@ -199,11 +195,12 @@ struct walk {
     uint32_t scale_turn; /* row_scales that the next result gets */
 };
 
-/* The operations before OP_KEEP of a step of up to device.graph_rows[] rows, over one flight's
- * memory. */
+/* The operations before OP_KEEP of a step of up to `rows` rows. */
 struct graph {
-    struct CUgraphExec_st *exec; /* NULL: none */
-    struct walk walk;            /* at OP_KEEP */
+    uint32_t rows; /* a bucket */
+    struct CUgraph_st *recorded;
+    struct CUgraphExec_st *exec;
+    struct launches launches;
 };
 
 /* A step under way. */
@@ -212,7 +209,6 @@ struct flight {
     bool is_under_way;
     bool is_careful; /* while it is under way: the host waits for each operation */
     struct block block;
-    struct graph graphs[GRAPHS_MAX];
     size_t step_bytes; /* of the block: the step's own arrays; behind them are those of draws */
     struct card_step step;
     float *logits;           /* (bucket of logit_rows_max, logit_stride) */
@@ -278,9 +274,9 @@ struct device {
     size_t fill_bytes;
     uint32_t fill_next;
 
-    uint32_t graph_rows[GRAPHS_MAX]; /* rows of the graphs of each flight, ascending */
-    uint32_t graph_count;            /* of a flight */
-    char graph_refusal[256];         /* empty: all graphs that can be of use were made */
+    struct graph graphs[GRAPHS_MAX]; /* rows ascending; all flights use them */
+    uint32_t graph_count;
+    char graph_refusal[256]; /* empty: all graphs that can be of use were made */
 
     struct flight flights[DEVICE_STEPS_MAX];
     uint64_t submitted; /* steps; the next one's flight is submitted % steps_max */
@@ -340,10 +336,6 @@ size_t step_block_bytes(const struct device_limits *limits, uint32_t vocab);
 /* Puts the arrays of a step into the flight's block. ERR_LIMIT when they are over the limits. */
 enum err step_put(struct device *device, struct flight *flight, const struct device_step *step,
                   struct error *error) MUST_CHECK;
-/* The part of it for OP_KEEP and the operations behind it; false when the block is full. */
-bool step_put_kept(const struct device *device, struct flight *flight,
-                   const struct device_step *step);
-
 /* In a careful step the host waits here for what it started, whose name an error then has. */
 enum err step_await(const struct device *device, const struct flight *flight, const char *what,
                     struct error *error) MUST_CHECK;
@@ -364,20 +356,11 @@ enum err walk_all(struct device *device, struct flight *flight, struct error *er
 
 /* ---- device_graph.c ---- */
 
-/* Bytes of a block, beside those of a step, that the arrays of a graph's step may take.
- * graph_rows_max as device_options has it. */
-size_t graph_block_bytes(uint32_t graph_rows_max, const struct device_limits *limits,
-                         const struct device_program *program, uint32_t multiprocessors);
-/* Makes the graphs of all flights; none when the card or its driver refuses, which is no error. */
-enum err graphs_make(struct device *device, struct error *error) MUST_CHECK;
-void graphs_free(struct flight *flight);
-/* Puts the arrays of a step where its graph reads them. NULL, and nothing put, when no graph can
- * run the step. */
-const struct graph *graph_put(struct device *device, struct flight *flight,
-                              const struct device_step *step);
-/* Starts the operations of the step that was put: the graph's and those behind it. */
-enum err graph_run(struct device *device, const struct graph *graph,
-                   struct error *error) MUST_CHECK;
+/* Makes the graphs; none when the card or its driver refuses, which is no error. */
+void graphs_make(struct device *device);
+void graphs_free(struct device *device);
+/* Starts all operations of the step that was put, with a graph if there is one for its rows. */
+enum err graph_run(struct device *device, struct flight *flight, struct error *error) MUST_CHECK;
 
 /* ---- device_sample.c ---- */
 

@@ -293,9 +293,7 @@ static void place_flights(struct layout *layout) {
     struct memory *memory = &layout->memory;
     for (uint32_t i = 0; i < limits->steps_max; i++) {
         struct flight *flight = &device->flights[i];
-        flight->block.room = step_block_bytes(limits, layout->program->vocab) +
-                             graph_block_bytes(device->graph_rows_max, limits, layout->program,
-                                               (uint32_t)device->multiprocessors);
+        flight->block.room = step_block_bytes(limits, layout->program->vocab);
         flight->block.card = memory_take(memory, MEMORY_STEPS, flight->block.room);
         char *card = memory_take(memory, MEMORY_STEPS, results_bytes(limits));
         if (card) flight->card = results_at(limits, card);

@@ -59,8 +59,9 @@ static enum err check_step(const struct device *device, const struct device_step
                    limits->rows_max, limits->logit_rows_max);
 }
 
-bool step_put_kept(const struct device *device, struct flight *flight,
-                   const struct device_step *step) {
+/* The part for OP_KEEP and the operations behind it; false when the block is full. */
+static bool put_kept(const struct device *device, struct flight *flight,
+                     const struct device_step *step) {
     struct block *block = &flight->block;
     struct card_step *to = &flight->step;
     void *host;
@@ -96,7 +97,7 @@ enum err step_put(struct device *device, struct flight *flight, const struct dev
         group->pages = PUT(block, from->pages, from->page_count);
         put_attention(block, &from->all, &group->all);
     }
-    if (step_put_kept(device, flight, step)) return OK;
+    if (put_kept(device, flight, step)) return OK;
     return err_set(error, ERR_LIMIT, "step %llu has more pages or items than the limits say",
                    (unsigned long long)step->number);
 }
@@ -120,9 +121,8 @@ enum err step_await(const struct device *device, const struct flight *flight, co
 }
 
 /* Enqueues everything; on failure the sentence names the operation. */
-static enum err start(struct device *device, struct flight *flight, const struct graph *graph,
-                      const struct device_step *step, const struct device_samples *samples,
-                      struct error *error) {
+static enum err start(struct device *device, struct flight *flight, const struct device_step *step,
+                      const struct device_samples *samples, struct error *error) {
     struct card_samples drawn = {0};
     enum err err = samples_put(device, flight, samples, false, &drawn, error);
     if (err == OK) err = block_send(device, &flight->block, error);
@@ -131,7 +131,7 @@ static enum err start(struct device *device, struct flight *flight, const struct
     if (code != cudaSuccess) return card_error(code, error, "starting");
     err = copy_pages(device, step, error);
     if (err == OK) err = step_await(device, flight, "arrays and copies of pages", error);
-    if (err == OK) err = graph ? graph_run(device, graph, error) : walk_all(device, flight, error);
+    if (err == OK) err = graph_run(device, flight, error);
     if (err == OK) err = samples_run(device, flight, &drawn, false, error);
     if (err == OK) err = samples_fetch(device, flight, error);
     return err;
@@ -144,11 +144,9 @@ enum err device_submit(struct device *device, const struct device_step *step,
     flight->number = step->number;
     flight->answer_count = flight->named_count = 0;
     flight->is_careful = device->submitted < device->careful_steps;
-    /* A graph has no place to wait in. */
-    const struct graph *graph = flight->is_careful ? NULL : graph_put(device, flight, step);
-    enum err err = graph ? OK : step_put(device, flight, step, error);
+    enum err err = step_put(device, flight, step, error);
     if (err != OK) return err;
-    err = start(device, flight, graph, step, samples, error);
+    err = start(device, flight, step, samples, error);
     if (err != OK) return err_prefix(error, "step %llu", (unsigned long long)step->number);
     flight->is_under_way = true;
     device->submitted++;

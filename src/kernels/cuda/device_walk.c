@@ -122,7 +122,8 @@ static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct 
         .bias = op->op.bias,
     };
     enum err err = weights_ready(walk->device, op->op.matrix, &call.weights, error);
-    return err != OK ? err : cuda_multiply(device->products, &call, device->compute, error);
+    if (err != OK || walk->is_replayed) return err; /* the graph has the product */
+    return cuda_multiply(device->products, &call, device->compute, error);
 }
 
 static enum err walk_heads(struct walk *walk, const struct card_op *op, struct error *error) {
@@ -205,11 +206,8 @@ static struct cuda_attention attention_of(const struct walk *walk, const struct 
 
 static enum err run_tiles(const struct walk *walk, const struct cuda_attention *call,
                           const struct card_tiles *tiles, struct error *error) {
-    if (tiles->count == 0) return OK;
-    const struct cuda_tile_items items = {.items = tiles->items,
-                                          .item_count = tiles->count,
-                                          .count = tiles->counted,
-                                          .rows = tiles->rows};
+    const struct cuda_tile_items items = {
+        .items = tiles->items, .item_count = tiles->count, .rows = tiles->rows};
     return cuda_attention_tiles(call, &items, walk->device->compute, error);
 }
 
@@ -228,27 +226,21 @@ static enum err prepare(struct walk *walk, const struct card_op *op, void *from,
     return cuda_quantise(&call, walk->device->compute, error);
 }
 
+/* All four launches are made, those without items too, which start nothing: a graph has each. */
 static enum err walk_attention(struct walk *walk, const struct card_op *op, struct error *error) {
     const struct card_group *group = &walk->flight->step.groups[op->op.kv_group];
     const struct card_attention *work = walk->is_kept ? &group->kept : &group->all;
+    const struct cuda_decode_items decode = {.items = work->decode,
+                                             .item_count = work->decode_count};
+    const struct cuda_merge_items merges = {.items = work->merges, .item_count = work->merge_count};
     struct cuda_attention call = attention_of(walk, op, group);
     struct CUstream_st *stream = walk->device->compute;
     enum err err = run_tiles(walk, &call, &work->prefixes, error);
     call.is_next = work->prefixes.count > 0;
     if (err == OK) err = run_tiles(walk, &call, &work->tiles, error);
     call.is_next |= work->tiles.count > 0;
-    if (err == OK && work->decode_count > 0)
-        err = cuda_attention_decode(&call,
-                                    &(struct cuda_decode_items){.items = work->decode,
-                                                                .item_count = work->decode_count,
-                                                                .count = work->decode_counted},
-                                    stream, error);
-    if (err == OK && work->merge_count > 0)
-        err = cuda_attention_merge(&call,
-                                   &(struct cuda_merge_items){.items = work->merges,
-                                                              .item_count = work->merge_count,
-                                                              .count = work->merge_counted},
-                                   stream, error);
+    if (err == OK) err = cuda_attention_decode(&call, &decode, stream, error);
+    if (err == OK) err = cuda_attention_merge(&call, &merges, stream, error);
     if (err != OK) return err;
     return prepare(walk, op, walk->device->attended,
                    walk->device->program.heads * walk->device->program.head_dim, error);

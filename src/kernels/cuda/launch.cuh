@@ -21,7 +21,7 @@ static inline bool cuda_has_shared(size_t bytes) {
            (size_t)most >= bytes;
 }
 
-/* No blocks are no launch. An error of the kernel itself is found by whoever waits for it. Every
+/* An error of the kernel itself is found by whoever waits for it. Every
  * thread of the kernel calls wait_for_before(). A kernel is always launched with the same
  * shared_bytes, which are asked for once. */
 template <auto KERNEL, class... GIVES>
@@ -30,7 +30,6 @@ static inline enum err cuda_launch(const char *name, uint32_t blocks, uint32_t t
                                    const GIVES &...arguments) {
     static bool is_asked; /* on the process's one card; racing threads write the same */
     cudaError_t status = cudaSuccess;
-    if (blocks == 0) return OK;
     if (shared_bytes > CUDA_SHARED_BYTES_FREE && !is_asked)
         status = cudaFuncSetAttribute(KERNEL, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       (int)shared_bytes);

@@ -179,7 +179,5 @@ static inline enum err cuda_launch_clusters(const char *name, uint32_t clusters,
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
     config.attrs = attributes, config.numAttrs = 2;
-    cudaError_t code = cudaLaunchKernelEx(&config, KERNEL, arguments...);
-    if (code == cudaSuccess) return OK;
-    return err_set(error, ERR_IO, "%s: %s", name, cudaGetErrorString(code));
+    return launch_with(name, error, &config, KERNEL, arguments...);
 }

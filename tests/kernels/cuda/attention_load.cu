@@ -82,8 +82,8 @@ struct attention_load decode_load(const struct attention_load_shape *shape, uint
     uint32_t partials;
     std::vector<device_merge_item> merges = planned(&items, shape->kv_heads, &partials);
     struct attention_load load = load_of(shape, &rng, pages, sequences, partials);
-    load.decode = {device_copy(items), (uint32_t)items.size(), NULL};
-    load.merges = {device_copy(merges), (uint32_t)merges.size(), NULL};
+    load.decode = {device_copy(items), (uint32_t)items.size()};
+    load.merges = {device_copy(merges), (uint32_t)merges.size()};
     double element = shape->type == CUDA_KV_BF16 ? 2 : 1;
     double token = shape->head_dim * element + (shape->type == CUDA_KV_BF16 ? 0 : 2);
     load.bytes = tokens * shape->kv_heads * 2 * token +
@@ -103,7 +103,7 @@ struct attention_load prefix_load(const struct attention_load_shape *shape, uint
                              parts});
     std::vector<uint32_t> positions(rows, shared + 100);
     for (struct cuda_attention &layer : load.layers) layer.positions = device_copy(positions);
-    load.tiles = {device_copy(items), (uint32_t)items.size(), NULL, NULL};
+    load.tiles = {device_copy(items), (uint32_t)items.size(), NULL};
     load.flops = 4.0 * rows * shape->kv_heads * shape->group * shape->head_dim * shared;
     return load;
 }
@@ -126,7 +126,7 @@ struct attention_load prefill_load(const struct attention_load_shape *shape, uin
                          return positions[a.row] > positions[b.row];
                      });
     for (struct cuda_attention &layer : load.layers) layer.positions = device_copy(positions);
-    load.tiles = {device_copy(items), (uint32_t)items.size(), NULL, NULL};
+    load.tiles = {device_copy(items), (uint32_t)items.size(), NULL};
     load.flops = 4.0 * prompts * (tokens * (tokens + 1.0) / 2) * shape->kv_heads * shape->group *
                  shape->head_dim;
     return load;

@@ -72,8 +72,8 @@ struct bench {
 };
 
 /* What a device is opened for. */
-enum mode { MODE_STEPS, MODE_MEASURED, MODE_NO_GRAPHS, MODE_ALL_GRAPHS, MODES };
-static const char *const mode_names[MODES] = {"", "", " without graphs", " with all graphs"};
+enum mode { MODE_STEPS, MODE_MEASURED, MODE_NO_GRAPHS, MODES };
+static const char *const mode_names[MODES] = {"", "", " without graphs"};
 
 static const char *const kinds[OP_KINDS] = {"embed",     "norm", "products", "heads",
                                             "attention", "gate", "keep",     "logits"};
@@ -270,13 +270,11 @@ static void open_device(struct bench *bench, const struct device_info *card, enu
                                            .kv_form = s->kv_form};
     double begin = seconds();
     must(plan_attention_open(&bench->plan, &options, &error), &error, "plan");
-    must(bench->table->open(
-             &bench->device,
-             &(struct device_options){.memory_bytes = card->memory_bytes / 20 * 19,
-                                      .measures_ops = mode == MODE_MEASURED,
-                                      .has_no_graphs = mode == MODE_NO_GRAPHS,
-                                      .graph_rows_max = mode == MODE_ALL_GRAPHS ? ROWS_MAX : 0},
-             &error),
+    must(bench->table->open(&bench->device,
+                            &(struct device_options){.memory_bytes = card->memory_bytes / 20 * 19,
+                                                     .measures_ops = mode == MODE_MEASURED,
+                                                     .has_no_graphs = mode == MODE_NO_GRAPHS},
+                            &error),
          &error, "open");
     double opened = seconds();
     must(bench->table->prepare(bench->device, &bench->program, &bench->limits, &ledger, &error),

@@ -3,7 +3,7 @@
 /* Steps as graphs, kernel by kernel, and careful ones, which must agree in every bit. A course has
  * pieces of prompts, decode of 1 to 144 rows in an order in which the number of rows grows and
  * falls, and both at once: one sequence is long, so that its items are cut, and all others share a
- * prefix. Between them are steps that no graph can run. */
+ * prefix. So launches that a step has, the next one with the same graph may lack. */
 
 #include "check_device.h"
 #include "plain_world.h"
@@ -21,14 +21,14 @@
 #define OWN_BLOCKS 2u /* of a sequence behind the shared ones */
 #define PIECE 15u     /* rows of a prompt */
 #define FIRST_NUMBER 7000u
-#define FEW 128u         /* rows of the largest graph, if nobody says more */
-#define WARM_STEPS 2u    /* of `warm`, which are careful ones, too */
+#define FEW 128u         /* rows of the largest graph where fewer are asked for */
+#define WARM_STEPS 3u    /* of `warm`, which are careful ones, too */
 #define CAREFUL_STEPS 9u /* of the course: graphs can run some steps before and behind */
 
 enum {
     STEP_PROMPT = 1, /* of sequence 0, then of the prefix; its last row is wanted */
     STEP_LATE = 2,   /* the first row is drawn by a later call, with an edit */
-    STEP_SPLIT = 4,  /* an item of the prefix per row: more than a graph has room for */
+    STEP_SPLIT = 4,  /* an item of the prefix per row: more than a plan has */
     STEP_TWO = 8,    /* the first sequence has two rows, which are a tile */
     STEP_PIECE = 16, /* the first sequence has PIECE rows, of which the last one is wanted */
 };
@@ -311,17 +311,13 @@ static bool is_equal(const struct outcome *a, const struct outcome *b, bool has_
     return is_equal;
 }
 
-/* Steps of the course from `first` on that graphs of at most `most` rows can run. Those of few rows
- * run decode alone. */
+/* Steps of the course from `first` on that have at most `most` rows. */
 static uint64_t graph_steps(uint32_t first, uint32_t most) {
     uint64_t count = 0;
     for (uint32_t i = first; i < STEPS; i++) {
         const unsigned how = course[i].how;
-        const uint32_t rows =
-            course[i].count + (how & STEP_PIECE ? PIECE - 1 : 0) + (how & STEP_TWO ? 1 : 0);
-        const bool is_few = rows <= FEW;
-        count += rows <= most && !(how & STEP_SPLIT) &&
-                 !(is_few && how & (STEP_PROMPT | STEP_TWO | STEP_PIECE));
+        count +=
+            course[i].count + (how & STEP_PIECE ? PIECE - 1 : 0) + (how & STEP_TWO ? 1 : 0) <= most;
     }
     return count;
 }
@@ -342,7 +338,7 @@ static void check_careful(struct graph_check *check, const struct world_traits *
     open_check(check, traits, &some);
     struct outcome *mixed = run(check, false);
     close_check(check);
-    report(mixed->counters.graph_steps == graph_steps(CAREFUL_STEPS, FEW) &&
+    report(mixed->counters.graph_steps == graph_steps(CAREFUL_STEPS, ROWS) &&
                is_equal(plain, mixed, true),
            "%s: the first steps alone are careful", traits->name);
     free(careful);
@@ -382,15 +378,15 @@ static void check_up_to(struct graph_check *check, const struct world_traits *tr
 void check_graphs(const struct device_table *table, const struct world_traits *traits,
                   uint64_t memory_bytes, bool is_refused) {
     const struct device_options usual = {.memory_bytes = memory_bytes};
-    const struct device_options large = {.memory_bytes = memory_bytes, .graph_rows_max = 8192};
+    const struct device_options few = {.memory_bytes = memory_bytes, .graph_rows_max = FEW};
     const struct device_options single = {.memory_bytes = memory_bytes, .has_no_graphs = true};
     struct graph_check *check = calloc(1, sizeof *check);
     check->table = table;
     open_check(check, traits, &single);
     struct outcome *plain = run(check, false);
     close_check(check);
-    check_up_to(check, traits, &usual, FEW, is_refused, plain);
-    check_up_to(check, traits, &large, ROWS, is_refused, plain);
+    check_up_to(check, traits, &usual, ROWS, is_refused, plain);
+    check_up_to(check, traits, &few, FEW, is_refused, plain);
     if (!is_refused) check_careful(check, traits, memory_bytes, plain);
     free(plain);
     free(check);

@@ -93,11 +93,6 @@ static void add_keys(const struct cuda_attention *call, uint32_t row, uint32_t h
     }
 }
 
-/* The items of a launch: as many as the card's count says. */
-static uint32_t counted(uint32_t most, const uint32_t *count) {
-    return count && *count < most ? *count : most;
-}
-
 HOST_AGAIN_ITEMS(cuda_attention_decode)
 enum err cuda_attention_decode(const struct cuda_attention *call,
                                const struct cuda_decode_items *items, cuda_stream stream,
@@ -105,7 +100,7 @@ enum err cuda_attention_decode(const struct cuda_attention *call,
     (void)error;
     if (host_record(stream, again_cuda_attention_decode, call, sizeof *call, items, sizeof *items))
         return OK;
-    for (uint32_t n = 0; n < counted(items->item_count, items->count); n++)
+    for (uint32_t n = 0; n < items->item_count; n++)
         for (uint32_t head = 0; head < call->head_count; head++) {
             const struct device_decode_item *item = &items->items[n];
             struct sums sums = {.m = -INFINITY};
@@ -125,7 +120,7 @@ enum err cuda_attention_tiles(const struct cuda_attention *call,
     (void)error;
     if (host_record(stream, again_cuda_attention_tiles, call, sizeof *call, items, sizeof *items))
         return OK;
-    for (uint32_t n = 0; n < counted(items->item_count, items->count); n++)
+    for (uint32_t n = 0; n < items->item_count; n++)
         for (uint32_t i = 0; i < items->items[n].row_count; i++)
             for (uint32_t head = 0; head < call->head_count; head++) {
                 const struct device_tile_item *item = &items->items[n];
@@ -151,7 +146,7 @@ enum err cuda_attention_merge(const struct cuda_attention *call,
     (void)error;
     if (host_record(stream, again_cuda_attention_merge, call, sizeof *call, items, sizeof *items))
         return OK;
-    for (uint32_t n = 0; n < counted(items->item_count, items->count); n++)
+    for (uint32_t n = 0; n < items->item_count; n++)
         for (uint32_t head = 0; head < call->head_count; head++) {
             struct sums sums = {.m = -INFINITY};
             for (uint32_t i = 0; i < items->items[n].count; i++)

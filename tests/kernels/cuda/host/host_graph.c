@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* Graphs of CUDA's runtime: a captured stream records the calls of kernels with copies of their
- * arguments, and a launch of the graph makes them in their order. */
+ * arguments, and a launch of the graph makes them in their order. launches.h for these calls: a
+ * replay must make those of the recording, but with other arguments. */
 
 #include "cuda_runtime_api.h"
 #include "host_kernels.h"
+
+#include "kernels/cuda/launches.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -26,27 +29,98 @@ struct CUgraphExec_st {
     struct CUgraph_st graph;
 };
 
+/* A kernel of our own. */
+struct launch_node {
+    size_t call;
+};
+
 static const struct CUstream_st *captured;
 static struct CUgraph_st recording;
+static struct launches *list;           /* that is recorded or replayed */
+static struct CUgraphExec_st *replayed; /* NULL: it is recorded */
+static uint32_t next;
 
 bool host_is_captured(const struct CUstream_st *stream) {
     return stream && stream == captured;
 }
 
-bool host_record(const struct CUstream_st *stream, host_again *again, const void *call,
-                 size_t call_bytes, const void *more, size_t more_bytes) {
-    if (!host_is_captured(stream)) return false;
+bool host_refuses_changes(void) {
+#ifdef HOST_NO_CHANGES
+    return replayed != NULL;
+#else
+    return false;
+#endif
+}
+
+/* ---- calls ---- */
+
+static struct recorded recorded_of(host_again *again, const void *call, size_t call_bytes,
+                                   const void *more, size_t more_bytes) {
+    struct recorded made = {.again = again, .has_more = more != NULL};
     assert(call_bytes <= ARGUMENT_BYTES && more_bytes <= ARGUMENT_BYTES);
-    struct recorded *grown =
-        realloc(recording.calls, (recording.count + 1) * sizeof *recording.calls);
+    memcpy(made.call, call, call_bytes);
+    if (more) memcpy(made.more, more, more_bytes);
+    return made;
+}
+
+static void *grow(void *array, size_t count, size_t bytes) {
+    void *grown = realloc(array, count * bytes);
     if (!grown) abort();
-    recording.calls = grown;
-    struct recorded *at = &recording.calls[recording.count++];
-    *at = (struct recorded){.again = again, .has_more = more != NULL};
-    memcpy(at->call, call, call_bytes);
-    if (more) memcpy(at->more, more, more_bytes);
+    return grown;
+}
+
+bool host_record_product(const struct CUstream_st *stream, host_again *again, const void *call,
+                         size_t call_bytes) {
+    assert(!replayed);
+    if (!host_is_captured(stream)) return false;
+    recording.calls = grow(recording.calls, recording.count + 1, sizeof *recording.calls);
+    recording.calls[recording.count++] = recorded_of(again, call, call_bytes, NULL, 0);
     return true;
 }
+
+bool host_record(const struct CUstream_st *stream, host_again *again, const void *call,
+                 size_t call_bytes, const void *more, size_t more_bytes) {
+    if (replayed) {
+        assert(stream && next < list->count);
+        struct recorded *at = &replayed->graph.calls[list->nodes[next++].call];
+        assert(at->again == again);
+        *at = recorded_of(again, call, call_bytes, more, more_bytes);
+        return true;
+    }
+    if (!host_is_captured(stream)) return false;
+    assert(list);
+    list->nodes = grow(list->nodes, list->count + 1, sizeof *list->nodes);
+    list->nodes[list->count++].call = recording.count;
+    recording.calls = grow(recording.calls, recording.count + 1, sizeof *recording.calls);
+    recording.calls[recording.count++] = recorded_of(again, call, call_bytes, more, more_bytes);
+    return true;
+}
+
+void launches_record(struct launches *recorded) {
+    assert(!list && recorded->count == 0);
+    list = recorded;
+}
+
+void launches_replay(struct launches *recorded, struct CUgraphExec_st *exec) {
+    assert(!list && exec);
+    list = recorded;
+    replayed = exec;
+    next = 0;
+}
+
+bool launches_end(void) {
+    const bool is_whole = !replayed || next == list->count;
+    list = NULL;
+    replayed = NULL;
+    return is_whole;
+}
+
+void launches_free(struct launches *recorded) {
+    free(recorded->nodes);
+    *recorded = (struct launches){0};
+}
+
+/* ---- the runtime ---- */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
     (void)mode;
@@ -93,7 +167,7 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t exec, cudaStream_t stream) {
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
     struct error error = {0};
-    if (!exec || !stream || captured) return cudaErrorInvalidValue;
+    if (!exec || !stream || captured || replayed) return cudaErrorInvalidValue;
     for (size_t i = 0; i < exec->graph.count; i++) {
         const struct recorded *at = &exec->graph.calls[i];
         if (at->again(at->call, at->has_more ? at->more : NULL, &error) != OK)

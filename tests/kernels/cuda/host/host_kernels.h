@@ -27,9 +27,15 @@ bool host_can_store(uintptr_t at);
 /* Runs a recorded call: copies of its arguments. */
 typedef enum err host_again(const void *call, const void *more, struct error *error);
 bool host_is_captured(const struct CUstream_st *stream);
-/* True when the stream is captured, which then has recorded the call; `more` may be NULL. */
+/* True when the stream is captured, which then has recorded the call, or a graph is replayed, which
+ * then has it instead of its own; `more` may be NULL. */
 bool host_record(const struct CUstream_st *stream, host_again *again, const void *call,
                  size_t call_bytes, const void *more, size_t more_bytes);
+/* The same of a library's kernel, which no replay has. */
+bool host_record_product(const struct CUstream_st *stream, host_again *again, const void *call,
+                         size_t call_bytes);
+/* Whether a graph is replayed whose driver does not change it. */
+bool host_refuses_changes(void);
 
 /* The host_again of a kernel whose arguments are one struct. */
 #define HOST_AGAIN(kernel)                                                                         \

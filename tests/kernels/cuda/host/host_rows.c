@@ -127,6 +127,7 @@ static float gated(enum cuda_gate_kind kind, float gate, float up) {
 HOST_AGAIN(cuda_gate)
 enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, struct error *error) {
     (void)error;
+    if (host_refuses_changes()) return err_set(error, ERR_IO, "gate: invalid argument");
     if (host_record(stream, again_cuda_gate, call, sizeof *call, NULL, 0)) return OK;
     float *y = malloc(call->width * sizeof *y);
     for (size_t row = 0; row < call->rows; row++) {
@@ -390,7 +391,7 @@ enum err cuda_multiply(struct cuda_products *products, const struct cuda_multipl
     if (products && !shape_of(products, call)) /* a recorded call was asked for before */
         return err_set(error, ERR_NOT_FOUND, "no algorithm for %u rows of %u x %u", call->rows,
                        call->outputs, call->inputs);
-    if (host_record(stream, again_multiply, call, sizeof *call, NULL, 0)) return OK;
+    if (host_record_product(stream, again_multiply, call, sizeof *call)) return OK;
     (call->format == CUDA_FORMAT_INT8 ? multiply_int8 : multiply_numbers)(call);
     return OK;
 }
