@@ -44,7 +44,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEVICE_ABI 8u
+#define DEVICE_ABI 9u
 #define DEVICE_SYMBOL "quern_device_table" /* of the function that gives the table */
 
 #define DEVICE_PAGE_TOKENS 16u
@@ -74,7 +74,7 @@ struct device_options {
     const char *library;     /* path of the library for products; NULL: wherever it is found */
     bool measures_ops;       /* device_counters.op_ns, at the cost of pauses between operations */
     bool has_no_graphs;      /* each kernel is launched by itself in all steps: to compare */
-    uint32_t graph_rows_max; /* more rows are no graph; 0: as many as the device finds best */
+    uint32_t graph_rows_max; /* steps of more rows are no graph; 0: the device decides */
     /* In so many first steps, those of warm included, submit and sample wait for each operation, so
      * that the sentence of an error names the operation that caused it. 0: an error that is found
      * later names the step alone. Results are the same. */

@@ -6,7 +6,8 @@
  *
  * A kernel launched so loads what no kernel writes, calls wait_for_before() and only then touches
  * the rest. Each one must call it, or a later kernel could overtake one before. It takes 1.3–1.9 µs
- * off each launch (device_measured.md §5). Launches may be steps of a graph (launches.h). */
+ * off each launch (device_measured.md §5). launches.h decides
+ * what becomes of a launch. */
 
 extern "C" {
 #include "base/err.h"
@@ -35,19 +36,19 @@ static inline bool card_has_dependent_launch(void) {
     return major >= 9;
 }
 
-/* Launches the kernel, or hands it to a graph (launches.h); without blocks it is no launch. `arguments`
- * has the address of each. */
-extern "C" cudaError_t cuda_start(const cudaLaunchConfig_t *config, const void *kernel,
-                                  void **arguments);
+/* Launches the kernel, or gives it to a node of a graph (launches.h). `arguments` are the addresses
+ * of its arguments. Without blocks nothing is launched. */
+extern "C" cudaError_t launches_take(const cudaLaunchConfig_t *config, const void *kernel,
+                                     void **arguments);
 
-/* Parameters are deduced from the kernel alone, so that arguments become what it takes. */
+/* Deduces the parameters from the kernel alone and converts each argument to its parameter. */
 template <class T> struct launch_parameter { using type = T; };
 template <class... Parameters>
 static enum err launch_with(const char *name, struct error *error, const cudaLaunchConfig_t *config,
                             void (*kernel)(Parameters...),
                             typename launch_parameter<Parameters>::type... arguments) {
     void *addresses[] = {(void *)&arguments...};
-    cudaError_t code = cuda_start(config, (const void *)kernel, addresses);
+    cudaError_t code = launches_take(config, (const void *)kernel, addresses);
     if (code == cudaSuccess) return OK;
     return err_set(error, ERR_IO, "%s: %s", name, cudaGetErrorString(code));
 }

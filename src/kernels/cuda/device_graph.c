@@ -38,7 +38,6 @@ static struct graph *graph_for(struct device *device, const struct flight *fligh
 static void refuse(struct device *device, const char *what, const char *reason) {
     (void)cudaGetLastError(); /* which would be told by a later call */
     (void)snprintf(device->graph_refusal, sizeof device->graph_refusal, "%s: %.200s", what, reason);
-    device->counters.graph_refusal = device->graph_refusal;
 }
 
 /* Walks to OP_KEEP, the launches going to the graph's nodes. */
@@ -62,7 +61,6 @@ enum err graph_run(struct device *device, struct flight *flight, struct error *e
         /* Nothing was started: the driver cannot change its graphs, or the step would fail as well. */
         refuse(device, "a graph is not changed", refused.text);
         graphs_free(device);
-        device->counters.graphs = 0;
         return walk_all(device, flight, error);
     }
     cudaError_t code = cudaGraphLaunch(graph->exec, device->compute);
@@ -138,9 +136,9 @@ static bool make(struct device *device, uint32_t rows) {
         return false;
     }
     const size_t after = used_bytes();
-    if (after > before) device->counters.graph_bytes += after - before;
-    device->counters.graphs = ++device->graph_count;
-    if (device->counters.graph_bytes <= GRAPH_BYTES_MAX) return true;
+    if (after > before) device->graph_bytes += after - before;
+    device->graph_count++;
+    if (device->graph_bytes <= GRAPH_BYTES_MAX) return true;
     refuse(device, "no more graphs", "they take too much of the card's memory");
     return false;
 }
@@ -167,4 +165,5 @@ void graphs_make(struct device *device) {
 void graphs_free(struct device *device) {
     for (uint32_t i = 0; i < GRAPHS_MAX; i++) graph_free(&device->graphs[i]);
     device->graph_count = 0;
+    device->graph_bytes = 0;
 }

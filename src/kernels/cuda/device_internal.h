@@ -276,6 +276,7 @@ struct device {
 
     struct graph graphs[GRAPHS_MAX]; /* rows ascending; all flights use them */
     uint32_t graph_count;
+    uint64_t graph_bytes;    /* of the card's memory */
     char graph_refusal[256]; /* empty: all graphs that can be of use were made */
 
     struct flight flights[DEVICE_STEPS_MAX];

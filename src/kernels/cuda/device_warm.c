@@ -257,8 +257,6 @@ enum err device_warm(struct device *device, struct error *error) {
     if (err == OK) graphs_make(device);
     /* A driver that does not change its graphs is found out now, while the host reads the reason. */
     if (err == OK && device->graph_count > 0 && most > 0) err = run_trial(device, 1, error);
-    device->counters = (struct device_counters){.graphs = device->counters.graphs,
-                                                .graph_bytes = device->counters.graph_bytes,
-                                                .graph_refusal = device->counters.graph_refusal};
+    device->counters = (struct device_counters){0};
     return err == OK ? OK : err_prefix(error, "warming up");
 }

@@ -13,11 +13,11 @@ struct launch_node {
     bool is_off;
 };
 
-/* The list that is recorded or replayed, of the process's one card. */
+/* The recording or replay under way. */
 static struct {
-    struct launches *list;
-    cudaGraphExec_t exec; /* NULL: it is recorded */
-    uint32_t next;        /* node of a replay */
+    struct launches *list; /* NULL: none */
+    cudaGraphExec_t exec;  /* NULL: a recording */
+    uint32_t next;         /* node of a replay */
 } now;
 
 void launches_record(struct launches *list) {
@@ -94,7 +94,7 @@ static cudaError_t replay(const cudaLaunchConfig_t *config, const void *kernel, 
     return code == cudaSuccess ? set_on(node, true) : code;
 }
 
-cudaError_t cuda_start(const cudaLaunchConfig_t *config, const void *kernel, void **arguments) {
+cudaError_t launches_take(const cudaLaunchConfig_t *config, const void *kernel, void **arguments) {
     if (now.exec) return replay(config, kernel, arguments);
     if (config->gridDim.x == 0) return cudaSuccess;
     cudaError_t code = cudaLaunchKernelExC(config, kernel, arguments);

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* launches: kernels of our own as nodes of a graph, which later steps give other arguments.
+/* launches: gives the kernels of a graph new blocks and arguments before each start.
  *
- * Every kernel of ours reaches the card through dependent.cuh or tma.cuh. Usually it is launched.
- * Between launches_record and launches_end, while its stream is captured, its node is noted as well.
- * Between launches_replay and launches_end nothing is launched: each launch gives its kernel, blocks
- * and arguments to the next node of a graph that was made of the recording, and one without blocks
- * turns its node off. So a replay makes the launches of the recording in their order, those without
- * work included. The next start of the graph has all of it; a start before it, under way or not, has
- * what it was started with.
+ * dependent.cuh and tma.cuh hand every launch of a kernel to launches_take, which
  *
- * Nothing here knows operations or steps, and kernels of libraries are not noted.
+ *   - usually launches it;
+ *   - between launches_record and launches_end also notes its node, while the stream is captured;
+ *   - between launches_replay and launches_end launches nothing: kernel, blocks and arguments go to
+ *     the next noted node. A launch without blocks turns its node off.
  *
- * Thread: one per process, that of its card.
- * Memory: nodes belong to the graph; the list of them is the caller's, freed with launches_free. */
+ * A start of a graph has the arguments of the last replay before it, and keeps them while it runs.
+ *
+ * It does not know operations or steps. Kernels of libraries are launched past it.
+ *
+ * Thread: the process's one that uses the card.
+ * Memory: the recorded graph owns the nodes; the caller owns the list of them.
+ * Invariant: a replay makes the launches of its recording, in the same order. */
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -25,24 +27,22 @@ extern "C" {
 #endif
 
 struct CUgraphExec_st;
-struct CUgraphNode_st;
 struct launch_node;
 
-/* Nodes in the order of their launches; zero is an empty list. */
+/* The nodes of a recording in the order of their launches; zeroed it is empty. */
 struct launches {
     struct launch_node *nodes;
     uint32_t count;
     uint32_t room;
 };
 
-/* Notes launches from here on. The list is empty, and every launch has blocks. */
+/* Begins a recording into an empty list. Every launch of it has blocks. */
 void launches_record(struct launches *list);
-/* Gives launches from here on to the nodes of `exec`, which was made of the recorded graph. That
- * graph, which owns the nodes, is still there. */
+/* Begins a replay. `exec` was made of the recorded graph, which still exists. */
 void launches_replay(struct launches *list, struct CUgraphExec_st *exec);
-/* Launches are launched again. False when a replay had fewer of them than its recording, as one has
- * that was given up. */
+/* Ends a recording or a replay. False: the replay was given up before its last node. */
 bool launches_end(void);
+/* Frees the list and leaves it empty. */
 void launches_free(struct launches *list);
 
 #ifdef __cplusplus
