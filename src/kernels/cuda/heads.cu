@@ -147,7 +147,7 @@ __device__ static inline void do_head(const struct cuda_heads &call, const struc
     if (is_q) {
         uint16_t *to = call.q + row * call.q_stride + head * call.head_dim + at;
         if (is_active) write_bf16(v, to);
-    } else if (slot != CUDA_NO_SLOT) {
+    } else {
         uint32_t kv_head = head - call.heads - (is_value ? call.kv_heads : 0);
         store_kv<LANES, IS_E4M3>(call, is_value, kv_head, slot, at, is_active, v);
     }

@@ -214,10 +214,9 @@ __global__ void __launch_bounds__(THREADS, HALVES_MULTIPROCESSOR_THREADS / THREA
                 if (is_q && !is_value)
                     by = turn_of<HALF>(call, call.k_norm, at, factor, turn), is_q = false;
                 if (!is_value) turn_halves<LANES>(by, call.k_norm, factor, call.epsilon, &v);
-                if (slot != CUDA_NO_SLOT)
-                    store_halves<LANES, IS_E4M3>(call, is_value,
-                                                 head - call.heads - (is_value ? call.kv_heads : 0),
-                                                 slot, at, is_value ? factor : 1.0f, v);
+                store_halves<LANES, IS_E4M3>(call, is_value,
+                                             head - call.heads - (is_value ? call.kv_heads : 0),
+                                             slot, at, is_value ? factor : 1.0f, v);
             }
             head += STEP, column += STEP * D;
             if (head >= count) return;

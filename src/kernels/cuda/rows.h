@@ -103,8 +103,6 @@ struct cuda_quantise {
 enum err cuda_quantise(const struct cuda_quantise *call, struct CUstream_st *stream,
                        struct error *error) MUST_CHECK;
 
-#define CUDA_NO_SLOT UINT32_MAX
-
 /* Norms and turns q and k and stores k and v. A page of one layer and KV head is 16 tokens of keys,
  * and as many of values, each [16][head_dim]: k, v (pages, kv_heads, 16, head_dim) in bf16, or e4m3
  * with fp16 scales (pages, kv_heads, 2, 16) in a pool of their own, keys' before values'. */
@@ -127,7 +125,7 @@ struct cuda_heads {
     void *k;
     void *v;
     uint16_t *kv_scales;   /* NULL: k and v are bf16; else e4m3 */
-    const uint32_t *slots; /* (rows): page · 16 + offset, all different; CUDA_NO_SLOT: not stored */
+    const uint32_t *slots; /* (rows): page · 16 + offset, all different */
 };
 enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
                     struct error *error) MUST_CHECK;

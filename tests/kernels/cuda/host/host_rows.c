@@ -202,7 +202,7 @@ enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
             if (!is_value) turn(call, row, is_q ? call->q_norm : call->k_norm, head);
             for (uint32_t i = 0; is_q && i < call->head_dim; i++)
                 call->q[row * call->q_stride + h * call->head_dim + i] = bf16_from_f32(head[i]);
-            if (!is_q && call->slots[row] != CUDA_NO_SLOT)
+            if (!is_q)
                 keep(call, call->slots[row], (h - call->heads) % call->kv_heads, is_value, head);
         }
     return OK;
