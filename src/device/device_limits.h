@@ -15,7 +15,9 @@
 #include "program/kv_layout.h"
 #include "program/plan_attention.h"
 
-#define DEVICE_ROWS_DEFAULT 2048u /* of executor_limits.rows_max: more gain nothing */
+/* Of executor_limits.rows_max: more gain nothing on the fastest card. Steps have fewer where trials
+ * say so (device_rows.h). */
+#define DEVICE_ROWS_DEFAULT 2048u
 /* Likewise of sequences_max: fewer, a multiple of 16, if the cache would have less than 512 tokens
  * per sequence, since their logits take its memory. */
 #define DEVICE_SEQUENCES_DEFAULT 1024u

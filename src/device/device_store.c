@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/device_store.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "device/device_notes.h"
+#include "device/device_rows.h"
 
 #include <stdlib.h>
 
@@ -96,6 +98,17 @@ static enum err store_finish(void *self, struct error *error) {
     if (err == OK)
         device_notes_keep(options->table, options->device, options->notes_dir, options->card_uuid);
     return err == OK ? tell_graphs(options, error) : err;
+}
+
+enum err device_store_rows(struct device_store *store, uint32_t most, uint32_t *ret_rows,
+                           struct error *error) {
+    const struct device_store_options *options = &store->options;
+    const int64_t begin_ns = clock_monotonic_ns();
+    enum err err = device_rows_enough(options->table, options->device, most, ret_rows, error);
+    if (err == OK)
+        log_info("event=device_rows rows=%u most=%u seconds=%.3f", *ret_rows, most,
+                 (double)(clock_monotonic_ns() - begin_ns) * 1e-9);
+    return err;
 }
 
 struct weight_store device_store_interface(struct device_store *store) {

@@ -29,6 +29,11 @@ struct device_store_options {
     const char *card_uuid; /* names its file there */
 };
 
+/* The least rows of a step, up to `most`, that use the device fully (device_rows.h): once the store
+ * has been filled, before the first step. */
+enum err device_store_rows(struct device_store *store, uint32_t most, uint32_t *ret_rows,
+                           struct error *error) MUST_CHECK;
+
 struct device_store *device_store_open(const struct device_store_options *options);
 void device_store_close(struct device_store *store); /* NULL is allowed */
 /* The interface for weights_open; it lives as long as the store. */

@@ -16,7 +16,8 @@
  *                It refuses what does not fit before the first weight is read.
  *   4. fill      once per part of each matrix.
  *   5. warm      tunes and runs each shape once. Between two calls, `recall` and `tell`, the host
- *                brings what an earlier process found out, and takes what this one did.
+ *                brings what an earlier process found out, and takes what this one did. Behind it
+ *                `trial` tells how long steps take.
  *   6. submit, sample, wait, logits, counters; then close.
  *
  * A plugin is of one build: the loader compares abi, size and version. So structs may change with
@@ -44,7 +45,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEVICE_ABI 9u
+#define DEVICE_ABI 10u
 #define DEVICE_SYMBOL "quern_device_table" /* of the function that gives the table */
 
 #define DEVICE_PAGE_TOKENS 16u
@@ -411,6 +412,10 @@ struct device_table {
     /* After warm: what it found out by trials, for `recall` of a later process; *ret_notes lives
      * until close. False: nothing that recalled notes did not have. NULL: never any notes. */
     bool (*tell)(struct device *device, const char **ret_notes, size_t *ret_bytes);
+    /* After warm and before the first step: computes a made-up step of `rows` rows, of which two in
+     * five have logits, and tells the nanoseconds it took. 0: so many rows have no room, or the
+     * device has no clock. The counters do not count it. */
+    enum err (*trial)(struct device *device, uint32_t rows, uint64_t *ret_ns, struct error *error);
 
     /* Starts the step, and the draws that `samples` has (NULL: none yet). Copies its arguments and
      * returns at once, but for a careful step. At most steps_max are under way. */

@@ -217,6 +217,16 @@ static enum err open_on_processor(struct model *model, const struct model_option
     return err;
 }
 
+/* Fills the weights. Then, unless the caller wants a number of rows, a device tells how many rows
+ * of a step are enough. */
+static enum err fill_weights(struct model *model, const struct model_options *options,
+                             struct error *error) {
+    struct backend_caps *caps = &model->backend.caps;
+    enum err err = weights_fill(model->weights, error);
+    if (err != OK || !options->device || options->rows_max > 0) return err;
+    return device_store_rows(model->device_store, caps->rows_max, &caps->rows_max, error);
+}
+
 static enum err open_all(struct model *model, const char *path, const struct model_options *options,
                          struct error *error) {
     struct tiled_cache_options cache = cache_options(path, options);
@@ -232,7 +242,7 @@ static enum err open_all(struct model *model, const char *path, const struct mod
         kv_layout_of(&model->config, or_default(options->context_max, model->config.context_max));
     if (err == OK) err = pool_open(&model->pool, options->threads, error);
     if (err == OK) err = open_on_processor(model, options, &cache, error);
-    return err == OK ? weights_fill(model->weights, error) : err;
+    return err == OK ? fill_weights(model, options, error) : err;
 }
 
 enum err model_open(struct model **ret_model, const char *path, const struct model_options *options,

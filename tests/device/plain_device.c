@@ -11,9 +11,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const call_names[PLAIN_CALLS] = {"list",   "open",   "prepare", "fill",
-                                                    "warm",   "submit", "sample",  "wait",
-                                                    "logits", "run_op", "counters"};
+static const char *const call_names[PLAIN_CALLS] = {"list", "open",   "prepare", "fill",
+                                                    "warm", "trial",  "submit",  "sample",
+                                                    "wait", "logits", "run_op",  "counters"};
 static const char *const fault_names[] = {"none", "error", "hang", "lost", "nan"};
 
 _Noreturn void plain_refuse(const char *format, ...) {
@@ -187,6 +187,18 @@ static enum err warm(struct device *device, struct error *error) {
     return err == OK ? plain_warm(device, error) : err;
 }
 
+/* Computes nothing: the time is as the environment says. */
+static enum err trial(struct device *device, uint32_t rows, uint64_t *ret_ns, struct error *error) {
+    enum err err = enter(device, PLAIN_TRIAL, NULL, error);
+    MUST(rows <= device->limits.rows_max, "a trial of %u rows, of %u", rows,
+         device->limits.rows_max);
+    const char *step_ns = getenv("QUERN_PLAIN_STEP_NS");
+    unsigned long long fixed = 0, each = 0;
+    if (step_ns) MUST(sscanf(step_ns, "%llu+%llu", &fixed, &each) == 2, "QUERN_PLAIN_STEP_NS");
+    *ret_ns = fixed + each * rows;
+    return err;
+}
+
 /* ---- steps ---- */
 
 static enum err submit(struct device *device, const struct device_step *step,
@@ -351,6 +363,7 @@ static const struct device_table table = {
     .recall = plain_recall,
     .warm = warm,
     .tell = plain_tell,
+    .trial = trial,
     .submit = submit,
     .sample = sample,
     .wait = wait_step,

@@ -12,6 +12,7 @@
  *   QUERN_PLAIN_MEMORY_MIB  memory of a card (default 4096 MiB)
  *   QUERN_PLAIN_FAULT       "call:n:kind": the n-th call of that name fails; kind is error, hang,
  *                           lost, or nan (submit, sample and wait: the step's logits are NaN)
+ *   QUERN_PLAIN_STEP_NS     "FIXED+EACH": what trial tells for a step of n rows is FIXED + n EACH
  *   QUERN_PLAIN_POISON      a token: each step that reads it fails, as by an illegal access
  *
  * Thread: one at a time.
@@ -54,6 +55,7 @@ enum plain_call {
     PLAIN_PREPARE,
     PLAIN_FILL,
     PLAIN_WARM,
+    PLAIN_TRIAL,
     PLAIN_SUBMIT,
     PLAIN_SAMPLE,
     PLAIN_WAIT,

@@ -9,7 +9,7 @@ import support
 from test_device_faults import create, deaths, lines, results, state, texts  # noqa: F401 (a fixture)
 
 PLUGIN = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/kernels/cuda/libquern-cuda-host.so"
-CARD = ["--device", "cuda", "--device-plugin", PLUGIN, "--gpu-memory-limit-mib", 700, "--max-num-seqs", 8, "--max-model-len", 256]
+CARD = ["--device", "cuda", "--device-plugin", PLUGIN, "--gpu-memory-limit-mib", 700, "--max-num-seqs", 8, "--max-model-len", 256, "--max-num-batched-tokens", 128]
 CPU = ["--device", "cpu", "--reference"]
 PROMPTS = ["Hello there, the weather is", "Hello there, the weather is nice and", "One two three four five six seven eight nine ten"]
 PENALTIES = [0, 0, 0.5]  # frequency_penalty of each

@@ -169,6 +169,21 @@ def test_a_device_that_fails_ends_its_engine_and_the_lines_run_again(tmp_path, f
     support.fsck(tmp_path / "state")
 
 
+@pytest.mark.parametrize("step_ns, options, said", [
+    ("0+0", (), "rows=2048 most=2048"),
+    ("20000+1000", (), "rows=512 most=2048"),
+    ("50000+1000", (), "rows=1024 most=2048"),
+    ("50000+1000", ("--max-num-batched-tokens", "600"), None),
+])
+def test_a_step_has_as_many_rows_as_trials_say(tmp_path, step_ns, options, said):
+    plugin = support.plain_device(tmp_path, f"QUERN_PLAIN_STEP_NS={step_ns}")
+    with serve(tmp_path, plugin, "--result-cache-bytes", "0", *options) as server:
+        batch = server.wait(server.create(support.jsonl(lines()), endpoint="/v1/completions")["id"])
+        assert batch["request_counts"] == {"total": 12, "completed": 12, "failed": 0}
+        told = re.findall(r"event=device_rows (rows=\d+ most=\d+)", server.log_text())
+        assert told == ([said] if said else [])
+
+
 def test_rows_whose_logits_are_no_numbers_are_counted_and_answered(tmp_path):
     def counted():
         _, data = server.call("GET", "/metrics")

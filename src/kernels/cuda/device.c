@@ -264,6 +264,7 @@ static const struct device_table table = {
     .recall = device_recall,
     .warm = device_warm,
     .tell = device_tell,
+    .trial = device_trial,
     .submit = device_submit,
     .sample = device_sample,
     .wait = device_wait,

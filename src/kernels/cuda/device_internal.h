@@ -310,6 +310,8 @@ enum err device_fill(struct device *device, const struct device_rows *rows,
 void device_recall(struct device *device, const char *notes, size_t bytes);
 enum err device_warm(struct device *device, struct error *error) MUST_CHECK;
 bool device_tell(struct device *device, const char **ret_notes, size_t *ret_bytes);
+enum err device_trial(struct device *device, uint32_t rows, uint64_t *ret_ns,
+                      struct error *error) MUST_CHECK;
 enum err device_submit(struct device *device, const struct device_step *step,
                        const struct device_samples *samples, struct error *error) MUST_CHECK;
 enum err device_sample(struct device *device, const struct device_samples *samples,
@@ -362,6 +364,13 @@ void graphs_make(struct device *device);
 void graphs_free(struct device *device);
 /* Starts all operations of the step that was put, with a graph if there is one for its rows. */
 enum err graph_run(struct device *device, struct flight *flight, struct error *error) MUST_CHECK;
+
+/* ---- device_trial.c ---- */
+
+/* Rows of the largest step that made_up_step can make; 0: none. */
+uint32_t made_up_rows_max(const struct device *device);
+/* Computes a made-up step of 1 to made_up_rows_max rows. It overwrites the first pages. */
+enum err made_up_step(struct device *device, uint32_t rows, struct error *error) MUST_CHECK;
 
 /* ---- device_sample.c ---- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Milliseconds per step of two models' shapes, with random weights: 510 sequences decode at contexts
+/* Milliseconds per step of three models' shapes, with random weights: 510 sequences decode at contexts
  * of 500 to 1,100 tokens and two prompts run, 1,313 rows in all; 288 tokens are shared by all. Then
- * steps of few sequences, with graphs and kernel by kernel. */
+ * steps of few sequences, with graphs and kernel by kernel; and the time of a step against its rows. */
 
 #include "check_device.h"
 
@@ -45,6 +45,8 @@ static const struct shape {
     {"Llama-3.2-1B e4m3", 16, 2048, 8192, 32, 8, 64, 128256, false, DEVICE_E4M3, DEVICE_E4M3},
     {"Qwen3-4B", 36, 2560, 9728, 32, 8, 128, 151936, true, DEVICE_BF16, DEVICE_BF16},
     {"Qwen3-4B e4m3", 36, 2560, 9728, 32, 8, 128, 151936, true, DEVICE_E4M3, DEVICE_E4M3},
+    {"Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128, 128256, false, DEVICE_BF16, DEVICE_E4M3},
+    {"Llama-3.1-8B int8", 32, 4096, 14336, 32, 8, 128, 128256, false, DEVICE_INT8, DEVICE_E4M3},
 };
 
 struct bench {
@@ -190,6 +192,21 @@ static void make_small_step(struct bench *bench, uint32_t sequences) {
         set_sequence(bench, i, SMALL_LEAST + i * SMALL_SPREAD / sequences, 1);
 }
 
+/* Steps of prompts alone, by the device's own trials: the time of a step against its rows. */
+static void run_trials(struct bench *bench) {
+    struct error error = {0};
+    (void)printf("%-18s ms per made-up step of rows:", bench->shape->name);
+    for (uint32_t rows = 256; rows <= ROWS_MAX; rows += 256) {
+        uint64_t ns = 0, least = UINT64_MAX;
+        for (int i = 0; i < 5; i++) {
+            must(bench->table->trial(bench->device, rows, &ns, &error), &error, "trial");
+            if (ns < least) least = ns;
+        }
+        (void)printf(" %u %.2f", rows, (double)least / 1e6);
+    }
+    (void)printf("\n");
+}
+
 static void make_step(struct bench *bench) {
     begin_step(bench, SEQUENCES);
     for (uint32_t i = 0; i < DECODES; i++)
@@ -254,7 +271,7 @@ static void open_device(struct bench *bench, const struct device_info *card, enu
                                              .context_max = CONTEXT_MAX};
     struct plan_attention_sizes sizes = plan_attention_sizes(&options);
     bench->limits = (struct device_limits){.rows_max = ROWS_MAX,
-                                           .logit_rows_max = SEQUENCES,
+                                           .logit_rows_max = ROWS_MAX / 2,
                                            .sequences_max = SEQUENCES,
                                            .context_max = CONTEXT_MAX,
                                            .layer_places = s->layers,
@@ -426,6 +443,7 @@ static void bench_shape(const struct device_table *table, const struct shape *sh
     make_program(bench);
     make_step(bench);
     open_device(bench, card, mode);
+    if (mode == MODE_STEPS) run_trials(bench);
     write_cache(bench);
     run_large(bench, mode);
     if (mode != MODE_MEASURED) run_small(bench, mode);

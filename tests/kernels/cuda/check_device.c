@@ -394,7 +394,27 @@ static void check_ops(struct world *world, const struct world_references *refere
     free(step);
 }
 
-/* ---- the ledger ---- */
+/* ---- trials ---- */
+
+/* Before the first step, as a loader does. */
+static void check_trials(struct world *world) {
+    const uint32_t most = world->limits.rows_max;
+    struct device_counters counters;
+    struct error error = {0};
+    uint32_t timed = 0;
+    uint64_t ns, too_many_ns = 1;
+    for (uint32_t rows = 1; rows <= most; rows++) {
+        must(plugin->trial(world->device, rows, &ns, &error), &error, "trial");
+        timed += ns > 0;
+    }
+    must(plugin->trial(world->device, most + 1, &too_many_ns, &error), &error, "trial");
+    must(plugin->counters(world->device, &counters, &error), &error, "counters");
+    report(timed >= most - most % DEVICE_PAGE_TOKENS && too_many_ns == 0 && counters.steps == 0,
+           "%s: trials of %u to %u rows tell their time and are not counted", world->traits.name,
+           1u, most);
+}
+
+/* ---- all of a world ---- */
 
 static void check_world(const struct world_traits *traits, uint64_t seed, unsigned each) {
     struct world world;
@@ -409,6 +429,7 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     report(ledger->used == sum && sum <= ledger->limit &&
                ledger->page_count == world.limits.page_count_max,
            "%s: the ledger adds up", traits->name);
+    check_trials(&world);
     check_logits(&world, &references, each);
     check_copies(&world, &references);
     check_again(&world);

@@ -26,5 +26,5 @@ void check_ledger(const struct device_table *table, const struct world_traits *t
 void check_notes(const struct device_table *table, const struct world_traits *traits,
                  uint64_t memory_bytes);
 
-/* Milliseconds per step and the share of each kind of operation, for two models' shapes. */
+/* Milliseconds per step and the share of each kind of operation, for three models' shapes. */
 void bench_device(const struct device_table *table);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "device/device_rows.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* A card whose step takes fixed_ns and each_ns per row begun of `wave` rows; the first trial of each
+ * number of rows takes twice as long. */
+static struct {
+    uint64_t fixed_ns, each_ns;
+    uint32_t wave;
+    uint32_t fails_at; /* trial, from 1 */
+    uint32_t trials, rows_last;
+} card;
+
+static uint64_t step_ns(uint32_t rows) {
+    return card.fixed_ns + card.each_ns * ((rows + card.wave - 1) / card.wave * card.wave);
+}
+
+static enum err trial(struct device *device, uint32_t rows, uint64_t *ret_ns, struct error *error) {
+    (void)device;
+    if (++card.trials == card.fails_at) return err_set(error, ERR_IO, "the card is gone");
+    *ret_ns = step_ns(rows) * (rows == card.rows_last ? 1 : 2);
+    card.rows_last = rows;
+    return OK;
+}
+
+static const struct device_table table = {.trial = trial};
+
+static uint32_t enough(uint64_t fixed_ns, uint64_t each_ns, uint32_t wave, uint32_t most) {
+    struct error error;
+    uint32_t rows = 0;
+    card.fixed_ns = fixed_ns, card.each_ns = each_ns, card.wave = wave;
+    card.fails_at = card.trials = card.rows_last = 0;
+    assert_int_equal(device_rows_enough(&table, NULL, most, &rows, &error), OK);
+    return rows;
+}
+
+/* Whether steps of `rows` compute the share of the rows per second of any other number. */
+static bool is_enough(uint32_t rows, uint32_t most) {
+    for (uint32_t other = DEVICE_ROWS_LEAST; other < most + DEVICE_ROWS_UNIT;
+         other += DEVICE_ROWS_UNIT) {
+        const uint32_t tried = other < most ? other : most;
+        if ((double)rows * (double)step_ns(tried) <
+            DEVICE_ROWS_SHARE * (double)tried * (double)step_ns(rows))
+            return false;
+    }
+    return true;
+}
+
+static void the_least_number_that_is_enough_is_found(void **state) {
+    (void)state;
+    static const uint64_t fixed_ns[] = {1000, 20000, 50000, 100000, 200000, 1000000, 100000000};
+    static const uint32_t most[] = {513, 600, 768, 1024, 2000, 2048, 8192};
+    static const uint32_t waves[] = {1, 300, 640, 1900};
+    for (size_t i = 0; i < sizeof fixed_ns / sizeof *fixed_ns; i++)
+        for (size_t k = 0; k < sizeof most / sizeof *most; k++)
+            for (size_t w = 0; w < sizeof waves / sizeof *waves; w++) {
+                const uint32_t rows = enough(fixed_ns[i], 1000, waves[w], most[k]);
+                assert_true(is_enough(rows, most[k]));
+                for (uint32_t less = DEVICE_ROWS_LEAST; less < rows; less += DEVICE_ROWS_UNIT)
+                    assert_false(is_enough(less, most[k]));
+            }
+    assert_int_equal(enough(0, 1000, 1, 2048), DEVICE_ROWS_LEAST);
+    assert_int_equal(enough(100000000, 1, 1, 2048), 2048);
+}
+
+/* 1,280 rows fill two waves of 640; all rows between 1,280 and 1,792 need a third that is not full. */
+static void a_number_behind_a_slower_one_is_found(void **state) {
+    (void)state;
+    assert_int_equal(enough(0, 1000, 640, 2048), 1280);
+    assert_int_equal(enough(0, 1000, 1024, 2048), 1024);
+}
+
+static void few_rows_are_not_tried(void **state) {
+    (void)state;
+    assert_int_equal(enough(1000, 1000, 1, 512), 512);
+    assert_int_equal(enough(1000, 1000, 1, 1), 1);
+    assert_int_equal(card.trials, 0);
+}
+
+static void a_device_without_a_clock_has_all_rows(void **state) {
+    (void)state;
+    assert_int_equal(enough(0, 0, 1, 2048), 2048);
+    assert_int_equal(card.trials, 1);
+}
+
+static void an_error_of_the_card_is_told(void **state) {
+    (void)state;
+    for (uint32_t fails_at = 1; fails_at <= 6; fails_at++) {
+        struct error error;
+        uint32_t rows;
+        (void)enough(1000, 1000, 1, 2048);
+        card.fails_at = fails_at, card.trials = 0;
+        assert_int_equal(device_rows_enough(&table, NULL, 2048, &rows, &error), ERR_IO);
+        assert_string_equal(error.text, "trying steps: the card is gone");
+        assert_int_equal(card.trials, fails_at);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_least_number_that_is_enough_is_found),
+        cmocka_unit_test(a_number_behind_a_slower_one_is_found),
+        cmocka_unit_test(few_rows_are_not_tried),
+        cmocka_unit_test(a_device_without_a_clock_has_all_rows),
+        cmocka_unit_test(an_error_of_the_card_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
