@@ -413,8 +413,8 @@ struct device_table {
      * until close. False: nothing that recalled notes did not have. NULL: never any notes. */
     bool (*tell)(struct device *device, const char **ret_notes, size_t *ret_bytes);
     /* After warm and before the first step: computes a made-up step of `rows` rows, of which two in
-     * five have logits, and tells the nanoseconds it took. 0: so many rows have no room, or the
-     * device has no clock. The counters do not count it. */
+     * five have logits, and tells its time in nanoseconds. 0: there is no room for these rows, or
+     * the device has no clock. The counters do not count it. */
     enum err (*trial)(struct device *device, uint32_t rows, uint64_t *ret_ns, struct error *error);
 
     /* Starts the step, and the draws that `samples` has (NULL: none yet). Copies its arguments and

@@ -32,7 +32,7 @@ struct model_options {
     uint32_t threads;     /* (default: one per core) */
     uint32_t block_count; /* KV blocks (default: as many as fit kv_bytes) */
     uint64_t kv_bytes;    /* (default 1 GiB, or less when sequences_max whole contexts need less) */
-    uint32_t rows_max;    /* rows of a step (default 512, with a device device_rows.h) */
+    uint32_t rows_max;    /* rows of a step (default 512; with a device see device_rows.h) */
     uint32_t sequences_max;    /* sequences of a step (default 128, with a device up to 1024) */
     uint32_t urgent_sequences; /* part of sequences_max that no option counts, for sentences */
     uint32_t context_max;      /* positions of a sequence (default: the file's limit) */

@@ -8,8 +8,8 @@
 
 #include <cmocka.h>
 
-/* A card whose step takes fixed_ns and each_ns per row begun of `wave` rows; the first trial of each
- * number of rows takes twice as long. */
+/* A card whose step takes fixed_ns, and each_ns per row of the waves of `wave` rows that it needs. The
+ * first trial of each number of rows takes twice as long. */
 static struct {
     uint64_t fixed_ns, each_ns;
     uint32_t wave;
@@ -69,7 +69,7 @@ static void the_least_number_that_is_enough_is_found(void **state) {
     assert_int_equal(enough(100000000, 1, 1, 2048), 2048);
 }
 
-/* 1,280 rows fill two waves of 640; all rows between 1,280 and 1,792 need a third that is not full. */
+/* 1,280 rows fill two waves of 640, and 1,536 to 1,792 leave a third one partly empty. */
 static void a_number_behind_a_slower_one_is_found(void **state) {
     (void)state;
     assert_int_equal(enough(0, 1000, 640, 2048), 1280);
