@@ -64,7 +64,7 @@ struct cuda_multiply {
     void *sums;
 };
 
-/* Times up to eight algorithms for the shape of `call` and keeps the best; about 10 ms. `copies`
+/* Times up to eight algorithms for the shape of `call` and keeps the best; about 20 ms. `copies`
  * weights of the same shape, `copy_bytes` apart from call->weights on, are taken in turn so that
  * they come from memory, as in a step. The algorithm of a recalled shape runs once, so that its
  * code is loaded; nothing is done when the shape was timed. Waits for the stream. ERR_INVALID when

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* products_tune: which algorithm is best for a shape, by trying; and the notes of what was found. */
+/* products_tune: which algorithm is best for a shape, by trying; and the notes of the choices.
+ *
+ * The launches of a round are recorded as a graph. A host that starts them one by one is slower
+ * than the card at times, and then all algorithms seem alike: 4 or 5 of 84 shapes got one with less
+ * than 95 % of the best one's speed (docs/internals/device.md). */
 
 #include "products_library.cuh"
 #include "products_notes.h"
@@ -23,58 +27,88 @@ struct timing {
     uint32_t next; /* copy */
 };
 
-/* Microseconds a launch over `count` of them, or a negative number when one is refused. */
-static float round_us(struct timing *timing, const cublasLtMatmulAlgo_t *algorithm, int count) {
-    const struct cuda_products *products = timing->products;
-    bool is_well = cudaEventRecord(products->begin, timing->stream) == cudaSuccess;
-    for (int i = 0; i < count && is_well; i++) {
+/* An algorithm that is tried. */
+struct candidate {
+    const cublasLtMatmulAlgo_t *algorithm;
+    int launches;          /* of a round; 0: it is refused */
+    cudaGraphExec_t round; /* these launches; NULL: the host starts each */
+    float us;              /* of a launch in the shortest round; negative: it is refused */
+};
+
+static bool launch_all(struct timing *timing, const struct candidate *candidate) {
+    bool is_well = true;
+    for (int i = 0; i < candidate->launches && is_well; i++) {
         const char *weights = (const char *)timing->call->weights +
                               (timing->next++ % timing->copies) * timing->copy_bytes;
-        is_well = lt_multiply(products, timing->shape, algorithm, weights, timing->call->in,
-                              timing->call->sums, timing->stream) == CUBLAS_STATUS_SUCCESS;
+        is_well = lt_multiply(timing->products, timing->shape, candidate->algorithm, weights,
+                              timing->call->in, timing->call->sums,
+                              timing->stream) == CUBLAS_STATUS_SUCCESS;
     }
-    float ms;
-    is_well = is_well && cudaEventRecord(products->end, timing->stream) == cudaSuccess &&
-              cudaEventSynchronize(products->end) == cudaSuccess &&
-              cudaEventElapsedTime(&ms, products->begin, products->end) == cudaSuccess;
-    (void)cudaGetLastError();
-    return is_well ? ms * 1000 / (float)count : -1;
+    return is_well;
 }
 
-/* Launches of a round of one algorithm; 0: it is refused. The first launch loads its kernel and does
- * not count. */
+/* Microseconds per launch over a round, or a negative number when one is refused. */
+static float round_us(struct timing *timing, const struct candidate *candidate) {
+    const struct cuda_products *products = timing->products;
+    float ms;
+    bool is_well =
+        cudaEventRecord(products->begin, timing->stream) == cudaSuccess &&
+        (candidate->round ? cudaGraphLaunch(candidate->round, timing->stream) == cudaSuccess
+                          : launch_all(timing, candidate)) &&
+        cudaEventRecord(products->end, timing->stream) == cudaSuccess &&
+        cudaEventSynchronize(products->end) == cudaSuccess &&
+        cudaEventElapsedTime(&ms, products->begin, products->end) == cudaSuccess;
+    (void)cudaGetLastError();
+    return is_well ? ms * 1000 / (float)candidate->launches : -1;
+}
+
+/* How many launches a round has; 0: the algorithm is refused. The first launch loads its kernel and
+ * does not count. */
 static int launches_of_round(struct timing *timing, const cublasLtMatmulAlgo_t *algorithm) {
-    if (round_us(timing, algorithm, 1) < 0) return 0;
-    float once = round_us(timing, algorithm, 3);
+    struct candidate few = {algorithm, 1, NULL, 0};
+    if (round_us(timing, &few) < 0) return 0;
+    few.launches = 3;
+    float once = round_us(timing, &few);
     if (once < 0) return 0;
     float wanted = ROUND_US / (once > 1 ? once : 1);
     return wanted < 3 ? 3 : wanted > LAUNCHES_MAX ? LAUNCHES_MAX : (int)wanted;
 }
 
-static float median(float values[ROUNDS]) {
-    for (int i = 1; i < ROUNDS; i++)
-        for (int k = i; k > 0 && values[k] < values[k - 1]; k--) {
-            float later = values[k];
-            values[k] = values[k - 1];
-            values[k - 1] = later;
-        }
-    return values[ROUNDS / 2];
+/* The launches of a round as a graph on the card; NULL when the driver refuses. */
+static cudaGraphExec_t record_round(struct timing *timing, const struct candidate *candidate) {
+    cudaGraph_t recorded = NULL;
+    cudaGraphExec_t round = NULL;
+    if (cudaStreamBeginCapture(timing->stream, cudaStreamCaptureModeRelaxed) != cudaSuccess)
+        return NULL;
+    bool is_well = launch_all(timing, candidate);
+    is_well = cudaStreamEndCapture(timing->stream, &recorded) == cudaSuccess && is_well;
+    if (is_well && cudaGraphInstantiate(&round, recorded, 0) == cudaSuccess)
+        (void)cudaGraphUpload(round, timing->stream);
+    if (recorded) (void)cudaGraphDestroy(recorded);
+    return round;
 }
 
-/* The median round of each algorithm, all by turns, so that the card is as warm for the last as for
- * the first; negative: refused. */
+/* Times each algorithm by its shortest round: what else happens on host and card only makes a round
+ * longer. All by turns, so that the card is as warm for the last as for the first. */
 static void time_all(struct timing *timing, const cublasLtMatmulHeuristicResult_t *found, int count,
                      float ret_us[CUDA_ALGORITHMS]) {
-    float rounds[CUDA_ALGORITHMS][ROUNDS];
-    int launches[CUDA_ALGORITHMS];
-    for (int i = 0; i < count; i++) launches[i] = launches_of_round(timing, &found[i].algo);
+    struct candidate candidates[CUDA_ALGORITHMS];
+    for (int i = 0; i < count; i++) {
+        candidates[i] = {&found[i].algo, launches_of_round(timing, &found[i].algo), NULL, -1};
+        if (candidates[i].launches > 0) candidates[i].round = record_round(timing, &candidates[i]);
+    }
     for (int round = 0; round < ROUNDS; round++)
         for (int i = 0; i < count; i++) {
-            if (launches[i] == 0) continue;
-            rounds[i][round] = round_us(timing, &found[i].algo, launches[i]);
-            if (rounds[i][round] < 0) launches[i] = 0;
+            struct candidate *candidate = &candidates[i];
+            if (candidate->launches == 0) continue;
+            float us = round_us(timing, candidate);
+            if (us < 0) candidate->launches = 0;
+            if (us < candidate->us || round == 0) candidate->us = us;
         }
-    for (int i = 0; i < count; i++) ret_us[i] = launches[i] > 0 ? median(rounds[i]) : -1;
+    for (int i = 0; i < count; i++) {
+        ret_us[i] = candidates[i].us;
+        if (candidates[i].round) (void)cudaGraphExecDestroy(candidates[i].round);
+    }
 }
 
 /* Runs the algorithm of a recalled shape once; a shape whose algorithm fails is forgotten. */
@@ -83,7 +117,8 @@ static bool run_recalled(struct cuda_products *products, const struct cuda_multi
     struct lt_shape *shape = (struct lt_shape *)lt_shape_find(products, call);
     if (!shape || shape->has_run) return shape != NULL;
     struct timing timing = {products, shape, call, 1, 0, stream, 0};
-    shape->has_run = round_us(&timing, &shape->algorithm, 1) >= 0;
+    const struct candidate once = {&shape->algorithm, 1, NULL, 0};
+    shape->has_run = round_us(&timing, &once) >= 0;
     if (shape->has_run) return true;
     lt_shape_drop(products, shape);
     *shape = products->shapes[--products->shape_count];
@@ -127,7 +162,7 @@ enum err cuda_products_tune(struct cuda_products *products, const struct cuda_mu
 
 /* ---- notes ---- */
 
-#define NOTES_VERSION 1
+#define NOTES_VERSION 2 /* 2: chosen by graphs */
 #define NAME_BYTES 320
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == PRODUCTS_NOTE_WORDS * sizeof(uint64_t),
