@@ -45,7 +45,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEVICE_ABI 10u
+#define DEVICE_ABI 11u
 #define DEVICE_SYMBOL "quern_device_table" /* of the function that gives the table */
 
 #define DEVICE_PAGE_TOKENS 16u
@@ -76,6 +76,8 @@ struct device_options {
     bool measures_ops;       /* device_counters.op_ns, at the cost of pauses between operations */
     bool has_no_graphs;      /* each kernel is launched by itself in all steps: to compare */
     uint32_t graph_rows_max; /* steps of more rows are no graph; 0: the device decides */
+    bool clears_memory;      /* the KV cache and the sums of products begin as zeros: for
+                                compute-sanitizer's initcheck */
     /* In so many first steps, those of warm included, submit and sample wait for each operation, so
      * that the sentence of an error names the operation that caused it. 0: an error that is found
      * later names the step alone. Results are the same. */

@@ -143,28 +143,39 @@ def test_a_watch_keeps_the_most_that_was_in_use():
     assert watch.taken() == 800
 
 
-CLEAN = "ok 1 - a\\nok 2 - b\\n1..2\\n========= {}\\n"
+CLEAN = "ok 1 - a\nok 2 - b\n1..2\n========= {}\n"
+RACE = "========= Error: Race reported between Write access\n"
+READ = """========= Uninitialized __global__ memory read of size 4 bytes
+=========     at copy_words(char *, unsigned int)+0x{}0 in pages.cu:14
+=========     by thread (64,0,0) in block (2,0,0)
+"""
+LOST = "========= Internal Sanitizer Error: The Sanitizer encountered an error while launching heads and didn't track the launch. Errors might go undetected.\n"
 
 
 @pytest.mark.parametrize("tool, said, status, expected", [
-    ("memcheck", CLEAN.format("ERROR SUMMARY: 0 errors"), 0, {"checks": 2, "reports": 0, "is_clean": True, "is_whole": True}),
+    ("memcheck", CLEAN.format("ERROR SUMMARY: 0 errors"), 0, {"checks": 2, "reports": 0, "places": {}, "is_clean": True, "is_whole": True}),
     ("racecheck", CLEAN.format("RACECHECK SUMMARY: 0 hazards displayed (0 errors, 0 warnings)"), 0, {"reports": 0, "is_clean": True}),
-    ("racecheck", "========= Error: Race reported between Write access\\n" + CLEAN.format("RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)"), 9,
-     {"reports": 3, "is_clean": False, "status": 9}),
-    ("initcheck", "========= Uninitialized __global__ memory read of size 4 bytes\\nok 1 - a\\n", None, {"reports": 1, "is_clean": False, "is_whole": False}),
-    ("synccheck", "ok 1 - a\\n", None, {"checks": 1, "is_clean": True, "is_whole": False}),
-    ("memcheck", "not ok 1 - a\\n========= ERROR SUMMARY: 0 errors\\n", 1, {"failed": 1, "is_clean": False}),
-    ("memcheck", "compute-sanitizer: no such tool\\n", 1, {"checks": 0, "is_clean": False}),
+    ("racecheck", RACE + CLEAN.format("RACECHECK SUMMARY: 3 hazards displayed (3 errors, 0 warnings)"), 9, {"reports": 3, "is_clean": False, "status": 9}),
+    ("initcheck", READ.format(9) + "ok 1 - a\n" + READ.format("a"), None,
+     {"reports": 2, "places": {"Uninitialized __global__ memory read of size 4 bytes at copy_words(char *, unsigned int) in pages.cu:14": 2},
+      "is_clean": False, "is_whole": False}),
+    ("synccheck", "ok 1 - a\n", None, {"checks": 1, "is_clean": True, "is_whole": False}),
+    ("synccheck", LOST + CLEAN.format("ERROR SUMMARY: 0 errors"), 0, {"reports": 0, "untracked": 1, "is_clean": False}),
+    ("memcheck", "not ok 1 - a\n========= ERROR SUMMARY: 0 errors\n", 1, {"failed": 1, "is_clean": False}),
+    ("memcheck", "compute-sanitizer: no such tool\n", 1, {"checks": 0, "is_clean": False}),
 ])
 def test_sanitize_tells_the_reports_of_a_tool(tmp_path, tool, said, status, expected):
     """A made-up compute-sanitizer; one without a status runs until its time is over."""
     fake = tmp_path / "compute-sanitizer"
-    fake.write_text(f"#!/bin/sh\n[ \"$1 $2 $3\" = '--tool {tool} --error-exitcode' ] || exit 3\nprintf '{said}'\n" + ("sleep 60\n" if status is None else f"exit {status}\n"))
+    (tmp_path / "said").write_text(said)
+    end = "exec sleep 60" if status is None else f"exit {status}"
+    fake.write_text(f"#!/bin/sh\n[ \"$1 $2 $3\" = '--tool {tool} --error-exitcode' ] || exit 3\ncat {tmp_path}/said\n{end}\n")
     fake.chmod(0o755)
     environment = {**os.environ, "QUERN_BINARY": str(support.BINARY), "QUERN_GPU_PLUGIN": str(support.plain_device()), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run([BENCH / "sanitize", "plugin", "--tools", tool, "--seconds", "60" if status is not None else "5"], capture_output=True, text=True, env=environment)
+    what = "heads" if tool == "racecheck" else "plugin"
+    done = subprocess.run([BENCH / "sanitize", what, "--tools", tool, "--seconds", "60" if status is not None else "5"], capture_output=True, text=True, env=environment)
     line, = lines_of(done)
-    assert {name: line[name] for name in expected} == expected and line["what"] == "plugin", done.stdout + done.stderr
+    assert {name: line[name] for name in expected} == expected and line["what"] == what, done.stdout + done.stderr
     assert done.returncode == (0 if expected["is_clean"] else 1)
 
 

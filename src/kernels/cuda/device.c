@@ -237,6 +237,7 @@ static enum err device_open(struct device **ret_device, const struct device_opti
     device->has_no_graphs = options->has_no_graphs;
     device->graph_rows_max = options->graph_rows_max;
     device->careful_steps = options->careful_steps;
+    device->clears_memory = options->clears_memory;
     err = open_card(device, options, error);
     if (err == OK) err = take_memory(device, error);
     if (err == OK)

@@ -235,6 +235,7 @@ struct device {
     bool has_no_graphs;
     uint32_t graph_rows_max; /* as device_options has it */
     uint32_t careful_steps;
+    bool clears_memory;
     struct CUstream_st *compute, *up, *down;
     struct CUevent_st *copied; /* on `up`: the last block is on the card */
     struct cuda_products *products;
@@ -253,9 +254,10 @@ struct device {
     float *cosines[2];     /* (context_max, head_dim / 2) */
     float *sines[2];
 
-    float *x, *x_kept;    /* (rows, width) */
-    void *h;              /* (bucket, width) bf16 or int32 */
-    void *wide;           /* (bucket, max(q | k | v, 2 ffn)) bf16 or int32 */
+    float *x, *x_kept; /* (rows, width) */
+    void *h;           /* (bucket, width) bf16 or int32 */
+    void *wide;        /* (bucket, max(q | k | v, 2 ffn)) bf16 or int32 */
+    size_t h_bytes, wide_bytes;
     void *q, *q_kept;     /* (rows, heads · head_dim) bf16 */
     void *attended;       /* (bucket, heads · head_dim) bf16 */
     void *codes;          /* (bucket, widest input of a product) */

@@ -251,8 +251,10 @@ static void place_buffers(struct layout *layout) {
     enum memory_part part = MEMORY_ACTIVATIONS;
     device->x = memory_take(memory, part, rows * program->width * sizeof(float));
     device->x_kept = memory_take(memory, part, kept * program->width * sizeof(float));
-    device->h = memory_take(memory, part, rows * product_bytes(program, TO_H));
-    device->wide = memory_take(memory, part, rows * product_bytes(program, TO_WIDE));
+    device->h_bytes = rows * product_bytes(program, TO_H);
+    device->wide_bytes = rows * product_bytes(program, TO_WIDE);
+    device->h = memory_take(memory, part, device->h_bytes);
+    device->wide = memory_take(memory, part, device->wide_bytes);
     device->q = memory_take(memory, part, rows * q_width * 2);
     device->q_kept = memory_take(memory, part, kept * q_width * 2);
     device->attended = memory_take(memory, part, rows * q_width * 2);

@@ -2,9 +2,10 @@
 
 /* Checks a plugin against decoders in double precision (tests/device/plain_world.h).
  *
- *   check-device PLUGIN            TAP
- *   check-device PLUGIN --bench    milliseconds per step of two models' shapes
- *   check-device PLUGIN --refused  TAP of the steps that graphs would run; the plugin refuses them
+ *   check-device PLUGIN               TAP
+ *   check-device PLUGIN --notes FILE  the same for a sanitizer; the file keeps choices of products
+ *   check-device PLUGIN --bench       milliseconds per step of two models' shapes
+ *   check-device PLUGIN --refused     TAP of the steps that graphs would run, which it refuses
  *
  * Without a card: "1..0 # SKIP ", the plugin's sentence, and exit status 0. */
 
@@ -78,11 +79,11 @@ static void open_world(struct world *world, const struct world_traits *traits, u
     world_card_forms(world);
     world->limits.pages_max *= world->limits.group_count;
     struct device_options options = {.memory_bytes = memory_wanted()};
-    must(plugin->open(&world->device, &options, &error), &error, "open");
+    open_checked(plugin, options, &world->device);
     must(plugin->prepare(world->device, &world->program, &world->limits, &world->ledger, &error),
          &error, "prepare");
     for (uint32_t i = 0; i < world->program.matrix_count; i++) world_fill(world, i);
-    must(plugin->warm(world->device, &error), &error, "warm");
+    warm_checked(plugin, world->device);
 }
 
 static void submit(struct world *world, const struct world_step *step,
@@ -458,7 +459,7 @@ static void check_all_graphs(bool is_refused) {
 
 int main(int count, char **words) {
     if (count < 2) {
-        (void)fprintf(stderr, "usage: check-device PLUGIN [--bench | --refused]\n");
+        (void)fprintf(stderr, "usage: check-device PLUGIN [--bench | --refused | --notes FILE]\n");
         return 2;
     }
     void *library = dlopen(words[1], RTLD_NOW | RTLD_LOCAL);
@@ -479,6 +480,7 @@ int main(int count, char **words) {
         check_all_graphs(true);
         return report_end();
     }
+    if (count > 3 && strcmp(words[2], "--notes") == 0) notes_read(words[3]);
     report(plugin->abi == DEVICE_ABI && plugin->bytes == sizeof *plugin, "the table is this one");
     check_ledger(plugin, shapes, SHAPES, memory_wanted());
     for (uint32_t i = 0; i < SHAPES; i++) check_world(&shapes[i], 7 + i, i < 2 ? 1 : 5);

@@ -13,6 +13,15 @@
 /* Ends the program unless OK. */
 void must(enum err err, const struct error *error, const char *what);
 
+/* Opens and warms up a device, or ends the program. */
+void open_checked(const struct device_table *table, struct device_options options,
+                  struct device **ret_device);
+void warm_checked(const struct device_table *table, struct device *device);
+/* For runs under compute-sanitizer: from here on devices clear their memory, and warm_checked recalls
+ * the choices that the file has and leaves new ones there. There need not be one yet. `path` lives
+ * to the end. */
+void notes_read(const char *path);
+
 struct world_traits;
 /* Steps of few rows as graphs and without. With is_refused the plugin must have refused graphs. */
 void check_graphs(const struct device_table *table, const struct world_traits *traits,

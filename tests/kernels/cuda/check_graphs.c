@@ -134,11 +134,11 @@ static void open_check(struct graph_check *check, const struct world_traits *tra
     limits->items_max = sizes.items_max;
     limits->partials_max = sizes.partials_max;
     must(plan_attention_open(&check->plan, &options, &error), &error, "plan");
-    must(check->table->open(&world->device, opened, &error), &error, "open");
+    open_checked(check->table, *opened, &world->device);
     must(check->table->prepare(world->device, &world->program, limits, &world->ledger, &error),
          &error, "prepare");
     for (uint32_t i = 0; i < world->program.matrix_count; i++) world_fill(world, i);
-    must(check->table->warm(world->device, &error), &error, "warm");
+    warm_checked(check->table, world->device);
 }
 
 static void close_check(struct graph_check *check) {

@@ -50,7 +50,7 @@ static struct told run(const struct device_table *table, const struct world_trai
     world_card_forms(&world);
     world.limits.pages_max *= world.limits.group_count;
     const struct device_options options = {.memory_bytes = memory_bytes};
-    must(table->open(&world.device, &options, &error), &error, "open");
+    open_checked(table, options, &world.device);
     must(table->prepare(world.device, &world.program, &world.limits, &world.ledger, &error), &error,
          "prepare");
     for (uint32_t i = 0; i < world.program.matrix_count; i++) world_fill(&world, i);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* How devices are opened and warmed up, also under compute-sanitizer: they begin with the choices
+ * that devices before them made, in this process or an earlier one, for under one of its tools the
+ * trials of products take more time than all checks. */
+
+#include "check_device.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES_MAX (UINT64_C(1) << 20) /* 1,024 products of 104 bytes, the most that notes have */
+
+static struct {
+    const char *path; /* NULL: each device tries anew */
+    char *text;
+    size_t bytes;
+} notes;
+
+void notes_read(const char *path) {
+    FILE *file = fopen(path, "rb");
+    notes.path = path;
+    if (!file) return; /* the first process */
+    notes.text = malloc(BYTES_MAX);
+    notes.bytes = fread(notes.text, 1, BYTES_MAX, file);
+    (void)fclose(file);
+}
+
+static void notes_keep(const char *text, size_t bytes) {
+    struct error error = {0};
+    FILE *file = fopen(notes.path, "wb");
+    free(notes.text);
+    notes.text = malloc(bytes);
+    notes.bytes = bytes;
+    memcpy(notes.text, text, bytes);
+    if (!file || fwrite(text, 1, bytes, file) != bytes || fclose(file) != 0)
+        must(err_set(&error, ERR_IO, "%s cannot be written", notes.path), &error, "notes");
+}
+
+void open_checked(const struct device_table *table, struct device_options options,
+                  struct device **ret_device) {
+    struct error error = {0};
+    options.clears_memory = notes.path != NULL;
+    must(table->open(ret_device, &options, &error), &error, "open");
+}
+
+void warm_checked(const struct device_table *table, struct device *device) {
+    struct error error = {0};
+    const char *text;
+    size_t bytes;
+    if (notes.text) table->recall(device, notes.text, notes.bytes);
+    must(table->warm(device, &error), &error, "warm");
+    if (notes.path && table->tell(device, &text, &bytes)) notes_keep(text, bytes);
+}
