@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* How devices are opened and warmed up, also under compute-sanitizer: they begin with the choices
- * that devices before them made, in this process or an earlier one, for under one of its tools the
- * trials of products take more time than all checks. */
+/* How devices are opened and warmed up. Under compute-sanitizer the trials of products take more
+ * time than all checks. So with a file of notes a device begins with the choices of those before
+ * it, in this process or an earlier one. */
 
 #include "check_device.h"
 
