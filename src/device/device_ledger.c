@@ -3,6 +3,7 @@
 
 #include "base/least.h"
 #include "device/device_sampling.h"
+#include "kernels/row_bucket.h"
 #include "scheduler/backend.h"
 
 #include <stdio.h>
@@ -11,6 +12,8 @@
 /* Memory of the library for products, and two slices through which weights are filled. */
 #define WORKSPACE_BYTES (48 * MIB)
 #define PRODUCT_ALIGN 8u
+/* Gaps between the parts, and limits that grow in steps: a prediction has neither. */
+#define UNTOLD_BYTES MIB
 /* A refusal advises no smaller values: a server with less is of no use. */
 #define ADVISED_CONTEXT_LEAST 256u
 #define ADVISED_ROWS_LEAST 64u
@@ -75,7 +78,7 @@ static uint64_t product_bytes(const struct device_program *program, enum op_to t
 
 static uint64_t activation_bytes(const struct device_program *program,
                                  const struct device_limits *limits) {
-    const uint64_t rows = limits->rows_max, kept = limits->logit_rows_max;
+    const uint64_t rows = row_bucket(limits->rows_max), kept = row_bucket(limits->logit_rows_max);
     const uint64_t q_bytes = (uint64_t)program->heads * program->head_dim * 2;
     uint64_t input_bytes = 0, unpacked_bytes = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++) {
@@ -93,8 +96,8 @@ static uint64_t activation_bytes(const struct device_program *program,
 
 static uint64_t logit_bytes(const struct device_program *program,
                             const struct device_limits *limits) {
-    return (uint64_t)limits->steps_max * limits->logit_rows_max * program->vocab_rows * 4 +
-           limits->edits_max * UINT64_C(4);
+    const uint64_t rows = row_bucket(limits->logit_rows_max);
+    return limits->steps_max * rows * program->vocab_rows * 4 + limits->edits_max * UINT64_C(4);
 }
 
 /* Copies of the arrays of struct device_step and struct device_samples, and the results. */
@@ -218,7 +221,7 @@ static uint64_t saved_by_small(const struct device_program *program) {
 static bool fits(const struct device_refusal *refusal, const struct change *change) {
     struct device_limits limits = changed(refusal, change);
     uint64_t saved = change->has_small_weights ? saved_by_small(refusal->program) : 0;
-    return needed(refusal, &limits) <= refusal->ledger->limit + saved;
+    return needed(refusal, &limits) + UNTOLD_BYTES <= refusal->ledger->limit + saved;
 }
 
 /* The largest multiple of `unit` from `least` up to below `now` that fits, by halving; 0: none. */

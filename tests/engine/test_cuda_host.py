@@ -200,6 +200,19 @@ def test_a_card_that_others_keep_full_ends_it_with_the_numbers(tmp_path, place, 
     assert len(events(done, "device_waits")) == 4 and not events(done, "device")
 
 
+@pytest.mark.parametrize("limit", [191, 192, 195, 200])
+def test_each_setting_that_a_refusal_names_fits(tmp_path, limit):
+    """Buffers have the rows of a bucket, and the card's memory is taken in whole MiB: the advice knows both."""
+    memory = ["--device", "cuda", "--device-plugin", PLUGIN, "--gpu-memory-limit-mib", limit]
+    done = run_one(tmp_path, *memory)
+    assert done.returncode == 3 and f"may take {limit}: driver " in done.stderr
+    advice = re.findall(r"(--max-[a-z-]+) (\d+)", done.stderr)
+    assert advice
+    for option, value in advice:
+        done = run_one(tmp_path, *memory, option, value)
+        assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("limit, said", [
     (100, r"100 MiB of the card's memory are too few: driver and libraries take 166, and 921 more are free: end what else nvidia-smi shows on it, "
           r"raise --gpu-memory-limit-mib, or run with --device cpu"),

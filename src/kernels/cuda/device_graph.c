@@ -153,13 +153,13 @@ static uint32_t keep_op_of(const struct device *device) {
 void graphs_make(struct device *device) {
     const uint32_t asked = device->graph_rows_max > 0 ? device->graph_rows_max : ROWS_MOST;
     const uint32_t most = asked < device->row_bucket ? asked : device->row_bucket;
-    uint32_t rows = cuda_bucket(1);
+    uint32_t rows = row_bucket(1);
     device->keep_op = keep_op_of(device);
     if (device->is_measuring || device->has_no_graphs ||
         device->keep_op == device->program.op_count)
         return;
     while (rows <= most && device->graph_count < GRAPHS_MAX && make(device, rows))
-        rows = cuda_bucket(rows + 1);
+        rows = row_bucket(rows + 1);
 }
 
 void graphs_free(struct device *device) {

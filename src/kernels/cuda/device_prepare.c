@@ -72,7 +72,7 @@ static enum err check_shape(const struct device_program *program,
     if (program->width % INPUT_ALIGN != 0 || program->ffn % INPUT_ALIGN != 0)
         return err_set(error, ERR_INVALID, "rows of %u or %u numbers are no multiples of %u",
                        program->width, program->ffn, INPUT_ALIGN);
-    if (limits->rows_max == 0 || limits->rows_max > CUDA_BUCKET_MAX ||
+    if (limits->rows_max == 0 || limits->rows_max > ROW_BUCKET_MAX ||
         limits->logit_rows_max > limits->rows_max || limits->steps_max == 0 ||
         limits->steps_max > DEVICE_STEPS_MAX || limits->group_count > DEVICE_GROUPS_MAX)
         return err_set(error, ERR_INVALID, "a step of %u rows, %u with logits, in %u groups",
@@ -395,7 +395,7 @@ static void tell(const struct device *device, const struct memory *memory, size_
                  struct device_ledger *ret_ledger) {
     const size_t *parts = memory->parts;
     *ret_ledger = (struct device_ledger){
-        .limit = device->limit,
+        .limit = device->context_bytes + WORKSPACE_BYTES + device->memory.room,
         .used = device->context_bytes + WORKSPACE_BYTES + memory->used,
         .context = device->context_bytes,
         .weights = parts[MEMORY_WEIGHTS],
@@ -430,8 +430,8 @@ static enum err set_sizes(struct device *device, const struct device_program *pr
     device->program = *program;
     device->limits = *limits;
     device->logit_matrix = DEVICE_NONE;
-    device->row_bucket = cuda_bucket(limits->rows_max);
-    device->logit_bucket = cuda_bucket(limits->logit_rows_max);
+    device->row_bucket = row_bucket(limits->rows_max);
+    device->logit_bucket = row_bucket(limits->logit_rows_max);
     device->logit_stride = round_up(program->vocab_rows, PRODUCT_ALIGN);
     size_t row_bytes = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++)

@@ -71,7 +71,7 @@ bool walk_is_scaled(const struct device *device, const struct card_op *op, uint3
                   : op[1].op.gate == GATE_SILU ? CUDA_END_SILU
                                                : CUDA_END_GELU_TANH;
     return op->op.kind == OP_MATMUL && matrix->form == DEVICE_INT8 &&
-           cuda_scaled_pays(*ret_ending, matrix->rows_padded, cuda_bucket(rows));
+           cuda_scaled_pays(*ret_ending, matrix->rows_padded, row_bucket(rows));
 }
 
 /* A product that leaves bf16: of gate and up with the activation in it, of others the scaled sums. */

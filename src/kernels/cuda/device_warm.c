@@ -47,7 +47,7 @@ static enum err tune(struct device *device, const struct card_op *at, struct err
                                  : device->wide,
     };
     for (uint32_t rows = 1; rows <= most; rows = call.rows + 1) {
-        call.rows = cuda_bucket(rows);
+        call.rows = row_bucket(rows);
         if (walk_is_scaled(device, at, call.rows, &ending)) continue;
         err = cuda_products_tune(device->products, &call, copies, distance, device->compute, error);
         if (err != OK) return err;

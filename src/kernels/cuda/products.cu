@@ -26,25 +26,12 @@ static const struct format_facts formats[CUDA_FORMAT_COUNT] = {
     {CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I, 1, 4, false},
 };
 
-/* A step computes its rows up to the bucket: from 512 on there is one per 128 rows, which is a tile
- * of the library's kernels, as far as steps usually go. */
-static const uint32_t buckets[] = {16,   32,   48,   64,   96,   128,  160,  192,  256,
-                                   320,  384,  448,  512,  640,  768,  896,  1024, 1152,
-                                   1280, 1408, 1536, 1664, 1792, 1920, 2048, 2304, 2560,
-                                   3072, 3584, 4096, 5120, 6144, 8192};
-
 size_t cuda_format_in_bytes(enum cuda_format format) {
     return formats[format].in_bytes;
 }
 
 size_t cuda_format_out_bytes(enum cuda_format format) {
     return formats[format].out_bytes;
-}
-
-uint32_t cuda_bucket(uint32_t rows) {
-    for (uint32_t bucket : buckets)
-        if (rows <= bucket) return bucket;
-    return CUDA_BUCKET_MAX;
 }
 
 /* ---- the library ---- */
@@ -136,7 +123,7 @@ enum err lt_shape_make(const struct cuda_products *products, const struct cuda_m
                        struct lt_shape *ret_shape, struct error *error) {
     const struct lt_library *library = &products->library;
     const struct format_facts *facts = &formats[call->format];
-    struct lt_shape shape = {call->format, call->outputs, call->inputs, cuda_bucket(call->rows)};
+    struct lt_shape shape = {call->format, call->outputs, call->inputs, row_bucket(call->rows)};
     cublasOperation_t transposed = CUBLAS_OP_T;
     int8_t fast = 1;
     /* cuBLASLt counts columns first: its A is the weights, its B the rows, its D the sums. */
@@ -166,7 +153,7 @@ enum err lt_shape_make(const struct cuda_products *products, const struct cuda_m
 
 const struct lt_shape *lt_shape_find(const struct cuda_products *products,
                                      const struct cuda_multiply *call) {
-    uint32_t bucket = cuda_bucket(call->rows);
+    uint32_t bucket = row_bucket(call->rows);
     for (uint32_t i = 0; i < products->shape_count; i++) {
         const struct lt_shape *shape = &products->shapes[i];
         if (shape->outputs == call->outputs && shape->inputs == call->inputs &&

@@ -6,8 +6,8 @@
  * The library (541 MB) is found at run time and not linked. For each format, matrix shape and
  * bucket of rows its algorithms are timed once on the card, for its own first choice is 3 % slower
  * on average and up to 68 % (device_measured.md §1); the best are kept and can be written to a
- * file. Rows are rounded up to a bucket, so that few shapes are timed and captured: whoever calls
- * gives memory for that many, and what stands in the rows past the last is computed and ignored.
+ * file. Rows are rounded up to a bucket (kernels/row_bucket.h): whoever calls gives memory for that
+ * many, and what stands in the rows past the last is computed and ignored.
  *
  * 8-bit products leave raw sums: kernels/cuda/rows.h says who scales them.
  *
@@ -21,6 +21,7 @@ extern "C" {
 #endif
 
 #include "base/err.h"
+#include "kernels/row_bucket.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,7 +29,6 @@ extern "C" {
 struct CUstream_st;
 struct cuda_products;
 
-#define CUDA_BUCKET_MAX 8192
 #define CUDA_ALGORITHMS 8 /* of a shape; cuBLASLt 13.1 never returns more */
 
 enum cuda_format {
@@ -49,16 +49,13 @@ enum err cuda_products_open(struct cuda_products **ret_products, const char *pat
                             size_t workspace_bytes, struct error *error) MUST_CHECK;
 void cuda_products_close(struct cuda_products *products); /* NULL is allowed */
 
-/* The least bucket that holds `rows`, which is 1 to CUDA_BUCKET_MAX. */
-uint32_t cuda_bucket(uint32_t rows);
-
 /* sums (bucket, outputs) = rows (bucket, inputs) · weightsᵀ (outputs, inputs). All pointers at
  * multiples of 16; inputs a multiple of 16, outputs of 8. */
 struct cuda_multiply {
     enum cuda_format format;
     uint32_t outputs;
     uint32_t inputs;
-    uint32_t rows; /* memory is there for cuda_bucket(rows) */
+    uint32_t rows; /* memory is there for row_bucket(rows) */
     const void *weights;
     const void *in;
     void *sums;

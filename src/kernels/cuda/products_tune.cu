@@ -192,7 +192,7 @@ static bool recall(struct cuda_products *products, const struct products_note *n
     struct lt_shape *shape = &products->shapes[products->shape_count];
     struct error ignored;
     if (note->format >= CUDA_FORMAT_COUNT || note->outputs == 0 || note->inputs == 0 ||
-        note->bucket == 0 || cuda_bucket(note->bucket) != note->bucket ||
+        note->bucket == 0 || row_bucket(note->bucket) != note->bucket ||
         lt_shape_find(products, &call) || products->shape_count == SHAPES_MAX ||
         lt_shape_make(products, &call, shape, &ignored) != OK)
         return false;

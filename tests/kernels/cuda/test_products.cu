@@ -171,7 +171,7 @@ static double share_of_best(struct cuda_products *anew, const struct cuda_multip
 static struct timed time_shape(enum cuda_format format, uint32_t outputs, uint32_t inputs,
                                uint32_t rows, struct cuda_products *anew) {
     size_t bytes = (size_t)outputs * inputs * cuda_format_in_bytes(format);
-    uint32_t copies = (uint32_t)std::min(cold_copies(bytes), 32), bucket = cuda_bucket(rows);
+    uint32_t copies = (uint32_t)std::min(cold_copies(bytes), 32), bucket = row_bucket(rows);
     struct cuda_multiply call = {format, outputs, inputs, rows, NULL, NULL, NULL};
     char *weights, *in, *sums;
     CUDA_MUST(cudaMalloc(&weights, bytes * copies));

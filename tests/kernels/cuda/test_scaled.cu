@@ -179,7 +179,7 @@ static void launch_scaled(const struct scaled_bench *b, int i) {
 /* Beside cuBLASLt's product of the same shape, which leaves int32 sums: alone, and without a pause. */
 static void bench_one(struct cuda_products *products, const char *name, enum cuda_ending ending,
                       uint32_t outputs, uint32_t inputs, uint32_t rows) {
-    const size_t bucket = cuda_bucket(rows);
+    const size_t bucket = row_bucket(rows);
     struct scaled_bench b = {products, {ending, outputs, inputs, rows}};
     b.weight_bytes = (size_t)outputs * inputs;
     b.copies = std::min(cold_copies(b.weight_bytes), 32);

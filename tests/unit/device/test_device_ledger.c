@@ -83,7 +83,7 @@ static void a_ledger_is_the_sum_of_its_parts_and_fills_the_limit(void **state) {
     assert_int_equal(is.page_bytes, 36 * 2 * 8 * 16 * 128 * 2);
     /* 4.02 G parameters in 2 bytes, and the angles of 32,768 positions. */
     assert_in_range(is.weights / MIB, 7660, 7700);
-    uint64_t logits = (uint64_t)2 * 528 * 151936 * 4 + rig.limits.edits_max * UINT64_C(4);
+    uint64_t logits = (uint64_t)2 * 640 * 151936 * 4 + rig.limits.edits_max * UINT64_C(4);
     assert_int_equal(is.logits / MIB, logits / MIB);
 }
 
@@ -118,7 +118,7 @@ static void a_refusal_names_the_parts_and_the_largest_settings_that_fit(void **s
         struct device_ledger is = device_ledger_predict(&rig.program, &other.limits, 13500 * MIB);
         assert_int_equal(is.used <= is.limit, !more);
         other = rig;
-        other.limits.sequences_max = other.limits.logit_rows_max = sequences + 16 + 2 * more;
+        other.limits.sequences_max = other.limits.logit_rows_max = sequences + 16 + more;
         other.limits.pages_max = other.limits.sequences_max * 2048;
         other.limits.edits_max = edits_of(&other.limits);
         is = device_ledger_predict(&rig.program, &other.limits, 13500 * MIB);

@@ -277,7 +277,7 @@ static const struct products_note *shape_of(const struct cuda_products *products
     for (uint32_t i = 0; i < products->count; i++) {
         const struct products_note *shape = &products->shapes[i];
         if (shape->format == call->format && shape->outputs == call->outputs &&
-            shape->inputs == call->inputs && shape->bucket == cuda_bucket(call->rows))
+            shape->inputs == call->inputs && shape->bucket == row_bucket(call->rows))
             return shape;
     }
     return NULL;
@@ -299,10 +299,6 @@ bool cuda_products_tell(struct cuda_products *products, const char **ret_notes, 
     return products->notes != NULL;
 }
 
-uint32_t cuda_bucket(uint32_t rows) {
-    return rows < 16 ? 16 : (rows + 15) / 16 * 16;
-}
-
 enum err cuda_products_tune(struct cuda_products *products, const struct cuda_multiply *call,
                             uint32_t copies, size_t copy_bytes, struct CUstream_st *stream,
                             struct error *error) {
@@ -311,18 +307,18 @@ enum err cuda_products_tune(struct cuda_products *products, const struct cuda_mu
     if (!shape_of(products, call)) {
         struct products_note *shape = &products->shapes[products->count++];
         *shape = (struct products_note){
-            call->format, call->outputs, call->inputs, cuda_bucket(call->rows), 0, {0}};
+            call->format, call->outputs, call->inputs, row_bucket(call->rows), 0, {0}};
         shape->words[7] = algorithm_of(shape);
         products->has_timed = true;
     }
     /* Every byte that a trial reads or writes must be there. */
-    const size_t in = cuda_bucket(call->rows) * (size_t)call->inputs;
+    const size_t in = row_bucket(call->rows) * (size_t)call->inputs;
     assert(copies == 1 || copy_bytes >= (size_t)call->outputs * call->inputs);
     volatile const uint8_t *last = (const uint8_t *)call->weights + (copies - 1) * copy_bytes;
     (void)*last;
     (void)in;
     memset(call->sums, 0xff,
-           (size_t)cuda_bucket(call->rows) * call->outputs * cuda_format_out_bytes(call->format));
+           (size_t)row_bucket(call->rows) * call->outputs * cuda_format_out_bytes(call->format));
     return call->outputs % 16 == 0 && call->inputs % 16 == 0
                ? OK
                : err_set(error, ERR_INVALID, "a product of %u x %u", call->outputs, call->inputs);
