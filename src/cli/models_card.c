@@ -8,10 +8,13 @@
 
 #define MIB ((uint64_t)1 << 20)
 
+/* The first three are those that an engine without options tries, in this order. */
 static const struct form {
     const char *weights_name, *kv_name;
     enum device_form weights, kv;
 } forms[MODELS_CARD_FORMS] = {{"bfloat16", "bfloat16", DEVICE_BF16, DEVICE_BF16},
+                              {"int8", "bfloat16", DEVICE_INT8, DEVICE_BF16},
+                              {"file", "bfloat16", DEVICE_BLOCKS, DEVICE_BF16},
                               {"bfloat16", "fp8", DEVICE_BF16, DEVICE_E4M3},
                               {"int8", "fp8", DEVICE_INT8, DEVICE_E4M3},
                               {"fp8", "fp8", DEVICE_E4M3, DEVICE_E4M3},
@@ -29,13 +32,13 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
     struct tensor_name head = tensor_name_of(ROLE_HEAD, 0);
     options.is_tied = !checkpoint_find(checkpoint, str_from(head.text));
     options.checkpoint = checkpoint;
-    card->form_count = MODELS_CARD_FORMS - !card_fit_has_blocks(checkpoint);
-    for (size_t i = 0; i < card->form_count; i++) {
+    const bool has_blocks = card_fit_has_blocks(checkpoint);
+    for (size_t i = 0; i < MODELS_CARD_FORMS; i++) {
+        if (forms[i].weights == DEVICE_BLOCKS && !has_blocks) continue;
         options.weights = forms[i].weights;
         options.kv = forms[i].kv;
-        card->forms[i].weights = forms[i].weights_name;
-        card->forms[i].kv = forms[i].kv_name;
-        card->forms[i].is = card_fit_of(&options);
+        card->forms[card->form_count++] = (struct models_card_form){
+            .weights = forms[i].weights_name, .kv = forms[i].kv_name, .is = card_fit_of(&options)};
     }
 }
 

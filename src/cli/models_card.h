@@ -9,25 +9,29 @@
 #include "base/buf.h"
 #include "device/card_fit.h"
 
-#define MODELS_CARD_FORMS 5 /* at most */
+#define MODELS_CARD_FORMS 7 /* at most */
+
+/* Names are those of --quantization and --kv-cache-dtype, or "file": as files of fewer than 8 bits
+ * per weight have them. */
+struct models_card_form {
+    const char *weights;
+    const char *kv;
+    struct card_fit is;
+};
 
 struct models_card {
     uint64_t memory_bytes;
     bool is_decoder; /* otherwise the CPU computes, and the rest is zero */
-    struct {
-        const char *weights; /* name of the form */
-        const char *kv;
-        struct card_fit is;
-    } forms[MODELS_CARD_FORMS];
-    size_t form_count; /* the last form is that of files with fewer than 8 bits per weight */
+    struct models_card_form forms[MODELS_CARD_FORMS];
+    size_t form_count;
 };
 
-/* Reads the model's config. `sequence_tokens` 0: the model's context. Errors of checkpoint_open. */
+/* Reads the model's config. `sequence_tokens` 0: card_fit's. Errors of checkpoint_open. */
 enum err models_card_read(struct models_card *ret_card, const char *path, uint64_t memory_bytes,
                           uint32_t sequence_tokens, struct error *error) MUST_CHECK;
 void models_card_show(const struct models_card *card);
 #define MODELS_CARD_BRIEF 32
-/* The first form that fits, nearest to the model, and its sequences: "bfloat16/fp8 124"; "too large"
+/* The first form that fits and its sequences: "int8/bfloat16 124"; "too large"
  * or "CPU". */
 void models_card_brief(const struct models_card *card, char ret_text[MODELS_CARD_BRIEF]);
 /* Appends `, "card": {…}` to an object. */

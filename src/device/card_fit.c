@@ -135,7 +135,8 @@ struct card_fit card_fit_of(const struct card_fit_options *options) {
     const struct model_config *config = options->config;
     const struct kv_layout layout = kv_layout_of(config, config->context_max);
     uint32_t tokens = options->sequence_tokens;
-    if (tokens == 0 || tokens > config->context_max) tokens = config->context_max;
+    if (tokens == 0) tokens = DEVICE_CACHE_TOKENS_LEAST;
+    tokens = least_u32(tokens, config->context_max);
     struct shapes shapes = {0};
     struct program program;
     struct device_program device_program;

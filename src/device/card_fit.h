@@ -24,7 +24,7 @@ struct card_fit_options {
     const struct checkpoint *checkpoint; /* with DEVICE_BLOCKS: its tensors' types count */
     enum device_form kv;                 /* DEVICE_BF16 or DEVICE_E4M3 */
     uint64_t memory_bytes;               /* that the engine may take */
-    uint32_t sequence_tokens;            /* length of a sequence; 0: the context */
+    uint32_t sequence_tokens;            /* at most the context; 0: DEVICE_CACHE_TOKENS_LEAST */
 };
 
 struct card_fit {

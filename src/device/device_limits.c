@@ -4,9 +4,6 @@
 #include "base/least.h"
 #include "device/device_ledger.h"
 
-/* Tokens of one sequence that the cache has room for at least, or its whole context if that is
- * less. */
-#define CACHE_TOKENS_LEAST 4096u
 /* Tokens of the cache per sequence that the default of sequences_max leaves, its least value (fewer
  * sequences than 32 leave a device idle), and its unit. */
 #define SEQUENCE_TOKENS 512u
@@ -24,7 +21,7 @@ static void limit_pages(const struct device_limits_options *options, struct devi
     uint64_t most =
         (uint64_t)limits->sequences_max * backend_blocks_for(limits->context_max) * groups;
     uint64_t fewest =
-        backend_blocks_for(least_u32(limits->context_max, CACHE_TOKENS_LEAST)) * groups;
+        backend_blocks_for(least_u32(limits->context_max, DEVICE_CACHE_TOKENS_LEAST)) * groups;
     if (wanted->kv_bytes > 0) {
         uint64_t bytes = device_ledger_page_bytes(options->program, limits);
         if (wanted->kv_bytes / bytes < most) most = wanted->kv_bytes / bytes;

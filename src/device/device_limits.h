@@ -21,6 +21,9 @@
 /* Likewise of sequences_max: fewer, a multiple of 16, if the cache would have less than 512 tokens
  * per sequence, since their logits take its memory. */
 #define DEVICE_SEQUENCES_DEFAULT 1024u
+/* Tokens of one sequence that the cache has room for at least, or its whole context if that is
+ * less. */
+#define DEVICE_CACHE_TOKENS_LEAST 4096u
 
 struct device_limits_options {
     const struct device_program *program;

@@ -77,12 +77,17 @@ def test_a_model_is_inspected_by_name_and_by_path(served, quern):
     page = quern("models", "inspect", "org/smol-GGUF").stdout
     assert "134.5 M" in page and "apache-2.0" in page and "servable     yes" in page
     [card] = listed(quern, "inspect", "org/smol-GGUF", "--device-memory-mib", "1600", "--max-model-len", "4096")
-    plain, kv8, both8, fp8, as_filed = card["card"]["forms"]
-    assert as_filed["weights"] == "file" and as_filed["weight_bytes"] < both8["weight_bytes"]
-    assert [form["weights"] for form in (both8, fp8)] == ["int8", "fp8"] and both8["weight_bytes"] == fp8["weight_bytes"]
+    forms = card["card"]["forms"]
+    assert [f"{form['weights']}/{form['kv']}" for form in forms] == ["bfloat16/bfloat16", "int8/bfloat16", "file/bfloat16", "bfloat16/fp8", "int8/fp8",
+                                                                     "fp8/fp8", "file/fp8"]
+    plain, weights8, as_filed, kv8, both8, fp8, _ = forms
+    assert as_filed["weight_bytes"] < weights8["weight_bytes"] == both8["weight_bytes"] == fp8["weight_bytes"]
+    assert weights8["kv_bytes_per_token"] == plain["kv_bytes_per_token"] and plain["sequences"] < weights8["sequences"]
     assert plain["weight_bytes"] == pytest.approx(2 * 134515008, rel=0.03) and plain["kv_bytes_per_token"] == 23040
     assert plain["fits"] and 0 < plain["sequences"] < kv8["sequences"] <= both8["sequences"]
-    assert all(form["used_bytes"] <= 1600 << 20 for form in card["card"]["forms"])
+    assert all(form["used_bytes"] <= 1600 << 20 for form in forms)
+    [unasked] = listed(quern, "inspect", "org/smol-GGUF", "--device-memory-mib", "1600")
+    assert unasked["sequence_tokens"] == 8192 and unasked["card"]["forms"] == forms  # what an engine needs room for, not the whole context
     page = quern("models", "inspect", "org/smol-GGUF", "--device-memory-mib", "700").stdout
     assert "card         700 MiB, of which the driver takes 608" in page and "it does not fit" in page
     assert quern("models", "inspect", "nowhere").returncode == 4
