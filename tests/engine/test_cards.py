@@ -62,6 +62,22 @@ def test_a_card_tells_its_values_and_its_errors(tmp_path):
         assert "event=card_error" in server.log_text() and "xid=79" in server.log_text()
 
 
+def test_a_card_tells_its_tokens_and_their_energy(tmp_path):
+    """Both are rates over the last minute, so that work and energy go on until they are told."""
+    joules = 1000
+    body = {"model": "m", "prompt": "Hello", "max_tokens": 8, "temperature": 0, "ignore_eos": True}
+
+    def rates():
+        nonlocal joules
+        joules += 1000
+        assert server.call("POST", "/v1/completions", body)[0] == 200
+        tell(tmp_path, energy_mj=joules * 1000)
+        return of_card(server, "tokens_per_second") or 0, of_card(server, "joules_per_1000_tokens") or 0
+
+    with on_card(tmp_path, energy_mj=joules * 1000) as server:
+        support.until(lambda: min(rates()) > 0)
+
+
 def test_errors_of_a_cards_memory_are_told_when_their_count_grows(tmp_path):
     """Those of before the server's start are in /metrics alone. ECC errors have no event of the driver, as Xids do."""
     with on_card(tmp_path, ecc=1) as server:

@@ -68,6 +68,13 @@ static void no_text_makes_it_read_beyond(void **state) {
     "quern_engine_card_memory_bytes{engine=\"0\",part=\"steps\"} 536870912\n"
 #define CARD                                                                                       \
     "quern_card_up{card=\"GPU-12345678-9\",name=\"NVIDIA H200\"} 1\n"                              \
+    "quern_card_memory_bytes{card=\"GPU-12345678-9\"} 150323855360\n"                              \
+    "quern_card_memory_used_bytes{card=\"GPU-12345678-9\"} 16106127360\n"                          \
+    "quern_card_utilisation_ratio{card=\"GPU-12345678-9\"} 0.98\n"                                 \
+    "quern_card_sm_clock_hertz{card=\"GPU-12345678-9\"} 1680000000\n"                              \
+    "quern_card_tokens_per_second{card=\"GPU-12345678-9\"} 17081.4\n"                              \
+    "quern_card_joules_per_1000_tokens{card=\"GPU-12345678-9\"} 40.25\n"                           \
+    "quern_card_ecc_errors_total{card=\"GPU-12345678-9\"} 7\n"                                     \
     "quern_card_power_watts{card=\"GPU-12345678-9\"} 690\n"                                        \
     "quern_card_power_limit_watts{card=\"GPU-12345678-9\"} 700\n"                                  \
     "quern_card_temperature_celsius{card=\"GPU-12345678-9\"} 61\n"                                 \
@@ -113,9 +120,8 @@ static void an_engine_on_a_card_tells_its_memory_and_the_card_its_state(void **s
     char *text = shown(ENGINE("1", "1") LEDGER CARD, NULL);
     has(text, "GPU-12345678  13.5/15.0 GiB: weights 7.5, KV 5.0, other 1.0\n");
     has(text, "GPU-12345678  NVIDIA H200 ");
-    has(text, "690/700 W");
-    has(text, "  61C ");
-    has(text, "limited by power\n");
+    has(text, "   98%  15.0/140.0 GiB   690/700 W  1680 MHz   61C     17081      40.2    2    7  "
+              "limited by power\n");
     free(text);
     text = shown("quern_card_up{card=\"GPU-12345678-9\",name=\"a\033b\"} 0\n", NULL);
     has(text, "GPU-12345678  a?b ");
