@@ -16,7 +16,10 @@ PENALTIES = [0, 0, 0.5]  # frequency_penalty of each
 # Where two logits are closer than this, either may come first in bf16: engine.md 7.2's near-tie.
 NEAR_TIE = 0.25
 POISON = 77  # of tests/device/poison_plugin.c
-OUTSIDE = r"step \d+{}: an illegal memory access was encountered \(cudaErrorIllegalAddress\)"
+# What the card may tell of one access outside, by the host code's name of it; an Xid ends kernels with a launch failure, too.
+FAULTS = {"illegal": r"an illegal memory access was encountered \(cudaErrorIllegalAddress\)",
+          "ecc": r"uncorrectable ECC error encountered \(cudaErrorECCUncorrectable\)",
+          "launch": r"unspecified launch failure \(cudaErrorLaunchFailure\)"}
 
 
 def answers(tmp_path, model, name, *arguments, fields=({}, {}, {}), tokens=16):
@@ -107,7 +110,8 @@ def test_a_head_size_without_a_kernel_is_refused(tmp_path):
     assert done.returncode != 0 and "no CUDA kernel has head size 8: they have multiples of 16 up to 128, and 256" in done.stderr
 
 
-def test_an_access_outside_names_its_operation_to_the_line_that_repeats_it(tmp_path, state):
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_error_of_the_card_names_its_operation_to_the_line_that_repeats_it(tmp_path, state, fault):
     """The card tells its error at the next wait: the first process waits for a step, and those behind it for each operation."""
     requests = lines(12)
     for i, request in enumerate(requests):
@@ -122,11 +126,12 @@ def test_an_access_outside_names_its_operation_to_the_line_that_repeats_it(tmp_p
 
     expected, bad, told = run(tmp_path / "undisturbed", PLUGIN)
     assert not bad and not told
-    said, bad, told = run(state, support.poison_plugin(tmp_path, PLUGIN))
+    (tmp_path / "host").mkdir()
+    said, bad, told = run(state, support.poison_plugin(tmp_path, support.with_variables(PLUGIN, tmp_path / "host", f"QUERN_HOST_FAULT={fault}")))
     assert said == {custom_id: text for custom_id, text in expected.items() if custom_id != "line-07"}
-    error, named = bad["line-07"]["response"]["body"]["error"], OUTSIDE.format(r": operation \d+ \(heads of layer 0\)")
+    error, named = bad["line-07"]["response"]["body"]["error"], rf"step \d+: operation \d+ \(heads of layer 0\): {FAULTS[fault]}"
     assert list(bad) == ["line-07"] and error["code"] == "worker_lost" and re.search(named, error["message"])
-    assert len(told) >= 3 and re.fullmatch(OUTSIDE.format(""), told[0]), told
+    assert len(told) >= 3 and re.fullmatch(rf"step \d+: {FAULTS[fault]}", told[0]), told
     assert all(re.fullmatch(named, sentence) for sentence in told[1:]), told
 
 

@@ -17,7 +17,9 @@ typedef enum {
     cudaErrorMemoryAllocation,
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
+    cudaErrorECCUncorrectable = 214,
     cudaErrorIllegalAddress = 700,
+    cudaErrorLaunchFailure = 719,
 } cudaError_t;
 typedef struct CUstream_st *cudaStream_t;
 typedef struct CUevent_st *cudaEvent_t;

@@ -7,9 +7,17 @@
 static unsigned long tries; /* at the place that is full */
 static bool was_full;
 
+static bool has_variable(const char *name, const char *value) {
+    const char *asked = getenv(name);
+    return asked && strcmp(asked, value) == 0;
+}
+
 bool host_machine_is(const char *kind) {
-    const char *asked = getenv("QUERN_HOST_MACHINE");
-    return asked && strcmp(asked, kind) == 0;
+    return has_variable("QUERN_HOST_MACHINE", kind);
+}
+
+bool host_fault_is(const char *kind) {
+    return has_variable("QUERN_HOST_FAULT", kind);
 }
 
 bool host_is_full(const char *place) {

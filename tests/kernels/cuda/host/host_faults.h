@@ -6,11 +6,14 @@
  *   QUERN_HOST_MACHINE  no-driver, old-driver, no-card, old-card or no-library: its defect
  *   QUERN_HOST_FULL     "place:n": the first n tries to make this find no memory; the place is
  *                       context, stream or library (cuBLASLt's handle)
+ *   QUERN_HOST_FAULT    ecc or launch: what a kernel that stores outside makes the card tell, instead
+ *                       of an illegal access
  *
  * Thread: one. */
 
 #include <stdbool.h>
 
 bool host_machine_is(const char *kind);
+bool host_fault_is(const char *kind);
 bool host_is_full(const char *place); /* counts a try */
 bool host_was_full(void);             /* by the last try */

@@ -32,19 +32,31 @@ static bool is_of_card(const void *at) {
 
 bool host_can_store(uintptr_t at) {
     if (is_of_card((const void *)at)) return true;
-    fault = cudaErrorIllegalAddress;
+    fault = host_fault_is("ecc")      ? cudaErrorECCUncorrectable
+            : host_fault_is("launch") ? cudaErrorLaunchFailure
+                                      : cudaErrorIllegalAddress;
     return false;
 }
 
 const char *cudaGetErrorString(cudaError_t code) {
-    if (code == cudaErrorIllegalAddress) return "an illegal memory access was encountered";
-    if (code == cudaErrorMemoryAllocation) return "out of memory";
-    return code == cudaSuccess ? "no error" : "invalid argument";
+    switch (code) {
+    case cudaSuccess: return "no error";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorECCUncorrectable: return "uncorrectable ECC error encountered";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
+    default: return "invalid argument";
+    }
 }
 const char *cudaGetErrorName(cudaError_t code) {
-    if (code == cudaErrorIllegalAddress) return "cudaErrorIllegalAddress";
-    if (code == cudaErrorMemoryAllocation) return "cudaErrorMemoryAllocation";
-    return code == cudaSuccess ? "cudaSuccess" : "cudaErrorInvalidValue";
+    switch (code) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorECCUncorrectable: return "cudaErrorECCUncorrectable";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    default: return "cudaErrorInvalidValue";
+    }
 }
 cudaError_t cudaGetLastError(void) {
     return cudaSuccess;
