@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders with weights in FP8, AWQ and GPTQ on devices: on the plain device of the tests, and through the CUDA plugin's host code over kernels
-in plain C (tests/kernels/cuda/host), in every form that a card gives them."""
+in plain C (tests/kernels/cuda/host), in every form that a card gives them; on a real card, if there is one."""
 import json, math, pathlib, random, re, shutil
 
 import pytest
@@ -11,6 +11,7 @@ CARD = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/kernels/cud
 ON_CPU = ["--device", "cpu", "--reference", "--no-packed-cache"]
 ON_PLAIN = ["--device", "cuda", "--device-plugin", support.plain_device()]
 ON_CARD = ["--device", "cuda", "--device-plugin", CARD, "--gpu-memory-limit-mib", 250, "--max-num-seqs", 4, "--max-num-batched-tokens", 64]
+ON_REAL_CARD = ["--device", "cuda", "--device-plugin", support.cuda_plugin(), "--gpu-memory-limit-mib", 3000]
 LAYERS = 128  # of models whose forms differ by several MiB
 # Mean KL of these, measured 0.0032 and 0.00014.
 DEEP_INT8, DEEP_BLOCKS = 0.006, 0.0003
@@ -77,6 +78,18 @@ def test_a_quantised_folder_on_a_device_answers_as_on_the_cpu(tmp_path, name):
     assert answers(tmp_path, model, *ON_PLAIN)[0] == tokens and len(set(map(tuple, tokens))) == 4
     for form, (of_integers, of_fp8) in KL_MOST.items():
         kl = mean_kl(rows, answers(tmp_path, model, *ON_CARD, "--quantization", form)[1])
+        print(f"{name} {form}: mean KL {kl:.6f}")
+        assert kl <= (of_fp8 if name.startswith("fp8") else of_integers)
+
+
+@pytest.mark.skipif(not (support.cuda_plugin().exists() and pathlib.Path("/dev/nvidiactl").exists()),
+                    reason="no CUDA plugin was built, or there is no NVIDIA card")
+@pytest.mark.parametrize("name", folders.QUANTISED)
+def test_a_quantised_folder_on_a_real_card_is_as_near_the_cpu(tmp_path, name):
+    model = write_model(tmp_path / name, name)
+    _, rows = answers(tmp_path, model, *ON_CPU)
+    for form, (of_integers, of_fp8) in KL_MOST.items():
+        kl = mean_kl(rows, answers(tmp_path, model, *ON_REAL_CARD, "--quantization", form)[1])
         print(f"{name} {form}: mean KL {kl:.6f}")
         assert kl <= (of_fp8 if name.startswith("fp8") else of_integers)
 
