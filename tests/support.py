@@ -19,6 +19,14 @@ def cuda_plugin():
     return pathlib.Path(os.environ.get("QUERN_GPU_PLUGIN") or pathlib.Path(BINARY).resolve().parent.parent / "src/kernels/cuda/libquern-cuda.so")
 
 
+def has_card():
+    """Whether tests can use a real card: its driver is here, and its plugin was built."""
+    return cuda_plugin().exists() and pathlib.Path("/dev/nvidiactl").exists()
+
+
+NO_CARD = "no CUDA plugin was built, or there is no NVIDIA card"
+
+
 def plain_device(folder=None, *lines):
     """The plugin of the plain device (tests/device): as it is built, or a copy in the folder with variables of its own."""
     built = pathlib.Path(BINARY).resolve().parent.parent / "tests/device/libquern-plain.so"

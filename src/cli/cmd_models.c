@@ -23,8 +23,8 @@ struct chosen {
 static const struct option rows[] = {
     {"json", OPTION_SWITCH, AT(json), .help = "print one JSON object per model"},
     {"max-model-len", OPTION_INTEGER, AT(max_model_len), "N",
-     .help = "length for counting sequences, in tokens (default: the model's context)", .min = 1,
-     .max = 1 << 24, .is_size = true},
+     .help = "tokens of the sequences that are counted (default: the context; on a card 4096)",
+     .min = 1, .max = 1 << 24, .is_size = true},
     {"device-memory-mib", OPTION_INTEGER, AT(device_memory_mib), "N",
      .help = "memory of a card that the engine may take, to see how models fit it (default: 0.9 of "
              "this machine's largest card)",

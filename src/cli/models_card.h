@@ -31,8 +31,7 @@ enum err models_card_read(struct models_card *ret_card, const char *path, uint64
                           uint32_t sequence_tokens, struct error *error) MUST_CHECK;
 void models_card_show(const struct models_card *card);
 #define MODELS_CARD_BRIEF 32
-/* The first form that fits and its sequences: "int8/bfloat16 124"; "too large"
- * or "CPU". */
+/* The first form that fits and its sequences: "int8/bfloat16 124"; "too large" or "CPU". */
 void models_card_brief(const struct models_card *card, char ret_text[MODELS_CARD_BRIEF]);
 /* Appends `, "card": {…}` to an object. */
 void models_card_add_json(struct buf *line, const struct models_card *card);

@@ -171,7 +171,7 @@ struct device_limits {
 
 /* Where the memory goes, in bytes. used is the sum of the parts below it, and at most limit. */
 struct device_ledger {
-    uint64_t limit; /* device_options.memory_bytes */
+    uint64_t limit; /* at most device_options.memory_bytes: what the device took of it at open */
     uint64_t used;
     uint64_t context;     /* driver, context and libraries, outside of the device's own memory */
     uint64_t weights;     /* matrices and vectors */

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A real card that is taken away while a batch runs: each line has one result. tests/engine/test_device_faults.py has more situations, on a
 device in plain C. Skips without a card; QUERN_GPU_PLUGIN names its plugin."""
-import os, pathlib, re, signal
+import os, re, signal
 
 import pytest
 
@@ -13,8 +13,7 @@ POISON = 77  # of tests/device/poison_plugin.c
 OUTSIDE = r"step \d+: operation \d+ \(heads of layer 0\): an illegal memory access was encountered \(cudaErrorIllegalAddress\)"
 COUNT = 3000
 
-pytestmark = pytest.mark.skipif(not (support.cuda_plugin().exists() and pathlib.Path("/dev/nvidiactl").exists()),
-                                reason="no CUDA plugin was built, or there is no NVIDIA card")
+pytestmark = pytest.mark.skipif(not support.has_card(), reason=support.NO_CARD)
 
 
 def arguments(plugin):

@@ -82,8 +82,7 @@ def test_a_quantised_folder_on_a_device_answers_as_on_the_cpu(tmp_path, name):
         assert kl <= (of_fp8 if name.startswith("fp8") else of_integers)
 
 
-@pytest.mark.skipif(not (support.cuda_plugin().exists() and pathlib.Path("/dev/nvidiactl").exists()),
-                    reason="no CUDA plugin was built, or there is no NVIDIA card")
+@pytest.mark.skipif(not support.has_card(), reason=support.NO_CARD)
 @pytest.mark.parametrize("name", folders.QUANTISED)
 def test_a_quantised_folder_on_a_real_card_is_as_near_the_cpu(tmp_path, name):
     model = write_model(tmp_path / name, name)

@@ -27,8 +27,8 @@ def read(path):
 def server(request, tmp_path_factory):
     """A server on the CPU; one whose engine has opened a card with a thread of its driver, and computes on the CPU; one on a device; one on
     a real card."""
-    if request.param == "card" and not (support.cuda_plugin().exists() and pathlib.Path("/dev/nvidiactl").exists()):
-        pytest.skip("no CUDA plugin was built, or there is no NVIDIA card")
+    if request.param == "card" and not support.has_card():
+        pytest.skip(support.NO_CARD)
     tmp = tmp_path_factory.mktemp("sandbox")
     device = {"cpu": ["cpu"], "stub": ["auto", "--device-plugin", str(support.plugin("good"))],
               "device": ["cuda", "--device-plugin", str(support.plain_device())],
