@@ -82,20 +82,25 @@ DRAW_FN float draw_power(float f) {
     return fmaf(p, f, 1.5f);
 }
 
-/* `logit` is cleaned and at most `max`. Nothing here converts between floats and whole numbers,
- * which runs at an eighth of the rate, and nothing branches: bits of sums with a constant do. */
-DRAW_FN uint32_t draw_weight(float logit, float max, float factor) {
+/* The weight of a token that is x = (max - logit) / temperature from the most likely one,
+ * 0 <= x < DRAW_NEAR. Nothing here converts between floats and whole numbers, which runs at an
+ * eighth of the rate, and nothing branches: bits of sums with a constant do. */
+DRAW_FN uint32_t draw_weight_at(float x) {
     const float to_whole = 12582912.0f; /* 1.5 · 2^23: adding it rounds to a whole number */
-    float x = draw_times(max - logit, factor);
-    float near = x < DRAW_NEAR ? x : DRAW_NEAR;
-    float shifted = fmaf(near, 1.44269504f, to_whole);
-    float power = draw_power(fmaf(near, 1.44269504f, to_whole - shifted));
+    float shifted = fmaf(x, 1.44269504f, to_whole);
+    float power = draw_power(fmaf(x, 1.44269504f, to_whole - shifted));
     uint32_t whole, bits;
     memcpy(&whole, &shifted, sizeof whole);
     memcpy(&bits, &power, sizeof bits);
     whole &= 31u;
     /* 2^31 · 2^-f · 2^-whole, to the nearest. */
-    uint32_t weight = (((bits & 0x7fffffu) << 9) + (1u << whole >> 1)) >> whole;
+    return ((bits << 9) + (1u << whole >> 1)) >> whole;
+}
+
+/* `logit` is cleaned and at most `max`. */
+DRAW_FN uint32_t draw_weight(float logit, float max, float factor) {
+    float x = draw_times(max - logit, factor);
+    uint32_t weight = draw_weight_at(x < DRAW_NEAR ? x : DRAW_NEAR);
     return x < DRAW_NEAR ? weight : 0;
 }
 

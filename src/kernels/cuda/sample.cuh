@@ -61,34 +61,44 @@ __device__ static inline struct four read_four(const struct view &view, uint32_t
     return v;
 }
 
-/* Calls visit(id, four) for every four ids, each warp in order of ids over a part of its own; the
- * lanes of a warp come together. Most reads are of a row without a mask, far from its end: a third
- * of all instructions of a walk asked whether they are. */
-template <class Visit> __device__ static inline void walk(const struct view &view, Visit visit) {
+#define FOURS 4 /* of a lane at once: 64 B in flight */
+
+/* Calls visit(id, fours, count) for all ids, each warp in order of ids over a part of its own; the
+ * lanes of a warp come together. fours[i] are the logits of ids id + 128 i and on, cleaned or as they
+ * are; -inf where the mask or the vocabulary ends them, and from `count` on, which are another warp's.
+ * Most reads are of a row without a mask, far from its end: a third of all instructions of a walk
+ * asked whether they are. */
+template <class Visit>
+__device__ static inline void walk_fours(const struct view &view, Visit visit) {
     uint32_t lane = threadIdx.x % 32, begin = view.begin + threadIdx.x / 32 * view.segment;
     uint32_t end = min(begin + view.segment, view.end);
-    for (; begin < end; begin += 512) { /* 64 B a lane in flight */
-        struct four some[4];
-        if (!view.mask && begin + 512 <= min(end, view.vocab)) {
-            float4 raw[4];
+    for (; begin < end; begin += 128 * FOURS) {
+        struct four fours[FOURS];
+        const uint32_t left = (end - begin + 127) / 128;
+        if (!view.mask && left >= FOURS && begin + 128 * FOURS <= view.vocab) {
 #pragma unroll
-            for (uint32_t i = 0; i < 4; i++)
-                raw[i] = __ldcg((const float4 *)(view.logits + begin + i * 128 + lane * 4));
-#pragma unroll
-            for (uint32_t i = 0; i < 4; i++)
-                some[i] = {
-                    {cleaned(raw[i].x), cleaned(raw[i].y), cleaned(raw[i].z), cleaned(raw[i].w)}};
+            for (uint32_t i = 0; i < FOURS; i++) {
+                float4 raw = __ldcg((const float4 *)(view.logits + begin + i * 128 + lane * 4));
+                fours[i] = {{raw.x, raw.y, raw.z, raw.w}};
+            }
         } else {
 #pragma unroll
-            for (uint32_t i = 0; i < 4; i++) {
-                uint32_t id = begin + i * 128;
-                some[i] = read_four(view, id < end ? id + lane * 4 : view.vocab);
-            }
+            for (uint32_t i = 0; i < FOURS; i++)
+                fours[i] = read_four(view, i < left ? begin + i * 128 + lane * 4 : view.vocab);
         }
-#pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            if (begin + i * 128 < end) visit(begin + i * 128 + lane * 4, some[i]);
+        visit(begin + lane * 4, fours, left);
     }
+}
+
+/* Calls visit(id, logit) with cleaned logits, in the order of walk_fours. */
+template <class Visit> __device__ static inline void walk(const struct view &view, Visit visit) {
+    walk_fours(view, [&](uint32_t id, const struct four(&fours)[FOURS], uint32_t count) {
+#pragma unroll
+        for (uint32_t i = 0; i < FOURS; i++)
+            if (i < count)
+#pragma unroll
+                for (uint32_t k = 0; k < 4; k++) visit(id + i * 128 + k, cleaned(fours[i].at[k]));
+    });
 }
 
 /* ---- sums over the block ---- */
@@ -189,6 +199,18 @@ __device__ static inline float logit_of(uint32_t key) {
     return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
+/* As draw_weight_at has it, if `logit` is at most the highest. */
+__device__ static inline float distance(float logit, const struct scale &scale) {
+    return draw_times(scale.max - logit, scale.factor);
+}
+
+/* The weight at x, which is below DRAW_NEAR, or 0. A branch around it would cost more than it saves. */
+__device__ static inline uint32_t weight_if(bool is_in, float x) {
+    uint32_t weight = draw_weight_at(x);
+    asm volatile("" : "+r"(weight));
+    return is_in ? weight : 0;
+}
+
 __device__ static inline uint64_t key_weight(uint32_t key, const struct scale &scale) {
     return draw_weight(logit_of(key), scale.max, scale.factor);
 }
@@ -227,13 +249,10 @@ __device__ static inline bool list_above(const struct view &view, struct select_
     float floor = logit_of(max(least, DRAW_KEY_NONE + 1));
     if (threadIdx.x == 0) memory->list_count = 0;
     __syncthreads();
-    walk(view, [&](uint32_t id, const struct four &v) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (!(v.at[i] >= floor)) continue;
-            uint32_t at = atomicAdd(&memory->list_count, 1u);
-            if (at < LIST_MAX) memory->list[at] = {draw_key(v.at[i]), id + i};
-        }
+    walk(view, [&](uint32_t id, float logit) {
+        if (!(logit >= floor)) return;
+        uint32_t at = atomicAdd(&memory->list_count, 1u);
+        if (at < LIST_MAX) memory->list[at] = {draw_key(logit), id};
     });
     __syncthreads();
     return memory->list_count <= LIST_MAX;

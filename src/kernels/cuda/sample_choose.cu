@@ -50,27 +50,31 @@ __device__ static inline void restore_row(const struct cuda_sample &call,
 __device__ static inline uint64_t best_of(const struct view &view, struct select_memory *memory) {
     float most = -INFINITY;
     uint32_t first = 0;
-    walk(view, [&](uint32_t id, const struct four &v) { /* ids come in order */
-#pragma unroll
-                                                        for (int i = 0; i < 4; i++)
-                                                            if (v.at[i] > most)
-                                                                most = v.at[i], first = id + i;
+    /* A thread's ids come in order. */
+    walk(view, [&](uint32_t id, float logit) {
+        if (logit > most) most = logit, first = id;
     });
     return block_most(most > -INFINITY ? ranked(draw_key(most), first) : 0, memory->parts[0]);
 }
 
-/* Weight of all keys from `least` on; local[thread] becomes the best key the thread met. */
+/* local[thread] becomes the best key from `least` on that the thread met. */
+__device__ static inline void find_bests(const struct view &view, struct select_memory *memory,
+                                         uint32_t least) {
+    float best = -INFINITY;
+    walk(view, [&](uint32_t, float logit) { best = fmaxf(best, logit); });
+    memory->local[threadIdx.x] = best >= logit_of(least) ? draw_key(best) : DRAW_KEY_NONE;
+    __syncthreads();
+}
+
+/* The same, and the weight of all keys from `least` on. */
 __device__ static inline uint64_t weigh_row(const struct view &view, struct select_memory *memory,
                                             const struct scale &scale, uint32_t least) {
     uint64_t sum = 0;
     float best = -INFINITY, floor = logit_of(least);
-    walk(view, [&](uint32_t, const struct four &v) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (!(v.at[i] >= floor)) continue;
-            best = fmaxf(best, v.at[i]);
-            sum += draw_weight(v.at[i], scale.max, scale.factor);
-        }
+    walk(view, [&](uint32_t, float logit) {
+        const float x = distance(logit, scale);
+        best = logit >= floor ? fmaxf(best, logit) : best;
+        sum += weight_if(logit >= floor && x < DRAW_NEAR, x);
     });
     memory->local[threadIdx.x] = draw_key(best);
     return block_sum(sum, memory->parts[0]);
@@ -87,61 +91,67 @@ __device__ static inline uint32_t spare_key(const struct view &view, const struc
     return draw_key(fmaxf(logit - 1e-6f * fabsf(logit), -FLT_MAX));
 }
 
-/* What min_p, top_k and top_p keep of a row. */
+/* What min_p, top_k and top_p keep of a row. When all of that was listed, *ret_is_weighed is true and
+ * `parts` are those of a walk over the whole row. */
 __device__ static inline struct cut narrow(const struct view &view, struct select_memory *memory,
                                            const struct device_draw &draw,
-                                           const struct scale &scale, uint32_t least) {
-    struct cut all = {least, UINT32_MAX, 0};
+                                           const struct scale &scale, uint32_t least,
+                                           struct parts *parts, bool *ret_is_weighed) {
+    struct cut cut = {least, UINT32_MAX, 0};
     bool has_top_k = draw.top_k > 0 && draw.top_k < view.vocab;
     bool has_top_p = draw.top_p > 0.0f && draw.top_p < 1.0f;
-    if (!has_top_k && !has_top_p) return all;
-    uint64_t total = weigh_row(view, memory, scale, least);
+    if (!has_top_k && !has_top_p) return cut;
     auto locals = [&](auto visit) {
         uint32_t key = memory->local[threadIdx.x];
         if (key > DRAW_KEY_NONE) visit(key);
     };
-    struct cut bound;
+    uint64_t total = 0;
     uint32_t from = least;
     if (has_top_k) {
-        bound = select_cut<false>(memory, draw.top_k, scale, locals);
+        find_bests(view, memory, least);
+        from = max(from, select_cut<false>(memory, draw.top_k, scale, locals).key);
     } else {
+        total = weigh_row(view, memory, scale, least);
         uint64_t enough = draw_enough(draw.top_p, total);
-        bound = select_cut<true>(memory, enough, scale, locals);
+        from = max(from, select_cut<true>(memory, enough, scale, locals).key);
         from = max(from, spare_key(view, scale, total - enough));
     }
-    from = max(from, bound.key);
-    bool is_listed = list_above(view, memory, from);
-    uint32_t listed = memory->list_count;
+    const bool is_listed = list_above(view, memory, from);
+    const uint32_t listed = memory->list_count;
     auto keys = [&](auto visit) {
         if (is_listed) {
             for (uint32_t i = threadIdx.x; i < listed; i += THREADS) visit(memory->list[i].key);
         } else {
-            walk(view, [&](uint32_t, const struct four &v) {
-#pragma unroll
-                for (int i = 0; i < 4; i++) {
-                    uint32_t key = draw_key(v.at[i]);
-                    if (key >= from && key > DRAW_KEY_NONE) visit(key);
-                }
+            walk(view, [&](uint32_t, float logit) {
+                uint32_t key = draw_key(logit);
+                if (key >= from && key > DRAW_KEY_NONE) visit(key);
             });
         }
     };
-    struct cut cut = all;
-    bool is_cut = false;
     if (has_top_k) {
         struct cut by_count = select_cut<false>(memory, draw.top_k, scale, keys);
-        is_cut = by_count.key != DRAW_KEY_NONE; /* or min_p left fewer */
+        const bool is_cut = by_count.key != DRAW_KEY_NONE; /* or min_p left fewer */
         if (is_cut) cut = by_count;
+        if (has_top_p) {
+            uint64_t sum = 0;
+            keys([&](uint32_t key) {
+                if (!is_cut || key > cut.key) sum += key_weight(key, scale);
+            });
+            total = block_sum(sum, memory->parts[0]);
+            if (is_cut) total += cut.equals * key_weight(cut.key, scale);
+        }
     }
-    if (!has_top_p) return cut;
-    if (is_cut) {
-        uint64_t sum = 0;
-        keys([&](uint32_t key) {
-            if (key > cut.key) sum += key_weight(key, scale);
-        });
-        total = block_sum(sum, memory->parts[0]) + cut.equals * key_weight(cut.key, scale);
+    if (has_top_p) {
+        struct cut by_weight =
+            select_cut<true>(memory, draw_enough(draw.top_p, total), scale, keys);
+        if (by_weight.key != DRAW_KEY_NONE) cut = by_weight;
     }
-    struct cut by_weight = select_cut<true>(memory, draw_enough(draw.top_p, total), scale, keys);
-    return by_weight.key == DRAW_KEY_NONE ? cut : by_weight;
+    if (is_listed) {
+        if (threadIdx.x % 32 == 0) parts->sums[threadIdx.x / 32] = 0;
+        finish_parts(view, memory, parts, cut, scale);
+        *ret_is_weighed = true;
+    }
+    return cut;
 }
 
 /* What a token weighs in the draw, of which `equals_before` before it equal the cut, `at`. */
@@ -194,14 +204,10 @@ __device__ static inline void weigh_parts(const struct view &view, float least,
                                           const struct scale &scale, struct parts *parts) {
     uint32_t equals = 0;
     uint64_t sum = 0;
-    walk(view, [&](uint32_t, const struct four &v) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            if (v.at[i] > least)
-                sum += draw_weight(v.at[i], scale.max, scale.factor);
-            else
-                equals += v.at[i] == least;
-        }
+    walk(view, [&](uint32_t, float logit) {
+        const float x = distance(logit, scale);
+        sum += weight_if(logit > least && x < DRAW_NEAR, x);
+        equals += logit == least;
     });
     sum = warp_sum(sum);
     equals = warp_sum(equals);
@@ -289,7 +295,7 @@ __global__ void __launch_bounds__(THREADS, 2) choose_rows(struct cuda_sample cal
         bool is_weighed =
             has_top_p && !has_top_k &&
             nucleus_of(view, &memory, &nucleus, &parts, scale, least, draw.top_p, &cut);
-        if (!is_weighed) cut = narrow(view, &memory, draw, scale, least);
+        if (!is_weighed) cut = narrow(view, &memory, draw, scale, least, &parts, &is_weighed);
         __syncthreads();
         draw_token(view, &memory, cut, scale, random_at(draw.seed, draw.counter), &parts,
                    is_weighed);

@@ -8,13 +8,10 @@
 __device__ static inline uint32_t rank_of(const struct view &view, struct select_memory *memory,
                                           uint64_t own) {
     uint32_t before = 0, best = DRAW_KEY_NONE;
-    walk(view, [&](uint32_t id, const struct four &v) {
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint32_t key = draw_key(v.at[i]);
-            best = key > best ? key : best;
-            before += id + i < view.vocab && ranked(key, id + i) > own;
-        }
+    walk(view, [&](uint32_t id, float logit) {
+        uint32_t key = draw_key(logit);
+        best = key > best ? key : best;
+        before += id < view.vocab && ranked(key, id) > own;
     });
     memory->local[threadIdx.x] = best;
     return block_sum(before, (uint32_t *)memory->parts[0]) + 1;
@@ -32,10 +29,8 @@ __device__ static inline uint64_t next_of(const struct view &view, struct select
         for (uint32_t i = threadIdx.x; i < memory->list_count; i += THREADS)
             visit(memory->list[i].key, memory->list[i].id);
     } else {
-        walk(view, [&](uint32_t id, const struct four &v) {
-#pragma unroll
-            for (int i = 0; i < 4; i++)
-                if (id + i < view.vocab) visit(draw_key(v.at[i]), id + i);
+        walk(view, [&](uint32_t id, float logit) {
+            if (id < view.vocab) visit(draw_key(logit), id);
         });
     }
     return block_most(best, memory->parts[0]);

@@ -5,9 +5,9 @@
  *
  * The first walk counts the tokens by their distance to the best, in bins. Counts and the weights
  * of the bins' middles tell where the least key to keep lies, to about one bin. The second walk adds
- * up the exact weights before that bracket and behind it, and lists the bracket; the key is then
- * found in the list. Bins only guess: where the exact sums say that the key is not in the bracket,
- * or the bracket is too long for the list, the caller goes another way. */
+ * up the exact weights of all tokens and of those before that bracket, and lists the bracket; the
+ * key is then found in the list. Bins only guess: where the exact sums say that the key is not in the
+ * bracket, or the bracket is too long for the list, the caller goes another way. */
 
 #include "kernels/cuda/sample.cuh"
 
@@ -28,25 +28,22 @@ struct nucleus_memory {
     uint32_t first, middle, last; /* bins */
 };
 
-/* The bin of a logit; BINS if it weighs nothing. A higher logit never has a later bin, since no
- * step of the computation turns the order. */
-__device__ static inline uint32_t bin_of(float logit, const struct scale &scale) {
-    float x = draw_times(scale.max - logit, scale.factor);
-    float place = fmaf(fminf(x, DRAW_NEAR), BIN_PLACES, 8388608.0f); /* 2^23: to a whole number */
-    return x < DRAW_NEAR ? __float_as_uint(place) & 0x7fffffu : BINS;
-}
-
-/* Counts the tokens whose logits reach `floor`. */
+/* Counts the tokens whose logits reach `floor`, and perhaps some that nearly do. */
 __device__ static inline void count_bins(const struct view &view, struct nucleus_memory *nucleus,
                                          const struct scale &scale, float floor) {
+    const float farthest = fminf(distance(floor, scale), nextafterf(DRAW_NEAR, 0.0f));
     for (uint32_t i = threadIdx.x; i < BINS; i += THREADS) nucleus->bins[i] = 0;
     __syncthreads();
-    walk(view, [&](uint32_t, const struct four &v) {
+    walk_fours(view, [&](uint32_t, const struct four(&fours)[FOURS], uint32_t) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            const uint32_t bin = bin_of(v.at[i], scale);
-            atomicAdd(&nucleus->bins[v.at[i] >= floor ? bin : BINS], 1u); /* no branch */
-        }
+        for (uint32_t i = 0; i < FOURS; i++)
+#pragma unroll
+            for (uint32_t k = 0; k < 4; k++) {
+                const float x = distance(fours[i].at[k], scale);
+                const float place = fmaf(x, BIN_PLACES, 8388608.0f); /* 2^23: to a whole number */
+                const uint32_t bin = __float_as_uint(place) & 0x7fffffu;
+                atomicAdd(&nucleus->bins[x <= farthest ? bin : BINS], 1u); /* no branch */
+            }
     });
     __syncthreads();
 }
@@ -112,35 +109,42 @@ bracket_of(struct nucleus_memory *nucleus, struct parts *parts, float share) {
     return is_short;
 }
 
-/* Lists the bracket, which fits. parts->sums become the weights before it. Returns the weight
- * behind it, to all threads. */
+/* Lists the bracket, whose count is beyond LIST_MAX if it does not fit. parts->sums become the
+ * weights before it. Returns the weight of all from `floor` on, to all threads. */
 __device__ static inline uint64_t weigh_around(const struct view &view,
                                                struct select_memory *memory,
                                                const struct nucleus_memory *nucleus,
                                                struct parts *parts, const struct scale &scale,
                                                float floor) {
-    const uint32_t first = nucleus->first, last = nucleus->last;
-    uint64_t before = 0, behind = 0;
+    const float first = ((float)nucleus->first - 0.5f) / BIN_PLACES;
+    const float last = ((float)nucleus->last + 0.5f) / BIN_PLACES;
+    uint64_t before = 0, all = 0;
     if (threadIdx.x == 0) memory->list_count = 0;
     __syncthreads();
-    walk(view, [&](uint32_t id, const struct four &v) {
+    walk_fours(view, [&](uint32_t id, const struct four(&fours)[FOURS], uint32_t) {
+        uint32_t listed = 0; /* bits */
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            uint32_t bin = bin_of(v.at[i], scale);
-            if (!(v.at[i] >= floor) || bin == BINS) continue;
-            if (bin >= first && bin <= last) {
-                uint32_t at = atomicAdd(&memory->list_count, 1u);
-                memory->list[at] = {draw_key(v.at[i]), id + i};
-                continue;
+        for (uint32_t i = 0; i < FOURS; i++)
+#pragma unroll
+            for (uint32_t k = 0; k < 4; k++) {
+                const float logit = fours[i].at[k], x = distance(logit, scale);
+                const bool is_in = logit >= floor && x < DRAW_NEAR; /* not NaN */
+                const uint32_t weight = weight_if(is_in, x);
+                all += weight;
+                before += x < first ? weight : 0;
+                listed |= is_in && x >= first && x <= last ? 1u << (i * 4 + k) : 0;
             }
-            uint32_t weight = draw_weight(v.at[i], scale.max, scale.factor);
-            before += bin < first ? weight : 0;
-            behind += bin < first ? 0 : weight;
+        for (; listed > 0; listed &= listed - 1) {
+            const uint32_t bit = (uint32_t)__ffs((int)listed) - 1;
+            const uint32_t own = id + bit / 4 * 128 + bit % 4;
+            const uint32_t at = atomicAdd(&memory->list_count, 1u);
+            if (at < LIST_MAX)
+                memory->list[at] = {draw_key(cleaned(__ldcg(view.logits + own))), own};
         }
     });
     before = warp_sum(before);
     if (threadIdx.x % 32 == 0) parts->sums[threadIdx.x / 32] = before;
-    return block_sum(behind, memory->parts[0]);
+    return block_sum(all, memory->parts[0]);
 }
 
 /* Adds to each warp's part what the list has of it above the cut, and counts what equals that. */
@@ -173,15 +177,16 @@ __device__ static inline bool nucleus_of(const struct view &view, struct select_
                                          const struct scale &scale, uint32_t least, float top_p,
                                          struct cut *ret_cut) {
     const float floor = logit_of(least);
+    if (scale.max >= FLT_MAX) return false; /* there may be infinite logits */
     count_bins(view, nucleus, scale, floor);
     if (!bracket_of(nucleus, parts, top_p)) return false;
-    uint64_t behind = weigh_around(view, memory, nucleus, parts, scale, floor), above = 0,
-             listed = 0;
+    uint64_t all = weigh_around(view, memory, nucleus, parts, scale, floor), above = 0, listed = 0;
+    if (memory->list_count > LIST_MAX) return false;
     for (uint32_t w = 0; w < WARPS; w++) above += parts->sums[w];
     for (uint32_t i = threadIdx.x; i < memory->list_count; i += THREADS)
         listed += key_weight(memory->list[i].key, scale);
     listed = block_sum(listed, memory->parts[0]);
-    const uint64_t enough = draw_enough(top_p, above + listed + behind);
+    const uint64_t enough = draw_enough(top_p, all);
     if (above >= enough || above + listed < enough) return false;
     *ret_cut = select_cut<true>(memory, enough - above, scale, [&](auto visit) {
         for (uint32_t i = threadIdx.x; i < memory->list_count; i += THREADS)
