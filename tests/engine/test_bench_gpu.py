@@ -149,6 +149,9 @@ READ = """========= Uninitialized __global__ memory read of size 4 bytes
 =========     at copy_words(char *, unsigned int)+0x{}0 in pages.cu:14
 =========     by thread (64,0,0) in block (2,0,0)
 """
+COPY = """========= Host API memory access error at host access to 0x7f618a483000 of size 160 bytes
+=========     Uninitialized access to 0x7f618a483080 on access by cudaMemcpy source
+"""
 LOST = "========= Internal Sanitizer Error: The Sanitizer encountered an error while launching heads and didn't track the launch. Errors might go undetected.\n"
 
 
@@ -159,6 +162,7 @@ LOST = "========= Internal Sanitizer Error: The Sanitizer encountered an error w
     ("initcheck", READ.format(9) + "ok 1 - a\n" + READ.format("a"), None,
      {"reports": 2, "places": {"Uninitialized __global__ memory read of size 4 bytes at copy_words(char *, unsigned int) in pages.cu:14": 2},
       "is_clean": False, "is_whole": False}),
+    ("initcheck", COPY + "ok 1 - a\n", None, {"reports": 1, "places": {"Host API memory access error at host access to of size 160 bytes": 1}, "is_clean": False}),
     ("synccheck", "ok 1 - a\n", None, {"checks": 1, "is_clean": True, "is_whole": False}),
     ("synccheck", LOST + CLEAN.format("ERROR SUMMARY: 0 errors"), 0, {"reports": 0, "untracked": 1, "is_clean": False}),
     ("memcheck", "not ok 1 - a\n========= ERROR SUMMARY: 0 errors\n", 1, {"failed": 1, "is_clean": False}),
@@ -177,6 +181,22 @@ def test_sanitize_tells_the_reports_of_a_tool(tmp_path, tool, said, status, expe
     line, = lines_of(done)
     assert {name: line[name] for name in expected} == expected and line["what"] == what, done.stdout + done.stderr
     assert done.returncode == (0 if expected["is_clean"] else 1)
+
+
+def test_sanitize_runs_the_last_part_of_the_plugin_s_checks_and_there_are_no_more(tmp_path):
+    """A made-up compute-sanitizer, which runs what it is given."""
+    fake, host = tmp_path / "compute-sanitizer", BENCH.parents[1] / os.environ.get("BUILD", "build") / "tests/kernels/cuda/libquern-cuda-host.so"
+    fake.write_text('#!/bin/sh\nwhile [ "${1##*/}" != check-device ]; do shift; done\necho "$@" >>"$0.ran"\nexec "$@"\n')
+    fake.chmod(0o755)
+    environment = {**os.environ, "QUERN_BINARY": str(support.BINARY), "QUERN_GPU_PLUGIN": str(host), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    last = module("sanitize").PARTS
+    done = subprocess.run([BENCH / "sanitize", f"plugin/{last}", "--tools", "initcheck"], capture_output=True, text=True, env=environment)
+    line, = lines_of(done)
+    assert (line["what"], line["checks"], line["is_clean"]) == (f"plugin/{last}", 4, True), done.stdout + done.stderr
+    check_device, = [words.split()[0] for words in (tmp_path / "compute-sanitizer.ran").read_text().splitlines() if words.endswith(f" --part {last}")]
+    assert subprocess.run([check_device, host, "--part", str(last + 1)], capture_output=True).returncode == 2
+    done = subprocess.run([BENCH / "sanitize", f"plugin/{last + 1}"], capture_output=True, text=True, env=environment)
+    assert done.returncode == 2 and f"plugin/{last + 1}" in done.stderr
 
 
 BENCH_LINES = """\

@@ -310,14 +310,17 @@ static void place_flights(struct layout *layout) {
         device->fill_card[i] = memory_take(memory, MEMORY_WORKSPACE, device->fill_bytes);
 }
 
-/* Pinned memory and events. */
+/* Pinned memory and events. Results begin as zeros on both sides: a fetch copies all rows of a step,
+ * some of which later calls draw, and whole answers. */
 static cudaError_t make_flights(struct device *device) {
     const struct device_limits *limits = &device->limits;
     cudaError_t code = cudaSuccess;
     for (uint32_t i = 0; i < limits->steps_max && code == cudaSuccess; i++) {
         struct flight *flight = &device->flights[i];
         void *results = NULL;
-        code = cudaHostAlloc((void **)&flight->block.host, flight->block.room, 0);
+        code = cudaMemset(flight->card.tokens, 0, results_bytes(limits));
+        if (code == cudaSuccess)
+            code = cudaHostAlloc((void **)&flight->block.host, flight->block.room, 0);
         if (code == cudaSuccess) code = cudaHostAlloc(&results, results_bytes(limits), 0);
         if (code == cudaSuccess) {
             memset(results, 0, results_bytes(limits));

@@ -3,7 +3,8 @@
 /* Checks a plugin against decoders in double precision (tests/device/plain_world.h).
  *
  *   check-device PLUGIN               TAP
- *   check-device PLUGIN --notes FILE  the same for a sanitizer; the file keeps choices of products
+ *   check-device PLUGIN --part N      one part of it: 1 is the ledger, then each shape, graphs, notes
+ *   check-device PLUGIN --notes FILE  either for a sanitizer; the file keeps choices of products
  *   check-device PLUGIN --bench       milliseconds per step of two models' shapes
  *   check-device PLUGIN --refused     TAP of the steps that graphs would run, which it refuses
  *
@@ -447,20 +448,54 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     world_close(&world);
 }
 
-static void check_all_graphs(bool is_refused) {
+#define GRAPHS 3 /* worlds of check_graphs, of which the first two refuse graphs, too */
+
+static void check_graphs_of(uint32_t which, bool is_refused) {
     struct world_traits wide = shapes[1]; /* its window sees the shared tokens of most sequences */
     wide.name = "two groups";
     wide.window = 100;
     wide.is_local_last = true;
-    check_graphs(plugin, &wide, memory_wanted(), is_refused);
-    check_graphs(plugin, &shapes[SHAPES - 1], memory_wanted(), is_refused);
-    if (!is_refused) check_graphs(plugin, &shapes[SHAPES - 2], memory_wanted(), false);
+    const struct world_traits *traits[GRAPHS] = {&wide, &shapes[SHAPES - 1], &shapes[SHAPES - 2]};
+    check_graphs(plugin, traits[which], memory_wanted(), is_refused);
+}
+
+#define PARTS (SHAPES + GRAPHS + 2)
+
+static void check_part(uint32_t part) {
+    if (part == 1)
+        check_ledger(plugin, shapes, SHAPES, memory_wanted());
+    else if (part < 2 + SHAPES)
+        check_world(&shapes[part - 2], 5 + part, part <= 3 ? 1 : 5);
+    else if (part < PARTS)
+        check_graphs_of(part - 2 - (uint32_t)SHAPES, false);
+    else
+        check_notes(plugin, &shapes[0], memory_wanted());
+}
+
+static int usage(void) {
+    (void)fprintf(
+        stderr,
+        "usage: check-device PLUGIN [--bench | --refused | [--part 1-%zu] [--notes FILE]]\n",
+        PARTS);
+    return 2;
 }
 
 int main(int count, char **words) {
-    if (count < 2) {
-        (void)fprintf(stderr, "usage: check-device PLUGIN [--bench | --refused | --notes FILE]\n");
-        return 2;
+    bool is_bench = false, is_refused = false;
+    uint32_t part = 0; /* all */
+    if (count < 2) return usage();
+    for (int i = 2; i < count; i++) {
+        if (strcmp(words[i], "--bench") == 0)
+            is_bench = true;
+        else if (strcmp(words[i], "--refused") == 0)
+            is_refused = true;
+        else if (strcmp(words[i], "--notes") == 0 && i + 1 < count)
+            notes_read(words[++i]);
+        else if (strcmp(words[i], "--part") == 0 && i + 1 < count &&
+                 (part = (uint32_t)strtoul(words[i + 1], NULL, 10)) - 1 < PARTS)
+            i++;
+        else
+            return usage();
     }
     void *library = dlopen(words[1], RTLD_NOW | RTLD_LOCAL);
     void *symbol = library ? dlsym(library, DEVICE_SYMBOL) : NULL;
@@ -472,19 +507,16 @@ int main(int count, char **words) {
     memcpy(&table, &symbol, sizeof table);
     plugin = table();
     (void)memory_wanted(); /* or skips */
-    if (count > 2 && strcmp(words[2], "--bench") == 0) {
+    if (is_bench) {
         bench_device(plugin);
         return 0;
     }
-    if (count > 2 && strcmp(words[2], "--refused") == 0) {
-        check_all_graphs(true);
+    if (is_refused) {
+        for (uint32_t i = 0; i < GRAPHS - 1; i++) check_graphs_of(i, true);
         return report_end();
     }
-    if (count > 3 && strcmp(words[2], "--notes") == 0) notes_read(words[3]);
     report(plugin->abi == DEVICE_ABI && plugin->bytes == sizeof *plugin, "the table is this one");
-    check_ledger(plugin, shapes, SHAPES, memory_wanted());
-    for (uint32_t i = 0; i < SHAPES; i++) check_world(&shapes[i], 7 + i, i < 2 ? 1 : 5);
-    check_all_graphs(false);
-    check_notes(plugin, &shapes[0], memory_wanted());
+    for (uint32_t i = 1; i <= PARTS; i++)
+        if (part == 0 || part == i) check_part(i);
     return report_end();
 }
