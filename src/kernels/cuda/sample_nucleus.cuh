@@ -4,17 +4,23 @@
 /* sample_nucleus: what top_p keeps of a row, in two walks however many tokens that is.
  *
  * The first walk counts the tokens by their distance to the best, in bins. Counts and the weights
- * of the bins' middles tell where the least key to keep lies, to about one bin. The second walk adds
- * up the exact weights of all tokens and of those before that bracket, and lists the bracket; the
- * key is then found in the list. Bins only guess: where the exact sums say that the key is not in the
- * bracket, or the bracket is too long for the list, the caller goes another way. */
+ * of the bins' middles tell where the least key to keep lies: for many tokens, whose errors cancel
+ * out, to a small part of a bin. The second walk adds up the exact weights of all tokens and of those
+ * before that bracket, and lists the bracket; the key is then found in the list. Bins only guess:
+ * where the exact sums say that the key is not in the bracket, another walk tries a wider one, and
+ * where the bracket is too long for the list, the caller goes another way. */
 
 #include "kernels/cuda/sample.cuh"
 
 #define BINS 4096
 #define BIN_PLACES ((BINS - 1) / DRAW_NEAR) /* bins per unit of distance · factor */
-/* Share of all weight by which the guess may be off: half a bin's width in the exponent. */
+/* Share of all weight by which the guess may be off: half a bin's width in the exponent, if all
+ * tokens are off to one side. */
 #define GUESS_OFF (0.55f / BIN_PLACES)
+/* Six deviations of the share, in parts of GUESS_OFF, if each token is off by up to half a bin by
+ * itself: 6 · (1 / √12) / 0.55, over the root of the tokens that would weigh as much if all were
+ * alike, of which there are at least as many as all weigh in weights of the best. */
+#define GUESS_DEVIATIONS 3.2f
 
 /* What the warps found in their parts of a walk. */
 struct parts {
@@ -22,10 +28,15 @@ struct parts {
     uint32_t equals[WARPS]; /* how many equal it */
 };
 
+struct bracket {
+    uint32_t first, last; /* bins */
+};
+
 struct nucleus_memory {
-    uint32_t bins[BINS + 1]; /* tokens in bins 0..i, after bracket_of; the last has the others */
+    uint32_t bins[BINS + 1]; /* tokens in bins 0..i, after find_brackets; the last has the others */
     float masses[WARPS];
-    uint32_t first, middle, last; /* bins */
+    struct bracket brackets[2]; /* a likely one, and one for tokens that are all off alike */
+    uint32_t middle;            /* a bin */
 };
 
 /* Counts the tokens whose logits reach `floor`, and perhaps some that nearly do. */
@@ -66,12 +77,13 @@ template <class T> __device__ static inline struct before<T> block_before(T valu
 /* Finds the bins around the token at which the weights reach `share` of all. False when they hold
  * more tokens than the list. */
 __device__ static inline bool
-bracket_of(struct nucleus_memory *nucleus, struct parts *parts, float share) {
+find_brackets(struct nucleus_memory *nucleus, struct parts *parts, float share) {
     constexpr uint32_t EACH = BINS / THREADS;
     const uint32_t from = threadIdx.x * EACH;
+    struct bracket *likely = &nucleus->brackets[0], *sure = &nucleus->brackets[1];
     float mass = 0, masses[EACH];
     uint32_t count = 0, counts[EACH];
-    if (threadIdx.x == 0) nucleus->first = 0, nucleus->middle = nucleus->last = BINS - 1;
+    if (threadIdx.x == 0) *likely = *sure = {0, BINS - 1}, nucleus->middle = BINS - 1;
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
         count += nucleus->bins[from + i], counts[i] = count;
@@ -80,31 +92,33 @@ bracket_of(struct nucleus_memory *nucleus, struct parts *parts, float share) {
     }
     struct before<uint32_t> tokens = block_before(count, parts->equals);
     struct before<float> weights = block_before(mass, nucleus->masses);
-    float goals[3] = {share - GUESS_OFF, share, share + GUESS_OFF};
-    uint32_t *bins[3] = {&nucleus->first, &nucleus->middle, &nucleus->last};
+    const float off = GUESS_OFF * fminf(1.0f, GUESS_DEVIATIONS * rsqrtf(weights.all));
+    const float goals[5] = {share - GUESS_OFF, share - off, share, share + off, share + GUESS_OFF};
+    uint32_t *bins[5] = {&sure->first, &likely->first, &nucleus->middle, &likely->last,
+                         &sure->last};
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
         float upto = weights.mine + masses[i];
         float under = weights.mine + (i > 0 ? masses[i - 1] : 0);
         nucleus->bins[from + i] = tokens.mine + counts[i];
 #pragma unroll
-        for (int g = 0; g < 3; g++) {
+        for (int g = 0; g < 5; g++) {
             float goal = goals[g] * weights.all;
             if (under < goal && upto >= goal) *bins[g] = from + i; /* one thread of the block */
         }
     }
     __syncthreads();
-    uint32_t first = nucleus->first, middle = nucleus->middle, last = nucleus->last;
-    auto held = [&](uint32_t low, uint32_t high) {
-        return nucleus->bins[high] - (low > 0 ? nucleus->bins[low - 1] : 0);
+    struct bracket one = *likely, other = *sure;
+    const uint32_t middle = nucleus->middle;
+    auto fits = [&](const struct bracket &bracket) {
+        const uint32_t before = bracket.first > 0 ? nucleus->bins[bracket.first - 1] : 0;
+        return bracket.first <= bracket.last && nucleus->bins[bracket.last] - before <= LIST_MAX;
     };
-    if (first > last || held(first, last) > LIST_MAX) { /* many tokens: their errors cancel out */
-        first = middle > 0 ? middle - 1 : 0;
-        last = min(middle + 1, BINS - 1u);
-    }
-    bool is_short = held(first, last) <= LIST_MAX;
+    if (!fits(one)) one = {middle > 0 ? middle - 1 : 0, min(middle + 1, BINS - 1u)};
+    if (!fits(other)) other = one;
+    const bool is_short = fits(one);
     __syncthreads();
-    if (threadIdx.x == 0) nucleus->first = first, nucleus->last = last;
+    if (threadIdx.x == 0) *likely = one, *sure = other;
     __syncthreads();
     return is_short;
 }
@@ -113,11 +127,10 @@ bracket_of(struct nucleus_memory *nucleus, struct parts *parts, float share) {
  * weights before it. Returns the weight of all from `floor` on, to all threads. */
 __device__ static inline uint64_t weigh_around(const struct view &view,
                                                struct select_memory *memory,
-                                               const struct nucleus_memory *nucleus,
-                                               struct parts *parts, const struct scale &scale,
-                                               float floor) {
-    const float first = ((float)nucleus->first - 0.5f) / BIN_PLACES;
-    const float last = ((float)nucleus->last + 0.5f) / BIN_PLACES;
+                                               const struct bracket &bracket, struct parts *parts,
+                                               const struct scale &scale, float floor) {
+    const float first = ((float)bracket.first - 0.5f) / BIN_PLACES;
+    const float last = ((float)bracket.last + 0.5f) / BIN_PLACES;
     uint64_t before = 0, all = 0;
     if (threadIdx.x == 0) memory->list_count = 0;
     __syncthreads();
@@ -129,10 +142,11 @@ __device__ static inline uint64_t weigh_around(const struct view &view,
             for (uint32_t k = 0; k < 4; k++) {
                 const float logit = fours[i].at[k], x = distance(logit, scale);
                 const bool is_in = logit >= floor && x < DRAW_NEAR; /* not NaN */
+                const bool is_before = x < first;
                 const uint32_t weight = weight_if(is_in, x);
                 all += weight;
-                before += x < first ? weight : 0;
-                listed |= is_in && x >= first && x <= last ? 1u << (i * 4 + k) : 0;
+                before += is_before ? weight : 0;
+                listed |= is_in && !is_before && x <= last ? 1u << (i * 4 + k) : 0;
             }
         for (; listed > 0; listed &= listed - 1) {
             const uint32_t bit = (uint32_t)__ffs((int)listed) - 1;
@@ -179,20 +193,27 @@ __device__ static inline bool nucleus_of(const struct view &view, struct select_
     const float floor = logit_of(least);
     if (scale.max >= FLT_MAX) return false; /* there may be infinite logits */
     count_bins(view, nucleus, scale, floor);
-    if (!bracket_of(nucleus, parts, top_p)) return false;
-    uint64_t all = weigh_around(view, memory, nucleus, parts, scale, floor), above = 0, listed = 0;
-    if (memory->list_count > LIST_MAX) return false;
-    for (uint32_t w = 0; w < WARPS; w++) above += parts->sums[w];
-    for (uint32_t i = threadIdx.x; i < memory->list_count; i += THREADS)
-        listed += key_weight(memory->list[i].key, scale);
-    listed = block_sum(listed, memory->parts[0]);
-    const uint64_t enough = draw_enough(top_p, all);
-    if (above >= enough || above + listed < enough) return false;
-    *ret_cut = select_cut<true>(memory, enough - above, scale, [&](auto visit) {
-        for (uint32_t i = threadIdx.x; i < memory->list_count; i += THREADS)
-            visit(memory->list[i].key);
-    });
-    if (ret_cut->key == DRAW_KEY_NONE) return false;
-    finish_parts(view, memory, parts, *ret_cut, scale);
-    return true;
+    if (!find_brackets(nucleus, parts, top_p)) return false;
+    const struct bracket *brackets = nucleus->brackets;
+    for (int i = 0; i < 2; i++) {
+        if (i > 0 && brackets[1].first == brackets[0].first && brackets[1].last == brackets[0].last)
+            return false;
+        const uint64_t all = weigh_around(view, memory, brackets[i], parts, scale, floor);
+        if (memory->list_count > LIST_MAX) return false;
+        uint64_t above = 0, listed = 0;
+        for (uint32_t w = 0; w < WARPS; w++) above += parts->sums[w];
+        for (uint32_t e = threadIdx.x; e < memory->list_count; e += THREADS)
+            listed += key_weight(memory->list[e].key, scale);
+        listed = block_sum(listed, memory->parts[0]);
+        const uint64_t enough = draw_enough(top_p, all);
+        if (above >= enough || above + listed < enough) continue;
+        *ret_cut = select_cut<true>(memory, enough - above, scale, [&](auto visit) {
+            for (uint32_t e = threadIdx.x; e < memory->list_count; e += THREADS)
+                visit(memory->list[e].key);
+        });
+        if (ret_cut->key == DRAW_KEY_NONE) return false;
+        finish_parts(view, memory, parts, *ret_cut, scale);
+        return true;
+    }
+    return false;
 }

@@ -349,6 +349,32 @@ static void check_shares(void) {
     device_release();
 }
 
+/* The tokens of two weights lie off the middles of their bins, those of each alike and to the other
+ * side than the others, so that sample_nucleus finds the border between them where it does not seem to
+ * be. */
+static void check_off_alike(void) {
+    const uint32_t rows = 48, vocab = 2801;
+    const float bin = DRAW_NEAR / 4095;
+    struct sample_case c = {rows, vocab, (vocab + 3) / 4 * 4};
+    for (uint32_t row = 0; row < rows; row++) {
+        for (uint32_t i = 0; i < c.stride; i++)
+            c.logits.push_back(i == 0 ? 0.0f : i % 2 ? -20.49f * bin : -21.51f * bin);
+        struct device_draw draw = {};
+        draw.seed = run_seed + row, draw.factor = draw_factor(1), draw.offset = -INFINITY;
+        draw.top_p = 0.5f + 0.0001f * (float)row, draw.mask = -1, draw.slot = -1;
+        c.draws.push_back(draw), c.drawn.push_back(row);
+    }
+    struct cuda_sample call = call_of(&c);
+    MUST_BE_OK(cuda_sample_stats(&call, stream, error));
+    MUST_BE_OK(cuda_sample_choose(&call, stream, error));
+    device_settle();
+    const std::vector<int32_t> tokens = device_read(call.tokens, rows);
+    uint32_t wrong = 0;
+    for (uint32_t row = 0; row < rows; row++) wrong += tokens[row] != wants_token(&c, row);
+    report(wrong == 0, "sample: the reference's tokens where weights are off their bins alike");
+    device_release();
+}
+
 static void check_finish(struct rng *rng) {
     const uint32_t rows = 5, vocab = 9001;
     struct sample_case c = random_case(rng, rows, vocab, LOOK_NORMAL);
@@ -421,6 +447,7 @@ void check_sample(void) {
             is_well &= check_asks(&rng, vocab, (enum look)look);
         report(is_well, "sample: logits, ranks and top tokens, %s", look_names[look]);
     }
+    check_off_alike();
     check_finish(&rng);
     check_shares();
 }
