@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scripts of bench/gpu without a card: over the plain device and a made-up NVML they run to their end; figures of kernels are read
 from lines of the programs that print them."""
-import importlib.machinery, importlib.util, json, os, pathlib, subprocess, sys
+import importlib.machinery, importlib.util, json, os, pathlib, re, subprocess, sys
 
 import pytest
 
@@ -197,6 +197,8 @@ def test_sanitize_runs_the_last_part_of_the_plugin_s_checks_and_there_are_no_mor
     assert subprocess.run([check_device, host, "--part", str(last + 1)], capture_output=True).returncode == 2
     done = subprocess.run([BENCH / "sanitize", f"plugin/{last + 1}"], capture_output=True, text=True, env=environment)
     assert done.returncode == 2 and f"plugin/{last + 1}" in done.stderr
+    listed = subprocess.run([BENCH / "run-all", "--list"], capture_output=True, text=True, env=environment).stdout
+    assert sorted(map(int, re.findall(r" plugin/(\d+)", listed))) == list(range(1, last + 1))
 
 
 BENCH_LINES = """\

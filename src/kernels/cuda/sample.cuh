@@ -64,10 +64,10 @@ __device__ static inline struct four read_four(const struct view &view, uint32_t
 #define FOURS 4 /* of a lane at once: 64 B in flight */
 
 /* Calls visit(id, fours, count) for all ids, each warp in order of ids over a part of its own; the
- * lanes of a warp come together. fours[i] are the logits of ids id + 128 i and on, cleaned or as they
- * are; -inf where the mask or the vocabulary ends them, and from `count` on, which are another warp's.
- * Most reads are of a row without a mask, far from its end: a third of all instructions of a walk
- * asked whether they are. */
+ * lanes of a warp come together. fours[i] has the logits of ids id + 128 i to id + 128 i + 3, cleaned
+ * or as they are. Logits that the mask or the end of the vocabulary hides are -inf. So are those of
+ * fours[count] and on, whose ids belong to another warp. Most reads are of a row without a mask, far
+ * from its end: a third of all instructions of a walk asked whether they are. */
 template <class Visit>
 __device__ static inline void walk_fours(const struct view &view, Visit visit) {
     uint32_t lane = threadIdx.x % 32, begin = view.begin + threadIdx.x / 32 * view.segment;
@@ -199,12 +199,13 @@ __device__ static inline float logit_of(uint32_t key) {
     return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
-/* As draw_weight_at has it, if `logit` is at most the highest. */
+/* The x of draw_weight_at. `logit` is at most the highest. */
 __device__ static inline float distance(float logit, const struct scale &scale) {
     return draw_times(scale.max - logit, scale.factor);
 }
 
-/* The weight at x, which is below DRAW_NEAR, or 0. A branch around it would cost more than it saves. */
+/* The weight at x if is_in, which only an x below DRAW_NEAR may be, else 0. The empty assembly keeps the
+ * compiler from a branch around the weight, which costs more than it saves. */
 __device__ static inline uint32_t weight_if(bool is_in, float x) {
     uint32_t weight = draw_weight_at(x);
     asm volatile("" : "+r"(weight));

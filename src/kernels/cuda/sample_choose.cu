@@ -63,10 +63,9 @@ __device__ static inline void find_bests(const struct view &view, struct select_
     float best = -INFINITY;
     walk(view, [&](uint32_t, float logit) { best = fmaxf(best, logit); });
     memory->local[threadIdx.x] = best >= logit_of(least) ? draw_key(best) : DRAW_KEY_NONE;
-    __syncthreads();
 }
 
-/* The same, and the weight of all keys from `least` on. */
+/* find_bests, and the weight of all keys from `least` on. */
 __device__ static inline uint64_t weigh_row(const struct view &view, struct select_memory *memory,
                                             const struct scale &scale, uint32_t least) {
     uint64_t sum = 0;
@@ -91,8 +90,8 @@ __device__ static inline uint32_t spare_key(const struct view &view, const struc
     return draw_key(fmaxf(logit - 1e-6f * fabsf(logit), -FLT_MAX));
 }
 
-/* What min_p, top_k and top_p keep of a row. When all of that was listed, *ret_is_weighed is true and
- * `parts` are those of a walk over the whole row. */
+/* The least key that min_p, top_k and top_p keep of a row. *ret_is_weighed becomes true where all kept
+ * tokens fit in the list; `parts` are then those of a walk over the whole row. */
 __device__ static inline struct cut narrow(const struct view &view, struct select_memory *memory,
                                            const struct device_draw &draw,
                                            const struct scale &scale, uint32_t least,

@@ -14,13 +14,13 @@
 
 #define BINS 4096
 #define BIN_PLACES ((BINS - 1) / DRAW_NEAR) /* bins per unit of distance · factor */
-/* Share of all weight by which the guess may be off: half a bin's width in the exponent, if all
- * tokens are off to one side. */
+/* The share of all weight by which the guess is off at most: half a bin's width in the exponent, if
+ * all tokens lie to one side of their bins' middles. */
 #define GUESS_OFF (0.55f / BIN_PLACES)
-/* Six deviations of the share, in parts of GUESS_OFF, if each token is off by up to half a bin by
- * itself: 6 · (1 / √12) / 0.55, over the root of the tokens that would weigh as much if all were
- * alike, of which there are at least as many as all weigh in weights of the best. */
-#define GUESS_DEVIATIONS 3.2f
+/* Tokens that lie anywhere in their bins make the guess off by less. Its deviation is 1/√12 of a bin
+ * over the root of the number of tokens, as many as would weigh the same if all were alike; that is
+ * at least the weight of all in weights of the best. Six deviations, in parts of GUESS_OFF: */
+#define GUESS_DEVIATIONS 3.2f /* 6 / √12 / 0.55 */
 
 /* What the warps found in their parts of a walk. */
 struct parts {
@@ -35,7 +35,7 @@ struct bracket {
 struct nucleus_memory {
     uint32_t bins[BINS + 1]; /* tokens in bins 0..i, after find_brackets; the last has the others */
     float masses[WARPS];
-    struct bracket brackets[2]; /* a likely one, and one for tokens that are all off alike */
+    struct bracket brackets[2]; /* by six deviations, and by GUESS_OFF */
     uint32_t middle;            /* a bin */
 };
 
@@ -74,8 +74,8 @@ template <class T> __device__ static inline struct before<T> block_before(T valu
     return {mine + upto - value, all};
 }
 
-/* Finds the bins around the token at which the weights reach `share` of all. False when they hold
- * more tokens than the list. */
+/* Finds the brackets of the token at which the weights reach `share` of all. The second is the first
+ * when it holds more tokens than the list; false when the first does. */
 __device__ static inline bool
 find_brackets(struct nucleus_memory *nucleus, struct parts *parts, float share) {
     constexpr uint32_t EACH = BINS / THREADS;
@@ -108,23 +108,23 @@ find_brackets(struct nucleus_memory *nucleus, struct parts *parts, float share) 
         }
     }
     __syncthreads();
-    struct bracket one = *likely, other = *sure;
+    struct bracket narrow = *likely, wide = *sure;
     const uint32_t middle = nucleus->middle;
     auto fits = [&](const struct bracket &bracket) {
         const uint32_t before = bracket.first > 0 ? nucleus->bins[bracket.first - 1] : 0;
         return bracket.first <= bracket.last && nucleus->bins[bracket.last] - before <= LIST_MAX;
     };
-    if (!fits(one)) one = {middle > 0 ? middle - 1 : 0, min(middle + 1, BINS - 1u)};
-    if (!fits(other)) other = one;
-    const bool is_short = fits(one);
+    if (!fits(narrow)) narrow = {middle > 0 ? middle - 1 : 0, min(middle + 1, BINS - 1u)};
+    if (!fits(wide)) wide = narrow;
+    const bool is_short = fits(narrow);
     __syncthreads();
-    if (threadIdx.x == 0) *likely = one, *sure = other;
+    if (threadIdx.x == 0) *likely = narrow, *sure = wide;
     __syncthreads();
     return is_short;
 }
 
-/* Lists the bracket, whose count is beyond LIST_MAX if it does not fit. parts->sums become the
- * weights before it. Returns the weight of all from `floor` on, to all threads. */
+/* Lists the bracket; list_count is beyond LIST_MAX if it does not fit. parts->sums become the weights
+ * before it. Returns to all threads the weight of all tokens that reach `floor`. */
 __device__ static inline uint64_t weigh_around(const struct view &view,
                                                struct select_memory *memory,
                                                const struct bracket &bracket, struct parts *parts,

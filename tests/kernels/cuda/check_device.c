@@ -472,6 +472,13 @@ static void check_part(uint32_t part) {
         check_notes(plugin, &shapes[0], memory_wanted());
 }
 
+static bool is_part(const char *word, uint32_t *ret_part) {
+    char *end;
+    const unsigned long number = strtoul(word, &end, 10);
+    *ret_part = (uint32_t)number;
+    return *end == '\0' && number >= 1 && number <= PARTS;
+}
+
 static int usage(void) {
     (void)fprintf(
         stderr,
@@ -491,8 +498,7 @@ int main(int count, char **words) {
             is_refused = true;
         else if (strcmp(words[i], "--notes") == 0 && i + 1 < count)
             notes_read(words[++i]);
-        else if (strcmp(words[i], "--part") == 0 && i + 1 < count &&
-                 (part = (uint32_t)strtoul(words[i + 1], NULL, 10)) - 1 < PARTS)
+        else if (strcmp(words[i], "--part") == 0 && i + 1 < count && is_part(words[i + 1], &part))
             i++;
         else
             return usage();

@@ -320,6 +320,17 @@ static void check_weights(void) {
     report(worst <= 3e-6, "sample: weights are exponentials, off by %.1g at most", worst);
 }
 
+/* The tokens of rows that are all drawn. */
+static std::vector<int32_t> chosen(const struct sample_case *c) {
+    struct cuda_sample call = call_of(c);
+    MUST_BE_OK(cuda_sample_stats(&call, stream, error));
+    MUST_BE_OK(cuda_sample_choose(&call, stream, error));
+    device_settle();
+    std::vector<int32_t> tokens = device_read(call.tokens, c->rows);
+    device_release();
+    return tokens;
+}
+
 /* Of many draws each token's share is its probability, within five deviations. */
 static void check_shares(void) {
     const uint32_t rows = 40000 / (uint32_t)check_one_in, vocab = 8;
@@ -333,11 +344,7 @@ static void check_shares(void) {
         draw.offset = -INFINITY, draw.mask = -1, draw.slot = -1;
         c.draws.push_back(draw), c.drawn.push_back(row);
     }
-    struct cuda_sample call = call_of(&c);
-    MUST_BE_OK(cuda_sample_stats(&call, stream, error));
-    MUST_BE_OK(cuda_sample_choose(&call, stream, error));
-    device_settle();
-    std::vector<int32_t> tokens = device_read(call.tokens, rows);
+    const std::vector<int32_t> tokens = chosen(&c);
     double total = 0, worst = 0;
     for (float logit : logits) total += exp(logit / temperature);
     for (int token = 0; token < 8; token++) {
@@ -346,12 +353,11 @@ static void check_shares(void) {
         worst = std::max(worst, fabs(got - rows * share) / sqrt(rows * share * (1 - share) + 1e-9));
     }
     report(worst < 5, "sample: shares of %u draws are within %.1f deviations", rows, worst);
-    device_release();
 }
 
-/* The tokens of two weights lie off the middles of their bins, those of each alike and to the other
- * side than the others, so that sample_nucleus finds the border between them where it does not seem to
- * be. */
+/* Tokens of two weights, in bins next but one to each other. All of one weight lie at one edge of their
+ * bin, all of the other at the edge towards them. So sample_nucleus misjudges the share at which one
+ * weight ends and the other begins. */
 static void check_off_alike(void) {
     const uint32_t rows = 48, vocab = 2801;
     const float bin = DRAW_NEAR / 4095;
@@ -364,15 +370,10 @@ static void check_off_alike(void) {
         draw.top_p = 0.5f + 0.0001f * (float)row, draw.mask = -1, draw.slot = -1;
         c.draws.push_back(draw), c.drawn.push_back(row);
     }
-    struct cuda_sample call = call_of(&c);
-    MUST_BE_OK(cuda_sample_stats(&call, stream, error));
-    MUST_BE_OK(cuda_sample_choose(&call, stream, error));
-    device_settle();
-    const std::vector<int32_t> tokens = device_read(call.tokens, rows);
+    const std::vector<int32_t> tokens = chosen(&c);
     uint32_t wrong = 0;
     for (uint32_t row = 0; row < rows; row++) wrong += tokens[row] != wants_token(&c, row);
     report(wrong == 0, "sample: the reference's tokens where weights are off their bins alike");
-    device_release();
 }
 
 static void check_finish(struct rng *rng) {
