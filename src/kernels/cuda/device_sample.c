@@ -7,38 +7,89 @@
 
 #define PUT(block, from, count) block_put(block, from, count, sizeof *(from))
 
+static float softcap_of(const struct device *device) {
+    for (uint32_t i = device->program.op_count; i-- > 0;)
+        if (device->ops[i].op.kind == OP_LOGITS) return device->ops[i].op.softcap;
+    return 0;
+}
+
+/* True when the statistics make logits of what the product of the head leaves. */
+static bool is_finishing(const struct device *device) {
+    const uint32_t head = device->logit_matrix;
+    return softcap_of(device) > 0 || (head != DEVICE_NONE && device->matrices[head].scales);
+}
+
 /* True when the statistics of the logits give the token. */
 static bool is_plain(const struct device_draw *draw) {
     return draw->factor == 0 && draw->mask < 0 && draw->edit_count == 0;
 }
 
+/* True when choosing the token needs no statistics. */
+static bool is_bare(const struct device_draw *draw) {
+    const bool has_top_p = draw->top_p > 0 && draw->top_p < 1;
+    return draw->factor > 0 && has_top_p && draw->top_k == 0 && draw->offset == -INFINITY &&
+           draw->mask < 0 && draw->edit_count == 0;
+}
+
 /* The draws of all wanted rows. A row without a draw in this call looks like one that is drawn
  * later, so that the statistics leave its token alone. */
-static void put_draws(struct flight *flight, const struct device_samples *samples, bool is_late,
-                      struct card_samples *ret_samples) {
+static struct device_draw *put_draws(struct flight *flight, const struct device_samples *samples,
+                                     struct card_samples *ret_samples) {
     const uint32_t wanted = flight->step.wanted_count;
-    const uint32_t count = samples ? samples->count : 0;
     const struct device_draw none = {.factor = 1, .mask = -1, .slot = -1};
     void *host;
     ret_samples->draws = block_take(&flight->block, wanted * sizeof none, &host);
     struct device_draw *draws = host;
     for (uint32_t i = 0; draws && i < wanted; i++) draws[i] = none;
-    ret_samples->drawn = block_take(&flight->block, count * sizeof(uint32_t), &host);
-    uint32_t *drawn = host;
-    for (uint32_t i = 0; draws && drawn && i < count; i++) {
-        uint32_t row = samples->rows[i];
-        assert(row < wanted);
-        draws[row] = samples->draws[i];
-        if (is_late || !is_plain(&draws[row])) drawn[ret_samples->drawn_count++] = row;
+    for (uint32_t i = 0; draws && samples && i < samples->count; i++) {
+        assert(samples->rows[i] < wanted);
+        draws[samples->rows[i]] = samples->draws[i];
     }
+    return draws;
+}
+
+/* Rows that `choose` takes, bare ones first. */
+static void put_drawn(struct flight *flight, const struct device_samples *samples, bool is_late,
+                      bool has_bare, struct card_samples *ret_samples) {
+    const uint32_t count = samples ? samples->count : 0;
+    void *host;
+    ret_samples->drawn = block_take(&flight->block, count * sizeof(uint32_t), &host);
+    uint32_t *drawn = host, taken = 0;
+    if (!drawn) return;
+    for (uint32_t i = 0; has_bare && i < count; i++)
+        if (is_bare(&samples->draws[i])) drawn[taken++] = samples->rows[i];
+    ret_samples->bare_count = taken;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct device_draw *draw = &samples->draws[i];
+        if (has_bare && is_bare(draw)) continue;
+        if (is_late || !is_plain(draw)) drawn[taken++] = samples->rows[i];
+    }
+    ret_samples->drawn_count = taken;
+}
+
+/* The rows that get statistics: all but the bare ones. */
+static void put_summed(struct flight *flight, const struct device_draw *draws,
+                       struct card_samples *ret_samples) {
+    const uint32_t wanted = flight->step.wanted_count;
+    void *host;
+    ret_samples->summed_count = wanted - ret_samples->bare_count;
+    ret_samples->summed =
+        block_take(&flight->block, ret_samples->summed_count * sizeof(uint32_t), &host);
+    uint32_t *summed = host;
+    for (uint32_t i = 0, taken = 0; draws && summed && i < wanted; i++)
+        if (!is_bare(&draws[i])) summed[taken++] = i;
 }
 
 enum err samples_put(struct device *device, struct flight *flight,
                      const struct device_samples *samples, bool is_late,
                      struct card_samples *ret_samples, struct error *error) {
     struct block *block = &flight->block;
+    /* Statistics serve asks, and a step's first call makes them; they also finish logits. */
+    const bool has_bare = samples && samples->ask_count == 0 && !is_late && !is_finishing(device);
     *ret_samples = (struct card_samples){0};
-    put_draws(flight, samples, is_late, ret_samples);
+    const struct device_draw *draws = put_draws(flight, samples, ret_samples);
+    put_drawn(flight, samples, is_late, has_bare, ret_samples);
+    if (ret_samples->bare_count > 0) put_summed(flight, draws, ret_samples);
     if (samples) {
         assert(flight->answer_count + samples->ask_count <= device->limits.logit_rows_max);
         ret_samples->masks =
@@ -89,12 +140,6 @@ static enum err run_asks(struct device *device, struct flight *flight,
     return cuda_logprobs(&call, device->compute, error);
 }
 
-static float softcap_of(const struct device *device) {
-    for (uint32_t i = device->program.op_count; i-- > 0;)
-        if (device->ops[i].op.kind == OP_LOGITS) return device->ops[i].op.softcap;
-    return 0;
-}
-
 enum err samples_run(struct device *device, struct flight *flight,
                      const struct card_samples *samples, bool is_late, struct error *error) {
     if (flight->step.wanted_count == 0 || device->logit_matrix == DEVICE_NONE) return OK;
@@ -112,6 +157,9 @@ enum err samples_run(struct device *device, struct flight *flight,
         .last_token = device->last_token,
         .drawn = samples->drawn,
         .drawn_count = samples->drawn_count,
+        .bare_count = samples->bare_count,
+        .summed = samples->summed,
+        .summed_count = samples->summed_count,
         .masks = samples->masks,
         .mask_words = samples->mask_words,
         .edits = samples->edits,

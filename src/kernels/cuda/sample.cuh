@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* sample: what choosing a token and listing likely ones have in common: a block that walks a row,
- * a short list of its best tokens, and the selection of the least key to keep. */
+/* sample: what choosing a token and listing likely ones have in common: a block that walks a row, and
+ * sums over the block. */
 
 #include "kernels/cuda/dependent.cuh"
 #include "kernels/cuda/ptx.cuh"
@@ -12,7 +12,6 @@
 
 #define THREADS 512 /* two blocks a multiprocessor: one reads while one selects */
 #define WARPS (THREADS / 32)
-#define LIST_MAX 3072 /* candidates that fit in shared memory */
 
 /* A row of logits under a mask. */
 struct view {
@@ -46,8 +45,8 @@ __device__ static inline float cleaned(float logit) {
     return fminf(fmaxf(logit, -INFINITY), FLT_MAX);
 }
 
-/* The cleaned logits of ids at..at+3, -inf where the mask or the vocabulary ends them. Past
- * the L1, which does not see what other threads of the block changed. */
+/* The logits of ids at..at+3 as they are, -inf where the mask or the end of the vocabulary hides them.
+ * Past the L1, which does not see what other threads of the block changed. */
 __device__ static inline struct four read_four(const struct view &view, uint32_t at) {
     struct four v = {{-INFINITY, -INFINITY, -INFINITY, -INFINITY}};
     if (at >= view.vocab) return v;
@@ -57,22 +56,25 @@ __device__ static inline struct four read_four(const struct view &view, uint32_t
     const float values[4] = {raw.x, raw.y, raw.z, raw.w};
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        if (allowed >> i & 1u) v.at[i] = cleaned(values[i]);
+        if (allowed >> i & 1u) v.at[i] = values[i];
     return v;
 }
 
 #define FOURS 4 /* of a lane at once: 64 B in flight */
 
-/* Calls visit(id, fours, count) for all ids, each warp in order of ids over a part of its own; the
- * lanes of a warp come together. fours[i] has the logits of ids id + 128 i to id + 128 i + 3, cleaned
- * or as they are. Logits that the mask or the end of the vocabulary hides are -inf. So are those of
- * fours[count] and on, whose ids belong to another warp. Most reads are of a row without a mask, far
- * from its end: a third of all instructions of a walk asked whether they are. */
-template <class Visit>
+/* Calls visit(id, fours, count) for all ids, each warp over a part of its own, in order of ids or, with
+ * IS_BACKWARD, the last 512 first: they are what the L2 still has of a walk before. The lanes of a warp
+ * come together. fours[i] has the logits of ids id + 128 i to id + 128 i + 3 as they are. Logits that the
+ * mask or the end of the vocabulary hides are -inf. So are those of fours[count] and on, whose ids belong
+ * to another warp. Most reads are of a row without a mask, far from its end: a third of all instructions
+ * of a walk asked whether they are. */
+template <bool IS_BACKWARD = false, class Visit>
 __device__ static inline void walk_fours(const struct view &view, Visit visit) {
-    uint32_t lane = threadIdx.x % 32, begin = view.begin + threadIdx.x / 32 * view.segment;
-    uint32_t end = min(begin + view.segment, view.end);
-    for (; begin < end; begin += 128 * FOURS) {
+    const uint32_t lane = threadIdx.x % 32, first = view.begin + threadIdx.x / 32 * view.segment;
+    const uint32_t end = min(first + view.segment, view.end);
+    const uint32_t turns = first < end ? (end - first + 128 * FOURS - 1) / (128 * FOURS) : 0;
+    for (uint32_t turn = 0; turn < turns; turn++) {
+        const uint32_t begin = first + (IS_BACKWARD ? turns - 1 - turn : turn) * 128 * FOURS;
         struct four fours[FOURS];
         const uint32_t left = (end - begin + 127) / 128;
         if (!view.mask && left >= FOURS && begin + 128 * FOURS <= view.vocab) {
@@ -130,23 +132,40 @@ template <class T> __device__ static inline T block_sum(T value, T *parts) {
     return warp_sum(threadIdx.x % 32 < WARPS ? parts[threadIdx.x % 32] : T());
 }
 
-/* Three at once. */
-__device__ static inline void block_sums(uint64_t values[3], uint64_t (*parts)[WARPS]) {
-#pragma unroll
-    for (int i = 0; i < 3; i++) values[i] = warp_sum(values[i]);
+/* The sums of all threads before this one, and of all; `parts` (WARPS). */
+template <class T> struct before { T mine, all; };
+
+template <class T> __device__ static inline struct before<T> block_before(T value, T *parts) {
+    T upto = warp_prefix(value), mine = 0, all = 0;
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < 3; i++)
-        if (threadIdx.x % 32 == 0) parts[i][threadIdx.x / 32] = values[i];
+    if (threadIdx.x % 32 == 31) parts[threadIdx.x / 32] = upto;
     __syncthreads();
-#pragma unroll
-    for (int i = 0; i < 3; i++)
-        values[i] = warp_sum(threadIdx.x % 32 < WARPS ? parts[i][threadIdx.x % 32] : (uint64_t)0);
+    for (uint32_t w = 0; w < WARPS; w++) {
+        if (w < threadIdx.x / 32) mine += parts[w];
+        all += parts[w];
+    }
+    return {mine + upto - value, all};
 }
+
+/* The most of all threads, known to all; `parts` (WARPS). */
+__device__ static inline uint32_t
+block_max(uint32_t own, uint32_t *parts) {
+    own = __reduce_max_sync(CUDA_ALL_LANES, own);
+    __syncthreads();
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = own;
+    __syncthreads();
+    return __reduce_max_sync(CUDA_ALL_LANES, parts[threadIdx.x % WARPS]);
+}
+
+/* ---- keys ---- */
 
 /* Key and id in one number: more for the more likely. */
 __device__ static inline uint64_t ranked(uint32_t key, uint32_t id) {
     return (uint64_t)key << 32 | (0xffffffffu - id);
+}
+
+__device__ static inline float logit_of(uint32_t key) {
+    return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
 }
 
 __device__ static inline uint64_t block_most(uint64_t value, uint64_t *parts) {
@@ -165,96 +184,4 @@ __device__ static inline uint64_t block_most(uint64_t value, uint64_t *parts) {
         value = other > value ? other : value;
     }
     return value;
-}
-
-/* ---- selection ---- */
-
-struct entry {
-    uint32_t key;
-    uint32_t id;
-};
-
-/* Everything above `key` is kept, and `equals` of those that equal it. */
-struct cut {
-    uint32_t key;
-    uint32_t equals;
-    uint64_t above_sum; /* what those above weigh (or count) */
-};
-
-struct select_memory {
-    uint64_t parts[3][WARPS];
-    uint32_t local[THREADS]; /* the best key each thread met */
-    struct entry list[LIST_MAX];
-    uint32_t list_count;
-    int32_t token;
-};
-
-/* The weights of keys, for a selection by weight. */
-struct scale {
-    float max;
-    float factor;
-};
-
-__device__ static inline float logit_of(uint32_t key) {
-    return __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
-}
-
-/* The x of draw_weight_at. `logit` is at most the highest. */
-__device__ static inline float distance(float logit, const struct scale &scale) {
-    return draw_times(scale.max - logit, scale.factor);
-}
-
-/* The weight at x if is_in, which only an x below DRAW_NEAR may be, else 0. The empty assembly keeps the
- * compiler from a branch around the weight, which costs more than it saves. */
-__device__ static inline uint32_t weight_if(bool is_in, float x) {
-    uint32_t weight = draw_weight_at(x);
-    asm volatile("" : "+r"(weight));
-    return is_in ? weight : 0;
-}
-
-__device__ static inline uint64_t key_weight(uint32_t key, const struct scale &scale) {
-    return draw_weight(logit_of(key), scale.max, scale.factor);
-}
-
-/* The least key to keep so that as many tokens (or so much weight) as `goal` are kept, of those
- * that source(visit) gives to visit(key): two bits of the key a round, from the highest, by how
- * much lies from each of three keys on. The whole block calls it; all get the answer, whose key is
- * DRAW_KEY_NONE when there is less than `goal` and all is kept. */
-template <bool BY_WEIGHT, class Source>
-__device__ static inline struct cut select_cut(struct select_memory *memory, uint64_t goal,
-                                               const struct scale &scale, Source source) {
-    struct cut cut = {0, 0, 0};
-    for (int shift = 30; shift >= 0; shift -= 2) {
-        uint64_t sums[3] = {0, 0, 0};
-        source([&](uint32_t key) {
-            uint64_t worth = BY_WEIGHT ? key_weight(key, scale) : 1;
-#pragma unroll
-            for (uint32_t i = 0; i < 3; i++)
-                if (key >= (cut.key | (i + 1) << shift)) sums[i] += worth;
-        });
-        block_sums(sums, memory->parts);
-        uint32_t digit = sums[2] >= goal ? 3 : sums[1] >= goal ? 2 : sums[0] >= goal ? 1 : 0;
-        if (digit < 3) /* what is from there on can only be above now */
-            cut.above_sum = digit == 2 ? sums[2] : digit == 1 ? sums[1] : sums[0];
-        cut.key |= digit << shift;
-    }
-    uint64_t each = BY_WEIGHT ? key_weight(cut.key, scale) : 1;
-    if (cut.key <= DRAW_KEY_NONE || each == 0) return {DRAW_KEY_NONE, 0, 0};
-    cut.equals = (uint32_t)((goal - cut.above_sum + each - 1) / each);
-    return cut;
-}
-
-/* Lists what reaches `least`. False when it is too long; list_count then says nothing. */
-__device__ static inline bool list_above(const struct view &view, struct select_memory *memory,
-                                         uint32_t least) {
-    float floor = logit_of(max(least, DRAW_KEY_NONE + 1));
-    if (threadIdx.x == 0) memory->list_count = 0;
-    __syncthreads();
-    walk(view, [&](uint32_t id, float logit) {
-        if (!(logit >= floor)) return;
-        uint32_t at = atomicAdd(&memory->list_count, 1u);
-        if (at < LIST_MAX) memory->list[at] = {draw_key(logit), id};
-    });
-    __syncthreads();
-    return memory->list_count <= LIST_MAX;
 }

@@ -3,11 +3,12 @@
 
 /* sample: from rows of logits to tokens and log-probabilities, as kernels/draw.h defines them.
  *
- * Four launches at most. `stats` goes once over all logits: the highest of each row and the
+ * Four launches at most. `stats` goes once over the logits: the highest of each row and the
  * logarithm of the sum of exponentials, by absolute chunks of 8,192 ids, so a row's numbers do not
  * depend on the others. A row that is greedy and has neither mask nor edits has its token then.
- * `choose` takes the others, a block a row: edits, mask, what is kept, the draw, and the logits as
- * they were again. `logprobs` serves the rows that ask. It knows no request and no text.
+ * `choose` takes the others, a block per row: edits, mask, what is kept, the draw, and the logits as
+ * they were again. Bare rows do without statistics: `choose` reads them twice, and `stats` not at all.
+ * `logprobs` serves the rows that ask. It knows no request and no text.
  *
  * Where nothing is left to take (all forbidden, or no finite logit) a row gets `fallback`.
  *
@@ -29,7 +30,7 @@ struct CUstream_st;
 
 #define CUDA_STATS_CHUNK 8192
 
-/* What is known of a row's logits as the model gave them. */
+/* The statistics of a row's logits as the model gave them. */
 struct cuda_stat {
     float max;
     uint32_t best; /* the lowest id of the highest logit; 0 when none is above -inf */
@@ -52,7 +53,7 @@ struct cuda_logits {
 
 struct cuda_sample {
     struct cuda_logits logits;
-    struct cuda_stat *stats;         /* (rows), written by stats */
+    struct cuda_stat *stats;         /* (rows), written by stats: of the summed rows */
     void *partial;                   /* cuda_sample_partial_bytes, of stats */
     const struct device_draw *draws; /* (rows) */
     int32_t *tokens;                 /* (rows), written */
@@ -60,11 +61,18 @@ struct cuda_sample {
     const uint32_t
         *drawn; /* (drawn_count) rows that `choose` takes: all but the greedy and plain */
     uint32_t drawn_count;
+    uint32_t bare_count; /* the first of `drawn` that have no statistics; each has top_p and neither
+                            top_k, min_p, mask nor edits */
+    const uint32_t *summed; /* (summed_count) the rows that get statistics; without bare rows, all.
+                               Bare ones must not be where `stats` makes the logits. */
+    uint32_t summed_count;
     const uint32_t *masks; /* (…, mask_words) bit t % 32 of word t / 32 allows token t */
     uint32_t mask_words;   /* at least (vocab + 31) / 32 */
     const struct draw_edit *edits;
-    float *kept;         /* as many as there are edits; scratch of choose */
-    uint32_t *nonfinite; /* stats adds the number of rows with a NaN or +inf; NULL: not counted */
+    float *kept; /* as many as there are edits; scratch of choose */
+    uint32_t
+        *nonfinite; /* stats adds the number of rows with a NaN or +inf, choose that of bare ones;
+                            NULL: not counted */
 };
 
 size_t cuda_sample_partial_bytes(uint32_t rows, uint32_t vocab);

@@ -54,7 +54,7 @@ __device__ static inline uint64_t best_of(const struct view &view, struct select
     walk(view, [&](uint32_t id, float logit) {
         if (logit > most) most = logit, first = id;
     });
-    return block_most(most > -INFINITY ? ranked(draw_key(most), first) : 0, memory->parts[0]);
+    return block_most(most > -INFINITY ? ranked(draw_key(most), first) : 0, memory->parts);
 }
 
 /* local[thread] becomes the best key from `least` on that the thread met. */
@@ -76,7 +76,7 @@ __device__ static inline uint64_t weigh_row(const struct view &view, struct sele
         sum += weight_if(logit >= floor && x < DRAW_NEAR, x);
     });
     memory->local[threadIdx.x] = draw_key(best);
-    return block_sum(sum, memory->parts[0]);
+    return block_sum(sum, memory->parts);
 }
 
 /* A key that leaves out less than `spare` however the vocabulary lies. A margin of 1 % stands for
@@ -106,13 +106,14 @@ __device__ static inline struct cut narrow(const struct view &view, struct selec
     };
     uint64_t total = 0;
     uint32_t from = least;
+    const uint32_t best = draw_key(scale.max);
     if (has_top_k) {
         find_bests(view, memory, least);
-        from = max(from, select_cut<false>(memory, draw.top_k, scale, locals).key);
+        from = max(from, select_cut<false>(memory, draw.top_k, scale, {least, best}, locals).key);
     } else {
         total = weigh_row(view, memory, scale, least);
         uint64_t enough = draw_enough(draw.top_p, total);
-        from = max(from, select_cut<true>(memory, enough, scale, locals).key);
+        from = max(from, select_cut<true>(memory, enough, scale, {least, best}, locals).key);
         from = max(from, spare_key(view, scale, total - enough));
     }
     const bool is_listed = list_above(view, memory, from);
@@ -128,7 +129,7 @@ __device__ static inline struct cut narrow(const struct view &view, struct selec
         }
     };
     if (has_top_k) {
-        struct cut by_count = select_cut<false>(memory, draw.top_k, scale, keys);
+        struct cut by_count = select_cut<false>(memory, draw.top_k, scale, {from, best}, keys);
         const bool is_cut = by_count.key != DRAW_KEY_NONE; /* or min_p left fewer */
         if (is_cut) cut = by_count;
         if (has_top_p) {
@@ -136,67 +137,106 @@ __device__ static inline struct cut narrow(const struct view &view, struct selec
             keys([&](uint32_t key) {
                 if (!is_cut || key > cut.key) sum += key_weight(key, scale);
             });
-            total = block_sum(sum, memory->parts[0]);
+            total = block_sum(sum, memory->parts);
             if (is_cut) total += cut.equals * key_weight(cut.key, scale);
         }
     }
     if (has_top_p) {
         struct cut by_weight =
-            select_cut<true>(memory, draw_enough(draw.top_p, total), scale, keys);
+            select_cut<true>(memory, draw_enough(draw.top_p, total), scale, {from, best}, keys);
         if (by_weight.key != DRAW_KEY_NONE) cut = by_weight;
     }
     if (is_listed) {
-        if (threadIdx.x % 32 == 0) parts->sums[threadIdx.x / 32] = 0;
+        if (threadIdx.x < WARPS) parts->sums[threadIdx.x] = 0, parts->equals[threadIdx.x] = 0;
         finish_parts(view, memory, parts, cut, scale);
         *ret_is_weighed = true;
     }
     return cut;
 }
 
-/* What a token weighs in the draw, of which `equals_before` before it equal the cut, `at`. */
-__device__ static inline uint64_t kept_weight(float logit, float at, const struct cut &cut,
-                                              const struct scale &scale, uint32_t equals_before) {
-    bool is_kept = logit > at || (logit == at && equals_before < cut.equals);
-    return is_kept ? draw_weight(logit, scale.max, scale.factor) : 0;
+/* The kept weight up to a place of the row, where tokens above the cut weigh `above` and `equals` tokens
+ * equal it. */
+__device__ static inline uint64_t kept_upto(const struct cut &cut, uint64_t each, uint64_t above,
+                                            uint32_t equals) {
+    return above + min(equals, cut.equals) * each;
 }
 
-/* The token at which the kept weights, in order of ids, exceed `wanted`; by one warp, among the ids
- * of the view. `before` and `equals` are what lies before those. */
+/* The token among the 128 ids from `begin` on at which the kept weights, in order of ids, exceed
+ * `wanted`; by one warp. `above` and `equals` are of the ids before. */
 __device__ static inline void locate(const struct view &view, struct select_memory *memory,
                                      const struct cut &cut, const struct scale &scale,
-                                     uint64_t before, uint32_t equals, uint64_t wanted) {
-    float least = logit_of(cut.key);
-    uint32_t lane = threadIdx.x % 32;
-    for (uint32_t at = view.begin; at < view.end; at += 128) {
-        uint32_t id = at + lane * 4;
-        struct four v = read_four(view, id);
-        uint32_t mine = 0;
+                                     uint32_t begin, uint64_t above, uint32_t equals,
+                                     uint64_t wanted) {
+    const float least = logit_of(cut.key);
+    const uint64_t each = key_weight(cut.key, scale);
+    const uint32_t id = begin + threadIdx.x % 32 * 4;
+    const struct four v = read_four(view, id);
+    uint64_t weights[4], weight = 0;
+    uint32_t same = 0;
 #pragma unroll
-        for (int i = 0; i < 4; i++) mine += v.at[i] == least;
-        uint32_t equals_here = equals + warp_prefix(mine) - mine, seen = equals_here;
-        uint64_t weight = 0;
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            weight += kept_weight(v.at[i], least, cut, scale, seen);
-            seen += v.at[i] == least;
-        }
-        uint64_t upto = before + warp_prefix(weight);
-        uint32_t lanes = __ballot_sync(CUDA_ALL_LANES, upto > wanted);
-        if (lanes) {
-            if (lane != (uint32_t)__ffs((int)lanes) - 1) return;
-            uint64_t sum = upto - weight;
-            seen = equals_here;
-            for (int i = 0; i < 4; i++) {
-                sum += kept_weight(v.at[i], least, cut, scale, seen);
-                seen += v.at[i] == least;
-                if (sum <= wanted) continue;
-                memory->token = (int32_t)(id + i);
-                return;
-            }
-        }
-        before = __shfl_sync(CUDA_ALL_LANES, upto, 31);
-        equals = __shfl_sync(CUDA_ALL_LANES, equals_here + mine, 31);
+    for (int i = 0; i < 4; i++) {
+        const float logit = cleaned(v.at[i]);
+        weights[i] = logit > least ? draw_weight(logit, scale.max, scale.factor) : 0;
+        weight += weights[i], same += logit == least;
     }
+    above += warp_prefix(weight) - weight, equals += warp_prefix(same) - same;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const bool is_before = kept_upto(cut, each, above, equals) <= wanted;
+        above += weights[i], equals += cleaned(v.at[i]) == least;
+        if (is_before && kept_upto(cut, each, above, equals) > wanted)
+            memory->token = (int32_t)(id + i);
+    }
+}
+
+/* The token among ids begin..end-1 at which the kept weights, in order of ids, exceed `wanted`: in
+ * memory->token after the next barrier. `above` and `equals` are of the ids before. The warps weigh 128
+ * ids at a time and note the sums where the list was; by these each warp knows the 128 ids that have the
+ * token. */
+__device__ static inline void find_token(const struct view &view, struct select_memory *memory,
+                                         const struct cut &cut, const struct scale &scale,
+                                         uint32_t begin, uint32_t end, uint64_t above,
+                                         uint32_t equals, uint64_t wanted) {
+    const float least = logit_of(cut.key);
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const uint32_t count = (end - begin + 127) / 128, share = (count + 31) / 32;
+    uint64_t *sums = (uint64_t *)memory->list;
+    uint32_t *counts = (uint32_t *)(sums + count);
+    __syncthreads();
+#pragma unroll 4
+    for (uint32_t i = warp; i < count; i += WARPS) {
+        const struct four v = read_four(view, begin + i * 128 + lane * 4);
+        uint64_t sum = 0;
+        uint32_t same = 0;
+#pragma unroll
+        for (int k = 0; k < 4; k++) {
+            const float logit = cleaned(v.at[k]), x = distance(logit, scale);
+            sum += weight_if(logit > least && x < DRAW_NEAR, x);
+            same += logit == least;
+        }
+        sum = warp_sum(sum), same = warp_sum(same);
+        if (lane == 0) sums[i] = sum, counts[i] = same;
+    }
+    __syncthreads();
+    const uint64_t each = key_weight(cut.key, scale);
+    const uint32_t first = lane * share, last = min(first + share, count);
+    uint64_t own = 0;
+    uint32_t own_equals = 0, place = first;
+    for (uint32_t i = first; i < last; i++) own += sums[i], own_equals += counts[i];
+    above += warp_prefix(own) - own, equals += warp_prefix(own_equals) - own_equals;
+    const bool is_past = kept_upto(cut, each, above + own, equals + own_equals) > wanted;
+    const uint32_t lanes = __ballot_sync(CUDA_ALL_LANES, is_past);
+    if (lanes == 0) return; /* never: the part was chosen by the same sums */
+    for (; place + 1 < last; place++) {
+        if (kept_upto(cut, each, above + sums[place], equals + counts[place]) > wanted) break;
+        above += sums[place], equals += counts[place];
+    }
+    const uint32_t from = (uint32_t)__ffs((int)lanes) - 1;
+    place = __shfl_sync(CUDA_ALL_LANES, place, from);
+    above = __shfl_sync(CUDA_ALL_LANES, above, from);
+    equals = __shfl_sync(CUDA_ALL_LANES, equals, from);
+    if (place % WARPS == warp)
+        locate(view, memory, cut, scale, begin + place * 128, above, equals, wanted);
 }
 
 __device__ static inline void weigh_parts(const struct view &view, float least,
@@ -217,35 +257,26 @@ __device__ static inline void weigh_parts(const struct view &view, float least,
 }
 
 /* One draw over what is kept; memory->token has it after the next barrier. First by what the warps
- * weighed in their sixteenths of the row (`parts` has that already where it is known), then in the
- * sixteenths of that one, then by one warp. */
-__device__ static inline void draw_token(struct view view, struct select_memory *memory,
+ * weighed in their sixteenths of the row (`parts` has that already where it is known), then among the
+ * ids of one warp. */
+__device__ static inline void draw_token(const struct view &view, struct select_memory *memory,
                                          const struct cut &cut, const struct scale &scale,
                                          uint64_t random_bits, struct parts *parts, bool is_known) {
-    uint64_t each = key_weight(cut.key, scale), before = 0, wanted = 0;
-    uint32_t equals = 0;
-    for (int level = 0; level < 2; level++) {
-        if (level > 0 || !is_known) weigh_parts(view, logit_of(cut.key), scale, parts);
-        if (level == 0) {
-            uint64_t total = 0;
-            uint32_t left = cut.equals;
-            for (uint32_t w = 0; w < WARPS; w++) {
-                uint32_t taken = min(parts->equals[w], left);
-                left -= taken, total += parts->sums[w] + taken * each;
-            }
-            wanted = draw_wanted(random_bits, total);
-        }
-        uint32_t w = 0; /* the part in which the weights exceed what is wanted */
-        for (; w < WARPS; w++) {
-            uint32_t taken = min(parts->equals[w], cut.equals - equals);
-            uint64_t upto = before + parts->sums[w] + taken * each;
-            if (upto > wanted) break;
-            before = upto, equals += taken;
-        }
-        uint32_t begin = view.begin + w * view.segment;
-        walk_part(&view, begin, min(begin + view.segment, view.end));
+    if (!is_known) weigh_parts(view, logit_of(cut.key), scale, parts);
+    const uint64_t each = key_weight(cut.key, scale);
+    uint64_t above = 0;
+    uint32_t equals = 0, w = 0;
+    for (uint32_t i = 0; i < WARPS; i++) above += parts->sums[i], equals += parts->equals[i];
+    const uint64_t wanted = draw_wanted(random_bits, kept_upto(cut, each, above, equals));
+    above = equals = 0;
+    for (; w + 1 < WARPS; w++) { /* to the part in which the weights exceed what is wanted */
+        const uint64_t next = above + parts->sums[w];
+        if (kept_upto(cut, each, next, equals + parts->equals[w]) > wanted) break;
+        above = next, equals += parts->equals[w];
     }
-    if (threadIdx.x < 32) locate(view, memory, cut, scale, before, equals, wanted);
+    const uint32_t begin = view.begin + w * view.segment;
+    find_token(view, memory, cut, scale, begin, min(begin + view.segment, view.end), above, equals,
+               wanted);
 }
 
 /* base/rng.h's rng_at. */
@@ -260,27 +291,42 @@ __device__ static inline uint64_t random_at(uint64_t seed, uint64_t counter) {
     return mixed(mixed(seed + gamma) + counter * gamma);
 }
 
+/* The best token of a row with edits or under a mask, as ranked(). */
+__device__ static inline uint64_t best_allowed(const struct cuda_sample &call,
+                                               const struct device_draw &draw,
+                                               const struct view &view,
+                                               struct select_memory *memory) {
+    float *logits = (float *)view.logits;
+    if (draw.edit_count > 0) edit_row(call, draw, logits, true);
+    uint64_t best = best_of(view, memory);
+    if (best > 0 || draw.edit_count == 0) return best;
+    edit_row(call, draw, logits, false); /* min_tokens must not leave nothing */
+    return best_of(view, memory);
+}
+
 __global__ void __launch_bounds__(THREADS, 2) choose_rows(struct cuda_sample call) {
     CUDA_SHARED struct select_memory memory;
     CUDA_SHARED struct nucleus_memory nucleus;
     CUDA_SHARED struct parts parts;
     wait_for_before();
     let_next_start();
-    uint32_t row = call.drawn[blockIdx.x];
-    struct device_draw draw = call.draws[row];
+    const uint32_t row = call.drawn[blockIdx.x];
+    const bool is_bare = blockIdx.x < call.bare_count;
+    const struct device_draw draw = call.draws[row];
     const uint32_t *mask = draw.mask < 0 ? NULL : call.masks + (size_t)draw.mask * call.mask_words;
-    struct view view = view_of(call.logits, row, mask);
-    float *logits = (float *)view.logits;
+    const struct view view = view_of(call.logits, row, mask);
+    struct survey survey = {0, 0, 0};
+    bool is_counted = false;
     uint64_t best;
-    if (draw.edit_count > 0) edit_row(call, draw, logits, true);
-    if (draw.edit_count > 0 || mask) {
-        best = best_of(view, &memory);
-        if (best == 0 && draw.edit_count > 0) { /* min_tokens must not leave nothing */
-            edit_row(call, draw, logits, false);
-            best = best_of(view, &memory);
-        }
+    if (is_bare) {
+        survey = survey_row(view, &memory, &nucleus, draw.factor);
+        is_counted = fabsf(survey.max) < FLT_MAX;
+        if (isnan(survey.max) && threadIdx.x == 0 && call.nonfinite) atomicAdd(call.nonfinite, 1u);
+        best = is_counted ? ranked(draw_key(survey.max), 0) : best_of(view, &memory);
+    } else if (draw.edit_count > 0 || mask) {
+        best = best_allowed(call, draw, view, &memory);
     } else {
-        struct cuda_stat stat = call.stats[row];
+        const struct cuda_stat stat = call.stats[row];
         best = stat.max > -INFINITY ? ranked(draw_key(stat.max), stat.best) : 0;
     }
     if (threadIdx.x == 0)
@@ -290,16 +336,23 @@ __global__ void __launch_bounds__(THREADS, 2) choose_rows(struct cuda_sample cal
         uint32_t least = draw_key(draw_least(scale.max, draw.offset));
         bool has_top_k = draw.top_k > 0 && draw.top_k < view.vocab;
         bool has_top_p = draw.top_p > 0.0f && draw.top_p < 1.0f;
+        bool is_weighed = false;
         struct cut cut;
-        bool is_weighed =
-            has_top_p && !has_top_k &&
-            nucleus_of(view, &memory, &nucleus, &parts, scale, least, draw.top_p, &cut);
+        if (has_top_p && !has_top_k && scale.max < FLT_MAX) { /* no infinite logits */
+            if (!is_counted) {
+                struct over none;
+                count_bins<false>(view, &nucleus, scale, logit_of(least), &none);
+                survey = {scale.max, scale.max, 0};
+            }
+            is_weighed = nucleus_of(view, &memory, &nucleus, &parts, survey, draw.factor, least,
+                                    draw.top_p, &cut);
+        }
         if (!is_weighed) cut = narrow(view, &memory, draw, scale, least, &parts, &is_weighed);
         __syncthreads();
         draw_token(view, &memory, cut, scale, random_at(draw.seed, draw.counter), &parts,
                    is_weighed);
     }
-    if (draw.edit_count > 0) restore_row(call, draw, logits);
+    if (draw.edit_count > 0) restore_row(call, draw, (float *)view.logits);
     __syncthreads();
     if (threadIdx.x > 0) return;
     call.tokens[row] = memory.token;

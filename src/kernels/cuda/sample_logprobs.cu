@@ -2,7 +2,7 @@
 
 /* sample_logprobs: a token's logit and rank, and the most likely tokens of a row. */
 
-#include "kernels/cuda/sample.cuh"
+#include "kernels/cuda/sample_select.cuh"
 
 /* The rank of a token and the best key each thread met, in one walk. */
 __device__ static inline uint32_t rank_of(const struct view &view, struct select_memory *memory,
@@ -14,7 +14,7 @@ __device__ static inline uint32_t rank_of(const struct view &view, struct select
         before += id < view.vocab && ranked(key, id) > own;
     });
     memory->local[threadIdx.x] = best;
-    return block_sum(before, (uint32_t *)memory->parts[0]) + 1;
+    return block_sum(before, (uint32_t *)memory->parts) + 1;
 }
 
 /* The most likely token after `last`, as ranked(); 0 when there is none. */
@@ -33,7 +33,7 @@ __device__ static inline uint64_t next_of(const struct view &view, struct select
             if (id < view.vocab) visit(draw_key(logit), id);
         });
     }
-    return block_most(best, memory->parts[0]);
+    return block_most(best, memory->parts);
 }
 
 __global__ void __launch_bounds__(THREADS, 2) logprobs_rows(struct cuda_logprobs call) {
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(THREADS, 2) logprobs_rows(struct cuda_logprobs
     if (count == 0) return;
     struct scale none = {0, 0};
     __syncthreads();
-    struct cut bound = select_cut<false>(&memory, count, none, [&](auto visit) {
+    struct cut bound = select_cut<false>(&memory, count, none, ALL_KEYS, [&](auto visit) {
         uint32_t key = memory.local[threadIdx.x];
         if (key > DRAW_KEY_NONE) visit(key);
     });

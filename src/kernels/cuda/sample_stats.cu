@@ -102,14 +102,14 @@ __device__ static inline float read_own(const struct cuda_logits &logits, size_t
 
 template <bool FINISH>
 __global__ void __launch_bounds__(CHUNK_THREADS, 3)
-    stats_chunks(struct cuda_logits logits, struct partial *partials) {
+    stats_chunks(struct cuda_logits logits, const uint32_t *rows, struct partial *partials) {
     CUDA_SHARED struct gathered parts[CHUNK_WARPS];
-    const size_t row = blockIdx.y;
     const uint32_t begin = blockIdx.x * CUDA_STATS_CHUNK + threadIdx.x * 4;
     const bool is_whole = (blockIdx.x + 1) * CUDA_STATS_CHUNK <= logits.vocab; /* see read_own */
     struct four v[QUADS];
     bool is_bad = false;
     wait_for_before();
+    const size_t row = rows ? rows[blockIdx.y] : blockIdx.y;
     const float own = read_own<FINISH>(logits, row, begin, is_whole, v, &is_bad);
     float most = own;
 #pragma unroll
@@ -149,17 +149,18 @@ __global__ void __launch_bounds__(CHUNK_THREADS, 3)
     id = __reduce_min_sync(CUDA_ALL_LANES, is_of_best ? mine.id : UINT32_MAX);
     if (threadIdx.x > 0) return;
     uint64_t best = most > -INFINITY ? ranked(draw_key(most), id) : 0;
-    partials[row * gridDim.x + blockIdx.x] = {best, is_bad ? -total : total};
+    partials[blockIdx.y * gridDim.x + blockIdx.x] = {best, is_bad ? -total : total};
 }
 
 /* Puts the chunks of each row together in their order, with one warp per row. */
 __global__ void __launch_bounds__(ROW_THREADS)
-    stats_rows(struct cuda_sample call, uint32_t chunks) {
-    uint32_t row = blockIdx.x * (ROW_THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    stats_rows(struct cuda_sample call, uint32_t count, uint32_t chunks) {
+    uint32_t place = blockIdx.x * (ROW_THREADS / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
     wait_for_before();
     let_next_start();
-    if (row >= call.logits.rows) return;
-    const struct partial *partials = (const struct partial *)call.partial + (size_t)row * chunks;
+    if (place >= count) return;
+    const uint32_t row = call.bare_count > 0 ? call.summed[place] : place;
+    const struct partial *partials = (const struct partial *)call.partial + (size_t)place * chunks;
     uint64_t best = 0;
     for (uint32_t c = lane; c < chunks; c += 32)
         best = partials[c].best > best ? partials[c].best : best;
@@ -192,21 +193,23 @@ __global__ void __launch_bounds__(ROW_THREADS)
 enum err cuda_sample_stats(const struct cuda_sample *call, struct CUstream_st *stream,
                            struct error *error) {
     const struct cuda_logits *logits = &call->logits;
-    if (logits->rows == 0) return OK;
+    const uint32_t count = call->bare_count > 0 ? call->summed_count : logits->rows;
+    if (count == 0) return OK;
+    const bool is_to_finish = logits->row_scale || logits->softcap > 0;
     if (logits->vocab == 0 || logits->stride % 4 != 0 || !is_at_16(logits->logits) ||
-        logits->rows > 65535 || logits->finished < logits->vocab ||
-        logits->finished > logits->stride)
-        return err_set(error, ERR_INVALID, "%u rows of %u logits cannot be sampled", logits->rows,
+        count > 65535 || logits->finished < logits->vocab || logits->finished > logits->stride ||
+        (is_to_finish && call->bare_count > 0))
+        return err_set(error, ERR_INVALID, "%u rows of %u logits cannot be sampled", count,
                        logits->vocab);
-    bool is_to_finish = logits->row_scale || logits->softcap > 0;
     uint32_t chunks = ((is_to_finish ? logits->finished : logits->vocab) + CUDA_STATS_CHUNK - 1) /
                       CUDA_STATS_CHUNK;
     enum err err =
-        launch_dependent("logits", error, stream, dim3(chunks, logits->rows), CHUNK_THREADS, 0,
+        launch_dependent("logits", error, stream, dim3(chunks, count), CHUNK_THREADS, 0,
                          is_to_finish ? stats_chunks<true> : stats_chunks<false>, *logits,
+                         call->bare_count > 0 ? call->summed : (const uint32_t *)NULL,
                          (struct partial *)call->partial);
     if (err != OK) return err;
-    uint32_t blocks = (logits->rows + ROW_THREADS / 32 - 1) / (ROW_THREADS / 32);
+    uint32_t blocks = (count + ROW_THREADS / 32 - 1) / (ROW_THREADS / 32);
     return launch_dependent("logits", error, stream, blocks, ROW_THREADS, 0, stats_rows, *call,
-                            chunks);
+                            count, chunks);
 }

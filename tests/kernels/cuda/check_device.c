@@ -87,18 +87,23 @@ static void open_world(struct world *world, const struct world_traits *traits, u
     warm_checked(plugin, world->device);
 }
 
-static void submit(struct world *world, const struct world_step *step,
-                   const struct device_samples *samples) {
+void submit_checked(struct world *world, const struct world_step *step,
+                    const struct device_samples *samples) {
     struct error error = {0};
     must(plugin->submit(world->device, &step->step, samples, &error), &error, "submit");
 }
 
-static void wait_for(struct world *world, uint64_t number, struct device_result *result) {
+void sample_checked(struct world *world, const struct device_samples *samples) {
+    struct error error = {0};
+    must(plugin->sample(world->device, samples, &error), &error, "sample");
+}
+
+void wait_checked(struct world *world, uint64_t number, struct device_result *result) {
     struct error error = {0};
     must(plugin->wait(world->device, number, result, &error), &error, "wait");
 }
 
-static float *logits_of(struct world *world, uint32_t count) {
+float *logits_checked(struct world *world, uint32_t count) {
     struct error error = {0};
     float *logits = calloc((size_t)count * world->vocab_rows + 1, sizeof *logits);
     must(plugin->logits(world->device, 0, count, logits, &error), &error, "logits");
@@ -119,10 +124,10 @@ static void check_logits(struct world *world, const struct world_references *ref
             uint64_t number = 1 + how * WORLD_COURSE + i;
             world_plan(world, step, number, world_course[i], world_course_runs(i), how % 3 == 0,
                        how);
-            submit(world, step, NULL);
-            wait_for(world, number, &result);
+            submit_checked(world, step, NULL);
+            wait_checked(world, number, &result);
             bad_rows += result.nonfinite_rows;
-            float *logits = logits_of(world, step->step.wanted_count);
+            float *logits = logits_checked(world, step->step.wanted_count);
             double off = world_compare(world, references, step, logits).off;
             if (off > worst) worst = off;
             free(logits);
@@ -141,9 +146,9 @@ static void check_copies(struct world *world, const struct world_references *ref
     double worst = 0;
     for (uint32_t at = 0; at < WORLD_COPY_STEPS; at++) {
         world_plan_copies(world, step, 700 + at, at, PLAN_TILES | PLAN_PREFIX);
-        submit(world, step, NULL);
-        wait_for(world, 700 + at, &result);
-        float *logits = logits_of(world, step->step.wanted_count);
+        submit_checked(world, step, NULL);
+        wait_checked(world, 700 + at, &result);
+        float *logits = logits_checked(world, step->step.wanted_count);
         double off = world_compare(world, references, step, logits).off;
         if (off > worst) worst = off;
         free(logits);
@@ -166,11 +171,11 @@ static void check_again(struct world *world) {
             uint64_t number = 800 + again * WORLD_COURSE + i;
             world_plan(world, step, number, world_course[i], world_course_runs(i), true,
                        PLAN_TILES | PLAN_PREFIX | PLAN_CUT);
-            submit(world, step, NULL);
-            wait_for(world, number, &result);
+            submit_checked(world, step, NULL);
+            wait_checked(world, number, &result);
             const uint32_t count = step->step.wanted_count;
             const size_t bytes = (size_t)count * world->vocab_rows * sizeof *first;
-            float *logits = logits_of(world, count);
+            float *logits = logits_checked(world, count);
             if (again == 0) memcpy(first + i * room, logits, bytes);
             is_equal &= memcmp(first + i * room, logits, bytes) == 0;
             free(logits);
@@ -203,17 +208,17 @@ static void decode(struct world *world, uint64_t number, bool is_ahead, int32_t 
         if (turn < TURNS) {
             struct world_step *at = &step[turn % 2];
             world_plan(world, at, number + turn, runs, WORLD_SEQUENCES, false, PLAN_TILES);
-            submit(world, at,
-                   &(struct device_samples){.number = number + turn,
-                                            .count = WORLD_SEQUENCES,
-                                            .rows = rows,
-                                            .draws = draws,
-                                            .mask_words = (world->vocab + 31) / 32});
+            submit_checked(world, at,
+                           &(struct device_samples){.number = number + turn,
+                                                    .count = WORLD_SEQUENCES,
+                                                    .rows = rows,
+                                                    .draws = draws,
+                                                    .mask_words = (world->vocab + 31) / 32});
         }
         struct device_result result = {.tokens = ret_tokens + turn * WORLD_SEQUENCES};
-        if (!is_ahead && turn < TURNS) wait_for(world, number + turn, &result);
+        if (!is_ahead && turn < TURNS) wait_checked(world, number + turn, &result);
         result.tokens -= WORLD_SEQUENCES;
-        if (is_ahead && turn > 0) wait_for(world, number + turn - 1, &result);
+        if (is_ahead && turn > 0) wait_checked(world, number + turn - 1, &result);
     }
     free(step);
 }
@@ -242,129 +247,6 @@ static void check_ahead(struct world *world) {
     free(logits);
     report(is_likely, "%s: greedy tokens are the reference's, or nearly as likely",
            world->traits.name);
-}
-
-/* ---- draws ---- */
-
-static uint32_t order_of(const float *logits, uint32_t vocab, uint32_t place) {
-    for (uint32_t id = 0; id < vocab; id++) {
-        uint32_t before = 0;
-        for (uint32_t i = 0; i < vocab; i++)
-            before += logits[i] > logits[id] || (logits[i] == logits[id] && i < id);
-        if (before == place) return id;
-    }
-    return 0;
-}
-
-/* Rows 0 and 1 are drawn at once, 2 and 3 later: greedy; the first forbidden; one allowed token;
- * top_k 1 at a temperature. */
-static void check_draws(struct world *world) {
-    struct world_step *step = calloc(1, sizeof *step);
-    int32_t tokens[WORLD_SEQUENCES], allowed = 17, named[2] = {3, 4};
-    uint32_t early[2] = {0, 1}, late[2] = {2, 3}, mask[2] = {1u << allowed, 0};
-    struct device_answer answers[3];
-    float named_logits[2];
-    struct device_result result = {
-        .tokens = tokens, .answers = answers, .named_logits = named_logits};
-    world_plan(world, step, 3000, world_course[3], 4, false, PLAN_TILES | PLAN_PREFIX);
-    submit(world, step, NULL);
-    wait_for(world, 3000, &result);
-    float *logits = logits_of(world, 4);
-    const size_t stride = world->vocab_rows;
-    struct draw_edit edit = {.row = 1,
-                             .token = (int32_t)order_of(logits + stride, world->vocab, 0),
-                             .kind = DRAW_FORBID};
-    struct device_draw draws[4] = {{.mask = -1, .slot = 0},
-                                   {.mask = -1, .slot = 1, .edit_count = 1},
-                                   {.mask = 0, .slot = 2},
-                                   {.mask = -1, .slot = -1, .factor = 1, .top_k = 1, .seed = 5}};
-    struct device_ask asks[3] = {{.row = 0, .token = -1, .top_count = 3},
-                                 {.row = 2, .token = -1, .named_count = 2},
-                                 {.row = 3, .token = 9}};
-    struct device_samples first = {.number = 3001,
-                                   .count = 2,
-                                   .rows = early,
-                                   .draws = draws,
-                                   .mask_words = 2,
-                                   .edits = &edit,
-                                   .edit_count = 1,
-                                   .asks = asks,
-                                   .ask_count = 1};
-    struct device_samples second = {.number = 3001,
-                                    .count = 2,
-                                    .rows = late,
-                                    .draws = draws + 2,
-                                    .masks = mask,
-                                    .mask_count = 1,
-                                    .mask_words = 2,
-                                    .asks = asks + 1,
-                                    .ask_count = 2,
-                                    .named = named,
-                                    .named_count = 2};
-    struct error error = {0};
-    step->step.number = 3001;
-    submit(world, step, &first);
-    must(plugin->sample(world->device, &second, &error), &error, "sample");
-    wait_for(world, 3001, &result);
-    report(tokens[0] == (int32_t)order_of(logits, world->vocab, 0) &&
-               tokens[1] == (int32_t)order_of(logits + stride, world->vocab, 1) &&
-               tokens[2] == allowed &&
-               tokens[3] == (int32_t)order_of(logits + 3 * stride, world->vocab, 0),
-           "%s: draws at once and later take the tokens they must", world->traits.name);
-    const float *third = logits + 2 * stride, *last = logits + 3 * stride;
-    bool is_told =
-        answers[0].token == tokens[0] && answers[0].rank == 1 && answers[0].top_count == 3 &&
-        answers[0].top[2] == (int32_t)order_of(logits, world->vocab, 2) &&
-        answers[1].token == allowed && answers[1].logit == third[allowed] &&
-        named_logits[0] == third[3] && named_logits[1] == third[4] && answers[2].token == 9 &&
-        answers[2].logit == last[9] && order_of(last, world->vocab, answers[2].rank - 1) == 9;
-    report(is_told, "%s: answers are in the order of the asks", world->traits.name);
-    free(logits);
-    free(step);
-}
-
-/* The token that row i of check_calls must take. */
-static int32_t forced(const struct world *world, uint32_t row) {
-    return (int32_t)(row * 7 % world->vocab);
-}
-
-/* Every row is drawn by a call of its own that has as many edits as a call may have: all tokens but
- * one are forbidden, and nothing is added to each again and again. */
-static void check_calls(struct world *world) {
-    struct world_step *step = calloc(1, sizeof *step);
-    const uint32_t each = world->limits.edits_max / world->vocab, count = world_course[0][0].count;
-    struct draw_edit *edits = calloc(world->limits.edits_max, sizeof *edits);
-    int32_t *tokens = calloc(count, sizeof *tokens);
-    struct device_result result = {.tokens = tokens};
-    bool is_right = true;
-    world_plan(world, step, 3500, world_course[0], 1, true, PLAN_TILES);
-    for (uint32_t row = 0; row < count; row++) {
-        for (uint32_t i = 0; i < each * world->vocab; i++)
-            edits[i] = (struct draw_edit){.token = (int32_t)(i / each), .kind = DRAW_BIAS};
-        for (uint32_t i = 0; i < world->vocab; i++)
-            if ((int32_t)i != forced(world, row)) edits[i * each].kind = DRAW_FORBID;
-        struct device_draw draw = {.mask = -1, .slot = -1, .edit_count = each * world->vocab};
-        struct device_samples samples = {.number = 3500,
-                                         .count = 1,
-                                         .rows = &row,
-                                         .draws = &draw,
-                                         .mask_words = 2,
-                                         .edits = edits,
-                                         .edit_count = draw.edit_count};
-        struct error error = {0};
-        if (row == 0)
-            submit(world, step, &samples);
-        else
-            must(plugin->sample(world->device, &samples, &error), &error, "sample");
-        memset(edits, 0xa5, world->limits.edits_max * sizeof *edits);
-    }
-    wait_for(world, 3500, &result);
-    for (uint32_t row = 0; row < count; row++) is_right &= tokens[row] == forced(world, row);
-    report(is_right, "%s: %u calls with %u edits each draw the rows of one step",
-           world->traits.name, count, each * world->vocab);
-    free(edits);
-    free(tokens);
-    free(step);
 }
 
 /* ---- operations alone ---- */
@@ -437,11 +319,10 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     check_again(&world);
     check_ahead(&world);
     check_draws(&world);
-    check_calls(&world);
     if (device_form_is_bf16(traits->form)) check_ops(&world, &references);
     must(plugin->counters(world.device, &counters, &error), &error, "counters");
     report(counters.steps == WORLD_COURSE * ((PLAN_WAYS + each - 1) / each) + 2 * WORLD_COURSE +
-                                 2 * TURNS + 3 + WORLD_COPY_STEPS &&
+                                 2 * TURNS + CHECK_DRAWS_STEPS + WORLD_COPY_STEPS &&
                counters.rows > counters.steps && counters.busy_ns > 0,
            "%s: steps and rows are counted", traits->name);
     world_references_close(&references);

@@ -22,7 +22,22 @@ void warm_checked(const struct device_table *table, struct device *device);
  * to the end. */
 void notes_read(const char *path);
 
+struct world;
+struct world_step;
 struct world_traits;
+
+/* Calls of the plugin that end the program unless they succeed. */
+void submit_checked(struct world *world, const struct world_step *step,
+                    const struct device_samples *samples);
+void sample_checked(struct world *world, const struct device_samples *samples);
+void wait_checked(struct world *world, uint64_t number, struct device_result *result);
+/* Of the first `count` wanted rows of the step waited for last; the caller frees them. */
+float *logits_checked(struct world *world, uint32_t count);
+
+/* The draws of this many steps. */
+#define CHECK_DRAWS_STEPS 7u
+void check_draws(struct world *world);
+
 /* Steps of few rows as graphs and without. With is_refused the plugin must have refused graphs. */
 void check_graphs(const struct device_table *table, const struct world_traits *traits,
                   uint64_t memory_bytes, bool is_refused);

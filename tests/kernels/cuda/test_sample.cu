@@ -14,7 +14,8 @@ struct sample_case {
     size_t stride;
     std::vector<float> logits; /* (rows, stride) */
     std::vector<struct device_draw> draws;
-    std::vector<uint32_t> drawn, masks;
+    std::vector<uint32_t> drawn, masks, summed;
+    uint32_t bare_count; /* the first of `drawn`; without any, all rows are summed */
     std::vector<struct draw_edit> edits;
 };
 
@@ -84,21 +85,28 @@ enum look {
     LOOK_FLAT,
     LOOK_EQUAL,
     LOOK_PEAKED,
+    LOOK_REGIONS,
     LOOK_BROKEN,
     LOOK_NONE,
     LOOK_COUNT
 };
-static const char *const look_names[] = {
-    "normal", "of bf16, many equal",     "nearly flat",    "all equal",
-    "peaked", "with NaN and infinities", "all -inf or NaN"};
+static const char *const look_names[] = {"normal",
+                                         "of bf16, many equal",
+                                         "nearly flat",
+                                         "all equal",
+                                         "peaked",
+                                         "low at the beginning of each warp's part",
+                                         "with NaN and infinities",
+                                         "all -inf or NaN"};
 
-static float random_logit(struct rng *rng, enum look look) {
+static float random_logit(struct rng *rng, enum look look, uint32_t id) {
     float value = random_normal(rng) * 3;
     switch (look) {
     case LOOK_ROUNDED: return bf16_to_f32(bf16_from_f32(value));
     case LOOK_FLAT: return value * 0.001f;
     case LOOK_EQUAL: return 1.5f;
     case LOOK_PEAKED: return rng_below(rng, 200) == 0 ? value * 5 : value - 20;
+    case LOOK_REGIONS: return id / 1024 % 2 ? value : value - 40; /* parts of 2,048 in 32,001 */
     case LOOK_BROKEN: {
         const float broken[] = {NAN, INFINITY, -INFINITY, 3e38f, -3e38f, 0.0f, -0.0f, 1e-40f};
         return rng_below(rng, 50) == 0 ? broken[rng_below(rng, 8)] : value;
@@ -154,6 +162,26 @@ static void add_mask(struct rng *rng, struct sample_case *c, uint32_t row) {
     c->draws[row].fallback = first;
 }
 
+/* Lists the rows. Half of those with a temperature and top_p are bare, and lose what bare rows must not
+ * have. */
+static void make_bare(struct rng *rng, struct sample_case *c) {
+    std::vector<uint32_t> others;
+    for (uint32_t row = 0; row < c->rows; row++) {
+        struct device_draw *draw = &c->draws[row];
+        const bool can_be = draw->factor > 0 && draw->top_p > 0 && draw->top_p < 1;
+        const bool is_bare = can_be && rng_below(rng, 2) == 0;
+        if (is_bare) {
+            draw->top_k = draw->edit_count = 0, draw->offset = -INFINITY, draw->mask = -1;
+            c->drawn.push_back(row);
+            continue;
+        }
+        c->summed.push_back(row);
+        if (draw->factor > 0 || draw->mask >= 0 || draw->edit_count > 0) others.push_back(row);
+    }
+    c->bare_count = (uint32_t)c->drawn.size();
+    c->drawn.insert(c->drawn.end(), others.begin(), others.end());
+}
+
 static struct sample_case random_case(struct rng *rng, uint32_t rows, uint32_t vocab,
                                       enum look look) {
     struct sample_case c = {rows, vocab, (vocab + 3) / 4 * 4 + 4 * rng_below(rng, 3)};
@@ -163,7 +191,8 @@ static struct sample_case random_case(struct rng *rng, uint32_t rows, uint32_t v
     const uint32_t top_ks[] = {0, 0, 1, 2, 40, 600, 5000};
     c.logits.resize(rows * c.stride, NAN);
     for (uint32_t row = 0; row < rows; row++) {
-        for (uint32_t i = 0; i < vocab; i++) c.logits[row * c.stride + i] = random_logit(rng, look);
+        for (uint32_t i = 0; i < vocab; i++)
+            c.logits[row * c.stride + i] = random_logit(rng, look, i);
         for (size_t i = vocab; i < c.stride; i++) c.logits[row * c.stride + i] = 1e30f;
         float temperature = one_of(rng, temperatures);
         struct device_draw draw = {};
@@ -175,9 +204,8 @@ static struct sample_case random_case(struct rng *rng, uint32_t rows, uint32_t v
         c.draws.push_back(draw);
         if (rng_below(rng, 3) == 0) add_mask(rng, &c, row);
         if (rng_below(rng, 3) == 0) add_edits(rng, &c, row);
-        const struct device_draw *made = &c.draws[row];
-        if (made->factor > 0 || made->mask >= 0 || made->edit_count > 0) c.drawn.push_back(row);
     }
+    make_bare(rng, &c);
     return c;
 }
 
@@ -192,11 +220,39 @@ static struct cuda_sample call_of(const struct sample_case *c) {
     call.drawn = device_copy(c->drawn), call.drawn_count = (uint32_t)c->drawn.size();
     call.masks = device_copy(c->masks), call.mask_words = (c->vocab + 31) / 32;
     call.edits = device_copy(c->edits), call.kept = device_take<float>(c->edits.size());
+    call.bare_count = c->bare_count;
+    call.summed = device_copy(c->summed), call.summed_count = (uint32_t)c->summed.size();
+    call.nonfinite = device_copy(std::vector<uint32_t>(1));
     return call;
 }
 
-static bool are_stats(const struct sample_case *c, const std::vector<struct cuda_stat> &stats) {
+/* Whether all bytes are as device_take left them. */
+template <class T> static bool is_untouched(const T *at, size_t count) {
+    const std::vector<uint8_t> bytes = device_read((const uint8_t *)at, count * sizeof(T));
+    return std::count(bytes.begin(), bytes.end(), 0xff) == (ptrdiff_t)bytes.size();
+}
+
+static bool is_broken(const struct sample_case *c, uint32_t row) {
+    const float *logits = &c->logits[row * c->stride];
+    return std::any_of(logits, logits + c->vocab, draw_is_broken);
+}
+
+/* Rows with broken logits, as counted; statistics of summed rows, and none of the others. */
+static bool are_stats(const struct sample_case *c, const struct cuda_sample *call) {
+    const std::vector<struct cuda_stat> stats = device_read(call->stats, c->rows);
+    uint32_t broken = 0;
+    for (uint32_t row = 0; row < c->rows; row++) broken += is_broken(c, row);
+    const uint32_t counted = device_read(call->nonfinite, 1)[0];
+    if (counted != broken) {
+        note("%u rows are broken, not %u", counted, broken);
+        return false;
+    }
     for (uint32_t row = 0; row < c->rows; row++) {
+        if (std::count(c->drawn.begin(), c->drawn.begin() + c->bare_count, row) > 0) {
+            if (is_untouched(&call->stats[row], 1)) continue;
+            note("row %u is bare and has statistics", row);
+            return false;
+        }
         const float *logits = &c->logits[row * c->stride];
         float max = -INFINITY;
         uint32_t best = 0;
@@ -224,7 +280,7 @@ static bool check_case(struct rng *rng, uint32_t rows, uint32_t vocab, enum look
     MUST_BE_OK(cuda_sample_stats(&call, stream, error));
     MUST_BE_OK(cuda_sample_choose(&call, stream, error));
     device_settle();
-    bool is_well = are_stats(&c, device_read(call.stats, rows));
+    bool is_well = are_stats(&c, &call);
     std::vector<int32_t> tokens = device_read(call.tokens, rows);
     std::vector<int32_t> last = device_read(call.last_token, rows);
     std::vector<float> after = device_read(call.logits.logits, rows * c.stride);
@@ -272,6 +328,7 @@ static bool check_asks(struct rng *rng, uint32_t vocab, enum look look) {
     if (rng_below(rng, check_one_in) != 0) return true;
     const uint32_t rows = 12;
     struct sample_case c = random_case(rng, rows, vocab, look);
+    c.bare_count = 0;
     struct cuda_sample call = call_of(&c);
     std::vector<struct device_ask> asks;
     std::vector<int32_t> named;
@@ -370,6 +427,8 @@ static void check_off_alike(void) {
         draw.top_p = 0.5f + 0.0001f * (float)row, draw.mask = -1, draw.slot = -1;
         c.draws.push_back(draw), c.drawn.push_back(row);
     }
+    c.bare_count = rows / 2;
+    for (uint32_t row = rows / 2; row < rows; row++) c.summed.push_back(row);
     const std::vector<int32_t> tokens = chosen(&c);
     uint32_t wrong = 0;
     for (uint32_t row = 0; row < rows; row++) wrong += tokens[row] != wants_token(&c, row);
@@ -379,6 +438,7 @@ static void check_off_alike(void) {
 static void check_finish(struct rng *rng) {
     const uint32_t rows = 5, vocab = 9001;
     struct sample_case c = random_case(rng, rows, vocab, LOOK_NORMAL);
+    c.bare_count = 0;
     std::vector<float> row_scale = random_floats(rng, rows, 1.0f);
     std::vector<uint16_t> column_scale = random_bf16(rng, vocab, 1.0f);
     struct cuda_sample call = call_of(&c);
@@ -396,15 +456,9 @@ static void check_finish(struct rng *rng) {
         is_well &= fabs(got[at] - 30 * tanh(logit / 30)) <= 1e-5;
     }
     c.logits = got;
-    report(is_well && are_stats(&c, device_read(call.stats, rows)),
+    report(is_well && are_stats(&c, &call),
            "sample: 8-bit sums are scaled, capped and written back");
     device_release();
-}
-
-/* Whether all bytes are as device_take left them. */
-template <class T> static bool is_untouched(const T *at, size_t count) {
-    const std::vector<uint8_t> bytes = device_read((const uint8_t *)at, count * sizeof(T));
-    return std::count(bytes.begin(), bytes.end(), 0xff) == (ptrdiff_t)bytes.size();
 }
 
 /* No row, none to be drawn and no ask are no launch: a card refuses one without blocks. */
@@ -412,7 +466,7 @@ static void check_no_rows(struct rng *rng) {
     const uint32_t rows = 3, vocab = 1000;
     struct sample_case c = random_case(rng, rows, vocab, LOOK_NORMAL);
     struct cuda_sample call = call_of(&c);
-    call.logits.rows = call.drawn_count = 0;
+    call.logits.rows = call.drawn_count = call.bare_count = 0;
     call.nonfinite = device_take<uint32_t>(1);
     struct cuda_logprobs ask = {};
     ask.logits = call.logits, ask.stats = call.stats, ask.tokens = call.tokens;
@@ -451,67 +505,4 @@ void check_sample(void) {
     check_off_alike();
     check_finish(&rng);
     check_shares();
-}
-
-/* ---- times ---- */
-
-static void bench_choose(struct cuda_sample *call, const char *name, float temperature,
-                         uint32_t top_k, float top_p, bool has_mask) {
-    uint32_t rows = call->logits.rows, vocab = call->logits.vocab;
-    std::vector<struct device_draw> draws(rows);
-    std::vector<uint32_t> drawn(rows);
-    for (uint32_t row = 0; row < rows; row++) {
-        struct device_draw draw = {};
-        draw.seed = row * 77, draw.factor = temperature > 0 ? draw_factor(temperature) : 0;
-        draw.offset = -INFINITY, draw.top_k = top_k, draw.top_p = top_p;
-        draw.mask = has_mask ? 0 : -1, draw.slot = -1;
-        draws[row] = draw, drawn[row] = row;
-    }
-    call->draws = device_copy(draws), call->drawn = device_copy(drawn), call->drawn_count = rows;
-    std::vector<uint32_t> mask(call->mask_words, 0xdfffffffu);
-    call->masks = device_copy(mask);
-    double us = time_us([&](int) { MUST_BE_OK(cuda_sample_choose(call, stream, error)); });
-    bench_bytes("choose", us, (double)rows * vocab * 4, ceiling_read(), "%u x %u %s", rows, vocab,
-                name);
-}
-
-static void bench_vocab(uint32_t rows, uint32_t vocab) {
-    struct cuda_sample call = {};
-    size_t stride = (vocab + 3) / 4 * 4;
-    call.logits.logits = device_take<float>(rows * stride), call.logits.stride = stride;
-    call.logits.rows = rows, call.logits.vocab = call.logits.finished = vocab;
-    call.stats = device_take<struct cuda_stat>(rows), call.tokens = device_take<int32_t>(rows);
-    call.partial = device_take_bytes(cuda_sample_partial_bytes(rows, vocab));
-    call.mask_words = (vocab + 31) / 32;
-    fill_f32(call.logits.logits, rows * stride, 1, 2.0f);
-    lift_tokens(call.logits.logits, rows, stride, vocab);
-    call.draws = device_copy(std::vector<struct device_draw>(rows));
-    double us = time_us([&](int) { MUST_BE_OK(cuda_sample_stats(&call, stream, error)); });
-    bench_bytes("logits", us, (double)rows * vocab * 4, ceiling_read(), "%u x %u argmax and lse",
-                rows, vocab);
-    bench_choose(&call, "temperature 1", 1.0f, 0, 0, false);
-    bench_choose(&call, "top_p 0.9", 1.0f, 0, 0.9f, false);
-    bench_choose(&call, "top_p 0.9, temperature 2", 2.0f, 0, 0.9f, false);
-    bench_choose(&call, "top_k 40, top_p 0.95", 0.7f, 40, 0.95f, false);
-    bench_choose(&call, "top_p 0.999, temperature 2 (long lists)", 2.0f, 0, 0.999f, false);
-    bench_choose(&call, "greedy with a mask", 0, 0, 0, true);
-    std::vector<struct device_ask> asks(rows);
-    for (uint32_t row = 0; row < rows; row++) asks[row] = {row, -1, 20, 0, 0};
-    struct cuda_logprobs ask = {};
-    ask.logits = call.logits, ask.stats = call.stats, ask.tokens = call.tokens;
-    ask.asks = device_copy(asks), ask.ask_count = rows;
-    ask.answers = device_take<struct device_answer>(rows);
-    us = time_us([&](int) { MUST_BE_OK(cuda_logprobs(&ask, stream, error)); });
-    bench_bytes("logprobs", us, (double)rows * vocab * 4, ceiling_read(), "%u x %u top 20", rows,
-                vocab);
-    device_release();
-}
-
-void bench_sample(void) {
-    (void)ceiling_read();
-    bench_vocab(512, 128256); /* Llama-3 */
-    bench_vocab(512, 151936);
-    bench_vocab(1024, 151936);
-    bench_vocab(512, 262208);
-    bench_vocab(32, 151936);
 }

@@ -121,6 +121,11 @@ static inline uint32_t atomicAdd(uint32_t *at, uint32_t value) {
     *at += value;
     return *at - value;
 }
+static inline uint32_t atomicMin(uint32_t *at, uint32_t value) {
+    uint32_t before = *at;
+    *at = std::min(before, value);
+    return before;
+}
 template <class T> static inline T __ldg(const T *at) {
     return *at;
 }
@@ -150,6 +155,9 @@ static inline float __frcp_rn(float x) {
     return 1 / x;
 }
 #define __expf expf /* the C library has a function of that name */
+static inline int __clz(int bits) {
+    return bits ? __builtin_clz((unsigned)bits) : 32;
+}
 static inline int __ffs(int bits) {
     return __builtin_ffs(bits);
 }

@@ -180,7 +180,10 @@ enum err cuda_sample_stats(const struct cuda_sample *call, struct CUstream_st *s
     (void)stream;
     (void)error;
     const struct cuda_logits *in = &call->logits;
-    for (uint32_t row = 0; row < in->rows; row++) {
+    const bool is_all = call->bare_count == 0;
+    assert(is_all || (!in->row_scale && in->softcap == 0));
+    for (uint32_t n = 0; n < (is_all ? in->rows : call->summed_count); n++) {
+        const uint32_t row = is_all ? n : call->summed[n];
         float *logits = in->logits + row * in->stride;
         bool is_bad = false;
         double sum = 0;
@@ -222,6 +225,10 @@ enum err cuda_sample_choose(const struct cuda_sample *call, struct CUstream_st *
         for (uint32_t i = 0; draw->mask >= 0 && i < in->vocab; i++)
             if (!(call->masks[(size_t)draw->mask * call->mask_words + i / 32] >> i % 32 & 1))
                 edited[i] = -INFINITY;
+        bool is_bad = false;
+        for (uint32_t i = 0; n < call->bare_count && i < in->vocab; i++)
+            is_bad |= !(edited[i] <= 3e38f);
+        if (is_bad && call->nonfinite) ++*call->nonfinite;
         const uint32_t best = best_of(edited, in->vocab);
         set_token(call, row, draw_clean(edited[best]) > -INFINITY ? (int32_t)best : draw->fallback);
     }
