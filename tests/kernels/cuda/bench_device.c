@@ -2,7 +2,8 @@
 
 /* Milliseconds per step of three models' shapes, with random weights: 510 sequences decode at contexts
  * of 500 to 1,100 tokens and two prompts run, 1,313 rows in all; 288 tokens are shared by all. Then
- * steps of few sequences, with graphs and kernel by kernel; and the time of a step against its rows. */
+ * that step sampled, beside greedy; steps of few sequences, with graphs and kernel by kernel; and the
+ * time of a step against its rows. */
 
 #include "check_device.h"
 
@@ -32,6 +33,7 @@
 #define WARM_STEPS 6u
 #define STEPS 40u
 #define SMALL_STEPS 200u
+#define SAMPLED_TURNS 5u
 #define OPS_PER_LAYER 9u
 #define MATRICES_PER_LAYER 4u
 
@@ -436,6 +438,34 @@ static void run_large(struct bench *bench, enum mode mode) {
                  all->prefixes.count, all->tiles.count, all->decode_count);
 }
 
+/* The step of 1,313 rows, greedy and sampled by turns. */
+static void run_sampled(struct bench *bench) {
+    int32_t tokens[SEQUENCES];
+    struct device_counters before, after;
+    struct error error = {0};
+    double ms[2] = {0, 0}; /* greedy, sampled */
+    for (uint32_t turn = 0; turn < 2 * SAMPLED_TURNS; turn++) {
+        const bool is_sampled = turn % 2;
+        const uint64_t number = 500000 + turn * 10000;
+        for (uint32_t i = 0; i < SEQUENCES; i++)
+            bench->draws[i] = (struct device_draw){.seed = number + i,
+                                                   .factor = is_sampled ? 1 / 0.7f : 0,
+                                                   .offset = -INFINITY,
+                                                   .top_p = 0.9f,
+                                                   .mask = -1,
+                                                   .slot = (int32_t)i};
+        run(bench, number, WARM_STEPS, tokens);
+        must(bench->table->counters(bench->device, &before, &error), &error, "counters");
+        run(bench, number + 1000, STEPS, tokens);
+        must(bench->table->counters(bench->device, &after, &error), &error, "counters");
+        ms[is_sampled] += (double)(after.busy_ns - before.busy_ns) / 1e6 / (SAMPLED_TURNS * STEPS);
+    }
+    (void)printf(
+        "%-18s measured by turns: %.3f ms of the card per sampled step, %.3f per greedy one, "
+        "%.2f us per sampled row\n",
+        bench->shape->name, ms[1], ms[0], 1e3 * (ms[1] - ms[0]) / SEQUENCES);
+}
+
 static void bench_shape(const struct device_table *table, const struct shape *shape,
                         const struct device_info *card, uint16_t *block, enum mode mode) {
     struct bench *bench = calloc(1, sizeof *bench);
@@ -446,6 +476,7 @@ static void bench_shape(const struct device_table *table, const struct shape *sh
     if (mode == MODE_STEPS) run_trials(bench);
     write_cache(bench);
     run_large(bench, mode);
+    if (mode == MODE_STEPS) run_sampled(bench);
     if (mode != MODE_MEASURED) run_small(bench, mode);
     (void)fflush(stdout);
     table->close(bench->device);
