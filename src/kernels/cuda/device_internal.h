@@ -164,7 +164,7 @@ struct card_samples {
     const struct device_draw *draws; /* (wanted_count) of all wanted rows */
     const uint32_t *drawn;
     uint32_t drawn_count;
-    uint32_t bare_count;    /* see struct cuda_sample */
+    uint32_t bare_count; /* see struct cuda_sample */
     const uint32_t *summed;
     uint32_t summed_count;
     const uint32_t *masks;
