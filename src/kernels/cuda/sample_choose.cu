@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* sample_choose: the token of every row that is not greedy and plain, a block a row.
+/* sample_choose: the token of every row that is not greedy and plain, a block per row.
  *
  * sample_nucleus narrows rows that have top_p and no top_k. What top_k keeps is nearly always among
  * few tokens, so the least key to keep is found in a short list. Two bounds make the list. The

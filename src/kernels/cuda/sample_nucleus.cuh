@@ -138,7 +138,7 @@ __device__ static inline bool find_brackets(struct nucleus_memory *nucleus, stru
     float mass = 0, masses[EACH];
     uint32_t count = 0, counts[EACH];
     if (threadIdx.x == 0) *likely = *sure = {BINS - 1, BINS - 1}, nucleus->middle = BINS - 1;
-    const float gap = (survey.max - survey.from) * factor + -1.0f / BIN_PLACES; /* of bin 0 */
+    const float gap = (survey.max - survey.from) * factor - 1.0f / BIN_PLACES; /* of bin 0 */
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
         const uint32_t bin = from + i, held = nucleus->bins[bin];
@@ -155,11 +155,10 @@ __device__ static inline bool find_brackets(struct nucleus_memory *nucleus, stru
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) nucleus->bins[from + i] = tokens.mine + counts[i];
 #pragma unroll
-    for (int g = 0; g < 5;
-         g++) { /* the first bin that reaches the goal: of one thread, seldom two */
+    for (int g = 0; g < 5; g++) {
         const float goal = goals[g] * weights.all;
         if (weights.mine + mass < goal || weights.mine > fmaxf(goal, 0) * SUMS_OFF) continue;
-        uint32_t bin = from + EACH - 1;
+        uint32_t bin = from + EACH - 1; /* the first that reaches the goal; seldom of two threads */
 #pragma unroll
         for (int i = (int)EACH - 2; i >= 0; i--)
             if (weights.mine + masses[i] >= goal) bin = from + (uint32_t)i;
