@@ -61,18 +61,17 @@ struct cuda_sample {
     const uint32_t
         *drawn; /* (drawn_count) rows that `choose` takes: all but the greedy and plain */
     uint32_t drawn_count;
-    uint32_t bare_count; /* the first of `drawn` that have no statistics; each has top_p and neither
-                            top_k, min_p, mask nor edits */
-    const uint32_t *summed; /* (summed_count) the rows that get statistics; without bare rows, all.
-                               Bare ones must not be where `stats` makes the logits. */
+    /* The first rows of `drawn` that have no statistics. Each has a top_p, and neither top_k, min_p, mask
+     * nor edits. 0 where `stats` makes the logits. */
+    uint32_t bare_count;
+    const uint32_t *summed; /* (summed_count) rows that get statistics; all, if bare_count is 0 */
     uint32_t summed_count;
     const uint32_t *masks; /* (…, mask_words) bit t % 32 of word t / 32 allows token t */
     uint32_t mask_words;   /* at least (vocab + 31) / 32 */
     const struct draw_edit *edits;
     float *kept; /* as many as there are edits; scratch of choose */
-    uint32_t
-        *nonfinite; /* stats adds the number of rows with a NaN or +inf, choose that of bare ones;
-                            NULL: not counted */
+    /* `stats` adds the number of rows with a NaN or +inf, `choose` that of bare ones. NULL: not counted. */
+    uint32_t *nonfinite;
 };
 
 size_t cuda_sample_partial_bytes(uint32_t rows, uint32_t vocab);

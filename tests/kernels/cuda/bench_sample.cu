@@ -8,6 +8,20 @@ extern "C" {
 #include "kernels/cuda/sample.h"
 }
 
+/* Normal logits, and room for all that a call writes. */
+static struct cuda_sample call_over(uint32_t rows, uint32_t vocab, float deviation) {
+    struct cuda_sample call = {};
+    const size_t stride = (vocab + 3) / 4 * 4;
+    call.logits.logits = device_take<float>(rows * stride), call.logits.stride = stride;
+    call.logits.rows = rows, call.logits.vocab = call.logits.finished = vocab;
+    call.stats = device_take<struct cuda_stat>(rows), call.tokens = device_take<int32_t>(rows);
+    call.partial = device_take_bytes(cuda_sample_partial_bytes(rows, vocab));
+    call.mask_words = (vocab + 31) / 32;
+    call.draws = device_copy(std::vector<struct device_draw>(rows));
+    fill_f32(call.logits.logits, rows * stride, 1, deviation);
+    return call;
+}
+
 static void bench_bare(struct cuda_sample *call, const char *name) {
     const uint32_t rows = call->logits.rows, vocab = call->logits.vocab;
     call->bare_count = rows, call->summed_count = 0;
@@ -39,16 +53,8 @@ static void bench_choose(struct cuda_sample *call, const char *name, float tempe
 }
 
 static void bench_vocab(uint32_t rows, uint32_t vocab) {
-    struct cuda_sample call = {};
-    size_t stride = (vocab + 3) / 4 * 4;
-    call.logits.logits = device_take<float>(rows * stride), call.logits.stride = stride;
-    call.logits.rows = rows, call.logits.vocab = call.logits.finished = vocab;
-    call.stats = device_take<struct cuda_stat>(rows), call.tokens = device_take<int32_t>(rows);
-    call.partial = device_take_bytes(cuda_sample_partial_bytes(rows, vocab));
-    call.mask_words = (vocab + 31) / 32;
-    fill_f32(call.logits.logits, rows * stride, 1, 2.0f);
-    lift_tokens(call.logits.logits, rows, stride, vocab);
-    call.draws = device_copy(std::vector<struct device_draw>(rows));
+    struct cuda_sample call = call_over(rows, vocab, 2.0f);
+    lift_tokens(call.logits.logits, rows, call.logits.stride, vocab);
     double us = time_us([&](int) { MUST_BE_OK(cuda_sample_stats(&call, stream, error)); });
     bench_bytes("logits", us, (double)rows * vocab * 4, ceiling_read(), "%u x %u argmax and lse",
                 rows, vocab);
@@ -72,14 +78,7 @@ static void bench_vocab(uint32_t rows, uint32_t vocab) {
 
 /* Rows of a model with random weights: nothing stands out. */
 static void bench_flat(uint32_t rows, uint32_t vocab) {
-    struct cuda_sample call = {};
-    size_t stride = (vocab + 3) / 4 * 4;
-    call.logits.logits = device_take<float>(rows * stride), call.logits.stride = stride;
-    call.logits.rows = rows, call.logits.vocab = call.logits.finished = vocab;
-    call.stats = device_take<struct cuda_stat>(rows), call.tokens = device_take<int32_t>(rows);
-    call.partial = device_take_bytes(cuda_sample_partial_bytes(rows, vocab));
-    fill_f32(call.logits.logits, rows * stride, 1, 0.9f);
-    call.draws = device_copy(std::vector<struct device_draw>(rows));
+    struct cuda_sample call = call_over(rows, vocab, 0.9f);
     MUST_BE_OK(cuda_sample_stats(&call, stream, error));
     bench_choose(&call, "flat, top_p 0.9, temperature 0.7", 0.7f, 0, 0.9f, false);
     device_release();
