@@ -32,6 +32,8 @@ static bool is_passed(const char *variable) {
                                         "TSAN_OPTIONS=",
                                         "LSAN_OPTIONS=",
                                         "LD_LIBRARY_PATH=",
+                                        "CUDA_VISIBLE_DEVICES=",
+                                        "CUDA_DEVICE_ORDER=",
                                         NULL};
     for (size_t i = 0; names[i]; i++)
         if (str_starts_with(str_from(variable), str_from(names[i]))) return true;

@@ -146,6 +146,7 @@ MACHINES = {
     "no-library": "libcublasLt.so cannot be loaded: install cuBLAS of CUDA 13 or 12 (NVIDIA's packages libcublas-13-0, libcublas-12-9), "
                   "put libcublasLt.so.13 next to the plugin, or run with --device cpu",
 }
+HIDDEN = "no CUDA device: the driver finds no card of CUDA_VISIBLE_DEVICES=7: see nvidia-smi -L, change or unset the variable, or run with --device cpu"
 
 
 def run_one(tmp_path, *arguments):
@@ -168,6 +169,14 @@ def test_auto_says_in_one_line_what_the_machine_lacks_and_runs_on_the_cpu(tmp_pa
     assert f'device=cpu reason="{MACHINES[kind]}"' in said
     assert done.stderr.count(MACHINES[kind]) == 1
     assert json.loads((tmp_path / "out.jsonl").read_text())["response"]["status_code"] == 200
+
+
+@pytest.mark.parametrize("device, status", [("auto", 0), ("cuda", 3)])
+def test_cards_that_a_variable_hides_are_no_cards_and_the_variable_is_named(tmp_path, monkeypatch, device, status):
+    """The engine's process has the variable, so that CUDA shows it the cards that its user means."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    done = run_one(tmp_path, "--device", device, "--device-plugin", support.with_variables(PLUGIN, tmp_path, "QUERN_HOST_MACHINE=no-card"))
+    assert done.returncode == status and done.stderr.count(HIDDEN) == 1, done.stderr
 
 
 @pytest.mark.parametrize("kind", MACHINES)
@@ -221,7 +230,8 @@ def test_each_setting_that_a_refusal_names_fits(tmp_path, limit):
 @pytest.mark.parametrize("limit, said", [
     (100, r"100 MiB of the card's memory are too few: driver and libraries take 166, and 921 more are free: end what else nvidia-smi shows on it, "
           r"raise --gpu-memory-limit-mib, or run with --device cpu"),
-    (1100, r"\d+ MiB of the card's memory are wanted and 921 are free: end what else nvidia-smi shows on it, or lower --gpu-memory-limit-mib"),
+    (1100, r"1100 MiB of the card's memory are the limit, driver and libraries take 166 of them, and 921 are free for the rest: "
+           r"end what else nvidia-smi shows on it, or lower --gpu-memory-limit-mib"),
 ])
 def test_a_limit_that_the_card_cannot_keep_has_its_numbers(tmp_path, limit, said):
     done = run_one(tmp_path, "--device", "cuda", "--device-plugin", PLUGIN, "--gpu-memory-limit-mib", limit)

@@ -9,6 +9,7 @@ import support
 
 TINY = support.SHARED / "tiny/llama3/model-q8_0.gguf"
 SECRETS = {"OPENAI_API_KEY": "canary-one", "HF_TOKEN": "canary-two", "QUERN_WEBHOOK_SECRET": "canary-three-canary-three-canary", "LD_PRELOAD": ""}
+SHOWN = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
 
 
 def engines(server):
@@ -33,7 +34,7 @@ def server(request, tmp_path_factory):
     device = {"cpu": ["cpu"], "stub": ["auto", "--device-plugin", str(support.plugin("good"))],
               "device": ["cuda", "--device-plugin", str(support.plain_device())],
               "card": ["cuda", "--device-plugin", str(support.cuda_plugin())]}[request.param]
-    with support.serving(tmp / "state", "--model", f"tiny={TINY}", "--no-packed-cache", "--device", *device, environment=SECRETS) as server:
+    with support.serving(tmp / "state", "--model", f"tiny={TINY}", "--no-packed-cache", "--device", *device, environment=SECRETS | SHOWN) as server:
         server.has_stub, server.has_card = request.param == "stub", request.param == "card"
         yield server
     support.fsck(tmp / "state")
@@ -44,7 +45,8 @@ def test_the_engine_has_no_secret_of_the_environment(server):
     environment = read(f"/proc/{pid}/environ")
     assert b"canary" not in environment
     names = {pair.split(b"=")[0].decode() for pair in environment.split(b"\0") if pair}
-    assert names <= {"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
+    assert names >= set(SHOWN)
+    assert names <= {*SHOWN, "PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH",
                      "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS", "LSAN_OPTIONS"}
 
 

@@ -58,7 +58,14 @@ static enum err count_cards(int *ret_count, struct error *error) {
                        "update the driver, build the plugin with an older nvcc, or run with "
                        "--device cpu",
                        driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
-    if (code == cudaSuccess || code == cudaErrorNoDevice)
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    bool has_none = code == cudaSuccess || code == cudaErrorNoDevice;
+    if (has_none && visible)
+        return err_set(error, ERR_UNAVAILABLE,
+                       "no CUDA device: the driver finds no card of CUDA_VISIBLE_DEVICES=%s: see "
+                       "nvidia-smi -L, change or unset the variable, or run with --device cpu",
+                       visible);
+    if (has_none)
         return err_set(
             error, ERR_UNAVAILABLE,
             "no CUDA device: the driver finds no card: see nvidia-smi, give the container "
@@ -183,9 +190,11 @@ static enum err take_memory(struct device *device, struct error *error) {
         (void)cudaGetLastError();
     }
     return err_set(error, ERR_LIMIT,
-                   "%llu MiB of the card's memory are wanted and %llu are free: end what else "
-                   "nvidia-smi shows on it, or lower --gpu-memory-limit-mib",
-                   (unsigned long long)(bytes / MIB), (unsigned long long)(free_bytes / MIB));
+                   "%llu MiB of the card's memory are the limit, driver and libraries take %llu of "
+                   "them, and %llu are free for the rest: end what else nvidia-smi shows on it, or "
+                   "lower --gpu-memory-limit-mib",
+                   (unsigned long long)(device->limit / MIB), (unsigned long long)(outside / MIB),
+                   (unsigned long long)(free_bytes / MIB));
 }
 
 static void device_close(struct device *device) {
