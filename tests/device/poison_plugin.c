@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* poison_plugin: another plugin with one planted fault, for tests on a real card and on the made-up
+/* poison_plugin: another plugin with two planted faults, for tests on a real card and on the made-up
  * one of tests/kernels/cuda/host. A step with a token POISON stores the key and value of its row far
- * outside the KV cache, so that the card itself reports an illegal access.
+ * outside the KV cache, so that the card itself reports an illegal access. A step with a token HANG,
+ * on a real card alone, stands behind a kernel that never ends.
  *
  * The first line of the file PATH.of, where PATH is this plugin's path, names the other plugin.
  * Both are loaded before the sandbox. */
 
+#include "endless_kernel.h"
 #include "kernels/device.h"
 
 #include <assert.h>
@@ -17,11 +19,20 @@
 #include <string.h>
 
 #define POISON 77
+#define HANG 78
 #define SLOT_OUTSIDE 0x70000000u /* beyond any cache, which has at most 2^28 slots */
 
 static struct device_table table;
 static const struct device_table *inner;
 static uint32_t group_count;
+static bool can_hang;
+
+static enum err open_card(struct device **ret_device, const struct device_options *options,
+                          struct error *error) {
+    enum err err = inner->open(ret_device, options, error);
+    can_hang = err == OK && endless_kernel_load();
+    return err;
+}
 
 static enum err prepare(struct device *device, const struct device_program *program,
                         const struct device_limits *limits, struct device_ledger *ret_ledger,
@@ -50,8 +61,10 @@ static enum err submit_poisoned(struct device *device, const struct device_step 
 
 static enum err submit(struct device *device, const struct device_step *step,
                        const struct device_samples *samples, struct error *error) {
-    for (uint32_t row = 0; row < step->row_count; row++)
+    for (uint32_t row = 0; row < step->row_count; row++) {
         if (step->tokens[row] == POISON) return submit_poisoned(device, step, row, samples, error);
+        if (step->tokens[row] == HANG && can_hang) endless_kernel_start();
+    }
     return inner->submit(device, step, samples, error);
 }
 
@@ -73,6 +86,7 @@ __attribute__((constructor)) static void load_inner(void) {
     memcpy(&give, &symbol, sizeof give);
     inner = give();
     table = *inner;
+    table.open = open_card;
     table.prepare = prepare;
     table.submit = submit;
 }

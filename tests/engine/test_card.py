@@ -9,7 +9,7 @@ import support
 from test_device_faults import create, deaths, lines, results, state  # noqa: F401 (a fixture)
 
 TINY = support.SHARED / "tiny/llama3/model-q8_0.gguf"
-POISON = 77  # of tests/device/poison_plugin.c
+POISON, HANG = 77, 78  # of tests/device/poison_plugin.c
 OUTSIDE = r"step \d+: operation \d+ \(heads of layer 0\): an illegal memory access was encountered \(cudaErrorIllegalAddress\)"
 COUNT = 3000
 
@@ -52,3 +52,16 @@ def test_a_line_that_makes_the_card_read_outside_gets_an_error_record(tmp_path, 
         # The first process may name a later operation, whose launch told the error; those behind it are careful.
         assert all(re.match(OUTSIDE, sentence) for sentence in told[1:]), told
         assert re.search(OUTSIDE, bad["line-07"]["response"]["body"]["error"]["message"])
+
+
+def test_a_line_whose_kernel_never_ends_gets_an_error_record(tmp_path, state):
+    """No wait ends and the driver tells no error: the process is killed while the kernel runs, as often as the line is tried."""
+    requests = lines(12)
+    for i, request in enumerate(requests):
+        request["body"].update(prompt=[1, 100 + i, HANG if i == 7 else 101, 102], max_tokens=1)
+    plugin = support.poison_plugin(tmp_path, support.cuda_plugin())
+    with support.serving(state, *arguments(plugin), "--hang-seconds", "4") as server:
+        good, bad = results(server, server.wait(create(server, requests)), requests)
+        assert list(bad) == ["line-07"] and bad["line-07"]["response"]["body"]["error"]["code"] == "worker_lost"
+        told = deaths(server)
+        assert len(told) >= 3 and all(re.match(r"the engine made no progress for \d+ ms", sentence) for sentence in told), told
