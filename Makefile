@@ -3,6 +3,9 @@
 
 BUILD ?= build
 PREFIX ?= /usr/local
+PACK := $(or $(QUERN_GPU_PACK),.gpu)
+# Programs for a card: built here, or those of bench/gpu/pack on a machine that cannot build.
+GPU_PROGRAMS = $(if $(wildcard $(BUILD)/build.ninja $(PACK)/bin/quern),,$(BUILD)/build.ninja)
 
 all: $(BUILD)/build.ninja ## build the release binary, build/src/quern
 	@ninja -C $(BUILD) src/quern
@@ -23,8 +26,8 @@ cuda: $(BUILD)/build.ninja ## the CUDA plugin, build/src/kernels/cuda/libquern-c
 	@ninja -C $(BUILD) -t query cuda-plugin >/dev/null 2>&1 || meson setup --reconfigure $(BUILD) >/dev/null # nvcc may have come since
 	@if ninja -C $(BUILD) -t query cuda-plugin >/dev/null 2>&1; then ninja -C $(BUILD) cuda-plugin; else echo "no nvcc: no CUDA plugin"; fi
 
-test-gpu: $(BUILD)/build.ninja ## the CUDA plugin and its kernels against plain references on the card; skips without nvcc or a card
-	@tools/test-gpu $(BUILD)
+test-gpu: $(GPU_PROGRAMS) ## the CUDA plugin and its kernels against plain references on the card; skips without nvcc or a card
+	@QUERN_GPU_PACK=$(PACK) tools/test-gpu $(BUILD)
 
 test-peers: ## batches through real llama-server and vLLM, answers in a real Label Studio; skips what is not installed
 	@tools/bootstrap build
@@ -61,8 +64,8 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 bench: all ## kernels against their peak, the engine, the server alone
 	@tools/bench
 
-bench-gpu: $(BUILD)/build.ninja ## quern against vLLM's figures, kernels, memory on the card; skips without nvcc or a card
-	@BUILD=$(BUILD) tools/bench-gpu
+bench-gpu: $(GPU_PROGRAMS) ## quern against vLLM's figures, kernels, memory on the card; skips without nvcc or a card
+	@BUILD=$(BUILD) QUERN_GPU_PACK=$(PACK) tools/bench-gpu
 
 install: all ## into PREFIX (/usr/local), under DESTDIR for a package: binary, man pages, completions, units; the CUDA plugin once `make cuda` has built it
 	@meson configure $(BUILD) -Dprefix=$(PREFIX)
