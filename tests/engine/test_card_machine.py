@@ -17,14 +17,14 @@ FULL = "{limit} MiB of the card's memory are the limit, driver and libraries tak
 
 pytestmark = pytest.mark.skipif(not support.has_card(), reason=support.NO_CARD)
 
-# Another process on the card: tells its memory in MiB, takes as much as its argument says as soon as that is free, and holds it until its input ends.
+# Another process on the card: tells the free memory in MiB, takes as much as a line of its input says once that is free, and holds it until the input ends.
 OTHER = """
 import ctypes, sys, time
 cuda, context, memory = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p(), ctypes.c_uint64()
 free, total = ctypes.c_size_t(), ctypes.c_size_t()
 assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0 and cuda.cuCtxSetCurrent(context) == 0
 assert cuda.cuMemGetInfo_v2(ctypes.byref(free), ctypes.byref(total)) == 0
-print(total.value >> 20, free.value >> 20, flush=True)
+print(free.value >> 20, flush=True)
 wanted = int(sys.stdin.readline()) << 20
 while cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(wanted)) != 0:
     time.sleep(0.001)
@@ -36,7 +36,7 @@ sys.stdin.read()
 class Other:
     def __init__(self):
         self.process = subprocess.Popen([sys.executable, "-c", OTHER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self.total_mib, self.free_mib = map(int, self.process.stdout.readline().split())
+        self.free_mib = int(self.process.stdout.readline())
 
     def ask(self, mib):
         self.process.stdin.write(f"{mib}\n")
