@@ -7,6 +7,8 @@
  * the device idle. From some number of rows on, more of them make the step longer and gain nothing,
  * and a chat beside a batch waits for whole steps. That number depends on card, model and forms, so
  * the device finds it by trials. All of them together take nine times as long as the largest step.
+ * Half a second of steps goes before them, since a card that has rested is faster than under load, and
+ * most of all with many rows (docs/internals/device.md).
  *
  * Rows per second do not always rise with the rows, since a card fills in waves of tiles of which
  * the last may have few (docs/internals/device.md). So every number is tried.
