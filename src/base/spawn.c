@@ -34,6 +34,9 @@ static bool is_passed(const char *variable) {
                                         "LD_LIBRARY_PATH=",
                                         "CUDA_VISIBLE_DEVICES=",
                                         "CUDA_DEVICE_ORDER=",
+                                        "CUDA_CACHE_PATH=",
+                                        "CUDA_CACHE_DISABLE=",
+                                        "CUDA_CACHE_MAXSIZE=",
                                         NULL};
     for (size_t i = 0; names[i]; i++)
         if (str_starts_with(str_from(variable), str_from(names[i]))) return true;

@@ -77,12 +77,17 @@ static enum err store_fill(void *self, struct matrix *matrix, const struct weigh
     return err;
 }
 
-/* Tells what warm made so that steps of few rows start with one call. */
-static enum err tell_graphs(const struct device_store_options *options, struct error *error) {
+/* Tells what the device made ready: code for the card, and graphs, so that steps start with one call. */
+static enum err tell_made(const struct device_store_options *options, struct error *error) {
     struct device_counters counters = {0};
     enum err err = options->table->counters(options->device, &counters, error);
     if (err != OK) return err;
     const unsigned long long kib = counters.graph_bytes >> 10;
+    if (counters.compile_ns > 0)
+        log_info(
+            "event=device_compiled seconds=%.3f reason=\"the plugin has no code of its own for "
+            "this card; the driver keeps it for later starts where its cache can be written\"",
+            1e-9 * (double)counters.compile_ns);
     if (counters.graph_refusal)
         log_warn("event=device_graphs graphs=%u kib=%llu reason=\"%s\"", counters.graphs, kib,
                  counters.graph_refusal);
@@ -97,7 +102,7 @@ static enum err store_finish(void *self, struct error *error) {
     enum err err = options->table->warm(options->device, error);
     if (err == OK)
         device_notes_keep(options->table, options->device, options->notes_dir, options->card_uuid);
-    return err == OK ? tell_graphs(options, error) : err;
+    return err == OK ? tell_made(options, error) : err;
 }
 
 enum err device_store_rows(struct device_store *store, uint32_t most, uint32_t *ret_rows,

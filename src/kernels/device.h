@@ -45,7 +45,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define DEVICE_ABI 11u
+#define DEVICE_ABI 12u
 #define DEVICE_SYMBOL "quern_device_table" /* of the function that gives the table */
 
 #define DEVICE_PAGE_TOKENS 16u
@@ -376,6 +376,8 @@ struct device_counters {
     uint32_t graphs;
     uint64_t graph_bytes;      /* of the device's memory, which are in the ledger's context */
     const char *graph_refusal; /* the reason why warm made fewer, a sentence; NULL: it made all */
+    /* For the driver's compiler in open, if the plugin lacks code of its own for the card; else 0. */
+    uint64_t compile_ns;
 };
 
 /* ---- the table ---- */

@@ -143,6 +143,9 @@ MACHINES = {
     "no-card": "no CUDA device: the driver finds no card: see nvidia-smi, give the container its card, or run with --device cpu",
     "old-card": "card 0, host, cannot be used: its compute capability is 6.0, and the kernels need 8.0: use a newer card (A100, RTX 30 or later), "
                 "or run with --device cpu",
+    "no-code": "CUDA device 0: the plugin has no code for compute capability 9.0, and the driver cannot compile it: no kernel image is available for "
+               "execution on the device (cudaErrorNoKernelImageForDevice): build the plugin with -Dgpu_archs=90, update the driver, give a container "
+               "NVIDIA_DRIVER_CAPABILITIES=compute,utility, or run with --device cpu",
     "no-library": "libcublasLt.so cannot be loaded: install cuBLAS of CUDA 13 or 12 (NVIDIA's packages libcublas-13-0, libcublas-12-9), "
                   "put libcublasLt.so.13 next to the plugin, or run with --device cpu",
 }
@@ -184,6 +187,16 @@ def test_cuda_ends_with_3_and_what_to_do(tmp_path, kind):
     done = run_one(tmp_path, "--device", "cuda", "--device-plugin", support.with_variables(PLUGIN, tmp_path, f"QUERN_HOST_MACHINE={kind}"))
     assert done.returncode == 3 and MACHINES[kind] in done.stderr, done.stderr
     assert not events(done, "device") and not (tmp_path / "out.jsonl").exists()
+
+
+def test_kernels_are_compiled_for_a_card_without_code_before_the_sandbox_shuts(tmp_path):
+    """In the sandbox the driver cannot load its compiler: the made-up one asks for executable memory, which a sandboxed process does not get."""
+    plugin = support.with_variables(PLUGIN, tmp_path, "QUERN_HOST_MACHINE=ptx")
+    done = run_one(tmp_path, *CARD, "--device-plugin", plugin, "--log-level", "info")
+    assert done.returncode == 0, done.stderr
+    [said] = events(done, "device_compiled")
+    assert re.search(r'seconds=\d+\.\d+ reason="the plugin has no code of its own for this card', said)
+    assert json.loads((tmp_path / "out.jsonl").read_text())["response"]["status_code"] == 200
 
 
 # Before the library is opened the card has a context, so that the runtime knows what is free. 636: device.c's CONTEXT_USUAL and others.

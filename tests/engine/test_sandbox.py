@@ -9,7 +9,7 @@ import support
 
 TINY = support.SHARED / "tiny/llama3/model-q8_0.gguf"
 SECRETS = {"OPENAI_API_KEY": "canary-one", "HF_TOKEN": "canary-two", "QUERN_WEBHOOK_SECRET": "canary-three-canary-three-canary", "LD_PRELOAD": ""}
-SHOWN = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+SHOWN = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID", "CUDA_CACHE_MAXSIZE": "1073741824"}
 
 
 def engines(server):

@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/attention_of.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/ptx.cuh"
 
 #define MERGE_THREADS 128
@@ -74,3 +75,5 @@ enum err cuda_attention_merge(const struct cuda_attention *call,
     return cuda_launch<cuda_merge>("attention merge", items->item_count * call->head_count,
                                    MERGE_THREADS, 0, stream, error, *call, *items);
 }
+
+CUDA_MODULE(attention, cuda_merge)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/attention_decode_kernel.cuh"
 #include "kernels/cuda/attention_of.cuh"
+#include "kernels/cuda/modules.h"
 
 template <int D, bool EXACT, int WARPS, int PAGES>
 static enum err launch(const struct cuda_attention *call, const struct cuda_decode_items *items,
@@ -22,3 +23,6 @@ enum err cuda_decode_bf16(const struct cuda_attention *call, const struct cuda_d
     if (call->head_dim == 256) return launch<256, true, 4, 1>(call, items, stream, error);
     return launch<128, false, 4, 1>(call, items, stream, error);
 }
+
+CUDA_MODULE(attention_decode_bf16,
+            cuda_decode<cuda_decode_shape<cuda_page<CUDA_KV_BF16, 64, true>, 1, 4, 1, 2>>)

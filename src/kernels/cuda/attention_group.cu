@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/attention_of.cuh"
 #include "kernels/cuda/attention_tile_kernel.cuh"
+#include "kernels/cuda/modules.h"
 
 template <class S>
 __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
@@ -82,3 +83,6 @@ enum err cuda_tiles_grouped(const struct cuda_attention *call, const struct cuda
     return call->type == CUDA_KV_E4M3 ? launch_type<CUDA_KV_E4M3>(call, items, stream, error)
                                       : launch_type<CUDA_KV_BF16>(call, items, stream, error);
 }
+
+CUDA_MODULE(attention_group,
+            cuda_groups<cuda_group_shape<cuda_page<CUDA_KV_BF16, 64, true>, 64, 2>>)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "kernels/cuda/attention_of.cuh"
 #include "kernels/cuda/attention_tile_kernel.cuh"
+#include "kernels/cuda/modules.h"
 
 template <int D, bool EXACT, int TILES, int WARPS, int KEYS>
 static enum err launch(const struct cuda_attention *call, const struct cuda_tile_items *items,
@@ -18,3 +19,6 @@ enum err cuda_tiles_e4m3(const struct cuda_attention *call, const struct cuda_ti
     if (cuda_has_shared(200 << 10)) return launch<256, true, 1, 8, 64>(call, items, stream, error);
     return launch<256, true, 1, 8, 16>(call, items, stream, error);
 }
+
+CUDA_MODULE(attention_tile_e4m3,
+            cuda_tiles<cuda_tile_shape<cuda_page<CUDA_KV_E4M3, 64, true>, 2, 4, 64>>)

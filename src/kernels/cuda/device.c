@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
 #include "kernels/cuda/device_internal.h"
+#include "kernels/cuda/modules.h"
 
 #include <cuda_runtime_api.h>
 #include <stdarg.h>
@@ -139,7 +141,27 @@ static enum err lack_room(const struct device *device, bool has_context, struct 
                    told);
 }
 
-/* Context, streams and the library for products. */
+/* Code for the kernels, which later no driver can make (modules.h). */
+static enum err open_modules(struct device *device, struct error *error) {
+    const int64_t begin_ns = clock_monotonic_ns();
+    bool is_compiled;
+    const int code = cuda_modules_load(&is_compiled);
+    if (code == cudaErrorMemoryAllocation) return lack_room(device, true, error);
+    if (is_compiled) device->compile_ns = (uint64_t)(clock_monotonic_ns() - begin_ns);
+    if (code == cudaSuccess) return OK;
+    struct cudaDeviceProp card = {0};
+    (void)cudaGetDeviceProperties(&card, (int)device->index);
+    return err_set(
+        error, ERR_UNAVAILABLE,
+        "CUDA device %u: the plugin has no code for compute capability %d.%d, and the "
+        "driver cannot compile it: %s (%s): build the plugin with -Dgpu_archs=%d%d, "
+        "update the driver, give a container NVIDIA_DRIVER_CAPABILITIES=compute,utility, "
+        "or run with --device cpu",
+        device->index, card.major, card.minor, cudaGetErrorString((cudaError_t)code),
+        cudaGetErrorName((cudaError_t)code), card.major, card.minor);
+}
+
+/* Context, streams, kernels and the library for products. */
 static enum err open_card(struct device *device, const struct device_options *options,
                           struct error *error) {
     cudaError_t code = cudaSetDevice((int)options->index);
@@ -160,7 +182,9 @@ static enum err open_card(struct device *device, const struct device_options *op
                        "CUDA device %u cannot be opened: %s (%s): see nvidia-smi, or run with "
                        "--device cpu",
                        options->index, cudaGetErrorString(code), cudaGetErrorName(code));
-    enum err err = cuda_products_open(&device->products, options->library, WORKSPACE_BYTES, error);
+    enum err err = open_modules(device, error);
+    if (err != OK) return err;
+    err = cuda_products_open(&device->products, options->library, WORKSPACE_BYTES, error);
     return err == ERR_LIMIT ? lack_room(device, true, error) : err;
 }
 

@@ -232,6 +232,7 @@ struct flight {
 struct device {
     uint32_t index;
     int multiprocessors;
+    uint64_t compile_ns; /* as device_counters has it */
     uint64_t limit;
     uint64_t context_bytes;
     bool is_measuring;

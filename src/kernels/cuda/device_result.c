@@ -68,6 +68,7 @@ enum err device_counters_read(struct device *device, struct device_counters *ret
                               struct error *error) {
     (void)error;
     *ret_counters = device->counters;
+    ret_counters->compile_ns = device->compile_ns;
     ret_counters->graphs = device->graph_count;
     ret_counters->graph_bytes = device->graph_bytes;
     ret_counters->graph_refusal = device->graph_refusal[0] != '\0' ? device->graph_refusal : NULL;

@@ -3,6 +3,7 @@
 /* embed: the rows of the embedding that a step begins with; keep: the rows that it samples from. */
 
 #include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/vec.cuh"
 
 #define THREADS 256
@@ -66,3 +67,5 @@ enum err cuda_keep(const struct cuda_keep *call, struct CUstream_st *stream, str
     return launch_dependent("keep", error, stream, call->rows, THREADS, 0,
                             is_wide ? keep_rows<uint4> : keep_rows<uint8_t>, *call);
 }
+
+CUDA_MODULE(embed, embed_rows)

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/activate.cuh"
 #include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/vec.cuh"
 
 #define SPANS_MAX 4 /* eights per thread of a row that is quantised */
@@ -188,3 +189,5 @@ enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, str
                             (eights + 32 * spans - 1) / (32 * spans) * 32, 0,
                             kernel_for(call, spans), *call);
 }
+
+CUDA_MODULE(gate, gate_rows_plain)

@@ -8,6 +8,7 @@
  * whole, by halves, have a faster kernel. */
 
 #include "kernels/cuda/heads_halves.cuh"
+#include "kernels/cuda/modules.h"
 
 #define THREADS 256
 #define HALF_MAX 128
@@ -236,3 +237,5 @@ enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
     return launch_dependent("heads", error, stream, call->rows, launch.threads, 0, launch.kernel,
                             *call);
 }
+
+CUDA_MODULE(heads, heads_rows<IN_BF16, 8, false>)

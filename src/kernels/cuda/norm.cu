@@ -10,6 +10,7 @@
  * Many rows go through a ring (norm_ring.cuh) instead on sm_90 and later, 10 to 20 % faster cold.
  * All kernels give a row the same bits, by the same functions in the same order. */
 
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/norm_ring.cuh"
 
 #define BLOCK_ROWS_MAX 2
@@ -194,3 +195,5 @@ enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream, str
                             threads * block_rows, call->width * (call->weight.is_bf16 ? 2 : 4),
                             kernel_for(call, threads), *call, threads);
 }
+
+CUDA_MODULE(norm, norm_rows_plain)

@@ -2,6 +2,7 @@
 #include "kernels/cuda/pages.h"
 
 #include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/vec.cuh"
 
 #define THREADS 256
@@ -40,3 +41,5 @@ enum err cuda_copy_page(const struct cuda_pages *pages, uint32_t from, uint32_t 
     return launch_dependent("copy_page", error, stream, 2 * pages->places, THREADS, 0, copy_page,
                             *pages, from, to);
 }
+
+CUDA_MODULE(pages, copy_page)

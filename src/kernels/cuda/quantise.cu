@@ -5,6 +5,7 @@
  * finds it in the L1. */
 
 #include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/vec.cuh"
 
 #define THREADS 256       /* for rows that are read twice */
@@ -98,3 +99,5 @@ enum err cuda_quantise(const struct cuda_quantise *call, struct CUstream_st *str
         call->y.type == CUDA_E4M3 ? kernel_of<CUDA_E4M3>(spans) : kernel_of<CUDA_INT8>(spans);
     return launch_dependent("quantise", error, stream, call->rows, threads, 0, kernel, *call);
 }
+
+CUDA_MODULE(quantise, quantise_rows<CUDA_INT8>)

@@ -9,6 +9,7 @@
  * second is the weight of which all the vocabulary together would not fill the rest that top_p
  * leaves out. Where the list is too long all the same, the row itself is walked instead. */
 
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/sample_nucleus.cuh"
 
 #define LN_2 0.693147181f
@@ -365,3 +366,5 @@ enum err cuda_sample_choose(const struct cuda_sample *call, struct CUstream_st *
     return launch_dependent("choose", error, stream, call->drawn_count, THREADS, 0, choose_rows,
                             *call);
 }
+
+CUDA_MODULE(sample_choose, choose_rows)

@@ -2,6 +2,7 @@
 
 /* sample_logprobs: a token's logit and rank, and the most likely tokens of a row. */
 
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/sample_select.cuh"
 
 /* The rank of a token and the best key each thread met, in one walk. */
@@ -79,3 +80,5 @@ enum err cuda_logprobs(const struct cuda_logprobs *call, struct CUstream_st *str
     return launch_dependent("logprobs", error, stream, call->ask_count, THREADS, 0, logprobs_rows,
                             *call);
 }
+
+CUDA_MODULE(sample_logprobs, logprobs_rows)

@@ -2,6 +2,7 @@
 
 /* sample_stats: the highest logit and the sum of exponentials of every row, in one walk. */
 
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/sample.cuh"
 
 #include "kernels/cuda/vec.cuh"
@@ -213,3 +214,5 @@ enum err cuda_sample_stats(const struct cuda_sample *call, struct CUstream_st *s
     return launch_dependent("logits", error, stream, blocks, ROW_THREADS, 0, stats_rows, *call,
                             count, chunks);
 }
+
+CUDA_MODULE(sample_stats, stats_rows)

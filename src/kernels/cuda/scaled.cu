@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/scaled_mma.cuh"
 #include "kernels/cuda/scaled_tile.cuh"
 
@@ -142,3 +143,5 @@ enum err cuda_scaled(const struct cuda_scaled *call, struct CUstream_st *stream,
     default: return launch_tiles<scaled_256>(call, &workers, stream, error);
     }
 }
+
+CUDA_MODULE(scaled, scaled_by_mma<CUDA_END_SILU>)

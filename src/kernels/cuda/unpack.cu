@@ -4,6 +4,7 @@
  * whose scale must be known first. */
 
 #include "kernels/cuda/dependent.cuh"
+#include "kernels/cuda/modules.h"
 #include "kernels/cuda/unpack_types.cuh"
 
 #define THREADS 256
@@ -144,3 +145,5 @@ enum err cuda_unpack(const struct cuda_unpack *call, struct CUstream_st *stream,
         return err_set(error, ERR_INVALID, "rows of type %d cannot be unpacked", (int)call->type);
     return launch_dependent("unpack", error, stream, call->rows, THREADS, 0, kernel, *call);
 }
+
+CUDA_MODULE(unpack, unpack_rows<TENSOR_BF16>)

@@ -17,7 +17,9 @@ typedef enum {
     cudaErrorMemoryAllocation,
     cudaErrorInsufficientDriver = 35,
     cudaErrorNoDevice = 100,
+    cudaErrorNoKernelImageForDevice = 209,
     cudaErrorECCUncorrectable = 214,
+    cudaErrorJitCompilerNotFound = 221,
     cudaErrorIllegalAddress = 700,
     cudaErrorLaunchFailure = 719,
 } cudaError_t;

@@ -3,7 +3,8 @@
 
 /* host_faults: a machine that cannot be used, or a card that others fill, by variables:
  *
- *   QUERN_HOST_MACHINE  no-driver, old-driver, no-card, old-card or no-library: its defect
+ *   QUERN_HOST_MACHINE  no-driver, old-driver, no-card, old-card, no-code or no-library: its defect;
+ *                       ptx: a card for which the driver must compile the kernels
  *   QUERN_HOST_FULL     "place:n": the first n tries to make this find no memory; the place is
  *                       context, stream or library (cuBLASLt's handle)
  *   QUERN_HOST_FAULT    ecc or launch: what a kernel that stores outside makes the card tell, instead

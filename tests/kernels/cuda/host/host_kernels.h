@@ -22,6 +22,11 @@ uint8_t host_to_e4m3(float value);  /* the nearest code, at most 448 */
  * card tells an illegal access, and so do all later ones. */
 bool host_can_store(uintptr_t at);
 
+/* ---- host_modules.c ---- */
+
+/* Whether there is code for the card, or the driver can still make it. */
+bool host_has_code(void);
+
 /* ---- host_graph.c ---- */
 
 /* Runs a recorded call: copies of its arguments. */

@@ -469,7 +469,8 @@ static enum err again_unpack(const void *call, const void *more, struct error *e
 }
 enum err cuda_unpack(const struct cuda_unpack *call, struct CUstream_st *stream,
                      struct error *error) {
-    (void)error;
+    if (!host_has_code()) /* the first kernel of a load */
+        return err_set(error, ERR_IO, "unpack: PTX JIT compiler library not found");
     if (host_record(stream, again_unpack, call, sizeof *call, NULL, 0)) return OK;
     float *row = malloc(call->cols * sizeof *row);
     const size_t bytes = tensor_type_row_bytes(call->type, call->cols);

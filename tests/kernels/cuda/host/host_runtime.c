@@ -42,7 +42,10 @@ const char *cudaGetErrorString(cudaError_t code) {
     switch (code) {
     case cudaSuccess: return "no error";
     case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorNoKernelImageForDevice:
+        return "no kernel image is available for execution on the device";
     case cudaErrorECCUncorrectable: return "uncorrectable ECC error encountered";
+    case cudaErrorJitCompilerNotFound: return "PTX JIT compiler library not found";
     case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
     case cudaErrorLaunchFailure: return "unspecified launch failure";
     default: return "invalid argument";
@@ -52,7 +55,9 @@ const char *cudaGetErrorName(cudaError_t code) {
     switch (code) {
     case cudaSuccess: return "cudaSuccess";
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
     case cudaErrorECCUncorrectable: return "cudaErrorECCUncorrectable";
+    case cudaErrorJitCompilerNotFound: return "cudaErrorJitCompilerNotFound";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     default: return "cudaErrorInvalidValue";

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* modules: the code of all kernels, made ready for the card.
+ *
+ * Each .cu with kernels is a module: code for the kinds of cards that the plugin was built for, and
+ * PTX. For any other card the driver compiles the PTX at the first kernel of the module, with a
+ * library that a process in its sandbox can neither open nor map. So all modules are loaded before.
+ * The driver keeps what it compiled in a cache on disk, if it may write there (CUDA_CACHE_PATH).
+ *
+ * It does not know what the kernels do.
+ *
+ * Thread: the one that opens the device, which has a context.
+ * Memory: the driver's. */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include <stdbool.h>
+
+/* In each .cu: names the module and one of its kernels. */
+#define CUDA_MODULE(name, ...)                                                                     \
+    extern "C" const void *cuda_module_##name(void) {                                              \
+        return (const void *)(__VA_ARGS__);                                                        \
+    }
+
+/* Loads the modules that have no code for the open card. *ret_is_compiled: there are such.
+ * Returns a cudaError_t: that the card has neither code nor PTX, or that the driver cannot compile. */
+int cuda_modules_load(bool *ret_is_compiled);
+
+#ifdef __cplusplus
+}
+#endif
