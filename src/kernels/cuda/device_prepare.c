@@ -72,6 +72,9 @@ static enum err check_shape(const struct device_program *program,
     if (program->width % INPUT_ALIGN != 0 || program->ffn % INPUT_ALIGN != 0)
         return err_set(error, ERR_INVALID, "rows of %u or %u numbers are no multiples of %u",
                        program->width, program->ffn, INPUT_ALIGN);
+    if (program->vocab > CUDA_VOCAB_MAX)
+        return err_set(error, ERR_INVALID, "no CUDA kernel draws from %u tokens: at most %u",
+                       program->vocab, CUDA_VOCAB_MAX);
     if (limits->rows_max == 0 || limits->rows_max > ROW_BUCKET_MAX ||
         limits->logit_rows_max > limits->rows_max || limits->steps_max == 0 ||
         limits->steps_max > DEVICE_STEPS_MAX || limits->group_count > DEVICE_GROUPS_MAX)

@@ -29,6 +29,7 @@ extern "C" {
 struct CUstream_st;
 
 #define CUDA_STATS_CHUNK 8192
+#define CUDA_VOCAB_MAX (1u << 21) /* tokens whose weights a sum holds (sample_select.cuh) */
 
 /* The statistics of a row's logits as the model gave them. */
 struct cuda_stat {
@@ -41,7 +42,8 @@ struct cuda_logits {
     float *logits; /* (rows, stride); `choose` changes and restores them */
     size_t stride; /* a multiple of 4, at least vocab, and `logits` at a multiple of 16 */
     uint32_t rows;
-    uint32_t vocab;    /* ids that may be sampled; the statistics read no others */
+    uint32_t vocab;    /* ids that may be sampled, at most CUDA_VOCAB_MAX; the statistics read no
+                          others */
     uint32_t finished; /* ids that become logits, vocab..stride */
     /* Of an 8-bit product: logit = sum · row_scale · column_scale. NULL: they are logits already.
      * `stats` writes the logits back. */

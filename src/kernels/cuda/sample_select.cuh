@@ -8,10 +8,11 @@
 #define LIST_MAX 3072 /* candidates that fit in shared memory */
 #define DIGIT_BITS 8  /* of a key that a round looks at */
 #define DIGITS (1u << DIGIT_BITS)
-/* Shared memory adds 32 bits at once. A worth is added in three pieces of 11 bits, which 2^21 tokens
- * do not overflow. */
+/* Shared memory adds 32 bits at once. A worth is added in three pieces of 11 bits, which
+ * CUDA_VOCAB_MAX tokens do not overflow. */
 #define PIECES 3
 #define PIECE_BITS 11
+static_assert((uint64_t)CUDA_VOCAB_MAX << PIECE_BITS <= UINT64_C(1) << 32, "a sum of pieces");
 
 struct entry {
     uint32_t key;

@@ -9,6 +9,7 @@
 #include "device/device_ledger.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define ROWS 1024u
 #define SEQUENCES 128u
@@ -41,6 +42,22 @@ static void check_refusal(const struct device_table *table, const struct world_t
     report(err == ERR_LIMIT && ledger.used > ledger.limit && ledger.used == sum &&
                ledger.page_count == 1u << 24,
            "what does not fit is refused: %s", error.text);
+    world_close(&world);
+}
+
+static void check_vocabulary(const struct device_table *table, const struct world_traits *traits,
+                             uint64_t memory_bytes) {
+    struct world world;
+    struct error error = {0};
+    struct device_ledger ledger;
+    world_make(&world, traits, 1);
+    world.program.vocab = (1u << 21) + 1;
+    const struct device_options options = {.memory_bytes = memory_bytes};
+    must(table->open(&world.device, &options, &error), &error, "open");
+    enum err err = table->prepare(world.device, &world.program, &world.limits, &ledger, &error);
+    report(err == ERR_INVALID &&
+               strcmp(error.text, "no CUDA kernel draws from 2097153 tokens: at most 2097152") == 0,
+           "a vocabulary that no draw can add up is refused: %s", error.text);
     world_close(&world);
 }
 
@@ -83,5 +100,6 @@ static void check_prediction(const struct device_table *table, const struct worl
 void check_ledger(const struct device_table *table, const struct world_traits *traits, size_t count,
                   uint64_t memory_bytes) {
     check_refusal(table, traits, memory_bytes);
+    check_vocabulary(table, traits, memory_bytes);
     for (size_t i = 0; i < count; i++) check_prediction(table, &traits[i], memory_bytes);
 }
