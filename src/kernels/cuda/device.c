@@ -4,6 +4,7 @@
 #include "kernels/cuda/modules.h"
 
 #include <cuda_runtime_api.h>
+#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@
 #define LATER_BYTES (64 * MIB)    /* kernels that are loaded later, stacks of threads, graphs */
 #define COMPUTE_LEAST 80u         /* cp.async, mma of bf16 */
 #define TILE_ROWS_HEADS 128u      /* cuda_tile_rows(1) */
+#define PTX_COMPILER "libnvidia-ptxjitcompiler.so.1" /* the driver's */
 
 enum err card_error(int code, struct error *error, const char *format, ...) {
     char what[256];
@@ -145,6 +147,8 @@ static enum err lack_room(const struct device *device, bool has_context, struct 
 static enum err open_modules(struct device *device, struct error *error) {
     const int64_t begin_ns = clock_monotonic_ns();
     bool is_compiled;
+    /* cuBLASLt loads its kernels later, and may have PTX alone for the card, too. */
+    (void)dlopen(PTX_COMPILER, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     const int code = cuda_modules_load(&is_compiled);
     if (code == cudaErrorMemoryAllocation) return lack_room(device, true, error);
     if (is_compiled) device->compile_ns = (uint64_t)(clock_monotonic_ns() - begin_ns);
