@@ -107,7 +107,7 @@ def test_a_head_size_without_a_kernel_is_refused(tmp_path):
     config |= {"num_attention_heads": 16, "num_key_value_heads": 8}  # of 8 numbers instead of 4 and 2 of 32
     (model / "config.json").write_text(json.dumps(config))
     done = support.quern("run", "-q", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"m={model}", *CARD)
-    assert done.returncode != 0 and "no CUDA kernel has head size 8: they have multiples of 16 up to 128, and 256" in done.stderr
+    assert done.returncode != 0 and "no CUDA kernel has head size 8: sizes are multiples of 16 to 128, and 256" in done.stderr
 
 
 @pytest.mark.parametrize("fault", FAULTS)

@@ -62,8 +62,7 @@ static enum err check_shape(const struct device_program *program,
                             const struct device_limits *limits, struct error *error) {
     if (!cuda_has_head_size(program->head_dim))
         return err_set(error, ERR_INVALID,
-                       "no CUDA kernel has head size %u: they have multiples of 16 up to 128, and "
-                       "256",
+                       "no CUDA kernel has head size %u: sizes are multiples of 16 to 128, and 256",
                        program->head_dim);
     if (program->kv_heads == 0 || program->heads % program->kv_heads != 0 ||
         program->heads / program->kv_heads > CUDA_GROUP_MAX || program->heads == 0)
