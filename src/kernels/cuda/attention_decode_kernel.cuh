@@ -158,9 +158,22 @@ __global__ void __launch_bounds__(S::THREADS)
 }
 
 template <class S>
+static enum err cuda_launch_decode_shape(const struct cuda_attention *call,
+                                         const struct cuda_decode_items *items, cuda_stream stream,
+                                         struct error *error) {
+    return cuda_launch<cuda_decode<S>>("decode attention", items->item_count * call->kv_heads,
+                                       S::THREADS, S::SHARED_BYTES, stream, error, *call, *items);
+}
+
+/* The heads of a group are columns: eight or, of larger groups, two times eight. */
+template <enum cuda_kv_type TYPE, int D, bool EXACT, int WARPS, int PAGES>
 static enum err cuda_launch_decode(const struct cuda_attention *call,
                                    const struct cuda_decode_items *items, cuda_stream stream,
                                    struct error *error) {
-    return cuda_launch<cuda_decode<S>>("decode attention", items->item_count * call->kv_heads,
-                                       S::THREADS, S::SHARED_BYTES, stream, error, *call, *items);
+    using PAGE = cuda_page<TYPE, D, EXACT>;
+    using ONE = cuda_decode_shape<PAGE, 1, WARPS, PAGES, 2>;
+    using TWO = cuda_decode_shape<PAGE, 2, WARPS, PAGES, 2>;
+    if (call->head_count / call->kv_heads <= 8)
+        return cuda_launch_decode_shape<ONE>(call, items, stream, error);
+    return cuda_launch_decode_shape<TWO>(call, items, stream, error);
 }

@@ -260,10 +260,13 @@ __global__ void __launch_bounds__(S::THREADS)
     cuda_tile_leave_all(&d, &call, &items, &item, head);
 }
 
-template <class S>
+template <enum cuda_kv_type TYPE, int D, bool EXACT, int TILES, int WARPS, int KEYS>
 static enum err cuda_launch_tiles(const struct cuda_attention *call,
                                   const struct cuda_tile_items *items, cuda_stream stream,
                                   struct error *error) {
-    return cuda_launch<cuda_tiles<S>>("attention tiles", items->item_count * call->kv_heads,
-                                      S::THREADS, S::SHARED_BYTES, stream, error, *call, *items);
+    using SHAPE = cuda_tile_shape<cuda_page<TYPE, D, EXACT>, TILES, WARPS, KEYS>;
+    static_assert(SHAPE::ROWS == CUDA_TILE_ROWS, "what cuda_tile_rows says");
+    return cuda_launch<cuda_tiles<SHAPE>>("attention tiles", items->item_count * call->kv_heads,
+                                          SHAPE::THREADS, SHAPE::SHARED_BYTES, stream, error, *call,
+                                          *items);
 }
