@@ -2,7 +2,8 @@
 #pragma once
 
 /* dependent: launches that may begin while the kernel before them still runs (programmatic
- * dependent launch, sm_90 and later; elsewhere they are plain launches).
+ * dependent launch). They are plain launches on cards before sm_90, and on later ones where the
+ * program has no code for them but PTX of an older kind, which cannot wait.
  *
  * A kernel launched so loads what no kernel writes, calls wait_for_before() and only then touches
  * the rest. Each one must call it, or a later kernel could overtake one before. It takes 1.3–1.9 µs
@@ -28,12 +29,13 @@ __device__ static inline void let_next_start(void) {
 #endif
 }
 
-static inline bool card_has_dependent_launch(void) {
-    static int major = 0; /* of the process's one card; racing threads write the same */
-    int device;
-    if (major == 0 && cudaGetDevice(&device) == cudaSuccess)
-        (void)cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    return major >= 9;
+/* Whether the code that the card runs has the instructions above; that of all kernels is alike. */
+static inline bool code_can_wait(const void *kernel) {
+    static int version = 0; /* on the process's one card; racing threads write the same */
+    cudaFuncAttributes code = {};
+    if (version == 0 && cudaFuncGetAttributes(&code, kernel) == cudaSuccess)
+        version = code.ptxVersion;
+    return version >= 90;
 }
 
 /* Launches the kernel, or gives it to a node of a graph (launches.h). `arguments` are the addresses
@@ -66,6 +68,6 @@ static enum err launch_dependent(const char *name, struct error *error, cudaStre
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
     config.attrs = &attribute;
-    config.numAttrs = card_has_dependent_launch() ? 1 : 0;
+    config.numAttrs = code_can_wait((const void *)kernel) ? 1 : 0;
     return launch_with(name, error, &config, kernel, arguments...);
 }

@@ -11,7 +11,8 @@
  * It does not know what the kernels do.
  *
  * Thread: the one that opens the device, which has a context.
- * Memory: the driver's. */
+ * Memory: the driver's.
+ * Invariant: when they are loaded, no kernel needs the compiler any more. */
 
 #ifdef __cplusplus
 extern "C" {
@@ -25,8 +26,8 @@ extern "C" {
         return (const void *)(__VA_ARGS__);                                                        \
     }
 
-/* Loads the modules that have no code for the open card. *ret_is_compiled: there are such.
- * Returns a cudaError_t: that the card has neither code nor PTX, or that the driver cannot compile. */
+/* Loads the modules that have no code for the open card. *ret_is_compiled: there are such. Returns
+ * a cudaError_t: cudaSuccess, or why there is no code and the driver can make none. */
 int cuda_modules_load(bool *ret_is_compiled);
 
 #ifdef __cplusplus
