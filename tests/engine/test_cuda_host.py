@@ -144,7 +144,7 @@ MACHINES = {
     "old-card": "card 0, host, cannot be used: its compute capability is 6.0, and the kernels need 8.0: use a newer card (A100, RTX 30 or later), "
                 "or run with --device cpu",
     "no-code": "CUDA device 0: the plugin has no code for compute capability 9.0, and the driver cannot compile it: no kernel image is available for "
-               "execution on the device (cudaErrorNoKernelImageForDevice): build the plugin with -Dgpu_archs=90, update the driver, give a container "
+               "execution on the device (cudaErrorNoKernelImageForDevice): build the plugin for it (-Dgpu_archs), update the driver, give a container "
                "NVIDIA_DRIVER_CAPABILITIES=compute,utility, or run with --device cpu",
     "no-library": "libcublasLt.so cannot be loaded: install cuBLAS of CUDA 13 or 12 (NVIDIA's packages libcublas-13-0, libcublas-12-9), "
                   "put libcublasLt.so.13 next to the plugin, or run with --device cpu",

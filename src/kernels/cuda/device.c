@@ -157,12 +157,11 @@ static enum err open_modules(struct device *device, struct error *error) {
     (void)cudaGetDeviceProperties(&card, (int)device->index);
     return err_set(
         error, ERR_UNAVAILABLE,
-        "CUDA device %u: the plugin has no code for compute capability %d.%d, and the "
-        "driver cannot compile it: %s (%s): build the plugin with -Dgpu_archs=%d%d, "
-        "update the driver, give a container NVIDIA_DRIVER_CAPABILITIES=compute,utility, "
-        "or run with --device cpu",
+        "CUDA device %u: the plugin has no code for compute capability %d.%d, and the driver "
+        "cannot compile it: %s (%s): build the plugin for it (-Dgpu_archs), update the driver, "
+        "give a container NVIDIA_DRIVER_CAPABILITIES=compute,utility, or run with --device cpu",
         device->index, card.major, card.minor, cudaGetErrorString((cudaError_t)code),
-        cudaGetErrorName((cudaError_t)code), card.major, card.minor);
+        cudaGetErrorName((cudaError_t)code));
 }
 
 /* Context, streams, kernels and the library for products. */
