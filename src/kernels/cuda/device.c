@@ -143,7 +143,7 @@ static enum err lack_room(const struct device *device, bool has_context, struct 
                    told);
 }
 
-/* Code for the kernels, which later no driver can make (modules.h). */
+/* The code of the kernels, and the driver's compiler, which a sandbox would keep out (modules.h). */
 static enum err open_modules(struct device *device, struct error *error) {
     const int64_t begin_ns = clock_monotonic_ns();
     bool is_compiled;

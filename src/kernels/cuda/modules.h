@@ -4,9 +4,9 @@
 /* modules: the code of all kernels, made ready for the card.
  *
  * Each .cu with kernels is a module: code for the kinds of cards that the plugin was built for, and
- * PTX. For any other card the driver compiles the PTX at the first kernel of the module, with a
- * library that a process in its sandbox can neither open nor map. So all modules are loaded before.
- * The driver keeps what it compiled in a cache on disk, if it may write there (CUDA_CACHE_PATH).
+ * PTX. For any other card the driver compiles the PTX at the first kernel of the module and keeps the
+ * code in a cache on disk (CUDA_CACHE_PATH). A process in its sandbox can neither open the compiler's
+ * library nor write to that cache. So all modules are loaded before.
  *
  * It does not know what the kernels do.
  *

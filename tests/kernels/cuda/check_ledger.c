@@ -27,6 +27,15 @@ static bool is_near(const char *part, uint64_t predicted, uint64_t actual) {
     return is_near;
 }
 
+/* Opens the device and has it lay out the world. */
+static enum err lay_out(const struct device_table *table, struct world *world,
+                        uint64_t memory_bytes, struct device_ledger *ret_ledger,
+                        struct error *error) {
+    const struct device_options options = {.memory_bytes = memory_bytes};
+    must(table->open(&world->device, &options, error), error, "open");
+    return table->prepare(world->device, &world->program, &world->limits, ret_ledger, error);
+}
+
 static void check_refusal(const struct device_table *table, const struct world_traits *traits,
                           uint64_t memory_bytes) {
     struct world world;
@@ -34,9 +43,7 @@ static void check_refusal(const struct device_table *table, const struct world_t
     struct device_ledger ledger;
     world_make(&world, traits, 1);
     world.limits.page_count_min = world.limits.page_count_max = 1u << 24;
-    const struct device_options options = {.memory_bytes = memory_bytes};
-    must(table->open(&world.device, &options, &error), &error, "open");
-    enum err err = table->prepare(world.device, &world.program, &world.limits, &ledger, &error);
+    enum err err = lay_out(table, &world, memory_bytes, &ledger, &error);
     uint64_t sum = ledger.context + ledger.weights + ledger.activations + ledger.logits +
                    ledger.steps + ledger.workspace + ledger.kv;
     report(err == ERR_LIMIT && ledger.used > ledger.limit && ledger.used == sum &&
@@ -52,9 +59,7 @@ static void check_vocabulary(const struct device_table *table, const struct worl
     struct device_ledger ledger;
     world_make(&world, traits, 1);
     world.program.vocab = (1u << 21) + 1;
-    const struct device_options options = {.memory_bytes = memory_bytes};
-    must(table->open(&world.device, &options, &error), &error, "open");
-    enum err err = table->prepare(world.device, &world.program, &world.limits, &ledger, &error);
+    enum err err = lay_out(table, &world, memory_bytes, &ledger, &error);
     report(err == ERR_INVALID &&
                strcmp(error.text, "no CUDA kernel draws from 2097153 tokens: at most 2097152") == 0,
            "a vocabulary that no draw can add up is refused: %s", error.text);
@@ -81,10 +86,7 @@ static void check_prediction(const struct device_table *table, const struct worl
     world_make(&world, &traits, 1);
     world_card_forms(&world);
     widen(&world.limits);
-    const struct device_options options = {.memory_bytes = memory_bytes};
-    must(table->open(&world.device, &options, &error), &error, "open");
-    must(table->prepare(world.device, &world.program, &world.limits, &is, &error), &error,
-         "prepare");
+    must(lay_out(table, &world, memory_bytes, &is, &error), &error, "prepare");
     const struct device_ledger predicted =
         device_ledger_predict(&world.program, &world.limits, memory_bytes);
     bool is_right = predicted.page_bytes == is.page_bytes && predicted.kv == is.kv;
