@@ -2,7 +2,7 @@
 """Small folders as Hugging Face's tools write them, made here: safetensors files, and weights in the quantised layouts.
 
 The layouts and what they mean are written from their public descriptions: OCP FP8 E4M3, compressed-tensors, AutoAWQ's "gemm",
-AutoGPTQ's two formats. Plain Python on purpose: it is the other side of what src/checkpoint/unpack.c does."""
+AutoGPTQ's two formats. Plain Python on purpose: it is the other side of what src/inference/checkpoint/unpack.c does."""
 import json, random, struct
 
 CONFIG = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 1,

@@ -10,13 +10,13 @@ MINILM = os.environ.get("QUERN_MINILM", "all-minilm")
 
 
 def plugin(kind):
-    """A stub of a device's plugin (tests/unit/device/stub_plugin.c)."""
-    return pathlib.Path(BINARY).resolve().parent.parent / f"tests/unit/device/stub-{kind}.so"
+    """A stub of a device's plugin (tests/unit/inference/device/stub_plugin.c)."""
+    return pathlib.Path(BINARY).resolve().parent.parent / f"tests/unit/inference/device/stub-{kind}.so"
 
 
 def cuda_plugin():
     """The plugin of real cards, which is built only where nvcc is."""
-    return pathlib.Path(os.environ.get("QUERN_GPU_PLUGIN") or pathlib.Path(BINARY).resolve().parent.parent / "src/kernels/cuda/libquern-cuda.so")
+    return pathlib.Path(os.environ.get("QUERN_GPU_PLUGIN") or pathlib.Path(BINARY).resolve().parent.parent / "src/inference/kernels/cuda/libquern-cuda.so")
 
 
 def has_card():
@@ -52,7 +52,7 @@ TERMINAL = ("completed", "failed", "expired", "cancelled")
 
 
 class Clock:
-    """The clock of a server that a test moves (src/base/clock.h): a server that gets `environment` follows it."""
+    """The clock of a server that a test moves (src/ground/base/clock.h): a server that gets `environment` follows it."""
 
     def __init__(self, folder):
         path = pathlib.Path(folder) / "clock"

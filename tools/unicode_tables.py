@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes src/tokenizer/unicode_tables.c: the class of every code point, in two stages, and the
+"""Writes src/text/tokenizer/unicode_tables.c: the class of every code point, in two stages, and the
 code points that form C leaves alone.
 
-usage: unicode_tables.py > src/tokenizer/unicode_tables.c
+usage: unicode_tables.py > src/text/tokenizer/unicode_tables.c
 
 Hugging Face tokenizers, which quern must agree with, matches with the classes of Unicode 16.0 but
 normalises with the tables of Unicode 9.0, and BERT's rules have older ones still. The classes come
@@ -22,7 +22,7 @@ REGEX_RELEASE = "2.5.148"  # what regex 2024.11.6 calls itself
 UNICODE = "16.0.0"
 COLUMNS = 100
 
-# The numbers of src/tokenizer/unicode.h.
+# The numbers of src/text/tokenizer/unicode.h.
 LETTER, NUMBER, MARK, SPACE, WORD = 1, 2, 3, 4, 8
 BERT_DROPPED, BERT_MARK, BERT_PUNCTUATION = 16, 32, 64
 CLASSES = [(LETTER, r"\p{L}"), (NUMBER, r"\p{N}"), (MARK, r"\p{M}"), (SPACE, r"\p{White_Space}")]

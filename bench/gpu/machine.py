@@ -24,7 +24,7 @@ def programs(quern=None, plugin=None):
     build = pathlib.Path(os.environ.get("BUILD", ROOT / "build")).absolute()
     pack = pathlib.Path(os.environ.get("QUERN_GPU_PACK", ROOT / ".gpu")).absolute()
     checks = build / "tests/kernels/cuda"
-    places = [(pathlib.Path(quern or os.environ.get("QUERN_BINARY") or build / "src/quern"), pathlib.Path(plugin or build / "src/kernels/cuda/libquern-cuda.so"),
+    places = [(pathlib.Path(quern or os.environ.get("QUERN_BINARY") or build / "src/quern"), pathlib.Path(plugin or build / "src/inference/kernels/cuda/libquern-cuda.so"),
                checks / "check-device", checks / "cuda-kernels"),
               (pack / "bin/quern", pathlib.Path(plugin or pack / "bin/libquern-cuda.so"), pack / "bin/check-device", pack / "bin/cuda-kernels")]
     for place in places:

@@ -8,7 +8,7 @@ os.environ.update(VLLM_LOGGING_LEVEL="WARNING", VLLM_NO_USAGE_STATS="1", HF_HUB_
 
 
 def make_weights_as_quern(folder):
-    """Lets vLLM make up weights of quern's distribution (src/checkpoint/folder_dummy.c), which keeps activations near 1.
+    """Lets vLLM make up weights of quern's distribution (src/inference/checkpoint/folder_dummy.c), which keeps activations near 1.
 
     vLLM's own are all within ±0.001, those of norms too. Keys and values of Llama and Qwen3 are then some 0.000003, far below E4M3's smallest
     number (2^-9): a cache in fp8 holds zeros, and products of zeros draw less power than those of numbers."""

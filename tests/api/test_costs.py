@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run and a batch cost, at the prices that their owner gives. The arithmetic: tests/unit/costs, tests/unit/batch/test_batch_costs.c."""
+"""What a run and a batch cost, at the prices that their owner gives. The arithmetic: tests/unit/ground/costs, tests/unit/service/batch/test_batch_costs.c."""
 import json
 
 import pytest

@@ -11,7 +11,7 @@ from support import make_key
 
 ECHO = ("--model", "smollm2=echo")
 LINE = support.jsonl([support.request("a", "hello")])
-SOURCE = support.ROOT / "src/api/api.c"
+SOURCE = support.ROOT / "src/service/api/api.c"
 
 
 class As:

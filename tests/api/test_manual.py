@@ -96,7 +96,7 @@ def test_the_state_directory_is_the_same_everywhere():
 
 
 def test_the_first_page_lists_each_exit_status_of_the_code():
-    code = (PAGES.parents[1] / "src/cli/exit_status.h").read_text()
+    code = (PAGES.parents[1] / "src/app/cli/exit_status.h").read_text()
     section = words_of(PAGES / "quern.1").split(".SH EXIT STATUS")[1].split(".SH")[0]
     assert set(re.findall(r"EXIT_\w+ = (\d+)", code)) == set(re.findall(r"^(\d+)$", section, re.M))
 

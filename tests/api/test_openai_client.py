@@ -2,7 +2,7 @@
 """What the wire contract's cases (tests/contract) leave open, through the real `openai` Python client and plain HTTP.
 
 QUERN_BASE_URL points to a running
-server, such as tests/unit/api/api_server, e.g. http://127.0.0.1:8000; it needs no model beyond one
+server, such as tests/unit/service/api/api_server, e.g. http://127.0.0.1:8000; it needs no model beyond one
 that answers (QUERN_MODEL, default: the first one listed). QUERN_API_KEY is the key it wants, if any.
 Run: pytest tests/api/test_openai_client.py (needs the packages openai and pytest)."""
 

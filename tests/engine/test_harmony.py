@@ -2,7 +2,7 @@
 """Answers of gpt-oss: messages with channels, calls as messages, thoughts with budgets, and shapes in the final message.
 
 The model is a tiny Llama with random weights that has the control tokens and the template of gpt-oss, so the form is found as it is
-for gpt-oss itself. What such a model writes freely is seldom a message; the readers have their own tests (tests/unit/chat)."""
+for gpt-oss itself. What such a model writes freely is seldom a message; the readers have their own tests (tests/unit/text/chat)."""
 import json, shutil
 
 import httpx, openai

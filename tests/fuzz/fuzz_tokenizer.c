@@ -4,7 +4,7 @@
  * other input is a text behind two bytes of options: ids of a small vocabulary must give it back
  * when nothing is normalised, and no control token may come out of plain bytes. */
 
-#include "../unit/tokenizer/small_vocab.h"
+#include "../unit/text/tokenizer/small_vocab.h"
 
 #include <assert.h>
 #include <stdlib.h>

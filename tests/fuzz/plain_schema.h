@@ -3,7 +3,7 @@
 
 /* plain_schema: a validator of JSON Schema that looks at a whole value, keyword by keyword.
  *
- * It shares no code with src/grammar. It knows the keywords below and takes every other one for
+ * It shares no code with src/text/grammar. It knows the keywords below and takes every other one for
  * kept, so a value that it refuses is not valid, and one that it takes may be invalid.
  *
  * Thread: any.

@@ -10,6 +10,7 @@ the code.
 import argparse, os, pathlib, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+INCLUDES = [f"-I{ROOT / 'src' / wing}" for wing in ("inference", "ground")]
 # What it breaks, the file, its text, and the text in its place.
 MUTANTS = [
     ("nothing", "compose.c", "\n", "\n"),
@@ -62,13 +63,13 @@ def build(folder, others, file, text, other):
     """The simulator with a scheduler that has the mistake, and that does not check itself: -DNDEBUG."""
     sources = folder / "scheduler"
     sources.mkdir(parents=True)
-    for path in (ROOT / "src/scheduler").glob("*.[ch]"):
+    for path in (ROOT / "src/inference/scheduler").glob("*.[ch]"):
         code = path.read_text()
         if path.name == file and text != other:
             assert code.count(text) == 1, f"{file}: {text!r} occurs {code.count(text)} times"
             code = code.replace(text, other)
         (sources / path.name).write_text(code)
-    objects = compile(folder / "o", sources.glob("*.c"), "-DNDEBUG", f"-I{folder}", f"-I{ROOT / 'src'}")
+    objects = compile(folder / "o", sources.glob("*.c"), "-DNDEBUG", f"-I{folder}", *INCLUDES)
     program = folder / "sim"
     subprocess.run([os.environ.get("CC", "cc"), *objects, *others, "-lsodium", "-lcrypto", "-lm", "-lpthread", "-o", program], check=True)
     return program
@@ -83,8 +84,8 @@ def main():
     bad = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        others = compile(folder / "base", (ROOT / "src/base").glob("*.c"), f"-I{ROOT / 'src'}")
-        others += compile(folder / "sim", (ROOT / "tests/sim").glob("*.c"), f"-I{ROOT / 'src'}")
+        others = compile(folder / "base", (ROOT / "src/ground/base").glob("*.c"), *INCLUDES)
+        others += compile(folder / "sim", (ROOT / "tests/sim").glob("*.c"), *INCLUDES)
         for number, (what, file, text, other) in enumerate(MUTANTS):
             if 0 < number < first:
                 continue

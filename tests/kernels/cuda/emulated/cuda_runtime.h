@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Enough of CUDA's runtime to run the kernels of src/kernels/cuda on a machine without a card, to
+/* Enough of CUDA's runtime to run the kernels of src/inference/kernels/cuda on a machine without a card, to
  * find wrong indices and missing waits before a card's time is spent on them. Slow, and no proof:
  * a thread here runs until it waits for others, and memory is what it seems.
  *

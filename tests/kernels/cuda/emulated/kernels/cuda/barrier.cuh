@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* barrier, emulated: what src/kernels/cuda/barrier.cuh promises, in plain C. A copy comes at once, or
+/* barrier, emulated: what src/inference/kernels/cuda/barrier.cuh promises, in plain C. A copy comes at once, or
  * not before somebody waits for it: by turns of the runs. */
 
 #include "kernels/cuda/ptx.cuh"

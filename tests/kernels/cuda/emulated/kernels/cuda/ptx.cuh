@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* ptx, emulated: what src/kernels/cuda/ptx.cuh promises, in plain C. */
+/* ptx, emulated: what src/inference/kernels/cuda/ptx.cuh promises, in plain C. */
 
 #include <cuda_runtime.h>
 

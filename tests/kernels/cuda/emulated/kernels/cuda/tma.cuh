@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tma, emulated: what src/kernels/cuda/tma.cuh promises, in plain C, for clusters of one block. A
+/* tma, emulated: what src/inference/kernels/cuda/tma.cuh promises, in plain C, for clusters of one block. A
  * tile comes at once, or not before somebody waits for it: by turns of the runs. */
 
 #include "kernels/cuda/barrier.cuh"

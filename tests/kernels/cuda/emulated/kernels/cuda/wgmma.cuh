@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* wgmma, emulated: what src/kernels/cuda/wgmma.cuh promises, in plain C. A product reads its
+/* wgmma, emulated: what src/inference/kernels/cuda/wgmma.cuh promises, in plain C. A product reads its
  * operands at once, or not before somebody waits for it: by turns of the runs. */
 
 #include <cuda_runtime.h>

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu/tile_store.h"
+
+#include "base/hash.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PARTS_MAX 3
+#define TILES_EACH 4 /* tiles of a task of the pool */
+
+struct tile_store {
+    const struct kernels *kernels;
+    struct pool *pool;
+    bool is_encoder;
+    struct tiled_cache *cache; /* NULL: no cache */
+};
+
+/* ---- the choices that depend on the kernels ---- */
+
+/* `ref` keeps a row of an embedding in one piece; where a table multiplies it, its elements lie a
+ * cache line apart. */
+static const struct kernels *table_for(const struct tile_store *store,
+                                       const struct weight_matrix *from) {
+    return from->is_multiplied ? store->kernels : kernels_choose("ref");
+}
+
+/* Encoders serve for throughput. A CPU that multiplies bf16 does so at nearly twice the speed of
+ * f32, so their float weights are rounded to bf16 there. docs/internals/inference/embeddings.md has the cost
+ * and the gain. */
+static bool is_to_round(const struct tile_store *store, const struct weight_matrix *from,
+                        const struct matrix_part *part) {
+    return store->is_encoder && store->kernels->tiles_bf16_pairs && !from->is_looked_up &&
+           (part->type == TENSOR_F32 || part->type == TENSOR_F16);
+}
+
+/* ---- opening ---- */
+
+/* Opens a matrix over the tiles that the cache has. False: there are none. */
+static bool open_mapped(struct tile_store *store, const struct weight_matrix *from,
+                        const struct matrix_part *parts, struct matrix **ret_matrix) {
+    const struct tiled_section *section = tiled_cache_find(store->cache, from->name);
+    struct error ignored;
+    return section && matrix_open_tiled(ret_matrix, table_for(store, from), parts, from->part_count,
+                                        from->cols, section->at, section->bytes, &ignored) == OK;
+}
+
+static enum err store_open(void *self, const struct weight_matrix *from, struct matrix **ret_matrix,
+                           bool *ret_is_filled, struct error *error) {
+    struct tile_store *store = self;
+    struct matrix_part parts[PARTS_MAX];
+    assert(from->part_count <= PARTS_MAX);
+    for (uint32_t i = 0; i < from->part_count; i++) {
+        parts[i] = from->parts[i];
+        if (is_to_round(store, from, &parts[i])) parts[i].type = TENSOR_BF16;
+    }
+    *ret_is_filled = open_mapped(store, from, parts, ret_matrix);
+    enum err err = *ret_is_filled ? OK
+                                  : matrix_open(ret_matrix, table_for(store, from), parts,
+                                                from->part_count, from->cols, error);
+    if (err == OK)
+        tiled_cache_add(store->cache, from->name, (*ret_matrix)->memory, (*ret_matrix)->bytes);
+    return err;
+}
+
+/* ---- filling ---- */
+
+/* Converts the rows of a part to bf16, in memory that the caller frees as ret_part->blocks. */
+static enum err round_part(const struct matrix_part *part, uint32_t cols,
+                           struct matrix_part *ret_part, struct error *error) {
+    const size_t row_bytes = tensor_type_row_bytes(part->type, cols);
+    uint16_t *rounded = calloc((size_t)part->rows * cols, sizeof *rounded);
+    float *row = calloc(cols, sizeof *row);
+    if (!rounded || !row) {
+        free(rounded);
+        free(row);
+        return err_set(error, ERR_LIMIT, "no memory to round %u rows of weights", part->rows);
+    }
+    for (size_t i = 0; i < part->rows; i++) {
+        quant_row_to_f32(part->type, (const unsigned char *)part->blocks + i * row_bytes, cols,
+                         row);
+        for (size_t j = 0; j < cols; j++) rounded[i * cols + j] = bf16_from_f32(row[j]);
+    }
+    free(row);
+    *ret_part = *part;
+    ret_part->type = TENSOR_BF16;
+    ret_part->blocks = rounded;
+    return OK;
+}
+
+struct fill_job {
+    struct matrix *matrix;
+    const struct matrix_part *parts;
+};
+
+static void fill_task(void *context, uint32_t task, uint32_t worker) {
+    (void)worker;
+    struct fill_job *job = context;
+    uint32_t begin = task * TILES_EACH;
+    uint32_t end = begin + TILES_EACH;
+    if (end > job->matrix->tile_count) end = job->matrix->tile_count;
+    matrix_fill(job->matrix, job->parts, begin, end);
+}
+
+static enum err store_fill(void *self, struct matrix *matrix, const struct weight_matrix *from,
+                           struct error *error) {
+    struct tile_store *store = self;
+    struct matrix_part parts[PARTS_MAX];
+    void *rounded[PARTS_MAX] = {NULL};
+    enum err err = OK;
+    for (uint32_t i = 0; i < from->part_count && err == OK; i++) {
+        parts[i] = from->parts[i];
+        if (!is_to_round(store, from, &from->parts[i])) continue;
+        err = round_part(&from->parts[i], from->cols, &parts[i], error);
+        if (err == OK) rounded[i] = (void *)(uintptr_t)parts[i].blocks;
+    }
+    if (err == OK) {
+        struct fill_job job = {.matrix = matrix, .parts = parts};
+        pool_run(store->pool, fill_task, &job, (matrix->tile_count + TILES_EACH - 1) / TILES_EACH);
+    }
+    for (uint32_t i = 0; i < from->part_count; i++) free(rounded[i]);
+    return err;
+}
+
+/* Starts to write the cache's file, if it lacked a matrix. */
+static enum err store_finish(void *self, struct error *error) {
+    (void)error;
+    struct tile_store *store = self;
+    tiled_cache_store(store->cache);
+    return OK;
+}
+
+struct weight_store tile_store_interface(struct tile_store *store) {
+    static const struct weight_store_ops ops = {
+        .open = store_open, .fill = store_fill, .finish = store_finish};
+    return (struct weight_store){.ops = &ops, .self = store};
+}
+
+/* ---- the cache ---- */
+
+/* Hashes all that the tiled bytes follow from; the stamp stands for the weights themselves. */
+static void make_key(const struct tile_store_options *options, struct tiled_key *ret_key) {
+    const struct checkpoint *checkpoint = options->checkpoint;
+    const struct model_config *config = options->config;
+    const struct tiled_key *stamp = &options->cache->stamp;
+    const uint32_t numbers[] = {TILED_VERSION, MATRIX_TILING, config->heads, config->kv_heads,
+                                config->head_dim};
+    const char *const names[] = {QUERN_VERSION, options->kernels->name, config->architecture->name};
+    struct sha256 hash;
+    sha256_init(&hash);
+    sha256_add(&hash, stamp->bytes, sizeof stamp->bytes);
+    sha256_add(&hash, numbers, sizeof numbers);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        sha256_add(&hash, names[i], strlen(names[i]) + 1);
+    for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++) {
+        const struct checkpoint_tensor *tensor = checkpoint_tensor_at(checkpoint, i);
+        sha256_add(&hash, tensor->name.at, tensor->name.bytes);
+        sha256_add(&hash, &tensor->type, sizeof tensor->type);
+        sha256_add(&hash, tensor->axes, sizeof tensor->axes);
+    }
+    sha256_end(&hash, ret_key->bytes);
+}
+
+struct tile_store *tile_store_open(const struct tile_store_options *options) {
+    struct tile_store *store = mem_new(1, sizeof *store);
+    store->kernels = options->kernels;
+    store->pool = options->pool;
+    store->is_encoder = options->config->architecture->is_encoder;
+    /* The reference keeps the file's own rows, so it has no tiles to save. */
+    if (options->cache && options->cache->dir && !options->kernels->keeps_blocks) {
+        struct tiled_key key;
+        make_key(options, &key);
+        store->cache = tiled_cache_open(options->cache, &key, options->pool);
+    }
+    return store;
+}
+
+void tile_store_close(struct tile_store *store) {
+    if (!store) return;
+    tiled_cache_close(store->cache);
+    free(store);
+}
+
+bool tile_store_is_from_cache(const struct tile_store *store) {
+    return tiled_cache_has_all(store->cache);
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "../../tree.h"
+#include "base/os.h"
+#include "base/whole_file.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void assert_text(const char *path, const char *wanted) {
+    char *text;
+    size_t bytes;
+    struct error error;
+    assert_int_equal(os_read_file(path, 1000, &text, &bytes, &error), OK);
+    assert_string_equal(text, wanted);
+    free(text);
+}
+
+static void
+a_file_is_replaced_only_on_demand_and_the_rest_of_a_killed_process_is_no_hindrance(void **state) {
+    char dir[] = "/tmp/quern-test-XXXXXX", path[64], rest[96];
+    struct error error;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/x", dir);
+    snprintf(rest, sizeof rest, "%s.%d.tmp", path, (int)getpid());
+    for (int i = 0; i < 2; i++) {
+        FILE *file = fopen(rest, "we");
+        assert_non_null(file);
+        fputs("rest", file);
+        fclose(file);
+        assert_int_equal(whole_file_write(path, STR("one"), i > 0, &error), OK);
+        assert_text(path, "one");
+        assert_int_equal(access(rest, F_OK), -1);
+    }
+    assert_int_equal(whole_file_write(path, STR("one"), false, &error), OK);
+    assert_int_equal(whole_file_write(path, STR("two"), false, &error), ERR_CONFLICT);
+    assert_text(path, "one");
+    assert_int_equal(access(rest, F_OK), -1);
+    assert_int_equal(whole_file_write(path, STR("two"), true, &error), OK);
+    assert_text(path, "two");
+    tree_remove(dir);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(
+            a_file_is_replaced_only_on_demand_and_the_rest_of_a_killed_process_is_no_hindrance),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
