@@ -45,9 +45,13 @@ test-packages: ## install, packages and the service on a bare Debian under a rea
 	@tools/bootstrap packages
 	@tools/test packages
 
-check: ## format, clang-tidy, layers, warnings as errors on gcc and clang, headers alone
+check: ## format, layers, tidy, warnings as errors on gcc and clang, headers alone, clang-tidy of what changed
 	@tools/bootstrap all
 	@tools/check
+
+nightly: ## all that .ci/run leaves out: clang-tidy of every source, both codes of nvcc, all deaths, sanitizers, fuzz; hours
+	@tools/bootstrap all
+	@tools/nightly
 
 asan: ## the unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
 	@tools/bootstrap build
@@ -88,4 +92,4 @@ clean:
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-.PHONY: all cuda demo test test-gpu test-peers test-clients test-masks test-packages check asan tsan fuzz bench bench-gpu install deb wheel uninstall clean help
+.PHONY: all cuda demo test test-gpu test-peers test-clients test-masks test-packages check nightly asan tsan fuzz bench bench-gpu install deb wheel uninstall clean help
