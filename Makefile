@@ -22,7 +22,7 @@ test: ## every test; ends with "N passed, N failed"
 	@tools/bootstrap build
 	@tools/test
 
-cuda: $(BUILD)/build.ninja ## the CUDA plugin, build/src/inference/kernels/cuda/libquern-cuda.so; says so without nvcc
+cuda: $(BUILD)/build.ninja ## the CUDA plugin, build/src/inference/gpu/cuda/libquern-cuda.so; says so without nvcc
 	@ninja -C $(BUILD) -t query cuda-plugin >/dev/null 2>&1 || meson setup --reconfigure $(BUILD) >/dev/null # nvcc may have come since
 	@if ninja -C $(BUILD) -t query cuda-plugin >/dev/null 2>&1; then ninja -C $(BUILD) cuda-plugin; else echo "no nvcc: no CUDA plugin"; fi
 
@@ -73,7 +73,7 @@ bench-gpu: $(GPU_PROGRAMS) ## quern against vLLM's figures, kernels, memory on t
 
 install: all ## into PREFIX (/usr/local), under DESTDIR for a package: binary, man pages, completions, units; the CUDA plugin once `make cuda` has built it
 	@meson configure $(BUILD) -Dprefix=$(PREFIX)
-	@ninja -C $(BUILD) src/quern packaging $$([ ! -e $(BUILD)/src/inference/kernels/cuda/libquern-cuda.so ] || echo cuda-plugin) >/dev/null
+	@ninja -C $(BUILD) src/quern packaging $$([ ! -e $(BUILD)/src/inference/gpu/cuda/libquern-cuda.so ] || echo cuda-plugin) >/dev/null
 	@DESTDIR=$(if $(DESTDIR),$(abspath $(DESTDIR))) meson install -C $(BUILD) --no-rebuild
 
 deb: all ## Debian packages into build/packages: quern, and quern-cuda once `make cuda` has built the plugin

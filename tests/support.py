@@ -10,13 +10,13 @@ MINILM = os.environ.get("QUERN_MINILM", "all-minilm")
 
 
 def plugin(kind):
-    """A stub of a device's plugin (tests/unit/inference/device/stub_plugin.c)."""
-    return pathlib.Path(BINARY).resolve().parent.parent / f"tests/unit/inference/device/stub-{kind}.so"
+    """A stub of a device's plugin (tests/unit/inference/gpu/stub_plugin.c)."""
+    return pathlib.Path(BINARY).resolve().parent.parent / f"tests/unit/inference/gpu/stub-{kind}.so"
 
 
 def cuda_plugin():
     """The plugin of real cards, which is built only where nvcc is."""
-    return pathlib.Path(os.environ.get("QUERN_GPU_PLUGIN") or pathlib.Path(BINARY).resolve().parent.parent / "src/inference/kernels/cuda/libquern-cuda.so")
+    return pathlib.Path(os.environ.get("QUERN_GPU_PLUGIN") or pathlib.Path(BINARY).resolve().parent.parent / "src/inference/gpu/cuda/libquern-cuda.so")
 
 
 def has_card():
@@ -28,21 +28,21 @@ NO_CARD = "no CUDA plugin was built, or there is no NVIDIA card"
 
 
 def plain_device(folder=None, *lines):
-    """The plugin of the plain device (tests/device): as it is built, or a copy in the folder with variables of its own."""
-    built = pathlib.Path(BINARY).resolve().parent.parent / "tests/device/libquern-plain.so"
+    """The plugin of the plain device (tests/gpu): as it is built, or a copy in the folder with variables of its own."""
+    built = pathlib.Path(BINARY).resolve().parent.parent / "tests/gpu/libquern-plain.so"
     return built if folder is None else with_variables(built, folder, *lines)
 
 
 def with_variables(plugin, folder, *lines):
-    """A copy of a plugin in the folder, with variables of its own (tests/device/plugin_environment.c)."""
+    """A copy of a plugin in the folder, with variables of its own (tests/gpu/plugin_environment.c)."""
     copy = pathlib.Path(shutil.copy(plugin, folder))
     copy.with_name(copy.name + ".env").write_text("".join(line + "\n" for line in lines))
     return copy
 
 
 def poison_plugin(folder, plugin):
-    """A plugin around `plugin` in which a line with the token POISON makes the card access memory outside (tests/device/poison_plugin.c)."""
-    built = pathlib.Path(os.environ.get("QUERN_POISON_PLUGIN") or pathlib.Path(BINARY).resolve().parent.parent / "tests/device/libquern-poison.so")
+    """A plugin around `plugin` in which a line with the token POISON makes the card access memory outside (tests/gpu/poison_plugin.c)."""
+    built = pathlib.Path(os.environ.get("QUERN_POISON_PLUGIN") or pathlib.Path(BINARY).resolve().parent.parent / "tests/gpu/libquern-poison.so")
     copy = pathlib.Path(shutil.copy(built, folder))
     copy.with_name(copy.name + ".of").write_text(f"{plugin}\n")
     return copy

@@ -18,15 +18,15 @@ def skip(why):
 # Programs
 
 def programs(quern=None, plugin=None):
-    """(quern, plugin, check-device, cuda-kernels) and the environment of all: of the build folder, or of the folder that bench/gpu/pack
+    """(quern, plugin, check-plugin, cuda-kernels) and the environment of all: of the build folder, or of the folder that bench/gpu/pack
     made, which has the shared libraries too. The last two may be missing. QUERN_BINARY and QUERN_GPU_PLUGIN name others."""
     plugin = plugin or os.environ.get("QUERN_GPU_PLUGIN")
     build = pathlib.Path(os.environ.get("BUILD", ROOT / "build")).absolute()
     pack = pathlib.Path(os.environ.get("QUERN_GPU_PACK", ROOT / ".gpu")).absolute()
-    checks = build / "tests/kernels/cuda"
-    places = [(pathlib.Path(quern or os.environ.get("QUERN_BINARY") or build / "src/quern"), pathlib.Path(plugin or build / "src/inference/kernels/cuda/libquern-cuda.so"),
-               checks / "check-device", checks / "cuda-kernels"),
-              (pack / "bin/quern", pathlib.Path(plugin or pack / "bin/libquern-cuda.so"), pack / "bin/check-device", pack / "bin/cuda-kernels")]
+    checks = build / "tests/gpu/cuda"
+    places = [(pathlib.Path(quern or os.environ.get("QUERN_BINARY") or build / "src/quern"), pathlib.Path(plugin or build / "src/inference/gpu/cuda/libquern-cuda.so"),
+               checks / "check-plugin", checks / "cuda-kernels"),
+              (pack / "bin/quern", pathlib.Path(plugin or pack / "bin/libquern-cuda.so"), pack / "bin/check-plugin", pack / "bin/cuda-kernels")]
     for place in places:
         if place[0].exists() and place[1].exists():
             environment = dict(os.environ)

@@ -3,7 +3,7 @@
 
 Figures: requests a second, greedy, 2,000 requests, seed 7; vLLM 0.26.0, torch 2.11, FlashAttention 3, prefix cache on, CUDA graphs;
 2026-11-21 and -22. They repeat within 2 % from run to run on cards of this kind, and say nothing about other cards. Weights are
-those that vLLM makes up itself (docs/internals/inference/device.md tells what that means for a KV cache in fp8)."""
+those that vLLM makes up itself (docs/internals/inference/gpu.md tells what that means for a KV cache in fp8)."""
 CARD = "H200"
 SOURCE = "vLLM 0.26.0 on an H200, 2026-11-21 and -22"
 FORMATS = ("bf16", "fp8-kv", "fp8", "int8")  # int8: 8-bit weights too, compared with the same

@@ -81,7 +81,7 @@ def test_parity_does_not_hold_against_another_model_s_answers(tmp_path):
 
 def test_parity_of_int8_holds_through_the_plugin_s_host_code(tmp_path):
     """Activations and weights are mixed alike: if only one of them were, answers would be noise."""
-    plugin = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/kernels/cuda/libquern-cuda-host.so"
+    plugin = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/gpu/cuda/libquern-cuda-host.so"
     done = bench(tmp_path, "parity", support.SHARED / "tiny/llama3", "--n", "6", "--tokens", "8", "--formats", "int8", "--plugin", plugin)
     assert done.returncode == 0, done.stdout + done.stderr
     line, = lines_of(done)
@@ -108,7 +108,7 @@ def test_without_a_card_a_script_says_so_and_skips(tmp_path, script, arguments):
 
 
 def test_run_all_goes_on_after_a_part_that_fails(tmp_path):
-    """check-device is not made for the plain device: it fails."""
+    """check-plugin is not made for the plain device: it fails."""
     done = bench(tmp_path, "run-all", "try:memory", "check:device", "--seconds", "100000", "--patience", "100")
     assert done.returncode == 0, done.stderr
     summary = (tmp_path / "out/summary.txt").read_text()
@@ -185,8 +185,8 @@ def test_sanitize_tells_the_reports_of_a_tool(tmp_path, tool, said, status, expe
 
 def test_sanitize_runs_the_last_part_of_the_plugin_s_checks_and_there_are_no_more(tmp_path):
     """A made-up compute-sanitizer, which runs what it is given."""
-    fake, host = tmp_path / "compute-sanitizer", BENCH.parents[1] / os.environ.get("BUILD", "build") / "tests/kernels/cuda/libquern-cuda-host.so"
-    fake.write_text('#!/bin/sh\nwhile [ "${1##*/}" != check-device ]; do shift; done\necho "$@" >>"$0.ran"\nexec "$@"\n')
+    fake, host = tmp_path / "compute-sanitizer", BENCH.parents[1] / os.environ.get("BUILD", "build") / "tests/gpu/cuda/libquern-cuda-host.so"
+    fake.write_text('#!/bin/sh\nwhile [ "${1##*/}" != check-plugin ]; do shift; done\necho "$@" >>"$0.ran"\nexec "$@"\n')
     fake.chmod(0o755)
     environment = {**os.environ, "QUERN_BINARY": str(support.BINARY), "QUERN_GPU_PLUGIN": str(host), "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     last = module("sanitize").PARTS

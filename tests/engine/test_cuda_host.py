@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Models through the CUDA plugin's host code, over a runtime and kernels in plain C (tests/kernels/cuda/host): the whole way from a request
+"""Models through the CUDA plugin's host code, over a runtime and kernels in plain C (tests/gpu/cuda/host): the whole way from a request
 to a step's kernels, without a card."""
 import json, pathlib, re, shutil
 
@@ -8,14 +8,14 @@ import pytest
 import support
 from test_device_faults import create, deaths, lines, results, state, texts  # noqa: F401 (a fixture)
 
-PLUGIN = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/kernels/cuda/libquern-cuda-host.so"
+PLUGIN = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/gpu/cuda/libquern-cuda-host.so"
 CARD = ["--device", "cuda", "--device-plugin", PLUGIN, "--gpu-memory-limit-mib", 700, "--max-num-seqs", 8, "--max-model-len", 256, "--max-num-batched-tokens", 128]
 CPU = ["--device", "cpu", "--reference"]
 PROMPTS = ["Hello there, the weather is", "Hello there, the weather is nice and", "One two three four five six seven eight nine ten"]
 PENALTIES = [0, 0, 0.5]  # frequency_penalty of each
 # Where two logits are closer than this, either may come first in bf16: engine.md 7.2's near-tie.
 NEAR_TIE = 0.25
-POISON = 77  # of tests/device/poison_plugin.c
+POISON = 77  # of tests/gpu/poison_plugin.c
 # What the card may tell of one access outside, by the host code's name of it; an Xid ends kernels with a launch failure, too.
 FAULTS = {"illegal": r"an illegal memory access was encountered \(cudaErrorIllegalAddress\)",
           "ecc": r"uncorrectable ECC error encountered \(cudaErrorECCUncorrectable\)",

@@ -9,7 +9,7 @@ import support
 
 TINY = support.SHARED / "tiny/llama3/model-q8_0.gguf"
 SITUATIONS = {
-    "symbol": "is no plugin: it lacks quern_device_table; install the plugin that was built with this quern, or run with --device cpu",
+    "symbol": "is no plugin: it lacks quern_gpu_table; install the plugin that was built with this quern, or run with --device cpu",
     "abi": "is of another build: its interface is",
     "bytes": "is of another build: its table has",
     "version": "is of another build: quern 0.0.1",

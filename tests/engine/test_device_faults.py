@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A card that fails while a batch runs, on the plain device (tests/device): each line has one result, and no line runs on the CPU instead."""
+"""A card that fails while a batch runs, on the plain device (tests/gpu): each line has one result, and no line runs on the CPU instead."""
 import os, re, signal
 
 import pytest

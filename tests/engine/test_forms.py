@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders with weights in FP8, AWQ and GPTQ on devices: on the plain device of the tests, and through the CUDA plugin's host code over kernels
-in plain C (tests/kernels/cuda/host), in every form that a card gives them; on a real card, if there is one."""
+in plain C (tests/gpu/cuda/host), in every form that a card gives them; on a real card, if there is one."""
 import json, math, pathlib, random, re, shutil
 
 import pytest
 
 import folders, support
 
-CARD = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/kernels/cuda/libquern-cuda-host.so"
+CARD = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/gpu/cuda/libquern-cuda-host.so"
 ON_CPU = ["--device", "cpu", "--reference", "--no-packed-cache"]
 ON_PLAIN = ["--device", "cuda", "--device-plugin", support.plain_device()]
 ON_CARD = ["--device", "cuda", "--device-plugin", CARD, "--gpu-memory-limit-mib", 250, "--max-num-seqs", 4, "--max-num-batched-tokens", 64]

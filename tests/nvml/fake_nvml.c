@@ -9,7 +9,7 @@
  * file with ".stalled" behind its name then tells that one waits.
  *
  * It has `cards` cards, all with the same numbers. Their UUIDs are those of the plain device
- * (tests/device).
+ * (tests/gpu).
  *
  * Thread: any.
  * Memory: none. */

@@ -2,7 +2,7 @@
 #include "base/sandbox.h"
 #include "cli/command.h"
 #include "cli/models_show.h"
-#include "device/device_settings.h"
+#include "gpu/gpu_settings.h"
 #include "hub/catalog_add.h"
 #include "hub/catalog_path.h"
 #include "hub/verify.h"
@@ -215,7 +215,7 @@ static int64_t card_mib(void) {
     struct nvml *nvml;
     struct error error;
     if (nvml_open(&nvml, NULL, &error) != OK) return 0;
-    const double bytes = (double)nvml_largest_bytes(nvml) * DEVICE_SHARE_DEFAULT;
+    const double bytes = (double)nvml_largest_bytes(nvml) * GPU_SHARE_DEFAULT;
     nvml_close(nvml);
     return (int64_t)(bytes / (1 << 20));
 }

@@ -7,9 +7,9 @@
 
 #include "base/sandbox.h"
 #include "cli/models_show.h"
-#include "device/device_find.h"
-#include "device/device_load.h"
-#include "device/device_products.h"
+#include "gpu/gpu_find.h"
+#include "gpu/gpu_load.h"
+#include "gpu/gpu_products.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -139,15 +139,15 @@ void doctor_check_models(struct doctor *doctor) {
 /* --- cards --- */
 
 /* Tells whether cuBLASLt, without which a card of NVIDIA cannot be opened, can be loaded. */
-static void tell_products(struct doctor *doctor, const struct loaded_device *loaded) {
+static void tell_products(struct doctor *doctor, const struct loaded_gpu *loaded) {
     char plugin[PATH_MAX], found[PATH_MAX];
     struct str named = loaded->settings.plugin;
     if (strcmp(loaded->table->kind, "cuda") != 0) return;
     if (named.bytes > 0)
         snprintf(plugin, sizeof plugin, "%.*s", STR_ARGS(named));
-    else if (!device_find_plugin(plugin))
+    else if (!gpu_find_plugin(plugin))
         plugin[0] = '\0';
-    if (device_products_find(plugin, found))
+    if (gpu_products_find(plugin, found))
         doctor_find(doctor, DOCTOR_GOOD, "device", NULL, "cuBLASLt is %s", found);
     else
         doctor_find(doctor, DOCTOR_WRONG, "device",
@@ -156,15 +156,15 @@ static void tell_products(struct doctor *doctor, const struct loaded_device *loa
                     "loaded");
 }
 
-static void tell_card(struct doctor *doctor, const struct loaded_device *loaded) {
-    bool has_driver = device_find_driver();
+static void tell_card(struct doctor *doctor, const struct loaded_gpu *loaded) {
+    bool has_driver = gpu_find_driver();
     char plugin[PATH_MAX];
     if (loaded->table) tell_products(doctor, loaded);
     if (loaded->table)
         doctor_find(doctor, DOCTOR_GOOD, "device", NULL, "%s: %.1f of %.1f GB are free",
                     loaded->card.name, (double)loaded->card.free_bytes / 1e9,
                     (double)loaded->card.memory_bytes / 1e9);
-    else if (has_driver && !device_find_plugin(plugin))
+    else if (has_driver && !gpu_find_plugin(plugin))
         doctor_find(doctor, DOCTOR_HINT, "device",
                     "`make cuda` builds it; as a package: libquern-cuda",
                     "the CPU computes: a driver of NVIDIA is here, and the plugin is not");
@@ -178,19 +178,19 @@ static void tell_card(struct doctor *doctor, const struct loaded_device *loaded)
 }
 
 void doctor_check_device(struct doctor *doctor) {
-    struct loaded_device loaded = {0};
-    struct device_settings settings;
+    struct loaded_gpu loaded = {0};
+    struct gpu_settings settings;
     struct error error = {0};
-    const struct device_texts texts = {
+    const struct gpu_texts texts = {
         .device = str_from(doctor_text(doctor, "device")),
         .plugin = str_from(doctor_text(doctor, "device-plugin")),
     };
-    enum err err = device_settings_read(&settings, &texts, &error);
-    if (err == OK) err = device_load(&loaded, &settings, &error);
+    enum err err = gpu_settings_read(&settings, &texts, &error);
+    if (err == OK) err = gpu_load(&loaded, &settings, &error);
     if (err != OK)
         doctor_find(doctor, DOCTOR_WRONG, "device",
                     "see the sentence; --device auto takes the CPU instead", "%s", error.text);
     else
         tell_card(doctor, &loaded);
-    device_load_close(&loaded);
+    gpu_load_close(&loaded);
 }

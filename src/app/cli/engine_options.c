@@ -6,9 +6,9 @@
 #include "base/os.h"
 #include "checkpoint/config.h"
 #include "cli/pull_show.h"
-#include "device/device_settings.h"
 #include "engine/served_model.h"
-#include "kernels/device.h"
+#include "gpu/gpu_settings.h"
+#include "gpu/table.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,10 +237,10 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
                        "--tensor-parallel-size %lld is not supported (1 is: an engine computes on "
                        "one card)",
                        (long long)choice->tensor_parallel_size);
-    if (choice->block_size != 0 && choice->block_size != DEVICE_PAGE_TOKENS)
+    if (choice->block_size != 0 && choice->block_size != GPU_PAGE_TOKENS)
         return err_set(error, ERR_INVALID, "--block-size %lld is not supported (%u is)",
-                       (long long)choice->block_size, DEVICE_PAGE_TOKENS);
-    const struct device_texts texts = {
+                       (long long)choice->block_size, GPU_PAGE_TOKENS);
+    const struct gpu_texts texts = {
         .device = str_from(choice->device),
         .plugin = str_from(choice->device_plugin),
         .dtype = str_from(choice->dtype),
@@ -249,8 +249,8 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
         .memory_share = choice->gpu_memory_share,
         .memory_bytes = (uint64_t)choice->gpu_memory_limit_mib << 20,
     };
-    struct device_settings settings;
-    enum err err = device_settings_read(&settings, &texts, error);
+    struct gpu_settings settings;
+    enum err err = gpu_settings_read(&settings, &texts, error);
     if (err != OK) return err;
     *ret_device = (struct wire_device){.name = texts.device,
                                        .plugin = texts.plugin,
@@ -260,13 +260,13 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
                                        .memory_share = texts.memory_share,
                                        .memory_bytes = texts.memory_bytes};
     if (!choice->reference && !choice->kernels) return OK;
-    if (settings.choice == DEVICE_CHOICE_CARD)
+    if (settings.choice == GPU_CHOICE_CARD)
         return err_set(error, ERR_INVALID,
                        "--reference and --kernels choose the CPU; --device %.64s does not",
                        choice->device);
     ret_device->name = STR("cpu");
-    settings.choice = DEVICE_CHOICE_CPU;
-    return device_settings_check_cpu(&settings, error);
+    settings.choice = GPU_CHOICE_CPU;
+    return gpu_settings_check_cpu(&settings, error);
 }
 
 static enum err fill_engine(struct engine_choice *choice, struct engine_settings *ret_engine,

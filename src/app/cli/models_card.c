@@ -11,14 +11,12 @@
 /* The first three are those that an engine without options tries, in this order. */
 static const struct form {
     const char *weights_name, *kv_name;
-    enum device_form weights, kv;
-} forms[MODELS_CARD_FORMS] = {{"bfloat16", "bfloat16", DEVICE_BF16, DEVICE_BF16},
-                              {"int8", "bfloat16", DEVICE_INT8, DEVICE_BF16},
-                              {"file", "bfloat16", DEVICE_BLOCKS, DEVICE_BF16},
-                              {"bfloat16", "fp8", DEVICE_BF16, DEVICE_E4M3},
-                              {"int8", "fp8", DEVICE_INT8, DEVICE_E4M3},
-                              {"fp8", "fp8", DEVICE_E4M3, DEVICE_E4M3},
-                              {"file", "fp8", DEVICE_BLOCKS, DEVICE_E4M3}};
+    enum gpu_form weights, kv;
+} forms[MODELS_CARD_FORMS] = {
+    {"bfloat16", "bfloat16", GPU_BF16, GPU_BF16}, {"int8", "bfloat16", GPU_INT8, GPU_BF16},
+    {"file", "bfloat16", GPU_BLOCKS, GPU_BF16},   {"bfloat16", "fp8", GPU_BF16, GPU_E4M3},
+    {"int8", "fp8", GPU_INT8, GPU_E4M3},          {"fp8", "fp8", GPU_E4M3, GPU_E4M3},
+    {"file", "fp8", GPU_BLOCKS, GPU_E4M3}};
 
 static void predict(struct models_card *card, const struct checkpoint *checkpoint,
                     uint32_t sequence_tokens) {
@@ -34,7 +32,7 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
     options.checkpoint = checkpoint;
     const bool has_blocks = card_fit_has_blocks(checkpoint);
     for (size_t i = 0; i < MODELS_CARD_FORMS; i++) {
-        if (forms[i].weights == DEVICE_BLOCKS && !has_blocks) continue;
+        if (forms[i].weights == GPU_BLOCKS && !has_blocks) continue;
         options.weights = forms[i].weights;
         options.kv = forms[i].kv;
         card->forms[card->form_count++] = (struct models_card_form){
@@ -54,7 +52,7 @@ enum err models_card_read(struct models_card *ret_card, const char *path, uint64
     return OK;
 }
 
-static uint64_t buffers_of(const struct device_ledger *ledger) {
+static uint64_t buffers_of(const struct memory_ledger *ledger) {
     return ledger->activations + ledger->logits + ledger->steps + ledger->workspace;
 }
 
@@ -68,7 +66,7 @@ void models_card_show(const struct models_card *card) {
         printf(": embeddings are computed on the CPU\n");
         return;
     }
-    printf(", of which the driver takes %" PRIu64 "\n", mib(DEVICE_CONTEXT_BYTES));
+    printf(", of which the driver takes %" PRIu64 "\n", mib(GPU_CONTEXT_BYTES));
     for (size_t i = 0; i < card->form_count; i++) {
         const struct card_fit *fit = &card->forms[i].is;
         printf("  weights %-8s KV %-8s  weights %" PRIu64 " MiB, buffers %" PRIu64 ", KV %" PRIu64

@@ -7,7 +7,7 @@
  * Memory: the caller's struct. */
 
 #include "base/buf.h"
-#include "device/card_fit.h"
+#include "gpu/gpu_fit.h"
 
 #define MODELS_CARD_FORMS 7 /* at most */
 

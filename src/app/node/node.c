@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "device/device_find.h"
+#include "gpu/gpu_find.h"
 #include "hub/catalog_path.h"
 #include "node/card_watch.h"
 #include "node/packed_folder.h"
@@ -217,7 +217,7 @@ static uint32_t models_at_a_time(const struct node_options *options, const uint6
     const struct wire_device *card = &engine->device;
     if (options->loaded_models_max > 0) return options->loaded_models_max;
     if (card->memory_share == 0 && card->memory_bytes == 0 &&
-        device_find_is_likely(card->name, card->plugin))
+        gpu_find_is_likely(card->name, card->plugin))
         return 1;
     uint64_t kv_bytes = engine->kv_bytes ? engine->kv_bytes : KV_BYTES_USUAL;
     uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
@@ -304,7 +304,7 @@ static size_t card_uses(void *context, struct card_use ret_uses[CARDS_MAX]) {
 static void open_cards(struct node *node, const struct node_options *options) {
     const struct wire_device *device = &options->engine.device;
     const struct card_watch_options watch = {.context = node, .uses = card_uses};
-    if (!options->watches_cards || !device_find_is_likely(device->name, device->plugin)) return;
+    if (!options->watches_cards || !gpu_find_is_likely(device->name, device->plugin)) return;
     node->cards = card_watch_open(&watch);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "preflight/preflight_costs.h"
 
-#include "device/device_limits.h"
 #include "engine/served_model.h"
+#include "gpu/gpu_limits.h"
 
 #include <math.h>
 
@@ -61,7 +61,7 @@ struct file_work {
 static double sequences_at_a_time(const struct preflight *is, const struct node_options *node,
                                   double lines) {
     double most = SERVED_SEQS_DEFAULT;
-    if (is->is_on_card) most = DEVICE_SEQUENCES_DEFAULT;
+    if (is->is_on_card) most = GPU_SEQUENCES_DEFAULT;
     if (node->engine.max_num_seqs > 0) most = node->engine.max_num_seqs;
     if (is->fit_mean > 0) most = fmin(most, (double)is->fit_mean);
     return fmax(fmin(most, lines), 1);

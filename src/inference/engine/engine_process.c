@@ -36,7 +36,7 @@ struct out {
 struct process {
     struct out out;
     struct wire_reader reader;
-    struct loaded_device device;
+    struct loaded_gpu device;
     struct served_model model;
     bool has_model;
     struct engine *engine;
@@ -157,7 +157,7 @@ static void on_stats(void *context, uint64_t ping, const struct wire_stats *stat
  * wakes it. */
 static void on_fatal(void *context, const char *sentence) {
     struct process *process = context;
-    send_fatal(process, process->device.device ? WIRE_FLAG_CARD_FAILED : 0, sentence);
+    send_fatal(process, process->device.gpu ? WIRE_FLAG_CARD_FAILED : 0, sentence);
     atomic_store(&process->has_failed, true);
     shutdown(process->out.fd, SHUT_RD);
 }
@@ -251,33 +251,33 @@ static enum err read_hello(struct process *process, struct wire_hello *ret_hello
 /* Opens the card that HELLO asks for, or leaves the CPU and says why. */
 static enum err open_device(struct process *process, const struct wire_hello *hello,
                             struct error *error) {
-    const struct device_texts texts = {.device = hello->device.name,
-                                       .plugin = hello->device.plugin,
-                                       .dtype = hello->device.dtype,
-                                       .kv_cache_dtype = hello->device.kv_cache_dtype,
-                                       .quantization = hello->device.quantization,
-                                       .memory_share = hello->device.memory_share,
-                                       .memory_bytes = hello->device.memory_bytes};
-    struct loaded_device *device = &process->device;
-    struct device_settings settings;
-    enum err err = device_settings_read(&settings, &texts, error);
+    const struct gpu_texts texts = {.device = hello->device.name,
+                                    .plugin = hello->device.plugin,
+                                    .dtype = hello->device.dtype,
+                                    .kv_cache_dtype = hello->device.kv_cache_dtype,
+                                    .quantization = hello->device.quantization,
+                                    .memory_share = hello->device.memory_share,
+                                    .memory_bytes = hello->device.memory_bytes};
+    struct loaded_gpu *device = &process->device;
+    struct gpu_settings settings;
+    enum err err = gpu_settings_read(&settings, &texts, error);
     if (err != OK) return err;
     settings.is_careful = hello->is_careful;
-    err = device_load(device, &settings, error);
-    if (err == OK) err = device_load_open(device, error);
+    err = gpu_load(device, &settings, error);
+    if (err == OK) err = gpu_load_open(device, error);
     process->lacks_card = err != OK;
     if (err != OK) return err;
-    if (device->device) {
+    if (device->gpu) {
         log_info("event=device device=%s:%u name=\"%s\" limit_mib=%llu", device->table->kind,
                  device->card.index, device->card.name,
                  (unsigned long long)(device->memory_bytes >> 20));
-        if (settings.is_careful) log_info("event=device_careful steps=%u", DEVICE_CAREFUL_STEPS);
+        if (settings.is_careful) log_info("event=device_careful steps=%u", GPU_CAREFUL_STEPS);
         return OK;
     }
     if (*device->reason)
         log_write(device->is_surprising ? LOG_WARN : LOG_INFO,
                   "event=device device=cpu reason=\"%s\"", device->reason);
-    return device_settings_check_cpu(&settings, error);
+    return gpu_settings_check_cpu(&settings, error);
 }
 
 /* Enters the sandbox before the first thread of our own, which would stay outside, and before the
@@ -307,7 +307,7 @@ static enum err open_engine(struct process *process, const struct engine_process
     enum err err = (options->open_model ? options->open_model : served_model_open)(
         &process->model, hello, &process->device, error);
     /* With less free memory than before, the card opens and the model does not fit. */
-    process->lacks_card = err == ERR_LIMIT && process->device.device;
+    process->lacks_card = err == ERR_LIMIT && process->device.gpu;
     if (err != OK) return err;
     process->has_model = true;
     const struct engine_events events = {process, on_delta, on_result, on_stats, on_fatal};
@@ -315,7 +315,7 @@ static enum err open_engine(struct process *process, const struct engine_process
 }
 
 /* The card's name for --device: by its UUID, since numbers change when a card is lost. */
-static void name_card(const struct device_info *card, char *ret_text, size_t text_bytes) {
+static void name_card(const struct gpu_info *card, char *ret_text, size_t text_bytes) {
     if (*card->uuid)
         snprintf(ret_text, text_bytes, "cuda:%s", card->uuid);
     else
@@ -326,7 +326,7 @@ static void send_ready(struct process *process) {
     struct wire_ready ready;
     char device[64] = "";
     engine_ready(process->engine, &ready);
-    if (process->device.device) name_card(&process->device.card, device, sizeof device);
+    if (process->device.gpu) name_card(&process->device.card, device, sizeof device);
     ready.device = str_from(device);
     struct buf payload;
     buf_init(&payload, 1024 * 1024);
@@ -358,7 +358,7 @@ int engine_process_run(const struct engine_process_options *options) {
     engine_close(process.engine);
     if (process.has_model)
         (options->close_model ? options->close_model : served_model_close)(&process.model);
-    device_load_close(&process.device);
+    gpu_load_close(&process.device);
     out_close(&process.out);
     wire_reader_release(&process.reader);
     os_close(options->fd);

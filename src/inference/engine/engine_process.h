@@ -24,7 +24,7 @@ enum engine_exit {
 /* Opens a model as HELLO asks: served_model_open, or a test's function. */
 typedef enum err (*engine_open_model_fn)(struct served_model *ret_model,
                                          const struct wire_hello *options,
-                                         struct loaded_device *device, struct error *error);
+                                         struct loaded_gpu *device, struct error *error);
 
 struct engine_process_options {
     int fd;                                          /* taken over */

@@ -31,16 +31,16 @@ static enum err copy_text(char *ret_text, size_t text_bytes, struct str text, co
 /* Opens the model on the device if there is one. A model that only the CPU computes goes there, with
  * the reason in the log, unless a card was asked for. */
 static enum err open_somewhere(struct served_model *model, const char *path,
-                               struct model_options *wanted, struct loaded_device *device,
+                               struct model_options *wanted, struct loaded_gpu *device,
                                struct error *error) {
-    bool has_device = device && device->device;
+    bool has_device = device && device->gpu;
     wanted->device = has_device ? device : NULL;
     enum err err = model_open(&model->model, path, wanted, error);
-    if (err != ERR_UNAVAILABLE || !has_device || device->settings.choice == DEVICE_CHOICE_CARD)
+    if (err != ERR_UNAVAILABLE || !has_device || device->settings.choice == GPU_CHOICE_CARD)
         return err;
     log_warn("event=device device=cpu reason=\"%s\"", error->text);
-    device_load_close(device);
-    err = device_settings_check_cpu(&device->settings, error);
+    gpu_load_close(device);
+    err = gpu_settings_check_cpu(&device->settings, error);
     if (err != OK) return err;
     wanted->device = NULL;
     if (wanted->sequences_max == 0)
@@ -50,15 +50,15 @@ static enum err open_somewhere(struct served_model *model, const char *path,
 
 /* Sequences that the model shall run at a time, with room for those of interactive requests; 0 with
  * a device, which has its own default. */
-static uint32_t sequences_of(const struct wire_hello *options, const struct loaded_device *device) {
+static uint32_t sequences_of(const struct wire_hello *options, const struct loaded_gpu *device) {
     uint32_t count = options->max_num_seqs;
-    if (count == 0 && device && device->device) return 0;
+    if (count == 0 && device && device->gpu) return 0;
     if (count == 0) count = SERVED_SEQS_DEFAULT;
     return count <= MODEL_SEQUENCES_MAX - SERVED_URGENT_SEQS ? count + SERVED_URGENT_SEQS : count;
 }
 
 static enum err open_model(struct served_model *model, const char *path,
-                           const struct wire_hello *options, struct loaded_device *device,
+                           const struct wire_hello *options, struct loaded_gpu *device,
                            struct error *error) {
     char kernels[KERNELS_NAME_BYTES], packed_dir[PATH_MAX];
     enum err err = copy_text(kernels, sizeof kernels, options->kernels, "kernels", error);
@@ -135,14 +135,14 @@ static void fill_uses(struct served_model *model, const struct model_description
 
 /* Opens a folder. Its vocabulary is read first, because it tells the number of tokens. */
 static enum err open_folder(struct served_model *model, const char *path,
-                            const struct wire_hello *options, struct loaded_device *device,
+                            const struct wire_hello *options, struct loaded_gpu *device,
                             struct error *error) {
     enum err err = vocabulary_open_folder(&model->vocabulary, path, error);
     return err == OK ? open_model(model, path, options, device, error) : err;
 }
 
 static enum err open_file(struct served_model *model, const char *path,
-                          const struct wire_hello *options, struct loaded_device *device,
+                          const struct wire_hello *options, struct loaded_gpu *device,
                           struct error *error) {
     enum err err = open_model(model, path, options, device, error);
     if (err != OK) return err;
@@ -195,7 +195,7 @@ static void describe(struct served_model *model, const struct model_description 
     model->created_unix_s = stat(path, &file) == 0 ? (int64_t)file.st_mtime : 0;
 }
 
-static struct card_ledger ledger_of(const struct device_ledger *from) {
+static struct card_ledger ledger_of(const struct memory_ledger *from) {
     return (struct card_ledger){.limit_bytes = from->limit,
                                 .part_bytes = {[CARD_PART_CONTEXT] = from->context,
                                                [CARD_PART_WEIGHTS] = from->weights,
@@ -231,7 +231,7 @@ enum err served_model_check_parser(const char *name, struct error *error) {
 }
 
 enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
-                           struct loaded_device *device, struct error *error) {
+                           struct loaded_gpu *device, struct error *error) {
     char path[PATH_MAX];
     if (options->model_path.bytes == 0 || options->model_path.bytes >= sizeof path)
         return err_set(error, ERR_INVALID, "a model path of %zu bytes", options->model_path.bytes);

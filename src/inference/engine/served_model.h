@@ -10,8 +10,8 @@
  * Memory: after served_model_open it owns all its members; served_model_close frees them. */
 
 #include "chat/tool_format.h"
-#include "device/device_load.h"
 #include "engine/vocabulary.h"
+#include "gpu/gpu_load.h"
 #include "json/refusal.h"
 #include "model/model.h"
 #include "protocol/wire_messages.h"
@@ -56,7 +56,7 @@ struct served_model {
  * the open device, or on the CPU if `device` is NULL or has none. ERR_INVALID or ERR_NOT_FOUND with
  * one clear sentence. */
 enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
-                           struct loaded_device *device, struct error *error) MUST_CHECK;
+                           struct loaded_gpu *device, struct error *error) MUST_CHECK;
 void served_model_close(struct served_model *model);
 /* ERR_INVALID, with the names that are known, for a tool_call_parser of HELLO that is none of them; NULL is
  * allowed. */

@@ -66,7 +66,7 @@ struct matrix_tile;
 /* A weight matrix laid out for one table: y = x Wᵀ with W (rows, cols). Read-only for users; one
  * tiled copy serves both matmul and matrix_row (a tied embedding).
  *
- * A matrix on a device (kernels/device.h) has rows, cols and handle alone: it is made with calloc,
+ * A matrix on a device (gpu/table.h) has rows, cols and handle alone: it is made with calloc,
  * and no function here but matrix_close takes it. */
 struct matrix {
     const struct kernels *kernels;
@@ -82,7 +82,7 @@ struct matrix {
     struct matrix_part *parts; /* private */
     uint32_t part_count;
     bool is_borrowed; /* `memory` is the caller's, and read-only */
-    uint32_t handle;  /* its index in device_program.matrices; UINT32_MAX (DEVICE_NONE): it is laid
+    uint32_t handle;  /* its index in gpu_program.matrices; UINT32_MAX (GPU_NONE): it is laid
                          out here */
 };
 

@@ -4,7 +4,7 @@
 /* op_kind: the kinds of operations of a forward pass, and the choices within a kind.
  *
  * program/op.h says which fields of an operation each kind has. The numbers are part of the table
- * of a device (kernels/device.h), so a new kind or choice goes to the end of its list.
+ * of a device (gpu/table.h), so a new kind or choice goes to the end of its list.
  *
  * Thread: any; constants.
  * Memory: none. */

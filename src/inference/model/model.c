@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "cpu/executor_cpu.h"
-#include "device/executor_device.h"
+#include "gpu/executor_gpu.h"
 #include "model/model_internal.h"
 
 #include <stdlib.h>
@@ -79,24 +79,23 @@ static enum err open_on_cpu(struct model *model, const struct model_options *opt
 
 static enum err open_on_device(struct model *model, const struct model_options *options,
                                uint32_t context_max, struct error *error) {
-    const struct loaded_device *device = options->device;
+    const struct loaded_gpu *device = options->device;
     const struct weights *weights = model->weights;
-    const struct executor_device_options executor = {
-        .table = device->table,
-        .device = device->device,
-        .card = &device->card,
-        .memory_bytes = device->memory_bytes,
-        .store = model->device_store,
-        .config = &model->config,
-        .layout = &model->layout,
-        .weights = {.layers = weights->layers,
-                    .embedding = weights->embedding,
-                    .head = weights->head,
-                    .output_norm = weights->output_norm},
-        .kv_form = device_load_kv_form(device),
-        .urgent_sequences = options->urgent_sequences,
-        .limits = limits_of(options, context_max)};
-    enum err err = executor_device_open(&model->executor, &executor, error);
+    const struct executor_gpu_options executor = {.table = device->table,
+                                                  .gpu = device->gpu,
+                                                  .card = &device->card,
+                                                  .memory_bytes = device->memory_bytes,
+                                                  .store = model->gpu_store,
+                                                  .config = &model->config,
+                                                  .layout = &model->layout,
+                                                  .weights = {.layers = weights->layers,
+                                                              .embedding = weights->embedding,
+                                                              .head = weights->head,
+                                                              .output_norm = weights->output_norm},
+                                                  .kv_form = gpu_load_kv_form(device),
+                                                  .urgent_sequences = options->urgent_sequences,
+                                                  .limits = limits_of(options, context_max)};
+    enum err err = executor_gpu_open(&model->executor, &executor, error);
     return err == ERR_INVALID ? (error->code = ERR_UNAVAILABLE) : err;
 }
 
@@ -141,13 +140,13 @@ static struct tiled_cache_options cache_options(const char *path,
 static struct weight_store open_store(struct model *model, const struct model_options *options,
                                       const struct tiled_cache_options *cache) {
     if (options->device) {
-        const struct device_store_options store = {.table = options->device->table,
-                                                   .device = options->device->device,
-                                                   .form = model->weight_form,
-                                                   .notes_dir = options->packed_dir,
-                                                   .card_uuid = options->device->card.uuid};
-        model->device_store = device_store_open(&store);
-        return device_store_interface(model->device_store);
+        const struct gpu_store_options store = {.table = options->device->table,
+                                                .gpu = options->device->gpu,
+                                                .form = model->weight_form,
+                                                .notes_dir = options->packed_dir,
+                                                .card_uuid = options->device->card.uuid};
+        model->gpu_store = gpu_store_open(&store);
+        return gpu_store_interface(model->gpu_store);
     }
     const struct tile_store_options store = {.checkpoint = model->checkpoint,
                                              .config = &model->config,
@@ -191,26 +190,25 @@ static bool choose_smaller_form(struct model *model, const struct model_options 
     const size_t bytes = tensor_type_block_bytes(type), numbers = tensor_type_block_elements(type);
     const bool is_stored_small =
         model->weights && (bytes < 2 * numbers || checkpoint_is_packed(model->checkpoint));
-    if (!options->device || !is_stored_small || !device_load_may_shrink(options->device))
-        return false;
-    const bool is_small = model->weight_form == DEVICE_SMALL_FORM;
-    if (model->weight_form == DEVICE_BLOCKS || (is_small && bytes >= numbers)) return false;
-    model->weight_form = is_small ? DEVICE_BLOCKS : DEVICE_SMALL_FORM;
+    if (!options->device || !is_stored_small || !gpu_load_may_shrink(options->device)) return false;
+    const bool is_small = model->weight_form == GPU_SMALL_FORM;
+    if (model->weight_form == GPU_BLOCKS || (is_small && bytes >= numbers)) return false;
+    model->weight_form = is_small ? GPU_BLOCKS : GPU_SMALL_FORM;
     return true;
 }
 
 static enum err open_on_processor(struct model *model, const struct model_options *options,
                                   const struct tiled_cache_options *cache, struct error *error) {
-    if (options->device) model->weight_form = device_load_weight_form(options->device);
+    if (options->device) model->weight_form = gpu_load_weight_form(options->device);
     enum err err = open_parts(model, options, cache, error);
     while (err == ERR_LIMIT && choose_smaller_form(model, options)) {
         const char *form = checkpoint_form(model->checkpoint);
         log_info("event=small_weights form=%s file_has=%s reason=\"%s\"",
-                 model->weight_form == DEVICE_BLOCKS ? "file" : "int8",
+                 model->weight_form == GPU_BLOCKS ? "file" : "int8",
                  form ? form : tensor_type_name(model->weights->type), error->text);
-        device_store_close(model->device_store);
+        gpu_store_close(model->gpu_store);
         weights_close(model->weights);
-        model->device_store = NULL;
+        model->gpu_store = NULL;
         model->weights = NULL;
         err = open_parts(model, options, cache, error);
     }
@@ -224,7 +222,7 @@ static enum err fill_weights(struct model *model, const struct model_options *op
     struct backend_caps *caps = &model->backend.caps;
     enum err err = weights_fill(model->weights, error);
     if (err != OK || !options->device || options->rows_max > 0) return err;
-    return device_store_rows(model->device_store, caps->rows_max, &caps->rows_max, error);
+    return gpu_store_rows(model->gpu_store, caps->rows_max, &caps->rows_max, error);
 }
 
 static enum err open_all(struct model *model, const char *path, const struct model_options *options,
@@ -263,7 +261,7 @@ void model_close(struct model *model) {
     if (model->executor.ops) model->executor.ops->close(model->executor.self);
     embedder_close(model->embedder);
     tile_store_close(model->store);
-    device_store_close(model->device_store);
+    gpu_store_close(model->gpu_store);
     weights_close(model->weights);
     pool_close(model->pool);
     checkpoint_close(model->checkpoint);
@@ -316,7 +314,7 @@ void model_describe(const struct model *model, struct model_description *ret_des
         .workspace_bytes = executor.workspace_bytes + embedder_bytes(model->embedder),
         .ledger = executor.ledger,
         .peak_rss_bytes = model->peak_rss_bytes};
-    if (model->device_store)
+    if (model->gpu_store)
         copy_printable(ret_description->card, sizeof ret_description->card,
                        str_from(executor.name));
     if (model->embedder) {

@@ -18,7 +18,7 @@
 #include "checkpoint/config.h"
 #include "checkpoint/vocab.h"
 #include "cpu/embed.h"
-#include "device/device_load.h"
+#include "gpu/gpu_load.h"
 #include "scheduler/backend.h"
 
 #define MODEL_SEQUENCES_MAX 65536u
@@ -32,7 +32,7 @@ struct model_options {
     uint32_t threads;     /* (default: one per core) */
     uint32_t block_count; /* KV blocks (default: as many as fit kv_bytes) */
     uint64_t kv_bytes;    /* (default 1 GiB, or less when sequences_max whole contexts need less) */
-    uint32_t rows_max;    /* rows of a step (default 512; with a device see device_rows.h) */
+    uint32_t rows_max;    /* rows of a step (default 512; with a device see gpu_rows.h) */
     uint32_t sequences_max;    /* sequences of a step (default 128, with a device up to 1024) */
     uint32_t urgent_sequences; /* part of sequences_max that no option counts, for sentences */
     uint32_t context_max;      /* positions of a sequence (default: the file's limit) */
@@ -43,7 +43,7 @@ struct model_options {
     uint64_t packed_bytes_max; /* largest file to write there; 0: use existing ones, write none */
     /* With an open device, which must outlive the model and serves one only; NULL: the CPU. Kernels
      * and packed weights are not used then. */
-    const struct loaded_device *device;
+    const struct loaded_gpu *device;
 };
 
 struct model_description {
@@ -72,7 +72,7 @@ struct model_description {
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;           /* when every block is in use */
     uint64_t workspace_bytes;    /* for a step of rows_max rows, and for sampling */
-    struct device_ledger ledger; /* of the card; all zero: the CPU computes */
+    struct memory_ledger ledger; /* of the card; all zero: the CPU computes */
     uint64_t peak_rss_bytes;     /* peak of this process when model_open returned */
 };
 

@@ -9,7 +9,7 @@
 
 #include "checkpoint/checkpoint.h"
 #include "cpu/tile_store.h"
-#include "device/device_store.h"
+#include "gpu/gpu_store.h"
 #include "kernels/pool.h"
 #include "model/model.h"
 #include "program/executor.h"
@@ -22,9 +22,9 @@ struct model {
     struct kv_layout layout;
     const struct kernels *kernels;
     struct pool *pool;
-    struct tile_store *store;          /* NULL with a device */
-    struct device_store *device_store; /* NULL on the CPU */
-    enum device_form weight_form;      /* of device_store */
+    struct tile_store *store;    /* NULL with a device */
+    struct gpu_store *gpu_store; /* NULL on the CPU */
+    enum gpu_form weight_form;   /* of gpu_store */
     struct weights *weights;
     struct embedder *embedder; /* NULL when it does not embed */
     struct executor executor;  /* all zero when it does not generate */

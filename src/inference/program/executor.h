@@ -2,7 +2,7 @@
 #pragma once
 
 /* executor: the computer of a decoder's steps: the CPU (cpu/executor_cpu.h) or a device
- * (device/executor_device.h).
+ * (gpu/executor_gpu.h).
  *
  * model/model.h opens files, configuration and layout, and describes the model; the rest is behind
  * this interface. It knows no file and no text.
@@ -10,7 +10,7 @@
  * Thread: that of the scheduler (scheduler/backend.h).
  * Memory: an executor is its own until close. */
 
-#include "kernels/device.h"
+#include "program/memory_ledger.h"
 #include "scheduler/backend.h"
 
 #define EXECUTOR_PAGES_MAX (1u << 24) /* of backend_caps.page_count */
@@ -31,7 +31,7 @@ struct executor_description {
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;           /* when every page is in use */
     uint64_t workspace_bytes;    /* of the host: buffers of a step, and for sampling */
-    struct device_ledger ledger; /* of a device; all zero: a CPU */
+    struct memory_ledger ledger; /* of a device; all zero: a CPU */
 };
 
 struct executor_ops {

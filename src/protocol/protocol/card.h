@@ -18,7 +18,7 @@
 #define CARD_UUID_BYTES 64
 #define CARD_NAME_BYTES 96
 
-/* Parts of an engine's memory, in the order of struct device_ledger (kernels/device.h). */
+/* Parts of an engine's memory, in the order of struct memory_ledger (gpu/table.h). */
 enum card_part {
     CARD_PART_CONTEXT,
     CARD_PART_WEIGHTS,

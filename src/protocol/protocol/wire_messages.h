@@ -44,7 +44,7 @@ struct wire_names {
     size_t count;
 };
 
-/* The options about a device, as texts and numbers of the command line (device/device_settings.h).
+/* The options about a device, as texts and numbers of the command line (gpu/gpu_settings.h).
  * An empty text or a 0 was not given. */
 struct wire_device {
     struct str name; /* auto, cpu, cuda, cuda:N or cuda:UUID */

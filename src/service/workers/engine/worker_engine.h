@@ -23,7 +23,7 @@
  * rest of a batch to the CPU, silently.
  *
  * After a child that ended by an error of its card the next one is careful: it is told so, and its
- * first steps name the operation at which the card fails (device_options.careful_steps).
+ * first steps name the operation at which the card fails (gpu_options.careful_steps).
  *
  * A child that is killed and does not end, because a driver holds one of its calls, is told in the
  * log and in the status. Its jobs are lost at once. Its device is left alone until it has ended: no

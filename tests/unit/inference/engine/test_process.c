@@ -29,8 +29,8 @@ static struct toy toy;
 static char card_of_toy[64]; /* of the device that the model was opened with; empty: none */
 
 static enum err open_toy(struct served_model *ret_model, const struct wire_hello *options,
-                         struct loaded_device *device, struct error *error) {
-    snprintf(card_of_toy, sizeof card_of_toy, "%s", device->device ? device->card.name : "");
+                         struct loaded_gpu *device, struct error *error) {
+    snprintf(card_of_toy, sizeof card_of_toy, "%s", device->gpu ? device->card.name : "");
     if (str_is(options->model_path, "bad.gguf"))
         return err_set(error, ERR_INVALID, "bad.gguf: the file ends inside tensor 'x'");
     toy_open(&toy, &(struct toy_options){.block_count = 0});

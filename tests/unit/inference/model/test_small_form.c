@@ -18,32 +18,32 @@
 #define TRIES_MAX 4
 
 /* Products of every prepare that the card was asked for. */
-static enum device_form tried[TRIES_MAX];
+static enum gpu_form tried[TRIES_MAX];
 static uint32_t tries;
 
-static enum device_form form_of_products(const struct device_program *program) {
-    enum device_form form = DEVICE_BF16;
-    for (uint32_t i = 0; i < program->matrix_count && form != DEVICE_BLOCKS; i++)
-        if (program->matrices[i].form != DEVICE_BF16) form = program->matrices[i].form;
+static enum gpu_form form_of_products(const struct gpu_program *program) {
+    enum gpu_form form = GPU_BF16;
+    for (uint32_t i = 0; i < program->matrix_count && form != GPU_BLOCKS; i++)
+        if (program->matrices[i].form != GPU_BF16) form = program->matrices[i].form;
     return form;
 }
 
 /* A card that is too small for everything. */
-static enum err prepare(struct device *device, const struct device_program *program,
-                        const struct device_limits *limits, struct device_ledger *ret_ledger,
+static enum err prepare(struct gpu *device, const struct gpu_program *program,
+                        const struct gpu_limits *limits, struct memory_ledger *ret_ledger,
                         struct error *error) {
     (void)device;
     (void)limits;
     assert_true(tries < TRIES_MAX);
     tried[tries++] = form_of_products(program);
-    *ret_ledger = (struct device_ledger){.limit = 1, .used = 1};
+    *ret_ledger = (struct memory_ledger){.limit = 1, .used = 1};
     return err_set(error, ERR_LIMIT, "try %u", tries);
 }
 
-static const struct device_table table = {.kind = "card", .prepare = prepare};
+static const struct gpu_table table = {.kind = "card", .prepare = prepare};
 
 /* Opens a file whose matrices have that type. */
-static void open_refused(enum tensor_type type, bool as_f32, enum device_weights weights,
+static void open_refused(enum tensor_type type, bool as_f32, enum gpu_weights weights,
                          struct error *ret_error) {
     const struct recipe recipe = {.times = 8, .type = type, .as_f32 = as_f32};
     char path[] = "/tmp/quern-test-small-form-XXXXXX";
@@ -56,10 +56,10 @@ static void open_refused(enum tensor_type type, bool as_f32, enum device_weights
     assert_int_equal(write(fd, file.at, file.bytes), file.bytes);
     close(fd);
     buf_release(&file);
-    const struct loaded_device device = {.settings = {.weights = weights},
-                                         .table = &table,
-                                         .card = {.compute = 90, .multiprocessors = 1},
-                                         .memory_bytes = 1 << 20};
+    const struct loaded_gpu device = {.settings = {.weights = weights},
+                                      .table = &table,
+                                      .card = {.compute = 90, .multiprocessors = 1},
+                                      .memory_bytes = 1 << 20};
     const struct model_options options = {.threads = 1, .device = &device};
     tries = 0;
     assert_int_equal(model_open(&model, path, &options, ret_error), ERR_LIMIT);
@@ -71,12 +71,12 @@ static void test_a_quantised_file_is_tried_in_int8_and_as_it_is(void **state) {
     static const enum tensor_type types[] = {TENSOR_Q8_0, TENSOR_Q4_K, TENSOR_Q6_K};
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct error error = {0};
-        open_refused(types[i], false, DEVICE_WEIGHTS_AUTO, &error);
+        open_refused(types[i], false, GPU_WEIGHTS_AUTO, &error);
         const bool has_blocks = types[i] != TENSOR_Q8_0; /* of fewer than 8 bits */
         assert_int_equal(tries, has_blocks ? 3 : 2);
-        assert_int_equal(tried[0], DEVICE_BF16);
-        assert_int_equal(tried[1], DEVICE_INT8);
-        if (has_blocks) assert_int_equal(tried[2], DEVICE_BLOCKS);
+        assert_int_equal(tried[0], GPU_BF16);
+        assert_int_equal(tried[1], GPU_INT8);
+        if (has_blocks) assert_int_equal(tried[2], GPU_BLOCKS);
         assert_string_equal(error.text, has_blocks ? "try 3" : "try 2");
     }
 }
@@ -84,21 +84,21 @@ static void test_a_quantised_file_is_tried_in_int8_and_as_it_is(void **state) {
 static void test_what_was_asked_for_is_not_changed(void **state) {
     (void)state;
     struct error error = {0};
-    open_refused(TENSOR_Q4_K, false, DEVICE_WEIGHTS_BF16, &error);
+    open_refused(TENSOR_Q4_K, false, GPU_WEIGHTS_BF16, &error);
     assert_int_equal(tries, 1);
-    assert_int_equal(tried[0], DEVICE_BF16);
-    open_refused(TENSOR_Q4_K, false, DEVICE_WEIGHTS_INT8, &error);
+    assert_int_equal(tried[0], GPU_BF16);
+    open_refused(TENSOR_Q4_K, false, GPU_WEIGHTS_INT8, &error);
     assert_int_equal(tries, 1);
-    assert_int_equal(tried[0], DEVICE_INT8);
+    assert_int_equal(tried[0], GPU_INT8);
 }
 
 /* Its owner chose exact weights. */
 static void test_a_file_of_16_bits_or_more_keeps_them(void **state) {
     (void)state;
     struct error error = {0};
-    open_refused(TENSOR_Q8_0, true, DEVICE_WEIGHTS_AUTO, &error);
+    open_refused(TENSOR_Q8_0, true, GPU_WEIGHTS_AUTO, &error);
     assert_int_equal(tries, 1);
-    open_refused(TENSOR_BF16, false, DEVICE_WEIGHTS_AUTO, &error);
+    open_refused(TENSOR_BF16, false, GPU_WEIGHTS_AUTO, &error);
     assert_int_equal(tries, 1);
     assert_string_equal(error.text, "try 1");
 }

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* gpu_internal: a CUDA GPU behind the table of gpu/table.h; private to GPU*.c.
+ *
+ * Host code in plain C over the kernels' headers: it lays out one arena of GPU memory, copies a
+ * step's arrays in one transfer, and enqueues kernels. It computes nothing itself.
+ *
+ *     device.c          table, list, open, close
+ *     gpu_free.c     the free memory of a GPU that is not open
+ *     gpu_memory.c   the arena, and the blocks that carry arrays to the GPU
+ *     plugin_prepare.c  sizes, ledger, vectors
+ *     plugin_fill.c     rows of a file become codes
+ *     plugin_warm.c     algorithms of products, a first run of all kernels
+ *     gpu_step.c     a step's arrays, submit
+ *     gpu_walk.c     operations become kernels
+ *     gpu_graph.c    steps as graphs
+ *     plugin_sample.c   draws and answers
+ *     gpu_result.c   wait, logits, counters
+ *     gpu_op.c       one operation over buffers of the host
+ *
+ * Three streams: `compute` has all kernels, `up` the copies of steps to the GPU, `down` those of
+ * results. Nothing is allocated and nothing waited for between submit and wait.
+ *
+ * Thread: the GPU's one.
+ * Memory: the arena and all pinned memory are the GPU's.
+ * Invariant: GPU memory that a step reads changes only when the step has been waited for. */
+
+#include "gpu/cuda/attention.h"
+#include "gpu/cuda/launches.h"
+#include "gpu/cuda/pages.h"
+#include "gpu/cuda/products.h"
+#include "gpu/cuda/rows.h"
+#include "gpu/cuda/sample.h"
+#include "gpu/cuda/scaled.h"
+#include "gpu/table.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct CUevent_st;
+struct CUgraphExec_st;
+struct CUgraph_st;
+struct CUstream_st;
+
+#define FILL_SLICES 2                /* one is copied while the other is filled */
+#define FILL_BYTES ((size_t)8 << 20) /* of a slice, if a row fits */
+#define MIB (UINT64_C(1) << 20)
+#define WORKSPACE_BYTES (32 * MIB) /* of cuBLASLt; 8 MiB was the most any algorithm wanted */
+#define GRAPHS_MAX 32u             /* buckets of up to 7,168 rows */
+
+/* ---- memory ---- */
+
+enum memory_part {
+    MEMORY_WEIGHTS,
+    MEMORY_ACTIVATIONS,
+    MEMORY_LOGITS,
+    MEMORY_STEPS,
+    MEMORY_WORKSPACE,
+    MEMORY_KV,
+    MEMORY_PARTS,
+};
+
+/* An arena that is given away from its beginning. With base NULL it only counts. */
+struct memory {
+    char *base;
+    size_t room;
+    size_t used;
+    size_t parts[MEMORY_PARTS];
+};
+/* `bytes` of GPU memory at a multiple of 256; NULL while counting. */
+void *memory_take(struct memory *memory, enum memory_part part, size_t bytes);
+
+/* Arrays on their way to the GPU: pinned memory, and its like on the card. */
+struct block {
+    char *host;
+    char *card;
+    size_t room;
+    size_t used;
+    size_t sent; /* bytes before it are under way */
+    bool is_full;
+};
+/* Room for an array, at a multiple of 16: fills *ret_host and returns the GPU's address. When the
+ * block is full, is_full is set and both are NULL. */
+void *block_take(struct block *block, size_t bytes, void **ret_host);
+/* Copies an array into the block; NULL for an empty one. */
+const void *block_put(struct block *block, const void *from, size_t count, size_t bytes);
+/* Sends all that was put since the last time; `compute` waits for it. */
+enum err block_send(struct gpu *gpu, struct block *block, struct error *error) MUST_CHECK;
+
+/* ---- the program ---- */
+
+/* Rows of a matrix as their file has them. */
+struct card_blocks {
+    const char *at; /* at a multiple of 16 */
+    enum tensor_type type;
+    uint32_t row_first;
+    uint32_t rows;
+};
+
+struct card_matrix {
+    uint32_t rows;
+    uint32_t rows_padded; /* outputs of the product: a multiple of 16 */
+    uint32_t cols;
+    enum gpu_form form;
+    char *codes;      /* (rows_padded, cols) */
+    uint16_t *scales; /* (rows_padded) bf16; NULL: bf16 codes */
+    /* Of GPU_BLOCKS: `codes` has the parts that were filled. */
+    struct card_blocks parts[GPU_BLOCK_PARTS_MAX];
+    uint32_t part_count;
+    size_t block_bytes; /* of `codes` */
+    size_t blocks_used;
+};
+
+/* An operation whose vectors lie on the card. */
+struct card_op {
+    struct gpu_op op;
+    struct cuda_weights weight; /* NORM: of op.weight */
+};
+
+/* Keys and values of one place of a page. */
+struct card_place {
+    void *k;
+    void *v;
+    uint16_t *scales; /* NULL: bf16 */
+};
+
+/* ---- a step ---- */
+
+struct card_tiles {
+    const struct gpu_tile_item *items;
+    uint32_t count;
+    const uint32_t *rows;
+};
+struct card_attention {
+    struct card_tiles prefixes;
+    struct card_tiles tiles;
+    const struct gpu_decode_item *decode;
+    uint32_t decode_count;
+    const struct gpu_merge_item *merges;
+    uint32_t merge_count;
+};
+struct card_group {
+    const uint32_t *slots;
+    const uint32_t *pages;
+    struct card_attention all;
+    struct card_attention kept;
+};
+/* A step's arrays on the card. */
+struct card_step {
+    uint32_t row_count;
+    uint32_t wanted_count;
+    const int32_t *tokens;
+    const uint32_t *positions;
+    const uint32_t *wanted;
+    const uint32_t *wanted_positions; /* (wanted_count) */
+    uint32_t *nonfinite;              /* (1) zero when it arrives */
+    struct card_group groups[GPU_GROUPS_MAX];
+};
+
+/* The draws of one call of sample, on the card. */
+struct card_samples {
+    const struct gpu_draw *draws; /* (wanted_count) of all wanted rows */
+    const uint32_t *drawn;
+    uint32_t drawn_count;
+    uint32_t bare_count; /* see struct cuda_sample */
+    const uint32_t *summed;
+    uint32_t summed_count;
+    const uint32_t *masks;
+    uint32_t mask_words;
+    const struct draw_edit *edits;
+    const struct gpu_ask *asks;
+    uint32_t ask_count;
+    const int32_t *named;
+    uint32_t named_count;
+};
+
+/* What a step leaves, twice: on the GPU and in pinned memory. */
+struct results {
+    int32_t *tokens;            /* (logit_rows_max), behind them the count of nonfinite rows */
+    struct gpu_answer *answers; /* (logit_rows_max) */
+    float *named;               /* (named_max) */
+};
+
+/* The state between two operations. */
+struct walk {
+    struct gpu *gpu;
+    struct flight *flight;
+    uint32_t rows;
+    bool is_kept;     /* behind KEEP */
+    bool is_gated;    /* the gate that comes next was computed with its product */
+    bool is_replayed; /* launches go to a graph, which has the products */
+    float *x;
+    void *q;
+    struct cuda_product product[2]; /* by enum op_to: the last one in wide and in h */
+    struct cuda_rows prepared;
+    uint32_t scale_turn; /* row_scales that the next result gets */
+};
+
+/* The operations before OP_KEEP of a step of up to `rows` rows. */
+struct graph {
+    uint32_t rows; /* a bucket */
+    struct CUgraph_st *recorded;
+    struct CUgraphExec_st *exec;
+    struct launches launches;
+};
+
+/* A step under way. */
+struct flight {
+    uint64_t number;
+    bool is_under_way;
+    bool is_careful; /* while it is under way: the host waits for each operation */
+    struct block block;
+    size_t step_bytes; /* of the block: the step's own arrays; behind them are those of draws */
+    struct card_step step;
+    float *logits;           /* (bucket of logit_rows_max, logit_stride) */
+    const float *row_scale;  /* of its logits; NULL: bf16 */
+    struct cuda_stat *stats; /* (logit_rows_max) */
+    struct results card;
+    struct results host;
+    uint32_t answer_count;
+    uint32_t named_count;
+    struct CUevent_st *begun;     /* on `compute`: the step's first kernel may start */
+    struct CUevent_st *ended;     /* on `compute`: its kernels are done */
+    struct CUevent_st *done;      /* on `down`: its results are here */
+    struct CUevent_st **op_ended; /* (op_count) when operations are measured, else NULL */
+};
+
+/* ---- the GPU ---- */
+
+struct gpu {
+    uint32_t index;
+    int multiprocessors;
+    uint64_t compile_ns; /* as gpu_counters has it */
+    uint64_t limit;
+    uint64_t context_bytes;
+    bool is_measuring;
+    bool has_no_graphs;
+    uint32_t graph_rows_max; /* as gpu_options has it */
+    uint32_t careful_steps;
+    bool clears_memory;
+    struct CUstream_st *compute, *up, *down;
+    struct CUevent_st *copied; /* on `up`: the last block is on the GPU */
+    struct cuda_products *products;
+    struct memory memory;
+
+    bool is_prepared;
+    struct gpu_program program; /* its arrays are NULL: see matrices and ops */
+    struct gpu_limits limits;
+    struct card_matrix *matrices;
+    struct card_op *ops;
+    uint32_t logit_matrix; /* of OP_LOGITS, or GPU_NONE */
+    uint32_t keep_op;      /* index of OP_KEEP */
+    size_t logit_stride;
+    uint32_t row_bucket;   /* of rows_max */
+    uint32_t logit_bucket; /* of logit_rows_max */
+    float *cosines[2];     /* (context_max, head_dim / 2) */
+    float *sines[2];
+
+    float *x, *x_kept; /* (rows, width) */
+    void *h;           /* (bucket, width) bf16 or int32 */
+    void *wide;        /* (bucket, max(q | k | v, 2 ffn)) bf16 or int32 */
+    size_t h_bytes, wide_bytes;
+    void *q, *q_kept;     /* (rows, heads · head_dim) bf16 */
+    void *attended;       /* (bucket, heads · head_dim) bf16 */
+    void *codes;          /* (bucket, widest input of a product) */
+    uint16_t *unpacked;   /* (rows_padded, cols) of the largest matrix of GPU_BLOCKS, or NULL */
+    float *row_scales[2]; /* (bucket) of codes, by turns */
+    float *partial_o, *partial_ml;
+    int32_t *last_token; /* (sequences_max) */
+    void *stats_partial;
+    float *kept; /* (edits_max) scratch of choose */
+    struct card_place *places;
+    struct cuda_pages pages; /* all places at once */
+    uint32_t page_count;
+
+    char *fill_host[FILL_SLICES], *fill_card[FILL_SLICES];
+    struct CUevent_st *fill_done[FILL_SLICES];
+    size_t fill_bytes;
+    uint32_t fill_next;
+
+    struct graph graphs[GRAPHS_MAX]; /* rows ascending; all flights use them */
+    uint32_t graph_count;
+    uint64_t graph_bytes;    /* of the GPU's memory */
+    char graph_refusal[256]; /* empty: all graphs that can be of use were made */
+
+    struct flight flights[GPU_STEPS_MAX];
+    uint64_t submitted; /* steps; the next one's flight is submitted % steps_max */
+    uint64_t waited;
+    struct gpu_counters counters;
+};
+
+/* ERR_IO with a sentence: what, the error's text and name. `code` is a cudaError. */
+enum err card_error(int code, struct error *error, const char *format, ...) PRINTF_LIKE(3, 4);
+
+/* Bytes of an element of that form. */
+size_t form_bytes(enum gpu_form form);
+enum cuda_code code_of(enum gpu_form form);
+/* The product's format; its sums have 4 bytes for logits: float32, or int32 of INT8. */
+enum cuda_format format_of(enum gpu_form form, bool is_logits);
+
+/* ---- gpu_free.c ---- */
+
+/* Free memory of a GPU that need not be open; false: nobody tells. */
+bool free_bytes_told(int index, uint64_t *ret_bytes);
+/* The same less a spare; `total` when nobody tells. */
+uint64_t free_bytes_of(int index, uint64_t total);
+
+/* The functions of the table. */
+enum err plugin_prepare(struct gpu *gpu, const struct gpu_program *program,
+                        const struct gpu_limits *limits, struct memory_ledger *ret_ledger,
+                        struct error *error) MUST_CHECK;
+enum err plugin_fill(struct gpu *gpu, const struct gpu_rows *rows, struct error *error) MUST_CHECK;
+void plugin_recall(struct gpu *gpu, const char *notes, size_t bytes);
+enum err plugin_warm(struct gpu *gpu, struct error *error) MUST_CHECK;
+bool plugin_tell(struct gpu *gpu, const char **ret_notes, size_t *ret_bytes);
+enum err plugin_trial(struct gpu *gpu, uint32_t rows, uint64_t *ret_ns,
+                      struct error *error) MUST_CHECK;
+enum err plugin_submit(struct gpu *gpu, const struct gpu_step *step,
+                       const struct gpu_samples *samples, struct error *error) MUST_CHECK;
+enum err plugin_sample(struct gpu *gpu, const struct gpu_samples *samples,
+                       struct error *error) MUST_CHECK;
+enum err plugin_wait(struct gpu *gpu, uint64_t number, struct gpu_result *result,
+                     struct error *error) MUST_CHECK;
+enum err plugin_logits(struct gpu *gpu, uint32_t first, uint32_t rows, float *ret_logits,
+                       struct error *error) MUST_CHECK;
+enum err plugin_run_op(struct gpu *gpu, const struct gpu_op_call *call,
+                       struct error *error) MUST_CHECK;
+enum err plugin_counters_read(struct gpu *gpu, struct gpu_counters *ret_counters,
+                              struct error *error) MUST_CHECK;
+
+/* ---- plugin_fill.c ---- */
+
+/* The rows that a product reads: the matrix's own, or those that are unpacked here, which the next
+ * call overwrites. */
+enum err weights_ready(struct gpu *gpu, uint32_t index, const void **ret_weights,
+                       struct error *error) MUST_CHECK;
+
+/* ---- gpu_step.c ---- */
+
+/* Bytes of a block that holds any step within the limits, and its draws. */
+size_t step_block_bytes(const struct gpu_limits *limits, uint32_t vocab);
+/* Puts the arrays of a step into the flight's block. ERR_LIMIT when they are over the limits. */
+enum err step_put(struct gpu *gpu, struct flight *flight, const struct gpu_step *step,
+                  struct error *error) MUST_CHECK;
+/* In a careful step the host waits here for what it started, whose name an error then has. */
+enum err step_await(const struct gpu *gpu, const struct flight *flight, const char *what,
+                    struct error *error) MUST_CHECK;
+
+/* ---- gpu_walk.c ---- */
+
+void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight);
+/* Whether a product of so many rows is one of scaled.h, and how it ends: the same for all rows of a
+ * bucket, since products of cuBLASLt are timed by buckets. */
+bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t rows,
+                    enum cuda_ending *ret_ending);
+enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+/* Operations first..end-1, with an event behind each when they are measured. An error has the name
+ * of its operation, one that the GPU finds later in a careful step alone. */
+enum err walk_ops(struct walk *walk, uint32_t first, uint32_t end, struct error *error) MUST_CHECK;
+/* All operations of the step that was put. */
+enum err walk_all(struct gpu *gpu, struct flight *flight, struct error *error) MUST_CHECK;
+
+/* ---- gpu_graph.c ---- */
+
+/* Makes the graphs; none when the GPU or its driver refuses, which is no error. */
+void graphs_make(struct gpu *gpu);
+void graphs_free(struct gpu *gpu);
+/* Starts all operations of the step that was put, with a graph if there is one for its rows. */
+enum err graph_run(struct gpu *gpu, struct flight *flight, struct error *error) MUST_CHECK;
+
+/* ---- plugin_trial.c ---- */
+
+/* Rows of the largest step that made_up_step can make; 0: none. */
+uint32_t made_up_rows_max(const struct gpu *gpu);
+/* Computes a made-up step of 1 to made_up_rows_max rows. It overwrites the first pages. */
+enum err made_up_step(struct gpu *gpu, uint32_t rows, struct error *error) MUST_CHECK;
+
+/* ---- plugin_sample.c ---- */
+
+enum err samples_put(struct gpu *gpu, struct flight *flight, const struct gpu_samples *samples,
+                     bool is_late, struct card_samples *ret_samples,
+                     struct error *error) MUST_CHECK;
+/* Enqueues the draws; of a step's first call also the statistics of all logits. */
+enum err samples_run(struct gpu *gpu, struct flight *flight, const struct card_samples *samples,
+                     bool is_late, struct error *error) MUST_CHECK;
+/* Enqueues the copies of results to the host, and the event behind them. */
+enum err samples_fetch(struct gpu *gpu, struct flight *flight, struct error *error) MUST_CHECK;

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/cuda/plugin_internal.h"
+
+#include <assert.h>
+#include <cuda_runtime_api.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One call of run_op. */
+struct one {
+    struct gpu *gpu;
+    struct walk walk;
+    const struct card_op *op;
+    const struct gpu_op_call *call;
+    cudaError_t code;
+};
+
+/* ---- numbers to and from the GPU ---- */
+
+/* Rows of float32 on the host become rows of bf16 on the GPU; gaps are skipped on either side. */
+static void put_bf16(struct one *one, void *card, size_t card_stride, const float *host,
+                     size_t host_stride, size_t width) {
+    if (!host || one->code != cudaSuccess) return;
+    uint16_t *row = malloc(width * sizeof *row);
+    if (!row) one->code = cudaErrorMemoryAllocation;
+    for (size_t i = 0; i < one->walk.rows && one->code == cudaSuccess; i++) {
+        for (size_t k = 0; k < width; k++) row[k] = bf16_from_f32(host[i * host_stride + k]);
+        one->code =
+            cudaMemcpy((char *)card + i * card_stride * 2, row, width * 2, cudaMemcpyHostToDevice);
+    }
+    free(row);
+}
+
+static void get_bf16(struct one *one, const void *card, size_t card_stride, float *host,
+                     size_t host_stride, size_t width, const float *bias) {
+    uint16_t *row = malloc(width * sizeof *row);
+    if (!row) one->code = cudaErrorMemoryAllocation;
+    for (size_t i = 0; host && i < one->walk.rows && one->code == cudaSuccess; i++) {
+        one->code = cudaMemcpy(row, (const char *)card + i * card_stride * 2, width * 2,
+                               cudaMemcpyDeviceToHost);
+        for (size_t k = 0; k < width; k++)
+            host[i * host_stride + k] = bf16_to_f32(row[k]) + (bias ? bias[k] : 0);
+    }
+    free(row);
+}
+
+static void copy(struct one *one, void *to, const void *from, size_t bytes) {
+    if (!to || !from || one->code != cudaSuccess) return;
+    one->code = cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
+}
+
+static struct cuda_product product_at(const void *sums, size_t stride) {
+    return (struct cuda_product){.sums = sums, .stride = stride};
+}
+
+/* ---- before and behind the operation ---- */
+
+static size_t q_width_of(const struct gpu *gpu) {
+    return (size_t)gpu->program.heads * gpu->program.head_dim;
+}
+
+static size_t qkv_width_of(const struct gpu *gpu) {
+    return q_width_of(gpu) + (size_t)2 * gpu->program.kv_heads * gpu->program.head_dim;
+}
+
+/* What a product reads lies where its maker left it. */
+static void put_prepared(struct one *one) {
+    struct gpu *gpu = one->gpu;
+    const size_t width = gpu->matrices[one->op->op.matrix].cols, ffn = gpu->program.ffn;
+    uint32_t maker = one->call->op;
+    while (maker > 0 && gpu->ops[maker].op.next != one->op->op.matrix) maker--;
+    switch (gpu->ops[maker].op.kind) {
+    case OP_GATE: put_bf16(one, gpu->codes, width, one->call->wide, 2 * ffn, ffn); break;
+    case OP_ATTENTION: put_bf16(one, gpu->codes, width, one->call->attended, width, width); break;
+    default: put_bf16(one, gpu->codes, width, one->call->h, width, width); break;
+    }
+    one->walk.prepared = (struct cuda_rows){.codes = gpu->codes, .stride = width};
+}
+
+static void put_operands(struct one *one) {
+    struct gpu *gpu = one->gpu;
+    const struct gpu_op_call *call = one->call;
+    const struct gpu_program *program = &gpu->program;
+    const size_t q_width = q_width_of(gpu), qkv = qkv_width_of(gpu), ffn = program->ffn;
+    const enum op_kind kind = one->op->op.kind;
+    if (kind == OP_NORM || kind == OP_KEEP)
+        copy(one, one->walk.x, call->x, one->walk.rows * program->width * sizeof(float));
+    if (kind == OP_NORM && one->op->op.add != ADD_NOTHING) {
+        put_bf16(one, gpu->h, program->width, call->h, program->width, program->width);
+        one->walk.product[TO_H] = product_at(gpu->h, program->width);
+    }
+    if (kind == OP_HEADS) put_bf16(one, gpu->wide, qkv, call->wide, qkv, qkv);
+    if (kind == OP_HEADS) one->walk.product[TO_WIDE] = product_at(gpu->wide, qkv);
+    if (kind == OP_GATE) put_bf16(one, gpu->wide, 2 * ffn, call->wide, 2 * ffn, 2 * ffn);
+    if (kind == OP_GATE) one->walk.product[TO_WIDE] = product_at(gpu->wide, 2 * ffn);
+    if (kind == OP_ATTENTION || kind == OP_KEEP)
+        put_bf16(one, one->walk.q, q_width, call->wide, qkv, q_width);
+    if (kind == OP_MATMUL || kind == OP_LOGITS) put_prepared(one);
+}
+
+static float *bias_of(struct one *one, size_t width) {
+    float *bias = one->op->op.bias ? malloc(width * sizeof *bias) : NULL;
+    copy(one, bias, one->op->op.bias, width * sizeof *bias);
+    return bias;
+}
+
+static void get_product(struct one *one) {
+    const struct cuda_product *product = &one->walk.product[one->op->op.to];
+    float *to = one->op->op.to == TO_H ? one->call->h : one->call->wide;
+    float *bias = bias_of(one, product->stride);
+    get_bf16(one, product->sums, product->stride, to, product->stride, product->stride, bias);
+    free(bias);
+}
+
+static void get_results(struct one *one) {
+    struct gpu *gpu = one->gpu;
+    const struct gpu_op_call *call = one->call;
+    const struct gpu_program *program = &gpu->program;
+    const size_t q_width = q_width_of(gpu), qkv = qkv_width_of(gpu), rows = one->walk.rows;
+    const struct cuda_rows *prepared = &one->walk.prepared;
+    switch (one->op->op.kind) {
+    case OP_EMBED: copy(one, call->x, one->walk.x, rows * program->width * sizeof(float)); break;
+    case OP_NORM:
+        copy(one, call->x, one->walk.x, rows * program->width * sizeof(float));
+        get_bf16(one, prepared->codes, prepared->stride, call->h, program->width, program->width,
+                 NULL);
+        break;
+    case OP_MATMUL: get_product(one); break;
+    case OP_KEEP:
+        copy(one, call->x, one->walk.x, rows * program->width * sizeof(float));
+        get_bf16(one, one->walk.q, q_width, call->wide, qkv, q_width, NULL);
+        break;
+    case OP_HEADS: get_bf16(one, one->walk.q, q_width, call->wide, qkv, q_width, NULL); break;
+    case OP_ATTENTION:
+        get_bf16(one, gpu->attended, q_width, call->attended, q_width, q_width, NULL);
+        break;
+    case OP_GATE:
+        get_bf16(one, prepared->codes, prepared->stride, call->wide, (size_t)2 * program->ffn,
+                 program->ffn, NULL);
+        break;
+    case OP_LOGITS:
+        for (size_t i = 0; i < rows; i++)
+            copy(one, call->logits ? call->logits + i * program->vocab_rows : NULL,
+                 one->walk.flight->logits + i * gpu->logit_stride,
+                 program->vocab_rows * sizeof(float));
+        break;
+    }
+}
+
+/* Logits leave OP_LOGITS capped; on the GPU the statistics do that. */
+static enum err finish_logits(struct one *one, struct error *error) {
+    struct card_samples none;
+    struct gpu *gpu = one->gpu;
+    one->walk.flight->step.wanted_count = one->walk.rows;
+    enum err err = samples_put(gpu, one->walk.flight, NULL, false, &none, error);
+    if (err == OK) err = block_send(gpu, &one->walk.flight->block, error);
+    if (err == OK) err = samples_run(gpu, one->walk.flight, &none, false, error);
+    return err;
+}
+
+enum err plugin_run_op(struct gpu *gpu, const struct gpu_op_call *call, struct error *error) {
+    assert(gpu->is_prepared && gpu->submitted == gpu->waited);
+    assert(call->op < gpu->program.op_count);
+    struct flight *flight = &gpu->flights[0];
+    struct one one = {.gpu = gpu, .op = &gpu->ops[call->op], .call = call};
+    const struct gpu_op *op = &one.op->op;
+    const uint32_t matrix = op->matrix != GPU_NONE ? op->matrix : op->next;
+    if (matrix != GPU_NONE && !gpu_form_is_bf16(gpu->matrices[matrix].form))
+        return err_set(error, ERR_INVALID, "operation %u alone: of matrices in bf16 only",
+                       call->op);
+    enum err err = step_put(gpu, flight, call->step, error);
+    if (err == OK) err = block_send(gpu, &flight->block, error);
+    if (err != OK) return err;
+    walk_begin(&one.walk, gpu, flight);
+    if (call->is_behind_keep) {
+        one.walk.is_kept = true;
+        one.walk.rows = call->step->wanted_count;
+        one.walk.x = gpu->x_kept, one.walk.q = gpu->q_kept;
+    }
+    put_operands(&one);
+    if (one.code == cudaSuccess) one.code = cudaDeviceSynchronize();
+    if (one.code != cudaSuccess) return card_error(one.code, error, "operation %u", call->op);
+    err = walk_op(&one.walk, one.op, error);
+    if (err == OK && op->kind == OP_LOGITS) err = finish_logits(&one, error);
+    if (err != OK) return err;
+    one.code = cudaDeviceSynchronize();
+    get_results(&one);
+    return one.code == cudaSuccess ? OK : card_error(one.code, error, "operation %u", call->op);
+}

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/cuda/plugin_internal.h"
+
+#include <assert.h>
+#include <cuda_runtime_api.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PRODUCT_ALIGN 16u    /* outputs of a product: 16 bytes of 8-bit codes */
+#define INPUT_ALIGN 16u      /* inputs, likewise */
+#define BLOCK_GAP 16u        /* before a part of blocks, at most */
+#define ROPE_POSITIONS 1024u /* angles that are computed at once */
+
+/* A layout is made twice: once to count, once to place. */
+struct layout {
+    struct gpu *gpu;
+    const struct gpu_program *program; /* with the host's vectors */
+    struct memory memory;
+    cudaError_t code;
+};
+
+static uint32_t round_up(uint32_t value, uint32_t to) {
+    return (value + to - 1) / to * to;
+}
+
+static size_t largest(size_t a, size_t b) {
+    return a > b ? a : b;
+}
+
+/* ---- what can be computed ---- */
+
+static enum err check_matrices(const struct gpu_program *program, struct error *error) {
+    for (uint32_t i = 0; i < program->matrix_count; i++) {
+        const struct gpu_matrix *matrix = &program->matrices[i];
+        if (matrix->form == GPU_F32 || matrix->rows == 0 || matrix->cols == 0 ||
+            matrix->cols % INPUT_ALIGN != 0)
+            return err_set(error, ERR_INVALID,
+                           "a matrix of %u x %u has no product: columns come in multiples of %u",
+                           matrix->rows, matrix->cols, INPUT_ALIGN);
+    }
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_op *op = &program->ops[i];
+        bool reads = op->kind == OP_EMBED || op->kind == OP_MATMUL || op->kind == OP_LOGITS;
+        enum gpu_form form = reads ? program->matrices[op->matrix].form : GPU_BF16;
+        if (op->kind == OP_EMBED && form != GPU_BF16)
+            return err_set(error, ERR_INVALID, "an embedding is kept in bf16 only");
+        if (op->kind == OP_MATMUL &&
+            (op->to == TO_X || program->matrices[op->matrix].rows % PRODUCT_ALIGN != 0))
+            return err_set(error, ERR_INVALID, "a product of %u columns is no multiple of %u",
+                           program->matrices[op->matrix].rows, PRODUCT_ALIGN);
+        if ((op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_GATE) &&
+            op->next == GPU_NONE)
+            return err_set(error, ERR_INVALID, "operation %u: nobody reads its result", i);
+        if ((op->kind == OP_HEADS || op->kind == OP_ATTENTION) && op->kv_group >= GPU_GROUPS_MAX)
+            return err_set(error, ERR_INVALID, "operation %u: group %u", i, op->kv_group);
+    }
+    return OK;
+}
+
+static enum err check_shape(const struct gpu_program *program, const struct gpu_limits *limits,
+                            struct error *error) {
+    if (!cuda_has_head_size(program->head_dim))
+        return err_set(error, ERR_INVALID,
+                       "no CUDA kernel has head size %u: sizes are multiples of 16 to 128, and 256",
+                       program->head_dim);
+    if (program->kv_heads == 0 || program->heads % program->kv_heads != 0 ||
+        program->heads / program->kv_heads > CUDA_GROUP_MAX || program->heads == 0)
+        return err_set(error, ERR_INVALID, "no CUDA kernel has %u heads over %u KV heads",
+                       program->heads, program->kv_heads);
+    if (program->width % INPUT_ALIGN != 0 || program->ffn % INPUT_ALIGN != 0)
+        return err_set(error, ERR_INVALID, "rows of %u or %u numbers are no multiples of %u",
+                       program->width, program->ffn, INPUT_ALIGN);
+    if (program->vocab > CUDA_VOCAB_MAX)
+        return err_set(error, ERR_INVALID, "no CUDA kernel draws from %u tokens: at most %u",
+                       program->vocab, CUDA_VOCAB_MAX);
+    if (limits->rows_max == 0 || limits->rows_max > ROW_BUCKET_MAX ||
+        limits->logit_rows_max > limits->rows_max || limits->steps_max == 0 ||
+        limits->steps_max > GPU_STEPS_MAX || limits->group_count > GPU_GROUPS_MAX)
+        return err_set(error, ERR_INVALID, "a step of %u rows, %u with logits, in %u groups",
+                       limits->rows_max, limits->logit_rows_max, limits->group_count);
+    if (limits->kv_form != GPU_BF16 && limits->kv_form != GPU_E4M3)
+        return err_set(error, ERR_INVALID, "a KV cache is kept in bf16 or e4m3 only");
+    return check_matrices(program, error);
+}
+
+/* ---- weights and vectors ---- */
+
+static const void *place(struct layout *layout, const void *from, size_t bytes) {
+    if (!from) return NULL;
+    void *at = memory_take(&layout->memory, MEMORY_WEIGHTS, bytes);
+    if (at && layout->code == cudaSuccess)
+        layout->code = cudaMemcpy(at, from, bytes, cudaMemcpyHostToDevice);
+    return at;
+}
+
+static const float *place_vector(struct layout *layout, const float *from, size_t count) {
+    return place(layout, from, count * sizeof *from);
+}
+
+/* True when every weight is plus + a bf16 number. */
+static bool is_exact(const float *weight, uint32_t count, float plus) {
+    for (uint32_t i = 0; i < count; i++)
+        if (plus + bf16_to_f32(bf16_from_f32(weight[i] - plus)) != weight[i]) return false;
+    return true;
+}
+
+/* The weights of a norm as bf16 where that loses nothing: each row of a step reads them. */
+static struct cuda_weights place_weights(struct layout *layout, const float *weight) {
+    uint32_t width = layout->program->width;
+    bool is_plain = is_exact(weight, width, 0);
+    if (!is_plain && !is_exact(weight, width, 1))
+        return (struct cuda_weights){.at = place_vector(layout, weight, width)};
+    struct cuda_weights ret = {.is_bf16 = true, .plus = is_plain ? 0 : 1};
+    uint16_t *codes = malloc(width * sizeof *codes);
+    for (uint32_t i = 0; codes && i < width; i++) codes[i] = bf16_from_f32(weight[i] - ret.plus);
+    ret.at = place(layout, codes, width * sizeof *codes);
+    if (!codes) layout->code = cudaErrorMemoryAllocation;
+    free(codes);
+    return ret;
+}
+
+static void place_ops(struct layout *layout) {
+    const struct gpu_program *program = layout->program;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_op *from = &program->ops[i];
+        struct card_op *to = &layout->gpu->ops[i];
+        to->op = *from;
+        uint32_t outputs = from->bias ? program->matrices[from->matrix].rows : 0;
+        if (from->weight) to->weight = place_weights(layout, from->weight);
+        to->op.post = place_vector(layout, from->post, program->width);
+        to->op.bias = place_vector(layout, from->bias, outputs);
+        to->op.q_norm = place_vector(layout, from->q_norm, program->head_dim);
+        to->op.k_norm = place_vector(layout, from->k_norm, program->head_dim);
+        if (from->kind == OP_LOGITS) layout->gpu->logit_matrix = from->matrix;
+    }
+}
+
+static void place_matrices(struct layout *layout) {
+    for (uint32_t i = 0; i < layout->program->matrix_count; i++) {
+        const struct gpu_matrix *from = &layout->program->matrices[i];
+        struct card_matrix *to = &layout->gpu->matrices[i];
+        *to = (struct card_matrix){.rows = from->rows,
+                                   .rows_padded = round_up(from->rows, PRODUCT_ALIGN),
+                                   .cols = from->cols,
+                                   .form = from->form};
+        if (from->form == GPU_BLOCKS) {
+            to->block_bytes = from->block_bytes + GPU_BLOCK_PARTS_MAX * BLOCK_GAP;
+            to->codes = memory_take(&layout->memory, MEMORY_WEIGHTS, to->block_bytes);
+            continue;
+        }
+        size_t row_bytes = from->cols * form_bytes(from->form);
+        size_t scale_bytes = from->form == GPU_BF16 ? 0 : to->rows_padded * sizeof(uint16_t);
+        to->codes = memory_take(&layout->memory, MEMORY_WEIGHTS, to->rows_padded * row_bytes);
+        if (scale_bytes > 0) to->scales = memory_take(&layout->memory, MEMORY_WEIGHTS, scale_bytes);
+        if (!to->codes || layout->code != cudaSuccess) continue;
+        layout->code = cudaMemset(to->codes + from->rows * row_bytes, 0,
+                                  (to->rows_padded - from->rows) * row_bytes);
+        if (to->scales && layout->code == cudaSuccess)
+            layout->code = cudaMemset(to->scales, 0, scale_bytes);
+    }
+}
+
+/* Angles of positions begin..end-1, as the CPU has them: products and turns in double. */
+static void angles_of(const struct layout *layout, uint32_t table, uint32_t begin, uint32_t end,
+                      float *ret_cosines, float *ret_sines) {
+    const uint32_t half = layout->program->head_dim / 2;
+    const float given = layout->program->rope_magnitude, magnitude = given > 0 ? given : 1.0f;
+    for (uint32_t position = begin; position < end; position++) {
+        size_t row = (size_t)(position - begin) * half;
+        for (uint32_t i = 0; i < half; i++) {
+            double angle = (double)position * (double)layout->program->frequencies[table][i];
+            ret_cosines[row + i] = (float)cos(angle) * magnitude;
+            ret_sines[row + i] = (float)sin(angle) * magnitude;
+        }
+    }
+}
+
+static void place_angles(struct layout *layout, uint32_t table) {
+    struct gpu *gpu = layout->gpu;
+    const uint32_t half = layout->program->head_dim / 2, most = gpu->limits.context_max;
+    const size_t bytes = (size_t)most * half * sizeof(float);
+    gpu->cosines[table] = memory_take(&layout->memory, MEMORY_WEIGHTS, bytes);
+    gpu->sines[table] = memory_take(&layout->memory, MEMORY_WEIGHTS, bytes);
+    if (!gpu->cosines[table]) return;
+    float *angles = malloc((size_t)2 * ROPE_POSITIONS * half * sizeof *angles);
+    if (!angles) layout->code = cudaErrorMemoryAllocation;
+    for (uint32_t begin = 0; begin < most && layout->code == cudaSuccess; begin += ROPE_POSITIONS) {
+        uint32_t end = most - begin > ROPE_POSITIONS ? begin + ROPE_POSITIONS : most;
+        size_t count = (size_t)(end - begin) * half, first = (size_t)begin * half;
+        angles_of(layout, table, begin, end, angles, angles + count);
+        layout->code = cudaMemcpy(gpu->cosines[table] + first, angles, count * sizeof *angles,
+                                  cudaMemcpyHostToDevice);
+        if (layout->code == cudaSuccess)
+            layout->code = cudaMemcpy(gpu->sines[table] + first, angles + count,
+                                      count * sizeof *angles, cudaMemcpyHostToDevice);
+    }
+    free(angles);
+}
+
+/* ---- buffers ---- */
+
+/* The widest product into `to`, and its largest sums, in bytes per row. */
+static size_t product_bytes(const struct gpu_program *program, enum op_to to) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_op *op = &program->ops[i];
+        if (op->kind != OP_MATMUL || op->to != to) continue;
+        const struct gpu_matrix *matrix = &program->matrices[op->matrix];
+        enum cuda_format format = format_of(matrix->form, false);
+        most = largest(most, matrix->rows * cuda_format_out_bytes(format));
+    }
+    return most;
+}
+
+static size_t codes_bytes(const struct gpu_program *program) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++)
+        most = largest(most, program->matrices[i].cols * form_bytes(program->matrices[i].form));
+    return most;
+}
+
+/* The largest matrix that is unpacked before its products. */
+static size_t unpacked_bytes(const struct gpu_program *program) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++) {
+        const struct gpu_matrix *matrix = &program->matrices[i];
+        if (matrix->form == GPU_BLOCKS)
+            most = largest(most, (size_t)round_up(matrix->rows, PRODUCT_ALIGN) * matrix->cols *
+                                     form_bytes(GPU_BF16));
+    }
+    return most;
+}
+
+/* Rows between the last one of a matrix and the padded ones are zero before the first product and
+ * whatever a larger matrix had there later: numbers all the same, and nobody reads their sums. */
+static void place_unpacked(struct layout *layout) {
+    const size_t bytes = unpacked_bytes(layout->program);
+    if (bytes == 0) return;
+    layout->gpu->unpacked = memory_take(&layout->memory, MEMORY_ACTIVATIONS, bytes);
+    if (layout->gpu->unpacked && layout->code == cudaSuccess)
+        layout->code = cudaMemset(layout->gpu->unpacked, 0, bytes);
+}
+
+static void place_buffers(struct layout *layout) {
+    struct gpu *gpu = layout->gpu;
+    const struct gpu_program *program = layout->program;
+    const struct gpu_limits *limits = &gpu->limits;
+    struct memory *memory = &layout->memory;
+    const size_t rows = gpu->row_bucket, kept = gpu->logit_bucket;
+    const size_t q_width = (size_t)program->heads * program->head_dim;
+    const size_t partials = (size_t)limits->partials_max * program->heads;
+    enum memory_part part = MEMORY_ACTIVATIONS;
+    gpu->x = memory_take(memory, part, rows * program->width * sizeof(float));
+    gpu->x_kept = memory_take(memory, part, kept * program->width * sizeof(float));
+    gpu->h_bytes = rows * product_bytes(program, TO_H);
+    gpu->wide_bytes = rows * product_bytes(program, TO_WIDE);
+    gpu->h = memory_take(memory, part, gpu->h_bytes);
+    gpu->wide = memory_take(memory, part, gpu->wide_bytes);
+    gpu->q = memory_take(memory, part, rows * q_width * 2);
+    gpu->q_kept = memory_take(memory, part, kept * q_width * 2);
+    gpu->attended = memory_take(memory, part, rows * q_width * 2);
+    gpu->codes = memory_take(memory, part, rows * codes_bytes(program));
+    for (int i = 0; i < 2; i++)
+        gpu->row_scales[i] = memory_take(memory, part, rows * sizeof(float));
+    gpu->partial_o = memory_take(memory, part, partials * program->head_dim * sizeof(float));
+    gpu->partial_ml = memory_take(memory, part, partials * 2 * sizeof(float));
+    gpu->last_token = memory_take(memory, part, limits->sequences_max * sizeof(int32_t));
+}
+
+/* ---- steps ---- */
+
+static size_t align_16(size_t bytes) {
+    return (bytes + 15) / 16 * 16;
+}
+
+static size_t tokens_bytes(const struct gpu_limits *limits) {
+    return align_16(((size_t)limits->logit_rows_max + 1) * sizeof(int32_t));
+}
+
+static size_t results_bytes(const struct gpu_limits *limits) {
+    return tokens_bytes(limits) + limits->logit_rows_max * sizeof(struct gpu_answer) +
+           limits->named_max * sizeof(float);
+}
+
+static struct results results_at(const struct gpu_limits *limits, char *at) {
+    char *answers = at + tokens_bytes(limits);
+    char *named = answers + limits->logit_rows_max * sizeof(struct gpu_answer);
+    return (struct results){
+        .tokens = (void *)at, .answers = (void *)answers, .named = (void *)named};
+}
+
+static void place_flights(struct layout *layout) {
+    struct gpu *gpu = layout->gpu;
+    const struct gpu_limits *limits = &gpu->limits;
+    const size_t rows = limits->logit_rows_max, vocab = layout->program->vocab_rows;
+    struct memory *memory = &layout->memory;
+    for (uint32_t i = 0; i < limits->steps_max; i++) {
+        struct flight *flight = &gpu->flights[i];
+        flight->block.room = step_block_bytes(limits, layout->program->vocab);
+        flight->block.card = memory_take(memory, MEMORY_STEPS, flight->block.room);
+        char *card = memory_take(memory, MEMORY_STEPS, results_bytes(limits));
+        if (card) flight->card = results_at(limits, card);
+        flight->logits = memory_take(memory, MEMORY_LOGITS,
+                                     gpu->logit_bucket * gpu->logit_stride * sizeof(float));
+        flight->stats = memory_take(memory, MEMORY_LOGITS, rows * sizeof(struct cuda_stat));
+    }
+    gpu->stats_partial = memory_take(memory, MEMORY_LOGITS,
+                                     cuda_sample_partial_bytes((uint32_t)rows, (uint32_t)vocab));
+    gpu->kept = memory_take(memory, MEMORY_LOGITS, limits->edits_max * sizeof(float));
+    for (int i = 0; i < FILL_SLICES; i++)
+        gpu->fill_card[i] = memory_take(memory, MEMORY_WORKSPACE, gpu->fill_bytes);
+}
+
+/* Pinned memory and events. Results begin as zeros on both sides: a fetch copies all rows of a step,
+ * some of which later calls draw, and whole answers. */
+static cudaError_t make_flights(struct gpu *gpu) {
+    const struct gpu_limits *limits = &gpu->limits;
+    cudaError_t code = cudaSuccess;
+    for (uint32_t i = 0; i < limits->steps_max && code == cudaSuccess; i++) {
+        struct flight *flight = &gpu->flights[i];
+        void *results = NULL;
+        code = cudaMemset(flight->card.tokens, 0, results_bytes(limits));
+        if (code == cudaSuccess)
+            code = cudaHostAlloc((void **)&flight->block.host, flight->block.room, 0);
+        if (code == cudaSuccess) code = cudaHostAlloc(&results, results_bytes(limits), 0);
+        if (code == cudaSuccess) {
+            memset(results, 0, results_bytes(limits));
+            flight->host = results_at(limits, results);
+            code = cudaEventCreate(&flight->begun);
+        }
+        if (code == cudaSuccess) code = cudaEventCreate(&flight->ended);
+        if (code == cudaSuccess)
+            code = cudaEventCreateWithFlags(&flight->done,
+                                            cudaEventBlockingSync | cudaEventDisableTiming);
+        if (!gpu->is_measuring || code != cudaSuccess) continue;
+        flight->op_ended = calloc(gpu->program.op_count, sizeof *flight->op_ended);
+        if (!flight->op_ended) return cudaErrorMemoryAllocation;
+        for (uint32_t k = 0; k < gpu->program.op_count && code == cudaSuccess; k++)
+            code = cudaEventCreate(&flight->op_ended[k]);
+    }
+    for (int i = 0; i < FILL_SLICES && code == cudaSuccess; i++) {
+        code = cudaHostAlloc((void **)&gpu->fill_host[i], gpu->fill_bytes, 0);
+        if (code == cudaSuccess)
+            code = cudaEventCreateWithFlags(&gpu->fill_done[i], cudaEventDisableTiming);
+    }
+    return code;
+}
+
+/* ---- the KV cache ---- */
+
+static size_t place_bytes(const struct gpu_program *program, enum gpu_form form) {
+    return (size_t)program->kv_heads * GPU_PAGE_TOKENS * program->head_dim * form_bytes(form);
+}
+
+static size_t scales_bytes(const struct gpu_program *program, enum gpu_form form) {
+    return form == GPU_BF16 ? 0 : (size_t)program->kv_heads * 2 * GPU_PAGE_TOKENS * 2;
+}
+
+static void place_cache(struct layout *layout) {
+    struct gpu *gpu = layout->gpu;
+    const enum gpu_form form = gpu->limits.kv_form;
+    const size_t pages = gpu->page_count, each = place_bytes(layout->program, form);
+    const size_t scales = scales_bytes(layout->program, form);
+    for (uint32_t i = 0; i < gpu->limits.layer_places; i++) {
+        struct card_place *at = &gpu->places[i];
+        at->k = memory_take(&layout->memory, MEMORY_KV, pages * each);
+        at->v = memory_take(&layout->memory, MEMORY_KV, pages * each);
+        if (scales > 0) at->scales = memory_take(&layout->memory, MEMORY_KV, pages * scales);
+    }
+    const struct card_place *place = gpu->places;
+    gpu->pages = (struct cuda_pages){.k = place->k,
+                                     .v = place->v,
+                                     .scales = place->scales,
+                                     .places = gpu->limits.layer_places,
+                                     .bytes = (uint32_t)each,
+                                     .scale_bytes = (uint32_t)scales};
+    /* Each place takes the same, so all are as far from each other as the first two. */
+    for (uint32_t i = 1; i < gpu->limits.layer_places; i++) {
+        size_t stride = (uintptr_t)place[i].k - (uintptr_t)place[i - 1].k;
+        assert(i == 1 || stride == gpu->pages.place_stride);
+        gpu->pages.place_stride = stride;
+    }
+}
+
+/* ---- prepare ---- */
+
+static void lay_out(struct layout *layout) {
+    place_matrices(layout);
+    place_ops(layout);
+    for (uint32_t i = 0; i < layout->program->rope_count; i++) place_angles(layout, i);
+    place_buffers(layout);
+    place_unpacked(layout);
+    place_flights(layout);
+    place_cache(layout);
+}
+
+/* The ledger of a layout with the cache's pages. */
+static void tell(const struct gpu *gpu, const struct memory *memory, size_t page_bytes,
+                 struct memory_ledger *ret_ledger) {
+    const size_t *parts = memory->parts;
+    *ret_ledger = (struct memory_ledger){
+        .limit = gpu->context_bytes + WORKSPACE_BYTES + gpu->memory.room,
+        .used = gpu->context_bytes + WORKSPACE_BYTES + memory->used,
+        .context = gpu->context_bytes,
+        .weights = parts[MEMORY_WEIGHTS],
+        .activations = parts[MEMORY_ACTIVATIONS],
+        .logits = parts[MEMORY_LOGITS],
+        .steps = parts[MEMORY_STEPS],
+        .workspace = parts[MEMORY_WORKSPACE] + WORKSPACE_BYTES,
+        .kv = parts[MEMORY_KV],
+        .page_bytes = page_bytes,
+        .page_count = gpu->page_count,
+    };
+}
+
+static unsigned long long mib(uint64_t bytes) {
+    return (bytes + MIB - 1) / MIB;
+}
+
+static enum err refuse(const struct memory_ledger *ledger, struct error *error) {
+    return err_set(error, ERR_LIMIT,
+                   "the model needs %llu MiB of the card's memory and may have %llu: weights %llu, "
+                   "buffers %llu, logits %llu, steps %llu, workspace %llu, driver %llu, and the "
+                   "least KV cache %llu (%u pages)",
+                   mib(ledger->used), mib(ledger->limit), mib(ledger->weights),
+                   mib(ledger->activations), mib(ledger->logits), mib(ledger->steps),
+                   mib(ledger->workspace), mib(ledger->context), mib(ledger->kv),
+                   ledger->page_count);
+}
+
+/* Sizes that the layout starts from. */
+static enum err set_sizes(struct gpu *gpu, const struct gpu_program *program,
+                          const struct gpu_limits *limits, struct error *error) {
+    gpu->program = *program;
+    gpu->limits = *limits;
+    gpu->logit_matrix = GPU_NONE;
+    gpu->row_bucket = row_bucket(limits->rows_max);
+    gpu->logit_bucket = row_bucket(limits->logit_rows_max);
+    gpu->logit_stride = round_up(program->vocab_rows, PRODUCT_ALIGN);
+    size_t row_bytes = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++)
+        row_bytes = largest(row_bytes, program->matrices[i].cols * sizeof(float));
+    gpu->fill_bytes = largest(FILL_BYTES, row_bytes);
+    if (program->matrix_count == 0 || program->op_count == 0 || limits->layer_places == 0)
+        return err_set(error, ERR_INVALID, "a program of %u operations over %u matrices",
+                       program->op_count, program->matrix_count);
+    gpu->matrices = calloc(program->matrix_count, sizeof *gpu->matrices);
+    gpu->ops = calloc(program->op_count, sizeof *gpu->ops);
+    gpu->places = calloc(limits->layer_places, sizeof *gpu->places);
+    if (gpu->matrices && gpu->ops && gpu->places) return OK;
+    return err_set(error, ERR_LIMIT, "no memory for a program");
+}
+
+/* Forgets the program, so that another may be prepared. */
+static void drop_sizes(struct gpu *gpu) {
+    free(gpu->matrices);
+    free(gpu->ops);
+    free(gpu->places);
+    gpu->matrices = NULL;
+    gpu->ops = NULL;
+    gpu->places = NULL;
+}
+
+enum err plugin_prepare(struct gpu *gpu, const struct gpu_program *program,
+                        const struct gpu_limits *limits, struct memory_ledger *ret_ledger,
+                        struct error *error) {
+    assert(!gpu->is_prepared && !gpu->ops);
+    enum err err = check_shape(program, limits, error);
+    if (err == OK) err = set_sizes(gpu, program, limits, error);
+    if (err != OK) return err;
+    const size_t page_bytes = limits->layer_places * (2 * place_bytes(program, limits->kv_form) +
+                                                      scales_bytes(program, limits->kv_form));
+    struct layout counted = {.gpu = gpu, .program = program};
+    gpu->page_count = limits->page_count_min;
+    lay_out(&counted);
+    tell(gpu, &counted.memory, page_bytes, ret_ledger);
+    if (counted.memory.used > gpu->memory.room) {
+        drop_sizes(gpu);
+        return refuse(ret_ledger, error);
+    }
+    /* Pools of pages begin at multiples: the least layout has the same gaps. */
+    size_t left = gpu->memory.room - counted.memory.used;
+    uint64_t pages = limits->page_count_min;
+    size_t gaps = (size_t)limits->layer_places * 3 * 256;
+    if (left > gaps) pages += (left - gaps) / page_bytes;
+    gpu->page_count = pages < limits->page_count_max ? (uint32_t)pages : limits->page_count_max;
+    if (gpu->page_count < limits->page_count_min) gpu->page_count = limits->page_count_min;
+    struct layout placed = {.gpu = gpu, .program = program, .memory = gpu->memory};
+    lay_out(&placed);
+    gpu->memory = placed.memory;
+    tell(gpu, &placed.memory, page_bytes, ret_ledger);
+    if (placed.code == cudaSuccess) placed.code = make_flights(gpu);
+    /* A copy from plain memory returns before the GPU has it. */
+    if (placed.code == cudaSuccess) placed.code = cudaDeviceSynchronize();
+    gpu->program.ops = NULL, gpu->program.matrices = NULL;
+    gpu->program.frequencies[0] = gpu->program.frequencies[1] = NULL;
+    gpu->is_prepared = placed.code == cudaSuccess;
+    return gpu->is_prepared ? OK : card_error(placed.code, error, "laying out the program");
+}

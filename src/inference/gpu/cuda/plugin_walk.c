@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/cuda/plugin_internal.h"
+
+#include <assert.h>
+#include <cuda_runtime_api.h>
+#include <stdio.h>
+
+#define NAME_BYTES 64u /* of an operation in a sentence */
+
+static const char *const names[OP_KINDS] = {
+    [OP_EMBED] = "embed", [OP_NORM] = "norm",     [OP_MATMUL] = "product",
+    [OP_HEADS] = "heads", [OP_KEEP] = "keep",     [OP_ATTENTION] = "attention",
+    [OP_GATE] = "gate",   [OP_LOGITS] = "logits",
+};
+
+static const struct card_matrix *matrix_of(const struct walk *walk, uint32_t index) {
+    assert(index < walk->gpu->program.matrix_count);
+    return &walk->gpu->matrices[index];
+}
+
+/* The rows that the next product reads, in its form. */
+static struct cuda_rows rows_for(struct walk *walk, const struct card_op *op) {
+    const struct card_matrix *next = matrix_of(walk, op->op.next);
+    float *scale = walk->gpu->row_scales[walk->scale_turn++ % 2];
+    walk->prepared = (struct cuda_rows){.codes = walk->gpu->codes,
+                                        .type = code_of(next->form),
+                                        .stride = next->cols,
+                                        .scale = gpu_form_is_bf16(next->form) ? NULL : scale};
+    return walk->prepared;
+}
+
+static enum err walk_embed(struct walk *walk, const struct card_op *op, struct error *error) {
+    const struct gpu *gpu = walk->gpu;
+    const struct cuda_embed call = {
+        .table = (const uint16_t *)(const void *)matrix_of(walk, op->op.matrix)->codes,
+        .tokens = walk->flight->step.tokens,
+        .last_token = gpu->last_token,
+        .scale = op->op.scale,
+        .x = walk->x,
+        .x_stride = gpu->program.width,
+        .width = gpu->program.width,
+        .rows = walk->rows,
+    };
+    return cuda_embed(&call, gpu->compute, error);
+}
+
+static enum err walk_norm(struct walk *walk, const struct card_op *op, struct error *error) {
+    const struct gpu *gpu = walk->gpu;
+    struct cuda_norm call = {
+        .x = walk->x,
+        .x_stride = gpu->program.width,
+        .post = op->op.add == ADD_NORMED_H ? op->op.post : NULL,
+        .weight = op->weight,
+        .width = gpu->program.width,
+        .rows = walk->rows,
+        .epsilon = gpu->program.eps,
+    };
+    if (op->op.add != ADD_NOTHING) call.h = walk->product[TO_H];
+    call.y = rows_for(walk, op);
+    return cuda_norm(&call, gpu->compute, error);
+}
+
+bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t rows,
+                    enum cuda_ending *ret_ending) {
+    const struct card_op *end = gpu->ops + gpu->program.op_count;
+    const struct card_matrix *matrix = &gpu->matrices[op->op.matrix];
+    const bool is_gated = op + 1 < end && op[1].op.kind == OP_GATE && !op->op.bias &&
+                          matrix->rows == 2 * gpu->program.ffn &&
+                          matrix->rows == matrix->rows_padded;
+    *ret_ending = !is_gated                    ? CUDA_END_SCALED
+                  : op[1].op.gate == GATE_SILU ? CUDA_END_SILU
+                                               : CUDA_END_GELU_TANH;
+    return op->op.kind == OP_MATMUL && matrix->form == GPU_INT8 &&
+           cuda_scaled_pays(*ret_ending, matrix->rows_padded, row_bucket(rows));
+}
+
+/* A product that leaves bf16: of gate and up with the activation in it, of others the scaled sums. */
+static enum err walk_scaled(struct walk *walk, const struct card_op *op, enum cuda_ending ending,
+                            struct error *error) {
+    const struct gpu *gpu = walk->gpu;
+    const struct card_matrix *matrix = matrix_of(walk, op->op.matrix);
+    const struct cuda_scaled call = {
+        .ending = ending,
+        .outputs = matrix->rows_padded,
+        .inputs = matrix->cols,
+        .rows = walk->rows,
+        .weights = matrix->codes,
+        .in = walk->prepared.codes,
+        .row_scale = walk->prepared.scale,
+        .column_scale = matrix->scales,
+        .y = op->op.to == TO_H ? gpu->h : gpu->wide,
+    };
+    walk->is_gated = ending != CUDA_END_SCALED;
+    if (!walk->is_gated)
+        walk->product[op->op.to] = (struct cuda_product){.sums = call.y,
+                                                         .type = CUDA_SUMS_BF16,
+                                                         .stride = matrix->rows_padded,
+                                                         .bias = op->op.bias};
+    return cuda_scaled(&call, gpu->compute, error);
+}
+
+static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct error *error) {
+    const struct gpu *gpu = walk->gpu;
+    const struct card_matrix *matrix = matrix_of(walk, op->op.matrix);
+    enum cuda_ending ending;
+    if (walk_is_scaled(gpu, op, walk->rows, &ending)) return walk_scaled(walk, op, ending, error);
+    struct cuda_multiply call = {
+        .format = format_of(matrix->form, false),
+        .outputs = matrix->rows_padded,
+        .inputs = matrix->cols,
+        .rows = walk->rows,
+        .in = walk->prepared.codes,
+        .sums = op->op.to == TO_H ? gpu->h : gpu->wide,
+    };
+    walk->product[op->op.to] = (struct cuda_product){
+        .sums = call.sums,
+        .type = matrix->form == GPU_INT8 ? CUDA_SUMS_INT32 : CUDA_SUMS_BF16,
+        .stride = matrix->rows_padded,
+        .row_scale = matrix->scales ? walk->prepared.scale : NULL,
+        .column_scale = matrix->scales,
+        .bias = op->op.bias,
+    };
+    enum err err = weights_ready(walk->gpu, op->op.matrix, &call.weights, error);
+    if (err != OK || walk->is_replayed) return err; /* the graph has the product */
+    return cuda_multiply(gpu->products, &call, gpu->compute, error);
+}
+
+static enum err walk_heads(struct walk *walk, const struct card_op *op, struct error *error) {
+    const struct gpu *gpu = walk->gpu;
+    const struct gpu_program *program = &gpu->program;
+    const struct card_place *place = &gpu->places[op->op.kv_place];
+    const struct cuda_heads call = {
+        .in = walk->product[TO_WIDE],
+        .rows = walk->rows,
+        .heads = program->heads,
+        .kv_heads = program->kv_heads,
+        .head_dim = program->head_dim,
+        .q_norm = op->op.q_norm,
+        .k_norm = op->op.k_norm,
+        .epsilon = program->eps,
+        .cosines = gpu->cosines[op->op.rope],
+        .sines = gpu->sines[op->op.rope],
+        .positions = walk->flight->step.positions,
+        .rotary_dim = program->head_dim,
+        .q = walk->q,
+        .q_stride = (size_t)program->heads * program->head_dim,
+        .k = place->k,
+        .v = place->v,
+        .kv_scales = place->scales,
+        .slots = walk->flight->step.groups[op->op.kv_group].slots,
+    };
+    return cuda_heads(&call, gpu->compute, error);
+}
+
+static enum err walk_keep(struct walk *walk, const struct card_op *op, struct error *error) {
+    (void)op;
+    const struct gpu *gpu = walk->gpu;
+    const size_t x_bytes = gpu->program.width * sizeof(float);
+    const size_t q_bytes = (size_t)gpu->program.heads * gpu->program.head_dim * 2;
+    struct cuda_keep call = {.from = walk->x,
+                             .from_bytes = x_bytes,
+                             .from_rows = walk->flight->step.wanted,
+                             .to = gpu->x_kept,
+                             .row_bytes = x_bytes,
+                             .rows = walk->flight->step.wanted_count};
+    enum err err = cuda_keep(&call, gpu->compute, error);
+    if (err != OK) return err;
+    call.from = walk->q, call.to = gpu->q_kept;
+    call.from_bytes = call.row_bytes = q_bytes;
+    walk->x = gpu->x_kept;
+    walk->q = gpu->q_kept;
+    walk->rows = call.rows;
+    walk->is_kept = true;
+    return cuda_keep(&call, gpu->compute, error);
+}
+
+static struct cuda_attention attention_of(const struct walk *walk, const struct card_op *op,
+                                          const struct card_group *group) {
+    const struct gpu *gpu = walk->gpu;
+    const struct gpu_program *program = &gpu->program;
+    const struct card_place *place = &gpu->places[op->op.kv_place];
+    const size_t q_width = (size_t)program->heads * program->head_dim;
+    const struct card_step *step = &walk->flight->step;
+    return (struct cuda_attention){
+        .k = place->k,
+        .v = place->v,
+        .scales = place->scales,
+        .type = place->scales ? CUDA_KV_E4M3 : CUDA_KV_BF16,
+        .kv_heads = program->kv_heads,
+        .head_dim = program->head_dim,
+        .head_count = program->heads,
+        .scale = op->op.scale,
+        .softcap = op->op.softcap,
+        .window = op->op.window,
+        .q = walk->q,
+        .q_stride = q_width,
+        .y = gpu->attended,
+        .y_stride = q_width,
+        .positions = walk->is_kept ? step->wanted_positions : step->positions,
+        .pages = group->pages,
+        .partial_o = gpu->partial_o,
+        .partial_ml = gpu->partial_ml,
+    };
+}
+
+static enum err run_tiles(const struct walk *walk, const struct cuda_attention *call,
+                          const struct card_tiles *tiles, struct error *error) {
+    const struct cuda_tile_items items = {
+        .items = tiles->items, .item_count = tiles->count, .rows = tiles->rows};
+    return cuda_attention_tiles(call, &items, walk->gpu->compute, error);
+}
+
+/* Rows of bf16 in the form of the next product. */
+static enum err prepare(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
+                        struct error *error) {
+    if (gpu_form_is_bf16(matrix_of(walk, op->op.next)->form)) {
+        walk->prepared = (struct cuda_rows){.codes = from, .type = CUDA_BF16, .stride = width};
+        return OK;
+    }
+    const struct cuda_quantise call = {.from = from,
+                                       .from_stride = width,
+                                       .y = rows_for(walk, op),
+                                       .width = width,
+                                       .rows = walk->rows};
+    return cuda_quantise(&call, walk->gpu->compute, error);
+}
+
+/* All four launches are made, those without items too, which start nothing: a graph has each. */
+static enum err walk_attention(struct walk *walk, const struct card_op *op, struct error *error) {
+    const struct card_group *group = &walk->flight->step.groups[op->op.kv_group];
+    const struct card_attention *work = walk->is_kept ? &group->kept : &group->all;
+    const struct cuda_decode_items decode = {.items = work->decode,
+                                             .item_count = work->decode_count};
+    const struct cuda_merge_items merges = {.items = work->merges, .item_count = work->merge_count};
+    struct cuda_attention call = attention_of(walk, op, group);
+    struct CUstream_st *stream = walk->gpu->compute;
+    enum err err = run_tiles(walk, &call, &work->prefixes, error);
+    call.is_next = work->prefixes.count > 0;
+    if (err == OK) err = run_tiles(walk, &call, &work->tiles, error);
+    call.is_next |= work->tiles.count > 0;
+    if (err == OK) err = cuda_attention_decode(&call, &decode, stream, error);
+    if (err == OK) err = cuda_attention_merge(&call, &merges, stream, error);
+    if (err != OK) return err;
+    return prepare(walk, op, walk->gpu->attended,
+                   walk->gpu->program.heads * walk->gpu->program.head_dim, error);
+}
+
+static enum err walk_gate(struct walk *walk, const struct card_op *op, struct error *error) {
+    if (walk->is_gated) {
+        walk->is_gated = false;
+        return prepare(walk, op, walk->gpu->wide, walk->gpu->program.ffn, error);
+    }
+    const struct cuda_gate call = {
+        .in = walk->product[TO_WIDE],
+        .kind = op->op.gate == GATE_SILU ? CUDA_SILU : CUDA_GELU_TANH,
+        .y = rows_for(walk, op),
+        .width = walk->gpu->program.ffn,
+        .rows = walk->rows,
+    };
+    return cuda_gate(&call, walk->gpu->compute, error);
+}
+
+static enum err walk_logits(struct walk *walk, const struct card_op *op, struct error *error) {
+    const struct gpu *gpu = walk->gpu;
+    const struct card_matrix *matrix = matrix_of(walk, op->op.matrix);
+    struct cuda_multiply call = {
+        .format = format_of(matrix->form, true),
+        .outputs = matrix->rows_padded,
+        .inputs = matrix->cols,
+        .rows = walk->rows,
+        .in = walk->prepared.codes,
+        .sums = walk->flight->logits,
+    };
+    walk->flight->row_scale = matrix->scales ? walk->prepared.scale : NULL;
+    enum err err = weights_ready(walk->gpu, op->op.matrix, &call.weights, error);
+    return err != OK ? err : cuda_multiply(gpu->products, &call, gpu->compute, error);
+}
+
+void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight) {
+    *walk = (struct walk){
+        .gpu = gpu, .flight = flight, .rows = flight->step.row_count, .x = gpu->x, .q = gpu->q};
+}
+
+enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) {
+    static enum err (*const run[OP_KINDS])(struct walk *, const struct card_op *,
+                                           struct error *) = {
+        [OP_EMBED] = walk_embed, [OP_NORM] = walk_norm,     [OP_MATMUL] = walk_matmul,
+        [OP_HEADS] = walk_heads, [OP_KEEP] = walk_keep,     [OP_ATTENTION] = walk_attention,
+        [OP_GATE] = walk_gate,   [OP_LOGITS] = walk_logits,
+    };
+    if (walk->rows == 0) return OK;
+    return run[op->op.kind](walk, op, error);
+}
+
+/* Fills *ret_name with what the operation is: "operation 3 (heads of layer 0)". A layer ends with the
+ * product behind its gate; before the first and behind the last layer there is none. */
+static void name_op(const struct gpu *gpu, uint32_t index, char ret_name[NAME_BYTES]) {
+    const struct card_op *ops = gpu->ops;
+    const char *name = names[ops[index].op.kind];
+    uint32_t layer = 0, layers = 0;
+    for (uint32_t i = 0; i < gpu->program.op_count; i++) {
+        layers += ops[i].op.kind == OP_GATE;
+        layer += i > 0 && i < index && ops[i - 1].op.kind == OP_GATE;
+    }
+    if (ops[index].op.kind == OP_EMBED || layer == layers)
+        (void)snprintf(ret_name, NAME_BYTES, "operation %u (%s)", index, name);
+    else
+        (void)snprintf(ret_name, NAME_BYTES, "operation %u (%s of layer %u)", index, name, layer);
+}
+
+enum err walk_ops(struct walk *walk, uint32_t first, uint32_t end, struct error *error) {
+    const struct gpu *gpu = walk->gpu;
+    const struct flight *flight = walk->flight;
+    char name[NAME_BYTES];
+    for (uint32_t i = first; i < end; i++) {
+        enum err err = walk_op(walk, &gpu->ops[i], error);
+        cudaError_t code = cudaSuccess;
+        if (err == OK && flight->op_ended)
+            code = cudaEventRecord(flight->op_ended[i], gpu->compute);
+        if (err == OK && code == cudaSuccess && flight->is_careful)
+            code = cudaStreamSynchronize(gpu->compute);
+        if (err == OK && code == cudaSuccess) continue;
+        name_op(gpu, i, name);
+        return err != OK ? err_prefix(error, "%s", name) : card_error(code, error, "%s", name);
+    }
+    return OK;
+}
+
+enum err walk_all(struct gpu *gpu, struct flight *flight, struct error *error) {
+    struct walk walk;
+    walk_begin(&walk, gpu, flight);
+    return walk_ops(&walk, 0, gpu->program.op_count, error);
+}

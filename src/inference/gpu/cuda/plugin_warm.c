@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/cuda/plugin_internal.h"
+
+#include <assert.h>
+#include <cuda_runtime_api.h>
+
+/* Matrices of the same shape at one distance, from `index` on: products read them in turn, so that
+ * they come from memory, as in a step. */
+static uint32_t copies_of(const struct gpu *gpu, uint32_t index, size_t *ret_distance) {
+    const struct card_matrix *first = &gpu->matrices[index];
+    const char *last = first->codes;
+    uint32_t copies = 1;
+    *ret_distance = 0;
+    if (first->form == GPU_BLOCKS) return copies; /* all are unpacked to one place */
+    for (uint32_t i = index + 1; i < gpu->program.matrix_count; i++) {
+        const struct card_matrix *at = &gpu->matrices[i];
+        if (at->rows != first->rows || at->cols != first->cols || at->form != first->form) continue;
+        size_t distance = (size_t)(at->codes - last);
+        if (copies > 1 && distance != *ret_distance) break;
+        *ret_distance = distance;
+        last = at->codes;
+        copies++;
+    }
+    return copies;
+}
+
+/* Chooses the algorithms of a product for all numbers of rows. */
+static enum err tune(struct gpu *gpu, const struct card_op *at, struct error *error) {
+    const struct gpu_op *op = &at->op;
+    const struct card_matrix *matrix = &gpu->matrices[op->matrix];
+    const bool is_logits = op->kind == OP_LOGITS;
+    enum cuda_ending ending;
+    const uint32_t most = is_logits ? gpu->logit_bucket : gpu->row_bucket;
+    size_t distance;
+    uint32_t copies = copies_of(gpu, op->matrix, &distance);
+    const void *weights;
+    enum err err = weights_ready(gpu, op->matrix, &weights, error);
+    if (err != OK) return err;
+    struct cuda_multiply call = {
+        .format = format_of(matrix->form, is_logits),
+        .outputs = matrix->rows_padded,
+        .inputs = matrix->cols,
+        .weights = weights,
+        .in = gpu->codes,
+        .sums = is_logits        ? (void *)gpu->flights[0].logits
+                : op->to == TO_H ? gpu->h
+                                 : gpu->wide,
+    };
+    for (uint32_t rows = 1; rows <= most; rows = call.rows + 1) {
+        call.rows = row_bucket(rows);
+        if (walk_is_scaled(gpu, at, call.rows, &ending)) continue;
+        err = cuda_products_tune(gpu->products, &call, copies, distance, gpu->compute, error);
+        if (err != OK) return err;
+    }
+    return OK;
+}
+
+/* Numbers for the products that are timed: those of a matrix, for zeros run faster. */
+static enum err fill_codes(struct gpu *gpu, struct error *error) {
+    size_t most = 0, at = 0;
+    for (uint32_t i = 0; i < gpu->program.matrix_count; i++) {
+        size_t bytes = gpu->matrices[i].cols * form_bytes(gpu->matrices[i].form);
+        if (bytes * gpu->row_bucket > most) most = bytes * gpu->row_bucket;
+    }
+    const struct card_matrix *from = &gpu->matrices[0];
+    size_t bytes = (size_t)from->rows * from->cols * form_bytes(from->form);
+    cudaError_t code = cudaSuccess;
+    for (; at < most && code == cudaSuccess; at += bytes)
+        code = cudaMemcpyAsync((char *)gpu->codes + at, from->codes,
+                               most - at < bytes ? most - at : bytes, cudaMemcpyDeviceToDevice,
+                               gpu->compute);
+    if (code == cudaSuccess)
+        code = cudaMemsetAsync(gpu->last_token, 0,
+                               gpu->limits.sequences_max * sizeof *gpu->last_token, gpu->compute);
+    return code == cudaSuccess ? OK : card_error(code, error, "warming up");
+}
+
+static cudaError_t clear(const struct gpu *gpu, void *at, size_t bytes) {
+    return at ? cudaMemsetAsync(at, 0, bytes, gpu->compute) : cudaSuccess;
+}
+
+/* Zeroes memory that compute-sanitizer's initcheck would report. A copied page is read to its end,
+ * and the tool does not see that the library's kernels write sums. */
+static enum err clear_all(const struct gpu *gpu, struct error *error) {
+    const struct cuda_pages *pages = &gpu->pages;
+    const size_t count = gpu->page_count;
+    const size_t logits = gpu->logit_bucket * gpu->logit_stride * sizeof(float);
+    cudaError_t code = clear(gpu, gpu->h, gpu->h_bytes);
+    if (code == cudaSuccess) code = clear(gpu, gpu->wide, gpu->wide_bytes);
+    for (uint32_t i = 0; i < gpu->limits.steps_max && code == cudaSuccess; i++)
+        code = clear(gpu, gpu->flights[i].logits, logits);
+    for (uint32_t i = 0; i < pages->places && code == cudaSuccess; i++) {
+        const struct card_place *place = &gpu->places[i];
+        code = clear(gpu, place->k, count * pages->bytes);
+        if (code == cudaSuccess) code = clear(gpu, place->v, count * pages->bytes);
+        if (code == cudaSuccess) code = clear(gpu, place->scales, count * pages->scale_bytes);
+    }
+    return code == cudaSuccess ? OK : card_error(code, error, "clearing memory");
+}
+
+void plugin_recall(struct gpu *gpu, const char *notes, size_t bytes) {
+    (void)cuda_products_recall(gpu->products, notes, bytes);
+}
+
+bool plugin_tell(struct gpu *gpu, const char **ret_notes, size_t *ret_bytes) {
+    return cuda_products_tell(gpu->products, ret_notes, ret_bytes);
+}
+
+enum err plugin_warm(struct gpu *gpu, struct error *error) {
+    assert(gpu->is_prepared);
+    enum err err = gpu->clears_memory ? clear_all(gpu, error) : OK;
+    if (err == OK) err = fill_codes(gpu, error);
+    for (uint32_t i = 0; i < gpu->program.op_count && err == OK; i++) {
+        const enum op_kind kind = gpu->ops[i].op.kind;
+        if (kind == OP_MATMUL || kind == OP_LOGITS) err = tune(gpu, &gpu->ops[i], error);
+    }
+    /* Few rows and many: some operations have a kernel for either. */
+    const uint32_t most = made_up_rows_max(gpu);
+    if (err == OK && most > 0) err = made_up_step(gpu, 1, error);
+    if (err == OK && most > 1) err = made_up_step(gpu, most, error);
+    if (err == OK) graphs_make(gpu);
+    /* A driver that does not change its graphs is found out now, while the host reads the reason. */
+    if (err == OK && gpu->graph_count > 0 && most > 0) err = made_up_step(gpu, 1, error);
+    gpu->counters = (struct gpu_counters){0};
+    return err == OK ? OK : err_prefix(error, "warming up");
+}

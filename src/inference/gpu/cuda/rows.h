@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* rows: what a step does to its rows of activations between two products, each stage one kernel.
+ *
+ * Activations are bf16, e4m3 or int8; the residual is float32 and stays in GPU memory. A product
+ * of 8-bit operands leaves raw sums; whoever reads them multiplies by the scale of the row (of the
+ * activations) and of the column (of the weights), for no GPU but sm_90 can do that inside
+ * cuBLASLt. Knows no model, no step and no memory but what it is given.
+ *
+ * Every call only enqueues. A kernel waits itself for the kernel before it on the stream
+ * (programmatic dependent launch on sm_90 and later), so weights, which no kernel writes, are read
+ * ahead.
+ *
+ * 16-byte accesses need widths and strides that are multiples of 8 and pointers at multiples of 16;
+ * norm and gate do anything else in a slower kernel, heads and embed refuse it.
+ *
+ * Thread: one per stream.
+ * Memory: GPU memory of the caller; nothing is allocated.
+ * Invariant: a row's result is bitwise the same for any other rows of the call. */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct CUstream_st; /* cudaStream_t points to one */
+
+/* What a product left. value = sum · row_scale[row] · column_scale[column] + bias[column] */
+enum cuda_sums { CUDA_SUMS_BF16, CUDA_SUMS_INT32 };
+struct cuda_product {
+    const void *sums; /* (rows, stride) */
+    enum cuda_sums type;
+    size_t stride;
+    const float *row_scale;       /* (rows) or NULL: not scaled. INT32 is always scaled */
+    const uint16_t *column_scale; /* (columns) bf16; with row_scale. bf16, for consumers read it for
+                                     each row: 2 B a column beside 2 B of sums */
+    const float *bias;            /* (columns) or NULL */
+};
+
+/* Where a stage leaves rows for the next product. value = code · scale[row]
+ *
+ * The values of INT8 are mixed: each four neighbours of a row, (a, b, c, d), are replaced by
+ * (a+b+c+d, a-b+c-d, a+b-c-d, a-b-c+d), a Hadamard transform. So a large number is shared by four
+ * and does not take the codes of the whole row. Weights are mixed likewise and divided by 4
+ * (unpack.h), which leaves every product as it was. A rest of fewer than four stays. */
+enum cuda_code { CUDA_BF16, CUDA_E4M3, CUDA_INT8 };
+struct cuda_rows {
+    void *codes; /* (rows, stride) */
+    enum cuda_code type;
+    size_t stride;
+    float
+        *scale; /* (rows), written unless BF16: largest magnitude / 448 or / 127, at least 1e-20 */
+};
+
+/* The weights of a norm: plus + what stands there. bf16 where the host finds that every weight (or
+ * every weight - 1, as Gemma's) is exactly one: each row reads them, and half the bytes count. */
+struct cuda_weights {
+    const void *at; /* (width) float32, or bf16 */
+    bool is_bf16;
+    float plus; /* 0 with float32 */
+};
+
+/* x += h, or x += rms_norm(h) · post; then y = rms_norm(x) · weight. */
+struct cuda_norm {
+    float *x; /* (rows, x_stride), changed when there is an h */
+    size_t x_stride;
+    struct cuda_product h;      /* sums NULL: nothing to add */
+    const float *post;          /* (width) or NULL */
+    struct cuda_weights weight; /* (width) */
+    struct cuda_rows y;         /* codes NULL: only the addition */
+    uint32_t width;
+    uint32_t rows;
+    float epsilon;
+};
+enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream,
+                   struct error *error) MUST_CHECK;
+
+/* y = act(gate) · up, where a row of `in` is gate (width), then up (width). */
+enum cuda_gate_kind { CUDA_SILU, CUDA_GELU_TANH };
+struct cuda_gate {
+    struct cuda_product in; /* scales and bias have 2 · width columns */
+    enum cuda_gate_kind kind;
+    struct cuda_rows y;
+    uint32_t width;
+    uint32_t rows;
+};
+enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream,
+                   struct error *error) MUST_CHECK;
+
+/* y = from, in the form of the next product. */
+struct cuda_quantise {
+    const void *from; /* (rows, from_stride) bf16 */
+    size_t from_stride;
+    struct cuda_rows y; /* 8-bit codes */
+    uint32_t width;     /* a multiple of 8, as the strides */
+    uint32_t rows;
+};
+enum err cuda_quantise(const struct cuda_quantise *call, struct CUstream_st *stream,
+                       struct error *error) MUST_CHECK;
+
+/* Norms and turns q and k and stores k and v. A page of one layer and KV head is 16 tokens of keys,
+ * and as many of values, each [16][head_dim]: k, v (pages, kv_heads, 16, head_dim) in bf16, or e4m3
+ * with fp16 scales (pages, kv_heads, 2, 16) in a pool of their own, keys' before values'. */
+struct cuda_heads {
+    struct cuda_product in; /* a row: q (heads · head_dim), k (kv_heads · head_dim), v likewise */
+    uint32_t rows;
+    uint32_t heads;
+    uint32_t kv_heads;
+    uint32_t head_dim;         /* a multiple of 8, at most 256 */
+    const float *q_norm;       /* (head_dim) or NULL */
+    const float *k_norm;       /* (head_dim) or NULL */
+    float epsilon;             /* of both */
+    const float *cosines;      /* (positions, rotary_dim / 2) or NULL: nothing turns */
+    const float *sines;        /* likewise */
+    const uint32_t *positions; /* (rows) */
+    uint32_t rotary_dim;       /* even, at most head_dim: the first elements of a head that turn */
+    bool interleaved;          /* pairs (2i, 2i+1); else (i, i + rotary_dim/2) */
+    uint16_t *q;               /* (rows, q_stride) bf16, written; may be the sums themselves */
+    size_t q_stride;
+    void *k;
+    void *v;
+    uint16_t *kv_scales;   /* NULL: k and v are bf16; else e4m3 */
+    const uint32_t *slots; /* (rows): page · 16 + offset, all different */
+};
+enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
+                    struct error *error) MUST_CHECK;
+
+/* x = table[token] · scale; a token below zero stands for last_token[~token], which only the GPU
+ * knows yet. */
+struct cuda_embed {
+    const uint16_t *table; /* (vocabulary, width) bf16 */
+    const int32_t *tokens; /* (rows) */
+    const int32_t *last_token;
+    float scale;
+    float *x; /* (rows, x_stride) */
+    size_t x_stride;
+    uint32_t width; /* a multiple of 8 */
+    uint32_t rows;
+};
+enum err cuda_embed(const struct cuda_embed *call, struct CUstream_st *stream,
+                    struct error *error) MUST_CHECK;
+
+/* Row i of `to` becomes row from_rows[i] of `from`: the rows somebody samples from. */
+struct cuda_keep {
+    const void *from; /* (…, from_bytes a row) */
+    size_t from_bytes;
+    const uint32_t *from_rows; /* (rows) */
+    void *to;                  /* (rows, row_bytes); does not overlap `from` */
+    size_t row_bytes;          /* at most from_bytes */
+    uint32_t rows;
+};
+enum err cuda_keep(const struct cuda_keep *call, struct CUstream_st *stream,
+                   struct error *error) MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif

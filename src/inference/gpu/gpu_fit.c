@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/gpu_fit.h"
+
+#include "base/least.h"
+#include "base/mem.h"
+#include "gpu/gpu_limits.h"
+#include "gpu/gpu_program.h"
+#include "gpu/gpu_store.h"
+
+#include <stdlib.h>
+
+/* As of src/inference/gpu/cuda. */
+#define TILE_ROWS_HEADS 64u
+#define SPLIT_TOKENS 64u
+
+#define LAYER_MATRICES 4u
+
+/* The weights of a model as shapes: matrices without rows, and vectors that are one float. */
+struct shapes {
+    struct matrix *matrices;      /* (count) by handle */
+    struct gpu_matrix *forms;     /* (count) */
+    struct layer_weights *layers; /* (layers) */
+    uint32_t count;
+    float vector;
+};
+
+static struct matrix *add_matrix(struct shapes *shapes, uint32_t rows, uint32_t cols,
+                                 enum gpu_form form) {
+    struct matrix *matrix = &shapes->matrices[shapes->count];
+    *matrix = (struct matrix){.rows = rows, .cols = cols, .handle = shapes->count};
+    shapes->forms[shapes->count++] = (struct gpu_matrix){.rows = rows, .cols = cols, .form = form};
+    return matrix;
+}
+
+/* A layer's matrix of the tensors with these roles. With GPU_BLOCKS it has the form that the
+ * store would give it. */
+static struct matrix *add_product(struct shapes *shapes, const struct card_fit_options *options,
+                                  const enum tensor_role *roles, uint32_t role_count, uint32_t rows,
+                                  uint32_t cols) {
+    struct matrix *matrix = add_matrix(shapes, rows, cols, options->weights);
+    const uint32_t layer = (shapes->count - 1) / LAYER_MATRICES;
+    struct matrix_part parts[GPU_BLOCK_PARTS_MAX];
+    if (options->weights != GPU_BLOCKS) return matrix;
+    for (uint32_t i = 0; i < role_count; i++) {
+        const struct tensor_name name = tensor_name_of(roles[i], layer);
+        const struct checkpoint_tensor *tensor =
+            checkpoint_find(options->checkpoint, str_from(name.text));
+        if (!tensor) return matrix;
+        parts[i] = (struct matrix_part){.type = (enum tensor_type)tensor->type,
+                                        .rows = (uint32_t)tensor->axes[1]};
+    }
+    const struct gpu_store_options store = {.form = GPU_BLOCKS};
+    const struct weight_matrix from = {.parts = parts, .part_count = role_count, .cols = cols};
+    shapes->forms[shapes->count - 1] = gpu_store_matrix(&store, &from);
+    return matrix;
+}
+
+static struct layer_weights layer_of(struct shapes *shapes,
+                                     const struct card_fit_options *options) {
+    const struct model_config *config = options->config;
+    const struct architecture *has = config->architecture;
+    const uint32_t q_width = config->heads * config->head_dim;
+    const uint32_t kv_width = config->kv_heads * config->head_dim;
+    static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V},
+                                  output[] = {ROLE_OUTPUT_PROJECTION},
+                                  gate_up[] = {ROLE_GATE, ROLE_UP}, down[] = {ROLE_DOWN};
+    float *vector = &shapes->vector;
+    return (struct layer_weights){
+        .attention_norm = vector,
+        .q_norm = has->has_qk_norm ? vector : NULL,
+        .k_norm = has->has_qk_norm ? vector : NULL,
+        .qkv = add_product(shapes, options, qkv, 3, q_width + 2 * kv_width, config->width),
+        .qkv_bias = has->has_qkv_bias ? vector : NULL,
+        .output = add_product(shapes, options, output, 1, config->width, q_width),
+        .post_attention_norm = has->has_post_norm ? vector : NULL,
+        .ffn_norm = vector,
+        .gate_up = add_product(shapes, options, gate_up, 2, 2 * config->ffn, config->width),
+        .down = add_product(shapes, options, down, 1, config->width, config->ffn),
+        .post_ffn_norm = has->has_post_norm ? vector : NULL};
+}
+
+/* The form that the store would give a head of its own. */
+static enum gpu_form head_form(enum gpu_form weights) {
+    const struct gpu_store_options store = {.form = weights};
+    return gpu_store_matrix(&store, &(struct weight_matrix){.is_head = true}).form;
+}
+
+/* Makes the program that an executor would make. `shapes` and `layout` must outlive it. */
+static void make_program(struct program *ret_program, struct gpu_program *ret_gpu_program,
+                         struct shapes *shapes, const struct card_fit_options *options,
+                         const struct kv_layout *layout) {
+    const struct model_config *config = options->config;
+    const uint32_t matrices = config->layers * LAYER_MATRICES + 2;
+    shapes->matrices = mem_new(matrices, sizeof *shapes->matrices);
+    shapes->forms = mem_new(matrices, sizeof *shapes->forms);
+    shapes->layers = mem_new(config->layers, sizeof *shapes->layers);
+    for (uint32_t i = 0; i < config->layers; i++) shapes->layers[i] = layer_of(shapes, options);
+    struct program_weights weights = {.layers = shapes->layers, .output_norm = &shapes->vector};
+    weights.embedding = add_matrix(shapes, config->vocab_rows, config->width, GPU_BF16);
+    weights.head = options->is_tied ? weights.embedding
+                                    : add_matrix(shapes, config->vocab_rows, config->width,
+                                                 head_form(options->weights));
+    program_of(ret_program,
+               &(struct program_options){.config = config, .layout = layout, .weights = weights});
+    gpu_program_of(ret_gpu_program, ret_program, shapes->forms, shapes->count, config->token_count);
+}
+
+static void set_sequences(struct card_fit *fit, const struct kv_layout *layout) {
+    const uint32_t blocks = backend_blocks_for(fit->sequence_tokens);
+    const uint32_t pages =
+        layout->full_groups * blocks +
+        layout->window_groups * least_u32(blocks, backend_blocks_for(layout->window_tokens) + 2);
+    const struct memory_ledger *ledger = &fit->ledger;
+    fit->kv_bytes_per_token = ledger->page_bytes * pages / fit->sequence_tokens;
+    if (ledger->used > ledger->limit)
+        fit->missing_bytes = ledger->used - ledger->limit;
+    else if (ledger->page_count < pages)
+        fit->missing_bytes = (pages - ledger->page_count) * ledger->page_bytes;
+    fit->is_fitting = fit->missing_bytes == 0;
+    if (fit->is_fitting)
+        fit->sequences = least_u32(ledger->page_count / pages, fit->limits.sequences_max);
+}
+
+bool card_fit_has_blocks(const struct checkpoint *checkpoint) {
+    const struct tensor_name name = tensor_name_of(ROLE_DOWN, 0);
+    const struct checkpoint_tensor *tensor = checkpoint_find(checkpoint, str_from(name.text));
+    if (!tensor || !tensor_type_is_known((enum tensor_type)tensor->type)) return false;
+    return tensor_type_block_bytes((enum tensor_type)tensor->type) <
+           tensor_type_block_elements((enum tensor_type)tensor->type);
+}
+
+struct card_fit card_fit_of(const struct card_fit_options *options) {
+    const struct model_config *config = options->config;
+    const struct kv_layout layout = kv_layout_of(config, config->context_max);
+    uint32_t tokens = options->sequence_tokens;
+    if (tokens == 0) tokens = GPU_CACHE_TOKENS_LEAST;
+    tokens = least_u32(tokens, config->context_max);
+    struct shapes shapes = {0};
+    struct program program;
+    struct gpu_program gpu_program;
+    make_program(&program, &gpu_program, &shapes, options, &layout);
+    const struct gpu_limits_options limits = {.program = &gpu_program,
+                                              .layout = &layout,
+                                              .kv_form = options->kv,
+                                              .multiprocessors = CARD_FIT_MULTIPROCESSORS,
+                                              .memory_bytes = options->memory_bytes,
+                                              .wanted = {.context_max = config->context_max}};
+    struct card_fit fit = {.limits = gpu_limits_of(&limits), .sequence_tokens = tokens};
+    fit.ledger = gpu_ledger_predict(&gpu_program, &fit.limits, options->memory_bytes);
+    set_sequences(&fit, &layout);
+    gpu_program_release(&gpu_program);
+    program_release(&program);
+    free(shapes.matrices);
+    free(shapes.forms);
+    free(shapes.layers);
+    return fit;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* card_fit: how a decoder would fit into a GPU's memory, from its config and its tensors' types.
+ *
+ * It makes the executor's program from the config, in the forms that a GPU can keep, and asks
+ * gpu_limits and memory_ledger, as the executor does. It opens no GPU and reads no weight.
+ *
+ * Thread: any.
+ * Memory: the caller's structs. */
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/config.h"
+#include "gpu/gpu_ledger.h"
+
+/* Of the GPU that is not there; as an H100 and an H200 have. Another number changes the buffers by a
+ * few KiB for each. */
+#define CARD_FIT_MULTIPROCESSORS 132u
+
+struct card_fit_options {
+    const struct model_config *config;   /* of a decoder */
+    bool is_tied;                        /* the embedding is the head */
+    enum gpu_form weights;               /* GPU_BF16, GPU_E4M3, GPU_INT8 or GPU_BLOCKS */
+    const struct checkpoint *checkpoint; /* with GPU_BLOCKS: its tensors' types count */
+    enum gpu_form kv;                    /* GPU_BF16 or GPU_E4M3 */
+    uint64_t memory_bytes;               /* that the engine may take */
+    uint32_t sequence_tokens;            /* at most the context; 0: GPU_CACHE_TOKENS_LEAST */
+};
+
+struct card_fit {
+    struct gpu_limits limits; /* with which an executor without options would open the GPU */
+    struct memory_ledger ledger;
+    bool is_fitting; /* the executor opens, and the cache has room for one sequence */
+    uint64_t missing_bytes;
+    uint32_t sequence_tokens;
+    uint64_t kv_bytes_per_token; /* of a sequence of that length, in the mean */
+    uint64_t sequences;          /* of that length that run at once */
+};
+
+/* Whether GPU_BLOCKS is a form of its own for this model: its first layer's tensors have fewer
+ * than 8 bits per number. */
+bool card_fit_has_blocks(const struct checkpoint *checkpoint);
+struct card_fit card_fit_of(const struct card_fit_options *options);

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/gpu_ledger.h"
+
+#include "base/least.h"
+#include "gpu/gpu_sampling.h"
+#include "gpu/row_bucket.h"
+#include "scheduler/backend.h"
+
+#include <stdio.h>
+
+#define MIB ((uint64_t)1 << 20)
+/* Memory of the library for products, and two slices through which weights are filled. */
+#define WORKSPACE_BYTES (48 * MIB)
+#define PRODUCT_ALIGN 8u
+/* Gaps between the parts, and limits that grow in steps: a prediction has neither. */
+#define UNTOLD_BYTES MIB
+/* A refusal advises no smaller values: a server with less is of no use. */
+#define ADVISED_CONTEXT_LEAST 256u
+#define ADVISED_ROWS_LEAST 64u
+
+static uint64_t divide_up(uint64_t a, uint64_t b) {
+    return (a + b - 1) / b;
+}
+
+static uint64_t form_bytes(enum gpu_form form) {
+    switch (form) {
+    case GPU_F32: return 4;
+    case GPU_BF16:
+    case GPU_BLOCKS: return 2;
+    case GPU_E4M3:
+    case GPU_INT8: break;
+    }
+    return 1;
+}
+
+static bool has_scales(enum gpu_form form) {
+    return form == GPU_E4M3 || form == GPU_INT8;
+}
+
+/* ---- the parts ---- */
+
+static uint64_t matrix_bytes(const struct gpu_matrix *matrix) {
+    uint64_t rows = divide_up(matrix->rows, PRODUCT_ALIGN) * PRODUCT_ALIGN;
+    if (matrix->form == GPU_BLOCKS) return matrix->block_bytes;
+    return rows * (matrix->cols * form_bytes(matrix->form) + (has_scales(matrix->form) ? 2 : 0));
+}
+
+static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu_op *op) {
+    uint64_t floats = (op->post ? program->width : 0) +
+                      (op->bias ? program->matrices[op->matrix].rows : 0) +
+                      (op->q_norm ? program->head_dim : 0) + (op->k_norm ? program->head_dim : 0);
+    return floats * 4 + (op->weight ? program->width * UINT64_C(2) : 0);
+}
+
+static uint64_t weight_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
+    /* A cosine and a sine per position and pair of elements. */
+    uint64_t bytes = (uint64_t)program->rope_count * limits->context_max * program->head_dim * 4;
+    for (uint32_t i = 0; i < program->matrix_count; i++)
+        bytes += matrix_bytes(&program->matrices[i]);
+    for (uint32_t i = 0; i < program->op_count; i++)
+        bytes += vector_bytes(program, &program->ops[i]);
+    return bytes;
+}
+
+/* The widest result of a product into `to`, per row. */
+static uint64_t product_bytes(const struct gpu_program *program, enum op_to to) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_op *op = &program->ops[i];
+        if (op->kind != OP_MATMUL || op->to != to) continue;
+        const struct gpu_matrix *matrix = &program->matrices[op->matrix];
+        bool is_wide = matrix->form == GPU_F32 || matrix->form == GPU_INT8;
+        most = most_u64(most, (uint64_t)matrix->rows * (is_wide ? 4 : 2));
+    }
+    return most;
+}
+
+static uint64_t activation_bytes(const struct gpu_program *program,
+                                 const struct gpu_limits *limits) {
+    const uint64_t rows = row_bucket(limits->rows_max), kept = row_bucket(limits->logit_rows_max);
+    const uint64_t q_bytes = (uint64_t)program->heads * program->head_dim * 2;
+    uint64_t input_bytes = 0, unpacked_bytes = 0;
+    for (uint32_t i = 0; i < program->matrix_count; i++) {
+        const struct gpu_matrix *matrix = &program->matrices[i];
+        const uint64_t row_bytes = matrix->cols * form_bytes(matrix->form);
+        input_bytes = most_u64(input_bytes, row_bytes);
+        if (matrix->form == GPU_BLOCKS)
+            unpacked_bytes = most_u64(unpacked_bytes, matrix->rows * row_bytes);
+    }
+    return (rows + kept) * program->width * 4 +
+           rows * (product_bytes(program, TO_H) + product_bytes(program, TO_WIDE)) +
+           (2 * rows + kept) * q_bytes + rows * input_bytes + unpacked_bytes +
+           (uint64_t)limits->partials_max * program->heads * (program->head_dim + 2) * 4;
+}
+
+static uint64_t logit_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
+    const uint64_t rows = row_bucket(limits->logit_rows_max);
+    return limits->steps_max * rows * program->vocab_rows * 4 + limits->edits_max * UINT64_C(4);
+}
+
+/* Copies of the arrays of struct gpu_step and struct gpu_samples, and the results. */
+static uint64_t step_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
+    const uint64_t rows = limits->rows_max, wanted = limits->logit_rows_max;
+    const uint64_t item_bytes = 2 * sizeof(struct gpu_tile_item) + sizeof(struct gpu_decode_item) +
+                                sizeof(struct gpu_merge_item);
+    uint64_t attention = limits->items_max * item_bytes + (limits->partials_max + rows) * 4;
+    uint64_t group = rows * 4 + 2 * attention;
+    uint64_t samples = wanted * (2 * (sizeof(struct gpu_draw) + 4) + program->vocab / 8 +
+                                 sizeof(struct gpu_ask) + sizeof(struct gpu_answer)) +
+                       limits->edits_max * sizeof(struct draw_edit) +
+                       limits->named_max * UINT64_C(8);
+    return limits->steps_max * ((rows + wanted) * 8 + limits->pages_max * UINT64_C(4) +
+                                limits->group_count * group + samples);
+}
+
+uint64_t gpu_ledger_page_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
+    uint64_t heads = (uint64_t)limits->layer_places * 2 * program->kv_heads * GPU_PAGE_TOKENS;
+    return heads * (program->head_dim * form_bytes(limits->kv_form) +
+                    (has_scales(limits->kv_form) ? 2 : 0));
+}
+
+struct memory_ledger gpu_ledger_predict(const struct gpu_program *program,
+                                        const struct gpu_limits *limits, uint64_t limit_bytes) {
+    struct memory_ledger ledger = {
+        .limit = limit_bytes,
+        .context = GPU_CONTEXT_BYTES,
+        .weights = weight_bytes(program, limits),
+        .activations = activation_bytes(program, limits),
+        .logits = logit_bytes(program, limits),
+        .steps = step_bytes(program, limits),
+        .workspace = WORKSPACE_BYTES,
+        .page_bytes = gpu_ledger_page_bytes(program, limits),
+    };
+    uint64_t used = ledger.context + ledger.weights + ledger.activations + ledger.logits +
+                    ledger.steps + ledger.workspace;
+    uint64_t pages = used < limit_bytes ? (limit_bytes - used) / ledger.page_bytes : 0;
+    pages = most_u64(least_u64(pages, limits->page_count_max), limits->page_count_min);
+    ledger.page_count = (uint32_t)pages;
+    ledger.kv = pages * ledger.page_bytes;
+    ledger.used = used + ledger.kv;
+    return ledger;
+}
+
+/* ---- settings that fit ---- */
+
+/* Settings that the user has; 0 leaves one as it is. */
+struct change {
+    uint32_t context;
+    uint32_t sequences;
+    uint32_t rows;
+    bool has_small_weights; /* 8 bits instead of 16 */
+};
+
+static uint32_t scale(uint32_t value, uint64_t from, uint64_t to) {
+    return (uint32_t)divide_up(value * to, most_u64(from, 1));
+}
+
+static struct gpu_limits changed(const struct gpu_refusal *refusal, const struct change *change) {
+    struct gpu_limits limits = *refusal->limits;
+    if (change->context > 0) {
+        uint32_t least = backend_blocks_for(change->context) * limits.group_count;
+        limits.page_count_min = (uint32_t)least_u64(limits.page_count_min, least);
+        limits.pages_max = scale(limits.pages_max, backend_blocks_for(limits.context_max),
+                                 backend_blocks_for(change->context));
+        limits.context_max = change->context;
+    }
+    if (change->sequences > 0) {
+        uint32_t from = limits.sequences_max;
+        limits.logit_rows_max = scale(limits.logit_rows_max, from, change->sequences);
+        limits.pages_max = scale(limits.pages_max, from, change->sequences);
+        limits.named_max = scale(limits.named_max, from, change->sequences);
+        limits.sequences_max = change->sequences;
+    }
+    if (change->rows > 0) {
+        limits.items_max = scale(limits.items_max, limits.rows_max, change->rows);
+        limits.partials_max = scale(limits.partials_max, limits.rows_max, change->rows);
+        limits.logit_rows_max = (uint32_t)least_u64(limits.logit_rows_max, change->rows);
+        limits.rows_max = change->rows;
+    }
+    const struct gpu_sampling_options sampling = {.vocab = refusal->program->vocab,
+                                                  .sequences_max = limits.sequences_max,
+                                                  .context_max = limits.context_max};
+    limits.edits_max = gpu_sampling_edits_max(&sampling);
+    return limits;
+}
+
+/* A part of the GPU's own ledger, changed as its prediction changes. */
+static uint64_t follow(uint64_t part, uint64_t before, uint64_t after) {
+    return before > 0 ? (uint64_t)((double)part * ((double)after / (double)before)) : part;
+}
+
+/* The least memory with the changed limits. */
+static uint64_t needed(const struct gpu_refusal *refusal, const struct gpu_limits *limits) {
+    const struct memory_ledger *is = refusal->ledger;
+    struct memory_ledger before = gpu_ledger_predict(refusal->program, refusal->limits, 0);
+    struct memory_ledger after = gpu_ledger_predict(refusal->program, limits, 0);
+    return is->context + is->workspace + follow(is->weights, before.weights, after.weights) +
+           follow(is->activations, before.activations, after.activations) +
+           follow(is->logits, before.logits, after.logits) +
+           follow(is->steps, before.steps, after.steps) + follow(is->kv, before.kv, after.kv);
+}
+
+/* Bytes that weights of 8 bits would save. */
+static uint64_t saved_by_small(const struct gpu_program *program) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_op *op = &program->ops[i];
+        if (op->kind != OP_MATMUL || program->matrices[op->matrix].form != GPU_BF16) continue;
+        bytes += (uint64_t)program->matrices[op->matrix].rows * program->matrices[op->matrix].cols;
+    }
+    return bytes;
+}
+
+static bool fits(const struct gpu_refusal *refusal, const struct change *change) {
+    struct gpu_limits limits = changed(refusal, change);
+    uint64_t saved = change->has_small_weights ? saved_by_small(refusal->program) : 0;
+    return needed(refusal, &limits) + UNTOLD_BYTES <= refusal->ledger->limit + saved;
+}
+
+/* The largest multiple of `unit` from `least` up to below `now` that fits, by halving; 0: none. */
+static uint32_t largest(const struct gpu_refusal *refusal, uint32_t *value,
+                        const struct change *change, uint32_t least, uint32_t now, uint32_t unit) {
+    uint32_t low = (uint32_t)divide_up(least, unit), high = now / unit, best = 0;
+    while (low <= high) {
+        uint32_t middle = low + (high - low) / 2;
+        *value = middle * unit;
+        if (fits(refusal, change)) {
+            best = middle * unit;
+            low = middle + 1;
+        } else {
+            if (middle == 0) break;
+            high = middle - 1;
+        }
+    }
+    *value = 0;
+    return best;
+}
+
+/* ---- the sentence ---- */
+
+struct advice {
+    char text[256];
+    size_t bytes;
+};
+
+static void add(struct advice *advice, const char *option, uint32_t value) {
+    size_t room = sizeof advice->text - advice->bytes;
+    int count = snprintf(advice->text + advice->bytes, room, "%s--%s %u",
+                         advice->bytes ? " or with " : "it fits with ", option, value);
+    if (count > 0 && (size_t)count < room) advice->bytes += (size_t)count;
+}
+
+static void advise(const struct gpu_refusal *refusal, struct advice *advice) {
+    const struct gpu_limits *limits = refusal->limits;
+    const uint32_t urgent = refusal->urgent_sequences;
+    struct change change = {0};
+    uint32_t best = largest(refusal, &change.context, &change, ADVISED_CONTEXT_LEAST,
+                            limits->context_max, GPU_PAGE_TOKENS);
+    if (best > 0) add(advice, "max-model-len", best);
+    best = largest(refusal, &change.sequences, &change, urgent + 1, limits->sequences_max, 1);
+    if (best > urgent) add(advice, "max-num-seqs", best - urgent);
+    best = largest(refusal, &change.rows, &change, ADVISED_ROWS_LEAST, limits->rows_max, 16);
+    if (best > 0) add(advice, "max-num-batched-tokens", best);
+    if (advice->bytes > 0) return;
+    change = (struct change){.has_small_weights = true};
+    bool is_enough = fits(refusal, &change);
+    change.context = (uint32_t)least_u64(limits->context_max, ADVISED_CONTEXT_LEAST);
+    change.rows = (uint32_t)least_u64(limits->rows_max, ADVISED_ROWS_LEAST);
+    change.sequences = (uint32_t)least_u64(limits->sequences_max, urgent + 1);
+    if (is_enough)
+        snprintf(advice->text, sizeof advice->text, "it fits with --quantization fp8 or int8");
+    else if (fits(refusal, &change))
+        snprintf(advice->text, sizeof advice->text,
+                 "only less of several together would fit: --max-model-len, --max-num-seqs, "
+                 "--max-num-batched-tokens, and --quantization fp8");
+    else
+        snprintf(advice->text, sizeof advice->text,
+                 "no setting makes it fit: use a smaller model, or --device cpu");
+}
+
+static unsigned long long mib(uint64_t bytes) {
+    return (unsigned long long)divide_up(bytes, MIB);
+}
+
+enum err gpu_ledger_refuse(const struct gpu_refusal *refusal, struct error *error) {
+    const struct memory_ledger *is = refusal->ledger;
+    struct advice advice = {.bytes = 0};
+    advise(refusal, &advice);
+    return err_set(error, ERR_LIMIT,
+                   "the model needs %llu MiB of the card's memory and may take %llu: driver %llu, "
+                   "weights %llu, buffers %llu, logits %llu, steps %llu, workspace %llu, least KV "
+                   "cache %llu; %s",
+                   mib(is->used), mib(is->limit), mib(is->context), mib(is->weights),
+                   mib(is->activations), mib(is->logits), mib(is->steps), mib(is->workspace),
+                   mib(is->kv), advice.text);
+}

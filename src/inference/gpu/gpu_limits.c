@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/gpu_limits.h"
+
+#include "base/least.h"
+#include "gpu/gpu_ledger.h"
+
+/* Tokens of the cache per sequence that the default of sequences_max leaves, its least value (fewer
+ * sequences than 32 leave a GPU idle), and its unit. */
+#define SEQUENCE_TOKENS 512u
+#define SEQUENCES_LEAST 32u
+#define SEQUENCES_UNIT 16u
+
+static uint32_t or_default(uint32_t value, uint32_t fallback) {
+    return value > 0 ? value : fallback;
+}
+
+/* Sets the least and the most pages: as the caller wants them, and no more than can be of use. */
+static void limit_pages(const struct gpu_limits_options *options, struct gpu_limits *limits) {
+    const struct executor_limits *wanted = &options->wanted;
+    const uint64_t groups = limits->group_count;
+    uint64_t most =
+        (uint64_t)limits->sequences_max * backend_blocks_for(limits->context_max) * groups;
+    uint64_t fewest =
+        backend_blocks_for(least_u32(limits->context_max, GPU_CACHE_TOKENS_LEAST)) * groups;
+    if (wanted->kv_bytes > 0) {
+        uint64_t bytes = gpu_ledger_page_bytes(options->program, limits);
+        if (wanted->kv_bytes / bytes < most) most = wanted->kv_bytes / bytes;
+    }
+    if (wanted->block_count > 0) most = fewest = wanted->block_count * groups;
+    if (most > EXECUTOR_PAGES_MAX) most = EXECUTOR_PAGES_MAX;
+    if (most < groups) most = groups;
+    limits->page_count_max = (uint32_t)most;
+    limits->page_count_min = (uint32_t)(fewest < most ? fewest : most);
+}
+
+struct plan_attention_options gpu_limits_plan(const struct gpu_limits_options *options,
+                                              const struct gpu_limits *limits) {
+    return (struct plan_attention_options){.layout = options->layout,
+                                           .heads = options->program->heads,
+                                           .kv_heads = options->program->kv_heads,
+                                           .multiprocessors = options->multiprocessors,
+                                           .rows_max = limits->rows_max,
+                                           .sequences_max = limits->sequences_max,
+                                           .context_max = limits->context_max};
+}
+
+struct gpu_sampling_options gpu_limits_sampling(const struct gpu_program *program,
+                                                const struct gpu_limits *limits) {
+    return (struct gpu_sampling_options){.vocab = program->vocab,
+                                         .logit_rows_max = limits->logit_rows_max,
+                                         .sequences_max = limits->sequences_max,
+                                         .context_max = limits->context_max};
+}
+
+/* The limits with that many sequences. */
+static struct gpu_limits limits_with(const struct gpu_limits_options *options, uint32_t sequences) {
+    struct gpu_limits limits = {.rows_max = or_default(options->wanted.rows_max, GPU_ROWS_DEFAULT),
+                                .context_max = options->wanted.context_max,
+                                .layer_places = options->layout->layers_each,
+                                .group_count = kv_layout_groups(options->layout),
+                                .steps_max = or_default(options->steps_max, GPU_STEPS_MAX),
+                                .kv_form = options->kv_form};
+    limits.sequences_max = limits.logit_rows_max = least_u32(sequences, limits.rows_max);
+    limit_pages(options, &limits);
+    const struct plan_attention_options plan = gpu_limits_plan(options, &limits);
+    const struct plan_attention_sizes sizes = plan_attention_sizes(&plan);
+    const struct gpu_sampling_options sampling = gpu_limits_sampling(options->program, &limits);
+    limits.pages_max = sizes.pages_max;
+    limits.items_max = sizes.items_max;
+    limits.partials_max = sizes.partials_max;
+    limits.edits_max = gpu_sampling_edits_max(&sampling);
+    limits.named_max = gpu_sampling_named_max(&sampling);
+    return limits;
+}
+
+/* Whether the cache will have room for that many sequences of a usual length. */
+static bool has_tokens(const struct gpu_limits_options *options, const struct gpu_limits *limits,
+                       uint32_t sequences) {
+    const struct memory_ledger ledger =
+        gpu_ledger_predict(options->program, limits, options->memory_bytes);
+    uint64_t blocks = ledger.page_count / limits->group_count;
+    uint32_t tokens = least_u32(SEQUENCE_TOKENS, limits->context_max);
+    return ledger.used <= ledger.limit && blocks * GPU_PAGE_TOKENS / sequences >= tokens;
+}
+
+/* The most sequences, up to `most`, for which the cache has room; SEQUENCES_LEAST if it has not. */
+static uint32_t sequences_that_fit(const struct gpu_limits_options *options, uint32_t most) {
+    uint32_t low = SEQUENCES_LEAST / SEQUENCES_UNIT;
+    uint32_t high = most / SEQUENCES_UNIT;
+    while (low < high) {
+        const uint32_t middle = (low + high + 1) / 2;
+        const struct gpu_limits limits = limits_with(options, middle * SEQUENCES_UNIT);
+        if (has_tokens(options, &limits, middle * SEQUENCES_UNIT))
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low * SEQUENCES_UNIT;
+}
+
+struct gpu_limits gpu_limits_of(const struct gpu_limits_options *options) {
+    const uint32_t wanted = options->wanted.sequences_max;
+    uint32_t sequences = or_default(wanted, GPU_SEQUENCES_DEFAULT);
+    if (wanted == 0 && options->memory_bytes > 0)
+        sequences = sequences_that_fit(options, sequences);
+    return limits_with(options, sequences);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/gpu_program.h"
+
+#include "base/mem.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+static uint32_t handle_of(const struct matrix *matrix, uint32_t matrix_count) {
+    if (!matrix) return GPU_NONE;
+    assert(matrix->handle < matrix_count);
+    return matrix->handle;
+}
+
+static struct gpu_op op_of(const struct op *op, uint32_t matrix_count) {
+    assert(op->to != TO_X); /* a GPU's products never add */
+    return (struct gpu_op){.kind = op->kind,
+                           .matrix = handle_of(op->matrix, matrix_count),
+                           .next = handle_of(op->next, matrix_count),
+                           .add = op->add,
+                           .to = op->to,
+                           .weight = op->weight,
+                           .post = op->post,
+                           .bias = op->bias,
+                           .q_norm = op->q_norm,
+                           .k_norm = op->k_norm,
+                           .rope = op->rope,
+                           .kv_group = op->kv_group,
+                           .kv_place = op->kv_place,
+                           .window = op->window,
+                           .gate = op->gate,
+                           .scale = op->scale,
+                           .softcap = op->softcap};
+}
+
+void gpu_program_of(struct gpu_program *ret_program, const struct program *program,
+                    const struct gpu_matrix *matrices, uint32_t matrix_count, uint32_t vocab) {
+    const struct program_shape *shape = &program->shape;
+    struct gpu_op *ops = mem_new(program->op_count, sizeof *ops);
+    assert(shape->is_causal && vocab <= shape->vocab_rows);
+    for (uint32_t i = 0; i < program->op_count; i++) ops[i] = op_of(&program->ops[i], matrix_count);
+    *ret_program =
+        (struct gpu_program){.matrices = matrices,
+                             .matrix_count = matrix_count,
+                             .ops = ops,
+                             .op_count = program->op_count,
+                             .width = shape->width,
+                             .ffn = shape->ffn,
+                             .heads = shape->heads,
+                             .kv_heads = shape->kv_heads,
+                             .head_dim = shape->head_dim,
+                             .vocab_rows = shape->vocab_rows,
+                             .vocab = vocab,
+                             .eps = shape->eps,
+                             .rope_count = shape->rope_count,
+                             .frequencies = {program->frequencies[0], program->frequencies[1]},
+                             .rope_magnitude = shape->rope_magnitude};
+}
+
+void gpu_program_release(struct gpu_program *program) {
+    free((void *)(uintptr_t)program->ops);
+    *program = (struct gpu_program){0};
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* gpu_settings: the options about a GPU, read from their texts.
+ *
+ * The command line checks the texts with these functions, and the engine process reads the same
+ * texts from HELLO with them. A value that vLLM has and quern has not is refused by its name.
+ *
+ * Thread: any.
+ * Memory: the settings borrow their texts. */
+
+#include "base/err.h"
+#include "base/str.h"
+
+#include <stdint.h>
+
+/* The share of a GPU's memory that is taken when no option says more. */
+#define GPU_SHARE_DEFAULT 0.9
+
+enum device_choice {
+    GPU_CHOICE_AUTO, /* a GPU if one can be used, else the CPU */
+    GPU_CHOICE_CPU,
+    GPU_CHOICE_CARD, /* a GPU, or a refusal */
+};
+
+enum gpu_weights {
+    GPU_WEIGHTS_AUTO, /* as the executor finds best for the file's types */
+    GPU_WEIGHTS_BF16,
+    GPU_WEIGHTS_E4M3,
+    GPU_WEIGHTS_INT8,
+};
+
+enum gpu_kv { GPU_KV_AUTO, GPU_KV_BF16, GPU_KV_E4M3 };
+
+/* The options as texts; an empty text or a 0 is an option that was not given. */
+struct gpu_texts {
+    struct str device;         /* auto, cpu, cuda, cuda:N or cuda:UUID */
+    struct str plugin;         /* path of the plugin */
+    struct str dtype;          /* auto or bfloat16 */
+    struct str kv_cache_dtype; /* auto, bfloat16, fp8 or fp8_e4m3 */
+    struct str quantization;   /* auto, none, fp8 or int8 */
+    double memory_share;       /* above 0 and at most 1 */
+    uint64_t memory_bytes;
+};
+
+struct gpu_settings {
+    enum device_choice choice;
+    struct str card; /* index or the beginning of a UUID; empty: any GPU */
+    struct str plugin;
+    bool has_dtype; /* bfloat16 was asked for */
+    enum gpu_kv kv;
+    enum gpu_weights weights;
+    double memory_share;   /* 0: not given */
+    uint64_t memory_bytes; /* 0: not given; counts instead of memory_share */
+    bool is_careful;       /* no option: the process before this one ended by an error of the GPU */
+};
+
+/* ERR_INVALID with a sentence that names the option, the value and the values that exist. With
+ * --GPU cpu also for a value that only a GPU has. */
+enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_texts *texts,
+                           struct error *error) MUST_CHECK;
+
+/* ERR_INVALID when a setting asks for what the CPU does not do. Limits of a GPU's memory are no
+ * such setting: without a GPU they limit nothing. */
+enum err gpu_settings_check_cpu(const struct gpu_settings *settings,
+                                struct error *error) MUST_CHECK;

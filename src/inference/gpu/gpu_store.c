@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/gpu_store.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "gpu/gpu_notes.h"
+#include "gpu/gpu_rows.h"
+
+#include <stdlib.h>
+
+struct gpu_store {
+    struct gpu_store_options options;
+    struct gpu_matrix *matrices; /* (count) */
+    size_t count, capacity;
+};
+
+static bool has_blocks(const struct matrix_part *part) {
+    return tensor_type_block_bytes(part->type) < tensor_type_block_elements(part->type);
+}
+
+/* Whether all parts have types of fewer than 8 bits per number. */
+static bool is_in_blocks(const struct weight_matrix *from) {
+    for (uint32_t i = 0; i < from->part_count; i++)
+        if (!has_blocks(&from->parts[i])) return false;
+    return from->part_count <= GPU_BLOCK_PARTS_MAX;
+}
+
+struct gpu_matrix gpu_store_matrix(const struct gpu_store_options *options,
+                                   const struct weight_matrix *from) {
+    struct gpu_matrix matrix = {.cols = from->cols, .form = options->form};
+    for (uint32_t i = 0; i < from->part_count; i++) matrix.rows += from->parts[i].rows;
+    if (from->is_looked_up && matrix.form != GPU_F32) matrix.form = GPU_BF16;
+    if (from->is_head && (matrix.form == GPU_E4M3 || matrix.form == GPU_BLOCKS))
+        matrix.form = GPU_SMALL_FORM;
+    if (matrix.form == GPU_BLOCKS && !is_in_blocks(from)) matrix.form = GPU_SMALL_FORM;
+    if (matrix.form != GPU_BLOCKS) return matrix;
+    for (uint32_t i = 0; i < from->part_count; i++)
+        matrix.block_bytes +=
+            (uint64_t)from->parts[i].rows * tensor_type_row_bytes(from->parts[i].type, from->cols);
+    return matrix;
+}
+
+static enum err store_open(void *self, const struct weight_matrix *from, struct matrix **ret_matrix,
+                           bool *ret_is_filled, struct error *error) {
+    (void)error; /* the GPU takes its memory in prepare */
+    struct gpu_store *store = self;
+    struct matrix *matrix = mem_new(1, sizeof *matrix);
+    const struct gpu_matrix is = gpu_store_matrix(&store->options, from);
+    matrix->rows = is.rows;
+    matrix->cols = is.cols;
+    matrix->handle = (uint32_t)store->count;
+    store->matrices =
+        vec_grow(store->matrices, store->count, &store->capacity, sizeof *store->matrices);
+    store->matrices[store->count++] = is;
+    *ret_matrix = matrix;
+    *ret_is_filled = false;
+    return OK;
+}
+
+static enum err store_fill(void *self, struct matrix *matrix, const struct weight_matrix *from,
+                           struct error *error) {
+    struct gpu_store *store = self;
+    enum err err = OK;
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < from->part_count && err == OK; i++) {
+        const struct matrix_part *part = &from->parts[i];
+        const struct gpu_rows rows = {.matrix = matrix->handle,
+                                      .row_first = row,
+                                      .rows = part->rows,
+                                      .type = part->type,
+                                      .blocks = part->blocks,
+                                      .row_order = part->row_order};
+        err = store->options.table->fill(store->options.gpu, &rows, error);
+        row += part->rows;
+    }
+    return err;
+}
+
+/* Tells what the GPU made ready: code for the GPU, and graphs, so that steps start with one call. */
+static enum err tell_made(const struct gpu_store_options *options, struct error *error) {
+    struct gpu_counters counters = {0};
+    enum err err = options->table->counters(options->gpu, &counters, error);
+    if (err != OK) return err;
+    const unsigned long long kib = counters.graph_bytes >> 10;
+    if (counters.compile_ns > 0)
+        log_info("event=device_compiled seconds=%.3f reason=\"the plugin has no code of its own "
+                 "for this card; the driver keeps it where its cache can be written\"",
+                 1e-9 * (double)counters.compile_ns);
+    if (counters.graph_refusal)
+        log_warn("event=device_graphs graphs=%u kib=%llu reason=\"%s\"", counters.graphs, kib,
+                 counters.graph_refusal);
+    else if (counters.graphs > 0)
+        log_debug("event=device_graphs graphs=%u kib=%llu", counters.graphs, kib);
+    return OK;
+}
+
+static enum err store_finish(void *self, struct error *error) {
+    const struct gpu_store_options *options = &((struct gpu_store *)self)->options;
+    gpu_notes_recall(options->table, options->gpu, options->notes_dir, options->card_uuid);
+    enum err err = options->table->warm(options->gpu, error);
+    if (err == OK)
+        gpu_notes_keep(options->table, options->gpu, options->notes_dir, options->card_uuid);
+    return err == OK ? tell_made(options, error) : err;
+}
+
+enum err gpu_store_rows(struct gpu_store *store, uint32_t most, uint32_t *ret_rows,
+                        struct error *error) {
+    const struct gpu_store_options *options = &store->options;
+    const int64_t begin_ns = clock_monotonic_ns();
+    enum err err = gpu_rows_enough(options->table, options->gpu, most, ret_rows, error);
+    if (err == OK)
+        log_info("event=device_rows rows=%u most=%u seconds=%.3f", *ret_rows, most,
+                 (double)(clock_monotonic_ns() - begin_ns) * 1e-9);
+    return err;
+}
+
+struct weight_store gpu_store_interface(struct gpu_store *store) {
+    static const struct weight_store_ops ops = {
+        .open = store_open, .fill = store_fill, .finish = store_finish};
+    return (struct weight_store){.ops = &ops, .self = store};
+}
+
+struct gpu_store *gpu_store_open(const struct gpu_store_options *options) {
+    struct gpu_store *store = mem_new(1, sizeof *store);
+    store->options = *options;
+    return store;
+}
+
+void gpu_store_close(struct gpu_store *store) {
+    if (!store) return;
+    free(store->matrices);
+    free(store);
+}
+
+const struct gpu_matrix *gpu_store_matrices(const struct gpu_store *store, uint32_t *ret_count) {
+    *ret_count = (uint32_t)store->count;
+    return store->matrices;
+}

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Checks a plugin against decoders in double precision (tests/gpu/plain_world.h).
+ *
+ *   check-plugin PLUGIN               TAP
+ *   check-plugin PLUGIN --part N      one part of it: 1 is the ledger, then each shape, graphs, notes
+ *   check-plugin PLUGIN --notes FILE  either for a sanitizer; the file keeps choices of products
+ *   check-plugin PLUGIN --bench       milliseconds per step of two models' shapes
+ *   check-plugin PLUGIN --refused     TAP of the steps that graphs would run, which it refuses
+ *
+ * Without a GPU: "1..0 # SKIP ", the plugin's sentence, and exit status 0. */
+
+#include "check_plugin.h"
+
+#include "plain_world.h"
+
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MEMORY_MOST (UINT64_C(2) << 30)
+
+static const struct gpu_table *plugin;
+
+const struct gpu_table *quern_gpu_table(void) {
+    return plugin;
+}
+
+void must(enum err err, const struct error *error, const char *what) {
+    if (err == OK) return;
+    (void)printf("Bail out! %s: %s\n", what, error->text);
+    exit(1);
+}
+
+static const struct world_traits shapes[] = {
+    {"bf16", 64, 96, 4, 4, 64, 1.0f, .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16,
+     .tolerance = 0.06},
+    {"GQA, window, softcap, post norms, tied", 96, 80, 6, 2, 128, 4.0f, .window = 20,
+     .softcap = 3.0f, .logit_softcap = 5.0f, .has_post = true, .is_gelu = true, .form = GPU_BF16,
+     .kv_form = GPU_BF16, .tolerance = 0.15},
+    {"head norms, biases, magnitude", 48, 64, 4, 1, 256, 1.0f, .window = 7, .magnitude = 1.2f,
+     .has_head_norms = true, .has_bias = true, .has_head = true, .form = GPU_BF16,
+     .kv_form = GPU_BF16, .tolerance = 0.1},
+    {"E4M3 keys and values", 64, 96, 4, 2, 64, 1.0f, .window = 33, .has_head = true,
+     .form = GPU_BF16, .kv_form = GPU_E4M3, .tolerance = 0.4},
+    {"heads of 80", 64, 96, 2, 2, 80, 1.0f, .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16,
+     .tolerance = 0.06},
+    {"heads of 32, biases, E4M3 keys and values", 64, 96, 4, 2, 32, 1.0f, .has_head = true,
+     .has_bias = true, .form = GPU_BF16, .kv_form = GPU_E4M3, .tolerance = 0.4},
+    {"E4M3 products", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_E4M3,
+     .kv_form = GPU_BF16, .tolerance = 1.0},
+    {"rows as their file has them, biases", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
+     .has_bias = true, .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.06},
+    {"INT8 products, biases, post norms", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
+     .has_bias = true, .has_post = true, .form = GPU_INT8, .kv_form = GPU_E4M3, .tolerance = 1.0},
+};
+#define SHAPES (sizeof shapes / sizeof shapes[0])
+
+/* ---- a world on the plugin ---- */
+
+static uint64_t memory_wanted(void) {
+    struct gpu_info cards[8];
+    uint32_t count;
+    struct error error = {0};
+    enum err err = plugin->list(cards, 8, &count, &error);
+    if (err != OK) {
+        (void)printf("1..0 # SKIP %s\n", error.text);
+        exit(0);
+    }
+    uint64_t half = cards[0].memory_bytes / 2;
+    return half < MEMORY_MOST ? half : MEMORY_MOST;
+}
+
+static void open_world(struct world *world, const struct world_traits *traits, uint64_t seed) {
+    struct error error = {0};
+    world_make(world, traits, seed);
+    world_card_forms(world);
+    world->limits.pages_max *= world->limits.group_count;
+    struct gpu_options options = {.memory_bytes = memory_wanted()};
+    open_checked(plugin, options, &world->gpu);
+    must(plugin->prepare(world->gpu, &world->program, &world->limits, &world->ledger, &error),
+         &error, "prepare");
+    for (uint32_t i = 0; i < world->program.matrix_count; i++) world_fill(world, i);
+    warm_checked(plugin, world->gpu);
+}
+
+void submit_checked(struct world *world, const struct world_step *step,
+                    const struct gpu_samples *samples) {
+    struct error error = {0};
+    must(plugin->submit(world->gpu, &step->step, samples, &error), &error, "submit");
+}
+
+void sample_checked(struct world *world, const struct gpu_samples *samples) {
+    struct error error = {0};
+    must(plugin->sample(world->gpu, samples, &error), &error, "sample");
+}
+
+void wait_checked(struct world *world, uint64_t number, struct gpu_result *result) {
+    struct error error = {0};
+    must(plugin->wait(world->gpu, number, result, &error), &error, "wait");
+}
+
+float *logits_checked(struct world *world, uint32_t count) {
+    struct error error = {0};
+    float *logits = calloc((size_t)count * world->vocab_rows + 1, sizeof *logits);
+    must(plugin->logits(world->gpu, 0, count, logits, &error), &error, "logits");
+    return logits;
+}
+
+/* ---- logits of steps ---- */
+
+/* Every `each`-th way to plan. */
+static void check_logits(struct world *world, const struct world_references *references,
+                         unsigned each) {
+    struct world_step *step = calloc(1, sizeof *step);
+    struct gpu_result result = {.tokens = calloc(WORLD_ROWS, sizeof(int32_t))};
+    double worst = 0;
+    uint32_t bad_rows = 0;
+    for (unsigned how = 0; how < PLAN_WAYS; how += each)
+        for (uint32_t i = 0; i < WORLD_COURSE; i++) {
+            uint64_t number = 1 + how * WORLD_COURSE + i;
+            world_plan(world, step, number, world_course[i], world_course_runs(i), how % 3 == 0,
+                       how);
+            submit_checked(world, step, NULL);
+            wait_checked(world, number, &result);
+            bad_rows += result.nonfinite_rows;
+            float *logits = logits_checked(world, step->step.wanted_count);
+            double off = world_compare(world, references, step, logits).off;
+            if (off > worst) worst = off;
+            free(logits);
+        }
+    report(worst <= world->traits.tolerance && bad_rows == 0,
+           "%s: logits of %u steps planned in %u ways are off by %.3g at most", world->traits.name,
+           WORLD_COURSE, (PLAN_WAYS + each - 1) / each, worst);
+    free(result.tokens);
+    free(step);
+}
+
+/* Sequences that begin with copied pages, where another ends in the middle of a block. */
+static void check_copies(struct world *world, const struct world_references *references) {
+    struct world_step *step = calloc(1, sizeof *step);
+    struct gpu_result result = {.tokens = calloc(WORLD_ROWS, sizeof(int32_t))};
+    double worst = 0;
+    for (uint32_t at = 0; at < WORLD_COPY_STEPS; at++) {
+        world_plan_copies(world, step, 700 + at, at, PLAN_TILES | PLAN_PREFIX);
+        submit_checked(world, step, NULL);
+        wait_checked(world, 700 + at, &result);
+        float *logits = logits_checked(world, step->step.wanted_count);
+        double off = world_compare(world, references, step, logits).off;
+        if (off > worst) worst = off;
+        free(logits);
+    }
+    report(worst <= world->traits.tolerance,
+           "%s: logits behind copied pages are off by %.3g at most", world->traits.name, worst);
+    free(result.tokens);
+    free(step);
+}
+
+/* The same steps, planned alike, once more: what ADR 17 promises of one device. */
+static void check_again(struct world *world) {
+    struct world_step *step = calloc(1, sizeof *step);
+    struct gpu_result result = {.tokens = calloc(WORLD_ROWS, sizeof(int32_t))};
+    const size_t room = (size_t)WORLD_ROWS * world->vocab_rows;
+    float *first = calloc(WORLD_COURSE * room, sizeof *first);
+    bool is_equal = true;
+    for (uint32_t again = 0; again < 2; again++)
+        for (uint32_t i = 0; i < WORLD_COURSE; i++) {
+            uint64_t number = 800 + again * WORLD_COURSE + i;
+            world_plan(world, step, number, world_course[i], world_course_runs(i), true,
+                       PLAN_TILES | PLAN_PREFIX | PLAN_CUT);
+            submit_checked(world, step, NULL);
+            wait_checked(world, number, &result);
+            const uint32_t count = step->step.wanted_count;
+            const size_t bytes = (size_t)count * world->vocab_rows * sizeof *first;
+            float *logits = logits_checked(world, count);
+            if (again == 0) memcpy(first + i * room, logits, bytes);
+            is_equal &= memcmp(first + i * room, logits, bytes) == 0;
+            free(logits);
+        }
+    report(is_equal, "%s: the same steps give the same bits again", world->traits.name);
+    free(result.tokens);
+    free(first);
+    free(step);
+}
+
+/* ---- two steps under way ---- */
+
+#define TURNS 8u
+
+/* Decodes from position 40 on, the tokens known to the GPU alone; ret: (TURNS, sequences). */
+static void decode(struct world *world, uint64_t number, bool is_ahead, int32_t *ret_tokens) {
+    struct world_step *step = calloc(2, sizeof *step);
+    struct gpu_draw draws[WORLD_SEQUENCES];
+    uint32_t rows[WORLD_SEQUENCES];
+    for (uint32_t i = 0; i < WORLD_SEQUENCES; i++) {
+        rows[i] = i;
+        draws[i] = (struct gpu_draw){.mask = -1, .slot = (int32_t)i};
+    }
+    for (uint32_t turn = 0; turn <= TURNS; turn++) {
+        struct world_run runs[WORLD_SEQUENCES];
+        for (uint32_t s = 0; s < WORLD_SEQUENCES; s++)
+            runs[s] = turn == 0 ? (struct world_run){s, s < 3 && s > 0 ? 32 : 0,
+                                                     s < 3 && s > 0 ? 1 : 33, false}
+                                : (struct world_run){s, 32 + turn, 1, true};
+        if (turn < TURNS) {
+            struct world_step *at = &step[turn % 2];
+            world_plan(world, at, number + turn, runs, WORLD_SEQUENCES, false, PLAN_TILES);
+            submit_checked(world, at,
+                           &(struct gpu_samples){.number = number + turn,
+                                                 .count = WORLD_SEQUENCES,
+                                                 .rows = rows,
+                                                 .draws = draws,
+                                                 .mask_words = (world->vocab + 31) / 32});
+        }
+        struct gpu_result result = {.tokens = ret_tokens + turn * WORLD_SEQUENCES};
+        if (!is_ahead && turn < TURNS) wait_checked(world, number + turn, &result);
+        result.tokens -= WORLD_SEQUENCES;
+        if (is_ahead && turn > 0) wait_checked(world, number + turn - 1, &result);
+    }
+    free(step);
+}
+
+static void check_ahead(struct world *world) {
+    int32_t one[TURNS * WORLD_SEQUENCES], two[TURNS * WORLD_SEQUENCES];
+    decode(world, 1000, false, one);
+    decode(world, 2000, true, two);
+    report(memcmp(one, two, sizeof one) == 0, "%s: two steps under way give the tokens of one",
+           world->traits.name);
+    /* The same tokens, known to the host. */
+    bool is_likely = true;
+    double *logits = calloc((size_t)WORLD_CONTEXT * world->vocab_rows, sizeof *logits);
+    for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) {
+        int32_t tokens[WORLD_CONTEXT];
+        memcpy(tokens, world->sequences[s].tokens, sizeof tokens);
+        for (uint32_t i = 0; i < TURNS; i++) tokens[33 + i] = one[i * WORLD_SEQUENCES + s];
+        world_reference(world, tokens, 33 + TURNS, logits);
+        for (uint32_t i = 0; i < TURNS; i++) {
+            const double *row = logits + (size_t)(32 + i) * world->vocab_rows;
+            double most = row[0];
+            for (uint32_t id = 1; id < world->vocab; id++) most = fmax(most, row[id]);
+            is_likely &= row[tokens[33 + i]] >= most - 2 * world->traits.tolerance;
+        }
+    }
+    free(logits);
+    report(is_likely, "%s: greedy tokens are the reference's, or nearly as likely",
+           world->traits.name);
+}
+
+/* ---- operations alone ---- */
+
+static void check_ops(struct world *world, const struct world_references *references) {
+    const struct world_traits *t = &world->traits;
+    const size_t qkv = (size_t)(t->heads + 2 * t->kv_heads) * t->head_dim;
+    const size_t wide = qkv > 2 * t->ffn ? qkv : 2 * t->ffn;
+    struct world_step *step = calloc(1, sizeof *step);
+    struct error error = {0};
+    struct gpu_op_call call = {.step = &step->step,
+                               .x = calloc(WORLD_ROWS * t->width, sizeof(float)),
+                               .h = calloc(WORLD_ROWS * t->width, sizeof(float)),
+                               .wide = calloc(WORLD_ROWS * wide, sizeof(float)),
+                               .attended = calloc(WORLD_ROWS * qkv, sizeof(float)),
+                               .logits = calloc(WORLD_ROWS * 64, sizeof(float))};
+    world_plan(world, step, 4000, world_course[0], 1, false, PLAN_TILES);
+    for (; call.op < world->program.op_count; call.op++) {
+        must(plugin->run_op(world->gpu, &call, &error), &error, "run_op");
+        call.is_behind_keep |= world->ops[call.op].kind == OP_KEEP;
+    }
+    double off = world_compare(world, references, step, call.logits).off;
+    report(off <= t->tolerance, "%s: operations one by one give logits off by %.3g", t->name, off);
+    free(call.x);
+    free(call.h);
+    free(call.wide);
+    free(call.attended);
+    free(call.logits);
+    free(step);
+}
+
+/* ---- trials ---- */
+
+/* Before the first step, as a loader does. */
+static void check_trials(struct world *world) {
+    const uint32_t most = world->limits.rows_max;
+    struct gpu_counters counters;
+    struct error error = {0};
+    uint32_t timed = 0;
+    uint64_t ns, too_many_ns = 1;
+    for (uint32_t rows = 1; rows <= most; rows++) {
+        must(plugin->trial(world->gpu, rows, &ns, &error), &error, "trial");
+        timed += ns > 0;
+    }
+    must(plugin->trial(world->gpu, most + 1, &too_many_ns, &error), &error, "trial");
+    must(plugin->counters(world->gpu, &counters, &error), &error, "counters");
+    report(timed >= most - most % GPU_PAGE_TOKENS && too_many_ns == 0 && counters.steps == 0,
+           "%s: trials of %u to %u rows tell their time and are not counted", world->traits.name,
+           1u, most);
+}
+
+/* ---- all of a world ---- */
+
+static void check_world(const struct world_traits *traits, uint64_t seed, unsigned each) {
+    struct world world;
+    struct world_references references;
+    struct gpu_counters counters;
+    struct error error = {0};
+    open_world(&world, traits, seed);
+    world_references_open(&world, &references);
+    const struct memory_ledger *ledger = &world.ledger;
+    uint64_t sum = ledger->context + ledger->weights + ledger->activations + ledger->logits +
+                   ledger->steps + ledger->workspace + ledger->kv;
+    report(ledger->used == sum && sum <= ledger->limit &&
+               ledger->page_count == world.limits.page_count_max,
+           "%s: the ledger adds up", traits->name);
+    check_trials(&world);
+    check_logits(&world, &references, each);
+    check_copies(&world, &references);
+    check_again(&world);
+    check_ahead(&world);
+    check_draws(&world);
+    if (gpu_form_is_bf16(traits->form)) check_ops(&world, &references);
+    must(plugin->counters(world.gpu, &counters, &error), &error, "counters");
+    report(counters.steps == WORLD_COURSE * ((PLAN_WAYS + each - 1) / each) + 2 * WORLD_COURSE +
+                                 2 * TURNS + CHECK_DRAWS_STEPS + WORLD_COPY_STEPS &&
+               counters.rows > counters.steps && counters.busy_ns > 0,
+           "%s: steps and rows are counted", traits->name);
+    world_references_close(&references);
+    world_close(&world);
+}
+
+#define GRAPHS 3 /* worlds of check_graphs, of which the first two refuse graphs, too */
+
+static void check_graphs_of(uint32_t which, bool is_refused) {
+    struct world_traits wide = shapes[1]; /* its window sees the shared tokens of most sequences */
+    wide.name = "two groups";
+    wide.window = 100;
+    wide.is_local_last = true;
+    const struct world_traits *traits[GRAPHS] = {&wide, &shapes[SHAPES - 1], &shapes[SHAPES - 2]};
+    check_graphs(plugin, traits[which], memory_wanted(), is_refused);
+}
+
+#define PARTS (SHAPES + GRAPHS + 2)
+
+static void check_part(uint32_t part) {
+    if (part == 1)
+        check_ledger(plugin, shapes, SHAPES, memory_wanted());
+    else if (part < 2 + SHAPES)
+        check_world(&shapes[part - 2], 5 + part, part <= 3 ? 1 : 5);
+    else if (part < PARTS)
+        check_graphs_of(part - 2 - (uint32_t)SHAPES, false);
+    else
+        check_notes(plugin, &shapes[0], memory_wanted());
+}
+
+static bool is_part(const char *word, uint32_t *ret_part) {
+    char *end;
+    const unsigned long number = strtoul(word, &end, 10);
+    *ret_part = (uint32_t)number;
+    return *end == '\0' && number >= 1 && number <= PARTS;
+}
+
+static int usage(void) {
+    (void)fprintf(
+        stderr,
+        "usage: check-plugin PLUGIN [--bench | --refused | [--part 1-%zu] [--notes FILE]]\n",
+        PARTS);
+    return 2;
+}
+
+int main(int count, char **words) {
+    bool is_bench = false, is_refused = false;
+    uint32_t part = 0; /* all */
+    if (count < 2) return usage();
+    for (int i = 2; i < count; i++) {
+        if (strcmp(words[i], "--bench") == 0)
+            is_bench = true;
+        else if (strcmp(words[i], "--refused") == 0)
+            is_refused = true;
+        else if (strcmp(words[i], "--notes") == 0 && i + 1 < count)
+            notes_read(words[++i]);
+        else if (strcmp(words[i], "--part") == 0 && i + 1 < count && is_part(words[i + 1], &part))
+            i++;
+        else
+            return usage();
+    }
+    void *library = dlopen(words[1], RTLD_NOW | RTLD_LOCAL);
+    void *symbol = library ? dlsym(library, GPU_SYMBOL) : NULL;
+    if (!symbol) {
+        (void)fprintf(stderr, "%s\n", dlerror());
+        return 1;
+    }
+    gpu_table_fn *table;
+    memcpy(&table, &symbol, sizeof table);
+    plugin = table();
+    (void)memory_wanted(); /* or skips */
+    if (is_bench) {
+        bench_gpu(plugin);
+        return 0;
+    }
+    if (is_refused) {
+        for (uint32_t i = 0; i < GRAPHS - 1; i++) check_graphs_of(i, true);
+        return report_end();
+    }
+    report(plugin->abi == GPU_ABI && plugin->bytes == sizeof *plugin, "the table is this one");
+    for (uint32_t i = 1; i <= PARTS; i++)
+        if (part == 0 || part == i) check_part(i);
+    return report_end();
+}

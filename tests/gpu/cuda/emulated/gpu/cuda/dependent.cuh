@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* dependent, emulated: one block after another, one launch after another. As a GPU does, it refuses
+ * a launch without blocks. */
+
+extern "C" {
+#include "base/err.h"
+}
+
+#include <cuda_runtime.h>
+
+static inline void wait_for_before(void) {
+}
+static inline void let_next_start(void) {
+}
+
+template <class... Parameters, class... Arguments>
+static enum err launch_dependent(const char *name, struct error *error, cudaStream_t, dim3 grid,
+                                 dim3 block, size_t, void (*kernel)(Parameters...),
+                                 Arguments... arguments) {
+    auto body = [&] { kernel(arguments...); };
+    if (grid.x == 0 || grid.y == 0) return err_set(error, ERR_IO, "%s: no blocks", name);
+    gridDim = grid;
+    for (uint32_t row = 0; row < grid.y; row++)
+        for (uint32_t i = 0; i < grid.x; i++) {
+            blockIdx.y = row;
+            emulated_block(
+                i, block.x, [](void *context) { (*(decltype(body) *)context)(); }, &body);
+        }
+    return OK;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* host_faults: a machine that cannot be used, or a GPU that others fill, by variables:
+ *
+ *   QUERN_HOST_MACHINE  no-driver, old-driver, no-GPU, old-GPU, no-code or no-library: its defect;
+ *                       ptx: a GPU for which the driver must compile the kernels
+ *   QUERN_HOST_FULL     "place:n": the first n tries to make this find no memory; the place is
+ *                       context, stream or library (cuBLASLt's handle)
+ *   QUERN_HOST_FAULT    ecc or launch: what a kernel that stores outside makes the GPU tell, instead
+ *                       of an illegal access
+ *
+ * Thread: one. */
+
+#include <stdbool.h>
+
+bool host_machine_is(const char *kind);
+bool host_fault_is(const char *kind);
+bool host_is_full(const char *place); /* counts a try */
+bool host_was_full(void);             /* by the last try */

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* host_kernels: what the plain versions of the CUDA kernels share.
+ *
+ * Thread: one. */
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct CUstream_st;
+
+float host_from_e4m3(uint8_t code); /* not for NaN */
+uint8_t host_to_e4m3(float value);  /* the nearest code, at most 448 */
+
+/* ---- host_runtime.c ---- */
+
+/* Whether a kernel can store there. Outside of the GPU's memory the next call that waits for the
+ * GPU tells an illegal access, and so do all later ones. */
+bool host_can_store(uintptr_t at);
+
+/* ---- host_modules.c ---- */
+
+/* Whether there is code for the GPU, or the driver can still make it. */
+bool host_has_code(void);
+
+/* ---- host_graph.c ---- */
+
+/* Runs a recorded call: copies of its arguments. */
+typedef enum err host_again(const void *call, const void *more, struct error *error);
+bool host_is_captured(const struct CUstream_st *stream);
+/* True when the stream is captured, which then has recorded the call, or a graph is replayed, which
+ * then has it instead of its own; `more` may be NULL. */
+bool host_record(const struct CUstream_st *stream, host_again *again, const void *call,
+                 size_t call_bytes, const void *more, size_t more_bytes);
+/* The same of a library's kernel, which no replay has. */
+bool host_record_product(const struct CUstream_st *stream, host_again *again, const void *call,
+                         size_t call_bytes);
+/* Whether a graph is replayed whose driver does not change it. */
+bool host_refuses_changes(void);
+
+/* The host_again of a kernel whose arguments are one struct. */
+#define HOST_AGAIN(kernel)                                                                         \
+    static enum err again_##kernel(const void *call, const void *more, struct error *error) {      \
+        (void)more;                                                                                \
+        return kernel(call, NULL, error);                                                          \
+    }
+/* Likewise with items. */
+#define HOST_AGAIN_ITEMS(kernel)                                                                   \
+    static enum err again_##kernel(const void *call, const void *more, struct error *error) {      \
+        return kernel(call, more, NULL, error);                                                    \
+    }

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "host_kernels.h"
+
+#include "gpu/cuda/pages.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* A step's copies come before its operations, so no graph has them. */
+enum err cuda_copy_page(const struct cuda_pages *pages, uint32_t from, uint32_t to,
+                        struct CUstream_st *stream, struct error *error) {
+    (void)error;
+    assert(!host_is_captured(stream) && from != to);
+    char *const bases[] = {pages->k, pages->v, pages->scales};
+    const size_t bytes[] = {pages->bytes, pages->bytes, pages->scale_bytes};
+    for (size_t place = 0; place < pages->places; place++)
+        for (int i = 0; i < 3 && bytes[i] > 0; i++) {
+            char *base = bases[i] + place * pages->place_stride;
+            memcpy(base + to * bytes[i], base + from * bytes[i], bytes[i]);
+        }
+    return OK;
+}

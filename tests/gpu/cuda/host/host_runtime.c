@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cuda_runtime_api.h"
+#include "host_faults.h"
+#include "host_kernels.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CARD_BYTES ((size_t)1 << 30)
+#define FULL_BYTES ((size_t)12 << 20) /* free on a GPU that others fill */
+#define POISON 0xff                   /* NaN in every float format */
+
+/* The one piece of the GPU's memory that open takes. */
+static char *card;
+static size_t card_bytes;
+static int things; /* streams and events need an address each */
+/* The error that a kernel left for the calls that wait for it. It stays, as a GPU's does. */
+static cudaError_t fault;
+
+/* A captured stream takes kernels alone. */
+static bool is_open(cudaStream_t stream) {
+    return stream && !host_is_captured(stream);
+}
+
+static bool is_of_card(const void *at) {
+    return card && (const char *)at >= card && (const char *)at < card + card_bytes;
+}
+
+bool host_can_store(uintptr_t at) {
+    if (is_of_card((const void *)at)) return true;
+    fault = host_fault_is("ecc")      ? cudaErrorECCUncorrectable
+            : host_fault_is("launch") ? cudaErrorLaunchFailure
+                                      : cudaErrorIllegalAddress;
+    return false;
+}
+
+const char *cudaGetErrorString(cudaError_t code) {
+    switch (code) {
+    case cudaSuccess: return "no error";
+    case cudaErrorMemoryAllocation: return "out of memory";
+    case cudaErrorNoKernelImageForDevice:
+        return "no kernel image is available for execution on the device";
+    case cudaErrorECCUncorrectable: return "uncorrectable ECC error encountered";
+    case cudaErrorJitCompilerNotFound: return "PTX JIT compiler library not found";
+    case cudaErrorIllegalAddress: return "an illegal memory access was encountered";
+    case cudaErrorLaunchFailure: return "unspecified launch failure";
+    default: return "invalid argument";
+    }
+}
+const char *cudaGetErrorName(cudaError_t code) {
+    switch (code) {
+    case cudaSuccess: return "cudaSuccess";
+    case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
+    case cudaErrorECCUncorrectable: return "cudaErrorECCUncorrectable";
+    case cudaErrorJitCompilerNotFound: return "cudaErrorJitCompilerNotFound";
+    case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
+    default: return "cudaErrorInvalidValue";
+    }
+}
+cudaError_t cudaGetLastError(void) {
+    return cudaSuccess;
+}
+cudaError_t cudaGetDeviceCount(int *ret_count) {
+    *ret_count = 0;
+    if (host_machine_is("no-driver") || host_machine_is("old-driver"))
+        return cudaErrorInsufficientDriver;
+    if (host_machine_is("no-card")) return cudaErrorNoDevice;
+    *ret_count = 1;
+    return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int *ret_version) {
+    *ret_version = host_machine_is("no-driver") ? 0 : host_machine_is("old-driver") ? 11040 : 13000;
+    return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int *ret_version) {
+    *ret_version = 13000;
+    return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *ret_card, int gpu) {
+    (void)gpu;
+    *ret_card = (struct cudaDeviceProp){.name = "host",
+                                        .major = host_machine_is("old-card") ? 6 : 9,
+                                        .multiProcessorCount = 8,
+                                        .totalGlobalMem = CARD_BYTES};
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int *ret_value, enum cudaDeviceAttr attribute, int gpu) {
+    (void)attribute;
+    (void)gpu;
+    *ret_value = 8;
+    return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char *ret_id, int bytes, int gpu) {
+    (void)gpu;
+    (void)snprintf(ret_id, (size_t)bytes, "0000:01:00.0");
+    return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int gpu) {
+    return gpu == 0 ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaMemGetInfo(size_t *ret_free, size_t *ret_total) {
+    *ret_total = CARD_BYTES;
+    *ret_free = host_was_full() ? FULL_BYTES : CARD_BYTES - CARD_BYTES / 10 - card_bytes;
+    return cudaSuccess;
+}
+cudaError_t cudaMalloc(void **ret_at, size_t bytes) {
+    assert(!card);
+    *ret_at = card = malloc(bytes);
+    if (!card) return cudaErrorMemoryAllocation;
+    card_bytes = bytes;
+    memset(card, POISON, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaFree(void *at) {
+    if (!at) return host_is_full("context") ? cudaErrorMemoryAllocation : cudaSuccess;
+    assert(at == card);
+    free(card);
+    card = NULL, card_bytes = 0;
+    return cudaSuccess;
+}
+cudaError_t cudaHostAlloc(void **ret_at, size_t bytes, unsigned flags) {
+    (void)flags;
+    *ret_at = malloc(bytes);
+    return *ret_at ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFreeHost(void *at) {
+    free(at);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind) {
+    bool to_card = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    bool from_card = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (bytes == 0) return cudaSuccess;
+    if (kind != cudaMemcpyDefault && (is_of_card(to) != to_card || is_of_card(from) != from_card))
+        return cudaErrorInvalidValue;
+    memmove(to, from, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+    return is_open(stream) ? cudaMemcpy(to, from, bytes, kind) : cudaErrorInvalidValue;
+}
+cudaError_t cudaMemcpy2D(void *to, size_t to_stride, const void *from, size_t from_stride,
+                         size_t width, size_t height, enum cudaMemcpyKind kind) {
+    cudaError_t code = cudaSuccess;
+    for (size_t i = 0; i < height && code == cudaSuccess; i++)
+        code = cudaMemcpy((char *)to + i * to_stride, (const char *)from + i * from_stride, width,
+                          kind);
+    return code;
+}
+cudaError_t cudaMemset(void *at, int value, size_t bytes) {
+    if (bytes > 0 && !is_of_card(at)) return cudaErrorInvalidValue;
+    memset(at, value, bytes);
+    return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *at, int value, size_t bytes, cudaStream_t stream) {
+    return is_open(stream) ? cudaMemset(at, value, bytes) : cudaErrorInvalidValue;
+}
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret_stream, unsigned flags) {
+    (void)flags;
+    if (host_is_full("stream")) return cudaErrorMemoryAllocation;
+    *ret_stream = malloc(1);
+    things++;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+    free(stream);
+    things--;
+    return cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+    return is_open(stream) ? fault : cudaErrorInvalidValue;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags) {
+    (void)flags;
+    return is_open(stream) && event ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaDeviceSynchronize(void) {
+    return fault;
+}
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *ret_event, unsigned flags) {
+    (void)flags;
+    *ret_event = malloc(1);
+    things++;
+    return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t *ret_event) {
+    return cudaEventCreateWithFlags(ret_event, 0);
+}
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+    free(event);
+    things--;
+    return cudaSuccess;
+}
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+    return is_open(stream) && event ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+    return event ? fault : cudaErrorInvalidValue;
+}
+cudaError_t cudaEventElapsedTime(float *ret_ms, cudaEvent_t from, cudaEvent_t to) {
+    *ret_ms = 0.001f;
+    return from && to ? cudaSuccess : cudaErrorInvalidValue;
+}

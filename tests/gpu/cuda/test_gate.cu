@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "rows_of.h"
+
+struct gate_case {
+    size_t rows, width, stride, y_stride;
+};
+
+static const struct gate_case cases[] = {
+    {0, 64, 128, 64},
+    {1, 8, 16, 8},
+    {1, 1, 2, 1},
+    {3, 100, 200, 100},
+    {2, 101, 203, 107},
+    {17, 64, 136, 72},
+    {5, 9728, 19456, 9728},
+    {3, 14336, 28672, 14336},
+    {3, 10240, 20480, 10248},
+    {3, 10760, 21520, 10760},
+    {2, 16128, 32256, 16128},
+    {2, 16136, 32272, 16136},
+    {2, 16384, 32768, 16384},
+    {2, 16392, 32784, 16392},
+    {4, 2560, 5121, 2560},
+    {15, 8192, 16384, 8200},
+    {517, 1032, 2064, 1032},
+};
+
+static bool check_case(struct rng *rng, const struct gate_case *shape, enum product_form form,
+                       enum cuda_code code, enum cuda_gate_kind kind) {
+    size_t rows = shape->rows, width = shape->width;
+    if (rng_below(rng, check_one_in) != 0) return true;
+    struct random_product in = random_product(rng, form, rows, 2 * width, shape->stride, 3.0f);
+    std::vector<double> want(rows * width);
+    for (size_t i = 0; i < rows * width; i++) {
+        double gate = in.values[i / width * 2 * width + i % width];
+        double up = in.values[i / width * 2 * width + width + i % width];
+        double inner = 0.797884560802865 * (gate + 0.044715 * gate * gate * gate);
+        want[i] = up * (kind == CUDA_SILU ? gate / (1 + exp(-gate)) : gate / (1 + exp(-2 * inner)));
+    }
+    struct cuda_gate call = {};
+    call.in = in.product;
+    call.kind = kind;
+    call.y = take_rows(code, rows, shape->y_stride);
+    call.width = (uint32_t)width;
+    call.rows = (uint32_t)rows;
+    MUST_BE_OK(cuda_gate(&call, stream, error));
+    gpu_settle();
+    bool is_well = are_rows(&call.y, rows, width, want);
+    if (!is_well) note("rows %zu, width %zu, stride %zu", rows, width, shape->stride);
+    gpu_release();
+    return is_well;
+}
+
+/* Numbers at which an exponential overflows or vanishes. */
+static void check_edges(void) {
+    const float edges[8] = {0.0f, -0.0f, 100.0f, -100.0f, 3e38f, -3e38f, -88.0f, 1e-30f};
+    std::vector<uint16_t> in(16, bf16_from_f32(1.0f));
+    for (int i = 0; i < 8; i++) in[i] = bf16_from_f32(edges[i]);
+    for (int kind = 0; kind < 2; kind++) {
+        struct cuda_gate call = {};
+        call.in.sums = gpu_copy(in), call.in.stride = 16;
+        call.kind = (enum cuda_gate_kind)kind;
+        call.y = take_rows(CUDA_BF16, 1, 8);
+        call.width = 8, call.rows = 1;
+        MUST_BE_OK(cuda_gate(&call, stream, error));
+        gpu_settle();
+        std::vector<float> got = floats_of_bf16(gpu_read((uint16_t *)call.y.codes, 8));
+        bool is_well = got[0] == 0 && got[1] == 0 && got[2] == 100 && got[3] == 0 &&
+                       got[4] > 2.9e38f && got[5] == 0 && fabsf(got[6]) < 1e-30f &&
+                       fabsf(got[7] - 5e-31f) < 1e-32f;
+        if (!is_well)
+            note("%g %g %g %g %g %g %g %g", got[0], got[1], got[2], got[3], got[4], got[5], got[6],
+                 got[7]);
+        report(is_well, "gate: %s of 0, 100, 3e38 and their negatives", kind ? "gelu" : "silu");
+    }
+    gpu_release();
+}
+
+void check_gate(void) {
+    struct rng rng = random_of("gate");
+    for (int form = FORM_BF16; form < FORM_COUNT; form++)
+        for (int code = 0; code < 3; code++)
+            for (int kind = 0; kind < 2; kind++) {
+                bool is_well = true;
+                for (const struct gate_case &shape : cases)
+                    is_well &= check_case(&rng, &shape, (enum product_form)form,
+                                          (enum cuda_code)code, (enum cuda_gate_kind)kind);
+                report(is_well, "gate: %s of %s to %s", kind ? "gelu_tanh" : "silu",
+                       form_names[form], code_names[code]);
+            }
+    /* More rows than the GPU has multiprocessors, three times. */
+    const struct gate_case large[] = {{397, 9728, 19456, 9728}, {401, 14336, 28672, 14336}};
+    report(check_case(&rng, &large[0], FORM_INT32, CUDA_E4M3, CUDA_GELU_TANH) &&
+               check_case(&rng, &large[1], FORM_BF16_SCALED, CUDA_INT8, CUDA_SILU) &&
+               check_case(&rng, &large[0], FORM_BF16_SCALED, CUDA_E4M3, CUDA_SILU),
+           "gate: many wide rows");
+    check_edges();
+}
+
+static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, enum cuda_sums sums,
+                      bool is_scaled) {
+    size_t count = (size_t)rows * width, in_bytes = sums == CUDA_SUMS_INT32 ? 4 : 2;
+    double bytes = (double)count * (2 * in_bytes + code_bytes(code));
+    int copies = cold_copies((size_t)bytes);
+    uint8_t *in = gpu_take<uint8_t>(2 * count * copies * in_bytes);
+    uint8_t *y = gpu_take<uint8_t>(count * copies * code_bytes(code));
+    uint16_t *columns = gpu_take<uint16_t>(2 * width);
+    float *row_scale = gpu_take<float>(rows), *y_scale = gpu_take<float>(rows);
+    if (sums == CUDA_SUMS_INT32)
+        fill_u32((uint32_t *)in, 2 * count * copies, 1, 100000);
+    else
+        fill_bf16(in, 2 * count * copies, 1, 1.0f);
+    fill_f32(row_scale, rows, 2, is_scaled ? 0.01f : 1.0f), fill_bf16(columns, 2 * width, 3, 0.01f);
+    double us = time_us([&](int i) {
+        size_t at = (size_t)(i % copies) * count;
+        struct cuda_gate call = {};
+        call.in.sums = in + 2 * at * in_bytes, call.in.stride = 2 * width, call.in.type = sums;
+        if (is_scaled) call.in.row_scale = row_scale, call.in.column_scale = columns;
+        call.y = {y + at * code_bytes(code), code, width, y_scale};
+        call.width = width, call.rows = rows;
+        MUST_BE_OK(cuda_gate(&call, stream, error));
+    });
+    bench_moved("gate", us, bytes, "%u x %u %s%s -> %s", rows, width, is_scaled ? "scaled " : "",
+                sums == CUDA_SUMS_INT32 ? "int32" : "bf16", code_names[code]);
+    gpu_release();
+}
+
+void bench_gate(void) {
+    for (uint32_t width : {8192u, 9728u, 10240u, 14336u}) /* Llama-3.2-1B to Llama-3.1-8B */
+        for (uint32_t rows : {64u, 512u, 1024u, 2048u}) {
+            bench_one(rows, width, CUDA_BF16, CUDA_SUMS_BF16, false);
+            if (rows < 1024) continue;
+            bench_one(rows, width, CUDA_E4M3, CUDA_SUMS_BF16, true);
+            bench_one(rows, width, CUDA_INT8, CUDA_SUMS_INT32, true);
+        }
+}

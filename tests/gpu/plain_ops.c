@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/ref/ref.h"
+#include "plain_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Rounds the result of an operation to the form that its reader takes. */
+static void prepare_rows(const struct plain_pass *pass, const struct gpu_op *op, float *values,
+                         uint32_t width, uint32_t stride) {
+    if (op->next == GPU_NONE) return;
+    enum gpu_form form = pass->gpu->program.matrices[op->next].form;
+    for (uint32_t i = 0; i < pass->row_count; i++)
+        plain_round(form, values + (size_t)i * stride, width);
+}
+
+/* ---- EMBED ---- */
+
+/* Row `row` of the matrix as float32; `room` (cols). */
+static const float *row_of(const struct plain_matrix *matrix, uint32_t row, float *room) {
+    size_t at = (size_t)row * matrix->shape.cols;
+    if (matrix->shape.form == GPU_F32) return (const float *)matrix->values + at;
+    const uint16_t *from = (const uint16_t *)matrix->values + at;
+    for (uint32_t i = 0; i < matrix->shape.cols; i++) room[i] = bf16_to_f32(from[i]);
+    return room;
+}
+
+static void run_embed(struct plain_pass *pass, const struct gpu_op *op) {
+    struct gpu *gpu = pass->gpu;
+    uint32_t width = gpu->program.width;
+    for (uint32_t i = 0; i < pass->row_count; i++) {
+        int32_t token = pass->step->tokens[i];
+        if (token < 0) token = gpu->last_token[~token];
+        const float *row = row_of(&gpu->matrices[op->matrix], (uint32_t)token, gpu->weights);
+        for (uint32_t j = 0; j < width; j++) pass->x[(size_t)i * width + j] = row[j] * op->scale;
+    }
+}
+
+void plain_begin(const struct plain_pass *pass) {
+    const struct gpu *gpu = pass->gpu;
+    const struct gpu_program *program = &gpu->program;
+    const uint32_t pairs = program->head_dim / 2;
+    for (uint32_t t = 0; t < program->rope_count; t++) {
+        for (uint32_t i = 0; i < pass->row_count; i++) {
+            uint32_t position = pass->step->positions[plain_step_row(pass, i)];
+            float *cosines = gpu->cosines[t] + (size_t)i * pairs;
+            float *sines = gpu->sines[t] + (size_t)i * pairs;
+            rope_table(program->frequencies[t], pairs, position, position + 1, cosines, sines);
+            for (uint32_t j = 0; program->rope_magnitude > 0.0f && j < pairs; j++) {
+                cosines[j] *= program->rope_magnitude;
+                sines[j] *= program->rope_magnitude;
+            }
+        }
+    }
+}
+
+/* ---- NORM ---- */
+
+static void norm_to(const struct plain_pass *pass, const float *x, float *y, const float *weight,
+                    bool add) {
+    const struct gpu_program *program = &pass->gpu->program;
+    ref_rms_norm(&(struct norm){.x = x,
+                                .x_stride = program->width,
+                                .y = y,
+                                .y_stride = program->width,
+                                .weight = weight,
+                                .width = program->width,
+                                .rows = pass->row_count,
+                                .epsilon = program->eps,
+                                .add = add});
+}
+
+static void run_norm(struct plain_pass *pass, const struct gpu_op *op) {
+    uint32_t width = pass->gpu->program.width;
+    if (op->add == ADD_H) ref_add(pass->h, pass->x, (size_t)pass->row_count * width);
+    if (op->add == ADD_NORMED_H) norm_to(pass, pass->h, pass->x, op->post, true);
+    norm_to(pass, pass->x, pass->h, op->weight, false);
+    prepare_rows(pass, op, pass->h, width, width);
+}
+
+/* ---- MATMUL and LOGITS ---- */
+
+/* y (rows, matrix rows) = input · matrixᵀ + bias. */
+static void multiply(const struct plain_pass *pass, uint32_t index, float *y) {
+    const struct gpu *gpu = pass->gpu;
+    const struct gpu_op *op = &gpu->program.ops[index];
+    const struct plain_matrix *matrix = &gpu->matrices[op->matrix];
+    const float *input = pass->h;
+    uint32_t stride = gpu->program.width;
+    enum op_kind maker = gpu->program.ops[gpu->makers[index]].kind;
+    if (maker == OP_ATTENTION) input = pass->attended, stride = gpu->q_width;
+    if (maker == OP_GATE) input = pass->wide, stride = 2 * gpu->program.ffn;
+    for (uint32_t j = 0; j < matrix->shape.rows; j++) {
+        const float *weights = row_of(matrix, j, gpu->weights);
+        for (uint32_t i = 0; i < pass->row_count; i++) {
+            float sum = plain_dot(input + (size_t)i * stride, weights, matrix->shape.cols);
+            y[(size_t)i * matrix->shape.rows + j] = sum + (op->bias ? op->bias[j] : 0.0f);
+        }
+    }
+}
+
+static void run_logits(struct plain_pass *pass, uint32_t index) {
+    const struct gpu_op *op = &pass->gpu->program.ops[index];
+    size_t count = (size_t)pass->row_count * pass->gpu->program.vocab_rows;
+    multiply(pass, index, pass->logits);
+    for (size_t i = 0; op->softcap > 0.0f && i < count; i++)
+        pass->logits[i] = op->softcap * tanhf(pass->logits[i] / op->softcap);
+}
+
+/* ---- HEADS ---- */
+
+static void turn(const struct plain_pass *pass, const struct gpu_op *op, float *x, uint32_t heads,
+                 const float *weight, uint32_t row) {
+    const struct gpu_program *program = &pass->gpu->program;
+    uint32_t dim = program->head_dim;
+    if (weight)
+        ref_rms_norm(&(struct norm){.x = x,
+                                    .x_stride = dim,
+                                    .y = x,
+                                    .y_stride = dim,
+                                    .weight = weight,
+                                    .width = dim,
+                                    .rows = heads,
+                                    .epsilon = program->eps});
+    ref_rope(&(struct rope){.x = x,
+                            .x_stride = heads * dim,
+                            .positions = &row,
+                            .rows = 1,
+                            .head_count = heads,
+                            .head_dim = dim,
+                            .rotary_dim = dim,
+                            .cosines = pass->gpu->cosines[op->rope],
+                            .sines = pass->gpu->sines[op->rope]});
+}
+
+static void run_heads(struct plain_pass *pass, const struct gpu_op *op) {
+    struct gpu *gpu = pass->gpu;
+    const struct gpu_program *program = &gpu->program;
+    const struct gpu_group *group = &pass->step->groups[op->kv_group];
+    MUST(!pass->is_kept, "HEADS behind KEEP");
+    for (uint32_t i = 0; i < pass->row_count; i++) {
+        float *q = pass->wide + (size_t)i * gpu->qkv_width, *k = q + gpu->q_width;
+        turn(pass, op, q, program->heads, op->q_norm, i);
+        turn(pass, op, k, program->kv_heads, op->k_norm, i);
+        uint32_t slot = group->slots[i];
+        for (uint32_t head = 0; head < program->kv_heads; head++, k += program->head_dim) {
+            plain_kv_put(gpu, op->kv_place, slot, head, false, k);
+            plain_kv_put(gpu, op->kv_place, slot, head, true, k + gpu->kv_width);
+        }
+        gpu->stamps[(size_t)op->kv_place * plain_slots(gpu) + slot] =
+            (struct plain_stamp){.position_1 = pass->step->positions[i] + 1, .group = op->kv_group};
+    }
+}
+
+/* ---- GATE and KEEP ---- */
+
+static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
+    uint32_t ffn = pass->gpu->program.ffn;
+    struct gate call = {.gate = pass->wide,
+                        .up = pass->wide + ffn,
+                        .in_stride = 2 * (size_t)ffn,
+                        .y = pass->wide,
+                        .y_stride = 2 * (size_t)ffn,
+                        .width = ffn,
+                        .rows = pass->row_count};
+    (op->gate == GATE_SILU ? ref_silu_mul : ref_gelu_tanh_mul)(&call);
+    prepare_rows(pass, op, pass->wide, ffn, 2 * ffn);
+}
+
+static void run_keep(struct plain_pass *pass) {
+    size_t width = pass->gpu->program.width, wide = pass->gpu->qkv_width;
+    MUST(!pass->is_kept, "KEEP behind KEEP");
+    for (uint32_t i = 0; i < pass->step->wanted_count; i++) {
+        size_t row = pass->step->wanted[i];
+        memmove(pass->x + i * width, pass->x + row * width, width * sizeof(float));
+        memmove(pass->wide + i * wide, pass->wide + row * wide, wide * sizeof(float));
+    }
+    pass->is_kept = true;
+    pass->row_count = pass->step->wanted_count;
+}
+
+void plain_op(struct plain_pass *pass, uint32_t index) {
+    const struct gpu_op *op = &pass->gpu->program.ops[index];
+    switch (op->kind) {
+    case OP_EMBED: run_embed(pass, op); return;
+    case OP_NORM: run_norm(pass, op); return;
+    case OP_MATMUL: multiply(pass, index, op->to == TO_H ? pass->h : pass->wide); return;
+    case OP_HEADS: run_heads(pass, op); return;
+    case OP_GATE: run_gate(pass, op); return;
+    case OP_KEEP: run_keep(pass); return;
+    case OP_LOGITS: run_logits(pass, index); return;
+    case OP_ATTENTION:
+        plain_attention(pass, op);
+        prepare_rows(pass, op, pass->attended, pass->gpu->q_width, pass->gpu->q_width);
+        return;
+    }
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plain_internal.h"
+
+static enum err check_shape(const struct gpu_program *program, enum gpu_form kv_form,
+                            struct error *error) {
+    uint32_t dim = program->head_dim, group = program->heads / program->kv_heads;
+    MUST(program->heads % program->kv_heads == 0, "%u heads over %u KV heads", program->heads,
+         program->kv_heads);
+    if (dim == 0 || dim % 2 != 0 || dim > PLAIN_HEAD_DIM_MAX)
+        return err_set(error, ERR_INVALID, "plain device: no kernel for heads of %u", dim);
+    if (group > PLAIN_TILE_HEADS)
+        return err_set(error, ERR_INVALID, "plain device: no kernel for %u heads per KV head",
+                       group);
+    if (kv_form == GPU_INT8)
+        return err_set(error, ERR_INVALID, "plain device: no int8 keys and values");
+    for (uint32_t i = 0; i < program->matrix_count; i++)
+        if (program->matrices[i].form != GPU_F32 && program->matrices[i].form != GPU_BF16)
+            return err_set(error, ERR_INVALID, "plain device: matrix %u is not float32 or bf16", i);
+    return OK;
+}
+
+/* ---- the copy ---- */
+
+static const float *copy_vector(struct gpu *gpu, const float *from, uint32_t count) {
+    const float *copy = plain_copy(&gpu->heap, from, count, sizeof *from);
+    gpu->ledger.weights += copy ? count * sizeof *from : 0;
+    return copy;
+}
+
+static void copy_vectors(struct gpu *gpu, struct gpu_op *op) {
+    const struct gpu_program *program = &gpu->program;
+    op->weight = copy_vector(gpu, op->weight, program->width);
+    op->post = copy_vector(gpu, op->post, program->width);
+    op->q_norm = copy_vector(gpu, op->q_norm, program->head_dim);
+    op->k_norm = copy_vector(gpu, op->k_norm, program->head_dim);
+    MUST(!op->bias || op->matrix < program->matrix_count, "a bias without a matrix");
+    if (op->bias) op->bias = copy_vector(gpu, op->bias, program->matrices[op->matrix].rows);
+}
+
+static void copy_program(struct gpu *gpu, const struct gpu_program *from) {
+    struct gpu_program *program = &gpu->program;
+    *program = *from;
+    program->matrices =
+        plain_copy(&gpu->heap, from->matrices, from->matrix_count, sizeof *from->matrices);
+    struct gpu_op *ops = plain_copy(&gpu->heap, from->ops, from->op_count, sizeof *ops);
+    for (uint32_t i = 0; i < from->op_count; i++) copy_vectors(gpu, &ops[i]);
+    program->ops = ops;
+    for (uint32_t i = 0; i < 2; i++)
+        program->frequencies[i] = i < from->rope_count
+                                      ? copy_vector(gpu, from->frequencies[i], from->head_dim / 2)
+                                      : NULL;
+    gpu->q_width = from->heads * from->head_dim;
+    gpu->kv_width = from->kv_heads * from->head_dim;
+    gpu->qkv_width = gpu->q_width + 2 * gpu->kv_width;
+    gpu->wide_width = gpu->qkv_width > 2 * from->ffn ? gpu->qkv_width : 2 * from->ffn;
+}
+
+/* ---- the check ---- */
+
+/* Columns of the input that an operation prepares. */
+static uint32_t prepared_width(const struct gpu *gpu, enum op_kind kind) {
+    return kind == OP_NORM        ? gpu->program.width
+           : kind == OP_ATTENTION ? gpu->q_width
+                                  : gpu->program.ffn;
+}
+
+static uint32_t maker_of(const struct gpu *gpu, uint32_t index) {
+    const struct gpu_op *ops = gpu->program.ops;
+    for (uint32_t i = index; i-- > 0;) {
+        bool can_prepare =
+            ops[i].kind == OP_NORM || ops[i].kind == OP_ATTENTION || ops[i].kind == OP_GATE;
+        if (can_prepare && ops[i].next == ops[index].matrix) return i;
+    }
+    plain_refuse("operation %u: nothing is prepared for matrix %u", index, ops[index].matrix);
+}
+
+static void check_product(const struct gpu *gpu, uint32_t index) {
+    const struct gpu_program *program = &gpu->program;
+    const struct gpu_op *op = &program->ops[index];
+    const struct gpu_matrix *matrix = &program->matrices[op->matrix];
+    uint32_t cols = prepared_width(gpu, program->ops[gpu->makers[index]].kind);
+    MUST(matrix->cols == cols, "operation %u: matrix of %u columns reads %u numbers", index,
+         matrix->cols, cols);
+    if (op->kind == OP_LOGITS)
+        MUST(matrix->rows == program->vocab_rows, "the head has %u rows, not %u", matrix->rows,
+             program->vocab_rows);
+    else if (op->to == TO_H)
+        MUST(matrix->rows == program->width, "operation %u: %u rows go to h", index, matrix->rows);
+    else
+        MUST(op->to == TO_WIDE &&
+                 (matrix->rows == gpu->qkv_width || matrix->rows == 2 * program->ffn),
+             "operation %u: %u rows go to %s", index, matrix->rows,
+             op->to == TO_WIDE ? "wide" : "x, to which a device never adds");
+}
+
+static void check_op(struct gpu *gpu, uint32_t index) {
+    const struct gpu_program *program = &gpu->program;
+    const struct gpu_op *op = &program->ops[index];
+    switch (op->kind) {
+    case OP_EMBED:
+        MUST(op->matrix < program->matrix_count &&
+                 program->matrices[op->matrix].cols == program->width &&
+                 program->matrices[op->matrix].rows >= program->vocab,
+             "operation %u: no embedding of %u tokens by %u", index, program->vocab,
+             program->width);
+        return;
+    case OP_MATMUL:
+    case OP_LOGITS:
+        MUST(op->matrix < program->matrix_count, "operation %u: no matrix %u", index, op->matrix);
+        gpu->makers[index] = maker_of(gpu, index);
+        check_product(gpu, index);
+        return;
+    case OP_HEADS:
+    case OP_ATTENTION:
+        MUST(op->kv_group < gpu->limits.group_count, "operation %u: group %u of %u", index,
+             op->kv_group, gpu->limits.group_count);
+        MUST(op->kv_place < gpu->limits.layer_places, "operation %u: place %u of %u", index,
+             op->kv_place, gpu->limits.layer_places);
+        MUST(op->rope < program->rope_count, "operation %u: rope %u of %u", index, op->rope,
+             program->rope_count);
+        return;
+    case OP_NORM:
+        MUST(op->weight, "operation %u: a norm without weights", index);
+        MUST((op->add == ADD_NORMED_H) == (op->post != NULL),
+             "operation %u: `post` goes with ADD_NORMED_H", index);
+        return;
+    case OP_GATE: return;
+    case OP_KEEP: return;
+    }
+    plain_refuse("operation %u: unknown kind %d", index, (int)op->kind);
+}
+
+static void check_order(const struct gpu_program *program) {
+    const struct gpu_op *ops = program->ops;
+    uint32_t keeps = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        keeps += ops[i].kind == OP_KEEP;
+        MUST(ops[i].kind != OP_HEADS || keeps == 0, "operation %u: HEADS behind KEEP", i);
+    }
+    MUST(program->op_count > 0 && ops[0].kind == OP_EMBED, "the program does not begin with EMBED");
+    MUST(ops[program->op_count - 1].kind == OP_LOGITS, "the program does not end with LOGITS");
+    MUST(keeps == 1, "the program has %u KEEP", keeps);
+    MUST(program->vocab > 0 && program->vocab <= program->vocab_rows, "%u tokens of %u rows",
+         program->vocab, program->vocab_rows);
+    MUST(program->rope_count >= 1 && program->rope_count <= 2, "%u tables of angles",
+         program->rope_count);
+}
+
+enum err plain_take_program(struct gpu *gpu, const struct gpu_program *program,
+                            struct error *error) {
+    enum err err = check_shape(program, gpu->limits.kv_form, error);
+    if (err != OK) return err;
+    check_order(program);
+    copy_program(gpu, program);
+    gpu->makers = plain_new(&gpu->heap, program->op_count, sizeof *gpu->makers);
+    for (uint32_t i = 0; i < program->op_count; i++) check_op(gpu, i);
+    return OK;
+}

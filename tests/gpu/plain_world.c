@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plain_world.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const struct world_traits world_small = {"small", 32, 48, 4, 2, 16, 1.0f, .has_head = true};
+
+/* ---- weights ---- */
+
+static void *take(struct world *world, size_t bytes) {
+    assert(world->block_count < sizeof world->blocks / sizeof world->blocks[0]);
+    return world->blocks[world->block_count++] = calloc(1, bytes);
+}
+
+/* middle ± spread, rounded to bf16 where the GPU rounds. */
+static float *random_values(struct world *world, size_t count, double middle, double spread,
+                            bool is_rounded) {
+    float *values = take(world, count * sizeof *values);
+    for (size_t i = 0; i < count; i++) {
+        values[i] = (float)(middle + spread * (2.0 * rng_unit(&world->rng) - 1.0));
+        if (is_rounded) values[i] = bf16_to_f32(bf16_from_f32(values[i]));
+    }
+    return values;
+}
+
+static float *random_matrix(struct world *world, uint32_t rows, uint32_t cols) {
+    return random_values(world, (size_t)rows * cols, 0.0, 1.7 / sqrt((double)cols),
+                         world->traits.form == GPU_BF16);
+}
+
+static void make_layer(struct world *world, struct world_layer *layer) {
+    const struct world_traits *t = &world->traits;
+    uint32_t q_width = t->heads * t->head_dim, qkv = q_width + 2 * t->kv_heads * t->head_dim;
+    layer->attention_norm = random_values(world, t->width, 1.0, 0.3, false);
+    layer->ffn_norm = random_values(world, t->width, 1.0, 0.3, false);
+    layer->qkv = random_matrix(world, qkv, t->width);
+    layer->output = random_matrix(world, t->width, q_width);
+    layer->gate_up = random_matrix(world, 2 * t->ffn, t->width);
+    layer->down = random_matrix(world, t->width, t->ffn);
+    if (t->has_bias) layer->qkv_bias = random_values(world, qkv, 0.0, 0.5, false);
+    if (t->has_head_norms) {
+        layer->q_norm = random_values(world, t->head_dim, 1.0, 0.3, false);
+        layer->k_norm = random_values(world, t->head_dim, 1.0, 0.3, false);
+    }
+    if (t->has_post) {
+        layer->post_attention = random_values(world, t->width, 1.0, 0.3, false);
+        layer->post_ffn = random_values(world, t->width, 1.0, 0.3, false);
+    }
+}
+
+/* Sequences 0..2 have their first tokens and pages in common. All pages of the cache are used, in
+ * a random order. */
+static void make_sequences(struct world *world) {
+    uint32_t pages[2 * WORLD_SEQUENCES * WORLD_BLOCKS], count = world->limits.page_count_max;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = (uint32_t)rng_below(&world->rng, i + 1);
+        pages[i] = pages[at];
+        pages[at] = i;
+    }
+    for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) {
+        struct world_sequence *sequence = &world->sequences[s];
+        sequence->shared = s < 3 ? WORLD_SHARED : 0;
+        for (uint32_t i = 0; i < WORLD_CONTEXT; i++)
+            sequence->tokens[i] = s > 0 && sequence->shared > 0 && i < sequence->shared + WORLD_PART
+                                      ? world->sequences[0].tokens[i]
+                                      : (int32_t)rng_below(&world->rng, world->vocab);
+        for (uint32_t g = 0; g < world->limits.group_count; g++)
+            for (uint32_t b = 0; b < WORLD_BLOCKS; b++)
+                sequence->pages[g][b] = s > 0 && b < sequence->shared / GPU_PAGE_TOKENS
+                                            ? world->sequences[0].pages[g][b]
+                                            : pages[--count];
+    }
+}
+
+/* ---- the program ---- */
+
+static struct gpu_op *append(struct world *world, enum op_kind kind) {
+    struct gpu_op *op = &world->ops[world->program.op_count++];
+    *op = (struct gpu_op){.kind = kind, .matrix = GPU_NONE, .next = GPU_NONE};
+    return op;
+}
+
+static uint32_t add_matrix(struct world *world, const float *values, uint32_t rows, uint32_t cols) {
+    uint32_t index = world->program.matrix_count++;
+    world->matrices[index] =
+        (struct gpu_matrix){.rows = rows, .cols = cols, .form = world->traits.form};
+    world->values[index] = values;
+    return index;
+}
+
+static void append_norm(struct world *world, const float *weight, uint32_t next, const float *post,
+                        bool is_first) {
+    struct gpu_op *op = append(world, OP_NORM);
+    op->weight = weight;
+    op->next = next;
+    op->post = post;
+    op->add = is_first ? ADD_NOTHING : post ? ADD_NORMED_H : ADD_H;
+}
+
+static void append_matmul(struct world *world, uint32_t matrix, enum op_to to, const float *bias) {
+    struct gpu_op *op = append(world, OP_MATMUL);
+    op->matrix = matrix;
+    op->to = to;
+    op->bias = bias;
+}
+
+static void append_layer(struct world *world, uint32_t index) {
+    const struct world_traits *t = &world->traits;
+    const struct world_layer *layer = &world->layers[index];
+    uint32_t q_width = t->heads * t->head_dim, qkv_rows = q_width + 2 * t->kv_heads * t->head_dim;
+    uint32_t qkv = add_matrix(world, layer->qkv, qkv_rows, t->width);
+    uint32_t output = add_matrix(world, layer->output, t->width, q_width);
+    uint32_t gate_up = add_matrix(world, layer->gate_up, 2 * t->ffn, t->width);
+    uint32_t down = add_matrix(world, layer->down, t->width, t->ffn);
+    append_norm(world, layer->attention_norm, qkv, index ? world->layers[index - 1].post_ffn : NULL,
+                index == 0);
+    append_matmul(world, qkv, TO_WIDE, layer->qkv_bias);
+    struct gpu_op *heads = append(world, OP_HEADS);
+    heads->q_norm = layer->q_norm;
+    heads->k_norm = layer->k_norm;
+    heads->rope = heads->kv_group = layer->is_local;
+    heads->kv_place = world->limits.group_count == 2 ? index / 2 : index;
+    if (index == WORLD_LAYERS - 1) (void)append(world, OP_KEEP);
+    struct gpu_op *attention = append(world, OP_ATTENTION);
+    attention->kv_group = heads->kv_group;
+    attention->kv_place = heads->kv_place;
+    attention->window = layer->is_local ? t->window : 0;
+    attention->scale = 1.0f / sqrtf((float)t->head_dim);
+    attention->softcap = t->softcap;
+    attention->next = output;
+    append_matmul(world, output, TO_H, NULL);
+    append_norm(world, layer->ffn_norm, gate_up, layer->post_attention, false);
+    append_matmul(world, gate_up, TO_WIDE, NULL);
+    struct gpu_op *gate = append(world, OP_GATE);
+    gate->gate = t->is_gelu ? GATE_GELU_TANH : GATE_SILU;
+    gate->next = down;
+    append_matmul(world, down, TO_H, NULL);
+}
+
+static void make_program(struct world *world) {
+    const struct world_traits *t = &world->traits;
+    uint32_t embedding = add_matrix(world, world->embedding, world->vocab_rows, t->width);
+    uint32_t head =
+        t->has_head ? add_matrix(world, world->head, world->vocab_rows, t->width) : embedding;
+    struct gpu_op *embed = append(world, OP_EMBED);
+    embed->matrix = embedding;
+    embed->scale = t->embed_scale;
+    for (uint32_t i = 0; i < WORLD_LAYERS; i++) append_layer(world, i);
+    append_norm(world, world->output_norm, head, world->layers[WORLD_LAYERS - 1].post_ffn, false);
+    struct gpu_op *logits = append(world, OP_LOGITS);
+    logits->matrix = head;
+    logits->softcap = t->logit_softcap;
+    world->program.matrices = world->matrices;
+    world->program.ops = world->ops;
+    world->program.width = t->width;
+    world->program.ffn = t->ffn;
+    world->program.heads = t->heads;
+    world->program.kv_heads = t->kv_heads;
+    world->program.head_dim = t->head_dim;
+    world->program.vocab_rows = world->vocab_rows;
+    world->program.vocab = world->vocab;
+    world->program.eps = 1e-5f;
+    world->program.rope_count = world->limits.group_count;
+    world->program.frequencies[0] = world->frequencies[0];
+    world->program.frequencies[1] = world->frequencies[1];
+    world->program.rope_magnitude = t->magnitude;
+}
+
+void world_make(struct world *ret_world, const struct world_traits *traits, uint64_t seed) {
+    struct world *world = ret_world;
+    uint32_t pairs = traits->head_dim / 2, groups = traits->window > 0 ? 2 : 1;
+    *world = (struct world){.traits = *traits,
+                            .rng = {seed},
+                            .vocab = 50,
+                            .vocab_rows = 56,
+                            .table = quern_gpu_table()};
+    world->limits =
+        (struct gpu_limits){.rows_max = WORLD_ROWS,
+                            .logit_rows_max = WORLD_ROWS,
+                            .sequences_max = WORLD_SEQUENCES,
+                            .context_max = WORLD_CONTEXT,
+                            .layer_places = groups == 2 ? (WORLD_LAYERS + 1) / 2 : WORLD_LAYERS,
+                            .group_count = groups,
+                            .page_count_max = groups * (WORLD_SEQUENCES * WORLD_BLOCKS -
+                                                        2 * WORLD_SHARED / GPU_PAGE_TOKENS),
+                            .page_count_min = 8,
+                            .steps_max = 2,
+                            .pages_max = groups * WORLD_SEQUENCES * WORLD_BLOCKS,
+                            .items_max = WORLD_ITEMS,
+                            .partials_max = WORLD_PARTIALS,
+                            .edits_max = 4096,
+                            .named_max = 64,
+                            .kv_form = traits->kv_form};
+    for (uint32_t t = 0; t < 2; t++) {
+        world->frequencies[t] = take(world, pairs * sizeof(float));
+        for (uint32_t i = 0; i < pairs; i++)
+            world->frequencies[t][i] = powf(t ? 100.0f : 10000.0f, -(float)i / (float)pairs);
+    }
+    for (uint32_t i = 0; i < WORLD_LAYERS; i++) {
+        world->layers[i].is_local = groups == 2 && i % 2 == !traits->is_local_last;
+        make_layer(world, &world->layers[i]);
+    }
+    world->embedding = random_values(world, (size_t)world->vocab_rows * traits->width, 0.0, 1.0,
+                                     traits->form == GPU_BF16);
+    if (traits->has_head) world->head = random_matrix(world, world->vocab_rows, traits->width);
+    world->output_norm = random_values(world, traits->width, 1.0, 0.3, false);
+    make_program(world);
+    make_sequences(world);
+}
+
+/* ---- the GPU ---- */
+
+static void expect_ok(enum err err, const struct error *error) {
+    if (err == OK) return;
+    (void)fprintf(stderr, "%s\n", error->text);
+    abort();
+}
+
+void world_card_forms(struct world *world) {
+    world->matrices[world->ops[0].matrix].form = GPU_BF16;
+    for (uint32_t i = 0; i < world->program.matrix_count; i++) {
+        struct gpu_matrix *matrix = &world->matrices[i];
+        const uint64_t wide = matrix->rows / 3, rows = matrix->rows;
+        if (matrix->form == GPU_BLOCKS)
+            matrix->block_bytes = (wide * sizeof(float) + (rows - wide) * 2) * matrix->cols;
+    }
+}
+
+/* A third of the rows in float32, the others in bf16. */
+static void fill_blocks(struct world *world, uint32_t matrix) {
+    const struct gpu_matrix *is = &world->matrices[matrix];
+    const uint32_t wide = is->rows / 3;
+    const size_t first = (size_t)wide * is->cols, count = (size_t)is->rows * is->cols;
+    uint16_t *halves = malloc((count - first) * sizeof *halves);
+    struct error error = {0};
+    struct gpu_rows rows = {
+        .matrix = matrix, .rows = wide, .type = TENSOR_F32, .blocks = world->values[matrix]};
+    for (size_t i = first; i < count; i++)
+        halves[i - first] = bf16_from_f32(world->values[matrix][i]);
+    expect_ok(world->table->fill(world->gpu, &rows, &error), &error);
+    rows.row_first = wide, rows.rows = is->rows - wide;
+    rows.type = TENSOR_BF16, rows.blocks = halves;
+    expect_ok(world->table->fill(world->gpu, &rows, &error), &error);
+    free(halves);
+}
+
+void world_fill(struct world *world, uint32_t matrix) {
+    struct error error = {0};
+    if (world->matrices[matrix].form == GPU_BLOCKS) {
+        fill_blocks(world, matrix);
+        return;
+    }
+    expect_ok(world->table->fill(world->gpu,
+                                 &(struct gpu_rows){.matrix = matrix,
+                                                    .rows = world->matrices[matrix].rows,
+                                                    .type = TENSOR_F32,
+                                                    .blocks = world->values[matrix]},
+                                 &error),
+              &error);
+}
+
+void world_open(struct world *ret_world, const struct world_traits *traits, uint64_t seed) {
+    struct world *world = ret_world;
+    struct error error = {0};
+    world_make(world, traits, seed);
+    struct gpu_options options = {.memory_bytes = 64u << 20};
+    expect_ok(world->table->open(&world->gpu, &options, &error), &error);
+    expect_ok(
+        world->table->prepare(world->gpu, &world->program, &world->limits, &world->ledger, &error),
+        &error);
+    for (uint32_t i = 0; i < world->program.matrix_count; i++) world_fill(world, i);
+    expect_ok(world->table->warm(world->gpu, &error), &error);
+}
+
+void world_close(struct world *world) {
+    if (world->gpu) world->table->close(world->gpu);
+    for (uint32_t i = 0; i < world->block_count; i++) free(world->blocks[i]);
+    *world = (struct world){0};
+}

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* plain_world: a tiny decoder with random weights, its program on a GPU, and its
+ * reference.
+ *
+ * A reference in double precision evaluates whole sequences from the weights, without program,
+ * pages or items. Steps are planned in several ways, which all must give the reference's logits.
+ *
+ * Thread: one at a time.
+ * Memory: a world owns everything until world_close. */
+
+#include "plain_gpu.h"
+
+#include "base/rng.h"
+
+#define WORLD_LAYERS 3u
+#define WORLD_SEQUENCES 4u
+#define WORLD_CONTEXT 96u
+#define WORLD_BLOCKS (WORLD_CONTEXT / GPU_PAGE_TOKENS)
+#define WORLD_ROWS 96u
+#define WORLD_PARTIALS 512u
+#define WORLD_ITEMS 256u
+#define WORLD_SHARED 32u /* tokens that sequences 0..2 have in common, and their pages */
+#define WORLD_PART 5u    /* tokens behind them that they have in common as well */
+#define WORLD_VOCAB_MAX 64u
+
+struct world_traits {
+    const char *name;
+    uint32_t width, ffn, heads, kv_heads, head_dim;
+    float embed_scale;
+    uint32_t window;    /* of the layers in group 1, every second one; 0: one group */
+    bool is_local_last; /* the first and the last layer are in group 1, else in group 0 */
+    float softcap, logit_softcap, magnitude;
+    bool has_post, has_head_norms, has_bias, has_head, is_gelu;
+    enum gpu_form form, kv_form;
+    double tolerance;
+};
+
+extern const struct world_traits world_small; /* a plain decoder in float32 */
+
+struct world_layer {
+    float *attention_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *output, *post_attention;
+    float *ffn_norm, *gate_up, *down, *post_ffn;
+    bool is_local;
+};
+
+struct world_sequence {
+    int32_t tokens[WORLD_CONTEXT];
+    uint32_t pages[2][WORLD_BLOCKS];
+    uint32_t shared; /* WORLD_SHARED or 0 */
+};
+
+struct world {
+    struct world_traits traits;
+    struct rng rng;
+    struct world_layer layers[WORLD_LAYERS];
+    float *embedding, *head, *output_norm, *frequencies[2];
+    uint32_t vocab, vocab_rows;
+    struct world_sequence sequences[WORLD_SEQUENCES];
+    struct gpu_matrix matrices[2 + 4 * WORLD_LAYERS];
+    const float *values[2 + 4 * WORLD_LAYERS]; /* of the matrices */
+    struct gpu_op ops[4 + 9 * WORLD_LAYERS];
+    struct gpu_program program;
+    struct gpu_limits limits;
+    const struct gpu_table *table;
+    struct gpu *gpu;
+    struct memory_ledger ledger;
+    void *blocks[128]; /* all memory */
+    uint32_t block_count;
+};
+
+/* Weights, sequences and program, without a device. */
+void world_make(struct world *ret_world, const struct world_traits *traits, uint64_t seed);
+/* world_make, open, prepare, fill, warm. */
+void world_open(struct world *ret_world, const struct world_traits *traits, uint64_t seed);
+/* The forms that a GPU keeps: an embedding in bf16, which a tied head shares, and the bytes of
+ * matrices in blocks. Before prepare. */
+void world_card_forms(struct world *world);
+void world_fill(struct world *world, uint32_t matrix);
+void world_close(struct world *world);
+/* Logits of the first `count` positions of a sequence: ret_logits (count, vocab_rows). */
+void world_reference(const struct world *world, const int32_t *tokens, uint32_t count,
+                     double *ret_logits);
+
+/* The logits of all sequences, from the reference. */
+struct world_references {
+    double *logits[WORLD_SEQUENCES]; /* (WORLD_CONTEXT, vocab_rows) */
+};
+
+void world_references_open(const struct world *world, struct world_references *ret_references);
+void world_references_close(struct world_references *references);
+
+/* ---- steps ---- */
+
+/* Rows of a sequence in a step: positions position..position+count-1. */
+struct world_run {
+    uint32_t sequence, position, count;
+    bool is_pending; /* the token is ~sequence */
+};
+
+/* Ways to plan attention, to be combined. */
+enum { PLAN_TILES = 1, PLAN_PREFIX = 2, PLAN_CUT = 4, PLAN_LIST = 8, PLAN_WAYS = 16 };
+
+struct world_items {
+    struct gpu_tile_item prefixes[WORLD_ITEMS], tiles[WORLD_ITEMS];
+    struct gpu_decode_item decode[WORLD_ITEMS];
+    struct gpu_merge_item merges[WORLD_ITEMS];
+    uint32_t prefix_rows[WORLD_PARTIALS], tile_rows[WORLD_ROWS];
+    uint32_t partials;
+};
+
+struct world_step {
+    struct gpu_step step;
+    struct gpu_group groups[2];
+    int32_t tokens[WORLD_ROWS];
+    uint32_t positions[WORLD_ROWS], wanted[WORLD_ROWS], sequences[WORLD_ROWS];
+    uint32_t slots[2][WORLD_ROWS];
+    uint32_t pages[2][WORLD_SEQUENCES * WORLD_BLOCKS];
+    struct world_items items[2][2]; /* by group; all, kept */
+    struct gpu_page_copy copies[2 * WORLD_SEQUENCES];
+};
+
+/* Wants the last row of each run; with wants_all every row. */
+void world_plan(struct world *world, struct world_step *ret_step, uint64_t number,
+                const struct world_run *runs, uint32_t run_count, bool wants_all, unsigned how);
+
+/* Step 0 has sequence 0 alone; step 1 has sequences 1 and 2 from position WORLD_SHARED + WORLD_PART
+ * on, with copies of its page. */
+#define WORLD_COPY_STEPS 2u
+void world_plan_copies(struct world *world, struct world_step *ret_step, uint64_t number,
+                       uint32_t index, unsigned how);
+
+/* A prompt in pieces, sequences that join behind a common prefix, and decode. */
+#define WORLD_COURSE 5u
+extern const struct world_run world_course[WORLD_COURSE][WORLD_SEQUENCES];
+/* The runs of a step of the course. */
+uint32_t world_course_runs(uint32_t step);
+
+/* The largest difference of a step's logits from the reference. */
+struct world_difference {
+    double off; /* INFINITY: a logit is NaN */
+    uint32_t sequence, position, token;
+};
+struct world_difference world_compare(const struct world *world,
+                                      const struct world_references *references,
+                                      const struct world_step *step, const float *logits);

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/gpu_fit.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define MIB ((uint64_t)1 << 20)
+
+static struct model_config qwen3_4b(void) {
+    return (struct model_config){.architecture = config_architecture(STR("qwen3")),
+                                 .layers = 36,
+                                 .width = 2560,
+                                 .ffn = 9728,
+                                 .heads = 32,
+                                 .kv_heads = 8,
+                                 .head_dim = 128,
+                                 .context_max = 40960,
+                                 .vocab_rows = 151936,
+                                 .token_count = 151669};
+}
+
+static struct card_fit fit(const struct model_config *config, enum gpu_form weights,
+                           enum gpu_form kv, uint32_t tokens) {
+    return card_fit_of(&(struct card_fit_options){.config = config,
+                                                  .is_tied = true,
+                                                  .weights = weights,
+                                                  .kv = kv,
+                                                  .memory_bytes = 15900 * MIB,
+                                                  .sequence_tokens = tokens});
+}
+
+static void a_decoder_is_predicted_from_its_config(void **state) {
+    (void)state;
+    struct model_config config = qwen3_4b();
+    struct card_fit is = fit(&config, GPU_BF16, GPU_BF16, 1024);
+    /* 4.02 G parameters of 2 bytes, and angles of 40,960 positions. */
+    assert_in_range(is.ledger.weights / MIB, 7660, 7710);
+    assert_int_equal(is.kv_bytes_per_token, 36 * 2 * 8 * 128 * 2);
+    assert_true(is.is_fitting && is.ledger.used <= is.ledger.limit);
+    assert_int_equal(is.sequences, is.ledger.kv / (1024 * is.kv_bytes_per_token));
+}
+
+static void eight_bits_leave_more_sequences(void **state) {
+    (void)state;
+    struct model_config config = qwen3_4b();
+    struct card_fit plain = fit(&config, GPU_BF16, GPU_BF16, 1024);
+    struct card_fit kv = fit(&config, GPU_BF16, GPU_E4M3, 1024);
+    struct card_fit both = fit(&config, GPU_E4M3, GPU_E4M3, 1024);
+    assert_in_range(kv.sequences, plain.sequences * 19 / 10, plain.sequences * 2);
+    assert_true(both.sequences > kv.sequences);
+    assert_in_range(plain.ledger.weights - both.ledger.weights, 3450 * MIB, 3500 * MIB);
+}
+
+static void a_window_keeps_few_pages_of_a_long_sequence(void **state) {
+    (void)state;
+    struct model_config config = qwen3_4b();
+    struct card_fit full = fit(&config, GPU_BF16, GPU_BF16, 16384);
+    config.window = 1024;
+    config.window_period = 6;
+    struct card_fit windowed = fit(&config, GPU_BF16, GPU_BF16, 16384);
+    assert_true(windowed.kv_bytes_per_token < full.kv_bytes_per_token / 3);
+    assert_true(windowed.sequences > 2 * full.sequences);
+}
+
+static void what_does_not_fit_has_no_sequence(void **state) {
+    (void)state;
+    struct model_config config = qwen3_4b();
+    config.layers = 72;
+    struct card_fit is = fit(&config, GPU_BF16, GPU_BF16, 1024);
+    assert_false(is.is_fitting);
+    assert_int_equal(is.sequences, 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_decoder_is_predicted_from_its_config),
+        cmocka_unit_test(eight_bits_leave_more_sequences),
+        cmocka_unit_test(a_window_keeps_few_pages_of_a_long_sequence),
+        cmocka_unit_test(what_does_not_fit_has_no_sequence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/gpu_settings.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct gpu_settings read(const struct gpu_texts *texts) {
+    struct gpu_settings settings;
+    struct error error = {0};
+    assert_int_equal(gpu_settings_read(&settings, texts, &error), OK);
+    return settings;
+}
+
+static void expect_refusal(const struct gpu_texts *texts, const char *sentence) {
+    struct gpu_settings settings;
+    struct error error = {0};
+    assert_int_equal(gpu_settings_read(&settings, texts, &error), ERR_INVALID);
+    assert_string_equal(error.text, sentence);
+}
+
+static void nothing_given_is_auto(void **state) {
+    (void)state;
+    struct gpu_settings settings = read(&(struct gpu_texts){.memory_share = 0});
+    assert_int_equal(settings.choice, GPU_CHOICE_AUTO);
+    assert_int_equal(settings.kv, GPU_KV_AUTO);
+    assert_int_equal(settings.weights, GPU_WEIGHTS_AUTO);
+    assert_false(settings.has_dtype);
+}
+
+static void values_are_read(void **state) {
+    (void)state;
+    struct gpu_settings settings = read(&(struct gpu_texts){.device = STR("cuda:GPU-12ab"),
+                                                            .dtype = STR("bfloat16"),
+                                                            .kv_cache_dtype = STR("fp8"),
+                                                            .quantization = STR("int8"),
+                                                            .memory_share = 0.5});
+    assert_int_equal(settings.choice, GPU_CHOICE_CARD);
+    assert_true(str_is(settings.card, "GPU-12ab"));
+    assert_true(settings.has_dtype);
+    assert_int_equal(settings.kv, GPU_KV_E4M3);
+    assert_int_equal(settings.weights, GPU_WEIGHTS_INT8);
+    settings = read(&(struct gpu_texts){.device = STR("cuda:7")});
+    assert_true(str_is(settings.card, "7"));
+    assert_int_equal(read(&(struct gpu_texts){.device = STR("cuda")}).choice, GPU_CHOICE_CARD);
+}
+
+static void other_values_are_refused_with_those_that_exist(void **state) {
+    (void)state;
+    const char *gpus = "--device 'rocm' is not supported (auto, cpu, cuda, cuda:N and "
+                       "cuda:GPU-UUID are)";
+    expect_refusal(&(struct gpu_texts){.device = STR("rocm")}, gpus);
+    struct gpu_settings settings;
+    struct error error = {0};
+    static const char *const bad[] = {"cuda:", "cuda:-1", "cuda:x", "cuda0", "gpu", "CPU"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(
+            gpu_settings_read(&settings, &(struct gpu_texts){.device = str_from(bad[i])}, &error),
+            ERR_INVALID);
+    expect_refusal(&(struct gpu_texts){.dtype = STR("float16")},
+                   "--dtype 'float16' is not supported (auto and bfloat16 are: a card computes in "
+                   "bfloat16)");
+    expect_refusal(&(struct gpu_texts){.kv_cache_dtype = STR("fp8_e5m2")},
+                   "--kv-cache-dtype 'fp8_e5m2' is not supported (auto, bfloat16, fp8 and fp8_e4m3 "
+                   "are)");
+    expect_refusal(&(struct gpu_texts){.quantization = STR("awq")},
+                   "--quantization 'awq' is not supported (auto, none, fp8 and int8 are; a file "
+                   "that is quantized already is read as it is)");
+    expect_refusal(&(struct gpu_texts){.memory_share = 1.5},
+                   "--gpu-memory-utilization 1.5 is not above 0 and at most 1");
+}
+
+static void the_cpu_takes_its_own_values_only(void **state) {
+    (void)state;
+    read(&(struct gpu_texts){.device = STR("cpu"), .dtype = STR("auto"), .memory_share = 0.9});
+    expect_refusal(&(struct gpu_texts){.device = STR("cpu"), .quantization = STR("fp8")},
+                   "--quantization: the CPU has no other value than auto; only a card has one");
+    struct gpu_settings settings = read(&(struct gpu_texts){.kv_cache_dtype = STR("fp8")});
+    struct error error = {0};
+    assert_int_equal(gpu_settings_check_cpu(&settings, &error), ERR_INVALID);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_given_is_auto),
+        cmocka_unit_test(values_are_read),
+        cmocka_unit_test(other_values_are_refused_with_those_that_exist),
+        cmocka_unit_test(the_cpu_takes_its_own_values_only),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "gpu/gpu_program.h"
+#include "gpu/gpu_store.h"
+
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+/* What the store gave the device. */
+static struct gpu_rows filled[8];
+static uint32_t fill_count, warm_count;
+
+static enum err fill(struct gpu *gpu, const struct gpu_rows *rows, struct error *error) {
+    (void)gpu;
+    filled[fill_count++] = *rows;
+    return fill_count < 5 ? OK : err_set(error, ERR_IO, "the card is gone");
+}
+
+static enum err warm(struct gpu *gpu, struct error *error) {
+    (void)gpu;
+    (void)error;
+    warm_count++;
+    return OK;
+}
+
+static enum err counters(struct gpu *gpu, struct gpu_counters *ret_counters, struct error *error) {
+    (void)gpu;
+    (void)error;
+    *ret_counters = (struct gpu_counters){.graph_refusal = "a driver of the test"};
+    return OK;
+}
+
+static const struct gpu_table table = {.fill = fill, .warm = warm, .counters = counters};
+
+static struct matrix *open_matrix(const struct weight_store *store,
+                                  const struct weight_matrix *from) {
+    struct matrix *matrix;
+    bool is_filled = true;
+    struct error error;
+    assert_int_equal(store->ops->open(store->self, from, &matrix, &is_filled, &error), OK);
+    assert_false(is_filled);
+    return matrix;
+}
+
+static const struct matrix_part embedding_part = {.type = TENSOR_BF16, .rows = 100};
+static const struct matrix_part qkv_parts[3] = {{.type = TENSOR_Q8_0, .rows = 64},
+                                                {.type = TENSOR_Q8_0, .rows = 32},
+                                                {.type = TENSOR_BF16, .rows = 32}};
+static const struct weight_matrix embedding = {.parts = &embedding_part,
+                                               .part_count = 1,
+                                               .cols = 64,
+                                               .is_looked_up = true,
+                                               .is_multiplied = true};
+static const struct weight_matrix qkv = {
+    .parts = qkv_parts, .part_count = 3, .cols = 64, .is_multiplied = true};
+
+static void matrices_are_numbered_and_get_their_forms(void **state) {
+    (void)state;
+    static const enum gpu_form forms[][2] = {
+        {GPU_F32, GPU_F32}, {GPU_BF16, GPU_BF16}, {GPU_E4M3, GPU_BF16}};
+    for (int i = 0; i < 3; i++) {
+        struct gpu_store *store =
+            gpu_store_open(&(struct gpu_store_options){.table = &table, .form = forms[i][0]});
+        struct weight_store to = gpu_store_interface(store);
+        struct matrix *a = open_matrix(&to, &embedding), *b = open_matrix(&to, &qkv);
+        uint32_t count;
+        const struct gpu_matrix *matrices = gpu_store_matrices(store, &count);
+        assert_int_equal(count, 2);
+        assert_int_equal(a->handle, 0);
+        assert_int_equal(b->handle, 1);
+        assert_int_equal(matrices[0].form, forms[i][1]);
+        assert_int_equal(matrices[1].form, forms[i][0]);
+        assert_int_equal(matrices[1].rows, 128);
+        assert_int_equal(matrices[1].cols, 64);
+        gpu_store_close(store);
+        matrix_close(a);
+        matrix_close(b);
+    }
+}
+
+static const struct matrix_part filed_parts[3] = {{.type = TENSOR_Q4_K, .rows = 64},
+                                                  {.type = TENSOR_Q4_K, .rows = 32},
+                                                  {.type = TENSOR_Q6_K, .rows = 32}};
+
+static void blocks_stay_where_all_parts_have_fewer_than_8_bits(void **state) {
+    (void)state;
+    const struct gpu_store_options options = {.form = GPU_BLOCKS};
+    struct weight_matrix filed = {
+        .parts = filed_parts, .part_count = 3, .cols = 512, .is_multiplied = true};
+    struct gpu_matrix is = gpu_store_matrix(&options, &filed);
+    assert_int_equal(is.form, GPU_BLOCKS);
+    assert_int_equal(is.rows, 128);
+    assert_int_equal(is.cols, 512);
+    assert_int_equal(is.block_bytes, 96 * tensor_type_row_bytes(TENSOR_Q4_K, 512) +
+                                         32 * tensor_type_row_bytes(TENSOR_Q6_K, 512));
+    filed.is_head = true;
+    assert_int_equal(gpu_store_matrix(&options, &filed).form, GPU_INT8);
+    assert_int_equal(gpu_store_matrix(&options, &qkv).form, GPU_INT8); /* Q8_0 and BF16 */
+    assert_int_equal(gpu_store_matrix(&options, &embedding).form, GPU_BF16);
+}
+
+static void a_head_of_8_bits_is_int8(void **state) {
+    (void)state;
+    static const enum gpu_form forms[][2] = {{GPU_F32, GPU_F32},
+                                             {GPU_BF16, GPU_BF16},
+                                             {GPU_E4M3, GPU_INT8},
+                                             {GPU_INT8, GPU_INT8},
+                                             {GPU_BLOCKS, GPU_INT8}};
+    struct weight_matrix head = qkv;
+    head.is_head = true;
+    for (int i = 0; i < 5; i++) {
+        const struct gpu_store_options options = {.form = forms[i][0]};
+        assert_int_equal(gpu_store_matrix(&options, &head).form, forms[i][1]);
+    }
+    head.is_looked_up = true; /* not its own: an embedding too */
+    head.is_head = false;
+    const struct gpu_store_options options = {.form = GPU_E4M3};
+    assert_int_equal(gpu_store_matrix(&options, &head).form, GPU_BF16);
+}
+
+static void rows_reach_the_gpu_part_by_part(void **state) {
+    (void)state;
+    struct error error;
+    struct gpu_store *store =
+        gpu_store_open(&(struct gpu_store_options){.table = &table, .form = GPU_BF16});
+    struct weight_store to = gpu_store_interface(store);
+    struct matrix *a = open_matrix(&to, &embedding), *b = open_matrix(&to, &qkv);
+    static const uint32_t order[64];
+    struct matrix_part parts[3];
+    memcpy(parts, qkv_parts, sizeof parts);
+    parts[0].row_order = order;
+    parts[1].blocks = "rows";
+    struct weight_matrix with_rows = qkv;
+    with_rows.parts = parts;
+    fill_count = warm_count = 0;
+    assert_int_equal(to.ops->fill(to.self, b, &with_rows, &error), OK);
+    assert_int_equal(fill_count, 3);
+    assert_int_equal(filled[0].matrix, 1);
+    assert_ptr_equal(filled[0].row_order, order);
+    assert_int_equal(filled[1].row_first, 64);
+    assert_ptr_equal(filled[1].blocks, parts[1].blocks);
+    assert_int_equal(filled[2].row_first, 96);
+    assert_int_equal(filled[2].type, TENSOR_BF16);
+    assert_int_equal(to.ops->fill(to.self, a, &embedding, &error), OK);
+    assert_int_equal(to.ops->fill(to.self, a, &embedding, &error), ERR_IO);
+    assert_int_equal(to.ops->finish(to.self, &error), OK);
+    assert_int_equal(warm_count, 1);
+    gpu_store_close(store);
+    matrix_close(a);
+    matrix_close(b);
+}
+
+static void a_program_names_its_matrices_by_number(void **state) {
+    (void)state;
+    struct matrix a = {.rows = 10, .cols = 4, .handle = 0}, b = {.rows = 8, .cols = 4, .handle = 1};
+    static float weight[4], frequencies[2];
+    struct op ops[] = {
+        {.kind = OP_EMBED, .matrix = &a, .scale = 2.0f},
+        {.kind = OP_NORM, .weight = weight, .next = &b, .add = ADD_H},
+        {.kind = OP_ATTENTION, .kv_group = 2, .kv_place = 1, .window = 16, .softcap = 30.0f}};
+    const struct program program = {.shape = {.width = 4,
+                                              .heads = 2,
+                                              .kv_heads = 1,
+                                              .head_dim = 4,
+                                              .vocab_rows = 10,
+                                              .rope_count = 1,
+                                              .eps = 1e-6f,
+                                              .is_causal = true},
+                                    .frequencies = {frequencies},
+                                    .ops = ops,
+                                    .op_count = 3};
+    const struct gpu_matrix matrices[2] = {{.rows = 10, .cols = 4, .form = GPU_BF16},
+                                           {.rows = 8, .cols = 4, .form = GPU_BF16}};
+    struct gpu_program is;
+    gpu_program_of(&is, &program, matrices, 2, 9);
+    assert_int_equal(is.op_count, 3);
+    assert_int_equal(is.vocab, 9);
+    assert_int_equal(is.vocab_rows, 10);
+    assert_ptr_equal(is.frequencies[0], frequencies);
+    assert_int_equal(is.ops[0].matrix, 0);
+    assert_int_equal(is.ops[0].next, GPU_NONE);
+    assert_true(is.ops[0].scale == 2.0f);
+    assert_int_equal(is.ops[1].matrix, GPU_NONE);
+    assert_int_equal(is.ops[1].next, 1);
+    assert_int_equal(is.ops[1].add, ADD_H);
+    assert_ptr_equal(is.ops[1].weight, weight);
+    assert_int_equal(is.ops[2].kv_group, 2);
+    assert_int_equal(is.ops[2].kv_place, 1);
+    assert_int_equal(is.ops[2].window, 16);
+    assert_true(is.ops[2].softcap == 30.0f);
+    gpu_program_release(&is);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matrices_are_numbered_and_get_their_forms),
+        cmocka_unit_test(blocks_stay_where_all_parts_have_fewer_than_8_bits),
+        cmocka_unit_test(a_head_of_8_bits_is_int8),
+        cmocka_unit_test(rows_reach_the_gpu_part_by_part),
+        cmocka_unit_test(a_program_names_its_matrices_by_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
