@@ -98,9 +98,10 @@ static enum err gather(struct session *session, struct gathering *gathering,
 enum err retry_lines_make(struct session *session, const struct batch_object *batch,
                           const char *path, struct submit_input *ret_input, struct error *error) {
     struct gathering gathering = {0};
-    if (!*batch->error_file_id)
-        return err_set(error, ERR_INVALID, "%.80s has no failed lines", batch->id);
-    enum err err = submit_input_scratch(&gathering.fd, error);
+    enum err err = batch_object_check_files(batch, error);
+    if (err == OK && !*batch->error_file_id)
+        err = err_set(error, ERR_INVALID, "%.80s has no failed lines", batch->id);
+    if (err == OK) err = submit_input_scratch(&gathering.fd, error);
     if (err != OK) return err;
     map_init(&gathering.failed);
     buf_init(&gathering.scratch, BUF_UNLIMITED);

@@ -185,7 +185,7 @@ static void show_sending(void *context, uint64_t bytes) {
 static enum err create(struct session *session, const struct submit_wish *wish,
                        const struct submit_input *input, const char *submission, json_t **ret_batch,
                        struct error *error) {
-    char file_id[OBJECT_ID_BYTES];
+    char file_id[OBJECT_FILE_ID_BYTES];
     struct sending sending = {session, input->bytes};
     const struct upload_source source = {.fd = input->fd,
                                          .bytes = input->bytes,

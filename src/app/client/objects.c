@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 #include "json/json.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define TREE_BYTES_MAX ((size_t)512 << 20)
@@ -69,6 +70,36 @@ static void copy_id(const json_t *object, const char *name, char ret_id[OBJECT_I
     struct str id = json_member_str(object, name);
     ret_id[0] = '\0';
     if (object_id_is_sane(id)) object_copy_text(id, ret_id, OBJECT_ID_BYTES);
+}
+
+static bool is_file_id(struct str id) {
+    if (id.bytes >= OBJECT_FILE_ID_BYTES || str_is(id, ".") || str_is(id, "..")) return false;
+    for (size_t i = 0; i < id.bytes; i++)
+        if ((unsigned char)id.at[i] < ' ' || id.at[i] == 0x7F) return false;
+    return true;
+}
+
+/* Reads the id of a file in any form. False for a value that is none: the id is empty then, as it
+ * is if it is absent. */
+static bool copy_file_id(const json_t *object, const char *name,
+                         char ret_id[OBJECT_FILE_ID_BYTES]) {
+    const json_t *value = json_member(object, name);
+    ret_id[0] = '\0';
+    if (json_is_integer(value))
+        snprintf(ret_id, OBJECT_FILE_ID_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    if (!value || *ret_id) return true;
+    if (!json_is_string(value) || !is_file_id(json_str(value))) return false;
+    memcpy(ret_id, json_string_value(value), json_string_length(value) + 1);
+    return true;
+}
+
+static void read_files(struct batch_object *batch, const json_t *object) {
+    if (!copy_file_id(object, "input_file_id", batch->input_file_id))
+        batch->bad_file = "input_file_id";
+    if (!copy_file_id(object, "error_file_id", batch->error_file_id))
+        batch->bad_file = "error_file_id";
+    if (!copy_file_id(object, "output_file_id", batch->output_file_id))
+        batch->bad_file = "output_file_id";
 }
 
 static uint64_t read_count(const json_t *object, const char *name) {
@@ -144,9 +175,7 @@ enum err batch_object_read(struct batch_object *ret_batch, const json_t *object,
     copy_member(object, "endpoint", batch.endpoint, sizeof batch.endpoint);
     copy_member(object, "completion_window", batch.window, sizeof batch.window);
     copy_member(object, "model", batch.model, sizeof batch.model);
-    copy_id(object, "input_file_id", batch.input_file_id);
-    copy_id(object, "output_file_id", batch.output_file_id);
-    copy_id(object, "error_file_id", batch.error_file_id);
+    read_files(&batch, object);
     batch.total = read_count(counts, "total");
     batch.completed = read_count(counts, "completed");
     batch.failed = read_count(counts, "failed");
@@ -162,10 +191,17 @@ enum err batch_object_read(struct batch_object *ret_batch, const json_t *object,
     return OK;
 }
 
+enum err batch_object_check_files(const struct batch_object *batch, struct error *error) {
+    if (!batch->bad_file) return OK;
+    return err_set(error, ERR_CORRUPT,
+                   "no file can be fetched by the %s of %.100s: an id is a text of less than %d "
+                   "bytes without control characters",
+                   batch->bad_file, batch->id, OBJECT_FILE_ID_BYTES);
+}
+
 enum err file_object_read(struct file_object *ret_file, const json_t *object, struct error *error) {
     struct file_object file = {.bytes = read_count(object, "bytes")};
-    copy_id(object, "id", file.id);
-    if (!*file.id)
+    if (!copy_file_id(object, "id", file.id) || !*file.id)
         return err_set(error, ERR_CORRUPT,
                        "the server's answer is no file: is this the base URL of an OpenAI API?");
     *ret_file = file;

@@ -4,8 +4,9 @@
 /* objects: what a server says of batches, files and uploads, read as the bytes of a stranger.
  *
  * Texts are cut to their room and lose control characters, so that they can stand on a terminal.
- * Ids become parts of URLs and names of files, so an id holds only letters, digits and
- * a few marks, and begins with a letter or a digit. Members that OpenAI's own server leaves out or sets to
+ * Ids of batches become names of files, so such an id holds only letters, digits and a few marks,
+ * and begins with a letter or a digit. Ids of files are only parts of URLs, where each byte is
+ * encoded that could mean something: any text without control characters is one, and a number. Members that OpenAI's own server leaves out or sets to
  * null are zero here.
  *
  * Thread: any.
@@ -15,7 +16,8 @@
 
 #include <jansson.h>
 
-#define OBJECT_ID_BYTES 512 /* LiteLLM packs a route into an id */
+#define OBJECT_ID_BYTES 512       /* LiteLLM packs a route into an id */
+#define OBJECT_FILE_ID_BYTES 1024 /* of a file: some servers give the URL of a bucket */
 #define OBJECT_ERRORS_SHOWN 5
 /* The pair of a batch's metadata by which a client finds the batch that it asked for. */
 #define OBJECT_SUBMISSION "quern_submission"
@@ -38,8 +40,9 @@ struct batch_object {
     char status[32]; /* the server's word for it */
     char endpoint[64], window[16];
     char model[128];
-    char input_file_id[OBJECT_ID_BYTES], output_file_id[OBJECT_ID_BYTES];
-    char error_file_id[OBJECT_ID_BYTES];
+    char input_file_id[OBJECT_FILE_ID_BYTES], output_file_id[OBJECT_FILE_ID_BYTES];
+    char error_file_id[OBJECT_FILE_ID_BYTES];
+    const char *bad_file; /* the member whose id no file can be fetched by; NULL: none */
     uint64_t total, completed, failed;
     uint64_t input_tokens, output_tokens;                               /* 0: not told */
     int64_t created_unix_s, begun_unix_s, ended_unix_s, expires_unix_s; /* 0: not told */
@@ -54,7 +57,7 @@ struct batch_object {
 };
 
 struct file_object {
-    char id[OBJECT_ID_BYTES];
+    char id[OBJECT_FILE_ID_BYTES];
     uint64_t bytes;
 };
 
@@ -63,6 +66,8 @@ enum err object_read(struct str text, json_t **ret_object, struct error *error) 
 /* ERR_CORRUPT for an object without an id or a status. */
 enum err batch_object_read(struct batch_object *ret_batch, const json_t *object,
                            struct error *error) MUST_CHECK;
+/* ERR_CORRUPT, with the member's name, for a batch one of whose files has an id that is none. */
+enum err batch_object_check_files(const struct batch_object *batch, struct error *error) MUST_CHECK;
 bool batch_object_is_over(const struct batch_object *batch);
 enum err file_object_read(struct file_object *ret_file, const json_t *object,
                           struct error *error) MUST_CHECK;

@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define PATH_BYTES 2048
+#define PATH_BYTES (64 + 3 * OBJECT_FILE_ID_BYTES) /* each byte of an id may be %XX */
 
 /* The reading of one file, over all connections that it takes. */
 struct reading {
@@ -150,8 +150,8 @@ enum err results_read_file(struct remote *remote, const char *file_id, uint64_t 
 enum err results_read(struct remote *remote, const struct batch_object *batch,
                       const struct results_place *from, results_line_fn take, void *context,
                       struct error *error) {
-    enum err err = OK;
-    if (*batch->output_file_id)
+    enum err err = batch_object_check_files(batch, error);
+    if (err == OK && *batch->output_file_id)
         err = results_read_file(remote, batch->output_file_id, from->output_bytes, RESULTS_OUTPUT,
                                 take, context, error);
     if (err == OK && *batch->error_file_id)

@@ -34,7 +34,7 @@ struct results_place {
 };
 
 /* Reads the lines of an ended batch behind `from`. ERR_NOT_FOUND if a file of it no longer exists;
- * ERR_CORRUPT if a file has not as many bytes as the server says. */
+ * ERR_CORRUPT if a file has not as many bytes as the server says, or an id that is none. */
 enum err results_read(struct remote *remote, const struct batch_object *batch,
                       const struct results_place *from, results_line_fn take, void *context,
                       struct error *error) MUST_CHECK;

@@ -11,7 +11,7 @@
 #define NAME_BYTES 200
 #define BOUNDARY_BYTES 48
 #define FRAME_BYTES 1024
-#define PATH_BYTES 2048
+#define PATH_BYTES (64 + 3 * OBJECT_FILE_ID_BYTES) /* each byte of an id may be %XX */
 #define COMPLETE_MS 900000 /* the server may read 8 GB again before it answers */
 
 /* The name without its folder and without what would end a quoted string. */
@@ -58,16 +58,16 @@ static void tell(const struct upload_source *source, uint64_t bytes) {
 }
 
 /* The id of the file that the JSON object `answer` is; releases the object. */
-static enum err take_file(json_t *answer, char ret_id[OBJECT_ID_BYTES], struct error *error) {
+static enum err take_file(json_t *answer, char ret_id[OBJECT_FILE_ID_BYTES], struct error *error) {
     struct file_object file;
     enum err err = file_object_read(&file, answer, error);
-    if (err == OK) memcpy(ret_id, file.id, OBJECT_ID_BYTES);
+    if (err == OK) memcpy(ret_id, file.id, OBJECT_FILE_ID_BYTES);
     json_decref(answer);
     return err;
 }
 
 static enum err send_whole(struct remote *remote, const struct upload_source *source,
-                           char ret_id[OBJECT_ID_BYTES], struct error *error) {
+                           char ret_id[OBJECT_FILE_ID_BYTES], struct error *error) {
     struct form form;
     char name[NAME_BYTES];
     json_t *answer;
@@ -92,7 +92,7 @@ static void add_path(struct buf *path, const char *upload_id, const char *rest) 
 
 /* Announces the file. ERR_NOT_FOUND from a server without the Uploads API. */
 static enum err announce(struct remote *remote, const struct upload_source *source,
-                         char ret_id[OBJECT_ID_BYTES], struct error *error) {
+                         char ret_id[OBJECT_FILE_ID_BYTES], struct error *error) {
     struct buf body;
     struct remote_answer answer;
     char name[NAME_BYTES];
@@ -121,7 +121,7 @@ static enum err announce(struct remote *remote, const struct upload_source *sour
 static enum err send_part(struct remote *remote, const struct upload_source *source,
                           const char *path, uint64_t from, struct buf *ids, struct error *error) {
     struct form form;
-    char part_id[OBJECT_ID_BYTES];
+    char part_id[OBJECT_FILE_ID_BYTES];
     json_t *answer;
     uint64_t left = source->bytes - from;
     form_make(&form, source, NULL, "data", "upload");
@@ -138,17 +138,17 @@ static enum err send_part(struct remote *remote, const struct upload_source *sou
 }
 
 /* Reads the file that a completed upload has become. False if it is not completed. */
-static bool read_completed(const json_t *upload, char ret_id[OBJECT_ID_BYTES]) {
+static bool read_completed(const json_t *upload, char ret_id[OBJECT_FILE_ID_BYTES]) {
     struct file_object file;
     struct error ignored;
     if (file_object_read(&file, json_member(upload, "file"), &ignored) != OK) return false;
-    memcpy(ret_id, file.id, OBJECT_ID_BYTES);
+    memcpy(ret_id, file.id, OBJECT_FILE_ID_BYTES);
     return true;
 }
 
 /* Looks whether a completion whose answer was lost has been done. */
 static bool was_completed(struct remote *remote, const char *upload_id,
-                          char ret_id[OBJECT_ID_BYTES]) {
+                          char ret_id[OBJECT_FILE_ID_BYTES]) {
     struct buf path;
     struct remote_answer answer;
     struct error ignored;
@@ -168,7 +168,7 @@ static bool was_completed(struct remote *remote, const char *upload_id,
 }
 
 static enum err complete(struct remote *remote, const char *upload_id, const struct buf *ids,
-                         char ret_id[OBJECT_ID_BYTES], struct error *error) {
+                         char ret_id[OBJECT_FILE_ID_BYTES], struct error *error) {
     struct buf path, body;
     struct remote_answer answer;
     enum err err = OK;
@@ -203,7 +203,7 @@ static enum err complete(struct remote *remote, const char *upload_id, const str
 }
 
 static enum err send_parts(struct remote *remote, const struct upload_source *source,
-                           const char *upload_id, char ret_id[OBJECT_ID_BYTES],
+                           const char *upload_id, char ret_id[OBJECT_FILE_ID_BYTES],
                            struct error *error) {
     struct buf path, ids;
     enum err err = OK;
@@ -219,8 +219,8 @@ static enum err send_parts(struct remote *remote, const struct upload_source *so
 }
 
 enum err upload_file(struct remote *remote, const struct upload_source *source,
-                     char ret_id[OBJECT_ID_BYTES], struct error *error) {
-    char upload_id[OBJECT_ID_BYTES];
+                     char ret_id[OBJECT_FILE_ID_BYTES], struct error *error) {
+    char upload_id[OBJECT_FILE_ID_BYTES];
     if (source->bytes == 0) return err_set(error, ERR_INVALID, "the file is empty");
     if (source->bytes <= UPLOAD_PART_BYTES) return send_whole(remote, source, ret_id, error);
     enum err err = announce(remote, source, upload_id, error);

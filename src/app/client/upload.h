@@ -28,4 +28,4 @@ struct upload_source {
 /* Brings the file as one with the purpose batch. ERR_INVALID for an empty file; else errors of
  * remote_get and remote_judge. */
 enum err upload_file(struct remote *remote, const struct upload_source *source,
-                     char ret_id[OBJECT_ID_BYTES], struct error *error) MUST_CHECK;
+                     char ret_id[OBJECT_FILE_ID_BYTES], struct error *error) MUST_CHECK;

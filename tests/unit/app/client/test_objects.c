@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "client/objects.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -53,7 +54,7 @@ static void members_of_other_types_count_as_absent(void **state) {
     assert_int_equal(
         read_batch("{\"id\":\"b\",\"status\":\"completed\",\"request_counts\":[1],\"errors\":7,"
                    "\"created_at\":\"x\",\"usage\":{\"input_tokens\":-5},\"metadata\":[],"
-                   "\"output_file_id\":\"../../etc/passwd\",\"error_file_id\":\"a b\","
+                   "\"output_file_id\":null,"
                    "\"quern\":true,\"completed_at\":1e300}",
                    &batch, &error),
         OK);
@@ -61,8 +62,41 @@ static void members_of_other_types_count_as_absent(void **state) {
     assert_int_equal(batch.total + batch.input_tokens + batch.error_count, 0);
     assert_string_equal(batch.output_file_id, "");
     assert_string_equal(batch.error_file_id, "");
+    assert_int_equal(batch_object_check_files(&batch, &error), OK);
     assert_int_equal(batch.ended_unix_s, 0);
     assert_false(batch.is_quern);
+}
+
+/* Each byte of it is encoded in a URL. */
+static void an_id_of_a_file_has_any_form(void **state) {
+    (void)state;
+    static const char *const ids[][2] = {
+        {"\"s3://bucket/a b/out.jsonl\"", "s3://bucket/a b/out.jsonl"},
+        {"\"files/abc+/=\"", "files/abc+/="},
+        {"\"../../etc/passwd\"", "../../etc/passwd"},
+        {"12345678901", "12345678901"},
+        {"\"\"", ""}};
+    static const char *const bad[] = {"[\"a\"]",       "{}",        "true",
+                                      "\"a\\u0000b\"", "\"a\\nb\"", "\"..\""};
+    char text[300];
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        struct batch_object batch = {0};
+        struct error error = {0};
+        snprintf(text, sizeof text, "{\"id\":\"b\",\"status\":\"completed\",\"error_file_id\":%s}",
+                 ids[i][0]);
+        assert_int_equal(read_batch(text, &batch, &error), OK);
+        assert_int_equal(batch_object_check_files(&batch, &error), OK);
+        assert_string_equal(batch.error_file_id, ids[i][1]);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct batch_object batch = {0};
+        struct error error = {0};
+        snprintf(text, sizeof text, "{\"id\":\"b\",\"status\":\"completed\",\"output_file_id\":%s}",
+                 bad[i]);
+        assert_int_equal(read_batch(text, &batch, &error), OK);
+        assert_int_equal(batch_object_check_files(&batch, &error), ERR_CORRUPT);
+        assert_non_null(strstr(error.text, "output_file_id of b"));
+    }
 }
 
 static void what_is_no_batch_is_a_sentence(void **state) {
@@ -150,6 +184,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_batch_is_read_whole),
         cmocka_unit_test(members_of_other_types_count_as_absent),
+        cmocka_unit_test(an_id_of_a_file_has_any_form),
         cmocka_unit_test(what_is_no_batch_is_a_sentence),
         cmocka_unit_test(texts_cannot_command_a_terminal),
         cmocka_unit_test(errors_are_kept_up_to_a_count),
