@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """submit, list, status, watch, results, cancel and retry: against quern, and against a server of another make that loses answers."""
-import json, os, signal, subprocess
+import json, os, signal, subprocess, urllib.parse
 
 import pytest
 
@@ -335,3 +335,88 @@ def test_a_server_that_is_away(tmp_path):
             assert run(url, *arguments).returncode == 2
             done = run("", *arguments, "--base-url", url)
             assert done.returncode == 2 and "--base-url" in done.stderr and url not in done.stderr
+
+
+# --- what is missing is said ---
+
+def finished(server, tmp_path, count=6):
+    """A batch of a server of another make that has ended; the test changes its object or files."""
+    submitted(server.url, write(tmp_path / "in.jsonl", requests(count)))
+    batch = server.finish("batch_1")
+    return batch, server.files[batch["output_file_id"]].splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("damage,said", [
+    ("last line is cut", "1 of 6 lines are no results; the first is line 6"),
+    ("last line is gone", "1 results are missing: request_counts of batch_1 says 6 completed and 0 failed of 6, and 5 came"),
+    ("a line came twice", "1 lines have the custom_id of an earlier one"),
+    ("no file is named", "6 results are missing: request_counts of batch_1 says 6 completed and 0 failed of 6, and 0 came; the server names no file"),
+    ("counts do not add up", "2 results are missing: request_counts of batch_1 says 6 completed and 0 failed of 8, and 6 came"),
+])
+def test_results_that_are_missing_are_said(tmp_path, damage, said):
+    with OpenAIServer() as server:
+        batch, lines = finished(server, tmp_path)
+        if damage == "last line is cut":
+            lines[-1] = lines[-1][:40]
+        elif damage == "last line is gone":
+            lines.pop()
+        elif damage == "a line came twice":
+            lines[-1] = lines[0]
+        elif damage == "no file is named":
+            batch["output_file_id"] = None
+        else:
+            batch["request_counts"]["total"] = 8
+        if batch["output_file_id"]:
+            server.files[batch["output_file_id"]] = b"".join(lines)
+        done = run(server.url, "results", "batch_1")
+        assert done.returncode == 1 and said in done.stderr, done.stderr
+        done = run(server.url, "results", "batch_1", "-o", tmp_path / "out.jsonl")
+        assert done.returncode == 1 and said in done.stderr and "has all results" not in done.stderr, done.stderr
+        assert run(server.url, "results", "batch_1", "-o", tmp_path / "out.jsonl").returncode == 7  # it is not known as whole
+
+
+def test_a_server_without_counts_is_not_checked(tmp_path):
+    with OpenAIServer() as server:
+        batch, _ = finished(server, tmp_path)
+        batch["request_counts"] = None
+        assert run(server.url, "results", "batch_1").returncode == 0
+
+
+@pytest.mark.parametrize("file_id", ["s3://bucket/a b/out+1.jsonl?x=1#y", "files/abc=", "../v1/models", "größe", "f" * 900, 12345])
+def test_a_file_id_of_any_form_is_fetched(tmp_path, file_id):
+    with OpenAIServer() as server:
+        batch, lines = finished(server, tmp_path)
+        paths = []
+
+        def instead(handler, path):
+            paths.append(path)
+            encoded = "/v1/files/" + urllib.parse.quote(str(file_id), safe="")
+            if path == encoded:
+                return handler.answer(200, {"id": file_id, "object": "file", "bytes": sum(map(len, lines))})
+            if path == encoded + "/content":
+                return server.download(handler, b"".join(lines))
+            return handler.answer(200, batch)
+
+        batch["output_file_id"] = file_id
+        server.instead = instead
+        done = run(server.url, "results", "batch_1")
+        assert done.returncode == 0 and len(done.stdout.splitlines()) == 6, (done.stderr, paths)
+
+
+@pytest.mark.parametrize("file_id", [["file-1"], {"id": "file-1"}, True, "a\nb", "..", "f" * 5000])
+def test_a_file_id_that_is_none_is_refused(tmp_path, file_id):
+    with OpenAIServer() as server:
+        batch, _ = finished(server, tmp_path)
+        batch["output_file_id"] = file_id
+        done = run(server.url, "results", "batch_1")
+        assert done.returncode != 0 and "output_file_id of batch_1" in done.stderr and done.stdout == "", done.stderr
+
+
+def test_a_name_of_a_table_gets_a_table_from_each_command(server, tmp_path):
+    file = write(tmp_path / "in.jsonl", requests(3))
+    assert run(server.url, "submit", file, "-o", tmp_path / "s.csv").returncode == 0
+    batch = submitted(server.url, file, "--watch")
+    assert run(server.url, "results", batch, "-o", tmp_path / "r.csv").returncode == 0
+    table = (tmp_path / "r.csv").read_text()
+    assert (tmp_path / "s.csv").read_text() == table and table.startswith("custom_id,answer,error,finish_reason\nc0,hello 0,,stop\n")
+    assert run(server.url, "submit", file, "-o", tmp_path / "s.csv").returncode == 7

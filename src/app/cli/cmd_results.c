@@ -2,15 +2,11 @@
 #include "cli/batch_show.h"
 #include "cli/command.h"
 #include "cli/results_show.h"
-#include "cli/results_table.h"
 #include "client/remote_batches.h"
-
-#include <string.h>
 
 struct chosen {
     struct session_choice session;
     struct results_wish wish;
-    bool csv, tsv, has_tokens, is_excel_safe;
 };
 
 #define AT(field) offsetof(struct chosen, field)
@@ -19,55 +15,26 @@ static const struct option rows[] = {
      .help = "file of results, or a table (.csv, .tsv, .parquet) (default: standard output)",
      .letter = 'o'},
     {"overwrite", OPTION_SWITCH, AT(wish.overwrite), .help = "replace OUT if it exists"},
-    {"csv", OPTION_SWITCH, AT(csv),
+    {"csv", OPTION_SWITCH, AT(wish.csv),
      .help = "write a table in CSV: cells of the input, then answers"},
-    {"tsv", OPTION_SWITCH, AT(tsv), .help = "write a table with tabs between its cells"},
-    {"token-columns", OPTION_SWITCH, AT(has_tokens),
+    {"tsv", OPTION_SWITCH, AT(wish.tsv), .help = "write a table with tabs between its cells"},
+    {"token-columns", OPTION_SWITCH, AT(wish.has_tokens),
      .help = "add the columns prompt_tokens and completion_tokens to the table"},
-    {"excel-safe", OPTION_SWITCH, AT(is_excel_safe),
+    {"excel-safe", OPTION_SWITCH, AT(wish.is_excel_safe),
      .help =
          "put an apostrophe before texts in the table that a spreadsheet would take for formulas"},
     {0},
 };
 
-/* The kind of the table that is wanted, or TABLE_NONE. */
-static enum table_kind wanted_table(const struct chosen *chosen) {
-    enum table_kind kind = chosen->wish.output ? table_kind_of(chosen->wish.output) : TABLE_NONE;
-    if (chosen->csv || chosen->tsv) return chosen->csv ? TABLE_CSV : TABLE_TSV;
-    return kind == TABLE_JSONL ? TABLE_NONE : kind;
-}
-
 static enum err check(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
-    if (chosen->csv && chosen->tsv)
+    const struct results_wish *wish = &chosen->wish;
+    if (wish->csv && wish->tsv)
         return err_set(error, ERR_INVALID, "--csv and --tsv exclude each other");
-    if ((chosen->has_tokens || chosen->is_excel_safe) && wanted_table(chosen) == TABLE_NONE)
+    if ((wish->has_tokens || wish->is_excel_safe) && results_show_table(wish) == TABLE_NONE)
         return err_set(error, ERR_INVALID, "--%s is about tables: --csv, --tsv or -o OUT.csv",
-                       chosen->has_tokens ? "token-columns" : "excel-safe");
+                       wish->has_tokens ? "token-columns" : "excel-safe");
     return session_check_id(&chosen->session, call->operands[0], error);
-}
-
-static enum err bring_table(struct session *session, struct command_call *call,
-                            struct error *error) {
-    const struct chosen *chosen = call->chosen;
-    const char *output = chosen->wish.output;
-    enum table_kind kind = wanted_table(chosen);
-    struct table_file file = {.path = output && strcmp(output, "-") != 0 ? output : NULL,
-                              .overwrite = chosen->wish.overwrite,
-                              .form = {.kind = kind,
-                                       .csv = {table_separator(kind), chosen->is_excel_safe},
-                                       .has_tokens = chosen->has_tokens}};
-    struct batch_object batch;
-    json_t *object;
-    enum err err = table_file_check(&file, error);
-    if (err == OK) err = remote_batches_get(session->remote, call->operands[0], &object, error);
-    if (err == OK) err = session_read_batch(object, &batch, error);
-    if (err != OK) return err;
-    err = results_table(session, &file, &batch, error);
-    if (err == OK && chosen->session.json && file.path) session_print_json(object);
-    json_decref(object);
-    if (err == OK) call->status = batch_show_status(&batch);
-    return err;
 }
 
 static enum err bring(struct session *session, struct command_call *call, struct error *error) {
@@ -75,7 +42,7 @@ static enum err bring(struct session *session, struct command_call *call, struct
     const char *id = call->operands[0];
     struct batch_object batch;
     json_t *object;
-    bool is_finished;
+    bool is_finished, is_whole = true;
     enum err err = results_show_check(session, &chosen->wish, id, &is_finished, error);
     if (err == OK) err = remote_batches_get(session->remote, id, &object, error);
     if (err == OK) err = session_read_batch(object, &batch, error);
@@ -86,10 +53,11 @@ static enum err bring(struct session *session, struct command_call *call, struct
                     "(--overwrite fetches them again)",
                     chosen->wish.output, id);
     else
-        err = results_show(session, &chosen->wish, &batch, error);
+        err = results_show(session, &chosen->wish, &batch, &is_whole, error);
     if (err == OK && chosen->session.json && chosen->wish.output) session_print_json(object);
     json_decref(object);
     if (err == OK && batch_object_is_over(&batch)) call->status = batch_show_status(&batch);
+    if (err == OK && !is_whole && call->status == EXIT_GOOD) call->status = EXIT_FAILED;
     return err;
 }
 
@@ -97,9 +65,7 @@ static enum err run(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     struct session session;
     enum err err = session_open(&session, "results", &chosen->session, call->stop, error);
-    bool is_table = wanted_table(chosen) != TABLE_NONE;
-    if (err == OK)
-        err = is_table ? bring_table(&session, call, error) : bring(&session, call, error);
+    if (err == OK) err = bring(&session, call, error);
     session_close(&session);
     return err;
 }

@@ -122,6 +122,11 @@ static void print_summary(const struct offline_summary *is, bool json, const cha
                 (unsigned long long)is->completed, (unsigned long long)is->requests,
                 (unsigned long long)is->failed, part, is->seconds, rate,
                 is->seconds > 0 ? (double)is->output_tokens_now / is->seconds : 0, output);
+        if (is->rest_lines > 0)
+            fprintf(stderr,
+                    "%" PRIu64 " results have more than the table shows; they stand whole "
+                    "in " TABLE_REST "\n",
+                    is->rest_lines, output);
         print_shapes(is->shapes);
         print_costs(is, prices);
         return;
@@ -138,12 +143,14 @@ static void print_summary(const struct offline_summary *is, bool json, const cha
            "\"load_seconds\": %.3f, "
            "\"req_s\": %.3f, \"prompt_tokens\": %llu, \"cached_tokens\": %llu, "
            "\"completion_tokens\": %llu, "
-           "\"peak_rss_bytes\": %llu, \"done_before\": %llu, \"shapes\": %s, \"costs\": %s}\n",
+           "\"peak_rss_bytes\": %llu, \"done_before\": %llu, \"rest\": %llu, \"shapes\": %s, "
+           "\"costs\": %s}\n",
            (unsigned long long)is->requests, (unsigned long long)is->completed,
            (unsigned long long)is->failed, is->seconds, is->load_seconds, rate,
            (unsigned long long)is->usage.input_tokens, (unsigned long long)is->usage.cached_tokens,
            (unsigned long long)is->usage.output_tokens, (unsigned long long)peak_rss_bytes(),
-           (unsigned long long)is->done_before, shapes.at, told.at);
+           (unsigned long long)is->done_before, (unsigned long long)is->rest_lines, shapes.at,
+           told.at);
     buf_release(&told);
     buf_release(&shapes);
 }

@@ -4,7 +4,6 @@
 #include "cli/table_file.h"
 #include "cli/table_options.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 
 struct chosen {
@@ -55,20 +54,26 @@ static enum err write_requests(void *context, int fd, struct error *error) {
     return offline_input_write(context, &(struct table_sink){&fd, write_to_fd}, error);
 }
 
+static void say(void *context, const char *sentence) {
+    (void)context;
+    fprintf(stderr, "quern table: %s\n", sentence);
+}
+
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct offline_input input = {.path = call->operands[0]};
-    uint64_t missing = 0;
+    struct table_join_report report;
     enum err err = table_options_open(&chosen->table, chosen->output, &input, error);
     if (err != OK) return err;
     struct table_file file = {chosen->output, chosen->overwrite, input.form};
     if (input.table) return table_file_make(&file, write_requests, &input, error);
-    err = table_file_join(&file, call->operands[0], call->operands + 1, call->operands[2] ? 2 : 1,
-                          &missing, error);
-    if (err != OK || missing == 0) return err;
-    fprintf(stderr, "quern table: %" PRIu64 " requests have no result\n", missing);
-    call->status = EXIT_FAILED;
-    return OK;
+    const struct table_join join = {.requests = call->operands[0],
+                                    .results = {call->operands[1], call->operands[2]},
+                                    .result_count = call->operands[2] ? 2 : 1,
+                                    .form = file.form};
+    err = table_file_join(&file, &join, &report, error);
+    if (err == OK && table_file_say(&file, &report, say, NULL)) call->status = EXIT_FAILED;
+    return err;
 }
 
 static void release(void *context) {

@@ -125,7 +125,7 @@ enum err result_file_place(const struct result_file *file, uint64_t output_bytes
     return err;
 }
 
-static enum err flush(struct result_file *file, struct error *error) {
+enum err result_file_flush(struct result_file *file, struct error *error) {
     if (file->pending.bytes == 0) return OK;
     enum err err = os_write_all(file->fd, file->pending.at, file->pending.bytes, error);
     buf_clear(&file->pending);
@@ -139,11 +139,11 @@ enum err result_file_take(void *context, struct str line, enum results_kind kind
     buf_add_str(&file->pending, line);
     buf_add_byte(&file->pending, '\n');
     file->lines++;
-    return file->pending.bytes < PENDING_BYTES ? OK : flush(file, error);
+    return file->pending.bytes < PENDING_BYTES ? OK : result_file_flush(file, error);
 }
 
 enum err result_file_finish(struct result_file *file, bool is_whole, struct error *error) {
-    enum err err = flush(file, error);
+    enum err err = result_file_flush(file, error);
     if (err == OK) err = os_fsync(file->fd, error);
     if (err != OK) return err;
     /* Where the file system has no attributes, a later call fetches the file anew. */
@@ -155,7 +155,8 @@ enum err result_file_finish(struct result_file *file, bool is_whole, struct erro
 
 void result_file_close(struct result_file *file, bool keeps) {
     struct error ignored;
-    if (file->fd >= 0 && (keeps ? flush(file, &ignored) : os_unlink(file->part, &ignored)) != OK)
+    if (file->fd >= 0 &&
+        (keeps ? result_file_flush(file, &ignored) : os_unlink(file->part, &ignored)) != OK)
         log_warn("event=part_not_closed error=\"%s\"", ignored.text);
     os_close(file->fd);
     file->fd = -1;

@@ -49,6 +49,8 @@ enum err result_file_restart(struct result_file *file, struct error *error) MUST
 /* A results_line_fn whose context is a struct result_file. */
 enum err result_file_take(void *context, struct str line, enum results_kind kind,
                           struct error *error) MUST_CHECK;
+/* Writes the lines that were taken; those of earlier calls are before them. */
+enum err result_file_flush(struct result_file *file, struct error *error) MUST_CHECK;
 /* Syncs the part and gives it its name. `is_whole`: all results are in it. */
 enum err result_file_finish(struct result_file *file, bool is_whole,
                             struct error *error) MUST_CHECK;

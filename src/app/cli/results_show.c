@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/results_show.h"
 
+#include "cli/result_check.h"
 #include "cli/result_file.h"
+#include "cli/results_table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -9,6 +11,21 @@
 
 static bool is_to_file(const struct results_wish *wish) {
     return wish->output && strcmp(wish->output, "-") != 0;
+}
+
+enum table_kind results_show_table(const struct results_wish *wish) {
+    enum table_kind kind = is_to_file(wish) ? table_kind_of(wish->output) : TABLE_NONE;
+    if (wish->csv || wish->tsv) return wish->csv ? TABLE_CSV : TABLE_TSV;
+    return kind == TABLE_JSONL ? TABLE_NONE : kind;
+}
+
+static struct table_file table_wish(const struct results_wish *wish) {
+    enum table_kind kind = results_show_table(wish);
+    return (struct table_file){.path = is_to_file(wish) ? wish->output : NULL,
+                               .overwrite = wish->overwrite,
+                               .form = {.kind = kind,
+                                        .csv = {table_separator(kind), wish->is_excel_safe},
+                                        .has_tokens = wish->has_tokens}};
 }
 
 static struct result_wish file_wish(struct session *session, const struct results_wish *wish,
@@ -21,7 +38,9 @@ static struct result_wish file_wish(struct session *session, const struct result
 
 enum err results_show_check(struct session *session, const struct results_wish *wish,
                             const char *batch_id, bool *ret_is_finished, struct error *error) {
+    struct table_file table = table_wish(wish);
     *ret_is_finished = false;
+    if (table.form.kind != TABLE_NONE) return table_file_check(&table, error);
     if (!is_to_file(wish)) return OK;
     struct result_wish file = file_wish(session, wish, batch_id);
     return result_file_check(&file, ret_is_finished, error);
@@ -29,30 +48,23 @@ enum err results_show_check(struct session *session, const struct results_wish *
 
 /* --- standard output --- */
 
-struct printed {
-    uint64_t lines;
-};
-
 static enum err print_line(void *context, struct str line, enum results_kind kind,
                            struct error *error) {
-    struct printed *printed = context;
     (void)kind;
-    printed->lines++;
+    result_check_add(context, line);
     fwrite(line.at, 1, line.bytes, stdout);
     if (putc('\n', stdout) != EOF) return OK;
     return err_set(error, ERR_IO, "cannot write to standard output");
 }
 
 static enum err print_all(struct session *session, const struct batch_object *batch,
-                          uint64_t *ret_lines, struct error *error) {
+                          struct result_check *check, struct error *error) {
     const struct results_place start = {0};
-    struct printed printed = {0};
     enum err err = batch_object_is_over(batch)
-                       ? results_read(session->remote, batch, &start, print_line, &printed, error)
-                       : results_read_live(session->remote, batch, print_line, &printed, error);
+                       ? results_read(session->remote, batch, &start, print_line, check, error)
+                       : results_read_live(session->remote, batch, print_line, check, error);
     if (err == OK && fflush(stdout) != 0)
         err = err_set(error, ERR_IO, "cannot write to standard output");
-    *ret_lines = printed.lines;
     return err;
 }
 
@@ -78,8 +90,8 @@ static enum err read_ended(struct session *session, struct result_file *file,
 }
 
 static enum err write_file(struct session *session, const struct results_wish *wish,
-                           const struct batch_object *batch, uint64_t *ret_lines,
-                           struct error *error) {
+                           const struct batch_object *batch, struct result_check *check,
+                           bool *ret_is_whole, struct error *error) {
     struct result_file file;
     struct result_wish opened = file_wish(session, wish, batch->id);
     bool is_over = batch_object_is_over(batch);
@@ -87,31 +99,48 @@ static enum err write_file(struct session *session, const struct results_wish *w
     if (err != OK) return err;
     err = is_over ? read_ended(session, &file, batch, error)
                   : results_read_live(session->remote, batch, result_file_take, &file, error);
-    *ret_lines = file.lines;
     bool was_begun = err != OK && is_over && (file.lines > 0 || file.kept_bytes > 0);
-    if (err == OK) err = result_file_finish(&file, is_over, error);
+    if (err == OK) err = result_file_flush(&file, error);
+    if (err == OK) err = result_check_add_file(check, file.fd, error);
+    if (err == OK && is_over) *ret_is_whole = result_check_say(check, session, batch);
+    /* A file without all results has no mark, so that a later call fetches it anew. */
+    if (err == OK) err = result_file_finish(&file, is_over && *ret_is_whole, error);
     if (was_begun) session_say(session, "the same command goes on where this one ended");
     result_file_close(&file, was_begun);
     return err;
 }
 
+static enum err show_lines(struct session *session, const struct results_wish *wish,
+                           const struct batch_object *batch, bool *ret_is_whole,
+                           struct error *error) {
+    struct result_check check;
+    result_check_init(&check);
+    enum err err = is_to_file(wish) ? write_file(session, wish, batch, &check, ret_is_whole, error)
+                                    : print_all(session, batch, &check, error);
+    bool is_over = batch_object_is_over(batch);
+    if (err == OK && !is_over)
+        session_say(session,
+                    "%s is %s: these are the %" PRIu64 " results of %" PRIu64 " that exist now",
+                    batch->id, batch->status, check.lines, batch->total);
+    else if (err == OK && !is_to_file(wish))
+        *ret_is_whole = result_check_say(&check, session, batch);
+    else if (err == OK && *ret_is_whole)
+        session_say(session, "%s has all results of %s: %" PRIu64 " completed, %" PRIu64 " failed",
+                    wish->output, batch->id, batch->completed, batch->failed);
+    result_check_release(&check);
+    return err;
+}
+
 enum err results_show(struct session *session, const struct results_wish *wish,
-                      const struct batch_object *batch, struct error *error) {
-    uint64_t lines = 0;
+                      const struct batch_object *batch, bool *ret_is_whole, struct error *error) {
+    struct table_file table = table_wish(wish);
+    *ret_is_whole = true;
+    if (table.form.kind != TABLE_NONE)
+        return results_table(session, &table, batch, ret_is_whole, error);
     if (batch->state == STATE_FAILED)
         return err_set(error, ERR_INVALID,
                        "%.100s has no results: its file was refused%s%s; see quern status %.100s",
                        batch->id, batch->error_count > 0 ? ": " : "", batch->errors[0].text,
                        batch->id);
-    enum err err = is_to_file(wish) ? write_file(session, wish, batch, &lines, error)
-                                    : print_all(session, batch, &lines, error);
-    if (err != OK) return err;
-    if (!batch_object_is_over(batch))
-        session_say(session,
-                    "%s is %s: these are the %" PRIu64 " results of %" PRIu64 " that exist now",
-                    batch->id, batch->status, lines, batch->total);
-    else if (is_to_file(wish))
-        session_say(session, "%s has all results of %s: %" PRIu64 " completed, %" PRIu64 " failed",
-                    wish->output, batch->id, batch->completed, batch->failed);
-    return OK;
+    return show_lines(session, wish, batch, ret_is_whole, error);
 }

@@ -5,7 +5,6 @@
 #include "cli/fetched_lines.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,10 +56,14 @@ static enum err fetch(struct session *session, const struct batch_object *batch,
                : err_prefix(error, "the input file, which has the rows of the table");
 }
 
+static void say(void *context, const char *sentence) {
+    session_say(context, "%s", sentence);
+}
+
 enum err results_table(struct session *session, const struct table_file *file,
-                       const struct batch_object *batch, struct error *error) {
+                       const struct batch_object *batch, bool *ret_is_whole, struct error *error) {
     struct places places;
-    uint64_t missing = 0;
+    struct table_join_report report;
     if (!batch_object_is_over(batch))
         return err_set(error, ERR_CONFLICT,
                        "%.100s is %s: a table is made of all results; `quern watch` waits for them",
@@ -74,11 +77,13 @@ enum err results_table(struct session *session, const struct table_file *file,
     if (err != OK) return err;
     err = fetch(session, batch, FETCHED_RESULTS, places.results, error);
     if (err == OK) err = fetch(session, batch, FETCHED_REQUESTS, places.requests, error);
-    if (err == OK)
-        err = table_file_join(file, places.requests, (const char *[]){places.results}, 1, &missing,
-                              error);
+    const struct table_join join = {.requests = places.requests,
+                                    .results = {places.results},
+                                    .result_count = 1,
+                                    .name = "the results",
+                                    .form = file->form};
+    if (err == OK) err = table_file_join(file, &join, &report, error);
     drop_places(&places);
-    if (err == OK && missing > 0)
-        session_say(session, "%" PRIu64 " requests have no result", missing);
+    if (err == OK) *ret_is_whole = !table_file_say(file, &report, say, session);
     return err;
 }

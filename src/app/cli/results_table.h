@@ -14,6 +14,8 @@
 #include "cli/session.h"
 #include "cli/table_file.h"
 
-/* ERR_CONFLICT for a batch that has not ended; errors of results_read and table_join_write. */
+/* *ret_is_whole is false, and sentences say why, if results are missing or belong to no request.
+ * ERR_CONFLICT for a batch that has not ended; errors of results_read and table_join_write. */
 enum err results_table(struct session *session, const struct table_file *file,
-                       const struct batch_object *batch, struct error *error) MUST_CHECK;
+                       const struct batch_object *batch, bool *ret_is_whole,
+                       struct error *error) MUST_CHECK;

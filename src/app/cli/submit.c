@@ -21,7 +21,9 @@ const struct option follow_option_rows[] = {
     {"seconds", OPTION_INTEGER, AT(seconds), "N",
      .help = "time between two looks of --watch (default 2 s)", .min = 1, .max = 3600},
     {"output-file", OPTION_TEXT, AT(results.output), "OUT",
-     .help = "wait for the end, and write the results to OUT", .letter = 'o'},
+     .help = "wait for the end, and write the results to OUT, or a table of them (.csv, .tsv, "
+             ".parquet)",
+     .letter = 'o'},
     {"overwrite", OPTION_SWITCH, AT(results.overwrite), .help = "replace OUT if it exists"},
     {0},
 };
@@ -236,6 +238,7 @@ static enum err watch(struct session *session, struct command_call *call,
                       const struct follow_choice *choice, bool json, const char *id,
                       struct error *error) {
     struct batch_object batch;
+    bool is_whole = true;
     const struct batch_watch watch = {
         .id = id, .seconds = choice->seconds, .json = json, .stop = call->stop};
     remote_set_patience_at_least(session->remote, SESSION_WATCH_S * 1000);
@@ -245,8 +248,9 @@ static enum err watch(struct session *session, struct command_call *call,
     if (!choice->results.output || batch.state == STATE_FAILED)
         batch_show_end(session, &batch);
     else
-        err = results_show(session, &choice->results, &batch, error);
+        err = results_show(session, &choice->results, &batch, &is_whole, error);
     call->status = batch_show_status(&batch);
+    if (!is_whole && call->status == EXIT_GOOD) call->status = EXIT_FAILED;
     return err;
 }
 

@@ -4,7 +4,9 @@
 #include "base/os.h"
 #include "base/whole_file.h"
 
+#include <inttypes.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -41,23 +43,89 @@ enum err table_file_make(const struct table_file *file,
     return err == OK ? left : err;
 }
 
+/* --- requests and results --- */
+
 struct joining {
     const struct table_file *file;
-    const char *requests;
-    const char *const *results;
-    size_t result_count;
-    uint64_t *ret_missing;
+    const struct table_join *join;
+    struct table_join_report *report;
+    char rest[PATH_MAX]; /* empty: nowhere */
+    bool has_rest;       /* the rest has its name */
 };
 
-static enum err write_joined(void *context, int fd, struct error *error) {
-    const struct joining *is = context;
-    return table_join_write(is->requests, is->results, is->result_count, &is->file->form, fd,
-                            is->ret_missing, error);
+/* Gives the rest its name, if it has any line. */
+static enum err place_rest(struct joining *is, const char *part, int fd, struct error *error) {
+    uint64_t bytes = 0;
+    enum err err = os_file_bytes(fd, &bytes, error);
+    if (err != OK || bytes == 0) return err;
+    err = os_fsync(fd, error);
+    if (err == OK) err = whole_file_place(part, is->rest, is->file->overwrite, error);
+    is->has_rest = err == OK;
+    return err == ERR_CONFLICT ? err_set(error, err,
+                                         "%s exists, which has the place of the results that the "
+                                         "table does not show; move it away, or --overwrite it",
+                                         is->rest)
+                               : err;
 }
 
-enum err table_file_join(const struct table_file *file, const char *requests,
-                         const char *const *results, size_t result_count, uint64_t *ret_missing,
-                         struct error *error) {
-    struct joining joining = {file, requests, results, result_count, ret_missing};
-    return table_file_make(file, write_joined, &joining, error);
+static enum err write_joined(void *context, int fd, struct error *error) {
+    struct joining *is = context;
+    char part[PATH_MAX];
+    struct error ignored;
+    int rest;
+    if (!*is->rest) return table_join_write(is->join, fd, -1, is->report, error);
+    snprintf(part, sizeof part, "%.*s.part", PATH_MAX - 8, is->rest);
+    enum err err = os_create(&rest, part, 0644, error);
+    if (err != OK) return err;
+    err = table_join_write(is->join, fd, rest, is->report, error);
+    if (err == OK) err = place_rest(is, part, rest, error);
+    os_close(rest);
+    enum err left = os_unlink(part, err == OK ? error : &ignored);
+    return err == OK ? left : err;
+}
+
+enum err table_file_join(const struct table_file *file, const struct table_join *join,
+                         struct table_join_report *ret_report, struct error *error) {
+    struct joining joining = {.file = file, .join = join, .report = ret_report};
+    struct error ignored;
+    *ret_report = (struct table_join_report){0};
+    if (file->path && snprintf(joining.rest, PATH_MAX, TABLE_REST, file->path) >= PATH_MAX - 8)
+        return err_set(error, ERR_INVALID, "-o: the name is too long");
+    enum err err = table_file_make(file, write_joined, &joining, error);
+    if (err != OK && joining.has_rest) (void)!os_unlink(joining.rest, &ignored);
+    return err;
+}
+
+/* Says a sentence, without the control characters of foreign texts. */
+static void tell(table_say_fn say, void *context, const char *format, ...) {
+    char text[ERROR_TEXT_BYTES];
+    struct error note;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    (void)(err_set)(&note, ERR_INVALID, "%s", text);
+    say(context, note.text);
+}
+
+bool table_file_say(const struct table_file *file, const struct table_join_report *report,
+                    table_say_fn say, void *context) {
+    if (report->missing > 0)
+        tell(say, context, "%" PRIu64 " requests have no result", report->missing);
+    if (report->unreadable > 0)
+        tell(say, context, "%" PRIu64 " lines are no results that can be read; the first is %s",
+             report->unreadable, report->unreadable_at);
+    if (report->foreign > 0)
+        tell(say, context, "%" PRIu64 " results belong to no request; the first is %s",
+             report->foreign, report->foreign_at);
+    if (report->partial > 0)
+        tell(say, context,
+             "%" PRIu64 " results have more than their rows show, such as a second choice",
+             report->partial);
+    bool has_rest = report->unreadable + report->foreign + report->partial > 0;
+    if (has_rest && file->path)
+        tell(say, context, "these lines stand whole in " TABLE_REST, file->path);
+    else if (has_rest)
+        tell(say, context, "with -o the table gets a second file, which has these lines whole");
+    return report->missing + report->unreadable + report->foreign > 0;
 }

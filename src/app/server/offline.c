@@ -14,6 +14,7 @@
 #include "node/node_power.h"
 #include "server/merge.h"
 #include "server/offline_output.h"
+#include "server/offline_table.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -38,6 +39,9 @@ struct offline {
     uint64_t output_tokens_before;
     int64_t started_ns, ready_ns, ended_ns;
     struct node_power power;
+    /* The results that a table does not show in whole: in the folder, and next to the output. */
+    char rest[PATH_MAX], rest_path[PATH_MAX];
+    uint64_t rest_lines;
 };
 
 static double seconds_between(int64_t from_ns, int64_t to_ns) {
@@ -202,25 +206,25 @@ static enum err open_result(struct offline *offline, const char *id, int *ret_fd
                            error);
 }
 
-static enum err write_answer(void *context, struct str request, struct str result, struct buf *out,
-                             struct error *error) {
-    return table_answers_write(context, request, result, out, error);
-}
-
 /* Writes the results in the form of the output. */
-static enum err write_results(const struct offline *offline, const int fds[3], int out,
+static enum err write_results(struct offline *offline, const int fds[3], int out,
                               struct error *error) {
     const struct offline_input *input = &offline->options->input;
+    struct offline_table table;
     if (input->form.kind == TABLE_NONE)
         return merge_results(fds[0], fds[1], fds[2], out, NULL, error);
-    struct merge_form form = {table_answers_open(&input->form), write_answer};
-    enum err err = merge_results(fds[0], fds[1], fds[2], out, &form, error);
-    table_answers_close(form.context);
+    enum err err = offline_table_open(&table, &input->form, offline->rest, error);
+    if (err != OK) return err;
+    struct merge_form form = {&table, offline_table_write};
+    err = merge_results(fds[0], fds[1], fds[2], out, &form, error);
+    if (err == OK) err = offline_table_finish(&table, error);
+    offline->rest_lines = table.rest_lines;
+    offline_table_close(&table);
     return err;
 }
 
 /* Makes the output under the name `path`, and opens it. A Parquet file is made of its rows. */
-static enum err make_output(const struct offline *offline, const int fds[3], const char *path,
+static enum err make_output(struct offline *offline, const int fds[3], const char *path,
                             int *ret_fd, struct error *error) {
     const struct offline_input *input = &offline->options->input;
     char rows[PATH_MAX];
@@ -237,6 +241,20 @@ static enum err make_output(const struct offline *offline, const int fds[3], con
     return err == OK ? os_open(ret_fd, path, O_RDWR, 0, error) : err;
 }
 
+/* Gives the results that the table does not show their name, before the table gets its own. */
+static enum err place_rest(const struct offline *offline,
+                           const unsigned char requests_sha256[SHA256_BYTES], bool may_replace,
+                           struct error *error) {
+    int fd;
+    if (offline->rest_lines == 0) return OK;
+    enum err err = os_open(&fd, offline->rest, O_RDWR, 0, error);
+    if (err != OK) return err;
+    offline_output_mark(fd, &offline->options->input, requests_sha256, offline->batch.failed);
+    os_close(fd);
+    err = whole_file_place(offline->rest, offline->rest_path, may_replace, error);
+    return err == ERR_CONFLICT ? offline_output_came(offline->rest_path, error) : err;
+}
+
 /* Writes the two result files as one, syncs it, and gives it its final name. */
 static enum err publish(struct offline *offline, struct error *error) {
     char path[PATH_MAX];
@@ -244,8 +262,13 @@ static enum err publish(struct offline *offline, struct error *error) {
     struct store_file file;
     const struct offline_options *options = offline->options;
     snprintf(path, sizeof path, OFFLINE_OUTPUT_MADE, PATH_MAX - 16, offline->folder);
+    snprintf(offline->rest, PATH_MAX, "%.*s/rest.jsonl", PATH_MAX - 16, offline->folder);
+    snprintf(offline->rest_path, PATH_MAX, TABLE_REST, options->output_path);
     bool may_replace =
         options->overwrite || offline_output_is_own(&options->input, options->output_path, path);
+    bool may_replace_rest =
+        options->overwrite ||
+        offline_output_is_own(&options->input, offline->rest_path, offline->rest);
     enum err err =
         store_input_open(node_store(offline->node), str_from(offline->batch.input_file_id),
                          offline->batch.created_unix_s, &input, &file, error);
@@ -258,7 +281,9 @@ static enum err publish(struct offline *offline, struct error *error) {
     os_close(output);
     os_close(errors);
     os_close(out);
-    if (err == OK) err = whole_file_place(path, options->output_path, may_replace, error);
+    if (err == OK) err = place_rest(offline, file.sha256, may_replace_rest, error);
+    if (err != OK) return err;
+    err = whole_file_place(path, options->output_path, may_replace, error);
     return err == ERR_CONFLICT ? offline_output_came(options->output_path, error) : err;
 }
 
@@ -288,6 +313,7 @@ static void summarize(const struct offline *offline, struct offline_summary *ret
         .usage = offline->batch.usage,
         .done_before = offline->done_before,
         .watts = offline->ended_ns ? node_power_watts(&offline->power) : NAN,
+        .rest_lines = offline->rest_lines,
         .output_tokens_now = offline->batch.usage.output_tokens - offline->output_tokens_before,
     };
     shape_ends_read(offline->batch.quality, ret_summary->shapes);
@@ -296,7 +322,7 @@ static void summarize(const struct offline *offline, struct offline_summary *ret
 static enum err name_folder(const struct offline_options *options, char ret_folder[PATH_MAX],
                             struct error *error) {
     int bytes = snprintf(ret_folder, PATH_MAX, "%s.quern", options->output_path);
-    if (bytes < PATH_MAX - 16) return OK;
+    if (bytes < PATH_MAX - 32) return OK; /* TABLE_REST has room, too */
     return err_set(error, ERR_INVALID, "the name of the output file has %zu bytes",
                    strlen(options->output_path));
 }

@@ -5,9 +5,10 @@
 #include "base/mem.h"
 #include "json/json.h"
 #include "json/span.h"
+#include "table/answer_schema.h"
+#include "table/result_parts.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* The columns behind those of the answer. */
 static const char *const last_columns[] = {"error", "finish_reason", "prompt_tokens",
@@ -16,14 +17,16 @@ enum { LAST_ALWAYS = 2, LAST_COUNT = 4 };
 
 struct table_answers {
     struct table_answers_form form;
-    char **names;  /* of the columns behind those of the row; NULL until the first row */
-    char **fields; /* of the answer's object; NULL: the answer is one text */
+    char **names; /* of the columns behind those of the row; NULL until the first row */
+    struct answer_schema *schema; /* NULL: the answer is one text */
     size_t field_count, last_count;
     struct buf keys;        /* the names of the row's columns, as the first request has them */
     struct buf text, other; /* decoded texts */
+    struct buf why;         /* an object does not fit its schema */
     size_t row_from;        /* in the output: where the row begins */
     bool has_objects;       /* rows are objects of JSON */
     bool is_first;          /* the next cell is the first of its row */
+    bool is_whole;          /* the latest row shows all that its result says */
 };
 
 struct table_answers *table_answers_open(const struct table_answers_form *form) {
@@ -34,6 +37,7 @@ struct table_answers *table_answers_open(const struct table_answers_form *form) 
     answers->last_count = form->has_tokens ? LAST_COUNT : LAST_ALWAYS;
     buf_init(&answers->text, BUF_UNLIMITED);
     buf_init(&answers->other, BUF_UNLIMITED);
+    buf_init(&answers->why, BUF_UNLIMITED);
     buf_init(&answers->keys, BUF_UNLIMITED);
     return answers;
 }
@@ -43,9 +47,9 @@ void table_answers_close(struct table_answers *answers) {
     for (size_t i = 0; answers->names && i < answers->field_count + answers->last_count; i++)
         free(answers->names[i]);
     free((void *)answers->names);
-    for (size_t i = 0; answers->fields && i < answers->field_count; i++) free(answers->fields[i]);
-    free((void *)answers->fields);
+    answer_schema_close(answers->schema);
     buf_release(&answers->keys);
+    buf_release(&answers->why);
     buf_release(&answers->text);
     buf_release(&answers->other);
     free(answers);
@@ -110,23 +114,6 @@ static struct str member(struct str object, const char *name) {
     return str_is(value, "null") ? (struct str){NULL, 0} : value;
 }
 
-/* Takes the properties of the schema that a request asks for. */
-static void take_fields(struct table_answers *is, struct str request) {
-    static const char *const path[] = {"body", "response_format", "json_schema", "schema",
-                                       "properties"};
-    struct json_span_iter iter;
-    struct str key, value, at = request;
-    size_t count = 0, capacity = 0;
-    for (size_t i = 0; i < sizeof path / sizeof *path; i++) at = member(at, path[i]);
-    if (!json_span_is_object(at) || !json_span_enter(&iter, at)) return;
-    while (json_span_member(&iter, &key, &value)) {
-        buf_clear(&is->text);
-        is->fields = vec_grow((void *)is->fields, count, &capacity, sizeof *is->fields);
-        is->fields[count++] = mem_str(json_span_text(key, &is->text));
-    }
-    if (count > 0) is->field_count = count;
-}
-
 /* `wanted`, behind as many "answer_" as make it the name of no other column. */
 static char *free_name(struct map *seen, const char *wanted) {
     struct buf name;
@@ -159,7 +146,7 @@ static void name_columns(struct table_answers *is, struct str row) {
     }
     is->names = mem_new(is->field_count + is->last_count, sizeof *is->names);
     for (size_t i = 0; i < is->field_count; i++)
-        is->names[i] = free_name(&seen, is->fields ? is->fields[i] : "answer");
+        is->names[i] = free_name(&seen, is->schema ? answer_schema_name(is->schema, i) : "answer");
     for (size_t i = 0; i < is->last_count; i++)
         is->names[is->field_count + i] = free_name(&seen, last_columns[i]);
     map_release(&seen);
@@ -179,43 +166,6 @@ static void write_header(struct table_answers *is, struct str row, struct buf *o
 }
 
 /* --- rows --- */
-
-/* The parts of a result that its row has. `at` is NULL for those that it does not have. */
-struct parts {
-    struct str error, answer, finish_reason, usage;
-};
-
-static struct str first_of(struct str array) {
-    struct json_span_iter iter;
-    struct str value;
-    if (!array.at || array.at[0] != '[' || !json_span_enter(&iter, array) ||
-        !json_span_element(&iter, &value))
-        return (struct str){NULL, 0};
-    return value;
-}
-
-/* The answer of an endpoint: the text of the first choice, its calls of tools, or the members of
- * the other endpoints. */
-static struct str find_answer(struct str body, struct str choice) {
-    struct str message = member(choice, "message");
-    struct str found = member(message, "content");
-    if (!found.at) found = member(message, "tool_calls");
-    if (!found.at) found = member(message, "refusal");
-    if (!found.at) found = member(choice, "text");
-    if (!found.at) found = member(first_of(member(body, "data")), "embedding");
-    if (!found.at) found = member(body, "answers");
-    return found.at || choice.at ? found : member(body, "data");
-}
-
-static void find_parts(struct str result, struct parts *ret_parts) {
-    struct str response = member(result, "response"), body = member(response, "body");
-    struct str choice = first_of(member(body, "choices"));
-    *ret_parts = (struct parts){.error = member(result, "error"),
-                                .answer = find_answer(body, choice),
-                                .finish_reason = member(choice, "finish_reason"),
-                                .usage = member(body, "usage")};
-    if (!ret_parts->error.at) ret_parts->error = member(body, "error");
-}
 
 /* Adds the cells of the row. False if it has other columns than the first. */
 static bool add_row_cells(struct table_answers *is, struct buf *out, struct str request,
@@ -237,70 +187,74 @@ static bool add_row_cells(struct table_answers *is, struct buf *out, struct str 
     return keys.bytes == 0;
 }
 
-/* Adds the fields of an answer to a schema. False, with no value in them, if it is no object. */
+/* Adds the fields of an answer to a schema. False, with no value in them, and for an object a
+ * reason in `why`, if it does not fit. */
 static bool add_fields(struct table_answers *is, struct buf *out, struct str answer) {
     struct str object = {NULL, 0};
     buf_clear(&is->other);
     bool is_object = json_span_is_string(answer) &&
                      json_span_read(json_span_text(answer, &is->other), &object) &&
                      json_span_is_object(object);
+    if (is_object) {
+        enum answer_fit fit = answer_schema_compare(is->schema, object, &is->why);
+        is_object = fit != ANSWER_FITS_NOT;
+        is->is_whole = is->is_whole && fit != ANSWER_HAS_MORE;
+    }
     for (size_t i = 0; i < is->field_count; i++) {
         struct str none = {NULL, 0};
-        add_json(is, out, str_from(is->names[i]), is_object ? member(object, is->fields[i]) : none);
+        add_json(is, out, str_from(is->names[i]),
+                 is_object ? member(object, answer_schema_name(is->schema, i)) : none);
     }
     return is_object;
 }
 
-/* "code: message" of an error, or the answer that is not what its schema asks for. */
-static void add_error(struct table_answers *is, struct buf *out, const struct parts *parts,
+/* The error of the result, and the answer that is not what its schema asks for. */
+static void add_error(struct table_answers *is, struct buf *out, const struct result_parts *parts,
                       bool is_fitting) {
     struct str name = str_from(is->names[is->field_count]);
-    struct str code = member(parts->error, "code"), message = member(parts->error, "message");
-    if (!parts->error.at && is_fitting) {
-        add_json(is, out, name, (struct str){NULL, 0});
-        return;
-    }
     struct buf sentence;
     buf_init(&sentence, BUF_UNLIMITED);
-    if (parts->error.at) {
-        buf_clear(&is->text);
-        buf_add_str(&sentence, json_span_is_string(code) ? json_span_text(code, &is->text) : code);
-        if (code.at && message.at) buf_add_text(&sentence, ": ");
-        buf_clear(&is->text);
-        buf_add_str(&sentence,
-                    json_span_is_string(message) ? json_span_text(message, &is->text) : message);
-        if (!code.at && !message.at) buf_add_str(&sentence, parts->error);
-    } else {
-        buf_clear(&is->text);
-        buf_add_text(&sentence, "invalid_answer: ");
-        buf_add_str(&sentence, json_span_is_string(parts->answer)
-                                   ? json_span_text(parts->answer, &is->text)
-                                   : parts->answer);
+    result_parts_write_error(&sentence, parts);
+    if (!is_fitting && parts->answer.at) {
+        buf_add_text(&sentence, sentence.bytes > 0 ? " invalid_answer: " : "invalid_answer: ");
+        if (is->why.bytes > 0) buf_printf(&sentence, "%s: ", is->why.at);
+        result_parts_write_text(&sentence, parts->answer);
     }
-    add_text(is, out, name, buf_str(&sentence));
+    if (sentence.bytes > 0)
+        add_text(is, out, name, buf_str(&sentence));
+    else
+        add_json(is, out, name, (struct str){NULL, 0});
     buf_release(&sentence);
+}
+
+bool table_answers_showed_all(const struct table_answers *answers) {
+    return answers->is_whole;
 }
 
 enum err table_answers_write(struct table_answers *answers, struct str request, struct str result,
                              struct buf *out, struct error *error) {
-    struct parts parts;
+    struct result_parts parts;
     bool is_fitting = true;
-    if (!json_span_is_object(request) || !json_span_is_object(result))
-        return err_set(error, ERR_CORRUPT, "a line of the batch is no request, or no result");
+    if (!json_span_is_object(request) || !json_span_read(request, NULL))
+        return err_set(error, ERR_INVALID, "it is no request: no JSON object");
+    if (!result_parts_read(result, &parts))
+        return err_set(error, ERR_CORRUPT, "its result is no JSON object");
     struct str row = member(request, "row");
     if (!json_span_is_object(row)) row = (struct str){NULL, 0};
     if (!answers->names) {
-        if (row.at) take_fields(answers, request);
+        if (row.at) answers->schema = answer_schema_open(request);
+        if (answers->schema) answers->field_count = answer_schema_count(answers->schema);
         name_columns(answers, row);
         if (!answers->has_objects) write_header(answers, row, out);
     }
-    find_parts(result, &parts);
     begin_row(answers, out);
     if (!add_row_cells(answers, out, request, row))
         return err_set(error, ERR_INVALID,
                        "a request's row has other columns than that of the first request");
-    if (answers->fields)
-        is_fitting = add_fields(answers, out, parts.answer) || !parts.answer.at;
+    answers->is_whole = parts.is_whole;
+    buf_clear(&answers->why);
+    if (answers->schema)
+        is_fitting = add_fields(answers, out, parts.answer);
     else
         add_json(answers, out, str_from(answers->names[0]), parts.answer);
     add_error(answers, out, &parts, is_fitting);
