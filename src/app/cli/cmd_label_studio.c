@@ -219,6 +219,11 @@ static enum err push(struct work_place *place, const struct command_call *call,
                     " were there, %" PRIu64 " requests without an answer",
                     place->link.project, place->url, ret_report->pushed, ret_report->known,
                     ret_report->unanswered);
+    if (err == OK && ret_report->unused > 0)
+        session_say(&place->session,
+                    "%" PRIu64 " results are no tasks: no request has their custom_id, or a later "
+                    "result has it",
+                    ret_report->unused);
     if (err == OK && ret_report->removed > 0)
         session_say(&place->session, "%" PRIu64 " second tasks were removed", ret_report->removed);
     return err;
@@ -320,15 +325,11 @@ static void print_report(const struct work_place *place, const struct report *re
     const struct {
         const char *name;
         uint64_t value;
-    } figures[] = {{"pushed", pushed->pushed},
-                   {"known_tasks", pushed->known},
-                   {"unanswered", pushed->unanswered},
-                   {"found", pushed->found},
-                   {"removed", pushed->removed},
-                   {"pulled", pulled->pulled},
-                   {"known_judgements", pulled->known},
-                   {"conflicts", pulled->conflicts},
-                   {"held", pulled->held},
+    } figures[] = {{"pushed", pushed->pushed},         {"known_tasks", pushed->known},
+                   {"unanswered", pushed->unanswered}, {"unused_results", pushed->unused},
+                   {"found", pushed->found},           {"removed", pushed->removed},
+                   {"pulled", pulled->pulled},         {"known_judgements", pulled->known},
+                   {"conflicts", pulled->conflicts},   {"held", pulled->held},
                    {"sent", report->sent.sent}};
     json_object_set_new(object, "project", json_integer(place->link.project));
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)

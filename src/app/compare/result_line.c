@@ -116,7 +116,7 @@ static void add_decisions(struct result_line *line, struct buf *name, const json
 
 /* The answer's text, or NULL if the body has none. */
 static const json_t *find_text(const json_t *body) {
-    const json_t *choice = json_array_get(json_member(body, "choices"), 0);
+    const json_t *choice = json_first_by_index(json_member(body, "choices"));
     const json_t *message = json_member(choice, "message");
     const json_t *text = json_member(message, "content");
     if (!text) text = json_member(message, "refusal");
@@ -125,7 +125,7 @@ static const json_t *find_text(const json_t *body) {
 }
 
 static const json_t *find_calls(const json_t *body) {
-    const json_t *choice = json_array_get(json_member(body, "choices"), 0);
+    const json_t *choice = json_first_by_index(json_member(body, "choices"));
     return json_member(json_member(choice, "message"), "tool_calls");
 }
 
@@ -176,8 +176,10 @@ enum err result_line_read(struct result_line *ret_line, struct str text, bool wa
     struct str response = json_span_get(whole, "response"), body = {NULL, 0};
     if (json_span_is_object(response)) body = json_span_get(response, "body");
     status = json_span_get(response, "status_code");
-    line.is_answered =
-        str_to_u64(status, &code) && code == GOOD_STATUS && json_span_is_object(body);
+    struct str failure = json_span_get(whole, "error");
+    bool has_failed = failure.at && !str_is(failure, "null") && !str_is(failure, "{}");
+    line.is_answered = str_to_u64(status, &code) && code == GOOD_STATUS &&
+                       json_span_is_object(body) && !has_failed;
     if (line.is_answered) read_usage(&line, json_span_get(body, "usage"));
     if (line.is_answered && wants_values) {
         json_t *tree;

@@ -13,7 +13,7 @@
  *   and /v1/systemone   a choice, the score of a score; "QUESTION.probability" of a predicate
  *   any other body      "(body)", the whole body
  *
- * Only the first choice of an answer is read. A JSON text inside a code fence of Markdown counts as
+ * Only the choice with the lowest index is read. A JSON text inside a code fence of Markdown counts as
  * the JSON.
  *
  * Thread: any.
@@ -32,7 +32,7 @@ struct result_usage {
 
 struct result_line {
     struct str custom_id;
-    bool is_answered; /* a response of status 200 */
+    bool is_answered; /* a response of status 200, and no error */
     bool is_json;     /* the answer was JSON, a call or a decision */
     struct result_usage usage;
     json_t *values; /* an object of values by name; NULL if not wanted, or without an answer */

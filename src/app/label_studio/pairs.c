@@ -15,6 +15,7 @@
 struct place {
     int fd;
     uint64_t offset, bytes;
+    bool is_used;
 };
 
 struct pairs {
@@ -46,7 +47,7 @@ static enum err index_file(struct pairs *pairs, int fd, struct error *error) {
         map_put(&pairs->index, buf_str(&pairs->id), pairs->count);
         pairs->places =
             vec_grow(pairs->places, pairs->count, &pairs->capacity, sizeof *pairs->places);
-        pairs->places[pairs->count++] = (struct place){fd, lines.offset, lines.line.bytes};
+        pairs->places[pairs->count++] = (struct place){fd, lines.offset, lines.line.bytes, false};
     }
     lines_release(&lines);
     return err;
@@ -96,7 +97,8 @@ static enum err read_result(struct pairs *pairs, struct str id, struct str *ret_
     uint64_t number;
     *ret_result = STR("");
     if (!map_get(&pairs->index, id, &number)) return OK;
-    const struct place *place = &pairs->places[number];
+    struct place *place = &pairs->places[number];
+    place->is_used = true;
     buf_clear(&pairs->result);
     char *room = buf_reserve(&pairs->result, place->bytes);
     if (!room) return err_set(error, ERR_LIMIT, "a result is too long");
@@ -105,6 +107,12 @@ static enum err read_result(struct pairs *pairs, struct str id, struct str *ret_
     buf_commit(&pairs->result, place->bytes);
     *ret_result = buf_str(&pairs->result);
     return OK;
+}
+
+uint64_t pairs_unused(const struct pairs *pairs) {
+    uint64_t count = 0;
+    for (size_t i = 0; i < pairs->count; i++) count += !pairs->places[i].is_used;
+    return count;
 }
 
 enum err pairs_next(struct pairs *pairs, struct pair *ret_pair, bool *ret_has,

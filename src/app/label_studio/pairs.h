@@ -14,6 +14,7 @@
 #include "base/str.h"
 
 #include <jansson.h>
+#include <stdint.h>
 
 struct pairs;
 
@@ -30,6 +31,8 @@ enum err pairs_open(struct pairs **ret_pairs, int requests_fd, const int *result
 void pairs_close(struct pairs *pairs); /* NULL is allowed */
 /* Goes back to the first pair. */
 enum err pairs_rewind(struct pairs *pairs, struct error *error) MUST_CHECK;
+/* After the last pair: results that no request asked for, and earlier ones of two. */
+uint64_t pairs_unused(const struct pairs *pairs);
 /* Moves to the next pair; *ret_has is false past the last one. */
 enum err pairs_next(struct pairs *pairs, struct pair *ret_pair, bool *ret_has,
                     struct error *error) MUST_CHECK;

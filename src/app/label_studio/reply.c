@@ -25,6 +25,16 @@ static json_t *whole_text(const json_t *text) {
     return object;
 }
 
+static json_t *calls_as_text(const json_t *calls) {
+    struct buf text;
+    buf_init(&text, BUF_UNLIMITED);
+    json_write(&text, calls);
+    json_t *string = json_stringn(text.at, text.bytes), *object = whole_text(string);
+    json_decref(string);
+    buf_release(&text);
+    return object;
+}
+
 static void add_decision(json_t *object, struct str name, const json_t *answer) {
     const json_t *probability = json_member(answer, "probability");
     const json_t *value = json_member(answer, "choice");
@@ -54,17 +64,20 @@ static json_t *decisions_of(const json_t *answers) {
 }
 
 static json_t *read_object(const json_t *body) {
-    const json_t *choice = json_array_get(json_member(body, "choices"), 0);
+    const json_t *choice = json_first_by_index(json_member(body, "choices"));
     const json_t *message = json_member(choice, "message"), *text = json_member(message, "content");
-    const json_t *call = json_array_get(json_member(message, "tool_calls"), 0);
+    const json_t *calls = json_member(message, "tool_calls"), *call = json_array_get(calls, 0);
     json_t *object = object_of(json_member_str(json_member(call, "function"), "arguments"));
     if (!text) text = json_member(message, "refusal");
     if (!text) text = json_member(choice, "text");
     if (!object && json_member(body, "answers"))
         object = decisions_of(json_member(body, "answers"));
     if (!object && json_is_string(text)) object = object_of(json_str(text));
+    if (!object && call && json_string_length(text) == 0) object = calls_as_text(calls);
     if (!object && json_is_string(text)) object = whole_text(text);
-    return object ? object : json_object();
+    if (object && json_object_size(object) > 0) return object;
+    json_decref(object);
+    return NULL;
 }
 
 enum err reply_read(struct reply *ret_reply, struct str line, struct error *error) {
@@ -73,9 +86,12 @@ enum err reply_read(struct reply *ret_reply, struct str line, struct error *erro
     if (err != OK) return err;
     const json_t *response = json_member(reply.line, "response");
     const json_t *status = json_member(response, "status_code");
-    if (json_is_integer(status) && json_integer_value(status) == GOOD_STATUS)
+    const json_t *failure = json_member(reply.line, "error");
+    bool has_failed = failure && !(json_is_object(failure) && json_object_size(failure) == 0);
+    if (json_is_integer(status) && json_integer_value(status) == GOOD_STATUS && !has_failed)
         reply.body = json_member(response, "body");
     if (reply.body) reply.object = read_object(reply.body);
+    if (!reply.object) reply.body = NULL;
     *ret_reply = reply;
     return OK;
 }

@@ -270,6 +270,7 @@ enum err studio_push_run(struct studio *studio, struct link *link, struct pairs 
     size_t before = link->tasks.count;
     ret_report->found = before - known;
     if (err == OK) err = send_rounds(&push, pairs, error);
+    ret_report->unused = err == OK ? pairs_unused(pairs) : 0;
     ret_report->pushed = link->tasks.count - before;
     if (err == OK && push.was_repeated) err = list_tasks(&push, push.repeated_after, true, error);
     return err;

@@ -40,6 +40,7 @@ struct studio_push_wish {
 /* The counts of a push; valid after an error, too. */
 struct studio_push_report {
     uint64_t pushed, known, unanswered; /* known: answers that already had a task */
+    uint64_t unused;                    /* results of no request, and earlier ones of two */
     uint64_t found;                     /* tasks of the project that the link lacked */
     uint64_t removed;                   /* second tasks of a request */
 };

@@ -138,7 +138,7 @@ static void add_result(json_t *results, const struct control *control, const jso
 
 /* The mean probability of the answer's tokens; negative: not known. */
 static double read_score(const json_t *body) {
-    const json_t *choice = json_array_get(json_member(body, "choices"), 0);
+    const json_t *choice = json_first_by_index(json_member(body, "choices"));
     const json_t *tokens = json_member(json_member(choice, "logprobs"), "content"), *token;
     size_t index;
     double sum = 0;

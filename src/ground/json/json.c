@@ -184,6 +184,20 @@ struct str json_str(const json_t *string) {
     return (struct str){json_string_value(string), json_string_length(string)};
 }
 
+json_t *json_first_by_index(const json_t *list) {
+    json_t *element, *first = NULL;
+    json_int_t lowest = 0;
+    size_t place;
+    json_array_foreach(list, place, element) {
+        const json_t *index = json_member(element, "index");
+        json_int_t own = json_is_integer(index) ? json_integer_value(index) : (json_int_t)place;
+        if (first && own >= lowest) continue;
+        first = element;
+        lowest = own;
+    }
+    return first;
+}
+
 struct str json_member_str(const json_t *object, const char *key) {
     return json_str(json_object_get(object, key));
 }

@@ -48,6 +48,10 @@ json_t *json_member(const json_t *object, const char *key);
 /* The member's text, borrowed; an empty str with `at` NULL if it is absent or no string. */
 struct str json_member_str(const json_t *object, const char *key);
 struct str json_str(const json_t *string);
+/* The element of a list whose member `index` is lowest, such as the first choice of an answer;
+ * servers give choices in any order. An element without an index has its place. NULL for no list,
+ * or an empty one. */
+json_t *json_first_by_index(const json_t *list);
 
 /* Appends the canonical form of a value: keys sorted by bytes, shortest number forms, no spaces.
  * Equal values have equal canonical forms. */
