@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The answers of a batch by their fields: counts, filters, orders, search and single lines, compared with a plain reference in Python."""
-import concurrent.futures, json, os, random, urllib.parse
+import concurrent.futures, json, os, random, shutil, subprocess, urllib.parse
 
 import pytest
 
@@ -239,6 +239,58 @@ def test_a_search_looks_at_ids_and_answers(ended):
             if any(text.lower() in own.lower() for own in texts):
                 wanted.append(number)
         assert ended.numbers(q=text, limit=7) == wanted, text
+
+
+def test_a_search_says_how_far_it_is(server):
+    """A request reads 4,096 texts at most: the one answer that matches is behind them, and a client that goes on finds it."""
+    count = 9000
+    requests = [support.request(f"c-{number}", "needle " + "x" * 200 if number == count - 5 else "straw " + "x" * 200) for number in range(1, count + 1)]
+    batch = server.wait(server.create(support.jsonl(requests))["id"])
+    answers = Answers(server, batch["id"])
+    answers.lines = count
+    answers.fields()
+    for query in ({"q": "needle"}, {"filter": ".custom_id:has:c-8995", "q": "needle"}):
+        seen, cursor, pages = [], {}, []
+        while True:
+            page = answers.get("answers", limit=50, **query, **cursor)
+            pages.append((page["searched"], page["left"], page["has_more"]))
+            seen += [row["line"] for row in page["data"]]
+            if not page["has_more"]:
+                break
+            cursor = {"after": page["after"]}
+        assert seen == [count - 5], query
+        if "filter" not in query:
+            assert pages == [(4096, 4904, True), (4096, 808, True), (808, 0, False)]
+    page = answers.get("answers", limit=50)
+    assert (page["searched"], page["left"], page["matched"]) == (None, count - 50, count)
+
+
+@pytest.mark.skipif(not shutil.which("node"), reason="no node to run the page's code")
+def test_the_page_goes_on_to_the_end(tmp_path):
+    """answer_page.js over a server that finds the only match in the last of its pieces."""
+    (tmp_path / "answer_page.mjs").write_text((support.ROOT / "src/pages/web/answer_page.js").read_text())
+    (tmp_path / "try.mjs").write_text("""
+        import {answerPage} from "./answer_page.mjs";
+        const all = 200000, piece = 4096, hits = [199999, 199990];
+        const ask = async (cursor, limit) => {
+          const from = cursor ?? 0, to = Math.min(from + piece, all), data = [];
+          let at = from;
+          for (; at < to && data.length < limit; at++) if (hits.includes(at)) data.push({line: at});
+          return {data, matched: null, has_more: at < all, after: at, searched: at - from, left: all - at};
+        };
+        const shown = [];
+        const run = async (after, limit) => {
+          const page = await answerPage(ask, after, limit, page => shown.push([page.data.length, page.searched, page.left, page.isSearching]));
+          return {lines: page.data.map(row => row.line), matched: page.matched, isSearching: page.isSearching, has_more: page.has_more, after: page.after};
+        };
+        const whole = await run(null, 50), first = await run(null, 1), second = await run(first.after, 1);
+        console.log(JSON.stringify({whole, first, second, shown: shown.slice(0, 2), last: shown[48]}));
+    """)
+    said = json.loads(subprocess.run(["node", tmp_path / "try.mjs"], capture_output=True, text=True, check=True).stdout)
+    assert said["whole"] == {"lines": [199990, 199999], "matched": 2, "isSearching": False, "has_more": False, "after": 200000}
+    assert said["first"] == {"lines": [199990], "matched": None, "isSearching": False, "has_more": True, "after": 199991}
+    assert said["second"]["lines"] == [199999] and said["second"]["matched"] is None
+    assert said["shown"] == [[0, 4096, 195904, True], [0, 8192, 191808, True]] and said["last"] == [2, 200000, 0, False]
 
 
 def test_a_page_has_the_lines_as_they_were_published(ended):

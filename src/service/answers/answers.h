@@ -104,8 +104,11 @@ struct answers_page {
     bool is_matched_known; /* false if the texts of answers had to be read, and not all were */
     uint64_t matched;      /* rows that fit, seen ones included */
     uint64_t unseen;       /* rows of `matched` that were not seen; not of a search */
-    bool has_more;         /* call again with `after`, also if count is 0 */
-    struct buf after;      /* opaque; the caller releases it */
+    bool was_read;         /* the texts of results had to be read: of `searched` rows */
+    uint64_t searched;
+    uint64_t left;    /* rows after this page; of a search the rows that are still to be searched */
+    bool has_more;    /* call again with `after`, also if count is 0 */
+    struct buf after; /* opaque; the caller releases it */
 };
 
 /* Finds a page of rows. It reads the results of at most SEARCH_LINES lines (query.c) for `text` and

@@ -98,6 +98,7 @@ static void pass(struct finding *finding, size_t room) {
 /* Ends the page behind the first `count` rows of the pass. */
 static void end_page(struct finding *finding, size_t count, struct answers_page *page) {
     page->has_more = finding->first.behind > count;
+    page->left = page->has_more ? finding->first.behind - count : 0;
     if (count > 0) cursor_write(&page->after, &finding->order, &finding->first.keys[count - 1]);
 }
 
@@ -130,6 +131,8 @@ static enum err search(struct finding *finding, struct answers_page *page, struc
     record_release(&record);
     if (err != OK) return err;
     end_page(finding, at, page);
+    page->was_read = true;
+    page->searched = at;
     page->is_matched_known = !finding->has_after && !page->has_more;
     page->matched = page->count;
     return OK;

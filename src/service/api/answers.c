@@ -214,6 +214,16 @@ static enum err write_lines(struct buf *buf, struct answers_index *index,
     return err;
 }
 
+/* How far a search is. */
+static void write_search(struct buf *buf, const struct answers_page *page) {
+    buf_add_text(buf, ",\"searched\":");
+    if (page->was_read)
+        buf_printf(buf, "%" PRIu64, page->searched);
+    else
+        buf_add_text(buf, "null");
+    buf_printf(buf, ",\"left\":%" PRIu64, page->left);
+}
+
 static void answer_page(struct http_request *request, struct answers_index *index,
                         const struct answers_state *state, const struct store_batch *batch,
                         const struct answers_query *query) {
@@ -231,6 +241,7 @@ static void answer_page(struct http_request *request, struct answers_index *inde
             buf_printf(&buf, "%" PRIu64, page->matched);
         else
             buf_add_text(&buf, "null");
+        write_search(&buf, page);
         buf_printf(&buf, ",\"has_more\":%s,\"after\":", page->has_more ? "true" : "false");
         if (page->after.bytes > 0)
             json_write_string(&buf, buf_str(&page->after));

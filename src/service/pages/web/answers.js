@@ -3,6 +3,7 @@
 // distributions.js, line.js and filters.js; the address keeps what is chosen (view.js).
 
 import {answerOf, valueText} from "/pages/answer.js";
+import {answerPage} from "/pages/answer_page.js";
 import {answerFields, answers} from "/pages/api.js";
 import {distributions} from "/pages/distributions.js";
 import {element, fill, longText, refill, setText} from "/pages/dom.js";
@@ -76,33 +77,40 @@ export function showAnswers(id, query) {
 
   function renderWhere() {
     const first = starts.length * PAGE, isKnown = typeof page.matched === "number";
-    const parts = [page.data.length ? `${count(first + 1)} to ${count(first + page.data.length)}` : "No answer"];
+    const parts = [page.data.length ? `${count(first + 1)} to ${count(first + page.data.length)}` : "No answer"], isSearch = page.searched > 0 && page.left > 0;
     if (isKnown && page.data.length) parts.push(`of ${count(page.matched)}`);
-    if (view.filters.length > 0 || view.q) parts.push(page.data.length ? "that match" : "matches");
+    if (view.filters.length > 0 || view.q) parts.push(page.data.length ? "that match" : page.isSearching ? "matches yet" : "matches");
+    if (isSearch) parts.push(`(${count(page.searched)} answers are searched, ${count(page.left)} are left${page.isSearching ? "; the search goes on" : ""})`);
     if (page.indexed < page.lines) parts.push(`(${count(page.indexed)} of ${count(page.lines)} answers are read so far)`);
     setText(where, parts.join(" "));
     back.disabled = starts.length === 0;
-    next.disabled = !page.has_more;
+    next.disabled = !page.has_more || page.isSearching;
   }
 
   /** Asks for the page that begins at `after`; a question that is asked later takes the place of this one. */
   async function load() {
     asking.abort();
     asking = new AbortController();
+    const question = questionOf(view), signal = asking.signal;
+    let isFirst = true;
     try {
-      page = await answers(id, questionOf(view), after, PAGE, asking.signal);
+      await answerPage((cursor, limit) => answers(id, question, cursor, limit, signal), after, PAGE, grown => {
+        const hasNews = isFirst || grown.data.length > page.data.length;
+        page = grown;
+        if (isFirst) fill(trouble);
+        if (isFirst) again.hidden = true;
+        if (hasNews) renderTable();
+        renderWhere();
+        isFirst = false;
+      });
     } catch (error) {
+      if (page) page.isSearching = false;
       if (error.status !== 400) throw error;
       page = {data: [], matched: 0, has_more: false, indexed: 0, lines: 0}; // a filter that the server does not take
       fill(trouble, error.message);
       renderWhere();
       fill(body);
-      return;
     }
-    fill(trouble);
-    again.hidden = true;
-    renderTable();
-    renderWhere();
   }
 
   async function turn(to) {
@@ -147,7 +155,7 @@ export function showAnswers(id, query) {
       bar.show(found.data, columns());
       charts.show(found);
       const isFirst = page === null;
-      if (isFirst || page.data.length < PAGE) await load();
+      if (isFirst || page.data.length < PAGE && !page.isSearching) await load(); // a search under way is not begun anew
       else again.hidden = found.indexed === page.indexed;
       if (isFirst) showLine();
       if (found.indexed >= found.lines && found.lines >= done) shownDone = done;
