@@ -6,6 +6,7 @@ import html.parser, json, re, statistics
 import pytest
 
 import support
+from small_server import SmallServer
 from upstream import Upstream
 
 # The fields of `vllm bench serve --save-result`, without the percentiles that an option chooses.
@@ -49,7 +50,7 @@ def test_servers_get_the_same_requests_in_turns(tmp_path, servers):
     turns = list(dict.fromkeys((row["workload"], row["concurrency"], row["round"], row["target"]) for row in rows))
     assert turns == [(size, load, number, name) for size in ("12:3", "5:3") for load in (1, 4) for number in (1, 2) for name in ("quern", "peer0")]
     assert len(rows) == 2 * 2 * 2 * 2 * 6 and all(row["success"] and row["tokens_by"] == "usage" and row["output_tokens"] == 3 for row in rows)
-    assert all(row["events"] == int(row["workload"].split(":")[0]) and len(row["itls_s"]) == row["events"] - 1 for row in rows)
+    assert all(row["events"] == 1 + int(row["workload"].split(":")[0]) and len(row["itls_s"]) == row["events"] - 1 for row in rows)
     assert [(row["server"], row["completed"], row["failed"]) for row in said["rows"]] == [(name, 12, 0) for _ in range(4) for name in ("quern", "peer0")]
 
 
@@ -77,7 +78,7 @@ def test_files_of_runs_have_the_fields_of_vllm_and_the_figures_of_their_requests
 
 def test_lines_of_a_file_go_out_as_they_are_and_failed_ones_are_in_no_figure(tmp_path, servers):
     path = lines_file(tmp_path / "in.jsonl", "one two", "mode=500", "mode=cut", "mode=event-error x", "mode=event-garbage x", "mode=reset", temperature=0, seed=4)
-    said = bench(tmp_path / "out", servers[1:], path, "--concurrency", "2", "--num-warmups", 0, status=1)
+    said = bench(tmp_path / "out", servers[1:], path, "--no-fresh", "--concurrency", "2", "--num-warmups", 0, status=1)
     assert [(row["completed"], row["failed"], row["rounds"]) for row in said["rows"]] == [(1, 5, 1)]
     body = next(body for body in servers[1].behaviour.bodies if body["messages"][0]["content"] == "one two")
     assert body == {"model": "two", "messages": [{"role": "user", "content": "one two"}], "temperature": 0, "seed": 4, "stream": True,
@@ -105,7 +106,7 @@ def test_without_usage_events_are_counted_and_told(tmp_path, servers):
     path = lines_file(tmp_path / "in.jsonl", "mode=no-usage a b c")
     said = bench(tmp_path / "out", servers[:1], path, "--concurrency", "1")
     row, = requests_of(tmp_path / "out")
-    assert (row["tokens_by"], row["output_tokens"], row["events"]) == ("events", 4, 4) and said["rows"][0]["without_usage"] == 1
+    assert (row["tokens_by"], row["output_tokens"], row["events"]) == ("events", 5, 5) and said["rows"][0]["without_usage"] == 1
     assert "have no usage" in (tmp_path / "out/report.html").read_text()
     told = support.quern("bench", path, "--base-url", servers[0].url, "--concurrency", "1", "-o", tmp_path / "out")
     assert told.returncode == 0 and "tokens counted as events" in told.stdout
@@ -127,10 +128,46 @@ def test_an_open_loop_starts_every_request(tmp_path, servers):
     assert starts == sorted(starts)
 
 
-def test_fresh_rounds_send_no_prompt_twice(tmp_path, servers):
-    bench(tmp_path / "out", servers, "--fresh", "--concurrency", "2,3", "--num-prompts", 4, "--sizes", "9:3", "--rounds", 2, "--num-warmups", 0)
+@pytest.mark.parametrize("load", [["--concurrency", "2,3"], ["--request-rate", "500,1000"]])
+def test_no_run_sends_a_prompt_that_another_one_sent(tmp_path, servers, load):
+    for _ in range(2):  # nor does a later call of the same command
+        bench(tmp_path / "out", servers, *load, "--num-prompts", 4, "--sizes", "9:3", "--rounds", 2, "--num-warmups", 1)
     first, second = (server.behaviour.order for server in servers)
-    assert len(set(first)) == len(first) == 2 * 2 * 4 and sorted(first) == sorted(second)
+    assert len(set(first)) == len(first) == 2 * 2 * 2 * (4 + 1) and sorted(first) == sorted(second)
+    assert all(re.match(r"\[[0-9a-f]{8}\] \w", text) for text in first)
+    assert json.loads((tmp_path / "out").glob("quern-9_3-*-r1.json").__next__().read_text())["quern"]["fresh"] is True
+
+
+def test_prompts_go_out_as_they_are_if_that_is_asked_for(tmp_path, servers):
+    bench(tmp_path / "out", servers, "--no-fresh", "--concurrency", "2,3", "--num-prompts", 4, "--sizes", "9:3", "--rounds", 2, "--num-warmups", 0)
+    first = servers[0].behaviour.order
+    assert len(first) == 4 * 4 and len(set(first)) == 4 and "[" not in first[0]
+    assert "All runs send the same prompts (--no-fresh)" in (tmp_path / "out/report.html").read_text()
+
+
+class Cached(SmallServer):
+    """Tells that 30 of the 40 tokens of each prompt were cached; or nothing of the kind."""
+    details = {"cached_tokens": 30}
+
+    def take(self, handler, body):
+        if not body:
+            return handler.answer(200, {"object": "list", "data": [{"id": "m", "object": "model"}]})
+        usage = {"prompt_tokens": 40, "completion_tokens": 2, "total_tokens": 42, "prompt_tokens_details": self.details}
+        return handler.answer(200, {"choices": [{"index": 0, "message": {"role": "assistant", "content": "x"}, "finish_reason": "stop"}], "usage": usage})
+
+
+@pytest.mark.parametrize("details,percent", [({"cached_tokens": 30}, 75), ({"cached_tokens": 0}, 0), (None, None)])
+def test_the_share_of_cached_tokens_is_told(tmp_path, details, percent):
+    with Cached() as server:
+        server.details = details
+        arguments = ("bench", "--base-url", f"{server.site}/v1", "--no-stream", "--concurrency", "2", "--num-prompts", 4, "--sizes", "9:3", "-o", tmp_path / "out")
+        row, = json.loads(support.quern(*arguments, "--json").stdout)["rows"]
+        told = support.quern(*arguments).stdout
+    assert row["cached_percent"] == (None if percent is None else {"median": percent, "min": percent, "max": percent})
+    assert "cached %" in told and told.splitlines()[1].split()[-1] == ("-" if percent is None else str(percent))
+    assert json.loads((tmp_path / "out/quern-9_3-c2-r1.json").read_text())["quern"]["cached_percent"] == percent
+    page = (tmp_path / "out/report.html").read_text()
+    assert ("Cached tokens of the prompts (%)" in page) == (percent is not None) and "<th>cached %</th>" in page
 
 
 class Page(html.parser.HTMLParser):

@@ -47,6 +47,7 @@ static void read_usage(struct answer_event *event, struct str usage) {
     struct str details = json_span_get(usage, "prompt_tokens_details");
     event->prompt_tokens = count_of(usage, "prompt_tokens", "input_tokens");
     event->completion_tokens = count_of(usage, "completion_tokens", "output_tokens");
+    event->has_cached = json_span_get(details, "cached_tokens").at != NULL;
     event->cached_tokens = count_of(details, "cached_tokens", "cached_tokens");
 }
 

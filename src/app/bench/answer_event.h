@@ -12,11 +12,11 @@
 #include <stdint.h>
 
 struct answer_event {
-    bool is_end;      /* the event [DONE] */
-    bool is_error;    /* an error object instead of an answer */
-    bool has_text;    /* text, a thought or a piece of a call: a token at least */
-    bool is_finished; /* a choice has its finish_reason */
-    bool has_usage;
+    bool is_end;                /* the event [DONE] */
+    bool is_error;              /* an error object instead of an answer */
+    bool has_text;              /* text, a thought or a piece of a call: a token at least */
+    bool is_finished;           /* a choice has its finish_reason */
+    bool has_usage, has_cached; /* has_cached: the usage tells the cached tokens */
     uint64_t prompt_tokens, cached_tokens, completion_tokens; /* with usage */
 };
 

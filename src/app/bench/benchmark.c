@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/benchmark.h"
 
+#include "base/id.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "bench/measure.h"
 #include "bench/report.h"
 #include "bench/result_files.h"
 
@@ -46,7 +48,7 @@ static enum err keep_run(const struct benchmark *benchmark, const struct bench_r
     result_files_write_requests(&text, run);
     enum err err = write_file(benchmark->folder, "requests.jsonl", O_APPEND, &text, error);
     buf_clear(&text);
-    result_files_write_run(&text, run, &benchmark->machine, benchmark->drive.warmups,
+    result_files_write_run(&text, run, &benchmark->machine, &benchmark->drive,
                            benchmark->is_detailed);
     result_files_name(name, sizeof name, run);
     if (err == OK) err = write_file(benchmark->folder, name, O_TRUNC, &text, error);
@@ -97,6 +99,8 @@ enum err benchmark_run(struct benchmark *benchmark, struct error *error) {
     benchmark->figure_count = benchmark->workload_count * benchmark->load_count *
                               benchmark->target_count * benchmark->rounds;
     benchmark->figures = mem_new(benchmark->figure_count, sizeof *benchmark->figures);
+    id_hex(benchmark->nonce, sizeof benchmark->nonce, "", 32);
+    benchmark->drive.nonce = benchmark->nonce;
     machine_describe(&benchmark->machine);
     enum err err = os_mkdirs_shared(benchmark->folder, error);
     if (err == OK) err = write_file(benchmark->folder, "requests.jsonl", O_TRUNC, &nothing, error);
@@ -119,6 +123,7 @@ static bool value_of(const struct bench_figures *is, enum bench_metric metric, d
     switch (metric) {
     case BENCH_REQUESTS: *ret_value = is->requests_per_s; return is->completed > 0;
     case BENCH_OUTPUT: *ret_value = is->output_per_s; return is->output_tokens > 0;
+    case BENCH_CACHED: *ret_value = bench_cached_percent(is); return is->with_cached > 0;
     case BENCH_FIRST_P50:
     case BENCH_FIRST_P99: times = &is->first_ms; break;
     case BENCH_TOKEN_P50: times = &is->token_ms; break;

@@ -30,6 +30,7 @@ enum bench_metric {
     BENCH_TOKEN_P50, /* ms per output token */
     BENCH_WHOLE_P50, /* ms per request */
     BENCH_WHOLE_P99,
+    BENCH_CACHED, /* percent of the prompts' tokens that the server had in its prefix cache */
     BENCH_METRICS
 };
 
@@ -43,6 +44,7 @@ struct benchmark {
     size_t load_count;
     uint32_t rounds;
     struct bench_drive_options drive;
+    char nonce[33]; /* filled by benchmark_run */
     const char *folder;
     bool is_detailed;
     /* Called before each run; NULL is allowed. */

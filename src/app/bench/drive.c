@@ -2,6 +2,7 @@
 #include "bench/drive.h"
 
 #include "base/clock.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "bench/answer_event.h"
@@ -10,9 +11,11 @@
 #include "net/client.h"
 #include "net/sse.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define NS_PER_S 1e9
 #define ANSWER_BYTES_MAX ((size_t)64 << 20)
@@ -52,6 +55,7 @@ static void note_usage(struct bench_record *record, const struct answer_event *e
     if (!event->has_usage) return;
     record->has_usage = true;
     record->prompt_tokens = event->prompt_tokens;
+    record->has_cached = event->has_cached;
     record->cached_tokens = event->cached_tokens;
     record->output_tokens = event->completion_tokens;
 }
@@ -202,14 +206,31 @@ static void release_records(struct bench_record *records, size_t count) {
     free(records);
 }
 
+/* A mark that no other run has: of this benchmark or of an earlier one. The servers of a round get
+ * the same. */
+static void set_mark(struct driver *driver, const char *kind) {
+    const struct bench_run *run = driver->run;
+    struct sha256 hash;
+    unsigned char digest[SHA256_BYTES];
+    char key[256], hex[SHA256_HEX_BYTES];
+    if (!driver->options->is_fresh) return;
+    snprintf(key, sizeof key, "%s %s %.64s %" PRIu32 " %.17g %" PRIu32, kind,
+             driver->options->nonce, run->workload->name, run->load.concurrency, run->load.rate,
+             run->round);
+    sha256_init(&hash);
+    sha256_add(&hash, key, strlen(key));
+    sha256_end(&hash, digest);
+    sha256_hex(digest, hex);
+    snprintf(driver->mark, sizeof driver->mark, "[%.8s] ", hex);
+}
+
 static void warm_up(struct driver *driver) {
     size_t count = driver->options->warmups;
     if (count > driver->run->count) count = driver->run->count;
     struct bench_record *records = mem_new(count, sizeof *records);
     driver->is_warming = true;
     driver->zero_ns = clock_monotonic_ns();
-    if (driver->options->is_fresh)
-        snprintf(driver->mark, sizeof driver->mark, "[warm-up %u] ", driver->run->round);
+    set_mark(driver, "warm-up");
     send_all(driver, records, count, 0);
     driver->is_warming = false;
     release_records(records, count);
@@ -217,9 +238,7 @@ static void warm_up(struct driver *driver) {
 
 static void measure(struct driver *driver) {
     struct bench_run *run = driver->run;
-    if (driver->options->is_fresh)
-        snprintf(driver->mark, sizeof driver->mark, "[round %u of %u] ", run->round,
-                 run->load.concurrency);
+    set_mark(driver, "run");
     run->started_s = clock_unix_s();
     driver->zero_ns = clock_monotonic_ns();
     send_all(driver, run->records, run->count, run->load.rate);

@@ -44,6 +44,7 @@ struct bench_record {
     uint32_t events;  /* with text */
     bool is_good;     /* a whole answer of status 200 */
     bool is_streamed; /* it came in events */
+    bool has_cached;  /* the usage tells cached_tokens */
     bool has_usage;   /* the counts are the server's; else output_tokens are `events` */
     bool has_answer_end, has_error; /* of a stream */
     int status;                     /* 0: none came */
@@ -56,6 +57,7 @@ struct bench_figures {
     uint64_t completed, failed;
     uint64_t without_usage; /* completed, with tokens counted as events */
     uint64_t below_events;  /* completed, with fewer tokens in the usage than events with text */
+    uint64_t with_cached;   /* completed, with a usage that tells its cached tokens */
     uint64_t prompt_tokens, cached_tokens, output_tokens;
     double seconds; /* from the first start to the last end */
     double requests_per_s, output_per_s, tokens_per_s;
@@ -81,9 +83,10 @@ struct bench_run {
 
 struct bench_drive_options {
     bool is_streamed;
-    bool is_fresh;    /* begins each chat with a mark of its round, which no prefix cache has */
-    uint32_t warmups; /* requests before the measured ones: the first lines of the workload */
-    uint64_t seed;    /* of the open loop's times */
+    bool is_fresh;     /* begins each prompt with a mark of its run, which no prefix cache has */
+    const char *nonce; /* of this benchmark, for the marks of its runs */
+    uint32_t warmups;  /* requests before the measured ones: the first lines of the workload */
+    uint64_t seed;     /* of the open loop's times */
     const volatile bool *stop;
 };
 

@@ -19,6 +19,7 @@ static void add_record(struct bench_figures *is, struct times *times,
     is->completed++;
     is->without_usage += !record->has_usage;
     is->below_events += record->has_usage && record->output_tokens < record->events;
+    is->with_cached += record->has_cached;
     is->prompt_tokens += record->prompt_tokens;
     is->cached_tokens += record->cached_tokens;
     is->output_tokens += record->output_tokens;
@@ -83,4 +84,9 @@ void bench_measure(struct bench_run *run) {
     is.whole_ms = figures_of(times.whole, times.whole_count);
     free(room);
     run->figures = is;
+}
+
+double bench_cached_percent(const struct bench_figures *figures) {
+    if (figures->prompt_tokens == 0) return 0;
+    return 100 * (double)figures->cached_tokens / (double)figures->prompt_tokens;
 }

@@ -16,3 +16,5 @@
 
 /* Fills run->figures. */
 void bench_measure(struct bench_run *run);
+/* The share of cached tokens in the prompts, in percent; 0 without prompts. */
+double bench_cached_percent(const struct bench_figures *figures);

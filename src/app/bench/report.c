@@ -17,6 +17,7 @@ static const struct {
     [BENCH_TOKEN_P50] = {"Time per output token, p50 (ms)", "TPOT p50 ms"},
     [BENCH_WHOLE_P50] = {"Latency of a request, p50 (ms)", "latency p50 ms"},
     [BENCH_WHOLE_P99] = {"Latency of a request, p99 (ms)", "latency p99 ms"},
+    [BENCH_CACHED] = {"Cached tokens of the prompts (%)", "cached %"},
 };
 
 static const char head[] =
@@ -174,11 +175,14 @@ static void write_notes(struct buf *out, const struct benchmark *benchmark) {
                    "it is.</li>\n",
                    below_events);
     if (benchmark->drive.is_fresh)
-        buf_add_text(out, "<li>Each chat of a round begins with a mark of the round, so that no "
-                          "prefix cache has it.</li>\n");
-    else if (benchmark->rounds > 1)
-        buf_add_text(out, "<li>The rounds send the same requests: from the second one on, prefix "
-                          "caches can have their prompts.</li>\n");
+        buf_add_text(out, "<li>Each prompt begins with a mark of its run, so that no prefix cache "
+                          "has it from another run. Cached tokens are what the prompts of one run "
+                          "share.</li>\n");
+    else
+        buf_add_text(out,
+                     "<li>All runs send the same prompts (--no-fresh): from the second run on, "
+                     "prefix caches can have them, and the figures then are those of a "
+                     "cache.</li>\n");
     buf_add_text(out, "</ul>\n");
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/result_files.h"
 
+#include "bench/measure.h"
 #include "json/json.h"
 
 #include <ctype.h>
@@ -76,12 +77,17 @@ static void add_figures(struct buf *out, const char *name, const struct figures 
 }
 
 static void add_own(struct buf *out, const struct bench_run *run, const struct machine *machine,
-                    uint32_t warmups) {
+                    uint32_t warmups, bool is_fresh) {
     const struct bench_figures *is = &run->figures;
     buf_add_text(out, ",\"quern\":{\"version\":\"" QUERN_VERSION "\"");
     add_text(out, "base_url", run->target->base_url);
     add_text(out, "workload", run->workload->name);
     buf_printf(out, ",\"round\":%" PRIu32 ",\"warmups\":%" PRIu32, run->round, warmups);
+    buf_printf(out, ",\"fresh\":%s,\"cached_percent\":", is_fresh ? "true" : "false");
+    if (is->with_cached > 0)
+        buf_printf(out, "%.9g", bench_cached_percent(is));
+    else
+        buf_add_text(out, "null");
     buf_printf(out,
                ",\"total_cached_tokens\":%" PRIu64 ",\"without_usage\":%" PRIu64
                ",\"usage_below_events\":%" PRIu64,
@@ -147,7 +153,8 @@ static void add_load(struct buf *out, const struct bench_load *load) {
 }
 
 void result_files_write_run(struct buf *out, const struct bench_run *run,
-                            const struct machine *machine, uint32_t warmups, bool is_detailed) {
+                            const struct machine *machine, const struct bench_drive_options *drive,
+                            bool is_detailed) {
     const struct bench_figures *is = &run->figures;
     char date[32] = "";
     struct tm tm;
@@ -177,7 +184,7 @@ void result_files_write_run(struct buf *out, const struct bench_run *run,
     add_figures(out, "itl", &is->gap_ms);
     add_figures(out, "e2el", &is->whole_ms);
     if (is_detailed) add_details(out, run);
-    add_own(out, run, machine, warmups);
+    add_own(out, run, machine, drive->warmups, drive->is_fresh);
     buf_add_text(out, "}\n");
 }
 

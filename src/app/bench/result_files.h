@@ -18,6 +18,7 @@ void result_files_write_requests(struct buf *out, const struct bench_run *run);
 /* Appends the object of a run. `is_detailed`: with the arrays of vLLM's --save-detailed, but for the
  * texts, which are not kept. */
 void result_files_write_run(struct buf *out, const struct bench_run *run,
-                            const struct machine *machine, uint32_t warmups, bool is_detailed);
+                            const struct machine *machine, const struct bench_drive_options *drive,
+                            bool is_detailed);
 /* Writes "quern-256_128-c8-r1.json" with characters that any file system takes. */
 void result_files_name(char *ret_name, size_t name_bytes, const struct bench_run *run);

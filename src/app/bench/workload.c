@@ -137,22 +137,44 @@ static void set(json_t *object, const char *key, json_t *value) {
     if (!value || json_object_set_new(object, key, value) != 0) abort();
 }
 
-/* Puts the mark in front of the first message, if its content is a text. */
-static void add_mark(json_t *body, const char *mark) {
-    json_t *messages = json_deep_copy(json_member(body, "messages"));
-    json_t *first = json_array_get(messages, 0);
-    struct str content = json_member_str(first, "content");
+/* The member of an object, or the element of a list, that is a text. */
+static bool put_before(json_t *parent, const char *key, const char *mark) {
+    json_t *value = key ? json_object_get(parent, key) : json_array_get(parent, 0);
     struct buf text;
-    if (!content.at) {
-        json_decref(messages);
-        return;
-    }
+    if (!json_is_string(value)) return false;
     buf_init(&text, BUF_UNLIMITED);
     buf_add_text(&text, mark);
-    buf_add_str(&text, content);
-    set(first, "content", json_stringn(text.at, text.bytes));
-    set(body, "messages", messages);
+    buf_add_str(&text, json_str(value));
+    json_t *marked = json_stringn(text.at, text.bytes);
     buf_release(&text);
+    if (!marked || (key ? json_object_set_new(parent, key, marked)
+                        : json_array_set_new(parent, 0, marked)) != 0)
+        abort();
+    return true;
+}
+
+/* Puts the mark before the first text of the first message. */
+static void mark_messages(json_t *messages, const char *mark) {
+    json_t *first = json_array_get(messages, 0), *part;
+    size_t index;
+    if (put_before(first, "content", mark)) return;
+    json_array_foreach(json_object_get(first, "content"), index,
+                       part) if (put_before(part, "text", mark)) return;
+}
+
+/* Puts the mark before the prompt, in whatever member the endpoint has it. */
+static void add_mark(json_t *body, const char *mark) {
+    static const char *const names[] = {"messages", "prompt", "input"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        json_t *value = json_deep_copy(json_object_get(body, names[i]));
+        if (!value) continue;
+        set(body, names[i], value);
+        if (i == 0)
+            mark_messages(value, mark);
+        else if (!put_before(body, names[i], mark))
+            put_before(value, NULL, mark);
+        return;
+    }
 }
 
 void workload_write_body(struct buf *out, const struct workload_line *line,

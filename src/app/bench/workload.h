@@ -47,7 +47,7 @@ void workload_release(struct workload *workload);
 struct workload_form {
     const char *model; /* replaces the line's; NULL: the line's own */
     bool is_streamed;
-    const char *mark; /* begins the first message, so that no cache has it; NULL: none */
+    const char *mark; /* begins the prompt, so that no cache has it; NULL: none */
 };
 /* Writes the body of a line into `out`, which it clears. */
 void workload_write_body(struct buf *out, const struct workload_line *line,

@@ -16,6 +16,7 @@ static const struct {
     [BENCH_TOKEN_P50] = {"TPOT p50 ms", "p50_tpot_ms"},
     [BENCH_WHOLE_P50] = {"E2EL p50 ms", "p50_e2el_ms"},
     [BENCH_WHOLE_P99] = {"E2EL p99 ms", "p99_e2el_ms"},
+    [BENCH_CACHED] = {"cached %", "cached_percent"},
 };
 
 void bench_show_run(void *context, const struct bench_run *run, size_t number, size_t count) {

@@ -61,7 +61,8 @@ static const struct option rows[] = {
     {"num-warmups", OPTION_INTEGER, AT(warmups), "N",
      .help = "requests before each run that are not counted (default 1)", .max = 100000},
     {"fresh", OPTION_SWITCH, AT(fresh),
-     .help = "begin each chat with a mark of its round, which no prefix cache has"},
+     .help = "begin each prompt with a mark of its run, which no prefix cache has (default on; off "
+             "sends all prompts as they are, in every run)"},
     {"stream", OPTION_SWITCH, AT(stream),
      .help = "ask for streamed answers (default on; off measures no first token)"},
     {"result-dir", OPTION_TEXT, AT(folder), "DIR",
@@ -78,6 +79,7 @@ static void set_defaults(void *context) {
     chosen->sizes = "256:128";
     chosen->seed = 1;
     chosen->warmups = 1;
+    chosen->fresh = true;
     chosen->stream = true;
 }
 

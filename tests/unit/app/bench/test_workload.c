@@ -69,9 +69,40 @@ static void a_body_goes_out_in_the_form_that_is_asked_for(void **state) {
     buf_release(&out);
 }
 
+/* A mark stands before the first text, wherever an endpoint has it. */
+static void a_mark_begins_the_prompt_of_each_endpoint(void **state) {
+    (void)state;
+    static const char *const bodies[][2] = {
+        {"{\"messages\":[{\"content\":[{\"type\":\"image_url\"},{\"type\":\"text\",\"text\":\"x\"}]"
+         "}]}",
+         "{\"messages\":[{\"content\":[{\"type\":\"image_url\"},{\"type\":\"text\",\"text\":\"[1] "
+         "x\"}]}]}"},
+        {"{\"prompt\":\"x\"}", "{\"prompt\":\"[1] x\"}"},
+        {"{\"prompt\":[\"x\",\"y\"]}", "{\"prompt\":[\"[1] x\",\"y\"]}"},
+        {"{\"input\":\"x\"}", "{\"input\":\"[1] x\"}"},
+        {"{\"input\":[1,2]}", "{\"input\":[1,2]}"},
+        {"{\"messages\":[]}", "{\"messages\":[]}"},
+        {"{}", "{}"},
+    };
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        struct workload_line line = {.custom_id = NULL};
+        struct error error;
+        struct buf out;
+        buf_init(&out, 1 << 16);
+        assert_int_equal(json_read(&line.body, str_from(bodies[i][0]), &error), OK);
+        workload_write_body(&out, &line, &(struct workload_form){.mark = "[1] "});
+        assert_string_equal(out.at, bodies[i][1]);
+        workload_write_body(&out, &line, &(struct workload_form){.mark = NULL});
+        assert_string_equal(out.at, bodies[i][0]);
+        json_decref(line.body);
+        buf_release(&out);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(drawn_chats_have_their_words_and_a_common_beginning),
+        cmocka_unit_test(a_mark_begins_the_prompt_of_each_endpoint),
         cmocka_unit_test(a_body_goes_out_in_the_form_that_is_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
