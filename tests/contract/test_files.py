@@ -41,12 +41,27 @@ def test_case_016_parts_in_any_order(echo):
     assert {**first[1], "id": 0, "created_at": 0, "expires_at": 0} == {**second[1], "id": 0, "created_at": 0, "expires_at": 0}
 
 
-def test_case_017_expires_after_sets_the_expiry(client):
-    """expires_after of 3600 seconds: expires_at is created_at + 3600, for any purpose."""
+def test_case_017_expires_after_sets_the_expiry(client, echo):
+    """expires_after of 3600 seconds: expires_at is created_at + 3600, for any purpose, also as one part of JSON."""
     for purpose in ("batch", "user_data"):
         file = client.files.create(file=b"{}\n", purpose=purpose, expires_after={"anchor": "created_at", "seconds": 3600})
         assert file.expires_at == file.created_at + 3600
     assert upload(client, b"x", "user_data").expires_at is None
+    own = ("purpose", b"batch"), ("file", lines(2), "x.jsonl")
+    for parts in ([("expires_after", b' {"seconds": 3600, "anchor": "created_at"}\n')],
+                  [("expires_after.anchor", b"created_at"), ("expires_after.seconds", b"3600")]):
+        status, file = send(echo, *parts, *own)
+        assert status == 200 and file["expires_at"] == file["created_at"] + 3600
+    for empty in (b"", b"null"):
+        status, file = send(echo, ("expires_after", empty), *own)
+        assert status == 200 and file["expires_at"] == file["created_at"] + 2592000
+    for wrong, param in ((b"3600", "expires_after"), (b"[]", "expires_after"), (b'{"anchor": "created_at"', "expires_after"), (b"{}", "expires_after.anchor"),
+                         (b'{"anchor": "created_at"}', "expires_after.seconds"), (b'{"anchor": "created_at", "seconds": "3600"}', "expires_after.seconds"),
+                         (b'{"anchor": "created_at", "seconds": 10}', "expires_after.seconds"), (b'{"anchor": 7, "seconds": 3600}', "expires_after.anchor")):
+        status, answer = send(echo, ("expires_after", wrong), *own)
+        assert (status, answer["error"]["param"]) == (400, param), wrong
+    status, answer = send(echo, ("expires_after", b'{"anchor": "created_at", "seconds": 3600}'), ("expires_after[seconds]", b"7200"), *own)
+    assert (status, answer["error"]["param"]) == (400, "expires_after")
 
 
 def test_case_018_expiries_out_of_range(client):

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 #include "batch/input.h"
+#include "json/span.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,10 +17,15 @@
 
 #define FIELD_BYTES_MAX 4096
 
-enum form_part { PART_FILE, PART_PURPOSE, PART_ANCHOR, PART_SECONDS, PART_COUNT };
+enum form_part { PART_FILE, PART_PURPOSE, PART_ANCHOR, PART_SECONDS, PART_EXPIRY, PART_COUNT };
 
-static const char *const field_names[PART_COUNT] = {"file", "purpose", "expires_after[anchor]",
-                                                    "expires_after[seconds]"};
+static const char *const field_names[PART_COUNT] = {
+    "file",          "purpose", "expires_after[anchor]", "expires_after[seconds]",
+    "expires_after", /* both as one object of JSON */
+};
+/* The forms of clients that write members with a dot. */
+static const char *const other_names[PART_COUNT] = {
+    [PART_ANCHOR] = "expires_after.anchor", [PART_SECONDS] = "expires_after.seconds"};
 
 const char *const api_file_purposes[] = {"assistants", "batch", "fine-tune", "vision",
                                          "user_data",  "evals", NULL};
@@ -90,12 +96,17 @@ void api_fail_quota(struct http_request *request, const char *sentence) {
     api_fail(request, 413, "storage_quota_exceeded", NULL, "%s", sentence);
 }
 
+static bool is_name_of(const char *name, int part) {
+    return strcmp(name, field_names[part]) == 0 ||
+           (other_names[part] && strcmp(name, other_names[part]) == 0);
+}
+
 static void upload_part(void *context, struct http_request *request,
                         const struct multipart_part *part) {
     struct upload *upload = context;
     struct error error;
     upload->current = 0;
-    while (upload->current < PART_COUNT && strcmp(part->name, field_names[upload->current]) != 0)
+    while (upload->current < PART_COUNT && !is_name_of(part->name, upload->current))
         upload->current++;
     if (upload->current == PART_COUNT) return;
     if (upload->seen[upload->current]) {
@@ -169,6 +180,34 @@ static bool read_purpose(struct upload *upload, struct http_request *request, ch
     return false;
 }
 
+/* Takes the anchor and the seconds out of the one part of JSON that has both. */
+static bool read_expiry_object(struct upload *upload, struct http_request *request) {
+    struct buf *anchor = &upload->texts[PART_ANCHOR], *seconds = &upload->texts[PART_SECONDS];
+    struct str text = str_trim(buf_str(&upload->texts[PART_EXPIRY])), whole = {NULL, 0};
+    if (!upload->seen[PART_EXPIRY] || text.bytes == 0 || str_is(text, "null")) return true;
+    if (upload->seen[PART_ANCHOR] || upload->seen[PART_SECONDS]) {
+        api_fail_param(request, "invalid_value", "expires_after",
+                       "The part 'expires_after' is given, and a part of its members, too.");
+        return false;
+    }
+    if (!json_span_is_utf8(text) || !json_span_read(text, &whole) || !json_span_is_object(whole)) {
+        api_fail_param(request, "invalid_type", "expires_after",
+                       "Invalid type for 'expires_after': expected an object such as {\"anchor\": "
+                       "\"created_at\", \"seconds\": 3600}, got '%.100s'.",
+                       api_text(request, text));
+        return false;
+    }
+    struct str of_anchor = json_span_get(whole, "anchor");
+    struct str of_seconds = json_span_get(whole, "seconds");
+    if (json_span_is_string(of_anchor))
+        json_span_decode(anchor, of_anchor);
+    else
+        buf_add_str(anchor, of_anchor);
+    buf_add_str(seconds, of_seconds);
+    upload->seen[PART_ANCHOR] = upload->seen[PART_SECONDS] = true;
+    return true;
+}
+
 /* Reads the expiry; *ret_seconds 0: the file never expires. */
 static bool read_expiry(struct upload *upload, struct http_request *request, bool is_batch,
                         int64_t *ret_seconds) {
@@ -224,7 +263,7 @@ void files_create(void *context, struct http_request *request) {
         return;
     }
     bool is_batch = strcmp(file.purpose, "batch") == 0;
-    if (!read_expiry(upload, request, is_batch, &seconds) ||
+    if (!read_expiry_object(upload, request) || !read_expiry(upload, request, is_batch, &seconds) ||
         !api_file_fits(api, request, is_batch, store_spool_bytes(upload->spool)))
         return;
     enum err err = is_batch ? batch_spool_look(upload->spool, &error) : OK;
