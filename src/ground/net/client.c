@@ -143,13 +143,45 @@ bool net_exchange_header(const struct net_exchange *exchange, const char *name, 
 
 /* retry-after-ms goes before retry-after, since it is finer. */
 static int64_t read_retry_after(const struct net_exchange *exchange) {
+    static const struct {
+        const char *name;
+        bool is_ms;
+    } headers[] = {{"retry-after-ms", true},          {"x-retry-after-ms", true},
+                   {"x-ms-retry-after-ms", true},     {"retry-after", false},
+                   {"x-retry-after", false},          {"x-ratelimit-retry-after", false},
+                   {"x-ratelimit-reset-after", false}};
     struct str value;
     int64_t after_ms = -1;
-    if (net_exchange_header(exchange, "retry-after-ms", 0, &value))
-        after_ms = net_retry_after_ms(true, value, 0);
-    if (after_ms < 0 && net_exchange_header(exchange, "retry-after", 0, &value))
-        after_ms = net_retry_after_ms(false, value, clock_unix_s());
+    for (size_t i = 0; i < sizeof headers / sizeof *headers && after_ms < 0; i++)
+        if (net_exchange_header(exchange, headers[i].name, 0, &value))
+            after_ms = net_retry_after_ms(headers[i].is_ms, value, clock_unix_s());
     return after_ms;
+}
+
+/* The time of one kind of limit, of requests or of tokens, if that limit is used up. */
+static int64_t read_reset_of(const struct net_exchange *exchange, const char *reset,
+                             const char *remaining) {
+    struct str value, left;
+    if (!net_exchange_header(exchange, reset, 0, &value)) return -1;
+    if (net_exchange_header(exchange, remaining, 0, &left) && !str_is(str_trim(left), "0"))
+        return -1;
+    return net_reset_ms(value, clock_unix_s());
+}
+
+/* The latest of all limits that are used up: before that, each request is refused again. */
+static int64_t read_reset(const struct net_exchange *exchange) {
+    static const char *const headers[][2] = {
+        {"x-ratelimit-reset-requests", "x-ratelimit-remaining-requests"},
+        {"x-ratelimit-reset-tokens", "x-ratelimit-remaining-tokens"},
+        {"x-ratelimit-reset", "x-ratelimit-remaining"},
+        {"x-rate-limit-reset", "x-rate-limit-remaining"},
+        {"ratelimit-reset", "ratelimit-remaining"}};
+    int64_t reset_ms = -1;
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
+        int64_t ms = read_reset_of(exchange, headers[i][0], headers[i][1]);
+        if (ms > reset_ms) reset_ms = ms;
+    }
+    return reset_ms;
 }
 
 /* --- starting --- */
@@ -200,6 +232,12 @@ static void set_connection(struct net_exchange *exchange) {
     /* A name server that does not answer must not hold up the end of an exchange. */
     SET(CURLOPT_QUICK_EXIT, 1L);
     if (!options->proxy_from_environment) SET(CURLOPT_PROXY, "");
+    if (options->unpacks) {
+        /* libcurl unpacks only with this option, which would also ask for packing: the line takes
+         * that header away. */
+        SET(CURLOPT_ACCEPT_ENCODING, "");
+        add_line(exchange, "Accept-Encoding:");
+    }
     if (options->certificates) SET(CURLOPT_CAINFO, options->certificates);
     if (options->slow_bytes_per_s == 0) return;
     SET(CURLOPT_LOW_SPEED_LIMIT, (long)options->slow_bytes_per_s);
@@ -334,6 +372,7 @@ static void finish(struct net_exchange *exchange, enum net_end end, const char *
         .status = net_exchange_status(exchange),
         .body = buf_str(&exchange->in),
         .retry_after_ms = read_retry_after(exchange),
+        .reset_ms = read_reset(exchange),
         .sent_ns = exchange->sent_ns,
         .ended_ns = clock_monotonic_ns(),
         .what = what,
@@ -356,6 +395,8 @@ static void finish_by_libcurl(struct net_exchange *exchange, CURLcode code) {
         finish(exchange, NET_END_WHOLE, "", code);
     else if (exchange->was_lost)
         finish(exchange, NET_END_BROKEN, "closed the connection without an answer", CURLE_OK);
+    else if (code == CURLE_BAD_CONTENT_ENCODING)
+        finish(exchange, NET_END_BROKEN, "packed its answer in a way that cannot be read", code);
     else if (exchange->is_sent)
         finish(exchange, NET_END_BROKEN, "broke the exchange off", code);
     else if (code == CURLE_OPERATION_TIMEDOUT)

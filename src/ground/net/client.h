@@ -4,8 +4,8 @@
 /* client: HTTP exchanges with other servers over libcurl: upstreams, model hubs, receivers of
  * webhooks.
  *
- * HTTP/1.1 kept alive, http and https only; no decompression, no cookies, and no proxy unless asked
- * for. It follows no redirect: the answer says where one leads, and the caller decides whether to
+ * HTTP/1.1 kept alive, http and https only; no packed answer is asked for, and none unpacked unless
+ * the caller wishes; no cookies, and no proxy unless asked for. It follows no redirect: the answer says where one leads, and the caller decides whether to
  * go there and what to show there. It retries nothing. libcurl itself sends a request again if its
  * kept connection closed without a byte of an answer, although the server may have done it. So a
  * request with a body ends as NET_END_BROKEN, unless it may be repeated; a GET goes out again.
@@ -44,6 +44,7 @@ struct net_answer {
     struct str body;        /* the text of an answer that was not streamed */
     const char *location;   /* the absolute URL of a redirect; NULL: the answer is no redirect */
     int64_t retry_after_ms; /* negative: the answer does not say */
+    int64_t reset_ms;       /* until its rate limit is reset; negative: the answer does not say */
     int64_t sent_ns;        /* 0: not sent */
     int64_t ended_ns;
     /* For a failure, each else empty: */
@@ -53,14 +54,15 @@ struct net_answer {
 };
 
 struct net_client_options {
-    uint32_t exchanges_max; /* with one to spare if `done` starts exchanges */
-    size_t text_bytes_max;
+    uint32_t exchanges_max;     /* with one to spare if `done` starts exchanges */
+    size_t text_bytes_max;      /* of an answer, unpacked */
     int64_t connect_ms;         /* to the end of the TLS handshake; 0: 300 s */
     const char *key;            /* for `Authorization: Bearer`; NULL: none */
     const char *const *headers; /* lines for every request, NULL at the end; NULL: none */
     const char *certificates;   /* a file of trusted certificates; NULL: the system's */
     bool proxy_from_environment;
-    bool wipes;                /* answers are secrets: their buffers never move, and are wiped */
+    bool unpacks; /* answers that come packed, although none is asked for, are unpacked */
+    bool wipes;   /* answers are secrets: their buffers never move, and are wiped */
     uint32_t slow_bytes_per_s; /* ends an exchange that stays slower for 60 s; 0: none */
     void *context;
     /* A piece of a streamed answer; false ends the exchange. Required for streams. */
