@@ -8,7 +8,7 @@ time on, and its finish_reason. GET /control?mode=M&for=SECONDS&from=COUNT treat
 that comes after COUNT others. GET /stats tells what was seen. Runs in the caller's process (Upstream) or as a program, to be killed:
 upstream.py PORT [--service-ms N] [--answers N]
 """
-import argparse, asyncio, contextlib, gzip, http.server, json, pathlib, re, subprocess, sys, threading, time, urllib.parse, urllib.request
+import argparse, asyncio, contextlib, gzip, http.server, json, pathlib, re, subprocess, sys, threading, time, urllib.parse, urllib.request, zlib
 
 GZIP = gzip.compress(b"0" * (8 << 20), 9)
 
@@ -82,15 +82,20 @@ class Behaviour:
         n, words = len(text), dict(re.findall(r"\b(say|then|finish)=(\S+)", text))
         said = words.get("then" if self.seen[text] > 1 and "then" in words else "say")
         content = "re: " + text + " \u2028é😀" if said is None else urllib.parse.unquote(said)
-        return {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": request["model"],
-                "choices": [{"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": words.get("finish", "stop")}],
-                "usage": {"prompt_tokens": n, "completion_tokens": 3, "total_tokens": n + 3, "prompt_tokens_details": None}}
+        usage = {"prompt_tokens": n, "completion_tokens": 3, "total_tokens": n + 3, "prompt_tokens_details": None}
+        if "input" in request:
+            inputs = request["input"] if isinstance(request["input"], list) else [request["input"]]
+            return {"object": "list", "model": request["model"], "data": [{"object": "embedding", "index": i, "embedding": [0.5, -1.0]} for i in range(len(inputs))],
+                    "usage": usage}
+        said = {"text": content} if "prompt" in request else {"message": {"role": "assistant", "content": content}}
+        return {"id": "chatcmpl-1", "object": "text_completion" if "prompt" in request else "chat.completion", "created": 1, "model": request["model"],
+                "choices": [{"index": i, **said, "finish_reason": words.get("finish", "stop")} for i in range(request.get("n") or 1)], "usage": usage}
 
     async def stream(self, mode, writer, request, text):
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nConnection: close\r\n\r\n: hello\n\n")
         base = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": request["model"]}
         chunks = [{"index": 0, "delta": {"role": "assistant", "content": ""}}, *({"index": 0, "delta": {"content": part}} for part in re.findall(r"\S+\s*|\s+", text))]
-        for number, choice in enumerate(chunks):
+        for number, choice in enumerate(chunks if mode != "no-choice" else []):
             writer.write(b"data: " + json.dumps({**base, "choices": [{**choice, "finish_reason": None}]}).encode() + b"\r\n\r\n")
             await writer.drain()
             if mode == "cut" and number == 1:
@@ -101,7 +106,8 @@ class Behaviour:
             if mode == "event-garbage" and number == 1:
                 writer.write(b"data: {nonsense\n\n")
                 return False
-        writer.write(b"data: " + json.dumps({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode() + b"\n\n")
+        if mode != "no-choice":
+            writer.write(b"data: " + json.dumps({**base, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}).encode() + b"\n\n")
         if (request.get("stream_options") or {}).get("include_usage") and mode != "no-usage":
             usage = {"prompt_tokens": len(text), "completion_tokens": 3, "total_tokens": len(text) + 3}
             writer.write(b"data: " + json.dumps({**base, "choices": [], "usage": usage}).encode() + b"\n\n")
@@ -255,12 +261,6 @@ async def redirect(writer, head, whole, good):
     return True
 
 
-async def nan(writer, head, whole, good):
-    text = good.replace(b'"created": 1', b'"created": NaN')
-    writer.write(head + b"Content-Length: %d\r\n\r\n" % len(text) + text)
-    return True
-
-
 async def chunks(writer, head, whole, good):
     writer.write(head + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n" + good)
     await writer.drain()
@@ -272,9 +272,37 @@ async def array(writer, head, whole, good):
     return True
 
 
-async def disguised(writer, head, whole, good):
-    text = b'{"error": {"message": "rate limited, says 200", "code": 429}}'
-    writer.write(head + b"Content-Length: %d\r\n\r\n" % len(text) + text)
+def always(text, status=b"200 OK", more=b""):
+    async def answer(writer, head, whole, good):
+        writer.write(b"HTTP/1.1 %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%s\r\n" % (status, len(text), more) + text)
+        return True
+    return answer
+
+
+def altered(old, new):
+    """A good answer with other bytes in it."""
+    async def answer(writer, head, whole, good):
+        text = good.replace(old, new, 1)
+        assert text != good
+        writer.write(head + b"Content-Length: %d\r\n\r\n" % len(text) + text)
+        return True
+    return answer
+
+
+async def packed(writer, head, whole, good):
+    text = gzip.compress(good)
+    writer.write(head + b"Content-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+    return True
+
+
+async def deflated(writer, head, whole, good):
+    text = zlib.compress(good)
+    writer.write(head + b"Content-Encoding: deflate\r\nContent-Length: %d\r\n\r\n" % len(text) + text)
+    return True
+
+
+async def marked(writer, head, whole, good):
+    writer.write(head + b"Content-Length: %d\r\n\r\n\xef\xbb\xbf" % (len(good) + 3) + good)
     return True
 
 
@@ -296,9 +324,23 @@ async def ollama(writer, head, whole, good):
     return True
 
 
-MODES = {"stall": stall, "stall-body": stall_body, "garbage": garbage, "half": half, "cut-body": cut, "reset": reset, "close": close, "loris": loris,
-         "loris-head": loris_head, "bomb": bomb, "endless": endless, "heads": heads, "html": html, "redirect": redirect, "nan": nan, "chunks": chunks,
-         "array": array, "disguised": disguised, "old": old, "detail": detail, "ollama": ollama}
+MODES = {"stall": stall, "stall-body": stall_body, "garbage": garbage, "half": half, "cut-body": cut, "close": close, "loris": loris,
+         "loris-head": loris_head, "bomb": bomb, "endless": endless, "heads": heads, "html": html, "redirect": redirect, "chunks": chunks,
+         "array": array, "old": old, "detail": detail, "ollama": ollama,
+         # Answers of status 200 without what was asked for.
+         "disguised": always(b'{"error": {"message": "it broke, says 200", "code": 500}}'), "no-choices": always(b'{"object": "chat.completion"}'),
+         "null-choices": always(b'{"choices": null}'), "empty-choices": always(b'{"choices": []}'), "no-message": always(b'{"choices": [{"index": 0}]}'),
+         "choice-error": always(b'{"choices": [{"error": {"message": "it broke", "code": 502}, "finish_reason": "error"}]}'),
+         # Overloads under other names.
+         "overload-200": always(b'{"choices": null, "error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": "slow down"}}}'),
+         "overload-529": always(b'{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}', b"529 X"),
+         "quota": always(b'{"error": {"message": "You exceeded your current quota", "type": "insufficient_quota", "code": "insufficient_quota"}}', b"429 X"),
+         "quota-400": always(b'{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}', b"400 X"),
+         "reset": reset, "ratelimit-reset": always(b"", b"429 X", b"X-RateLimit-Remaining-Tokens: 0\r\nX-RateLimit-Reset-Tokens: 1s\r\n")}
+# Good answers whose JSON or coding is unusual: Python's clients read them.
+UNUSUAL = {"packed": packed, "deflated": deflated, "marked": marked, "half-pair": altered(b"\\ud83d\\ude00", b"\\ud83d"),
+           "infinity": altered(b'"index": 0', b'"index": 0, "logprobs": {"content": [{"logprob": -Infinity}]}'), "nan": altered(b'"created": 1', b'"created": NaN')}
+MODES |= UNUSUAL
 HELD = ("stall", "stall-body", "loris", "loris-head")  # answers that come slowly or never
 
 

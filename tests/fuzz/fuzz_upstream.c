@@ -31,14 +31,12 @@ static void check_object(struct str text) {
 struct listener {
     struct buf chunk;
     struct buf all;
-    struct usage usage;
-    bool is_finished;
+    struct upstream_stream_end end;
 };
 
 static bool take(void *context, struct str data) {
     struct listener *listener = context;
-    enum upstream_event event = upstream_read_event(&listener->chunk, data, "ours",
-                                                    &listener->usage, &listener->is_finished);
+    enum upstream_event event = upstream_read_event(&listener->chunk, data, "ours", &listener->end);
     if (event == UPSTREAM_EVENT_CHUNK || event == UPSTREAM_EVENT_USAGE ||
         event == UPSTREAM_EVENT_ERROR)
         check_object(buf_str(&listener->chunk));
@@ -49,7 +47,7 @@ static bool take(void *context, struct str data) {
 
 static bool listen(struct listener *listener, struct str text, size_t cut) {
     struct net_sse sse = {.has_data = false};
-    *listener = (struct listener){.is_finished = false};
+    *listener = (struct listener){.end = {.has_choice = false}};
     buf_init(&listener->chunk, 1 << 20);
     buf_init(&listener->all, 1 << 20);
     buf_init(&sse.line, 1 << 16);
@@ -74,7 +72,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct buf buf;
     struct upstream_reading reading;
     buf_init(&buf, 1 << 20);
-    upstream_read_answer(&buf, status, text, data[0] & 0x80 ? "ours" : NULL, "up", &reading);
+    const struct upstream_asked asked = {.endpoint = data[1] % ENDPOINT_ALL_COUNT,
+                                         .request = text,
+                                         .model = data[0] & 0x80 ? "ours" : NULL,
+                                         .name = "up"};
+    upstream_read_answer(&buf, status, text, &asked, &reading);
     check_object(reading.body);
     assert(reading.usage.cached_tokens <= reading.usage.input_tokens);
     buf_release(&buf);
@@ -83,7 +85,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     bool good = listen(&whole, text, 0);
     bool same = listen(&parts, text, bytes ? data[1] % bytes : 0);
     assert(good == same && str_equals(buf_str(&whole.all), buf_str(&parts.all)));
-    assert(memcmp(&whole.usage, &parts.usage, sizeof whole.usage) == 0);
+    assert(memcmp(&whole.end.usage, &parts.end.usage, sizeof whole.end.usage) == 0);
     buf_release(&whole.all);
     buf_release(&parts.all);
 

@@ -67,6 +67,8 @@ struct worker_model {
     bool decides;                /* takes questions, in prompt format DECISION_PROMPT_FORMAT */
 };
 
+#define WORKER_TEXT_BYTES 320
+
 struct worker_status {
     bool ready;       /* takes jobs now */
     bool is_parked;   /* not loaded; loads for a waiting job, unless is_held */
@@ -74,7 +76,8 @@ struct worker_status {
     bool is_held;     /* an administrator keeps its model unloaded */
     bool is_failed;   /* will never be ready */
     bool knows_names; /* it will never serve a name that it does not serve now */
-    char text[160];   /* "loading", "ready", or why it is not ready */
+    /* "loading", "ready", or why it is not ready */
+    char text[WORKER_TEXT_BYTES];
     uint64_t restarts;
     /* Numbers that a worker does not know are 0. */
     uint32_t running; /* sequences in the running set, or requests in flight */
@@ -102,6 +105,8 @@ struct worker_status {
     uint64_t refusals;    /* answers that were OUTCOME_NOT_RUN */
     uint64_t faults;      /* answers that were OUTCOME_TRY_AGAIN */
     bool is_key_refused;  /* it answers nothing but 401, 402 or 403 */
+    bool is_reached;      /* it has answered something, or takes jobs: later it is only away */
+    bool is_refusing;     /* it refused the latest request, as overloaded servers do; `text` has why */
 };
 
 struct worker;

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "net/retry.h"
+#include "workers/upstream/error.h"
 #include "workers/upstream/request.h"
 #include "workers/upstream/upstream_internal.h"
 
@@ -51,6 +52,25 @@ static void start_probes(struct worker_upstream *upstream, int64_t now_ns) {
     }
 }
 
+/* Writes what came instead of a list of models. The reason for a 401 or 403 may name the key. */
+static void write_no_models(const struct worker_upstream *upstream, const struct net_answer *answer,
+                            char ret_reason[UPSTREAM_REASON_BYTES]) {
+    char message[UPSTREAM_REASON_BYTES - 100] = "";
+    const struct upstream_asked asked = {.endpoint = ENDPOINT_TOKENIZER_INFO,
+                                         .name = upstream->spec.name};
+    struct upstream_reading reading;
+    struct buf buf;
+    int status = answer->status;
+    buf_init(&buf, WORKER_UPSTREAM_ANSWER_BYTES_MAX * 6);
+    upstream_read_answer(&buf, status, answer->body, &asked, &reading);
+    if (status >= 400 && (status == 402 || !upstream_is_key_status(status)))
+        upstream_error_line(message, sizeof message, reading.body);
+    snprintf(ret_reason, UPSTREAM_REASON_BYTES,
+             "GET /v1/models gave status %d%s%s%s; models= can name its models", status,
+             status == 200 ? " and no list" : "", *message ? ": " : "", message);
+    buf_release(&buf);
+}
+
 /* Takes the answer if it is a list of models; else false. The lock is held. */
 static bool take_models(struct worker_upstream *upstream, const struct net_answer *answer) {
     struct error error = {0};
@@ -62,9 +82,7 @@ static bool take_models(struct worker_upstream *upstream, const struct net_answe
     if (!is_whole)
         upstream_write_reason(upstream, answer, reason);
     else
-        snprintf(reason, sizeof reason,
-                 "GET /v1/models gave status %d%s; models= can name its models", answer->status,
-                 answer->status == 200 ? " and no list" : "");
+        write_no_models(upstream, answer, reason);
     if (!upstream->models.is_known)
         snprintf(upstream->reason, sizeof upstream->reason, "%s", reason);
     return false;
@@ -86,6 +104,7 @@ void upstream_probe_done(struct worker_upstream *upstream, const struct net_answ
     bool has_list = !was_health && take_models(upstream, answer);
     bool is_first = !upstream->has_asked;
     upstream->has_asked = true;
+    if (is_whole) upstream->figures.is_reached = true;
     pthread_cond_broadcast(&upstream->changed);
     if (upstream->is_probe_of_breaker && !is_good && !is_whole)
         upstream_write_reason(upstream, answer, upstream->reason);
@@ -240,11 +259,12 @@ static void tend_gate(struct worker_upstream *upstream, int64_t now_ns) {
         upstream->models.is_known && !is_paused && upstream->breaker.state != UPSTREAM_BREAKER_OPEN;
     pthread_mutex_lock(&upstream->lock);
     if (is_paused && upstream->breaker.state != UPSTREAM_BREAKER_OPEN)
-        snprintf(upstream->reason, sizeof upstream->reason, "it asked for a pause of %lld s",
-                 (long long)((limit->pause_until_ns - now_ns) / (1000 * NS_PER_MS)) + 1);
+        snprintf(upstream->reason, sizeof upstream->reason, "%s",
+                 *upstream->refusal ? upstream->refusal : "it did not answer in time");
     bool tells_room = is_open && upstream->wants_room;
     bool shuts = !is_open && upstream->is_open;
     upstream->is_open = is_open;
+    if (is_open) upstream->figures.is_reached = true;
     if (is_open) {
         upstream->wants_room = false;
         if (!upstream->has_asked) {

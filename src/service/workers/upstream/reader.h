@@ -13,22 +13,31 @@
 #include "base/buf.h"
 #include "protocol/worker.h"
 
+/* The request that an answer is to. */
+struct upstream_asked {
+    enum endpoint endpoint;
+    struct str request; /* its body */
+    const char *model; /* the client's name for the model, in place of the upstream's; NULL: none */
+    const char *name;  /* the upstream's, for sentences */
+};
+
 /* What an answer says. */
 struct upstream_reading {
     /* As far as this answer alone tells:
-     *   DONE       a 2xx with a JSON object, or a 4xx
-     *   NOT_RUN    429, 503
+     *   DONE       a 2xx with what was asked for (whole.h), or a 4xx
+     *   NOT_RUN    the upstream is overloaded (overload.h)
      *   TRY_AGAIN  408, 409, 425, and everything else */
     enum outcome outcome;
+    bool is_overload;
     int32_t status;  /* status of the result */
+    int64_t wait_ms; /* the wait that the body of an overload asks for; negative: none */
     struct str body; /* in the buf that was passed */
     struct usage usage;
 };
 
-/* Reads a whole answer. `model`, if not NULL, is the client's name for the model and replaces the
- * upstream's. `name` is the name of the upstream, for sentences. */
-void upstream_read_answer(struct buf *buf, int status, struct str body, const char *model,
-                          const char *name, struct upstream_reading *ret_reading);
+/* Reads a whole answer, repaired where only lax readers can read it (repair.h). */
+void upstream_read_answer(struct buf *buf, int status, struct str body,
+                          const struct upstream_asked *asked, struct upstream_reading *ret_reading);
 
 /* --- streams --- */
 
@@ -39,7 +48,18 @@ enum upstream_event {
     UPSTREAM_EVENT_ERROR, /* an error envelope: in the buf */
     UPSTREAM_EVENT_BAD,   /* not a JSON object */
 };
-/* Reads the data of one event. *usage is set if the event has usage; *is_finished becomes true if a
- * choice has its finish_reason. */
+
+/* What the events of a stream have said so far. Zero is a valid start. */
+struct upstream_stream_end {
+    struct usage usage;
+    bool has_choice;  /* an event had a choice */
+    bool is_finished; /* a choice had its finish_reason */
+    /* After an error event: */
+    bool is_overload;
+    int32_t status;
+    int64_t wait_ms; /* negative: none */
+};
+
+/* Reads the data of one event, and notes in *end what it says. */
 enum upstream_event upstream_read_event(struct buf *buf, struct str data, const char *model,
-                                        struct usage *usage, bool *is_finished);
+                                        struct upstream_stream_end *end);

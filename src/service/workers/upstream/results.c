@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "json/envelope.h"
+#include "workers/upstream/error.h"
 #include "workers/upstream/messages.h"
 #include "workers/upstream/shape.h"
 #include "workers/upstream/upstream_internal.h"
@@ -13,6 +14,8 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+
+#define REFUSAL_TOLD_NS (60 * INT64_C(1000000000)) /* between two lines of the log about refusals */
 
 /* --- streams --- */
 
@@ -45,8 +48,7 @@ static bool take_event(void *context, struct str data) {
     struct upstream_job *job = stream->job;
     struct worker_upstream *upstream = stream->upstream;
     if (job->is_done || job->has_failed) return true; /* events after the end are ignored */
-    switch (
-        upstream_read_event(&upstream->answer, data, job->model, &job->usage, &job->is_finished)) {
+    switch (upstream_read_event(&upstream->answer, data, job->model, &job->end)) {
     case UPSTREAM_EVENT_DONE: job->is_done = true; return true;
     case UPSTREAM_EVENT_BAD: return false;
     case UPSTREAM_EVENT_ERROR:
@@ -73,17 +75,30 @@ bool upstream_on_bytes(void *context, void *owner, struct str bytes) {
 /* Reads the end of a stream, once the exchange is over. */
 static void read_stream(struct worker_upstream *upstream, struct upstream_job *job,
                         struct upstream_reading *ret_reading) {
-    *ret_reading = (struct upstream_reading){
-        .outcome = OUTCOME_DONE, .status = 200, .body = STR("{}"), .usage = job->usage};
-    if (!job->has_failed && (job->is_done || job->is_finished)) return;
+    const struct upstream_stream_end *end = &job->end;
+    *ret_reading = (struct upstream_reading){.outcome = OUTCOME_DONE,
+                                             .status = 200,
+                                             .wait_ms = -1,
+                                             .body = STR("{}"),
+                                             .usage = end->usage};
+    bool has_ended = job->is_done || end->is_finished;
+    if (!job->has_failed && has_ended && end->has_choice) return;
     ret_reading->outcome = OUTCOME_TRY_AGAIN;
     ret_reading->status = 502;
     buf_clear(&upstream->answer);
-    if (job->has_failed)
+    if (job->has_failed) {
+        ret_reading->is_overload = end->is_overload;
+        if (end->is_overload) ret_reading->outcome = OUTCOME_NOT_RUN;
+        ret_reading->status = end->status;
+        ret_reading->wait_ms = end->wait_ms;
         buf_add_str(&upstream->answer, buf_str(&job->error));
-    else
+    } else if (has_ended) {
+        envelope_write(&upstream->answer, 502, "upstream_no_answer", NULL,
+                       STR("The upstream ended its stream without a choice."));
+    } else {
         envelope_write(&upstream->answer, 502, "upstream_broken", NULL,
                        STR("The upstream ended its stream before the answer was complete."));
+    }
     ret_reading->body = buf_str(&upstream->answer);
 }
 
@@ -117,6 +132,7 @@ static void read_failure(struct worker_upstream *upstream, const struct net_answ
                    str_from(message));
     *ret_reading = (struct upstream_reading){.outcome = ends[answer->end].outcome,
                                              .status = ends[answer->end].status,
+                                             .wait_ms = -1,
                                              .body = buf_str(&upstream->answer)};
 }
 
@@ -128,15 +144,17 @@ static int64_t sent_ns_of(const struct net_answer *answer) {
 }
 
 /* True if the answer says something about the key. Then it is not the request's own. */
-static bool doubts_key(const struct worker_upstream *upstream, const struct net_answer *answer) {
-    return answer->end == NET_END_WHOLE && upstream_key_is_doubted(&upstream->key, answer->status);
+static bool doubts_key(const struct worker_upstream *upstream, const struct net_answer *answer,
+                       const struct upstream_reading *reading) {
+    return answer->end == NET_END_WHOLE && !reading->is_overload &&
+           upstream_key_is_doubted(&upstream->key, answer->status);
 }
 
 /* Decides and changes nothing. */
 static enum outcome decide(const struct worker_upstream *upstream, const struct net_answer *answer,
                            const struct upstream_reading *reading) {
     const struct upstream_job *job = answer->owner;
-    if (!doubts_key(upstream, answer)) return reading->outcome;
+    if (!doubts_key(upstream, answer, reading)) return reading->outcome;
     return upstream_key_outcome(
         &upstream->key, job->job.body,
         upstream_breaker_would_open(&upstream->breaker, sent_ns_of(answer)));
@@ -166,13 +184,26 @@ static void set_key_refused(struct worker_upstream *upstream, bool is_refused) {
     pthread_mutex_unlock(&upstream->lock);
 }
 
+/* Any other answer: the upstream takes requests. */
+static void forget_refusal(struct worker_upstream *upstream) {
+    pthread_mutex_lock(&upstream->lock);
+    bool was_refusing = *upstream->refusal;
+    *upstream->refusal = '\0';
+    pthread_mutex_unlock(&upstream->lock);
+    if (was_refusing) log_debug("upstream=%s event=accepted", upstream->spec.name);
+}
+
 /* While the key is refused lines wait, as for an upstream that is away. */
 static void learn_key_doubt(struct worker_upstream *upstream, const struct net_answer *answer,
-                            enum outcome outcome) {
+                            const struct upstream_reading *reading, enum outcome outcome) {
     const struct upstream_job *job = answer->owner;
-    char reason[UPSTREAM_REASON_BYTES];
+    char reason[UPSTREAM_REASON_BYTES], message[UPSTREAM_REASON_BYTES - 60] = "";
+    forget_refusal(upstream);
     upstream_key_doubt(&upstream->key, job->job.body);
-    snprintf(reason, sizeof reason, "it refuses its key (status %d)", answer->status);
+    /* The reason for a 401 or 403 may name the key. */
+    if (answer->status == 402) upstream_error_line(message, sizeof message, reading->body);
+    snprintf(reason, sizeof reason, "it refuses its key (status %d)%s%s", answer->status,
+             *message ? ": " : "", message);
     bool opens = learn_bad(upstream, answer, reason);
     if (!opens || outcome != OUTCOME_NOT_RUN) return;
     if (!upstream->key.is_refused)
@@ -202,30 +233,65 @@ static void learn_good(struct worker_upstream *upstream, const struct net_answer
     upstream_limit_init(&upstream->limit, upstream->spec.concurrency);
 }
 
+/* The wait that an overloaded upstream asks for, wherever its answer says so; negative: for none. */
+static int64_t asked_wait_ms(const struct net_answer *answer,
+                             const struct upstream_reading *reading) {
+    if (answer->retry_after_ms >= 0) return answer->retry_after_ms;
+    return answer->reset_ms >= 0 ? answer->reset_ms : reading->wait_ms;
+}
+
+/* Notes why the upstream takes no requests now, and tells the log once a minute at most. */
+static void learn_refusal(struct worker_upstream *upstream, const struct net_answer *answer,
+                          const struct upstream_reading *reading) {
+    char message[UPSTREAM_REASON_BYTES - 80], asked[60] = "";
+    int64_t asked_ms = asked_wait_ms(answer, reading);
+    upstream_error_line(message, sizeof message, reading->body);
+    upstream_limit_refused(&upstream->limit, answer->sent_ns, answer->ended_ns, asked_ms,
+                           rng_unit(&upstream->rng));
+    if (asked_ms > 0)
+        snprintf(asked, sizeof asked, " and asked for a pause of %lld s",
+                 (long long)(asked_ms + 999) / 1000);
+    pthread_mutex_lock(&upstream->lock);
+    bool is_news = !*upstream->refusal;
+    snprintf(upstream->refusal, sizeof upstream->refusal, "it answered %d%s%s%s", reading->status,
+             asked, *message ? ": " : "", message);
+    pthread_mutex_unlock(&upstream->lock);
+    bool is_due = upstream->refusal_told_ns == 0 ||
+                  answer->ended_ns - upstream->refusal_told_ns > REFUSAL_TOLD_NS;
+    if (!is_news || !is_due) return;
+    upstream->refusal_told_ns = answer->ended_ns;
+    log_warn("upstream=%s event=refused reason=\"%s\", retrying", upstream->spec.name,
+             upstream->refusal);
+}
+
 static void learn(struct worker_upstream *upstream, const struct net_answer *answer,
-                  const struct usage *usage, enum outcome outcome) {
+                  const struct upstream_reading *reading, enum outcome outcome) {
     char reason[UPSTREAM_REASON_BYTES];
     bool is_whole = answer->end == NET_END_WHOLE;
-    if (doubts_key(upstream, answer)) {
-        learn_key_doubt(upstream, answer, outcome);
+    if (doubts_key(upstream, answer, reading)) {
+        learn_key_doubt(upstream, answer, reading, outcome);
         return;
     }
-    if (is_whole && answer->status < 500 && answer->status != 429 &&
-        !upstream_is_key_status(answer->status))
+    bool is_overload = is_whole && reading->is_overload;
+    int status = is_overload ? reading->status : answer->status;
+    if (is_whole && status < 500 && !is_overload && !upstream_is_key_status(status))
         learn_key_good(upstream);
-    if (is_whole)
-        snprintf(reason, sizeof reason, "status %d", answer->status);
-    else
+    if (is_overload) {
+        learn_refusal(upstream, answer, reading);
+        snprintf(reason, sizeof reason, "%s", upstream->refusal);
+    } else if (is_whole) {
+        snprintf(reason, sizeof reason, "status %d", status);
+        forget_refusal(upstream);
+    } else {
         upstream_write_reason(upstream, answer, reason);
-    bool is_refusal = is_whole && outcome == OUTCOME_NOT_RUN;
-    if (is_refusal || answer->end == NET_END_TIMEOUT)
+    }
+    if (answer->end == NET_END_TIMEOUT)
         upstream_limit_refused(&upstream->limit, answer->sent_ns, answer->ended_ns,
                                answer->retry_after_ms, rng_unit(&upstream->rng));
     /* An answer that is too long, or a 4xx that may be tried again, shows a working upstream. */
-    bool speaks = answer->end == NET_END_TOO_LONG ||
-                  (is_whole && answer->status >= 400 && answer->status < 500);
+    bool speaks = answer->end == NET_END_TOO_LONG || (is_whole && status >= 400 && status < 500);
     if (outcome == OUTCOME_DONE)
-        learn_good(upstream, answer, usage);
+        learn_good(upstream, answer, &reading->usage);
     else if (!speaks)
         learn_bad(upstream, answer, reason);
     else if (upstream_breaker_answered(&upstream->breaker, answer->sent_ns))
@@ -290,18 +356,38 @@ static void count(struct worker_upstream *upstream, const struct net_answer *ans
     pthread_mutex_unlock(&upstream->lock);
 }
 
+/* Reads the answer of an upstream that was asked for a stream and sent none: why, if it says so. */
+static void read_no_stream(struct worker_upstream *upstream, const struct net_answer *answer,
+                           const struct upstream_asked *asked,
+                           struct upstream_reading *ret_reading) {
+    upstream_read_answer(&upstream->answer, answer->status, answer->body, asked, ret_reading);
+    if (ret_reading->outcome != OUTCOME_DONE) return;
+    *ret_reading =
+        (struct upstream_reading){.outcome = OUTCOME_TRY_AGAIN, .status = 502, .wait_ms = -1};
+    buf_clear(&upstream->answer);
+    envelope_write(&upstream->answer, 502, "upstream_bad_answer", NULL,
+                   STR("The upstream was asked for a stream, and sent a whole answer."));
+    ret_reading->body = buf_str(&upstream->answer);
+}
+
 static void read_answer(struct worker_upstream *upstream, const struct net_answer *answer,
                         struct upstream_reading *ret_reading) {
     struct upstream_job *job = answer->owner;
+    const struct upstream_asked asked = {.endpoint = job->job.endpoint,
+                                         .request = job->job.body,
+                                         .model = job->model,
+                                         .name = upstream->spec.name};
     bool has_begun = job->has_streamed || job->is_done || job->has_failed;
     bool is_whole = answer->end == NET_END_WHOLE;
-    if (has_begun || (is_whole && job->job.stream && answer->status / 100 == 2))
+    bool is_stream = is_whole && job->job.stream && answer->status / 100 == 2;
+    if (has_begun || (is_stream && answer->body.bytes == 0))
         read_stream(upstream, job, ret_reading);
+    else if (is_stream)
+        read_no_stream(upstream, answer, &asked, ret_reading);
     else if (!is_whole)
         read_failure(upstream, answer, ret_reading);
     else
-        upstream_read_answer(&upstream->answer, answer->status, answer->body, job->model,
-                             upstream->spec.name, ret_reading);
+        upstream_read_answer(&upstream->answer, answer->status, answer->body, &asked, ret_reading);
 }
 
 /* Compares an answer with its shape. One of another form becomes an error, written into `room`. Only
@@ -342,7 +428,7 @@ void upstream_on_done(void *context, const struct net_answer *answer) {
     }
     read_answer(upstream, answer, &reading);
     enum outcome outcome = decide(upstream, answer, &reading);
-    learn(upstream, answer, &reading.usage, outcome);
+    learn(upstream, answer, &reading, outcome);
     upstream_unlink_running(upstream, job);
     struct buf room, sorted;
     buf_init(&room, BUF_UNLIMITED);

@@ -20,7 +20,7 @@
 
 #include <pthread.h>
 
-#define UPSTREAM_REASON_BYTES 120
+#define UPSTREAM_REASON_BYTES 300
 
 /* A job that waits or is in flight. */
 struct upstream_job {
@@ -35,8 +35,8 @@ struct upstream_job {
     /* While it is streamed. */
     struct net_sse sse;
     int64_t first_ns, last_ns; /* times of its first and last chunk; 0: none yet */
-    struct usage usage;
-    bool wants_usage, has_streamed, is_finished, is_done, has_failed;
+    struct upstream_stream_end end;
+    bool wants_usage, has_streamed, is_done, has_failed;
     struct buf error;              /* the envelope of an error event */
     char served[MODEL_NAME_BYTES]; /* its model as this worker calls it; the body may differ */
     char body[];
@@ -71,6 +71,8 @@ struct worker_upstream {
     struct timings timings;
     struct worker_status figures;       /* what status tells, but for what is counted above */
     char reason[UPSTREAM_REASON_BYTES]; /* why it is not open */
+    /* Why its latest requests were refused; empty: the latest one was not. */
+    char refusal[UPSTREAM_REASON_BYTES];
 
     /* The thread's alone. */
     struct upstream_limit limit;
@@ -79,6 +81,7 @@ struct worker_upstream {
     struct buf answer; /* scratch of results */
     bool has_trial;
     struct upstream_key key;
+    int64_t refusal_told_ns; /* when the log last told of a refusal; 0: never */
     enum upstream_probe probe;
     bool is_probe_of_breaker; /* else it only asks for models */
     int64_t models_due_ns;

@@ -111,8 +111,12 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
     ret_status->knows_names = ret_status->ready;
     ret_status->running = upstream->running_count;
     ret_status->waiting = upstream->waiting;
-    snprintf(ret_status->text, sizeof ret_status->text, "%s%.140s",
-             ret_status->ready ? "ready" : "waiting: ", ret_status->ready ? "" : upstream->reason);
+    ret_status->is_refusing = *upstream->refusal;
+    if (!ret_status->ready)
+        snprintf(ret_status->text, sizeof ret_status->text, "waiting: %s", upstream->reason);
+    else
+        snprintf(ret_status->text, sizeof ret_status->text, "ready%s%s",
+                 *upstream->refusal ? ", but " : "", upstream->refusal);
     pthread_mutex_unlock(&upstream->lock);
 }
 
@@ -189,6 +193,7 @@ static enum err open_http(struct worker_upstream *upstream, const char *key, str
         .key = key,
         .headers = headers,
         .proxy_from_environment = spec->proxy_from_environment,
+        .unpacks = true,
         .exchanges_max = spec->concurrency + 1, /* and a probe */
         .text_bytes_max = WORKER_UPSTREAM_ANSWER_BYTES_MAX,
         .connect_ms = spec->connect_ms,
