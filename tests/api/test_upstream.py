@@ -65,7 +65,7 @@ def metric(server, name):
     return float(re.search(rf'^quern_upstream_{name}{{upstream="fake"}} (\S+)', server.call("GET", "/metrics")[1].decode(), re.M)[1])
 
 
-MISBEHAVIOURS = sorted(set(upstream.MODES) - {"detail", "ollama"}) + ["408", "409", "425", "429", "500", "502", "503", "504"]
+MISBEHAVIOURS = sorted(set(upstream.MODES) - set(upstream.UNUSUAL) - {"detail", "ollama"}) + ["408", "409", "425", "429", "500", "502", "503", "504", "529"]
 
 
 def test_what_misbehaves_once_is_tried_again(tmp_path, fake, clock):
@@ -81,7 +81,8 @@ def test_what_misbehaves_once_is_tried_again(tmp_path, fake, clock):
 def test_what_always_misbehaves_ends_in_an_error_of_its_own(tmp_path, fake, clock):
     always = {"garbage": (502, "upstream_bad_answer"), "half": (502, "upstream_bad_answer"), "cut-body": (502, "upstream_broken"), "endless": (502, "upstream_bad_answer"),
               "redirect": (502, "upstream_bad_answer"), "disguised": (502, None), "500": (500, None), "close": (502, "upstream_broken"),
-              "reset": (502, "upstream_broken")}
+              "reset": (502, "upstream_broken"), "no-choices": (502, "upstream_no_answer"), "null-choices": (502, "upstream_no_answer"),
+              "empty-choices": (502, "upstream_no_answer"), "no-message": (502, "upstream_no_answer"), "choice-error": (502, None)}
     texts = [f"mode={mode} x" for mode in always] + ["mode=stall x", "mode=loris-head x"] + [f"plain {i}" for i in range(300)]
     with serving(tmp_path, f"fake={fake.url},{TIMES}", environment=clock.environment) as server:
         good, bad = run(server, texts, clock=clock, fake=fake)
@@ -95,6 +96,54 @@ def test_what_always_misbehaves_ends_in_an_error_of_its_own(tmp_path, fake, cloc
             assert bad[f"c{i}"]["response"] is None and bad[f"c{i}"]["error"]["code"] == "request_timeout"
         assert all(fake.behaviour.seen[text] == 5 for text in texts[:len(always) + 2])
         assert all(fake.behaviour.seen[text] == 1 for text in texts[len(always) + 2:])
+
+
+def test_a_200_without_an_answer_is_an_error_that_a_retry_finds(tmp_path, fake, clock):
+    texts = ["mode=null-choices times=5 x", "mode=disguised times=5 x", "plain"]
+    with serving(tmp_path, f"fake={fake.url},{TIMES}", environment=clock.environment) as server:
+        batch = wait(server, clock, fake, server.create(lines(texts))["id"])
+        assert batch["request_counts"] == {"total": 3, "completed": 1, "failed": 2}
+        _, bad = server.results(batch)
+        assert [line["response"]["body"]["error"]["message"] for line in bad] == ["The upstream fake answered without choices.", "it broke, says 200"]
+        again = server.json("POST", f"/v1/batches/{batch['id']}/retry", {})
+        assert wait(server, clock, fake, again["id"])["request_counts"] == {"total": 2, "completed": 2, "failed": 0}
+
+
+def test_answers_that_pythons_clients_read_are_answers(tmp_path, fake):
+    texts = [f"mode={mode} x" for mode in upstream.UNUSUAL]
+    with serving(tmp_path, f"fake={fake.url},{TIMES}") as server:
+        good, bad = run(server, texts)
+        assert not bad and all(fake.behaviour.seen[text] == 1 for text in texts)
+        for i, mode in enumerate(upstream.UNUSUAL):
+            ending = "\ufffd" if mode == "half-pair" else "😀"
+            assert good[f"c{i}"]["response"]["body"]["choices"][0]["message"]["content"] == f"re: {texts[i]} \u2028é{ending}"
+        assert not any("accept-encoding" in head for head in fake.behaviour.heads), "no packed answer is asked for"
+
+
+@pytest.mark.parametrize("mode,reason", [("overload-200", "429: Provider returned error: slow down"), ("overload-529", "529: Overloaded"),
+                                         ("quota", "429: You exceeded your current quota"), ("quota-400", "429: You exceeded your current quota")])
+def test_an_overload_under_any_name_waits_and_is_told(tmp_path, fake, clock, mode, reason):
+    fake.control(mode)
+    with serving(tmp_path, f"fake={fake.url},{TIMES}", environment=clock.environment) as server:
+        batch = server.create(lines(["a", "b"]))
+        clock.until(lambda: f"the upstream fake: it answered {reason}" in (server.batch(batch["id"])["waiting_for"] or ""), STEP, fake.is_busy)
+        assert reason in server.log_text() and "event=refused" in server.log_text()
+        clock.until(lambda: server.call("GET", "/ready")[0] == 503, STEP, fake.is_busy)
+        assert server.call("GET", "/health")[0] == 200, "it is alive"
+        assert server.batch(batch["id"])["request_counts"]["failed"] == 0
+        fake.control(None)
+        assert wait(server, clock, fake, batch["id"])["request_counts"] == {"total": 2, "completed": 2, "failed": 0}
+
+
+@pytest.mark.parametrize("mode,after,seconds", [("429", "7", 7), ("429", "6500ms", 7), ("ratelimit-reset", "", 1)])
+def test_the_pause_that_an_upstream_asks_for_is_told(tmp_path, fake, clock, mode, after, seconds):
+    fake.control(mode, after=after)
+    with serving(tmp_path, f"fake={fake.url},{TIMES}", environment=clock.environment) as server:
+        batch = server.create(lines(["a"]))
+        told = f"the upstream fake: it answered 429 and asked for a pause of {seconds} s"
+        clock.until(lambda: told in (server.batch(batch["id"])["waiting_for"] or ""), STEP, fake.is_busy)
+        fake.control(None)
+        assert wait(server, clock, fake, batch["id"])["request_counts"]["completed"] == 1
 
 
 def test_an_error_of_the_request_is_its_result_at_once(tmp_path, fake):
@@ -121,7 +170,7 @@ def test_while_the_key_is_refused_lines_wait_and_none_is_lost(tmp_path, fake, cl
         def is_told():  # but not while it tries the key again
             code, body = server.call("GET", "/ready")
             told = json.loads(body)["upstreams"][0]
-            return code == 503 and told["breaker"] != "closed" and told["text"] == f"waiting: it refuses its key (status {status})"
+            return code == 503 and told["breaker"] != "closed" and told["text"].startswith(f"waiting: it refuses its key (status {status})") and ("told to say" in told["text"]) == (status == "402")
 
         clock.until(is_told, STEP, fake.is_busy)
         assert 'quern_upstream_key_refused{upstream="fake"} 1' in server.call("GET", "/metrics")[1].decode()
@@ -308,6 +357,11 @@ def test_a_stream_passes_through(tmp_path, fake):
         assert json.loads(events[-2])["usage"]["prompt_tokens"] == 13 and json.loads(events[-2])["choices"] == []
         metrics = server.call("GET", "/metrics")[1].decode()
         assert 'quern_tokens_total{type="output"} 6\n' in metrics
+        ask["messages"][0]["content"] = "mode=no-choice x"
+        status, data = server.call("POST", "/v1/chat/completions", ask)
+        assert status == 502 and json.loads(data)["error"]["message"] == "The upstream ended its stream without a choice."
+        ask["messages"][0]["content"] = "mode=null-choices x"
+        assert server.call("POST", "/v1/chat/completions", ask)[0] == 502
         for mode in ("cut", "event-error", "event-garbage"):
             ask["messages"][0]["content"] = f"one two three mode={mode}"
             status, data = server.call("POST", "/v1/chat/completions", ask)

@@ -110,7 +110,7 @@ static void write_line(char ret_line[PROGRESS_LINE_BYTES], const struct batch_ob
         snprintf(parts[LEFT].text, PROGRESS_PART_BYTES, ", ETA %s", clock);
     }
     if (*batch->waiting_for)
-        snprintf(parts[WAITS].text, PROGRESS_PART_BYTES, ", waits for %s", batch->waiting_for);
+        snprintf(parts[WAITS].text, PROGRESS_PART_BYTES, ", waits for %.230s", batch->waiting_for);
     progress_line(ret_line, parts, PARTS, width);
 }
 

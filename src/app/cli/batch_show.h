@@ -24,7 +24,7 @@ struct batch_progress {
     size_t sample_count;
     int64_t line_at_ns;    /* the latest line of a log, where nothing is drawn again */
     char status[32];       /* the latest status told there */
-    char waiting_for[160]; /* the latest reason told there */
+    char waiting_for[OBJECT_WAITING_BYTES]; /* the latest reason told there */
 };
 
 /* Draws or prints how far the batch is, with rate and remaining time. */

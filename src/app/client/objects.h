@@ -34,6 +34,8 @@ enum object_state {
     STATE_OTHER, /* a word that OpenAI's API does not have */
 };
 
+#define OBJECT_WAITING_BYTES 384
+
 struct batch_object {
     char id[OBJECT_ID_BYTES];
     enum object_state state;
@@ -46,7 +48,7 @@ struct batch_object {
     uint64_t total, completed, failed;
     uint64_t input_tokens, output_tokens;                               /* 0: not told */
     int64_t created_unix_s, begun_unix_s, ended_unix_s, expires_unix_s; /* 0: not told */
-    char waiting_for[160], paused[16];
+    char waiting_for[OBJECT_WAITING_BYTES], paused[16];
     char submission[OBJECT_ID_BYTES]; /* of the metadata */
     bool is_quern;                    /* the object has quern's own member */
     struct {

@@ -35,8 +35,9 @@ static void write_models(const struct runner_status *status, struct buf *body) {
     buf_add_byte(body, '}');
 }
 
-/* Contract: 200 while requests are taken, 503 while loading or draining. Models, upstreams and
- * reasons are for known callers only. */
+/* Contract: 200 while the server is alive, 503 while its engines load, before its first upstream has
+ * answered, or while it drains. An upstream that takes no requests for a time makes the server no
+ * less alive: a restart would not help, so only /ready says 503 then. Models, upstreams and reasons are for known callers only. */
 void health_live(void *context, struct http_request *request) {
     struct api *api = context;
     struct runner_status status;
@@ -44,7 +45,8 @@ void health_live(void *context, struct http_request *request) {
     bool is_known = http_request_is_known(request);
     runner_status(api->options.runner, &status);
     bool draining = atomic_load(&api->draining) || status.draining;
-    if (draining || status.workers_ready == 0) {
+    bool is_up = status.workers_ready > 0 || status.upstreams_reached > 0;
+    if (draining || !is_up) {
         if (draining)
             api_fail(request, 503, NULL, NULL, "The server is draining");
         else
@@ -53,7 +55,7 @@ void health_live(void *context, struct http_request *request) {
         return;
     }
     buf_init(&body, HEALTH_BYTES_MAX);
-    buf_add_text(&body, "{\"status\":\"ok\"");
+    buf_printf(&body, "{\"status\":\"%s\"", status.workers_ready > 0 ? "ok" : "degraded");
     if (is_known) {
         write_models(&status, &body);
         write_upstreams(api, &body);

@@ -44,7 +44,7 @@ struct active_progress {
     bool is_stuck;        /* and has been reported */
     bool is_waiting_turn; /* other batches go first: nothing is wrong */
     bool was_risk_told;
-    char waiting_for[128]; /* one phrase; empty: results come */
+    char waiting_for[STORE_WAITING_BYTES]; /* one phrase; empty: results come */
 };
 
 struct active_batch {

@@ -300,10 +300,12 @@ void runner_status(struct runner *runner, struct runner_status *ret_status) {
     ret_status->disk_full = disk.disk_full;
     ret_status->worker_count = (uint32_t)count;
     ret_status->workers_ready = 0;
+    ret_status->upstreams_reached = 0;
     const char *why = count == 0 ? "no worker" : statuses[0].text;
     uint32_t parked = 0;
     for (size_t i = 0; i < count; i++) {
         ret_status->workers_ready += statuses[i].ready;
+        ret_status->upstreams_reached += statuses[i].is_reached;
         ret_status->workers_in[model_state_of(&statuses[i])]++;
         parked += statuses[i].is_parked && !statuses[i].is_held;
     }

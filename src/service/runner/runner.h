@@ -161,6 +161,7 @@ struct runner_status {
     bool draining;
     bool disk_full;
     uint32_t worker_count;
+    uint32_t upstreams_reached; /* those that have answered once, ready now or not */
     uint32_t workers_ready; /* if none is: those that load when a job waits for them */
     uint32_t workers_in[MODEL_FAILED + 1]; /* by the state of their model */
     uint64_t lines_in_flight;
@@ -178,7 +179,7 @@ struct runner_status {
     uint64_t quality_alarms[5]; /* raised since start, in the order of batch/extras.h's shares */
     uint64_t shapes[SHAPE_END_COUNT]; /* durable lines that asked for a shape, by their end */
     uint64_t batches_paused;
-    char text[160]; /* "ready", or why it is not ready */
+    char text[WORKER_TEXT_BYTES]; /* "ready", or why it is not ready */
 };
 
 void runner_status(struct runner *runner, struct runner_status *ret_status);

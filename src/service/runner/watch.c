@@ -76,37 +76,52 @@ static bool tell_one_risk(struct runner *runner) {
 /* --- what a batch waits for --- */
 
 /* True if every batch waits for the disk or the whole server; writes what for. */
-static bool server_waits(struct runner *runner, char ret_text[128]) {
+static bool server_waits(struct runner *runner, char ret_text[STORE_WAITING_BYTES]) {
     struct store_status disk;
     store_status(runner->store, &disk);
     pthread_mutex_lock(&runner->lock);
     bool is_draining = runner->is_draining;
     pthread_mutex_unlock(&runner->lock);
     if (disk.disk_full)
-        snprintf(ret_text, 128, "the disk is full");
+        snprintf(ret_text, STORE_WAITING_BYTES, "the disk is full");
     else if (is_draining)
-        snprintf(ret_text, 128, "the server is shutting down");
+        snprintf(ret_text, STORE_WAITING_BYTES, "the server is shutting down");
     else
         return false;
     return true;
 }
 
-/* True if no engine for the model takes jobs; writes the reason. An empty model: several models. */
-static bool engine_waits(struct runner *runner, const char *model, char ret_text[128]) {
+/* Writes which worker is waited for, and why. */
+static void write_worker(const struct worker_status *status, char ret_text[STORE_WAITING_BYTES]) {
+    static const struct str beginnings[] = {{"waiting: ", 9}, {"ready, but ", 11}};
+    struct str why = str_from(status->text);
+    if (!status->upstream) {
+        snprintf(ret_text, STORE_WAITING_BYTES, "an engine: %.300s", status->text);
+        return;
+    }
+    for (size_t i = 0; i < sizeof beginnings / sizeof *beginnings; i++)
+        if (str_starts_with(why, beginnings[i])) why = str_skip(why, beginnings[i].bytes);
+    snprintf(ret_text, STORE_WAITING_BYTES, "the upstream %.60s: %.250s", status->upstream, why.at);
+}
+
+/* True if no worker for the model takes jobs; writes the reason. An empty model: several models. */
+static bool engine_waits(struct runner *runner, const char *model,
+                         char ret_text[STORE_WAITING_BYTES]) {
     struct worker *workers[RUNNER_WORKERS_MAX];
     struct worker_status status;
     char served[MODEL_NAME_BYTES];
     size_t count = runner_workers(runner, workers);
     bool is_served = false;
-    snprintf(ret_text, 128, "no worker");
+    snprintf(ret_text, STORE_WAITING_BYTES, "no worker");
     for (size_t i = 0; i < count; i++) {
         if (*model && !runner_finds(runner, workers[i], str_from(model), served)) continue;
         workers[i]->ops->status(workers[i], &status);
-        if (status.ready) return false;
+        if (status.ready && !status.is_refusing) return false;
         is_served = true;
-        snprintf(ret_text, 128, "an engine: %.110s", status.text);
+        write_worker(&status, ret_text);
     }
-    if (count > 0 && !is_served) snprintf(ret_text, 128, "no worker serves the model %.90s", model);
+    if (count > 0 && !is_served)
+        snprintf(ret_text, STORE_WAITING_BYTES, "no worker serves the model %.90s", model);
     return true;
 }
 
@@ -139,22 +154,27 @@ static bool find_silent(struct runner *runner, uint64_t after, int64_t now_ns,
 }
 
 /* Writes the reason of a batch that waits for neither the server nor an engine. */
-static void own_reason(const struct active_batch *batch, char ret_text[128]) {
+static void own_reason(const struct active_batch *batch, char ret_text[STORE_WAITING_BYTES]) {
     bool is_new = batch->row.status == BATCH_VALIDATING;
     switch (batch->phase) {
     case PHASE_VALIDATE:
-        snprintf(ret_text, 128, is_new ? "its turn to be validated" : "files that cannot be read");
+        snprintf(ret_text, STORE_WAITING_BYTES,
+                 is_new ? "its turn to be validated" : "files that cannot be read");
         break;
-    case PHASE_VALIDATING: snprintf(ret_text, 128, "the check of its input file"); break;
+    case PHASE_VALIDATING:
+        snprintf(ret_text, STORE_WAITING_BYTES, "the check of its input file");
+        break;
     case PHASE_PUBLISH:
-    case PHASE_PUBLISHING: snprintf(ret_text, 128, "the writing of its result files"); break;
+    case PHASE_PUBLISHING:
+        snprintf(ret_text, STORE_WAITING_BYTES, "the writing of its result files");
+        break;
     case PHASE_RUN:
     case PHASE_END:
         if (batch->in_flight > 0)
-            snprintf(ret_text, 128, "results of %u requests that are with an engine",
-                     batch->in_flight);
+            snprintf(ret_text, STORE_WAITING_BYTES,
+                     "results of %u requests that are with an engine", batch->in_flight);
         else
-            snprintf(ret_text, 128, "its turn");
+            snprintf(ret_text, STORE_WAITING_BYTES, "its turn");
         break;
     }
 }
@@ -178,7 +198,7 @@ static bool note_reason(struct runner *runner, struct active_batch *batch, const
 }
 
 static void watch_silent(struct runner *runner, const struct silent *silent, int64_t now_ns) {
-    char reason[128] = "", text[200];
+    char reason[STORE_WAITING_BYTES] = "", text[STORE_WAITING_BYTES + 40];
     if (!server_waits(runner, reason) && !engine_waits(runner, silent->model, reason))
         reason[0] = '\0';
     int64_t age_s = 0;

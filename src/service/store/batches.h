@@ -33,6 +33,8 @@ enum batch_paused {
     BATCH_FORGIVEN,          /* a client resumed it after that: quality pauses it no more */
 };
 
+#define STORE_WAITING_BYTES 384
+
 struct store_batch {
     /* set by the store when the row is added */
     uint64_t sequence;
@@ -76,7 +78,7 @@ struct store_batch {
     enum batch_paused paused;
     char *quality; /* JSON text of quality_write in batch/quality.h, or NULL */
     /* not stored: the runner's words for what an unfinished batch waits for; empty: nothing */
-    char waiting_for[128];
+    char waiting_for[STORE_WAITING_BYTES];
 };
 
 void store_batch_release(struct store_batch *batch);
