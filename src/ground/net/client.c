@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "net/file_body.h"
 #include "net/net_internal.h"
-#include "net/retry.h"
+#include "net/wait.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -139,49 +139,6 @@ bool net_exchange_header(const struct net_exchange *exchange, const char *name, 
         return false;
     *ret_value = str_from(header->value);
     return true;
-}
-
-/* retry-after-ms goes before retry-after, since it is finer. */
-static int64_t read_retry_after(const struct net_exchange *exchange) {
-    static const struct {
-        const char *name;
-        bool is_ms;
-    } headers[] = {{"retry-after-ms", true},          {"x-retry-after-ms", true},
-                   {"x-ms-retry-after-ms", true},     {"retry-after", false},
-                   {"x-retry-after", false},          {"x-ratelimit-retry-after", false},
-                   {"x-ratelimit-reset-after", false}};
-    struct str value;
-    int64_t after_ms = -1;
-    for (size_t i = 0; i < sizeof headers / sizeof *headers && after_ms < 0; i++)
-        if (net_exchange_header(exchange, headers[i].name, 0, &value))
-            after_ms = net_retry_after_ms(headers[i].is_ms, value, clock_unix_s());
-    return after_ms;
-}
-
-/* The time of one kind of limit, of requests or of tokens, if that limit is used up. */
-static int64_t read_reset_of(const struct net_exchange *exchange, const char *reset,
-                             const char *remaining) {
-    struct str value, left;
-    if (!net_exchange_header(exchange, reset, 0, &value)) return -1;
-    if (net_exchange_header(exchange, remaining, 0, &left) && !str_is(str_trim(left), "0"))
-        return -1;
-    return net_reset_ms(value, clock_unix_s());
-}
-
-/* The latest of all limits that are used up: before that, each request is refused again. */
-static int64_t read_reset(const struct net_exchange *exchange) {
-    static const char *const headers[][2] = {
-        {"x-ratelimit-reset-requests", "x-ratelimit-remaining-requests"},
-        {"x-ratelimit-reset-tokens", "x-ratelimit-remaining-tokens"},
-        {"x-ratelimit-reset", "x-ratelimit-remaining"},
-        {"x-rate-limit-reset", "x-rate-limit-remaining"},
-        {"ratelimit-reset", "ratelimit-remaining"}};
-    int64_t reset_ms = -1;
-    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++) {
-        int64_t ms = read_reset_of(exchange, headers[i][0], headers[i][1]);
-        if (ms > reset_ms) reset_ms = ms;
-    }
-    return reset_ms;
 }
 
 /* --- starting --- */
@@ -371,14 +328,17 @@ static void finish(struct net_exchange *exchange, enum net_end end, const char *
         .end = end,
         .status = net_exchange_status(exchange),
         .body = buf_str(&exchange->in),
-        .retry_after_ms = read_retry_after(exchange),
-        .reset_ms = read_reset(exchange),
+        .retry_after_ms = net_wait_asked_ms(exchange),
+        .reset_ms = net_wait_reset_ms(exchange),
         .sent_ns = exchange->sent_ns,
         .ended_ns = clock_monotonic_ns(),
         .what = what,
         .fault = fault,
         .why = code != CURLE_OK && *exchange->reason ? exchange->reason : fault,
     };
+    long os_error = 0;
+    if (end == NET_END_UNSENT) curl_easy_getinfo(exchange->easy, CURLINFO_OS_ERRNO, &os_error);
+    answer.os_error = (int)os_error;
     curl_easy_getinfo(exchange->easy, CURLINFO_REDIRECT_URL, &location);
     answer.location = location;
     curl_multi_remove_handle(client->multi, exchange->easy);

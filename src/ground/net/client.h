@@ -47,6 +47,7 @@ struct net_answer {
     int64_t reset_ms;       /* until its rate limit is reset; negative: the answer does not say */
     int64_t sent_ns;        /* 0: not sent */
     int64_t ended_ns;
+    int os_error; /* errno of a connection that could not be made; 0: none */
     /* For a failure, each else empty: */
     const char *what;  /* what the server did, as a predicate: "cannot be reached" */
     const char *fault; /* libcurl's words for its kind; empty if libcurl sees no failure */
