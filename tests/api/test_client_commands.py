@@ -326,6 +326,36 @@ def test_a_hostile_server_gets_a_sentence(tmp_path):
         assert done.returncode == 6 and "too long" in done.stderr, done.stderr
 
 
+def test_where_no_server_listens_the_address_is_named_at_once(tmp_path):
+    file = write(tmp_path / "in.jsonl", requests(1))
+    with support.reserved_port() as port:
+        url = f"http://127.0.0.1:{port}/v1"
+        for words in (["list"], ["watch", "batch_1"], ["submit", file], ["submit", file, "--watch"], ["status", "batch_1"]):
+            done = run(url, *words)
+            assert done.returncode == 6 and "trying again" not in done.stderr, done.stderr
+            assert f"{url} cannot be reached" in done.stderr and "--base-url or OPENAI_BASE_URL" in done.stderr
+        done = run(url, "list", "--retry-seconds", "1")
+        assert done.returncode == 6 and f"the server {url} cannot be reached" in done.stderr and "trying again for up to 1 s" in done.stderr
+
+
+def test_top_takes_the_server_of_the_environment(tmp_path):
+    with support.serving(tmp_path / "state", *ECHO) as server:
+        for url, words in ((server.url, []), ("http://127.0.0.1:9/v1", [server.site]), ("http://127.0.0.1:9/v1", ["--base-url", server.url])):
+            done = run(url, "top", *words, "--once", "--seconds", "1")
+            assert done.returncode == 0, done.stderr
+        assert run("", "top", server.url, "--base-url", server.url, "--once").returncode == 2
+        assert run("nonsense", "top", "--once").returncode == 2
+
+
+def test_a_table_is_not_submitted(tmp_path):
+    for name in ("people.csv", "people.tsv"):
+        (tmp_path / name).write_text("name\nAda\n")
+        done = run("", "submit", tmp_path / name)
+        assert done.returncode == 3 and f"quern table {tmp_path / name} --prompt" in done.stderr, done.stderr
+    (tmp_path / "people").write_text("name\nAda\n")
+    assert "no JSON object" in run("", "submit", tmp_path / "people").stderr
+
+
 def test_a_server_that_is_away(tmp_path):
     with support.reserved_port() as port:
         done = run(f"http://127.0.0.1:{port}", "list", "--retry-seconds", "0")

@@ -2,25 +2,23 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "cli/command.h"
+#include "cli/remote_options.h"
 #include "cli/terminal.h"
 #include "cli/top_show.h"
 #include "net/client.h"
-#include "secrets/secret.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define URL_USUAL "http://127.0.0.1:8080"
-#define URL_BYTES 2048
+#define URL_BYTES (REMOTE_URL_BYTES + 16)
 #define TEXT_BYTES_MAX ((size_t)16 << 20)
 #define WHOLE_MS 10000
 #define SLICE_MS 100
 
 struct chosen {
-    const char *api_key_file;
-    const char *ca_file;
+    struct remote_choice remote;
     int64_t seconds;
     bool once;
 };
@@ -30,10 +28,6 @@ static const struct option rows[] = {
     {"seconds", OPTION_INTEGER, AT(seconds), "N", .help = "time between two readings (default 2 s)",
      .min = 1, .max = 3600},
     {"once", OPTION_SWITCH, AT(once), .help = "print one table, from two readings, and end"},
-    {"api-key-file", OPTION_TEXT, AT(api_key_file), "F",
-     .help = "file of a key with the scope metrics (default: no key)"},
-    {"ca-file", OPTION_TEXT, AT(ca_file), "F",
-     .help = "file of trusted certificates, for https (default: the system's)"},
     {0},
 };
 
@@ -59,7 +53,8 @@ static void on_done(void *context, const struct net_answer *answer) {
     else if (answer->status == 401 || answer->status == 403)
         fetch->err =
             err_set(&fetch->error, ERR_DENIED,
-                    "%.200s wants a key with the scope metrics: --api-key-file", fetch->url);
+                    "%.200s wants a key with the scope metrics: --api-key-file or OPENAI_API_KEY",
+                    fetch->url);
     else
         fetch->err = err_set(&fetch->error, ERR_UNAVAILABLE, "%.200s answers %d", fetch->url,
                              answer->status);
@@ -118,38 +113,40 @@ static enum err watch(struct net_client *client, struct fetch *fetch, const stru
     return err == ERR_CANCELLED ? OK : err;
 }
 
-static enum err make_url(const char *base, char ret_url[URL_BYTES], struct error *error) {
-    struct str url = str_from(base ? base : URL_USUAL);
-    while (str_ends_with(url, STR("/"))) url.bytes--;
-    if (str_ends_with(url, STR("/v1"))) url.bytes -= 3;
-    int bytes = snprintf(ret_url, URL_BYTES, "%.*s/metrics", STR_ARGS(url));
-    if (bytes < URL_BYTES &&
-        (str_starts_with(url, STR("http://")) || str_starts_with(url, STR("https://"))))
-        return OK;
-    return err_set(error, ERR_INVALID, "'%.100s' is no URL such as " URL_USUAL, base);
+/* The operand is the server's URL, as --base-url is. */
+static enum err check(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    char url[REMOTE_URL_BYTES];
+    if (!call->operands[0]) return remote_options_check(&chosen->remote, error);
+    if (chosen->remote.base_url)
+        return err_set(error, ERR_INVALID, "URL and --base-url name the server twice");
+    chosen->remote.base_url = call->operands[0];
+    return remote_options_read_url(call->operands[0], "URL", url, error);
 }
 
-static enum err check(struct command_call *call, struct error *error) {
-    char url[URL_BYTES];
-    return make_url(call->operands[0], url, error);
+static void make_url(const struct remote_place *place, char ret_url[URL_BYTES]) {
+    struct str url = str_from(place->base_url);
+    if (str_ends_with(url, STR("/v1"))) url.bytes -= 3;
+    snprintf(ret_url, URL_BYTES, "%.*s/metrics", STR_ARGS(url));
 }
 
 static enum err run(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     char url[URL_BYTES];
-    struct secret secret = {0};
+    struct remote_place place = {0};
     struct net_client *client = NULL;
     struct fetch fetch = {.url = url};
-    enum err err = make_url(call->operands[0], url, error);
-    if (err == OK && chosen->api_key_file)
-        err = secret_read_file(&secret, chosen->api_key_file, error);
-    if (err != OK) return err;
-    if (secret.text) secret.text[strcspn(secret.text, "\r\n")] = '\0';
+    enum err err = remote_options_read(&chosen->remote, &place, error);
+    if (err != OK) {
+        remote_place_release(&place);
+        return err;
+    }
+    make_url(&place, url);
     const struct net_client_options options = {.exchanges_max = 1,
                                                .text_bytes_max = TEXT_BYTES_MAX,
                                                .connect_ms = WHOLE_MS,
-                                               .key = secret.text,
-                                               .certificates = chosen->ca_file,
+                                               .key = place.key.text,
+                                               .certificates = place.ca_file,
                                                .context = &fetch,
                                                .done = on_done};
     buf_init(&fetch.body, TEXT_BYTES_MAX);
@@ -157,7 +154,7 @@ static enum err run(struct command_call *call, struct error *error) {
     if (err == OK) err = watch(client, &fetch, chosen, call->stop, error);
     net_client_close(client);
     buf_release(&fetch.body);
-    secret_release(&secret);
+    remote_place_release(&place);
     return err;
 }
 
@@ -166,16 +163,16 @@ static void set_defaults(void *context) {
     chosen->seconds = 2;
 }
 
-static const struct option_table tables[] = {{rows, 0}};
+static const struct option_table tables[] = {{rows, 0}, {remote_option_rows, AT(remote)}};
 
 const struct command cmd_top = {
     .name = "top",
     .summary = "show the engines and cards of a running server",
     .usage = "top [URL] [options]",
-    .help = "Shows, anew every few seconds, what the /metrics of the server at URL (default\n"
-            "" URL_USUAL ") tell: engines, their rates and memory, and cards.\n",
+    .help = "Shows, anew every few seconds, what the /metrics of the server at URL tell: engines,\n"
+            "their rates and memory, and cards. The key needs the scope metrics.\n",
     .tables = tables,
-    .table_count = 1,
+    .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),
     .operands_max = 1,
     .stops = true,

@@ -5,18 +5,20 @@
 
 #include <stdio.h>
 
+#define RETRY_S 30 /* the default; another value is the user's wish to wait in any case */
+
 #define AT(field) offsetof(struct session_choice, field)
 const struct option session_option_rows[] = {
     {"json", OPTION_SWITCH, AT(json), .help = "print objects of the server, one JSON per line"},
     {"retry-seconds", OPTION_INTEGER, AT(retry_seconds), "N",
      .help = "time to try again while the server is silent or busy, in a watch at least 3600 s "
-             "(default 30 s)",
+             "(default 30 s; with it, none if no server listens on this machine)",
      .max = 1e9},
     {0},
 };
 
 void session_set_defaults(struct session_choice *choice) {
-    choice->retry_seconds = 30;
+    choice->retry_seconds = RETRY_S;
 }
 
 static void say(void *context, const char *sentence) {
@@ -47,6 +49,7 @@ enum err session_open(struct session *ret_session, const char *command,
                                            .key = ret_session->place.key.text,
                                            .certificates = ret_session->place.ca_file,
                                            .patience_ms = choice->retry_seconds * 1000,
+                                           .expects_server = choice->retry_seconds == RETRY_S,
                                            .stop = stop,
                                            .context = ret_session,
                                            .say = say};

@@ -5,6 +5,7 @@
 #include "batch/jsonl_file.h"
 #include "client/objects.h"
 #include "json/json.h"
+#include "table/rows.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -56,13 +57,24 @@ static enum err open_file(int *ret_fd, const char *path, struct error *error) {
     return err_set(error, ERR_INVALID, "%s is no plain file; - reads standard input", path);
 }
 
+/* A table is a common mistake: quern run takes one. */
+static enum err refuse_first(const char *name, struct error *error) {
+    enum table_kind kind = table_kind_of(name);
+    bool is_table = kind != TABLE_NONE && kind != TABLE_JSONL;
+    if (is_table)
+        return err_set(error, ERR_INVALID,
+                       "%.150s is a table, and a batch is made of requests: quern table %.150s "
+                       "--prompt PROMPT.jinja -o requests.jsonl makes them",
+                       name, name);
+    return err_set(error, ERR_INVALID,
+                   "the first line of %s is no JSON object, as a request of the Batch API is",
+                   name);
+}
+
 static enum err read_first(struct submit_input *input, struct str line, struct error *error) {
     json_t *object;
     struct error why = {0};
-    if (object_read(line, &object, &why) != OK)
-        return err_set(error, ERR_INVALID,
-                       "the first line of %s is no JSON object, as a request of the Batch API is",
-                       input->name);
+    if (object_read(line, &object, &why) != OK) return refuse_first(input->name, error);
     object_copy_text(json_member_str(object, "url"), input->endpoint, sizeof input->endpoint);
     json_decref(object);
     return OK;

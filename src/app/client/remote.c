@@ -8,6 +8,7 @@
 #include "json/json.h"
 #include "net/retry.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +34,7 @@ struct remote {
     bool is_over;
     int64_t failing_since_ns; /* monotonic time of the first failure in a row; 0: none */
     uint32_t failures;
+    bool has_answered;
     char told[256]; /* the latest failure that the user was told */
 };
 
@@ -52,6 +54,7 @@ void remote_say(const struct remote *remote, const char *format, ...) {
 /* The server has answered: its silence is over. */
 static void note_answer(struct remote *remote) {
     if (*remote->told) remote_say(remote, "the server answers again");
+    remote->has_answered = true;
     remote->told[0] = '\0';
     remote->failing_since_ns = 0;
     remote->failures = 0;
@@ -98,6 +101,7 @@ static void take_end(void *context, const struct net_answer *answer) {
     ret->status = answer->status;
     ret->body = buf_str(&remote->body);
     ret->retry_after_ms = answer->retry_after_ms;
+    ret->is_nobody = answer->os_error == ECONNREFUSED;
     snprintf(ret->why, sizeof ret->why, "%s%s%s", answer->what, *answer->fault ? ": " : "",
              answer->fault);
     snprintf(ret->location, sizeof ret->location, "%s", answer->location ? answer->location : "");
@@ -185,6 +189,22 @@ static void write_failure(const struct remote_answer *answer, char *ret_text, si
     snprintf(ret_text, bytes, "answers %d%s%s", answer->status, *message ? ": " : "", message);
 }
 
+/* True for a URL of this machine. */
+static bool is_loopback(const char *url) {
+    struct net_url *parts = net_url_read(url);
+    const char *host = parts ? net_url_part(parts, NET_URL_HOST) : NULL;
+    bool is_own = host && (strcmp(host, "localhost") == 0 || strncmp(host, "127.", 4) == 0 ||
+                           strcmp(host, "[::1]") == 0);
+    net_url_free(parts);
+    return is_own;
+}
+
+/* True if no wait helps: nothing listens on a port of this machine, and nothing has before. */
+static bool is_hopeless(const struct remote *remote, const struct remote_answer *answer) {
+    return remote->options.expects_server && answer->is_nobody && !remote->has_answered &&
+           is_loopback(remote->options.base_url);
+}
+
 enum err remote_wait(struct remote *remote, const struct remote_answer *answer,
                      struct error *error) {
     char failure[256];
@@ -196,12 +216,20 @@ enum err remote_wait(struct remote *remote, const struct remote_answer *answer,
         wait_ms =
             answer->retry_after_ms < WAIT_ASKED_MS_MAX ? answer->retry_after_ms : WAIT_ASKED_MS_MAX;
     int64_t silent_ms = (now_ns - remote->failing_since_ns) / 1000000;
+    if (is_hopeless(remote, answer))
+        return err_set(error, ERR_UNAVAILABLE,
+                       "%.200s %s. No server listens there: start quern serve, or name another "
+                       "server with %s",
+                       remote->options.base_url, failure,
+                       remote->options.url_option ? remote->options.url_option
+                                                  : "--base-url or OPENAI_BASE_URL");
     if (!remote_may_pass(answer) || silent_ms >= remote->options.patience_ms)
         return err_set(error, ERR_UNAVAILABLE, "%.200s %s", remote->options.base_url, failure);
     if (wait_ms > remote->options.patience_ms - silent_ms)
         wait_ms = remote->options.patience_ms - silent_ms;
     if (strcmp(failure, remote->told) != 0) {
-        remote_say(remote, "the server %s; trying again for up to %" PRId64 " s", failure,
+        remote_say(remote, "the server %.150s %s; trying again for up to %" PRId64 " s",
+                   remote->options.base_url, failure,
                    (remote->options.patience_ms - silent_ms + 999) / 1000);
         snprintf(remote->told, sizeof remote->told, "%s", failure);
     }

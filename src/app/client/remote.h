@@ -29,6 +29,8 @@ struct remote_options {
     const char *key;          /* NULL: none */
     const char *certificates; /* a file; NULL: the system's */
     int64_t patience_ms;      /* of silence, before a call fails */
+    bool expects_server;      /* while this machine itself refuses the connection, nothing listens:
+                                 the call fails at once, unless the server has answered before */
     const char *key_advice;   /* the places of a key, for a refusal; NULL: quern's own */
     const char *url_option;   /* the option of the base URL; NULL: --base-url */
     const volatile bool *stop;
@@ -67,6 +69,7 @@ struct remote_answer {
     int status;      /* 0: none */
     struct str body; /* of an answer that is kept */
     int64_t retry_after_ms;
+    bool is_nobody; /* REMOTE_UNSENT, because nothing listens there */
     bool has_last_line, is_incomplete;
     uint64_t last_line; /* of a page of results: X-Last-Line and X-Incomplete */
     char why[256];      /* of no answer: what the server did */
