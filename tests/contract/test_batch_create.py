@@ -66,6 +66,12 @@ def test_case_052_metadata_values_are_strings(echo):
     assert wrong(echo, metadata="x")["param"] == "metadata"
 
 
+def test_an_endpoint_without_v1_is_taken_as_azure_writes_it(echo):
+    """endpoint /chat/completions, as in the url of a line: the batch has /v1/chat/completions."""
+    status, made = post(echo, "/v1/batches", body(echo, endpoint="/chat/completions"))
+    assert status == 200 and made["endpoint"] == CHAT
+
+
 def test_case_053_an_unknown_endpoint(echo):
     """endpoint /v1/invalid/endpoint: 400 invalid_value; the message has the value and the supported ones."""
     error = wrong(echo, endpoint="/v1/invalid/endpoint")

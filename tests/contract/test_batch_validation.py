@@ -42,6 +42,11 @@ def test_case_062_a_line_that_is_not_json(client):
     """Line 2 cannot be parsed: invalid_json_line, line 2."""
     errors = failed(client, raw(line(1), b"{invalid json here\n", line(3)))
     assert (errors[0].code, errors[0].line, errors[0].param) == ("invalid_json_line", 2, None)
+    good = json.dumps(line(2)).encode()
+    for bad, why in ((b"\xef\xbb\xbf" + good, "a byte-order mark, at byte 1"), (good[:-1] + b",}", f"at byte {len(good) + 1}"),
+                     (good + good, f"near '{{', at byte {len(good) + 1}"), (b'{"a":"cut \\ud83d"}', "at byte 17")):
+        message = failed(client, raw(line(1), bad + b"\n"))[0].message
+        assert message.startswith("This line is not parseable as valid JSON: ") and message.endswith(f"{why}."), message
 
 
 def test_case_063_lines_that_are_no_objects(client):
@@ -81,7 +86,8 @@ def test_case_067_the_url_of_another_endpoint_with_its_body(client, strictly):
 def test_case_068_an_unknown_url(client, strictly):
     """url /v1/foo: invalid_url in both profiles; one without /v1 is taken, as Azure writes it."""
     for who in (client, strictly):
-        assert failed(who, raw(line(1, url="/v1/foo")))[0].code == "invalid_url"
+        error = failed(who, raw(line(1, url="/v1/responses")))[0]
+        assert error.code == "invalid_url" and error.message.startswith("The URL '/v1/responses' is not supported. Supported are '/v1/chat/completions', ")
         assert run(who, raw(line(1, url="/chat/completions"))).status == "completed"
 
 

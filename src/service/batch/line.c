@@ -160,6 +160,14 @@ bool batch_line_check_target(struct batch_line *line, enum endpoint batch_endpoi
     bool own = known && line->endpoint == batch_endpoint;
     if (!own && (!known || strict_url || !has_required(line, line->endpoint))) {
         show(line->url, text);
+        if (!known)
+            return refuse(ret_refusal, "invalid_url", "url",
+                          "The URL '%s' is not supported. Supported are '%s', '%s', '%s', '%s', "
+                          "'%s' and '%s'; this batch is for '%s'.",
+                          text, endpoint_path(ENDPOINT_CHAT), endpoint_path(ENDPOINT_COMPLETIONS),
+                          endpoint_path(ENDPOINT_EMBEDDINGS), endpoint_path(ENDPOINT_SCORE),
+                          endpoint_path(ENDPOINT_DECISIONS), endpoint_path(ENDPOINT_SYSTEMONE),
+                          endpoint_path(batch_endpoint));
         return refuse(ret_refusal, "invalid_url", "url",
                       "The URL provided for this request does not match the batch endpoint. "
                       "Expected '%s', got '%s'.",

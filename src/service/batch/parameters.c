@@ -84,14 +84,14 @@ static bool read_endpoint(struct batch_parameters *parameters, const json_t *bod
                           const struct batch_rules *rules, struct refusal *refusal) {
     struct str path = {0};
     if (!read_required(body, "endpoint", &path, refusal)) return false;
-    for (int i = 0; i < ENDPOINT_COUNT; i++) {
-        if (!str_is(path, endpoint_path((enum endpoint)i))) continue;
-        if (endpoint_is_decision((enum endpoint)i) && rules->no_decisions)
+    enum endpoint found;
+    if (endpoint_find(path, &found)) { /* also without /v1, as Azure has it, as in a line's url */
+        if (endpoint_is_decision(found) && rules->no_decisions)
             return refuse(refusal, "invalid_value", "endpoint",
                           "Invalid value for 'endpoint': '%s' is not in the profile 'openai' of "
                           "this server.",
-                          endpoint_path((enum endpoint)i));
-        parameters->endpoint = (enum endpoint)i;
+                          endpoint_path(found));
+        parameters->endpoint = found;
         return true;
     }
     return refuse(refusal, "invalid_value", "endpoint",

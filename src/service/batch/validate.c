@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FAULTY_LINE_MEMORY_MAX ((size_t)256 << 20) /* of the tree that finds the fault of a line */
 #define PIECE_BYTES ((size_t)256 << 10)
 #define ERRORS_BYTES_MAX ((size_t)4 << 20)
 
@@ -199,15 +200,32 @@ static bool check_shape(struct validation *v, const struct batch_line *parsed,
     return refuse(ret_refusal, refusal.code, param, "%s", refusal.message);
 }
 
+/* Refuses a line that is no JSON, with the fault and its place: a line may have many kilobytes. */
+static bool refuse_text(struct str text, struct refusal *ret_refusal) {
+    static const struct str known = {"not valid JSON: ", 16};
+    struct error error = {0};
+    json_t *tree = NULL;
+    size_t room = FAULTY_LINE_MEMORY_MAX;
+    enum err err = ERR_INVALID;
+    if (str_starts_with(text, STR("\xEF\xBB\xBF")))
+        (void)err_set(&error, ERR_INVALID, "a byte-order mark, at byte 1");
+    else
+        err = json_read_within(&tree, text, &room, &error);
+    json_decref(tree);
+    struct str why = str_from(err == ERR_INVALID ? error.text : "");
+    if (str_starts_with(why, known)) why = str_skip(why, known.bytes);
+    return refuse(ret_refusal, "invalid_json_line", NULL,
+                  "This line is not parseable as valid JSON%s%.*s.", why.bytes > 0 ? ": " : "",
+                  STR_ARGS(why));
+}
+
 /* Makes the contract's checks in their order. */
 static bool check_line(struct validation *v, struct str text, struct batch_line *parsed,
                        struct refusal *ret_refusal) {
     enum batch_line_reading reading =
         json_span_is_utf8(text) ? batch_line_read(text, parsed) : BATCH_LINE_NOT_JSON;
     switch (reading) {
-    case BATCH_LINE_NOT_JSON:
-        return refuse(ret_refusal, "invalid_json_line", NULL,
-                      "This line is not parseable as valid JSON.");
+    case BATCH_LINE_NOT_JSON: return refuse_text(text, ret_refusal);
     case BATCH_LINE_NOT_OBJECT:
         return refuse(ret_refusal, "invalid_request", NULL, "Each line must be a JSON object");
     case BATCH_LINE_READ: break;
