@@ -37,14 +37,17 @@ static enum head_state read_in_pieces(struct head *ret_head, struct str input, s
 static enum head_state scan(struct str body, size_t piece, size_t *ret_used) {
     struct chunk_scan scan = {0};
     enum head_state state = HEAD_INCOMPLETE;
+    char *copy = malloc(body.bytes + 1);
+    if (!copy) abort();
+    memcpy(copy, body.at, body.bytes);
     *ret_used = 0;
-    while (state == HEAD_INCOMPLETE && body.bytes > 0) {
-        size_t count = body.bytes < piece ? body.bytes : piece, used = 0;
-        state = chunk_scan_feed(&scan, (struct str){body.at, count}, &used);
+    while (state == HEAD_INCOMPLETE && *ret_used < body.bytes) {
+        size_t left = body.bytes - *ret_used, count = left < piece ? left : piece, used = 0;
+        state = chunk_scan_feed(&scan, copy + *ret_used, count, &used);
         assert(used <= count && (used == count || state != HEAD_INCOMPLETE));
         *ret_used += used;
-        body = str_skip(body, used);
     }
+    free(copy);
     return state;
 }
 

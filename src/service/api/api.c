@@ -223,6 +223,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .keys = options->keys,
         .origins = options->origins,
         .context = api,
+        .alias = api_alias,
         .hint = api_hint,
         .done = request_done,
         .refused = connection_refused,

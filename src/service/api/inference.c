@@ -307,22 +307,28 @@ static enum tier read_tier(struct str value, struct buf *scratch) {
     return json_span_is_string(value) ? tier_of(json_span_text(value, scratch)) : TIER_DEFAULT;
 }
 
+/* Submits a body that names no model with the name of one. */
+static void submit_with_model(struct api *api, struct http_request *request,
+                              struct runner_request *job, struct str object, struct str model) {
+    const struct batch_line line = {.body = object};
+    struct buf body;
+    buf_init(&body, BUF_UNLIMITED);
+    job->model = model;
+    job->body = batch_line_with_model(&line, model, &body);
+    submit(api, request, job);
+    buf_release(&body);
+}
+
 /* Submits a question about words that names no model, if only one is served. */
 static void ask_default_model(struct api *api, struct http_request *request,
                               struct runner_request *job, struct str object) {
     char name[MODEL_NAME_BYTES];
-    const struct batch_line line = {.body = object};
-    struct buf body;
     if (runner_default_model(api->options.runner, name) != SERVED) {
         api_fail_param(request, "missing_required_parameter", "model",
                        "Missing required parameter: 'model', since not one model alone is served.");
         return;
     }
-    buf_init(&body, BUF_UNLIMITED);
-    job->model = str_from(name);
-    job->body = batch_line_with_model(&line, job->model, &body);
-    submit(api, request, job);
-    buf_release(&body);
+    submit_with_model(api, request, job, object, str_from(name));
 }
 
 /* Submits the body, which the caller has taken out of the request, because the request may be over
@@ -341,15 +347,21 @@ static void infer_body(struct api *api, struct http_request *request, enum endpo
                        "The key '%s' is given twice: it is not clear which one counts.", twice);
         return;
     }
+    /* Azure's clients name the model in the URL, and may leave it out of the body. */
+    struct str deployment = http_request_query(request, "deployment");
+    bool has_deployment = deployment.bytes > 0 && !members.model.at;
     buf_init(&model, BUF_UNLIMITED);
     buf_init(&tier, BUF_UNLIMITED);
     if (endpoint_is_words(endpoint) && !members.model.at) {
         ask_default_model(api, request, &job, object);
-    } else if (read_model(request, members.model, &model, &job.model) &&
+    } else if ((has_deployment || read_model(request, members.model, &model, &job.model)) &&
                read_stream(request, endpoint, &members, &job.stream)) {
         job.tier = read_tier(members.service_tier, &tier);
         job.priority = read_priority(members.priority);
-        submit(api, request, &job);
+        if (has_deployment)
+            submit_with_model(api, request, &job, object, deployment);
+        else
+            submit(api, request, &job);
     }
     buf_release(&model);
     buf_release(&tier);

@@ -5,9 +5,11 @@
  * its body is. It refuses every form that another reader could understand differently.
  *
  * It stands in front of libmicrohttpd, whose parser (0.9.75) forgives bare LF, folded lines,
- * repeated Content-Length and odd chunk sizes. It knows no routes and keeps no text: accepted bytes
- * are passed on unchanged. The rules are RFC 9112 §2.2, §3, §5, §6 and §7.1, with all optional and
- * obsolete forms refused.
+ * repeated Content-Length and odd chunk sizes, and does not forgive a blank after a value. It knows no
+ * routes and keeps no text: accepted bytes are passed on, unchanged but for the place of such blanks.
+ * The rules are RFC 9112 §2.2, §3, §5, §6 and §7.1, with all optional and obsolete forms refused.
+ * A target may have the absolute form, which servers must take. Extensions and trailers of chunks are
+ * skipped.
  *
  * Thread: any; pure.
  * Memory: none.
@@ -18,6 +20,8 @@
 #define HEAD_BYTES_MAX 16384
 #define HEAD_FIELDS_MAX 100
 #define HEAD_TARGET_BYTES_MAX 8192
+#define CHUNK_NAME_BYTES 24
+#define CHUNK_EXTRA_BYTES_MAX 16384 /* extensions and trailers of a body */
 
 enum head_state {
     HEAD_INCOMPLETE, /* more bytes are needed */
@@ -44,15 +48,26 @@ struct head {
  * first `checked` of them: they are not searched again, so that a slow client costs no more. */
 enum head_state head_read(struct head *ret_head, struct str bytes, size_t checked);
 
+/* Moves the blanks after the value of each field before it. `block` is a complete block. */
+void head_move_blanks(char *block, size_t bytes);
+/* The bytes of scheme and authority in front of the path of a target in absolute form; 0 for a plain
+ * path, SIZE_MAX for any other target. */
+size_t head_origin_bytes(struct str target);
+
 /* Follows a chunked body; zero is a valid start. */
 struct chunk_scan {
     uint64_t left;  /* bytes left of the current chunk */
     uint64_t size;  /* the number in the current size line, so far */
     uint8_t step;   /* the part that comes next; see head.c */
     uint8_t digits; /* digits of the current size line, so far */
-    uint64_t seen;  /* decoded bytes so far */
+    uint16_t extra; /* bytes of extensions and trailers so far */
+    uint8_t name_bytes;
+    char name[CHUNK_NAME_BYTES]; /* of the current trailer, in lower case */
+    uint64_t seen;               /* decoded bytes so far */
 };
 
 /* Takes bytes of a chunked body; the first *ret_used of them belong to it. HEAD_COMPLETE if they
- * end the body, HEAD_REFUSED unless all chunks are plain: no extensions, no trailers. */
-enum head_state chunk_scan_feed(struct chunk_scan *scan, struct str bytes, size_t *ret_used);
+ * end the body, HEAD_REFUSED for any other text than chunks, and for a trailer that would change the
+ * framing or the host. A blank before an extension becomes a ';', since libmicrohttpd knows none. */
+enum head_state chunk_scan_feed(struct chunk_scan *scan, char *bytes, size_t count,
+                                size_t *ret_used);

@@ -112,6 +112,9 @@ struct http_options {
     /* Names and pages that may use the server; `host` of the rules is not read. */
     struct origin_rules origins;
     void *context; /* for handlers, uploads and `done` */
+    /* Writes the target that stands for one without a route of its own; false: none does. NULL: no
+     * target has another name. */
+    bool (*alias)(struct str target, struct buf *ret_target);
     /* Appends to the sentence about a path without a route what the client may have meant. NULL:
      * nothing is known. */
     void (*hint)(const char *method, struct str path, struct buf *sentence);

@@ -4,8 +4,9 @@
  * thread that takes it, or to an early answer. */
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
+#include "http/caller.h"
+#include "http/head.h"
 #include "http/server.h"
 
 #include <assert.h>
@@ -83,18 +84,31 @@ static void fail_route(struct http_request *request, enum route_found found, str
     buf_release(&text);
 }
 
+/* The target that counts: the one that was sent, or the one that it is another name of. */
+static struct str read_alias(struct http_request *request) {
+    const struct http_options *options = &request->server->options;
+    struct str target = request->target;
+    struct buf other;
+    buf_init(&other, HEAD_TARGET_BYTES_MAX);
+    if (options->alias && options->alias(target, &other))
+        target = arena_copy(&request->arena, buf_str(&other));
+    buf_release(&other);
+    return target.at ? target : request->target;
+}
+
 /* True if the request names a row that its client may use; else it has been answered. */
 static bool find_route(struct http_request *request) {
     struct http_server *server = request->server;
-    size_t question = str_find_byte(request->target, '?', 0);
-    struct str path = {request->target.at, question == SIZE_MAX ? request->target.bytes : question};
+    struct str target = read_alias(request);
+    size_t question = str_find_byte(target, '?', 0);
+    struct str path = {target.at, question == SIZE_MAX ? target.bytes : question};
     enum route_found found = route_find(server->options.routes, server->options.route_count,
                                         request->method, path, &request->arena, &request->match);
     request->has_route = found == ROUTE_FOUND;
     if (found == ROUTE_FOUND) {
         if (question != SIZE_MAX)
-            request->query_count = route_query(str_skip(request->target, question + 1),
-                                               &request->arena, request->query);
+            request->query_count =
+                route_query(str_skip(target, question + 1), &request->arena, request->query);
         return true;
     }
     if (found == ROUTE_NO_METHOD && strcmp(request->method, "OPTIONS") == 0) {
@@ -169,100 +183,20 @@ static bool check_content_type(struct http_request *request) {
     return false;
 }
 
-/* Wipes the key after its check: no handler needs it, and no core file should have it. */
-static void forget_key(struct http_request *request) {
-    struct str key = http_request_header(request, "authorization");
-    if (key.bytes > 0) explicit_bzero((char *)(uintptr_t)key.at, key.bytes);
-}
-
-/* Warns once of a key that everyone on the way could read. */
-static void judge_way(struct http_request *request) {
-    const struct http_options *options = &request->server->options;
-    if (!gate_is_overheard(request->connection)) return;
-    if (!options->keys || !key_set_asks(options->keys)) return; /* then none is secret */
-    if (atomic_exchange(&request->server->warned_of_open_key, true)) return;
-    log_warn(
-        "event=key_over_plain_http; a client of another machine sends its API key without TLS: "
-        "use --ssl-certfile, or a proxy with TLS on this machine");
-}
-
-static bool check_scope(struct http_request *request) {
-    enum http_scope scope = request->match.route->scope;
-    char text[120];
-    if (key_caller_has(&request->caller, scope)) return true;
-    atomic_fetch_add(&request->server->keys_scope_total, 1);
-    snprintf(text, sizeof text, "This API key may not do that: it lacks the scope '%s'",
-             key_scope_name(scope));
-    http_request_fail(request, 403, text, "missing_scope");
-    return false;
-}
-
-/* Counts a wrong key. */
-static void judge_guess(struct http_request *request, int64_t now_ms) {
-    struct http_server *server = request->server;
-    const struct address *peer = gate_peer(request->connection);
-    char text[ADDRESS_TEXT_BYTES];
-    atomic_fetch_add(&server->keys_wrong_total, 1);
-    pthread_mutex_lock(&server->lock);
-    bool is_last = guesses_count(server->guesses, peer, now_ms);
-    pthread_mutex_unlock(&server->lock);
-    if (!is_last) return;
-    log_warn("event=wrong_keys address=%s; it has sent %d of them and is slowed",
-             address_write(peer, text), GUESSES_AT_ONCE);
-}
-
-/* Asks for the caller whom the key names, and wipes the key. */
-static enum key_answer ask_key(struct http_request *request, unsigned manner,
-                               uint32_t *ret_retry_s) {
-    struct http_server *server = request->server;
-    int64_t now_ms = clock_monotonic_ns() / 1000000;
-    pthread_mutex_lock(&server->lock);
-    bool has_guesses = guesses_are_left(server->guesses, gate_peer(request->connection), now_ms);
-    pthread_mutex_unlock(&server->lock);
-    if (!has_guesses) manner |= KEY_NO_GUESS;
-    enum key_answer answer =
-        key_check(server->options.keys, http_request_header(request, "authorization"), manner,
-                  &request->caller, ret_retry_s);
-    forget_key(request);
-    if (answer == KEY_GOOD) judge_way(request);
-    if (answer == KEY_WRONG) judge_guess(request, now_ms);
-    if (answer == KEY_UNSEEN) atomic_fetch_add(&server->keys_guessed_total, 1);
-    return answer;
-}
-
-/* An open route needs no key, but tells more to the owner of one. */
-static void look_at_key(struct http_request *request) {
-    uint32_t retry_s;
-    request->is_known = ask_key(request, KEY_LOOK, &retry_s) == KEY_GOOD;
-    request->caller = (struct key_caller){0};
-}
-
-static bool check_key(struct http_request *request) {
-    struct http_server *server = request->server;
-    uint32_t retry_s = 1;
-    if (request->match.route->scope == HTTP_SCOPE_OPEN) {
-        look_at_key(request);
+/* A packed body would be read as it is, and refused for a fault that it does not have. */
+static bool check_content_coding(struct http_request *request) {
+    struct str coding = str_trim(http_request_header(request, "content-encoding"));
+    char text[300];
+    if (coding.bytes == 0 ||
+        (coding.bytes == strlen("identity") && strncasecmp(coding.at, "identity", 8) == 0))
         return true;
-    }
-    switch (ask_key(request, 0, &retry_s)) {
-    case KEY_GOOD: request->is_known = true; return check_scope(request);
-    case KEY_MISSING:
-        atomic_fetch_add(&server->keys_missing_total, 1);
-        http_request_fail(request, 401,
-                          "No API key was given: send it as 'Authorization: Bearer KEY'", NULL);
-        return false;
-    case KEY_LATER:
-        atomic_fetch_add(&server->keys_rate_total, 1);
-        http_request_fail_later(request, "This API key has used up its requests per minute",
-                                retry_s);
-        return false;
-    case KEY_UNSEEN:
-        http_request_fail_later(request, "This address has sent too many wrong API keys", 1);
-        return false;
-    case KEY_WRONG: break;
-    }
-    http_request_fail(request, 401, "Incorrect API key provided: this server does not know it",
-                      "invalid_api_key");
+    snprintf(
+        text, sizeof text,
+        "The body is sent with 'Content-Encoding: %.*s'; this server takes bodies as they are, "
+        "without a content coding",
+        coding.bytes > 100 ? 100 : (int)coding.bytes, coding.at);
+    http_request_add_header(request, "Accept-Encoding", STR("identity"));
+    http_request_fail(request, 415, text, "unsupported_content_encoding");
     return false;
 }
 
@@ -357,8 +291,8 @@ static void begin_request(struct http_request *request, struct MHD_Connection *m
     MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, keep_header, request);
     take_client_id(request);
     judge_page(request);
-    if (!find_route(request) || !check_page(request) || !check_key(request) ||
-        !check_content_type(request))
+    if (!find_route(request) || !check_page(request) || !http_caller_find(request) ||
+        !check_content_coding(request) || !check_content_type(request))
         return;
     bool is_large = request->match.route->kind == HTTP_LARGE_BODY;
     request->body_cost = is_large ? HTTP_LARGE_BODY_COST : HTTP_PLAIN_BODY_COST;

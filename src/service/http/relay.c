@@ -130,6 +130,7 @@ static bool check_head(struct gate_connection *c, int64_t now_ms) {
         return true;
     }
     atomic_fetch_add(&c->unanswered, 1);
+    head_move_blanks(c->up + c->up_ready, head.bytes);
     c->up_ready += head.bytes;
     c->body_left = head.body_bytes;
     memset(&c->chunks, 0, sizeof c->chunks);
@@ -149,12 +150,9 @@ static bool check_body(struct gate_connection *c) {
         c->body_left -= used;
         if (c->body_left == 0) c->reading = RELAY_HEAD;
     } else {
-        enum head_state state =
-            chunk_scan_feed(&c->chunks, (struct str){c->up + c->up_ready, unread}, &used);
+        enum head_state state = chunk_scan_feed(&c->chunks, c->up + c->up_ready, unread, &used);
         if (state == HEAD_REFUSED) {
-            relay_refuse(c, 400,
-                         "The chunked body is malformed (extensions and trailers are "
-                         "refused too)");
+            relay_refuse(c, 400, "The chunked body is malformed");
             return true;
         }
         if (state == HEAD_COMPLETE) c->reading = RELAY_HEAD;

@@ -5,6 +5,7 @@
 #include "base/id.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "http/head.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -24,7 +25,9 @@ struct http_request *http_request_new(struct http_server *server,
     buf_init(&request->answer_body, BUF_UNLIMITED);
     pthread_mutex_init(&request->lock, NULL);
     id_hex(request->id, sizeof request->id, "req_", 32);
-    request->target = arena_copy(&request->arena, str_from(target));
+    size_t origin = head_origin_bytes(str_from(target)); /* the gate has checked the host */
+    request->target =
+        arena_copy(&request->arena, str_skip(str_from(target), origin == SIZE_MAX ? 0 : origin));
     return request;
 }
 

@@ -8,6 +8,7 @@
 
 #include "http/head.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +97,11 @@ static void what_two_readers_could_take_differently_is_refused(void **state) {
         {"GET / HTTP/2.0\r\n" HOST "\r\n", 505},
         {"GET x HTTP/1.1\r\n" HOST "\r\n", 400},
         {"GET http://x/ HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET http://localhost HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET http:///a HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET http://u@localhost/ HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET http://localhost?a=/ HTTP/1.1\r\n" HOST "\r\n", 400},
+        {"GET ftp://localhost/ HTTP/1.1\r\n" HOST "\r\n", 400},
         {"GET /\177 HTTP/1.1\r\n" HOST "\r\n", 400},
         {"GET /\303\244 HTTP/1.1\r\n" HOST "\r\n", 400},
         {"G(T / HTTP/1.1\r\n" HOST "\r\n", 400},
@@ -155,13 +161,27 @@ static void sizes_are_bounded_to_the_byte(void **state) {
 static enum head_state scan(struct str text, size_t cut, size_t *ret_used) {
     struct chunk_scan scan = {0};
     size_t used = 0;
-    enum head_state state = chunk_scan_feed(&scan, (struct str){text.at, cut}, &used);
+    char *copy = malloc(text.bytes + 1);
+    assert_non_null(copy);
+    memcpy(copy, text.at, text.bytes);
+    enum head_state state = chunk_scan_feed(&scan, copy, cut, &used);
     *ret_used = used;
-    if (state != HEAD_INCOMPLETE) return state;
-    assert_int_equal(used, cut);
-    state = chunk_scan_feed(&scan, str_skip(text, cut), &used);
-    *ret_used = cut + used;
+    if (state == HEAD_INCOMPLETE) {
+        assert_int_equal(used, cut);
+        state = chunk_scan_feed(&scan, copy + cut, text.bytes - cut, &used);
+        *ret_used = cut + used;
+    }
+    free(copy);
     return state;
+}
+
+static void a_blank_before_an_extension_is_made_a_part_of_it(void **state) {
+    (void)state;
+    struct chunk_scan scan = {0};
+    char text[] = "5 \t;a b\r\nh llo\r\n0\r\n\r\n";
+    size_t used;
+    assert_int_equal(chunk_scan_feed(&scan, text, strlen(text), &used), HEAD_COMPLETE);
+    assert_string_equal(text, "5;;;a b\r\nh llo\r\n0\r\n\r\n");
 }
 
 static void a_chunked_body_ends_where_its_last_chunk_does(void **state) {
@@ -174,16 +194,76 @@ static void a_chunked_body_ends_where_its_last_chunk_does(void **state) {
     }
 }
 
-static void anything_but_plain_chunks_is_refused(void **state) {
+static void extensions_and_trailers_of_chunks_are_skipped(void **state) {
     (void)state;
     static const char *const cases[] = {
         "5;ext=1\r\nhello\r\n0\r\n\r\n",
+        "5 ; a=\"b;c\";d\r\nhello\r\n0;last\r\n\r\n",
+        "5\r\nhello\r\n0\r\nTrailer: x\r\n\r\n",
+        "0\r\na:\r\nContent-Lengths:\tc d\r\n\r\n",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t cut = 0; cut <= strlen(cases[i]); cut++) {
+            size_t used;
+            assert_int_equal(scan(str_from(cases[i]), cut, &used), HEAD_COMPLETE);
+            assert_int_equal(used, strlen(cases[i]));
+        }
+}
+
+static void extensions_and_trailers_are_bounded(void **state) {
+    (void)state;
+    char *texts[] = {repeat("5;", "a", CHUNK_EXTRA_BYTES_MAX + 1, ""),
+                     repeat("0\r\n", "a: b\r\n", CHUNK_EXTRA_BYTES_MAX, "")};
+    for (size_t i = 0; i < 2; i++) {
+        size_t used;
+        assert_int_equal(scan(str_from(texts[i]), 1, &used), HEAD_REFUSED);
+        free(texts[i]);
+    }
+}
+
+static void expect_moved(const char *before, const char *after) {
+    char text[200];
+    snprintf(text, sizeof text, "%s", before);
+    head_move_blanks(text, strlen(text));
+    assert_string_equal(text, after);
+}
+
+static void a_blank_after_a_value_goes_before_it(void **state) {
+    (void)state;
+    expect_moved("GET / HTTP/1.1\r\nHost:a\r\nContent-Length: 12 \t\r\nA: \r\nB: c d \r\n\r\n",
+                 "GET / HTTP/1.1\r\nHost:a\r\nContent-Length:   12\r\nA: \r\nB:  c d\r\n\r\n");
+    expect_moved("GET / HTTP/1.0\r\n\r\n", "GET / HTTP/1.0\r\n\r\n");
+}
+
+static void a_target_in_absolute_form_counts_for_its_path(void **state) {
+    (void)state;
+    assert_int_equal(head_origin_bytes(STR("/v1")), 0);
+    assert_int_equal(head_origin_bytes(STR("HTTP://a:80/v1")), 11);
+    assert_int_equal(head_origin_bytes(STR("https://[::1]:80/")), 16);
+    assert_int_equal(head_origin_bytes(STR("x")), SIZE_MAX);
+    read_text("GET http://LOCALHOST:8080/ HTTP/1.1\r\n" HOST "\r\n", HEAD_COMPLETE);
+    read_text("GET http://[::1]:8080/ HTTP/1.1\r\nHost: [::1]\r\n\r\n", HEAD_COMPLETE);
+}
+
+static void anything_but_chunks_is_refused(void **state) {
+    (void)state;
+    static const char *const cases[] = {
+        ";ext=1\r\nhello",
+        "5 x\r\n",
+        "5;a\nhello",
+        "5;a\001\r\n",
+        "0\r\nno colon\r\n",
+        "0\r\n: x\r\n",
+        "0\r\nContent-LENGTH: 4\r\n\r\n",
+        "0\r\na: b\r\nTransfer-Encoding: chunked\r\n\r\n",
+        "0\r\n folded: x",
+        "0\r\na: b\n\r\n",
+        "0\r\na: b\r\r\n",
         "\r\nhello",
         "g\r\n",
         "5\nhello",
         "5\r\nhelloX\r\n",
         "5\r\nhello\n0\r\n",
-        "0\r\nTrailer: x",
         "0x5\r\n",
         "0000000000000005\r\nhello\r\n",
         " 5\r\nhello\r\n",
@@ -206,7 +286,12 @@ int main(void) {
         cmocka_unit_test(a_nul_in_a_header_is_refused),
         cmocka_unit_test(sizes_are_bounded_to_the_byte),
         cmocka_unit_test(a_chunked_body_ends_where_its_last_chunk_does),
-        cmocka_unit_test(anything_but_plain_chunks_is_refused),
+        cmocka_unit_test(extensions_and_trailers_of_chunks_are_skipped),
+        cmocka_unit_test(a_blank_before_an_extension_is_made_a_part_of_it),
+        cmocka_unit_test(extensions_and_trailers_are_bounded),
+        cmocka_unit_test(a_blank_after_a_value_goes_before_it),
+        cmocka_unit_test(a_target_in_absolute_form_counts_for_its_path),
+        cmocka_unit_test(anything_but_chunks_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
