@@ -3,6 +3,7 @@
 #include "checkpoint/checkpoint_internal.h"
 
 #include "checkpoint/folder_names.h"
+#include "checkpoint/tensors.h"
 #include "kernels/kernels.h"
 
 #include <assert.h>
@@ -26,9 +27,11 @@ enum err checkpoint_add(struct checkpoint *checkpoint, const struct checkpoint_t
     return OK;
 }
 
+/* Only the text model is served: pictures' tensors are passed over, and so are empty tensors. */
 static void add_gguf_tensors(struct checkpoint *checkpoint) {
     for (size_t i = 0; i < gguf_tensor_count(checkpoint->gguf); i++) {
         const struct gguf_tensor *from = gguf_tensor_at(checkpoint->gguf, i);
+        if (from->bytes == 0 || tensor_is_of_pictures(from->name)) continue;
         struct checkpoint_tensor tensor = {.name = from->name,
                                            .spelled = from->name,
                                            .type = from->type,

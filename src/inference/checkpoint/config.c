@@ -1,19 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/config.h"
 
+#include "checkpoint/config_key.h"
+#include "checkpoint/config_rope.h"
+
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #define NAME_BYTES_MAX 128
 
 /* Sources of the flags: the families' reference implementations, as their GGUF converters store
- * them. Arch llama is also Mistral and SmolLM2. */
+ * them. Sources of the numbers: the families' configuration classes. Arch llama is also Mistral and
+ * SmolLM2. */
 static const struct architecture architectures[] = {
-    {.name = "llama", .rope_is_interleaved = true},
+    {.name = "llama", .rope_is_interleaved = true, .rope_base = 10000.0f},
     {.name = "qwen2", .has_qkv_bias = true},
     {.name = "qwen3", .has_qk_norm = true},
-    {.name = "phi3", .has_fused_gate_up = true, .has_long_rope = true, .may_have_window = true},
+    {.name = "phi3",
+     .has_fused_gate_up = true,
+     .has_long_rope = true,
+     .may_have_window = true,
+     .rope_base = 10000.0f},
     {.name = "bert", .is_encoder = true, .has_qkv_bias = true},
     {.name = "nomic-bert", .is_encoder = true, .is_rotary_encoder = true},
     {.name = "gemma2",
@@ -24,7 +31,10 @@ static const struct architecture architectures[] = {
      .wide_scale_layers = 46,
      .attention_softcap = 50.0f,
      .softcap = 30.0f,
-     .activation = ACTIVATION_GELU_TANH},
+     .activation = ACTIVATION_GELU_TANH,
+     .eps = 1e-6f,
+     .rope_base = 10000.0f,
+     .head_dim = 256},
     {.name = "gemma3",
      .has_qk_norm = true,
      .has_post_norm = true,
@@ -33,7 +43,13 @@ static const struct architecture architectures[] = {
      .has_local_rope = true,
      .window_period = 6,
      .wide_scale_layers = 62,
-     .activation = ACTIVATION_GELU_TANH},
+     .activation = ACTIVATION_GELU_TANH,
+     .eps = 1e-6f,
+     .rope_base = 1e6f,
+     .rope_base_local = 10000.0f,
+     .head_dim = 256,
+     .scaling_with_pictures = 8.0f,
+     .layers_with_pictures = {34, 48, 62}},
 };
 
 const struct architecture *config_architecture(struct str name) {
@@ -42,28 +58,11 @@ const struct architecture *config_architecture(struct str name) {
     return NULL;
 }
 
-/* "ARCHITECTURE.suffix" */
-struct key {
-    char text[96];
-};
-
-static struct key key_of(const struct model_config *config, const char *suffix) {
-    struct key key;
-    snprintf(key.text, sizeof key.text, "%s.%s", config->architecture->name, suffix);
-    return key;
-}
-
-static enum err check_range(const char *key, uint64_t value, uint64_t max, struct error *error) {
-    if (value >= 1 && value <= max) return OK;
-    return err_set(error, ERR_INVALID, "%s is %llu, not 1..%llu", key, (unsigned long long)value,
-                   (unsigned long long)max);
-}
-
 /* A required count in 1..max. An array, one element a layer, is accepted when all are equal. */
 static enum err read_count(const struct model_config *config, const struct gguf *gguf,
                            const char *suffix, uint32_t max, uint32_t *ret_count,
                            struct error *error) {
-    struct key key = key_of(config, suffix);
+    struct config_key key = config_key_of(config, gguf, suffix);
     const struct gguf_value *value = gguf_find(gguf, key.text);
     if (!value) return err_set(error, ERR_INVALID, "%s is missing", key.text);
     int64_t first = 0;
@@ -105,7 +104,9 @@ static enum err read_architecture(struct model_config *config, const struct gguf
     }
     uint32_t split_count = 1, experts = 0;
     err = gguf_get_u32(gguf, "split.count", &split_count, error);
-    if (err == OK) err = gguf_get_u32(gguf, key_of(config, "expert_count").text, &experts, error);
+    if (err == OK)
+        err = gguf_get_u32(gguf, config_key_of(config, gguf, "expert_count").text, &experts, error);
+    if (err == OK) err = config_keys_check(config, gguf, error);
     if (err != OK) return err;
     if (split_count > 1)
         return err_set(error, ERR_INVALID,
@@ -138,7 +139,7 @@ static enum err read_heads(struct model_config *config, const struct gguf *gguf,
         read_count(config, gguf, "attention.head_count", CONFIG_HEADS_MAX, &config->heads, error);
     if (err != OK) return err;
     config->kv_heads = config->heads;
-    struct key kv_key = key_of(config, "attention.head_count_kv");
+    struct config_key kv_key = config_key_of(config, gguf, "attention.head_count_kv");
     if (gguf_find(gguf, kv_key.text))
         err = read_count(config, gguf, "attention.head_count_kv", CONFIG_HEADS_MAX,
                          &config->kv_heads, error);
@@ -147,13 +148,15 @@ static enum err read_heads(struct model_config *config, const struct gguf *gguf,
         return err_set(error, ERR_INVALID, "%u attention heads cannot share %u key-value heads",
                        config->heads, config->kv_heads);
 
-    struct key key = key_of(config, "attention.key_length");
-    config->head_dim = config->width / config->heads;
-    if (!gguf_find(gguf, key.text) && config->width % config->heads != 0)
+    struct config_key key = config_key_of(config, gguf, "attention.key_length");
+    uint32_t known = config->architecture->head_dim;
+    config->head_dim = known > 0 ? known : config->width / config->heads;
+    if (!gguf_find(gguf, key.text) && known == 0 && config->width % config->heads != 0)
         return err_set(error, ERR_INVALID, "a width of %u cannot be cut into %u heads",
                        config->width, config->heads);
     err = gguf_get_u32(gguf, key.text, &config->head_dim, error);
-    if (err == OK) err = check_range(key.text, config->head_dim, CONFIG_HEAD_DIM_MAX, error);
+    if (err == OK)
+        err = config_key_check_range(key.text, config->head_dim, CONFIG_HEAD_DIM_MAX, error);
     if (err != OK) return err;
     if (config->head_dim % 8 != 0)
         return err_set(error, ERR_INVALID, "heads of %u are not supported: no multiple of 8",
@@ -167,7 +170,7 @@ static enum err read_heads(struct model_config *config, const struct gguf *gguf,
             "supported",
             config->heads, config->kv_heads, config->head_dim, config->width);
     uint32_t value_length = config->head_dim;
-    key = key_of(config, "attention.value_length");
+    key = config_key_of(config, gguf, "attention.value_length");
     err = gguf_get_u32(gguf, key.text, &value_length, error);
     if (err == OK && value_length != config->head_dim)
         err = err_set(error, ERR_INVALID, "%s is %u, not the key length %u", key.text, value_length,
@@ -175,111 +178,15 @@ static enum err read_heads(struct model_config *config, const struct gguf *gguf,
     return err;
 }
 
-/* Reads the scaling of positions: none or linear. */
-static enum err read_rope_scaling(struct model_config *config, const struct gguf *gguf,
-                                  struct error *error) {
-    struct str type = {0};
-    struct key key = key_of(config, "rope.scaling.type");
-    enum err err = gguf_get_str(gguf, key.text, &type, error);
-    if (err != OK) return err;
-    bool is_linear = type.bytes == 0 || str_is(type, "linear");
-    bool is_long = config->architecture->has_long_rope && str_is(type, "longrope");
-    if (!is_linear && !is_long && !str_is(type, "none")) {
-        bool known = str_is(type, "yarn") || str_is(type, "longrope");
-        return err_set(error, ERR_INVALID, "%s %s is not supported (none and linear are)", key.text,
-                       !known                 ? "is unknown and"
-                       : str_is(type, "yarn") ? "yarn"
-                                              : "longrope");
-    }
-    float factor = 1.0f;
-    err = gguf_get_f32(gguf, key_of(config, "rope.scale_linear").text, &factor, error);
-    key = key_of(config, "rope.scaling.factor");
-    if (err == OK) err = gguf_get_f32(gguf, key.text, &factor, error);
-    if (err != OK) return err;
-    if (factor == 0.0f) factor = 1.0f; /* the value that writers use for "none" */
-    if (factor < 1e-3f || factor > 1e6f)
-        return err_set(error, ERR_INVALID, "%s is %g, not 0.001..1000000", key.text,
-                       (double)factor);
-    config->rope_scale = is_linear ? 1.0f / factor : 1.0f;
-    return OK;
-}
-
-/* Takes the tensor with divisors of the frequencies, if it exists. */
-static enum err read_rope_factors(struct model_config *config, const struct gguf *gguf,
-                                  const char *name, struct error *error) {
-    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(name));
-    if (!tensor) return OK;
-    if (tensor->type != 0 || tensor->axis_count != 1 || tensor->axes[0] != config->head_dim / 2)
-        return err_set(error, ERR_INVALID, "tensor %s is no F32 vector of %u", name,
-                       config->head_dim / 2);
-    for (uint32_t i = 0; i < config->head_dim / 2; i++) {
-        float factor;
-        memcpy(&factor, tensor->at + sizeof factor * i, sizeof factor);
-        if (!(factor >= 1e-3f && factor <= 1e6f))
-            return err_set(error, ERR_INVALID, "tensor %s: factor %u is not within 0.001..1000000",
-                           name, i);
-    }
-    config->rope_factors = tensor->at;
-    return OK;
-}
-
-/* Long rope (Phi 3): up to the length of the first training one set of factors counts, beyond it
- * another one for the whole text, keys in the cache included. Only the first is run, so the context
- * ends there. The magnitude counts at all lengths. */
-static enum err read_long_rope(struct model_config *config, const struct gguf *gguf,
-                               struct error *error) {
-    if (!config->architecture->has_long_rope) return OK;
-    enum err err = read_rope_factors(config, gguf, "rope_factors_short.weight", error);
-    if (err != OK || !config->rope_factors) return err;
-    uint32_t original = 0;
-    struct key key = key_of(config, "rope.scaling.original_context_length");
-    err = gguf_get_u32(gguf, key.text, &original, error);
-    if (err != OK) return err;
-    if (original < 2 || original > config->context_max)
-        return err_set(error, ERR_INVALID, "%s is %u, not 2..%u", key.text, original,
-                       config->context_max);
-    double ratio = (double)config->context_max / original;
-    config->rope_magnitude = (float)sqrt(1.0 + log(ratio) / log(original));
-    config->context_max = original;
-    key = key_of(config, "rope.scaling.attn_factor");
-    err = gguf_get_f32(gguf, key.text, &config->rope_magnitude, error);
-    if (err == OK && !(config->rope_magnitude >= 0.1f && config->rope_magnitude <= 10.0f))
-        err = err_set(error, ERR_INVALID, "%s is not within 0.1..10", key.text);
-    return err;
-}
-
-static enum err read_rope(struct model_config *config, const struct gguf *gguf,
-                          struct error *error) {
-    config->rope_base = config->rope_base_local = 10000.0f;
-    struct key key = key_of(config, "rope.freq_base");
-    enum err err = gguf_get_f32(gguf, key.text, &config->rope_base, error);
-    if (err == OK)
-        err = gguf_get_f32(gguf, key_of(config, "rope.freq_base_swa").text,
-                           &config->rope_base_local, error);
-    if (err != OK) return err;
-    if (!(config->rope_base >= 1.0f && config->rope_base <= 1e12f) ||
-        !(config->rope_base_local >= 1.0f && config->rope_base_local <= 1e12f))
-        return err_set(error, ERR_INVALID, "%s is %g, not 1..1e12", key.text,
-                       (double)config->rope_base);
-    uint32_t dimensions = config->head_dim;
-    key = key_of(config, "rope.dimension_count");
-    err = gguf_get_u32(gguf, key.text, &dimensions, error);
-    if (err != OK) return err;
-    if (dimensions != config->head_dim)
-        return err_set(error, ERR_INVALID, "%s is %u: only whole heads of %u can be rotated",
-                       key.text, dimensions, config->head_dim);
-    err = read_rope_scaling(config, gguf, error);
-    if (err == OK) err = read_rope_factors(config, gguf, "rope_freqs.weight", error);
-    if (err == OK) err = read_long_rope(config, gguf, error);
-    return err;
-}
-
 static enum err read_norm(struct model_config *config, const struct gguf *gguf,
                           struct error *error) {
-    struct key key =
-        key_of(config, config->architecture->is_encoder ? "attention.layer_norm_epsilon"
-                                                        : "attention.layer_norm_rms_epsilon");
-    if (!gguf_find(gguf, key.text)) return err_set(error, ERR_INVALID, "%s is missing", key.text);
+    struct config_key key =
+        config_key_of(config, gguf,
+                      config->architecture->is_encoder ? "attention.layer_norm_epsilon"
+                                                       : "attention.layer_norm_rms_epsilon");
+    config->eps = config->architecture->eps;
+    if (config->eps == 0.0f && !gguf_find(gguf, key.text))
+        return err_set(error, ERR_INVALID, "%s is missing", key.text);
     enum err err = gguf_get_f32(gguf, key.text, &config->eps, error);
     if (err == OK && !(config->eps > 0.0f && config->eps <= 0.1f))
         err = err_set(error, ERR_INVALID, "%s is %g, not above 0 and up to 0.1", key.text,
@@ -287,26 +194,58 @@ static enum err read_norm(struct model_config *config, const struct gguf *gguf,
     return err;
 }
 
+/* Reads a list with one flag or number per layer: whether the layer is local. */
+static enum err read_local_layers(struct model_config *config, const char *key,
+                                  const struct gguf_value *list, struct error *error) {
+    if (list->count != config->layers)
+        return err_set(error, ERR_INVALID, "%s has %llu elements for %u layers", key,
+                       (unsigned long long)list->count, config->layers);
+    config->lists_local_layers = true;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        int64_t is_local = list->element == GGUF_BOOL ? list->at[i] != 0 : 0;
+        if (list->element != GGUF_BOOL && !gguf_element_i64(list, i, &is_local))
+            return err_set(error, ERR_INVALID, "%s is no list of flags", key);
+        if (is_local) config->local_layers[i / 8] |= (unsigned char)(1u << i % 8);
+    }
+    return OK;
+}
+
+/* Reads which layers have the window: as a list, or as the period of the layers without it. */
+static enum err read_window_pattern(struct model_config *config, const struct gguf *gguf,
+                                    struct error *error) {
+    struct config_key key = config_key_of(config, gguf, "attention.sliding_window_pattern");
+    const struct gguf_value *pattern = gguf_find(gguf, key.text);
+    config->window_period = config->architecture->window_period;
+    if (!pattern) return OK;
+    if (pattern->kind == GGUF_ARRAY) return read_local_layers(config, key.text, pattern, error);
+    enum err err = gguf_get_u32(gguf, key.text, &config->window_period, error);
+    if (err == OK && config->window_period > CONFIG_LAYERS_MAX)
+        err = err_set(error, ERR_INVALID, "%s is %u, over the %u layers that are supported",
+                      key.text, config->window_period, CONFIG_LAYERS_MAX);
+    return err;
+}
+
 static enum err read_window(struct model_config *config, const struct gguf *gguf,
                             struct error *error) {
     const struct architecture *architecture = config->architecture;
     if (!architecture->has_window && !architecture->may_have_window) return OK;
-    struct key key = key_of(config, "attention.sliding_window");
-    config->window_period = architecture->window_period;
+    struct config_key key = config_key_of(config, gguf, "attention.sliding_window");
     if (architecture->has_window && !gguf_find(gguf, key.text))
         return err_set(error, ERR_INVALID, "%s is missing", key.text);
-    struct key pattern = key_of(config, "attention.sliding_window_pattern");
-    if (gguf_find(gguf, pattern.text))
-        return err_set(error, ERR_INVALID, "%s is not supported", pattern.text);
-    enum err err = gguf_get_u32(gguf, key.text, &config->window, error);
+    enum err err = read_window_pattern(config, gguf, error);
+    if (err == OK) err = gguf_get_u32(gguf, key.text, &config->window, error);
     if (err != OK || (config->window == 0 && architecture->may_have_window)) return err;
-    return check_range(key.text, config->window, CONFIG_CONTEXT_MAX, error);
+    err = config_key_check_range(key.text, config->window, CONFIG_CONTEXT_MAX, error);
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (err != OK || config_layer_is_local(config, i)) return err;
+    config->window = 0; /* no layer is local */
+    return OK;
 }
 
 static enum err read_softcap(const struct model_config *config, const struct gguf *gguf,
                              const char *suffix, float fallback, float *ret_softcap,
                              struct error *error) {
-    struct key key = key_of(config, suffix);
+    struct config_key key = config_key_of(config, gguf, suffix);
     *ret_softcap = fallback;
     enum err err = gguf_get_f32(gguf, key.text, ret_softcap, error);
     if (err == OK && !(*ret_softcap >= 0.0f && *ret_softcap <= 1e6f))
@@ -314,12 +253,19 @@ static enum err read_softcap(const struct model_config *config, const struct ggu
     return err;
 }
 
+/* Ollama's first converter for Gemma 3 wrote 30 where the model's config.json has no cap. Only that
+ * converter called the base rope.global.freq_base. */
+static bool softcap_is_made_up(const struct model_config *config, const struct gguf *gguf) {
+    return config->architecture->has_local_rope && config->softcap == 30.0f &&
+           config_key_exists(config, gguf, "rope.global.freq_base");
+}
+
 static enum err read_attention(struct model_config *config, const struct gguf *gguf,
                                struct error *error) {
     bool is_wide = config->layers == config->architecture->wide_scale_layers;
     config->attention_scale =
         1.0f / sqrtf((float)(is_wide ? config->width / config->heads : config->head_dim));
-    struct key key = key_of(config, "attention.scale");
+    struct config_key key = config_key_of(config, gguf, "attention.scale");
     enum err err = gguf_get_f32(gguf, key.text, &config->attention_scale, error);
     if (err == OK && !(config->attention_scale > 0.0f && config->attention_scale <= 1e3f))
         err = err_set(error, ERR_INVALID, "%s is not above 0 and up to 1000", key.text);
@@ -330,6 +276,7 @@ static enum err read_attention(struct model_config *config, const struct gguf *g
     if (err == OK)
         err = read_softcap(config, gguf, "final_logit_softcapping", config->architecture->softcap,
                            &config->softcap, error);
+    if (err == OK && softcap_is_made_up(config, gguf)) config->softcap = 0.0f;
     return err == OK ? read_window(config, gguf, error) : err;
 }
 
@@ -338,10 +285,11 @@ static enum err read_pooling(struct model_config *config, const struct gguf *ggu
                              struct error *error) {
     uint32_t pooling = POOLING_NONE;
     bool is_causal = !config->architecture->is_encoder;
-    struct key key = key_of(config, "pooling_type");
+    struct config_key key = config_key_of(config, gguf, "pooling_type");
     enum err err = gguf_get_u32(gguf, key.text, &pooling, error);
     if (err == OK)
-        err = gguf_get_bool(gguf, key_of(config, "attention.causal").text, &is_causal, error);
+        err = gguf_get_bool(gguf, config_key_of(config, gguf, "attention.causal").text, &is_causal,
+                            error);
     if (err != OK) return err;
     if (pooling > POOLING_LAST)
         return err_set(error, ERR_INVALID,
@@ -349,7 +297,7 @@ static enum err read_pooling(struct model_config *config, const struct gguf *ggu
                        pooling);
     if (is_causal && config->architecture->is_encoder)
         return err_set(error, ERR_INVALID, "%s is true, which no encoder is",
-                       key_of(config, "attention.causal").text);
+                       config_key_of(config, gguf, "attention.causal").text);
     config->pooling = (enum pooling)pooling;
     config->is_bidirectional = !is_causal;
     return OK;
@@ -393,7 +341,7 @@ enum err config_init(struct model_config *ret_config, const struct gguf *gguf, s
     if (err == OK) err = read_sizes(&config, gguf, error);
     if (err == OK) err = read_heads(&config, gguf, error);
     if (err == OK && (!config.architecture->is_encoder || config.architecture->is_rotary_encoder))
-        err = read_rope(&config, gguf, error);
+        err = config_read_rope(&config, gguf, error);
     if (err == OK) err = read_norm(&config, gguf, error);
     if (err == OK) err = read_attention(&config, gguf, error);
     if (err == OK) err = read_pooling(&config, gguf, error);
@@ -416,6 +364,7 @@ bool pooling_of_name(struct str name, enum pooling *ret_pooling) {
 
 bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
     if (config->window == 0 || layer < config->window_from) return false;
+    if (config->lists_local_layers) return config->local_layers[layer / 8] >> layer % 8 & 1;
     return config->window_period == 0 || (layer + 1) % config->window_period != 0;
 }
 

@@ -53,6 +53,16 @@ struct architecture {
     float attention_softcap; /* default when the file has none; 0: no cap */
     float softcap;           /* likewise */
     enum activation activation;
+    /* Numbers of all models of the family, for a file that lacks their key. 0: they differ between
+     * its models, and the key must be there. */
+    float eps;
+    float rope_base;
+    float rope_base_local;
+    uint32_t head_dim; /* 0: width / heads */
+    /* The linear scaling of the models that read pictures. Ollama's converter writes no key for it,
+     * so it also counts for a file with pictures' tensors, or with one of these numbers of layers. */
+    float scaling_with_pictures; /* 0: none */
+    uint32_t layers_with_pictures[3];
 };
 
 struct model_config {
@@ -79,10 +89,12 @@ struct model_config {
     uint32_t window;                   /* keys that a local layer sees, its own too; 0: no window */
     uint32_t window_period;            /* each window_period-th layer is not local; 0: all are */
     uint32_t window_from;              /* the first layer that may be local */
-    uint32_t token_types;              /* rows of an encoder's token types; else 0 */
-    enum pooling pooling;              /* NONE: the file does not say */
-    uint32_t embed_tokens_max;         /* tokens of one text to embed; 0: as many as the context */
-    bool is_bidirectional;             /* every position sees the whole text, also later tokens */
+    bool lists_local_layers;           /* the list says which layers are local, not the period */
+    unsigned char local_layers[CONFIG_LAYERS_MAX / 8]; /* the list, one bit per layer */
+    uint32_t token_types;      /* rows of an encoder's token types; else 0 */
+    enum pooling pooling;      /* NONE: the file does not say */
+    uint32_t embed_tokens_max; /* tokens of one text to embed; 0: as many as the context */
+    bool is_bidirectional;     /* every position sees the whole text, also later tokens */
 };
 
 /* The table's row of that name, or NULL. */

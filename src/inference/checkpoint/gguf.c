@@ -216,7 +216,7 @@ static enum err take_axes(struct gguf_cursor *cursor, struct gguf_tensor *tensor
         if (!take_u64(cursor, &tensor->axes[i]))
             return err_set(error, ERR_INVALID, "tensor %.*s: the file ends inside its description",
                            SHOW(tensor->name));
-        if (tensor->axes[i] == 0)
+        if (tensor->axes[i] == 0 && tensor->axis_count > 1) /* a vector may be empty */
             return err_set(error, ERR_INVALID, "tensor %.*s: axis %u is zero", SHOW(tensor->name),
                            i);
     }
@@ -283,10 +283,12 @@ static enum err place_tensors(struct gguf *gguf, uint64_t header_bytes, const ui
     return OK;
 }
 
+/* An empty tensor comes before the one that begins at the same place. */
 static int compare_places(const void *a, const void *b) {
     const struct gguf_tensor *first = *(const struct gguf_tensor *const *)a;
     const struct gguf_tensor *second = *(const struct gguf_tensor *const *)b;
-    return (first->at > second->at) - (first->at < second->at);
+    if (first->at != second->at) return first->at > second->at ? 1 : -1;
+    return (first->bytes > second->bytes) - (first->bytes < second->bytes);
 }
 
 static enum err check_overlaps(const struct gguf *gguf, struct error *error) {

@@ -135,6 +135,10 @@ struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer) {
     return name;
 }
 
+bool tensor_is_of_pictures(struct str name) {
+    return str_starts_with(name, STR("v.")) || str_starts_with(name, STR("mm."));
+}
+
 bool tensor_shape(const struct model_config *config, enum tensor_role role,
                   uint64_t ret_axes[GGUF_AXES_MAX], uint32_t *ret_axis_count) {
     const struct row *row = &table[role];

@@ -59,6 +59,10 @@ struct tensor_name {
 /* GGUF's name, such as "blk.3.attn_q.weight"; `layer` is ignored outside the layers. */
 struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer);
 
+/* True for a tensor of the encoder of pictures ("v.…") or of its projector ("mm.…"), which Ollama's
+ * files have next to those of the text model. */
+bool tensor_is_of_pictures(struct str name);
+
 /* The axes that a model of this config must have; axes[0] runs fastest, unused axes are 1. False
  * when it needs no such tensor: of the optional ones only the head counts as needed. */
 bool tensor_shape(const struct model_config *config, enum tensor_role role,

@@ -6,6 +6,13 @@
 #include <math.h>
 #include <stdlib.h>
 
+static struct str architecture_of(const struct gguf *gguf) {
+    struct str architecture = {"", 0};
+    return gguf_get_str(gguf, "general.architecture", &architecture, NULL) == OK
+               ? architecture
+               : (struct str){"", 0};
+}
+
 /* Finds an array of `element`s; *ret_array is NULL when the key is not there. */
 static enum err find_array(const struct gguf *gguf, const char *key, enum gguf_kind element,
                            const struct gguf_value **ret_array, struct error *error) {
@@ -120,18 +127,66 @@ static enum err read_ids(struct checkpoint_vocab *vocab, const struct gguf *gguf
         enum err err = read_id(vocab, gguf, ids[i].key, ids[i].id, error);
         if (err != OK) return err;
     }
+    if (vocab->separator != CHECKPOINT_VOCAB_NONE) return OK;
+    return read_id(vocab, gguf, "tokenizer.ggml.separator_token_id", &vocab->separator, error);
+}
+
+static enum err read_ends(struct checkpoint_vocab *vocab, const struct gguf *gguf,
+                          struct error *error) {
+    static const char key[] = "tokenizer.ggml.eos_token_ids";
+    const struct gguf_value *array;
+    enum err err = find_array(gguf, key, GGUF_I32, &array, error);
+    if (err != OK || !array) return err;
+    if (array->count > CHECKPOINT_VOCAB_ENDS_MAX)
+        return err_set(error, ERR_LIMIT, "%s has %llu elements, more than %d", key,
+                       (unsigned long long)array->count, CHECKPOINT_VOCAB_ENDS_MAX);
+    for (uint64_t i = 0; i < array->count; i++) {
+        int64_t id;
+        if (!gguf_element_i64(array, i, &id) || id < 0 || (uint64_t)id >= vocab->token_count)
+            return err_set(error, ERR_INVALID, "%s: element %llu is none of the %zu tokens", key,
+                           (unsigned long long)i, vocab->token_count);
+        vocab->ends[vocab->end_count++] = (int32_t)id;
+    }
     return OK;
 }
 
-/* The flags, from the defaults that the format leaves to each tokenizer model. */
+static bool has_token(const struct checkpoint_vocab *vocab, const char *text) {
+    for (size_t i = 0; i < vocab->token_count; i++)
+        if (str_is(vocab->tokens[i], text)) return true;
+    return false;
+}
+
+/* Files of the first weeks of Llama 3, and files of Qwen 1.5, name no pre-tokenizer, or "default",
+ * which stands for not known. Ollama's store has such files. */
+static void name_pre(struct checkpoint_vocab *vocab, const struct gguf *gguf) {
+    if (!str_is(vocab->model, "gpt2")) return;
+    if (vocab->pre.bytes > 0 && !str_is(vocab->pre, "default")) return;
+    struct str architecture = architecture_of(gguf);
+    if (str_is(architecture, "llama") && has_token(vocab, "<|begin_of_text|>") &&
+        has_token(vocab, "<|eot_id|>"))
+        vocab->pre = STR("llama-bpe");
+    else if (str_is(architecture, "qwen2") || str_is(architecture, "qwen3"))
+        vocab->pre = STR("qwen2");
+}
+
+/* The pre-tokenizers whose models begin a text with BOS, by llama.cpp's rule. */
+static bool pre_begins_with_bos(struct str pre) {
+    static const char *const names[] = {"llama-bpe", "llama3",   "llama-v3", "falcon3", "falcon-h1",
+                                        "pixtral",   "midm-2.0", "lfm2",     "tekken"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (str_is(pre, names[i])) return true;
+    return false;
+}
+
+/* The flags, from the defaults that the format leaves to each tokenizer model. Gemma's tokenizer
+ * writes no space before a text, and Ollama's files of it have no key that says so. */
 static enum err read_flags(struct checkpoint_vocab *vocab, const struct gguf *gguf,
                            struct error *error) {
     bool is_sentencepiece = str_is(vocab->model, "llama");
+    bool is_gemma = str_starts_with(architecture_of(gguf), STR("gemma"));
     vocab->add_bos = is_sentencepiece || str_is(vocab->model, "bert") ||
-                     (str_is(vocab->model, "gpt2") &&
-                      (str_is(vocab->pre, "llama-bpe") || str_is(vocab->pre, "llama3") ||
-                       str_is(vocab->pre, "llama-v3")));
-    vocab->add_space_prefix = is_sentencepiece;
+                     (str_is(vocab->model, "gpt2") && pre_begins_with_bos(vocab->pre));
+    vocab->add_space_prefix = is_sentencepiece && !is_gemma;
     enum err err = gguf_get_bool(gguf, "tokenizer.ggml.add_bos_token", &vocab->add_bos, error);
     if (err == OK)
         err = gguf_get_bool(gguf, "tokenizer.ggml.add_eos_token", &vocab->add_eos, error);
@@ -139,6 +194,14 @@ static enum err read_flags(struct checkpoint_vocab *vocab, const struct gguf *gg
         err =
             gguf_get_bool(gguf, "tokenizer.ggml.add_space_prefix", &vocab->add_space_prefix, error);
     return err;
+}
+
+/* Ollama's files of Gemma 3 list a token for pictures after the last row of the embedding. Such
+ * tokens are no part of the text model. */
+static void drop_tokens_without_rows(struct checkpoint_vocab *vocab, const struct gguf *gguf) {
+    const struct gguf_tensor *rows = gguf_tensor_find(gguf, STR("token_embd.weight"));
+    if (!str_is(architecture_of(gguf), "gemma3") || !rows || rows->axis_count != 2) return;
+    if (vocab->token_count > rows->axes[1]) vocab->token_count = (size_t)rows->axes[1];
 }
 
 static enum err read_all(struct checkpoint_vocab *vocab, const struct gguf *gguf,
@@ -161,7 +224,10 @@ static enum err read_all(struct checkpoint_vocab *vocab, const struct gguf *gguf
                        &vocab->merge_count, error);
     if (err == OK) err = read_kinds(vocab, gguf, error);
     if (err == OK) err = read_scores(vocab, gguf, error);
+    if (err == OK) drop_tokens_without_rows(vocab, gguf);
+    if (err == OK) name_pre(vocab, gguf);
     if (err == OK) err = read_ids(vocab, gguf, error);
+    if (err == OK) err = read_ends(vocab, gguf, error);
     if (err == OK) err = read_flags(vocab, gguf, error);
     return err;
 }

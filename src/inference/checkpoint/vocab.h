@@ -16,6 +16,7 @@
 enum { CHECKPOINT_VOCAB_NONE = -1 };
 #define CHECKPOINT_VOCAB_TOKENS_MAX (1u << 21)
 #define CHECKPOINT_VOCAB_MERGES_MAX (1u << 22)
+#define CHECKPOINT_VOCAB_ENDS_MAX 16
 
 /* All zero is an empty vocabulary. */
 struct checkpoint_vocab {
@@ -28,6 +29,9 @@ struct checkpoint_vocab {
     struct str *merges; /* (merge_count) "left right", best first */
     size_t merge_count;
     int32_t bos, eos, eot, eom, unknown, padding, separator, cls, mask;
+    /* (end_count) tokenizer.ggml.eos_token_ids, which Ollama's files have: they end an answer too */
+    int32_t ends[CHECKPOINT_VOCAB_ENDS_MAX];
+    size_t end_count;
     bool add_bos, add_eos, add_space_prefix; /* the model's default when absent */
     struct str chat_template;                /* Jinja; empty when absent */
     struct str tool_template;                /* Jinja for requests with tools; empty when absent */

@@ -11,6 +11,14 @@
 _Static_assert(CHECKPOINT_VOCAB_NONE == TOKEN_NONE,
                "the ids of a vocabulary are handed on as they are");
 
+_Static_assert(CHECKPOINT_VOCAB_ENDS_MAX + 1 <= VOCABULARY_ENDS_MAX, "room for every end of a file");
+
+static void add_ends(struct vocabulary *vocabulary, const struct checkpoint_vocab *vocab) {
+    for (size_t i = 0; i < vocab->end_count; i++)
+        vocabulary->ends[vocabulary->end_count++] = vocab->ends[i];
+    if (vocab->eom != TOKEN_NONE) vocabulary->ends[vocabulary->end_count++] = vocab->eom;
+}
+
 static enum err open_parts(struct vocabulary *vocabulary, const struct checkpoint_vocab *vocab,
                            struct error *error) {
     bool is_bert = str_is(vocab->model, "bert");
@@ -36,6 +44,7 @@ static enum err open_parts(struct vocabulary *vocabulary, const struct checkpoin
     if (tokenizer_open(&vocabulary->tokenizer, &source, error) != OK)
         return err_prefix(error, "tokenizer");
     vocabulary_find_marks(vocabulary);
+    add_ends(vocabulary, vocab);
     if (vocab->chat_template.bytes > 0 &&
         jinja_template_open(&vocabulary->template, vocab->chat_template, error) != OK)
         return err_prefix(error, "tokenizer.chat_template");

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/config_key.h"
+
+#include <stdio.h>
+
+/* Numbers that have two names. */
+static const struct {
+    const char *suffix;
+    const char *of_ollama;
+} spellings[] = {
+    {"rope.freq_base", "rope.global.freq_base"},
+    {"rope.freq_base_swa", "rope.local.freq_base"},
+};
+#define SPELLING_COUNT (sizeof spellings / sizeof *spellings)
+
+static struct config_key spell(const struct model_config *config, const char *suffix) {
+    struct config_key key;
+    snprintf(key.text, sizeof key.text, "%s.%s", config->architecture->name, suffix);
+    return key;
+}
+
+struct config_key config_key_of(const struct model_config *config, const struct gguf *gguf,
+                                const char *suffix) {
+    struct config_key key = spell(config, suffix);
+    if (gguf_find(gguf, key.text)) return key;
+    for (size_t i = 0; i < SPELLING_COUNT; i++) {
+        if (!str_is(str_from(suffix), spellings[i].suffix)) continue;
+        struct config_key other = spell(config, spellings[i].of_ollama);
+        if (gguf_find(gguf, other.text)) return other;
+    }
+    return key;
+}
+
+bool config_key_exists(const struct model_config *config, const struct gguf *gguf,
+                       const char *suffix) {
+    return gguf_find(gguf, config_key_of(config, gguf, suffix).text) != NULL;
+}
+
+enum err config_keys_check(const struct model_config *config, const struct gguf *gguf,
+                           struct error *error) {
+    for (size_t i = 0; i < SPELLING_COUNT; i++) {
+        struct config_key key = spell(config, spellings[i].suffix);
+        struct config_key other = spell(config, spellings[i].of_ollama);
+        float first = 0.0f, second = 0.0f;
+        if (!gguf_find(gguf, key.text) || !gguf_find(gguf, other.text)) continue;
+        enum err err = gguf_get_f32(gguf, key.text, &first, error);
+        if (err == OK) err = gguf_get_f32(gguf, other.text, &second, error);
+        if (err != OK) return err;
+        if (first < second || first > second)
+            return err_set(error, ERR_INVALID, "%s is %g, but %s is %g", key.text, (double)first,
+                           other.text, (double)second);
+    }
+    return OK;
+}
+
+enum err config_key_check_range(const char *key, uint64_t value, uint64_t max,
+                                struct error *error) {
+    if (value >= 1 && value <= max) return OK;
+    return err_set(error, ERR_INVALID, "%s is %llu, not 1..%llu", key, (unsigned long long)value,
+                   (unsigned long long)max);
+}
