@@ -11,7 +11,8 @@
 _Static_assert(CHECKPOINT_VOCAB_NONE == TOKEN_NONE,
                "the ids of a vocabulary are handed on as they are");
 
-_Static_assert(CHECKPOINT_VOCAB_ENDS_MAX + 1 <= VOCABULARY_ENDS_MAX, "room for every end of a file");
+_Static_assert(CHECKPOINT_VOCAB_ENDS_MAX + 1 <= VOCABULARY_ENDS_MAX,
+               "room for every end of a file");
 
 static void add_ends(struct vocabulary *vocabulary, const struct checkpoint_vocab *vocab) {
     for (size_t i = 0; i < vocab->end_count; i++)

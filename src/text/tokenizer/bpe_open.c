@@ -58,6 +58,7 @@ static void fill_characters(struct bpe *bpe, const struct tokenizer_source *sour
     for (size_t id = 0; id < source->token_count; id++) {
         struct str spelled = source->tokens[id];
         if (bpe->vocab->kinds[id] == TOKEN_BYTE || spelled.bytes == 0) continue;
+        if (bpe->vocab->flags[id] & TOKEN_ADDED) continue;
         memcpy(at, spelled.at, spelled.bytes);
         bpe->piece_texts[id] = (struct str){at, spelled.bytes};
         at += spelled.bytes;
@@ -70,7 +71,7 @@ static void fill_bytes(struct bpe *bpe, const struct tokenizer_source *source) {
     char *at = bpe->own_texts;
     for (size_t id = 0; id < source->token_count; id++) {
         struct str spelled = source->tokens[id];
-        if (!is_in_alphabet(spelled)) continue;
+        if (!is_in_alphabet(spelled) || (bpe->vocab->flags[id] & TOKEN_ADDED)) continue;
         if (bpe->vocab->kinds[id] == TOKEN_NORMAL) {
             bpe->piece_texts[id] = bpe->vocab->tokens[id];
             continue;

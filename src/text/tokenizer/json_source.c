@@ -63,13 +63,15 @@ static enum err read_added_token(struct json_reading *reading, const json_t *tok
     struct str text = json_member_str(token, "content");
     int32_t id = 0;
     enum err err = check_id(json_member(token, "id"), text, &id, error);
+    bool is_new = err == OK && reading->tokens[id].bytes == 0;
     if (err == OK) err = place_token(reading, text, id, error);
     if (err != OK) return err;
     reading->kinds[id] = json_says(token, "special") ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
     reading->flags[id] = (uint8_t)((json_says(token, "lstrip") ? TOKEN_TAKES_LEFT : 0) |
                                    (json_says(token, "rstrip") ? TOKEN_TAKES_RIGHT : 0) |
                                    (json_says(token, "single_word") ? TOKEN_SINGLE_WORD : 0) |
-                                   (json_says(token, "normalized") ? TOKEN_IN_NORMALIZED : 0));
+                                   (json_says(token, "normalized") ? TOKEN_IN_NORMALIZED : 0) |
+                                   (is_new ? TOKEN_ADDED : 0));
     return OK;
 }
 
@@ -99,6 +101,7 @@ static enum err read_vocab(struct json_reading *reading, json_t *vocab, struct e
     reading->source.kinds = reading->kinds;
     reading->source.flags = reading->flags;
     reading->source.token_count = count;
+    reading->source.kinds_are_exact = true;
     return OK;
 }
 

@@ -8,6 +8,8 @@
 #include <utf8proc.h>
 
 /* Names that share a row with another are those to which llama.cpp gives the same expression. */
+#define LIKE_LLAMA(spelling)                                                                       \
+    { .name = (spelling), .shape = PRE_SHAPE_LLAMA3, .digits_max = 3, .ignore_merges = true }
 static const struct pre_rules known_rules[] = {
     {.name = "gpt-2", .shape = PRE_SHAPE_GPT2},
     {.name = "phi-2", .shape = PRE_SHAPE_GPT2},
@@ -18,9 +20,22 @@ static const struct pre_rules known_rules[] = {
     {.name = "starcoder", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
     {.name = "refact", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
     {.name = "command-r", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
-    {.name = "llama-bpe", .shape = PRE_SHAPE_LLAMA3, .digits_max = 3, .ignore_merges = true},
-    {.name = "llama3", .shape = PRE_SHAPE_LLAMA3, .digits_max = 3, .ignore_merges = true},
+    LIKE_LLAMA("llama-bpe"),
+    LIKE_LLAMA("llama3"),
+    LIKE_LLAMA("llama-v3"),
+    LIKE_LLAMA("falcon3"),
+    LIKE_LLAMA("falcon-h1"),
+    LIKE_LLAMA("pixtral"),
+    LIKE_LLAMA("midm-2.0"),
+    LIKE_LLAMA("lfm2"),
+    {.name = "dbrx", .shape = PRE_SHAPE_LLAMA3, .digits_max = 3},
+    {.name = "smaug-bpe", .shape = PRE_SHAPE_LLAMA3, .digits_max = 3},
+    {.name = "chatglm-bpe", .shape = PRE_SHAPE_LLAMA3, .digits_max = 3},
+    {.name = "tekken", .shape = PRE_SHAPE_CASED, .digits_max = 1, .ignore_merges = true},
+    {.name = "gpt-4o", .shape = PRE_SHAPE_CASED, .digits_max = 3, .joins_endings = true},
+    {.name = "llama4", .shape = PRE_SHAPE_CASED, .digits_max = 3, .joins_endings = true},
     {.name = "qwen2", .shape = PRE_SHAPE_LLAMA3, .digits_max = 1},
+    {.name = "stablelm2", .shape = PRE_SHAPE_LLAMA3, .digits_max = 1},
     {.name = "deepseek-r1-qwen", .shape = PRE_SHAPE_LLAMA3, .digits_max = 1},
     {.name = "qwen35", .shape = PRE_SHAPE_LLAMA3, .digits_max = 1, .marks_as_letter = true},
 };
@@ -199,6 +214,86 @@ static size_t llama3_end(const struct view *view, size_t at) {
     return end > 0 ? end : space_end(view, at);
 }
 
+/* --- words that end where an upper letter follows a lower one --- */
+
+/* The letters and marks of a word, as the expression has them in two sets: the first takes CASE_UPPER
+ * and CASE_NONE, the second CASE_LOWER and CASE_NONE. */
+enum letter_case { CASE_OUTSIDE, CASE_UPPER, CASE_LOWER, CASE_NONE };
+
+static enum letter_case case_at(struct str text, size_t at, size_t *ret_bytes) {
+    *ret_bytes = 0;
+    if (at >= text.bytes) return CASE_OUTSIDE;
+    unsigned char lead = (unsigned char)text.at[at];
+    *ret_bytes = 1;
+    if (lead < 0x80) {
+        if (!is_ascii_letter(lead)) return CASE_OUTSIDE;
+        return lead & 0x20 ? CASE_LOWER : CASE_UPPER;
+    }
+    uint32_t code_point;
+    *ret_bytes = utf8_decode(text, at, &code_point);
+    if (unicode_class(code_point) == CHAR_MARK) return CASE_NONE;
+    if (unicode_class(code_point) != CHAR_LETTER) return CASE_OUTSIDE;
+    switch (utf8proc_category((utf8proc_int32_t)code_point)) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LT: return CASE_UPPER;
+    case UTF8PROC_CATEGORY_LL: return CASE_LOWER;
+    default: return CASE_NONE;
+    }
+}
+
+/* The end of a word of the first line of the expression, whose letters begin at `at`; 0 without
+ * one. Without a lower letter after the upper ones, these give back all up to the last that is in
+ * both sets. */
+static size_t lower_word_end(struct str text, size_t at) {
+    size_t last_in_both = 0, bytes;
+    enum letter_case now;
+    while ((now = case_at(text, at, &bytes)) == CASE_UPPER || now == CASE_NONE) {
+        at += bytes;
+        if (now == CASE_NONE) last_in_both = at;
+    }
+    if (now != CASE_LOWER) return last_in_both;
+    while ((now = case_at(text, at, &bytes)) == CASE_LOWER || now == CASE_NONE) at += bytes;
+    return at;
+}
+
+/* The end of a word of the second line, where the first one found none; 0 without one. */
+static size_t upper_word_end(struct str text, size_t at) {
+    size_t start = at, bytes;
+    while (case_at(text, at, &bytes) == CASE_UPPER) at += bytes;
+    return at > start ? at : 0;
+}
+
+/* The end of a word that begins at `at`, with or without a character before its letters. */
+static size_t cased_word_end(const struct view *view, size_t at) {
+    struct str text = view->text;
+    size_t bytes, end = 0;
+    enum sight sight = look(view, at, &bytes);
+    bool may_lead = sight != LETTER && sight != NUMBER && !is_newline(text.at[at]);
+    if (may_lead) end = lower_word_end(text, at + bytes);
+    if (end == 0) end = lower_word_end(text, at);
+    if (end == 0 && may_lead) end = upper_word_end(text, at + bytes);
+    if (end == 0) end = upper_word_end(text, at);
+    if (end == 0 || end == text.bytes || !view->rules->joins_endings) return end;
+    size_t joined = contraction_end(text, end, true);
+    return joined > 0 ? joined : end;
+}
+
+static size_t cased_end(const struct view *view, size_t at) {
+    struct str text = view->text;
+    size_t end = cased_word_end(view, at), bytes, next_bytes;
+    if (end > 0) return end;
+    enum sight sight = look(view, at, &bytes);
+    if (sight == NUMBER)
+        return run_end(view, at + bytes, NUMBER, (size_t)view->rules->digits_max - 1);
+    if (sight == OTHER || (text.at[at] == ' ' && look(view, at + bytes, &next_bytes) == OTHER)) {
+        end = run_end(view, at + bytes, OTHER, SIZE_MAX);
+        while (end < text.bytes && (is_newline(text.at[end]) || text.at[end] == '/')) end++;
+        return end;
+    }
+    end = line_end(view, at);
+    return end > 0 ? end : space_end(view, at);
+}
+
 /* --- falcon --- */
 
 static bool is_three_digits(struct str text, size_t at) {
@@ -299,6 +394,7 @@ size_t pre_piece_end(const struct pre_rules *rules, struct str text, size_t from
         end = rules->signs_apart ? falcon_end(&view, from) : gpt2_end(&view, from);
         break;
     case PRE_SHAPE_LLAMA3: end = llama3_end(&view, from); break;
+    case PRE_SHAPE_CASED: end = cased_end(&view, from); break;
     case PRE_SHAPE_DEEPSEEK: end = deepseek_end(text, from); break;
     }
     assert(end > from);

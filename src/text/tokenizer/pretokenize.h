@@ -29,6 +29,15 @@ enum pre_shape {
      * |\s+(?!\S)
      * |\s+ */
     PRE_SHAPE_LLAMA3,
+    /* as LLAMA3, but a word ends before an upper letter behind a lower one, and / ends signs:
+     *  [^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+
+     * |[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*
+     * |\p{N}{1,3}
+     * | ?[^\s\p{L}\p{N}]+[\r\n/]*
+     * |\s*[\r\n]+
+     * |\s+(?!\S)
+     * |\s+ */
+    PRE_SHAPE_CASED,
     /* five expressions in turn, each over the text that the ones before have left:
      *   [\r\n]
      *   \s?\p{L}+
@@ -41,7 +50,8 @@ enum pre_shape {
 struct pre_rules {
     const char *name; /* in the spelling of tokenizer.ggml.pre */
     enum pre_shape shape;
-    uint8_t digits_max;   /* most numbers (\p{N}) of a piece (PRE_SHAPE_LLAMA3) */
+    uint8_t digits_max;   /* most numbers (\p{N}) of a piece (PRE_SHAPE_LLAMA3 and _CASED) */
+    bool joins_endings;   /* (?i:'s|'t|'re|'ve|'m|'ll|'d)? belongs to its word (PRE_SHAPE_CASED) */
     bool digits_apart;    /* every \p{N} is cut out first; the text between is matched by itself */
     bool signs_apart;     /* [\p{P}$+<=>^~|`]+ is cut out first, and [0-9][0-9][0-9] last */
     bool marks_as_letter; /* [\p{L}\p{M}] in place of the shape's \p{L} */

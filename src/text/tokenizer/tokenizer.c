@@ -108,8 +108,52 @@ void tokenizer_normalize(const struct tokenizer *tokenizer, struct str text,
 
 /* Files also list tokens that separate the turns of a chat as ordinary. */
 static bool looks_like_control(struct str spelled) {
-    return (str_starts_with(spelled, STR("<|")) && str_ends_with(spelled, STR("|>"))) ||
+    return (spelled.bytes > 4 && str_starts_with(spelled, STR("<|")) &&
+            str_ends_with(spelled, STR("|>"))) ||
            (str_starts_with(spelled, STR("<｜")) && str_ends_with(spelled, STR("｜>")));
+}
+
+static bool is_in_brackets(struct str spelled) {
+    return (str_starts_with(spelled, STR("<")) && str_ends_with(spelled, STR(">"))) ||
+           (str_starts_with(spelled, STR("[")) && str_ends_with(spelled, STR("]")));
+}
+
+/* True for a spelling without bars of a token that begins a text or separates turns. */
+static bool is_mark_of_turns(struct str spelled) {
+    static const char *const spellings[] = {"<s>",
+                                            "<bos>",
+                                            "<start_of_turn>",
+                                            "[INST]",
+                                            "[/INST]",
+                                            "[TOOL_CALLS]",
+                                            "[TOOL_RESULTS]",
+                                            "[/TOOL_RESULTS]",
+                                            "[SYSTEM_PROMPT]",
+                                            "[/SYSTEM_PROMPT]",
+                                            "[AVAILABLE_TOOLS]",
+                                            "[/AVAILABLE_TOOLS]"};
+    for (size_t i = 0; i < sizeof spellings / sizeof *spellings; i++)
+        if (str_is(spelled, spellings[i])) return true;
+    return false;
+}
+
+/* Converters have lost the kinds of tokens, so that a chat's marks were ordinary or unused: they
+ * are control tokens all the same, in a prompt as at the end of an answer. A byte-level vocabulary
+ * has words such as </s> of its own, which are control tokens only if the file names them. */
+static void find_controls(struct tokenizer *tokenizer, const struct tokenizer_source *source) {
+    struct tokenizer_vocab *vocab = &tokenizer->vocab;
+    bool has_words = str_is(source->model, "gpt2");
+    if (source->kinds_are_exact) return;
+    for (size_t i = 0; i < vocab->count; i++) {
+        if (vocab->kinds[i] != TOKEN_NORMAL && vocab->kinds[i] != TOKEN_UNUSED) continue;
+        struct str spelled = source->tokens[i];
+        int32_t id = (int32_t)i;
+        bool is_named = id == source->bos || id == source->eos || id == source->eot;
+        if (!has_words || vocab->kinds[i] == TOKEN_UNUSED)
+            is_named = is_named || tokenizer_is_end(tokenizer, id) || is_mark_of_turns(spelled);
+        if (looks_like_control(spelled) || (is_named && is_in_brackets(spelled)))
+            vocab->kinds[i] = TOKEN_CONTROL;
+    }
 }
 
 static enum err add_special(struct tokenizer *tokenizer, struct str spelled, size_t id,
@@ -152,8 +196,11 @@ enum err tokenizer_open(struct tokenizer **ret_tokenizer, const struct tokenizer
     special_init(&tokenizer->specials);
     special_init(&tokenizer->normalized_specials);
     err = tokenizer_vocab_open(&tokenizer->vocab, source, tokenizer->model->decode, error);
-    if (err == OK) err = tokenizer->model->open(tokenizer, source, error);
-    if (err == OK) find_ends(tokenizer, source);
+    if (err == OK) {
+        find_ends(tokenizer, source);
+        find_controls(tokenizer, source);
+        err = tokenizer->model->open(tokenizer, source, error);
+    }
     for (size_t id = 0; err == OK && id < tokenizer->vocab.count; id++)
         if (tokenizer_vocab_is_special(&tokenizer->vocab, id))
             err = add_special(tokenizer, source->tokens[id], id, error);

@@ -32,10 +32,11 @@ enum token_kind {
 
 /* How an added token of a tokenizer.json is matched; tokens of a GGUF have no flags. */
 enum token_flag {
-    TOKEN_TAKES_LEFT = 1,   /* swallows the white space before it (lstrip) */
-    TOKEN_TAKES_RIGHT = 2,  /* swallows the white space after it (rstrip) */
-    TOKEN_SINGLE_WORD = 4,  /* matches only where no word character touches it */
-    TOKEN_IN_NORMALIZED = 8 /* is looked for in normalised text, after all others */
+    TOKEN_TAKES_LEFT = 1,    /* swallows the white space before it (lstrip) */
+    TOKEN_TAKES_RIGHT = 2,   /* swallows the white space after it (rstrip) */
+    TOKEN_SINGLE_WORD = 4,   /* matches only where no word character touches it */
+    TOKEN_IN_NORMALIZED = 8, /* is looked for in normalised text, after all others */
+    TOKEN_ADDED = 16         /* is no token of the model: no merge makes it, and no piece is it */
 };
 
 /* Whether a piece whose whole text is a token becomes that token before any merge. */
@@ -81,6 +82,9 @@ struct tokenizer_source {
 
     /* facts that only a tokenizer.json has; zero is a GGUF's rule */
     const uint8_t *flags; /* (token_count) enum token_flag bits; NULL means none */
+    /* Every kind is as the model was trained. In a GGUF, whose kinds may be lost, an ordinary token
+     * that is spelled as a control token is one. */
+    bool kinds_are_exact;
     enum merge_policy merge_policy;
     enum missing_policy missing; /* MISSING_UNKNOWN and _FUSED give the token `unknown` */
     bool strict_merges;          /* a merge that names no token is ERR_INVALID, not skipped */

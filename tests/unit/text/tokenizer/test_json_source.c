@@ -98,6 +98,31 @@ static void holes_in_the_numbering_are_unused_tokens(void **state) {
     tokenizer_close(tokenizer);
 }
 
+/* Where merges are ignored, a piece that is a token becomes it: a token of the model only. The
+ * added token "ac" stands between words, and the piece "ac" before a digit is none. */
+static void an_added_token_is_no_piece_of_the_model(void **state) {
+    (void)state;
+    static const char *const models[] = {"{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{"
+                                         "\"a\":0,\"b\":1,\"ab\":2,\"c\":3,\"1\":4},"
+                                         "\"merges\":[]}",
+                                         "{\"type\":\"BPE\",\"ignore_merges\":true,\"vocab\":{"
+                                         "\"a\":0,\"b\":1,\"ab\":2,\"c\":3,\"1\":4,"
+                                         "\"ac\":6},\"merges\":[]}"};
+    for (size_t is_in_model = 0; is_in_model < 2; is_in_model++) {
+        struct tokenizer *tokenizer = open_good((struct parts){
+            .model = models[is_in_model],
+            .pre_tokenizer = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Digits\","
+                             "\"individual_digits\":true},{\"type\":\"ByteLevel\","
+                             "\"add_prefix_space\":false,\"use_regex\":true}]}",
+            .added_tokens = "[{\"id\":6,\"content\":\"ac\",\"single_word\":true}]"});
+        assert_int_equal(count_ids(tokenizer, "ac", false), 1);
+        assert_int_equal(count_ids(tokenizer, "ac1", false), is_in_model ? 2 : 3);
+        assert_int_equal(count_ids(tokenizer, "ab1", false), 2); /* "ab" is a token of the model */
+        assert_int_equal(count_ids(tokenizer, "bac", false), 3);
+        tokenizer_close(tokenizer);
+    }
+}
+
 static void the_template_names_bos_and_eos(void **state) {
     (void)state;
     struct tokenizer *tokenizer = open_good((struct parts){
@@ -279,6 +304,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_forms_of_merges_are_read),
         cmocka_unit_test(holes_in_the_numbering_are_unused_tokens),
+        cmocka_unit_test(an_added_token_is_no_piece_of_the_model),
         cmocka_unit_test(the_template_names_bos_and_eos),
         cmocka_unit_test(sentencepiece_writes_spaces_as_the_file_says),
         cmocka_unit_test(sentencepiece_without_a_rule_for_spaces_is_refused),

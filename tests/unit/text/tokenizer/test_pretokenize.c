@@ -74,6 +74,39 @@ static void qwen35_takes_marks_for_letters(void **state) {
     assert_pieces("qwen35", "!\u0301", "!\u0301|");
 }
 
+static void llamas_rules_have_other_names(void **state) {
+    (void)state;
+    static const char *const names[] = {"llama3", "llama-v3", "falcon3",  "pixtral",
+                                        "lfm2",   "dbrx",     "smaug-bpe"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        assert_pieces(names[i], "fooBar 12345 x's", "fooBar| |123|45| x|'s|");
+        bool merges = i + 2 >= sizeof names / sizeof *names;
+        assert_int_equal(pre_rules_find(str_from(names[i]))->ignore_merges, !merges);
+    }
+}
+
+static void tekken_ends_a_word_before_an_upper_letter(void **state) {
+    (void)state;
+    assert_pieces("tekken", "fooBarHTMLx XMLHttp", "foo|Bar|HTMLx| XMLHttp|");
+    assert_pieces("tekken", "12345 x's I'M", "1|2|3|4|5| x|'s| I|'M|");
+    /* Letters without a case and marks belong to both halves; upper ones behind them do not. */
+    assert_pieces("tekken", "A\u4e2dB", "A\u4e2d|B|");
+    assert_pieces("tekken", "ABC\u4e2d\u6587abc", "ABC\u4e2d\u6587abc|");
+    assert_pieces("tekken", "\u01c5ab \u0301AB", "\u01c5ab| \u0301|AB|");
+    assert_pieces("tekken", "e\u0301X", "e\u0301|X|");
+    assert_pieces("tekken", "a/b //\n/x", "a|/b| //\n/|x|");
+    assert_pieces("tekken", "a\n\n  b", "a|\n\n| | b|");
+    assert_pieces("tekken", "\tABC", "\tABC|");
+}
+
+static void gpt_4o_joins_an_ending_to_its_word(void **state) {
+    (void)state;
+    assert_pieces("gpt-4o", "x's DON'T we'Ll 's", "x's| DON'T| we'Ll| '|s|");
+    assert_pieces("gpt-4o", "12345 fooBar", "123|45| foo|Bar|");
+    assert_pieces("gpt-4o", "x'\u017ft x'", "x'\u017f|t| x|'|");
+    assert_pieces("gpt-4o", "HTML's//", "HTML's|//|");
+}
+
 static void white_space_is_that_of_unicode(void **state) {
     (void)state;
     assert_pieces("gpt-2", "a\u2003\u00a0b", "a|\u2003|\u00a0|b|");
@@ -94,6 +127,9 @@ int main(void) {
         cmocka_unit_test(llama3_takes_three_digits_and_one_mark_before_letters),
         cmocka_unit_test(qwen2_takes_one_digit),
         cmocka_unit_test(qwen35_takes_marks_for_letters),
+        cmocka_unit_test(llamas_rules_have_other_names),
+        cmocka_unit_test(tekken_ends_a_word_before_an_upper_letter),
+        cmocka_unit_test(gpt_4o_joins_an_ending_to_its_word),
         cmocka_unit_test(white_space_is_that_of_unicode),
         cmocka_unit_test(unknown_names_are_not_found),
     };

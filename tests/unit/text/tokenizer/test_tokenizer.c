@@ -148,6 +148,53 @@ static void control_tokens_match_only_when_asked(void **state) {
     tokenizer_close(tokenizer);
 }
 
+/* SMALL_BOS, SMALL_EOS and SMALL_IM_END have the kind that the file gives them, or none. */
+static void marks_of_turns_are_control_tokens_whatever_their_kind(void **state) {
+    (void)state;
+    static const uint8_t kinds[] = {TOKEN_NORMAL, TOKEN_UNUSED, 0};
+    for (size_t i = 0; i < sizeof kinds; i++) {
+        struct small_vocab vocab;
+        small_vocab_init(&vocab, "gpt-2");
+        for (int id = SMALL_BOS; id <= SMALL_IM_END; id++) vocab.kinds[id] = kinds[i];
+        if (kinds[i] == 0) vocab.source.kinds = NULL;
+        struct tokenizer *tokenizer = open_source(&vocab.source);
+        const struct str text = STR("a<|im_end|></s><s>");
+        assert_encodes(tokenizer, text, special, IDS('a', SMALL_IM_END, SMALL_EOS, SMALL_BOS));
+        assert_encodes(tokenizer, STR("<|a|>"), special, IDS('<', '|', 'a', '|', '>'));
+        for (int id = SMALL_BOS; id <= SMALL_IM_END; id++)
+            assert_int_equal(tokenizer_kind(tokenizer, id), TOKEN_CONTROL);
+        struct ids ids = {0};
+        assert_int_equal(tokenizer_encode(tokenizer, text, plain, &ids, NULL), OK);
+        assert_int_equal(ids.count, text.bytes); /* no user writes them */
+        ids_release(&ids);
+        tokenizer_close(tokenizer);
+    }
+}
+
+/* A word of the vocabulary that another family uses as its end. */
+static void a_word_that_no_key_names_stays_a_word(void **state) {
+    (void)state;
+    struct small_vocab vocab;
+    small_vocab_init(&vocab, "gpt-2");
+    vocab.kinds[SMALL_EOS] = TOKEN_NORMAL;
+    vocab.source.eos = SMALL_IM_END;
+    struct tokenizer *tokenizer = open_source(&vocab.source);
+    assert_int_equal(tokenizer_kind(tokenizer, SMALL_EOS), TOKEN_NORMAL);
+    assert_encodes(tokenizer, STR("</s>"), special, IDS('<', '/', 's', '>'));
+    tokenizer_close(tokenizer);
+}
+
+static void exact_kinds_are_kept(void **state) {
+    (void)state;
+    struct small_vocab vocab;
+    small_vocab_init(&vocab, "gpt-2");
+    vocab.kinds[SMALL_IM_END] = TOKEN_NORMAL;
+    vocab.source.kinds_are_exact = true;
+    struct tokenizer *tokenizer = open_source(&vocab.source);
+    assert_int_equal(tokenizer_kind(tokenizer, SMALL_IM_END), TOKEN_NORMAL);
+    tokenizer_close(tokenizer);
+}
+
 static void user_defined_tokens_always_match_the_longest_first(void **state) {
     (void)state;
     struct small_vocab vocab;
@@ -437,6 +484,9 @@ int main(void) {
         cmocka_unit_test(short_and_long_pieces_merge_by_the_definition),
         cmocka_unit_test(a_megabyte_without_a_break_is_encoded),
         cmocka_unit_test(control_tokens_match_only_when_asked),
+        cmocka_unit_test(marks_of_turns_are_control_tokens_whatever_their_kind),
+        cmocka_unit_test(a_word_that_no_key_names_stays_a_word),
+        cmocka_unit_test(exact_kinds_are_kept),
         cmocka_unit_test(user_defined_tokens_always_match_the_longest_first),
         cmocka_unit_test(bos_and_eos_are_added_when_both_sides_say_so),
         cmocka_unit_test(encoding_appends_to_what_is_there),
