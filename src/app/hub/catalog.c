@@ -2,6 +2,7 @@
 #include "hub/catalog.h"
 
 #include "base/mem.h"
+#include "checkpoint/gguf_split.h"
 #include "hub/catalog_path.h"
 #include "hub/hub_internal.h"
 
@@ -88,7 +89,13 @@ static void add_stem(struct model_choice *choice) {
     const char *slash = strrchr(choice->path, '/');
     char stem[MODEL_NAME_BYTES];
     snprintf(stem, sizeof stem, "%.*s", MODEL_NAME_BYTES - 1, slash ? slash + 1 : choice->path);
+    struct gguf_part_name part;
     char *dot = strrchr(stem, '.');
+    if (gguf_part_name(stem, &part)) { /* a model in several files has its name without the part */
+        char whole[MODEL_NAME_BYTES];
+        snprintf(whole, sizeof whole, "%.*s", (int)part.stem_bytes, stem);
+        add_name(choice, whole);
+    }
     if (dot && strcmp(dot, ".gguf") == 0) *dot = '\0';
     add_name(choice, stem);
 }
@@ -316,7 +323,9 @@ static int may_be_model(const struct dirent *entry) {
 static bool describe(const char *folder, const char *file_name, struct model_file *ret_file) {
     int bytes = snprintf(ret_file->path, sizeof ret_file->path, "%s/%s", folder, file_name);
     if (bytes >= (int)sizeof ret_file->path) return false;
+    struct gguf_part_name part;
     bool is_gguf = is_file(ret_file->path) && str_ends_with(str_from(file_name), STR(".gguf"));
+    if (is_gguf && gguf_part_name(file_name, &part) && part.part > 1) return false;
     if (!is_gguf && !is_model_folder(ret_file->path)) return false;
     ret_file->bytes = catalog_bytes(ret_file->path);
     ret_file->source = SOURCE_FOLDER;

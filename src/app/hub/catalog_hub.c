@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "checkpoint/gguf_split.h"
 #include "hub/catalog_path.h"
 #include "hub/hub_internal.h"
 
@@ -83,15 +84,15 @@ int catalog_rank(struct str quantisation) {
 /* --- files --- */
 
 /* The sum of the sizes of all parts; false if one is missing. */
-static bool sum_parts(const struct repository *repository, struct str first, unsigned parts,
+static bool sum_parts(const struct repository *repository, const char *first, unsigned parts,
                       uint64_t *ret_bytes) {
-    char path[PATH_MAX + 160], real[PATH_MAX];
-    size_t stem = first.bytes - strlen("-00001-of-00002.gguf");
+    struct gguf_part_name name;
+    char path[PATH_MAX], real[PATH_MAX];
     *ret_bytes = 0;
+    if (!gguf_part_name(first, &name)) return false;
     for (unsigned i = 1; i <= parts; i++) {
         uint64_t bytes;
-        snprintf(path, sizeof path, "%s/%.*s-%05u-of-%05u.gguf", repository->folder, (int)stem,
-                 first.at, i, parts);
+        if (!gguf_part_path(first, &name, i, path)) return false;
         if (!catalog_inside(repository->root, path, false, real, &bytes)) return false;
         *ret_bytes += bytes;
     }
@@ -103,13 +104,17 @@ static void take_gguf(const struct repository *repository, const char *name, con
     struct model_file file = {.source = SOURCE_HUB, .bytes = bytes};
     struct str text = str_from(name), stem = {name, text.bytes - strlen(".gguf")};
     unsigned part, parts;
+    char first[PATH_MAX];
     if (strstr(name, "mmproj")) return; /* a projector for pictures, not a model */
     if (catalog_part(text, ".gguf", &part, &parts) && parts > 1) {
         if (part != 1) return;
         stem.bytes -= CATALOG_PART_BYTES;
-        snprintf(file.why_not, sizeof file.why_not, "%s",
-                 sum_parts(repository, text, parts, &file.bytes) ? "in several files: not yet"
-                                                                 : "not all of its files are here");
+        /* The parts find each other by their names, which their blobs do not have. */
+        if (snprintf(first, sizeof first, "%s/%s", repository->folder, name) >= (int)sizeof first)
+            return;
+        real = first;
+        if (!sum_parts(repository, first, parts, &file.bytes))
+            snprintf(file.why_not, sizeof file.why_not, "not all of its files are here");
     }
     struct str quantisation = catalog_quantisation(stem);
     int written = snprintf(file.name, sizeof file.name, "%s%s%.*s", repository->name,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/catalog_path.h"
 
+#include "checkpoint/gguf_split.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,10 +86,23 @@ static void weigh(void *context, const char *name) {
         weighing->bytes += (uint64_t)status.st_size;
 }
 
+/* The bytes of a file with those of the other parts, for the first part of a model. */
+static uint64_t bytes_of_file(const char *path, uint64_t bytes) {
+    struct gguf_part_name name;
+    struct stat status;
+    char other[PATH_MAX];
+    if (!gguf_part_name(path, &name) || name.part != 1) return bytes;
+    for (unsigned i = 2; i <= name.parts && i <= GGUF_PARTS_MAX; i++)
+        if (gguf_part_path(path, &name, i, other) && stat(other, &status) == 0 &&
+            S_ISREG(status.st_mode))
+            bytes += (uint64_t)status.st_size;
+    return bytes;
+}
+
 uint64_t catalog_bytes(const char *path) {
     struct stat status;
     if (stat(path, &status) != 0) return 0;
-    if (!S_ISDIR(status.st_mode)) return (uint64_t)status.st_size;
+    if (!S_ISDIR(status.st_mode)) return bytes_of_file(path, (uint64_t)status.st_size);
     struct weighing weighing = {path, 0};
     catalog_each(path, weigh, &weighing);
     return weighing.bytes;

@@ -108,9 +108,8 @@ static enum err read_architecture(struct model_config *config, const struct gguf
         err = gguf_get_u32(gguf, config_key_of(config, gguf, "expert_count").text, &experts, error);
     if (err == OK) err = config_keys_check(config, gguf, error);
     if (err != OK) return err;
-    if (split_count > 1)
-        return err_set(error, ERR_INVALID,
-                       "split.count is %u: a model split over several files is not supported",
+    if (split_count > 1 && gguf_part_count(gguf) != split_count)
+        return err_set(error, ERR_INVALID, "split.count is %u: the other parts are not here",
                        split_count);
     if (experts > 0)
         return err_set(error, ERR_INVALID, "a mixture of %u experts is not supported", experts);

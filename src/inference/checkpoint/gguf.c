@@ -32,6 +32,9 @@ struct gguf {
     size_t tensor_count;
     struct map pair_by_key;
     struct map tensor_by_name;
+    struct gguf **others; /* (other_count) the other parts of a model in several files */
+    size_t other_count;
+    size_t other_capacity;
 };
 
 /* The place of the reader. Every read is bounded by the bytes left. */
@@ -388,14 +391,36 @@ enum err gguf_open_bytes(struct gguf **ret_gguf, const void *bytes, size_t count
     return open_over(ret_gguf, bytes, count, false, error);
 }
 
-enum err gguf_open(struct gguf **ret_gguf, const char *path, struct error *error) {
+enum err gguf_open_file(struct gguf **ret_gguf, const char *path, struct error *error) {
     struct mapped mapped;
     enum err err = mapped_open(&mapped, path, "GGUF", error);
     return err == OK ? open_over(ret_gguf, mapped.bytes, mapped.count, true, error) : err;
 }
 
+enum err gguf_join(struct gguf *whole, struct gguf *part, struct error *error) {
+    size_t count = whole->tensor_count + part->tensor_count;
+    for (size_t i = 0; i < part->tensor_count; i++)
+        if (gguf_tensor_find(whole, part->tensors[i].name))
+            return err_set(error, ERR_INVALID, "tensor %.*s is in two parts",
+                           SHOW(part->tensors[i].name));
+    if (count > GGUF_TENSORS_MAX)
+        return err_set(error, ERR_INVALID, "the parts have over %d tensors", GGUF_TENSORS_MAX);
+    whole->tensors = mem_resize(whole->tensors, count + 1, sizeof *whole->tensors);
+    for (size_t i = 0; i < part->tensor_count; i++) {
+        const struct gguf_tensor *tensor = &part->tensors[i];
+        map_put(&whole->tensor_by_name, tensor->name, whole->tensor_count);
+        whole->tensors[whole->tensor_count++] = *tensor;
+    }
+    whole->others =
+        vec_grow(whole->others, whole->other_count, &whole->other_capacity, sizeof(struct gguf *));
+    whole->others[whole->other_count++] = part;
+    return OK;
+}
+
 void gguf_close(struct gguf *gguf) {
     if (!gguf) return;
+    for (size_t i = 0; i < gguf->other_count; i++) gguf_close(gguf->others[i]);
+    free(gguf->others);
     map_release(&gguf->pair_by_key);
     map_release(&gguf->tensor_by_name);
     free(gguf->pairs);
@@ -405,7 +430,13 @@ void gguf_close(struct gguf *gguf) {
 }
 
 uint64_t gguf_file_bytes(const struct gguf *gguf) {
-    return gguf->byte_count;
+    uint64_t bytes = gguf->byte_count;
+    for (size_t i = 0; i < gguf->other_count; i++) bytes += gguf->others[i]->byte_count;
+    return bytes;
+}
+
+size_t gguf_part_count(const struct gguf *gguf) {
+    return gguf->other_count + 1;
 }
 
 size_t gguf_pair_count(const struct gguf *gguf) {

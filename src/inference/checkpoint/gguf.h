@@ -80,15 +80,22 @@ struct gguf_type {
 /* NULL for the number of no type, or of a retired type. */
 const struct gguf_type *gguf_type_find(uint32_t type);
 
-/* Maps the file. ERR_INVALID with one sentence naming the key or the tensor for every breach of the
+/* Maps the file, and the other parts of a model whose first part it is: their tensors are one list,
+ * and the metadata is that of the first. ERR_INVALID with one sentence naming the key or the tensor for every breach of the
  * format, ERR_NOT_FOUND or ERR_IO when it cannot be read. */
 enum err gguf_open(struct gguf **ret_gguf, const char *path, struct error *error) MUST_CHECK;
-/* gguf_open over bytes of the caller, which must outlive it. */
+/* Maps one file, which may be a part of a model. */
+enum err gguf_open_file(struct gguf **ret_gguf, const char *path, struct error *error) MUST_CHECK;
+/* Adds the tensors of a part, which `whole` owns from then on. ERR_INVALID when both have a tensor
+ * of one name. */
+enum err gguf_join(struct gguf *whole, struct gguf *part, struct error *error) MUST_CHECK;
+/* gguf_open_file over bytes of the caller, which must outlive it. */
 enum err gguf_open_bytes(struct gguf **ret_gguf, const void *bytes, size_t count,
                          struct error *error) MUST_CHECK;
 void gguf_close(struct gguf *gguf); /* NULL is allowed */
 
-uint64_t gguf_file_bytes(const struct gguf *gguf);
+uint64_t gguf_file_bytes(const struct gguf *gguf); /* of all parts */
+size_t gguf_part_count(const struct gguf *gguf);   /* 1 for a whole file */
 size_t gguf_pair_count(const struct gguf *gguf);
 const struct gguf_pair *gguf_pair_at(const struct gguf *gguf, size_t index);
 size_t gguf_tensor_count(const struct gguf *gguf);

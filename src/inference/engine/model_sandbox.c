@@ -3,6 +3,7 @@
 
 #include "base/id.h"
 #include "base/str.h"
+#include "checkpoint/gguf_split.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #define PATHS_MAX 1024 /* the largest models have about 200 files */
+_Static_assert(PATHS_MAX > GGUF_PARTS_MAX, "room for all parts of a model");
 
 struct paths {
     struct sandbox_path at[PATHS_MAX];
@@ -64,6 +66,16 @@ static void add_links(struct paths *paths, const char *folder, bool has_inner) {
     closedir(directory);
 }
 
+/* Adds the other parts of a model in several files, whose first part is `path`. */
+static void add_parts(struct paths *paths, const char *path) {
+    struct gguf_part_name name;
+    char other[PATH_MAX];
+    if (!gguf_part_name(path, &name)) return;
+    for (unsigned i = 1; i <= name.parts && i <= GGUF_PARTS_MAX; i++)
+        if (i != name.part && gguf_part_path(path, &name, i, other))
+            add(paths, strdup(other), false);
+}
+
 /* Adds the nodes under /dev that the driver has open: it maps memory by opening them again. */
 static void add_nodes(struct paths *paths) {
     DIR *directory = opendir("/proc/self/fd");
@@ -98,6 +110,7 @@ void model_sandbox_enter(const struct model_sandbox *wanted, struct sandbox_stat
     open_what_stays();
     if (wanted->has_device) add_nodes(&paths);
     add(&paths, strdup(wanted->model_path), false);
+    add_parts(&paths, wanted->model_path);
     add_links(&paths, wanted->model_path, true);
     if (wanted->input_path) add(&paths, strdup(wanted->input_path), false);
     if (wanted->cache_dir) add(&paths, strdup(wanted->cache_dir), true);
