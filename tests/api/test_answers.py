@@ -268,7 +268,7 @@ def test_a_search_says_how_far_it_is(server):
 @pytest.mark.skipif(not shutil.which("node"), reason="no node to run the page's code")
 def test_the_page_goes_on_to_the_end(tmp_path):
     """answer_page.js over a server that finds the only match in the last of its pieces."""
-    (tmp_path / "answer_page.mjs").write_text((support.ROOT / "src/pages/web/answer_page.js").read_text())
+    (tmp_path / "answer_page.mjs").write_text((support.ROOT / "src/service/pages/web/answer_page.js").read_text())
     (tmp_path / "try.mjs").write_text("""
         import {answerPage} from "./answer_page.mjs";
         const all = 200000, piece = 4096, hits = [199999, 199990];
