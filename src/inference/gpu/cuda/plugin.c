@@ -5,41 +5,16 @@
 
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CONTEXT_USUAL (540 * MIB) /* driver and cuBLASLt (gpu_measured.md) */
+#define CONTEXT_USUAL (540 * MIB) /* driver and cuBLASLt (docs/internals/inference/gpu.md) */
 #define CONTEXT_MOST (800 * MIB)  /* more than that is another process's */
 #define LATER_BYTES (64 * MIB)    /* kernels that are loaded later, stacks of threads, graphs */
 #define COMPUTE_LEAST 80u         /* cp.async, mma of bf16 */
 #define TILE_ROWS_HEADS 128u      /* cuda_tile_rows(1) */
 #define PTX_COMPILER "libnvidia-ptxjitcompiler.so.1" /* the driver's */
-
-enum err card_error(int code, struct error *error, const char *format, ...) {
-    char what[256];
-    va_list args;
-    va_start(args, format);
-    (void)vsnprintf(what, sizeof what, format, args);
-    va_end(args);
-    return err_set(error, ERR_IO, "%s: %s (%s)", what, cudaGetErrorString((cudaError_t)code),
-                   cudaGetErrorName((cudaError_t)code));
-}
-
-size_t form_bytes(enum gpu_form form) {
-    return form == GPU_F32 ? 4 : gpu_form_is_bf16(form) ? 2 : 1;
-}
-
-enum cuda_code code_of(enum gpu_form form) {
-    return form == GPU_E4M3 ? CUDA_E4M3 : form == GPU_INT8 ? CUDA_INT8 : CUDA_BF16;
-}
-
-enum cuda_format format_of(enum gpu_form form, bool is_logits) {
-    if (form == GPU_INT8) return CUDA_FORMAT_INT8;
-    if (form == GPU_E4M3) return is_logits ? CUDA_FORMAT_E4M3_F32 : CUDA_FORMAT_E4M3;
-    return is_logits ? CUDA_FORMAT_BF16_F32 : CUDA_FORMAT_BF16;
-}
 
 /* ---- list ---- */
 
