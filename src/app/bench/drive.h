@@ -15,7 +15,7 @@
  * An answer of another status than 200, an error event, and a stream that ends without
  * finish_reason or [DONE] are failures: they are counted, and no time of them is a latency.
  *
- * Thread: one. Measured against a server that answers at once: docs/figures.md.
+ * Thread: one. Measured against a server that answers at once: docs/measurements/figures.md.
  * Memory: bench_run_release frees the records. */
 
 #include "base/err.h"
