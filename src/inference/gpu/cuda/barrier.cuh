@@ -35,6 +35,18 @@ __device__ static inline void cuda_barrier_expect(uint32_t barrier, uint32_t byt
                      : "memory"));
 }
 
+/* Arrives at a barrier of this block. */
+__device__ static inline void cuda_barrier_arrive_here(uint32_t barrier) {
+    CUDA_SM90(asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(barrier) : "memory"));
+}
+
+/* Arrives when all copies that this thread has begun (cuda_copy16) are there; no group of them is
+ * waited for. Who waits for the barrier calls cuda_show_products() before products read them. */
+__device__ static inline void cuda_barrier_arrive_copied(uint32_t barrier) {
+    CUDA_SM90(
+        asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory"));
+}
+
 /* Waits for the end of the phase of that parity. */
 __device__ static inline void cuda_barrier_wait(uint32_t barrier, uint32_t parity) {
     CUDA_SM90(asm volatile("{ .reg .pred p;\n"

@@ -18,7 +18,7 @@
 #include <cudaTypedefs.h>
 
 #define CUDA_GRID_CONSTANT const __grid_constant__
-#define CUDA_TILE_RANK_MAX 4
+#define CUDA_TILE_RANK_MAX 5
 #define CUDA_CLUSTER 2 /* blocks */
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -90,7 +90,17 @@ __device__ static inline void cuda_tile_read(uint32_t to, const struct cuda_tile
                      : "memory"));
 }
 
-/* The same into the blocks of the cluster whose bits are set, each with a barrier of its own. */
+/* The same of a matrix of five dimensions, from its element (x, 0, 0, z, 0). */
+__device__ static inline void cuda_tile_read_5(uint32_t to, const struct cuda_tiles *tiles,
+                                               uint32_t barrier, uint32_t x, uint32_t z) {
+    CUDA_TMA(
+        asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {%3, %5, %5, %4, %5}], [%2];" ::"r"(to),
+                     "l"(&tiles->map), "r"(barrier), "r"(x), "r"(z), "r"(0)
+                     : "memory"));
+}
+
+/* The same of four into the blocks of the cluster whose bits are set, each with a barrier of its own. */
 __device__ static inline void cuda_tile_read_for(uint32_t blocks, uint32_t to,
                                                  const struct cuda_tiles *tiles, uint32_t barrier,
                                                  uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
@@ -109,7 +119,7 @@ static inline enum err cuda_tiles_make(struct cuda_tiles *ret, const void *at, u
                                        const uint64_t *sizes, const uint64_t *strides,
                                        const uint32_t *box, struct error *error) {
     static PFN_cuTensorMapEncodeTiled_v12000 encode; /* racing threads write the same */
-    const uint32_t steps[CUDA_TILE_RANK_MAX] = {1, 1, 1, 1};
+    const uint32_t steps[CUDA_TILE_RANK_MAX] = {1, 1, 1, 1, 1};
     if (!encode) {
         void *found = NULL;
         cudaDriverEntryPointQueryResult result;

@@ -226,6 +226,7 @@ static inline cudaError_t cudaGetDevice(int *ret) {
     *ret = 0;
     return cudaSuccess;
 }
+typedef int cudaDeviceAttr;
 #define cudaDevAttrComputeCapabilityMajor 75
 #define cudaDevAttrMultiProcessorCount 16
 extern int emulated_major; /* 9: a GPU with products of warpgroups */

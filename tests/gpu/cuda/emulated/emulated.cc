@@ -373,6 +373,34 @@ void emulated_int8(int32_t (*sum)[4], int columns, uint64_t a, uint64_t b, int i
     });
 }
 
+static float code_float(uint8_t code) {
+    const uint32_t even = cuda_even_e4m3(code);
+    return ldexpf(cuda_low_bf16(even), 120);
+}
+
+void emulated_e4m3(float (*sum)[4], int columns, uint64_t a, uint64_t b, int is_added) {
+    const uint32_t g = threadIdx.x / 32 % 4 * 16 + threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    (void)emulated_meet(58, &a, sizeof a);
+    emulated_product([=] {
+        int8_t codes[32];
+        float rows[2][32], column[32];
+        auto read = [&](uint64_t from, uint32_t row, float *ret) {
+            operand_codes(from, row, codes);
+            for (int k = 0; k < 32; k++) ret[k] = code_float((uint8_t)codes[k]);
+        };
+        for (uint32_t i = 0; i < 2; i++) read(a, g + 8 * i, rows[i]);
+        for (int c = 0; c < columns / 8; c++)
+            for (uint32_t j = 0; j < 2; j++) {
+                read(b, (uint32_t)c * 8 + 2 * t + j, column);
+                for (uint32_t i = 0; i < 2; i++) {
+                    float all = is_added ? sum[c][2 * i + j] : 0;
+                    for (int k = 0; k < 32; k++) all += rows[i][k] * column[k];
+                    sum[c][2 * i + j] = all;
+                }
+            }
+    });
+}
+
 /* Comes to a meeting of so many threads, and waits for the others or passes. */
 static void come_to(group *group, uint32_t threads, bool is_waiting) {
     const uint32_t meeting = group->meeting;
@@ -445,6 +473,21 @@ static void bring(uint32_t address, uint32_t bytes, std::function<void(void)> co
         come();
 }
 
+void cuda_barrier_arrive_copied(uint32_t address) {
+    std::vector<std::vector<copy>> &groups = threads[threadIdx.x].groups;
+    std::vector<copy> copies;
+    for (const std::vector<copy> &group : groups) copies.insert(copies.end(), group.begin(), group.end());
+    groups.assign(1, {});
+    auto come = [=] {
+        for (const copy &one : copies) do_copy(&one);
+        cuda_barrier_arrive(address, 0);
+    };
+    if (is_late)
+        barrier_at(address).late.push_back(come);
+    else
+        come();
+}
+
 void cuda_bulk_read(uint32_t to, const void *from, uint32_t bytes, uint32_t address) {
     if (to % 16 || (uintptr_t)from % 16 || bytes % 16) die("a copy at no multiple of 16");
     if (to + bytes > SHARED_BYTES) die("a copy leaves shared memory");
@@ -452,30 +495,31 @@ void cuda_bulk_read(uint32_t to, const void *from, uint32_t bytes, uint32_t addr
 }
 
 /* Bytes of a tile in order, the innermost dimension first; beyond the matrix they are 0. */
-static void copy_tile(uint32_t to, const cuda_tiles &tiles, const uint32_t first[4]) {
-    uint32_t row = 0;
-    for (uint32_t w = 0; w < tiles.box[3]; w++)
-        for (uint32_t z = 0; z < tiles.box[2]; z++)
-            for (uint32_t y = 0; y < tiles.box[1]; y++, row++)
-                for (uint32_t x = 0; x < tiles.box[0]; x++) {
-                    const uint64_t at[] = {first[0] + x, first[1] + y, first[2] + z, first[3] + w};
-                    bool is_there = true;
-                    uint64_t from = 0;
-                    for (int i = 0; i < 4; i++)
-                        is_there &= at[i] < tiles.sizes[i], from += at[i] * tiles.strides[i];
-                    const uint32_t byte = to + row * 128 + x;
-                    cuda_memory[byte ^ (byte >> 7 & 7) << 4] = is_there ? tiles.at[from] : 0;
-                }
+static void copy_tile(uint32_t to, const cuda_tiles &tiles,
+                      const uint32_t first[CUDA_TILE_RANK_MAX]) {
+    uint32_t rows = 1;
+    for (int i = 1; i < CUDA_TILE_RANK_MAX; i++) rows *= tiles.box[i];
+    for (uint32_t row = 0; row < rows; row++) {
+        bool is_there = true;
+        uint64_t from = 0;
+        for (uint32_t i = 1, rest = row; i < CUDA_TILE_RANK_MAX; rest /= tiles.box[i++]) {
+            const uint64_t at = first[i] + rest % tiles.box[i];
+            is_there &= at < tiles.sizes[i], from += at * tiles.strides[i];
+        }
+        for (uint32_t x = 0; x < tiles.box[0]; x++) {
+            const uint32_t byte = to + row * 128 + x;
+            cuda_memory[byte ^ (byte >> 7 & 7) << 4] =
+                is_there && first[0] + x < tiles.sizes[0] ? tiles.at[from + first[0] + x] : 0;
+        }
+    }
 }
 
 void emulated_tile(uint32_t to, const struct cuda_tiles *tiles, uint32_t address,
                    const uint32_t first[CUDA_TILE_RANK_MAX]) {
     const cuda_tiles copy = *tiles;
-    const uint32_t x = first[0], y = first[1], z = first[2], w = first[3];
-    const uint32_t bytes = 128 * copy.box[1] * copy.box[2] * copy.box[3];
+    std::vector<uint32_t> begin(first, first + CUDA_TILE_RANK_MAX);
+    uint32_t bytes = 128;
+    for (int i = 1; i < CUDA_TILE_RANK_MAX; i++) bytes *= copy.box[i];
     if (to % 1024 || to + bytes > SHARED_BYTES) die("a tile leaves shared memory");
-    bring(address, bytes, [=] {
-        const uint32_t first[] = {x, y, z, w};
-        copy_tile(to, copy, first);
-    });
+    bring(address, bytes, [=] { copy_tile(to, copy, begin.data()); });
 }

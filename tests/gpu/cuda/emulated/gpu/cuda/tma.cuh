@@ -9,9 +9,7 @@
 
 #define CUDA_GRID_CONSTANT const
 #define CUDA_CLUSTER 1
-#define CUDA_TILE_RANK_MAX 4
-
-void cuda_barrier_arrive(uint32_t barrier, uint32_t block);
+#define CUDA_TILE_RANK_MAX 5
 
 static inline uint32_t cuda_block_of_cluster(void) {
     return 0;
@@ -40,20 +38,25 @@ void emulated_tile(uint32_t to, const struct cuda_tiles *tiles, uint32_t barrier
                    const uint32_t first[CUDA_TILE_RANK_MAX]);
 static inline void cuda_tile_read(uint32_t to, const struct cuda_tiles *tiles, uint32_t barrier,
                                   uint32_t x, uint32_t y) {
-    const uint32_t first[] = {x, y, 0, 0};
+    const uint32_t first[] = {x, y, 0, 0, 0};
+    emulated_tile(to, tiles, barrier, first);
+}
+static inline void cuda_tile_read_5(uint32_t to, const struct cuda_tiles *tiles, uint32_t barrier,
+                                    uint32_t x, uint32_t z) {
+    const uint32_t first[] = {x, 0, 0, z, 0};
     emulated_tile(to, tiles, barrier, first);
 }
 static inline void cuda_tile_read_for(uint32_t, uint32_t to, const struct cuda_tiles *tiles,
                                       uint32_t barrier, uint32_t x, uint32_t y, uint32_t z,
                                       uint32_t w) {
-    const uint32_t first[] = {x, y, z, w};
+    const uint32_t first[] = {x, y, z, w, 0};
     emulated_tile(to, tiles, barrier, first);
 }
 
 static inline enum err cuda_tiles_make(struct cuda_tiles *ret, const void *at, uint32_t rank,
                                        const uint64_t *sizes, const uint64_t *strides,
                                        const uint32_t *box, struct error *error) {
-    *ret = {(const char *)at, {1, 1, 1, 1}, {1}, {1, 1, 1, 1}};
+    *ret = {(const char *)at, {1, 1, 1, 1, 1}, {1}, {1, 1, 1, 1, 1}};
     for (uint32_t i = 0; i < rank; i++) {
         ret->sizes[i] = sizes[i], ret->box[i] = box[i];
         if (i > 0) ret->strides[i] = strides[i - 1];
