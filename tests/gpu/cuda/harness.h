@@ -161,6 +161,8 @@ void check_gate(void);
 void bench_gate(void);
 void check_scaled(void);
 void bench_scaled(void);
+void check_experts(void);
+void bench_experts(void);
 void check_heads(void);
 void bench_heads(void);
 void check_embed(void);

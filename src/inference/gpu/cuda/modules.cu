@@ -13,6 +13,11 @@
     X(attention_tile_bf16)                                                                         \
     X(attention_tile_e4m3)                                                                         \
     X(embed)                                                                                       \
+    X(experts_e4m3)                                                                                \
+    X(experts_int8)                                                                                \
+    X(experts_product)                                                                             \
+    X(experts_route)                                                                               \
+    X(experts_sum)                                                                                 \
     X(gate)                                                                                        \
     X(heads)                                                                                       \
     X(norm)                                                                                        \

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* experts_end: which tile a block of experts' products has, and what a warp makes of its sums
+ * (experts.h).
+ *
+ * Weights are the long side of a product and rows the short one: a tile of weights is multiplied
+ * with as many rows as its expert has. A warp has sums of a unit: 32 lines of weights, as two
+ * sixteens, as cuda_mma has them for each eight rows. With a gate each sixteen has eight lines of
+ * gate and the same eight of up, so that a thread has both sums of a number, and a unit leaves 16
+ * numbers of a row; else 32. */
+
+#include "kernels/cuda/experts_tiles.h"
+
+#include "kernels/cuda/activate.cuh"
+#include "kernels/cuda/ptx.cuh"
+
+#include <cuda_runtime.h>
+
+#define UNIT_LINES 32
+#define UNITS 8 /* of a tile */
+
+template <int CODE_, bool IS_GATED_> struct expert_shape {
+    static constexpr int CODE = CODE_;
+    static constexpr bool IS_GATED = IS_GATED_;
+    static constexpr int PARTS = IS_GATED ? 2 : 1;          /* of the weights */
+    static constexpr int UNIT_WIDTH = UNIT_LINES / PARTS;   /* of y */
+    static constexpr int HALF_LINES = IS_GATED ? 0 : 8;     /* between the eights of a sixteen */
+    static constexpr int SIXTEEN_LINES = IS_GATED ? 8 : 16; /* between those of a unit */
+};
+template <int CODE> struct sum_of { typedef float type; };
+template <> struct sum_of<CUDA_INT8> { typedef int32_t type; };
+
+/* A tile: rows of an expert, by place in the order, and UNITS of its weights. */
+struct expert_item {
+    uint32_t expert, first, count;
+    uint32_t unit;
+};
+
+/* Items with the same weights follow each other, and an expert's rows are shared out evenly. */
+template <int ROWS>
+__device__ static inline struct expert_item item_of(const struct cuda_experts &call, uint32_t index,
+                                                    uint32_t columns) {
+    const uint4 tile = ((const uint4 *)call.by.tiles)[1 + index / columns];
+    const uint32_t count = tile.z, tiles = (count + ROWS - 1) / ROWS;
+    const uint32_t here = index - tile.w * columns, part = here % tiles;
+    const uint32_t share = count / tiles, more = count % tiles;
+    return {tile.x, tile.y + part * share + min(part, more), share + (part < more),
+            here / tiles * UNITS};
+}
+
+__device__ static inline uint32_t items_of(const struct cuda_experts &call, uint32_t columns) {
+    return call.by.tiles[0].count * columns;
+}
+
+/* The row of `in` that the pair at a place of the order multiplies. */
+template <class S>
+__device__ static inline uint32_t source_row(const struct cuda_experts &call, uint32_t place) {
+    return S::IS_GATED ? call.by.order[place] / call.by.each : place;
+}
+
+/* ---- numbers of a thread ---- */
+
+/* Scales and biases of a thread's lines of both sixteens, and of their first and second eight. */
+struct expert_lines {
+    float scale[2][2], bias[2][2];
+};
+
+template <class S>
+__device__ static inline struct expert_lines
+lines_of(const struct cuda_experts &call, const struct expert_item &item, uint32_t column) {
+    const uint32_t width = call.outputs / S::PARTS, g = threadIdx.x % 32 / 4;
+    struct expert_lines ret;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const size_t at = (size_t)item.expert * call.outputs + column + g +
+                              i * S::SIXTEEN_LINES +
+                              half * (S::IS_GATED ? width : (uint32_t)S::HALF_LINES);
+            ret.bias[i][half] = call.bias ? call.bias[at] : 0;
+            ret.scale[i][half] =
+                S::CODE == CUDA_BF16 ? 1 : __uint_as_float((uint32_t)call.column_scale[at] << 16);
+        }
+    return ret;
+}
+
+template <class S, class T>
+__device__ static inline float number_of(T sum, float row_scale, float scale, float bias) {
+    if (S::CODE == CUDA_BF16) return __fadd_rn((float)sum, bias);
+    return __fmaf_rn((float)sum, __fmul_rn(row_scale, scale), bias);
+}
+
+/* NaN stays NaN. */
+__device__ static inline float clamped(const struct cuda_experts &call, float gate, float up) {
+    const float log2_e = 1.44269504f, limit = call.limit;
+    gate = gate > limit ? limit : gate;
+    up = up > limit ? limit : up < -limit ? -limit : up;
+    return __fadd_rn(up, 1.0f) * over_one_plus_power(gate, -log2_e * call.alpha * gate);
+}
+
+__device__ static inline float gated(const struct cuda_experts &call, float gate, float up) {
+    if (call.ending == CUDA_EXPERTS_SILU) return activate<CUDA_SILU>(gate) * up;
+    if (call.ending == CUDA_EXPERTS_GELU_TANH) return activate<CUDA_GELU_TANH>(gate) * up;
+    return clamped(call, gate, up);
+}
+
+/* ---- eight rows of a unit ---- */
+
+/* A row's 16 numbers are in four lanes, words t of both eights: lanes 0 and 2 get those of the first
+ * eight, two neighbours each, and 1 and 3 those of the second. */
+__device__ static inline void write_16(const uint32_t (&words)[2], uint16_t *row, bool is_there) {
+    const uint32_t t = threadIdx.x % 4, is_odd = t % 2;
+    const uint32_t other = __shfl_xor_sync(CUDA_ALL_LANES, is_odd ? words[0] : words[1], 1);
+    const uint2 pair = is_odd ? make_uint2(other, words[1]) : make_uint2(words[0], other);
+    if (is_there) *(uint2 *)(row + is_odd * 8 + t / 2 * 4) = pair;
+}
+
+/* Its 32 numbers, words t of four eights: lane t gets eight t. */
+__device__ static inline void write_32(const uint32_t (&words)[4], uint16_t *row, bool is_there) {
+    const uint32_t t = threadIdx.x % 4;
+    const bool is_odd = t % 2, is_high = t / 2;
+    uint32_t low[2], high[2]; /* neighbours of eights t % 2 and t % 2 + 2 */
+    const uint32_t a = __shfl_xor_sync(CUDA_ALL_LANES, is_odd ? words[0] : words[1], 1);
+    const uint32_t b = __shfl_xor_sync(CUDA_ALL_LANES, is_odd ? words[2] : words[3], 1);
+    low[0] = is_odd ? a : words[0], low[1] = is_odd ? words[1] : a;
+    high[0] = is_odd ? b : words[2], high[1] = is_odd ? words[3] : b;
+    const uint32_t c = __shfl_xor_sync(CUDA_ALL_LANES, is_high ? low[0] : high[0], 2);
+    const uint32_t d = __shfl_xor_sync(CUDA_ALL_LANES, is_high ? low[1] : high[1], 2);
+    const uint4 eight =
+        is_high ? make_uint4(c, d, high[0], high[1]) : make_uint4(low[0], low[1], c, d);
+    if (is_there) *(uint4 *)(row + t * 8) = eight;
+}
+
+/* Eight rows of y from row `at` of the item on. A thread has two rows of each of its lines; the
+ * transposed words are two lines of each of its rows. */
+template <class S, class T>
+__device__ static inline void leave_eight(const struct cuda_experts &call,
+                                          const struct expert_item &item,
+                                          const struct expert_lines &lines, const T *first,
+                                          const T *second, uint32_t at, uint32_t column) {
+    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, width = call.outputs / S::PARTS;
+    const T *const sums[2] = {first, second};
+    uint32_t words[4 / S::PARTS];
+    float scale[2] = {1, 1};
+    if (S::CODE != CUDA_BF16)
+#pragma unroll
+        for (uint32_t j = 0; j < 2; j++)
+            scale[j] = at + 2 * t + j < item.count
+                           ? call.row_scale[source_row<S>(call, item.first + at + 2 * t + j)]
+                           : 0;
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float z[2][2]; /* by eight and row */
+#pragma unroll
+        for (int half = 0; half < 2; half++)
+#pragma unroll
+            for (int j = 0; j < 2; j++)
+                z[half][j] = number_of<S>(sums[i][2 * half + j], scale[j], lines.scale[i][half],
+                                          lines.bias[i][half]);
+        if constexpr (S::IS_GATED) {
+            words[i] = cuda_transpose(
+                cuda_pack_bf16(gated(call, z[0][0], z[1][0]), gated(call, z[0][1], z[1][1])));
+        } else {
+            words[2 * i] = cuda_transpose(cuda_pack_bf16(z[0][0], z[0][1]));
+            words[2 * i + 1] = cuda_transpose(cuda_pack_bf16(z[1][0], z[1][1]));
+        }
+    }
+    const bool is_there = at + g < item.count;
+    const uint32_t place = item.first + at + g;
+    const size_t row = S::IS_GATED || !is_there ? place : call.by.order[place];
+    if constexpr (S::IS_GATED)
+        write_16(words, call.y + row * width + column, is_there);
+    else
+        write_32(words, call.y + row * width + column, is_there);
+}
+
+/* A unit's y: of EIGHTS · 8 rows, as many as the item has. */
+template <class S, int EIGHTS, class T>
+__device__ static inline void leave_unit(const struct cuda_experts &call,
+                                         const struct expert_item &item, T (&sums)[2][EIGHTS][4],
+                                         uint32_t unit) {
+    const uint32_t column = (item.unit + unit) * S::UNIT_WIDTH;
+    if (column >= call.outputs / S::PARTS) return;
+    const struct expert_lines lines = lines_of<S>(call, item, column);
+#pragma unroll
+    for (int c = 0; c < EIGHTS; c++)
+        if ((uint32_t)c * 8 < item.count)
+            leave_eight<S>(call, item, lines, sums[0][c], sums[1][c], c * 8, column);
+}
