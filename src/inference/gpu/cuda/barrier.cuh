@@ -43,8 +43,8 @@ __device__ static inline void cuda_barrier_arrive_here(uint32_t barrier) {
 /* Arrives when all copies that this thread has begun (cuda_copy16) are there; no group of them is
  * waited for. Who waits for the barrier calls cuda_show_products() before products read them. */
 __device__ static inline void cuda_barrier_arrive_copied(uint32_t barrier) {
-    CUDA_SM90(
-        asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier) : "memory"));
+    CUDA_SM90(asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(barrier)
+                           : "memory"));
 }
 
 /* Waits for the end of the phase of that parity. */

@@ -85,6 +85,49 @@ lines_of(const struct cuda_experts &call, const struct expert_item &item, uint32
     return ret;
 }
 
+/* What a warp knows of up to EIGHTS · 8 rows: lane i has rows i, i + 32, …. So it asks for all of
+ * them at once, before its products end, and a row's come from its lane. */
+template <int EIGHTS> struct expert_rows {
+    static constexpr int SPANS = (EIGHTS + 3) / 4;
+    float scale[SPANS];
+    uint32_t to[SPANS]; /* row of y */
+};
+
+template <class S, int EIGHTS>
+__device__ static inline struct expert_rows<EIGHTS> rows_of(const struct cuda_experts &call,
+                                                            const struct expert_item &item) {
+    struct expert_rows<EIGHTS> ret;
+#pragma unroll
+    for (int i = 0; i < expert_rows<EIGHTS>::SPANS; i++) {
+        const uint32_t row = i * 32 + threadIdx.x % 32, place = item.first + row;
+        const bool is_there = row < item.count;
+        ret.to[i] = S::IS_GATED || !is_there ? place : call.by.order[place];
+        ret.scale[i] =
+            S::CODE == CUDA_BF16 || !is_there ? 1 : call.row_scale[source_row<S>(call, place)];
+    }
+    return ret;
+}
+
+/* What an ending needs beside the sums. */
+template <int EIGHTS>
+struct expert_end {
+    uint32_t column; /* of y, where the unit's begin */
+    bool is_there;   /* the unit; the last tile of weights may have fewer */
+    struct expert_lines lines;
+    struct expert_rows<EIGHTS> rows;
+};
+
+template <class S, int EIGHTS>
+__device__ static inline struct expert_end<EIGHTS>
+end_of(const struct cuda_experts &call, const struct expert_item &item, uint32_t unit) {
+    struct expert_end<EIGHTS> ret;
+    ret.column = (item.unit + unit) * S::UNIT_WIDTH;
+    ret.is_there = ret.column < call.outputs / S::PARTS;
+    ret.lines = lines_of<S>(call, item, ret.is_there ? ret.column : 0);
+    ret.rows = rows_of<S, EIGHTS>(call, item);
+    return ret;
+}
+
 template <class S, class T>
 __device__ static inline float number_of(T sum, float row_scale, float scale, float bias) {
     if (S::CODE == CUDA_BF16) return __fadd_rn((float)sum, bias);
@@ -132,23 +175,20 @@ __device__ static inline void write_32(const uint32_t (&words)[4], uint16_t *row
     if (is_there) *(uint4 *)(row + t * 8) = eight;
 }
 
-/* Eight rows of y from row `at` of the item on. A thread has two rows of each of its lines; the
- * transposed words are two lines of each of its rows. */
-template <class S, class T>
-__device__ static inline void leave_eight(const struct cuda_experts &call,
-                                          const struct expert_item &item,
-                                          const struct expert_lines &lines, const T *first,
-                                          const T *second, uint32_t at, uint32_t column) {
+/* Eight c of an item's rows. A thread has two rows of each of its lines; the transposed words are
+ * two lines of each of its rows. */
+template <class S, int EIGHTS, class T>
+__device__ static inline void
+leave_eight(const struct cuda_experts &call, const struct expert_item &item,
+            const struct expert_end<EIGHTS> &end, const T (&sums)[2][EIGHTS][4], int c) {
     const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4, width = call.outputs / S::PARTS;
-    const T *const sums[2] = {first, second};
+    const uint32_t lane = c % 4 * 8;
     uint32_t words[4 / S::PARTS];
     float scale[2] = {1, 1};
     if (S::CODE != CUDA_BF16)
 #pragma unroll
         for (uint32_t j = 0; j < 2; j++)
-            scale[j] = at + 2 * t + j < item.count
-                           ? call.row_scale[source_row<S>(call, item.first + at + 2 * t + j)]
-                           : 0;
+            scale[j] = __shfl_sync(CUDA_ALL_LANES, end.rows.scale[c / 4], lane + 2 * t + j);
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         float z[2][2]; /* by eight and row */
@@ -156,8 +196,8 @@ __device__ static inline void leave_eight(const struct cuda_experts &call,
         for (int half = 0; half < 2; half++)
 #pragma unroll
             for (int j = 0; j < 2; j++)
-                z[half][j] = number_of<S>(sums[i][2 * half + j], scale[j], lines.scale[i][half],
-                                          lines.bias[i][half]);
+                z[half][j] = number_of<S>(sums[i][c][2 * half + j], scale[j],
+                                          end.lines.scale[i][half], end.lines.bias[i][half]);
         if constexpr (S::IS_GATED) {
             words[i] = cuda_transpose(
                 cuda_pack_bf16(gated(call, z[0][0], z[1][0]), gated(call, z[0][1], z[1][1])));
@@ -166,25 +206,23 @@ __device__ static inline void leave_eight(const struct cuda_experts &call,
             words[2 * i + 1] = cuda_transpose(cuda_pack_bf16(z[1][0], z[1][1]));
         }
     }
-    const bool is_there = at + g < item.count;
-    const uint32_t place = item.first + at + g;
-    const size_t row = S::IS_GATED || !is_there ? place : call.by.order[place];
-    if constexpr (S::IS_GATED)
-        write_16(words, call.y + row * width + column, is_there);
-    else
-        write_32(words, call.y + row * width + column, is_there);
+    const bool is_there = c * 8 + g < item.count;
+    if constexpr (S::IS_GATED) {
+        const size_t row = item.first + c * 8 + g;
+        write_16(words, call.y + row * width + end.column, is_there);
+    } else {
+        const size_t row = __shfl_sync(CUDA_ALL_LANES, end.rows.to[c / 4], lane + g);
+        write_32(words, call.y + row * width + end.column, is_there);
+    }
 }
 
 /* A unit's y: of EIGHTS · 8 rows, as many as the item has. */
 template <class S, int EIGHTS, class T>
-__device__ static inline void leave_unit(const struct cuda_experts &call,
-                                         const struct expert_item &item, T (&sums)[2][EIGHTS][4],
-                                         uint32_t unit) {
-    const uint32_t column = (item.unit + unit) * S::UNIT_WIDTH;
-    if (column >= call.outputs / S::PARTS) return;
-    const struct expert_lines lines = lines_of<S>(call, item, column);
+__device__ static inline void
+leave_unit(const struct cuda_experts &call, const struct expert_item &item,
+           const struct expert_end<EIGHTS> &end, const T (&sums)[2][EIGHTS][4]) {
+    if (!end.is_there) return;
 #pragma unroll
     for (int c = 0; c < EIGHTS; c++)
-        if ((uint32_t)c * 8 < item.count)
-            leave_eight<S>(call, item, lines, sums[0][c], sums[1][c], c * 8, column);
+        if ((uint32_t)c * 8 < item.count) leave_eight<S, EIGHTS>(call, item, end, sums, c);
 }

@@ -158,7 +158,8 @@ __device__ static inline void mma_item(const struct cuda_experts &call,
             mma_multiply<S>(sums, memory + s % MMA_STAGES * MMA_STAGE_BYTES, k, item.count);
     }
     cuda_copy_wait<0>();
-    leave_unit<S, MMA_EIGHTS>(call, item, sums, threadIdx.x / 32);
+    leave_unit<S, MMA_EIGHTS>(call, item, end_of<S, MMA_EIGHTS>(call, item, threadIdx.x / 32),
+                              sums);
     __syncthreads(); /* nobody reads a stage any more */
 }
 

@@ -185,11 +185,12 @@ __device__ static inline void do_item(const struct expert_work &work, uint32_t m
         if (s > 0) empty(memory, last);
         last = at->stage;
     }
+    const struct expert_end<N / 8> end = end_of<S, N / 8>(work.call, item, unit);
     cuda_group_wait<0>();
     pin<N>(sums[0]);
     pin<N>(sums[1]);
     empty(memory, last);
-    leave_unit<S, N / 8>(work.call, item, sums, unit);
+    leave_unit<S, N / 8>(work.call, item, end, sums);
 }
 
 template <class S>
