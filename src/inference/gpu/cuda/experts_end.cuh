@@ -142,10 +142,23 @@ __device__ static inline float clamped(const struct cuda_experts &call, float ga
     return __fadd_rn(up, 1.0f) * over_one_plus_power(gate, -log2_e * call.alpha * gate);
 }
 
-__device__ static inline float gated(const struct cuda_experts &call, float gate, float up) {
-    if (call.ending == CUDA_EXPERTS_SILU) return activate<CUDA_SILU>(gate) * up;
-    if (call.ending == CUDA_EXPERTS_GELU_TANH) return activate<CUDA_GELU_TANH>(gate) * up;
-    return clamped(call, gate, up);
+/* Two numbers each of two rows: of gate and up, by sixteen, eight and row, one of both. */
+template <class F>
+__device__ static inline void each_gated(float (&y)[2][2], const float (&z)[2][2][2], F gated) {
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int j = 0; j < 2; j++) y[i][j] = gated(z[i][0][j], z[i][1][j]);
+}
+
+__device__ static inline void gate(const struct cuda_experts &call, float (&y)[2][2],
+                                   const float (&z)[2][2][2]) {
+    if (call.ending == CUDA_EXPERTS_SILU)
+        each_gated(y, z, [](float gate, float up) { return activate<CUDA_SILU>(gate) * up; });
+    else if (call.ending == CUDA_EXPERTS_GELU_TANH)
+        each_gated(y, z, [](float gate, float up) { return activate<CUDA_GELU_TANH>(gate) * up; });
+    else
+        each_gated(y, z, [&](float gate, float up) { return clamped(call, gate, up); });
 }
 
 /* ---- eight rows of a unit ---- */
@@ -189,22 +202,24 @@ leave_eight(const struct cuda_experts &call, const struct expert_item &item,
 #pragma unroll
         for (uint32_t j = 0; j < 2; j++)
             scale[j] = __shfl_sync(CUDA_ALL_LANES, end.rows.scale[c / 4], lane + 2 * t + j);
+    float z[2][2][2]; /* by sixteen, eight and row */
 #pragma unroll
-    for (int i = 0; i < 2; i++) {
-        float z[2][2]; /* by eight and row */
+    for (int i = 0; i < 2; i++)
 #pragma unroll
         for (int half = 0; half < 2; half++)
 #pragma unroll
             for (int j = 0; j < 2; j++)
-                z[half][j] = number_of<S>(sums[i][c][2 * half + j], scale[j],
-                                          end.lines.scale[i][half], end.lines.bias[i][half]);
-        if constexpr (S::IS_GATED) {
-            words[i] = cuda_transpose(
-                cuda_pack_bf16(gated(call, z[0][0], z[1][0]), gated(call, z[0][1], z[1][1])));
-        } else {
-            words[2 * i] = cuda_transpose(cuda_pack_bf16(z[0][0], z[0][1]));
-            words[2 * i + 1] = cuda_transpose(cuda_pack_bf16(z[1][0], z[1][1]));
-        }
+                z[i][half][j] = number_of<S>(sums[i][c][2 * half + j], scale[j],
+                                             end.lines.scale[i][half], end.lines.bias[i][half]);
+    if constexpr (S::IS_GATED) {
+        float y[2][2];
+        gate(call, y, z);
+#pragma unroll
+        for (int i = 0; i < 2; i++) words[i] = cuda_transpose(cuda_pack_bf16(y[i][0], y[i][1]));
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            words[i] = cuda_transpose(cuda_pack_bf16(z[i / 2][i % 2][0], z[i / 2][i % 2][1]));
     }
     const bool is_there = c * 8 + g < item.count;
     if constexpr (S::IS_GATED) {
