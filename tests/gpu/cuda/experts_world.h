@@ -2,12 +2,12 @@
 #pragma once
 
 /* experts_world: orders of experts on the device, for the checks and benches of
- * kernels/cuda/experts.h. */
+ * gpu/cuda/experts.h. */
 
 #include "harness.h"
 
 extern "C" {
-#include "kernels/cuda/experts.h"
+#include "gpu/cuda/experts.h"
 }
 
 /* Room for an order, poisoned. */

@@ -177,5 +177,7 @@ void check_sample(void);
 void bench_sample(void);
 void check_unpack(void);
 void bench_unpack(void);
+void check_recurrent(void);
+void bench_recurrent(void);
 void check_attention(void);
 void bench_attention(void);

@@ -20,7 +20,7 @@
  * Memory: device memory of the caller; nothing is allocated.
  * Invariant: a row's result is bitwise the same for any other rows of the call. */
 
-#include "kernels/cuda/rows.h"
+#include "gpu/cuda/rows.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -50,7 +50,7 @@ struct cuda_expert_order {
     struct cuda_expert_tiles *tiles; /* (cuda_expert_tiles_most + 1); [0].count: how many follow */
 };
 
-/* The most tiles that so many rows can have on this card, at least 1. */
+/* The most tiles that so many rows can have on this GPU, at least 1. */
 uint32_t cuda_expert_tiles_most(const struct cuda_expert_order *order);
 
 /* What a row's logits become, s, and which weights its experts get.

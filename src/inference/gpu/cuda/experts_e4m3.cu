@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/cuda/experts_launch.cuh"
-#include "kernels/cuda/modules.h"
+#include "gpu/cuda/experts_launch.cuh"
+#include "gpu/cuda/modules.h"
 
 enum err cuda_experts_e4m3(const struct cuda_experts *call, struct CUstream_st *stream,
                            struct error *error) {

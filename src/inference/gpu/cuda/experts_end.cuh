@@ -10,10 +10,10 @@
  * gate and the same eight of up, so that a thread has both sums of a number, and a unit leaves 16
  * numbers of a row; else 32. */
 
-#include "kernels/cuda/experts_tiles.h"
+#include "gpu/cuda/experts_tiles.h"
 
-#include "kernels/cuda/activate.cuh"
-#include "kernels/cuda/ptx.cuh"
+#include "gpu/cuda/activate.cuh"
+#include "gpu/cuda/ptx.cuh"
 
 #include <cuda_runtime.h>
 

@@ -3,8 +3,8 @@
 
 /* experts_launch: the launches of a product of experts (experts.h) whose codes are of one kind. */
 
-#include "kernels/cuda/experts_mma.cuh"
-#include "kernels/cuda/experts_tile.cuh"
+#include "gpu/cuda/experts_mma.cuh"
+#include "gpu/cuda/experts_tile.cuh"
 
 static inline int card_attribute(cudaDeviceAttr which) {
     int card = 0, value = 0;
@@ -14,7 +14,7 @@ static inline int card_attribute(cudaDeviceAttr which) {
                : 0;
 }
 
-/* How many blocks of the kernel for sm_90a the card holds; 0: experts_mma.cuh is taken. */
+/* How many blocks of the kernel for sm_90a the GPU holds; 0: experts_mma.cuh is taken. */
 template <class S> static inline uint32_t expert_blocks(void) {
     if (card_attribute(cudaDevAttrComputeCapabilityMajor) != 9) return 0;
     return cuda_blocks_held<expert_tiles<S>>(THREADS, SHARED_BYTES, 1);

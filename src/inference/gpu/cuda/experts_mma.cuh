@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* experts_mma: the kernel of experts.h for cards without products of warpgroups, sm_80 and later.
+/* experts_mma: the kernel of experts.h for GPUs without products of warpgroups, sm_80 and later.
  *
  * A tile is 256 lines of weights by 64 rows of an expert, and each of eight warps multiplies a unit
  * of 32 lines with all rows. Both come by cp.async, 64 B of each per stage, into a ring of four
- * stages: 80 KiB, for which every card has room. Codes of E4M3 become bf16 in registers. */
+ * stages: 80 KiB, for which every GPU has room. Codes of E4M3 become bf16 in registers. */
 
-#include "kernels/cuda/experts_end.cuh"
-#include "kernels/cuda/launch.cuh"
+#include "gpu/cuda/experts_end.cuh"
+#include "gpu/cuda/launch.cuh"
 
 #define MMA_LINES (UNITS * UNIT_LINES)
 #define MMA_STEP 64 /* bytes of a line or a row in a stage */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "kernels/cuda/experts_launch.cuh"
-#include "kernels/cuda/modules.h"
+#include "gpu/cuda/experts_launch.cuh"
+#include "gpu/cuda/modules.h"
 
 uint32_t cuda_expert_tile_rows(void) {
     return expert_blocks<expert_shape<CUDA_BF16, true>>() > 0 ? EXPERT_GROUP_ROWS : EXPERT_MMA_ROWS;

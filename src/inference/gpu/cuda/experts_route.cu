@@ -6,10 +6,10 @@
  * reads all choices: it counts those of every expert for its place in the order, and ranks its
  * own. So blocks need nothing of each other, and the only atomic numbers are counts. */
 
-#include "kernels/cuda/dependent.cuh"
-#include "kernels/cuda/experts_tiles.h"
-#include "kernels/cuda/modules.h"
-#include "kernels/cuda/ptx.cuh"
+#include "gpu/cuda/dependent.cuh"
+#include "gpu/cuda/experts_tiles.h"
+#include "gpu/cuda/modules.h"
+#include "gpu/cuda/ptx.cuh"
 
 #define WARPS 4 /* rows of a block that chooses */
 #define ORDER_THREADS 1024

@@ -3,10 +3,10 @@
 /* experts_sum: what a row's experts left, weighted and summed in the order of its choice. A thread
  * has eight numbers of a row, and asks for those of four experts at once. */
 
-#include "kernels/cuda/dependent.cuh"
-#include "kernels/cuda/experts.h"
-#include "kernels/cuda/modules.h"
-#include "kernels/cuda/vec.cuh"
+#include "gpu/cuda/dependent.cuh"
+#include "gpu/cuda/experts.h"
+#include "gpu/cuda/modules.h"
+#include "gpu/cuda/vec.cuh"
 
 #define THREADS 256
 #define AHEAD 4

@@ -12,9 +12,9 @@
  * engine, rows one by one wherever they are, by copies of its threads. The other two groups multiply
  * 128 lines each. */
 
-#include "kernels/cuda/experts_end.cuh"
-#include "kernels/cuda/tma.cuh"
-#include "kernels/cuda/wgmma_wide.cuh"
+#include "gpu/cuda/experts_end.cuh"
+#include "gpu/cuda/tma.cuh"
+#include "gpu/cuda/wgmma_wide.cuh"
 
 #define ROWS EXPERT_GROUP_ROWS
 #define STEP 128 /* bytes of a line or a row in a stage */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* experts_tiles: how many rows a tile of an expert has at most on this card (experts.h). */
+/* experts_tiles: how many rows a tile of an expert has at most on this GPU (experts.h). */
 
-#include "kernels/cuda/experts.h"
+#include "gpu/cuda/experts.h"
 
 #define EXPERT_GROUP_ROWS 192 /* with products of warpgroups */
 #define EXPERT_MMA_ROWS 64

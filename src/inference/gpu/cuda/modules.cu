@@ -5,13 +5,15 @@
 
 /* pages is the smallest: it alone is loaded where the plugin has code for the card. */
 #define MODULES(X)                                                                                 \
-    X(pages)                                                                                       \
     X(attention)                                                                                   \
     X(attention_decode_bf16)                                                                       \
     X(attention_decode_e4m3)                                                                       \
     X(attention_group)                                                                             \
     X(attention_tile_bf16)                                                                         \
     X(attention_tile_e4m3)                                                                         \
+    X(conv_short)                                                                                  \
+    X(delta_chunk)                                                                                 \
+    X(delta_decode)                                                                                \
     X(embed)                                                                                       \
     X(experts_e4m3)                                                                                \
     X(experts_int8)                                                                                \
@@ -20,12 +22,15 @@
     X(experts_sum)                                                                                 \
     X(gate)                                                                                        \
     X(heads)                                                                                       \
+    X(mamba_decode)                                                                                \
     X(norm)                                                                                        \
+    X(pages)                                                                                       \
     X(quantise)                                                                                    \
     X(sample_choose)                                                                               \
     X(sample_logprobs)                                                                             \
     X(sample_stats)                                                                                \
     X(scaled)                                                                                      \
+    X(state_copy)                                                                                  \
     X(unpack)
 
 #define DECLARE(name) const void *cuda_module_##name(void);

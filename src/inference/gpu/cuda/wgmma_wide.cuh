@@ -5,7 +5,7 @@
  * operands in shared memory (wgmma.cuh says how they lie). For kernels that take the width of a
  * product from what there is to multiply. */
 
-#include "kernels/cuda/wgmma.cuh"
+#include "gpu/cuda/wgmma.cuh"
 
 /* Registers of a product by their numbers, and the places of its sums. */
 #define CUDA_WIDE_8_SUMS "%0, %1, %2, %3, %4, %5, %6, %7"

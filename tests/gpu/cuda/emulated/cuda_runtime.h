@@ -23,6 +23,7 @@
 #define __host__
 #define __shared__
 #define __launch_bounds__(...)
+#define __forceinline__ inline
 #define __maxnreg__(count)
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
@@ -131,6 +132,13 @@ template <class T> static inline T __ldg(const T *at) {
 }
 template <class T> static inline T __ldcg(const T *at) {
     return *at;
+}
+
+template <class T> static inline T __ldcs(const T *at) {
+    return *at;
+}
+template <class T> static inline void __stcs(T *at, T value) {
+    *at = value;
 }
 
 /* ---- arithmetic ---- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The checks of kernels on a machine without a GPU: emulated FAMILY [--one-in N] [--seed N]
- * [--major N]. TAP. FAMILY is attention, sample, scaled, experts, or rows: norm, gate, heads, embed, pages,
+ * [--major N]. TAP. FAMILY is attention, sample, scaled, experts, recurrent, or rows: norm, gate, heads, embed, pages,
  * quantise and unpack; norm, heads and embed are families of their own as well. With major 9 tiles are those with
  * products of warpgroups and norms have their ring, else those of other GPUs. */
 
@@ -13,17 +13,18 @@ void harness_open(uint64_t seed);
 void check_attention(void);
 
 static void check_rows(void) {
-    for (auto check :
-         {check_norm, check_gate, check_heads, check_embed, check_pages, check_quantise, check_unpack})
+    for (auto check : {check_norm, check_gate, check_heads, check_embed, check_pages,
+                       check_quantise, check_unpack})
         check();
 }
 
 static const struct {
     const char *name;
     void (*check)(void);
-} families[] = {{"attention", check_attention}, {"rows", check_rows}, {"sample", check_sample},
-                {"scaled", check_scaled},         {"norm", check_norm},   {"heads", check_heads},
-                {"embed", check_embed},           {"experts", check_experts}};
+} families[] = {
+    {"attention", check_attention}, {"rows", check_rows},       {"sample", check_sample},
+    {"scaled", check_scaled},       {"norm", check_norm},       {"heads", check_heads},
+    {"embed", check_embed},         {"experts", check_experts}, {"recurrent", check_recurrent}};
 
 int main(int count, char **words) {
     uint64_t seed = (uint64_t)time(NULL);

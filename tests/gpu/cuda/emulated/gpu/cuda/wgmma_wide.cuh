@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* wgmma_wide, emulated: what src/kernels/cuda/wgmma_wide.cuh promises, in plain C. */
+/* wgmma_wide, emulated: what src/gpu/cuda/wgmma_wide.cuh promises, in plain C. */
 
-#include "kernels/cuda/wgmma.cuh"
+#include "gpu/cuda/wgmma.cuh"
 
 void emulated_e4m3(float (*sum)[4], int columns, uint64_t a, uint64_t b, int is_added);
 template <int N>
