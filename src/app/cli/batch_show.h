@@ -22,8 +22,8 @@ struct batch_progress {
         uint64_t done;
     } samples[BATCH_SAMPLES]; /* the latest ones, in turns */
     size_t sample_count;
-    int64_t line_at_ns;    /* the latest line of a log, where nothing is drawn again */
-    char status[32];       /* the latest status told there */
+    int64_t line_at_ns; /* the latest line of a log, where nothing is drawn again */
+    char status[32];    /* the latest status told there */
     char waiting_for[OBJECT_WAITING_BYTES]; /* the latest reason told there */
 };
 

@@ -106,7 +106,7 @@ struct worker_status {
     uint64_t faults;      /* answers that were OUTCOME_TRY_AGAIN */
     bool is_key_refused;  /* it answers nothing but 401, 402 or 403 */
     bool is_reached;      /* it has answered something, or takes jobs: later it is only away */
-    bool is_refusing;     /* it refused the latest request, as overloaded servers do; `text` has why */
+    bool is_refusing; /* it refused the latest request, as overloaded servers do; `text` has why */
 };
 
 struct worker;

@@ -162,7 +162,7 @@ struct runner_status {
     bool disk_full;
     uint32_t worker_count;
     uint32_t upstreams_reached; /* those that have answered once, ready now or not */
-    uint32_t workers_ready; /* if none is: those that load when a job waits for them */
+    uint32_t workers_ready;     /* if none is: those that load when a job waits for them */
     uint32_t workers_in[MODEL_FAILED + 1]; /* by the state of their model */
     uint64_t lines_in_flight;
     uint64_t requests_in_flight;              /* single requests, waiting ones included */

@@ -57,7 +57,7 @@ static int32_t status_of_words(struct str text, bool is_sentence) {
                  {"temporarilyunavailable", 503}};
     static const char *const wholes[] = {"unavailable", "overload", "busy", "nocapacity"};
     char room[WORD_BYTES * 4];
-    if (text.bytes > (is_sentence ? PHRASE_BYTES : WORD_BYTES)) return 0;
+    if (!text.at || text.bytes > (is_sentence ? PHRASE_BYTES : WORD_BYTES)) return 0;
     struct str word = fold(text, room);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (str_find(word, str_from(words[i].part), 0) != SIZE_MAX) return words[i].status;
