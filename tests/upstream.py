@@ -301,6 +301,11 @@ async def deflated(writer, head, whole, good):
     return True
 
 
+async def oddly_coded(writer, head, whole, good):  # no coding at all, but a header that names one
+    writer.write(head + b"Content-Encoding: utf-8\r\nContent-Length: %d\r\n\r\n" % len(good) + good)
+    return True
+
+
 async def marked(writer, head, whole, good):
     writer.write(head + b"Content-Length: %d\r\n\r\n\xef\xbb\xbf" % (len(good) + 3) + good)
     return True
@@ -336,7 +341,7 @@ MODES = {"stall": stall, "stall-body": stall_body, "garbage": garbage, "half": h
          "overload-529": always(b'{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}', b"529 X"),
          "quota": always(b'{"error": {"message": "You exceeded your current quota", "type": "insufficient_quota", "code": "insufficient_quota"}}', b"429 X"),
          "quota-400": always(b'{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}', b"400 X"),
-         "reset": reset, "ratelimit-reset": always(b"", b"429 X", b"X-RateLimit-Remaining-Tokens: 0\r\nX-RateLimit-Reset-Tokens: 1s\r\n")}
+         "odd-coding": oddly_coded, "reset": reset, "ratelimit-reset": always(b"", b"429 X", b"X-RateLimit-Remaining-Tokens: 0\r\nX-RateLimit-Reset-Tokens: 1s\r\n")}
 # Good answers whose JSON or coding is unusual: Python's clients read them.
 UNUSUAL = {"packed": packed, "deflated": deflated, "marked": marked, "half-pair": altered(b"\\ud83d\\ude00", b"\\ud83d"),
            "infinity": altered(b'"index": 0', b'"index": 0, "logprobs": {"content": [{"logprob": -Infinity}]}'), "nan": altered(b'"created": 1', b'"created": NaN')}

@@ -120,6 +120,15 @@ def test_answers_that_pythons_clients_read_are_answers(tmp_path, fake):
         assert not any("accept-encoding" in head for head in fake.behaviour.heads), "no packed answer is asked for"
 
 
+def test_a_coding_that_is_none_is_not_undone_again(tmp_path, fake, clock):
+    """Content-Encoding: utf-8 costs one try; the answers after it are taken as they come."""
+    with serving(tmp_path, f"fake={fake.url},{TIMES}", environment=clock.environment) as server:
+        for text, seen in (("mode=odd-coding a", 2), ("mode=odd-coding b", 1)):
+            good, bad = run(server, [text], clock=clock, fake=fake)
+            assert not bad and fake.behaviour.seen[text] == seen
+            assert_answers(good, [text])
+
+
 @pytest.mark.parametrize("mode,reason", [("overload-200", "429: Provider returned error: slow down"), ("overload-529", "529: Overloaded"),
                                          ("quota", "429: You exceeded your current quota"), ("quota-400", "429: You exceeded your current quota")])
 def test_an_overload_under_any_name_waits_and_is_told(tmp_path, fake, clock, mode, reason):

@@ -346,7 +346,22 @@ static void finish(struct net_exchange *exchange, enum net_end end, const char *
     clear(exchange);
 }
 
+/* A coding that libcurl does not know is seldom one: some servers write a charset there. Later answers
+ * of such a server are taken as they come. */
+static void note_coding(struct net_exchange *exchange) {
+    static const char *const known[] = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress"};
+    struct str value;
+    if (!net_exchange_header(exchange, "content-encoding", 0, &value)) return;
+    value = str_trim(value);
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (value.bytes >= strlen(known[i]) &&
+            strncasecmp(value.at, known[i], strlen(known[i])) == 0)
+            return;
+    exchange->client->options.unpacks = false;
+}
+
 static void finish_by_libcurl(struct net_exchange *exchange, CURLcode code) {
+    if (code == CURLE_BAD_CONTENT_ENCODING) note_coding(exchange);
     if (exchange->is_too_long)
         finish(exchange, NET_END_TOO_LONG, "sent an answer that is too long", CURLE_OK);
     else if (exchange->was_stopped)

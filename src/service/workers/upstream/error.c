@@ -63,7 +63,27 @@ static struct str words_of_page(struct str page) {
     return body == SIZE_MAX ? page : str_skip(page, body);
 }
 
+/* Appends what bytes are that no person reads: packed ones, UTF-16. */
+static void add_bytes(struct buf *buf, struct str bytes) {
+    buf_printf(buf, "%zu bytes that are no text in UTF-8; the first are", bytes.bytes);
+    for (size_t i = 0; i < bytes.bytes && i < 8; i++)
+        buf_printf(buf, " %02x", (unsigned)(unsigned char)bytes.at[i]);
+}
+
+/* True for a NUL, or a control character that no text has, among the first bytes. */
+static bool is_binary(struct str text) {
+    for (size_t i = 0; i < text.bytes && i < TEXT_BYTES_MAX; i++) {
+        unsigned char c = (unsigned char)text.at[i];
+        if (c < '\t' || (c > '\r' && c < ' ' && c != 0x1B)) return true;
+    }
+    return false;
+}
+
 void upstream_error_add_text(struct buf *buf, struct str text) {
+    if (is_binary(text)) {
+        add_bytes(buf, text);
+        return;
+    }
     text = str_trim(text);
     if (str_starts_with(text, STR("\xEF\xBB\xBF"))) text = str_skip(text, 3);
     if (text.bytes > PAGE_BYTES_MAX) text.bytes = PAGE_BYTES_MAX;

@@ -90,6 +90,18 @@ static int32_t status_of_object(struct str object) {
     return status;
 }
 
+/* True for a sentence about money, which no request is quoted with. */
+static bool is_about_money(struct str text) {
+    static const char *const parts[] = {"creditbalanceistoolow", "exceededyourcurrentquota",
+                                        "insufficientbalance", "insufficientcredits"};
+    char room[WORD_BYTES * 4];
+    if (!text.at || text.bytes > sizeof room) return false;
+    struct str word = fold(text, room);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (str_find(word, str_from(parts[i]), 0) != SIZE_MAX) return true;
+    return false;
+}
+
 /* The status that a sentence stands for. A 4xx may quote the request, so only its short words count. */
 static int32_t status_of_sentences(struct str holder, struct str body, int status) {
     static const char *const keys[] = {"error", "detail", "message"};
@@ -100,6 +112,8 @@ static int32_t status_of_sentences(struct str holder, struct str body, int statu
         if (json_span_is_string(outer)) found = status_of_words(inside_of(outer), is_sentence);
         if (found == 0 && is_sentence && json_span_is_string(inner))
             found = status_of_words(inside_of(inner), true);
+        if (found == 0 && json_span_is_string(inner) && is_about_money(inside_of(inner)))
+            found = 429;
     }
     return found;
 }
@@ -164,6 +178,7 @@ bool upstream_overload_find(int status, struct str body, struct upstream_overloa
         if (found.status != 0 && found.wait_ms < 0) found.wait_ms = wait_of_object(body);
     }
     if (found.status == 0) return false;
+    if (status == 402) found.status = status; /* it says the same: there is no money left */
     *ret_overload = found;
     return true;
 }

@@ -123,6 +123,7 @@ static void what_is_no_json_object_is_a_fault_that_says_what_it_is(void **state)
         {"upstream  connect\nerror", "upstream connect error"},
         {"<html><head><title>502 Bad Gateway</title></head><body><h1>no</h1>", "502 Bad Gateway"},
         {"<!DOCTYPE html><body class=x><h1>Not</h1> here</body>", "Not here"},
+        {"\x1F\x8B\x08\x01", "4 bytes that are no text in UTF-8; the first are 1f 8b 08 01"},
         {"{\"a\":1,}", "not valid JSON: string or '}' expected near '}', at byte 8"},
     };
     char message[300];
@@ -268,6 +269,9 @@ static void an_overload_is_one_under_any_name(void **state) {
         {403, "{\"error\":{\"message\":\"m\",\"code\":\"insufficient_user_quota\"}}", 429},
         {400, "{\"__type\":\"ThrottlingException\",\"message\":\"m\"}", 429},
         {500, "{\"error\":{\"message\":\"m\",\"code\":429}}", 429},
+        {402, "{\"error\":{\"message\":\"Insufficient Balance\",\"code\":\"x\"}}", 402},
+        {400, "{\"error\":{\"message\":\"Your credit balance is too low to access the API.\"}}",
+         429},
         {500, "{\"error\":{\"message\":\"The model is overloaded. Please try again later.\"}}",
          503},
         {500, "{\"detail\":\"Rate limit exceeded\"}", 429},
