@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/call_begun.h"
 
-#include "json/json.h"
+#include "chat/call_text.h"
 #include "json/span.h"
 
 /* Bytes before the arguments that are read again with each feed; OpenAI's names have 64. */
@@ -123,15 +123,6 @@ static enum head read_head(const struct call_begun *begun, struct str text,
     return HEAD_NONE;
 }
 
-static bool is_tool(const json_t *tools, struct str name) {
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *function = json_object_get(json_array_get(tools, i), "function");
-        struct str one = json_member_str(function, "name");
-        if (one.at && str_equals(one, name)) return true;
-    }
-    return false;
-}
-
 /* Whether a form has its calls in brackets, with commas between them. */
 static bool has_list(enum tool_format format) {
     return format == TOOL_FORMAT_MISTRAL || format == TOOL_FORMAT_PHI;
@@ -151,7 +142,7 @@ static bool feed_head(struct call_begun *begun, struct str text, struct call_lis
     begun->is_closed = text.at[begun->at] != '{';
     if (head == HEAD_OPEN && text.bytes - begun->at <= HEAD_BYTES_MAX) return false;
     bool is_call = (head == HEAD_NAME || head == HEAD_ARGUMENTS) &&
-                   begun->count < begun->calls_max && is_tool(begun->tools, parts.name);
+                   begun->count < begun->calls_max && call_is_of_tool(begun->tools, parts.name);
     begun->state = BEGUN_OFF;
     if (!is_call) return false;
     begun->state = head == HEAD_ARGUMENTS ? BEGUN_ARGUMENTS : BEGUN_NAME;
@@ -219,7 +210,7 @@ void call_begun_feed(struct call_begun *begun, struct str text, struct call_list
 void call_begun_named(struct call_begun *begun, struct str name, struct str text,
                       struct call_list *calls) {
     bool is_call =
-        text.at[0] == '{' && begun->count < begun->calls_max && is_tool(begun->tools, name);
+        text.at[0] == '{' && begun->count < begun->calls_max && call_is_of_tool(begun->tools, name);
     begun->state = BEGUN_OFF;
     if (!is_call) return;
     begun->state = BEGUN_ARGUMENTS;

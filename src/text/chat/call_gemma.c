@@ -105,11 +105,13 @@ static bool read_value(struct gemma *gemma) {
     return is_good;
 }
 
-bool call_text_gemma(struct str text, struct str quote, struct call_list *calls) {
+bool call_text_gemma(struct str text, struct str quote, const json_t *tools,
+                     struct call_list *calls) {
     text = str_trim(text);
     size_t brace = str_find_byte(text, '{', 0);
-    if (!utf8_is_valid(text) || !str_starts_with(text, STR("call:")) || brace == SIZE_MAX)
-        return false;
+    if (!utf8_is_valid(text) || !str_starts_with(text, STR("call:"))) return false;
+    if (brace == SIZE_MAX)
+        return call_text_arguments(str_trim(str_skip(text, 5)), STR(""), tools, calls);
     struct str name = str_trim((struct str){text.at + 5, brace - 5}), value;
     if (name.bytes == 0) return false;
     struct tool_call *call = call_list_add(calls);

@@ -13,22 +13,29 @@
 
 #include <jansson.h>
 
+/* True when the array `tools` of a request has a function of this name. */
+bool call_is_of_tool(const json_t *tools, struct str name);
+
 /* {"name": "f", "arguments": {…}}; `parameters` is taken for `arguments`. Of members that come
- * twice the first counts. */
-bool call_text_json(struct str text, struct call_list *calls);
+ * twice the first counts. Here and below, arguments that are missing, null or an empty text are {}
+ * if the name is that of a tool; else the text is no call. */
+bool call_text_json(struct str text, const json_t *tools, struct call_list *calls);
 /* An array of such calls. */
-bool call_text_array(struct str text, struct call_list *calls);
-/* Such calls with semicolons or white space between them. */
-bool call_text_sequence(struct str text, struct call_list *calls);
+bool call_text_array(struct str text, const json_t *tools, struct call_list *calls);
+/* Such calls with semicolons or white space between them. No mark tells them from an answer that is
+ * JSON and has a name, so that the arguments must be there, if only as null. */
+bool call_text_sequence(struct str text, const json_t *tools, struct call_list *calls);
 /* A call whose name is known: the text is its arguments. */
-bool call_text_arguments(struct str name, struct str text, struct call_list *calls);
-/* Mistral's: an array, one call, f[ARGS]{…}, f[CALL_ID]…[ARGS]{…} or f{…}. */
-bool call_text_mistral(struct str text, struct call_list *calls);
+bool call_text_arguments(struct str name, struct str text, const json_t *tools,
+                         struct call_list *calls);
+/* Mistral's: an array, one call, f[ARGS]{…}, f[CALL_ID]…[ARGS]{…}, f{…} or f. */
+bool call_text_mistral(struct str text, const json_t *tools, struct call_list *calls);
 /* Qwen3-Coder's <function=f><parameter=a>…</parameter></function>. The values are texts without
  * types: the JSON type of each comes from the schema of the parameter in `tools`, and is a string
  * where there is none. */
 bool call_text_xml(struct str text, const json_t *tools, struct call_list *calls);
 /* Gemma's call:f{key:value,…}, with strings between `quote` and bare keys; JSON is taken, too. */
-bool call_text_gemma(struct str text, struct str quote, struct call_list *calls);
+bool call_text_gemma(struct str text, struct str quote, const json_t *tools,
+                     struct call_list *calls);
 /* [f(a=1, b="x"), …] with literals of Python. */
 bool call_text_python(struct str text, struct call_list *calls);

@@ -177,7 +177,7 @@ static bool read_function(struct str text, const json_t *tools, struct call_list
 bool call_text_xml(struct str text, const json_t *tools, struct call_list *calls) {
     size_t before = calls->count;
     text = str_trim(text);
-    if (text.bytes > 0 && text.at[0] == '{') return call_text_json(text, calls);
+    if (text.bytes > 0 && text.at[0] == '{') return call_text_json(text, tools, calls);
     if (!utf8_is_valid(text) || !str_starts_with(text, FUNCTION)) return false;
     while (text.bytes > 0) {
         if (!str_starts_with(text, FUNCTION)) break;

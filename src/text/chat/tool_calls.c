@@ -8,6 +8,12 @@
 #include <string.h>
 
 #define LLAMA_BEGIN STR("<|python_tag|>")
+/* A call of the form XML whose first mark the model left out, as Qwen's models do. Its last mark
+ * may follow. */
+#define BARE_BEGIN STR("<function=")
+#define BARE_END STR("</function>")
+#define BARE_STRAY_END STR("</tool_call>")
+#define BARE_NAME_MAX ((size_t)512)
 /* Most white space in a row that is looked at repeatedly; white space before it is text. */
 #define HELD_SPACE_MAX ((size_t)256)
 
@@ -38,17 +44,18 @@ void tool_reader_release(struct tool_reader *reader) {
 /* Reads a text that is calls and nothing else. */
 static bool read_call_text(const struct tool_reader *reader, struct str text,
                            struct call_list *calls) {
+    const json_t *tools = reader->tools;
     switch (reader->format) {
-    case TOOL_FORMAT_HERMES: return call_text_json(text, calls);
-    case TOOL_FORMAT_XML: return call_text_xml(text, reader->tools, calls);
+    case TOOL_FORMAT_HERMES: return call_text_json(text, tools, calls);
+    case TOOL_FORMAT_XML: return call_text_xml(text, tools, calls);
     case TOOL_FORMAT_MISTRAL:
-    case TOOL_FORMAT_NAMED: return call_text_mistral(text, calls);
+    case TOOL_FORMAT_NAMED: return call_text_mistral(text, tools, calls);
     case TOOL_FORMAT_PYTHON:
-        return call_text_python(text, calls) || call_text_sequence(text, calls);
-    case TOOL_FORMAT_LLAMA: return call_text_sequence(text, calls);
-    case TOOL_FORMAT_PHI: return call_text_array(text, calls);
-    case TOOL_FORMAT_GEMMA: return call_text_gemma(text, STR("<|\"|>"), calls);
-    case TOOL_FORMAT_FUNCTION: return call_text_gemma(text, STR("<escape>"), calls);
+        return call_text_python(text, calls) || call_text_sequence(text, tools, calls);
+    case TOOL_FORMAT_LLAMA: return call_text_sequence(text, tools, calls);
+    case TOOL_FORMAT_PHI: return call_text_array(text, tools, calls);
+    case TOOL_FORMAT_GEMMA: return call_text_gemma(text, STR("<|\"|>"), tools, calls);
+    case TOOL_FORMAT_FUNCTION: return call_text_gemma(text, STR("<escape>"), tools, calls);
     case TOOL_FORMAT_NONE:
     case TOOL_FORMAT_HARMONY:
     case TOOL_FORMAT_PLAIN:
@@ -115,7 +122,7 @@ static void add_content(struct tool_reader *reader, struct str text, size_t end)
     if (end <= reader->at) return;
     buf_add(&reader->content, text.at + reader->at, end - reader->at);
     reader->at = end;
-    reader->is_after_call = false;
+    reader->is_after_call = reader->is_after_bare = false;
 }
 
 /* The start of the white space before `end`. It is held back until the text behind it is known. */
@@ -125,17 +132,57 @@ static size_t skip_space_back(struct str text, size_t from, size_t end) {
     return end;
 }
 
+static void skip_space(struct tool_reader *reader, struct str text) {
+    while (reader->searched < text.bytes && is_space(text.at[reader->searched])) reader->searched++;
+}
+
+/* Where the next call begins at or after `from`, with its mark or, in the form XML, without; SIZE_MAX
+ * without one. *ret_held: bytes at the end of the text that may yet begin one. */
+static size_t find_call(const struct tool_reader *reader, struct str text, size_t from,
+                        struct str mark, bool *ret_is_bare, size_t *ret_held) {
+    size_t found = str_find(text, mark, from);
+    *ret_is_bare = false;
+    *ret_held = found == SIZE_MAX ? str_begun(str_skip(text, from), mark) : 0;
+    if (reader->format != TOOL_FORMAT_XML) return found;
+    for (size_t at = from; (at = str_find(text, BARE_BEGIN, at)) < found; at++) {
+        size_t name_at = at + BARE_BEGIN.bytes, end = str_find_byte(text, '>', name_at);
+        bool is_open = end == SIZE_MAX && text.bytes - name_at <= BARE_NAME_MAX;
+        if (is_open && text.bytes - at > *ret_held) *ret_held = text.bytes - at;
+        if (end == SIZE_MAX) return found;
+        struct str name = str_trim((struct str){text.at + name_at, end - name_at});
+        if (end - name_at > BARE_NAME_MAX || !call_is_of_tool(reader->tools, name)) continue;
+        *ret_is_bare = true;
+        return at;
+    }
+    size_t begun = found == SIZE_MAX ? str_begun(str_skip(text, from), BARE_BEGIN) : 0;
+    if (begun > *ret_held) *ret_held = begun;
+    return found;
+}
+
+/* Passes over the end mark of a call that had none at its beginning. False if more text may become
+ * it. */
+static bool skip_stray_end(struct tool_reader *reader, struct str text, bool is_end) {
+    struct str rest = str_skip(text, reader->searched), mark = BARE_STRAY_END;
+    bool is_begun = rest.bytes < mark.bytes && str_starts_with(mark, rest);
+    if (str_starts_with(rest, mark)) {
+        reader->at = reader->searched += mark.bytes;
+        reader->is_after_bare = false;
+    }
+    return is_end || !is_begun;
+}
+
 /* Content up to the next mark. True when a call begins there. White space before a call and between
  * calls is left out; that between a call and text is not. */
 static bool read_text(struct tool_reader *reader, struct str text, bool is_end, struct str mark) {
     size_t from = reader->at;
     if (reader->is_after_call) {
-        while (reader->searched < text.bytes && is_space(text.at[reader->searched]))
-            reader->searched++;
+        skip_space(reader, text);
+        if (reader->is_after_bare && !skip_stray_end(reader, text, is_end)) return false;
+        skip_space(reader, text);
         from = reader->searched;
     }
-    size_t found = str_find(text, mark, from), end = found;
-    if (found == SIZE_MAX) end = text.bytes - (is_end ? 0 : str_begun(str_skip(text, from), mark));
+    size_t held, found = find_call(reader, text, from, mark, &reader->is_bare, &held), end = found;
+    if (found == SIZE_MAX) end = text.bytes - (is_end ? 0 : held);
     if (found != SIZE_MAX || !is_end) end = skip_space_back(text, from, end);
     if (end > from) {
         if (reader->content.bytes == 0) reader->at = from;
@@ -143,7 +190,7 @@ static bool read_text(struct tool_reader *reader, struct str text, bool is_end, 
     }
     if (found == SIZE_MAX) return false;
     reader->call_at = reader->at;
-    reader->at = reader->searched = found + mark.bytes;
+    reader->at = reader->searched = found + (reader->is_bare ? 0 : mark.bytes);
     reader->state = TOOL_CALL;
     begin_calls(reader);
     return true;
@@ -164,6 +211,7 @@ static void end_call(struct tool_reader *reader, struct str text, size_t end, si
     if (take_calls(reader, call)) {
         reader->at = reader->searched = after;
         reader->is_after_call = true;
+        reader->is_after_bare = reader->is_bare;
     } else {
         if (end == text.bytes && after == end) cut_call(reader);
         reader->at = reader->call_at;
@@ -197,6 +245,7 @@ static bool is_in_string(struct tool_reader *reader, struct str text, size_t end
 static bool read_to_end(struct tool_reader *reader, struct str text, bool is_end,
                         struct tool_marks marks) {
     struct str mark = str_from(marks.end ? marks.end : marks.begin);
+    if (reader->is_bare) mark = BARE_END;
     struct str call = str_skip(text, reader->at);
     size_t end = str_find(text, mark, reader->searched);
     while (end != SIZE_MAX && marks.end && is_in_string(reader, text, end)) {
@@ -216,9 +265,7 @@ static bool read_to_end(struct tool_reader *reader, struct str text, bool is_end
 
 /* Reads a form without marks: the whole text is calls, or no part of it is. */
 static void feed_whole(struct tool_reader *reader, struct str text, bool is_end) {
-    if (reader->state == TOOL_TEXT)
-        while (reader->searched < text.bytes && is_space(text.at[reader->searched]))
-            reader->searched++;
+    if (reader->state == TOOL_TEXT) skip_space(reader, text);
     struct str rest = str_skip(text, reader->searched);
     bool has_mark = str_starts_with(rest, LLAMA_BEGIN);
     bool takes_list = reader->format == TOOL_FORMAT_PYTHON;
@@ -265,7 +312,7 @@ static void feed_call(struct tool_reader *reader, struct harmony_piece *piece) {
     }
     if (reader->is_named) show_begun(reader, body);
     if (!piece->is_last) return;
-    if (call_text_arguments(piece->name, body, &reader->calls)) {
+    if (call_text_arguments(piece->name, body, reader->tools, &reader->calls)) {
         keep_calls(reader, before);
         return;
     }

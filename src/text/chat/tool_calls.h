@@ -51,6 +51,8 @@ struct tool_reader {
     size_t scanned;  /* bytes of a call in JSON that were scanned for its strings */
     bool is_json, is_in_string, is_escaped; /* of the scan */
     bool is_after_call;                     /* only white space has followed the last call */
+    bool is_bare;                           /* the call began without its mark */
+    bool is_after_bare;                     /* the last call did, and an end mark may follow */
     bool is_cut;                            /* content_shown stays as it is */
     struct call_begun begun;                /* of the current text of calls */
     struct harmony messages;

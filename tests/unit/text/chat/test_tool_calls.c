@@ -50,6 +50,13 @@ static const struct row hermes[] = {
      "f({\"a\":1})"},
     {"<tool_call>{\"name\":\"f\",\"name\":\"g\",\"arguments\":{}}</tool_call>", "", "f({})"},
     {"a < b <tool_cal", "a < b <tool_cal", ""},
+    /* Without arguments, of a tool and of none. */
+    {"<tool_call>\n{\"name\": \"f\"}\n</tool_call>", "", "f({})"},
+    {CALL("f", "null") CALL("g", "\"\"") CALL("f", "\" \""), "", "f({});g({});f({})"},
+    {CALL("f", "{\"a\": 1}") "<tool_call>{\"name\":\"g\"}</tool_call>", "", "f({\"a\": 1});g({})"},
+    {"<tool_call>{\"name\":\"h\"}</tool_call>", "<tool_call>{\"name\":\"h\"}</tool_call>", ""},
+    {CALL("h", "null"), CALL("h", "null"), ""},
+    {CALL("f", "[]"), CALL("f", "[]"), ""},
     {"<tool_call>\xff</tool_call>", "<tool_call>\xff</tool_call>", ""},
 };
 
@@ -104,6 +111,12 @@ static const struct {
 };
 
 static const struct row mistral[] = {
+    {"[TOOL_CALLS][{\"name\": \"f\"}, {\"name\": \"g\", \"arguments\": null}]", "", "f({});g({})"},
+    {"[TOOL_CALLS][{\"name\": \"f\"}, {\"name\": \"h\"}]",
+     "[TOOL_CALLS][{\"name\": \"f\"}, {\"name\": \"h\"}]", ""},
+    {"[TOOL_CALLS]f[ARGS]", "", "f({})"},
+    {"[TOOL_CALLS]f[TOOL_CALLS]g[ARGS]{}", "", "f({});g({})"},
+    {"[TOOL_CALLS]h", "[TOOL_CALLS]h", ""},
     {"Hi", "Hi", ""},
     {"[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", "
      "\"arguments\": {}}]",
@@ -120,6 +133,9 @@ static const struct row mistral[] = {
 };
 
 static const struct row llama[] = {
+    {"{\"name\": \"f\", \"parameters\": \"\"}; {\"name\": \"g\", \"parameters\": null}", "",
+     "f({});g({})"},
+    {"{\"name\": \"Alice\"}", "{\"name\": \"Alice\"}", ""},
     {"Hello {\"name\":\"f\",\"parameters\":{}}", "Hello {\"name\":\"f\",\"parameters\":{}}", ""},
     {"{\"name\": \"f\", \"parameters\": {\"a\": 1}}", "", "f({\"a\": 1})"},
     {" \n<|python_tag|>{\"name\": \"f\", \"arguments\": {}}", "", "f({})"},
@@ -163,6 +179,18 @@ static const struct row xml[] = {
     {"<tool_call><function=f></function><function=g>\n</function></tool_call>", "", "f({});g({})"},
     {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"days\": 2}}\n</tool_call>", "",
      "f({\"days\": 2})"},
+    /* Without the first mark, which Qwen's models leave out; the last one may follow. */
+    {"<function=f>\n" SET("days", "2") "</function>", "", "f({\"days\": 2})"},
+    {"Look.\n\n<function=f>\n</function>\n</tool_call>", "Look.", "f({})"},
+    {"<function=f></function></tool_call>\n <function=g></function>\n</tool_call> end", "end",
+     "f({});g({})"},
+    {"<function=f></function>" XML("g", "") "<function=f>" SET("days", "2"), "",
+     "f({});g({});f({\"days\": 2})"},
+    {"a <function=f", "a <function=f", ""},
+    {"a <function=h></function> b", "a <function=h></function> b", ""},
+    {"a <function=f> b", "a <function=f> b", ""},
+    {"<function=h><function=f></function></tool_cal", "<function=h></tool_cal", "f({})"},
+    {XML("f", "") "</tool_call>", "</tool_call>", "f({})"},
     {"<tool_call>f</tool_call>", "<tool_call>f</tool_call>", ""},
     {"<tool_call><function=></tool_call>", "<tool_call><function=></tool_call>", ""},
     {"<tool_call><function=f>text</function></tool_call>",
@@ -203,6 +231,8 @@ static const struct row phi[] = {
 #define Q "<|\"|>"
 
 static const struct row gemma[] = {
+    {"<|tool_call>call:f<tool_call|>", "", "f({})"},
+    {"<|tool_call>call:h<tool_call|>", "<|tool_call>call:h<tool_call|>", ""},
     {"Hi", "Hi", ""},
     {"<|tool_call>call:f{}<tool_call|>", "", "f({})"},
     {"So: <|tool_call>call:get_weather{city:" Q "Oslo" Q ",days:2}<tool_call|>",
