@@ -90,16 +90,14 @@ static enum err add_part(struct render *render, struct list *list, struct value 
     return err ? err : list_add(render, list, part);
 }
 
-/* split without a separator cuts at runs of white space, and gives no empty text at the ends. */
+/* split without a separator cuts at runs of white space, and gives no empty text at the ends. The
+ * rest behind the last cut keeps the white space at its end. */
 static enum err split_space(struct render *render, struct value self, int64_t limit,
                             struct list *list) {
     struct str text = value_str(self);
     for (size_t at = unicode_space_run(text, 0); at < text.bytes;) {
         size_t from = at, bytes;
-        if (limit-- == 0) {
-            size_t end = unicode_trim_end(text).bytes;
-            return add_part(render, list, self, from, end);
-        }
+        if (limit-- == 0) return add_part(render, list, self, from, text.bytes);
         while (at < text.bytes && !is_space_at(text, at, &bytes)) at += bytes;
         enum err err = add_part(render, list, self, from, at);
         if (err) return err;
@@ -200,9 +198,7 @@ static enum err method_rsplit(struct render *render, struct value self,
         err = add_part(render, list, self, end, to);
         to = found;
     }
-    size_t from = space ? unicode_space_run(text, 0) : 0;
-    if (!err && (!space || to > from))
-        err = add_part(render, list, self, from < to ? from : to, to);
+    if (!err && (!space || to > 0)) err = add_part(render, list, self, 0, to);
     if (err) return err;
     reverse_items(list);
     *ret_value = value_of_list(list, false);
