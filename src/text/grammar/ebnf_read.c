@@ -291,6 +291,13 @@ static enum err read_quantifiers(struct reading *reading, uint32_t *node) {
     }
 }
 
+/* The macros of xgrammar. Any other name before a parenthesis is a rule before a group, as in
+ * llama.cpp's own files. */
+static bool is_macro(struct str name) {
+    return str_is(name, "TagDispatch") || str_is(name, "TokenTagDispatch") ||
+           str_is(name, "Token") || str_is(name, "ExcludeToken");
+}
+
 static enum err read_part(struct reading *reading, uint32_t *ret_node) {
     if (take(reading, "\"")) return read_string(reading, '"', ret_node);
     if (take(reading, "'")) return read_string(reading, '\'', ret_node);
@@ -313,7 +320,7 @@ static enum err read_part(struct reading *reading, uint32_t *ret_node) {
         return ebnf_fail(reading, reading->line, "'%c' is not expected here",
                          peek(reading, 0) >= 0x20 && peek(reading, 0) < 0x7f ? peek(reading, 0)
                                                                              : '?');
-    if (peek(reading, 0) == '(')
+    if (peek(reading, 0) == '(' && is_macro(name))
         return ebnf_fail(reading, reading->line, "the macro %.*s is not supported",
                          EBNF_NAME_ARGS(name));
     *ret_node =

@@ -38,6 +38,11 @@ static const struct {
      "word  ::= \"'\" ( [^'\\\\\\x00-\\x1F] | \"\\\\\" ([nt'] | \"x\" [0-9a-f]{2}) )* \"'\"\n",
      {"'a'='b'", "''=[];'k'=['x' ['\\x0a'] 'y\\n']", "'\xc3\xa9'='\\''"},
      {"", "'a'", "'a'=[", "'a'='b';", "'a'='\\q'", "'a'='\n'"}},
+    /* a rule with a group directly behind it, and alternatives that are empty */
+    {"root ::= unit((\"x\" | \"/\") unit)* gap \".\"\nunit ::= [a-z]\ngap ::= | \" \" | \"\\n\" [ "
+     "\\t]{0,2}\n",
+     {"a.", "axb/c .", "a\n \t."},
+     {"", "a/.", "a  .", "a\n   ."}},
     /* in the form of vLLM: words with their spaces */
     {"root ::= order\norder ::= \"BRING \" count thing \"TO \" place\n"
      "count ::= \"two \" | \"three \"\nthing ::= \"cups \" | \"plates \"\n"
