@@ -197,6 +197,18 @@ def test_the_chat_template_is_the_nearest_of_those_a_folder_has(tmp_path):
     (folder / "chat_template.jinja").write_text("first {{ messages[0].content }}")
     write()
     assert rendered() == "first x"
+    tools = [{"type": "function", "function": {"name": "f"}}]
+    write(chat_template=[{"name": "tool_use", "template": "no"}, {"name": "default", "template": "no"}])
+    assert rendered(tools=tools) == "first x", "a file stands for all of the config's templates"
+    extra = folder / "additional_chat_templates"
+    extra.mkdir()
+    (extra / "rag.jinja").write_text("another")
+    assert rendered(tools=tools) == "first x"
+    (extra / "tool_use.jinja").write_text("with {{ tools[0].function.name }}")
+    assert rendered(tools=tools) == "with f" and rendered() == "first x"
+    (extra / "tool_use.jinja").write_text("{% if %}")
+    assert "additional_chat_templates/tool_use.jinja: " in rendered()
+    shutil.rmtree(extra)
     (folder / "chat_template.jinja").write_text("{% if %}")
     assert "chat_template.jinja: " in rendered()
 

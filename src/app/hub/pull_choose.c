@@ -174,6 +174,7 @@ static enum err choose_folder(const struct pull_listing *listing, struct error *
         "special_tokens_map.json",
         "chat_template.jinja",
         "chat_template.json",
+        "additional_chat_templates/tool_use.jinja",
         "quantize_config.json",
         "sentence_bert_config.json",
         "config_sentence_transformers.json",

@@ -48,7 +48,8 @@ enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *pat
                               struct error *error) MUST_CHECK;
 /* The files next to a tokenizer.json. */
 enum vocabulary_part {
-    PART_TEMPLATE, /* chat_template.jinja */
+    PART_TEMPLATE,      /* chat_template.jinja */
+    PART_TOOL_TEMPLATE, /* additional_chat_templates/tool_use.jinja */
     PART_TOKENIZER_CONFIG,
     PART_TEMPLATE_JSON, /* chat_template.json */
     PART_GENERATION_CONFIG,

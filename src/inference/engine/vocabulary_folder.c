@@ -3,7 +3,8 @@
 /* The vocabulary of a folder of Hugging Face's tools: tokenizer.json and the files next to it.
  *
  * The chat template is that of chat_template.jinja, else of tokenizer_config.json, else of
- * chat_template.json. A generation ends at the tokens of generation_config.json, else of
+ * chat_template.json. That of requests with tools is in additional_chat_templates, or in the same
+ * file, where it has several. A generation ends at the tokens of generation_config.json, else of
  * config.json, at the eos_token of tokenizer_config.json, and at the spellings the tokenizer
  * knows. All files except the tokenizer are read without a tree, so that a small file costs
  * little memory. */
@@ -27,6 +28,7 @@ static const struct {
     size_t bytes_max;
 } files[VOCABULARY_PART_COUNT] = {
     [PART_TEMPLATE] = {"chat_template.jinja", TEMPLATE_BYTES_MAX},
+    [PART_TOOL_TEMPLATE] = {"additional_chat_templates/tool_use.jinja", TEMPLATE_BYTES_MAX},
     [PART_TOKENIZER_CONFIG] = {"tokenizer_config.json", FILE_BYTES_MAX},
     [PART_TEMPLATE_JSON] = {"chat_template.json", FILE_BYTES_MAX},
     [PART_GENERATION_CONFIG] = {"generation_config.json", FILE_BYTES_MAX},
@@ -177,6 +179,9 @@ enum err vocabulary_add_parts(struct vocabulary *vocabulary,
     if (parts[PART_TEMPLATE].at)
         err = open_template(&vocabulary->template, files[PART_TEMPLATE].name, parts[PART_TEMPLATE],
                             error);
+    if (err == OK && parts[PART_TOOL_TEMPLATE].at)
+        err = open_template(&vocabulary->tool_template, files[PART_TOOL_TEMPLATE].name,
+                            parts[PART_TOOL_TEMPLATE], error);
     if (err == OK) err = read_tokenizer_config(vocabulary, parts, error);
     if (err == OK) err = read_object(parts, PART_TEMPLATE_JSON, &object, error);
     if (err == OK) err = read_templates_of(vocabulary, PART_TEMPLATE_JSON, object, error);
