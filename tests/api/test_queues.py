@@ -236,8 +236,8 @@ TOOL = {"type": "function", "function": {"name": "judge", "parameters": SCHEMA}}
 
 @pytest.mark.parametrize("body", [
     {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}}, {"structured_outputs": {"json": SCHEMA}},
-    {"guided_json": SCHEMA}, {"tools": [TOOL]}, {"tools": [{"type": "function", "function": {"name": "no", "parameters": {}}}, TOOL],
-                                                 "tool_choice": {"type": "function", "function": {"name": "judge"}}}], ids=lambda body: next(iter(body)))
+    {"guided_json": SCHEMA}, {"json_schema": SCHEMA}, {"response_format": {"type": "json_object", "schema": SCHEMA}}, {"tools": [TOOL]}, {"tools": [{"type": "function", "function": {"name": "no", "parameters": {}}}, TOOL],
+                                                 "tool_choice": {"type": "function", "function": {"name": "judge"}}}], ids=str)
 def test_the_schema_of_all_lines(echo_server, body):
     batch = make(echo_server, [line_of(i, **body) for i in range(3)])
     assert schema_of(echo_server, batch) == SCHEMA

@@ -190,7 +190,7 @@ def test_the_request_id_and_the_tier_come_back(client):
     ({"chat_template": "x"}, "chat_template"), ({"stream_options": {"include_usage": True}}, "stream_options"),
     ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"), ({"tools": []}, "tools"), ({"tool_choice": "auto"}, "tool_choice"),
     ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "response_format"),
-    ({"guided_regex": "(?=a)"}, "guided_regex"), ({"regex": "a"}, "regex"), ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+    ({"guided_regex": "a(?=b)"}, "guided_regex"), ({"regex": "a("}, "regex"), ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
     ({"mirostat": 2}, "mirostat"), ({"max_new_tokens": 4}, "max_new_tokens"),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_what_is_out_of_range_or_not_there_is_refused_by_name(model_server, options, param):

@@ -249,8 +249,10 @@ void form_add_schema(struct form *form, const json_t *schema) {
 const json_t *form_find_schema(const json_t *body) {
     const json_t *format = json_member(body, "response_format");
     const json_t *schema = json_member(json_member(format, "json_schema"), "schema");
+    if (!schema) schema = json_member(format, "schema");
     if (!schema) schema = json_member(json_member(body, "structured_outputs"), "json");
     if (!schema) schema = json_member(body, "guided_json");
+    if (!schema) schema = json_member(body, "json_schema");
     return json_is_object(schema) ? schema : NULL;
 }
 

@@ -7,7 +7,6 @@
 
 #define AT(member) .offset = offsetof(struct request, member)
 #define NO_SAMPLER "this build has no such sampler"
-#define OTHER_SHAPE "use response_format or structured_outputs"
 #define USE_MAX_TOKENS "use max_tokens"
 
 static const char *const reasoning_fields[] = {"reasoning_content", "reasoning", "both", NULL};
@@ -59,11 +58,6 @@ struct unsupported {
 };
 
 static const struct unsupported unsupported[] = {
-    {"structural_tag", REQUEST_BOTH, OFF_NULL, OTHER_SHAPE},
-    {"grammar", REQUEST_BOTH, OFF_NULL, OTHER_SHAPE},
-    {"json_schema", REQUEST_BOTH, OFF_NULL, OTHER_SHAPE},
-    {"regex", REQUEST_BOTH, OFF_NULL, OTHER_SHAPE},
-    {"ebnf", REQUEST_BOTH, OFF_NULL, OTHER_SHAPE},
     {"mirostat", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
     {"mirostat_mode", REQUEST_BOTH, OFF_ZERO, NO_SAMPLER},
     {"typical_p", REQUEST_BOTH, OFF_ONE, NO_SAMPLER},

@@ -2,6 +2,7 @@
 #include "batch/line.h"
 
 #include "base/utf8.h"
+#include "grammar/asked_names.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -24,8 +25,10 @@ struct place {
 #define SHAPE_PLACES                                                                               \
     BODY_PLACE(response_format), BODY_PLACE(structured_outputs), BODY_PLACE(guided_json),          \
         BODY_PLACE(guided_regex), BODY_PLACE(guided_choice), BODY_PLACE(guided_json_object),       \
-        BODY_PLACE(guided_grammar), BODY_PLACE(guided_whitespace_pattern), BODY_PLACE(tools),      \
-        BODY_PLACE(tool_choice)
+        BODY_PLACE(guided_grammar), BODY_PLACE(guided_whitespace_pattern),                         \
+        BODY_PLACE(json_schema), BODY_PLACE(regex), BODY_PLACE(grammar), BODY_PLACE(ebnf),         \
+        BODY_PLACE(structural_tag), BODY_PLACE(format), BODY_PLACE(output_format),                 \
+        BODY_PLACE(text), BODY_PLACE(output_config), BODY_PLACE(tools), BODY_PLACE(tool_choice)
 
 static const struct place shape_places[] = {SHAPE_PLACES};
 static const struct place line_places[] = {PLACE(custom_id), PLACE(method), PLACE(url),
@@ -35,6 +38,17 @@ static const struct place body_places[] = {
     BODY_PLACE(input),     BODY_PLACE(text_1),    BODY_PLACE(text_2), BODY_PLACE(query),
     BODY_PLACE(documents), BODY_PLACE(questions), BODY_PLACE(state),  SHAPE_PLACES};
 
+/* Whether a member without a place may be a constraint, or have one inside. */
+static bool may_constrain(struct str key, struct str value) {
+    struct buf scratch;
+    if (str_is(value, "null") || str_is(value, "false")) return false;
+    buf_init(&scratch, BUF_UNLIMITED);
+    enum asked_name kind = asked_name_find(json_span_text(key, &scratch));
+    buf_release(&scratch);
+    bool has_inside = *value.at == '{' || *value.at == '[';
+    return kind == ASKED_NAME_FOREIGN || (kind == ASKED_NAME_UNKNOWN && has_inside);
+}
+
 /* Puts the known members into their places; of equal keys the last one stays, and `twice` names
  * them. *ret_end is the end
  * of the object. False if it is not valid. */
@@ -42,19 +56,29 @@ static bool read_members(struct str object, const struct place *places, size_t p
                          struct batch_line *line, size_t *ret_end) {
     struct json_span_iter iter;
     struct str key, value;
-    uint32_t seen = 0;
+    uint64_t seen = 0;
     if (!json_span_enter(&iter, object)) return false;
     while (json_span_member(&iter, &key, &value)) {
-        for (size_t i = 0; i < place_count; i++) {
+        bool is_known = false;
+        for (size_t i = 0; i < place_count && !is_known; i++) {
             if (!json_span_string_is(key, places[i].name)) continue;
             if (seen >> i & 1 && !line->twice) line->twice = places[i].param;
-            seen |= 1u << i;
+            seen |= UINT64_C(1) << i;
             struct str found = str_is(value, "null") ? (struct str){NULL, 0} : value;
             memcpy((char *)line + places[i].offset, &found, sizeof found);
+            is_known = true;
         }
+        if (places == body_places && !is_known && may_constrain(key, value))
+            line->may_constrain = true;
     }
     *ret_end = iter.at;
     return !iter.is_bad;
+}
+
+static bool has_place(struct str key) {
+    for (size_t i = 0; i < sizeof body_places / sizeof *body_places; i++)
+        if (json_span_string_is(key, body_places[i].name)) return true;
+    return false;
 }
 
 static bool is_space(struct str text) {
@@ -182,6 +206,20 @@ bool batch_line_check_model(const struct batch_line *line, bool may_lack,
     return refuse(ret_refusal, "invalid_request", "body.model", "Model parameter is required.");
 }
 
+/* Adds the members without a place that may be constraints. */
+static void add_others(const struct batch_line *line, struct buf *room) {
+    struct json_span_iter iter;
+    struct str key, value;
+    bool inside = line->may_constrain && json_span_enter(&iter, line->body);
+    while (inside && json_span_member(&iter, &key, &value)) {
+        if (has_place(key) || !may_constrain(key, value)) continue;
+        buf_add_byte(room, room->bytes ? ',' : '{');
+        buf_add_str(room, key);
+        buf_add_byte(room, ':');
+        buf_add_str(room, value);
+    }
+}
+
 struct str batch_line_shape(const struct batch_line *line, struct buf *room) {
     buf_clear(room);
     for (size_t i = 0; i < sizeof shape_places / sizeof *shape_places; i++) {
@@ -191,19 +229,31 @@ struct str batch_line_shape(const struct batch_line *line, struct buf *room) {
         buf_printf(room, "%s\"%s\":", room->bytes ? "," : "{", shape_places[i].name);
         buf_add_str(room, value);
     }
+    add_others(line, room);
     if (room->bytes) buf_add_byte(room, '}');
     return buf_str(room);
 }
 
-/* Values that ask for nothing: the type "text", and `false` where a boolean asks for any object.
- * guided_whitespace_pattern alone asks for no shape. */
+/* A format asks for nothing if its type is "text". */
+static bool asks_format(struct str format) {
+    return format.at && !str_is(format, "null") &&
+           !json_span_string_is(json_span_get(format, "type"), "text");
+}
+
+/* Values that ask for nothing: the type "text", `false` where a boolean asks for any object, and an
+ * empty text in the fields of other servers. guided_whitespace_pattern alone asks for no shape. */
 bool batch_line_asks_shape(const struct batch_line *line) {
+    const struct str others[] = {line->json_schema, line->regex,          line->grammar,
+                                 line->ebnf,        line->structural_tag, line->format};
     if (line->structured_outputs.at || line->guided_json.at || line->guided_regex.at ||
         line->guided_choice.at || line->guided_grammar.at)
         return true;
     if (line->guided_json_object.at && !str_is(line->guided_json_object, "false")) return true;
-    return line->response_format.at &&
-           !json_span_string_is(json_span_get(line->response_format, "type"), "text");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (others[i].at && !str_is(others[i], "\"\"")) return true;
+    return asks_format(line->response_format) || asks_format(line->output_format) ||
+           asks_format(json_span_get(line->text, "format")) ||
+           asks_format(json_span_get(line->output_config, "format"));
 }
 
 /* The model goes to the end, because the body may have a `model` of null and the last of equal keys

@@ -26,7 +26,9 @@ struct batch_line {
     struct str text_1, text_2, query, documents, questions;
     /* The fields that ask for a shape of the answer, in the order of batch_line_shape. */
     struct str response_format, structured_outputs, guided_json, guided_regex, guided_choice,
-        guided_json_object, guided_grammar, guided_whitespace_pattern, tools, tool_choice;
+        guided_json_object, guided_grammar, guided_whitespace_pattern, json_schema, regex, grammar,
+        ebnf, structural_tag, format, output_format, text, output_config, tools, tool_choice;
+    bool may_constrain; /* the body has other members that may be constraints */
     /* The first of these members that is given twice; NULL: none. Readers differ in which of the two
      * counts, and here the last one stands. */
     const char *twice;

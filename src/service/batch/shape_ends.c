@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/shape_ends.h"
 
+#include "grammar/asked_names.h"
 #include "json/span.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* A param of one of these fields, or of a member inside, names a shape. */
+/* A param of a field that asks for a shape, or of a member inside, names a shape. */
 static bool names_shape(struct str param) {
-    static const char *const fields[] = {"response_format", "structured_outputs", "guided_"};
     if (!json_span_is_string(param)) return false;
-    struct str name = str_skip(param, 1);
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
-        if (str_starts_with(name, str_from(fields[i]))) return true;
-    return false;
+    struct str name = {param.at + 1, 0};
+    while (name.bytes + 2 < param.bytes && !strchr(".[", name.at[name.bytes])) name.bytes++;
+    enum asked_name kind = asked_name_find(name);
+    return kind == ASKED_NAME_FIELD || kind == ASKED_NAME_FOREIGN;
 }
 
 enum shape_end shape_end_of(bool is_success, enum shape_end told, struct str body) {

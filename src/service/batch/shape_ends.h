@@ -3,8 +3,8 @@
 
 /* shape_ends: how the answers ended that a batch asked to have a shape.
  *
- * A line asks for a shape by response_format, structured_outputs or a guided_* field; the form of a
- * tool's call is not counted. The end of a line travels with its record, so that a restart counts it
+ * A line asks for a shape by a field of grammar/asked_shape.h; the form of a tool's call is not
+ * counted. The end of a line travels with its record, so that a restart counts it
  * without reading the answer. An answer is never repaired; the count of repaired answers says so.
  *
  * Thread: any; pure.

@@ -181,7 +181,8 @@ static bool check_model(struct validation *v, const struct batch_line *parsed,
     return true;
 }
 
-/* Whether the shape that the line asks for can be held. */
+/* Whether the shape that the line asks for can be held, or where an upstream gets it, read: an answer
+ * is compared with it afterwards. */
 static bool check_shape(struct validation *v, const struct batch_line *parsed,
                         struct refusal *ret_refusal) {
     struct refusal refusal;
@@ -192,9 +193,13 @@ static bool check_shape(struct validation *v, const struct batch_line *parsed,
                       "The upstream of '%.100s' holds no answer to a shape ('shapes=refuse' of its "
                       "--upstream).",
                       v->model);
-    if (v->shapes != SHAPES_HELD || !v->options->shapes) return true;
+    if (!v->options->shapes) return true;
     struct str fields = batch_line_shape(parsed, &v->shape);
-    if (fields.bytes == 0 || shape_check_take(v->options->shapes, fields, &refusal)) return true;
+    if (fields.bytes == 0) return true;
+    bool is_good = v->shapes == SHAPES_HELD
+                       ? shape_check_take(v->options->shapes, fields, &refusal)
+                       : shape_check_read(v->options->shapes, fields, &refusal);
+    if (is_good) return true;
     char param[REFUSAL_PARAM_BYTES + 8];
     snprintf(param, sizeof param, "body%s%s", *refusal.param ? "." : "", refusal.param);
     return refuse(ret_refusal, refusal.code, param, "%s", refusal.message);

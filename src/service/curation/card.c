@@ -147,10 +147,12 @@ static const json_t *tool_schema(const json_t *body) {
 }
 
 static const json_t *asked_schema(const json_t *body) {
-    const json_t *format = json_member(json_member(body, "response_format"), "json_schema");
-    const json_t *schema = schema_at(format, "schema");
+    const json_t *format = json_member(body, "response_format");
+    const json_t *schema = schema_at(json_member(format, "json_schema"), "schema");
+    if (!schema) schema = schema_at(format, "schema");
     if (!schema) schema = schema_at(json_member(body, "structured_outputs"), "json");
     if (!schema) schema = schema_at(body, "guided_json");
+    if (!schema) schema = schema_at(body, "json_schema");
     return schema ? schema : tool_schema(body);
 }
 

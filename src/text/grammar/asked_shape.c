@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/asked_shape.h"
 
+#include "grammar/asked_foreign.h"
+#include "grammar/asked_format.h"
 #include "json/json.h"
 
 #include <stdio.h>
@@ -8,8 +10,8 @@
 
 #define TEXT_MEMORY_MAX ((size_t)16 << 20) /* of a schema that is given as a text */
 
-static bool set_shape(struct asked_shape *shape, const char *param, enum grammar_kind kind,
-                      json_t *source, struct refusal *refusal) {
+bool asked_shape_set(struct asked_shape *shape, const char *param, enum grammar_kind kind,
+                     json_t *source, struct refusal *refusal) {
     if (shape->source) {
         json_decref(source);
         return refuse(
@@ -26,31 +28,35 @@ static json_t *any_object(void) {
     return json_pack("{s:s}", "type", "object");
 }
 
-/* A schema, or the text of one. */
-static bool read_schema(struct asked_shape *shape, const char *param, json_t *value,
+/* Other servers take an empty text for no constraint. */
+static bool is_empty(const json_t *value) {
+    return json_is_string(value) && json_string_length(value) == 0;
+}
+
+bool asked_shape_schema(struct asked_shape *shape, const char *param, json_t *value,
                         struct refusal *refusal) {
     struct error error;
     json_t *schema;
     if (json_is_object(value) || json_is_boolean(value))
-        return set_shape(shape, param, GRAMMAR_SCHEMA, json_incref(value), refusal);
+        return asked_shape_set(shape, param, GRAMMAR_SCHEMA, json_incref(value), refusal);
     if (!json_is_string(value))
         return refuse_type(refusal, param, "an object, or a string with one", value);
     size_t memory = TEXT_MEMORY_MAX;
     if (json_read_once(&schema, json_str(value), &memory, &error) != OK)
         return refuse_json(refusal, param, &error);
-    return set_shape(shape, param, GRAMMAR_SCHEMA, schema, refusal);
+    return asked_shape_set(shape, param, GRAMMAR_SCHEMA, schema, refusal);
 }
 
-static bool read_regex(struct asked_shape *shape, const char *param, json_t *value,
+bool asked_shape_regex(struct asked_shape *shape, const char *param, json_t *value,
                        struct refusal *refusal) {
     if (!json_is_string(value)) return refuse_type(refusal, param, "a string", value);
-    return set_shape(shape, param, GRAMMAR_REGEX, json_incref(value), refusal);
+    return asked_shape_set(shape, param, GRAMMAR_REGEX, json_incref(value), refusal);
 }
 
-static bool read_grammar(struct asked_shape *shape, const char *param, json_t *value,
-                         struct refusal *refusal) {
+bool asked_shape_rules(struct asked_shape *shape, const char *param, json_t *value,
+                       struct refusal *refusal) {
     if (!json_is_string(value)) return refuse_type(refusal, param, "a string", value);
-    return set_shape(shape, param, GRAMMAR_EBNF, json_incref(value), refusal);
+    return asked_shape_set(shape, param, GRAMMAR_EBNF, json_incref(value), refusal);
 }
 
 static bool read_choice(struct asked_shape *shape, const char *param, json_t *value,
@@ -63,7 +69,7 @@ static bool read_choice(struct asked_shape *shape, const char *param, json_t *va
         const json_t *one = json_array_get(value, i);
         if (!json_is_string(one)) return refuse_type(refusal, param, "an array of strings", one);
     }
-    return set_shape(shape, param, GRAMMAR_CHOICE, json_incref(value), refusal);
+    return asked_shape_set(shape, param, GRAMMAR_CHOICE, json_incref(value), refusal);
 }
 
 /* `false` asks for nothing in the older field, and is wrong in the newer one. */
@@ -71,7 +77,8 @@ static bool read_any_object(struct asked_shape *shape, const char *param, json_t
                             struct refusal *refusal) {
     bool is_old = strncmp(param, "guided", 6) == 0;
     if (!json_is_boolean(value)) return refuse_type(refusal, param, "a boolean", value);
-    if (json_is_true(value)) return set_shape(shape, param, GRAMMAR_SCHEMA, any_object(), refusal);
+    if (json_is_true(value))
+        return asked_shape_set(shape, param, GRAMMAR_SCHEMA, any_object(), refusal);
     return is_old || refuse_value(refusal, param, value, "true");
 }
 
@@ -91,20 +98,20 @@ static bool read_old_tags(struct asked_shape *shape, const char *param, const js
                                  "json_schema", schema);
         json_array_append_new(tags, made ? made : json_null());
     }
-    return set_shape(
+    return asked_shape_set(
         shape, param, GRAMMAR_TAGS,
         json_pack("{s:s,s:O,s:o}", "type", "triggered_tags", "triggers", triggers, "tags", tags),
         refusal);
 }
 
-static bool read_tags(struct asked_shape *shape, const char *param, json_t *tag,
+bool asked_shape_tags(struct asked_shape *shape, const char *param, json_t *tag,
                       struct refusal *refusal) {
     json_t *format = json_member(tag, "format");
     if (!json_is_object(tag)) return refuse_type(refusal, param, "an object", tag);
     if (!format && json_member(tag, "structures")) return read_old_tags(shape, param, tag, refusal);
     if (!json_is_object(format))
         return refuse_type(refusal, param, "an object with a format", format);
-    return set_shape(shape, param, GRAMMAR_TAGS, json_incref(format), refusal);
+    return asked_shape_set(shape, param, GRAMMAR_TAGS, json_incref(format), refusal);
 }
 
 /* A structural tag, or the text of one. */
@@ -113,10 +120,10 @@ static bool read_structural_tag(struct asked_shape *shape, const char *param, js
     struct error error;
     json_t *tag;
     size_t memory = TEXT_MEMORY_MAX;
-    if (!json_is_string(value)) return read_tags(shape, param, value, refusal);
+    if (!json_is_string(value)) return asked_shape_tags(shape, param, value, refusal);
     if (json_read_once(&tag, json_str(value), &memory, &error) != OK)
         return refuse_json(refusal, param, &error);
-    bool is_read = read_tags(shape, param, tag, refusal);
+    bool is_read = asked_shape_tags(shape, param, tag, refusal);
     json_decref(tag);
     return is_read;
 }
@@ -127,6 +134,47 @@ static bool read_unsupported(struct asked_shape *shape, const char *param, json_
     (void)value;
     return refuse_unsupported(refusal, param,
                               "the schema itself says which properties an object has");
+}
+
+/* --- spellings of other servers --- */
+
+/* llama.cpp's and SGLang's. */
+static bool read_other_schema(struct asked_shape *shape, const char *param, json_t *value,
+                              struct refusal *refusal) {
+    return is_empty(value) || asked_shape_schema(shape, param, value, refusal);
+}
+
+static bool read_other_regex(struct asked_shape *shape, const char *param, json_t *value,
+                             struct refusal *refusal) {
+    return is_empty(value) || asked_shape_regex(shape, param, value, refusal);
+}
+
+/* llama.cpp's text of rules, or TGI's object of a type and a value. */
+static bool read_other_grammar(struct asked_shape *shape, const char *param, json_t *value,
+                               struct refusal *refusal) {
+    if (json_is_object(value)) return asked_format_read(shape, param, value, refusal);
+    return is_empty(value) || asked_shape_rules(shape, param, value, refusal);
+}
+
+/* Ollama's: "json", or a schema. */
+static bool read_ollama_format(struct asked_shape *shape, const char *param, json_t *value,
+                               struct refusal *refusal) {
+    if (is_empty(value)) return true;
+    if (json_is_object(value)) return asked_shape_schema(shape, param, value, refusal);
+    if (!json_is_string(value)) return refuse_type(refusal, param, "'json' or a schema", value);
+    if (!str_is(json_str(value), "json")) return refuse_value(refusal, param, value, "'json'");
+    return asked_shape_set(shape, param, GRAMMAR_SCHEMA, any_object(), refusal);
+}
+
+/* The member `format` of OpenAI's `text` and Anthropic's `output_config`; `param` names it. */
+static bool read_inner_format(struct asked_shape *shape, const char *param, json_t *value,
+                              struct refusal *refusal) {
+    static const char *const known[] = {"format", NULL};
+    char outer[24];
+    json_t *format = json_member(value, "format");
+    snprintf(outer, sizeof outer, "%.*s", (int)strcspn(param, "."), param);
+    return asked_foreign_check_members(value, outer, known, false, refusal) &&
+           (!format || asked_format_read(shape, param, format, refusal));
 }
 
 /* Ways to ask for other space; the answer's space is quern's own. */
@@ -146,34 +194,46 @@ typedef bool (*read_fn)(struct asked_shape *shape, const char *param, json_t *va
 static const struct {
     const char *name;
     read_fn read;
-    bool is_inside; /* structured_outputs */
+    const char *key; /* in structured_outputs; NULL: the body has the name up to its point */
 } rows[] = {
-    {"guided_json", read_schema, false},
-    {"guided_regex", read_regex, false},
-    {"guided_choice", read_choice, false},
-    {"guided_json_object", read_any_object, false},
-    {"guided_grammar", read_grammar, false},
-    {"guided_whitespace_pattern", read_space, false},
-    {"structured_outputs.json", read_schema, true},
-    {"structured_outputs.regex", read_regex, true},
-    {"structured_outputs.choice", read_choice, true},
-    {"structured_outputs.json_object", read_any_object, true},
-    {"structured_outputs.grammar", read_grammar, true},
-    {"structured_outputs.structural_tag", read_structural_tag, true},
-    {"structured_outputs.whitespace_pattern", read_space, true},
-    {"structured_outputs.disable_any_whitespace", read_space, true},
-    {"structured_outputs.disable_additional_properties", read_unsupported, true},
+    {"response_format", asked_format_read, NULL},
+    {"guided_json", asked_shape_schema, NULL},
+    {"guided_regex", asked_shape_regex, NULL},
+    {"guided_choice", read_choice, NULL},
+    {"guided_json_object", read_any_object, NULL},
+    {"guided_grammar", asked_shape_rules, NULL},
+    {"guided_whitespace_pattern", read_space, NULL},
+    {"json_schema", read_other_schema, NULL},
+    {"regex", read_other_regex, NULL},
+    {"grammar", read_other_grammar, NULL},
+    {"ebnf", read_other_grammar, NULL},
+    {"structural_tag", read_structural_tag, NULL},
+    {"format", read_ollama_format, NULL},
+    {"output_format", asked_format_read, NULL},
+    {"text.format", read_inner_format, NULL},
+    {"output_config.format", read_inner_format, NULL},
+    {"structured_outputs.json", asked_shape_schema, "json"},
+    {"structured_outputs.regex", asked_shape_regex, "regex"},
+    {"structured_outputs.choice", read_choice, "choice"},
+    {"structured_outputs.json_object", read_any_object, "json_object"},
+    {"structured_outputs.grammar", asked_shape_rules, "grammar"},
+    {"structured_outputs.structural_tag", read_structural_tag, "structural_tag"},
+    {"structured_outputs.whitespace_pattern", read_space, "whitespace_pattern"},
+    {"structured_outputs.disable_any_whitespace", read_space, "disable_any_whitespace"},
+    {"structured_outputs.disable_additional_properties", read_unsupported,
+     "disable_additional_properties"},
 };
-
-#define INSIDE "structured_outputs."
 
 static bool read_rows(struct asked_shape *shape, const json_t *object, bool is_inside,
                       struct refusal *refusal) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        const char *key = rows[i].name + (is_inside ? strlen(INSIDE) : 0);
-        json_t *value = rows[i].is_inside == is_inside ? json_member(object, key) : NULL;
-        bool is_off = rows[i].read == read_unsupported && json_is_false(value);
-        if (value && !is_off && !rows[i].read(shape, rows[i].name, value, refusal)) return false;
+        const char *name = rows[i].name, *key = rows[i].key;
+        if (is_inside != (key != NULL)) continue;
+        json_t *value = is_inside ? json_member(object, key)
+                                  : json_object_getn(object, name, strcspn(name, "."));
+        bool is_off =
+            json_is_null(value) || (rows[i].read == read_unsupported && json_is_false(value));
+        if (value && !is_off && !rows[i].read(shape, name, value, refusal)) return false;
     }
     return true;
 }
@@ -187,7 +247,7 @@ static bool parse_structured_outputs(struct asked_shape *shape, const json_t *bo
     json_object_foreach(options, key, value) {
         bool is_known = json_is_null(value);
         for (size_t i = 0; i < sizeof rows / sizeof *rows && !is_known; i++)
-            is_known = rows[i].is_inside && strcmp(rows[i].name + strlen(INSIDE), key) == 0;
+            is_known = rows[i].key && strcmp(rows[i].key, key) == 0;
         if (!is_known)
             return refuse(refusal, "unsupported_parameter", param,
                           "Unsupported parameter: '%s' has no member '%.60s'.", param, key);
@@ -201,37 +261,10 @@ static bool parse_structured_outputs(struct asked_shape *shape, const json_t *bo
                param);
 }
 
-static bool parse_response_format(struct asked_shape *shape, const json_t *body,
-                                  struct refusal *refusal) {
-    const char *param = "response_format";
-    json_t *format = json_member(body, param);
-    if (!format) return true;
-    if (!json_is_object(format)) return refuse_type(refusal, param, "an object", format);
-    const json_t *type =
-        require_member(format, "type", JSON_STRING, "response_format.type", refusal);
-    if (!type) return false;
-    struct str name = json_str(type);
-    if (str_is(name, "text")) return true;
-    if (str_is(name, "json_object"))
-        return set_shape(shape, param, GRAMMAR_SCHEMA, any_object(), refusal);
-    if (str_is(name, "structural_tag")) return read_tags(shape, param, format, refusal);
-    if (!str_is(name, "json_schema"))
-        return refuse_value(refusal, "response_format.type", type,
-                            "'text', 'json_object', 'json_schema', 'structural_tag'");
-    const json_t *holder =
-        require_member(format, "json_schema", JSON_OBJECT, "response_format.json_schema", refusal);
-    if (!holder) return false;
-    json_t *schema = require_member(holder, "schema", JSON_OBJECT,
-                                    "response_format.json_schema.schema", refusal);
-    if (!schema) return false;
-    return set_shape(shape, param, GRAMMAR_SCHEMA, json_incref(schema), refusal);
-}
-
 bool asked_shape_read(const json_t *body, struct asked_shape *ret_shape,
                       struct refusal *ret_refusal) {
     struct asked_shape shape = {NULL, GRAMMAR_SCHEMA, NULL};
-    if (parse_response_format(&shape, body, ret_refusal) &&
-        read_rows(&shape, body, false, ret_refusal) &&
+    if (asked_foreign_check(body, ret_refusal) && read_rows(&shape, body, false, ret_refusal) &&
         parse_structured_outputs(&shape, body, ret_refusal)) {
         *ret_shape = shape;
         return true;

@@ -2,7 +2,9 @@
 #pragma once
 
 /* asked_shape: the fields by which a client asks for a shape of the answer: response_format,
- * structured_outputs and the guided_* fields of older vLLM.
+ * structured_outputs, the guided_* fields of older vLLM, and the spellings of llama.cpp, SGLang, TGI,
+ * Ollama, Anthropic and OpenAI's Responses. A constraint in yet another spelling is refused
+ * (asked_foreign.h).
  *
  * The engine reads them from the body of a request, and the validation of a batch from each line, so
  * that both refuse the same.

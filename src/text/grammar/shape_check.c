@@ -54,14 +54,18 @@ static bool compile_shape(struct shape_check *check, const struct asked_shape *s
     return err == OK || asked_shape_refuse(shape, &error, refusal);
 }
 
+static bool read_fields(struct str fields, json_t **ret_body, struct refusal *refusal) {
+    struct error error;
+    size_t memory = MEMORY_MAX;
+    return json_read_within(ret_body, fields, &memory, &error) == OK ||
+           refuse(refusal, "invalid_value", NULL, "Invalid body: its shape and tools %s%s.",
+                  error.code == ERR_INVALID ? "are " : "are too large: ", error.text);
+}
+
 static bool compile(struct shape_check *check, struct str fields, struct refusal *refusal) {
     struct asked_shape shape, calls = {.kind = GRAMMAR_TAGS};
-    struct error error;
     json_t *body;
-    size_t memory = MEMORY_MAX;
-    if (json_read_within(&body, fields, &memory, &error) != OK)
-        return refuse(refusal, "invalid_value", NULL, "Invalid body: its shape and tools %s%s.",
-                      error.code == ERR_INVALID ? "are " : "are too large: ", error.text);
+    if (!read_fields(fields, &body, refusal)) return false;
     bool is_good = asked_shape_read(body, &shape, refusal) && compile_shape(check, &shape, refusal);
     if (is_good) calls.source = tool_tags_schemas(body, &calls.param);
     is_good = is_good && compile_shape(check, &calls, refusal);
@@ -75,13 +79,23 @@ static void forget(struct shape_check *check) {
     check->refusal_count = 0;
 }
 
-/* Compiles a shape that is not known. */
-static bool add(struct shape_check *check, struct str key, struct str fields,
+static bool read_only(struct str fields, struct refusal *refusal) {
+    struct asked_shape shape = {.source = NULL};
+    json_t *body;
+    if (!read_fields(fields, &body, refusal)) return false;
+    bool is_good = asked_shape_read(body, &shape, refusal);
+    if (is_good) json_decref(shape.source);
+    json_decref(body);
+    return is_good;
+}
+
+/* Reads the fields, and compiles a shape, that are not known. */
+static bool add(struct shape_check *check, struct str key, struct str fields, bool compiles,
                 struct refusal *ret_refusal) {
     check->cost.work += WORK_OF_ONE + fields.bytes;
     int64_t start_ns = clock_monotonic_ns();
     uint64_t compiled = check->stats.distinct;
-    bool is_good = compile(check, fields, ret_refusal);
+    bool is_good = compiles ? compile(check, fields, ret_refusal) : read_only(fields, ret_refusal);
     bool has_shape = !is_good || check->stats.distinct > compiled;
     double seconds = (double)(clock_monotonic_ns() - start_ns) / 1e9;
     check->stats.seconds += seconds;
@@ -97,11 +111,13 @@ static bool add(struct shape_check *check, struct str key, struct str fields,
     return false;
 }
 
-bool shape_check_take(struct shape_check *check, struct str fields, struct refusal *ret_refusal) {
+static bool look(struct shape_check *check, struct str fields, bool compiles,
+                 struct refusal *ret_refusal) {
     unsigned char sum[SHA256_BYTES];
     struct sha256 hash;
     uint64_t known;
     sha256_init(&hash);
+    sha256_add(&hash, compiles ? "c" : "r", 1);
     sha256_add(&hash, fields.at, fields.bytes);
     sha256_end(&hash, sum);
     struct str key = {(const char *)sum, sizeof sum};
@@ -110,10 +126,18 @@ bool shape_check_take(struct shape_check *check, struct str fields, struct refus
         if (known < NO_SHAPE) *ret_refusal = check->refusals[known];
         return known >= NO_SHAPE;
     }
-    if (check->cost.work < check->work_max) return add(check, key, fields, ret_refusal);
+    if (check->cost.work < check->work_max) return add(check, key, fields, compiles, ret_refusal);
     check->stats.asked++;
     check->stats.unseen++;
     return true;
+}
+
+bool shape_check_take(struct shape_check *check, struct str fields, struct refusal *ret_refusal) {
+    return look(check, fields, true, ret_refusal);
+}
+
+bool shape_check_read(struct shape_check *check, struct str fields, struct refusal *ret_refusal) {
+    return look(check, fields, false, ret_refusal);
 }
 
 struct shape_check_stats shape_check_stats(const struct shape_check *check) {

@@ -29,6 +29,10 @@ void shape_check_close(struct shape_check *check); /* NULL is allowed */
  * a call that are held to a schema cannot be held. */
 bool shape_check_take(struct shape_check *check, struct str fields, struct refusal *ret_refusal);
 
+/* The same without a compile, for a worker that passes the fields on: false if a field is wrong or
+ * spells a constraint that nobody reads. */
+bool shape_check_read(struct shape_check *check, struct str fields, struct refusal *ret_refusal);
+
 struct shape_check_stats {
     uint64_t asked;              /* lines with a shape, held arguments of calls included */
     uint64_t distinct;           /* shapes that were compiled */

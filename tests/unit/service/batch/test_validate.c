@@ -210,6 +210,9 @@ static void every_check_has_its_code_and_parameter(void **state) {
         assert_line(cases[i].text, cases[i].code, cases[i].param, batch_rules_default());
 }
 
+#define LINE_WITH(members)                                                                         \
+    "{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m\",\"messages\":[]," members "}}"
+
 static void shapes_that_cannot_be_held_are_errors_of_their_line(void **state) {
     (void)state;
     static const struct {
@@ -242,6 +245,18 @@ static void shapes_that_cannot_be_held_are_errors_of_their_line(void **state) {
         {"{\"custom_id\":\"x\",\"method\":\"POST\",\"url\":\"/v1/embeddings\","
          "\"body\":{\"model\":\"m\",\"input\":\"a\",\"guided_regex\":\"(\"}}",
          NULL, NULL},
+        {LINE_WITH("\"extra_body\":{\"guided_json\":{}}"), "unsupported_parameter",
+         "body.extra_body"},
+        {LINE_WITH("\"extra_body\":{}"), NULL, NULL},
+        {LINE_WITH("\"guidedJson\":{\"type\":\"null\"}"), "unsupported_parameter",
+         "body.guidedJson"},
+        {LINE_WITH("\"guided\\u004ason\":{\"type\":\"null\"}"), "unsupported_parameter",
+         "body.guidedJson"},
+        {LINE_WITH("\"nvext\":{\"guided_json\":{\"type\":\"null\"}}"), "unsupported_parameter",
+         "body.nvext.guided_json"},
+        {LINE_WITH("\"grammar\":\"root\""), "invalid_value", "body.grammar"},
+        {LINE_WITH("\"regex\":\"a\",\"regex\":\"b\""), "invalid_request", "body.regex"},
+        {LINE_WITH("\"metadata\":{\"guided_json\":\"a\"},\"top_k\":1"), NULL, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         assert_line(cases[i].text, cases[i].code, cases[i].param, batch_rules_default());
@@ -254,10 +269,16 @@ static void a_shape_for_another_worker_is_passed_on(void **state) {
                        "\"body\":{\"model\":\"m2\",\"messages\":[],\"guided_regex\":\"(\"}}";
     wanted_handling = holds_of_m;
     assert_line(line, NULL, NULL, batch_rules_default());
+    /* A spelling that nobody reads is refused for every worker. */
+    assert_line("{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m2\",\"messages\":[],"
+                "\"guided_regexp\":\"a\"}}",
+                "unsupported_parameter", "body.guided_regexp", batch_rules_default());
     wanted_handling = NULL;
     assert_line(line, "invalid_value", "body.guided_regex", batch_rules_default());
     wanted_handling = refuses_all;
     assert_line(line, "unsupported_parameter", "body", batch_rules_default());
+    assert_line(LINE_WITH("\"grammar\":\"root ::= \\\"a\\\"\""), "unsupported_parameter", "body",
+                batch_rules_default());
     assert_line("{\"custom_id\":\"x\"," HEAD "\"body\":{\"model\":\"m\",\"messages\":[],"
                 "\"response_format\":{\"type\":\"text\"}}}",
                 NULL, NULL, batch_rules_default());
