@@ -12,6 +12,7 @@
 #include "store/outbox.h"
 #include "workers/echo/worker_echo.h"
 #include "workers/engine/worker_engine.h"
+#include "workers/upstream/shape.h"
 #include "workers/upstream/worker_upstream.h"
 
 #include <stdio.h>
@@ -77,7 +78,9 @@ static enum err open_worker(struct node *node, size_t index, const struct engine
         return err_set(error, ERR_LIMIT, "more than %d models", RUNNER_WORKERS_MAX);
     if (choice->is_echo) {
         for (size_t i = 0; i < choice->name_count; i++) node->names[index][i] = choice->names[i];
-        const struct worker_echo_options options = {.models = node->names[index]};
+        const struct worker_echo_options options = {.models = node->names[index],
+                                                    .check = upstream_shape_check,
+                                                    .look = upstream_shape_look};
         err = worker_echo_open(&worker, &options, &events, error);
     } else {
         const char *const arguments[] = {

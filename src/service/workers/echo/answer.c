@@ -139,6 +139,29 @@ static struct str model_of(struct echo *echo, const struct echo_job *job) {
     return buf_str(&echo->model);
 }
 
+/* Makes the answer an error if its request asks for another form. */
+static void compare(struct echo *echo, const struct echo_job *job, struct worker_result *result) {
+    const struct worker_echo_options *options = &echo->options;
+    struct str body = {job->body, job->bytes};
+    struct refusal refusal;
+    const char *param = NULL;
+    bool generates =
+        job->job.endpoint == ENDPOINT_CHAT || job->job.endpoint == ENDPOINT_COMPLETIONS;
+    if (!generates) return;
+    bool is_good = !options->check || options->check(body, &refusal);
+    if (is_good && options->look) result->shape = options->look(body, result->body, &param);
+    if (is_good && result->shape == SHAPE_MISMATCHED)
+        is_good = refuse(&refusal, "unsupported_parameter", param,
+                         "Unsupported parameter: '%s': the echo worker repeats the text of a "
+                         "request, and this text has another form.",
+                         param);
+    if (is_good) return;
+    buf_clear(&echo->answer);
+    refusal_write(&echo->answer, &refusal);
+    result->status = refusal.status;
+    result->body = buf_str(&echo->answer);
+}
+
 void echo_answer(struct echo *echo, const struct echo_job *job) {
     struct worker_result result = {.id = job->job.id, .status = 200};
     struct str body = {job->body, job->bytes}, model = model_of(echo, job);
@@ -175,7 +198,8 @@ void echo_answer(struct echo *echo, const struct echo_job *job) {
         break;
     }
     result.body = buf_str(&echo->answer);
-    send_delta(echo, job, model);
+    if (result.status == 200) compare(echo, job, &result);
+    if (result.status == 200) send_delta(echo, job, model);
     echo->events.result(echo->events.context, &result);
 }
 

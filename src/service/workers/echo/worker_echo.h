@@ -19,7 +19,15 @@
  * Memory: a copy of each waiting body; at most `waiting_max` of them.
  * Invariant: the same request gives the same answer. */
 
+#include "json/envelope.h"
 #include "protocol/worker.h"
+
+/* Whether an answer, a whole 200, has the form that its request asks for, as a worker_result says;
+ * *ret_param is the field that asks. */
+typedef enum shape_end (*echo_look_fn)(struct str request, struct str answer,
+                                       const char **ret_param);
+/* False, and *ret_refusal, if the request has a constraint that nobody reads. */
+typedef bool (*echo_check_fn)(struct str request, struct refusal *ret_refusal);
 
 /* Zero is a valid start. */
 struct worker_echo_options {
@@ -32,6 +40,10 @@ struct worker_echo_options {
     int64_t down_ms;           /* the time it takes no job then */
     const char *poison;        /* a body that contains this takes the worker down */
     bool loading;              /* not ready until worker_echo_set_ready */
+    /* The worker holds no answer to a form: one of another form becomes an error of its request. NULL:
+     * nothing is compared. */
+    echo_check_fn check;
+    echo_look_fn look;
 };
 
 enum err worker_echo_open(struct worker **ret_worker, const struct worker_echo_options *options,

@@ -8,6 +8,7 @@
 #include "net/retry.h"
 #include "workers/upstream/error.h"
 #include "workers/upstream/request.h"
+#include "workers/upstream/shape.h"
 #include "workers/upstream/upstream_internal.h"
 
 #include <stdio.h>
@@ -181,6 +182,13 @@ static void take_key(struct worker_upstream *upstream) {
     free(key);
 }
 
+/* Whether the job may be sent; *ret_refusal says why not. */
+static bool may_send(const struct upstream_job *job, struct refusal *ret_refusal) {
+    bool generates =
+        job->job.endpoint == ENDPOINT_CHAT || job->job.endpoint == ENDPOINT_COMPLETIONS;
+    return !generates || upstream_shape_check(job->job.body, ret_refusal);
+}
+
 static void start_jobs(struct worker_upstream *upstream, int64_t now_ns) {
     if (upstream->breaker.state == UPSTREAM_BREAKER_OPEN ||
         upstream_limit_is_paused(&upstream->limit, now_ns))
@@ -199,6 +207,12 @@ static void start_jobs(struct worker_upstream *upstream, int64_t now_ns) {
         }
         pthread_mutex_unlock(&upstream->lock);
         if (!job) return;
+        struct refusal refusal;
+        if (!may_send(job, &refusal)) {
+            upstream_unlink_running(upstream, job);
+            upstream_refuse(upstream, job, &refusal);
+            continue;
+        }
         take_key(upstream); /* a job that came after the key is sent with it */
         start_job(upstream, job);
     }

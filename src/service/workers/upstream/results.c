@@ -328,6 +328,18 @@ void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *j
     upstream_job_free(job);
 }
 
+void upstream_refuse(struct worker_upstream *upstream, struct upstream_job *job,
+                     const struct refusal *refusal) {
+    buf_clear(&upstream->answer);
+    refusal_write(&upstream->answer, refusal);
+    const struct worker_result result = {.id = job->job.id,
+                                         .outcome = OUTCOME_DONE,
+                                         .status = refusal->status,
+                                         .body = buf_str(&upstream->answer)};
+    upstream->events.result(upstream->events.context, &result);
+    upstream_job_free(job);
+}
+
 /* Counts an answer of status 2xx. The lock is held. */
 static void time_answer(struct worker_upstream *upstream, const struct upstream_job *job,
                         const struct net_answer *answer, const struct usage *usage) {

@@ -1,36 +1,69 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workers/upstream/shape.h"
 
+#include "grammar/asked_names.h"
 #include "grammar/asked_shape.h"
 #include "grammar/shape_match.h"
 #include "json/envelope.h"
 #include "json/json.h"
 #include "json/span.h"
+#include "workers/upstream/calls.h"
 
 #include <stdio.h>
 
 #define FIELDS_MEMORY_MAX ((size_t)64 << 20) /* of the fields' tree */
 #define MISMATCH_STATUS 502 /* the upstream broke its word, as a bad gateway does */
 
-/* Appends the fields that ask for a shape, as members of an object; nothing if there are none. */
+/* Whether a member may ask for a constraint, or have one inside (grammar/asked_names.h). */
+static bool may_ask(struct str key, struct str value) {
+    struct buf scratch;
+    buf_init(&scratch, BUF_UNLIMITED);
+    struct str name = json_span_text(key, &scratch);
+    enum asked_name kind = asked_name_find(name);
+    bool is_tools = str_is(name, "tools");
+    buf_release(&scratch);
+    bool has_inside = *value.at == '{' || *value.at == '[';
+    return is_tools || kind == ASKED_NAME_FIELD || kind == ASKED_NAME_FOREIGN ||
+           (kind == ASKED_NAME_UNKNOWN && has_inside);
+}
+
+/* Appends the members that may ask for a shape, as an object; nothing if there are none. */
 static void add_fields(struct buf *buf, struct str request) {
-    static const char *const names[] = {
-        "response_format", "structured_outputs", "guided_json",        "guided_regex",
-        "guided_choice",   "guided_grammar",     "guided_json_object", "guided_whitespace_pattern"};
     struct json_span_iter iter;
     struct str body, key, value;
     bool inside = json_span_read(request, &body) && json_span_enter(&iter, body);
     while (inside && json_span_member(&iter, &key, &value)) {
-        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-            if (!json_span_string_is(key, names[i])) continue;
-            buf_printf(buf, "%s\"%s\":", buf->bytes ? "," : "{", names[i]);
-            buf_add_str(buf, value);
-        }
+        if (!may_ask(key, value)) continue;
+        buf_add_byte(buf, buf->bytes ? ',' : '{');
+        buf_add_str(buf, key);
+        buf_add_byte(buf, ':');
+        buf_add_str(buf, value);
     }
     if (buf->bytes > 0) buf_add_byte(buf, '}');
 }
 
-/* Reads the shape; false if it cannot be read, which the upstream itself may say. */
+bool upstream_shape_check(struct str request, struct refusal *ret_refusal) {
+    struct asked_shape shape = {.source = NULL};
+    struct error error;
+    struct buf fields;
+    json_t *body = NULL;
+    size_t memory = FIELDS_MEMORY_MAX;
+    bool is_good = true;
+    buf_init(&fields, BUF_UNLIMITED);
+    add_fields(&fields, request);
+    if (fields.bytes > 0) {
+        is_good = json_read_within(&body, buf_str(&fields), &memory, &error) == OK
+                      ? asked_shape_read(body, &shape, ret_refusal)
+                      : refuse(ret_refusal, "invalid_value", NULL,
+                               "Invalid body: its constraints cannot be read: %s.", error.text);
+    }
+    if (is_good) json_decref(shape.source);
+    json_decref(body);
+    buf_release(&fields);
+    return is_good;
+}
+
+/* Reads the shape; false if it cannot be read, which upstream_shape_check has refused. */
 static bool read_shape(struct str fields, struct asked_shape *ret_shape) {
     struct refusal refusal;
     struct error error;
@@ -64,14 +97,13 @@ static enum shape_end look_at_choice(const struct asked_shape *shape, struct str
 }
 
 static enum shape_end look_at_choices(const struct asked_shape *shape, struct str answer,
-                                      struct buf *scratch) {
+                                      struct buf *scratch, uint32_t *fuel) {
     struct json_span_iter iter;
     struct str choice, choices = json_span_get(answer, "choices");
     bool seen[SHAPE_END_COUNT] = {false};
-    uint32_t fuel = SHAPE_MATCH_FUEL;
     bool inside = choices.bytes > 0 && *choices.at == '[' && json_span_enter(&iter, choices);
     while (inside && json_span_element(&iter, &choice))
-        seen[look_at_choice(shape, choice, scratch, &fuel)] = true;
+        seen[look_at_choice(shape, choice, scratch, fuel)] = true;
     if (seen[SHAPE_MISMATCHED]) return SHAPE_MISMATCHED;
     if (seen[SHAPE_TRUNCATED]) return SHAPE_TRUNCATED;
     return seen[SHAPE_VALID] && !seen[SHAPE_UNCHECKED] ? SHAPE_VALID : SHAPE_UNCHECKED;
@@ -81,16 +113,19 @@ enum shape_end upstream_shape_look(struct str request, struct str answer, const 
     struct asked_shape shape = {.source = NULL};
     struct buf scratch;
     enum shape_end end = SHAPE_NONE;
+    uint32_t fuel = SHAPE_MATCH_FUEL;
     buf_init(&scratch, BUF_UNLIMITED);
     add_fields(&scratch, request);
     if (scratch.bytes > 0 && !read_shape(buf_str(&scratch), &shape)) end = SHAPE_UNCHECKED;
     if (end == SHAPE_NONE && shape.source) {
-        end = look_at_choices(&shape, answer, &scratch);
+        end = look_at_choices(&shape, answer, &scratch, &fuel);
         *ret_param = shape.param;
         json_decref(shape.source);
     }
     buf_release(&scratch);
-    return end;
+    if (end == SHAPE_MISMATCHED) return end;
+    bool is_other = upstream_calls_look(request, answer, &fuel, ret_param) == SHAPE_MISMATCHED;
+    return is_other ? SHAPE_MISMATCHED : end;
 }
 
 void upstream_shape_write_error(struct buf *buf, struct str answer, const char *param,

@@ -8,6 +8,7 @@
  * Memory: see worker_upstream.h. */
 
 #include "base/rng.h"
+#include "json/envelope.h"
 #include "net/client.h"
 #include "net/sse.h"
 #include "protocol/names.h"
@@ -96,6 +97,9 @@ void upstream_on_done(void *context, const struct net_answer *answer);
 /* Ends a job that was not run, waiting ones and those in flight alike; the caller has unlinked it.
  */
 void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *job);
+/* Ends a job whose request is wrong; the caller has unlinked it. */
+void upstream_refuse(struct worker_upstream *upstream, struct upstream_job *job,
+                     const struct refusal *refusal);
 void upstream_job_free(struct upstream_job *job);
 /* Takes the job off the list of those in flight; without the lock. */
 void upstream_unlink_running(struct worker_upstream *upstream, struct upstream_job *job);
