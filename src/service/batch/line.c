@@ -40,13 +40,7 @@ static const struct place body_places[] = {
 
 /* Whether a member without a place may be a constraint, or have one inside. */
 static bool may_constrain(struct str key, struct str value) {
-    struct buf scratch;
-    if (str_is(value, "null") || str_is(value, "false")) return false;
-    buf_init(&scratch, BUF_UNLIMITED);
-    enum asked_name kind = asked_name_find(json_span_text(key, &scratch));
-    buf_release(&scratch);
-    bool has_inside = *value.at == '{' || *value.at == '[';
-    return kind == ASKED_NAME_FOREIGN || (kind == ASKED_NAME_UNKNOWN && has_inside);
+    return !str_is(value, "null") && !str_is(value, "false") && asked_name_is_about(key, value);
 }
 
 /* Puts the known members into their places; of equal keys the last one stays, and `twice` names

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "grammar/asked_names.h"
 
+#include "json/span.h"
+
 #include <string.h>
+
+#define INSIDE_BYTES_MAX 65536 /* its tree has at most 5 MiB */
 
 #define NAME_BYTES_MAX 48 /* of a name without case and signs; longer ones are nobody's field */
 #define TYPO_BYTES_MIN 7  /* shorter names have neighbours that mean something else */
@@ -125,6 +129,16 @@ enum asked_name asked_name_find(struct str name) {
     if (strstr(plain_name.at, "metadata")) return ASKED_NAME_PLAIN;
     bool is_foreign = has_name(whole_names, COUNT(whole_names), text) || has_word(&plain_name);
     return is_foreign ? ASKED_NAME_FOREIGN : ASKED_NAME_UNKNOWN;
+}
+
+bool asked_name_is_about(struct str raw_name, struct str raw_value) {
+    struct buf scratch;
+    buf_init(&scratch, BUF_UNLIMITED);
+    enum asked_name kind = asked_name_find(json_span_text(raw_name, &scratch));
+    buf_release(&scratch);
+    bool has_inside = *raw_value.at == '{' || *raw_value.at == '[';
+    return kind == ASKED_NAME_FIELD || kind == ASKED_NAME_FOREIGN ||
+           (kind == ASKED_NAME_UNKNOWN && has_inside && raw_value.bytes <= INSIDE_BYTES_MAX);
 }
 
 enum asked_name asked_name_find_inside(struct str name) {

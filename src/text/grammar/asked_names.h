@@ -26,6 +26,9 @@ enum asked_name {
 
 /* The kind of a member of the body. */
 enum asked_name asked_name_find(struct str name);
+/* Whether a member of a body, as raw JSON, may be a constraint or have one inside. An unknown member
+ * with more bytes than a client's options have is not looked into. */
+bool asked_name_is_about(struct str raw_name, struct str raw_value);
 /* The kind of a member inside an object whose members are unknown: FOREIGN or UNKNOWN. */
 enum asked_name asked_name_find_inside(struct str name);
 /* Whether a member of this kind of name asks for nothing by its value: null, false, 0 and what is

@@ -14,26 +14,13 @@
 #define FIELDS_MEMORY_MAX ((size_t)64 << 20) /* of the fields' tree */
 #define MISMATCH_STATUS 502 /* the upstream broke its word, as a bad gateway does */
 
-/* Whether a member may ask for a constraint, or have one inside (grammar/asked_names.h). */
-static bool may_ask(struct str key, struct str value) {
-    struct buf scratch;
-    buf_init(&scratch, BUF_UNLIMITED);
-    struct str name = json_span_text(key, &scratch);
-    enum asked_name kind = asked_name_find(name);
-    bool is_tools = str_is(name, "tools");
-    buf_release(&scratch);
-    bool has_inside = *value.at == '{' || *value.at == '[';
-    return is_tools || kind == ASKED_NAME_FIELD || kind == ASKED_NAME_FOREIGN ||
-           (kind == ASKED_NAME_UNKNOWN && has_inside);
-}
-
 /* Appends the members that may ask for a shape, as an object; nothing if there are none. */
 static void add_fields(struct buf *buf, struct str request) {
     struct json_span_iter iter;
     struct str body, key, value;
     bool inside = json_span_read(request, &body) && json_span_enter(&iter, body);
     while (inside && json_span_member(&iter, &key, &value)) {
-        if (!may_ask(key, value)) continue;
+        if (!asked_name_is_about(key, value) && !json_span_string_is(key, "tools")) continue;
         buf_add_byte(buf, buf->bytes ? ',' : '{');
         buf_add_str(buf, key);
         buf_add_byte(buf, ':');
