@@ -146,7 +146,7 @@ def test_text_completions_have_shapes_too(model_server):
 @pytest.mark.parametrize("fields, param, words", [
     ({"response_format": of_schema({"properties": {"a": {"not": {}}}})}, "response_format", "$.properties.a: the keyword 'not' is not supported"),
     ({"response_format": of_schema({"type": "string", "format": "iban"})}, "response_format", "the format 'iban' is not supported"),
-    ({"guided_regex": "(?=a)b"}, "guided_regex", "look-around"),
+    ({"guided_regex": "(?<=a)b"}, "guided_regex", "look-around"),
     ({"guided_grammar": "root ::= a\na ::= b"}, "guided_grammar", "line 2 of the grammar: the rule 'b' is not there"),
     ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs.choice", "only use one"),
 ], ids=lambda value: value if isinstance(value, str) else "")

@@ -102,6 +102,35 @@ bool charset_add_category(struct charset *set, struct str name) {
     return true;
 }
 
+bool charset_add_posix(struct charset *set, struct str name) {
+    static const struct {
+        const char *name, *ranges; /* pairs of the first and the last character */
+    } classes[] = {{"alpha", "azAZ"},
+                   {"digit", "09"},
+                   {"alnum", "azAZ09"},
+                   {"upper", "AZ"},
+                   {"lower", "az"},
+                   {"space", "\t\r  "},
+                   {"blank", "\t\t  "},
+                   {"punct", "!/:@[`{~"},
+                   {"xdigit", "09afAF"},
+                   {"word", "azAZ09__"},
+                   {"print", " ~"},
+                   {"graph", "!~"},
+                   {"cntrl", "\x01\x1f\x7f\x7f"},
+                   {"ascii", "\x01\x7f"}};
+    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
+        const char *range = classes[i].ranges;
+        if (!str_is(name, classes[i].name)) continue;
+        /* The table's texts cannot begin with NUL. */
+        if (*range == '\x01') charset_add(set, 0, 0);
+        for (; *range; range += 2)
+            charset_add(set, (unsigned char)range[0], (unsigned char)range[1]);
+        return true;
+    }
+    return false;
+}
+
 bool charset_add_class(struct charset *set, char letter) {
     static const struct char_range digits[] = {{'0', '9'}};
     static const struct char_range words[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};

@@ -40,6 +40,9 @@ bool charset_add_category(struct charset *set, struct str name);
  * flag. False for another letter. */
 bool charset_add_class(struct charset *set, char letter);
 
+/* Adds the ASCII characters of a class of POSIX: "alpha", "digit". False for another name. */
+bool charset_add_posix(struct charset *set, struct str name);
+
 /* One character of the set. */
 uint32_t charset_expr(struct exprs *exprs, const struct charset *set, enum spelling spelling);
 /* Any character. */

@@ -19,6 +19,7 @@ struct reader {
     size_t at;
     enum spelling spelling;
     uint32_t any_text; /* any characters, for a search */
+    bool is_ahead;     /* the next sequence is one of a look-ahead: nothing stands before it */
     int depth;
     struct error *error;
 };
@@ -174,13 +175,41 @@ static enum err read_class_member(struct reader *reader, struct charset *set, bo
     return OK;
 }
 
+/* A class by its name, as POSIX has it inside of [ ]: [:alpha:], [:^alpha:]. ECMA-262 would read
+ * characters, which nobody means. *ret_is_there is false if no such name begins here. */
+static enum err read_posix_class(struct reader *reader, struct charset *set, bool *ret_is_there) {
+    char mark = reader->at + 1 < reader->text.bytes ? reader->text.at[reader->at + 1] : '\0';
+    size_t from = reader->at + 2, end = from;
+    *ret_is_there = false;
+    if (peek(reader) != '[' || !mark || !strchr(":.=", mark)) return OK;
+    while (end < reader->text.bytes && reader->text.at[end] != mark && reader->text.at[end] != ']')
+        end++;
+    struct str name = {reader->text.at + from, end > from ? end - from : 0};
+    if (end + 1 >= reader->text.bytes || reader->text.at[end] != mark ||
+        reader->text.at[end + 1] != ']' || name.bytes == 0)
+        return OK; /* characters */
+    bool is_negated = *name.at == '^';
+    if (is_negated) name = str_skip(name, 1);
+    struct charset own = {0};
+    bool is_known = mark == ':' && charset_add_posix(&own, name);
+    if (is_known && is_negated) charset_negate(&own);
+    charset_add_set(set, &own);
+    charset_release(&own);
+    if (!is_known) return fail_unsupported(reader, "this class of POSIX");
+    reader->at = end + 2;
+    *ret_is_there = true;
+    return OK;
+}
+
 /* The rest of [. */
 static enum err read_class(struct reader *reader, struct charset *set) {
     bool is_negated = take(reader, "^");
     while (!take(reader, "]")) {
         bool is_char, is_last_char;
         uint32_t first, last;
-        enum err err = read_class_member(reader, set, &is_char, &first);
+        enum err err = read_posix_class(reader, set, &is_char);
+        if (err == OK && is_char) continue;
+        if (err == OK) err = read_class_member(reader, set, &is_char, &first);
         if (err != OK) return err;
         if (peek(reader) != '-' || reader->at + 1 >= reader->text.bytes ||
             reader->text.at[reader->at + 1] == ']')
@@ -312,23 +341,59 @@ static bool is_sequence_end(const struct reader *reader, size_t at) {
     return at >= reader->text.bytes || reader->text.at[at] == '|' || reader->text.at[at] == ')';
 }
 
-/* A sequence while it is read. */
-struct sequence {
-    uint32_t *parts;
-    size_t count, capacity;
-    bool is_open_start, is_open_end; /* other text may stand before it, behind it */
+struct part {
+    uint32_t expr;
+    bool is_ahead; /* a look-ahead: what follows it keeps the expression, too */
 };
 
-static void add_part(struct sequence *sequence, uint32_t part) {
+/* A sequence while it is read. */
+struct sequence {
+    struct part *parts;
+    size_t count, capacity;
+    bool is_open_start, is_open_end; /* other text may stand before it, behind it */
+    bool has_text;                   /* a part that is no look-ahead */
+};
+
+static void add_part(struct sequence *sequence, uint32_t expr, bool is_ahead) {
     sequence->parts =
         vec_grow(sequence->parts, sequence->count, &sequence->capacity, sizeof *sequence->parts);
-    sequence->parts[sequence->count++] = part;
+    sequence->parts[sequence->count++] = (struct part){expr, is_ahead};
+    sequence->has_text = sequence->has_text || !is_ahead;
+}
+
+/* The rest of a look-ahead, after (?= or (?!. It is exact where all that follows it, to the end of
+ * the text, belongs to its sequence: what follows is a text of the sequence's rest and one of the
+ * look-ahead with any text behind it, or none of those. */
+static enum err read_ahead(struct reader *reader, struct ends ends, bool is_negated,
+                           struct sequence *sequence) {
+    uint32_t any_text = reader->any_text, expr;
+    /* Other text may only stand before it in a search. */
+    bool is_first =
+        ends.first && !sequence->has_text && (!sequence->is_open_start || any_text == EXPR_EMPTY);
+    if (!ends.last) return fail_unsupported(reader, "a look-ahead before other parts than the end");
+    if (++reader->depth > DEPTH_MAX)
+        return err_set(reader->error, ERR_LIMIT, "groups are nested more than %d deep", DEPTH_MAX);
+    reader->any_text =
+        expr_repeat(reader->exprs, charset_any(reader->exprs, reader->spelling), 0, EXPR_NO_MAX);
+    reader->is_ahead = true;
+    enum err err = read_choice(reader, (struct ends){is_first, true}, &expr);
+    reader->is_ahead = false;
+    reader->any_text = any_text;
+    reader->depth--;
+    if (err != OK) return err;
+    if (!take(reader, ")")) return fail(reader, "a group without its end");
+    if (!is_end(reader) && strchr("*+?{", peek(reader)))
+        return fail_unsupported(reader, "a quantifier of a look-ahead");
+    add_part(sequence, is_negated ? expr_not(reader->exprs, expr) : expr, true);
+    return OK;
 }
 
 static enum err read_part(struct reader *reader, struct ends ends, struct sequence *sequence) {
     size_t after;
     uint32_t part = EXPR_NEVER;
     enum err err;
+    if (take(reader, "(?=")) return read_ahead(reader, ends, false, sequence);
+    if (take(reader, "(?!")) return read_ahead(reader, ends, true, sequence);
     if (is_bare_group(reader, &after)) {
         bool is_first = ends.first && sequence->count == 0 && sequence->is_open_start;
         bool is_last = ends.last && is_sequence_end(reader, after);
@@ -336,7 +401,7 @@ static enum err read_part(struct reader *reader, struct ends ends, struct sequen
         if (is_last) sequence->is_open_end = false;
         reader->at++;
         err = read_group(reader, (struct ends){is_first, is_last}, &part);
-        if (err == OK) add_part(sequence, part);
+        if (err == OK) add_part(sequence, part, false);
         return err;
     }
     err = take(reader, "(") ? read_group(reader, (struct ends){false, false}, &part)
@@ -344,17 +409,19 @@ static enum err read_part(struct reader *reader, struct ends ends, struct sequen
     struct quantifier quantifier = {false, 1, 1};
     if (err == OK) err = read_quantifier(reader, &quantifier);
     if (err == OK)
-        add_part(sequence, expr_repeat(reader->exprs, part, quantifier.min, quantifier.max));
+        add_part(sequence, expr_repeat(reader->exprs, part, quantifier.min, quantifier.max), false);
     return err;
 }
 
 static enum err read_sequence(struct reader *reader, struct ends ends, uint32_t *ret_expr) {
-    struct sequence sequence = {.is_open_start = ends.first, .is_open_end = ends.last};
+    struct sequence sequence = {.is_open_start = ends.first && !reader->is_ahead,
+                                .is_open_end = ends.last};
+    reader->is_ahead = false;
     enum err err = OK;
     bool is_closed = false; /* by $ */
     while (err == OK && !is_sequence_end(reader, reader->at)) {
         if (take(reader, "^")) {
-            if (!ends.first || sequence.count > 0)
+            if (!ends.first || sequence.has_text)
                 err = fail_unsupported(reader, "^ inside the expression");
             sequence.is_open_start = false;
         } else if (take(reader, "$")) {
@@ -370,8 +437,11 @@ static enum err read_sequence(struct reader *reader, struct ends ends, uint32_t 
             err = err_set(reader->error, ERR_LIMIT, "the regular expression is too large");
     }
     uint32_t expr = sequence.is_open_end ? reader->any_text : EXPR_EMPTY;
-    while (sequence.count > 0)
-        expr = expr_cat(reader->exprs, sequence.parts[--sequence.count], expr);
+    while (sequence.count > 0) {
+        struct part part = sequence.parts[--sequence.count];
+        expr = part.is_ahead ? expr_and2(reader->exprs, part.expr, expr)
+                             : expr_cat(reader->exprs, part.expr, expr);
+    }
     if (sequence.is_open_start) expr = expr_cat(reader->exprs, reader->any_text, expr);
     free(sequence.parts);
     *ret_expr = expr;
@@ -382,7 +452,9 @@ static enum err read_choice(struct reader *reader, struct ends ends, uint32_t *r
     uint32_t *parts = NULL;
     size_t count = 0, capacity = 0;
     enum err err;
+    bool is_ahead = reader->is_ahead;
     do {
+        reader->is_ahead = is_ahead;
         parts = vec_grow(parts, count, &capacity, sizeof *parts);
         err = read_sequence(reader, ends, &parts[count++]);
     } while (err == OK && take(reader, "|"));

@@ -3,10 +3,11 @@
 
 /* regex: regular expressions as JSON Schema and clients write them (ECMA-262, with the u flag).
  *
- * Supported are characters, escapes, classes with \d \w \s and \p{general category}, groups without
- * a meaning of their own, alternatives, quantifiers, and the anchors ^ and $ at the two ends of the
- * expression or of its alternatives. What depends on neighbours or on what was matched before is
- * refused by name: look-around, references, \b, flags.
+ * Supported are characters, escapes, classes with \d \w \s, \p{general category} and [:names:] of
+ * POSIX, groups without a meaning of their own, alternatives, quantifiers, the anchors ^ and $ at the
+ * two ends of the expression or of its alternatives, and a look-ahead whose sequence goes on to the
+ * end of the text, as it does after ^. What depends on neighbours or on what was matched before is
+ * refused by name: look-behind, other look-aheads, references, \b, flags.
  *
  * Thread: any.
  * Memory: none of its own. */

@@ -98,7 +98,7 @@ static const char *const refused[][2] = {
     {"root ::= \"a\"? root \"b\" | \"c\"", "begins with itself"},
     {"root ::= root", "begins with itself"},
     {"root ::= \"a\" root", "no text satisfies it"},
-    {"root ::= /(?=a)/", "line 1 of the grammar: "},
+    {"root ::= /(?<=a)b/", "line 1 of the grammar: "},
     {"root ::= %", "'%' is not expected here"},
     {"start: \"a\"\n%ignore \" \"", "not"},
     {"start: \"a\"i", "flags"},
