@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "grammar/expr.h"
 #include "grammar/number.h"
+#include "grammar/number_grid.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -60,6 +61,8 @@ static uint32_t derive_new(struct exprs *exprs, const struct expr *expr, unsigne
     case KIND_BOUND:
     case KIND_MULTIPLE:
         return number_derive(exprs, (enum expr_kind)expr->kind, expr->a, expr->b, byte);
+    case KIND_GRID:
+        return number_grid_derive(exprs, expr->a, (uint64_t)expr->c << 32 | expr->b, byte);
     }
     return EXPR_NEVER;
 }
@@ -330,6 +333,7 @@ static bool *find_productive(struct exprs *exprs, size_t count) {
             case KIND_AND:
             case KIND_NOT:
             case KIND_BOUND:
+            case KIND_GRID:
             case KIND_MULTIPLE: now = true; break; /* checked where it is used: see rebuild */
             }
             if (now && !has[i]) has[i] = is_new = true;

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "grammar/number.h"
+#include "grammar/number_grid.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -36,6 +37,7 @@ void exprs_release(struct exprs *exprs) {
     free(exprs->slots);
     free(exprs->rows);
     number_table_close(exprs->numbers);
+    number_grids_close(exprs->grids);
     *exprs = (struct exprs){0};
 }
 
@@ -347,6 +349,15 @@ uint32_t expr_leaf(struct exprs *exprs, enum expr_kind kind, uint32_t a, uint32_
                    bool is_nullable) {
     return intern(exprs,
                   (struct expr){.kind = (uint8_t)kind, .is_nullable = is_nullable, .a = a, .b = b});
+}
+
+uint32_t expr_grid(struct exprs *exprs, uint32_t grid, uint64_t state, bool is_nullable) {
+    return intern(exprs, (struct expr){.kind = KIND_GRID,
+                                       .alive = ALIVE_YES,
+                                       .is_nullable = is_nullable,
+                                       .a = grid,
+                                       .b = (uint32_t)state,
+                                       .c = (uint32_t)(state >> 32)});
 }
 
 uint32_t expr_rule(struct exprs *exprs, bool is_nullable) {

@@ -44,6 +44,7 @@ enum expr_kind {
     KIND_RULE,     /* a: index of a rule */
     KIND_BOUND,    /* number.h: a: index of a bound, b: its state */
     KIND_MULTIPLE, /* number.h: a: index of a multiple, b: its state */
+    KIND_GRID,     /* number_grid.h: a: index of a grid, b and c: its state; it has a text */
 };
 
 enum expr_alive { ALIVE_UNKNOWN, ALIVE_NO, ALIVE_YES };
@@ -81,6 +82,7 @@ struct exprs {
     uint32_t *rows; /* (row_count) transitions; UINT32_MAX: not known */
     size_t row_count, row_capacity;
     struct number_table *numbers; /* bounds and multiples; owned */
+    struct number_grids *grids;   /* owned; NULL: none */
 
     uint8_t class_of[256];     /* bytes that no expression tells apart have one class */
     uint8_t byte_of[256];      /* a byte of each class */
@@ -114,9 +116,10 @@ uint32_t expr_not(struct exprs *exprs, uint32_t part);
 uint32_t expr_repeat(struct exprs *exprs, uint32_t part, uint32_t min, uint32_t max);
 uint32_t expr_optional(struct exprs *exprs, uint32_t part);
 uint32_t expr_all(struct exprs *exprs); /* every text */
-/* A leaf of number.c. */
+/* A leaf of number.c; one of number_grid.c, whose state is `state`. */
 uint32_t expr_leaf(struct exprs *exprs, enum expr_kind kind, uint32_t a, uint32_t b,
                    bool is_nullable);
+uint32_t expr_grid(struct exprs *exprs, uint32_t grid, uint64_t state, bool is_nullable);
 /* Takes `amount` of fuel. False, and it has overflowed without any left, if there is less. */
 bool exprs_burn(struct exprs *exprs, size_t amount);
 /* A new rule without a body; `is_nullable` must become true of the body. */

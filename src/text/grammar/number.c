@@ -2,6 +2,7 @@
 #include "grammar/number.h"
 
 #include "base/mem.h"
+#include "grammar/number_grid.h"
 
 #include <assert.h>
 #include <math.h>
@@ -339,11 +340,31 @@ static uint32_t most(uint32_t count, const struct decimal *a, const struct decim
     return count;
 }
 
+/* Multiples that are too large for remainders. False if they are not. */
+static bool grid_expr(struct exprs *exprs, const struct number_rules *rules, bool is_negative,
+                      uint32_t *ret_expr) {
+    const struct decimal zero = {0}, *low = is_negative ? rules->max : rules->min,
+                         *high = is_negative ? rules->min : rules->max;
+    struct number_sizes sizes = {.high = high,
+                                 .above_low = is_negative ? rules->below_max : rules->above_min,
+                                 .below_high = is_negative ? rules->above_min : rules->below_max,
+                                 .has_zero = !is_negative || rules->form >= NUMBER_DECIMAL};
+    bool is_low_here = low && (low->is_negative == is_negative || !decimal_compare(low, &zero));
+    if (is_low_here) sizes.low = low;
+    uint32_t size;
+    if (!number_grid_expr(exprs, rules, &sizes, &size)) return false;
+    if (high && decimal_compare(high, &zero) && high->is_negative != is_negative) size = EXPR_NEVER;
+    if (size != EXPR_NEVER && is_negative) size = expr_cat(exprs, expr_byte(exprs, '-'), size);
+    *ret_expr = size;
+    return true;
+}
+
 /* The numbers with one sign. */
 static enum err sign_expr(struct exprs *exprs, const struct number_rules *rules, bool is_negative,
                           uint32_t *ret_expr, struct error *error) {
     enum number_form form = rules->form;
     bool has_rules = rules->min || rules->max || rules->multiple_count > 0;
+    if (grid_expr(exprs, rules, is_negative, ret_expr)) return OK;
     if (form == NUMBER_ANY && has_rules) form = NUMBER_DECIMAL;
     uint32_t size =
         unsigned_expr(exprs, form, is_negative, most(WHOLE_DIGITS, rules->min, rules->max, false),

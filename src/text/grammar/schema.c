@@ -108,8 +108,13 @@ static unsigned type_of_name(struct str name) {
 static unsigned types_of(const json_t *schema) {
     const json_t *type = json_object_get(schema, "type");
     unsigned types = 0;
+    /* OpenAPI's word for one more type; without a type it says nothing. */
+    unsigned null = json_is_true(json_object_get(schema, "nullable")) ? TYPE_NULL : 0;
     if (!type) return TYPE_ALL;
-    if (json_is_string(type)) return type_of_name(json_str(type));
+    if (json_is_string(type)) {
+        types = type_of_name(json_str(type));
+        return types ? types | null : 0;
+    }
     if (json_array_size(type) > TYPE_NAMES) return 0;
     for (size_t i = 0; i < json_array_size(type); i++) {
         const json_t *name = json_array_get(type, i);
@@ -117,7 +122,7 @@ static unsigned types_of(const json_t *schema) {
         if (one == 0) return 0;
         types |= one;
     }
-    return types;
+    return types ? types | null : 0;
 }
 
 unsigned schema_types(const struct atoms *atoms) {

@@ -157,6 +157,23 @@ struct candidates {
     uint32_t rest; /* values that keep the other keywords, in every spelling */
 };
 
+/* The one text of a value that is no container: an expression of it, one per byte, would be dear. */
+static enum err spell_scalar(struct compiler *compiler, const json_t *value, struct buf *text) {
+    struct decimal decimal;
+    enum err err = OK;
+    if (json_is_string(value)) {
+        buf_add_byte(text, '"');
+        charset_spell(json_str(value), SPELLING_JSON, text);
+        buf_add_byte(text, '"');
+    } else if (json_is_number(value)) {
+        err = decimal_read(value, &decimal, compiler->error);
+        if (err == OK) decimal_write(&decimal, text);
+    } else {
+        buf_add_text(text, json_is_null(value) ? "null" : json_is_true(value) ? "true" : "false");
+    }
+    return err;
+}
+
 static enum err check_candidate(struct compiler *compiler, const struct candidates *candidates,
                                 const json_t *value, bool *ret_is_good) {
     const json_t *schema;
@@ -169,13 +186,12 @@ static enum err check_candidate(struct compiler *compiler, const struct candidat
         return err_set(compiler->error, ERR_INVALID,
                        "an enum or const of arrays or objects next to other keywords is not "
                        "supported");
-    uint32_t text;
-    struct exprs *exprs = compiler->exprs;
-    enum err err = write_value(compiler, value, 0, &text);
-    if (err != OK) return err;
-    uint32_t both = expr_and2(exprs, text, candidates->rest);
-    *ret_is_good = both != EXPR_NEVER && expr_is_alive(exprs, both);
-    return OK;
+    struct buf text;
+    buf_init(&text, BUF_UNLIMITED);
+    enum err err = spell_scalar(compiler, value, &text);
+    if (err == OK) *ret_is_good = expr_matches(compiler->exprs, candidates->rest, buf_str(&text));
+    buf_release(&text);
+    return err;
 }
 
 /* The values of the other keywords, of types that are no containers. */
@@ -189,8 +205,8 @@ static enum err find_rest(struct compiler *compiler, struct candidates *candidat
     return err == OK ? schema_compile(compiler, &others, &candidates->rest) : err;
 }
 
-enum err schema_enum(struct compiler *compiler, const struct atoms *atoms, bool *ret_has,
-                     uint32_t *ret_expr) {
+enum err schema_enum_values(struct compiler *compiler, const struct atoms *atoms, bool *ret_has,
+                            uint32_t **ret_parts, size_t *ret_count) {
     struct candidates candidates = {.atoms = atoms, .types = schema_types(atoms)};
     const json_t *schema, *list = NULL, *one = NULL;
     for (size_t at = 0; !list && !one && (schema = schema_next_base(atoms, &at));) {
@@ -200,6 +216,7 @@ enum err schema_enum(struct compiler *compiler, const struct atoms *atoms, bool 
         candidates.source = list && json_object_get(schema, "const") ? NULL : schema;
     }
     *ret_has = (list || one) && !(candidates.types & TYPE_NO_ENUM);
+    *ret_parts = NULL;
     if (!*ret_has) return OK;
     enum err err = find_rest(compiler, &candidates);
     size_t count = one ? 1 : json_array_size(list), kept = 0;
@@ -211,7 +228,17 @@ enum err schema_enum(struct compiler *compiler, const struct atoms *atoms, bool 
         if (err == OK && is_good)
             err = write_value(compiler, value, candidates.types, &parts[kept++]);
     }
-    if (err == OK) *ret_expr = expr_alt(compiler->exprs, parts, kept);
+    *ret_parts = parts;
+    *ret_count = kept;
+    return err;
+}
+
+enum err schema_enum(struct compiler *compiler, const struct atoms *atoms, bool *ret_has,
+                     uint32_t *ret_expr) {
+    uint32_t *parts;
+    size_t count;
+    enum err err = schema_enum_values(compiler, atoms, ret_has, &parts, &count);
+    if (err == OK && *ret_has) *ret_expr = expr_alt(compiler->exprs, parts, count);
     free(parts);
     return err;
 }
@@ -265,6 +292,60 @@ static enum err one_scalar(struct compiler *compiler, const struct branches *bra
     return err;
 }
 
+/* The values of a member as a list: its enum, its const as *ret_one; NULL without either. */
+static const json_t *values_of(struct compiler *compiler, const json_t *member,
+                               const json_t **ret_one) {
+    const json_t *target;
+    *ret_one = NULL;
+    if (json_object_get(member, "$ref") && schema_resolve(compiler, member, &target) == OK)
+        member = target;
+    *ret_one = json_object_get(member, "const");
+    return *ret_one ? NULL : json_object_get(member, "enum");
+}
+
+/* Whether a name that both schemas require has other values in each, by const or enum. */
+static bool is_told_apart(struct compiler *compiler, const json_t *a, const json_t *b,
+                          const char *name) {
+    const json_t *one_a, *one_b,
+        *list_a =
+            values_of(compiler, json_object_get(json_object_get(a, "properties"), name), &one_a),
+        *list_b =
+            values_of(compiler, json_object_get(json_object_get(b, "properties"), name), &one_b);
+    if (!(one_a || list_a) || !(one_b || list_b)) return false;
+    size_t count_a = one_a ? 1 : json_array_size(list_a),
+           count_b = one_b ? 1 : json_array_size(list_b);
+    for (size_t i = 0; i < count_a; i++)
+        for (size_t k = 0; k < count_b; k++)
+            if (is_same(compiler, one_a ? one_a : json_array_get(list_a, i),
+                        one_b ? one_b : json_array_get(list_b, k)))
+                return false;
+    return true;
+}
+
+static bool requires(const json_t *schema, const json_t *name) {
+    const json_t *required = json_object_get(schema, "required");
+    for (size_t i = 0; i < json_array_size(required); i++)
+        if (json_equal(json_array_get(required, i), name)) return true;
+    return false;
+}
+
+/* Whether one look shows that two branches share no object: a mark such as `kind` tells them apart.
+ * The schemas of all atoms of both are compared, which is quick where each has few. */
+static bool have_marks(struct compiler *compiler, const struct atoms *a, const struct atoms *b) {
+    const json_t *one, *two;
+    for (size_t i = 0; (one = schema_next_base(a, &i));) {
+        const json_t *required = json_object_get(one, "required");
+        for (size_t n = 0; n < json_array_size(required); n++) {
+            const json_t *name = json_array_get(required, n);
+            for (size_t k = 0; json_is_string(name) && (two = schema_next_base(b, &k));)
+                if (exprs_burn(compiler->exprs, 1) && requires(two, name) &&
+                    is_told_apart(compiler, one, two, json_string_value(name)))
+                    return true;
+        }
+    }
+    return false;
+}
+
 /* Arrays or objects: no two branches may share a value. */
 static enum err one_container(struct compiler *compiler, const struct branches *branches,
                               unsigned types, uint32_t *ret_expr) {
@@ -276,6 +357,8 @@ static enum err one_container(struct compiler *compiler, const struct branches *
     for (size_t i = 0; i < count && err == OK; i++) {
         for (size_t k = i + 1; k < count && err == OK; k++) {
             if (parts[i] == EXPR_NEVER || parts[k] == EXPR_NEVER) continue;
+            if (types == TYPE_OBJECT && have_marks(compiler, &branches->at[i], &branches->at[k]))
+                continue;
             struct atoms shared = branches->at[i];
             err = schema_add(compiler, &shared, json_array_get(branches->list, k));
             if (err == OK) err = of_types(compiler, &shared, types, &both);

@@ -86,14 +86,28 @@
 #define TIMES "(?:" SOME "H(?:" SOME "M(?:" SOME "S)?)?|" SOME "M(?:" SOME "S)?|" SOME "S)"
 #define HEX4 "[0-9a-fA-F]{4}"
 #define UUID HEX4 HEX4 "-" HEX4 "-" HEX4 "-" HEX4 "-" HEX4 HEX4 HEX4
+/* RFC 9562: a digit of the version, and the variant that versions belong to. */
+#define UUID_OF(version)                                                                           \
+    HEX4 HEX4 "-" HEX4 "-" version "[0-9a-fA-F]{3}-[89abAB][0-9a-fA-F]{3}-" HEX4 HEX4 HEX4
+#define PREFIX4 "/(?:3[0-2]|[12]?[0-9])"
+#define PREFIX6 "/(?:12[0-8]|1[01][0-9]|[1-9]?[0-9])"
+#define BASE64(signs)                                                                              \
+    "(?:[A-Za-z0-9" signs "]{4})*(?:[A-Za-z0-9" signs "]{2}==|[A-Za-z0-9" signs "]{3}=)?"
+#define POINTER "(?:/(?:[^~/]|~[01])*)*"
 /* RFC 3986, with an authority of a host name or an address. */
 #define ESCAPED "%[0-9a-fA-F]{2}"
 #define PCHAR "(?:[a-zA-Z0-9._~!$&'()*+,;=:@-]|" ESCAPED ")"
+#define AUTHORITY                                                                                  \
+    "//(?:(?:[a-zA-Z0-9._~!$&'()*+,;=:-]|" ESCAPED ")*@)?"                                         \
+    "(?:\\[" IPV6 "\\]|(?:[a-zA-Z0-9._~!$&'()*+,;=-]|" ESCAPED ")*)(?::[0-9]*)?(?:/" PCHAR "*)*"
+#define QUERY "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
 #define URI                                                                                        \
-    "[a-zA-Z][a-zA-Z0-9+.-]*:(?://(?:(?:[a-zA-Z0-9._~!$&'()*+,;=:-]|" ESCAPED ")*@)?"              \
-    "(?:\\[" IPV6 "\\]|(?:[a-zA-Z0-9._~!$&'()*+,;=-]|" ESCAPED ")*)(?::[0-9]*)?(?:/" PCHAR "*)*"   \
-    "|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR "+(?:/" PCHAR "*)*|)"                               \
-    "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
+    "[a-zA-Z][a-zA-Z0-9+.-]*:(?:" AUTHORITY "|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" PCHAR             \
+    "+(?:/" PCHAR "*)*|)" QUERY
+#define NO_COLON "(?:[a-zA-Z0-9._~!$&'()*+,;=@-]|" ESCAPED ")"
+#define RELATIVE                                                                                   \
+    "(?:" AUTHORITY "|/(?:" PCHAR "+(?:/" PCHAR "*)*)?|" NO_COLON "+(?:/" PCHAR "*)*|)" QUERY
+#define ANY_TEXT "(?:.|\\n|\\r|\\u2028|\\u2029)*" /* the format restricts nothing */
 
 struct string_format schema_format(struct str name) {
     static const struct {
@@ -109,7 +123,41 @@ struct string_format schema_format(struct str name) {
         {"ipv4", {{IPV4}}},
         {"ipv6", {{IPV6}}},
         {"uuid", {{UUID}}},
-        {"uri", {{URI}}}};
+        {"uri", {{URI}}},
+        {"uri-reference", {{"(?:" URI "|" RELATIVE ")"}}},
+        {"json-pointer", {{POINTER}}},
+        {"relative-json-pointer", {{"(?:0|[1-9][0-9]{0,80})(?:#|" POINTER ")"}}},
+        /* pydantic's */
+        {"uuid1", {{UUID_OF("1")}}},
+        {"uuid3", {{UUID_OF("3")}}},
+        {"uuid4", {{UUID_OF("4")}}},
+        {"uuid5", {{UUID_OF("5")}}},
+        {"uuid6", {{UUID_OF("6")}}},
+        {"uuid7", {{UUID_OF("7")}}},
+        {"uuid8", {{UUID_OF("8")}}},
+        {"ipvanyaddress", {{"(?:" IPV4 "|" IPV6 ")"}}},
+        {"ipvanynetwork", {{"(?:" IPV4 "(?:" PREFIX4 ")?|" IPV6 "(?:" PREFIX6 ")?)"}}},
+        {"ipvanyinterface", {{"(?:" IPV4 "(?:" PREFIX4 ")?|" IPV6 "(?:" PREFIX6 ")?)"}}},
+        {"ipv4network", {{IPV4 "(?:" PREFIX4 ")?"}}},
+        {"ipv4interface", {{IPV4 "(?:" PREFIX4 ")?"}}},
+        {"ipv6network", {{IPV6 "(?:" PREFIX6 ")?"}}},
+        {"ipv6interface", {{IPV6 "(?:" PREFIX6 ")?"}}},
+        {"base64", {{BASE64("+/")}}},
+        {"base64url", {{BASE64("_-")}}},
+        {"byte", {{BASE64("+/")}}}, /* OpenAPI's */
+        /* Notes for readers and forms: every string has them. */
+        {"password", {{ANY_TEXT}}},
+        {"binary", {{ANY_TEXT}}},
+        {"path", {{ANY_TEXT}}},
+        {"file-path", {{ANY_TEXT}}},
+        {"directory-path", {{ANY_TEXT}}},
+        {"new-path", {{ANY_TEXT}}},
+        {"json-string", {{ANY_TEXT}}},
+        {"regex", {{ANY_TEXT}}},
+        {"textarea", {{ANY_TEXT}}},
+        {"markdown", {{ANY_TEXT}}},
+        {"html", {{ANY_TEXT}}},
+    };
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         if (str_is(name, formats[i].name)) return formats[i].format;
     return (struct string_format){{NULL}};

@@ -110,9 +110,18 @@ enum err schema_number(struct compiler *compiler, const struct atoms *atoms, uns
 enum err schema_string(struct compiler *compiler, const struct atoms *atoms, uint32_t *ret_expr);
 enum err schema_array(struct compiler *compiler, const struct atoms *atoms, uint32_t *ret_expr);
 enum err schema_object(struct compiler *compiler, const struct atoms *atoms, uint32_t *ret_expr);
+/* The texts of the single values that an enum or a const leaves, without equal ones being told apart.
+ * *ret_has is false if the atoms have neither. The caller frees *ret_parts in any case. */
+enum err schema_enum_values(struct compiler *compiler, const struct atoms *atoms, bool *ret_has,
+                            uint32_t **ret_parts, size_t *ret_count);
 /* *ret_has is false if the atoms have no enum and no const. */
 enum err schema_enum(struct compiler *compiler, const struct atoms *atoms, bool *ret_has,
                      uint32_t *ret_expr);
+/* Lists of different values between brackets, such as arrays with uniqueItems and members: at most
+ * SCHEMA_ANY_ORDER_MAX values come in any order, more of them in the given one. */
+#define SCHEMA_ANY_ORDER_MAX 6 /* 64 sets of values that are left */
+enum err schema_unique(struct compiler *compiler, const char brackets[2], const uint32_t *values,
+                       size_t count, uint32_t min, uint32_t max, uint32_t *ret_expr);
 enum err schema_one_of(struct compiler *compiler, const struct atoms *atoms, const json_t *list,
                        uint32_t *ret_expr);
 

@@ -38,8 +38,10 @@ struct object {
     size_t name_count, name_capacity, required_count;
     struct pattern patterns[PATTERNS_MAX];
     size_t pattern_count;
-    uint32_t keys;       /* quoted names that propertyNames allows */
-    uint32_t other_pair; /* a member whose name is not listed */
+    struct atoms key_atoms; /* of propertyNames */
+    bool has_order;         /* a name is one of properties or required */
+    uint32_t keys;          /* quoted names that propertyNames allows */
+    uint32_t other_pair;    /* a member whose name is not listed */
     uint32_t min, max;
     uint32_t counted; /* members that are told apart; more count as this many */
     uint32_t *rules;  /* by place and count */
@@ -64,7 +66,32 @@ static bool burn_names(const struct object *object) {
     return exprs_burn(object->compiler->exprs, FUEL_OF_NAME * count);
 }
 
-/* Lists the names of all properties, then other required ones. */
+/* The names that propertyNames lists; NULL: it does not list them. */
+static const json_t *listed_names(const struct object *object, const json_t **ret_one) {
+    const json_t *schema, *list = NULL;
+    *ret_one = NULL;
+    for (size_t at = 0;
+         !list && !*ret_one && (schema = schema_next_base(&object->key_atoms, &at));) {
+        list = json_object_get(schema, "enum");
+        *ret_one = list ? NULL : json_object_get(schema, "const");
+    }
+    return list;
+}
+
+/* Lists the names of propertyNames that are no properties, so that each comes once at most. Which of
+ * them are allowed, compile_names asks. */
+static void list_property_names(struct object *object, struct map *known) {
+    const json_t *one, *list = listed_names(object, &one);
+    size_t count = one ? 1 : json_array_size(list);
+    if (!exprs_burn(object->compiler->exprs, FUEL_OF_NAME * count)) return;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *name = one ? one : json_array_get(list, i);
+        if (json_is_string(name) && map_put_new(known, json_str(name), object->name_count, NULL))
+            add_name(object, json_str(name));
+    }
+}
+
+/* Lists the names of all properties, then other required ones, then those of propertyNames. */
 static void list_names(struct object *object) {
     const json_t *schema;
     if (!burn_names(object)) return;
@@ -90,6 +117,8 @@ static void list_names(struct object *object) {
             name->is_required = true;
         }
     }
+    object->has_order = object->name_count > 0;
+    list_property_names(object, &known);
     map_release(&known);
 }
 
@@ -122,20 +151,20 @@ static enum err list_patterns(struct object *object) {
 /* The quoted names that every propertyNames allows. */
 static enum err list_keys(struct object *object) {
     struct compiler *compiler = object->compiler;
-    struct atoms names = {.count = 0};
+    struct atoms *names = &object->key_atoms;
     const json_t *schema;
     bool has_rule = false;
     object->keys = compiler->any_name;
     for (size_t at = 0; (schema = schema_next_base(object->atoms, &at));) {
         const json_t *own = json_object_get(schema, "propertyNames");
-        enum err err = own ? schema_add(compiler, &names, own) : OK;
+        enum err err = own ? schema_add(compiler, names, own) : OK;
         if (err != OK) return err;
         has_rule = has_rule || own;
     }
     if (!has_rule) return OK;
-    enum err err = schema_add_atom(compiler, &names, (struct atom){ATOM_TYPES, TYPE_STRING});
+    enum err err = schema_add_atom(compiler, names, (struct atom){ATOM_TYPES, TYPE_STRING});
     compiler->level++;
-    if (err == OK) err = schema_compile(compiler, &names, &object->keys);
+    if (err == OK) err = schema_compile(compiler, names, &object->keys);
     compiler->level--;
     return err;
 }
@@ -305,13 +334,27 @@ static enum err check_counts(struct object *object) {
     return OK;
 }
 
+/* A few names of propertyNames have no order that a reader would know. */
+static bool may_have_any_order(const struct object *object) {
+    return !object->has_order && object->other_pair == EXPR_NEVER && object->name_count > 0 &&
+           object->name_count <= SCHEMA_ANY_ORDER_MAX;
+}
+
+static enum err any_order(struct object *object, uint32_t *ret_expr) {
+    uint32_t pairs[SCHEMA_ANY_ORDER_MAX];
+    size_t count = 0;
+    for (size_t i = 0; i < object->name_count; i++)
+        if (object->names[i].pair != EXPR_NEVER) pairs[count++] = object->names[i].pair;
+    return schema_unique(object->compiler, "{}", pairs, count, object->min, object->max, ret_expr);
+}
+
 static enum err compile_object(struct object *object, uint32_t *ret_expr) {
     struct compiler *compiler = object->compiler;
-    list_names(object);
     enum err err = schema_counts(compiler, object->atoms, "minProperties", "maxProperties",
                                  &object->min, &object->max);
     if (err == OK) err = list_patterns(object);
     if (err == OK) err = list_keys(object);
+    if (err == OK) list_names(object);
     if (err == OK) err = compile_names(object);
     if (err != OK) return err;
     *ret_expr = EXPR_NEVER;
@@ -321,6 +364,7 @@ static enum err compile_object(struct object *object, uint32_t *ret_expr) {
     err = compile_others(object);
     if (err == OK) err = check_counts(object);
     if (err != OK) return err;
+    if (may_have_any_order(object)) return any_order(object, ret_expr);
     err = make_rules(object);
     if (err != OK) return err;
     *ret_expr = expr_cat(compiler->exprs, expr_byte(compiler->exprs, '{'), object->rules[0]);

@@ -65,50 +65,47 @@ static bool is_listed(const char *const *list, const char *word) {
     return false;
 }
 
-static const char *const constraints[] = {"type",
-                                          "enum",
-                                          "const",
-                                          "multipleOf",
-                                          "maximum",
-                                          "exclusiveMaximum",
-                                          "minimum",
-                                          "minLength",
-                                          "exclusiveMinimum",
-                                          "maxLength",
-                                          "pattern",
-                                          "format",
-                                          "maxItems",
-                                          "minItems",
-                                          "items",
-                                          "prefixItems",
-                                          "maxProperties",
-                                          "minProperties",
-                                          "required",
-                                          "properties",
-                                          "patternProperties",
-                                          "propertyNames",
-                                          "allOf",
-                                          "additionalProperties",
-                                          "anyOf",
-                                          "oneOf",
-                                          "$ref",
-                                          NULL};
+static const char *const constraints[] = {"type",          "enum",          "const",
+                                          "multipleOf",    "maximum",       "exclusiveMaximum",
+                                          "minimum",       "minLength",     "exclusiveMinimum",
+                                          "maxLength",     "pattern",       "format",
+                                          "maxItems",      "minItems",      "items",
+                                          "prefixItems",   "maxProperties", "minProperties",
+                                          "required",      "properties",    "patternProperties",
+                                          "propertyNames", "allOf",         "additionalProperties",
+                                          "anyOf",         "oneOf",         "$ref",
+                                          "uniqueItems",   "nullable",      NULL};
 
 /* They tell readers something and allow every value. */
-static const char *const annotations[] = {
-    "title",         "description", "default",   "examples",        "example",
-    "deprecated",    "readOnly",    "writeOnly", "contentEncoding", "contentMediaType",
-    "discriminator", "$schema",     "$id",       "$anchor",         "$comment",
-    "$defs",         "definitions", NULL};
+static const char *const annotations[] = {"title",
+                                          "description",
+                                          "default",
+                                          "examples",
+                                          "example",
+                                          "deprecated",
+                                          "readOnly",
+                                          "writeOnly",
+                                          "contentEncoding",
+                                          "contentMediaType",
+                                          "contentSchema",
+                                          "externalDocs",
+                                          "xml",
+                                          "discriminator",
+                                          "$schema",
+                                          "$id",
+                                          "$anchor",
+                                          "$comment",
+                                          "$defs",
+                                          "definitions",
+                                          NULL};
 
-/* True for a keyword that has no effect because another one is absent, or because of its value. */
-static bool has_no_effect(const json_t *schema, const char *key, const json_t *value) {
+/* True for a keyword that has no effect because another one is absent. */
+static bool has_no_effect(const json_t *schema, const char *key) {
     bool has_if = json_object_get(schema, "if"), has_contains = json_object_get(schema, "contains");
     bool has_branch = json_object_get(schema, "then") || json_object_get(schema, "else");
     if (strcmp(key, "if") == 0) return !has_branch;
     if (strcmp(key, "then") == 0 || strcmp(key, "else") == 0) return !has_if;
     if (strcmp(key, "minContains") == 0 || strcmp(key, "maxContains") == 0) return !has_contains;
-    if (strcmp(key, "uniqueItems") == 0) return json_is_false(value);
     return strncmp(key, "x-", 2) == 0;
 }
 
@@ -126,7 +123,9 @@ static enum err check_value(struct compiler *compiler, const json_t *schema, con
     static const char *const strings[] = {"pattern", "format", "$ref", NULL};
     static const char *const numbers[] = {"minimum",          "maximum",    "exclusiveMinimum",
                                           "exclusiveMaximum", "multipleOf", NULL};
+    static const char *const booleans[] = {"uniqueItems", "nullable", NULL};
     const char *expected = NULL;
+    if (is_listed(booleans, key) && !json_is_boolean(value)) expected = "a boolean";
     if (is_listed(objects, key) && !json_is_object(value)) expected = "an object";
     if (is_listed(arrays, key) && !json_is_array(value)) expected = "an array";
     if (is_listed(strings, key) && !json_is_string(value)) expected = "a string";
@@ -148,7 +147,7 @@ enum err schema_check_keywords(struct compiler *compiler, const json_t *schema) 
     json_object_foreach((json_t *)(uintptr_t)schema, key, value) {
         if (is_listed(annotations, key)) continue;
         if (!is_listed(constraints, key)) {
-            if (has_no_effect(schema, key, value)) continue;
+            if (has_no_effect(schema, key)) continue;
             return schema_refuse(compiler, schema, NULL, "the keyword '%.60s' is not supported",
                                  key);
         }

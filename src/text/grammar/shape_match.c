@@ -179,6 +179,15 @@ static enum shape_match check_string(struct check *check, const json_t *schema,
 
 /* --- arrays and objects --- */
 
+static enum shape_match check_unique(struct check *check, const json_t *value) {
+    bool is_unique = true;
+    for (size_t i = 0; i < json_array_size(value) && is_unique; i++)
+        for (size_t k = 0; k < i && is_unique && burn(check, 1); k++)
+            is_unique = !are_equal(check, json_array_get(value, i), json_array_get(value, k), 0);
+    /* Without fuel, two equal values count as different. */
+    return is_unique && !burn(check, 1) ? SHAPE_MATCH_UNKNOWN : match_of(is_unique);
+}
+
 static enum shape_match check_array(struct check *check, const json_t *schema,
                                     const json_t *value) {
     const json_t *first = json_object_get(schema, "prefixItems"),
@@ -190,7 +199,8 @@ static enum shape_match check_array(struct check *check, const json_t *schema,
         const json_t *item = i < json_array_size(first) ? json_array_get(first, i) : rest;
         if (item) match = both(match, check_value(check, item, json_array_get(value, i)));
     }
-    return match;
+    bool is_unique = json_is_true(json_object_get(schema, "uniqueItems"));
+    return is_unique && match != SHAPE_MATCH_NO ? both(match, check_unique(check, value)) : match;
 }
 
 /* One member: by its name, by the patterns that its name has, else as an additional one. */
@@ -266,6 +276,7 @@ static enum shape_match check_listed(struct check *check, const json_t *schema,
     bool is_good = !type || has_type(type, value);
     for (size_t i = 0; i < json_array_size(type) && !is_good; i++)
         is_good = has_type(json_array_get(type, i), value);
+    if (json_is_null(value) && json_is_true(json_object_get(schema, "nullable"))) is_good = true;
     bool is_listed = !list;
     for (size_t i = 0; i < json_array_size(list) && !is_listed; i++)
         is_listed = are_equal(check, json_array_get(list, i), value, 0);
