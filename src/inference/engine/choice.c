@@ -11,7 +11,9 @@
 void choice_init(struct choice *choice, const struct request *request) {
     *choice = (struct choice){.shown = 0};
     buf_init(&choice->raw, CHOICE_TEXT_BYTES_MAX);
-    thought_init(&choice->thought, request->thought_marks, request->thought_start);
+    struct thought_marks marks = request->thought_marks;
+    if (request->shape.param) marks.may_lack_begin = false; /* its grammar opens each thought */
+    thought_init(&choice->thought, marks, request->thought_start);
     if (request->tool_format < TOOL_FORMAT_HERMES) return;
     choice->tools = mem_alloc(sizeof *choice->tools);
     bool reads_calls = request->tool_choice != TOOL_CHOICE_NONE;
@@ -30,8 +32,10 @@ void choice_release(struct choice *choice) {
     choice->tools = NULL;
 }
 
-/* Looks for a stop string that ends in raw[from..], and cuts raw there. */
-static bool find_stop(struct choice *choice, const struct request *request, size_t from) {
+/* Looks for a stop string that ends in the bytes that were not searched yet, and cuts raw there. */
+static bool find_stop(struct choice *choice, const struct request *request) {
+    size_t from = choice->stop_searched;
+    choice->stop_searched = choice->raw.bytes;
     size_t best_end = SIZE_MAX, best_at = 0;
     for (size_t i = 0; i < request->stop_count; i++) {
         struct str stop = request->stops[i];
@@ -50,14 +54,17 @@ static bool find_stop(struct choice *choice, const struct request *request, size
     return true;
 }
 
-/* With channels a stop string is looked for in bodies, and not in headers, whose words no client
- * knows. */
+/* Stop strings are looked for in the answer. With channels that is the bodies of messages that are no
+ * thoughts; their headers have words that no client knows. */
 static bool may_stop(struct choice *choice) {
-    const struct harmony *messages = &choice->thought.messages;
-    if (!choice->thought.marks.has_channels) return true;
-    if (messages->state != HARMONY_IN_BODY) return false;
-    if (choice->stop_from < messages->body) choice->stop_from = messages->body;
-    return true;
+    const struct thought *thought = &choice->thought;
+    const struct harmony *messages = &thought->messages;
+    size_t begin = thought->marks.has_channels ? messages->body : thought->answer;
+    bool is_answer = thought->marks.has_channels
+                         ? messages->state == HARMONY_IN_BODY && messages->kind != HARMONY_THOUGHT
+                         : begin != SIZE_MAX;
+    if (is_answer && choice->stop_from < begin) choice->stop_from = begin;
+    return is_answer;
 }
 
 static bool shows_token(const struct request *request, int32_t token) {
@@ -85,10 +92,10 @@ bool choice_add(struct choice *choice, const struct request *request,
     choice->is_closing = false;
     thought_add(&choice->thought, buf_str(&choice->raw), from);
     if (choice->token_count <= (uint64_t)request->min_tokens) {
-        choice->stop_from = choice->raw.bytes;
+        choice->stop_from = choice->stop_searched = choice->raw.bytes;
         return false;
     }
-    if (!is_end && may_stop(choice) && find_stop(choice, request, from)) choice->stopped = true;
+    if (!is_end && may_stop(choice) && find_stop(choice, request)) choice->stopped = true;
     return choice->stopped;
 }
 
@@ -115,11 +122,16 @@ void choice_read_tools(struct choice *choice, const struct request *request) {
     if (answer.bytes > 0) tool_reader_feed(choice->tools, answer, false);
 }
 
-void choice_end(struct choice *choice, enum finish_reason reason) {
+void choice_end(struct choice *choice, const struct request *request, enum finish_reason reason) {
     assert(!choice->is_done);
+    bool was_held =
+        !choice->thought.marks.has_channels && !choice->stopped &&
+        (choice->thought.state == THOUGHT_HELD || choice->thought.state == THOUGHT_BEFORE);
     choice->is_done = true;
     choice->reason = reason;
     thought_end(&choice->thought, buf_str(&choice->raw));
+    /* Only the end has told that the text is the answer. */
+    if (was_held && may_stop(choice) && find_stop(choice, request)) choice->stopped = true;
     struct str answer = choice_answer(choice, choice->raw.bytes);
     if (choice->tools) tool_reader_feed(choice->tools, answer.bytes ? answer : STR(""), true);
 }
@@ -129,7 +141,8 @@ size_t choice_shown(const struct choice *choice, const struct request *request) 
     if (choice->is_done || choice->stopped) return raw.bytes;
     size_t held = utf8_incomplete_tail(raw);
     struct str searched = str_skip(raw, choice->stop_from);
-    for (size_t i = 0; i < request->stop_count; i++) {
+    bool is_thought = !choice->thought.marks.has_channels && choice->thought.answer == SIZE_MAX;
+    for (size_t i = 0; i < request->stop_count && !is_thought; i++) {
         size_t bytes = str_begun(searched, request->stops[i]);
         if (bytes > held) held = bytes;
     }

@@ -8,7 +8,9 @@
  * borders. The stop string that is complete first wins, the longer one on a tie, so that the
  * outcome does not depend on the borders. Before the end, choice_shown bytes may be shown: no part
  * of a stop string that may still become whole, and no part of a UTF-8 character. Repairing the
- * text piece by piece gives the same as repairing it at once.
+ * text piece by piece gives the same as repairing it at once. A stop string ends an answer and no
+ * thought: it is looked for behind the thought alone, and in a text that may turn out to be one, once
+ * that is known.
  *
  * Thread: one at a time.
  * Memory: owns its buffers; choice_release frees.
@@ -24,15 +26,17 @@
 /* Zero is a valid start, after choice_init. */
 struct choice {
     struct buf raw;
-    size_t shown;        /* bytes of raw already in a stream */
-    size_t stop_from;    /* a stop string may begin here or later (min_tokens) */
-    bool stopped;        /* a stop string was found, and raw is cut to the answer */
-    bool is_done;        /* the scheduler has finished the sequence */
-    bool has_begun;      /* its first chunk was sent */
-    bool has_ended;      /* its last chunk was sent */
-    bool is_lost;        /* its grammar cannot hold it */
-    bool ended_by_token; /* a stop or end token ended it */
-    bool is_whole;       /* it has a grammar, and ended as a whole text of it */
+    size_t shown; /* bytes of raw already in a stream */
+    size_t
+        stop_from; /* a stop string may begin here or later (min_tokens, the end of the thought) */
+    size_t stop_searched; /* no stop string is whole in the bytes before this */
+    bool stopped;         /* a stop string was found, and raw is cut to the answer */
+    bool is_done;         /* the scheduler has finished the sequence */
+    bool has_begun;       /* its first chunk was sent */
+    bool has_ended;       /* its last chunk was sent */
+    bool is_lost;         /* its grammar cannot hold it */
+    bool ended_by_token;  /* a stop or end token ended it */
+    bool is_whole;        /* it has a grammar, and ended as a whole text of it */
     enum finish_reason reason;
     uint32_t prompt_tokens, cached_tokens;
     uint32_t token_count; /* tokens generated, a stop token included */
@@ -74,7 +78,7 @@ bool choice_must_close(const struct choice *choice, const struct request *reques
 /* Reads the tool calls in the text that may be shown, if the choice reads calls. */
 void choice_read_tools(struct choice *choice, const struct request *request);
 /* Ends the sequence; no more tokens come. */
-void choice_end(struct choice *choice, enum finish_reason reason);
+void choice_end(struct choice *choice, const struct request *request, enum finish_reason reason);
 
 /* The number of bytes of raw that may be shown now; all of them once is_done. */
 size_t choice_shown(const struct choice *choice, const struct request *request);

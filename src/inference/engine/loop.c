@@ -301,8 +301,9 @@ static void on_token(struct engine *engine, struct job *job, uint32_t index,
 static void on_finished(struct engine *engine, struct job *job, uint32_t index,
                         const struct scheduler_event *event) {
     struct choice *choice = &job->choices[index];
-    choice_end(choice, job->request.is_echo_only && event->reason == FINISH_STOP ? FINISH_LENGTH
-                                                                                 : event->reason);
+    choice_end(choice, &job->request,
+               job->request.is_echo_only && event->reason == FINISH_STOP ? FINISH_LENGTH
+                                                                         : event->reason);
     choice->is_whole = event->reason == FINISH_STOP && !choice->stopped && job->shapes &&
                        grammar_can_end(&job->shapes[index]);
     choice->prompt_tokens = event->prompt_tokens;

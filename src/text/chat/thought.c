@@ -8,12 +8,14 @@
 
 #include <string.h>
 
-static const struct thought_marks families[] = {{"<think>", "</think>", false},
-                                                {"[THINK]", "[/THINK]", false},
-                                                {"<seed:think>", "</seed:think>", false},
-                                                {"<|channel>thought", "<channel|>", false}};
+static const struct thought_marks families[] = {{"<think>", "</think>", false, true},
+                                                {"[THINK]", "[/THINK]", false, true},
+                                                {"<seed:think>", "</seed:think>", false, true},
+                                                /* Gemma 4 answers without a thought as a rule, and
+                                                 * its closing mark closes other channels, too. */
+                                                {"<|channel>thought", "<channel|>", false, false}};
 
-const struct thought_marks thought_channels = {HARMONY_THOUGHT_BEGIN, HARMONY_END, true};
+const struct thought_marks thought_channels = {HARMONY_THOUGHT_BEGIN, HARMONY_END, true, false};
 
 struct thought_marks thought_marks_of(const struct jinja_template *template) {
     struct str source = template ? jinja_template_source(template) : (struct str){NULL, 0};
@@ -21,7 +23,7 @@ struct thought_marks thought_marks_of(const struct jinja_template *template) {
         return thought_channels;
     for (size_t i = 0; template && i < sizeof families / sizeof *families; i++)
         if (str_find(source, str_from(families[i].end), 0) != SIZE_MAX) return families[i];
-    return (struct thought_marks){NULL, NULL, false};
+    return (struct thought_marks){.begin = NULL};
 }
 
 uint32_t thought_mark_set(struct thought_marks marks) {
@@ -73,12 +75,19 @@ static void read_begin(struct thought *thought, struct str text, bool is_end) {
     struct str rest = str_skip(text, at);
     if (str_starts_with(rest, begin)) {
         thought->state = THOUGHT_INSIDE;
-        thought->has_begun = true;
+        thought->has_begun = thought->is_opened = true;
         thought->begin = thought->end = thought->searched = at + begin.bytes;
     } else if (is_end || (rest.bytes > 0 && !str_starts_with(begin, rest))) {
-        thought->state = THOUGHT_AFTER;
-        thought->answer = 0;
+        thought->state = thought->marks.may_lack_begin ? THOUGHT_HELD : THOUGHT_AFTER;
+        if (!thought->marks.may_lack_begin) thought->answer = 0;
     }
+}
+
+/* The text so far is the beginning of the answer. */
+static void set_answer(struct thought *thought) {
+    thought->state = THOUGHT_AFTER;
+    thought->answer = thought->begin = thought->end = 0;
+    thought->token_count = 0;
 }
 
 /* Takes the text up to `end` as the thought, without newlines at its ends. */
@@ -103,6 +112,26 @@ static void read_inside(struct thought *thought, struct str text, bool is_end) {
     thought->searched = found;
 }
 
+/* Looks for the mark that tells what a text without an opening mark is. */
+static void read_held(struct thought *thought, struct str text, bool is_end) {
+    struct str begin = str_from(thought->marks.begin), end = str_from(thought->marks.end);
+    size_t opened = str_find(text, begin, thought->searched),
+           closed = str_find(text, end, thought->searched);
+    if (opened < closed || (closed == SIZE_MAX && is_end)) {
+        set_answer(thought);
+    } else if (closed == SIZE_MAX) {
+        struct str rest = str_skip(text, thought->searched);
+        size_t begun_a = str_begun(rest, begin), begun_b = str_begun(rest, end);
+        thought->searched = text.bytes - (begun_a > begun_b ? begun_a : begun_b);
+    } else {
+        thought->has_begun = true;
+        thought->begin = thought->end = 0;
+        set_end(thought, text, closed);
+        thought->state = THOUGHT_AFTER;
+        thought->searched = closed;
+    }
+}
+
 /* The answer begins behind the closing mark and its newlines. */
 static void find_answer(struct thought *thought, struct str text) {
     size_t at = thought->searched + strlen(thought->marks.end);
@@ -113,6 +142,7 @@ static void find_answer(struct thought *thought, struct str text) {
 static void read_text(struct thought *thought, struct str text, bool is_end) {
     if (thought->state == THOUGHT_BEFORE) read_begin(thought, text, is_end);
     if (thought->state == THOUGHT_INSIDE) read_inside(thought, text, is_end);
+    if (thought->state == THOUGHT_HELD) read_held(thought, text, is_end);
     if (thought->state == THOUGHT_AFTER && thought->answer == SIZE_MAX) find_answer(thought, text);
 }
 
@@ -148,10 +178,15 @@ void thought_add(struct thought *thought, struct str text, size_t start) {
         return;
     }
     if (thought->state == THOUGHT_AFTER && thought->answer != SIZE_MAX) return;
-    bool was_inside = thought->state == THOUGHT_INSIDE;
+    bool was_before = thought->state == THOUGHT_BEFORE;
+    bool was_inside = !was_before || thought->marks.may_lack_begin;
+    if (thought->state == THOUGHT_AFTER) was_inside = false; /* newlines before the answer */
     if (was_inside) count_token(thought, start);
     read_text(thought, text, false);
-    if (was_inside && thought->state == THOUGHT_AFTER) uncount_tokens(thought, thought->searched);
+    if (was_before && thought->is_opened)
+        thought->token_count = 0; /* tokens of the mark */
+    else if (was_inside && thought->state == THOUGHT_AFTER && thought->has_begun)
+        uncount_tokens(thought, thought->searched);
 }
 
 void thought_end(struct thought *thought, struct str text) {

@@ -10,6 +10,10 @@
  * thought. An answer has one thought, at its beginning. Newlines next to the marks belong to neither the thought nor
  * the answer. Without a closing mark, all of the text is the thought.
  *
+ * A thought may lack its opening mark: the prompt of some templates has it in a form that is not seen, and some models
+ * leave it out. So where the model may open a thought and did not, its text is held back until a closing mark makes it
+ * a thought, or an opening mark or the end makes it the answer. A stream says then what the whole answer says.
+ *
  * With channels (gpt-oss) an answer is several messages, and each of the channel analysis is thought. Here
  * their tokens are counted; tool_calls.h has the text of all messages.
  *
@@ -27,6 +31,7 @@ struct jinja_template;
 struct thought_marks {
     const char *begin, *end; /* NULL: the model does not think */
     bool has_channels;       /* these are marks of harmony.h */
+    bool may_lack_begin;     /* a thought without the opening mark is looked for */
 };
 extern const struct thought_marks thought_channels;
 struct thought_marks thought_marks_of(const struct jinja_template *template);
@@ -50,7 +55,7 @@ void thought_close(struct thought_marks marks, enum thought_start start, struct 
 /* Zero is an answer without a thought. */
 struct thought {
     struct thought_marks marks;
-    enum { THOUGHT_AFTER, THOUGHT_BEFORE, THOUGHT_INSIDE } state;
+    enum { THOUGHT_AFTER, THOUGHT_BEFORE, THOUGHT_INSIDE, THOUGHT_HELD } state;
     bool has_begun;       /* there is a thought */
     size_t begin, end;    /* of its text, so far; not with channels */
     size_t answer;        /* where the answer begins, with channels 0; SIZE_MAX: not known */
@@ -58,6 +63,7 @@ struct thought {
 
     /* private */
     struct harmony messages;       /* with channels */
+    bool is_opened;                /* by its mark */
     size_t searched;               /* no closing mark begins before this */
     size_t starts[THOUGHT_STARTS]; /* of the latest tokens, a ring */
 };

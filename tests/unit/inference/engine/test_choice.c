@@ -273,9 +273,66 @@ static void a_mark_of_tool_calls_is_text_though_it_is_a_control_token(void **sta
     toy_close(&toy);
 }
 
+/* Feeds `whole` in the pieces that the bits of `split` say, as a model that may think has it. */
+static void check_thinking(const struct parts *parts, const char *whole, unsigned split,
+                           const char *thought, const char *answer) {
+    static const struct thought_marks marks = {"<t>", "/t", false, true};
+    struct request request = {
+        .stops = {STR("s")}, .stop_count = 1, .thought_marks = marks, .thought_start = THOUGHT_MAY};
+    struct choice choice;
+    size_t length = strlen(whole), from = 0;
+    bool is_stopped = false;
+    struct buf streamed;
+    buf_init(&streamed, BUF_UNLIMITED);
+    choice_init(&choice, &request);
+    while (from < length && !is_stopped) {
+        size_t end = from + 1, content = streamed.bytes;
+        while (end < length && !(split & 1u << (end - 1))) end++;
+        struct sample sample = {.token = parts->ids[from][end - from]};
+        from = end;
+        is_stopped = choice_add(&choice, &request, parts->tokenizer, &sample, false);
+        struct str now = choice_answer(&choice, choice_shown(&choice, &request));
+        assert_true(now.bytes >= content); /* a stream takes nothing back */
+        buf_add_str(&streamed, str_skip(now, content));
+    }
+    choice_end(&choice, &request, FINISH_STOP);
+    struct str rest = choice_answer(&choice, choice.raw.bytes);
+    assert_true(str_starts_with(rest, buf_str(&streamed)));
+    if (!str_is(rest, answer) || !str_is(choice_thought(&choice, choice.raw.bytes), thought))
+        fail_msg("%s, split %u: '%.*s'", whole, split, STR_ARGS(rest));
+    buf_release(&streamed);
+    choice_release(&choice);
+}
+
+static void a_stop_string_ends_an_answer_and_no_thought(void **state) {
+    (void)state;
+    static const struct {
+        const char *whole, *thought, *answer;
+    } cases[] = {
+        {"<t>as/tbsc", "as", "b"},
+        {"as b/tcd", "as b", "cd"},
+        {"as/tbs", "as", "b"},
+        {"absc", "", "ab"},
+        {"s", "", ""},
+        {"<t>asb", "asb", ""},
+        {"/ts", "", ""},
+        {"<ts>abc", "", "<t"},
+        {"\n\nas", "", "\n\na"},
+        {"as<t>b/tc", "", "a"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct parts parts;
+        parts_open(&parts, cases[i].whole);
+        for (unsigned split = 0; split < 1u << (strlen(cases[i].whole) - 1); split++)
+            check_thinking(&parts, cases[i].whole, split, cases[i].thought, cases[i].answer);
+        tokenizer_close(parts.tokenizer);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stop_string_cuts_the_same_at_every_split_into_tokens),
+        cmocka_unit_test(a_stop_string_ends_an_answer_and_no_thought),
         cmocka_unit_test(a_part_of_a_stop_string_is_shown_once_it_cannot_become_whole),
         cmocka_unit_test(pieces_of_any_bytes_join_to_the_repaired_whole),
         cmocka_unit_test(no_stop_string_matches_before_min_tokens),

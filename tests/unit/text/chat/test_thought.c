@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-static const struct thought_marks think = {"<think>", "</think>", false};
+static const struct thought_marks think = {"<think>", "</think>", false, false};
+static const struct thought_marks lax = {"<think>", "</think>", false, true};
 
 struct row {
     enum thought_start start;
@@ -40,11 +41,28 @@ static const struct row rows[] = {
     {THOUGHT_OPEN, "\xc3</think>b", "\xc3", "b", 1},
 };
 
+/* A thought may lack its opening mark. */
+static const struct row lax_rows[] = {
+    {THOUGHT_NONE, "a</think>b", "", "a</think>b", 0},
+    {THOUGHT_MAY, "", "", "", 0},
+    {THOUGHT_MAY, "Hello", "", "Hello", 0},
+    {THOUGHT_MAY, "\n\nHello\n", "", "\n\nHello\n", 0},
+    {THOUGHT_MAY, "<thin", "", "<thin", 0},
+    {THOUGHT_MAY, "a</thin", "", "a</thin", 0},
+    {THOUGHT_MAY, "<think>a</think>b", "a", "b", 1},
+    {THOUGHT_MAY, "abc</think>b", "abc", "b", 3},
+    {THOUGHT_MAY, "abc\n</think>\n\nb\n", "abc", "b\n", 4},
+    {THOUGHT_MAY, "</think>b", "", "b", 0},
+    {THOUGHT_MAY, "<a</</think>b</think>", "<a</", "b</think>", 4},
+    {THOUGHT_MAY, "b<think>a</think>", "", "b<think>a</think>", 0},
+    {THOUGHT_OPEN, "a\n</think>\nb", "a", "b", 2},
+};
+
 /* Reads the text in tokens of `step` bytes. What was known stays. */
-static void check(const struct row *row, size_t step) {
+static void check(struct thought_marks marks, const struct row *row, size_t step) {
     struct thought thought;
     size_t bytes = strlen(row->text), end_before = 0;
-    thought_init(&thought, think, row->start);
+    thought_init(&thought, marks, row->start);
     for (size_t at = 0; at < bytes; at += step) {
         struct str text = {row->text, at + step < bytes ? at + step : bytes};
         thought_add(&thought, text, at);
@@ -64,7 +82,11 @@ static void check(const struct row *row, size_t step) {
 static void a_thought_is_found_however_the_text_comes(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        for (size_t step = 1; step <= strlen(rows[i].text) + 1; step++) check(&rows[i], step);
+        for (size_t step = 1; step <= strlen(rows[i].text) + 1; step++)
+            check(think, &rows[i], step);
+    for (size_t i = 0; i < sizeof lax_rows / sizeof *lax_rows; i++)
+        for (size_t step = 1; step <= strlen(lax_rows[i].text) + 1; step++)
+            check(lax, &lax_rows[i], step);
 }
 
 /* With channels: tokens of all thoughts, if every byte is a token, and whether the last is open. */
