@@ -57,7 +57,7 @@ static void free_index(struct answers_index *index) {
     if (index->has_table) table_release(&index->table);
     pthread_rwlock_destroy(&index->rows);
     pthread_mutex_destroy(&index->requests);
-    free(index->offsets);
+    free(index->places);
     free(index);
 }
 

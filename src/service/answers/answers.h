@@ -20,6 +20,7 @@
  *     ANSWERS_INDEXES_MAX indexes.
  * Invariant: a row that is seen is the whole of its line's result. */
 
+#include "answers/large.h"
 #include "base/buf.h"
 #include "runner/runner.h"
 #include "store/batches.h"
@@ -27,6 +28,7 @@
 #define ANSWERS_INDEXES_MAX 8
 #define ANSWERS_FILTERS_MAX 16
 #define ANSWERS_LIMIT_MAX 1000
+#define ANSWERS_TEXT_MAX 1024 /* bytes of a text that is looked for, and of a filter's name */
 
 struct answers;
 struct answers_index;
@@ -94,8 +96,11 @@ struct answers_query {
     bool descending; /* lines without the field come last in both directions */
     struct str text; /* in the custom_id or the answer's text, ASCII letters in any case */
     struct answers_marks marks;
-    struct str after; /* `after` of the page before; empty: from the start */
-    size_t limit;     /* 1 to ANSWERS_LIMIT_MAX */
+    struct str after;               /* `after` of the page before; empty: from the start */
+    size_t limit;                   /* 1 to ANSWERS_LIMIT_MAX */
+    struct large_turn *turn;        /* for long results; NULL: they are read in any case */
+    bool (*is_gone)(void *context); /* the search ends when it is true; NULL: it never is */
+    void *context;
 };
 
 struct answers_page {
@@ -113,7 +118,8 @@ struct answers_page {
 
 /* Finds a page of rows. It reads the results of at most SEARCH_LINES lines (query.c) for `text` and
  * for ANSWERS_HAS on long texts, so that a page may have fewer rows than the limit and still has_more.
- * ERR_INVALID: `after` is of no such query. Also the errors of answers_read_result. */
+ * ERR_INVALID: `after` is of no such query. ERR_CANCELLED: is_gone is true. Also the errors of
+ * answers_read_result. */
 enum err answers_find(struct answers_index *index, const struct answers_query *query,
                       struct answers_page *ret_page, struct error *error) MUST_CHECK;
 void answers_page_release(struct answers_page *page);

@@ -20,6 +20,11 @@
 
 #define ANSWERS_PIECE_BYTES ((size_t)1 << 20) /* of results, read at once */
 
+/* Where a line of the input begins. */
+struct request_place {
+    uint64_t line, offset;
+};
+
 struct answers_index {
     struct answers *answers;
     char batch_id[STORE_ID_BYTES];
@@ -52,8 +57,8 @@ struct answers_index {
     bool has_one_shape;
 
     pthread_mutex_t requests;
-    uint64_t *offsets; /* of line i * REQUESTS_STEP (requests.c) in the input */
-    size_t offset_count, offset_capacity;
+    struct request_place *places; /* (place_count) by line, one per REQUESTS_STEP lines at least */
+    size_t place_count, place_capacity;
 };
 
 struct answers {

@@ -15,14 +15,38 @@
 /* The most results that one page reads. So a search answers within a fraction of a second, and its
  * client can show the progress. */
 #define SEARCH_LINES ((size_t)4096)
-#define SEARCH_BYTES ((uint64_t)32 << 20)
-#define LONG_BYTES ((size_t)16 << 20) /* no search finds a longer result */
+#define SEARCH_BYTES ((uint64_t)64 << 20)      /* each counts once more per text looked for */
+#define DICTIONARY_BYTES ((uint64_t)256 << 20) /* of short texts, per pass, all filters together */
+#define LONG_BYTES ((size_t)16 << 20)          /* no search finds a longer result */
 #define CURSOR_BYTES ((size_t)512)
 
 /* --- one result --- */
 
+/* The texts that a query looks for; NULL: none. */
+struct searches {
+    struct text_search *text;
+    struct text_search *has[ANSWERS_FILTERS_MAX];
+    uint32_t count;
+};
+
+static void searches_open(struct searches *searches, const struct answers_query *query) {
+    *searches = (struct searches){.count = query->text.bytes > 0};
+    if (query->text.bytes > 0) text_search_open(&searches->text, query->text);
+    for (size_t i = 0; i < query->filter_count; i++) {
+        if (query->filters[i].op != ANSWERS_HAS) continue;
+        text_search_open(&searches->has[i], query->filters[i].value);
+        searches->count++;
+    }
+}
+
+static void searches_close(struct searches *searches) {
+    text_search_close(searches->text);
+    for (size_t i = 0; i < ANSWERS_FILTERS_MAX; i++) text_search_close(searches->has[i]);
+}
+
 struct checking {
     const struct answers_query *query;
+    const struct searches *searches;
     struct str name;  /* name of the current field */
     uint32_t fitting; /* bits of the filters with ANSWERS_HAS that fit */
 };
@@ -32,7 +56,8 @@ static void check_value(struct checking *checking, struct str name,
     for (size_t i = 0; i < checking->query->filter_count; i++) {
         const struct answers_filter *filter = &checking->query->filters[i];
         if (filter->op != ANSWERS_HAS || value->kind != RECORD_TEXT) continue;
-        if (str_equals(filter->name, name) && text_contains(value->text, filter->value))
+        if (checking->fitting >> i & 1 || !str_equals(filter->name, name)) continue;
+        if (text_search_finds(checking->searches->has[i], value->text))
             checking->fitting |= 1u << i;
     }
 }
@@ -46,13 +71,13 @@ static void check_field(void *context, struct str name, const struct record_valu
 }
 
 /* True if the result has the text of the search, and of all filters that ask for a text. */
-static bool result_fits(const struct answers_query *query, struct record *record,
-                        struct str result) {
-    struct checking checking = {.query = query};
+static bool result_fits(const struct answers_query *query, const struct searches *searches,
+                        struct record *record, struct str result) {
+    struct checking checking = {.query = query, .searches = searches};
+    const struct text_search *text = searches->text;
     if (!record_read(record, result)) return false;
-    if (query->text.bytes > 0 &&
-        !text_contains(json_span_text(record->custom_id, &record->scratch), query->text) &&
-        !text_contains(record_answer(record), query->text))
+    if (text && !text_search_finds(text, json_span_text(record->custom_id, &record->scratch)) &&
+        !text_search_finds(text, record_answer(record)))
         return false;
     struct record_walk walk = {&checking, check_fixed, check_field};
     record_each(record, &walk);
@@ -84,12 +109,13 @@ static void pass(struct finding *finding, size_t room) {
     struct filter filters[ANSWERS_FILTERS_MAX];
     const struct answers_query *query = finding->query;
     const struct table *table = &finding->index->table;
+    uint64_t steps = DICTIONARY_BYTES;
     finding->order.column = table_find_column(table, query->sort);
     finding->first.order = &finding->order;
     finding->first.marks = &query->marks;
     finding->first.room = room;
     for (size_t i = 0; i < query->filter_count; i++)
-        filter_open(&filters[i], &query->filters[i], table);
+        filter_open(&filters[i], &query->filters[i], table, &steps);
     first_rows_find(&finding->first, table, filters, query->filter_count,
                     finding->has_after ? &finding->after : NULL);
     for (size_t i = 0; i < query->filter_count; i++) filter_release(&filters[i]);
@@ -102,33 +128,69 @@ static void end_page(struct finding *finding, size_t count, struct answers_page 
     if (count > 0) cursor_write(&page->after, &finding->order, &finding->first.keys[count - 1]);
 }
 
+/* What a search reads with. */
+struct searching {
+    struct answers_reader *reader;
+    struct record record;
+    struct searches searches;
+    struct buf result;
+    uint64_t bytes; /* that it has looked at */
+};
+
+/* Reads a result; a long one in its turn. */
+static enum err read_result(struct searching *searching, struct large_turn *turn, uint32_t line,
+                            struct error *error) {
+    struct buf *result = &searching->result;
+    uint64_t bytes = 0;
+    size_t most = !turn || turn->is_held ? LONG_BYTES : LARGE_SMALL_BYTES;
+    buf_clear(result);
+    enum err err = answers_read_result(searching->reader, line, most, result, &bytes, error);
+    if (err != OK || bytes <= most || bytes > LONG_BYTES) return err;
+    err = large_take(turn, error);
+    if (err != OK) return err;
+    return answers_read_result(searching->reader, line, LONG_BYTES, result, &bytes, error);
+}
+
+static enum err search_row(struct finding *finding, struct searching *searching, uint32_t line,
+                           struct answers_page *page, struct error *error) {
+    const struct answers_query *query = finding->query;
+    struct large_turn *turn = query->turn;
+    struct buf *result = &searching->result;
+    bool had_turn = turn && turn->is_held;
+    if (query->is_gone && query->is_gone(query->context))
+        return err_set(error, ERR_CANCELLED, "The client has gone.");
+    enum err err = read_result(searching, turn, line, error);
+    if (err == ERR_CORRUPT) err = OK; /* the line runs again */
+    searching->bytes += result->bytes * (searching->searches.count + 1);
+    if (err == OK && result->bytes > 0 &&
+        result_fits(query, &searching->searches, &searching->record, buf_str(result)))
+        page->lines[page->count++] = line;
+    if (turn && turn->is_held && !had_turn) {
+        buf_release(result);
+        record_release(&searching->record);
+        record_init(&searching->record);
+        large_give(turn);
+    }
+    return err;
+}
+
 /* Reads the results of the rows that the pass has found, until the page is full or SEARCH_BYTES are
  * read. */
 static enum err search(struct finding *finding, struct answers_page *page, struct error *error) {
-    struct answers_reader *reader;
-    struct record record;
-    struct buf result;
-    uint64_t bytes = 0, read_bytes = 0;
+    struct searching searching = {.bytes = 0};
     size_t at = 0;
     enum err err = OK;
-    record_init(&record);
-    buf_init(&result, LONG_BYTES + 1);
-    answers_reader_open(&reader, finding->index);
-    while (at < finding->first.count && page->count < finding->query->limit &&
-           read_bytes < SEARCH_BYTES) {
-        uint32_t line = finding->first.keys[at].line;
-        buf_clear(&result);
-        err = answers_read_result(reader, line, LONG_BYTES, &result, &bytes, error);
-        if (err == ERR_CORRUPT) err = OK; /* the line runs again */
-        if (err != OK) break;
-        read_bytes += bytes;
-        at++;
-        if (result.bytes > 0 && result_fits(finding->query, &record, buf_str(&result)))
-            page->lines[page->count++] = line;
-    }
-    answers_reader_close(reader);
-    buf_release(&result);
-    record_release(&record);
+    record_init(&searching.record);
+    buf_init(&searching.result, LONG_BYTES + 1);
+    searches_open(&searching.searches, finding->query);
+    answers_reader_open(&searching.reader, finding->index);
+    while (err == OK && at < finding->first.count && page->count < finding->query->limit &&
+           searching.bytes < SEARCH_BYTES)
+        err = search_row(finding, &searching, finding->first.keys[at++].line, page, error);
+    answers_reader_close(searching.reader);
+    searches_close(&searching.searches);
+    buf_release(&searching.result);
+    record_release(&searching.record);
     if (err != OK) return err;
     end_page(finding, at, page);
     page->was_read = true;

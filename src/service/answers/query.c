@@ -16,7 +16,8 @@
 
 /* --- filters --- */
 
-enum filter_end { FILTER_NO, FILTER_YES, FILTER_UNKNOWN }; /* unknown: a long text must be read */
+/* Unknown: the result must be read, for a long text or after the steps of a pass. */
+enum filter_end { FILTER_NO, FILTER_YES, FILTER_UNKNOWN };
 
 static bool read_double(struct str text, double *ret_number) {
     char copy[64], *end;
@@ -30,19 +31,24 @@ static bool read_double(struct str text, double *ret_number) {
 }
 
 void filter_open(struct filter *ret_filter, const struct answers_filter *from,
-                 const struct table *table) {
-    struct filter filter = {.from = from, .column = table_find_column(table, from->name)};
+                 const struct table *table, uint64_t *steps) {
+    struct filter filter = {
+        .from = from, .column = table_find_column(table, from->name), .steps = steps};
     filter.is_line = str_is(from->name, ".line");
     filter.is_number = read_double(from->value, &filter.number);
     filter.text = table_find_text(table, from->value);
     filter.hash = table_hash(table, from->value);
     filter.boolean = str_is(from->value, "true") ? 1 : str_is(from->value, "false") ? 0 : -1;
-    if (from->op == ANSWERS_HAS) filter.known = mem_new(table->text_count + 1, 1);
+    if (from->op == ANSWERS_HAS) {
+        filter.known = mem_new(table->text_count + 1, 1);
+        text_search_open(&filter.search, from->value);
+    }
     *ret_filter = filter;
 }
 
 void filter_release(struct filter *filter) {
     free(filter->known);
+    text_search_close(filter->search);
 }
 
 static bool has_end(enum answers_op op, int order) {
@@ -62,17 +68,21 @@ static bool number_fits(const struct filter *filter, double number) {
     return has_end(filter->from->op, (number > filter->number) - (number < filter->number));
 }
 
-/* True if the text contains the value. The answer is kept per text of the dictionary, because
- * many rows have the same text. */
-static bool text_has(struct filter *filter, const struct table *table, uint64_t number) {
+/* Whether the text contains the value. The answer is kept per text of the dictionary, because many
+ * rows have the same text. */
+static enum filter_end text_has(struct filter *filter, const struct table *table, uint64_t number) {
     unsigned char *known = &filter->known[number];
-    if (!*known) *known = text_contains(table->texts[number].text, filter->from->value) ? 2 : 1;
-    return *known == 2;
+    struct str text = table->texts[number].text;
+    if (!*known) {
+        if (*filter->steps < text.bytes) return FILTER_UNKNOWN;
+        *filter->steps -= text.bytes;
+        *known = text_search_finds(filter->search, text) ? 2 : 1;
+    }
+    return *known == 2 ? FILTER_YES : FILTER_NO;
 }
 
 static bool text_fits(struct filter *filter, const struct table *table, uint64_t number) {
     enum answers_op op = filter->from->op;
-    if (op == ANSWERS_HAS) return text_has(filter, table, number);
     if (op == ANSWERS_EQ || op == ANSWERS_NE)
         return (filter->text != 0 && filter->text == number) == (op == ANSWERS_EQ);
     if (filter->is_number) return false;
@@ -85,7 +95,10 @@ static enum filter_end cell_fits(struct filter *filter, const struct table *tabl
     switch (table_kind(cell)) {
     case CELL_ABSENT: fits = op == ANSWERS_IS_NULL; break;
     case CELL_NUMBER: fits = number_fits(filter, table_number(cell)); break;
-    case CELL_TEXT: fits = text_fits(filter, table, table_payload(cell)); break;
+    case CELL_TEXT:
+        if (op == ANSWERS_HAS) return text_has(filter, table, table_payload(cell));
+        fits = text_fits(filter, table, table_payload(cell));
+        break;
     case CELL_BOOL:
         if (op == ANSWERS_EQ || op == ANSWERS_NE)
             fits = (filter->boolean == (int)(cell & 1)) == (op == ANSWERS_EQ);
@@ -296,24 +309,4 @@ bool cursor_read(struct str text, const struct order *order, struct buf *room,
         return true;
     default: return false;
     }
-}
-
-/* --- texts --- */
-
-static char lower(char c) {
-    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
-}
-
-bool text_contains(struct str whole, struct str part) {
-    if (part.bytes == 0) return true;
-    char small = lower(*part.at), large = *part.at;
-    if (small >= 'a' && small <= 'z') large = (char)(small & ~0x20);
-    for (size_t at = 0; at + part.bytes <= whole.bytes; at++) {
-        char c = whole.at[at];
-        if (c != small && c != large) continue;
-        size_t i = 1;
-        while (i < part.bytes && lower(whole.at[at + i]) == lower(part.at[i])) i++;
-        if (i == part.bytes) return true;
-    }
-    return false;
 }

@@ -12,6 +12,7 @@
  * Invariant: the keys of two rows differ, because a key has the line. */
 
 #include "answers/table.h"
+#include "answers/text_search.h"
 
 struct filter {
     const struct answers_filter *from;
@@ -23,10 +24,13 @@ struct filter {
     uint32_t text;        /* number of the value in the dictionary; 0: absent */
     uint64_t hash;        /* of the value, for long texts */
     unsigned char *known; /* ANSWERS_HAS, per text: 0 not looked at, 1 no, 2 yes */
+    struct text_search *search;
+    uint64_t *steps; /* bytes of texts that all filters may still look at */
 };
 
+/* `steps` must outlive the filter. After them, the result of a row with a text must be read. */
 void filter_open(struct filter *ret_filter, const struct answers_filter *from,
-                 const struct table *table);
+                 const struct table *table, uint64_t *steps);
 void filter_release(struct filter *filter);
 
 struct order {
@@ -67,6 +71,3 @@ void cursor_write(struct buf *buf, const struct order *order, const struct order
 /* False if the text is no cursor of this order. `room` keeps the text of the key. */
 bool cursor_read(struct str text, const struct order *order, struct buf *room,
                  struct order_key *ret_key);
-
-/* True if `whole` contains `part`, ASCII letters in any case. */
-bool text_contains(struct str whole, struct str part);

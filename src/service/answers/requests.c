@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Requests of lines, found by the offset of every REQUESTS_STEP-th line in the input. The offsets
- * are noted by readers on their way, or in one pass by the thread, which also compares the shapes
- * that the requests ask for. */
+/* Requests of lines, found by the offsets of some lines in the input, one per REQUESTS_STEP lines and
+ * per REQUESTS_STEP_BYTES, so that a lookup reads little whatever the lines are. The offsets are noted
+ * by readers on their way, or in one pass by the thread, which also compares the shapes that the
+ * requests ask for. */
 
 #include "answers/answers_internal.h"
 
@@ -13,26 +14,45 @@
 #include <sodium/crypto_shorthash.h>
 #include <string.h>
 
-#define REQUESTS_STEP 256 /* lines between two noted offsets */
-#define PIECE_LINES 4096  /* read in one look */
+#define REQUESTS_STEP 256                       /* lines between two noted offsets, at most */
+#define REQUESTS_STEP_BYTES ((uint64_t)1 << 20) /* bytes between them, but for one line */
+#define PIECE_LINES 4096                        /* read in one look */
 
 /* --- requests --- */
 
-/* Notes where the line with this number begins. The lock of the requests is held. */
+/* Notes where the line with this number begins, if it is far behind the last one noted. The lock of
+ * the requests is held. */
 static void note_offset(struct answers_index *index, uint64_t line, uint64_t offset) {
-    if (line % REQUESTS_STEP != 0 || line / REQUESTS_STEP != index->offset_count) return;
-    index->offsets = vec_grow(index->offsets, index->offset_count, &index->offset_capacity,
-                              sizeof *index->offsets);
-    index->offsets[index->offset_count++] = offset;
+    const struct request_place *last =
+        index->place_count ? &index->places[index->place_count - 1] : NULL;
+    if (!last && line != 0) return;
+    if (last && (line <= last->line || (line - last->line < REQUESTS_STEP &&
+                                        offset - last->offset < REQUESTS_STEP_BYTES)))
+        return;
+    index->places =
+        vec_grow(index->places, index->place_count, &index->place_capacity, sizeof *index->places);
+    index->places[index->place_count++] = (struct request_place){line, offset};
+}
+
+/* The last place that is noted at or before the line. The lock is held. */
+static struct request_place place_before(const struct answers_index *index, uint64_t line) {
+    size_t first = 0, end = index->place_count;
+    while (end - first > 1) {
+        size_t middle = first + (end - first) / 2;
+        if (index->places[middle].line <= line)
+            first = middle;
+        else
+            end = middle;
+    }
+    return end > first ? index->places[first] : (struct request_place){0, 0};
 }
 
 /* Reads on from the last known offset at or before the line. The lock is held. */
 static enum err find_request(struct answers_index *index, struct jsonl_file *file, uint32_t line,
                              size_t bytes_max, struct buf *buf, struct error *error) {
-    size_t step = line / REQUESTS_STEP;
-    if (step >= index->offset_count) step = index->offset_count ? index->offset_count - 1 : 0;
-    uint64_t number = (uint64_t)step * REQUESTS_STEP;
-    if (index->offset_count > 0) file->offset = index->offsets[step];
+    struct request_place place = place_before(index, line);
+    uint64_t number = place.line;
+    file->offset = place.offset;
     struct str text;
     for (; jsonl_file_next(file, &text); number++) {
         note_offset(index, number, jsonl_file_line_at(file, text));

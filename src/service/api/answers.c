@@ -4,6 +4,7 @@
  * GET /v1/batches/{id}/answers and GET /v1/batches/{id}/lines/{line}. */
 
 #include "answers/answers.h"
+#include "answers/large.h"
 #include "api/api_internal.h"
 #include "base/mem.h"
 #include "json/span.h"
@@ -15,7 +16,7 @@
 #define PAGE_LINES_DEFAULT 50
 #define PAGE_RESULT_BYTES ((size_t)4 << 20) /* limit of a page's results; others are null */
 #define LINE_BYTES ((size_t)16 << 20)       /* limit of a line's request, and of its result */
-#define TEXT_BYTES 1024                     /* limit of `q` */
+#define TEXT_BYTES ANSWERS_TEXT_MAX         /* limit of `q`, and of names and values of filters */
 
 /* --- the index of a batch --- */
 
@@ -120,6 +121,8 @@ static bool read_filter(struct http_request *request, struct str text,
         return refuse_filter(request, text, "OP is one of eq, ne, lt, le, gt, ge, has and is");
     if (!answers_is_name(ret_filter->name))
         return refuse_filter(request, text, "no line has a field of this name");
+    if (ret_filter->value.bytes > TEXT_BYTES || ret_filter->name.bytes > TEXT_BYTES)
+        return refuse_filter(request, text, "a name or a value has more than 1,024 bytes");
     if (ret_filter->op == ANSWERS_IS_NULL && !str_is(ret_filter->value, "null"))
         return refuse_filter(request, text, "the value of 'is' is null");
     return true;
@@ -179,6 +182,7 @@ static enum err write_line(struct buf *buf, struct answers_index *index,
                            struct error *error) {
     struct buf result;
     uint64_t bytes = 0;
+    size_t before = buf->bytes;
     buf_init(&result, PAGE_RESULT_BYTES + 1);
     enum err err = answers_read_result(reader, line, *room, &result, &bytes, error);
     if (err == OK || err == ERR_CORRUPT) {
@@ -192,7 +196,9 @@ static enum err write_line(struct buf *buf, struct answers_index *index,
             buf_printf(buf, ",\"result\":null,\"result_bytes\":%" PRIu64, bytes);
         }
         buf_add_byte(buf, '}');
-        *room -= result.bytes;
+        /* Fields have the names of all objects around them, and may be longer than the result. */
+        size_t taken = buf->bytes - before;
+        *room -= taken < *room ? taken : *room;
         err = OK;
     }
     buf_release(&result);
@@ -267,8 +273,12 @@ static void answer_page(struct http_request *request, struct answers_index *inde
 void answers_list(void *context, struct http_request *request) {
     struct api *api = context;
     struct answers_filter filters[ANSWERS_FILTERS_MAX];
-    struct answers_query query = {.filters = filters,
-                                  .after = http_request_query(request, "after")};
+    struct large_turn turn = {.large = &api->large};
+    struct answers_query query = {.turn = &turn,
+                                  .filters = filters,
+                                  .after = http_request_query(request, "after"),
+                                  .is_gone = api_is_gone,
+                                  .context = request};
     struct store_batch batch;
     struct answers_index *index;
     struct answers_state state;
@@ -321,40 +331,72 @@ static void write_part(struct buf *buf, const char *name, const struct buf *part
     if (part->bytes == 0 && bytes > 0) buf_printf(buf, ",\"%s_bytes\":%" PRIu64, name, bytes);
 }
 
-static void write_whole_line(struct buf *buf, struct answers_index *index, uint32_t line) {
+/* The texts of a line. */
+struct whole_line {
+    struct buf request, result;
+    uint64_t result_bytes;
+};
+
+/* Reads the texts that have at most `bytes_max` bytes. False if there is a longer one. */
+static bool read_texts(struct whole_line *whole, struct answers_index *index, uint32_t line,
+                       size_t bytes_max) {
     struct answers_reader *reader;
-    struct buf input, result;
     struct error error;
-    uint64_t bytes = 0;
-    buf_init(&input, LINE_BYTES + 1);
-    buf_init(&result, LINE_BYTES + 1);
+    buf_clear(&whole->request);
+    buf_clear(&whole->result);
     answers_reader_open(&reader, index);
-    enum err has_input = answers_read_request(index, line, LINE_BYTES, &input, &error);
-    enum err has_result = answers_read_result(reader, line, LINE_BYTES, &result, &bytes, &error);
+    enum err has_request = answers_read_request(index, line, bytes_max, &whole->request, &error);
+    enum err has_result =
+        answers_read_result(reader, line, bytes_max, &whole->result, &whole->result_bytes, &error);
     answers_reader_close(reader);
-    if (has_input != OK || !is_object(&input)) buf_clear(&input);
-    if (has_result != OK || !is_object(&result)) buf_clear(&result);
+    if (has_request != OK || !is_object(&whole->request)) buf_clear(&whole->request);
+    if (has_result != OK || !is_object(&whole->result)) buf_clear(&whole->result);
+    return has_request != ERR_LIMIT && whole->result_bytes <= bytes_max;
+}
+
+static void write_whole_line(struct buf *buf, const struct whole_line *whole, uint32_t line) {
     buf_printf(buf, "{\"object\":\"batch.line\",\"line\":%" PRIu32 ",", line + 1);
-    write_custom_id(buf, &input, &result);
-    write_part(buf, "request", &input, 0);
-    write_part(buf, "result", &result, bytes);
+    write_custom_id(buf, &whole->request, &whole->result);
+    write_part(buf, "request", &whole->request, 0);
+    write_part(buf, "result", &whole->result, whole->result_bytes);
     buf_add_byte(buf, '}');
-    buf_release(&input);
-    buf_release(&result);
+}
+
+static void answer_line(struct api *api, struct http_request *request, struct answers_index *index,
+                        uint32_t line) {
+    struct large_turn turn = {.large = &api->large};
+    struct whole_line whole = {.result_bytes = 0};
+    struct error error;
+    struct buf body;
+    enum err err = OK;
+    buf_init(&whole.request, LINE_BYTES + 1);
+    buf_init(&whole.result, LINE_BYTES + 1);
+    buf_init(&body, BUF_UNLIMITED);
+    if (!read_texts(&whole, index, line, LARGE_SMALL_BYTES)) {
+        err = large_take(&turn, &error);
+        if (err == OK) read_texts(&whole, index, line, LINE_BYTES);
+    }
+    if (err == OK) write_whole_line(&body, &whole, line);
+    buf_release(&whole.request);
+    buf_release(&whole.result);
+    if (err == OK) {
+        api_answer_json(request, &body);
+    } else {
+        buf_release(&body);
+        api_fail_err(request, err, &error, NULL);
+    }
+    large_give(&turn);
 }
 
 void answers_line(void *context, struct http_request *request) {
     struct api *api = context;
     struct store_batch batch;
-    struct buf buf;
     uint32_t line;
     if (!batches_find(api, request, &batch)) return;
     if (read_line(request, &batch, &line)) {
         struct answers_index *index = answers_take(api->answers, &batch);
-        buf_init(&buf, BUF_UNLIMITED);
-        write_whole_line(&buf, index, line);
+        answer_line(api, request, index, line);
         answers_drop(index);
-        api_answer_json(request, &buf);
     }
     store_batch_release(&batch);
 }

@@ -124,6 +124,10 @@ bool api_refuses_new_work(struct api *api, struct http_request *request) {
     return true;
 }
 
+bool api_is_gone(void *context) {
+    return http_request_is_gone(context);
+}
+
 void api_answer_json(struct http_request *request, struct buf *buf) {
     http_answer(request, &(struct http_answer){.status = 200, .body = buf_str(buf)});
     buf_release(buf);
@@ -213,6 +217,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
     if (!api->options.file_bytes_max) api->options.file_bytes_max = FILE_BYTES_MAX;
     if (!api->options.rules.lines_max) api->options.rules = batch_rules_default();
     pthread_mutex_init(&api->lock, NULL);
+    large_init(&api->large);
     access_init(&api->access, options->no_access_log, options->access_log_leaves_out);
     struct http_options http = {
         .host = options->host,
@@ -252,6 +257,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         preflights_close(api);
         studio_jobs_close(api);
         answers_close(api->answers);
+        large_release(&api->large);
         pthread_mutex_destroy(&api->lock);
         access_release(&api->access);
         free(api);
@@ -287,6 +293,7 @@ void api_close(struct api *api, int64_t deadline_ms) {
     preflights_close(api);
     studio_jobs_close(api);
     answers_close(api->answers);
+    large_release(&api->large);
     pthread_mutex_destroy(&api->lock);
     access_release(&api->access);
     free(api);

@@ -8,6 +8,7 @@
  *     a lock of its own.
  * Memory: one struct api, from api_open to api_close. */
 
+#include "answers/large.h"
 #include "api/access.h"
 #include "api/api.h"
 #include "api/errors.h"
@@ -39,6 +40,7 @@ struct api {
     struct followers *followers;
     struct preflights *preflights;
     struct answers *answers; /* indexes of batches' answers */
+    struct large large;      /* the turn of those who read large lines */
     struct studio_jobs *studio_jobs;
 };
 
@@ -54,6 +56,9 @@ const char *api_sees_owner(const struct http_request *request);
 
 /* True, and answered with 503, if the server refuses new work. */
 bool api_refuses_new_work(struct api *api, struct http_request *request);
+
+/* True if the client of the request `context` has gone. */
+bool api_is_gone(void *context);
 
 /* Answers 200 with the contents of `buf`, and releases it. */
 void api_answer_json(struct http_request *request, struct buf *buf);

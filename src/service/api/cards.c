@@ -17,6 +17,7 @@
 #define PAGE_CARDS 10
 #define PAGE_CARDS_MAX 50
 #define PAGE_BYTES ((size_t)4 << 20) /* a page ends with the card that reaches it */
+#define PAGE_ROUNDS 4 /* of lines that cannot be shown; the client gets the place to go on from */
 #define SAMPLE_DEFAULT 100
 #define SAMPLE_MAX 1000000
 
@@ -226,9 +227,11 @@ static enum err fill_page(struct writing *writing, struct error *error) {
     struct buf after;
     enum err err = OK;
     bool is_first = true;
+    int rounds = 0;
     buf_init(&after, 512);
     buf_add_str(&after, writing->query->after);
-    while (err == OK && (is_first || (writing->has_more && writing->written < writing->limit))) {
+    while (err == OK && rounds++ < PAGE_ROUNDS &&
+           (is_first || (writing->has_more && writing->written < writing->limit))) {
         writing->query->after = buf_str(&after);
         writing->query->limit = writing->limit - writing->written;
         err = answers_find(index, writing->query, page, error);
@@ -297,6 +300,9 @@ static void answer_page(struct http_request *request, const struct ask *ask,
                               .last = ANSWERS_NO_LINE};
     query->after = ask->after;
     query->marks.shows_seen = ask->any;
+    query->turn = source->turn;
+    query->is_gone = api_is_gone;
+    query->context = request;
     buf_init(&body, BUF_UNLIMITED);
     enum err err = write_page(&writing, one, with, &error);
     if (err == OK) {
@@ -324,10 +330,14 @@ static void answer_cards(struct api *api, struct http_request *request, const st
                                           .lines = (uint32_t)one->batch.total,
                                           .curator = ask->curator,
                                           .index = one->lines.index,
-                                          .with = with->lines.index};
+                                          .with = with->lines.index,
+                                          .is_gone = api_is_gone,
+                                          .context = request};
+    struct large_turn turn = {.large = &api->large};
     const struct card_source source = {.store = api->options.store,
                                        .lines = &one->lines,
-                                       .with = with->is_open ? &with->lines : NULL};
+                                       .with = with->is_open ? &with->lines : NULL,
+                                       .turn = &turn};
     if (!is_made(one) || !is_made(with)) {
         answer_unread(request, ask, one, with);
         return;
@@ -338,6 +348,7 @@ static void answer_cards(struct api *api, struct http_request *request, const st
         return;
     }
     answer_page(request, ask, &source, &queue.query, one, with);
+    large_give(&turn);
     queue_release(&queue);
 }
 
@@ -352,6 +363,8 @@ void cards_list(void *context, struct http_request *request) {
 }
 
 void cards_schema(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct large_turn turn = {.large = &api->large};
     struct open_batch one = {.is_open = false};
     const struct open_batch none = {.is_open = false};
     struct error error;
@@ -361,12 +374,13 @@ void cards_schema(void *context, struct http_request *request) {
     buf_init(&body, BUF_UNLIMITED);
     buf_add_text(&body, "{\"schema\":");
     if (is_made(&one) && one.requests.has_one_shape)
-        err = card_write_schema(&body, &one.lines, &error);
+        err = card_write_schema(&body, &one.lines, &turn, &error);
     else
         buf_add_text(&body, "null");
     write_progress(&body, &one, &none);
     buf_add_byte(&body, '}');
     close_lines(&one);
+    large_give(&turn);
     if (err == OK) {
         api_answer_json(request, &body);
         return;

@@ -22,7 +22,9 @@
 #define LIST_DEFAULT 100
 #define LIST_MAX 1000
 #define ROWS_AT_ONCE 16
-#define PAGE_BYTES ((size_t)4 << 20) /* a page ends with the row that reaches it */
+#define PAGE_BYTES ((size_t)4 << 20) /* a page ends with the piece that reaches it */
+#define PAGE_ROUNDS 256 /* pieces that one page reads: 1,048,576 rows that a filter leaves out */
+#define EXPORT_BYTES_MAX ((uint64_t)16 << 30) /* a batch of 2 GiB of lines, judged by a few */
 
 const char *judgements_curator(const struct http_request *request) {
     const struct key_caller *caller = http_request_caller(request);
@@ -125,9 +127,17 @@ static void create(struct api *api, struct http_request *request, const struct s
     memcpy(judgement->batch_id, batch->id, sizeof judgement->batch_id);
     snprintf(judgement->key_id, sizeof judgement->key_id, "%s", http_request_caller(request)->id);
     judgement->created_unix_s = clock_unix_s();
-    enum err err = store_judgement_add(api->options.store, judgement, &added, &row, &error);
+    struct store_judgement_limits limits = store_judgement_limits_usual;
+    limits.owner_bytes = http_request_caller(request)->stored_bytes_max;
+    enum err err =
+        store_judgement_add(api->options.store, judgement, &limits, &added, &row, &error);
     if (err != OK) {
-        api_fail_err(request, err, &error, NULL);
+        if (err == ERR_LIMIT)
+            api_fail_quota(request, error.text);
+        else if (err == ERR_INVALID)
+            api_fail_param(request, "too_many_judgements", "custom_id", "%s", error.text);
+        else
+            api_fail_err(request, err, &error, NULL);
         return;
     }
     answer_added(request, judgement, added, &row);
@@ -165,14 +175,16 @@ static bool read_after(struct http_request *request, uint64_t *ret_after) {
     return false;
 }
 
-/* Appends at most `limit` rows, until the page is full or the trail ends. Moves query->after behind
- * them. */
+/* Appends at most `limit` rows, until the page is full, the trail ends, or PAGE_ROUNDS pieces of it
+ * are read. Moves query->after behind the rows. */
 static enum err write_rows(struct api *api, struct store_judgement_query *query, size_t limit,
                            struct buf *body, bool *ret_has_more, struct error *error) {
     struct store_judgement rows[ROWS_AT_ONCE];
     size_t count, written = 0;
     *ret_has_more = true;
-    while (*ret_has_more && written < limit && body->bytes < PAGE_BYTES) {
+    for (size_t round = 0;
+         round < PAGE_ROUNDS && *ret_has_more && written < limit && body->bytes < PAGE_BYTES;
+         round++) {
         size_t wanted = limit - written < ROWS_AT_ONCE ? limit - written : ROWS_AT_ONCE;
         enum err err = store_judgement_list(api->options.store, query, wanted, rows, &count,
                                             ret_has_more, error);
@@ -180,7 +192,6 @@ static enum err write_rows(struct api *api, struct store_judgement_query *query,
         for (size_t i = 0; i < count; i++) {
             if (written++ > 0) buf_add_byte(body, ',');
             judged_write(body, &rows[i]);
-            query->after = rows[i].seq;
         }
         store_judgements_release(rows, count);
     }
@@ -222,7 +233,8 @@ void judgements_summary(void *context, struct http_request *request) {
     struct buf body;
     if (!batches_find(api, request, &batch)) return;
     buf_init(&body, BUF_UNLIMITED);
-    enum err err = judged_write_summary(&body, api->options.store, batch.id, &error);
+    enum err err =
+        judged_write_summary(&body, api->options.store, batch.id, api_is_gone, request, &error);
     store_batch_release(&batch);
     if (err == OK) {
         api_answer_json(request, &body);
@@ -250,12 +262,18 @@ static bool read_form(struct http_request *request, enum export_form *ret_form) 
 }
 
 /* Writes the export. As jsonl, a batch without files has one, too. */
-static enum err make_export(struct api *api, const struct store_batch *batch, enum export_form form,
+static enum err make_export(struct api *api, struct http_request *request,
+                            const struct store_batch *batch, enum export_form form,
                             struct store_spool *spool, struct error *error) {
     struct answers_state state;
     struct card_lines lines = {.batch_id = batch->id};
-    struct export_options options = {
-        .form = form, .store = api->options.store, .batch_id = batch->id};
+    struct export_options options = {.form = form,
+                                     .store = api->options.store,
+                                     .batch_id = batch->id,
+                                     .large = &api->large,
+                                     .bytes_max = EXPORT_BYTES_MAX,
+                                     .is_gone = api_is_gone,
+                                     .context = request};
     lines.index = answers_take(api->answers, batch);
     bool is_whole = answers_catch_up(lines.index, EXPORT_WAIT_MS);
     answers_state(lines.index, &state);
@@ -327,12 +345,14 @@ void judgements_export(void *context, struct http_request *request) {
     if (!read_form(request, &form) || !batches_find(api, request, &batch)) return;
     enum err err = store_spool_open(&spool, api->options.store, &error);
     if (err == OK) {
-        err = make_export(api, &batch, form, spool, &error);
+        err = make_export(api, request, &batch, form, spool, &error);
         if (err != OK) store_spool_abort(spool);
     }
     store_batch_release(&batch);
     if (err == OK)
         answer_spool(request, spool);
+    else if (err == ERR_LIMIT)
+        api_fail(request, 413, "export_too_large", NULL, "%s", error.text);
     else
         api_fail_err(request, err, &error, NULL);
 }

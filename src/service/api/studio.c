@@ -237,6 +237,7 @@ static struct studio_job *make_job(struct api *api, const struct http_request *r
     job->action = action;
     snprintf(job->batch_id, sizeof job->batch_id, "%s", batch_id);
     snprintf(job->key_id, sizeof job->key_id, "%s", caller->id);
+    job->owner_bytes_max = caller->stored_bytes_max;
     memcpy(job->owner, caller->owner, sizeof job->owner);
     job->state = new_state(api, batch_id, "running");
     json_object_set_new(job->state, "action", json_string(studio_actions[action]));

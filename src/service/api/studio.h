@@ -37,7 +37,8 @@ struct studio_job {
     char batch_id[STORE_ID_BYTES];
     char key_id[STORE_ID_BYTES]; /* of the client that started it; empty: none */
     char owner[OWNER_BYTES];
-    size_t action; /* index of studio_actions */
+    uint64_t owner_bytes_max; /* of that client's key; 0: no bound */
+    size_t action;            /* index of studio_actions */
     pthread_t thread;
     bool is_over;  /* guarded by the lock of the jobs, like `state` */
     json_t *state; /* the members that GET shows */

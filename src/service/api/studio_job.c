@@ -64,12 +64,13 @@ static enum err write_judgements(struct work *work, struct error *error) {
     struct store_judgement rows[ROWS_AT_ONCE];
     struct store_judgement_walk walk = {.batch_id = work->batch.id, .line_last = UINT32_MAX};
     struct buf text;
-    size_t count = ROWS_AT_ONCE;
+    size_t count;
+    bool has_more = true;
     enum err err = OK;
     buf_init(&text, BUF_UNLIMITED);
-    while (err == OK && count == ROWS_AT_ONCE) {
+    while (err == OK && has_more) {
         err = store_judgement_newest(work->job->api->options.store, &walk, ROWS_AT_ONCE, rows,
-                                     &count, error);
+                                     &count, &has_more, error);
         if (err != OK) break;
         for (size_t i = 0; i < count && err == OK; i++) {
             judged_write(&text, &rows[i]);
@@ -78,6 +79,8 @@ static enum err write_judgements(struct work *work, struct error *error) {
             buf_clear(&text);
         }
         store_judgements_release(rows, count);
+        if (err == OK && studio_job_is_stopped(work->job))
+            err = err_set(error, ERR_CANCELLED, "stopped");
     }
     buf_release(&text);
     return err;
@@ -116,10 +119,12 @@ static void close_work(struct work *work) {
 static enum err add_judgement(struct work *work, struct store_judgement *judgement,
                               bool *ret_is_new, struct error *error) {
     struct store_judgement row;
+    struct store_judgement_limits limits = store_judgement_limits_usual;
     enum judgement_added added = JUDGEMENT_OUTDATED;
+    limits.owner_bytes = work->job->owner_bytes_max;
     for (int round = 0; round < ROUNDS_MAX && added == JUDGEMENT_OUTDATED; round++) {
-        enum err err =
-            store_judgement_add(work->job->api->options.store, judgement, &added, &row, error);
+        enum err err = store_judgement_add(work->job->api->options.store, judgement, &limits,
+                                           &added, &row, error);
         if (err != OK) return err;
         judgement->version = row.version + 1;
         store_judgement_release(&row);
@@ -197,6 +202,10 @@ static void take_judgement(struct work *work, const json_t *given) {
                 refuse_judgement(work, "An annotation is of a line that has no result here.");
         } else {
             work->err = add_judgement(work, &judgement, &is_new, &work->error);
+            if (work->err == ERR_INVALID || work->err == ERR_LIMIT) {
+                refuse_judgement(work, work->error.text); /* as many as are allowed */
+                work->err = OK;
+            }
         }
         store_judgement_release(&judgement);
     }

@@ -234,7 +234,12 @@ void uploads_part(void *context, struct http_request *request) {
     if (err == OK) {
         struct store_spool *spool = upload->spool;
         upload->spool = NULL;
-        err = store_part_commit(spool, id, clock_unix_s(), &part, &error);
+        err = store_part_commit(spool, id, http_request_caller(request)->stored_bytes_max,
+                                clock_unix_s(), &part, &error);
+    }
+    if (err == ERR_LIMIT) {
+        api_fail_quota(request, error.text);
+        return;
     }
     if (err != OK) {
         fail(request, err, &error);

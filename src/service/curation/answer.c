@@ -12,15 +12,18 @@
 #define GOOD_STATUS 200
 #define PREDICATE_IS_TRUE 0.5
 #define TEXT_FIELD ".text"
+#define TREE_COST 8 /* as a body costs an engine */
+#define TREE_BYTES_LEAST ((size_t)8 << 20)
 
 /* --- finding --- */
 
 /* The object that a text is; NULL if it is none. */
-static json_t *object_in(struct str text) {
+static json_t *object_in(struct str text, size_t *room) {
     json_t *value;
     struct error error;
     text = json_span_unfenced(text);
-    if (text.bytes == 0 || *text.at != '{' || json_read(&value, text, &error) != OK) return NULL;
+    if (text.bytes == 0 || *text.at != '{' || json_read_within(&value, text, room, &error) != OK)
+        return NULL;
     if (json_is_object(value)) return value;
     json_decref(value);
     return NULL;
@@ -37,7 +40,7 @@ static void set_place(struct answer *answer, json_t *place, const char *member,
     answer->place = place;
     answer->member = member;
     struct str text = json_member_str(place, member);
-    answer->object = object_in(text);
+    answer->object = object_in(text, &answer->room);
     if (kind == ANSWER_TEXT) answer->text = text;
 }
 
@@ -78,33 +81,26 @@ static json_t *truth_of(const json_t *question) {
     return share ? share : json_member(question, "noul");
 }
 
-/* The probability of option `index`, and its level. Negative: the option does not exist. */
-static double share_at(const json_t *shares, size_t index, int64_t *ret_level) {
-    size_t at = 0;
-    const char *key;
-    json_t *value, *option = json_array_get(shares, index);
-    *ret_level = 0;
-    if (option) {
-        *ret_level = json_integer_value(json_member(option, "value"));
-        return json_number_value(json_member(option, "probability"));
-    }
-    json_object_foreach((json_t *)(uintptr_t)shares, key, value) {
-        if (at++ != index) continue;
-        if (!str_to_i64(str_from(key), ret_level)) *ret_level = 0;
-        return json_number_value(value);
-    }
-    return -1;
-}
-
 /* The most probable level of a score. */
 static int64_t level_of(const json_t *question) {
     const json_t *shares = json_member(question, "probabilities");
-    double share, most = -1;
+    double most = -1;
     int64_t level, top = llround(json_number_value(json_member(question, "score")));
-    for (size_t i = 0; (share = share_at(shares, i, &level)) >= 0; i++) {
+    size_t index;
+    const char *key;
+    json_t *value;
+    json_array_foreach(shares, index, value) {
+        double share = json_number_value(json_member(value, "probability"));
+        if (share < 0) break;
         if (share <= most) continue;
         most = share;
-        top = level;
+        top = json_integer_value(json_member(value, "value"));
+    }
+    json_object_foreach((json_t *)(uintptr_t)shares, key, value) {
+        if (json_number_value(value) < 0) break;
+        if (json_number_value(value) <= most) continue;
+        most = json_number_value(value);
+        top = str_to_i64(str_from(key), &level) ? level : 0;
     }
     return top;
 }
@@ -131,11 +127,16 @@ static void find_decisions(struct answer *answer, json_t *answers) {
 
 /* --- reading --- */
 
+size_t answer_tree_room(size_t text_bytes) {
+    return text_bytes > TREE_BYTES_LEAST / TREE_COST ? TREE_COST * text_bytes : TREE_BYTES_LEAST;
+}
+
 void answer_read(struct answer *ret_answer, struct str text) {
     struct answer answer = {.kind = ANSWER_NONE};
     struct error error;
     *ret_answer = answer;
-    if (json_read(&answer.line, text, &error) != OK) return;
+    answer.room = answer_tree_room(text.bytes);
+    if (json_read_within(&answer.line, text, &answer.room, &error) != OK) return;
     const json_t *response = json_member(answer.line, "response");
     const json_t *body = json_member(response, "body");
     json_t *answers = json_member(body, "answers");
@@ -171,16 +172,10 @@ void answer_write_object(struct buf *buf, const struct answer *answer) {
 
 /* --- corrections --- */
 
-struct correction {
-    const char *name;
-    const json_t *value;
-};
-
-/* Puts the corrected value into the answer to a question. */
+/* Puts the corrected value, if `context` has one, into the answer to a question. */
 static void correct_question(void *context, const char *name, json_t *question) {
-    const struct correction *correction = context;
-    json_t *value = (json_t *)(uintptr_t)correction->value;
-    if (strcmp(name, correction->name) != 0) return;
+    json_t *value = json_object_get(context, name);
+    if (!value) return;
     if (json_member(question, "choice")) {
         json_object_set_nocheck(question, "choice", value);
     } else if (json_member(question, "score")) {
@@ -277,11 +272,8 @@ void answer_correct(struct answer *answer, struct str fields) {
     if (answer->kind != ANSWER_DECISIONS) {
         correct_text(answer, tree);
     } else {
-        json_object_foreach(tree, name, value) {
-            struct correction correction = {name, value};
-            each_question(answer->place, correct_question, &correction);
-            json_object_set_nocheck(answer->object, name, value);
-        }
+        each_question(answer->place, correct_question, tree);
+        json_object_foreach(tree, name, value) json_object_set_nocheck(answer->object, name, value);
     }
     json_decref(tree);
 }

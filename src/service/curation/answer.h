@@ -14,7 +14,8 @@
  * answer.
  *
  * Thread: one per struct.
- * Memory: owns the tree of the line; answer_release frees it. Texts are views of the tree. */
+ * Memory: owns the tree of the line; answer_release frees it. Texts are views of the tree. All trees
+ *     of a line take at most answer_tree_room of its bytes. */
 
 #include "base/buf.h"
 
@@ -29,9 +30,13 @@ struct answer {
     struct str text; /* of a text; else empty */
     json_t *place;   /* borrowed: the object whose member `member` has the text */
     const char *member;
+    size_t room; /* bytes that further trees may take */
 };
 
-/* Reads a line. A line that json_read refuses, such as one nested too deeply, has no answer. */
+/* The memory that the trees of a line may take: 8 times its bytes, 8 MiB at least. */
+size_t answer_tree_room(size_t text_bytes);
+/* Reads a line. A line that json_read_within refuses, such as one nested too deeply or one whose tree
+ * would take too much memory, has no answer. */
 void answer_read(struct answer *ret_answer, struct str text);
 void answer_release(struct answer *answer);
 

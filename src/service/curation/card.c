@@ -12,20 +12,43 @@
 
 /* --- texts --- */
 
-enum err card_read_request(const struct card_lines *lines, uint32_t line, struct buf *buf,
-                           struct error *error) {
-    return answers_read_request(lines->index, line, CARD_TEXT_BYTES_MAX, buf, error);
+static enum err read_request(const struct card_lines *lines, uint32_t line, size_t bytes_max,
+                             struct buf *buf, struct error *error) {
+    return answers_read_request(lines->index, line, bytes_max, buf, error);
 }
 
-enum err card_read_result(const struct card_lines *lines, uint32_t line, struct buf *buf,
-                          struct error *error) {
+static enum err read_result(const struct card_lines *lines, uint32_t line, size_t bytes_max,
+                            struct buf *buf, struct error *error) {
     uint64_t bytes;
-    enum err err =
-        answers_read_result(lines->reader, line, CARD_TEXT_BYTES_MAX, buf, &bytes, error);
-    if (err == OK && bytes > CARD_TEXT_BYTES_MAX)
+    enum err err = answers_read_result(lines->reader, line, bytes_max, buf, &bytes, error);
+    if (err == OK && bytes > bytes_max)
         return err_set(error, ERR_LIMIT, "The result of line %u has too many bytes to be shown.",
                        line + 1);
     return err;
+}
+
+typedef enum err (*read_fn)(const struct card_lines *lines, uint32_t line, size_t bytes_max,
+                            struct buf *buf, struct error *error);
+
+static enum err read_in_turn(read_fn read, const struct card_lines *lines, uint32_t line,
+                             struct large_turn *turn, struct buf *buf, struct error *error) {
+    size_t before = buf->bytes;
+    enum err err = ERR_LIMIT;
+    if (!turn->is_held) err = read(lines, line, LARGE_SMALL_BYTES, buf, error);
+    if (err != ERR_LIMIT) return err;
+    buf_truncate(buf, before);
+    err = large_take(turn, error);
+    return err == OK ? read(lines, line, CARD_TEXT_BYTES_MAX, buf, error) : err;
+}
+
+enum err card_read_request(const struct card_lines *lines, uint32_t line, struct large_turn *turn,
+                           struct buf *buf, struct error *error) {
+    return read_in_turn(read_request, lines, line, turn, buf, error);
+}
+
+enum err card_read_result(const struct card_lines *lines, uint32_t line, struct large_turn *turn,
+                          struct buf *buf, struct error *error) {
+    return read_in_turn(read_result, lines, line, turn, buf, error);
 }
 
 /* --- cards --- */
@@ -60,7 +83,7 @@ static enum err write_other(struct buf *buf, const struct card_source *source, u
         return OK;
     }
     buf_clear(text);
-    enum err err = card_read_result(source->with, other, text, error);
+    enum err err = card_read_result(source->with, other, source->turn, text, error);
     if (err != OK) return err;
     answer_read(&answer, buf_str(text));
     buf_printf(buf, ",\"other\":{\"batch_id\":\"%s\",\"line\":%" PRIu32 ",\"answer\":",
@@ -73,18 +96,34 @@ static enum err write_other(struct buf *buf, const struct card_source *source, u
     return OK;
 }
 
+/* The judgements of a card while they are written. */
+struct judgements {
+    struct buf *buf;
+    size_t begun; /* bytes of the buffer before them */
+    bool has_any;
+};
+
+static enum err write_judgement(void *context, const struct store_judgement *row,
+                                struct error *error) {
+    struct judgements *judgements = context;
+    if (judgements->has_any) buf_add_byte(judgements->buf, ',');
+    judgements->has_any = true;
+    judged_write(judgements->buf, row);
+    if (judgements->buf->bytes - judgements->begun <= CARD_JUDGEMENT_BYTES_MAX) return OK;
+    return err_set(error, ERR_LIMIT,
+                   "The judgements of line %" PRIu64 " have too many bytes to be shown.",
+                   row->line);
+}
+
 static enum err write_judgements(struct buf *buf, const struct card_source *source, uint32_t line,
                                  struct error *error) {
     struct judged *judged;
     struct judged_line found;
+    buf_add_text(buf, ",\"judgements\":[");
+    struct judgements judgements = {.buf = buf, .begun = buf->bytes};
     judged_open(&judged, source->store, source->lines->batch_id, (uint64_t)line + 1,
                 (uint64_t)line + 1);
-    enum err err = judged_next(judged, &found, error);
-    buf_add_text(buf, ",\"judgements\":[");
-    for (size_t i = 0; err == OK && i < found.count; i++) {
-        if (i > 0) buf_add_byte(buf, ',');
-        judged_write(buf, &found.rows[i]);
-    }
+    enum err err = judged_next(judged, write_judgement, &judgements, &found, error);
     buf_add_byte(buf, ']');
     judged_close(judged);
     return err;
@@ -93,14 +132,14 @@ static enum err write_judgements(struct buf *buf, const struct card_source *sour
 static enum err write_parts(struct buf *buf, const struct card_source *source, uint32_t line,
                             struct buf *text, struct error *error) {
     struct answer answer;
-    enum err err = card_read_request(source->lines, line, text, error);
+    enum err err = card_read_request(source->lines, line, source->turn, text, error);
     if (err != OK) return err;
     struct str id = json_span_get(buf_str(text), "custom_id");
     buf_printf(buf, "{\"line\":%" PRIu32 ",\"custom_id\":", line + 1);
     json_span_add_ascii(buf, id.at ? id : STR("null"));
     write_line(buf, "request", buf_str(text));
     buf_clear(text);
-    err = card_read_result(source->lines, line, text, error);
+    err = card_read_result(source->lines, line, source->turn, text, error);
     if (err != OK) return err;
     answer_read(&answer, buf_str(text));
     write_line(buf, "result", buf_str(text));
@@ -209,12 +248,14 @@ static json_t *decision_schema(const json_t *body) {
     return NULL;
 }
 
-enum err card_write_schema(struct buf *buf, const struct card_lines *lines, struct error *error) {
+enum err card_write_schema(struct buf *buf, const struct card_lines *lines, struct large_turn *turn,
+                           struct error *error) {
     json_t *line = NULL;
     struct buf text;
     buf_init(&text, CARD_TEXT_BYTES_MAX);
-    enum err err = card_read_request(lines, 0, &text, error);
-    if (err == OK) err = json_read(&line, buf_str(&text), error);
+    enum err err = card_read_request(lines, 0, turn, &text, error);
+    size_t room = answer_tree_room(text.bytes);
+    if (err == OK) err = json_read_within(&line, buf_str(&text), &room, error);
     buf_release(&text);
     if (err != OK) return err;
     const json_t *body = json_member(line, "body"), *schema = asked_schema(body);

@@ -5,11 +5,14 @@
  * no HTTP.
  *
  * Thread: any.
- * Memory: the texts of one line, from both batches. */
+ * Memory: the texts of one line, from both batches, each up to LARGE_SMALL_BYTES, or up to
+ *     CARD_TEXT_BYTES_MAX for the caller that holds the turn of large lines. */
 
 #include "answers/answers.h"
+#include "answers/large.h"
 
-#define CARD_TEXT_BYTES_MAX ((size_t)64 << 20) /* of one request or result */
+#define CARD_TEXT_BYTES_MAX ((size_t)16 << 20)      /* of one request or result */
+#define CARD_JUDGEMENT_BYTES_MAX ((size_t)16 << 20) /* of the judgements on one line, as JSON */
 
 /* The lines of one batch. */
 struct card_lines {
@@ -22,14 +25,16 @@ struct card_source {
     struct store *store;
     const struct card_lines *lines;
     const struct card_lines *with; /* another batch, whose answer is shown, too; NULL: none */
+    struct large_turn *turn;
 };
 
-/* Append the request as it was sent, or the line of the output or error file, without LF.
- * ERR_LIMIT for a text over CARD_TEXT_BYTES_MAX; else as the functions of answers.h. */
-enum err card_read_request(const struct card_lines *lines, uint32_t line, struct buf *buf,
-                           struct error *error) MUST_CHECK;
-enum err card_read_result(const struct card_lines *lines, uint32_t line, struct buf *buf,
-                          struct error *error) MUST_CHECK;
+/* Append the request as it was sent, or the line of the output or error file, without LF. Take the
+ * turn for a text over LARGE_SMALL_BYTES. ERR_LIMIT for one over CARD_TEXT_BYTES_MAX;
+ * ERR_UNAVAILABLE without the turn; else as the functions of answers.h. */
+enum err card_read_request(const struct card_lines *lines, uint32_t line, struct large_turn *turn,
+                           struct buf *buf, struct error *error) MUST_CHECK;
+enum err card_read_result(const struct card_lines *lines, uint32_t line, struct large_turn *turn,
+                          struct buf *buf, struct error *error) MUST_CHECK;
 
 /* Appends the card of a line that has a result:
  * {"line","custom_id","request","result","answer","text","uncertainty","other","judgements"}. */
@@ -37,5 +42,5 @@ enum err card_write(struct buf *buf, const struct card_source *source, uint32_t 
                     struct error *error) MUST_CHECK;
 /* Appends the JSON schema that the first request asks for, or null if it asks for none. The schema
  * of a decision is made from its questions. */
-enum err card_write_schema(struct buf *buf, const struct card_lines *lines,
+enum err card_write_schema(struct buf *buf, const struct card_lines *lines, struct large_turn *turn,
                            struct error *error) MUST_CHECK;

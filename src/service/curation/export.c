@@ -16,6 +16,9 @@ const char *const export_names[] = {"jsonl", "few_shot", "calibrate", "compare",
 /* One line of the batch, with its answer as a curator has corrected it. */
 struct exported {
     const struct export_options *options;
+    struct store_spool *spool;
+    struct buf out;             /* output that is not in the spool yet */
+    struct large_turn turn;     /* held for one line at most */
     struct buf request, result; /* texts of the line; empty if they cannot be read */
     struct answer answer;
     json_t *questions; /* the answer's object without corrections */
@@ -27,17 +30,28 @@ static void release_answer(struct exported *is) {
     answer_release(&is->answer);
 }
 
+/* Empties a text, and frees the memory of a large one. */
+static void empty(struct buf *text) {
+    buf_clear(text);
+    if (text->capacity > LARGE_SMALL_BYTES) buf_release(text);
+}
+
+static void empty_line(struct exported *is) {
+    release_answer(is);
+    empty(&is->request);
+    empty(&is->result);
+    large_give(&is->turn);
+}
+
 /* Reads the line, and corrects its answer by the fields of the row. */
 static enum err read_line(struct exported *is, const struct store_judgement *row,
                           struct error *error) {
     const struct card_lines *lines = is->options->lines;
     uint32_t line = (uint32_t)row->line - 1;
-    release_answer(is);
-    buf_clear(&is->request);
-    buf_clear(&is->result);
+    empty_line(is);
     if (!lines) return OK;
-    enum err err = card_read_request(lines, line, &is->request, error);
-    if (err == OK) err = card_read_result(lines, line, &is->result, error);
+    enum err err = card_read_request(lines, line, &is->turn, &is->request, error);
+    if (err == OK) err = card_read_result(lines, line, &is->turn, &is->result, error);
     bool is_gone = err == ERR_NOT_FOUND && is->options->form == EXPORT_JSONL;
     if (is_gone || err == ERR_LIMIT || err == ERR_CORRUPT) {
         buf_clear(&is->request);
@@ -134,65 +148,70 @@ static void write_compare(struct buf *out, const struct exported *is) {
 
 /* --- lines --- */
 
-/* The judgement that all curators with an opinion share; NULL if there is none. */
-static const struct store_judgement *shared(const struct judged_line *line) {
-    if (!judged_is_agreed(line)) return NULL;
-    for (size_t i = 0; i < line->count; i++)
-        if (line->rows[i].verdict != VERDICT_SKIPPED) return &line->rows[i];
-    return NULL;
+static enum err flush(struct exported *is, struct error *error) {
+    struct buf *out = &is->out;
+    if (store_spool_bytes(is->spool) + out->bytes > is->options->bytes_max)
+        return err_set(error, ERR_LIMIT,
+                       "The export has more than %" PRIu64
+                       " bytes, which is the limit. Read the judgements in pages instead.",
+                       is->options->bytes_max);
+    enum err err = out->bytes ? store_spool_write(is->spool, out->at, out->bytes, error) : OK;
+    empty(out);
+    return err;
 }
 
-static enum err write_judged(struct buf *out, struct exported *is, const struct judged_line *line,
+/* Ends a row of the export. */
+static enum err end_row(struct exported *is, struct error *error) {
+    enum err err = is->out.bytes >= PIECE_BYTES ? flush(is, error) : OK;
+    if (err == OK && is->options->is_gone && is->options->is_gone(is->options->context))
+        err = err_set(error, ERR_CANCELLED, "The client has gone.");
+    return err;
+}
+
+static enum err write_row(void *context, const struct store_judgement *row, struct error *error) {
+    struct exported *is = context;
+    enum err err = read_line(is, row, error);
+    if (err != OK) return err;
+    write_jsonl(&is->out, is, row);
+    return end_row(is, error);
+}
+
+static enum err write_agreed(struct exported *is, const struct judged_line *line,
                              struct error *error) {
-    const struct store_judgement *row = shared(line);
-    enum err err = OK;
-    if (is->options->form == EXPORT_JSONL) {
-        for (size_t i = 0; i < line->count && err == OK; i++) {
-            err = read_line(is, &line->rows[i], error);
-            if (err == OK) write_jsonl(out, is, &line->rows[i]);
-        }
-        return err;
-    }
-    if (!row) return OK;
-    err = read_line(is, row, error);
+    if (!line->is_agreed || !line->opinion) return OK;
+    enum err err = read_line(is, line->opinion, error);
     if (err != OK) return err;
     switch (is->options->form) {
-    case EXPORT_FEW_SHOT: write_few_shot(out, is); break;
-    case EXPORT_CALIBRATE: write_calibrate(out, is); break;
-    case EXPORT_COMPARE: write_compare(out, is); break;
+    case EXPORT_FEW_SHOT: write_few_shot(&is->out, is); break;
+    case EXPORT_CALIBRATE: write_calibrate(&is->out, is); break;
+    case EXPORT_COMPARE: write_compare(&is->out, is); break;
     case EXPORT_JSONL:
     case EXPORT_FORM_COUNT: break;
     }
-    return OK;
-}
-
-static enum err flush(struct store_spool *spool, struct buf *out, struct error *error) {
-    enum err err = out->bytes ? store_spool_write(spool, out->at, out->bytes, error) : OK;
-    buf_clear(out);
-    return err;
+    return end_row(is, error);
 }
 
 enum err export_write(struct store_spool *spool, const struct export_options *options,
                       struct error *error) {
-    struct exported is = {.options = options};
+    struct exported is = {.options = options, .spool = spool, .turn = {.large = options->large}};
+    bool is_jsonl = options->form == EXPORT_JSONL;
     struct judged *judged;
     struct judged_line line;
-    struct buf out;
     enum err err;
     buf_init(&is.request, CARD_TEXT_BYTES_MAX);
     buf_init(&is.result, CARD_TEXT_BYTES_MAX);
-    buf_init(&out, BUF_UNLIMITED);
+    buf_init(&is.out, BUF_UNLIMITED);
     judged_open(&judged, options->store, options->batch_id, 0, UINT64_MAX);
-    while ((err = judged_next(judged, &line, error)) == OK && line.count > 0) {
-        err = write_judged(&out, &is, &line, error);
-        if (err == OK && out.bytes >= PIECE_BYTES) err = flush(spool, &out, error);
+    while ((err = judged_next(judged, is_jsonl ? write_row : NULL, &is, &line, error)) == OK &&
+           line.count > 0) {
+        if (!is_jsonl) err = write_agreed(&is, &line, error);
         if (err != OK) break;
     }
-    if (err == OK) err = flush(spool, &out, error);
+    if (err == OK) err = flush(&is, error);
     judged_close(judged);
-    release_answer(&is);
+    empty_line(&is);
     buf_release(&is.request);
     buf_release(&is.result);
-    buf_release(&out);
+    buf_release(&is.out);
     return err;
 }

@@ -14,7 +14,7 @@
  * out.
  *
  * Thread: one.
- * Memory: the texts of one line, and 1 MiB of output.
+ * Memory: the texts of one line, as card.h bounds them, and 1 MiB of output.
  * Invariant: every line is pure ASCII, so that no reader splits it. */
 
 #include "curation/card.h"
@@ -33,8 +33,12 @@ struct export_options {
     struct store *store;
     const char *batch_id;
     const struct card_lines *lines; /* NULL, with jsonl only: the batch's files are gone */
+    struct large *large;
+    uint64_t bytes_max;             /* of the whole export */
+    bool (*is_gone)(void *context); /* the export ends when it is true; NULL: it never is */
+    void *context;
 };
 
-/* Appends the lines to the spool. */
+/* Appends the lines to the spool. ERR_LIMIT above bytes_max; ERR_CANCELLED once is_gone is true. */
 enum err export_write(struct store_spool *spool, const struct export_options *options,
                       struct error *error) MUST_CHECK;

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE 256 /* rows per read */
+#define PAGE 64            /* rows per read */
+#define CURATORS_MAX 10000 /* a summary lists no more; a batch of today has 1,000 at most */
 
 const char *const judged_verdicts[] = {"accepted", "corrected", "skipped", NULL};
 
@@ -21,8 +22,7 @@ struct judged {
     struct store_judgement page[PAGE]; /* rows from `at` on are not told yet */
     size_t at, count;
     bool is_last_page;
-    struct store_judgement *line; /* (line_count) rows of the line told last */
-    size_t line_count, line_capacity;
+    struct store_judgement opinion; /* the first one on the line; all zero: none */
 };
 
 void judged_open(struct judged **ret_judged, struct store *store, const char *batch_id,
@@ -38,59 +38,60 @@ void judged_open(struct judged **ret_judged, struct store *store, const char *ba
 void judged_close(struct judged *judged) {
     if (!judged) return;
     store_judgements_release(judged->page + judged->at, judged->count - judged->at);
-    store_judgements_release(judged->line, judged->line_count);
-    free(judged->line);
+    store_judgement_release(&judged->opinion);
     free(judged);
 }
 
 /* Makes sure that judged->page[judged->at] is a row; false behind the last row. */
 static bool has_row(struct judged *judged, enum err *ret_err, struct error *error) {
+    bool has_more;
     *ret_err = OK;
-    if (judged->at < judged->count) return true;
-    if (judged->is_last_page) return false;
-    judged->at = judged->count = 0;
-    *ret_err = store_judgement_newest(judged->store, &judged->walk, PAGE, judged->page,
-                                      &judged->count, error);
-    judged->is_last_page = judged->count < PAGE;
-    return judged->count > 0;
+    while (judged->at == judged->count && !judged->is_last_page) {
+        judged->at = judged->count = 0;
+        *ret_err = store_judgement_newest(judged->store, &judged->walk, PAGE, judged->page,
+                                          &judged->count, &has_more, error);
+        if (*ret_err != OK) return false;
+        judged->is_last_page = !has_more;
+    }
+    return judged->at < judged->count;
 }
 
-enum err judged_next(struct judged *judged, struct judged_line *ret_line, struct error *error) {
+static bool same_fields(const struct store_judgement *a, const struct store_judgement *b) {
+    return !a->fields || !b->fields || strcmp(a->fields, b->fields) == 0;
+}
+
+/* Counts a row of the line, and takes it over. */
+static void count_opinion(struct judged *judged, struct judged_line *line,
+                          struct store_judgement *row) {
+    struct store_judgement *opinion = &judged->opinion;
+    line->count++;
+    if (row->verdict != VERDICT_SKIPPED && line->opinions++ == 0) {
+        *opinion = *row;
+        return;
+    }
+    if (row->verdict != VERDICT_SKIPPED &&
+        (row->verdict != opinion->verdict || !same_fields(row, opinion)))
+        line->is_agreed = false;
+    store_judgement_release(row);
+}
+
+enum err judged_next(struct judged *judged, judged_row_fn each, void *context,
+                     struct judged_line *ret_line, struct error *error) {
+    struct judged_line line = {.is_agreed = true};
     enum err err;
-    store_judgements_release(judged->line, judged->line_count);
-    judged->line_count = 0;
+    store_judgement_release(&judged->opinion);
     while (has_row(judged, &err, error)) {
-        const struct store_judgement *row = &judged->page[judged->at];
-        if (judged->line_count > 0 && row->line != judged->line[0].line) break;
-        judged->line = vec_grow(judged->line, judged->line_count, &judged->line_capacity,
-                                sizeof *judged->line);
-        judged->line[judged->line_count++] = *row;
+        struct store_judgement *row = &judged->page[judged->at];
+        if (line.count > 0 && row->line != line.line) break;
+        if (each) err = each(context, row, error);
+        if (err != OK) return err;
+        line.line = row->line;
+        count_opinion(judged, &line, row);
         judged->at++;
     }
-    if (err == OK)
-        *ret_line = (struct judged_line){.line = judged->line_count ? judged->line[0].line : 0,
-                                         .rows = judged->line,
-                                         .count = judged->line_count};
+    if (line.opinions > 0) line.opinion = &judged->opinion;
+    if (err == OK) *ret_line = line;
     return err;
-}
-
-/* How many curators have an opinion on the line. */
-static size_t count_opinions(const struct judged_line *line) {
-    size_t count = 0;
-    for (size_t i = 0; i < line->count; i++) count += line->rows[i].verdict != VERDICT_SKIPPED;
-    return count;
-}
-
-bool judged_is_agreed(const struct judged_line *line) {
-    const struct store_judgement *first = NULL;
-    for (size_t i = 0; i < line->count; i++) {
-        const struct store_judgement *row = &line->rows[i];
-        if (row->verdict == VERDICT_SKIPPED) continue;
-        if (!first) first = row;
-        if (row->verdict != first->verdict) return false;
-        if (row->fields && first->fields && strcmp(row->fields, first->fields) != 0) return false;
-    }
-    return true;
 }
 
 /* --- JSON --- */
@@ -146,8 +147,12 @@ static void count_row(struct tally *tally, const struct store_judgement *row) {
     tally->flagged += row->flagged;
 }
 
+/* The tally of a curator; NULL if there are too many. */
 static struct tally *tally_of(struct summary *summary, const char *curator) {
     uint64_t place = summary->count;
+    if (summary->count == CURATORS_MAX)
+        return map_get(&summary->places, str_from(curator), &place) ? &summary->curators[place]
+                                                                    : NULL;
     if (map_put_new(&summary->places, str_from(curator), place, &place)) {
         summary->curators = vec_grow(summary->curators, summary->count, &summary->capacity,
                                      sizeof *summary->curators);
@@ -157,17 +162,23 @@ static struct tally *tally_of(struct summary *summary, const char *curator) {
     return &summary->curators[place];
 }
 
+static enum err count_judgement(void *context, const struct store_judgement *row,
+                                struct error *error) {
+    struct summary *summary = context;
+    struct tally *tally = tally_of(summary, row->curator);
+    (void)error;
+    count_row(&summary->all, row);
+    if (!tally) return OK;
+    tally->lines++;
+    count_row(tally, row);
+    return OK;
+}
+
 static void count_line(struct summary *summary, const struct judged_line *line) {
     summary->all.lines++;
-    for (size_t i = 0; i < line->count; i++) {
-        struct tally *tally = tally_of(summary, line->rows[i].curator);
-        tally->lines++;
-        count_row(tally, &line->rows[i]);
-        count_row(&summary->all, &line->rows[i]);
-    }
-    if (count_opinions(line) < 2) return;
+    if (line->opinions < 2) return;
     summary->compared++;
-    summary->agreed += judged_is_agreed(line);
+    summary->agreed += line->is_agreed;
 }
 
 static void write_tally(struct buf *buf, const struct tally *tally) {
@@ -196,15 +207,21 @@ static void write_summary(struct buf *buf, const struct summary *summary) {
 }
 
 enum err judged_write_summary(struct buf *buf, struct store *store, const char *batch_id,
-                              struct error *error) {
+                              bool (*is_gone)(void *context), void *context, struct error *error) {
     struct summary summary = {.count = 0};
     struct judged *judged;
     struct judged_line line;
     enum err err;
     map_init(&summary.places);
     judged_open(&judged, store, batch_id, 0, UINT64_MAX);
-    while ((err = judged_next(judged, &line, error)) == OK && line.count > 0)
+    while ((err = judged_next(judged, count_judgement, &summary, &line, error)) == OK &&
+           line.count > 0) {
         count_line(&summary, &line);
+        if (is_gone && is_gone(context)) {
+            err = err_set(error, ERR_CANCELLED, "The client has gone.");
+            break;
+        }
+    }
     judged_close(judged);
     if (err == OK) write_summary(buf, &summary);
     for (size_t i = 0; i < summary.count; i++) free(summary.curators[i].curator);

@@ -27,8 +27,13 @@ static enum err mark_disputed(unsigned char *marks, const struct queue_options *
     struct judged_line line;
     enum err err;
     judged_open(&judged, options->store, options->batch_id, 0, UINT64_MAX);
-    while ((err = judged_next(judged, &line, error)) == OK && line.count > 0)
-        if (line.line <= options->lines && !judged_is_agreed(&line)) marks[line.line - 1] = 1;
+    while ((err = judged_next(judged, NULL, NULL, &line, error)) == OK && line.count > 0) {
+        if (line.line <= options->lines && !line.is_agreed) marks[line.line - 1] = 1;
+        if (options->is_gone && options->is_gone(options->context)) {
+            err = err_set(error, ERR_CANCELLED, "The client has gone.");
+            break;
+        }
+    }
     judged_close(judged);
     return err;
 }

@@ -37,7 +37,9 @@ struct queue_options {
     uint32_t lines;      /* of the batch */
     const char *curator; /* whose judgements make a line seen */
     struct answers_index *index;
-    struct answers_index *with; /* of runs_disagree: index of the other batch */
+    struct answers_index *with;     /* of runs_disagree: index of the other batch */
+    bool (*is_gone)(void *context); /* ERR_CANCELLED once it is true; NULL: it never is */
+    void *context;
 };
 
 struct queue {

@@ -61,6 +61,10 @@ void http_request_tell_gone(struct http_request *request) {
     if (gone) gone(context);
 }
 
+bool http_request_is_gone(const struct http_request *request) {
+    return gate_is_gone(request->connection);
+}
+
 void http_request_on_gone(struct http_request *request, void (*gone)(void *context),
                           void (*release)(void *context), void *context) {
     pthread_mutex_lock(&request->lock);

@@ -321,8 +321,10 @@ static enum err read_page(struct store *store, const char *owner, uint64_t befor
     sqlite3_stmt *statement;
     enum err err = database_prepare(
         store, &statement,
-        "SELECT " COLUMNS " FROM batches WHERE sequence < ?1 AND (?3 IS NULL OR owner = ?3)"
-        " ORDER BY sequence DESC LIMIT ?2",
+        owner ? "SELECT " COLUMNS " FROM batches INDEXED BY batches_of WHERE sequence < ?1"
+                " AND owner = ?3 ORDER BY sequence DESC LIMIT ?2"
+              : "SELECT " COLUMNS " FROM batches WHERE sequence < ?1 ORDER BY sequence DESC"
+                " LIMIT ?2",
         error);
     if (err != OK) return err;
     sqlite3_bind_int64(statement, 1, (sqlite3_int64)before);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "store/judgements_internal.h"
 #include "store/snapshot.h"
-#include "store/store_internal.h"
 
 #include "base/os.h"
 
@@ -126,6 +126,37 @@ static const char *const migrations[] = {
     " BEGIN SELECT RAISE(ABORT, 'a judgement is never changed'); END;"
     "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements"
     " BEGIN SELECT RAISE(ABORT, 'a judgement is never removed'); END;",
+    /* Sums by which a bound is checked without a walk (judgement_sums.c). */
+    "CREATE TABLE judgement_sums ("
+    " batch_id TEXT PRIMARY KEY,"
+    " owner TEXT NOT NULL,"
+    " judgements INTEGER NOT NULL,"
+    " bytes INTEGER NOT NULL,"
+    " curators INTEGER NOT NULL) STRICT, WITHOUT ROWID;"
+    "CREATE INDEX judgement_sums_of ON judgement_sums (owner, bytes);"
+    "CREATE TABLE judgement_curators ("
+    " batch_id TEXT NOT NULL,"
+    " curator TEXT NOT NULL,"
+    " PRIMARY KEY (batch_id, curator)) STRICT, WITHOUT ROWID;"
+    "INSERT INTO judgement_curators SELECT DISTINCT batch_id, curator FROM judgements;"
+    "INSERT INTO judgement_sums SELECT batch_id,"
+    " coalesce((SELECT owner FROM batches WHERE id = batch_id), ''), count(*), sum" JUDGEMENT_BYTES
+    ", count(DISTINCT curator) FROM judgements GROUP BY batch_id;"
+    "CREATE INDEX judgements_first ON judgements (batch_id, curator, line) WHERE version = 1;"
+    "ALTER TABLE uploads ADD COLUMN part_count INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE uploads ADD COLUMN part_bytes INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE uploads SET"
+    " part_count = (SELECT count(*) FROM upload_parts WHERE upload_id = uploads.id),"
+    " part_bytes = (SELECT coalesce(sum(p.bytes), 0) FROM upload_parts AS p"
+    " WHERE p.upload_id = uploads.id);"
+    "CREATE INDEX uploads_pending ON uploads (owner, expires, bytes, part_bytes) WHERE status = 0;"
+    "CREATE INDEX uploads_ended ON uploads (owner, sequence) WHERE status <> 0;"
+    /* What an owner has is found and added up without the rows of others. */
+    "CREATE INDEX files_sum ON files (owner, expires, bytes) WHERE deleted IS NULL;"
+    "CREATE INDEX files_list ON files (owner, sequence) WHERE deleted IS NULL;"
+    "CREATE INDEX files_purposes ON files (owner, purpose, sequence) WHERE deleted IS NULL;"
+    "CREATE INDEX files_of_purpose ON files (purpose, sequence) WHERE deleted IS NULL;"
+    "CREATE INDEX batches_of ON batches (owner, sequence);",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 

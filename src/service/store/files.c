@@ -36,8 +36,9 @@ static enum err read_owner_bytes(struct store *store, const char *owner, int64_t
         store, &statement,
         "SELECT coalesce((SELECT sum(bytes) FROM files WHERE owner = ?1 AND deleted IS NULL"
         " AND (expires IS NULL OR expires > ?2)), 0)"
-        " + coalesce((SELECT sum(bytes) FROM uploads WHERE owner = ?1 AND status = 0"
-        " AND expires > ?2), 0)",
+        " + coalesce((SELECT sum(max(bytes, part_bytes)) FROM uploads WHERE owner = ?1"
+        " AND status = 0 AND expires > ?2), 0)"
+        " + coalesce((SELECT sum(bytes) FROM judgement_sums WHERE owner = ?1), 0)",
         error);
     if (err != OK) return err;
     database_bind_str(statement, 1, str_from(owner));
@@ -162,21 +163,19 @@ static enum err read_page(struct store *store, const struct store_file_list *lis
                           struct store_file *ret_files, size_t *ret_count, bool *ret_has_more,
                           struct error *error) {
     sqlite3_stmt *statement;
-    enum err err = database_prepare(
-        store, &statement,
-        list->ascending ? "SELECT " STORE_FILE_COLUMNS " FROM files WHERE sequence > ?2"
-                          " AND (?3 = '' OR purpose = ?3) AND deleted IS NULL"
-                          " AND (?5 IS NULL OR owner = ?5)"
-                          " AND (expires IS NULL OR expires > ?1) ORDER BY sequence LIMIT ?4"
-                        : "SELECT " STORE_FILE_COLUMNS " FROM files WHERE sequence < ?2"
-                          " AND (?5 IS NULL OR owner = ?5)"
-                          " AND (?3 = '' OR purpose = ?3) AND deleted IS NULL AND (expires IS"
-                          " NULL OR expires > ?1) ORDER BY sequence DESC LIMIT ?4",
-        error);
+    char sql[512];
+    /* One of the indexes files_list (owner, sequence), files_purposes (owner, purpose, sequence) and
+     * files_of_purpose (purpose, sequence) gives the rows in order, and no others. */
+    snprintf(sql, sizeof sql,
+             "SELECT " STORE_FILE_COLUMNS " FROM files WHERE sequence %s ?2%s%s AND deleted IS NULL"
+             " AND (expires IS NULL OR expires > ?1) ORDER BY sequence %s LIMIT ?4",
+             list->ascending ? ">" : "<", list->owner ? " AND owner = ?5" : "",
+             list->purpose.bytes ? " AND purpose = ?3" : "", list->ascending ? "ASC" : "DESC");
+    enum err err = database_prepare(store, &statement, sql, error);
     if (err != OK) return err;
     sqlite3_bind_int64(statement, 1, list->now_unix_s);
     sqlite3_bind_int64(statement, 2, (sqlite3_int64)after);
-    database_bind_str(statement, 3, list->purpose);
+    if (list->purpose.bytes) database_bind_str(statement, 3, list->purpose);
     sqlite3_bind_int64(statement, 4, (sqlite3_int64)list->limit + 1);
     if (list->owner) database_bind_str(statement, 5, str_from(list->owner));
     size_t count = 0;

@@ -65,8 +65,8 @@ enum err store_file_open(struct store *store, struct str id, int64_t now_unix_s,
 enum err store_input_open(struct store *store, struct str id, int64_t alive_unix_s, int *ret_fd,
                           struct store_file *ret_file, struct error *error) MUST_CHECK;
 
-/* Bytes of an owner's files that clients can see, and of its uploads under way as they were
- * announced. */
+/* Bytes of an owner's files that clients can see, of its uploads under way as they were announced or
+ * as their parts are, if these are more, and of the judgements of its batches. */
 enum err store_owner_bytes(struct store *store, const char *owner, int64_t now_unix_s,
                            uint64_t *ret_bytes, struct error *error) MUST_CHECK;
 

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "store/fsck.h"
-#include "store/store_internal.h"
+#include "store/judgements_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -25,7 +25,8 @@ void store_judgements_release(struct store_judgement *judgements, size_t count) 
     for (size_t i = 0; i < count; i++) store_judgement_release(&judgements[i]);
 }
 
-static void read_row(sqlite3_stmt *statement, struct store_judgement *ret_row) {
+/* Copies the row; the bytes of its long texts. */
+static size_t read_row(sqlite3_stmt *statement, struct store_judgement *ret_row) {
     *ret_row = (struct store_judgement){
         .seq = (uint64_t)sqlite3_column_int64(statement, 0),
         .line = (uint64_t)sqlite3_column_int64(statement, 3),
@@ -43,19 +44,23 @@ static void read_row(sqlite3_stmt *statement, struct store_judgement *ret_row) {
     database_column(statement, 2, ret_row->batch_id, sizeof ret_row->batch_id);
     database_column(statement, 5, ret_row->curator, sizeof ret_row->curator);
     database_column(statement, 6, ret_row->key_id, sizeof ret_row->key_id);
+    return (size_t)sqlite3_column_bytes(statement, 4) +
+           (size_t)sqlite3_column_bytes(statement, 12) +
+           (size_t)sqlite3_column_bytes(statement, 13);
 }
 
-/* Steps to at most `limit` rows and finalizes the statement; on failure no row is left. */
+/* Steps to at most `limit` rows, or to those that reach JUDGEMENT_PIECE_BYTES, and finalizes the
+ * statement; on failure no row is left. */
 static enum err read_rows(struct store *store, sqlite3_stmt *statement, size_t limit,
                           struct store_judgement *ret_rows, size_t *ret_count, bool *ret_has_more,
                           struct error *error) {
-    size_t count = 0;
+    size_t count = 0, bytes = 0;
     bool row = false, has_more = false;
     enum err err;
     while ((err = database_step(store, statement, &row, error)) == OK && row) {
-        has_more = count == limit;
+        has_more = count == limit || bytes >= JUDGEMENT_PIECE_BYTES;
         if (has_more) break;
-        read_row(statement, &ret_rows[count++]);
+        bytes += read_row(statement, &ret_rows[count++]);
     }
     sqlite3_finalize(statement);
     if (err != OK) {
@@ -71,6 +76,7 @@ static enum err read_rows(struct store *store, sqlite3_stmt *statement, size_t l
 
 struct add_call {
     const struct store_judgement *judgement;
+    const struct store_judgement_limits *limits;
     enum judgement_added added;
     struct store_judgement row; /* as *ret_row of store_judgement_add */
 };
@@ -167,14 +173,17 @@ static enum err add(struct store *store, void *context, struct error *error) {
     }
     store_judgement_release(&call->row);
     call->added = JUDGEMENT_ADDED;
-    err = insert_row(store, call->judgement, error);
+    err = judgement_sums_add(store, call->judgement, call->limits, error);
+    if (err == OK) err = insert_row(store, call->judgement, error);
     return err == OK ? find_by_id(store, call->judgement, &call->row, error) : err;
 }
 
 enum err store_judgement_add(struct store *store, const struct store_judgement *judgement,
+                             const struct store_judgement_limits *limits,
                              enum judgement_added *ret_added, struct store_judgement *ret_row,
                              struct error *error) {
-    struct add_call call = {.judgement = judgement};
+    struct add_call call = {.judgement = judgement,
+                            .limits = limits ? limits : &store_judgement_limits_usual};
     enum err err = database_transact(store, add, &call, error);
     if (err != OK) {
         store_judgement_release(&call.row);
@@ -187,57 +196,101 @@ enum err store_judgement_add(struct store *store, const struct store_judgement *
 
 /* --- reading --- */
 
-enum err store_judgement_list(struct store *store, const struct store_judgement_query *query,
+/* True if the column has this text, which is compared before anything is copied. */
+static bool column_is(sqlite3_stmt *statement, int at, struct str text) {
+    const char *found = (const char *)sqlite3_column_text(statement, at);
+    struct str whole = {found, (size_t)sqlite3_column_bytes(statement, at)};
+    return !text.at || (found && str_equals(whole, text));
+}
+
+/* Reads on in the trail. Rows that the query does not choose count as looked at. */
+static enum err read_chosen(struct store *store, sqlite3_stmt *statement,
+                            struct store_judgement_query *query, size_t limit,
+                            struct store_judgement *ret_rows, size_t *ret_count, bool *ret_has_more,
+                            struct error *error) {
+    size_t count = 0, bytes = 0, looked_at = 0;
+    bool row = false, has_more = false;
+    enum err err;
+    while ((err = database_step(store, statement, &row, error)) == OK && row) {
+        bool is_chosen =
+            column_is(statement, 4, query->custom_id) && column_is(statement, 5, query->curator);
+        has_more = (is_chosen && count == limit) || bytes >= JUDGEMENT_PIECE_BYTES ||
+                   looked_at == JUDGEMENT_PIECE_ROWS;
+        if (has_more) break;
+        looked_at++;
+        query->after = (uint64_t)sqlite3_column_int64(statement, 0);
+        if (is_chosen) bytes += read_row(statement, &ret_rows[count++]);
+    }
+    if (err != OK) store_judgements_release(ret_rows, count);
+    *ret_count = err == OK ? count : 0;
+    *ret_has_more = has_more;
+    return err;
+}
+
+enum err store_judgement_list(struct store *store, struct store_judgement_query *query,
                               size_t limit, struct store_judgement *ret_rows, size_t *ret_count,
                               bool *ret_has_more, struct error *error) {
     sqlite3_stmt *statement;
     pthread_mutex_lock(&store->lock);
-    enum err err =
-        database_prepare(store, &statement,
-                         "SELECT " COLUMNS " FROM judgements WHERE batch_id = ?1 AND seq > ?2"
-                         " AND (?3 IS NULL OR custom_id = ?3) AND (?4 IS NULL OR curator = ?4)"
-                         " ORDER BY seq LIMIT ?5",
-                         error);
+    enum err err = database_prepare(
+        store, &statement,
+        "SELECT " COLUMNS " FROM judgements WHERE batch_id = ?1 AND seq > ?2 ORDER BY seq", error);
     if (err == OK) {
         uint64_t after = query->after < INT64_MAX ? query->after : INT64_MAX;
         database_bind_str(statement, 1, str_from(query->batch_id));
         sqlite3_bind_int64(statement, 2, (sqlite3_int64)after);
-        if (query->custom_id.at) database_bind_str(statement, 3, query->custom_id);
-        if (query->curator.at) database_bind_str(statement, 4, query->curator);
-        sqlite3_bind_int64(statement, 5, (sqlite3_int64)limit + 1);
-        err = read_rows(store, statement, limit, ret_rows, ret_count, ret_has_more, error);
-    }
-    pthread_mutex_unlock(&store->lock);
-    return err;
-}
-
-enum err store_judgement_mark(struct store *store, const char *batch_id, const char *curator,
-                              unsigned char *marks, size_t count, struct error *error) {
-    sqlite3_stmt *statement;
-    bool row = false;
-    pthread_mutex_lock(&store->lock);
-    enum err err = database_prepare(store, &statement,
-                                    "SELECT line FROM judgements WHERE batch_id = ?1"
-                                    " AND curator = ?2 AND version = 1",
-                                    error);
-    if (err == OK) {
-        database_bind_str(statement, 1, str_from(batch_id));
-        database_bind_str(statement, 2, str_from(curator));
-        while ((err = database_step(store, statement, &row, error)) == OK && row) {
-            uint64_t line = (uint64_t)sqlite3_column_int64(statement, 0);
-            if (line >= 1 && line <= count) marks[line - 1] = 1;
-        }
+        err = read_chosen(store, statement, query, limit, ret_rows, ret_count, ret_has_more, error);
         sqlite3_finalize(statement);
     }
     pthread_mutex_unlock(&store->lock);
     return err;
 }
 
+/* Marks at most JUDGEMENT_PIECE_ROWS lines behind *line, and moves it. *ret_has_more is false at the
+ * end. */
+static enum err mark_piece(struct store *store, const char *batch_id, const char *curator,
+                           uint64_t *line, unsigned char *marks, size_t count, bool *ret_has_more,
+                           struct error *error) {
+    sqlite3_stmt *statement;
+    size_t found = 0;
+    bool row = false;
+    enum err err = database_prepare(store, &statement,
+                                    "SELECT line FROM judgements INDEXED BY judgements_first"
+                                    " WHERE batch_id = ?1 AND curator = ?2 AND version = 1"
+                                    " AND line > ?3 ORDER BY line LIMIT ?4",
+                                    error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, str_from(batch_id));
+    database_bind_str(statement, 2, str_from(curator));
+    sqlite3_bind_int64(statement, 3, (sqlite3_int64)*line);
+    sqlite3_bind_int64(statement, 4, JUDGEMENT_PIECE_ROWS);
+    while ((err = database_step(store, statement, &row, error)) == OK && row) {
+        *line = (uint64_t)sqlite3_column_int64(statement, 0);
+        if (*line >= 1 && *line <= count) marks[*line - 1] = 1;
+        found++;
+    }
+    sqlite3_finalize(statement);
+    *ret_has_more = found == JUDGEMENT_PIECE_ROWS;
+    return err;
+}
+
+enum err store_judgement_mark(struct store *store, const char *batch_id, const char *curator,
+                              unsigned char *marks, size_t count, struct error *error) {
+    uint64_t line = 0;
+    bool has_more = true;
+    enum err err = OK;
+    while (err == OK && has_more) {
+        pthread_mutex_lock(&store->lock);
+        err = mark_piece(store, batch_id, curator, &line, marks, count, &has_more, error);
+        pthread_mutex_unlock(&store->lock);
+    }
+    return err;
+}
+
 enum err store_judgement_newest(struct store *store, struct store_judgement_walk *walk,
                                 size_t limit, struct store_judgement *ret_rows, size_t *ret_count,
-                                struct error *error) {
+                                bool *ret_has_more, struct error *error) {
     sqlite3_stmt *statement;
-    bool has_more;
     pthread_mutex_lock(&store->lock);
     enum err err = database_prepare(
         store, &statement,
@@ -253,8 +306,8 @@ enum err store_judgement_newest(struct store *store, struct store_judgement_walk
         sqlite3_bind_int64(statement, 2, (sqlite3_int64)walk->line);
         database_bind_str(statement, 3, str_from(walk->curator));
         sqlite3_bind_int64(statement, 4, (sqlite3_int64)last);
-        sqlite3_bind_int64(statement, 5, (sqlite3_int64)limit);
-        err = read_rows(store, statement, limit, ret_rows, ret_count, &has_more, error);
+        sqlite3_bind_int64(statement, 5, (sqlite3_int64)limit + 1);
+        err = read_rows(store, statement, limit, ret_rows, ret_count, ret_has_more, error);
     }
     pthread_mutex_unlock(&store->lock);
     if (err == OK && *ret_count > 0) {
@@ -287,6 +340,7 @@ static const struct {
      "there is no such batch (I14)"},
     {"SELECT batch_id, line, curator FROM judgements WHERE (fields IS NOT NULL) <> (verdict = 1)",
      "fields and verdict do not belong together (I14)"},
+    {JUDGEMENT_SUMS_BROKEN, "the sums of the batch's judgements are not those of its rows (I14)"},
 };
 
 static enum err check_promise(struct store *store, size_t at, fsck_report_fn report, void *context,

@@ -11,7 +11,9 @@
  * Thread: any.
  * Memory: a row owns its texts; store_judgement_release frees them.
  * Invariant: the versions of a (line, curator) are 1..n, and `seq` grows with them.
- * Invariant: an id names one judgement of its batch, so that a repeated call adds no second row. */
+ * Invariant: an id names one judgement of its batch, so that a repeated call adds no second row.
+ * Invariant: per batch and per owner, the sums of the rows are known without a walk over them
+ *     (judgement_sums.c), so that a bound costs the same for the first and for the millionth row. */
 
 #include "store/batches.h"
 
@@ -47,24 +49,46 @@ enum judgement_added {
     JUDGEMENT_OUTDATED, /* another version is the next one of this line and curator */
 };
 
+/* What a row takes beyond its texts, in the table and its four indexes. */
+#define JUDGEMENT_ROW_BYTES 400
+
+/* Bounds of what clients may add. A curator's name is the client's text, so that without bounds a
+ * line or a batch holds any number of rows. All versions count. */
+struct store_judgement_limits {
+    uint64_t line_rows, line_bytes; /* of one line */
+    uint64_t batch_rows, batch_bytes, batch_curators;
+    uint64_t owner_bytes; /* of the batch's owner, files and uploads included; 0: no bound */
+};
+/* 1,000 rows of 4 MiB per line, 1,000,000 rows of 1 GiB and 1,000 curators per batch. */
+extern const struct store_judgement_limits store_judgement_limits_usual;
+
 /* Adds a judgement as the version that it names, in one transaction that is durable on return.
+ * ERR_INVALID if a line or batch has as many as the limits allow, ERR_LIMIT if its owner has no
+ * room left. `limits` NULL: the usual ones.
  * *ret_row is the row of the judgement; with JUDGEMENT_ID_TAKEN the row that has the id; with
  * JUDGEMENT_OUTDATED the newest row of the line and curator, all zero if they have none. The caller
  * releases it after OK. */
 enum err store_judgement_add(struct store *store, const struct store_judgement *judgement,
+                             const struct store_judgement_limits *limits,
                              enum judgement_added *ret_added, struct store_judgement *ret_row,
                              struct error *error) MUST_CHECK;
+
+/* Texts that a reading call copies at most, and one row more. */
+#define JUDGEMENT_PIECE_BYTES ((size_t)1 << 20)
+/* Rows that one call looks at, because it holds the lock of the database. */
+#define JUDGEMENT_PIECE_ROWS 4096
 
 /* Chooses rows of one batch. */
 struct store_judgement_query {
     const char *batch_id;
-    uint64_t after;       /* seq */
+    uint64_t after;       /* seq; a call moves it behind the rows that it has looked at */
     struct str custom_id; /* `at` NULL: all */
     struct str curator;   /* `at` NULL: all */
 };
 
-/* Fills at most `limit` rows in the order of seq. The caller releases them. */
-enum err store_judgement_list(struct store *store, const struct store_judgement_query *query,
+/* Fills at most `limit` rows in the order of seq, also fewer or none while *ret_has_more. The caller
+ * releases them. */
+enum err store_judgement_list(struct store *store, struct store_judgement_query *query,
                               size_t limit, struct store_judgement *ret_rows, size_t *ret_count,
                               bool *ret_has_more, struct error *error) MUST_CHECK;
 
@@ -81,8 +105,8 @@ struct store_judgement_walk {
     uint64_t line_last;                    /* the last line wanted */
 };
 
-/* Fills at most `limit` further rows and moves the walk behind them; fewer than `limit` are the
- * last. The caller releases them. Each call sees all rows durable at its time. */
+/* Fills at most `limit` further rows and moves the walk behind them; also fewer while *ret_has_more.
+ * The caller releases them. Each call sees all rows durable at its time. */
 enum err store_judgement_newest(struct store *store, struct store_judgement_walk *walk,
                                 size_t limit, struct store_judgement *ret_rows, size_t *ret_count,
-                                struct error *error) MUST_CHECK;
+                                bool *ret_has_more, struct error *error) MUST_CHECK;

@@ -13,11 +13,13 @@
 #include <string.h>
 
 #define COPY_BYTES ((size_t)256 << 10)
-#define SWEEP_MAX 256                     /* rows per transaction */
-#define KEPT_AFTER_END_S (30 * 86400)     /* how long rows of uploads outlive their expiry */
 #define SPARE_BYTES ((uint64_t)128 << 20) /* all parts: twice the announced bytes and this */
 #define COLUMNS                                                                                    \
-    "id, purpose, filename, bytes, created, expires, file_expires_after, status, file_id, owner"
+    "id, purpose, filename, bytes, created, expires, file_expires_after, status, file_id, owner,"  \
+    " part_count, part_bytes"
+#define PENDING_MAX 1000 /* uploads of an owner that can get parts at the same time */
+#define ENDED_MAX 10000  /* rows of an owner's uploads that have ended */
+#define FORGET_ONCE 16   /* of them, older ones that a new upload removes */
 
 const char *store_upload_status_name(enum upload_status status) {
     static const char *const names[] = {"pending", "completed", "cancelled", "expired"};
@@ -34,15 +36,54 @@ enum err store_part_path(const struct store *store, char ret_path[STORE_PATH_BYT
 
 /* --- rows of uploads --- */
 
+static enum err check_pending(struct store *store, const struct store_upload *upload,
+                              struct error *error) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    enum err err = database_prepare(
+        store, &statement,
+        "SELECT count(*) FROM uploads WHERE owner = ?1 AND status = 0 AND expires > ?2", error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, str_from(upload->owner));
+    sqlite3_bind_int64(statement, 2, upload->created_unix_s);
+    err = database_step(store, statement, &row, error);
+    if (err == OK && row && sqlite3_column_int64(statement, 0) >= PENDING_MAX)
+        err =
+            err_set(error, ERR_INVALID,
+                    "%d uploads are pending, which is the limit: complete or cancel some, or wait "
+                    "until they expire.",
+                    PENDING_MAX);
+    sqlite3_finalize(statement);
+    return err;
+}
+
+/* Removes the oldest rows of the owner's uploads that have ended, beyond ENDED_MAX. */
+static enum err forget_ended(struct store *store, const char *owner, struct error *error) {
+    sqlite3_stmt *statement;
+    enum err err = database_prepare(
+        store, &statement,
+        "DELETE FROM uploads WHERE sequence IN (SELECT sequence FROM uploads"
+        " INDEXED BY uploads_ended WHERE owner = ?1 AND status <> 0 ORDER BY sequence DESC"
+        " LIMIT ?2 OFFSET ?3)",
+        error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, str_from(owner));
+    sqlite3_bind_int(statement, 2, FORGET_ONCE);
+    sqlite3_bind_int(statement, 3, ENDED_MAX);
+    return database_run(store, statement, NULL, error);
+}
+
 static enum err add_upload(struct store *store, void *context, struct error *error) {
     const struct store_upload *upload = context;
     sqlite3_stmt *statement;
     enum err err = store_owner_has_room(store, upload->owner, upload->created_unix_s, upload->bytes,
                                         upload->owner_bytes_max, error);
+    if (err == OK) err = check_pending(store, upload, error);
+    if (err == OK) err = forget_ended(store, upload->owner, error);
     if (err != OK) return err;
     err = database_prepare(
         store, &statement,
-        "INSERT INTO uploads (" COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, 0, NULL, ?)", error);
+        "INSERT INTO uploads (" COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?, 0, NULL, ?, 0, 0)", error);
     if (err != OK) return err;
     database_bind_str(statement, 1, str_from(upload->id));
     database_bind_str(statement, 2, str_from(upload->purpose));
@@ -80,6 +121,8 @@ static enum err get_upload(struct store *store, struct str id, int64_t now_unix_
             .expires_unix_s = sqlite3_column_int64(statement, 5),
             .file_expires_after_s = sqlite3_column_int64(statement, 6),
             .status = (enum upload_status)sqlite3_column_int(statement, 7),
+            .part_count = (uint64_t)sqlite3_column_int64(statement, 10),
+            .part_bytes = (uint64_t)sqlite3_column_int64(statement, 11),
         };
         database_column(statement, 0, ret_upload->id, sizeof ret_upload->id);
         database_column(statement, 1, ret_upload->purpose, sizeof ret_upload->purpose);
@@ -132,33 +175,43 @@ static enum err end_upload(struct store *store, struct str id, enum upload_statu
 struct part_call {
     struct str upload_id;
     int64_t now_unix_s;
+    uint64_t owner_bytes_max;
     struct store_part *part;
 };
 
-/* Limits the parts of an upload: a client may send a part again, but not without end. */
+static uint64_t larger(uint64_t a, uint64_t b) {
+    return a > b ? a : b;
+}
+
+/* Limits the parts of an upload: a client may send a part again, but not without end. What they have
+ * beyond the announced bytes counts as the owner's. */
 static enum err check_room(struct store *store, const struct store_upload *upload,
-                           uint64_t part_bytes, struct error *error) {
-    sqlite3_stmt *statement;
-    bool row;
-    enum err err = database_prepare(
-        store, &statement,
-        "SELECT count(*), coalesce(sum(bytes), 0) FROM upload_parts WHERE upload_id = ?", error);
-    if (err != OK) return err;
-    database_bind_str(statement, 1, str_from(upload->id));
-    err = database_step(store, statement, &row, error);
-    int64_t count = err == OK ? sqlite3_column_int64(statement, 0) : 0;
-    uint64_t bytes = err == OK ? (uint64_t)sqlite3_column_int64(statement, 1) : 0;
-    sqlite3_finalize(statement);
-    if (err != OK) return err;
-    if (count >= STORE_UPLOAD_PARTS_MAX)
+                           const struct part_call *call, struct error *error) {
+    uint64_t bytes = upload->part_bytes + call->part->bytes;
+    if (upload->part_count >= STORE_UPLOAD_PARTS_MAX)
         return err_set(error, ERR_INVALID, "The upload '%s' has %d parts, which is the limit.",
                        upload->id, STORE_UPLOAD_PARTS_MAX);
-    if (bytes + part_bytes > 2 * upload->bytes + SPARE_BYTES)
+    if (bytes > 2 * upload->bytes + SPARE_BYTES)
         return err_set(error, ERR_INVALID,
                        "The parts of the upload '%s' have more than twice the %" PRIu64
                        " bytes that were announced.",
                        upload->id, upload->bytes);
-    return OK;
+    uint64_t more = larger(upload->bytes, bytes) - larger(upload->bytes, upload->part_bytes);
+    if (more == 0) return OK;
+    return store_owner_has_room(store, upload->owner, call->now_unix_s, more, call->owner_bytes_max,
+                                error);
+}
+
+static enum err count_part(struct store *store, const struct part_call *call, struct error *error) {
+    sqlite3_stmt *statement;
+    enum err err = database_prepare(store, &statement,
+                                    "UPDATE uploads SET part_count = part_count + 1,"
+                                    " part_bytes = part_bytes + ?2 WHERE id = ?1",
+                                    error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, call->upload_id);
+    sqlite3_bind_int64(statement, 2, (sqlite3_int64)call->part->bytes);
+    return database_run(store, statement, NULL, error);
 }
 
 static enum err add_part(struct store *store, void *context, struct error *error) {
@@ -166,7 +219,8 @@ static enum err add_part(struct store *store, void *context, struct error *error
     struct store_upload upload;
     sqlite3_stmt *statement;
     enum err err = get_pending(store, call->upload_id, call->now_unix_s, &upload, error);
-    if (err == OK) err = check_room(store, &upload, call->part->bytes, error);
+    if (err == OK) err = check_room(store, &upload, call, error);
+    if (err == OK) err = count_part(store, call, error);
     if (err == OK)
         err = database_prepare(store, &statement,
                                "INSERT INTO upload_parts (id, upload_id, bytes, sha256, created)"
@@ -181,17 +235,19 @@ static enum err add_part(struct store *store, void *context, struct error *error
     return database_run(store, statement, NULL, error);
 }
 
-enum err store_part_commit(struct store_spool *spool, struct str upload_id, int64_t now_unix_s,
+enum err store_part_commit(struct store_spool *spool, struct str upload_id,
+                           uint64_t owner_bytes_max, int64_t now_unix_s,
                            struct store_part *ret_part, struct error *error) {
     struct store *store = store_spool_store(spool);
     struct store_upload upload;
     char path[STORE_PATH_BYTES];
     struct store_part part = {.bytes = store_spool_bytes(spool), .created_unix_s = now_unix_s};
-    struct part_call call = {upload_id, now_unix_s, &part};
+    struct part_call call = {upload_id, now_unix_s, owner_bytes_max, &part};
     id_hex(part.id, sizeof part.id, "part_", 32);
     /* Refuses before the slow sync; add_part checks again in its transaction. */
     pthread_mutex_lock(&store->lock);
     enum err err = get_pending(store, upload_id, now_unix_s, &upload, error);
+    if (err == OK) err = check_room(store, &upload, &call, error);
     pthread_mutex_unlock(&store->lock);
     if (err == OK) err = store_part_path(store, path, part.id, error);
     if (err != OK) {
@@ -404,86 +460,5 @@ enum err store_upload_cancel(struct store *store, struct str id, int64_t now_uni
     struct error ignored;
     enum err err = database_transact(store, cancel, &call, error);
     if (err == OK && store_upload_sweep(store, now_unix_s, &ignored) != OK) ignored.code = OK;
-    return err;
-}
-
-struct upload_sweep {
-    int64_t now_unix_s;
-    size_t count;
-    char ids[SWEEP_MAX][STORE_ID_BYTES];
-};
-
-static enum err forget_uploads(struct store *store, int64_t now_unix_s, struct error *error) {
-    sqlite3_stmt *statement;
-    enum err err =
-        database_prepare(store, &statement, "DELETE FROM uploads WHERE expires <= ?", error);
-    if (err != OK) return err;
-    sqlite3_bind_int64(statement, 1, now_unix_s - KEPT_AFTER_END_S);
-    return database_run(store, statement, NULL, error);
-}
-
-/* Deletes the rows of parts that no pending upload needs, also of parts without an upload, though
- * no call leaves such parts. */
-static enum err take_rows(struct store *store, void *context, struct error *error) {
-    struct upload_sweep *sweep = context;
-    sqlite3_stmt *statement;
-    bool row;
-    sweep->count = 0;
-    enum err err =
-        database_prepare(store, &statement,
-                         "SELECT id FROM upload_parts WHERE upload_id NOT IN"
-                         " (SELECT id FROM uploads WHERE status = 0 AND expires > ?) LIMIT 256",
-                         error);
-    if (err != OK) return err;
-    sqlite3_bind_int64(statement, 1, sweep->now_unix_s);
-    while ((err = database_step(store, statement, &row, error)) == OK && row)
-        database_column(statement, 0, sweep->ids[sweep->count++], STORE_ID_BYTES);
-    sqlite3_finalize(statement);
-    for (size_t i = 0; i < sweep->count && err == OK; i++) {
-        err = database_prepare(store, &statement, "DELETE FROM upload_parts WHERE id = ?", error);
-        if (err != OK) break;
-        database_bind_str(statement, 1, str_from(sweep->ids[i]));
-        err = database_run(store, statement, NULL, error);
-    }
-    return err == OK ? forget_uploads(store, sweep->now_unix_s, error) : err;
-}
-
-/* True when a sweep would remove a row, so that most sweeps write nothing. The lock is held. */
-static enum err has_work(struct store *store, int64_t now_unix_s, bool *ret_has,
-                         struct error *error) {
-    sqlite3_stmt *statement;
-    bool row;
-    enum err err =
-        database_prepare(store, &statement,
-                         "SELECT EXISTS (SELECT 1 FROM upload_parts WHERE upload_id NOT IN"
-                         " (SELECT id FROM uploads WHERE status = 0 AND expires > ?1))"
-                         " OR EXISTS (SELECT 1 FROM uploads WHERE expires <= ?2)",
-                         error);
-    if (err != OK) return err;
-    sqlite3_bind_int64(statement, 1, now_unix_s);
-    sqlite3_bind_int64(statement, 2, now_unix_s - KEPT_AFTER_END_S);
-    err = database_step(store, statement, &row, error);
-    if (err == OK) *ret_has = sqlite3_column_int(statement, 0) != 0;
-    sqlite3_finalize(statement);
-    return err;
-}
-
-enum err store_upload_sweep(struct store *store, int64_t now_unix_s, struct error *error) {
-    bool has = false;
-    pthread_mutex_lock(&store->lock);
-    enum err err = has_work(store, now_unix_s, &has, error);
-    pthread_mutex_unlock(&store->lock);
-    if (err != OK || !has) return err;
-    struct upload_sweep *sweep = mem_new(1, sizeof *sweep);
-    sweep->now_unix_s = now_unix_s;
-    do {
-        err = database_transact(store, take_rows, sweep, error);
-        for (size_t i = 0; i < sweep->count && err == OK; i++) {
-            char path[STORE_PATH_BYTES];
-            err = store_part_path(store, path, sweep->ids[i], error);
-            if (err == OK) err = os_unlink(path, error);
-        }
-    } while (err == OK && sweep->count == SWEEP_MAX);
-    free(sweep);
     return err;
 }

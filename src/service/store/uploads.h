@@ -38,7 +38,9 @@ struct store_upload {
     int64_t file_expires_after_s; /* lifetime of the file after its creation; 0: no expiry */
     enum upload_status status;
     char file_id[STORE_ID_BYTES]; /* empty until completed */
-    uint64_t owner_bytes_max;     /* not stored: the owner's bound for the new upload; 0: none */
+    uint64_t part_count;          /* parts that clients have sent, also twice */
+    uint64_t part_bytes;
+    uint64_t owner_bytes_max; /* not stored: the owner's bound for the new upload; 0: none */
 };
 
 struct store_part {
@@ -51,15 +53,18 @@ struct store_part {
 /* "pending", "completed", "cancelled", "expired" */
 const char *store_upload_status_name(enum upload_status status);
 
-/* Adds a pending upload and fills in its id. Status and file_id are not looked at. */
+/* Adds a pending upload and fills in its id. Status and file_id are not looked at. ERR_LIMIT above
+ * owner_bytes_max, ERR_INVALID if the owner has 1,000 pending ones. */
 enum err store_upload_create(struct store *store, struct store_upload *upload,
                              struct error *error) MUST_CHECK;
 /* ERR_NOT_FOUND for an unknown upload. */
 enum err store_upload_get(struct store *store, struct str id, int64_t now_unix_s,
                           struct store_upload *ret_upload, struct error *error) MUST_CHECK;
 /* Makes the spool a part of the upload; the spool is freed, also after an error. ERR_NOT_FOUND for
- * an unknown upload, ERR_INVALID when it is not pending or has too many parts or bytes. */
-enum err store_part_commit(struct store_spool *spool, struct str upload_id, int64_t now_unix_s,
+ * an unknown upload, ERR_INVALID when it is not pending or has too many parts or bytes, ERR_LIMIT if
+ * its owner may not have so many bytes (`owner_bytes_max` 0: any number). */
+enum err store_part_commit(struct store_spool *spool, struct str upload_id,
+                           uint64_t owner_bytes_max, int64_t now_unix_s,
                            struct store_part *ret_part, struct error *error) MUST_CHECK;
 
 struct store_join {

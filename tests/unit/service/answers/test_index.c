@@ -101,10 +101,27 @@ static void check_line(struct answers_index *index, const char *name, const char
     answers_page_release(&page);
 }
 
+static bool always(void *context) {
+    ++*(unsigned *)context;
+    return true;
+}
+
+/* A search reads no result for a client that has gone. */
+static void check_gone(struct answers_index *index) {
+    struct error error;
+    struct answers_page page;
+    unsigned asked = 0;
+    const struct answers_query query = {
+        .text = STR("x"), .limit = 1, .is_gone = always, .context = &asked};
+    assert_int_equal(answers_find(index, &query, &page, &error), ERR_CANCELLED);
+    assert_int_equal(asked, 1);
+}
+
 static void check_rows(struct world *world, const char *id, const char *salt, unsigned count) {
     struct answers_index *index = take(world, id);
     struct answers_page page = find(index, "word", salt);
     assert_int_equal(page.count, count);
+    check_gone(index);
     for (uint32_t line = 0; line < count; line++) assert_int_equal(page.lines[line], line);
     answers_page_release(&page);
     for (uint32_t line = 0; line < count; line++) {

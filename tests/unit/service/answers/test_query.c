@@ -238,8 +238,9 @@ static size_t paged_rows(struct world *world, const struct question *question,
     buf_init(&room, 1024);
     do {
         struct filter filters[3];
+        uint64_t steps = UINT64_MAX;
         for (size_t i = 0; i < question->count; i++)
-            filter_open(&filters[i], &question->filters[i], &world->table);
+            filter_open(&filters[i], &question->filters[i], &world->table, &steps);
         first_rows_find(&first, &world->table, filters, question->count, count ? &after : NULL);
         for (size_t i = 0; i < question->count; i++) filter_release(&filters[i]);
         assert_int_equal(first.matched, counts->matched);

@@ -4,6 +4,7 @@
 #include "store/fsck.h"
 #include "store/judgements.h"
 #include "store/snapshot.h"
+#include "store/uploads.h"
 
 #include <sqlite3.h>
 
@@ -40,7 +41,7 @@ static enum judgement_added add(struct scratch *s, const struct store_judgement 
                                 struct store_judgement *ret_row) {
     struct store_judgement row;
     enum judgement_added added;
-    assert_int_equal(store_judgement_add(s->store, judgement, &added, &row, &s->error), OK);
+    assert_int_equal(store_judgement_add(s->store, judgement, NULL, &added, &row, &s->error), OK);
     if (ret_row)
         *ret_row = row;
     else
@@ -184,6 +185,7 @@ static void the_trail_is_read_in_pages_and_by_curator_or_line(void **state) {
     assert_int_equal(count, 3);
     store_judgements_release(rows, count);
     query.custom_id = STR("c-2");
+    query.after = 0;
     assert_int_equal(store_judgement_list(s.store, &query, 8, rows, &count, &more, &s.error), OK);
     assert_int_equal(count, 1);
     assert_string_equal(rows[0].id, "id-000003");
@@ -196,6 +198,7 @@ static void a_walk_meets_the_newest_of_each_line_and_curator_once(void **state) 
     struct scratch s;
     struct store_judgement rows[2];
     size_t count, seen = 0;
+    bool more;
     open_with_batches(&s);
     assert_int_equal(add_one(&s, "id-000001", 2, "Ben", 1), JUDGEMENT_ADDED);
     assert_int_equal(add_one(&s, "id-000002", 1, "Ben", 1), JUDGEMENT_ADDED);
@@ -205,13 +208,14 @@ static void a_walk_meets_the_newest_of_each_line_and_curator_once(void **state) 
     static const char *const expected[] = {"id-000004", "id-000002", "id-000001", "id-000005"};
     struct store_judgement_walk walk = {.batch_id = "batch_one", .line_last = UINT64_MAX};
     do {
-        assert_int_equal(store_judgement_newest(s.store, &walk, 2, rows, &count, &s.error), OK);
+        assert_int_equal(store_judgement_newest(s.store, &walk, 2, rows, &count, &more, &s.error),
+                         OK);
         for (size_t i = 0; i < count; i++) assert_string_equal(rows[i].id, expected[seen++]);
         store_judgements_release(rows, count);
-    } while (count == 2);
+    } while (more);
     assert_int_equal(seen, 4);
     walk = (struct store_judgement_walk){.batch_id = "batch_one", .line = 2, .line_last = 2};
-    assert_int_equal(store_judgement_newest(s.store, &walk, 2, rows, &count, &s.error), OK);
+    assert_int_equal(store_judgement_newest(s.store, &walk, 2, rows, &count, &more, &s.error), OK);
     assert_int_equal(count, 1);
     assert_string_equal(rows[0].id, "id-000001");
     store_judgements_release(rows, count);
@@ -248,7 +252,8 @@ static void rows_cannot_be_changed_or_removed_and_fsck_sees_it_if_they_were(void
     for (size_t i = 0; i < sizeof tampering / sizeof *tampering; i++) {
         assert_int_equal(tamper(&s, tampering[i]), SQLITE_OK);
         assert_int_equal(scratch_reopen(&s), OK);
-        assert_int_equal(faults(&s, &count), i == 2 ? 2 : 1);
+        /* The sums of the batch differ from then on. */
+        assert_int_equal(faults(&s, &count), i == 2 ? 4 : 2);
         assert_int_equal(count, 2);
         store_close(s.store);
     }
@@ -297,6 +302,182 @@ static void a_copy_of_the_database_has_the_judgements(void **state) {
     scratch_remove(&s);
 }
 
+static enum err add_within(struct scratch *s, const struct store_judgement *judgement,
+                           const struct store_judgement_limits *limits) {
+    struct store_judgement row;
+    enum judgement_added added;
+    enum err err = store_judgement_add(s->store, judgement, limits, &added, &row, &s->error);
+    if (err == OK) store_judgement_release(&row);
+    return err;
+}
+
+static void a_line_and_a_batch_take_so_many_and_no_more(void **state) {
+    (void)state;
+    struct scratch s;
+    uint64_t count;
+    char id[16], curator[16];
+    char text[512];
+    open_with_batches(&s);
+    struct store_judgement_limits limits = {.line_rows = 3,
+                                            .line_bytes = 1 << 20,
+                                            .batch_rows = 5,
+                                            .batch_bytes = 1 << 20,
+                                            .batch_curators = 4};
+    for (unsigned i = 0; i < 5; i++) { /* each curator's name is new */
+        snprintf(id, sizeof id, "id-%06u", i);
+        snprintf(curator, sizeof curator, "c%u", i % 4);
+        struct store_judgement judgement = judgement_of(id, i < 3 ? 1 : 2, curator, 1);
+        assert_int_equal(add_within(&s, &judgement, &limits), OK);
+    }
+    struct store_judgement judgement = judgement_of("id-000010", 1, "c3", 1);
+    assert_int_equal(add_within(&s, &judgement, &limits), ERR_INVALID);
+    assert_string_equal(s.error.text, "Line 1 has 3 judgements, which is the limit of a line.");
+    judgement = judgement_of("id-000011", 3, "c1", 1);
+    assert_int_equal(add_within(&s, &judgement, &limits), ERR_INVALID);
+    assert_string_equal(s.error.text, "The batch has 5 judgements, which is the limit of a batch.");
+    limits.batch_rows = 100;
+    judgement = judgement_of("id-000012", 3, "one-too-many", 1);
+    assert_int_equal(add_within(&s, &judgement, &limits), ERR_INVALID);
+    assert_non_null(strstr(s.error.text, "4 curators"));
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    judgement = judgement_of("id-000013", 3, "c1", 1);
+    judgement.comment = text;
+    limits.line_bytes = 900;
+    assert_int_equal(add_within(&s, &judgement, &limits), ERR_INVALID);
+    assert_non_null(strstr(s.error.text, "The judgements of line 3 have 0 bytes"));
+    limits.line_bytes = 1000;
+    limits.batch_bytes = 2900; /* five rows of 405 bytes */
+    assert_int_equal(add_within(&s, &judgement, &limits), ERR_INVALID);
+    assert_non_null(strstr(s.error.text, "The judgements of the batch have 2025 bytes"));
+    limits.batch_bytes = 1 << 20;
+    limits.owner_bytes = 2900;
+    assert_int_equal(add_within(&s, &judgement, &limits), ERR_LIMIT);
+    limits.owner_bytes = 3000;
+    assert_int_equal(add_within(&s, &judgement, &limits), OK);
+    /* The same call again is no new row, also where no room is left. */
+    assert_int_equal(add_within(&s, &judgement, &limits), OK);
+    assert_int_equal(faults(&s, &count), 0);
+    assert_int_equal(count, 6);
+    uint64_t bytes;
+    assert_int_equal(store_owner_bytes(s.store, "", 150, &bytes, &s.error), OK);
+    assert_int_equal(bytes, 2025 + 405 + 511);
+    scratch_remove(&s);
+}
+
+static void a_piece_ends_with_the_row_that_fills_it(void **state) {
+    (void)state;
+    struct scratch s;
+    struct store_judgement rows[64];
+    size_t count, seen = 0;
+    bool more = true;
+    char id[16], curator[16];
+    char *text = calloc(1, 60001);
+    assert_non_null(text);
+    memset(text, 'x', 60000);
+    open_with_batches(&s);
+    for (unsigned i = 0; i < 40; i++) { /* 2.4 MB */
+        snprintf(id, sizeof id, "id-%06u", i);
+        snprintf(curator, sizeof curator, "c%02u", i);
+        struct store_judgement judgement = judgement_of(id, 1, curator, 1);
+        judgement.comment = text;
+        assert_int_equal(add_within(&s, &judgement, NULL), OK);
+    }
+    struct store_judgement_walk walk = {.batch_id = "batch_one", .line_last = UINT64_MAX};
+    for (unsigned piece = 0; more; piece++) {
+        assert_int_equal(store_judgement_newest(s.store, &walk, 64, rows, &count, &more, &s.error),
+                         OK);
+        assert_int_equal(count, piece < 2 ? 18 : 4);
+        seen += count;
+        store_judgements_release(rows, count);
+    }
+    assert_int_equal(seen, 40);
+    struct store_judgement_query query = {.batch_id = "batch_one"};
+    assert_int_equal(store_judgement_list(s.store, &query, 64, rows, &count, &more, &s.error), OK);
+    assert_int_equal(count, 18);
+    assert_true(more);
+    assert_int_equal(query.after, rows[17].seq);
+    store_judgements_release(rows, count);
+    free(text);
+    scratch_remove(&s);
+}
+
+/* A filter that chooses few rows looks at so many and says from where to go on. */
+static void a_search_in_the_trail_ends_and_goes_on(void **state) {
+    (void)state;
+    struct scratch s;
+    struct store_judgement rows[4];
+    size_t count, found = 0, calls = 0;
+    bool more = true;
+    open_with_batches(&s);
+    assert_int_equal(add_one(&s, "id-000001", 1, "Ana", 1), JUDGEMENT_ADDED);
+    store_close(s.store);
+    assert_int_equal(
+        tamper(&s, "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)"
+                   " INSERT INTO judgements SELECT NULL, 'id-' || i, batch_id, i, custom_id, 'Ben',"
+                   " key_id, created, 1, verdict, flagged, rating, fields, comment"
+                   " FROM judgements, n WHERE seq = 1;"
+                   "INSERT INTO judgements SELECT NULL, 'id-last', batch_id, 2, custom_id, 'Ana',"
+                   " key_id, created, 1, verdict, flagged, rating, fields, comment"
+                   " FROM judgements WHERE seq = 1"),
+        SQLITE_OK);
+    assert_int_equal(scratch_reopen(&s), OK);
+    struct store_judgement_query query = {.batch_id = "batch_one", .curator = STR("Ana")};
+    for (; more; calls++) {
+        assert_int_equal(store_judgement_list(s.store, &query, 4, rows, &count, &more, &s.error),
+                         OK);
+        found += count;
+        store_judgements_release(rows, count);
+    }
+    assert_int_equal(found, 2);
+    assert_int_equal(calls, 3); /* 4,096 rows each */
+    unsigned char *marks = calloc(1, 9000);
+    assert_non_null(marks);
+    assert_int_equal(store_judgement_mark(s.store, "batch_one", "Ben", marks, 9000, &s.error), OK);
+    for (size_t i = 0; i < 9000; i++) assert_int_equal(marks[i], i > 0);
+    free(marks);
+    scratch_remove(&s);
+}
+
+static void a_directory_from_before_the_sums_gets_them(void **state) {
+    (void)state;
+    struct scratch s;
+    struct store_upload upload = {.purpose = "batch",
+                                  .filename = "x",
+                                  .bytes = 3,
+                                  .created_unix_s = 100,
+                                  .expires_unix_s = 4000};
+    struct store_part part;
+    struct store_spool *spool;
+    uint64_t count, bytes;
+    open_with_batches(&s);
+    assert_int_equal(store_upload_create(s.store, &upload, &s.error), OK);
+    assert_int_equal(store_spool_open(&spool, s.store, &s.error), OK);
+    assert_int_equal(store_spool_write(spool, "12345", 5, &s.error), OK);
+    assert_int_equal(store_part_commit(spool, str_from(upload.id), 0, 110, &part, &s.error), OK);
+    assert_int_equal(add_one(&s, "id-000001", 1, "Ana", 1), JUDGEMENT_ADDED);
+    assert_int_equal(add_one(&s, "id-000002", 1, "Ana", 2), JUDGEMENT_ADDED);
+    assert_int_equal(add_one(&s, "id-000003", 1, "Ben", 1), JUDGEMENT_ADDED);
+    store_close(s.store);
+    assert_int_equal(tamper(&s,
+                            "DROP TABLE judgement_sums; DROP TABLE judgement_curators;"
+                            "DROP INDEX judgements_first; DROP INDEX uploads_pending;"
+                            "DROP INDEX uploads_ended; DROP INDEX files_sum; DROP INDEX files_list;"
+                            "DROP INDEX files_purposes; DROP INDEX files_of_purpose;"
+                            "DROP INDEX batches_of; ALTER TABLE uploads DROP COLUMN part_bytes;"
+                            "ALTER TABLE uploads DROP COLUMN part_count; PRAGMA user_version = 7"),
+                     SQLITE_OK);
+    assert_int_equal(scratch_reopen(&s), OK);
+    assert_int_equal(faults(&s, &count), 0);
+    assert_int_equal(count, 3);
+    assert_int_equal(store_upload_get(s.store, str_from(upload.id), 110, &upload, &s.error), OK);
+    assert_int_equal(upload.part_count, 1);
+    assert_int_equal(upload.part_bytes, 5);
+    assert_int_equal(store_owner_bytes(s.store, "", 110, &bytes, &s.error), OK);
+    assert_int_equal(bytes, 5 + 3 * (JUDGEMENT_ROW_BYTES + 3 + 3));
+    scratch_remove(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_judgement_survives_a_restart_with_all_of_its_members),
@@ -307,6 +488,10 @@ int main(void) {
         cmocka_unit_test(rows_cannot_be_changed_or_removed_and_fsck_sees_it_if_they_were),
         cmocka_unit_test(lines_that_a_curator_has_judged_are_marked),
         cmocka_unit_test(a_copy_of_the_database_has_the_judgements),
+        cmocka_unit_test(a_line_and_a_batch_take_so_many_and_no_more),
+        cmocka_unit_test(a_piece_ends_with_the_row_that_fills_it),
+        cmocka_unit_test(a_search_in_the_trail_ends_and_goes_on),
+        cmocka_unit_test(a_directory_from_before_the_sums_gets_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -35,7 +35,8 @@ static enum err add(struct scratch *s, const struct store_upload *upload, const 
     struct store_spool *spool;
     assert_int_equal(store_spool_open(&spool, s->store, &s->error), OK);
     assert_int_equal(store_spool_write(spool, bytes, strlen(bytes), &s->error), OK);
-    return store_part_commit(spool, str_from(upload->id), now, ret_part, &s->error);
+    return store_part_commit(spool, str_from(upload->id), upload->owner_bytes_max, now, ret_part,
+                             &s->error);
 }
 
 /* Joins and finishes with the parts in the order given. */
@@ -200,6 +201,43 @@ static void bytes_that_changed_on_the_disk_become_no_file(void **state) {
     scratch_remove(&s);
 }
 
+static void parts_beyond_the_announced_bytes_are_the_owners(void **state) {
+    (void)state;
+    struct scratch s;
+    struct store_part part;
+    uint64_t bytes;
+    scratch_open(&s);
+    struct store_upload upload = announce(&s, 4);
+    upload.owner_bytes_max = 8;
+    assert_int_equal(add(&s, &upload, "1234", 110, &part), OK);
+    assert_int_equal(store_owner_bytes(s.store, "", 110, &bytes, &s.error), OK);
+    assert_int_equal(bytes, 4);
+    assert_int_equal(add(&s, &upload, "123", 110, &part), OK);
+    assert_int_equal(store_owner_bytes(s.store, "", 110, &bytes, &s.error), OK);
+    assert_int_equal(bytes, 7);
+    assert_int_equal(add(&s, &upload, "12", 110, &part), ERR_LIMIT);
+    assert_string_equal(s.error.text, "Storage quota exceeded: 7 of 8 bytes are stored, and this "
+                                      "takes 2 more. Delete files first.");
+    assert_int_equal(entries(&s, "parts"), 2);
+    assert_int_equal(entries(&s, "tmp"), 0);
+    assert_int_equal(add(&s, &upload, "1", 110, &part), OK);
+    scratch_remove(&s);
+}
+
+static void an_owner_has_a_thousand_pending_uploads(void **state) {
+    (void)state;
+    struct scratch s;
+    scratch_open(&s);
+    struct store_upload first = announce(&s, 1);
+    for (int i = 1; i < 1000; i++) announce(&s, 1);
+    struct store_upload upload = first;
+    assert_int_equal(store_upload_create(s.store, &upload, &s.error), ERR_INVALID);
+    assert_non_null(strstr(s.error.text, "1000 uploads are pending"));
+    assert_int_equal(store_upload_cancel(s.store, str_from(first.id), 110, &s.error), OK);
+    assert_int_equal(store_upload_create(s.store, &upload, &s.error), OK);
+    scratch_remove(&s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_survive_a_restart_and_are_joined_in_the_order_named),
@@ -208,6 +246,8 @@ int main(void) {
         cmocka_unit_test(after_its_time_an_upload_is_expired_and_its_parts_go),
         cmocka_unit_test(bytes_of_a_part_without_a_row_go_at_the_start),
         cmocka_unit_test(bytes_that_changed_on_the_disk_become_no_file),
+        cmocka_unit_test(parts_beyond_the_announced_bytes_are_the_owners),
+        cmocka_unit_test(an_owner_has_a_thousand_pending_uploads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
