@@ -126,7 +126,7 @@ def test_case_130_streams_with_usage(model, real):
     body = {"model": "smollm2", "messages": [{"role": "user", "content": "Name three colours."}], "temperature": 0, "max_tokens": 16,
             "stream": True, "stream_options": {"include_usage": True}}
     status, headers, data = plain(real, "POST", CHAT, json.dumps(body), {"Content-Type": "application/json"})
-    assert status == 200 and headers["content-type"].startswith("text/event-stream") and headers["cache-control"] == "no-cache"
+    assert status == 200 and headers["content-type"].startswith("text/event-stream") and headers["cache-control"] == "no-cache, no-store"
     events = [event for event in data.decode().split("\n\n") if event and not event.startswith(":")]
     assert all(event.startswith("data: ") for event in events) and events[-1] == "data: [DONE]"
     chunks = [json.loads(event[6:]) for event in events[:-1]]

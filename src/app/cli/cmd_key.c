@@ -41,7 +41,7 @@ static const struct option rows[] = {
      .help = "tokens in the inputs of the owner's open batches (default 0: no limit)",
      .max = KEY_LIMIT_MAX},
     {"batches-max", OPTION_INTEGER, AT(batches_max), "N",
-     .help = "open batches of the owner (default 0: no limit)", .max = KEY_LIMIT_MAX},
+     .help = "open batches of the owner (default 1000; 0: no limit)", .max = KEY_LIMIT_MAX},
     {"stored-bytes-max", OPTION_INTEGER, AT(stored_bytes_max), "N",
      .help = "bytes of the owner's files, results included (default 0: no limit)",
      .max = KEY_LIMIT_MAX},
@@ -152,6 +152,11 @@ static enum err run(struct command_call *call, struct error *error) {
     return find_action(call)->run(call, error);
 }
 
+static void set_defaults(void *context) {
+    struct chosen *chosen = context;
+    chosen->batches_max = KEY_BATCHES_MAX;
+}
+
 static const struct option_table tables[] = {{rows, 0}};
 
 const struct command cmd_key = {
@@ -166,6 +171,7 @@ const struct command cmd_key = {
     .chosen_bytes = sizeof(struct chosen),
     .operands_max = 2,
     .words = "create|list|revoke",
+    .set_defaults = set_defaults,
     .check = check,
     .run = run,
 };

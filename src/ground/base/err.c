@@ -34,6 +34,7 @@ enum err(err_set)(struct error *error, enum err code, const char *format, ...) {
     va_list args;
     va_start(args, format);
     error->code = code;
+    error->is_system = false;
     vsnprintf(error->text, sizeof error->text, format, args);
     va_end(args);
     make_printable(error->text);
@@ -61,7 +62,9 @@ enum err(err_from_errno)(struct error *error, int errno_value, const char *forma
     va_end(args);
     char reason[128];
     /* The GNU strerror_r returns the text, which may or may not lie in the buffer. */
-    return err_set(error, code, "%s: %s", sentence, strerror_r(errno_value, reason, sizeof reason));
+    (void)err_set(error, code, "%s: %s", sentence, strerror_r(errno_value, reason, sizeof reason));
+    error->is_system = true;
+    return code;
 }
 
 enum err(err_prefix)(struct error *error, const char *format, ...) {

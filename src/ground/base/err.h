@@ -35,6 +35,7 @@ enum err {
 /* Zero is a valid start: OK and an empty sentence. */
 struct error {
     enum err code;
+    bool is_system; /* err_from_errno made it: the sentence may name a path of the machine */
     /* One sentence without its full stop: printable UTF-8 on one line, also where it quotes foreign
      * bytes. It never holds a secret or a prompt. */
     char text[ERROR_TEXT_BYTES];

@@ -19,7 +19,7 @@ static void answer_batch(const struct api *api, struct http_request *request,
 }
 
 static void fail(struct http_request *request, enum err err, struct error *error) {
-    if (err == ERR_NOT_FOUND)
+    if (err == ERR_NOT_FOUND && !error->is_system)
         err_set(error, err, "No batch found with id '%s'.",
                 api_text(request, http_request_param(request, 0)));
     api_fail_err(request, err, error, NULL);
@@ -155,7 +155,7 @@ bool batches_find(struct api *api, struct http_request *request, struct store_ba
         runner_batch_get(api->options.runner, http_request_param(request, 0), ret_batch, &error);
     if (err == OK && !api_may_see(request, ret_batch->owner)) {
         store_batch_release(ret_batch);
-        err = ERR_NOT_FOUND;
+        err = err_set(&error, ERR_NOT_FOUND, "The batch is another owner's.");
     }
     if (err != OK) fail(request, err, &error);
     return err == OK;

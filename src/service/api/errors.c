@@ -122,6 +122,7 @@ static void note_reason(struct http_request *request, enum err err, const char *
 void api_fail_err(struct http_request *request, enum err err, const struct error *error,
                   const char *param) {
     int status = status_of(err);
+    if (status < 500 && error->is_system) status = 500; /* a file that is missing is no 404 */
     if (status < 500) {
         api_fail(request, status, err == ERR_LIMIT ? "rate_limit_exceeded" : NULL, param, "%s",
                  error->text);

@@ -5,6 +5,7 @@
 #include "json/json.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 #define SHOWN_BYTES 100 /* bytes of a client's value that a message shows */
 
@@ -75,4 +76,22 @@ bool api_fields_read(struct http_request *request, const struct fields *fields, 
     if (fields_read(fields, FIELD_ANY, body, ret_struct, &refusal)) return true;
     api_refuse(request, &refusal);
     return false;
+}
+
+static bool is_known(const struct fields *fields, const char *name) {
+    for (size_t i = 0; i < fields->count; i++)
+        if (strcmp(name, fields->rows[i].name) == 0) return true;
+    return false;
+}
+
+bool api_fields_read_all(struct http_request *request, const struct fields *fields,
+                         const json_t *body, void *ret_struct) {
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)body, name, value) {
+        if (is_known(fields, name)) continue;
+        api_fail_param(request, "unknown_parameter", NULL, "Unknown parameter: '%.100s'.", name);
+        return false;
+    }
+    return api_fields_read(request, fields, body, ret_struct);
 }

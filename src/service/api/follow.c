@@ -25,7 +25,7 @@ struct follower {
     struct runner_results *results;
     struct page_place place;
     uint64_t lines_left;
-    char owner[OWNER_BYTES];
+    struct key_caller caller;
 };
 
 /* The followers of one owner. */
@@ -35,6 +35,7 @@ struct share {
 };
 
 struct followers {
+    struct key_set *keys; /* NULL: nobody needs one */
     pthread_t thread;
     pthread_mutex_t lock; /* guards the members below; the items of the list belong to the thread */
     pthread_cond_t work;
@@ -76,12 +77,18 @@ static void follower_free(struct follower *follower) {
 enum progress { SAME, FED, OVER };
 
 /* Gives one client its next piece of lines, if it has taken the one before. */
-static enum progress feed(struct follower *follower) {
+static enum progress feed(struct follower *follower, struct key_set *keys) {
     struct http_request *request = follower->request;
     struct error error;
     struct buf lines;
     struct page_read read;
     bool good = true;
+    if (!key_set_still_knows(keys, &follower->caller)) {
+        log_info("request_id=%s event=follower_ended reason=key", http_request_id(request));
+        http_stream_abort(request); /* an end would say that the batch has ended */
+        follower->request = NULL;
+        return OVER;
+    }
     if (http_stream_waiting(request) > 0)
         return http_stream_put(request, (struct str){0}) ? SAME : OVER;
     buf_init(&lines, HTTP_PIECE_BYTES);
@@ -111,7 +118,7 @@ static bool feed_all(struct followers *followers, struct follower **list) {
     bool any = false;
     for (struct follower **at = list; *at;) {
         struct follower *follower = *at;
-        enum progress progress = feed(follower);
+        enum progress progress = feed(follower, followers->keys);
         any = any || progress == FED;
         if (progress != OVER) {
             at = &follower->next;
@@ -120,7 +127,7 @@ static bool feed_all(struct followers *followers, struct follower **list) {
         *at = follower->next;
         if (follower->request) http_stream_end(follower->request);
         pthread_mutex_lock(&followers->lock);
-        share_of(followers, follower->owner)->count--;
+        share_of(followers, follower->caller.owner)->count--;
         followers->count--;
         pthread_mutex_unlock(&followers->lock);
         follower_free(follower);
@@ -177,10 +184,10 @@ void followers_add(struct api *api, struct http_request *request, uint64_t after
     follower->request = request;
     follower->place.after = after;
     follower->lines_left = lines;
-    memcpy(follower->owner, http_request_caller(request)->owner, sizeof follower->owner);
+    follower->caller = *http_request_caller(request);
     runner_results_open(&follower->results, api->options.runner, http_request_param(request, 0));
     pthread_mutex_lock(&followers->lock);
-    bool has_room = take_place(followers, follower->owner);
+    bool has_room = take_place(followers, follower->caller.owner);
     if (has_room) {
         http_stream_on_empty(request, take_empty, followers);
         http_stream_begin_as(request, "application/jsonl");
@@ -196,6 +203,7 @@ void followers_add(struct api *api, struct http_request *request, uint64_t after
 
 enum err followers_open(struct api *api, struct error *error) {
     struct followers *followers = mem_new(1, sizeof *followers);
+    followers->keys = api->options.keys;
     pthread_mutex_init(&followers->lock, NULL);
     sync_cond_init(&followers->work);
     int failed = pthread_create(&followers->thread, NULL, followers_main, followers);

@@ -120,9 +120,13 @@ static bool settle(struct inference *inference) {
 
 static void take_delta(void *context, struct str chunk) {
     struct inference *inference = context;
+    const struct key_caller *caller = http_request_caller(inference->request);
     begin_stream(inference);
-    /* The client has gone, or reads too slowly for its text to be kept: stop the request. */
-    if (!put_event(inference, chunk) && !atomic_load(&inference->cancelled)) cancel(inference);
+    /* The client has gone, reads too slowly for its text to be kept, or has lost its key: stop the
+     * request. */
+    bool is_known = key_set_still_knows(inference->api->options.keys, caller);
+    bool good = is_known && put_event(inference, chunk);
+    if (!good && !atomic_load(&inference->cancelled)) cancel(inference);
 }
 
 static void count_result(struct inference *inference, const struct worker_result *result) {
@@ -162,7 +166,7 @@ static void fail_submission(struct inference *inference, const struct runner_req
     list_remove(inference);
     if (err == ERR_NOT_FOUND)
         api_fail_model(inference->api, request, job->model, "");
-    else if (err == ERR_UNAVAILABLE)
+    else if (err == ERR_UNAVAILABLE && !error->is_system)
         api_fail(request, 503, NULL, NULL, "%s", error->text);
     else if (err == ERR_LIMIT && job->tier == TIER_FLEX)
         api_fail(request, 429, "resource_unavailable", NULL, "%s", error->text);

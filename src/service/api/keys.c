@@ -38,13 +38,13 @@ static const struct field rows[] = {
     {"expires", FIELD_TEXT, FIELD_ANY, 2, 8, 0, AT(expires), NULL,
      "Lifetime such as 90d, 12h or 30m (default: none)."},
     {"requests_per_minute", FIELD_INTEGER, FIELD_ANY, 0, KEY_LIMIT_MAX, 0, AT(requests_per_minute),
-     NULL, "Requests per minute before 429; 0: no limit, as for the next three."},
+     NULL, "Requests per minute before 429 (default 0: no limit)."},
     {"queued_tokens_max", FIELD_INTEGER, FIELD_ANY, 0, KEY_LIMIT_MAX, 0, AT(queued_tokens_max),
-     NULL, "Tokens in the inputs of the owner's open batches, estimated."},
+     NULL, "Tokens in the inputs of the owner's open batches, estimated (default 0: no limit)."},
     {"batches_max", FIELD_INTEGER, FIELD_ANY, 0, KEY_LIMIT_MAX, 0, AT(batches_max), NULL,
-     "Open batches of the owner."},
+     "Open batches of the owner (default: 1000; 0: no limit)."},
     {"stored_bytes_max", FIELD_INTEGER, FIELD_ANY, 0, KEY_LIMIT_MAX, 0, AT(stored_bytes_max), NULL,
-     "Bytes of the owner's files, results included."},
+     "Bytes of the owner's files, results and judgements included (default 0: no limit)."},
 };
 #undef AT
 const struct fields keys_fields = {rows, sizeof rows / sizeof *rows, false, api_field_refuse};
@@ -175,9 +175,25 @@ void keys_list(void *context, struct http_request *request) {
 /* --- creating --- */
 
 static bool came_through_proxy(const struct http_request *request) {
-    static const char *const names[] = {"forwarded", "x-forwarded-for", "x-real-ip", "via"};
+    static const char *const names[] = {"forwarded",          "via",
+                                        "cdn-loop",           "true-client-ip",
+                                        "client-ip",          "fastly-client-ip",
+                                        "fly-client-ip",      "proxy-client-ip",
+                                        "wl-proxy-client-ip", "remote-addr",
+                                        "remote-ip",          "incap-client-ip",
+                                        "do-connecting-ip",   "oxylabs-client-ip",
+                                        "ali-cdn-real-ip"};
+    /* X-Forwarded-For and its kin, X-Real-IP, X-Client-IP, CF-Connecting-IP … */
+    static const char *const starts[] = {
+        "x-forwarded",   "forwarded-", "x-real",      "x-client", "x-cluster", "x-original",
+        "x-originating", "x-remote",   "x-envoy",     "x-proxy",  "x-azure",   "x-arr-",
+        "x-amzn-",       "x-amz-cf",   "x-appengine", "x-cloud",  "x-host",    "x-coming-from",
+        "x-nginx",       "x-varnish",  "x-sucuri",    "x-vercel", "x-tunnel",  "tailscale-",
+        "cf-",           "akamai-"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (http_request_header(request, names[i]).bytes > 0) return true;
+        if (http_request_header(request, names[i]).at) return true;
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (http_request_has_header_like(request, starts[i])) return true;
     return false;
 }
 
@@ -192,13 +208,17 @@ static bool may_create(struct api *api, struct http_request *request) {
     return false;
 }
 
-/* Writes the array of scopes as a list with commas. */
+/* Writes the array of scopes as a list with commas. A scope that has one itself, or is empty, would
+ * become other scopes there: the list then has a name that no scope has. */
 static void join_scopes(const json_t *scopes, struct buf *list) {
     const json_t *scope;
     size_t index;
     json_array_foreach(scopes, index, scope) {
+        struct str name = json_str(scope);
+        bool is_name = name.bytes > 0 && str_find_byte(name, ',', 0) == SIZE_MAX &&
+                       str_trim(name).bytes == name.bytes;
         if (index > 0) buf_add_byte(list, ',');
-        buf_add_str(list, json_str(scope));
+        buf_add_str(list, is_name ? name : STR("?"));
     }
 }
 
@@ -240,7 +260,7 @@ static void answer_created(struct api *api, struct http_request *request, const 
 
 void keys_create(void *context, struct http_request *request) {
     struct api *api = context;
-    struct wish wish = {.name = {NULL, 0}};
+    struct wish wish = {.batches_max = KEY_BATCHES_MAX};
     struct key_row row;
     struct error error;
     char text[KEY_TEXT_BYTES];
@@ -248,7 +268,7 @@ void keys_create(void *context, struct http_request *request) {
     int64_t now_unix_s = clock_unix_s();
     if (!has_keys(api, request) || !may_create(api, request) || !api_read_object(request, &body))
         return;
-    bool is_good = api_fields_read(request, &keys_fields, body, &wish) &&
+    bool is_good = api_fields_read_all(request, &keys_fields, body, &wish) &&
                    read_row(request, &wish, now_unix_s, &row);
     json_decref(body);
     if (!is_good) return;

@@ -445,7 +445,7 @@ void preflight_create(void *context, struct http_request *request) {
         return;
     }
     if (api_refuses_new_work(api, request) || !api_read_object(request, &body)) return;
-    if (api_fields_read(request, &preflight_fields, body, &question))
+    if (api_fields_read_all(request, &preflight_fields, body, &question))
         put_question(api, request, &question);
     json_decref(body);
 }

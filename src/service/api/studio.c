@@ -176,6 +176,14 @@ static void set_error(json_t *state, const char *sentence) {
     buf_release(&text);
 }
 
+/* The paths of this machine are no client's business. */
+static void fail_job(struct studio_job *job, const struct error *error) {
+    if (error->is_system)
+        log_error("batch=%s event=label_studio_failed error=\"%s\"", job->batch_id, error->text);
+    set_error(job->state,
+              error->is_system ? "The server failed; its log has the reason" : error->text);
+}
+
 static void *job_main(void *context) {
     struct studio_job *job = context;
     struct studio_jobs *jobs = job->api->studio_jobs;
@@ -184,7 +192,7 @@ static void *job_main(void *context) {
     const char *status = err == OK ? "done" : err == ERR_CANCELLED ? "interrupted" : "failed";
     pthread_mutex_lock(&jobs->lock);
     json_object_set_new(job->state, "status", json_string(status));
-    if (err != OK && err != ERR_CANCELLED) set_error(job->state, error.text);
+    if (err != OK && err != ERR_CANCELLED) fail_job(job, &error);
     json_object_set_new(job->state, "ended_at", json_integer(clock_unix_s()));
     write_state(job->api, job->batch_id, job->state);
     job->is_over = true;
@@ -294,7 +302,7 @@ void studio_start(void *context, struct http_request *request) {
                  "This server knows no Label Studio: it is started with --label-studio-url, or use "
                  "the command quern label-studio.");
     else if (!api_refuses_new_work(api, request) && api_read_object(request, &body)) {
-        if (api_fields_read(request, &studio_fields, body, &asked))
+        if (api_fields_read_all(request, &studio_fields, body, &asked))
             start_job(api, request, batch.id, index_of(asked.action));
         json_decref(body);
     }

@@ -76,10 +76,11 @@ static void answer_upload(struct http_request *request, const struct store_uploa
 }
 
 static void fail(struct http_request *request, enum err err, struct error *error) {
-    if (err == ERR_NOT_FOUND)
+    bool is_unknown = err == ERR_NOT_FOUND && !error->is_system;
+    if (is_unknown)
         err_set(error, err, "No such Upload object: %.80s",
                 api_text(request, http_request_param(request, 0)));
-    api_fail_err(request, err, error, err == ERR_NOT_FOUND ? "upload_id" : NULL);
+    api_fail_err(request, err, error, is_unknown ? "upload_id" : NULL);
 }
 
 /* Reads the upload of the path. ERR_NOT_FOUND also if the caller may not see it. */
@@ -87,7 +88,9 @@ static enum err find(struct api *api, struct http_request *request, int64_t now_
                      struct store_upload *ret_upload, struct error *error) {
     enum err err = store_upload_get(api->options.store, http_request_param(request, 0), now_unix_s,
                                     ret_upload, error);
-    return err == OK && !api_may_see(request, ret_upload->owner) ? ERR_NOT_FOUND : err;
+    if (err == OK && !api_may_see(request, ret_upload->owner))
+        err = err_set(error, ERR_NOT_FOUND, "The upload is another owner's.");
+    return err;
 }
 
 /* --- creating, reading, cancelling --- */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 void http_request_add_header(struct http_request *request, const char *name, struct str value) {
     assert(request->answer_header_count < ANSWER_HEADERS_MAX);
@@ -179,7 +180,7 @@ void http_stream_begin_as(struct http_request *request, const char *content_type
     request->kind = ANSWER_STREAM;
     request->status = 200;
     add_header(request, "Content-Type", content_type);
-    add_header(request, "Cache-Control", "no-cache");
+    add_header(request, "Cache-Control", "no-cache, no-store");
     add_header(request, "X-Accel-Buffering", "no");
     hand_over(request, false);
 }
@@ -393,10 +394,24 @@ static struct MHD_Response *make_response(struct http_request *request) {
                                              request, stream_response_released);
 }
 
+/* Answers are of one caller and of this moment, and are what their type says. */
+static const struct http_header usual_headers[] = {{"Cache-Control", "no-store"},
+                                                   {"X-Content-Type-Options", "nosniff"}};
+#define USUAL_HEADERS (sizeof usual_headers / sizeof *usual_headers)
+
+static bool has_header(const struct http_request *request, const char *name) {
+    for (size_t i = 0; i < request->answer_header_count; i++)
+        if (strcasecmp(request->answer_headers[i].name, name) == 0) return true;
+    return false;
+}
+
 enum MHD_Result http_answer_queue(struct http_request *request) {
     struct MHD_Response *response = make_response(request);
     if (!response) abort(); /* no memory */
     MHD_add_response_header(response, "x-request-id", request->id);
+    for (size_t i = 0; i < USUAL_HEADERS; i++)
+        if (!has_header(request, usual_headers[i].name))
+            MHD_add_response_header(response, usual_headers[i].name, usual_headers[i].value);
     for (size_t i = 0; i < request->answer_header_count; i++)
         MHD_add_response_header(response, request->answer_headers[i].name,
                                 request->answer_headers[i].value);
@@ -410,6 +425,9 @@ void http_answer_write_message(struct http_request *request, struct buf *buf) {
     buf_printf(buf, "HTTP/1.1 %d %s\r\nx-request-id: %s\r\nContent-Length: %zu\r\n",
                request->status, MHD_get_reason_phrase_for((unsigned)request->status), request->id,
                request->answer_body.bytes);
+    for (size_t i = 0; i < USUAL_HEADERS; i++)
+        if (!has_header(request, usual_headers[i].name))
+            buf_printf(buf, "%s: %s\r\n", usual_headers[i].name, usual_headers[i].value);
     for (size_t i = 0; i < request->answer_header_count; i++)
         buf_printf(buf, "%s: %s\r\n", request->answer_headers[i].name,
                    request->answer_headers[i].value);

@@ -26,6 +26,7 @@ void gate_answer_write(struct buf *buf, int status, const char *sentence, const 
     envelope_write(&body, status, NULL, NULL, str_from(sentence));
     buf_printf(buf,
                "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n"
+               "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
                "x-request-id: %s\r\n%sConnection: close\r\n\r\n%.*s",
                status, reason_phrase(status), body.bytes, request_id,
                status == 503 ? "retry-after: 1\r\n" : "", STR_ARGS(buf_str(&body)));

@@ -185,6 +185,8 @@ struct str http_request_query_nth(const struct http_request *request, const char
                                   size_t index);
 /* The first header of that name, in any case; empty if absent. */
 struct str http_request_header(const struct http_request *request, const char *name);
+/* True if the request has a header whose name begins with `start`. */
+bool http_request_has_header_like(const struct http_request *request, const char *start);
 struct str http_request_body(const struct http_request *request);
 /* Moves the body out of the request; the caller releases it. */
 struct buf http_request_take_body(struct http_request *request);

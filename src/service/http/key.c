@@ -206,17 +206,18 @@ static enum key_answer check(struct key_set *keys, struct str authorization, uns
     sodium_memzero(&hash, sizeof hash);
     struct entry *entry = match_entry(keys, key, digest);
     bool is_fixed = match_fixed(keys, digest) && key.bytes > 0;
-    sodium_memzero(digest, sizeof digest);
     if (entry) return answer_entry(entry, manner, caller, ret_retry_s);
     if (manner & KEY_NO_GUESS) return KEY_UNSEEN;
     if (!is_fixed) return KEY_WRONG;
     caller->scopes = KEY_SCOPES_ALL & ~(1u << HTTP_SCOPE_ADMIN);
+    caller->is_fixed = true;
+    memcpy(caller->digest, digest, sizeof caller->digest);
     return KEY_GOOD;
 }
 
 enum key_answer key_check(struct key_set *keys, struct str authorization, unsigned manner,
                           struct key_caller *ret_caller, uint32_t *ret_retry_s) {
-    struct key_caller caller = {.scopes = KEY_SCOPES_ALL};
+    struct key_caller caller = {.scopes = KEY_SCOPES_ALL, .batches_max = KEY_BATCHES_MAX};
     enum key_answer answer = KEY_GOOD;
     if (keys) {
         pthread_mutex_lock(&keys->lock);
@@ -226,6 +227,21 @@ enum key_answer key_check(struct key_set *keys, struct str authorization, unsign
     }
     *ret_caller = caller;
     return answer;
+}
+
+bool key_set_still_knows(struct key_set *keys, const struct key_caller *caller) {
+    bool is_known;
+    if (!keys) return true;
+    pthread_mutex_lock(&keys->lock);
+    look_now_and_then(keys);
+    if (*caller->id) {
+        const struct entry *entry = find_entry(keys, caller->id);
+        is_known = entry && is_in_force(&entry->row, clock_unix_s());
+    } else {
+        is_known = caller->is_fixed ? match_fixed(keys, caller->digest) : !keys->had_keys;
+    }
+    pthread_mutex_unlock(&keys->lock);
+    return is_known;
 }
 
 bool key_set_asks(struct key_set *keys) {

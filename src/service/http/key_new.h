@@ -18,7 +18,7 @@ struct key_new {
     struct str expires;          /* "90d", "12h" or "30m" from now (default: never) */
     int64_t requests_per_minute; /* 0: no limit; the same for the next three */
     int64_t queued_tokens_max;
-    int64_t batches_max;
+    int64_t batches_max; /* the caller's default is KEY_BATCHES_MAX */
     int64_t stored_bytes_max;
 };
 #define KEY_LIMIT_MAX 1e15 /* the largest of these limits */

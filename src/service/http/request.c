@@ -130,6 +130,15 @@ struct str http_request_header(const struct http_request *request, const char *n
     return (struct str){NULL, 0};
 }
 
+bool http_request_has_header_like(const struct http_request *request, const char *start) {
+    size_t bytes = strlen(start);
+    for (size_t i = 0; i < request->header_count; i++) {
+        struct str name = request->headers[i].name;
+        if (name.bytes >= bytes && strncasecmp(name.at, start, bytes) == 0) return true;
+    }
+    return false;
+}
+
 struct str http_request_body(const struct http_request *request) {
     return buf_str(&request->body);
 }

@@ -49,7 +49,7 @@ function makeForm(done) {
   const name = field("name", "Name", {required: true, maxlength: 127, autocomplete: "off"}), owner = field("owner", "Owner", {maxlength: 63, autocomplete: "off", placeholder: "default", pattern: "[A-Za-z0-9._\\-]+"});
   const lifetime = [element("label", {for: "key-expires"}, "Ends"), element("select", {id: "key-expires"}, LIFETIMES.map(([value, text]) => element("option", {value}, text)))];
   const boxes = SCOPES.map(([scope, text]) => element("label", {class: "box"}, element("input", {type: "checkbox", name: "scope", value: scope, checked: SCOPES_USUAL.has(scope)}), text));
-  const limits = LIMITS.map(([limit, text]) => field(limit, text, {type: "number", min: 0, max: 1e15, step: 1, placeholder: "no limit"}));
+  const limits = LIMITS.map(([limit, text]) => field(limit, text, {type: "number", min: 0, max: 1e15, step: 1, placeholder: limit === "batches_max" ? "1000" : "no limit"}));
   const trouble = element("p", {class: "trouble", role: "alert"}), button = element("button", {type: "submit"}, "Make the key");
   const form = element("form", {class: "start key-wish", onsubmit: submit}, name, owner, element("fieldset", {}, element("legend", {}, "May use"), boxes), lifetime,
     element("details", {}, element("summary", {}, "Limits"), element("div", {class: "limits"}, limits)), button, trouble);

@@ -293,6 +293,37 @@ static void fixed_keys_are_replaced_and_the_door_stays_shut(void **state) {
     key_set_close(keys);
 }
 
+/* A caller that was let in is let go again when its key ends, whatever kind of key it is. */
+static void a_caller_is_known_as_long_as_its_key(void **state) {
+    (void)state;
+    struct folder folder;
+    struct key_row row = {.name = "a"};
+    struct key_caller none, made, first;
+    char text[KEY_TEXT_BYTES], header[KEY_TEXT_BYTES + 8];
+    folder_open(&folder);
+    assert_int_equal(open_keys(&folder), OK);
+    assert_int_equal(ask_with(folder.keys, "", &none), KEY_GOOD);
+    assert_true(key_set_still_knows(folder.keys, &none));
+    assert_true(key_set_still_knows(NULL, &none));
+    add(&folder, &row, text);
+    assert_false(key_set_still_knows(folder.keys, &none)); /* a key is needed now */
+    snprintf(header, sizeof header, "Bearer %s", text);
+    assert_int_equal(ask_with(folder.keys, header, &made), KEY_GOOD);
+    assert_true(key_set_still_knows(folder.keys, &made));
+    assert_int_equal(
+        key_file_revoke(folder.dir, str_from(row.id), clock_unix_s(), &row, &folder.error), OK);
+    assert_false(key_set_still_knows(folder.keys, &made));
+    folder_remove(&folder);
+    struct key_set *keys = fixed("first", "second");
+    assert_int_equal(ask_with(keys, "Bearer first", &first), KEY_GOOD);
+    assert_true(key_set_still_knows(keys, &first));
+    unsigned char digests[1][SHA256_BYTES];
+    digest_of("second", digests[0]);
+    key_set_fix(keys, (const unsigned char(*)[SHA256_BYTES])digests, 1);
+    assert_false(key_set_still_knows(keys, &first));
+    key_set_close(keys);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(without_keys_everybody_may_do_everything),
@@ -307,6 +338,7 @@ int main(void) {
         cmocka_unit_test(a_key_may_ask_as_often_as_its_row_says),
         cmocka_unit_test(scopes_and_owners_are_read_strictly),
         cmocka_unit_test(fixed_keys_are_replaced_and_the_door_stays_shut),
+        cmocka_unit_test(a_caller_is_known_as_long_as_its_key),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
