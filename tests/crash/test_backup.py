@@ -301,7 +301,9 @@ def test_a_newer_version_takes_a_backup_of_an_older_one_and_not_the_reverse(tmp_
     backup(tmp_path / "backups", state)
     shutil.copytree(tmp_path / "backups", tmp_path / "newer")
     # The database as it was before uploads in parts.
-    rewrite(tmp_path / "backups", 1, "DROP TABLE uploads; DROP TABLE upload_parts; DROP TABLE judgements; PRAGMA user_version = 5;")
+    rewrite(tmp_path / "backups", 1, "DROP TABLE uploads; DROP TABLE upload_parts; DROP TABLE judgements; DROP TABLE judgement_sums;"
+            "DROP TABLE judgement_curators; DROP INDEX files_sum; DROP INDEX files_list; DROP INDEX files_purposes; DROP INDEX files_of_purpose;"
+            "DROP INDEX batches_of; PRAGMA user_version = 5;")
     check(tmp_path / "backups")
     said = restore(tmp_path / "backups", tmp_path / "restored").stdout
     assert "the next start brings its database to this version" in said
@@ -310,6 +312,61 @@ def test_a_newer_version_takes_a_backup_of_an_older_one_and_not_the_reverse(tmp_
     refused = restore(tmp_path / "newer", tmp_path / "refused", status=7)
     assert "whose database has version 99" in refused.stderr and "as new as that" in refused.stderr
     assert not (tmp_path / "refused").exists()
+
+
+# --- folders that others had in their hands ---
+
+PLANTED = {"trigger": ("CREATE TRIGGER planted AFTER INSERT ON batches BEGIN DELETE FROM files; END;", "has the trigger planted, which quern did not make"),
+           "view": ("CREATE VIEW planted AS SELECT * FROM files;", "has the view planted, which quern did not make"),
+           "table": ("CREATE TABLE planted (x);", "has the table planted, which quern did not make"),
+           "a table's place": ("DROP TABLE outbox; CREATE VIEW outbox AS SELECT * FROM files;", "lacks the index outbox_open"),
+           "column": ("ALTER TABLE files ADD COLUMN planted TEXT;", "has another table files than quern makes"),
+           "lack": ("DROP TRIGGER judgements_kept;", "lacks the trigger judgements_kept"),
+           "index": ("DROP INDEX outbox_open; CREATE UNIQUE INDEX outbox_open ON outbox (state);", "has another index outbox_open than quern makes")}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_database_of_another_schema_is_not_used(tmp_path, planted):
+    """A trigger or a view would run with the statements of the server. The sums of the manifest are those of the planted bytes."""
+    state, client = finished(tmp_path)
+    backup(tmp_path / "backups", state)
+    change, said = PLANTED[planted]
+    rewrite(tmp_path / "backups", 1, change)
+    refused = restore(tmp_path / "backups", tmp_path / "target", status=3)
+    assert said in refused.stderr, refused.stderr
+    assert not (tmp_path / "target").exists()
+    check(tmp_path / "backups", status=10)
+    with sqlite3.connect(state / "meta.db") as connection:  # the same in the state directory itself
+        connection.executescript(change)
+    connection.close()
+    started = support.quern("serve", "--state-dir", state, *life.ECHO, "--port", "0")
+    assert started.returncode == 3 and said in started.stderr, started
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "folder", "link in the way", "manifest"])
+def test_only_regular_files_are_restored(tmp_path, kind):
+    """A link would bring a file of this machine into the state directory, and a pipe would stop the reader."""
+    state, client = finished(tmp_path)
+    folder = tmp_path / "backups"
+    backup(folder, state)
+    input_file = next(path for path in (folder / "data/files").rglob("*") if path.is_file() and path.read_bytes() == support.jsonl(client.requests))
+    away = tmp_path / "away"
+    if kind == "link in the way":
+        input_file.parent.rename(away)
+        input_file.parent.symlink_to(away)
+    elif kind == "manifest":
+        manifest = folder / "manifests/00000001"
+        manifest.rename(away)
+        manifest.symlink_to(away)
+    else:
+        input_file.rename(away)
+        {"link": lambda: input_file.symlink_to(away), "pipe": lambda: os.mkfifo(input_file), "folder": lambda: input_file.mkdir()}[kind]()
+    refused = restore(folder, tmp_path / "target", status=3)
+    assert any(word in refused.stderr for word in ("is missing or too short", "is not followed in a backup", "is no regular file")), refused.stderr
+    assert not (tmp_path / "target").exists() or "restoring" in os.listdir(tmp_path / "target")
+    if (tmp_path / "target").exists():
+        assert support.quern("serve", "--state-dir", tmp_path / "target", *life.ECHO, "--port", "0").returncode != 0
+    check(folder, status=10)
 
 
 # --- what a folder of backups holds ---

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backup/folder.h"
 
+#include "backup/regular.h"
 #include "base/mem.h"
 #include "base/os.h"
 
@@ -129,7 +130,7 @@ static enum err read_unfinished(struct backup_folder *folder, struct error *erro
     char file[BACKUP_FILE_BYTES], *text = NULL;
     size_t bytes = 0;
     file_of(folder, file, "unfinished");
-    enum err err = os_read_file(file, 64, &text, &bytes, error);
+    enum err err = regular_read(folder->dir, file, 64, &text, &bytes, error);
     if (err == ERR_NOT_FOUND) return OK;
     if (err != OK) return err;
     /* A mark that was cut off says as well that a generation was begun. */
@@ -191,7 +192,7 @@ enum err backup_folder_load(const struct backup_folder *folder, uint64_t generat
     size_t bytes = 0;
     struct backup_manifest manifest = {0};
     backup_manifest_file(folder, generation, file);
-    enum err err = os_read_file(file, BACKUP_MANIFEST_BYTES_MAX, &text, &bytes, error);
+    enum err err = regular_read(folder->dir, file, BACKUP_MANIFEST_BYTES_MAX, &text, &bytes, error);
     if (err != OK) return err;
     err = backup_manifest_read((struct str){text, bytes}, &manifest, error);
     if (err == OK && manifest.generation != generation)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backup/move_mark.h"
 
+#include "backup/regular.h"
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/os.h"
@@ -26,7 +27,7 @@ enum err move_mark_read(const struct backup_folder *folder, struct move_mark *re
     *ret_mark = (struct move_mark){0};
     if (folder->restored == 0) return OK;
     backup_move_file(folder, folder->restored, file);
-    enum err err = os_read_file(file, MARK_BYTES_MAX, &text, &bytes, error);
+    enum err err = regular_read(folder->dir, file, MARK_BYTES_MAX, &text, &bytes, error);
     if (err != OK) return err;
     struct str line = str_trim((struct str){text, bytes});
     if (line.bytes > MOVE_TOKEN_BYTES && line.at[MOVE_TOKEN_BYTES - 1] == ' ') {

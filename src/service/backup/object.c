@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backup/object.h"
 
+#include "backup/regular.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/os.h"
@@ -149,7 +150,7 @@ enum err backup_object_read(const struct backup_folder *folder, const struct bac
     struct sha256 hash;
     int fd;
     backup_object_file(folder, object->path, object->generation, file);
-    enum err err = os_open(&fd, file, O_RDONLY | O_NOFOLLOW, 0, error);
+    enum err err = regular_open(&fd, folder->dir, file + strlen(folder->dir) + 1, error);
     if (err != OK) return err;
     sha256_init(&hash);
     err = pass(fd, 0, object->bytes, &hash, to_fd, error);

@@ -74,6 +74,20 @@ static enum err check_whole(const struct backup_folder *folder,
     return OK;
 }
 
+/* Compares the schema of the database with that of its version, before a byte of it is used. */
+static enum err check_database(const struct backup_folder *folder,
+                               const struct backup_manifest *manifest, struct error *error) {
+    const struct backup_object *database = backup_manifest_find(manifest, "meta.db");
+    char file[BACKUP_FILE_BYTES];
+    struct snapshot *snapshot;
+    enum err err = backup_object_read(folder, database, -1, error);
+    if (err != OK) return err;
+    backup_object_file(folder, "meta.db", database->generation, file);
+    err = snapshot_open(&snapshot, file, error);
+    if (err == OK) snapshot_close(snapshot);
+    return err;
+}
+
 static enum err write_one(const struct backup_folder *folder, const char *state_dir,
                           const struct backup_object *object, struct error *error) {
     char file[BACKUP_FILE_BYTES];
@@ -201,6 +215,7 @@ static enum err run(struct restoring *restoring, struct error *error) {
     if (err == OK)
         err = backup_folder_load(&restoring->folder, generation, &restoring->manifest, error);
     if (err == OK) err = check_whole(&restoring->folder, &restoring->manifest, error);
+    if (err == OK) err = check_database(&restoring->folder, &restoring->manifest, error);
     if (err != OK) return err;
     err = move_mark_read(&restoring->folder, &restoring->known, error);
     /* A mark that cannot be read is still the sign of a restore. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "store/judgements_internal.h"
+#include "store/schema.h"
 #include "store/snapshot.h"
 
 #include "base/os.h"
@@ -159,6 +160,11 @@ static const char *const migrations[] = {
     "CREATE INDEX batches_of ON batches (owner, sequence);",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
+
+const char *database_migration(int at) {
+    assert(at >= 0 && at < MIGRATION_COUNT);
+    return migrations[at];
+}
 
 int64_t snapshot_schema_known(void) {
     return MIGRATION_COUNT;
@@ -323,6 +329,10 @@ static enum err check_version(struct store *store, int64_t *ret_version, struct 
             return err_set(error, ERR_CORRUPT, "%s/meta.db is a database of something else",
                            store->dir);
     }
+    char path[STORE_PATH_BYTES];
+    store_path(store, path, "meta.db");
+    err = schema_check(store->db, (int)version, path, error);
+    if (err != OK) return err;
     if (store->read_only && version < MIGRATION_COUNT)
         return err_set(error, ERR_CONFLICT,
                        "%s/meta.db has version %lld and must be opened by the server first",

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "store/schema.h"
 #include "store/store_internal.h"
 
 #include <errno.h>
@@ -50,6 +51,7 @@ static enum err open_database(struct snapshot **ret_snapshot, const char *path, 
     sqlite3_busy_timeout(snapshot->db, BUSY_MS);
     sqlite3_db_config(snapshot->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
     sqlite3_db_config(snapshot->db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
+    sqlite3_db_config(snapshot->db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
     *ret_snapshot = snapshot;
     return OK;
 }
@@ -139,6 +141,7 @@ enum err snapshot_open(struct snapshot **ret_snapshot, const char *path, struct 
     if (err == OK && (schema < 1 || schema > snapshot_schema_known()))
         err = err_set(error, ERR_CORRUPT, "%s has version %lld; this quern knows versions up to %d",
                       path, (long long)schema, (int)snapshot_schema_known());
+    if (err == OK) err = schema_check(snapshot->db, (int)schema, path, error);
     if (err != OK) {
         snapshot_close(snapshot);
         return err;

@@ -58,6 +58,8 @@ int64_t store_batch_end_unix_s(const struct store_batch *batch);
 /* Opens meta.db, checks and migrates it. */
 enum err database_open(struct store *store, struct error *error) MUST_CHECK;
 void database_close(struct store *store);
+/* The statements that take a database from version `at` to `at` + 1. */
+const char *database_migration(int at);
 enum err database_prepare(struct store *store, sqlite3_stmt **ret_statement, const char *sql,
                           struct error *error) MUST_CHECK;
 /* Makes one step; *ret_row is false behind the last row. */

@@ -233,6 +233,10 @@ static int tamper(const struct scratch *s, const char *sql) {
     return code;
 }
 
+#define UNCHANGED                                                                                  \
+    "CREATE TRIGGER judgements_unchanged BEFORE UPDATE ON judgements"                              \
+    " BEGIN SELECT RAISE(ABORT, 'a judgement is never changed'); END"
+
 static void rows_cannot_be_changed_or_removed_and_fsck_sees_it_if_they_were(void **state) {
     (void)state;
     struct scratch s;
@@ -244,11 +248,15 @@ static void rows_cannot_be_changed_or_removed_and_fsck_sees_it_if_they_were(void
     store_close(s.store);
     assert_int_equal(tamper(&s, "UPDATE judgements SET flagged = 1"), SQLITE_CONSTRAINT);
     assert_int_equal(tamper(&s, "DELETE FROM judgements"), SQLITE_CONSTRAINT);
+    /* The triggers are made again, as they were: the schema is compared at each start. */
     static const char *const tampering[] = {
-        "DROP TRIGGER judgements_kept; DELETE FROM judgements WHERE version = 1 AND line = 1",
+        "DROP TRIGGER judgements_kept; DELETE FROM judgements WHERE version = 1 AND line = 1;"
+        "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements"
+        " BEGIN SELECT RAISE(ABORT, 'a judgement is never removed'); END",
         ("DROP TRIGGER judgements_unchanged;"
-         " UPDATE judgements SET version = 1, verdict = 1 WHERE version = 2"),
-        "UPDATE judgements SET verdict = 0, batch_id = 'batch_no' WHERE line = 2"};
+         " UPDATE judgements SET version = 1, verdict = 1 WHERE version = 2;" UNCHANGED),
+        "DROP TRIGGER judgements_unchanged;"
+        " UPDATE judgements SET verdict = 0, batch_id = 'batch_no' WHERE line = 2;" UNCHANGED};
     for (size_t i = 0; i < sizeof tampering / sizeof *tampering; i++) {
         assert_int_equal(tamper(&s, tampering[i]), SQLITE_OK);
         assert_int_equal(scratch_reopen(&s), OK);
