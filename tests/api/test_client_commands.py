@@ -450,3 +450,30 @@ def test_a_name_of_a_table_gets_a_table_from_each_command(server, tmp_path):
     table = (tmp_path / "r.csv").read_text()
     assert (tmp_path / "s.csv").read_text() == table and table.startswith("custom_id,answer,error,finish_reason\nc0,hello 0,,stop\n")
     assert run(server.url, "submit", file, "-o", tmp_path / "s.csv").returncode == 7
+
+
+EVIL = "m\x1b]0;title\x07\x1b[2J\u009b2J\u202e"
+
+
+def test_names_of_others_command_no_terminal(tmp_path, server):
+    """What a client wrote into a batch, and what a server of another make answers, is printed with its control characters escaped."""
+    file = write(tmp_path / "in.jsonl", [support.request("c0", "hello", EVIL), support.request("c\x1b[2J", "hello", "m"), support.request("c\x1b[2J", "hello", "m")])
+    (tmp_path / "evil\x1b[2J.jsonl").write_bytes(file.read_bytes())
+    url = f"http://127.0.0.1:{server.port}/v1"
+    batch = submitted(url, file)
+    run(url, "watch", batch)
+    told = [run(url, "status", batch), run(url, "list"), run(url, "watch", batch),
+            support.quern("run", "-i", tmp_path / "evil\x1b[2J.jsonl", "-o", tmp_path / "out\x1b[2J.jsonl", *ECHO),
+            support.quern("preflight", tmp_path / "evil\x1b[2J.jsonl", *ECHO)]
+    for done in told:
+        text = done.stdout + done.stderr
+        assert text.strip() and not set(text) & set("\x1b\x07\u009b\u202e"), text
+    assert "Duplicate custom_id" in told[0].stdout and "Duplicate custom_id" in told[3].stderr
+    assert "evil\\x1b[2J.jsonl" in told[4].stdout
+    with OpenAIServer() as other:
+        batch = submitted(other.url, write(tmp_path / "good.jsonl", requests(2)))
+        other.running = True
+        other.batches[batch][0].update({"model": EVIL, "endpoint": EVIL, "input_file_id": EVIL, "output_file_id": EVIL})
+        for done in (run(other.url, "status", batch), run(other.url, "list")):
+            text = done.stdout + done.stderr
+            assert "title" in text and not set(text) & set("\x1b\x07\u009b\u202e"), text

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/batch_show.h"
 
+#include "base/printable.h"
 #include "cli/progress_line.h"
 
 #include <inttypes.h>
@@ -29,13 +30,14 @@ void batch_show_heads(void) {
 void batch_show_row(const struct batch_object *batch) {
     char created[TIME_BYTES];
     write_time(batch->created_unix_s, created);
-    printf("%-38s  %-11s  %10" PRIu64 "  %10" PRIu64 "  %8" PRIu64 "  %-19s  %s\n", batch->id,
-           *batch->paused ? "paused" : batch->status, batch->completed + batch->failed,
-           batch->total, batch->failed, created, *batch->model ? batch->model : "-");
+    printf("%-38s  %-11s  %10" PRIu64 "  %10" PRIu64 "  %8" PRIu64 "  %-19s  %s\n",
+           printable(batch->id).text, *batch->paused ? "paused" : printable(batch->status).text,
+           batch->completed + batch->failed, batch->total, batch->failed, created,
+           *batch->model ? printable(batch->model).text : "-");
 }
 
 static void print_text(const char *label, const char *text) {
-    if (*text) printf("%-12s%s\n", label, text);
+    if (*text) printf("%-12s%s\n", label, printable(text).text);
 }
 
 static void print_time(const char *label, int64_t unix_s) {
@@ -48,17 +50,19 @@ static void print_time(const char *label, int64_t unix_s) {
 static void print_errors(const struct batch_object *batch, FILE *to) {
     for (size_t i = 0; i < batch->error_count && i < OBJECT_ERRORS_SHOWN; i++) {
         if (batch->errors[i].line > 0)
-            fprintf(to, "  line %" PRIu64 ": %s\n", batch->errors[i].line, batch->errors[i].text);
+            fprintf(to, "  line %" PRIu64 ": %s\n", batch->errors[i].line,
+                    printable(batch->errors[i].text).text);
         else
-            fprintf(to, "  %s\n", batch->errors[i].text);
+            fprintf(to, "  %s\n", printable(batch->errors[i].text).text);
     }
     if (batch->error_count > OBJECT_ERRORS_SHOWN)
         fprintf(to, "  and %zu more\n", batch->error_count - OBJECT_ERRORS_SHOWN);
 }
 
 void batch_show_page(const struct batch_object *batch) {
-    printf("%-12s%s\n%-12s%s\n", "batch", batch->id, "status", batch->status);
-    if (*batch->paused) printf("%-12sby %s\n", "paused", batch->paused);
+    printf("%-12s%s\n%-12s%s\n", "batch", printable(batch->id).text, "status",
+           printable(batch->status).text);
+    if (*batch->paused) printf("%-12sby %s\n", "paused", printable(batch->paused).text);
     print_text("waits for", batch->waiting_for);
     print_text("endpoint", batch->endpoint);
     print_text("model", batch->model);
@@ -129,7 +133,7 @@ void batch_show_progress(struct session *session, struct batch_progress *progres
     progress->line_at_ns = now_ns;
     memcpy(progress->status, batch->status, sizeof progress->status);
     memcpy(progress->waiting_for, batch->waiting_for, sizeof progress->waiting_for);
-    fprintf(stderr, "%s\n", line);
+    fprintf(stderr, "%s\n", printable(line).text);
 }
 
 /* --- the end --- */
@@ -144,13 +148,17 @@ void batch_show_end(struct session *session, const struct batch_object *batch) {
     bool has_results = *batch->output_file_id || *batch->error_file_id;
     terminal_clear(&session->terminal);
     if (batch->state == STATE_FAILED) {
-        fprintf(stderr, "%s failed: its file was refused and nothing was run\n", batch->id);
+        fprintf(stderr, "%s failed: its file was refused and nothing was run\n",
+                printable(batch->id).text);
         print_errors(batch, stderr);
         return;
     }
     fprintf(stderr, "%s %s: %" PRIu64 " of %" PRIu64 " requests completed, %" PRIu64 " failed\n",
-            batch->id, batch->status, batch->completed, batch->total, batch->failed);
-    if (has_results) fprintf(stderr, "its results: quern results %s -o results.jsonl\n", batch->id);
+            printable(batch->id).text, printable(batch->status).text, batch->completed,
+            batch->total, batch->failed);
+    if (has_results)
+        fprintf(stderr, "its results: quern results %s -o results.jsonl\n",
+                printable(batch->id).text);
     if (*batch->error_file_id)
-        fprintf(stderr, "its failed lines once more: quern retry %s\n", batch->id);
+        fprintf(stderr, "its failed lines once more: quern retry %s\n", printable(batch->id).text);
 }

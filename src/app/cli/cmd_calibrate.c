@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "base/printable.h"
 #include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
@@ -58,10 +59,10 @@ static struct fitted fit(const struct labelled_question *question) {
 
 static void print_row(const struct fitted *is) {
     bool is_bound = is->temperature <= CALIBRATION_LEAST || is->temperature >= CALIBRATION_MOST;
-    printf("%-24.24s %6zu %9.3f %9.3f %9.4f %7.4f %8.4f %7.4f%s%s\n", is->question->name,
-           is->question->set.count, is->before.accuracy, is->temperature, is->before.log_loss,
-           is->after.log_loss, is->before.error, is->after.error,
-           is_bound ? "  at the bound of temperatures" : "",
+    printf("%-24.24s %6zu %9.3f %9.3f %9.4f %7.4f %8.4f %7.4f%s%s\n",
+           printable(is->question->name).text, is->question->set.count, is->before.accuracy,
+           is->temperature, is->before.log_loss, is->after.log_loss, is->before.error,
+           is->after.error, is_bound ? "  at the bound of temperatures" : "",
            is->question->set.count < CASES_FEW ? "  few cases" : "");
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/printable.h"
 #include "base/sandbox.h"
 #include "cli/command.h"
 #include "cli/models_show.h"
@@ -138,11 +139,12 @@ static void print_verified(void *context, const struct verified *file) {
     const char *path = realpath(file->path, real) ? real : file->path;
     (void)context;
     if (file->err != OK)
-        printf("UNREADABLE %s: %s\n", path, file->why);
+        printf("UNREADABLE %s: %s\n", printable(path).text, printable(file->why).text);
     else if (!*file->wanted)
-        printf("no sum     %s: nobody told one; its SHA-256 is %s\n", path, file->sum);
+        printf("no sum     %s: nobody told one; its SHA-256 is %s\n", printable(path).text,
+               file->sum);
     else
-        printf("%s %s\n", file->is_good ? "good      " : "DAMAGED   ", path);
+        printf("%s %s\n", file->is_good ? "good      " : "DAMAGED   ", printable(path).text);
 }
 
 static bool goes_on(void *context, uint64_t bytes) {

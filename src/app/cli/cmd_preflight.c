@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
+#include "base/printable.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/price_options.h"
@@ -86,18 +87,20 @@ static void print_histogram(const struct lengths *lengths) {
 }
 
 static void print_requests(const struct preflight *is, const char *path) {
-    printf("%s: %llu requests for %s, %.1f MB, read in %.1f s\n", path,
-           (unsigned long long)is->requests, is->model, (double)is->bytes / 1e6, is->count_seconds);
+    printf("%s: %llu requests for %s, %.1f MB, read in %.1f s\n", printable(path).text,
+           (unsigned long long)is->requests, printable(is->model).text, (double)is->bytes / 1e6,
+           is->count_seconds);
     if (is->is_guess)
         printf("  There is no tokenizer of this model here: lengths are an ESTIMATE, one token "
                "for four bytes.\n");
     for (size_t i = 0; i < LINE_CHECK_FAULTS_MAX && i < is->faulty; i++)
         printf("  line %llu gets an error: %s\n", (unsigned long long)is->faults[i].number,
-               is->faults[i].message);
+               printable(is->faults[i].message).text);
     if (is->faulty > LINE_CHECK_FAULTS_MAX)
         printf("  and %llu more get errors\n",
                (unsigned long long)is->faulty - LINE_CHECK_FAULTS_MAX);
-    if (*is->file_fault.code) printf("  The file would be REFUSED: %s\n", is->file_fault.message);
+    if (*is->file_fault.code)
+        printf("  The file would be REFUSED: %s\n", printable(is->file_fault.message).text);
     if (is->refused > 0)
         printf("  The file would be REFUSED, and nothing run, for %llu of these lines\n",
                (unsigned long long)is->refused);

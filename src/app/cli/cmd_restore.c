@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backup/restore.h"
+#include "base/printable.h"
 #include "cli/backup_show.h"
 #include "cli/command.h"
 #include "cli/pull_show.h"
@@ -54,7 +55,7 @@ static enum err run(struct command_call *call, struct error *error) {
                restored.broken_off);
     printf("restored generation %" PRIu64 " of %s into %s: %" PRIu64 " files, %s, every sum "
            "right\n",
-           restored.generation, when, chosen->state_dir, restored.files,
+           restored.generation, when, printable(chosen->state_dir).text, restored.files,
            pull_show_bytes(restored.bytes).text);
     printf("%" PRIu64 " %s, of which %" PRIu64 " %s on at the next start\n", restored.batches,
            backup_show_batches(restored.batches), restored.unfinished,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "base/os.h"
+#include "base/printable.h"
 #include "batch/batch_costs.h"
 #include "batch/shape_ends.h"
 #include "cli/command.h"
@@ -109,7 +110,7 @@ static void print_summary(const struct offline_summary *is, bool json, const cha
         fprintf(stderr,
                 "%s has all results of this input already, %llu of them failed; nothing is left to "
                 "do (--overwrite runs it again)\n",
-                output, (unsigned long long)is->failed);
+                printable(output).text, (unsigned long long)is->failed);
         if (json) printf("{\"was_finished\": true, \"failed\": %" PRIu64 "}\n", is->failed);
         return;
     }
@@ -121,12 +122,13 @@ static void print_summary(const struct offline_summary *is, bool json, const cha
                 "tokens/s out); %s\n",
                 (unsigned long long)is->completed, (unsigned long long)is->requests,
                 (unsigned long long)is->failed, part, is->seconds, rate,
-                is->seconds > 0 ? (double)is->output_tokens_now / is->seconds : 0, output);
+                is->seconds > 0 ? (double)is->output_tokens_now / is->seconds : 0,
+                printable(output).text);
         if (is->rest_lines > 0)
             fprintf(stderr,
                     "%" PRIu64 " results have more than the table shows; they stand whole "
                     "in " TABLE_REST "\n",
-                    is->rest_lines, output);
+                    is->rest_lines, printable(output).text);
         print_shapes(is->shapes);
         print_costs(is, prices);
         return;
@@ -189,7 +191,7 @@ static enum err deliver(struct command_call *call, const struct offline_summary 
     enum err err = offline_places_send(&chosen->places, call->stop, error);
     if (err != OK) {
         fprintf(stderr, "quern run: all results are in %s; the same command sends them again\n",
-                chosen->places.output_path);
+                printable(chosen->places.output_path).text);
         return err;
     }
     print_summary(summary, chosen->json, chosen->output, &chosen->prices);

@@ -2,6 +2,7 @@
 #include "cli/doctor.h"
 
 #include "base/mem.h"
+#include "base/printable.h"
 #include "cli/terminal.h"
 #include "client/objects.h"
 #include "json/json.h"
@@ -36,8 +37,8 @@ static void print_text(const struct doctor_finding *finding, bool has_colours) {
     static const char *const colours[] = {"\033[32m", "\033[33m", "\033[31m"};
     const char *colour = has_colours ? colours[finding->verdict] : "";
     printf("%s%-5s%s  %-16s  %s\n", colour, verdict_names[finding->verdict],
-           has_colours ? "\033[0m" : "", finding->area, finding->text);
-    if (*finding->remedy) printf("%-5s  %-16s  -> %s\n", "", "", finding->remedy);
+           has_colours ? "\033[0m" : "", finding->area, printable(finding->text).text);
+    if (*finding->remedy) printf("%-5s  %-16s  -> %s\n", "", "", printable(finding->remedy).text);
 }
 
 static void add_member(struct buf *line, const char *name, const char *text) {

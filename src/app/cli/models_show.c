@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/models_show.h"
 
+#include "base/printable.h"
 #include "cli/pull_show.h"
 #include "hub/inspect_verdict.h"
 #include "json/json.h"
@@ -47,11 +48,12 @@ void models_show_line(const struct model_facts *facts, bool has_card) {
         snprintf(sequences, sizeof sequences, "%" PRIu64, facts->fit.sequences);
     }
     if (facts->card.memory_bytes > 0) models_card_brief(&facts->card, card);
-    printf("%-40s %9s  %-11s %-12s %8s %9s %9s  ", file->name, pull_show_bytes(file->bytes).text,
-           model_source_name(file->source), facts->is_read ? facts->is.family : "-", context, kv,
-           sequences);
+    printf("%-40s %9s  %-11s %-12s %8s %9s %9s  ", printable(file->name).text,
+           pull_show_bytes(file->bytes).text, model_source_name(file->source),
+           facts->is_read ? facts->is.family : "-", context, kv, sequences);
     show_card_column(has_card, card);
-    printf("%s%s%s\n", file->path, *facts->why_not ? "  cannot be served: " : "", facts->why_not);
+    printf("%s%s%s\n", printable(file->path).text, *facts->why_not ? "  cannot be served: " : "",
+           printable(facts->why_not).text);
 }
 
 static void show_types(const struct inspection *is) {
@@ -80,12 +82,12 @@ static void show_fit(const struct model_facts *facts) {
 
 void models_show_page(const struct model_facts *facts) {
     const struct inspection *is = &facts->is;
-    printf("model        %s\npath         %s\nsize         %s\n", facts->file->name,
-           facts->file->path,
+    printf("model        %s\npath         %s\nsize         %s\n", printable(facts->file->name).text,
+           printable(facts->file->path).text,
            pull_show_bytes(facts->is_read ? is->file_bytes : facts->file->bytes).text);
     if (facts->is_read) {
-        printf("family       %s%s%s%s\n", is->family, *is->title ? " (" : "", is->title,
-               *is->title ? ")" : "");
+        printf("family       %s%s%s%s\n", printable(is->family).text, *is->title ? " (" : "",
+               printable(is->title).text, *is->title ? ")" : "");
         printf("parameters   %.1f M\n", (double)is->parameters / 1e6);
         show_types(is);
         printf("context      %" PRIu32 " tokens\n", is->context);
@@ -100,11 +102,11 @@ void models_show_page(const struct model_facts *facts) {
             printf(", %" PRIu64 " beyond the window", is->kv_far_bytes_per_token);
         putchar('\n');
         printf("template     %s\n", is->has_template ? "yes" : "no");
-        printf("licence      %s\n", *is->licence ? is->licence : "not said");
+        printf("licence      %s\n", *is->licence ? printable(is->licence).text : "not said");
         show_fit(facts);
         if (facts->card.memory_bytes > 0) models_card_show(&facts->card);
     }
-    printf("servable     %s%s\n", *facts->why_not ? "no: " : "yes", facts->why_not);
+    printf("servable     %s%s\n", *facts->why_not ? "no: " : "yes", printable(facts->why_not).text);
 }
 
 /* --- JSON --- */

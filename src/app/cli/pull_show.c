@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 
+#include "base/printable.h"
 #include "cli/progress_line.h"
 
 #include <stdio.h>
@@ -58,7 +59,7 @@ void pull_show_progress(void *context, const struct pull_progress *progress) {
     if (show->terminal.can_redraw)
         terminal_draw(&show->terminal, line);
     else
-        fprintf(stderr, "%s, %s\n", line, name);
+        fprintf(stderr, "%s, %s\n", line, printable(name).text);
 }
 
 void pull_show_end(struct pull_show *show) {
@@ -71,5 +72,5 @@ void pull_show_note(void *context, const char *sentence) {
     if (log_is_json())
         log_info("event=pull reason=\"%s\"", sentence);
     else
-        fprintf(stderr, "quern %s: %s\n", show->command, sentence);
+        fprintf(stderr, "quern %s: %s\n", show->command, printable(sentence).text);
 }

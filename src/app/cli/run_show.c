@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/run_show.h"
 
+#include "base/printable.h"
 #include "cli/progress_line.h"
 
 #include <inttypes.h>
@@ -68,9 +69,9 @@ void run_show_bad_line(void *context, uint64_t number, const char *code, const c
     terminal_end(&show->terminal);
     if (number > 0)
         fprintf(stderr, "%s %" PRIu64 ": %s: %s\n", show->has_rows ? "row" : "line", number,
-                code ? code : "", message ? message : "");
+                printable(code).text, printable(message).text);
     else
-        fprintf(stderr, "%s: %s\n", code ? code : "", message ? message : "");
+        fprintf(stderr, "%s: %s\n", printable(code).text, printable(message).text);
 }
 
 void run_show_end(struct run_show *show) {

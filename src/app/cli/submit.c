@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/id.h"
+#include "base/printable.h"
 #include "cli/batch_watch.h"
 #include "cli/cost_guess.h"
 #include "client/remote_batches.h"
@@ -263,7 +264,7 @@ enum err submit_follow(struct session *session, struct command_call *call,
     if (json)
         session_print_json(object);
     else
-        printf("%s\n", batch.id);
+        printf("%s\n", printable(batch.id).text);
     fflush(stdout);
     json_decref(object);
     if (choice->watches || choice->results.output)

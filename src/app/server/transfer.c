@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "base/printable.h"
 #include "net/client.h"
 #include "net/retry.h"
 
@@ -161,7 +162,8 @@ static enum err wait_again(const struct transfer *transfer, uint32_t times, stru
     int64_t wait_ms = net_backoff_ms(WAIT_FIRST_MS, WAIT_LAST_MS, times);
     if (transfer->retry_after_ms > wait_ms)
         wait_ms = transfer->retry_after_ms < WAIT_LAST_MS ? transfer->retry_after_ms : WAIT_LAST_MS;
-    fprintf(stderr, "quern run: %s: %s%d; trying again in %" PRId64 " s\n", transfer->shown,
+    fprintf(stderr, "quern run: %s: %s%d; trying again in %" PRId64 " s\n",
+            printable(transfer->shown).text,
             transfer->end == NET_END_WHOLE ? "status " : "no answer, status ", transfer->status,
             (wait_ms + 999) / 1000);
     int64_t until_ns = clock_monotonic_ns() + wait_ms * 1000000;
@@ -212,7 +214,7 @@ enum err transfer_get(const char *url, const char *path, const volatile bool *st
         if (err == OK)
             err = os_rename(part, path, error);
         else if (os_unlink(part, &ignored) != OK)
-            fprintf(stderr, "quern run: %s stays behind\n", part);
+            fprintf(stderr, "quern run: %s stays behind\n", printable(part).text);
     }
     free(transfer);
     return err;

@@ -101,6 +101,8 @@ void files_write_json(struct buf *buf, const struct store_file *file);
 void api_fail_quota(struct http_request *request, const char *sentence);
 /* The last name of a path of any system; "upload" where no name is left. */
 struct str files_name_of(struct str path);
+/* False, and answered with 400, for a name with a control character. */
+bool api_check_filename(struct http_request *request, struct str filename);
 #define API_BATCH_FILE_EXPIRES_S 2592000 /* 30 days, as in OpenAI's service */
 #define API_EXPIRY_S_MIN 3600
 #define API_EXPIRY_S_MAX 2592000

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 
 #include "base/clock.h"
+#include "base/printable.h"
 #include "base/utf8.h"
 #include "batch/input.h"
 #include "json/span.h"
@@ -80,6 +81,14 @@ static void keep_filename(struct upload *upload, const char *filename) {
     buf_release(&repaired);
 }
 
+/* A program that lists files prints their names, and a terminal obeys control characters. */
+bool api_check_filename(struct http_request *request, struct str filename) {
+    if (!printable_has_control(filename)) return true;
+    api_fail_param(request, "invalid_value", "filename",
+                   "Invalid value for 'filename': it has a control character.");
+    return false;
+}
+
 static enum err read_quota(struct upload *upload, struct http_request *request,
                            struct error *error) {
     const struct key_caller *caller = http_request_caller(request);
@@ -117,6 +126,7 @@ static void upload_part(void *context, struct http_request *request,
     upload->seen[upload->current] = true;
     if (upload->current != PART_FILE) return;
     keep_filename(upload, part->filename);
+    if (!api_check_filename(request, str_from(upload->filename))) return;
     enum err err = read_quota(upload, request, &error);
     if (err == OK) err = store_spool_open(&upload->spool, upload->api->options.store, &error);
     if (err != OK) api_fail_err(request, err, &error, NULL);

@@ -104,6 +104,7 @@ static void create(struct api *api, struct http_request *request,
                    const struct announced *announced) {
     struct store_upload upload = {0};
     struct error error;
+    if (!api_check_filename(request, announced->filename)) return;
     bool is_batch = str_is(announced->purpose, "batch");
     upload.bytes = (uint64_t)announced->bytes;
     copy(upload.filename, files_name_of(announced->filename));
