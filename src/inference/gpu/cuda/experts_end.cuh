@@ -18,7 +18,7 @@
 #include <cuda_runtime.h>
 
 #define UNIT_LINES 32
-#define UNITS 8 /* of a tile */
+#define UNITS 8 /* of a tile, at most */
 
 template <int CODE_, bool IS_GATED_> struct expert_shape {
     static constexpr int CODE = CODE_;
@@ -31,7 +31,7 @@ template <int CODE_, bool IS_GATED_> struct expert_shape {
 template <int CODE> struct sum_of { typedef float type; };
 template <> struct sum_of<CUDA_INT8> { typedef int32_t type; };
 
-/* A tile: rows of an expert, by place in the order, and UNITS of its weights. */
+/* A tile: rows of an expert, by place in the order, and units of its weights. */
 struct expert_item {
     uint32_t expert, first, count;
     uint32_t unit;
@@ -40,13 +40,13 @@ struct expert_item {
 /* Items with the same weights follow each other, and an expert's rows are shared out evenly. */
 template <int ROWS>
 __device__ static inline struct expert_item item_of(const struct cuda_experts &call, uint32_t index,
-                                                    uint32_t columns) {
+                                                    uint32_t columns, uint32_t units) {
     const uint4 tile = ((const uint4 *)call.by.tiles)[1 + index / columns];
     const uint32_t count = tile.z, tiles = (count + ROWS - 1) / ROWS;
     const uint32_t here = index - tile.w * columns, part = here % tiles;
     const uint32_t share = count / tiles, more = count % tiles;
     return {tile.x, tile.y + part * share + min(part, more), share + (part < more),
-            here / tiles * UNITS};
+            here / tiles * units};
 }
 
 __device__ static inline uint32_t items_of(const struct cuda_experts &call, uint32_t columns) {
@@ -112,17 +112,18 @@ __device__ static inline struct expert_rows<EIGHTS> rows_of(const struct cuda_ex
 template <int EIGHTS>
 struct expert_end {
     uint32_t column; /* of y, where the unit's begin */
-    bool is_there;   /* the unit; the last tile of weights may have fewer */
+    bool is_there;   /* the unit, in this tile and in the weights */
     struct expert_lines lines;
     struct expert_rows<EIGHTS> rows;
 };
 
 template <class S, int EIGHTS>
-__device__ static inline struct expert_end<EIGHTS>
-end_of(const struct cuda_experts &call, const struct expert_item &item, uint32_t unit) {
+__device__ static inline struct expert_end<EIGHTS> end_of(const struct cuda_experts &call,
+                                                          const struct expert_item &item,
+                                                          uint32_t unit, uint32_t units) {
     struct expert_end<EIGHTS> ret;
     ret.column = (item.unit + unit) * S::UNIT_WIDTH;
-    ret.is_there = ret.column < call.outputs / S::PARTS;
+    ret.is_there = unit < units && ret.column < call.outputs / S::PARTS;
     ret.lines = lines_of<S>(call, item, ret.is_there ? ret.column : 0);
     ret.rows = rows_of<S, EIGHTS>(call, item);
     return ret;

@@ -20,6 +20,13 @@ template <class S> static inline uint32_t expert_blocks(void) {
     return cuda_blocks_held<expert_tiles<S>>(THREADS, SHARED_BYTES, 1);
 }
 
+/* Units of a tile: half of them while each block has one tile at most so, as with one row; then
+ * more blocks have something to bring. */
+static inline uint32_t units_of(uint32_t units, uint32_t rows, uint32_t blocks) {
+    const uint64_t halves = (uint64_t)rows * ((units + GROUP_UNITS - 1) / GROUP_UNITS);
+    return halves <= blocks ? GROUP_UNITS : UNITS;
+}
+
 template <class S>
 static inline enum err launch_tiles(const struct cuda_experts *call, uint32_t blocks,
                                     uint64_t row_bytes, cudaStream_t stream, struct error *error) {
@@ -36,11 +43,13 @@ static inline enum err launch_tiles(const struct cuda_experts *call, uint32_t bl
     enum err err = cuda_tiles_make(&work.weights, call->weights, 5, sizes, strides, box, error);
     if (err != OK) return err;
     work.call = *call;
-    work.columns = (units + UNITS - 1) / UNITS;
+    const uint32_t rows = cuda_expert_tiles_most(&call->by);
+    work.tile_units = units_of(units, rows, blocks);
+    work.columns = (units + work.tile_units - 1) / work.tile_units;
     work.units = units * S::PARTS;
     work.row_bytes = (uint32_t)row_bytes;
     work.steps = (work.row_bytes + STEP - 1) / STEP;
-    const uint64_t most = (uint64_t)cuda_expert_tiles_most(&call->by) * work.columns;
+    const uint64_t most = (uint64_t)rows * work.columns;
     return cuda_launch<expert_tiles<S>>("experts", most < blocks ? (uint32_t)most : blocks, THREADS,
                                         SHARED_BYTES, stream, error, work);
 }

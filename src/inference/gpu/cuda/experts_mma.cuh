@@ -158,8 +158,8 @@ __device__ static inline void mma_item(const struct cuda_experts &call,
             mma_multiply<S>(sums, memory + s % MMA_STAGES * MMA_STAGE_BYTES, k, item.count);
     }
     cuda_copy_wait<0>();
-    leave_unit<S, MMA_EIGHTS>(call, item, end_of<S, MMA_EIGHTS>(call, item, threadIdx.x / 32),
-                              sums);
+    leave_unit<S, MMA_EIGHTS>(call, item,
+                              end_of<S, MMA_EIGHTS>(call, item, threadIdx.x / 32, UNITS), sums);
     __syncthreads(); /* nobody reads a stage any more */
 }
 
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(MMA_THREADS)
     let_next_start();
     const uint32_t items = items_of(call, columns);
     for (uint32_t index = blockIdx.x; index < items; index += gridDim.x)
-        mma_item<S>(call, item_of<EXPERT_MMA_ROWS>(call, index, columns),
+        mma_item<S>(call, item_of<EXPERT_MMA_ROWS>(call, index, columns, UNITS),
                     cuda_shared_address(cuda_memory), row_bytes);
 #endif
 }

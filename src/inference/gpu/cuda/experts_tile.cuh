@@ -36,8 +36,9 @@
 struct expert_work {
     struct cuda_tiles weights; /* (sixteens, units, parts or halves, 8, inputs) */
     struct cuda_experts call;
-    uint32_t columns; /* tiles of an expert's weights */
-    uint32_t units;   /* from one expert to the next, as `weights` counts them */
+    uint32_t columns;    /* tiles of an expert's weights */
+    uint32_t tile_units; /* UNITS, or those of one group: then the other multiplies for nothing */
+    uint32_t units;      /* from one expert to the next, as `weights` counts them */
     uint32_t steps;
     uint32_t row_bytes;
 };
@@ -74,7 +75,7 @@ __device__ static inline void look_ahead(const struct expert_work &work, struct 
     const uint32_t done = ahead->done++;
     if (ahead->index >= items) return;
     if (done == 0) {
-        ahead->item = item_of<ROWS>(work.call, ahead->index, work.columns);
+        ahead->item = item_of<ROWS>(work.call, ahead->index, work.columns, work.tile_units);
         return;
     }
 #pragma unroll
@@ -99,8 +100,8 @@ __device__ static inline void bring_stage(const struct expert_work &work, uint32
     if (threadIdx.x == 0) {
         const uint32_t full = full_at(memory, at.stage);
         const uint32_t unit = item.expert * work.units + item.unit;
-        cuda_barrier_expect(full, WEIGHT_BYTES);
-        for (uint32_t g = 0; g < GROUPS; g++)
+        cuda_barrier_expect(full, work.tile_units * (UNIT_LINES * STEP));
+        for (uint32_t g = 0; g < work.tile_units / GROUP_UNITS; g++)
             cuda_tile_read_5(stage + g * (WEIGHT_BYTES / GROUPS), &work.weights, full, step * STEP,
                              unit + g * GROUP_UNITS);
     }
@@ -185,7 +186,7 @@ __device__ static inline void do_item(const struct expert_work &work, uint32_t m
         if (s > 0) empty(memory, last);
         last = at->stage;
     }
-    const struct expert_end<N / 8> end = end_of<S, N / 8>(work.call, item, unit);
+    const struct expert_end<N / 8> end = end_of<S, N / 8>(work.call, item, unit, work.tile_units);
     cuda_group_wait<0>();
     pin<N>(sums[0]);
     pin<N>(sums[1]);
@@ -198,12 +199,13 @@ __device__ static inline void work_on(const struct expert_work &work, uint32_t m
     const uint32_t items = items_of(work.call, work.columns);
     struct place at = {0, 0};
     struct expert_item item, next;
-    if (blockIdx.x < items) next = item_of<ROWS>(work.call, blockIdx.x, work.columns);
+    if (blockIdx.x < items)
+        next = item_of<ROWS>(work.call, blockIdx.x, work.columns, work.tile_units);
     for (uint32_t index = blockIdx.x; index < items;) {
         item = next;
         index += gridDim.x;
         if (index < items)
-            next = item_of<ROWS>(work.call, index, work.columns);
+            next = item_of<ROWS>(work.call, index, work.columns, work.tile_units);
         else
             let_next_start();
         if (item.count <= 16)
