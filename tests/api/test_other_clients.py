@@ -2,6 +2,7 @@
 """Clients of other servers: Azure's URLs and key, URLs that are nearly right, packed bodies, and the rarer forms of HTTP/1.1."""
 import gzip, json, socket
 
+import openai
 import pytest
 
 import support
@@ -39,6 +40,19 @@ def test_a_batch_runs_through_azures_urls(server):
     status, data = server.call("POST", "/openai/batches?api-version=2024-10-21", {"input_file_id": file, "endpoint": "/chat/completions", "completion_window": "24h"})
     assert status == 200
     assert server.wait(json.loads(data)["id"])["request_counts"] == {"total": 1, "completed": 1, "failed": 0}
+
+
+def test_openais_client_for_azure_works(server):
+    client = openai.AzureOpenAI(azure_endpoint=server.site, api_key="k", api_version="2024-10-21", max_retries=0)
+    ask = {"model": "echo", "messages": ASK["messages"]}
+    assert client.chat.completions.create(**ask).choices[0].message.content == "hi"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in client.chat.completions.create(**ask, stream=True) if chunk.choices) == "hi"
+    assert len(client.embeddings.create(model="echo", input=["a", "b"]).data) == 2
+    assert [model.id for model in client.models.list()] == ["echo"]
+    file = client.files.create(file=("in.jsonl", support.jsonl([{"custom_id": "a", "method": "POST", "url": "/chat/completions", "body": ASK}])), purpose="batch")
+    batch = client.batches.create(input_file_id=file.id, endpoint="/chat/completions", completion_window="24h")
+    done = server.wait(batch.id)
+    assert json.loads(client.files.content(done["output_file_id"]).text)["response"]["status_code"] == 200
 
 
 def test_azures_clients_send_the_key_alone(tmp_path):
