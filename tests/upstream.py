@@ -339,6 +339,7 @@ MODES = {"stall": stall, "stall-body": stall_body, "garbage": garbage, "half": h
          # Overloads under other names.
          "overload-200": always(b'{"choices": null, "error": {"message": "Provider returned error", "code": 429, "metadata": {"raw": "slow down"}}}'),
          "overload-529": always(b'{"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}', b"529 X"),
+         "overload-page": always(b"<html><head><title>503 Service Temporarily Unavailable</title></head></html>", b"503 X"), "overload-bare": always(b"", b"429 X"),
          "quota": always(b'{"error": {"message": "You exceeded your current quota", "type": "insufficient_quota", "code": "insufficient_quota"}}', b"429 X"),
          "quota-400": always(b'{"error": {"message": "You exceeded your current quota", "code": "insufficient_quota"}}', b"400 X"),
          "odd-coding": oddly_coded, "reset": reset, "ratelimit-reset": always(b"", b"429 X", b"X-RateLimit-Remaining-Tokens: 0\r\nX-RateLimit-Reset-Tokens: 1s\r\n")}

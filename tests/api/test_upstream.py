@@ -129,7 +129,7 @@ def test_a_coding_that_is_none_is_not_undone_again(tmp_path, fake, clock):
             assert_answers(good, [text])
 
 
-@pytest.mark.parametrize("mode,reason", [("overload-200", "429: Provider returned error: slow down"), ("overload-529", "529: Overloaded"),
+@pytest.mark.parametrize("mode,reason", [("overload-200", "429: Provider returned error: slow down"), ("overload-529", "529: Overloaded"), ("overload-page", "503: 503 Service Temporarily Unavailable"), ("overload-bare", "429"),
                                          ("quota", "429: You exceeded your current quota"), ("quota-400", "429: You exceeded your current quota")])
 def test_an_overload_under_any_name_waits_and_is_told(tmp_path, fake, clock, mode, reason):
     fake.control(mode)

@@ -27,15 +27,18 @@ void machine_tell(struct runner *runner, enum history_kind kind, const char *bat
 
 static void look_at_upstream(struct runner *runner, size_t index,
                              const struct worker_status *status) {
+    static const struct str waiting = {"waiting: ", 9};
     bool *is_up = &runner->machine.seen[index].is_up;
     if (status->ready == *is_up) return;
     *is_up = status->ready;
+    struct str why = str_from(status->text);
+    if (str_starts_with(why, waiting)) why = str_skip(why, waiting.bytes);
     if (status->ready)
         machine_tell(runner, HISTORY_UPSTREAM_UP, NULL, NULL, "The upstream %s takes requests.",
                      status->upstream);
     else
         machine_tell(runner, HISTORY_UPSTREAM_DOWN, NULL, NULL,
-                     "The upstream %s takes no requests: %s", status->upstream, status->text);
+                     "The upstream %s takes no requests: %s", status->upstream, why.at);
 }
 
 static void look_at_engine(struct runner *runner, size_t index,

@@ -240,12 +240,25 @@ static int64_t asked_wait_ms(const struct net_answer *answer,
     return answer->reset_ms >= 0 ? answer->reset_ms : reading->wait_ms;
 }
 
+/* The upstream's own reason in an error: without quern's sentence around it, and empty if the sentence
+ * says that there is none. */
+static const char *own_reason(const struct worker_upstream *upstream, int status,
+                              const char *message) {
+    char sentence[128];
+    int bytes = snprintf(sentence, sizeof sentence, "The upstream %.63s answered with status %d",
+                         upstream->spec.name, status);
+    if (strncmp(message, sentence, (size_t)bytes) != 0) return message;
+    message += bytes;
+    return strncmp(message, ": ", 2) == 0 ? message + 2 : "";
+}
+
 /* Notes why the upstream takes no requests now, and tells the log once a minute at most. */
 static void learn_refusal(struct worker_upstream *upstream, const struct net_answer *answer,
                           const struct upstream_reading *reading) {
     char message[UPSTREAM_REASON_BYTES - 80], asked[60] = "";
     int64_t asked_ms = asked_wait_ms(answer, reading);
     upstream_error_line(message, sizeof message, reading->body);
+    const char *own = own_reason(upstream, reading->status, message);
     upstream_limit_refused(&upstream->limit, answer->sent_ns, answer->ended_ns, asked_ms,
                            rng_unit(&upstream->rng));
     if (asked_ms > 0)
@@ -254,7 +267,7 @@ static void learn_refusal(struct worker_upstream *upstream, const struct net_ans
     pthread_mutex_lock(&upstream->lock);
     bool is_news = !*upstream->refusal;
     snprintf(upstream->refusal, sizeof upstream->refusal, "it answered %d%s%s%s", reading->status,
-             asked, *message ? ": " : "", message);
+             asked, *own ? ": " : "", own);
     pthread_mutex_unlock(&upstream->lock);
     bool is_due = upstream->refusal_told_ns == 0 ||
                   answer->ended_ns - upstream->refusal_told_ns > REFUSAL_TOLD_NS;
