@@ -233,3 +233,22 @@ def test_a_llama_3_without_a_pre_tokenizer_has_its_own(base, tmp_path, tokens, p
     ids = [support.quern("tokenize", "--bos", "--model", gguf_keys.write(tmp_path / f"{i}.gguf", keys, tensors), input=text).stdout
            for i, keys in enumerate((pairs, own))]
     assert ids[0] == ids[1] and ids[0].startswith("[475,")
+
+
+@needs_tiny
+def test_gemma_without_a_template_has_that_of_its_family(base, tmp_path):
+    pairs, tensors = base("gemma3")
+    own = without(pairs, "chat_template")
+    path = gguf_keys.write(tmp_path / "m.gguf", own, tensors)
+    assert {"<start_of_turn>", "<end_of_turn>"} <= set(own["tokenizer.ggml.tokens"][1][1])
+
+    def rendered(model, messages, **variables):
+        done = support.quern("render", "--model", model, input=json.dumps({"messages": [dict(zip(("role", "content"), m)) for m in messages]} | variables))
+        assert done.returncode == 0, done.stderr
+        return done.stdout.rstrip("\n")
+
+    chat = [("system", "Be terse."), ("user", " Hi. "), ("assistant", "Yes?"), ("user", "Bye.")]
+    turns = ["<bos><start_of_turn>user\nBe terse.\n\nHi.", "<start_of_turn>model\nYes?", "<start_of_turn>user\nBye.", "<start_of_turn>model"]
+    assert rendered(path, chat, add_generation_prompt=True) == "<end_of_turn>\n".join(turns)
+    assert rendered(path, chat[1:2]) == "<bos><start_of_turn>user\nHi.<end_of_turn>"
+    assert rendered(gguf_keys.write(tmp_path / "own.gguf", own | {"tokenizer.chat_template": (STRING, "mine")}, tensors), chat) == "mine"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "checkpoint/gguf.h"
+#include "checkpoint/vocab.h"
 #include "hub/hub_internal.h"
 
 #include <stdio.h>
@@ -75,7 +75,8 @@ static void read_general(struct inspection *inspection, const struct gguf *gguf)
                        text_of(gguf, "general.license"));
     hub_copy_printable(inspection->tokenizer, sizeof inspection->tokenizer,
                        text_of(gguf, "tokenizer.ggml.model"));
-    inspection->has_template = text_of(gguf, "tokenizer.chat_template").bytes > 0;
+    inspection->has_template = text_of(gguf, "tokenizer.chat_template").bytes > 0 ||
+                               checkpoint_family_template(gguf).bytes > 0;
 }
 
 enum err inspect_gguf(struct inspection *inspection, const char *path, struct error *error) {

@@ -204,6 +204,20 @@ static void drop_tokens_without_rows(struct checkpoint_vocab *vocab, const struc
     if (vocab->token_count > rows->axes[1]) vocab->token_count = (size_t)rows->axes[1];
 }
 
+/* The turns of Gemma. What the system says stands before the user's first words. */
+#define GEMMA_TEMPLATE                                                                             \
+    "{{ bos_token }}{% set ns = namespace(first='') %}{% for m in messages %}"                     \
+    "{% if m.role == 'system' %}{% set ns.first = ns.first + m.content + '\\n\\n' %}{% else %}"    \
+    "{{ '<start_of_turn>' + ('model' if m.role == 'assistant' else 'user') + '\\n' + ns.first + "  \
+    "m.content | trim + '<end_of_turn>\\n' }}{% set ns.first = '' %}{% endif %}{% endfor %}"       \
+    "{% if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}"
+
+struct str checkpoint_family_template(const struct gguf *gguf) {
+    struct str architecture = architecture_of(gguf);
+    bool is_gemma = str_is(architecture, "gemma2") || str_is(architecture, "gemma3");
+    return is_gemma ? STR(GEMMA_TEMPLATE) : (struct str){"", 0};
+}
+
 static enum err read_all(struct checkpoint_vocab *vocab, const struct gguf *gguf,
                          struct error *error) {
     enum err err = gguf_get_str(gguf, "tokenizer.ggml.model", &vocab->model, error);
@@ -226,6 +240,9 @@ static enum err read_all(struct checkpoint_vocab *vocab, const struct gguf *gguf
     if (err == OK) err = read_scores(vocab, gguf, error);
     if (err == OK) drop_tokens_without_rows(vocab, gguf);
     if (err == OK) name_pre(vocab, gguf);
+    if (err == OK && vocab->chat_template.bytes == 0 && has_token(vocab, "<start_of_turn>") &&
+        has_token(vocab, "<end_of_turn>"))
+        vocab->chat_template = checkpoint_family_template(gguf);
     if (err == OK) err = read_ids(vocab, gguf, error);
     if (err == OK) err = read_ends(vocab, gguf, error);
     if (err == OK) err = read_flags(vocab, gguf, error);

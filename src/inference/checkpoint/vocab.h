@@ -42,3 +42,6 @@ struct checkpoint_vocab {
 enum err checkpoint_vocab_init(struct checkpoint_vocab *ret_vocab, const struct gguf *gguf,
                                struct error *error) MUST_CHECK;
 void checkpoint_vocab_release(struct checkpoint_vocab *vocab);
+/* The chat template of a file that has none: that of its family, if all its models share one. Files
+ * of Ollama's store have theirs elsewhere, in another language. Empty for other families. */
+struct str checkpoint_family_template(const struct gguf *gguf);
