@@ -252,3 +252,20 @@ def test_gemma_without_a_template_has_that_of_its_family(base, tmp_path):
     assert rendered(path, chat, add_generation_prompt=True) == "<end_of_turn>\n".join(turns)
     assert rendered(path, chat[1:2]) == "<bos><start_of_turn>user\nHi.<end_of_turn>"
     assert rendered(gguf_keys.write(tmp_path / "own.gguf", own | {"tokenizer.chat_template": (STRING, "mine")}, tensors), chat) == "mine"
+
+
+@needs_tiny
+@pytest.mark.parametrize("kinds", [1, 5, 0, None])
+def test_a_file_that_lost_the_kinds_of_its_tokens_has_the_same_ids(base, tmp_path, kinds):
+    """Ordinary, unused, not known, and no list: marks of turns are control tokens, and bytes are bytes."""
+    pairs, tensors = base("gemma3")
+    key = "tokenizer.ggml.token_type"
+    texts, whole = pairs["tokenizer.ggml.tokens"][1][1], pairs[key][1][1]
+    lost = [kinds if text.startswith(("<start_of", "<end_of", "<bos", "<eos")) or (kinds != 5 and text.startswith("<0x")) else kind
+            for text, kind in zip(texts, whole, strict=True)]
+    own = pairs | {key: (ARRAY, (I32, lost))} if kinds is not None else without(pairs, key)
+    files = [gguf_keys.write(tmp_path / f"{i}.gguf", keys, tensors) for i, keys in enumerate((pairs, own))]
+    for text in ("<bos><start_of_turn>user\n\u2603 h\u00e9<end_of_turn>\n<eos>", "a\tb\x01"):
+        for flags in ((), ("--special",)):
+            ids = [support.quern("tokenize", *flags, "--model", path, input=text).stdout for path in files]
+            assert ids[0] == ids[1] and ids[0].startswith("["), flags

@@ -5,6 +5,10 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Numbers of tokenizer.ggml.token_type. */
+enum { KIND_NORMAL = 1, KIND_BYTE = 6 };
 
 static struct str architecture_of(const struct gguf *gguf) {
     struct str architecture = {"", 0};
@@ -65,11 +69,31 @@ static enum err read_kinds(struct checkpoint_vocab *vocab, const struct gguf *gg
     vocab->kinds = mem_new(vocab->token_count + 1, sizeof *vocab->kinds);
     for (size_t i = 0; i < vocab->token_count; i++) {
         int64_t kind;
-        if (!gguf_element_i64(array, i, &kind) || kind < 1 || kind > 6)
+        if (!gguf_element_i64(array, i, &kind) || kind < 0 || kind > 6)
             return err_set(error, ERR_INVALID, "%s: token %zu has no kind of 1..6", key, i);
-        vocab->kinds[i] = (uint8_t)kind;
+        vocab->kinds[i] = kind == 0 ? KIND_NORMAL : (uint8_t)kind; /* 0: not known */
     }
     return OK;
+}
+
+/* "<0x0A>" */
+static bool spells_byte(struct str text) {
+    static const char digits[] = "0123456789ABCDEF";
+    return text.bytes == 6 && str_starts_with(text, STR("<0x")) && text.at[5] == '>' &&
+           memchr(digits, text.at[3], 16) && memchr(digits, text.at[4], 16);
+}
+
+/* In a file that has lost its kinds, the bytes of SentencePiece are known by their spelling. */
+static void mark_bytes(struct checkpoint_vocab *vocab) {
+    if (!str_is(vocab->model, "llama")) return;
+    for (size_t i = 0; i < vocab->token_count; i++) {
+        if (!spells_byte(vocab->tokens[i])) continue;
+        if (!vocab->kinds) {
+            vocab->kinds = mem_new(vocab->token_count + 1, sizeof *vocab->kinds);
+            memset(vocab->kinds, KIND_NORMAL, vocab->token_count);
+        }
+        if (vocab->kinds[i] == KIND_NORMAL) vocab->kinds[i] = KIND_BYTE;
+    }
 }
 
 static enum err read_scores(struct checkpoint_vocab *vocab, const struct gguf *gguf,
@@ -238,6 +262,7 @@ static enum err read_all(struct checkpoint_vocab *vocab, const struct gguf *gguf
                        &vocab->merge_count, error);
     if (err == OK) err = read_kinds(vocab, gguf, error);
     if (err == OK) err = read_scores(vocab, gguf, error);
+    if (err == OK) mark_bytes(vocab);
     if (err == OK) drop_tokens_without_rows(vocab, gguf);
     if (err == OK) name_pre(vocab, gguf);
     if (err == OK && vocab->chat_template.bytes == 0 && has_token(vocab, "<start_of_turn>") &&
