@@ -187,6 +187,10 @@ def test_the_chat_template_is_the_nearest_of_those_a_folder_has(tmp_path):
     write(chat_template=[{"name": "tool_use", "template": "no"}, {"name": "default", "template": "yes {{ eos_token }}"}])
     assert rendered() == rendered(tools=None) == "yes <|im_end|>"
     assert rendered(tools=[{"type": "function", "function": {"name": "f"}}]) == "no"
+    write(chat_template={"tool_use": "no", "default": "by name {{ eos_token }}"})
+    assert rendered() == "by name <|im_end|>" and rendered(tools=[{"type": "function", "function": {"name": "f"}}]) == "no"
+    write(chat_template={"rag": "only"})
+    assert rendered() == "only"
     write(chat_template=[{"name": "rag", "template": "one of one"}])
     assert rendered() == "one of one"
     write(chat_template=[{"name": "rag", "template": "a"}, {"name": "tool_use", "template": "b"}])

@@ -122,25 +122,45 @@ static enum err open_raw(struct jinja_template **template, const char *file, str
     return err;
 }
 
-/* The value of a "chat_template": a string, or a list of {name, template}. Of a list, "tool_use" is
- * for requests with tools; "default", else the only one, is for the others. */
+/* The value of a "chat_template": a string, a list of {name, template}, or an object of templates by
+ * name. Of several, "tool_use" is for requests with tools; "default", else the only one, is for the
+ * others. */
 struct raw_templates {
     struct str others, tools;
 };
+
+static void take_named(struct raw_templates *raw, struct str name, struct str text) {
+    if (!json_span_is_string(name) || !json_span_is_string(text)) return;
+    if (json_span_string_is(name, "default")) raw->others = text;
+    if (json_span_string_is(name, "tool_use")) raw->tools = text;
+}
+
+static struct raw_templates templates_by_name(struct str object) {
+    struct raw_templates raw = {.others = {NULL, 0}};
+    struct json_span_iter iter;
+    struct str name, text, last = {NULL, 0};
+    size_t count = 0;
+    if (!json_span_enter(&iter, object)) return raw;
+    for (; json_span_member(&iter, &name, &text); count++) {
+        take_named(&raw, name, text);
+        last = text;
+    }
+    if (count == 1 && json_span_is_string(last)) raw.others = last;
+    return raw;
+}
 
 static struct raw_templates choose_templates(struct str value) {
     struct raw_templates raw = {.others = {NULL, 0}};
     struct json_span_iter iter;
     struct str element, last = {NULL, 0};
     size_t count = 0;
+    if (json_span_is_object(value)) return templates_by_name(value);
     if (json_span_is_string(value)) raw.others = value;
     if (value.bytes == 0 || *value.at != '[' || !json_span_enter(&iter, value)) return raw;
     for (; json_span_element(&iter, &element); count++) {
         struct str text = json_span_get(element, "template");
         if (!json_span_is_string(text)) continue;
-        struct str name = json_span_get(element, "name");
-        if (json_span_is_string(name) && json_span_string_is(name, "default")) raw.others = text;
-        if (json_span_is_string(name) && json_span_string_is(name, "tool_use")) raw.tools = text;
+        take_named(&raw, json_span_get(element, "name"), text);
         last = text;
     }
     if (count == 1) raw.others = last;
