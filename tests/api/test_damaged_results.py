@@ -127,7 +127,7 @@ def readable(raw):
 
 
 def lines_of(content):
-    lines = [line.strip(b" \t\r\n\v\f") for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
+    lines = [line.strip(b" \t\r\n") for line in content.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
     return [line for line in lines if line]
 
 

@@ -21,7 +21,7 @@ void result_check_release(struct result_check *check) {
 
 void result_check_add(struct result_check *check, struct str line) {
     if (check->lines == 0 && str_starts_with(line, STR("\xEF\xBB\xBF"))) line = str_skip(line, 3);
-    line = str_trim(line);
+    line = json_span_trim(line);
     if (line.bytes == 0) return;
     check->lines++;
     struct str id = json_span_get(line, "custom_id");

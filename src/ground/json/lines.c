@@ -2,6 +2,7 @@
 #include "json/lines.h"
 
 #include "base/os.h"
+#include "json/span.h"
 
 #define PIECE_BYTES ((size_t)256 << 10)
 
@@ -50,7 +51,7 @@ enum err lines_next(struct lines *lines, struct error *error) {
         lines->number++;
         if (lines->number == 1 && str_starts_with(lines->line, STR("\xEF\xBB\xBF")))
             lines->line = str_skip(lines->line, 3);
-        lines->line = str_trim(lines->line);
+        lines->line = json_span_trim(lines->line);
         lines->offset = lines->base + (uint64_t)(lines->line.at - lines->bytes.at);
         if (lines->line.bytes > 0) return OK;
     }

@@ -45,6 +45,12 @@ static size_t skip_space(struct str text, size_t at) {
     return at;
 }
 
+struct str json_span_trim(struct str text) {
+    text = str_skip(text, skip_space(text, 0));
+    while (text.bytes > 0 && skip_space(text, text.bytes - 1) == text.bytes) text.bytes--;
+    return text;
+}
+
 /* The four hexadecimal digits at `at`, or -1. */
 static int32_t read_hex(struct str text, size_t at) {
     if (text.bytes - at < 4) return -1;

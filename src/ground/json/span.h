@@ -13,6 +13,9 @@
 
 #include "base/buf.h"
 
+/* The text without the space of JSON around it: blanks, tabs and ends of lines. A form feed is no
+ * space. */
+struct str json_span_trim(struct str text);
 /* The end of the value that starts at or after `at`; SIZE_MAX if no valid value does. */
 size_t json_span_end(struct str text, size_t at);
 /* True, with the value's span (NULL allowed), if `text` is one valid value and space. */

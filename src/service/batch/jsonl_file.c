@@ -2,6 +2,7 @@
 #include "batch/jsonl_file.h"
 
 #include "base/os.h"
+#include "json/span.h"
 #include "store/seglog.h"
 
 #define PIECE_BYTES ((size_t)256 << 10)
@@ -48,7 +49,7 @@ bool jsonl_file_next(struct jsonl_file *file, struct str *ret_line) {
             line = str_skip(line, 3);
         file->number++;
         file->at = end + 1;
-        line = str_trim(line);
+        line = json_span_trim(line);
         if (line.bytes == 0) continue;
         *ret_line = line;
         return true;
