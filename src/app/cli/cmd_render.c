@@ -95,6 +95,7 @@ static enum err open_template(struct render *render, struct error *error) {
         model_sandbox_enter_for(render->template);
         enum err err = os_read_file(render->template, TEMPLATE_BYTES_MAX, &text, &bytes, error);
         if (err != OK) return err;
+        os_drop_mark(text, &bytes);
         err = jinja_template_open(&render->vocabulary.template, (struct str){text, bytes}, error);
         free(text);
         return err;

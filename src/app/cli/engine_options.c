@@ -218,6 +218,7 @@ static enum err read_template(struct engine_choice *choice, struct error *error)
         return OK;
     }
     if (err != OK) return err_prefix(error, "--chat-template");
+    os_drop_mark(choice->chat_template_text, &bytes);
     if (bytes > 0 && !memchr(choice->chat_template_text, '\0', bytes)) return OK;
     return err_set(error, ERR_INVALID, "--chat-template: %s is no template", given);
 }

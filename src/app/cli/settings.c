@@ -70,6 +70,7 @@ static enum err load_file(struct loading *loading, const char *path, bool must_b
     enum err err = os_read_file(path, CONFIG_FILE_BYTES_MAX, &text, &bytes, error);
     if (err == ERR_NOT_FOUND && !must_be_there) return OK;
     if (err != OK) return err;
+    os_drop_mark(text, &bytes);
     loading->path = keep(loading->settings, str_from(path));
     memset(loading->lines, 0, sizeof loading->lines);
     struct config_reader reader = {.rest = {text, bytes}};

@@ -23,7 +23,9 @@ struct table_plan {
 static enum err read_file(const char *path, const char *option, char **ret_text, size_t *ret_bytes,
                           struct error *error) {
     enum err err = os_read_file(path, FILE_BYTES_MAX, ret_text, ret_bytes, error);
-    return err == OK ? OK : err_prefix(error, "--%s", option);
+    if (err != OK) return err_prefix(error, "--%s", option);
+    os_drop_mark(*ret_text, ret_bytes);
+    return OK;
 }
 
 static enum err open_template(struct jinja_template **ret_template, const char *path,

@@ -360,6 +360,12 @@ enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size
     return err;
 }
 
+void os_drop_mark(char *text, size_t *bytes) {
+    if (*bytes < 3 || memcmp(text, "\xEF\xBB\xBF", 3) != 0) return;
+    *bytes -= 3;
+    memmove(text, text + 3, *bytes + 1);
+}
+
 enum err os_write_file(const char *path, mode_t mode, const void *bytes, size_t count,
                        struct error *error) {
     int fd;

@@ -67,6 +67,9 @@ enum err os_read_file(const char *path, size_t bytes_max, char **ret_bytes, size
 /* As os_read_file, of an open file; `path` is for sentences only. */
 enum err os_read_opened(int fd, const char *path, size_t bytes_max, char **ret_bytes,
                         size_t *ret_count, struct error *error) MUST_CHECK;
+/* Drops the byte-order mark with which editors on Windows begin a text of UTF-8. The text of
+ * os_read_file has a NUL behind it, which moves as well. */
+void os_drop_mark(char *text, size_t *bytes);
 /* Makes a new file of these bytes, as os_create does, and syncs it. Its name is durable once its
  * folder is synced. After a failure a part of the file may be there. */
 enum err os_write_file(const char *path, mode_t mode, const void *bytes, size_t count,

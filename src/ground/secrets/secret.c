@@ -55,6 +55,8 @@ static enum err read_all(int fd, const char *path, struct secret *secret, struct
             os_read(fd, secret->text + secret->bytes, (size_t)bytes - secret->bytes, &count, error);
         if (err == OK) secret->bytes += count;
     }
+    os_drop_mark(secret->text, &secret->bytes);
+    memset(secret->text + secret->bytes, 0, (size_t)bytes - secret->bytes); /* no second copy */
     return err;
 }
 

@@ -191,6 +191,7 @@ static enum err read_at(int dir_fd, const char *path, uid_t owner, struct key_fi
     err = check_mode(fd, path, owner, error);
     if (err == OK) err = os_read_opened(fd, path, FILE_BYTES_MAX, &text, &bytes, error);
     os_close(fd);
+    if (err == OK) os_drop_mark(text, &bytes);
     struct str rest = {text, bytes};
     for (unsigned number = 1; err == OK && rest.bytes > 0; number++) {
         size_t end = str_find_byte(rest, '\n', 0);
