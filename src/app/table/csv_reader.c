@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #define PIECE_BYTES ((size_t)256 << 10)
 
@@ -150,6 +151,25 @@ static enum err skip_mark(struct csv_reader *reader, struct error *error) {
     return OK;
 }
 
+/* Skips a first line `sep=;`, and takes its separator unless the caller chose one. */
+static enum err skip_separator(struct csv_reader *reader, struct error *error) {
+    while (reader->raw.bytes < reader->at + 7 && !reader->has_ended) {
+        enum err err = fill(reader, error);
+        if (err != OK) return err;
+    }
+    struct str start = str_skip(buf_str(&reader->raw), reader->at);
+    if (start.bytes < 6 || strncasecmp(start.at, "sep=", 4) != 0) return OK;
+    char named = start.at[4];
+    size_t end = start.at[5] == '\r' && start.bytes > 6 && start.at[6] == '\n' ? 7 : 6;
+    if (named == '"' || named == '\r' || named == '\n' ||
+        (start.at[5] != '\r' && start.at[5] != '\n'))
+        return OK;
+    if (reader->has_usual) reader->separator = named;
+    reader->at += end;
+    reader->next_line++;
+    return OK;
+}
+
 /* Refuses NUL and bytes that are not UTF-8, with their line and their place in it. */
 static enum err check_bytes(const struct csv_reader *reader, struct str row, struct error *error) {
     size_t valid = json_span_is_utf8(row) ? row.bytes : utf8_valid_prefix(row);
@@ -188,6 +208,7 @@ enum err csv_reader_next(struct csv_reader *reader, bool *ret_found, struct erro
     size_t end = 0;
     bool is_first = reader->row_line == 0;
     enum err err = is_first ? skip_mark(reader, error) : OK;
+    if (err == OK && is_first) err = skip_separator(reader, error);
     reader->row_line = reader->next_line;
     while (err == OK) {
         struct str rest = str_skip(buf_str(&reader->raw), reader->at);

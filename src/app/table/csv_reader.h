@@ -5,7 +5,8 @@
  *
  * It is strict where readers differ: a table that one program reads otherwise than another is
  * refused with its line and column, and never guessed. It takes any separator, rows that end in
- * CRLF, LF or CR, and one byte-order mark. It skips empty lines. It knows no header: the caller
+ * CRLF, LF or CR, one byte-order mark, and a first line `sep=;`, as Excel writes it, which names
+ * the separator. It skips empty lines. It knows no header: the caller
  * compares the counts of cells.
  *
  * Thread: one.
@@ -32,6 +33,7 @@ struct csv_place {
 struct csv_reader {
     int fd; /* negative: `raw` has the whole text */
     char separator;
+    bool has_usual;     /* the caller did not choose the separator: a line `sep=;` does */
     bool has_ended;     /* `raw` has the rest of the file */
     struct buf raw;     /* from some row on */
     size_t at;          /* in raw: the next row */

@@ -6,8 +6,9 @@
  *
  * A CSV cell is a text; an empty one without quotes is null. A member of a JSONL row keeps its
  * type.
- * The columns of a JSONL table are those of its first row: a later row may leave some out, which
- * are null then, and may have no other one.
+ * The columns of a JSONL table are the members of all its rows; those that a row leaves out are
+ * null. A pipe, as of Parquet, is read once: its columns are those of its first row, and no later
+ * row may have another one.
  *
  * Thread: one.
  * Memory: the columns, and one row. */
@@ -22,7 +23,7 @@
 
 enum table_kind { TABLE_NONE, TABLE_CSV, TABLE_TSV, TABLE_JSONL, TABLE_PARQUET };
 
-/* The kind that a name ends in: .csv, .tsv, .tab, .jsonl, .ndjson, .parquet; a URL may have a
+/* The kind that a name ends in, in letters of any case: .csv, .tsv, .tab, .jsonl, .ndjson, .parquet; a URL may have a
  * query. */
 enum table_kind table_kind_of(const char *name);
 /* The separator of a kind; ',' where it has none. */
@@ -39,7 +40,8 @@ struct table_rows {
     uint64_t number; /* of the latest row, from 1 */
     uint64_t line;   /* in which it begins */
     json_t *row; /* for a template: columns without a value are "" in a CSV, and None in JSONL */
-    struct buf json; /* the row as a JSON object, with null for a column without a value */
+    struct buf mended; /* a line whose large numbers are texts */
+    struct buf json;   /* the row as a JSON object, with null for a column without a value */
 };
 
 /* Opens the file and reads its columns; `separator` 0: the kind's. Errors of os_open; ERR_INVALID,
