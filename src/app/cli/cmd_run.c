@@ -34,12 +34,12 @@ static const struct option rows[] = {
     {"input-file", OPTION_TEXT, AT(input), "IN",
      .help =
          "file of requests, one JSON object per line, or with --prompt a table; or an http(s) URL "
-         "to GET",
+         "to GET; or - for standard input",
      .letter = 'i', .only_flag = true},
     {"output-file", OPTION_TEXT, AT(output), "OUT",
      .help = "file of results, one line per request, in input order, or a table (.csv, .tsv, "
              ".parquet); or an "
-             "http(s) URL to PUT to",
+             "http(s) URL to PUT to; or - for standard output",
      .letter = 'o', .only_flag = true},
     {"overwrite", OPTION_SWITCH, AT(offline.overwrite),
      .help = "run although OUT exists, and replace it", .only_flag = true},
@@ -102,7 +102,8 @@ static void print_summary(const struct offline_summary *is, bool json, const cha
                           const struct prices *prices) {
     /* The query of a URL may be a secret. */
     char output[PATH_MAX];
-    snprintf(output, sizeof output, "%.*s", (int)strcspn(name, is_url(name) ? "?#" : ""), name);
+    snprintf(output, sizeof output, "%.*s", (int)strcspn(name, is_url(name) ? "?#" : ""),
+             strcmp(name, "-") == 0 ? "standard output" : name);
     uint64_t now = is->completed + is->failed - is->done_before;
     double rate = is->seconds > 0 ? (double)now / is->seconds : 0;
     char part[64] = "";
@@ -174,6 +175,12 @@ static enum err check(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     if (!chosen->input || !chosen->output)
         return err_set(error, ERR_INVALID, "%s is missing", chosen->input ? "-o OUT" : "-i IN");
+    if (chosen->json && strcmp(chosen->output, "-") == 0)
+        return err_set(error, ERR_INVALID, "--json and -o - both print on standard output");
+    if (chosen->table.table.prompt && strcmp(chosen->input, "-") == 0)
+        return err_set(error, ERR_INVALID,
+                       "--prompt: the name of standard input does not tell the kind of its table; "
+                       "give it as a file (.csv, .tsv, .jsonl, .parquet)");
     enum err err = table_options_check(&chosen->table, chosen->input, chosen->output, error);
     if (err != OK) return err;
     err = offline_places_find(&chosen->places, chosen->input, chosen->output, chosen->output_folder,

@@ -5,6 +5,7 @@
 #include "cli/table_options.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct chosen {
     struct table_choice table;
@@ -65,7 +66,8 @@ static enum err run(struct command_call *call, struct error *error) {
     struct table_join_report report;
     enum err err = table_options_open(&chosen->table, chosen->output, &input, error);
     if (err != OK) return err;
-    struct table_file file = {chosen->output, chosen->overwrite, input.form};
+    const char *output = strcmp(chosen->output, "-") == 0 ? NULL : chosen->output;
+    struct table_file file = {output, chosen->overwrite, input.form};
     if (input.table) return table_file_make(&file, write_requests, &input, error);
     const struct table_join join = {.requests = call->operands[0],
                                     .results = {call->operands[1], call->operands[2]},

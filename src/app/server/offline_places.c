@@ -5,26 +5,39 @@
 #include "base/os.h"
 #include "server/transfer.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define NAME_HEX 16 /* of the sum of a URL */
+
+static bool is_stream(const char *name) {
+    return strcmp(name, "-") == 0;
+}
+
+/* True for an input or an output that has a file of its own meanwhile. */
+static bool is_elsewhere(const char *name) {
+    return is_stream(name) || transfer_is_url(name);
+}
 
 static enum err name_output(struct offline_places *places, const char *folder,
                             struct error *error) {
     char shown[TRANSFER_SHOWN_BYTES], hex[SHA256_HEX_BYTES];
     unsigned char digest[SHA256_BYTES];
-    if (!transfer_is_url(places->output)) {
+    if (!is_elsewhere(places->output)) {
         int bytes = snprintf(places->output_path, PATH_MAX, "%s", places->output);
         return bytes < PATH_MAX ? OK
                                 : err_set(error, ERR_INVALID, "the name of the output is too long");
     }
-    enum err err = transfer_show(places->output, shown, error);
+    bool is_url = transfer_is_url(places->output);
+    enum err err = is_url ? transfer_show(places->output, shown, error) : OK;
     if (err != OK) return err_prefix(error, "-o");
     struct sha256 hash;
     sha256_init(&hash);
     sha256_add(&hash, places->output, strcspn(places->output, "?#"));
+    if (!is_url) sha256_add(&hash, places->input, strcspn(places->input, "?#"));
     sha256_end(&hash, digest);
     sha256_hex(digest, hex);
     int bytes = snprintf(places->output_path, PATH_MAX, "%s%squern-%.*s.jsonl",
@@ -42,8 +55,9 @@ enum err offline_places_find(struct offline_places *ret_places, const char *inpu
     bool is_url = transfer_is_url(input);
     if (is_url) err = transfer_show(input, shown, error);
     if (err != OK) return err_prefix(error, "-i");
-    int bytes = snprintf(ret_places->input_path, PATH_MAX, is_url ? "%s.quern.input" : "%s",
-                         is_url ? ret_places->output_path : input);
+    bool is_kept = is_elsewhere(input);
+    int bytes = snprintf(ret_places->input_path, PATH_MAX, is_kept ? "%s.quern.input" : "%s",
+                         is_kept ? ret_places->output_path : input);
     if (bytes < PATH_MAX) return OK;
     return err_set(error, ERR_INVALID, "the name of the input is too long");
 }
@@ -62,12 +76,44 @@ static bool has_begun(const struct offline_places *places) {
 
 void offline_places_drop(const struct offline_places *places) {
     struct error ignored;
-    if (!transfer_is_url(places->input) || has_begun(places)) return;
+    if (!is_elsewhere(places->input) || has_begun(places)) return;
     if (os_unlink(places->input_path, &ignored) != OK) return; /* it was not fetched */
+}
+
+static enum err copy_all(int from, int to, const volatile bool *stop, struct error *error) {
+    char piece[65536];
+    size_t count = 1;
+    enum err err = OK;
+    while (err == OK && count > 0 && !*stop) {
+        err = os_read(from, piece, sizeof piece, &count, error);
+        if (err == OK && count > 0) err = os_write_all(to, piece, count, error);
+    }
+    return err == OK && *stop ? err_set(error, ERR_CANCELLED, "stopped") : err;
+}
+
+/* Keeps standard input in a file, since it is read more than once. */
+static enum err keep_input(const char *path, const volatile bool *stop, struct error *error) {
+    int fd;
+    enum err err = os_create(&fd, path, 0600, error);
+    if (err != OK) return err;
+    err = copy_all(STDIN_FILENO, fd, stop, error);
+    if (err == OK) err = os_fsync(fd, error);
+    os_close(fd);
+    return err == OK ? OK : err_prefix(error, "standard input");
+}
+
+static enum err print_output(const char *path, const volatile bool *stop, struct error *error) {
+    int fd;
+    enum err err = os_open(&fd, path, O_RDONLY, 0, error);
+    if (err != OK) return err;
+    err = copy_all(fd, STDOUT_FILENO, stop, error);
+    os_close(fd);
+    return err == OK ? OK : err_prefix(error, "standard output");
 }
 
 enum err offline_places_fetch(const struct offline_places *places, const volatile bool *stop,
                               struct error *error) {
+    if (is_stream(places->input)) return keep_input(places->input_path, stop, error);
     if (!transfer_is_url(places->input)) return OK;
     if (has_begun(places) && is_there(places->input_path)) return OK;
     return transfer_get(places->input, places->input_path, stop, error);
@@ -76,9 +122,12 @@ enum err offline_places_fetch(const struct offline_places *places, const volatil
 enum err offline_places_send(const struct offline_places *places, const volatile bool *stop,
                              struct error *error) {
     enum err err = OK;
-    bool is_sent = transfer_is_url(places->output);
-    if (is_sent) err = transfer_put(places->output, places->output_path, stop, error);
+    bool is_sent = is_elsewhere(places->output);
+    if (is_stream(places->output))
+        err = print_output(places->output_path, stop, error);
+    else if (is_sent)
+        err = transfer_put(places->output, places->output_path, stop, error);
     if (err == OK && is_sent) err = os_unlink(places->output_path, error);
-    if (err == OK && transfer_is_url(places->input)) err = os_unlink(places->input_path, error);
+    if (err == OK && is_elsewhere(places->input)) err = os_unlink(places->input_path, error);
     return err;
 }

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* offline_places: the files of a run whose input or output is a URL.
+/* offline_places: the files of a run whose input or output is a URL, or standard input or output
+ * ("-").
  *
  * An input is fetched into OUT.quern.input before the run, and stays for a run that goes on. An
  * output is written to `quern-SUM.jsonl` in the folder for such files, and sent from there when it
  * is whole. SUM is a hash of the output's URL without its query, so that a URL that was signed anew
- * means the same output. Both files are removed when the results have arrived.
+ * means the same output. For standard output SUM is a hash of the input's name, so that the same
+ * command finds what an earlier call has left. Standard input is read on every call, and compared
+ * as a file is. Both files are removed when the results have arrived.
  *
  * Thread: main.
  * Memory: the caller's struct, which borrows the names. */

@@ -6,12 +6,17 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 enum err whole_file_check(const char *path, bool *ret_exists, struct error *error) {
     struct stat status;
     if (!*path) return err_set(error, ERR_INVALID, "-o: the name is empty");
+    if (strcmp(path, "-") == 0)
+        return err_set(error, ERR_INVALID,
+                       "-o -: this is written to a file, not to standard output; ./- is a file of "
+                       "that name");
     bool exists = stat(path, &status) == 0;
     if (!exists && lstat(path, &status) == 0)
         return err_set(error, ERR_INVALID, "cannot write %s: it is a link that leads nowhere",

@@ -17,7 +17,7 @@
 #include <stdbool.h>
 
 /* Checks, before the work begins, whether a file of this name exists. ERR_INVALID for an empty
- * name, a link without a target, or anything else that is no plain file. */
+ * name, "-", a link without a target, or anything else that is no plain file. */
 enum err whole_file_check(const char *path, bool *ret_exists, struct error *error) MUST_CHECK;
 /* Gives the synced file `made` the name `path`, durably. `made` may keep its own name; the caller
  * unlinks it. ERR_CONFLICT ("PATH exists") if a file has the name and `may_replace` is false. Where
