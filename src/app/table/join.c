@@ -247,22 +247,22 @@ static void close_join(struct join *join) {
     buf_release(&join->rest);
 }
 
-enum err table_join_write(const struct table_join *is, int out_fd, int rest_fd,
+enum err table_join_write(const struct table_join *wish, int out_fd, int rest_fd,
                           struct table_join_report *ret_report, struct error *error) {
-    struct join join = {.is = is, .fds = {-1, -1}, .rest_fd = rest_fd};
+    struct join join = {.is = wish, .fds = {-1, -1}, .rest_fd = rest_fd};
     struct lines lines;
     int fd = -1;
-    assert(is->result_count <= TABLE_JOIN_FILES_MAX);
+    assert(wish->result_count <= TABLE_JOIN_FILES_MAX);
     open_join(&join);
-    enum err err = os_open(&fd, is->requests, O_RDONLY, 0, error);
+    enum err err = os_open(&fd, wish->requests, O_RDONLY, 0, error);
     if (err != OK) fd = -1;
-    for (size_t i = 0; i < is->result_count && err == OK; i++) {
-        err = os_open(&join.fds[i], is->results[i], O_RDONLY, 0, error);
+    for (size_t i = 0; i < wish->result_count && err == OK; i++) {
+        err = os_open(&join.fds[i], wish->results[i], O_RDONLY, 0, error);
         if (err != OK) join.fds[i] = -1;
         if (err == OK) err = index_file(&join, i, error);
     }
     lines_init(&lines, fd);
-    struct table_answers *answers = table_answers_open(&is->form);
+    struct table_answers *answers = table_answers_open(&wish->form);
     if (err == OK) err = write_rows(&join, &lines, answers, out_fd, error);
     *ret_report = join.report;
     table_answers_close(answers);

@@ -38,5 +38,5 @@ struct table_join_report {
  * nowhere). ERR_INVALID, with file and line, for a line that is no request, for two lines of the
  * requests or of the results with one custom_id, and for a file of results that has none; errors of
  * os_open. */
-enum err table_join_write(const struct table_join *join, int out_fd, int rest_fd,
+enum err table_join_write(const struct table_join *wish, int out_fd, int rest_fd,
                           struct table_join_report *ret_report, struct error *error) MUST_CHECK;
