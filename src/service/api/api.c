@@ -129,8 +129,7 @@ bool api_is_gone(void *context) {
 }
 
 void api_answer_json(struct http_request *request, struct buf *buf) {
-    http_answer(request, &(struct http_answer){.status = 200, .body = buf_str(buf)});
-    buf_release(buf);
+    http_answer_json(request, buf);
 }
 
 bool api_read_object(struct http_request *request, json_t **ret_body) {

@@ -66,6 +66,23 @@ void http_answer(struct http_request *request, const struct http_answer *answer)
     hand_over(request, true);
 }
 
+void http_answer_json(struct http_request *request, struct buf *body) {
+    bool is_small = body->bytes <= HTTP_SMALL_ANSWER_BYTES;
+    if (is_small || !http_server_keep_answer(request->server, body->capacity, false)) {
+        /* A small answer is copied, so that it waits without the room that its writer had. */
+        http_answer(request, &(struct http_answer){.status = 200, .body = buf_str(body)});
+        buf_release(body);
+        return;
+    }
+    request->kind = ANSWER_BYTES;
+    request->status = 200;
+    add_header(request, "Content-Type", "application/json");
+    request->answer_kept = body->capacity;
+    request->answer_body = *body;
+    buf_init(body, 0);
+    hand_over(request, true);
+}
+
 /* Brings the server's sum up to date with the memory of the bytes that wait. The caller holds the
  * request's lock, or no other thread has the answer yet. */
 static void recount(struct http_request *request) {

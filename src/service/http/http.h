@@ -230,6 +230,8 @@ struct http_answer {
 /* An answer of up to HTTP_SMALL_ANSWER_BYTES is always given. A larger one that does not fit into
  * answer_memory_bytes_max becomes 503 with retry-after. */
 void http_answer(struct http_request *request, const struct http_answer *answer);
+/* Answers 200 with JSON, and takes the body over: a large one is never there twice. */
+void http_answer_json(struct http_request *request, struct buf *body);
 #define HTTP_SMALL_ANSWER_BYTES ((size_t)64 << 10)
 
 /* A body that is read while its client takes it, so that a slow client costs one piece of
