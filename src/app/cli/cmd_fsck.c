@@ -21,6 +21,7 @@ static const struct option rows[] = {
 static void print_violation(void *context, const char *sentence) {
     (void)context;
     puts(sentence);
+    fflush(stdout); /* what was found is told, whatever happens to this process next */
 }
 
 static void set_defaults(void *context) {

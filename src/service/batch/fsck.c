@@ -108,7 +108,8 @@ static void walk(struct check *check, struct jsonl_file *input, struct jsonl_fil
     while (jsonl_file_next(input, &line)) {
         struct batch_line parsed;
         requests++;
-        if (batch_line_read(line, &parsed) != BATCH_LINE_READ) parsed.custom_id.at = NULL;
+        /* A line that is damaged has no custom_id, so that it is the line of no record. */
+        if (batch_line_read(line, &parsed) != BATCH_LINE_READ) parsed = (struct batch_line){0};
         if (out.present && batch_line_same_text(parsed.custom_id, out.custom_id)) {
             out_lines++;
             next_record(check, output, true, &out, &failed);
@@ -187,6 +188,11 @@ static void check_log(struct check *check) {
         return;
     }
     os_close(fd);
+    if (batch->total > file.bytes) { /* a request has more than one byte */
+        violated(check, "total is %llu, and its input has %llu bytes (I4)",
+                 (unsigned long long)batch->total, (unsigned long long)file.bytes);
+        return;
+    }
     struct seglog_options options = {.batch_id = batch->id,
                                      .batch_sequence = batch->sequence,
                                      .line_count = batch->total,

@@ -91,8 +91,10 @@ enum batch_line_reading batch_line_read(struct str text, struct batch_line *ret_
     /* One reading, member by member, also finds syntax errors. */
     if (!read_members(text, line_places, sizeof line_places / sizeof *line_places, ret_line,
                       &end) ||
-        !is_space(str_skip(text, end)))
+        !is_space(str_skip(text, end))) {
+        *ret_line = (struct batch_line){0};
         return BATCH_LINE_NOT_JSON;
+    }
     if (json_span_is_object(ret_line->body))
         read_members(ret_line->body, body_places, sizeof body_places / sizeof *body_places,
                      ret_line, &end);

@@ -38,7 +38,8 @@ struct batch_line {
 
 enum batch_line_reading { BATCH_LINE_READ, BATCH_LINE_NOT_JSON, BATCH_LINE_NOT_OBJECT };
 
-/* Finds the parts. It checks that the text is JSON, but not that it is UTF-8. */
+/* Finds the parts. It checks that the text is JSON, but not that it is UTF-8. Of a line that is no
+ * JSON object no part is found. */
 enum batch_line_reading batch_line_read(struct str text, struct batch_line *ret_line);
 
 /* The checks, in the order of the contract; each is false with the first fault. validate.c checks

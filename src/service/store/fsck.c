@@ -72,7 +72,10 @@ static enum err next_part(struct store *store, int64_t after, struct part_row *r
         if (err == OK && *ret_row) {
             ret_part->sequence = sqlite3_column_int64(statement, 0);
             database_column(statement, 1, ret_part->id, sizeof ret_part->id);
-            memcpy(ret_part->sha256, sqlite3_column_blob(statement, 2), SHA256_BYTES);
+            const void *digest = sqlite3_column_blob(statement, 2);
+            memset(ret_part->sha256, 0, SHA256_BYTES);
+            if (digest && sqlite3_column_bytes(statement, 2) == SHA256_BYTES)
+                memcpy(ret_part->sha256, digest, SHA256_BYTES);
         }
         sqlite3_finalize(statement);
     }

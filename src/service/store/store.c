@@ -316,7 +316,8 @@ void store_close(struct store *store) {
 
 enum err store_batch_dir(struct store *store, const char *batch_id, char *ret_path,
                          size_t path_bytes, struct error *error) {
-    assert(store_id_is_sane(str_from(batch_id)));
+    if (!store_id_is_sane(str_from(batch_id)))
+        return err_set(error, ERR_CORRUPT, "a row of meta.db names a batch '%s'", batch_id);
     char path[STORE_PATH_BYTES], parent[STORE_PATH_BYTES];
     store_path(store, path, "batches/%s", batch_id);
     if (strlen(path) >= path_bytes)
