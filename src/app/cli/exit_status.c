@@ -10,7 +10,8 @@ enum exit_status exit_status_of(enum err err) {
     case ERR_NOT_FOUND: return EXIT_NOT_FOUND;
     case ERR_CONFLICT: return EXIT_CONFLICT;
     case ERR_CANCELLED: return EXIT_INTERRUPTED;
-    case ERR_UNAVAILABLE: return EXIT_UNAVAILABLE;
+    case ERR_UNAVAILABLE:
+    case ERR_EXHAUSTED: return EXIT_UNAVAILABLE;
     case ERR_DENIED: return EXIT_AUTHENTICATION;
     case ERR_IO: break;
     }

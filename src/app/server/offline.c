@@ -15,6 +15,7 @@
 #include "server/merge.h"
 #include "server/offline_output.h"
 #include "server/offline_table.h"
+#include "server/open_files.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -347,6 +348,7 @@ enum err offline_run(const struct offline_options *options, struct offline_summa
     enum err err = name_folder(options, offline.folder, error);
     if (err != OK) return err;
     node.store.dir = offline.folder;
+    open_files_raise();
     err = node_open(&offline.node, &node, error);
     if (err != OK) return err;
     err = work(&offline, error);

@@ -8,6 +8,7 @@
 #include "base/service.h"
 #include "preflight/preflight_child.h"
 #include "server/certificate.h"
+#include "server/open_files.h"
 #include "server/reload.h"
 #include "server/service_status.h"
 
@@ -17,6 +18,9 @@
 
 #define POLL_MS 50
 #define CLOSE_MS 2000
+#define CONNECTIONS_MAX 1024
+#define CLOCK_LEAST INT64_C(1767225600) /* 2026-01-01: no quern is older */
+#define CLOCK_MOST INT64_C(4102444800)  /* 2100-01-01 */
 /* The longest time from the end of a drain to the end of the process: a sync of a busy disk. */
 #define CLOSING_MS 30000
 /* OpenAI's limits, from tests/contract. */
@@ -29,6 +33,7 @@ struct front {
     struct preflight_child preflight;
     struct studio_child studio;
     struct api *api;
+    uint32_t connections_max;
     uint16_t port;
 };
 
@@ -78,6 +83,7 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .notify = front->reload.notify,
                               .keys = keys_set(front->reload.keys),
                               .origins = options->origins,
+                              .connections_max = front->connections_max,
                               .connections_per_peer_max = options->connections_per_peer_max,
                               .body_memory_bytes_max = options->body_memory_bytes_max,
                               .answer_memory_bytes_max = options->answer_memory_bytes_max,
@@ -138,14 +144,13 @@ static void guard_memory(void) {
 #endif
 }
 
-/* A connection takes three descriptors. The usual soft limit of 1024 protects programs that use
- * select; this one does not. */
-static void raise_open_files(void) {
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-    limit.rlim_cur = limit.rlim_max;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
-        log_warn("open files stay at %llu", (unsigned long long)limit.rlim_cur);
+/* Batches that are created now may expire at once when the clock is set right. */
+static void warn_of_clock(void) {
+    int64_t now_unix_s = clock_unix_s();
+    if (now_unix_s >= CLOCK_LEAST && now_unix_s < CLOCK_MOST) return;
+    log_warn("event=clock_wrong unix_s=%lld; set the clock of the machine: times of batches and "
+             "files, and what expires, follow it",
+             (long long)now_unix_s);
 }
 
 /* Several signals that come meanwhile are one. */
@@ -183,8 +188,10 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
     struct front front = {
         .reload = {.node_options = &options->node, .drain_ms = options->drain_ms}};
     guard_memory();
-    raise_open_files();
-    enum err err = service_open(error);
+    open_files_raise();
+    warn_of_clock();
+    enum err err = open_files_fit(&options->node, CONNECTIONS_MAX, &front.connections_max, error);
+    if (err == OK) err = service_open(error);
     service_tell("STATUS=opening the state directory and loading models");
     if (err == OK && options->ssl_certfile)
         err =

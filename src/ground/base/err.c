@@ -44,9 +44,11 @@ enum err(err_set)(struct error *error, enum err code, const char *format, ...) {
 static enum err code_of_errno(int errno_value) {
     switch (errno_value) {
     case ENOSPC:
-    case EDQUOT:
+    case EDQUOT: return ERR_UNAVAILABLE;
     case EMFILE:
-    case ENFILE: return ERR_UNAVAILABLE;
+    case ENFILE:
+    case ENOMEM:
+    case ENOBUFS: return ERR_EXHAUSTED;
     case ENOENT: return ERR_NOT_FOUND;
     default: return ERR_IO;
     }
@@ -91,6 +93,7 @@ const char *err_name(enum err code) {
     case ERR_LIMIT: return "limit";
     case ERR_CANCELLED: return "cancelled";
     case ERR_UNAVAILABLE: return "unavailable";
+    case ERR_EXHAUSTED: return "exhausted";
     case ERR_DENIED: return "denied";
     case ERR_IO: return "io";
     case ERR_CORRUPT: return "corrupt";

@@ -25,6 +25,8 @@ enum err {
     ERR_LIMIT,       /* a stated bound is passed */
     ERR_CANCELLED,   /* the caller or an operator asked to stop */
     ERR_UNAVAILABLE, /* full disk, loading engine, draining server: trying later may work */
+    ERR_EXHAUSTED,   /* the process or the system has no descriptor or memory left: trying later may
+                      * work, and no disk is full or broken */
     ERR_DENIED,      /* the credentials are missing, wrong or without access */
     ERR_IO,          /* a system call failed */
     ERR_CORRUPT,     /* bytes that were read are not the bytes that were written */
@@ -53,9 +55,10 @@ enum err err_set(struct error *error, enum err code, const char *format, ...) PR
 #define err_set(...) err_not_ok((err_set)(__VA_ARGS__))
 
 /* As err_set, with ": <strerror>" behind the sentence. `errno_value` chooses the code:
- *   ENOSPC, EDQUOT, EMFILE, ENFILE   ERR_UNAVAILABLE
- *   ENOENT                           ERR_NOT_FOUND
- *   any other                        ERR_IO */
+ *   ENOSPC, EDQUOT                    ERR_UNAVAILABLE
+ *   EMFILE, ENFILE, ENOMEM, ENOBUFS   ERR_EXHAUSTED
+ *   ENOENT                            ERR_NOT_FOUND
+ *   any other                         ERR_IO */
 enum err err_from_errno(struct error *error, int errno_value, const char *format, ...)
     PRINTF_LIKE(3, 4);
 #define err_from_errno(...) err_not_ok((err_from_errno)(__VA_ARGS__))

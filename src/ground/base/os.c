@@ -87,9 +87,9 @@ static int errno_by_name(const char *name) {
     static const struct {
         const char *name;
         int value;
-    } known[] = {{"EIO", EIO},         {"ENOSPC", ENOSPC},  {"EDQUOT", EDQUOT}, {"EINTR", EINTR},
-                 {"EAGAIN", EAGAIN},   {"EMFILE", EMFILE},  {"ENOMEM", ENOMEM}, {"EROFS", EROFS},
-                 {"KILL", FAULT_KILL}, {"TEAR", FAULT_TEAR}};
+    } known[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC},   {"EDQUOT", EDQUOT},  {"EINTR", EINTR},
+                 {"EAGAIN", EAGAIN}, {"EMFILE", EMFILE},   {"ENFILE", ENFILE},  {"ENOMEM", ENOMEM},
+                 {"EROFS", EROFS},   {"KILL", FAULT_KILL}, {"TEAR", FAULT_TEAR}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (strcmp(known[i].name, name) == 0) return known[i].value;
     return 0;
@@ -208,37 +208,57 @@ enum err os_pwrite_all(int fd, const void *bytes, size_t count, uint64_t offset,
     return OK;
 }
 
+/* Want of memory is no excuse: the pages may be gone. */
+static enum err sync_failed(struct error *error) {
+    enum err err = err_from_errno(error, errno, "cannot sync");
+    if (err != ERR_EXHAUSTED) return err;
+    if (error) error->code = ERR_IO;
+    return ERR_IO;
+}
+
 enum err os_fsync(int fd, struct error *error) {
-    if (fault_is_due(CALL_FSYNC) || fsync(fd) != 0)
-        return err_from_errno(error, errno, "cannot sync");
+    if (fault_is_due(CALL_FSYNC) || fsync(fd) != 0) return sync_failed(error);
     return OK;
 }
 
 enum err os_fdatasync(int fd, struct error *error) {
-    if (fault_is_due(CALL_FDATASYNC) || fdatasync(fd) != 0)
-        return err_from_errno(error, errno, "cannot sync");
+    if (fault_is_due(CALL_FDATASYNC) || fdatasync(fd) != 0) return sync_failed(error);
     return OK;
 }
 
-enum err os_fsync_dir(const char *path, struct error *error) {
-    int fd;
-    enum err err = os_open(&fd, path, O_RDONLY | O_DIRECTORY, 0, error);
-    if (err != OK) return err;
-    err = os_fsync(fd, error);
+enum err os_open_dir(int *ret_fd, const char *path, struct error *error) {
+    return os_open(ret_fd, path, O_RDONLY | O_DIRECTORY, 0, error);
+}
+
+static enum err sync_and_close(enum err opened, int fd, struct error *error) {
+    if (opened != OK) return opened;
+    enum err err = os_fsync(fd, error);
     os_close(fd);
     return err;
 }
 
-enum err os_fsync_parent(const char *file, struct error *error) {
+enum err os_fsync_dir(const char *path, struct error *error) {
+    int fd = -1;
+    enum err err = os_open_dir(&fd, path, error);
+    return sync_and_close(err, fd, error);
+}
+
+enum err os_open_parent(int *ret_fd, const char *file, struct error *error) {
     char folder[PATH_MAX];
     const char *slash = strrchr(file, '/');
-    if (!slash || slash == file) return os_fsync_dir(slash ? "/" : ".", error);
+    if (!slash || slash == file) return os_open_dir(ret_fd, slash ? "/" : ".", error);
     if ((size_t)(slash - file) >= sizeof folder)
-        return err_set(error, ERR_INVALID, "cannot sync the folder of a %zu-byte name",
+        return err_set(error, ERR_INVALID, "cannot open the folder of a %zu-byte name",
                        strlen(file));
     memcpy(folder, file, (size_t)(slash - file));
     folder[slash - file] = '\0';
-    return os_fsync_dir(folder, error);
+    return os_open_dir(ret_fd, folder, error);
+}
+
+enum err os_fsync_parent(const char *file, struct error *error) {
+    int fd = -1;
+    enum err err = os_open_parent(&fd, file, error);
+    return sync_and_close(err, fd, error);
 }
 
 enum err os_fallocate(int fd, uint64_t offset, uint64_t bytes, struct error *error) {
@@ -312,6 +332,18 @@ enum err os_mkdirs(const char *path, struct error *error) {
 
 enum err os_mkdirs_shared(const char *path, struct error *error) {
     return make_dirs(path, 0777, error);
+}
+
+uint64_t os_data_end(int fd, uint64_t bytes) {
+    uint64_t end = 0;
+    while (end < bytes) {
+        off_t data = lseek(fd, (off_t)end, SEEK_DATA);
+        if (data < 0) return errno == ENXIO ? end : bytes;
+        off_t hole = lseek(fd, data, SEEK_HOLE);
+        if (hole <= data) return bytes;
+        end = (uint64_t)hole;
+    }
+    return bytes;
 }
 
 enum err os_file_bytes(int fd, uint64_t *ret_bytes, struct error *error) {

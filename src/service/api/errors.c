@@ -103,7 +103,8 @@ static int status_of(enum err err) {
     case ERR_CONFLICT: return 409;
     case ERR_LIMIT: return 429;
     case ERR_CANCELLED: return 499;
-    case ERR_UNAVAILABLE: return 503;
+    case ERR_UNAVAILABLE:
+    case ERR_EXHAUSTED: return 503;
     case ERR_DENIED: return 403;
     case ERR_IO:
     case ERR_CORRUPT: return 500;

@@ -63,7 +63,6 @@ void active_adopt(struct runner *runner, struct store_batch *row) {
     struct active_batch *batch = mem_new(1, sizeof *batch);
     batch->row = *row;
     batch_extras_parse(row->extras, &batch->extras);
-    batch->input_fd = -1;
     batch->blocked_at = UINT64_MAX;
     batch->progress.since_ns = clock_monotonic_ns();
     if (!endpoint_find(str_from(row->endpoint), &batch->endpoint)) batch->endpoint = ENDPOINT_CHAT;
@@ -77,7 +76,6 @@ void active_free(struct active_batch *batch) {
     assert(batch->in_flight == 0 && batch->readers == 0);
     index_close(batch->index);
     seglog_close(batch->log);
-    os_close(batch->input_fd);
     runs_release(&batch->runs);
     waiting_for_model_close(batch->waiting);
     free(batch->pending);
@@ -129,10 +127,10 @@ static bool any_model(void *context, char ret_model[MODEL_NAME_BYTES]) {
 }
 
 /* Makes the line index once more from the input, which was found good before. */
-static enum err rebuild_index(struct runner *runner, struct active_batch *batch, const char *path,
+static enum err rebuild_index(const struct active_batch *batch, const char *path, int input_fd,
                               uint64_t input_bytes, struct error *error) {
     struct batch_validation result;
-    struct batch_validate_options options = {.input_fd = batch->input_fd,
+    struct batch_validate_options options = {.input_fd = input_fd,
                                              .input_bytes = input_bytes,
                                              .input_sha256 = batch->input_sha256,
                                              .index_path = path,
@@ -140,7 +138,6 @@ static enum err rebuild_index(struct runner *runner, struct active_batch *batch,
                                              .rules = batch_rules_default(),
                                              .serves = serves_all,
                                              .default_model = any_model};
-    (void)runner;
     enum err err = batch_validate(&options, &result, error);
     if (err == OK && (result.errors || result.total != batch->row.total))
         err = err_set(error, ERR_CORRUPT, "the input of batch %s is not what was validated",
@@ -149,8 +146,8 @@ static enum err rebuild_index(struct runner *runner, struct active_batch *batch,
     return err;
 }
 
-static enum err open_index(struct runner *runner, struct active_batch *batch, uint64_t input_bytes,
-                           struct error *error) {
+static enum err open_index(struct runner *runner, struct active_batch *batch, int input_fd,
+                           uint64_t input_bytes, struct error *error) {
     char dir[4096], path[4200];
     enum err err = store_batch_dir(runner->store, batch->row.id, dir, sizeof dir, error);
     if (err != OK) return err;
@@ -161,22 +158,27 @@ static enum err open_index(struct runner *runner, struct active_batch *batch, ui
     log_warn("batch=%s event=index_rebuilt", batch->row.id);
     index_close(batch->index);
     batch->index = NULL;
-    err = rebuild_index(runner, batch, path, input_bytes, error);
+    err = rebuild_index(batch, path, input_fd, input_bytes, error);
     return err == OK ? index_open(&batch->index, path, batch->input_sha256, error) : err;
 }
 
-static enum err open_parts(struct runner *runner, struct active_batch *batch, struct error *error) {
+/* The input is open only for this: a batch that waits holds no descriptor. */
+static enum err find_index(struct runner *runner, struct active_batch *batch, struct error *error) {
     struct store_file file;
-    enum err err = OK;
-    if (batch->input_fd < 0) {
-        err = store_input_open(runner->store, str_from(batch->row.input_file_id),
-                               batch->row.created_unix_s, &batch->input_fd, &file, error);
-        if (err != OK) return err;
-        memcpy(batch->input_sha256, file.sha256, SHA256_BYTES);
-    }
     uint64_t input_bytes;
-    err = os_file_bytes(batch->input_fd, &input_bytes, error);
-    if (err == OK && !batch->index) err = open_index(runner, batch, input_bytes, error);
+    int fd;
+    enum err err = store_input_open(runner->store, str_from(batch->row.input_file_id),
+                                    batch->row.created_unix_s, &fd, &file, error);
+    if (err != OK) return err;
+    memcpy(batch->input_sha256, file.sha256, SHA256_BYTES);
+    err = os_file_bytes(fd, &input_bytes, error);
+    if (err == OK) err = open_index(runner, batch, fd, input_bytes, error);
+    os_close(fd);
+    return err;
+}
+
+static enum err open_parts(struct runner *runner, struct active_batch *batch, struct error *error) {
+    enum err err = batch->index ? OK : find_index(runner, batch, error);
     if (err != OK || batch->log) return err;
     struct seglog_options options = {.batch_id = batch->row.id,
                                      .batch_sequence = batch->row.sequence,

@@ -60,7 +60,6 @@ struct active_batch {
     uint32_t alarms; /* bits of enum quality_share that were reported */
     struct active_progress progress;
 
-    int input_fd;
     unsigned char input_sha256[SHA256_BYTES];
     struct line_index *index;
     struct seglog *log;

@@ -9,6 +9,7 @@
 #include "batch/line.h"
 #include "json/span.h"
 #include "runner/models.h"
+#include "runner/inputs.h"
 #include "runner/pause.h"
 #include "runner/results.h"
 #include "runner/runner_internal.h"
@@ -24,10 +25,12 @@
 #define LINE_BYTES_KEPT ((size_t)1 << 20)     /* a larger line buffer is released after its line */
 #define READ_AGAIN_NS 1000000000              /* pause after a line that could not be read */
 
-/* The buffers of the thread. */
+#define INPUT_KEPT_NS 1000000000 /* how long an input stays open that no line is read from */
+/* The buffers and files of the thread. */
 struct dispatch {
     struct runner *runner;
     struct buf line;
+    struct inputs inputs;
     struct buf scratch;
     struct buf body; /* the body of a line that names no model, with the model in it */
     uint64_t placed;
@@ -165,7 +168,11 @@ static enum err read_line(struct dispatch *dispatch, struct active_batch *batch,
     buf_clear(&dispatch->line);
     char *room = buf_reserve(&dispatch->line, entry.bytes);
     if (!room) return err_set(error, ERR_CORRUPT, "a line of %u bytes", entry.bytes);
-    enum err err = os_pread_all(batch->input_fd, room, entry.bytes, entry.offset, error);
+    int fd;
+    enum err err = inputs_find(&dispatch->inputs, dispatch->runner->store, &batch->row, &fd, error);
+    if (err == OK) err = os_pread_all(fd, room, entry.bytes, entry.offset, error);
+    if (err == ERR_NOT_FOUND || err == ERR_CORRUPT)
+        return err_set(error, ERR_CORRUPT, "the input is gone or cut");
     if (err != OK) {
         log_warn("batch=%s request=%u error=\"%s\", retrying", batch->row.id, number, error->text);
         return err;
@@ -430,6 +437,7 @@ void *dispatch_main(void *context) {
             if (now_ns >= tend_ns) {
                 runner->progress++;
                 tend_ns = now_ns + TEND_NS;
+                inputs_rest(&dispatch.inputs, now_ns - INPUT_KEPT_NS);
             }
             if (runner->is_stopping) break;
         }
@@ -443,6 +451,7 @@ void *dispatch_main(void *context) {
     pthread_mutex_unlock(&runner->lock);
     buf_release(&dispatch.line);
     buf_release(&dispatch.scratch);
+    inputs_close(&dispatch.inputs);
     buf_release(&dispatch.body);
     return NULL;
 }

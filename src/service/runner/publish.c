@@ -6,6 +6,7 @@
 #include "batch/publish.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/os.h"
 #include "runner/pause.h"
 #include "runner/runner_internal.h"
 
@@ -43,15 +44,24 @@ static enum err publish_files(struct runner *runner, struct active_batch *batch,
                               struct error *error) {
     struct asker asker = {runner, batch};
     if (!batch->index || !batch->log) return end_bare(runner, row, error);
+    int input_fd = -1;
+    enum err err = store_input_open(runner->store, str_from(row->input_file_id),
+                                    row->created_unix_s, &input_fd, NULL, error);
+    if (err == ERR_EXHAUSTED) return err;
+    /* Without the input, a batch whose lines all have a result still ends. */
+    if (err != OK) input_fd = -1;
     struct batch_publish publish = {.store = runner->store,
                                     .batch = row,
                                     .log = batch->log,
                                     .index = batch->index,
-                                    .input_fd = batch->input_fd,
+                                    .input_fd = input_fd,
                                     .now_unix_s = runner_now_unix_s(runner),
                                     .context = &asker,
                                     .stopped = is_stopped};
-    return batch_publish(&publish, row, published, error);
+    err = batch_publish(&publish, row, published, error);
+    seglog_close_reads(batch->log);
+    os_close(input_fd);
+    return err;
 }
 
 /* The batch has ended. The lock is held. */

@@ -126,6 +126,24 @@ static enum err take_up_batches(struct runner *runner, struct error *error) {
     return err == ERR_NOT_FOUND ? OK : err;
 }
 
+static enum err start_threads(struct runner *runner, struct error *error) {
+    const struct {
+        pthread_t *thread;
+        void *(*main)(void *);
+        const char *name;
+    } threads[RUNNER_THREADS] = {{&runner->dispatch_thread, dispatch_main, "dispatch"},
+                                 {&runner->validate_thread, validate_main, "validate"},
+                                 {&runner->publish_thread, publish_main, "publish"}};
+    for (; runner->thread_count < RUNNER_THREADS; runner->thread_count++) {
+        size_t at = runner->thread_count;
+        int failed = pthread_create(threads[at].thread, NULL, threads[at].main, runner);
+        if (failed != 0)
+            return err_from_errno(error, failed, "cannot start the thread %s", threads[at].name);
+        pthread_setname_np(*threads[at].thread, threads[at].name);
+    }
+    return OK;
+}
+
 enum err runner_start(struct runner *runner, struct error *error) {
     assert(!runner->is_started);
     int64_t begun_ns = clock_monotonic_ns();
@@ -133,14 +151,7 @@ enum err runner_start(struct runner *runner, struct error *error) {
     if (err != OK) return err;
     runner->counters.recovery_ns += clock_monotonic_ns() - begun_ns; /* no other thread yet */
     runner->is_started = true;
-    if (pthread_create(&runner->dispatch_thread, NULL, dispatch_main, runner) != 0 ||
-        pthread_create(&runner->validate_thread, NULL, validate_main, runner) != 0 ||
-        pthread_create(&runner->publish_thread, NULL, publish_main, runner) != 0)
-        abort(); /* no thread at the start is no memory */
-    pthread_setname_np(runner->dispatch_thread, "dispatch");
-    pthread_setname_np(runner->validate_thread, "validate");
-    pthread_setname_np(runner->publish_thread, "publish");
-    return OK;
+    return start_threads(runner, error);
 }
 
 bool runner_drain(struct runner *runner, int64_t deadline_ms) {
@@ -164,10 +175,9 @@ static void stop_threads(struct runner *runner) {
     pthread_cond_broadcast(&runner->work);
     pthread_cond_broadcast(&runner->helpers);
     pthread_mutex_unlock(&runner->lock);
-    if (!runner->is_started) return;
-    pthread_join(runner->dispatch_thread, NULL);
-    pthread_join(runner->validate_thread, NULL);
-    pthread_join(runner->publish_thread, NULL);
+    if (runner->thread_count > 0) pthread_join(runner->dispatch_thread, NULL);
+    if (runner->thread_count > 1) pthread_join(runner->validate_thread, NULL);
+    if (runner->thread_count > 2) pthread_join(runner->publish_thread, NULL);
 }
 
 void runner_close(struct runner *runner) {

@@ -20,6 +20,8 @@
 #include "runner/seat.h"
 #include "runner/slot.h"
 
+#define RUNNER_THREADS 3
+
 struct runner {
     struct store *store;
     struct runner_options options;
@@ -32,6 +34,7 @@ struct runner {
     pthread_cond_t helpers; /* wakes validate and publish */
     pthread_cond_t idle;    /* a slot, a request or a batch is gone */
     pthread_t dispatch_thread, validate_thread, publish_thread;
+    size_t thread_count; /* those of them that run, in this order */
     bool is_started;
     bool is_draining;
     bool is_stopping;

@@ -84,19 +84,18 @@ static void advise(void *context, struct str model, struct buf *advice) {
     runner_write_advice(asker->runner, model, advice);
 }
 
-/* Opens the input; *ret_errors when it is missing or for something else. */
-static enum err open_input(struct runner *runner, struct active_batch *batch, uint64_t *ret_bytes,
-                           char **ret_errors, struct error *error) {
+/* Opens the input; *ret_errors when it is missing or for something else. *ret_fd is -1 or the caller's. */
+static enum err open_input(struct runner *runner, struct active_batch *batch, int *ret_fd,
+                           uint64_t *ret_bytes, char **ret_errors, struct error *error) {
     struct store_file file;
     char message[200];
-    os_close(batch->input_fd);
-    batch->input_fd = -1;
+    *ret_fd = -1;
     enum err err = store_input_open(runner->store, str_from(batch->row.input_file_id),
-                                    batch->row.created_unix_s, &batch->input_fd, &file, error);
+                                    batch->row.created_unix_s, ret_fd, &file, error);
     /* Another owner's file is not there for this one. */
     if (err == OK && strcmp(file.owner, batch->row.owner) != 0) {
-        os_close(batch->input_fd);
-        batch->input_fd = -1;
+        os_close(*ret_fd);
+        *ret_fd = -1;
         err = ERR_NOT_FOUND;
     }
     if (err == ERR_NOT_FOUND) {
@@ -117,19 +116,15 @@ static enum err open_input(struct runner *runner, struct active_batch *batch, ui
     return OK;
 }
 
-/* Does the long part, the reading of the file, without the lock. */
-static enum err check_file(struct runner *runner, struct active_batch *batch,
-                           struct batch_validation *ret_result, struct error *error) {
+static enum err check_opened(struct runner *runner, struct active_batch *batch, int fd,
+                             uint64_t bytes, struct batch_validation *ret_result,
+                             struct error *error) {
     char dir[4096], path[4200];
-    uint64_t bytes = 0;
-    *ret_result = (struct batch_validation){0};
-    enum err err = open_input(runner, batch, &bytes, &ret_result->errors, error);
-    if (err != OK || ret_result->errors) return err;
-    err = store_batch_dir(runner->store, batch->row.id, dir, sizeof dir, error);
+    enum err err = store_batch_dir(runner->store, batch->row.id, dir, sizeof dir, error);
     if (err != OK) return err;
     snprintf(path, sizeof path, "%s/lines.idx", dir);
     struct asker asker = {.runner = runner, .batch = batch};
-    struct batch_validate_options options = {.input_fd = batch->input_fd,
+    struct batch_validate_options options = {.input_fd = fd,
                                              .input_bytes = bytes,
                                              .input_sha256 = batch->input_sha256,
                                              .index_path = path,
@@ -152,6 +147,19 @@ static enum err check_file(struct runner *runner, struct active_batch *batch,
     ret_result->errors = batch_single_error("internal_error", "file_id",
                                             "The input file was damaged on the server's disk.");
     return OK;
+}
+
+/* Does the long part, the reading of the file, without the lock. */
+static enum err check_file(struct runner *runner, struct active_batch *batch,
+                           struct batch_validation *ret_result, struct error *error) {
+    uint64_t bytes = 0;
+    int fd;
+    *ret_result = (struct batch_validation){0};
+    enum err err = open_input(runner, batch, &fd, &bytes, &ret_result->errors, error);
+    if (err == OK && !ret_result->errors)
+        err = check_opened(runner, batch, fd, bytes, ret_result, error);
+    os_close(fd);
+    return err;
 }
 
 /* The file is refused. The lock is held. */

@@ -177,9 +177,12 @@ static enum err last_error(struct store *store, struct error *error, const char 
     /* SQLite reports a full disk as SQLITE_FULL when it writes pages, but not when it creates
      * files. */
     int reason = sqlite3_system_errno(store->db);
-    if ((code == SQLITE_IOERR || code == SQLITE_CANTOPEN) &&
-        (reason == ENOSPC || reason == EDQUOT || reason == EMFILE || reason == ENFILE))
-        code = SQLITE_FULL;
+    bool is_os = code == SQLITE_IOERR || code == SQLITE_CANTOPEN;
+    if (is_os && (reason == ENOSPC || reason == EDQUOT)) code = SQLITE_FULL;
+    if (code == SQLITE_NOMEM ||
+        (code == SQLITE_CANTOPEN && (reason == EMFILE || reason == ENFILE || reason == ENOMEM)))
+        return err_set(error, ERR_EXHAUSTED, "%s: %s", what,
+                       code == SQLITE_NOMEM ? "no memory" : strerror(reason));
     switch (code) {
     case SQLITE_FULL:
         store_disk_filled(store);

@@ -82,15 +82,8 @@ static enum err make_folder(struct store *store, const char *path, struct error 
     size_t bytes = (size_t)(strrchr(path, '/') - path);
     memcpy(folder, path, bytes);
     folder[bytes] = '\0';
-    struct stat status;
-    if (stat(folder, &status) != 0) {
-        enum err err = os_mkdirs(folder, error);
-        if (err != OK) return err;
-        store_path(store, parent, "files");
-        err = store_sync_result(store, os_fsync_dir(parent, error), error);
-        if (err != OK) return err;
-    }
-    return OK;
+    store_path(store, parent, "files");
+    return store_make_folder(store, folder, parent, error);
 }
 
 struct store *store_spool_store(const struct store_spool *spool) {
@@ -101,10 +94,13 @@ enum err store_spool_place_at(struct store_spool *spool, const char *path,
                               unsigned char ret_sha256[SHA256_BYTES], struct error *error) {
     struct store *store = spool->store;
     sha256_end(&spool->hash, ret_sha256);
+    int folder = -1;
     enum err err = store_sync_result(store, os_fsync(spool->fd, error), error);
     if (err == OK) err = make_folder(store, path, error);
     if (err == OK) err = os_rename(spool->path, path, error);
-    if (err == OK) err = store_sync_result(store, os_fsync_parent(path, error), error);
+    if (err == OK) err = os_open_parent(&folder, path, error);
+    if (err == OK) err = store_sync_result(store, os_fsync(folder, error), error);
+    os_close(folder);
     if (err == ERR_UNAVAILABLE) store_disk_filled(store);
     if (err == OK)
         close_spool(spool);

@@ -116,8 +116,7 @@ enum err seglog_open(struct seglog **ret_log, struct store *store,
 
 void seglog_close(struct seglog *log) {
     if (!log) return;
-    for (size_t i = 0; i < log->read_fd_count; i++) os_close(log->read_fds[i]);
-    free(log->read_fds);
+    seglog_close_reads(log);
     os_close(log->fd);
     pthread_mutex_destroy(&log->lock);
     free(log->positions);
@@ -140,23 +139,26 @@ struct seglog_counts seglog_counts(struct seglog *log) {
 
 /* The descriptor for reading a segment, opened at its first use. */
 static enum err read_fd(struct seglog *log, uint32_t index, int *ret_fd, struct error *error) {
-    if (index >= log->read_fd_count) {
-        size_t count = (size_t)index + 16;
-        log->read_fds = mem_resize(log->read_fds, count, sizeof *log->read_fds);
-        for (size_t i = log->read_fd_count; i < count; i++) log->read_fds[i] = -1;
-        log->read_fd_count = count;
-    }
-    if (log->read_fds[index] < 0) {
+    size_t at = index % SEGLOG_READS_MAX;
+    if (log->reads[at].segment_index != index) {
         char path[STORE_PATH_BYTES];
+        int fd;
         seglog_segment_path(log, index, path);
-        enum err err = os_open(&log->read_fds[index], path, O_RDONLY, 0, error);
-        if (err != OK) {
-            log->read_fds[index] = -1;
-            return err;
-        }
+        enum err err = os_open(&fd, path, O_RDONLY, 0, error);
+        if (err != OK) return err;
+        if (log->reads[at].segment_index != 0) os_close(log->reads[at].fd);
+        log->reads[at].segment_index = index;
+        log->reads[at].fd = fd;
     }
-    *ret_fd = log->read_fds[index];
+    *ret_fd = log->reads[at].fd;
     return OK;
+}
+
+void seglog_close_reads(struct seglog *log) {
+    for (size_t i = 0; i < SEGLOG_READS_MAX; i++) {
+        if (log->reads[i].segment_index != 0) os_close(log->reads[i].fd);
+        log->reads[i].segment_index = 0;
+    }
 }
 
 static enum err damaged(struct seglog *log, uint64_t line, struct error *error) {

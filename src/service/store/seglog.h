@@ -78,6 +78,8 @@ enum err seglog_open(struct seglog **ret_log, struct store *store,
                      const struct seglog_options *options, struct error *error) MUST_CHECK;
 /* No record may be queued for the log. NULL is allowed. */
 void seglog_close(struct seglog *log);
+/* Closes the segments that seglog_read_record has opened; it opens them again. */
+void seglog_close_reads(struct seglog *log);
 
 bool seglog_has(const struct seglog *log, uint64_t line);
 struct seglog_counts seglog_counts(struct seglog *log);

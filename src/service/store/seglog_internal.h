@@ -14,6 +14,7 @@
 /* Counters of the commonest answers, after Misra and Gries: an answer that makes up more than one
  * in SEGLOG_OFTEN + 1 of all has a counter at the end, and no counter is too high. */
 #define SEGLOG_OFTEN 32
+#define SEGLOG_READS_MAX 16 /* segments that publishing keeps open: 1 GiB of results */
 
 struct often {
     uint32_t answer;
@@ -42,17 +43,22 @@ struct seglog {
     size_t order_capacity;
     uint64_t last_sequence; /* highest sequence number of a durable record */
 
-    /* Writer thread: the segment that is appended to. */
-    int fd;                 /* -1: none is open */
+    /* Writer thread: the segment that is appended to. It is open only while records are written and
+     * synced, so that a log that waits holds no descriptor. */
+    bool has_tail;          /* the highest segment takes the next record */
+    int fd;                 /* of that segment; -1: it is closed */
     uint32_t segment_index; /* highest index in use; 0: none */
     uint64_t end;           /* offset of the next record */
     uint64_t allocated;     /* bytes taken from the disk */
     uint64_t next_sequence;
     bool is_dirty; /* has bytes that are not synced */
 
-    /* seglog_read_record's thread: descriptors by segment index, -1 for a segment never read. */
-    int *read_fds;
-    size_t read_fd_count;
+    /* seglog_read_record's thread: some segments that are open for reading, each in the place that
+     * its index gives it. */
+    struct {
+        uint32_t segment_index; /* 0: none is open */
+        int fd;
+    } reads[SEGLOG_READS_MAX];
 };
 
 /* "<dir>/seg-000001.log" */

@@ -67,10 +67,9 @@ static uint64_t read_records(struct scan *scan) {
 }
 
 static bool is_zero(struct scan *scan, uint64_t at) {
-    while (at < scan->reader.bytes) {
-        size_t count = scan->reader.bytes - at < SEGMENT_WINDOW_BYTES
-                           ? (size_t)(scan->reader.bytes - at)
-                           : SEGMENT_WINDOW_BYTES;
+    uint64_t end = scan->reader.data_bytes;
+    while (at < end) {
+        size_t count = end - at < SEGMENT_WINDOW_BYTES ? (size_t)(end - at) : SEGMENT_WINDOW_BYTES;
         const unsigned char *part = segment_peek(&scan->reader, at, count);
         if (!part) return false;
         for (size_t i = 0; i < count; i++)
@@ -162,13 +161,12 @@ static enum err scan_segment(struct seglog *log, uint32_t index, bool is_last,
     if (err != OK) return err;
     bool usable = false, empty = false;
     err = os_file_bytes(scan.reader.fd, &scan.reader.bytes, error);
+    scan.reader.data_bytes = err == OK ? os_data_end(scan.reader.fd, scan.reader.bytes) : 0;
     scan.reader.search_budget = segment_search_budget(scan.reader.bytes);
     if (err == OK) err = read_segment(&scan, is_last, &usable, &empty, error);
     if (err == OK) log->segment_index = index;
-    if (err == OK && usable && !log->read_only)
-        log->fd = scan.reader.fd;
-    else
-        os_close(scan.reader.fd);
+    os_close(scan.reader.fd);
+    if (err == OK) log->has_tail = usable && !log->read_only;
     if (err == OK && empty && !log->read_only) {
         log->segment_index = index - 1;
         err = os_unlink(path, error);

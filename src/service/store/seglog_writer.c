@@ -21,7 +21,8 @@
 #define GROUP_WAIT_NS 10000000                 /* 10 ms: the longest that a smaller group waits */
 #define BACKLOG_BYTES_MAX ((uint64_t)64 << 20) /* seglog_put waits above this */
 #define KEPT_BYTES ((size_t)2 << 20)           /* a group with more memory is freed, not kept */
-#define FULL_WAIT_NS 100000000                 /* 100 ms between looks at a full disk */
+#define WAIT_NS 100000000 /* 100 ms between looks at a full disk, or tries to open */
+#define LOGS_OPEN_MAX 32  /* logs that are written to before they are synced and closed */
 
 struct pending {
     struct seglog *log;
@@ -55,25 +56,33 @@ struct seglog_writer {
     uint64_t backlog_bytes; /* bytes queued and being written */
     int64_t first_put_ns;   /* monotonic time of the first record of the first group */
     bool stopping;
+    bool is_exhausted;         /* the thread's: want of descriptors was logged, and lasts */
     struct seglog_done *dones; /* scratch memory of the thread */
     size_t done_capacity;
 };
 
 /* --- one log --- */
 
+/* Opens the segment that takes the next record, after a time in which none came. */
+static enum err open_tail(struct seglog *log, struct error *error) {
+    char path[STORE_PATH_BYTES];
+    seglog_segment_path(log, log->segment_index, path);
+    return os_open(&log->fd, path, O_RDWR | O_NOFOLLOW, 0, error);
+}
+
 /* Ends the open segment: cuts off its unused space and syncs it. */
 static enum err seal(struct seglog *log, struct error *error) {
-    if (log->fd < 0) return OK;
     enum err err = os_ftruncate(log->fd, log->end, error);
     if (err == OK) err = store_sync_result(log->store, os_fsync(log->fd, error), error);
     if (err != OK) return err;
     os_close(log->fd);
     log->fd = -1;
+    log->has_tail = false;
     log->is_dirty = false;
     return OK;
 }
 
-static enum err fill_new_segment(struct seglog *log, int fd, uint64_t allocate,
+static enum err fill_new_segment(struct seglog *log, int folder, int fd, uint64_t allocate,
                                  struct error *error) {
     unsigned char bytes[SEGLOG_HEADER_BYTES];
     struct segment_header header = log->identity;
@@ -83,7 +92,7 @@ static enum err fill_new_segment(struct seglog *log, int fd, uint64_t allocate,
     enum err err = os_fallocate(fd, 0, allocate, error);
     if (err == OK) err = os_pwrite_all(fd, bytes, sizeof bytes, 0, error);
     if (err == OK) err = store_sync_result(log->store, os_fsync(fd, error), error);
-    if (err == OK) err = store_sync_result(log->store, os_fsync_dir(log->dir, error), error);
+    if (err == OK) err = store_sync_result(log->store, os_fsync(folder, error), error);
     return err;
 }
 
@@ -92,10 +101,16 @@ static enum err open_segment(struct seglog *log, struct error *error) {
     seglog_segment_path(log, log->segment_index + 1, path);
     uint64_t step = log->store->step_bytes;
     uint64_t allocate = log->store->segment_bytes < step ? log->store->segment_bytes : step;
-    int fd;
-    enum err err = os_open(&fd, path, O_RDWR | O_CREAT | O_EXCL, 0600, error);
+    int fd, folder;
+    enum err err = os_open_dir(&folder, log->dir, error);
     if (err != OK) return err;
-    err = fill_new_segment(log, fd, allocate, error);
+    err = os_open(&fd, path, O_RDWR | O_CREAT | O_EXCL, 0600, error);
+    if (err == OK)
+        err = fill_new_segment(log, folder, fd, allocate, error);
+    else
+        fd = -1;
+    os_close(folder);
+    if (fd < 0) return err;
     if (err != OK) {
         os_close(fd);
         struct error ignored;
@@ -103,6 +118,7 @@ static enum err open_segment(struct seglog *log, struct error *error) {
         return err;
     }
     log->fd = fd;
+    log->has_tail = true;
     log->segment_index++;
     log->end = SEGLOG_HEADER_BYTES;
     log->allocated = allocate;
@@ -126,11 +142,11 @@ static enum err allocate(struct seglog *log, uint64_t bytes, struct error *error
 static enum err write_run(struct seglog *log, struct group *group, size_t from, size_t to,
                           size_t *ret_count, struct error *error) {
     uint64_t limit = log->store->segment_bytes;
-    bool fresh = log->fd >= 0 && log->end == SEGLOG_HEADER_BYTES;
-    enum err err = OK;
-    if (log->fd >= 0 && !fresh && log->end + group->items[from].bytes > limit)
+    bool fresh = log->has_tail && log->end == SEGLOG_HEADER_BYTES;
+    enum err err = log->has_tail && log->fd < 0 ? open_tail(log, error) : OK;
+    if (err == OK && log->has_tail && !fresh && log->end + group->items[from].bytes > limit)
         err = seal(log, error);
-    if (err == OK && log->fd < 0) err = open_segment(log, error);
+    if (err == OK && !log->has_tail) err = open_segment(log, error);
     if (err != OK) return err;
     size_t count = 1;
     uint64_t bytes = group->items[from].bytes;
@@ -161,34 +177,35 @@ static void seal_records(struct group *group) {
     }
 }
 
-/* Waits until the disk has room for `bytes`. False when the writer stops before that. */
-static bool wait_for_room(struct seglog_writer *writer, uint64_t bytes) {
-    store_disk_filled(writer->store);
-    bool stopping;
-    do {
-        service_beat();
-        pthread_mutex_lock(&writer->lock);
-        int64_t due_ns = clock_monotonic_ns() + FULL_WAIT_NS;
-        while (!writer->stopping && sync_wait_until(&writer->work, &writer->lock, due_ns)) continue;
-        stopping = writer->stopping;
-        pthread_mutex_unlock(&writer->lock);
-    } while (!stopping && !store_has_room(writer->store, bytes));
+/* Waits a moment. False when the writer stops. */
+static bool wait_a_moment(struct seglog_writer *writer) {
+    service_beat();
+    pthread_mutex_lock(&writer->lock);
+    int64_t due_ns = clock_monotonic_ns() + WAIT_NS;
+    while (!writer->stopping && sync_wait_until(&writer->work, &writer->lock, due_ns)) continue;
+    bool stopping = writer->stopping;
+    pthread_mutex_unlock(&writer->lock);
     return !stopping;
 }
 
-/* Writes all items from *at on, and advances *at. */
-static enum err write_items(struct group *group, size_t *at, struct error *error) {
-    while (*at < group->count) {
-        struct seglog *log = group->items[*at].log;
-        size_t to = *at + 1, count = 0;
-        while (to < group->count && group->items[to].log == log) to++;
-        enum err err = write_run(log, group, *at, to, &count, error);
-        if (err != OK) return err;
-        *at += count;
-    }
-    return OK;
+/* Waits until the disk has room for `bytes`. False when the writer stops before that. */
+static bool wait_for_room(struct seglog_writer *writer, uint64_t bytes) {
+    store_disk_filled(writer->store);
+    while (wait_a_moment(writer))
+        if (store_has_room(writer->store, bytes)) return true;
+    return false;
 }
 
+/* Waits until the next try to open a segment. False when the writer stops before that. */
+static bool wait_for_descriptors(struct seglog_writer *writer, const struct error *error) {
+    if (!writer->is_exhausted)
+        log_error("store=%s event=exhausted error=\"%s\"; results wait until descriptors are free",
+                  store_dir(writer->store), error->text);
+    writer->is_exhausted = true;
+    return wait_a_moment(writer);
+}
+
+/* Makes all written records durable, and closes their segments. */
 static void sync_logs(struct group *group) {
     struct error error;
     for (size_t i = 0; i < group->count; i++) {
@@ -197,8 +214,29 @@ static void sync_logs(struct group *group) {
         int64_t begin_ns = clock_monotonic_ns();
         enum err err = os_fdatasync(log->fd, &error);
         store_note_sync(log->store, clock_monotonic_ns() - begin_ns);
-        if (store_sync_result(log->store, err, &error) == OK) log->is_dirty = false;
+        if (store_sync_result(log->store, err, &error) != OK) continue;
+        log->is_dirty = false;
+        os_close(log->fd);
+        log->fd = -1;
     }
+}
+
+/* Writes all items from *at on, and advances *at. */
+static enum err write_items(struct group *group, size_t *at, struct error *error) {
+    size_t open_count = 0;
+    while (*at < group->count) {
+        struct seglog *log = group->items[*at].log;
+        size_t to = *at + 1, count = 0;
+        while (to < group->count && group->items[to].log == log) to++;
+        bool was_open = log->fd >= 0;
+        enum err err = write_run(log, group, *at, to, &count, error);
+        if (err != OK) return err;
+        *at += count;
+        if (was_open || ++open_count < LOGS_OPEN_MAX) continue;
+        sync_logs(group);
+        open_count = 0;
+    }
+    return OK;
 }
 
 static void tell(struct seglog_writer *writer, struct group *group) {
@@ -222,8 +260,13 @@ static bool commit_group(struct seglog_writer *writer, struct group *group) {
     size_t at = 0;
     enum err err;
     seal_records(group);
-    while ((err = write_items(group, &at, &error)) == ERR_UNAVAILABLE)
-        if (!wait_for_room(writer, group->bytes.bytes)) return false;
+    while ((err = write_items(group, &at, &error)) == ERR_UNAVAILABLE || err == ERR_EXHAUSTED) {
+        if (err == ERR_EXHAUSTED) sync_logs(group); /* that frees the descriptors of its own */
+        if (!(err == ERR_EXHAUSTED ? wait_for_descriptors(writer, &error)
+                                   : wait_for_room(writer, group->bytes.bytes)))
+            return false;
+    }
+    writer->is_exhausted = false;
     /* A failed write ends the process like a failed sync: the log's bytes are unknown. */
     store_sync_result(writer->store, err, &error);
     sync_logs(group);

@@ -67,8 +67,8 @@ bool segment_record_at(struct segment_reader *reader, uint64_t at,
 
 uint64_t segment_find_record(struct segment_reader *reader, uint64_t at) {
     struct record_header header;
-    while (at + SEGLOG_RECORD_BYTES <= reader->bytes && reader->search_budget > 0) {
-        uint64_t left = reader->bytes - at;
+    while (at + SEGLOG_RECORD_BYTES <= reader->data_bytes && reader->search_budget > 0) {
+        uint64_t left = reader->data_bytes - at;
         size_t count = left < SEGMENT_WINDOW_BYTES ? (size_t)left : SEGMENT_WINDOW_BYTES;
         const unsigned char *window = segment_peek(reader, at, count);
         if (!window) break;
@@ -117,6 +117,7 @@ enum err segment_measure(int fd, uint64_t *ret_bytes, struct error *error) {
     struct segment_header header;
     enum err err = os_file_bytes(fd, &reader.bytes, error);
     if (err != OK) return err;
+    reader.data_bytes = reader.bytes; /* it grows meanwhile */
     reader.window = mem_alloc(SEGMENT_WINDOW_BYTES);
     reader.search_budget = segment_search_budget(reader.bytes);
     const unsigned char *bytes = segment_peek(&reader, 0, SEGLOG_HEADER_BYTES);

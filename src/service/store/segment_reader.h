@@ -16,7 +16,8 @@
 /* The opener sets the first group; all else is zero at the start. */
 struct segment_reader {
     int fd;
-    uint64_t bytes; /* size of the file */
+    uint64_t bytes;      /* size of the file */
+    uint64_t data_bytes; /* end of its written bytes; zeros come after it (os_data_end) */
     unsigned char *window;
     uint64_t batch_sequence;
     uint64_t line_count;

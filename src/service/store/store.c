@@ -49,7 +49,7 @@ bool store_id_is_sane(struct str id) {
 }
 
 enum err store_sync_result(struct store *store, enum err err, struct error *error) {
-    if (err == OK) return OK;
+    if (err == OK || err == ERR_EXHAUSTED) return err;
     log_error("store=%s event=sync_failed error=\"%s\"; ending, the next start resumes from what "
               "is on the disk",
               store->dir, error ? error->text : "");
@@ -316,20 +316,28 @@ void store_close(struct store *store) {
 
 enum err store_batch_dir(struct store *store, const char *batch_id, char *ret_path,
                          size_t path_bytes, struct error *error) {
+enum err store_make_folder(struct store *store, const char *path, const char *parent,
+                           struct error *error) {
+    struct stat status;
+    int fd;
+    if (stat(path, &status) == 0) return OK;
+    enum err err = os_open_dir(&fd, parent, error);
+    if (err != OK) return err;
+    err = os_mkdirs(path, error);
+    if (err == OK) err = store_sync_result(store, os_fsync(fd, error), error);
+    os_close(fd);
+    return err;
+}
+
     if (!store_id_is_sane(str_from(batch_id)))
         return err_set(error, ERR_CORRUPT, "a row of meta.db names a batch '%s'", batch_id);
     char path[STORE_PATH_BYTES], parent[STORE_PATH_BYTES];
     store_path(store, path, "batches/%s", batch_id);
     if (strlen(path) >= path_bytes)
         return err_set(error, ERR_INVALID, "the path of batch %s is too long", batch_id);
-    struct stat status;
-    if (!store->read_only && stat(path, &status) != 0) {
-        enum err err = os_mkdirs(path, error);
-        if (err != OK) return err;
-        store_path(store, parent, "batches");
-        err = store_sync_result(store, os_fsync_dir(parent, error), error);
-        if (err != OK) return err;
-    }
+    store_path(store, parent, "batches");
+    enum err err = store->read_only ? OK : store_make_folder(store, path, parent, error);
+    if (err != OK) return err;
     memcpy(ret_path, path, strlen(path) + 1);
     return OK;
 }

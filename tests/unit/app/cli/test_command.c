@@ -19,7 +19,7 @@ static void every_error_has_a_status_and_usage_is_none_of_them(void **state) {
     static const int statuses[] = {
         [OK] = 0,        [ERR_INVALID] = 3,     [ERR_NOT_FOUND] = 4, [ERR_CONFLICT] = 7,
         [ERR_LIMIT] = 3, [ERR_CANCELLED] = 130, [ERR_DENIED] = 5,    [ERR_UNAVAILABLE] = 6,
-        [ERR_IO] = 1,    [ERR_CORRUPT] = 3,
+        [ERR_IO] = 1,    [ERR_CORRUPT] = 3,     [ERR_EXHAUSTED] = 6,
     };
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++)
         assert_int_equal(exit_status_of((enum err)i), statuses[i]);
