@@ -2,7 +2,6 @@
 #include "store/batches.h"
 
 #include "base/mem.h"
-#include "base/os.h"
 #include "store/files_internal.h"
 #include "store/fsck.h"
 #include "store/outbox_internal.h"
@@ -260,16 +259,11 @@ enum err store_batch_insert_with_input(struct store *store, struct store_batch *
                                        struct store_spool *spool, struct store_file *file,
                                        struct error *error) {
     struct insert_call call = {batch, limits, file};
-    char path[STORE_PATH_BYTES];
-    struct error ignored;
     enum err err = store_spool_place(spool, file, error);
     if (err != OK) return err;
     memcpy(batch->input_file_id, file->id, sizeof batch->input_file_id);
     err = database_transact(store, insert_within, &call, error);
-    if (err == OK) return OK;
-    store_file_path(store, path, file->id);
-    /* The next start removes a file that stays. */
-    if (os_unlink(path, &ignored) != OK) return err;
+    store_file_settle(store, file->id, err);
     return err;
 }
 
@@ -439,9 +433,10 @@ enum err store_batch_update(struct store *store, const struct store_batch *batch
                             size_t file_count, struct error *error) {
     struct update_call call = {batch, from, files, file_count};
     enum err err = database_transact(store, update_row, &call, error);
-    if (err == OK && from < BATCH_COMPLETED && batch->status >= BATCH_COMPLETED)
-        store_note_end(store, batch);
-    return err;
+    if (err != OK) return err;
+    for (size_t i = 0; i < file_count; i++) store_file_settle(store, files[i].id, OK);
+    if (from < BATCH_COMPLETED && batch->status >= BATCH_COMPLETED) store_note_end(store, batch);
+    return OK;
 }
 
 enum err store_batch_counts(struct store *store, uint64_t ret_counts[BATCH_STATUS_COUNT],

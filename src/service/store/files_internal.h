@@ -19,6 +19,10 @@ enum err store_file_add_row(struct store *store, struct store_file *file,
 /* Reads the row of a statement that selects STORE_FILE_COLUMNS. */
 void store_file_read_row(sqlite3_stmt *statement, struct store_file *ret_file);
 
+/* After the transaction that adds the row of a placed file: marks the file as known, or removes it
+ * if the row was not added. */
+void store_file_settle(struct store *store, const char *id, enum err added);
+
 /* --- spools and parts, for uploads.c --- */
 
 struct store *store_spool_store(const struct store_spool *spool);

@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "base/utf8.h"
 #include "store/files_internal.h"
+#include "store/lost.h"
 #include "store/store_internal.h"
 
 #include <assert.h>
@@ -30,8 +31,8 @@ enum err store_spool_open(struct store_spool **ret_spool, struct store *store,
     spool->store = store;
     store_path(store, spool->path, "tmp/spool-%llu", atomic_fetch_add(&store->spool_count, 1));
     sha256_init(&spool->hash);
-    /* The finished file is read-only; this descriptor may write all the same. */
-    enum err err = os_open(&spool->fd, spool->path, O_RDWR | O_CREAT | O_EXCL, 0400, error);
+    /* It becomes read-only with its row (lost.h). */
+    enum err err = os_open(&spool->fd, spool->path, O_RDWR | O_CREAT | O_EXCL, 0600, error);
     if (err != OK) {
         free(spool);
         return err;
@@ -93,12 +94,12 @@ struct store *store_spool_store(const struct store_spool *spool) {
 enum err store_spool_place_at(struct store_spool *spool, const char *path,
                               unsigned char ret_sha256[SHA256_BYTES], struct error *error) {
     struct store *store = spool->store;
-    sha256_end(&spool->hash, ret_sha256);
     int folder = -1;
+    sha256_end(&spool->hash, ret_sha256);
     enum err err = store_sync_result(store, os_fsync(spool->fd, error), error);
     if (err == OK) err = make_folder(store, path, error);
-    if (err == OK) err = os_rename(spool->path, path, error);
     if (err == OK) err = os_open_parent(&folder, path, error);
+    if (err == OK) err = os_rename(spool->path, path, error);
     if (err == OK) err = store_sync_result(store, os_fsync(folder, error), error);
     os_close(folder);
     if (err == ERR_UNAVAILABLE) store_disk_filled(store);
@@ -119,6 +120,16 @@ enum err store_spool_place(struct store_spool *spool, struct store_file *file,
     return store_spool_place_at(spool, path, file->sha256, error);
 }
 
+void store_file_settle(struct store *store, const char *id, enum err added) {
+    char path[STORE_PATH_BYTES];
+    struct error ignored;
+    store_file_path(store, path, id);
+    if (added == OK)
+        lost_mark_known(path);
+    else if (os_unlink(path, &ignored) != OK)
+        ignored.code = OK; /* the next start removes it */
+}
+
 static enum err add_row(struct store *store, void *context, struct error *error) {
     return store_file_add_row(store, context, error);
 }
@@ -129,11 +140,6 @@ enum err store_spool_commit(struct store_spool *spool, struct store_file *file,
     enum err err = store_spool_place(spool, file, error);
     if (err != OK) return err;
     err = database_transact(store, add_row, file, error);
-    if (err != OK) {
-        char path[STORE_PATH_BYTES];
-        store_file_path(store, path, file->id);
-        struct error ignored;
-        if (os_unlink(path, &ignored) != OK) ignored.code = OK;
-    }
+    store_file_settle(store, file->id, err);
     return err;
 }

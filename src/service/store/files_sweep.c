@@ -7,6 +7,8 @@
 #include "base/os.h"
 #include "store/batches.h"
 #include "store/files_internal.h"
+#include "store/fsck.h"
+#include "store/lost.h"
 #include "store/uploads.h"
 
 #include <dirent.h>
@@ -47,6 +49,9 @@ static enum err take_rows(struct store *store, void *context, struct error *erro
     for (size_t i = 0; i < sweep->count && err == OK; i++) {
         err = database_prepare(store, &statement, "DELETE FROM files WHERE id = ?", error);
         if (err != OK) break;
+        char path[STORE_PATH_BYTES];
+        store_file_path(store, path, sweep->ids[i]);
+        lost_mark_leaving(path);
         database_bind_str(statement, 1, str_from(sweep->ids[i]));
         err = database_run(store, statement, NULL, error);
     }
@@ -69,14 +74,20 @@ enum err store_file_sweep(struct store *store, int64_t now_unix_s, struct error 
     return err == OK ? store_upload_sweep(store, now_unix_s, error) : err;
 }
 
-/* --- at start --- */
+/* --- what no row names --- */
+
+/* Whom to tell of it; NULL in the place of a `struct told *`: it is removed, or moved to lost/. */
+struct told {
+    fsck_report_fn report;
+    void *context;
+};
 
 typedef enum err (*entry_fn)(struct store *store, const char *path, const char *name,
-                             struct error *error);
+                             const struct told *told, struct error *error);
 
 /* Calls `entry` for each entry of "<dir>/<folder>". A folder that does not exist is empty. */
 static enum err each_entry(struct store *store, const char *folder, entry_fn entry,
-                           struct error *error) {
+                           const struct told *told, struct error *error) {
     char path[STORE_PATH_BYTES];
     store_path(store, path, "%s", folder);
     DIR *dir = os_opendir(path);
@@ -86,15 +97,15 @@ static enum err each_entry(struct store *store, const char *folder, entry_fn ent
         if (strcmp(at->d_name, ".") == 0 || strcmp(at->d_name, "..") == 0) continue;
         if (strlen(folder) + strlen(at->d_name) > 200) continue; /* quern makes no such name */
         store_path(store, path, "%s/%s", folder, at->d_name);
-        err = entry(store, path, at->d_name, error);
+        err = entry(store, path, at->d_name, told, error);
     }
     closedir(dir);
     return err;
 }
 
 static enum err remove_entry(struct store *store, const char *path, const char *name,
-                             struct error *error) {
-    (void)store, (void)name;
+                             const struct told *told, struct error *error) {
+    (void)store, (void)name, (void)told;
     return os_unlink(path, error);
 }
 
@@ -112,33 +123,53 @@ static enum err look_up(struct store *store, const char *sql, const char *id, in
     return err;
 }
 
-static enum err clean_file(struct store *store, const char *path, const char *name,
-                           struct error *error) {
+/* Tells of a thing that has lost its row, or moves it to lost/. */
+static enum err lost_row(struct store *store, const char *path, const struct told *told,
+                         struct error *error) {
+    char sentence[STORE_PATH_BYTES + 80];
+    const char *relative = path + strlen(store->dir) + 1;
+    if (!told) return lost_move(store, relative, error);
+    snprintf(sentence, sizeof sentence, "%s: no row of meta.db names it (I15)", relative);
+    told->report(told->context, sentence);
+    return OK;
+}
+
+/* Bytes that were never acknowledged are removed by a start, and are no fault. */
+static enum err clean_bytes(struct store *store, const char *sql, const char *path,
+                            const char *name, const struct told *told, struct error *error) {
     int64_t sequence;
-    enum err err =
-        look_up(store, "SELECT sequence FROM files WHERE id = ?", name, &sequence, error);
-    return err == OK && sequence < 0 ? os_unlink(path, error) : err;
+    enum err err = look_up(store, sql, name, &sequence, error);
+    if (err != OK) return err;
+    if (sequence >= 0) { /* a kill may have come between its row and its mode */
+        if (!told && !lost_was_known(path)) lost_mark_known(path);
+        return OK;
+    }
+    if (lost_was_known(path)) return lost_row(store, path, told, error);
+    return told ? OK : os_unlink(path, error);
+}
+
+static enum err clean_file(struct store *store, const char *path, const char *name,
+                           const struct told *told, struct error *error) {
+    return clean_bytes(store, "SELECT sequence FROM files WHERE id = ?", path, name, told, error);
 }
 
 static enum err clean_part(struct store *store, const char *path, const char *name,
-                           struct error *error) {
-    int64_t sequence;
-    enum err err =
-        look_up(store, "SELECT sequence FROM upload_parts WHERE id = ?", name, &sequence, error);
-    return err == OK && sequence < 0 ? os_unlink(path, error) : err;
+                           const struct told *told, struct error *error) {
+    return clean_bytes(store, "SELECT sequence FROM upload_parts WHERE id = ?", path, name, told,
+                       error);
 }
 
 static enum err clean_folder(struct store *store, const char *path, const char *name,
-                             struct error *error) {
+                             const struct told *told, struct error *error) {
     (void)path;
     char folder[256];
     snprintf(folder, sizeof folder, "files/%.200s", name);
-    return each_entry(store, folder, clean_file, error);
+    return each_entry(store, folder, clean_file, told, error);
 }
 
 static enum err remove_all_but_order(struct store *store, const char *path, const char *name,
-                                     struct error *error) {
-    (void)store;
+                                     const struct told *told, struct error *error) {
+    (void)store, (void)told;
     return strcmp(name, STORE_ORDER_NAME) == 0 ? OK : os_unlink(path, error);
 }
 
@@ -147,7 +178,7 @@ static enum err remove_batch_dir(struct store *store, const char *name, bool kee
     char folder[256], path[STORE_PATH_BYTES];
     snprintf(folder, sizeof folder, "batches/%.200s", name);
     enum err err =
-        each_entry(store, folder, keep_order ? remove_all_but_order : remove_entry, error);
+        each_entry(store, folder, keep_order ? remove_all_but_order : remove_entry, NULL, error);
     if (err != OK) return err;
     if (keep_order) return OK;
     store_path(store, path, "%s", folder);
@@ -157,26 +188,33 @@ static enum err remove_batch_dir(struct store *store, const char *name, bool kee
 }
 
 static enum err clean_batch(struct store *store, const char *path, const char *name,
-                            struct error *error) {
-    (void)path;
+                            const struct told *told, struct error *error) {
     int64_t status, files = 0;
     enum err err = look_up(store, "SELECT status FROM batches WHERE id = ?", name, &status, error);
+    if (err == OK && status < 0) return lost_row(store, path, told, error);
     if (err == OK)
         err = look_up(store,
                       "SELECT count(*) FROM batches JOIN files"
                       " ON files.id IN (output_file_id, error_file_id) WHERE batches.id = ?",
                       name, &files, error);
-    if (err != OK) return err;
-    bool needed = status >= 0 && status < BATCH_COMPLETED;
-    return needed ? OK : remove_batch_dir(store, name, files > 0, error);
+    if (err != OK || told) return err;
+    return status < BATCH_COMPLETED ? OK : remove_batch_dir(store, name, files > 0, error);
+}
+
+static enum err each_unknown(struct store *store, const struct told *told, struct error *error) {
+    enum err err = each_entry(store, "files", clean_folder, told, error);
+    if (err == OK) err = each_entry(store, "parts", clean_part, told, error);
+    return err == OK ? each_entry(store, "batches", clean_batch, told, error) : err;
 }
 
 enum err store_clean(struct store *store, struct error *error) {
-    enum err err = each_entry(store, "tmp", remove_entry, error);
-    if (err == OK) err = each_entry(store, "files", clean_folder, error);
-    if (err == OK) err = each_entry(store, "parts", clean_part, error);
-    if (err == OK) err = each_entry(store, "batches", clean_batch, error);
-    return err;
+    enum err err = each_entry(store, "tmp", remove_entry, NULL, error);
+    return err == OK ? each_unknown(store, NULL, error) : err;
+}
+
+enum err store_tell_unknown(struct store *store, fsck_report_fn report, void *context,
+                            struct error *error) {
+    return each_unknown(store, &(struct told){report, context}, error);
 }
 
 enum err store_batch_forget_log(struct store *store, const char *batch_id, struct error *error) {

@@ -3,6 +3,7 @@
 
 #include "base/os.h"
 #include "store/files_internal.h"
+#include "store/wal_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -105,11 +106,29 @@ static enum err check_parts(struct store *store, fsck_report_fn report, void *co
     return err;
 }
 
+/* A log of the database that SQLite reads to its first bad frame only. */
+static enum err check_log(struct store *store, fsck_report_fn report, void *context,
+                          struct error *error) {
+    char path[STORE_PATH_BYTES], sentence[256];
+    struct wal_found found;
+    store_path(store, path, "meta.db-wal");
+    enum err err = wal_check(path, &found, error);
+    if (err != OK || found.commits_after == 0) return err;
+    snprintf(sentence, sizeof sentence,
+             "meta.db-wal: frame %llu is damaged, and %llu whole transactions come after it, which "
+             "are lost unless meta.db has them (I15)",
+             (unsigned long long)found.bad_frame, (unsigned long long)found.commits_after);
+    report(context, sentence);
+    return OK;
+}
+
 enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
                     struct error *error) {
     struct store_file file = {0};
     enum err err;
     while ((err = next_file(store, file.sequence, &file, error)) == OK)
         check_file(store, &file, report, context);
-    return err == ERR_NOT_FOUND ? check_parts(store, report, context, error) : err;
+    if (err == ERR_NOT_FOUND) err = check_parts(store, report, context, error);
+    if (err == OK) err = check_log(store, report, context, error);
+    return err == OK ? store_tell_unknown(store, report, context, error) : err;
 }

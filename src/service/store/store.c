@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
+#include "store/lost.h"
 #include "store/state_marks.h"
 #include "store/store_internal.h"
 
@@ -230,10 +231,10 @@ static enum err check_folder(const struct store *store, struct error *error) {
  * who could write to the directory before it was closed may have put them there, and quern removes
  * the files of its folders that it does not know. */
 static enum err check_names(const struct store *store, struct error *error) {
-    static const char *const names[] = {"files",   "parts",   "batches",      "tmp",
-                                        "cache",   "dumps",   "label_studio", "LOCK",
-                                        "meta.db", "ballast", "keys.made"};
-    const size_t folder_count = 7;
+    static const char *const names[] = {"files", "parts",   "batches",      "tmp",
+                                        "cache", "dumps",   "label_studio", "lost",
+                                        "LOCK",  "meta.db", "ballast",      "keys.made"};
+    const size_t folder_count = 8;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[STORE_PATH_BYTES];
         struct stat status;
@@ -263,6 +264,7 @@ static enum err open_parts(struct store *store, struct error *error) {
     if (err == OK && !store->read_only) err = state_marks_check(store->dir, error);
     size_ballast(store);
     if (err == OK && !store->read_only) err = make_layout(store, error);
+    if (err == OK && !store->read_only) err = lost_keep_log(store, error);
     if (err != OK) return err;
     err = database_open(store, error);
     if (err == ERR_UNAVAILABLE && !store->read_only) { /* the ballast is gone now */
@@ -314,8 +316,6 @@ void store_close(struct store *store) {
     free(store);
 }
 
-enum err store_batch_dir(struct store *store, const char *batch_id, char *ret_path,
-                         size_t path_bytes, struct error *error) {
 enum err store_make_folder(struct store *store, const char *path, const char *parent,
                            struct error *error) {
     struct stat status;
@@ -329,6 +329,8 @@ enum err store_make_folder(struct store *store, const char *path, const char *pa
     return err;
 }
 
+enum err store_batch_dir(struct store *store, const char *batch_id, char *ret_path,
+                         size_t path_bytes, struct error *error) {
     if (!store_id_is_sane(str_from(batch_id)))
         return err_set(error, ERR_CORRUPT, "a row of meta.db names a batch '%s'", batch_id);
     char path[STORE_PATH_BYTES], parent[STORE_PATH_BYTES];

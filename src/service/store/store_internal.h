@@ -87,5 +87,6 @@ typedef enum err (*database_work_fn)(struct store *store, void *context, struct 
 enum err database_transact(struct store *store, database_work_fn work, void *context,
                            struct error *error) MUST_CHECK;
 
-/* Removes bytes that no row names, and empties tmp/; called at start. */
+/* Called at start: empties tmp/, removes bytes that nobody was told of, and moves to lost/ what was
+ * acknowledged and has no row (lost.h). */
 enum err store_clean(struct store *store, struct error *error) MUST_CHECK;

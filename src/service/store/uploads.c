@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "store/files_internal.h"
+#include "store/lost.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -262,6 +263,7 @@ enum err store_part_commit(struct store_spool *spool, struct str upload_id,
         if (os_unlink(path, &ignored) != OK) ignored.code = OK;
         return err;
     }
+    lost_mark_known(path);
     *ret_part = part;
     return OK;
 }
@@ -429,12 +431,8 @@ enum err store_upload_finish(struct store_spool *spool, struct str upload_id, in
     enum err err = store_spool_place(spool, file, error);
     if (err != OK) return err;
     err = database_transact(store, finish, &call, error);
-    if (err != OK) {
-        char path[STORE_PATH_BYTES];
-        store_file_path(store, path, file->id);
-        if (os_unlink(path, &ignored) != OK) ignored.code = OK;
-        return err;
-    }
+    store_file_settle(store, file->id, err);
+    if (err != OK) return err;
     /* A failed sweep does not undo the file; the next sweep removes the parts. */
     if (store_upload_sweep(store, now_unix_s, &ignored) != OK) ignored.code = OK;
     return OK;

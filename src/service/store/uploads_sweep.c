@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "store/files_internal.h"
+#include "store/lost.h"
 #include "store/uploads.h"
 
 #include <stdlib.h>
@@ -45,8 +46,11 @@ static enum err take_rows(struct store *store, void *context, struct error *erro
         database_column(statement, 0, sweep->ids[sweep->count++], STORE_ID_BYTES);
     sqlite3_finalize(statement);
     for (size_t i = 0; i < sweep->count && err == OK; i++) {
+        char path[STORE_PATH_BYTES];
+        struct error ignored;
         err = database_prepare(store, &statement, "DELETE FROM upload_parts WHERE id = ?", error);
         if (err != OK) break;
+        if (store_part_path(store, path, sweep->ids[i], &ignored) == OK) lost_mark_leaving(path);
         database_bind_str(statement, 1, str_from(sweep->ids[i]));
         err = database_run(store, statement, NULL, error);
     }
