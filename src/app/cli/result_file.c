@@ -112,16 +112,21 @@ enum err result_file_place(const struct result_file *file, uint64_t output_bytes
                            struct results_place *ret_place, struct error *error) {
     char last = '\n';
     uint64_t kept = file->kept_bytes;
-    *ret_place = (struct results_place){.output_bytes = kept};
+    *ret_place =
+        (struct results_place){.output_bytes = kept, .has_kept = true, .kept_fd = file->fd};
     if (kept < output_bytes || output_bytes == 0) {
-        if (output_bytes == 0) *ret_place = (struct results_place){.error_bytes = kept};
+        if (output_bytes == 0) {
+            ret_place->output_bytes = 0;
+            ret_place->error_bytes = kept;
+        }
         return OK;
     }
     /* A last line without an LF has got one. */
     enum err err = os_pread_all(file->fd, &last, 1, output_bytes - 1, error);
     uint64_t passed = output_bytes + (last == '\n' ? 0 : 1);
-    *ret_place = (struct results_place){.output_bytes = output_bytes,
-                                        .error_bytes = kept > passed ? kept - passed : 0};
+    ret_place->output_bytes = output_bytes;
+    ret_place->error_bytes = kept > passed ? kept - passed : 0;
+    ret_place->error_at = passed;
     return err;
 }
 

@@ -99,7 +99,9 @@ static enum err write_file(struct session *session, const struct results_wish *w
     if (err != OK) return err;
     err = is_over ? read_ended(session, &file, batch, error)
                   : results_read_live(session->remote, batch, result_file_take, &file, error);
-    bool was_begun = err != OK && is_over && (file.lines > 0 || file.kept_bytes > 0);
+    /* Bytes that are not those of the server's sum are no beginning. */
+    bool was_begun =
+        err != OK && err != ERR_CORRUPT && is_over && (file.lines > 0 || file.kept_bytes > 0);
     if (err == OK) err = result_file_flush(&file, error);
     if (err == OK) err = result_check_add_file(check, file.fd, error);
     if (err == OK && is_over) *ret_is_whole = result_check_say(check, session, batch);

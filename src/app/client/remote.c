@@ -80,7 +80,19 @@ static enum remote_end end_of(enum net_end end) {
     return REMOTE_LOST;
 }
 
-/* Reads the headers that a page of results has. */
+/* Keeps an ETag of 64 hexadecimal digits: quern's is the SHA-256 of the file. */
+static void read_sum(struct str etag, struct remote_answer *answer) {
+    const size_t digits = sizeof answer->sha256_hex - 1;
+    if (etag.bytes != digits + 2 || etag.at[0] != '"' || etag.at[digits + 1] != '"') return;
+    for (size_t i = 1; i <= digits; i++) {
+        bool is_digit = etag.at[i] >= '0' && etag.at[i] <= '9';
+        if (!is_digit && !(etag.at[i] >= 'a' && etag.at[i] <= 'f')) return;
+    }
+    memcpy(answer->sha256_hex, etag.at + 1, digits);
+    answer->sha256_hex[digits] = '\0';
+}
+
+/* Reads the headers that a page of results has, and that of a file. */
 static void read_headers(struct remote *remote) {
     struct remote_answer *answer = remote->answer;
     struct str value;
@@ -88,6 +100,8 @@ static void read_headers(struct remote *remote) {
                             str_to_u64(value, &answer->last_line);
     answer->is_incomplete =
         net_exchange_header(remote->exchange, "x-incomplete", 0, &value) && str_is(value, "true");
+    answer->sha256_hex[0] = '\0';
+    if (net_exchange_header(remote->exchange, "etag", 0, &value)) read_sum(value, answer);
 }
 
 static void take_end(void *context, const struct net_answer *answer) {

@@ -71,9 +71,10 @@ struct remote_answer {
     int64_t retry_after_ms;
     bool is_nobody; /* REMOTE_UNSENT, because nothing listens there */
     bool has_last_line, is_incomplete;
-    uint64_t last_line; /* of a page of results: X-Last-Line and X-Incomplete */
-    char why[256];      /* of no answer: what the server did */
-    char location[256]; /* of a redirect */
+    uint64_t last_line;  /* of a page of results: X-Last-Line and X-Incomplete */
+    char sha256_hex[65]; /* an ETag that may be the sum of the whole file; empty: none came */
+    char why[256];       /* of no answer: what the server did */
+    char location[256];  /* of a redirect */
 };
 
 enum err remote_open(struct remote **ret_remote, const struct remote_options *options,

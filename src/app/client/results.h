@@ -31,10 +31,14 @@ typedef enum err (*results_line_fn)(void *context, struct str line, enum results
 /* Bytes of the two files that need not be read again; they end with whole lines. */
 struct results_place {
     uint64_t output_bytes, error_bytes;
+    bool has_kept;     /* they stand in a file, and the sums of both files begin with them */
+    int kept_fd;       /* that file: the bytes of the output file are at its start, */
+    uint64_t error_at; /* and those of the error file here */
 };
 
 /* Reads the lines of an ended batch behind `from`. ERR_NOT_FOUND if a file of it no longer exists;
- * ERR_CORRUPT if a file has not as many bytes as the server says, or an id that is none. */
+ * ERR_CORRUPT if a file has not as many bytes as the server says, or not its SHA-256, so that what
+ * was taken is not to be trusted, or if an id is none. */
 enum err results_read(struct remote *remote, const struct batch_object *batch,
                       const struct results_place *from, results_line_fn take, void *context,
                       struct error *error) MUST_CHECK;

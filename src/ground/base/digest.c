@@ -15,7 +15,9 @@ static void fetch(void) {
     if (!library) abort();
     algorithms[DIGEST_MD5] = EVP_MD_fetch(library, "MD5", NULL);
     algorithms[DIGEST_SHA1] = EVP_MD_fetch(library, "SHA1", NULL);
-    if (!algorithms[DIGEST_MD5] || !algorithms[DIGEST_SHA1]) abort();
+    algorithms[DIGEST_SHA256] = EVP_MD_fetch(library, "SHA256", NULL);
+    for (size_t i = 0; i < DIGEST_KIND_COUNT; i++)
+        if (!algorithms[i]) abort();
 }
 
 void digest_begin(struct digest *digest, enum digest_kind kind) {

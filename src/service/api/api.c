@@ -217,6 +217,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
     if (!api->options.rules.lines_max) api->options.rules = batch_rules_default();
     pthread_mutex_init(&api->lock, NULL);
     large_init(&api->large);
+    damaged_init(&api->damaged);
     access_init(&api->access, options->no_access_log, options->access_log_leaves_out);
     struct http_options http = {
         .host = options->host,
@@ -257,6 +258,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         studio_jobs_close(api);
         answers_close(api->answers);
         large_release(&api->large);
+        damaged_release(&api->damaged);
         pthread_mutex_destroy(&api->lock);
         access_release(&api->access);
         free(api);
@@ -293,6 +295,7 @@ void api_close(struct api *api, int64_t deadline_ms) {
     studio_jobs_close(api);
     answers_close(api->answers);
     large_release(&api->large);
+    damaged_release(&api->damaged);
     pthread_mutex_destroy(&api->lock);
     access_release(&api->access);
     free(api);

@@ -11,6 +11,7 @@
 #include "answers/large.h"
 #include "api/access.h"
 #include "api/api.h"
+#include "api/damaged.h"
 #include "api/errors.h"
 #include "api/fields.h"
 #include "api/metrics.h"
@@ -35,6 +36,7 @@ struct api {
     int64_t started_unix_s;
     struct metrics metrics;
     struct access access;
+    struct damaged damaged;
     pthread_mutex_t lock;      /* guards running */
     struct inference *running; /* requests that the runner has, for api_close */
     struct followers *followers;

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 
 #include "base/clock.h"
+#include "base/os.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -125,6 +126,11 @@ static void write_disposition(char *ret_text, size_t text_bytes, const char *fil
     ret_text[used] = '\0';
 }
 
+static void note_damaged(void *context, const char *sha256_hex) {
+    struct api *api = context;
+    damaged_add(&api->damaged, sha256_hex);
+}
+
 void files_content(void *context, struct http_request *request) {
     struct api *api = context;
     struct store_file file;
@@ -139,13 +145,22 @@ void files_content(void *context, struct http_request *request) {
     }
     char hex[SHA256_HEX_BYTES], etag[SHA256_HEX_BYTES + 2], disposition[STORE_FILENAME_BYTES + 32];
     sha256_hex(file.sha256, hex);
+    if (damaged_has(&api->damaged, hex)) {
+        os_close(fd);
+        err = err_set(&error, ERR_CORRUPT, "the bytes of %s are damaged on the disk", file.id);
+        fail(request, err, &error);
+        return;
+    }
     snprintf(etag, sizeof etag, "\"%s\"", hex);
     write_disposition(disposition, sizeof disposition, file.filename);
     http_answer_file(request, &(struct http_file){.fd = fd,
                                                   .bytes = file.bytes,
                                                   .content_type = "application/octet-stream",
                                                   .etag = etag,
-                                                  .disposition = disposition});
+                                                  .disposition = disposition,
+                                                  .sha256_hex = hex,
+                                                  .damaged = note_damaged,
+                                                  .context = api});
 }
 
 void files_delete(void *context, struct http_request *request) {

@@ -13,8 +13,8 @@
 
 #define HEADER_BYTES 64
 #define MAGIC 0x44524F51u /* "QORD" */
-#define VERSION 2u
-#define VERSION_WITHOUT_SIZES 1u
+#define VERSION 3u        /* version 1 has no sizes, version 2 no sums */
+#define VERSION_OF_SIZES 2u
 #define NO_LINE UINT64_MAX
 #define PLACES_AT_A_TIME 512
 #define PIECE_BYTES ((size_t)4096)
@@ -26,6 +26,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the file is little end
 static void grow(struct arrival_builder *builder, size_t capacity) {
     builder->places = mem_resize(builder->places, capacity, sizeof *builder->places);
     builder->sizes = mem_resize(builder->sizes, capacity, sizeof *builder->sizes);
+    builder->sums = mem_resize(builder->sums, capacity, sizeof *builder->sums);
     builder->capacity = capacity;
 }
 
@@ -35,27 +36,30 @@ void arrival_init(struct arrival_builder *builder, uint64_t last_sequence) {
     builder->count = (size_t)last_sequence;
     for (size_t i = 0; i < builder->count; i++) {
         builder->places[i] = NO_LINE;
-        builder->sizes[i] = 0;
+        builder->sizes[i] = builder->sums[i] = 0;
     }
 }
 
 void arrival_release(struct arrival_builder *builder) {
     free(builder->places);
     free(builder->sizes);
+    free(builder->sums);
 }
 
 void arrival_add(struct arrival_builder *builder, uint64_t sequence, bool in_errors,
-                 uint64_t offset, size_t bytes) {
-    assert(sequence <= builder->count && offset < (uint64_t)1 << 62 && bytes <= UINT32_MAX);
+                 uint64_t offset, struct str line) {
+    assert(sequence <= builder->count && offset < (uint64_t)1 << 62 && line.bytes <= UINT32_MAX);
     size_t place = sequence ? (size_t)sequence - 1 : builder->count++;
     if (place == builder->capacity) grow(builder, 2 * builder->capacity);
     builder->places[place] = offset << 1 | (in_errors ? 1 : 0);
-    builder->sizes[place] = (uint32_t)bytes;
+    builder->sizes[place] = (uint32_t)line.bytes;
+    builder->sums[place] = crc32c(0, line.at, line.bytes);
 }
 
 uint64_t arrival_bytes(const struct arrival_builder *builder) {
     return HEADER_BYTES +
-           (uint64_t)builder->count * (sizeof *builder->places + sizeof *builder->sizes);
+           (uint64_t)builder->count *
+               (sizeof *builder->places + sizeof *builder->sizes + sizeof *builder->sums);
 }
 
 static void put_u32(unsigned char *at, uint32_t value) {
@@ -84,6 +88,8 @@ static enum err write_file(const struct arrival_builder *builder, const char *pa
         err = os_write_all(fd, builder->places, builder->count * sizeof *builder->places, error);
     if (err == OK && builder->count > 0)
         err = os_write_all(fd, builder->sizes, builder->count * sizeof *builder->sizes, error);
+    if (err == OK && builder->count > 0)
+        err = os_write_all(fd, builder->sums, builder->count * sizeof *builder->sums, error);
     if (err == OK) err = os_fsync(fd, error);
     os_close(fd);
     return err;
@@ -168,6 +174,23 @@ static enum err read_line(const struct arrival_reader *reader, const struct arri
     return err;
 }
 
+/* Compares a whole line, before the first byte of it is given away. */
+static enum err check_sum(const struct arrival_reader *reader, const struct arrival_side *side,
+                          uint64_t offset, uint64_t bytes, uint32_t sum, struct error *error) {
+    char piece[PIECE_BYTES];
+    uint32_t found = 0;
+    for (uint64_t done = 0; done < bytes;) {
+        size_t count = bytes - done < sizeof piece ? (size_t)(bytes - done) : sizeof piece;
+        enum err err = os_pread_all(side->fd, piece, count, offset + done, error);
+        if (err != OK) return err;
+        found = crc32c(found, piece, count);
+        done += count;
+    }
+    if (found == sum) return OK;
+    return err_set(error, ERR_CORRUPT, "a result of batch %s is damaged in %s", reader->batch_id,
+                   side->id);
+}
+
 static enum err read_header(struct arrival_reader *reader, struct error *error) {
     unsigned char bytes[HEADER_BYTES], wanted[HEADER_BYTES];
     uint64_t count, file_bytes;
@@ -177,10 +200,11 @@ static enum err read_header(struct arrival_reader *reader, struct error *error) 
     if (err != OK) return err;
     memcpy(&version, bytes + 4, sizeof version);
     memcpy(&count, bytes + 8, sizeof count);
-    reader->has_sizes = version != VERSION_WITHOUT_SIZES;
-    uint64_t each = sizeof(uint64_t) + (reader->has_sizes ? sizeof(uint32_t) : 0);
-    write_header(wanted, reader->has_sizes ? VERSION : VERSION_WITHOUT_SIZES, count,
-                 reader->batch_id);
+    if (version < 1 || version > VERSION) return corrupt(reader, error);
+    reader->has_sizes = version >= VERSION_OF_SIZES;
+    reader->has_sums = version >= VERSION;
+    uint64_t each = sizeof(uint64_t) + (version - 1) * sizeof(uint32_t);
+    write_header(wanted, version, count, reader->batch_id);
     if (memcmp(bytes, wanted, sizeof bytes) != 0 || count > file_bytes / each ||
         file_bytes != HEADER_BYTES + count * each)
         return corrupt(reader, error);
@@ -193,6 +217,7 @@ struct places {
     uint64_t first, end; /* their numbers; the end is the first that is not among them */
     uint64_t at[PLACES_AT_A_TIME];
     uint32_t sizes[PLACES_AT_A_TIME]; /* of the lines; 0: not known */
+    uint32_t sums[PLACES_AT_A_TIME];  /* of the lines, if the file has them */
 };
 
 /* Reads the places from `first` on, of which there is at least one. */
@@ -208,6 +233,10 @@ static enum err read_places(const struct arrival_reader *reader, uint64_t first,
                            sizes_at + first * sizeof *places->sizes, error);
     else
         memset(places->sizes, 0, count * sizeof *places->sizes);
+    uint64_t sums_at = sizes_at + reader->count * sizeof *places->sizes;
+    if (err == OK && reader->has_sums)
+        err = os_pread_all(reader->fd, places->sums, count * sizeof *places->sums,
+                           sums_at + first * sizeof *places->sums, error);
     places->first = first;
     places->end = first + count;
     return err;
@@ -224,7 +253,10 @@ static enum err read_place(struct arrival_reader *reader, const struct places *p
     size_t before = buf->bytes;
     if ((place >> 1) + known_bytes > side->bytes) return corrupt(reader, error);
     enum err err = OK;
-    if (!read->is_full || known_bytes == 0)
+    if (reader->has_sums && !read->is_full && page_skip(page, read) == 0)
+        err = check_sum(reader, side, place >> 1, known_bytes, places->sums[number - places->first],
+                        error);
+    if (err == OK && (!read->is_full || known_bytes == 0))
         err = read_line(reader, side, place >> 1, page_skip(page, read),
                         read->is_full ? 0 : read->room, page->counts && known_bytes == 0, buf,
                         &line_bytes, error);

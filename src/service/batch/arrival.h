@@ -9,7 +9,7 @@
  *
  *   offset  size  field
  *        0     4  magic, "QORD"
- *        4     4  version, 2
+ *        4     4  version, 3
  *        8     8  count of places
  *       16    40  id of the batch, padded with NULs
  *       56     4  zero
@@ -18,17 +18,20 @@
  *                 all ones: the place has no line
  * 64 + 8·n  4·n  one u32 per place: bytes of the line with its LF; 0 without a line. A file of
  *                 version 1 ends before them
+ * 64 +12·n  4·n  one u32 per place: CRC-32C of the line with its LF. A file of version 2 ends
+ *                 before them
  *
  * Place i (from 0) belongs to the record with the sequence number i + 1. Lines that never ran
  * follow all records, in the order of the input.
  *
  * A place is valid if (1) the header is, (2) its offset and its size lie in the file, (3) a line
- * begins there: at the start of the file or after a LF, and (4) that line has its size. A line that
- * is only counted is held to (1) and (2).
+ * begins there: at the start of the file or after a LF, (4) that line has its size, and (5) its sum.
+ * A line that is only counted is held to (1) and (2); (5) is looked at before the first byte of a
+ * line is given away.
  *
  * Thread: one per struct.
- * Memory: a builder holds 12 bytes per record; a reader has three descriptors, and a call
- *     11 KiB, however long a line is. */
+ * Memory: a builder holds 16 bytes per record; a reader has three descriptors, and a call
+ *     17 KiB, however long a line is. */
 
 #include "batch/page.h"
 #include "store/batches.h"
@@ -38,6 +41,7 @@
 struct arrival_builder {
     uint64_t *places;
     uint32_t *sizes;
+    uint32_t *sums;
     size_t count;
     size_t capacity;
 };
@@ -45,10 +49,9 @@ struct arrival_builder {
 /* `last_sequence` is the highest sequence number of the batch. */
 void arrival_init(struct arrival_builder *builder, uint64_t last_sequence);
 void arrival_release(struct arrival_builder *builder);
-/* Adds the line at `offset` of the output or error file, with its LF `bytes` long; `sequence` 0: it
- * never ran. */
+/* Adds the line at `offset` of the output or error file, with its LF; `sequence` 0: it never ran. */
 void arrival_add(struct arrival_builder *builder, uint64_t sequence, bool in_errors,
-                 uint64_t offset, size_t bytes);
+                 uint64_t offset, struct str line);
 /* The size of the file that arrival_write writes. */
 uint64_t arrival_bytes(const struct arrival_builder *builder);
 /* Makes order.idx durable; it replaces an earlier one. */
@@ -67,6 +70,7 @@ struct arrival_reader {
     int fd;         /* order.idx; -1: the batch has no result files */
     uint64_t count; /* places */
     bool has_sizes; /* the file has the sizes of lines, too */
+    bool has_sums;  /* and their sums */
 };
 
 /* ERR_NOT_FOUND if order.idx is missing (batches older than that file). */

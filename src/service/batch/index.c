@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 
 #define MAGIC 0x58444951u /* "QIDX" */
-#define VERSION 2u
+#define VERSION 3u
 #define HEADER_BYTES 128
 #define BUFFERED_MAX 4096 /* entries kept in memory before they are written */
 #define KEY_BITS 20
@@ -24,7 +24,16 @@
 #define OFFSET_MASK (((uint64_t)1 << OFFSET_BITS) - 1)
 #define GROUP_MAX ((1u << (64 - OFFSET_BITS)) - 1)
 
-static_assert(sizeof(struct index_entry) == 16, "entries are written as they are");
+/* An entry as it is in the file. */
+struct stored_entry {
+    uint64_t offset; /* with the group in its high bits */
+    uint32_t bytes;
+    uint32_t number;
+};
+static_assert(sizeof(struct stored_entry) == 16, "entries are written as they are");
+#define SUM_BYTES sizeof(uint32_t)
+#define PLACE_BYTES sizeof(uint32_t)
+#define REQUEST_BYTES (sizeof(struct stored_entry) + SUM_BYTES + PLACE_BYTES)
 
 /* --- the coarse order --- */
 
@@ -60,9 +69,8 @@ static uint64_t group_of(uint64_t prefix_key) {
     return group ? group : GROUP_MAX;
 }
 
-static struct index_entry unpacked(struct index_entry entry) {
-    entry.offset &= OFFSET_MASK;
-    return entry;
+static struct index_entry unpacked(struct stored_entry entry) {
+    return (struct index_entry){entry.offset & OFFSET_MASK, entry.bytes, entry.number, 0};
 }
 
 struct sorted {
@@ -107,11 +115,12 @@ void index_order(uint64_t *keys, uint32_t count, uint32_t *ret_order) {
 struct index_builder {
     int fd;
     uint64_t count;
-    struct index_entry buffered[BUFFERED_MAX];
+    struct stored_entry buffered[BUFFERED_MAX];
     uint32_t buffered_count;
     uint32_t crc;
     uint64_t *keys;
-    size_t key_capacity;
+    uint32_t *sums;
+    size_t key_capacity;            /* and that of `sums` */
     char *models[INDEX_MODELS_MAX]; /* in the order in which they came */
     size_t model_count, model;      /* rank of the next entry's model */
 };
@@ -133,6 +142,7 @@ void index_builder_abort(struct index_builder *builder) {
     os_close(builder->fd);
     for (size_t i = 0; i < builder->model_count; i++) free(builder->models[i]);
     free(builder->keys);
+    free(builder->sums);
     free(builder);
 }
 
@@ -177,11 +187,12 @@ enum err index_builder_add(struct index_builder *builder, const struct index_ent
     if (builder->count == builder->key_capacity) {
         builder->key_capacity = builder->key_capacity ? builder->key_capacity * 3 / 2 : 4096;
         builder->keys = mem_resize(builder->keys, builder->key_capacity, sizeof *builder->keys);
+        builder->sums = mem_resize(builder->sums, builder->key_capacity, sizeof *builder->sums);
     }
+    builder->sums[builder->count] = entry->crc;
     builder->keys[builder->count++] = prefix_key | (uint64_t)builder->model << MODEL_SHIFT;
-    struct index_entry *kept = &builder->buffered[builder->buffered_count++];
-    *kept = *entry;
-    kept->offset |= group_of(prefix_key) << OFFSET_BITS;
+    builder->buffered[builder->buffered_count++] = (struct stored_entry){
+        entry->offset | group_of(prefix_key) << OFFSET_BITS, entry->bytes, entry->number};
     return OK;
 }
 
@@ -193,9 +204,10 @@ enum err index_builder_get(struct index_builder *builder, uint64_t index,
         *ret_entry = unpacked(builder->buffered[index - first]);
         return OK;
     }
-    enum err err = os_pread_all(builder->fd, ret_entry, sizeof *ret_entry,
-                                HEADER_BYTES + index * sizeof *ret_entry, error);
-    if (err == OK) *ret_entry = unpacked(*ret_entry);
+    struct stored_entry stored;
+    enum err err = os_pread_all(builder->fd, &stored, sizeof stored,
+                                HEADER_BYTES + index * sizeof stored, error);
+    if (err == OK) *ret_entry = unpacked(stored);
     return err;
 }
 
@@ -221,10 +233,12 @@ static enum err write_rest(struct index_builder *builder, uint64_t file_bytes,
     uint32_t *order = mem_new((size_t)count + 1, sizeof *order);
     rank_models(builder);
     index_order(builder->keys, count, order);
-    size_t bytes = count * sizeof *order;
-    err = os_pwrite_all(builder->fd, order, bytes,
-                        HEADER_BYTES + builder->count * sizeof(struct index_entry), error);
-    uint32_t crc = crc32c(builder->crc, order, bytes);
+    uint64_t at = HEADER_BYTES + builder->count * sizeof(struct stored_entry);
+    uint32_t crc = crc32c(builder->crc, builder->sums, count * SUM_BYTES);
+    crc = crc32c(crc, order, count * PLACE_BYTES);
+    err = os_pwrite_all(builder->fd, builder->sums, count * SUM_BYTES, at, error);
+    if (err == OK)
+        err = os_pwrite_all(builder->fd, order, count * PLACE_BYTES, at + count * SUM_BYTES, error);
     free(order);
     if (err != OK) return err;
     unsigned char header[HEADER_BYTES];
@@ -247,7 +261,8 @@ struct line_index {
     void *map;
     size_t map_bytes;
     uint32_t count;
-    const struct index_entry *entries;
+    const struct stored_entry *entries;
+    const uint32_t *sums;
     const uint32_t *order;
 };
 
@@ -265,11 +280,13 @@ static bool check(struct line_index *index, const unsigned char *input_sha256) {
     memcpy(&own, header + 124, 4);
     if (magic != MAGIC || version != VERSION || own != crc32c(0, header, 124)) return false;
     if (memcmp(header + 24, input_sha256, SHA256_BYTES) != 0) return false;
-    if (count > UINT32_MAX / 32 || index->map_bytes != HEADER_BYTES + count * 20) return false;
+    if (count > UINT32_MAX / 32 || index->map_bytes != HEADER_BYTES + count * REQUEST_BYTES)
+        return false;
     if (crc32c(0, header + HEADER_BYTES, index->map_bytes - HEADER_BYTES) != crc) return false;
     index->count = (uint32_t)count;
-    index->entries = (const struct index_entry *)(const void *)(header + HEADER_BYTES);
-    index->order = (const uint32_t *)(const void *)(header + HEADER_BYTES + count * 16);
+    index->entries = (const struct stored_entry *)(const void *)(header + HEADER_BYTES);
+    index->sums = (const uint32_t *)(const void *)(index->entries + count);
+    index->order = index->sums + count;
     for (uint32_t i = 0; i < index->count; i++) {
         const struct index_entry entry = unpacked(index->entries[i]);
         if (entry.offset > file_bytes || entry.bytes > file_bytes - entry.offset) return false;
@@ -324,7 +341,9 @@ uint32_t index_count(const struct line_index *index) {
 
 struct index_entry index_entry(const struct line_index *index, uint32_t line) {
     assert(line < index->count);
-    return unpacked(index->entries[line]);
+    struct index_entry entry = unpacked(index->entries[line]);
+    entry.crc = index->sums[line];
+    return entry;
 }
 
 uint32_t index_line_at(const struct line_index *index, uint32_t place) {

@@ -19,6 +19,7 @@
  *                   0  8  low 40 bits: offset of the line; high 24 bits: group
  *                   8  4  bytes of the line
  *                  12  4  number of the line in the file, from 1
+ *            4·n  sums, in the order of the input: the CRC-32C of the bytes of the line
  *            4·n  places, in the order of running: the index of the request
  *
  * An index is valid if (1) magic, version and both checksums are right, (2) the SHA-256 is that of
@@ -32,8 +33,11 @@
  * model; engines that keep prefixes gain most by it. Requests with the same first 1024 bytes have
  * the same group number in every batch.
  *
+ * A line that is read later is compared with its sum, so that a request which has rotted on the disk
+ * since it was validated is not run.
+ *
  * Thread: a builder belongs to one thread; an open index may be read by any.
- * Memory: a builder holds 8 bytes per request, 16 while sorting; an open index is mapped. */
+ * Memory: a builder holds 12 bytes per request, 20 while sorting; an open index is mapped. */
 
 #include "store/files.h"
 
@@ -41,6 +45,7 @@ struct index_entry {
     uint64_t offset;
     uint32_t bytes;
     uint32_t number;
+    uint32_t crc; /* CRC-32C of the line's bytes; index_builder_get leaves it out */
 };
 
 struct index_builder;

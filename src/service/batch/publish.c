@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/publish.h"
 
+#include "base/crc.h"
 #include "base/os.h"
 #include "batch/arrival.h"
 #include "batch/line.h"
@@ -67,7 +68,7 @@ static enum err write_pending(struct work *work, struct side *side, struct error
 /* Adds a line; `sequence` is its record's, 0: it has no record. */
 static enum err add_line(struct work *work, struct side *side, struct str line, uint64_t sequence,
                          struct error *error) {
-    arrival_add(&work->order, sequence, side == &work->errors, side->bytes, line.bytes);
+    arrival_add(&work->order, sequence, side == &work->errors, side->bytes, line);
     side->lines++;
     side->bytes += line.bytes;
     buf_add_str(&side->pending, line);
@@ -86,7 +87,7 @@ static enum err add_unexecuted(struct work *work, uint32_t line, enum batch_outc
     char *room = buf_reserve(&work->line, entry.bytes);
     assert(room);
     enum err err = os_pread_all(publish->input_fd, room, entry.bytes, entry.offset, error);
-    bool readable = err == OK &&
+    bool readable = err == OK && crc32c(0, room, entry.bytes) == entry.crc &&
                     batch_line_read((struct str){room, entry.bytes}, &parsed) == BATCH_LINE_READ &&
                     parsed.custom_id.bytes > 2 && *parsed.custom_id.at == '"';
     if (!readable)

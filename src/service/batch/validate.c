@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/validate.h"
 
+#include "base/crc.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/utf8.h"
@@ -256,6 +257,7 @@ static void take_line(void *context, const struct jsonl_line *line) {
         return;
     }
     bool good = false;
+    uint32_t crc = 0;
     if (line->bytes > v->options->rules.line_bytes_max) {
         refuse(&refusal, "invalid_request", NULL,
                "This line has %llu bytes; at most %llu are allowed.",
@@ -265,12 +267,13 @@ static void take_line(void *context, const struct jsonl_line *line) {
         assert(line->offset >= v->window_at);
         struct str text = {v->window.at + (line->offset - v->window_at), (size_t)line->bytes};
         good = check_line(v, text, &parsed, &refusal);
+        crc = crc32c(0, text.at, text.bytes);
     }
     if (v->failure == OK && !good) note(v, line, &refusal);
     /* Refused lines get an entry as well: a later line may repeat their custom_id. */
     struct index_entry entry = {line->offset,
                                 good || parsed.custom_id.at ? (uint32_t)line->bytes : 0,
-                                (uint32_t)line->number};
+                                (uint32_t)line->number, crc};
     if (good) index_builder_set_model(v->index, str_from(v->model));
     if (v->failure == OK)
         v->failure = index_builder_add(v->index, &entry, good ? prefix_key(&parsed) : 0, v->error);

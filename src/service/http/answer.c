@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "http/file_body.h"
 #include "http/server.h"
 
 #include "base/os.h"
@@ -163,6 +164,10 @@ void http_answer_file(struct http_request *request, const struct http_file *file
         request->kind = ANSWER_FILE;
         request->status = answer == RANGE_PART ? 206 : 200;
         request->file_fd = file->fd;
+        request->file_damaged = file->damaged;
+        request->file_context = file->context;
+        if (answer == RANGE_WHOLE && file->sha256_hex)
+            snprintf(request->file_sum, sizeof request->file_sum, "%s", file->sha256_hex);
         add_header(request, "Content-Type", file->content_type);
         if (file->disposition) add_header(request, "Content-Disposition", file->disposition);
     } else {
@@ -394,12 +399,7 @@ static struct MHD_Response *make_response(struct http_request *request) {
                                                    MHD_RESPMEM_PERSISTENT);
         return MHD_create_response_from_buffer(request->answer_body.bytes, request->answer_body.at,
                                                MHD_RESPMEM_PERSISTENT);
-    case ANSWER_FILE: {
-        int fd = request->file_fd;
-        request->file_fd = -1; /* the response closes it */
-        return MHD_create_response_from_fd_at_offset64(request->file_range.bytes, fd,
-                                                       request->file_range.offset);
-    }
+    case ANSWER_FILE: return file_body_response(request);
     case ANSWER_SOURCE:
         http_request_hold(request);
         return MHD_create_response_from_callback(request->source.bytes, HTTP_PIECE_BYTES,

@@ -259,6 +259,12 @@ struct http_file {
     const char *content_type;
     const char *etag;        /* with its quotes */
     const char *disposition; /* Content-Disposition, or NULL */
+    /* What a whole body is compared with before its last piece is sent; NULL: it is not. */
+    const char *sha256_hex;
+    /* The bytes are not those of that sum, or end early: the answer breaks off. On the connection's
+     * thread; `sha256_hex` is empty for a part. NULL: nobody is told. */
+    void (*damaged)(void *context, const char *sha256_hex);
+    void *context;
 };
 
 void http_answer_file(struct http_request *request, const struct http_file *file);

@@ -42,6 +42,7 @@ void http_request_drop(struct http_request *request) {
     if (request->source.release) request->source.release(request->source.context);
     pthread_mutex_destroy(&request->lock);
     os_close(request->file_fd);
+    digest_release(&request->file_digest);
     buf_release(&request->answer_body);
     buf_release(&request->body);
     buf_release(&request->stream);

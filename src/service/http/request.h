@@ -15,6 +15,7 @@
  * dispatch to answer, a stream's response as long as it lives, a worker thread while it reads a
  * piece of a source, and the gate during `gone` and `quiet`. */
 
+#include "base/digest.h"
 #include "http/gate.h"
 #include "http/http.h"
 #include "http/range.h"
@@ -80,6 +81,10 @@ struct http_request {
     uint64_t answer_kept;   /* bytes of it that count in the server's sum */
     int file_fd;
     struct range file_range;
+    char file_sum[DIGEST_HEX_BYTES]; /* what file_body.h compares the bytes with; empty: nothing */
+    struct digest file_digest;
+    void (*file_damaged)(void *context, const char *sha256_hex);
+    void *file_context;
     struct http_source source;
     void (*empty)(void *context); /* NULL: the stream's writer does not ask */
     void *empty_context;

@@ -4,12 +4,13 @@
  */
 
 #include "base/clock.h"
+#include "base/crc.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "batch/line.h"
 #include "json/span.h"
-#include "runner/models.h"
 #include "runner/inputs.h"
+#include "runner/models.h"
 #include "runner/pause.h"
 #include "runner/results.h"
 #include "runner/runner_internal.h"
@@ -24,13 +25,13 @@
 #define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* results not yet durable; above it lines wait */
 #define LINE_BYTES_KEPT ((size_t)1 << 20)     /* a larger line buffer is released after its line */
 #define READ_AGAIN_NS 1000000000              /* pause after a line that could not be read */
-
 #define INPUT_KEPT_NS 1000000000 /* how long an input stays open that no line is read from */
+
 /* The buffers and files of the thread. */
 struct dispatch {
     struct runner *runner;
-    struct buf line;
     struct inputs inputs;
+    struct buf line;
     struct buf scratch;
     struct buf body; /* the body of a line that names no model, with the model in it */
     uint64_t placed;
@@ -178,7 +179,8 @@ static enum err read_line(struct dispatch *dispatch, struct active_batch *batch,
         return err;
     }
     struct str text = {room, entry.bytes};
-    bool is_good = batch_line_read(text, ret_line) == BATCH_LINE_READ && ret_line->custom_id.at &&
+    bool is_good = crc32c(0, text.at, text.bytes) == entry.crc &&
+                   batch_line_read(text, ret_line) == BATCH_LINE_READ && ret_line->custom_id.at &&
                    ret_line->body.at && *ret_line->custom_id.at == '"' &&
                    (!ret_line->model.at || *ret_line->model.at == '"') &&
                    batch_line_endpoint(ret_line, &ret_line->endpoint);
@@ -435,9 +437,9 @@ void *dispatch_main(void *context) {
             watch_batches(runner);
             pthread_mutex_lock(&runner->lock);
             if (now_ns >= tend_ns) {
+                inputs_rest(&dispatch.inputs, now_ns - INPUT_KEPT_NS);
                 runner->progress++;
                 tend_ns = now_ns + TEND_NS;
-                inputs_rest(&dispatch.inputs, now_ns - INPUT_KEPT_NS);
             }
             if (runner->is_stopping) break;
         }
@@ -449,9 +451,9 @@ void *dispatch_main(void *context) {
         }
     }
     pthread_mutex_unlock(&runner->lock);
+    inputs_close(&dispatch.inputs);
     buf_release(&dispatch.line);
     buf_release(&dispatch.scratch);
-    inputs_close(&dispatch.inputs);
     buf_release(&dispatch.body);
     return NULL;
 }

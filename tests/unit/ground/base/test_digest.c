@@ -19,6 +19,8 @@ static void the_examples_of_the_standards_hold_in_pieces_of_any_size(void **stat
         {DIGEST_SHA1, "abc", "a9993e364706816aba3e25717850c26c9cd0d89d"},
         {DIGEST_SHA1, "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
          "84983e441c3bd26ebaae4aa1f95129e5e54670f1"},
+        {DIGEST_SHA256, "", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+        {DIGEST_SHA256, "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"},
         {DIGEST_MD5, "", "d41d8cd98f00b204e9800998ecf8427e"},
         {DIGEST_MD5, "message digest", "f96b697d7cb7938d525a2f31aaf161d0"},
         {DIGEST_MD5, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789",

@@ -24,26 +24,26 @@ static void fill(struct fixture *f) {
     memcpy(f->batch.error_file_id, errors.id, sizeof errors.id);
     struct arrival_builder builder;
     arrival_init(&builder, 4);
-    arrival_add(&builder, 4, false, 0, 2);
-    arrival_add(&builder, 1, false, 2, 2);
-    arrival_add(&builder, 3, true, 0, 2);
-    arrival_add(&builder, 0, true, 2, 6);
-    assert_int_equal(arrival_bytes(&builder), 64 + 5 * 12);
+    arrival_add(&builder, 4, false, 0, STR("a\n"));
+    arrival_add(&builder, 1, false, 2, STR("b\n"));
+    arrival_add(&builder, 3, true, 0, STR("E\n"));
+    arrival_add(&builder, 0, true, 2, STR("never\n"));
+    assert_int_equal(arrival_bytes(&builder), 64 + 5 * 16);
     assert_int_equal(arrival_write(&builder, f->s.store, ID, &f->s.error), OK);
     arrival_release(&builder);
     snprintf(f->path, sizeof f->path, "%s/batches/" ID "/" STORE_ORDER_NAME, f->s.dir);
 }
 
-/* Makes the order one of version 1, which has no sizes of lines. */
-static void forget_sizes(const struct fixture *f) {
+/* Makes the order one of version 2, which has no sums of lines, or 1, which has no sizes either. */
+static void make_older(const struct fixture *f, unsigned char version) {
     unsigned char header[64];
     int fd = open(f->path, O_RDWR);
     assert_int_equal(pread(fd, header, sizeof header, 0), sizeof header);
-    header[4] = 1;
+    header[4] = version;
     uint32_t crc = crc32c(0, header, 60);
     memcpy(header + 60, &crc, sizeof crc);
     assert_int_equal(pwrite(fd, header, sizeof header, 0), sizeof header);
-    assert_int_equal(ftruncate(fd, 64 + 5 * 8), 0);
+    assert_int_equal(ftruncate(fd, 64 + 5 * (version == 1 ? 8 : 12)), 0);
     close(fd);
 }
 
@@ -138,7 +138,9 @@ static void a_page_comes_in_pieces_of_any_size(void **state) {
     struct fixture f;
     fill(&f);
     check_pieces(&f);
-    forget_sizes(&f);
+    make_older(&f, 2);
+    check_pieces(&f);
+    make_older(&f, 1);
     check_pieces(&f);
     scratch_remove(&f.s);
 }
@@ -160,9 +162,11 @@ static void damage_is_told_and_never_read_as_a_line(void **state) {
     (void)state;
     struct fixture f;
     fill(&f);
-    /* Every byte of the header, of the first place and of its line's size, one after another. */
-    for (off_t i = 0; i < 64 + 8 + 4; i++) {
-        off_t at = i < 64 + 8 ? i : 64 + 5 * 8 + (i - 64 - 8);
+    /* Every byte of the header, of the first place, its line's size and its sum, one after another. */
+    for (off_t i = 0; i < 64 + 8 + 4 + 4; i++) {
+        off_t at = i < 64 + 8       ? i
+                   : i < 64 + 8 + 4 ? 64 + 5 * 8 + (i - 64 - 8)
+                                    : 64 + 5 * 12 + (i - 64 - 8 - 4);
         unsigned char byte, other;
         int fd = open(f.path, O_RDWR);
         assert_int_equal(pread(fd, &byte, 1, at), 1);
@@ -178,12 +182,31 @@ static void damage_is_told_and_never_read_as_a_line(void **state) {
     scratch_remove(&f.s);
 }
 
+/* A letter of the output file has rotted: the lines before it are given, and none of its bytes. */
+static void a_line_that_has_rotted_is_not_given(void **state) {
+    (void)state;
+    struct fixture f;
+    char path[300];
+    fill(&f);
+    const char *id = f.batch.output_file_id;
+    snprintf(path, sizeof path, "%s/files/%s/%s", f.s.dir, id + strlen(id) - 2, id);
+    assert_int_equal(chmod(path, 0600), 0);
+    int fd = open(path, O_RDWR);
+    assert_int_equal(pwrite(fd, "x", 1, 0), 1);
+    close(fd);
+    check(&f, (struct question){.lines_max = 2}, "b\nE\n", 3, true);
+    fails(&f, (struct question){.after = 3}, ERR_CORRUPT);
+    check(&f, (struct question){.after = 4}, "never\n", 5, false);
+    scratch_remove(&f.s);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lines_come_in_the_order_of_their_records),
         cmocka_unit_test(a_page_comes_in_pieces_of_any_size),
         cmocka_unit_test(an_expired_file_and_a_missing_order_are_not_found),
         cmocka_unit_test(damage_is_told_and_never_read_as_a_line),
+        cmocka_unit_test(a_line_that_has_rotted_is_not_given),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,7 +72,7 @@ static void build(const char *path, const unsigned char *sha) {
     struct error error;
     assert_int_equal(index_builder_open(&builder, path, &error), OK);
     for (uint32_t i = 0; i < 10000; i++) {
-        struct index_entry entry = {i * 100ull, 99, i + 1}, found;
+        struct index_entry entry = {i * 100ull, 99, i + 1, i * 7}, found;
         assert_int_equal(index_builder_add(builder, &entry, i, &error), OK);
         assert_int_equal(index_builder_get(builder, i / 2, &found, &error), OK);
         assert_int_equal(found.offset, i / 2 * 100ull);
@@ -92,6 +92,8 @@ static void an_index_is_read_back_and_belongs_to_one_file(void **state) {
     assert_int_equal(index_count(index), 10000);
     assert_int_equal(index_entry(index, 77).offset, 7700);
     assert_int_equal(index_entry(index, 77).number, 78);
+    assert_int_equal(index_entry(index, 77).bytes, 99);
+    assert_int_equal(index_entry(index, 9999).crc, 9999 * 7);
     assert_true(index_line_at(index, 9999) < 10000);
     index_close(index);
     assert_int_equal(index_open(&index, path, other, &error), ERR_CORRUPT);
@@ -110,7 +112,7 @@ static void requests_for_one_model_stand_together_in_the_order_of_names(void **s
     make_path(path);
     assert_int_equal(index_builder_open(&builder, path, &error), OK);
     for (uint32_t i = 0; i < 300; i++) {
-        struct index_entry entry = {i * 100ull, 99, i + 1};
+        struct index_entry entry = {i * 100ull, 99, i + 1, 0};
         char prompt[32];
         snprintf(prompt, sizeof prompt, "%u", i / 6);
         struct str model = str_from(models[i % 3]);
@@ -142,7 +144,7 @@ static void more_models_than_can_be_ranked_are_all_there(void **state) {
     make_path(path);
     assert_int_equal(index_builder_open(&builder, path, &error), OK);
     for (uint32_t i = 0; i < 40; i++) {
-        struct index_entry entry = {i * 100ull, 99, i + 1};
+        struct index_entry entry = {i * 100ull, 99, i + 1, 0};
         snprintf(model, sizeof model, "model-%u", i);
         index_builder_set_model(builder, str_from(model));
         assert_int_equal(index_builder_add(builder, &entry, i, &error), OK);
