@@ -12,7 +12,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
-/* Installs the handlers and returns the flag. */
+/* Installs the handlers and returns the flag. Signals that mean nothing here are ignored. */
 const volatile bool *stop_on_signals(void);
 /* Sets the same flag when the process that started this one ends. */
 void stop_with_parent(void);

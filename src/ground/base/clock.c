@@ -19,6 +19,8 @@
  * is. Both flags and pointers are written before other threads start. */
 static _Atomic int64_t own_moved_ms;
 static const _Atomic int64_t *moved_ms = &own_moved_ms;
+/* Seconds by which a followed file moves the wall clock alone; read once. */
+static int64_t wall_moved_s;
 static bool is_movable;
 
 static int64_t read_ns(clockid_t clock) {
@@ -28,11 +30,18 @@ static int64_t read_ns(clockid_t clock) {
 }
 
 int64_t clock_unix_s(void) {
-    return read_ns(CLOCK_REALTIME) / NS_PER_S;
+    return clock_unix_ms() / 1000;
 }
 
+/* A clock that was never set may show a time before 1970, and a broken one any. Times of rows are
+ * greater than 0, which stands for none, and a deadline is added to them. */
 int64_t clock_unix_ms(void) {
-    return read_ns(CLOCK_REALTIME) / NS_PER_MS;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t s = now.tv_sec + wall_moved_s + clock_moved_ns() / NS_PER_S;
+    if (s < 1) return 1000;
+    if (s > CLOCK_UNIX_S_MAX) return CLOCK_UNIX_S_MAX * 1000;
+    return s * 1000 + now.tv_nsec / NS_PER_MS + clock_moved_ns() % NS_PER_S / NS_PER_MS;
 }
 
 int64_t clock_monotonic_ns(void) {
@@ -72,14 +81,16 @@ enum err clock_follow(const char *path, struct error *error) {
     enum err err = os_open(&fd, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK, 0, error);
     if (err != OK) return err;
     bool is_good = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
-                   status.st_size == sizeof(int64_t) && status.st_uid == geteuid() &&
-                   (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-    void *at = is_good ? mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
+                   (status.st_size == sizeof(int64_t) || status.st_size == 2 * sizeof(int64_t)) &&
+                   status.st_uid == geteuid() && (status.st_mode & (S_IWGRP | S_IWOTH)) == 0;
+    void *at =
+        is_good ? mmap(NULL, (size_t)status.st_size, PROT_READ, MAP_SHARED, fd, 0) : MAP_FAILED;
     os_close(fd);
     if (at == MAP_FAILED)
-        return err_set(error, ERR_INVALID, "%s is no clock: 8 bytes that only this user can write",
-                       path);
+        return err_set(error, ERR_INVALID,
+                       "%s is no clock: 8 or 16 bytes that only this user can write", path);
     moved_ms = at;
+    if (status.st_size > (off_t)sizeof(int64_t)) wall_moved_s = ((const int64_t *)at)[1];
     is_movable = true;
     return OK;
 }

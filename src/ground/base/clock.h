@@ -17,7 +17,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-int64_t clock_unix_s(void);       /* for every time on the wire and on disk */
+/* The highest Unix time that clock_unix_s gives: the end of 9998, so that a year can be added. */
+#define CLOCK_UNIX_S_MAX INT64_C(253370764799)
+
+/* For every time on the wire and on disk: 1 to CLOCK_UNIX_S_MAX, whatever the machine's clock shows. */
+int64_t clock_unix_s(void);
 int64_t clock_unix_ms(void);      /* for schedules that outlive the process */
 int64_t clock_monotonic_ns(void); /* for intervals and deadlines; never goes back */
 void clock_sleep_ms(int64_t milliseconds);
@@ -32,9 +36,10 @@ void clock_make_movable(void);
 /* Moves the clocks forward. A wait whose deadline comes by it ends within CLOCK_LOOK_MS. */
 void clock_move_ms(int64_t milliseconds);
 /* Moves the clocks of this process forward by the number in a file, always by the newest. The file
- * has 8 bytes:
+ * has 8 or 16 bytes, int64_t in the byte order of the machine:
  *
- *   0  8  milliseconds, int64_t in the byte order of the machine; a writer only makes it larger
+ *   0  8  milliseconds; a writer only makes it larger
+ *   8  8  seconds, of either sign, that Unix time alone is moved by; read once
  *
  * ERR_INVALID if it is no such file, or if another user owns it or can write it. */
 enum err clock_follow(const char *path, struct error *error) MUST_CHECK;

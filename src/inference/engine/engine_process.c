@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "base/os.h"
+#include "base/signals.h"
 #include "base/stacks.h"
 #include "engine/engine.h"
 #include "engine/model_sandbox.h"
@@ -384,8 +385,10 @@ int engine_main(int argc, char **argv) {
     if (dump_fd >= 3 && dump_fd <= 1 << 20) stacks_open((int)dump_fd);
     /* A terminal's interrupt and a service manager's TERM go to the whole process group; the server
      * drains and ends the engine, which has nothing to save. */
+    signals_ignore_strays();
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
+    signal(SIGHUP, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
     /* If the server is killed while this process hangs, it would not read the end of the socket. */
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -77,6 +77,11 @@ void batch_move(struct store_batch *batch, enum batch_status to, int64_t now_uni
     assert(batch_move_is_legal(batch->status, to));
     int64_t *stamp = stamp_of(batch, to);
     assert(stamp);
+    /* The machine's clock may have been set back since an earlier state; times never go back. */
+    const int64_t before[] = {batch->created_unix_s, batch->in_progress_unix_s,
+                              batch->finalizing_unix_s, batch->cancelling_unix_s};
+    for (size_t i = 0; i < sizeof before / sizeof *before; i++)
+        if (before[i] > now_unix_s) now_unix_s = before[i];
     if (*stamp == 0) *stamp = now_unix_s;
     batch->status = to;
 }

@@ -241,7 +241,9 @@ enum err notify_open(struct notify **ret_notify, const struct notify_options *op
     uint32_t events = options->events ? options->events : OUTBOX_EVENTS_DEFAULT;
     store_outbox_set_rules(notify->store,
                            &(struct store_outbox_rules){options->url ? events : 0, notify, wake});
-    err = start_thread(notify, error);
+    /* No pause is longer: a later row was put off by a clock that was ahead. */
+    err = store_outbox_pull_in(notify->store, clock_unix_ms() + RETRY_MS_MAX / 4 * 5, error);
+    if (err == OK) err = start_thread(notify, error);
     if (err != OK) {
         notify_close(notify, 0);
         return err;

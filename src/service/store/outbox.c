@@ -213,6 +213,19 @@ enum err store_outbox_open_count(struct store *store, uint64_t *ret_count, struc
     return err;
 }
 
+static enum err pull_in(struct store *store, void *context, struct error *error) {
+    sqlite3_stmt *statement;
+    enum err err = database_prepare(store, &statement,
+                                    "UPDATE outbox SET due = ?1 WHERE due > ?1 AND " OPEN, error);
+    if (err != OK) return err;
+    sqlite3_bind_int64(statement, 1, *(const int64_t *)context);
+    return database_run(store, statement, NULL, error);
+}
+
+enum err store_outbox_pull_in(struct store *store, int64_t latest_unix_ms, struct error *error) {
+    return database_transact(store, pull_in, &latest_unix_ms, error);
+}
+
 static enum err settle(struct store *store, void *context, struct error *error) {
     const struct store_outbox_attempt *attempt = context;
     sqlite3_stmt *statement;

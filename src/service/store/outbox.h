@@ -91,6 +91,11 @@ enum err store_outbox_due(struct store *store, int64_t *ret_due_unix_ms,
 enum err store_outbox_open_count(struct store *store, uint64_t *ret_count,
                                  struct error *error) MUST_CHECK;
 
+/* Makes open rows that are due later than `latest_unix_ms` due then: a clock that was far ahead has
+ * put them there. */
+enum err store_outbox_pull_in(struct store *store, int64_t latest_unix_ms,
+                              struct error *error) MUST_CHECK;
+
 enum outbox_state { OUTBOX_OPEN, OUTBOX_DELIVERED, OUTBOX_GIVEN_UP };
 
 struct store_outbox_attempt {

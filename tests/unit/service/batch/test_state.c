@@ -48,6 +48,16 @@ static void each_state_is_stamped_once_when_it_is_entered(void **state) {
     assert_int_equal(batch.completed_unix_s, 0);
 }
 
+static void times_do_not_go_back_with_the_clock(void **state) {
+    (void)state;
+    struct store_batch batch = {.status = BATCH_VALIDATING, .created_unix_s = 100};
+    batch_move(&batch, BATCH_IN_PROGRESS, 200);
+    batch_move(&batch, BATCH_FINALIZING, 50);
+    assert_int_equal(batch.finalizing_unix_s, 200);
+    batch_move(&batch, BATCH_COMPLETED, 1);
+    assert_int_equal(batch.completed_unix_s, 200);
+}
+
 static void cancel_is_idempotent_and_refused_once_ended(void **state) {
     (void)state;
     const enum batch_cancel expected[BATCH_STATUS_COUNT] = {
@@ -64,6 +74,7 @@ int main(void) {
         cmocka_unit_test(only_the_arrows_of_the_diagram_are_legal),
         cmocka_unit_test(a_terminal_state_is_final),
         cmocka_unit_test(each_state_is_stamped_once_when_it_is_entered),
+        cmocka_unit_test(times_do_not_go_back_with_the_clock),
         cmocka_unit_test(cancel_is_idempotent_and_refused_once_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
