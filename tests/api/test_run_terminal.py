@@ -4,7 +4,7 @@ import json, os, re, signal, subprocess, time
 
 import pytest
 
-import support
+import support, upstream
 from terminal import Terminal
 
 
@@ -74,8 +74,26 @@ def test_the_summary_of_a_resumed_run_counts_this_run(tmp_path):
     done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", "smollm2=echo", "--json")
     summary = json.loads(done.stdout)
     assert done.returncode == 0 and (summary["requests"], summary["completed"]) == (60, 60)
-    assert before <= summary["done_before"] < 60
+    assert before == summary["done_before"] < 60
     assert summary["req_s"] == pytest.approx((60 - summary["done_before"]) / summary["seconds"], rel=0.01)
+
+
+def test_after_an_interrupt_nothing_more_is_sent_and_the_number_is_that_of_the_next_run(tmp_path):
+    """Each request that the upstream has got is answered and kept before the run ends; all others are still to do."""
+    fake = upstream.Upstream()
+    words = ["--upstream", f"up={fake.url},models=fake,concurrency=2"]
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl([support.request(f"id{i}", f"text {i} ms=40", model="fake") for i in range(300)]))
+    command = [support.BINARY, "run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", *words]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    support.until(lambda: len(fake.behaviour.bodies) > 20)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 130
+    told, sent = int(re.search(r"stopped with (\d+) of 300", said)[1]), len(fake.behaviour.bodies)
+    assert 20 <= told == sent < 300
+    done = support.quern(*command[1:], "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["done_before"] == told and len(fake.behaviour.bodies) == 300
+    fake.stop()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -359,6 +359,14 @@ enum err node_start(struct node *node, struct error *error) {
     return runner_start(node->runner, error);
 }
 
+void node_halt(struct node *node, int64_t drain_ms) {
+    runner_quiesce(node->runner);
+    runner_drain(node->runner, drain_ms);
+    card_watch_close(node->cards);
+    node->cards = NULL;
+    runner_halt(node->runner);
+}
+
 void node_close(struct node *node, int64_t drain_ms) {
     if (!node) return;
     if (node->runner && drain_ms > 0) runner_drain(node->runner, drain_ms);

@@ -73,6 +73,9 @@ enum err node_wait_ready(struct node *node, const volatile bool *stop,
                          struct error *error) MUST_CHECK;
 /* Starts the runner, which resumes every batch that is not terminal. */
 enum err node_start(struct node *node, struct error *error) MUST_CHECK;
+/* Begins no more lines, waits at most `drain_ms` for those that have begun, and stops the workers:
+ * then the counters of batches are final. Only node_close and reading batches may follow. */
+void node_halt(struct node *node, int64_t drain_ms);
 /* Waits at most `drain_ms` for the lines in flight, then closes everything. NULL is allowed. */
 void node_close(struct node *node, int64_t drain_ms);
 

@@ -168,6 +168,13 @@ static enum err say_stopped(const struct offline *offline, struct error *error) 
         offline->batch.completed + offline->batch.failed, offline->batch.total, offline->folder);
 }
 
+/* The number is that of the next call: nothing becomes durable after it was read. */
+static enum err stop_lines(struct offline *offline, struct error *error) {
+    node_halt(offline->node, DRAIN_MS);
+    enum err err = look(offline, error);
+    return err == OK ? say_stopped(offline, error) : err;
+}
+
 /* Runs the batch to its end. */
 static enum err run_batch(struct offline *offline, struct error *error) {
     enum err err = node_start(offline->node, error);
@@ -190,7 +197,7 @@ static enum err run_batch(struct offline *offline, struct error *error) {
             report_due_ns = clock_monotonic_ns() + REPORTS_EVERY_NS;
         }
         if (has_ended) break;
-        if (*offline->options->stop) return say_stopped(offline, error);
+        if (*offline->options->stop) return stop_lines(offline, error);
         clock_sleep_ms(POLL_MS);
     }
     offline->ended_ns = clock_monotonic_ns();
@@ -353,7 +360,7 @@ enum err offline_run(const struct offline_options *options, struct offline_summa
     if (err != OK) return err;
     err = work(&offline, error);
     summarize(&offline, ret_summary);
-    node_close(offline.node, err == OK ? 0 : DRAIN_MS);
+    node_close(offline.node, err == OK || err == ERR_CANCELLED ? 0 : DRAIN_MS);
     /* A refused file leaves no folder, so that the corrected file is a new start. */
     bool is_refused =
         err == ERR_INVALID && (!offline.batch.id[0] || offline.batch.status == BATCH_FAILED);

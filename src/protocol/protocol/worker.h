@@ -138,6 +138,9 @@ struct worker_ops {
      * returned. False: lets the model load, at once if no other model has its place. NULL: the
      * worker has no model to unload. */
     void (*hold)(struct worker *worker, bool is_held);
+    /* Begins no job any more; jobs that wait come back as OUTCOME_RETURNED. NULL: its jobs have all
+     * begun. */
+    void (*quiesce)(struct worker *worker);
     /* Stops its threads and processes, waits for them and frees. No event follows. */
     void (*close)(struct worker *worker);
 };

@@ -167,6 +167,16 @@ bool runner_drain(struct runner *runner, int64_t deadline_ms) {
     return all_done;
 }
 
+void runner_quiesce(struct runner *runner) {
+    struct worker *workers[RUNNER_WORKERS_MAX];
+    pthread_mutex_lock(&runner->lock);
+    runner->is_draining = true;
+    pthread_mutex_unlock(&runner->lock);
+    size_t count = runner_workers(runner, workers);
+    for (size_t i = 0; i < count; i++)
+        if (workers[i]->ops->quiesce) workers[i]->ops->quiesce(workers[i]);
+}
+
 static void stop_threads(struct runner *runner) {
     pthread_mutex_lock(&runner->lock);
     runner->is_stopping = true;
@@ -180,15 +190,22 @@ static void stop_threads(struct runner *runner) {
     if (runner->thread_count > 2) pthread_join(runner->publish_thread, NULL);
 }
 
-void runner_close(struct runner *runner) {
-    if (!runner) return;
+void runner_halt(struct runner *runner) {
+    if (runner->is_halted) return;
+    runner->is_halted = true;
     stop_threads(runner);
     for (uint32_t i = 0; i < runner->seat_count; i++) {
         struct worker *worker = runner->seats[i].worker;
         if (worker) worker->ops->close(worker);
+        runner->seats[i].worker = NULL;
     }
     requests_fail_all(runner);
     seglog_writer_close(runner->writer);
+}
+
+void runner_close(struct runner *runner) {
+    if (!runner) return;
+    runner_halt(runner);
     for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
         reuse_forget(runner, batch);
     result_cache_close(runner->reuse.cache);

@@ -82,7 +82,12 @@ enum err runner_start(struct runner *runner, struct error *error) MUST_CHECK;
 /* Takes no new lines and requests, and waits up to `deadline_ms` until none is in flight and all
  * results are durable. No batch changes its state: the next start resumes. True if none is left. */
 bool runner_drain(struct runner *runner, int64_t deadline_ms);
-/* Stops at once; closes the workers. NULL is allowed. */
+/* Gives no more lines to workers, and makes them begin none that they have. */
+void runner_quiesce(struct runner *runner);
+/* Stops at once and closes the workers. Afterwards the counters of batches are those of what is
+ * durable, and nothing but runner_batch_get and runner_close may be called. */
+void runner_halt(struct runner *runner);
+/* As runner_halt, and frees. NULL is allowed. */
 void runner_close(struct runner *runner);
 
 /* --- batches --- */

@@ -37,6 +37,7 @@ struct runner {
     size_t thread_count; /* those of them that run, in this order */
     bool is_started;
     bool is_draining;
+    bool is_halted; /* its threads, workers and writer have ended; the owner's alone */
     bool is_stopping;
     uint64_t progress; /* counts what may have made room */
 

@@ -195,7 +195,7 @@ static void start_jobs(struct worker_upstream *upstream, int64_t now_ns) {
         return;
     for (;;) {
         pthread_mutex_lock(&upstream->lock);
-        struct upstream_job *job = upstream->first;
+        struct upstream_job *job = upstream->is_quiet ? NULL : upstream->first;
         if (job && !may_start(upstream, job)) job = NULL;
         if (job) {
             upstream->first = job->next;
@@ -275,8 +275,8 @@ static void tend_gate(struct worker_upstream *upstream, int64_t now_ns) {
     if (is_paused && upstream->breaker.state != UPSTREAM_BREAKER_OPEN)
         snprintf(upstream->reason, sizeof upstream->reason, "%s",
                  *upstream->refusal ? upstream->refusal : "it did not answer in time");
-    bool tells_room = is_open && upstream->wants_room;
-    bool shuts = !is_open && upstream->is_open;
+    bool tells_room = is_open && upstream->wants_room && !upstream->is_quiet;
+    bool shuts = (!is_open && upstream->is_open) || (upstream->is_quiet && upstream->first);
     upstream->is_open = is_open;
     if (is_open) upstream->figures.is_reached = true;
     if (is_open) {

@@ -325,7 +325,9 @@ void upstream_unlink_running(struct worker_upstream *upstream, struct upstream_j
 
 void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *job) {
     char message[UPSTREAM_REASON_BYTES + 128];
-    bool was_cancelled = job->is_cancelled;
+    pthread_mutex_lock(&upstream->lock);
+    bool was_cancelled = job->is_cancelled, is_quiet = upstream->is_quiet;
+    pthread_mutex_unlock(&upstream->lock);
     snprintf(message, sizeof message, "The upstream %s does not take requests now: %s.",
              upstream->spec.name, upstream->reason);
     buf_clear(&upstream->answer);
@@ -333,8 +335,9 @@ void upstream_give_back(struct worker_upstream *upstream, struct upstream_job *j
     envelope_write(&upstream->answer, status, NULL, NULL,
                    was_cancelled ? STR("The request was cancelled.") : str_from(message));
     const struct worker_result result = {.id = job->job.id,
-                                         .outcome =
-                                             was_cancelled ? OUTCOME_CANCELLED : OUTCOME_NOT_RUN,
+                                         .outcome = was_cancelled ? OUTCOME_CANCELLED
+                                                    : is_quiet    ? OUTCOME_RETURNED
+                                                                  : OUTCOME_NOT_RUN,
                                          .status = status,
                                          .body = buf_str(&upstream->answer)};
     upstream->events.result(upstream->events.context, &result);

@@ -59,6 +59,7 @@ struct worker_upstream {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool is_closing;
+    bool is_quiet;   /* starts no job any more */
     bool is_open;    /* takes jobs */
     bool has_asked;  /* for its models, once */
     bool wants_room; /* submit has answered false since the last room event */

@@ -61,7 +61,8 @@ static bool submit(struct worker *worker, const struct worker_job *from) {
     struct upstream_job *job = new_job(from);
     pthread_mutex_lock(&upstream->lock);
     uint32_t waiting_max = worker_upstream_lines_max(&upstream->spec) + REQUESTS_MAX;
-    bool is_taken = upstream->is_open && !upstream->is_closing && upstream->waiting < waiting_max;
+    bool is_taken = upstream->is_open && !upstream->is_closing && !upstream->is_quiet &&
+                    upstream->waiting < waiting_max;
     bool is_idle = upstream->running_count < upstream->spec.concurrency;
     if (is_taken)
         put_in_order(upstream, job);
@@ -84,6 +85,15 @@ static void cancel(struct worker *worker, uint64_t job_id) {
     if (job) upstream->has_cancels = job->is_cancelled = true;
     pthread_mutex_unlock(&upstream->lock);
     if (job) net_client_wake(upstream->http);
+}
+
+/* The thread gives the waiting jobs back. */
+static void quiesce(struct worker *worker) {
+    struct worker_upstream *upstream = upstream_of(worker);
+    pthread_mutex_lock(&upstream->lock);
+    upstream->is_quiet = true;
+    pthread_mutex_unlock(&upstream->lock);
+    net_client_wake(upstream->http);
 }
 
 static bool serves(struct worker *worker, struct str model) {
@@ -226,6 +236,7 @@ enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_
                                           .models = models,
                                           .status = status,
                                           .timings = timings,
+                                          .quiesce = quiesce,
                                           .close = close_worker};
     static const struct worker_ops refusing_ops = {.shapes = SHAPES_REFUSED,
                                                    .submit = submit,
@@ -234,6 +245,7 @@ enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_
                                                    .models = models,
                                                    .status = status,
                                                    .timings = timings,
+                                                   .quiesce = quiesce,
                                                    .close = close_worker};
     struct worker_upstream *upstream = mem_new(1, sizeof *upstream);
     upstream->worker.ops = spec->refuses_shapes ? &refusing_ops : &ops;
