@@ -124,11 +124,11 @@ def test_calls_that_were_asked_for_otherwise_are_errors(tmp_path, fake):
     lines = [line("text", "words", tools=[TOOL]), line("forced", "words", tools=[TOOL], tool_choice="required"), line("cut", "wo", tools=[TOOL], tool_choice="required", finish="length"),
              line("named", "words", tools=[TOOL, named], tool_choice=named), line("other", call, tools=[TOOL, named], tool_choice=named),
              line("allowed", call, tools=[TOOL, named], tool_choice={"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [named]}}),
-             line("good", call, tools=[strict]), line("strict", twice, tools=[strict]), line("loose", twice, tools=[TOOL])]
+             line("function", "words", functions=[named["function"]], function_call={"name": "g"}), line("good", call, tools=[strict]), line("strict", twice, tools=[strict]), line("loose", twice, tools=[TOOL])]
     with serving(tmp_path, fake) as server:
         _, good, bad = run(server, lines)
         assert set(good) == {"text", "cut", "good", "loose"}
-        for name, param in ("forced", "tool_choice"), ("named", "tool_choice"), ("other", "tool_choice"), ("allowed", "tool_choice"), ("strict", "tools"):
+        for name, param in ("forced", "tool_choice"), ("named", "tool_choice"), ("other", "tool_choice"), ("allowed", "tool_choice"), ("strict", "tools"), ("function", "function_call"):
             response = bad[name]["response"]
             assert (response["status_code"], response["body"]["error"]["code"], response["body"]["error"]["param"]) == (502, "schema_mismatch", param), name
 

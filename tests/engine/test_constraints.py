@@ -113,7 +113,9 @@ def says_why(error, name):
 
 
 def request(i, text="Say a number.", model="m"):
-    return support.request(f"c{i}", text, model=model, temperature=1, seed=i, max_tokens=24, **BODIES[i][0])
+    made = support.request(f"c{i}", text, model=model, temperature=1, seed=i, max_tokens=24)
+    made["body"].update(BODIES[i][0])
+    return made
 
 
 def judge(i, status, answer, refusals=(400,)):

@@ -36,7 +36,7 @@ static void read_choice(struct asked *asked) {
     asked->only_one = json_is_false(json_member(asked->body, "parallel_tool_calls"));
 }
 
-/* False if the request asks for no calls, or its fields cannot be read. */
+/* False if the request has no tools, or its fields cannot be read. */
 static bool read_asked(struct str request, struct asked *ret_asked) {
     static const char *const names[] = {"tools", "tool_choice", "parallel_tool_calls"};
     struct str body, value;
@@ -112,16 +112,37 @@ static const char *look_at_choice(const struct asked *asked, struct str choice, 
     return asked->only_one && count > 1 ? "parallel_tool_calls" : NULL;
 }
 
+/* The older form of a named function, which has no tools. */
+static bool has_function(struct str request, struct str choice) {
+    struct str body, asked, said;
+    struct buf a, b;
+    if (!json_span_read(request, &body)) return true;
+    asked = json_span_get(json_span_get(body, "function_call"), "name");
+    if (!json_span_is_string(asked) ||
+        json_span_string_is(json_span_get(choice, "finish_reason"), "length"))
+        return true;
+    said = json_span_get(json_span_get(json_span_get(choice, "message"), "function_call"), "name");
+    if (!json_span_is_string(said)) return false;
+    buf_init(&a, BUF_UNLIMITED);
+    buf_init(&b, BUF_UNLIMITED);
+    bool is_same = str_equals(json_span_text(asked, &a), json_span_text(said, &b));
+    buf_release(&a);
+    buf_release(&b);
+    return is_same;
+}
+
 enum shape_end upstream_calls_look(struct str request, struct str answer, uint32_t *fuel,
                                    const char **ret_param) {
     struct json_span_iter iter;
     struct str choice, choices = json_span_get(answer, "choices");
     struct asked asked;
     const char *param = NULL;
-    if (!read_asked(request, &asked)) return SHAPE_NONE;
+    bool has_tools = read_asked(request, &asked);
     bool inside = choices.bytes > 0 && *choices.at == '[' && json_span_enter(&iter, choices);
-    while (inside && !param && json_span_element(&iter, &choice))
-        param = look_at_choice(&asked, choice, fuel);
+    while (inside && !param && json_span_element(&iter, &choice)) {
+        if (has_tools) param = look_at_choice(&asked, choice, fuel);
+        if (!param && !has_function(request, choice)) param = "function_call";
+    }
     json_decref(asked.body);
     if (param) *ret_param = param;
     return param ? SHAPE_MISMATCHED : SHAPE_NONE;
