@@ -80,25 +80,25 @@ static void take(struct experts_bench *b) {
                       : b->code == CUDA_E4M3 ? fill_e4m3
                                              : fill_int8;
     const float deviation = b->code == CUDA_BF16 ? 0.02f : 32.0f;
-    b->gate_up = device_take<char>(2 * weights * size), b->down = device_take<char>(weights * size);
+    b->gate_up = gpu_take<char>(2 * weights * size), b->down = gpu_take<char>(weights * size);
     fill(b->gate_up, 2 * weights, 1, deviation), fill(b->down, weights, 2, deviation);
-    b->scales = device_take<uint16_t>((size_t)b->experts * std::max(2 * b->inner, b->width));
+    b->scales = gpu_take<uint16_t>((size_t)b->experts * std::max(2 * b->inner, b->width));
     fill_bf16(b->scales, (size_t)b->experts * std::max(2 * b->inner, b->width), 3, 0.001f);
-    b->logits = device_take<float>((size_t)SETS * b->rows * b->experts);
+    b->logits = gpu_take<float>((size_t)SETS * b->rows * b->experts);
     fill_f32(b->logits, (size_t)SETS * b->rows * b->experts, 4, 1.0f);
-    b->row_scale = device_take<float>(b->rows), fill_f32(b->row_scale, b->rows, 5, 0.01f);
-    b->x = device_take_bytes((size_t)b->rows * b->width * size);
+    b->row_scale = gpu_take<float>(b->rows), fill_f32(b->row_scale, b->rows, 5, 0.01f);
+    b->x = gpu_take_bytes((size_t)b->rows * b->width * size);
     fill(b->x, (size_t)b->rows * b->width, 6, b->code == CUDA_BF16 ? 1.0f : 32.0f);
-    b->h = device_take<uint16_t>(pairs * b->inner),
-    b->results = device_take<uint16_t>(pairs * b->width);
-    b->y = device_take<uint16_t>((size_t)b->rows * b->width);
+    b->h = gpu_take<uint16_t>(pairs * b->inner),
+    b->results = gpu_take<uint16_t>(pairs * b->width);
+    b->y = gpu_take<uint16_t>((size_t)b->rows * b->width);
     b->codes = take_rows(b->code == CUDA_BF16 ? CUDA_INT8 : b->code, pairs, b->inner);
     b->met = 0;
     for (int i = 0; i < SETS; i++) {
         b->orders[i] = take_order(b->experts, b->each, b->rows);
         launch_layer(b, i);
-        device_settle();
-        std::vector<uint16_t> chosen = device_read(b->orders[i].chosen, pairs);
+        gpu_settle();
+        std::vector<uint16_t> chosen = gpu_read(b->orders[i].chosen, pairs);
         std::sort(chosen.begin(), chosen.end());
         b->met += (double)(std::unique(chosen.begin(), chosen.end()) - chosen.begin()) / SETS;
     }
@@ -126,7 +126,7 @@ static void bench_one(const char *name, struct experts_bench b) {
     tell(&b, name, "layer", time_us(layer), up_bytes + down_bytes + sum_bytes + codes, 3 * flops);
     tell(&b, name, "layer without a pause", steady_us(layer),
          up_bytes + down_bytes + sum_bytes + codes, 3 * flops);
-    device_release();
+    gpu_release();
 }
 
 void bench_experts(void) {

@@ -25,10 +25,10 @@ static struct cuda_delta delta_of(const struct delta_load &load, uint32_t slots)
     const size_t state = values * D;
     const float bytes = load.is_bf16 ? 2 : 4;
     struct cuda_delta call = {};
-    uint16_t *qkv = device_take<uint16_t>(rows * channels),
-             *z = device_take<uint16_t>(rows * values);
-    uint16_t *gates = device_take<uint16_t>(2 * rows * load.v_heads);
-    float *vectors = device_take<float>(channels * 4 + 2 * load.v_heads + D);
+    uint16_t *qkv = gpu_take<uint16_t>(rows * channels),
+             *z = gpu_take<uint16_t>(rows * values);
+    uint16_t *gates = gpu_take<uint16_t>(2 * rows * load.v_heads);
+    float *vectors = gpu_take<float>(channels * 4 + 2 * load.v_heads + D);
     fill_bf16(qkv, rows * channels, 1, 1.0f), fill_bf16(z, rows * values, 2, 1.0f);
     fill_bf16(gates, 2 * rows * load.v_heads, 3, 1.0f);
     fill_f32(vectors, channels * 4 + 2 * load.v_heads + D, 4, 0.5f);
@@ -39,15 +39,15 @@ static struct cuda_delta delta_of(const struct delta_load &load, uint32_t slots)
     call.conv = vectors, call.norm = vectors + channels * 4;
     call.a_log = call.norm + D, call.dt_bias = call.a_log + load.v_heads;
     call.epsilon = 1e-6f;
-    call.states = {device_take_bytes((size_t)(slots * state * bytes)), (size_t)(state * bytes),
+    call.states = {gpu_take_bytes((size_t)(slots * state * bytes)), (size_t)(state * bytes),
                    load.is_bf16};
-    call.tails = {device_take_bytes(slots * 6 * channels), 6 * channels, true};
+    call.tails = {gpu_take_bytes(slots * 6 * channels), 6 * channels, true};
     if (load.is_bf16)
         fill_bf16(call.states.at, slots * state, 5, 0.1f);
     else
         fill_f32((float *)call.states.at, slots * state, 5, 0.1f);
     fill_bf16(call.tails.at, slots * 3 * channels, 6, 1.0f);
-    call.y = device_take<uint16_t>(rows * values), call.y_stride = values;
+    call.y = gpu_take<uint16_t>(rows * values), call.y_stride = values;
     call.item_count = load.sequences, call.rows = rows;
     call.k_heads = load.k_heads, call.v_heads = load.v_heads, call.k_dim = call.v_dim = D;
     return call;
@@ -61,7 +61,7 @@ static const struct cuda_state_item *items_of(uint32_t sequences, uint32_t rows,
             const uint32_t slot = set * sequences + (i * 7919u) % sequences;
             items.push_back({i * rows, rows, slot, slot, CUDA_STATE_NONE, 0});
         }
-    return device_copy(items);
+    return gpu_copy(items);
 }
 
 static void bench_decode(const struct delta_load &load) {
@@ -79,7 +79,7 @@ static void bench_decode(const struct delta_load &load) {
     });
     bench_moved("delta_decode", us, bytes, "%u of %u and %u heads, states in %s", load.sequences,
                 load.k_heads, load.v_heads, load.is_bf16 ? "bf16" : "float32");
-    device_release();
+    gpu_release();
 }
 
 /* Operations of a row and value head: the state is asked twice and changed once; of the products
@@ -88,12 +88,12 @@ static void bench_chunk(const struct delta_load &load) {
     const double D = 128, each = 6 * D * D + 8 * 32.5 * D, rows = load.sequences * load.rows;
     struct cuda_delta call = delta_of(load, load.sequences);
     call.items = items_of(load.sequences, load.rows, 1);
-    call.room = device_take_bytes(cuda_delta_room(call.rows, load.k_heads, load.v_heads, 128));
+    call.room = gpu_take_bytes(cuda_delta_room(call.rows, load.k_heads, load.v_heads, 128));
     const double us = time_us([&](int) { MUST_BE_OK(cuda_delta_chunk(&call, stream, error)); });
     bench_flops("delta_chunk", us, rows * load.v_heads * each, ceiling_product(PRODUCT_BF16),
                 "%u of %u rows, %u and %u heads, states in %s", load.sequences, load.rows,
                 load.k_heads, load.v_heads, load.is_bf16 ? "bf16" : "float32");
-    device_release();
+    gpu_release();
 }
 
 /* ---- LFM2-1.2B has a width of 2,048 ---- */
@@ -102,9 +102,9 @@ static void bench_short_conv(uint32_t sequences, uint32_t each) {
     const uint32_t width = 2048, rows = sequences * each;
     const double bytes = rows * 8.0 * width + sequences * 16.0 * width;
     const uint32_t copies = (uint32_t)cold_copies((size_t)bytes);
-    uint16_t *in = device_take<uint16_t>((size_t)copies * rows * 3 * width);
-    uint16_t *y = device_take<uint16_t>((size_t)copies * rows * width);
-    float *taps = device_take<float>(3 * width), *tails = device_take<float>(sequences * 2 * width);
+    uint16_t *in = gpu_take<uint16_t>((size_t)copies * rows * 3 * width);
+    uint16_t *y = gpu_take<uint16_t>((size_t)copies * rows * width);
+    float *taps = gpu_take<float>(3 * width), *tails = gpu_take<float>(sequences * 2 * width);
     fill_bf16(in, (size_t)copies * rows * 3 * width, 1, 1.0f), fill_f32(taps, 3 * width, 2, 0.5f);
     fill_f32(tails, sequences * 2 * width, 3, 1.0f);
     struct cuda_short_conv call = {};
@@ -117,7 +117,7 @@ static void bench_short_conv(uint32_t sequences, uint32_t each) {
         MUST_BE_OK(cuda_short_conv(&call, stream, error));
     });
     bench_moved("short_conv", us, bytes, "%u of %u rows, %u wide", sequences, each, width);
-    device_release();
+    gpu_release();
 }
 
 /* ---- Granite-4.0-H-Micro has 64 heads of 64 and states of 128 ---- */
@@ -127,8 +127,8 @@ static void bench_mamba(uint32_t sequences, bool is_bf16) {
     const size_t state = (size_t)D * N * (is_bf16 ? 2 : 4);
     const double bytes = sequences * (2.0 * state + 22.0 * channels + 6.0 * D);
     const uint32_t sets = (uint32_t)cold_copies((size_t)bytes), slots = sets * sequences;
-    uint16_t *rows = device_take<uint16_t>((size_t)sequences * (D + channels + heads));
-    float *vectors = device_take<float>(5 * channels + 3 * heads);
+    uint16_t *rows = gpu_take<uint16_t>((size_t)sequences * (D + channels + heads));
+    float *vectors = gpu_take<float>(5 * channels + 3 * heads);
     fill_bf16(rows, (size_t)sequences * (D + channels + heads), 1, 1.0f);
     fill_f32(vectors, 5 * channels + 3 * heads, 2, 0.5f);
     struct cuda_mamba call = {};
@@ -138,8 +138,8 @@ static void bench_mamba(uint32_t sequences, bool is_bf16) {
     call.conv = vectors, call.conv_bias = vectors + 4 * channels;
     call.dt_bias = vectors + 5 * channels, call.a_log = call.dt_bias + heads;
     call.d = call.a_log + heads, call.dt_max = 1e30f;
-    call.states = {device_take_bytes(slots * state), state, is_bf16};
-    call.tails = {device_take_bytes(slots * 6 * (size_t)channels), 6 * channels, true};
+    call.states = {gpu_take_bytes(slots * state), state, is_bf16};
+    call.tails = {gpu_take_bytes(slots * 6 * (size_t)channels), 6 * channels, true};
     if (is_bf16)
         fill_bf16(call.states.at, slots * state / 2, 3, 0.1f);
     else
@@ -147,8 +147,8 @@ static void bench_mamba(uint32_t sequences, bool is_bf16) {
     fill_bf16(call.tails.at, slots * 3 * (size_t)channels, 4, 1.0f);
     call.item_count = call.rows = sequences, call.heads = heads, call.groups = 1;
     call.head_dim = P, call.state_dim = N;
-    call.y = device_take<float>((size_t)sequences * D), call.y_stride = D;
-    call.room = device_take<float>((size_t)sequences * channels);
+    call.y = gpu_take<float>((size_t)sequences * D), call.y_stride = D;
+    call.room = gpu_take<float>((size_t)sequences * channels);
     const struct cuda_state_item *items = items_of(sequences, 1, sets);
     const double us = time_us([&](int i) {
         call.items = items + (size_t)(i % sets) * sequences;
@@ -156,7 +156,7 @@ static void bench_mamba(uint32_t sequences, bool is_bf16) {
     });
     bench_moved("mamba", us, bytes, "%u of %u heads of %u and %u, %s", sequences, heads, P, N,
                 is_bf16 ? "bf16" : "float32");
-    device_release();
+    gpu_release();
 }
 
 /* ---- copies: 24 layers of Qwen3.5-4B, state and tail ---- */
@@ -165,12 +165,12 @@ static void bench_copies(uint32_t count) {
     const uint32_t places = 24, slots = 64;
     const size_t bytes = 32 * 128 * 128 * 4 + 3 * 8192 * 2;
     struct cuda_state_copies call = {};
-    call.at = device_take_bytes(places * slots * bytes);
+    call.at = gpu_take_bytes(places * slots * bytes);
     fill_u32((uint32_t *)call.at, places * slots * bytes / 4, 1, ~0u);
     call.slot_stride = call.bytes = bytes, call.place_stride = slots * bytes, call.places = places;
     std::vector<cuda_state_copy> copies;
     for (uint32_t i = 0; i < slots / 2; i++) copies.push_back({i, slots / 2 + i});
-    const struct cuda_state_copy *all = device_copy(copies);
+    const struct cuda_state_copy *all = gpu_copy(copies);
     call.copy_count = count;
     const double us = time_us([&](int i) {
         call.copies = all + (size_t)i * count % (slots / 2);
@@ -178,7 +178,7 @@ static void bench_copies(uint32_t count) {
     });
     bench_moved("copy_states", us, 2.0 * count * places * (double)bytes, "%u of %u layers", count,
                 places);
-    device_release();
+    gpu_release();
 }
 
 void bench_recurrent(void) {

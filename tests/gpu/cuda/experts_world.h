@@ -14,10 +14,10 @@ extern "C" {
 static inline struct cuda_expert_order take_order(uint32_t experts, uint32_t each, uint32_t rows) {
     struct cuda_expert_order order = {experts, each, rows, NULL, NULL, NULL, NULL};
     const size_t pairs = (size_t)rows * each;
-    order.chosen = device_take<uint16_t>(pairs);
-    order.weights = device_take<float>(pairs);
-    order.order = device_take<uint32_t>(pairs);
-    order.tiles = device_take<struct cuda_expert_tiles>(cuda_expert_tiles_most(&order) + 1);
+    order.chosen = gpu_take<uint16_t>(pairs);
+    order.weights = gpu_take<float>(pairs);
+    order.order = gpu_take<uint32_t>(pairs);
+    order.tiles = gpu_take<struct cuda_expert_tiles>(cuda_expert_tiles_most(&order) + 1);
     return order;
 }
 

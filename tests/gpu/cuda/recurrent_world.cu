@@ -12,13 +12,13 @@ struct cuda_states states_of(const struct slots &slots, size_t padding) {
         const uint16_t half = bf16_from_f32(slots.values[i]);
         memcpy(to, slots.is_bf16 ? (const void *)&half : &slots.values[i], bytes);
     }
-    return {device_copy(raw), stride, slots.is_bf16};
+    return {gpu_copy(raw), stride, slots.is_bf16};
 }
 
 struct slots slots_read(const struct cuda_states &states, size_t count, size_t each) {
     struct slots slots = {std::vector<float>(count * each), each, states.is_bf16};
     const size_t bytes = states.is_bf16 ? 2 : 4;
-    const std::vector<uint8_t> raw = device_read((uint8_t *)states.at, count * states.stride);
+    const std::vector<uint8_t> raw = gpu_read((uint8_t *)states.at, count * states.stride);
     for (size_t i = 0; i < count * each; i++) {
         const uint8_t *from = &raw[i / each * states.stride + i % each * bytes];
         uint16_t half;
@@ -114,16 +114,16 @@ struct delta_world random_delta(struct rng *rng, const struct delta_shape &shape
     struct cuda_delta *call = &world.call;
     call->qkv = world.qkv.product, call->z = world.z.product;
     call->a = world.a.product, call->b = world.b.product;
-    call->conv = device_copy(world.conv), call->a_log = device_copy(world.a_log);
-    call->dt_bias = device_copy(world.dt_bias), call->norm = device_copy(world.norm);
+    call->conv = gpu_copy(world.conv), call->a_log = gpu_copy(world.a_log);
+    call->dt_bias = gpu_copy(world.dt_bias), call->norm = gpu_copy(world.norm);
     call->epsilon = 1e-6f;
     call->states = states_of(world.states, 64), call->tails = states_of(world.tails, 32);
-    call->items = device_copy(world.list.items);
+    call->items = gpu_copy(world.list.items);
     call->item_count = (uint32_t)world.list.items.size(), call->rows = world.list.rows;
     call->k_heads = shape.k_heads, call->v_heads = shape.v_heads;
     call->k_dim = call->v_dim = shape.dim;
     call->y_stride = values + 4;
-    call->y = device_take<uint16_t>(rows * call->y_stride);
+    call->y = gpu_take<uint16_t>(rows * call->y_stride);
     return world;
 }
 

@@ -4,7 +4,7 @@
 /* recurrent_world: random layers of gpu/cuda/recurrent.h with states, and in plain C with double
  * sums what a call has to leave.
  *
- * Memory: arrays of a call lie on the device until device_release(). */
+ * Memory: arrays of a call lie on the device until gpu_release(). */
 
 #include "rows_of.h"
 

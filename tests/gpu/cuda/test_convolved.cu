@@ -28,16 +28,16 @@ static bool check_short_case(struct rng *rng, uint32_t width, bool is_bf16, enum
     const struct slots tails = random_slots(rng, list, 2 * width, is_bf16);
     struct slots want_tails = tails;
     struct cuda_short_conv call = {in.product,
-                                   device_copy(taps),
+                                   gpu_copy(taps),
                                    states_of(tails, 16),
-                                   device_copy(list.items),
+                                   gpu_copy(list.items),
                                    (uint32_t)list.items.size(),
                                    list.rows,
                                    width,
-                                   device_take<uint16_t>(list.rows * (width + 4)),
+                                   gpu_take<uint16_t>(list.rows * (width + 4)),
                                    width + 4};
     MUST_BE_OK(cuda_short_conv(&call, stream, error));
-    device_settle();
+    gpu_settle();
     std::vector<float> want(list.rows * width, NAN), got(list.rows * width);
     for (const struct cuda_state_item &item : list.items) {
         std::vector<double> tail = slot_of(tails, item.from);
@@ -53,14 +53,14 @@ static bool check_short_case(struct rng *rng, uint32_t width, bool is_bf16, enum
         }
         slot_leave(&want_tails, item.to, tail);
     }
-    const std::vector<uint16_t> y = device_read(call.y, list.rows * call.y_stride);
+    const std::vector<uint16_t> y = gpu_read(call.y, list.rows * call.y_stride);
     for (size_t i = 0; i < got.size(); i++)
         got[i] = bf16_to_f32(y[i / width * call.y_stride + i % width]);
     const double of_tails = slots_apart(slots_read(call.tails, list.slots, 2 * width), want_tails);
     const double of_y = differ(got.data(), want.data(), got.size()).relative;
     const bool is_well = of_y <= 4e-3 && of_tails <= (is_bf16 ? 1e-3 : 1e-6);
     if (!is_well) note("width %u, %u rows: y %.2e, tails %.2e", width, list.rows, of_y, of_tails);
-    device_release();
+    gpu_release();
     return is_well;
 }
 
@@ -109,14 +109,14 @@ static struct mamba_world random_mamba(struct rng *rng, const struct mamba_shape
     world.d = random_floats(rng, shape.heads, 1.0f);
     struct cuda_mamba *call = &world.call;
     call->z = world.z.product, call->xbc = world.xbc.product, call->dt = world.dt.product;
-    call->conv = device_copy(world.conv), call->conv_bias = device_copy(world.bias);
-    call->dt_bias = device_copy(world.dt_bias), call->a_log = device_copy(world.a_log);
-    call->d = device_copy(world.d), call->dt_min = 0.1f, call->dt_max = 2.0f;
-    call->items = device_copy(list.items), call->item_count = (uint32_t)list.items.size();
+    call->conv = gpu_copy(world.conv), call->conv_bias = gpu_copy(world.bias);
+    call->dt_bias = gpu_copy(world.dt_bias), call->a_log = gpu_copy(world.a_log);
+    call->d = gpu_copy(world.d), call->dt_min = 0.1f, call->dt_max = 2.0f;
+    call->items = gpu_copy(list.items), call->item_count = (uint32_t)list.items.size();
     call->rows = list.rows, call->heads = shape.heads, call->groups = shape.groups;
     call->head_dim = shape.head_dim, call->state_dim = shape.state_dim;
-    call->y_stride = D + 1, call->y = device_take<float>(list.rows * call->y_stride);
-    call->room = device_take<float>((size_t)list.rows * channels);
+    call->y_stride = D + 1, call->y = gpu_take<float>(list.rows * call->y_stride);
+    call->room = gpu_take<float>((size_t)list.rows * channels);
     return world;
 }
 
@@ -156,14 +156,14 @@ static bool check_mamba_case(struct rng *rng, const struct mamba_shape &shape, u
     struct slots want_states = states, want_tails = tails;
     world.call.states = states_of(states, 16), world.call.tails = states_of(tails, 48);
     MUST_BE_OK(cuda_mamba_decode(&world.call, stream, error));
-    device_settle();
+    gpu_settle();
     std::vector<float> want(list.rows * D, NAN), got(list.rows * D);
     for (const struct cuda_state_item &item : list.items) {
         std::vector<double> state = slot_of(states, item.from), tail = slot_of(tails, item.from);
         mamba_row(world, item.row, &tail, &state, &want[item.row * D]);
         slot_leave(&want_states, item.to, state), slot_leave(&want_tails, item.to, tail);
     }
-    const std::vector<float> y = device_read(world.call.y, list.rows * world.call.y_stride);
+    const std::vector<float> y = gpu_read(world.call.y, list.rows * world.call.y_stride);
     for (size_t i = 0; i < got.size(); i++) got[i] = y[i / D * world.call.y_stride + i % D];
     const double of_y = differ(got.data(), want.data(), got.size()).relative;
     const double of_states =
@@ -176,7 +176,7 @@ static bool check_mamba_case(struct rng *rng, const struct mamba_shape &shape, u
     if (!is_well || getenv("RECURRENT_SHOW"))
         note("%u heads of %u and %u: y %.2e, states %.2e, tails %.2e", shape.heads, shape.head_dim,
              shape.state_dim, of_y, of_states, of_tails);
-    device_release();
+    gpu_release();
     return is_well;
 }
 

@@ -38,7 +38,7 @@ static struct numbers_of random_numbers(struct rng *rng, enum cuda_code code, si
         else
             value = fmaxf(-127, fminf(127, roundf(value))), bytes[i] = (uint8_t)(int8_t)value;
     }
-    ret.at = code == CUDA_BF16 ? (void *)device_copy(halves) : (void *)device_copy(bytes);
+    ret.at = code == CUDA_BF16 ? (void *)gpu_copy(halves) : (void *)gpu_copy(bytes);
     return ret;
 }
 
@@ -56,7 +56,7 @@ static void make_order(struct rng *rng, const struct experts_case *shape, struct
     std::vector<float> logits = random_floats(rng, (size_t)shape->rows * shape->experts, 1.0f);
     const std::vector<float> apart = random_floats(rng, shape->experts, shape->apart);
     for (size_t i = 0; i < logits.size(); i++) logits[i] += apart[i % shape->experts];
-    *ret = route_of(device_copy(logits), take_order(shape->experts, shape->each, shape->rows));
+    *ret = route_of(gpu_copy(logits), take_order(shape->experts, shape->each, shape->rows));
     MUST_BE_OK(cuda_route(ret, stream, error));
 }
 
@@ -80,13 +80,13 @@ static struct experts_made make(struct rng *rng, const struct experts_case *shap
     made.call = {ending,          code, shape->outputs, shape->inputs,
                  made.weights.at, NULL, NULL,           made.in.at};
     if (rng_below(rng, 2) == 0 || ending == CUDA_EXPERTS_CLAMPED)
-        made.call.bias = device_copy(made.bias);
+        made.call.bias = gpu_copy(made.bias);
     if (is_coded) {
-        made.call.row_scale = device_copy(made.row_scale);
-        made.call.column_scale = device_copy(made.column_scale);
+        made.call.row_scale = gpu_copy(made.row_scale);
+        made.call.column_scale = gpu_copy(made.column_scale);
     }
     made.call.limit = 2, made.call.alpha = 1.702f, made.call.by = made.route.to;
-    made.call.y = device_take<uint16_t>(pairs * made.width);
+    made.call.y = gpu_take<uint16_t>(pairs * made.width);
     return made;
 }
 
@@ -113,8 +113,8 @@ static double sum_of(const struct experts_made &made, size_t row, size_t expert,
 static std::vector<float> expected(const struct experts_made &made) {
     const struct cuda_expert_order &by = made.call.by;
     const size_t pairs = (size_t)by.rows * by.each, width = made.width;
-    const std::vector<uint32_t> order = device_read(by.order, pairs);
-    const std::vector<uint16_t> chosen = device_read(by.chosen, pairs);
+    const std::vector<uint32_t> order = gpu_read(by.order, pairs);
+    const std::vector<uint16_t> chosen = gpu_read(by.chosen, pairs);
     std::vector<float> want(pairs * width);
     for (size_t place = 0; place < pairs; place++) {
         const size_t pair = order[place], expert = chosen[pair];
@@ -135,9 +135,9 @@ static bool check_case(struct rng *rng, const struct experts_case *shape,
     if (rng_below(rng, check_one_in) != 0) return true;
     const struct experts_made made = make(rng, shape, ending, code);
     MUST_BE_OK(cuda_experts(&made.call, stream, error));
-    device_settle();
+    gpu_settle();
     const std::vector<float> want = expected(made);
-    const std::vector<float> got = floats_of_bf16(device_read(made.call.y, want.size()));
+    const std::vector<float> got = floats_of_bf16(gpu_read(made.call.y, want.size()));
     const struct difference off = differ(got.data(), want.data(), want.size());
     const bool is_well = off.relative <= 0.004;
     if (!is_well)
@@ -145,7 +145,7 @@ static bool check_case(struct rng *rng, const struct experts_case *shape,
              "%zu",
              shape->rows, shape->each, shape->experts, shape->outputs, shape->inputs, off.relative,
              off.worst, off.worst_at / made.width, off.worst_at % made.width);
-    device_release();
+    gpu_release();
     return is_well;
 }
 
@@ -159,10 +159,10 @@ static bool check_sum(struct rng *rng, uint32_t rows, uint32_t each, uint32_t wi
                                 gate = random_bf16(rng, rows, 1.0f);
     const std::vector<float> weights = random_floats(rng, pairs, 0.3f);
     std::vector<float> want(count);
-    call.by = take_order(32, each, rows), call.h = device_copy(h), call.width = width;
-    call.by.weights = device_copy(weights), call.y = device_take<uint16_t>(count);
-    if (shared > 0) call.shared = device_copy(other);
-    if (shared > 1) call.shared_gate = device_copy(gate);
+    call.by = take_order(32, each, rows), call.h = gpu_copy(h), call.width = width;
+    call.by.weights = gpu_copy(weights), call.y = gpu_take<uint16_t>(count);
+    if (shared > 0) call.shared = gpu_copy(other);
+    if (shared > 1) call.shared_gate = gpu_copy(gate);
     for (size_t i = 0; i < count; i++) {
         const size_t row = i / width;
         double sum = 0;
@@ -172,12 +172,12 @@ static bool check_sum(struct rng *rng, uint32_t rows, uint32_t each, uint32_t wi
         want[i] = (float)(sum + part * bf16_to_f32(other[i]));
     }
     MUST_BE_OK(cuda_experts_sum(&call, stream, error));
-    device_settle();
-    const std::vector<float> got = floats_of_bf16(device_read(call.y, count));
+    gpu_settle();
+    const std::vector<float> got = floats_of_bf16(gpu_read(call.y, count));
     const struct difference off = differ(got.data(), want.data(), count);
     if (off.relative > 0.003)
         note("%u rows of %u, %u each: off by %g", rows, width, each, off.relative);
-    device_release();
+    gpu_release();
     return off.relative <= 0.003;
 }
 
@@ -200,12 +200,12 @@ static std::vector<uint16_t> run_layer(const struct layer *layer, const float *l
     struct cuda_experts down = {CUDA_EXPERTS_DOWN, layer->code, layer->width, layer->inner,
                                 layer->down};
     struct cuda_experts_sum sum = {by};
-    up.in = x, up.by = down.by = by, up.y = device_take<uint16_t>(pairs * layer->inner),
+    up.in = x, up.by = down.by = by, up.y = gpu_take<uint16_t>(pairs * layer->inner),
     down.in = up.y;
     up.row_scale = row_scale, up.column_scale = layer->gate_up_scale,
     down.column_scale = layer->down_scale;
-    down.y = device_take<uint16_t>(pairs * layer->width);
-    sum.h = down.y, sum.y = device_take<uint16_t>((size_t)rows * layer->width),
+    down.y = gpu_take<uint16_t>(pairs * layer->width);
+    sum.h = down.y, sum.y = gpu_take<uint16_t>((size_t)rows * layer->width),
     sum.width = layer->width;
     MUST_BE_OK(cuda_route(&route, stream, error));
     MUST_BE_OK(cuda_experts(&up, stream, error));
@@ -218,8 +218,8 @@ static std::vector<uint16_t> run_layer(const struct layer *layer, const float *l
     }
     MUST_BE_OK(cuda_experts(&down, stream, error));
     MUST_BE_OK(cuda_experts_sum(&sum, stream, error));
-    device_settle();
-    return device_read(sum.y, (size_t)rows * layer->width);
+    gpu_settle();
+    return gpu_read(sum.y, (size_t)rows * layer->width);
 }
 
 /* A row is what it is alone, whatever rows stand beside it: in the first tile of an expert or in a
@@ -233,21 +233,21 @@ static void check_rows_alone(struct rng *rng, enum cuda_code code) {
     struct layer layer = {experts, each, width, inner, NULL, NULL, NULL, NULL, code};
     layer.gate_up = random_numbers(rng, code, experts * 2 * inner * width, size).at;
     layer.down = random_numbers(rng, code, experts * inner * width, size).at;
-    layer.gate_up_scale = device_copy(random_bf16(rng, experts * 2 * inner, 0.01f));
-    layer.down_scale = device_copy(random_bf16(rng, experts * width, 0.01f));
+    layer.gate_up_scale = gpu_copy(random_bf16(rng, experts * 2 * inner, 0.01f));
+    layer.down_scale = gpu_copy(random_bf16(rng, experts * width, 0.01f));
     const char *x = (const char *)random_numbers(rng, code, rows * width, size).at;
-    const float *scales = device_copy(scale), *all_logits = device_copy(logits);
+    const float *scales = gpu_copy(scale), *all_logits = gpu_copy(logits);
     const std::vector<uint16_t> all = run_layer(&layer, all_logits, x, scales, rows);
     bool is_well = true;
     for (uint32_t row : {0u, 101u, 229u}) {
         const std::vector<float> mine(logits.begin() + row * experts,
                                       logits.begin() + (row + 1) * experts);
         const std::vector<uint16_t> one =
-            run_layer(&layer, device_copy(mine), x + row * bytes, scales + row, 1);
+            run_layer(&layer, gpu_copy(mine), x + row * bytes, scales + row, 1);
         is_well &= std::equal(one.begin(), one.end(), all.begin() + row * width);
     }
     report(is_well, "experts: a row alone has the same bits, %s", code_names[code]);
-    device_release();
+    gpu_release();
 }
 
 static void check_refused(struct rng *rng) {
@@ -263,11 +263,11 @@ static void check_refused(struct rng *rng) {
            "experts: outputs that are no multiple of 32, rows of none of 16 B are refused");
     call = made.call, call.by.rows = 0;
     is_well = cuda_experts(&call, stream, &error) == OK;
-    device_settle();
-    const std::vector<uint16_t> y = device_read(call.y, 10 * 64);
+    gpu_settle();
+    const std::vector<uint16_t> y = gpu_read(call.y, 10 * 64);
     report(is_well && std::all_of(y.begin(), y.end(), [](uint16_t one) { return one == 0xffff; }),
            "experts: no row, nothing written");
-    device_release();
+    gpu_release();
 }
 
 void check_experts(void) {

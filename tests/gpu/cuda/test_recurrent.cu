@@ -12,7 +12,7 @@ struct delta_room {
 };
 
 static std::vector<float> rows_read(const uint16_t *y, size_t rows, size_t width, size_t stride) {
-    const std::vector<uint16_t> all = device_read(y, rows * stride);
+    const std::vector<uint16_t> all = gpu_read(y, rows * stride);
     std::vector<float> values(rows * width);
     for (size_t i = 0; i < values.size(); i++)
         values[i] = bf16_to_f32(all[i / width * stride + i % width]);
@@ -27,7 +27,7 @@ static bool check_delta(struct rng *rng, const struct delta_shape &shape,
     const struct cuda_delta &call = world.call;
     const size_t width = (size_t)call.v_heads * call.v_dim;
     MUST_BE_OK(run(&world.call, stream, error));
-    device_settle();
+    gpu_settle();
     const std::vector<float> y = rows_read(call.y, call.rows, width, call.y_stride);
     const struct slots states = slots_read(call.states, world.list.slots, world.states.each);
     const struct slots tails = slots_read(call.tails, world.list.slots, world.tails.each);
@@ -42,7 +42,7 @@ static bool check_delta(struct rng *rng, const struct delta_shape &shape,
              "%.2e",
              shape.k_heads, shape.v_heads, shape.dim, plan.rows.size(), call.rows, of_y.relative,
              of_y.worst, of_states, of_tails);
-    device_release();
+    gpu_release();
     return is_well;
 }
 
@@ -84,7 +84,7 @@ static enum err run_chunk(const struct cuda_delta *call, struct CUstream_st *str
                           struct error *error) {
     struct cuda_delta with_room = *call;
     with_room.room =
-        device_take_bytes(cuda_delta_room(call->rows, call->k_heads, call->v_heads, call->k_dim));
+        gpu_take_bytes(cuda_delta_room(call->rows, call->k_heads, call->v_heads, call->k_dim));
     return cuda_delta_chunk(&with_room, stream, error);
 }
 
@@ -124,7 +124,7 @@ static void check_delta_edges(struct rng *rng) {
     call = world.call, call.states.stride += 8;
     report(cuda_delta_decode(&call, stream, &error) == ERR_INVALID,
            "delta_decode: states at no multiple of 16 are refused");
-    device_release();
+    gpu_release();
 }
 
 /* ---- copies ---- */
@@ -136,10 +136,10 @@ static bool check_copies(struct rng *rng, uint32_t places, size_t bytes, size_t 
     for (uint8_t &byte : before) byte = (uint8_t)rng_next(rng);
     const std::vector<cuda_state_copy> copies = {{0, 3}, {7, 1}, {CUDA_STATE_NONE, 8}, {0, 5}};
     struct cuda_state_copies call = {
-        device_copy(before), place_stride,           slot_stride, bytes, places,
-        device_copy(copies), (uint32_t)copies.size()};
+        gpu_copy(before), place_stride,           slot_stride, bytes, places,
+        gpu_copy(copies), (uint32_t)copies.size()};
     MUST_BE_OK(cuda_copy_states(&call, stream, error));
-    device_settle();
+    gpu_settle();
     std::vector<uint8_t> wanted = before;
     for (uint32_t place = 0; place < places; place++)
         for (const struct cuda_state_copy &copy : copies) {
@@ -149,8 +149,8 @@ static bool check_copies(struct rng *rng, uint32_t places, size_t bytes, size_t 
             else
                 memcpy(to, &before[place * place_stride + copy.from * slot_stride], bytes);
         }
-    const bool is_well = device_read((uint8_t *)call.at, before.size()) == wanted;
-    device_release();
+    const bool is_well = gpu_read((uint8_t *)call.at, before.size()) == wanted;
+    gpu_release();
     return is_well;
 }
 

@@ -45,15 +45,15 @@ static struct route_made make(struct rng *rng, const struct route_case *shape, e
         std::vector<uint16_t> halves(count);
         for (size_t i = 0; i < count; i++) halves[i] = bf16_from_f32(made.logits[i]);
         made.logits = floats_of_bf16(halves);
-        call.logits = device_copy(halves);
+        call.logits = gpu_copy(halves);
     } else {
-        call.logits = device_copy(made.logits);
+        call.logits = gpu_copy(made.logits);
     }
-    if (way == WAY_GPT_OSS) call.bias = device_copy(made.bias);
-    if (way == WAY_GEMMA) call.expert_scale = device_copy(made.expert_scale);
+    if (way == WAY_GPT_OSS) call.bias = gpu_copy(made.bias);
+    if (way == WAY_GEMMA) call.expert_scale = gpu_copy(made.expert_scale);
     if (way == WAY_DEEPSEEK) {
         call.scores = CUDA_SCORES_SIGMOID;
-        call.choice_bias = device_copy(made.choice_bias);
+        call.choice_bias = gpu_copy(made.choice_bias);
         if (shape->experts / std::max(shape->groups, 1u) >= 2)
             call.groups = shape->groups, call.groups_kept = shape->groups_kept;
     }
@@ -117,13 +117,13 @@ static std::vector<struct choice> expected(const struct route_made &made, size_t
 /* Pairs by expert and number, and the tiles over them. */
 static bool is_order(const struct cuda_expert_order &to) {
     const size_t pairs = (size_t)to.rows * to.each, most = cuda_expert_tiles_most(&to);
-    const std::vector<uint16_t> chosen = device_read(to.chosen, pairs);
-    const std::vector<struct cuda_expert_tiles> tiles = device_read(to.tiles, most + 1);
+    const std::vector<uint16_t> chosen = gpu_read(to.chosen, pairs);
+    const std::vector<struct cuda_expert_tiles> tiles = gpu_read(to.tiles, most + 1);
     std::vector<uint32_t> want(pairs);
     for (uint32_t i = 0; i < pairs; i++) want[i] = i;
     std::stable_sort(want.begin(), want.end(),
                      [&](uint32_t a, uint32_t b) { return chosen[a] < chosen[b]; });
-    if (device_read(to.order, pairs) != want || tiles[0].count > most) return false;
+    if (gpu_read(to.order, pairs) != want || tiles[0].count > most) return false;
     uint32_t place = 0, tile = 0, rows = 0;
     for (uint32_t e = 0; e < to.experts; e++) {
         const uint32_t begin = tile, first = place;
@@ -143,9 +143,9 @@ static bool check_case(struct rng *rng, const struct route_case *shape, enum way
     const struct route_made made = make(rng, shape, way);
     const size_t each = shape->each, pairs = shape->rows * each;
     MUST_BE_OK(cuda_route(&made.call, stream, error));
-    device_settle();
-    const std::vector<uint16_t> chosen = device_read(made.call.to.chosen, pairs);
-    const std::vector<float> weights = device_read(made.call.to.weights, pairs);
+    gpu_settle();
+    const std::vector<uint16_t> chosen = gpu_read(made.call.to.chosen, pairs);
+    const std::vector<float> weights = gpu_read(made.call.to.weights, pairs);
     bool is_well = is_order(made.call.to);
     if (!is_well) note("no order");
     for (size_t row = 0; row < shape->rows && is_well; row++) {
@@ -162,7 +162,7 @@ static bool check_case(struct rng *rng, const struct route_case *shape, enum way
     if (!is_well)
         note("%s: %u rows, %u of %u experts", way_names[way], shape->rows, shape->each,
              shape->experts);
-    device_release();
+    gpu_release();
     return is_well;
 }
 
@@ -175,10 +175,10 @@ static void check_edges(void) {
         {NAN, NAN, -NAN, NAN, -NAN, -NAN, NAN, NAN},
         {-INFINITY, -INFINITY, -INFINITY, -INFINITY, 0, -INFINITY, -INFINITY, 3}};
     const struct cuda_expert_order to = take_order(8, 4, 4);
-    struct cuda_route call = route_of(device_copy(&logits[0][0], 32), to);
+    struct cuda_route call = route_of(gpu_copy(&logits[0][0], 32), to);
     MUST_BE_OK(cuda_route(&call, stream, error));
-    device_settle();
-    const std::vector<uint16_t> got = device_read(to.chosen, 16);
+    gpu_settle();
+    const std::vector<uint16_t> got = gpu_read(to.chosen, 16);
     const std::vector<uint16_t> want = {1, 2, 3, 5, 0, 1, 2, 3};
     const std::vector<uint16_t> last(got.begin() + 12, got.end());
     report(std::equal(want.begin(), want.end(), got.begin()) &&
@@ -189,7 +189,7 @@ static void check_edges(void) {
     bool is_well = nan[3] < 8 && is_order(to);
     for (int i = 1; i < 4; i++) is_well &= nan[i] != nan[i - 1];
     report(is_well, "route: NaN leaves experts that exist");
-    device_release();
+    gpu_release();
 }
 
 static void check_refused(void) {
