@@ -190,7 +190,8 @@ json_t *json_first_by_index(const json_t *list) {
     size_t place;
     json_array_foreach(list, place, element) {
         const json_t *index = json_member(element, "index");
-        json_int_t own = json_is_integer(index) ? json_integer_value(index) : (json_int_t)place;
+        json_int_t own = json_is_integer(index) ? json_integer_value(index) : -1;
+        if (own < 0) own = (json_int_t)place;
         if (first && own >= lowest) continue;
         first = element;
         lowest = own;

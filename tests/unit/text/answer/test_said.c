@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "answer/said.h"
+#include "answer/said_tree.h"
+#include "json/json.h"
+#include "json/span.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const char *const kinds[] = {[SAID_NOTHING] = "nothing",
+                                    [SAID_CONTENT] = "content",
+                                    [SAID_CALL] = "call",
+                                    [SAID_REFUSAL] = "refusal",
+                                    [SAID_TEXT] = "text"};
+
+static json_t *open_cases(void) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tests/unit/text/answer/cases.json", getenv("QUERN_SOURCE"));
+    json_t *cases = json_load_file(path, 0, NULL);
+    assert_true(json_array_size(cases) > 40);
+    return cases;
+}
+
+static void check(const json_t *item, const char *by, enum said_kind kind, struct str text) {
+    if (!str_equals(json_member_str(item, "text"), text) ||
+        !str_is(json_member_str(item, "kind"), kinds[kind]))
+        fail_msg("%s, by %s: %s '%.*s'", json_string_value(json_object_get(item, "id")), by,
+                 kinds[kind], STR_ARGS(text));
+}
+
+/* The same answer out of the text of the body, plain and spread, and out of its tree. */
+static void each_case_has_one_answer_by_every_reader(void **state) {
+    (void)state;
+    json_t *cases = open_cases(), *item;
+    struct buf text;
+    size_t index;
+    buf_init(&text, BUF_UNLIMITED);
+    json_array_foreach(cases, index, item) {
+        const json_t *body = json_object_get(item, "body");
+        static const size_t forms[] = {JSON_COMPACT, JSON_INDENT(2),
+                                       JSON_COMPACT | JSON_ENSURE_ASCII};
+        for (size_t form = 0; form < sizeof forms / sizeof *forms; form++) {
+            char *written = json_dumps(body, forms[form]);
+            struct said said;
+            buf_clear(&text);
+            said_first(&said, json_span_get(str_from(written), "choices"), NULL);
+            said_add_text(&text, &said);
+            if (form != 1 || said.raw.bytes == 0 || *said.raw.at != '{')
+                check(item, "text", said.kind, buf_str(&text));
+            buf_clear(&text);
+            if (said.thought.at) json_span_decode(&text, said.thought);
+            assert_true(str_equals(buf_str(&text), json_member_str(item, "thought")));
+            free(written);
+        }
+        struct said_tree tree;
+        buf_clear(&text);
+        said_tree_find(&tree, body);
+        said_tree_add_text(&text, &tree);
+        check(item, "tree", tree.kind, buf_str(&text));
+        assert_true((tree.kind == SAID_NOTHING) == (tree.place == NULL) || tree.calls);
+    }
+    buf_release(&text);
+    json_decref(cases);
+}
+
+static void read_choice(struct said *said, const char *choices) {
+    assert_true(said_first(said, str_from(choices), NULL));
+}
+
+static void the_parts_of_a_choice_are_raw(void **state) {
+    (void)state;
+    struct said said;
+    read_choice(&said,
+                "[{\"\\u0069ndex\":0,\"me\\u0073sage\":{\"content\":\"a\",\"tool_calls\":[{}]},"
+                "\"finish_reason\":\"stop\",\"logprobs\":{\"content\":[]}}]");
+    assert_true(str_is(said.raw, "\"a\""));
+    assert_true(str_is(said.calls, "[{}]"));
+    assert_true(str_is(said.finish_reason, "\"stop\""));
+    assert_true(str_is(said.logprobs, "{\"content\":[]}"));
+    assert_int_equal(said.count, 2);
+    read_choice(&said,
+                "[{\"message\":{\"content\":\"\"},\"finish_reason\":null,\"logprobs\":null}]");
+    assert_null(said.finish_reason.at);
+    assert_null(said.logprobs.at);
+    assert_int_equal(said.count, 0);
+}
+
+static void the_piece_of_a_stream_says_its_delta(void **state) {
+    (void)state;
+    struct said said;
+    read_choice(&said, "[{\"index\":0,\"delta\":{\"refusal\":\"I \"}}]");
+    assert_int_equal(said.kind, SAID_REFUSAL);
+    read_choice(&said, "[{\"index\":0,\"delta\":{\"reasoning\":\"hm\"},\"message\":null}]");
+    assert_int_equal(said.kind, SAID_NOTHING);
+    assert_true(str_is(said.thought, "\"hm\""));
+}
+
+static void choices_are_counted_where_it_is_asked(void **state) {
+    (void)state;
+    struct said said;
+    uint64_t count;
+    assert_true(said_first(&said, STR("[{\"text\":\"a\"},{\"text\":\"b\"},7]"), &count));
+    assert_int_equal(count, 3);
+    assert_true(str_is(said.raw, "\"a\""));
+    assert_false(said_first(&said, STR("{\"0\":{\"text\":\"a\"}}"), &count));
+    assert_int_equal(count, 0);
+    assert_int_equal(said.kind, SAID_NOTHING);
+}
+
+/* Bytes of a record are not checked before they are read. */
+static void a_cut_text_is_read_as_far_as_it_goes(void **state) {
+    (void)state;
+    static const char whole[] = "[{\"index\":1,\"message\":{\"content\":[\"a\"],\"tool_calls\":[{"
+                                "\"function\":{\"arguments\":"
+                                "\"{}\"}}],\"refusal\":\"no\"}},{\"index\":0,\"text\":\"b\"}]";
+    struct buf text;
+    buf_init(&text, BUF_UNLIMITED);
+    for (size_t bytes = 0; bytes < sizeof whole; bytes++) {
+        char *cut = malloc(bytes + 1);
+        struct said said;
+        memcpy(cut, whole, bytes);
+        buf_clear(&text);
+        bool has_choice = said_first(&said, (struct str){bytes ? cut : NULL, bytes}, NULL);
+        said_add_text(&text, &said);
+        if (!has_choice) assert_int_equal(text.bytes, 0);
+        free(cut);
+    }
+    assert_string_equal(text.at, "b");
+    buf_release(&text);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_case_has_one_answer_by_every_reader),
+        cmocka_unit_test(the_parts_of_a_choice_are_raw),
+        cmocka_unit_test(the_piece_of_a_stream_says_its_delta),
+        cmocka_unit_test(choices_are_counted_where_it_is_asked),
+        cmocka_unit_test(a_cut_text_is_read_as_far_as_it_goes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
