@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "answers/record.h"
 
+#include "answer/said.h"
+#include "answer/told_usage.h"
 #include "answers/question.h"
 #include "answers/table.h"
 #include "json/span.h"
@@ -270,56 +272,17 @@ static bool put_object(struct record *record, struct str object, unsigned depth)
 
 /* --- chats and completions --- */
 
-static struct str first_element(struct str array) {
-    struct json_span_iter iter;
-    struct str element = {NULL, 0};
-    if (is_array(array) && json_span_enter(&iter, array) && json_span_element(&iter, &element))
-        return element;
-    return (struct str){NULL, 0};
-}
-
-/* The members of a choice; empty where it has none. */
-struct choice {
-    struct str message, text, reason, logprobs;
-};
-
-/* Finds the members in one pass: each step over a value reads it. */
-static struct choice read_choice(struct str span) {
-    struct choice choice = {0};
-    struct json_span_iter iter;
-    struct str key, value;
-    if (!json_span_is_object(span) || !json_span_enter(&iter, span)) return choice;
-    while (json_span_member(&iter, &key, &value)) {
-        if (json_span_string_is(key, "message")) choice.message = value;
-        if (json_span_string_is(key, "text")) choice.text = value;
-        if (json_span_string_is(key, "finish_reason")) choice.reason = value;
-        if (json_span_string_is(key, "logprobs")) choice.logprobs = value;
-    }
-    return choice;
-}
-
 /* Decodes the answer of a choice into record->answer. */
-static void read_answer(struct record *record, const struct choice *choice) {
-    struct str raw = choice->text, calls = {NULL, 0}, key, value;
-    struct json_span_iter iter;
-    if (json_span_is_object(choice->message) && json_span_enter(&iter, choice->message)) {
-        raw = calls;
-        while (json_span_member(&iter, &key, &value)) {
-            if (json_span_string_is(key, "content")) raw = value;
-            if (json_span_string_is(key, "tool_calls")) calls = value;
-        }
-    }
+static struct str read_answer(struct record *record, const struct said *said) {
     buf_clear(&record->answer);
-    if (json_span_is_string(raw)) json_span_decode(&record->answer, raw);
-    if (record->answer.bytes > 0 || !is_array(calls)) return;
-    raw = json_span_get(json_span_get(first_element(calls), "function"), "arguments");
-    if (json_span_is_string(raw)) json_span_decode(&record->answer, raw);
+    said_add_text(&record->answer, said);
+    return buf_str(&record->answer);
 }
 
 struct str record_answer(struct record *record) {
-    struct choice choice = read_choice(first_element(json_span_get(record->body, "choices")));
-    read_answer(record, &choice);
-    return buf_str(&record->answer);
+    struct said said;
+    said_first(&said, json_span_get(record->body, "choices"), NULL);
+    return read_answer(record, &said);
 }
 
 static double characters_of(struct str text) {
@@ -344,21 +307,19 @@ static void add_logprobs(struct record *record, struct str logprobs) {
     }
 }
 
-static void walk_choice(struct record *record, struct str span) {
-    struct choice choice = read_choice(span);
-    read_answer(record, &choice);
+static void walk_choice(struct record *record, const struct said *said) {
+    struct str text = read_answer(record, said);
     put_fixed_text(record, TABLE_OUTCOME,
-                   json_span_is_string(choice.reason)
-                       ? json_span_text(choice.reason, &record->scratch)
+                   json_span_is_string(said->finish_reason)
+                       ? json_span_text(said->finish_reason, &record->scratch)
                        : STR("ok"));
-    put_fixed_number(record, TABLE_CHARACTERS, characters_of(buf_str(&record->answer)));
-    if (json_span_is_object(choice.logprobs)) add_logprobs(record, choice.logprobs);
-    struct str object = object_in(buf_str(&record->answer));
+    put_fixed_number(record, TABLE_CHARACTERS, characters_of(text));
+    if (json_span_is_object(said->logprobs)) add_logprobs(record, said->logprobs);
+    struct str object = object_in(text);
     buf_clear(&record->name);
     record->has_answer = true;
     /* A text that is no whole object is one label. */
-    if (!object.at || !put_object(record, object, 0))
-        record->labels = hash_of(str_trim(buf_str(&record->answer)));
+    if (!object.at || !put_object(record, object, 0)) record->labels = hash_of(str_trim(text));
 }
 
 /* --- decisions --- */
@@ -426,10 +387,12 @@ static void walk_decisions(struct record *record, struct str answers) {
 /* --- a line --- */
 
 static void walk_usage(struct record *record, struct str usage) {
+    struct told_usage told;
     double number;
-    if (question_number(json_span_get(usage, "prompt_tokens"), &number))
+    told_usage_read(&told, usage);
+    if (question_number(told.prompt, &number))
         put_fixed_number(record, TABLE_PROMPT_TOKENS, number);
-    if (question_number(json_span_get(usage, "completion_tokens"), &number))
+    if (question_number(told.completion, &number))
         put_fixed_number(record, TABLE_COMPLETION_TOKENS, number);
 }
 
@@ -445,13 +408,13 @@ static void put_error(struct record *record, struct str error) {
 static void walk_body(struct record *record) {
     struct json_span_iter iter;
     struct str key, value, error = {NULL, 0};
+    struct said said;
     bool has_outcome = false;
     if (!json_span_is_object(record->body) || !json_span_enter(&iter, record->body)) return;
     while (json_span_member(&iter, &key, &value)) {
         if (json_span_string_is(key, "choices") && is_array(value)) {
-            struct str choice = first_element(value);
-            has_outcome = choice.at != NULL;
-            if (has_outcome) walk_choice(record, choice);
+            has_outcome = said_first(&said, value, NULL);
+            if (has_outcome) walk_choice(record, &said);
         } else if (json_span_string_is(key, "usage")) {
             walk_usage(record, value);
         } else if (json_span_string_is(key, "answers")) {

@@ -139,6 +139,19 @@ static void calls_of_tools_and_usage_are_read(void **state) {
         "{\"content\":[{\"token\":\"x\",\"logprob\":-0.5,\"top_logprobs\":[]}]}}]}",
         START ".outcome='ok' .characters=1 .entropy=0.5 ");
     expect_body("{\"data\":[{\"embedding\":[1]}]}", START ".outcome='ok' ");
+    expect_body("{\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}",
+                START ".prompt_tokens=3 .completion_tokens=4 .outcome='ok' ");
+}
+
+static void a_refusal_is_a_text_and_the_lowest_index_is_the_answer(void **state) {
+    (void)state;
+    expect_body("{\"choices\":[{\"message\":{\"content\":null,\"refusal\":\"I can't.\"},"
+                "\"finish_reason\":\"stop\"}]}",
+                START ".outcome='stop' .characters=8 ");
+    expect_body(
+        "{\"choices\":[{\"index\":1,\"text\":\"{\\\"a\\\":1}\",\"finish_reason\":\"length\"},"
+        "{\"index\":0,\"text\":\"{\\\"a\\\":2}\",\"finish_reason\":\"stop\"}]}",
+        START ".outcome='stop' .characters=7 a=2 ");
 }
 
 static void decisions_have_a_field_per_question(void **state) {
@@ -348,6 +361,7 @@ int main(void) {
         cmocka_unit_test(scalars_of_the_answer_are_fields),
         cmocka_unit_test(an_answer_that_is_cut_has_the_fields_before_the_cut),
         cmocka_unit_test(calls_of_tools_and_usage_are_read),
+        cmocka_unit_test(a_refusal_is_a_text_and_the_lowest_index_is_the_answer),
         cmocka_unit_test(decisions_have_a_field_per_question),
         cmocka_unit_test(errors_are_outcomes),
         cmocka_unit_test(lines_that_quern_has_not_written_are_refused),
