@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/quality.h"
 
+#include "answer/said.h"
 #include "base/crc.h"
 #include "batch/shape_ends.h"
 #include "json/span.h"
@@ -20,20 +21,17 @@ static uint8_t look_at_text(struct str text) {
 
 /* Looks at one choice of a chat or of a text completion. */
 static uint8_t look_at_choice(struct str choice, struct buf *scratch, uint32_t *hash) {
-    struct str message = json_span_get(choice, "message");
-    struct str raw = json_span_get(json_span_is_object(message) ? message : choice,
-                                   json_span_is_object(message) ? "content" : "text");
+    struct said said;
     uint8_t marks = 0;
+    said_read(&said, choice);
     buf_clear(scratch);
-    if (json_span_is_string(raw)) json_span_decode(scratch, raw);
-    struct str calls = json_span_get(message, "tool_calls");
-    if (calls.bytes > 2) /* tool calls are an answer without text */
-        *hash = crc32c(*hash, calls.at, calls.bytes);
+    if (said.kind != SAID_CALL) said_add_text(scratch, &said);
+    if (said.calls.at) /* tool calls are an answer without text */
+        *hash = crc32c(*hash, said.calls.at, said.calls.bytes);
     else
         marks = look_at_text(buf_str(scratch));
     if (scratch->bytes > 0) *hash = crc32c(*hash, scratch->at, scratch->bytes);
-    if (json_span_string_is(json_span_get(choice, "finish_reason"), "length"))
-        marks |= 1u << SEGLOG_TRUNCATED;
+    if (json_span_string_is(said.finish_reason, "length")) marks |= 1u << SEGLOG_TRUNCATED;
     return marks;
 }
 

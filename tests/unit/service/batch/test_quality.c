@@ -26,6 +26,9 @@ static void every_sign_is_seen(void **state) {
         {"[{\"message\":{\"content\":\" \\n\\t\"},\"finish_reason\":\"length\"}]", E | T},
         {"[{\"message\":{\"content\":null},\"finish_reason\":\"stop\"}]", E},
         {"[{\"message\":{\"content\":null,\"tool_calls\":[{\"id\":\"1\"}]}}]", 0},
+        {"[{\"message\":{\"content\":\"\",\"tool_calls\":[{\"id\":\"1\"}]}}]", 0},
+        {"[{\"message\":{\"content\":null,\"refusal\":\"I can't.\"}}]", 0},
+        {"[{\"message\":{\"content\":null,\"refusal\":\"\"}}]", E},
         {"[{\"message\":{\"content\":\"{\\\"a\\\": 1}\"}}]", J | V},
         {"[{\"message\":{\"content\":\"{\\\"a\\\": \"}}]", J},
         {"[{\"message\":{\"content\":\"[1, 2] and more\"}}]", J},
@@ -58,6 +61,8 @@ static void equal_texts_are_one_answer_and_bodies_without_choices_are_none(void 
     uint32_t one = answer_of("{\"id\":1,\"choices\":[{\"text\":\"A\\u0042\"}]}");
     assert_int_equal(one, answer_of("{\"id\":2,\"choices\":[{\"text\":\"AB\"}]}"));
     assert_int_not_equal(one, answer_of("{\"choices\":[{\"text\":\"AC\"}]}"));
+    assert_int_equal(
+        one, answer_of("{\"choices\":[{\"message\":{\"content\":null,\"refusal\":\"AB\"}}]}"));
     assert_int_equal(answer_of("{\"data\":[1]}"), 0);
     assert_int_equal(answer_of("{\"choices\":7}"), 0);
 }
