@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compare/result_line.h"
 
+#include "answer/said_tree.h"
+#include "answer/told_usage.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -57,15 +59,17 @@ static void add_text(struct result_line *line, struct buf *name, struct str text
     json_decref(value);
 }
 
-static void add_call(struct result_line *line, struct buf *name, const json_t *call) {
-    const json_t *function = json_member(call, "function");
-    json_t *arguments;
+/* Adds the call of a function by its name and arguments, which some servers give as an object. */
+static void add_call(struct result_line *line, struct buf *name, const json_t *function) {
+    json_t *arguments = json_member(function, "arguments");
     struct error error;
     if (!json_is_string(json_member(function, "name"))) return;
     line->is_json = true;
     set(line->values, STR("call"), json_member(function, "name"));
     buf_add_str(name, json_member_str(function, "name"));
-    if (json_read(&arguments, json_member_str(function, "arguments"), &error) == OK) {
+    if (json_is_object(arguments)) {
+        flatten(line->values, name, arguments);
+    } else if (json_read(&arguments, json_str(arguments), &error) == OK) {
         flatten(line->values, name, arguments);
         json_decref(arguments);
     }
@@ -114,52 +118,36 @@ static void add_decisions(struct result_line *line, struct buf *name, const json
 
 /* --- lines --- */
 
-/* The answer's text, or NULL if the body has none. */
-static const json_t *find_text(const json_t *body) {
-    const json_t *choice = json_first_by_index(json_member(body, "choices"));
-    const json_t *message = json_member(choice, "message");
-    const json_t *text = json_member(message, "content");
-    if (!text) text = json_member(message, "refusal");
-    if (!text) text = json_member(choice, "text");
-    return json_is_string(text) ? text : NULL;
-}
-
-static const json_t *find_calls(const json_t *body) {
-    const json_t *choice = json_first_by_index(json_member(body, "choices"));
-    return json_member(json_member(choice, "message"), "tool_calls");
-}
-
 static void read_values(struct result_line *line, const json_t *body) {
-    const json_t *calls = find_calls(body), *text = find_text(body);
     const json_t *answers = json_member(body, "answers");
+    struct said_tree said;
     json_t *call;
     size_t index;
-    struct buf name;
+    struct buf name, text;
+    said_tree_find(&said, body);
     buf_init(&name, NAME_BYTES_MAX);
+    buf_init(&text, BUF_UNLIMITED);
     line->values = json_object();
     if (!line->values) abort();
-    json_array_foreach(calls, index, call) add_call(line, &name, call);
+    json_array_foreach(said.calls, index, call)
+        add_call(line, &name, json_member(call, "function"));
+    if (json_is_object(said.calls)) add_call(line, &name, said.calls);
+    said_tree_add_text(&text, &said);
     if (json_is_array(answers) || json_is_object(answers))
         add_decisions(line, &name, answers);
-    else if (text)
-        add_text(line, &name, json_str(text));
+    else if (said.kind != SAID_NOTHING && said.kind != SAID_CALL)
+        add_text(line, &name, buf_str(&text));
     if (json_object_size(line->values) == 0) set(line->values, STR(RESULT_BODY), body);
+    buf_release(&text);
     buf_release(&name);
 }
 
-static uint64_t read_count(struct str usage, const char *name, const char *other) {
-    uint64_t count = 0;
-    struct str value = json_span_get(usage, name);
-    if (value.bytes == 0) value = json_span_get(usage, other);
-    return str_to_u64(value, &count) ? count : 0;
-}
-
 static void read_usage(struct result_line *line, struct str usage) {
-    struct str details = json_span_get(usage, "prompt_tokens_details");
-    if (details.bytes == 0) details = json_span_get(usage, "input_tokens_details");
-    line->usage.prompt_tokens = read_count(usage, "prompt_tokens", "input_tokens");
-    line->usage.completion_tokens = read_count(usage, "completion_tokens", "output_tokens");
-    line->usage.cached_tokens = read_count(details, "cached_tokens", "cached_tokens");
+    struct told_usage told;
+    told_usage_read(&told, usage);
+    line->usage.prompt_tokens = told_usage_count(told.prompt);
+    line->usage.completion_tokens = told_usage_count(told.completion);
+    line->usage.cached_tokens = told_usage_count(told.cached);
 }
 
 enum err result_line_read(struct result_line *ret_line, struct str text, bool wants_values,

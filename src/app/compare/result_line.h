@@ -8,12 +8,12 @@
  *
  *   a JSON object       its members; a member of a member is "outer.inner". An array is one value
  *   a call of a tool    "call" is the function's name; its arguments are "NAME.argument"
- *   another text        "(text)"; a text that is a number is that number
+ *   another text        "(text)"; a text that is a number is that number. Also a refusal
  *   /v1/decisions       "QUESTION": true or false of a predicate (true from 0.5 on), the choice of
  *   and /v1/systemone   a choice, the score of a score; "QUESTION.probability" of a predicate
  *   any other body      "(body)", the whole body
  *
- * Only the choice with the lowest index is read. A JSON text inside a code fence of Markdown counts as
+ * The answer is the one of answer/said_kind.h, next to all calls. A JSON text inside a code fence of Markdown counts as
  * the JSON.
  *
  * Thread: any.

@@ -56,6 +56,21 @@ static void a_call_of_a_tool_has_its_name_and_arguments(void **state) {
     check_values("{\"choices\":[{\"message\":{\"content\":null,\"tool_calls\":[{\"function\":"
                  "{\"name\":\"f\",\"arguments\":\"{\\\"x\\\":1}\"}}]}}]}",
                  "{\"call\":\"f\",\"f.x\":1}");
+    check_values("{\"choices\":[{\"message\":{\"content\":\"\",\"function_call\":"
+                 "{\"name\":\"f\",\"arguments\":{\"x\":1}}}}]}",
+                 "{\"call\":\"f\",\"f.x\":1}");
+    check_values(
+        "{\"choices\":[{\"message\":{\"content\":\"I look.\",\"tool_calls\":[{\"function\":"
+        "{\"name\":\"f\",\"arguments\":\"{}\"}}]}}]}",
+        "{\"call\":\"f\",\"f\":{},\"(text)\":\"I look.\"}");
+}
+
+static void a_refusal_is_a_text(void **state) {
+    (void)state;
+    check_values("{\"choices\":[{\"message\":{\"content\":\"\",\"refusal\":\"I can't.\"}}]}",
+                 "{\"(text)\":\"I can't.\"}");
+    check_values("{\"choices\":[{\"message\":{\"content\":null,\"refusal\":\"I can't.\"}}]}",
+                 "{\"(text)\":\"I can't.\"}");
 }
 
 static void decisions_have_labels_and_probabilities(void **state) {
@@ -125,6 +140,7 @@ int main(void) {
         cmocka_unit_test(a_json_answer_has_a_value_per_member),
         cmocka_unit_test(another_text_is_one_value),
         cmocka_unit_test(a_call_of_a_tool_has_its_name_and_arguments),
+        cmocka_unit_test(a_refusal_is_a_text),
         cmocka_unit_test(decisions_have_labels_and_probabilities),
         cmocka_unit_test(a_body_of_another_form_is_one_value),
         cmocka_unit_test(a_failed_line_has_no_values_and_another_text_is_refused),
