@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label_studio/reply.h"
 
+#include "answer/said_tree.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -19,9 +20,10 @@ static json_t *object_of(struct str text) {
     return NULL;
 }
 
-static json_t *whole_text(const json_t *text) {
+static json_t *whole_text(struct str text) {
     json_t *object = json_object();
-    json_object_set(object, REPLY_TEXT, (json_t *)(uintptr_t)text);
+    json_object_set_new(object, REPLY_TEXT,
+                        json_stringn_nocheck(text.at ? text.at : "", text.bytes));
     return object;
 }
 
@@ -29,8 +31,7 @@ static json_t *calls_as_text(const json_t *calls) {
     struct buf text;
     buf_init(&text, BUF_UNLIMITED);
     json_write(&text, calls);
-    json_t *string = json_stringn(text.at, text.bytes), *object = whole_text(string);
-    json_decref(string);
+    json_t *object = whole_text(buf_str(&text));
     buf_release(&text);
     return object;
 }
@@ -64,17 +65,22 @@ static json_t *decisions_of(const json_t *answers) {
 }
 
 static json_t *read_object(const json_t *body) {
-    const json_t *choice = json_first_by_index(json_member(body, "choices"));
-    const json_t *message = json_member(choice, "message"), *text = json_member(message, "content");
-    const json_t *calls = json_member(message, "tool_calls"), *call = json_array_get(calls, 0);
-    json_t *object = object_of(json_member_str(json_member(call, "function"), "arguments"));
-    if (!text) text = json_member(message, "refusal");
-    if (!text) text = json_member(choice, "text");
-    if (!object && json_member(body, "answers"))
-        object = decisions_of(json_member(body, "answers"));
-    if (!object && json_is_string(text)) object = object_of(json_str(text));
-    if (!object && call && json_string_length(text) == 0) object = calls_as_text(calls);
-    if (!object && json_is_string(text)) object = whole_text(text);
+    const json_t *answers = json_member(body, "answers");
+    struct said_tree said;
+    struct buf text;
+    json_t *object = NULL;
+    said_tree_find(&said, body);
+    buf_init(&text, BUF_UNLIMITED);
+    said_tree_add_text(&text, &said);
+    if (answers)
+        object = decisions_of(answers);
+    else if (said.kind != SAID_NOTHING)
+        object = object_of(buf_str(&text));
+    if (!object && said.kind == SAID_CALL)
+        object = calls_as_text(said.calls);
+    else if (!object && said.kind != SAID_NOTHING)
+        object = whole_text(buf_str(&text));
+    buf_release(&text);
     if (object && json_object_size(object) > 0) return object;
     json_decref(object);
     return NULL;

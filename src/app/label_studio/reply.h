@@ -6,12 +6,12 @@
  *     a text that is a JSON object    the object; also inside a code fence of Markdown
  *     a call of a tool                the arguments of the first call
  *     /v1/decisions, /v1/systemone    {question: value}
- *     any other text                  {".text": the text}
+ *     any other text, or a refusal    {".text": the text}
  *     calls without arguments         {".text": the calls as JSON}
  *
  * A judgement corrects fields by these names. A value inside a field that is an object has the name
- * "outer.inner". Only the choice with the lowest index is read. A line with an error has no answer,
- * nor has a response in which none of these is.
+ * "outer.inner". Which of them an answer is says answer/said_kind.h. A line with an error has no
+ * answer, nor has a response in which none of these is.
  *
  * Thread: any.
  * Memory: reply_release frees the line and the object. */
