@@ -216,7 +216,8 @@ static void add_error(struct table_answers *is, struct buf *out, const struct re
     buf_init(&sentence, BUF_UNLIMITED);
     result_parts_write_error(&sentence, parts);
     if (!is_fitting && parts->answer.at) {
-        buf_add_text(&sentence, sentence.bytes > 0 ? " invalid_answer: " : "invalid_answer: ");
+        if (sentence.bytes > 0) buf_add_byte(&sentence, ' ');
+        buf_add_text(&sentence, parts->is_refusal ? "refusal: " : "invalid_answer: ");
         if (is->why.bytes > 0) buf_printf(&sentence, "%s: ", is->why.at);
         result_parts_write_text(&sentence, parts->answer);
     }
@@ -259,9 +260,10 @@ enum err table_answers_write(struct table_answers *answers, struct str request, 
         add_json(answers, out, str_from(answers->names[0]), parts.answer);
     add_error(answers, out, &parts, is_fitting);
     add_json(answers, out, str_from(answers->names[answers->field_count + 1]), parts.finish_reason);
+    const struct str counts[] = {parts.usage.prompt, parts.usage.completion};
     for (size_t i = LAST_ALWAYS; i < answers->last_count && i < LAST_COUNT; i++)
         add_json(answers, out, str_from(answers->names[answers->field_count + i]),
-                 member(parts.usage, last_columns[i]));
+                 counts[i - LAST_ALWAYS]);
     end_row(answers, out);
     return OK;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "table/result_parts.h"
 
+#include "answer/embedding.h"
+#include "answer/said.h"
 #include "json/span.h"
 
 #include <inttypes.h>
@@ -27,50 +29,20 @@ static bool has_any(struct str object, const char *const *names, size_t count) {
 
 /* --- choices --- */
 
-/* The element of a list with the lowest `index`, or place where it has none; *ret_count is the
- * length of the list. */
-static struct str first_of(struct str list, size_t *ret_count) {
-    struct json_span_iter iter;
-    struct str value, first = nothing;
-    uint64_t lowest = UINT64_MAX;
-    *ret_count = 0;
-    if (!list.at || list.at[0] != '[' || !json_span_enter(&iter, list)) return nothing;
-    while (json_span_element(&iter, &value)) {
-        uint64_t index = *ret_count;
-        (void)str_to_u64(json_span_get(value, "index"), &index);
-        if (!first.at || index < lowest) {
-            first = value;
-            lowest = index;
-        }
-        ++*ret_count;
-    }
-    return first;
-}
-
 /* The answer of a chat or of a completion, and whether it is all that the choice says. */
-static struct str answer_of_choice(struct str choice, bool *ret_is_whole) {
+static struct str answer_of_choice(const struct said *said, bool *ret_is_whole) {
     static const char *const further[] = {
         "reasoning_content", "reasoning", "thinking", "audio", "images", "annotations"};
-    struct str message = member(choice, "message"), found = nothing;
-    const struct str texts[] = {member(message, "content"), member(message, "tool_calls"),
-                                member(message, "refusal"), member(message, "function_call"),
-                                member(choice, "text")};
-    size_t said = 0;
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (is_void(texts[i])) continue;
-        if (said++ == 0) found = texts[i];
-    }
-    for (size_t i = 0; i < sizeof texts / sizeof *texts && !found.at; i++) found = texts[i];
-    *ret_is_whole = said <= 1 && is_void(json_span_get(choice, "logprobs")) &&
-                    !has_any(message, further, sizeof further / sizeof *further);
-    return found;
+    *ret_is_whole = said->count <= 1 && is_void(said->logprobs) &&
+                    !has_any(said->message, further, sizeof further / sizeof *further);
+    return said->kind == SAID_CALL ? said->calls : said->raw;
 }
 
 /* The answer of another endpoint: an embedding, decisions, or the whole list of data. */
 static struct str answer_of_body(struct str body, bool *ret_is_whole) {
-    size_t count;
+    uint64_t count;
     struct str data = member(body, "data");
-    struct str found = member(first_of(data, &count), "embedding");
+    struct str found = embedding_first(data, &count);
     if (found.at) *ret_is_whole = count == 1;
     if (!found.at) found = member(body, "answers");
     return found.at ? found : data;
@@ -90,7 +62,8 @@ static struct str answered_body(struct str body) {
 
 bool result_parts_read(struct str line, struct result_parts *ret_parts) {
     struct result_parts parts = {.is_whole = true};
-    size_t count;
+    struct said said;
+    uint64_t count;
     if (!json_span_is_utf8(line) || !json_span_read(line, &line) || !json_span_is_object(line))
         return false;
     struct str response = member(line, "response"), status = member(response, "status_code");
@@ -99,15 +72,15 @@ bool result_parts_read(struct str line, struct result_parts *ret_parts) {
     parts.has_response = json_span_is_object(response);
     parts.body = member(response, "body");
     struct str body = answered_body(parts.body);
-    struct str choice = first_of(member(body, "choices"), &count);
-    if (choice.at) {
-        parts.answer = answer_of_choice(choice, &parts.is_whole);
-        parts.finish_reason = member(choice, "finish_reason");
+    if (said_first(&said, member(body, "choices"), &count)) {
+        parts.answer = answer_of_choice(&said, &parts.is_whole);
+        parts.is_refusal = said.kind == SAID_REFUSAL;
+        parts.finish_reason = said.finish_reason;
     } else {
         parts.answer = answer_of_body(body, &parts.is_whole);
     }
     if (count > 1) parts.is_whole = false;
-    parts.usage = member(body, "usage");
+    told_usage_read(&parts.usage, member(body, "usage"));
     parts.error = member(line, "error");
     if (is_void(parts.error)) parts.error = member(parts.body, "error");
     if (is_void(parts.error)) parts.error = nothing;

@@ -4,20 +4,22 @@
 /* result_parts: the parts of a result line that a row of a table shows, from whatever server it
  * comes: the answer of its first choice, its error in any form, why it ended, its tokens.
  *
- * The first choice is the one with the lowest `index`; servers give choices in any order. An answer
- * is the text of the choice, else its calls of tools, its refusal, or the members of the other
- * endpoints. A part that the line does not have has `at` NULL.
+ * The answer of a choice is by the rule of answer/said_kind.h, with all calls; other endpoints have
+ * theirs in other members. A part that the line does not have has `at` NULL.
  *
  * Thread: any; pure.
  * Memory: views of the line. */
 
+#include "answer/told_usage.h"
 #include "base/buf.h"
 
 struct result_parts {
     struct str error; /* raw: of the line, else of its response */
-    struct str answer, finish_reason, usage;
+    struct str answer, finish_reason;
+    struct told_usage usage;
     struct str body;
     uint64_t status;   /* of the response; 0: it has none */
+    bool is_refusal;   /* the answer is a refusal */
     bool has_response; /* the line has a response, good or not */
     bool is_whole;     /* the answer and the error show all that the line says */
 };

@@ -184,6 +184,13 @@ static void calls_next_to_an_empty_text_are_the_answer(void **state) {
     check_cells(RESPONSE("{\"choices\":[" CHOICE(
                     "0", "{\"content\":\"x\",\"reasoning_content\":\"why\"}") "]}"),
                 "x,,stop\n", false);
+    check_cells(
+        RESPONSE("{\"choices\":[" CHOICE("0", "{\"content\":\"\",\"refusal\":\"No.\"}") "]}"),
+        "No.,,stop\n", true);
+    check_cells(
+        RESPONSE("{\"choices\":[" CHOICE("0", "{\"content\":null,\"tool_calls\":[]}") "]}"),
+        ",no_answer: The response has no text and no call; its finish_reason is stop.,stop\n",
+        false);
 }
 
 static void no_row_is_empty_without_a_word(void **state) {
@@ -267,6 +274,10 @@ static void an_answer_that_misses_its_schema_is_named(void **state) {
                  cases[i].cells);
         check(csv, ROW_TO(STRICT, "{\"n\":\"a\"}"), result, expected);
     }
+    check(
+        csv, ROW_TO(STRICT, "{\"n\":\"a\"}"),
+        RESPONSE("{\"choices\":[" CHOICE("0", "{\"content\":null,\"refusal\":\"I can't.\"}") "]}"),
+        "n,score,why,kind,error,finish_reason\na,,,,refusal: I can't.,stop\n");
     /* The answer of an upstream that quern refused lies in the error's body. */
     check(csv, ROW_TO(STRICT, "{\"n\":\"a\"}"),
           RESPONSE("{\"error\":{\"code\":\"schema_mismatch\",\"message\":\"M.\"},\"answer\":{"
