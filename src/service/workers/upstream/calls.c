@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workers/upstream/calls.h"
 
+#include "answer/said.h"
 #include "grammar/shape_match.h"
 #include "json/json.h"
 #include "json/span.h"
@@ -97,12 +98,16 @@ static const char *look_at_call(const struct asked *asked, struct str call, uint
 }
 
 static const char *look_at_choice(const struct asked *asked, struct str choice, uint32_t *fuel) {
-    struct str calls = json_span_get(json_span_get(choice, "message"), "tool_calls"), call;
+    struct said said;
+    struct str call;
     struct json_span_iter iter;
     const char *param = NULL;
     size_t count = 0;
-    if (json_span_string_is(json_span_get(choice, "finish_reason"), "length")) return NULL;
-    bool inside = calls.bytes > 0 && *calls.at == '[' && json_span_enter(&iter, calls);
+    said_read(&said, choice);
+    if (json_span_string_is(said.finish_reason, "length")) return NULL;
+    if (said.kind == SAID_REFUSAL) return NULL; /* an answer, whatever was asked for */
+    bool inside =
+        said.calls.bytes > 0 && *said.calls.at == '[' && json_span_enter(&iter, said.calls);
     while (inside && !param && json_span_element(&iter, &call)) {
         count++;
         param = look_at_call(asked, call, fuel);
