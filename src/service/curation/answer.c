@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "curation/answer.h"
 
+#include "answer/said_tree.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -29,11 +30,6 @@ static json_t *object_in(struct str text, size_t *room) {
     return NULL;
 }
 
-/* The first choice of a response; NULL if the body has none, even if it is malformed. */
-static json_t *first_choice(const json_t *body) {
-    return json_array_get(json_member(body, "choices"), 0);
-}
-
 static void set_place(struct answer *answer, json_t *place, const char *member,
                       enum answer_kind kind) {
     answer->kind = kind;
@@ -44,18 +40,26 @@ static void set_place(struct answer *answer, json_t *place, const char *member,
     if (kind == ANSWER_TEXT) answer->text = text;
 }
 
+/* Makes the answer a text of the tree where it is another value, such as a list of parts or
+ * arguments that are an object: corrections are about texts. */
+static void make_text(const struct said_tree *said) {
+    struct buf text;
+    if (json_is_string(json_member(said->place, said->member))) return;
+    buf_init(&text, BUF_UNLIMITED);
+    said_tree_add_text(&text, said);
+    json_object_set_new_nocheck(said->place, said->member,
+                                json_stringn_nocheck(text.at ? text.at : "", text.bytes));
+    buf_release(&text);
+}
+
 static void find_text(struct answer *answer, const json_t *body) {
-    json_t *choice = first_choice(body), *message = json_member(choice, "message");
-    json_t *call = json_array_get(json_member(message, "tool_calls"), 0);
-    json_t *function = json_member(call, "function");
-    if (json_member_str(message, "content").bytes > 0)
-        set_place(answer, message, "content", ANSWER_TEXT);
-    else if (json_is_string(json_member(function, "arguments")))
-        set_place(answer, function, "arguments", ANSWER_CALL);
-    else if (json_is_string(json_member(choice, "text")))
-        set_place(answer, choice, "text", ANSWER_TEXT);
-    else if (json_is_string(json_member(message, "content")))
-        set_place(answer, message, "content", ANSWER_TEXT);
+    struct said_tree said;
+    said_tree_find(&said, body);
+    answer->calls = said.calls;
+    answer->is_refusal = said.kind == SAID_REFUSAL;
+    if (!json_member(said.place, said.member)) return;
+    make_text(&said);
+    set_place(answer, said.place, said.member, said.kind == SAID_CALL ? ANSWER_CALL : ANSWER_TEXT);
 }
 
 /* --- decisions --- */
@@ -155,11 +159,6 @@ void answer_release(struct answer *answer) {
     *answer = (struct answer){.kind = ANSWER_NONE};
 }
 
-const json_t *answer_calls(const struct answer *answer) {
-    const json_t *body = json_member(json_member(answer->line, "response"), "body");
-    return json_member(json_member(first_choice(body), "message"), "tool_calls");
-}
-
 void answer_write_object(struct buf *buf, const struct answer *answer) {
     if (!answer->object)
         buf_add_text(buf, "null");
@@ -239,8 +238,11 @@ static void splice(struct buf *out, struct str whole, struct str object, json_t 
     buf_release(&name);
 }
 
-/* Replaces the text of the answer. */
+/* Replaces the text of the answer. What a curator puts in place of a refusal is a content. */
 static void set_text(struct answer *answer, struct str text) {
+    if (answer->is_refusal) json_object_set_new_nocheck(answer->place, "refusal", json_null());
+    if (answer->is_refusal) answer->member = "content";
+    answer->is_refusal = false;
     json_object_set_new_nocheck(answer->place, answer->member,
                                 json_stringn_nocheck(text.bytes ? text.at : "", text.bytes));
     json_decref(answer->object);

@@ -8,9 +8,9 @@
  *   /v1/decisions, /v1/systemone     {question: value}: true or false of a predicate, the value of
  *                                    a choice, the most probable level of a score; a question
  *                                    without a name is called by its place, "0" and so on
- *   any other text                   no object, and the text
+ *   any other text                   no object, and the text; also a refusal
  *
- * Only the first choice of an answer is read. A line without a response of status 200 has no
+ * The rule of answer/said_kind.h says which text that is. A line without a response of status 200 has no
  * answer.
  *
  * Thread: one per struct.
@@ -30,7 +30,9 @@ struct answer {
     struct str text; /* of a text; else empty */
     json_t *place;   /* borrowed: the object whose member `member` has the text */
     const char *member;
-    size_t room; /* bytes that further trees may take */
+    const json_t *calls; /* borrowed: the calls that the answer makes; NULL if it makes none */
+    bool is_refusal;     /* the text is a refusal */
+    size_t room;         /* bytes that further trees may take */
 };
 
 /* The memory that the trees of a line may take: 8 times its bytes, 8 MiB at least. */
@@ -43,7 +45,5 @@ void answer_release(struct answer *answer);
 /* Puts corrected fields, the text of a JSON object, into the answer and into the tree of the line.
  * All other fields of a text stay byte by byte. */
 void answer_correct(struct answer *answer, struct str fields);
-/* The list of calls that the answer makes, borrowed; NULL if it makes none. */
-const json_t *answer_calls(const struct answer *answer);
 /* Appends the object as JSON, or null. */
 void answer_write_object(struct buf *buf, const struct answer *answer);

@@ -116,8 +116,10 @@ static void write_few_shot(struct buf *out, const struct exported *is) {
         buf_add_text(out, "{\"role\":\"assistant\",\"content\":");
         json_write_string(out, answer->text);
     } else {
-        buf_add_text(out, "{\"role\":\"assistant\",\"content\":null,\"tool_calls\":");
-        json_write(out, answer_calls(answer));
+        bool is_list = json_is_array(answer->calls);
+        buf_printf(out, "{\"role\":\"assistant\",\"content\":null,\"%s\":",
+                   is_list ? "tool_calls" : "function_call");
+        json_write(out, answer->calls);
     }
     buf_add_text(out, "}]}\n");
 }

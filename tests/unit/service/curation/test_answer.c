@@ -75,6 +75,16 @@ static void answers_of_each_form_are_read(void **state) {
         {"{\"answers\":{\"n\":{\"type\":\"noul\",\"noul\":0.49},\"s\":{\"type\":\"score\","
          "\"score\":0.6,\"probabilities\":{\"0\":0.4,\"1\":0.6}}}}",
          ANSWER_DECISIONS, "{\"n\":false,\"s\":1}", ""},
+        {"{\"choices\":[{\"message\":{\"content\":null,\"refusal\":\"I can't.\"}}]}", ANSWER_TEXT,
+         "null", "I can't."},
+        {"{\"choices\":[{\"index\":1,\"text\":\"b\"},{\"index\":0,\"text\":\"a\"}]}", ANSWER_TEXT,
+         "null", "a"},
+        {"{\"choices\":[{\"message\":{\"content\":[{\"text\":\"a\"},{\"text\":\"b\"}]}}]}",
+         ANSWER_TEXT, "null", "ab"},
+        {"{\"choices\":[{\"message\":{\"content\":\"\",\"function_call\":{\"name\":\"f\","
+         "\"arguments\":"
+         "{\"x\":true}}}}]}",
+         ANSWER_CALL, "{\"x\":true}", ""},
         {"{\"data\":[{\"embedding\":[1]}]}", ANSWER_NONE, "null", ""},
         {"{\"choices\":[]}", ANSWER_NONE, "null", ""},
         {"{\"choices\":7}", ANSWER_NONE, "null", ""},
@@ -130,6 +140,22 @@ static void a_correction_changes_the_bytes_of_its_fields_alone(void **state) {
     }
 }
 
+static void a_corrected_refusal_is_a_content(void **state) {
+    (void)state;
+    struct buf text;
+    struct answer answer =
+        read_body("{\"choices\":[{\"message\":{\"content\":null,\"refusal\":\"I can't.\"}}]}");
+    assert_true(answer.is_refusal);
+    answer_correct(&answer, STR("{\".text\":\"Yes.\"}"));
+    assert_text(&answer, "Yes.");
+    assert_false(answer.is_refusal);
+    buf_init(&text, BUF_UNLIMITED);
+    json_write(&text, answer.place);
+    assert_string_equal(text.at, "{\"content\":\"Yes.\",\"refusal\":null}");
+    buf_release(&text);
+    answer_release(&answer);
+}
+
 static void a_corrected_decision_says_so_in_its_line(void **state) {
     (void)state;
     struct buf text;
@@ -151,6 +177,7 @@ int main(void) {
         cmocka_unit_test(answers_of_each_form_are_read),
         cmocka_unit_test(a_line_without_a_good_response_has_no_answer),
         cmocka_unit_test(a_correction_changes_the_bytes_of_its_fields_alone),
+        cmocka_unit_test(a_corrected_refusal_is_a_content),
         cmocka_unit_test(a_corrected_decision_says_so_in_its_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
