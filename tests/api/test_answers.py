@@ -293,6 +293,27 @@ def test_the_page_goes_on_to_the_end(tmp_path):
     assert said["shown"] == [[0, 4096, 195904, True], [0, 8192, 191808, True]] and said["last"] == [2, 200000, 0, False]
 
 
+@pytest.mark.skipif(not shutil.which("node"), reason="no node to run the page's code")
+def test_the_page_reads_each_answer_as_the_server_does(tmp_path):
+    """answer.js over the cases of text/answer, which the unit tests read too."""
+    cases = json.loads((support.ROOT / "tests/unit/text/answer/cases.json").read_text())
+    (tmp_path / "answer.mjs").write_text((support.ROOT / "src/service/pages/web/answer.js").read_text())
+    (tmp_path / "cases.json").write_text(json.dumps([case["body"] for case in cases]))
+    (tmp_path / "try.mjs").write_text("""
+        import fs from "node:fs";
+        import {answerOf, saidBy} from "./answer.mjs";
+        const bodies = JSON.parse(fs.readFileSync(new URL("cases.json", import.meta.url)));
+        console.log(JSON.stringify(bodies.map(body => [saidBy(body), answerOf({response: {body}})])));
+    """)
+    said = json.loads(subprocess.run(["node", tmp_path / "try.mjs"], capture_output=True, text=True, check=True).stdout)
+    assert len(said) == len(cases) > 40
+    for case, (by, answer) in zip(cases, said, strict=True):
+        wanted = (case["kind"], case["text"], case.get("shown", case["text"]), case.get("thought", ""))
+        assert (by["kind"], by["text"], by["shown"], by["thought"]) == wanted, case["id"]
+        assert answer["isRefusal"] == (case["kind"] == "refusal"), case["id"]
+        assert answer["text"] == (json.dumps(case["body"], separators=(",", ":")) if case["kind"] == "nothing" else by["shown"]), case["id"]
+
+
 def test_a_page_has_the_lines_as_they_were_published(ended):
     rows, page = ended.pages()
     assert page["matched"] == LINES and page["indexed"] == page["lines"] == LINES

@@ -3,12 +3,45 @@
 
 const SHORT_URL = 80; // of an image's address; an embedded image can have megabytes
 
-/** The text of an answer's choice: its content, or its calls of tools. */
-function textOf(choice, body) {
-  const message = choice?.message;
-  if (typeof message?.content === "string" && message.content !== "") return message.content;
-  if (message?.tool_calls?.length) return message.tool_calls.map(({function: called}) => `${called?.name}(${called?.arguments})`).join("\n");
-  return message?.content ?? choice?.text ?? JSON.stringify(body?.answers ?? body ?? null);
+const nameOf = call => (call?.function ?? call?.custom ?? call)?.name;
+
+/** A value that is no text is its JSON: some servers give arguments as an object. */
+const asText = value => typeof value === "string" ? value : value === undefined || value === null ? "" : JSON.stringify(value);
+
+const argumentsOf = call => asText(call?.function?.arguments ?? call?.custom?.input ?? call?.arguments);
+
+/** The text of a content, which may be a list of parts; null where there is none. */
+function textOfContent(content) {
+  if (content === undefined || content === null) return null;
+  if (!Array.isArray(content)) return asText(content);
+  return content.map(part => typeof part === "string" ? part : typeof part?.text === "string" ? part.text : "").join("");
+}
+
+function firstByIndex(list) {
+  const indexOf = (element, place) => Number.isInteger(element?.index) && element.index >= 0 ? element.index : place;
+  const places = (Array.isArray(list) ? list : []).map((element, place) => ({element, index: indexOf(element, place)}));
+  return places.reduce((first, other) => first && first.index <= other.index ? first : other, null)?.element;
+}
+
+function callsOf(message) {
+  if (Array.isArray(message?.tool_calls) && message.tool_calls.length > 0) return message.tool_calls;
+  const older = message?.function_call;
+  return older && typeof older === "object" && Object.keys(older).length > 0 ? [older] : [];
+}
+
+/**
+ * What a response body says, {kind, text, shown, thought, choice}, by the rule of text/answer: a content that is not empty, else calls of tools, else a refusal,
+ * else the text of a completion. `text` has the arguments of the first call, `shown` all calls. tests/unit/text/answer/cases.json holds both to it.
+ */
+export function saidBy(body) {
+  const choice = firstByIndex(body?.choices), message = choice?.message, content = textOfContent(message?.content), calls = callsOf(message);
+  const thought = [message?.reasoning_content, message?.reasoning, message?.thinking].find(value => typeof value === "string" && value !== "") ?? "";
+  const said = (kind, text, shown = text) => ({kind, text, shown, thought, choice});
+  if (content) return said("content", content);
+  if (calls.length > 0) return said("call", argumentsOf(calls[0]), calls.map(call => `${nameOf(call)}(${argumentsOf(call)})`).join("\n"));
+  if (typeof message?.refusal === "string" && message.refusal !== "") return said("refusal", message.refusal);
+  if (typeof choice?.text === "string" && (choice.text !== "" || content === null)) return said("text", choice.text);
+  return content === null ? said("nothing", "") : said("content", "");
 }
 
 function objectIn(text) {
@@ -20,14 +53,12 @@ function objectIn(text) {
   }
 }
 
-/** What came of a line: {text, object, outcome, thought, isBad}; `object` where the answer is a JSON object. */
+/** What came of a line: {text, object, outcome, thought, isBad, isRefusal}; `object` where the answer is a JSON object. */
 export function answerOf(line) {
-  const body = line.response?.body, choice = body?.choices?.[0];
-  const trouble = line.error?.message ?? body?.error?.message;
-  if (trouble) return {text: trouble, object: null, outcome: line.error?.code ?? body?.error?.code ?? "error", isBad: true};
-  const text = textOf(choice, body);
-  return {text, object: objectIn(text), outcome: choice?.finish_reason ?? "done", thought: choice?.message?.reasoning_content ?? choice?.message?.reasoning,
-    isBad: choice?.finish_reason === "length"};
+  const body = line.response?.body, trouble = line.error?.message ?? body?.error?.message;
+  if (trouble) return {text: trouble, object: null, outcome: line.error?.code ?? body?.error?.code ?? "error", isBad: true, isRefusal: false};
+  const {kind, shown, thought, choice} = saidBy(body), text = kind === "nothing" ? JSON.stringify(body?.answers ?? body ?? null) : shown;
+  return {text, object: objectIn(text), outcome: choice?.finish_reason ?? "done", thought, isBad: choice?.finish_reason === "length", isRefusal: kind === "refusal"};
 }
 
 const partText = part => {

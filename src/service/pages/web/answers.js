@@ -60,7 +60,7 @@ export function showAnswers(id, query) {
 
   function cellOf(row, answer, name) {
     const value = answer.object && Object.hasOwn(answer.object, name) ? answer.object[name] : row.fields[name];
-    if (name === ".outcome") return element("td", {}, element("span", {class: "state", "data-kind": answer.isBad && "warn"}, value ?? answer.outcome));
+    if (name === ".outcome") return element("td", {}, element("span", {class: "state", "data-kind": (answer.isBad || answer.isRefusal) && "warn"}, value ?? answer.outcome, answer.isRefusal && ", refusal"));
     if (typeof value === "number") return element("td", {class: "number"}, figure(value));
     return textCell(valueText(value));
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // card: one line of a batch to be judged: what was asked, the answer by field, and the draft of a judgement.
 
+import {saidBy} from "/pages/answer.js";
 import {element, fill, setText} from "/pages/dom.js";
 import {groupEditor} from "/pages/editors.js";
 import {differences, groupView, isSame, lineOf, prose} from "/pages/fields.js";
@@ -44,7 +45,7 @@ class Card {
       element("div", {class: "title"}, element("h2", {id: "card-title"}, card.custom_id), element("span", {class: "quiet"}, `Line ${count(card.line)}`),
         typeof card.uncertainty === "number" && element("span", {class: "quiet"}, `Uncertainty ${card.uncertainty.toFixed(2)}`), this.state),
       element("section", {class: "profile", "aria-label": "Request", tabindex: "0"}, profileOf(card.request)),
-      element("section", {class: "answer", "aria-label": "Answer", tabindex: "0"}, error && element("p", {class: "trouble"}, error), this.box, this.#others(),
+      element("section", {class: "answer", "aria-label": "Answer", tabindex: "0"}, error && element("p", {class: "trouble"}, error), saidBy(card.result?.response?.body).kind === "refusal" && element("p", {class: "quiet"}, "The model refused."), this.box, this.#others(),
         element("div", {class: "verdict"}, element("div", {class: "label", id: "rating-label"}, "Rating"), element("div", {class: "options", role: "group", "aria-labelledby": "rating-label"}, this.ratings),
           element("label", {class: "label", for: "comment"}, "Comment ", element("kbd", {"aria-hidden": "true"}, "m")), this.comment)));
   }

@@ -20,10 +20,11 @@ function answeredPart({result}, fields) {
   const title = element("h3", {id: "answered"}, "Answered");
   if (!result) return element("section", {"aria-labelledby": "answered"}, title, element("p", {}, "This line has no result yet."));
   const answer = answerOf(result), usage = result.response?.body?.usage, facts = [["Outcome", answer.outcome]];
-  if (usage) facts.push(["Tokens in", count(usage.prompt_tokens)], ["Tokens out", count(usage.completion_tokens ?? 0)]);
-  if (usage?.prompt_tokens_details?.cached_tokens > 0) facts.push(["From the prefix cache", count(usage.prompt_tokens_details.cached_tokens)]);
+  if (usage) facts.push(["Tokens in", count(usage.prompt_tokens ?? usage.input_tokens ?? 0)], ["Tokens out", count(usage.completion_tokens ?? usage.output_tokens ?? 0)]);
+  const cached = (usage?.prompt_tokens_details ?? usage?.input_tokens_details)?.cached_tokens;
+  if (cached > 0) facts.push(["From the prefix cache", count(cached)]);
   if (typeof fields?.[".seconds"] === "number") facts.push(["Seconds", fields[".seconds"].toFixed(2)]);
-  return element("section", {"aria-labelledby": "answered"}, title,
+  return element("section", {"aria-labelledby": "answered"}, title, answer.isRefusal && element("p", {class: "role"}, "The model refused"),
     answer.object ? pairs(Object.entries(answer.object).map(([name, value]) => [name, valueText(value)]))
       : element("p", {class: answer.isBad && !result.response?.body?.choices ? "text trouble" : "text"}, longText(answer.text)),
     answer.thought && folded("What the model thought first", () => element("p", {class: "text"}, longText(answer.thought))),
