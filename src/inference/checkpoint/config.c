@@ -194,33 +194,34 @@ static enum err read_norm(struct model_config *config, const struct gguf *gguf,
 }
 
 /* Reads a list with one flag or number per layer: whether the layer is local. */
-static enum err read_local_layers(struct model_config *config, const char *key,
-                                  const struct gguf_value *list, struct error *error) {
+static enum err read_local_layers(const struct model_config *config, const char *key,
+                                  const struct gguf_value *list, bool *ret_is_local,
+                                  struct error *error) {
     if (list->count != config->layers)
         return err_set(error, ERR_INVALID, "%s has %llu elements for %u layers", key,
                        (unsigned long long)list->count, config->layers);
-    config->lists_local_layers = true;
     for (uint32_t i = 0; i < config->layers; i++) {
         int64_t is_local = list->element == GGUF_BOOL ? list->at[i] != 0 : 0;
         if (list->element != GGUF_BOOL && !gguf_element_i64(list, i, &is_local))
             return err_set(error, ERR_INVALID, "%s is no list of flags", key);
-        if (is_local) config->local_layers[i / 8] |= (unsigned char)(1u << i % 8);
+        ret_is_local[i] = is_local != 0;
     }
     return OK;
 }
 
 /* Reads which layers have the window: as a list, or as the period of the layers without it. */
-static enum err read_window_pattern(struct model_config *config, const struct gguf *gguf,
-                                    struct error *error) {
+static enum err read_window_pattern(const struct model_config *config, const struct gguf *gguf,
+                                    bool *ret_is_local, struct error *error) {
     struct config_key key = config_key_of(config, gguf, "attention.sliding_window_pattern");
     const struct gguf_value *pattern = gguf_find(gguf, key.text);
-    config->window_period = config->architecture->window_period;
-    if (!pattern) return OK;
-    if (pattern->kind == GGUF_ARRAY) return read_local_layers(config, key.text, pattern, error);
-    enum err err = gguf_get_u32(gguf, key.text, &config->window_period, error);
-    if (err == OK && config->window_period > CONFIG_LAYERS_MAX)
+    uint32_t period = config->architecture->window_period;
+    if (pattern && pattern->kind == GGUF_ARRAY)
+        return read_local_layers(config, key.text, pattern, ret_is_local, error);
+    enum err err = gguf_get_u32(gguf, key.text, &period, error);
+    if (err == OK && period > CONFIG_LAYERS_MAX)
         err = err_set(error, ERR_INVALID, "%s is %u, over the %u layers that are supported",
-                      key.text, config->window_period, CONFIG_LAYERS_MAX);
+                      key.text, period, CONFIG_LAYERS_MAX);
+    config_local_layers(config->layers, 0, period, ret_is_local);
     return err;
 }
 
@@ -231,14 +232,14 @@ static enum err read_window(struct model_config *config, const struct gguf *gguf
     struct config_key key = config_key_of(config, gguf, "attention.sliding_window");
     if (architecture->has_window && !gguf_find(gguf, key.text))
         return err_set(error, ERR_INVALID, "%s is missing", key.text);
-    enum err err = read_window_pattern(config, gguf, error);
-    if (err == OK) err = gguf_get_u32(gguf, key.text, &config->window, error);
-    if (err != OK || (config->window == 0 && architecture->may_have_window)) return err;
-    err = config_key_check_range(key.text, config->window, CONFIG_CONTEXT_MAX, error);
-    for (uint32_t i = 0; i < config->layers; i++)
-        if (err != OK || config_layer_is_local(config, i)) return err;
-    config->window = 0; /* no layer is local */
-    return OK;
+    bool is_local[CONFIG_LAYERS_MAX];
+    uint32_t window = 0;
+    enum err err = read_window_pattern(config, gguf, is_local, error);
+    if (err == OK) err = gguf_get_u32(gguf, key.text, &window, error);
+    if (err != OK || (window == 0 && architecture->may_have_window)) return err;
+    err = config_key_check_range(key.text, window, CONFIG_CONTEXT_MAX, error);
+    if (err == OK) config_set_windows(config, window, is_local);
+    return err;
 }
 
 static enum err read_softcap(const struct model_config *config, const struct gguf *gguf,
@@ -361,10 +362,25 @@ bool pooling_of_name(struct str name, enum pooling *ret_pooling) {
     return false;
 }
 
+void config_local_layers(uint32_t layers, uint32_t from, uint32_t period,
+                         bool ret_is_local[CONFIG_LAYERS_MAX]) {
+    for (uint32_t i = 0; i < layers; i++)
+        ret_is_local[i] = i >= from && (period == 0 || (i + 1) % period != 0);
+}
+
+void config_set_windows(struct model_config *config, uint32_t window,
+                        const bool is_local[CONFIG_LAYERS_MAX]) {
+    config->window = 0;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        if (!is_local[i]) continue;
+        config->window = window;
+        config->list[i].window = window;
+        config->list[i].rope = config->architecture->has_local_rope;
+    }
+}
+
 bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
-    if (config->window == 0 || layer < config->window_from) return false;
-    if (config->lists_local_layers) return config->local_layers[layer / 8] >> layer % 8 & 1;
-    return config->window_period == 0 || (layer + 1) % config->window_period != 0;
+    return config->list[layer].window > 0;
 }
 
 bool config_has_local_rope(const struct model_config *config) {

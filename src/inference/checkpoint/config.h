@@ -28,6 +28,18 @@ enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
 /* How the hidden states of a text become one vector; the numbers of pooling_type. */
 enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
 
+/* What a layer mixes tokens with, and what follows it. A new family adds a kind. */
+enum mixer_kind { MIXER_ATTENTION };
+enum ffn_kind { FFN_GATED };
+
+/* One layer of a decoder. All zero: attention over all keys, and a gated feed-forward. */
+struct layer {
+    enum mixer_kind mixer;
+    enum ffn_kind ffn;
+    uint32_t window; /* keys that a row sees, its own too; 0: all */
+    uint32_t rope;   /* table of the rotation's frequencies: 0 global, 1 local */
+};
+
 /* How a family differs from the common decoder (RMSNorm, rotary positions, grouped-query attention,
  * gated feed-forward). All zero is the architecture llama without its permutation. */
 struct architecture {
@@ -86,13 +98,10 @@ struct model_config {
     float attention_scale;             /* factor of q.k before the softmax */
     float attention_softcap;           /* cap of the scores; 0: none */
     float softcap;                     /* cap of the logits; 0: none */
-    uint32_t window;                   /* keys that a local layer sees, its own too; 0: no window */
-    uint32_t window_period;            /* each window_period-th layer is not local; 0: all are */
-    uint32_t window_from;              /* the first layer that may be local */
-    bool lists_local_layers;           /* the list says which layers are local, not the period */
-    unsigned char local_layers[CONFIG_LAYERS_MAX / 8]; /* the list, one bit per layer */
-    uint32_t token_types;      /* rows of an encoder's token types; else 0 */
-    enum pooling pooling;      /* NONE: the file does not say */
+    uint32_t window;                   /* the window of every local layer; 0: no layer is local */
+    struct layer list[CONFIG_LAYERS_MAX]; /* (layers) */
+    uint32_t token_types;                 /* rows of an encoder's token types; else 0 */
+    enum pooling pooling;                 /* NONE: the file does not say */
     uint32_t embed_tokens_max; /* tokens of one text to embed; 0: as many as the context */
     bool is_bidirectional;     /* every position sees the whole text, also later tokens */
 };
@@ -106,6 +115,12 @@ enum err config_init(struct model_config *ret_config, const struct gguf *gguf, s
                      struct error *error) MUST_CHECK;
 /* "mean", "cls" or "last"; false for any other name. */
 bool pooling_of_name(struct str name, enum pooling *ret_pooling);
+/* Which layers are local by a rule: those from `from` on, but each period-th; 0: no such period. */
+void config_local_layers(uint32_t layers, uint32_t from, uint32_t period,
+                         bool ret_is_local[CONFIG_LAYERS_MAX]);
+/* Gives the local layers their window, and the rotation that goes with it. */
+void config_set_windows(struct model_config *config, uint32_t window,
+                        const bool is_local[CONFIG_LAYERS_MAX]);
 /* True when layer `layer` sees only the last `window` keys. */
 bool config_layer_is_local(const struct model_config *config, uint32_t layer);
 /* True when local layers rotate by frequencies of their own. */

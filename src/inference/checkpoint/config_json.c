@@ -253,77 +253,60 @@ static enum err read_sizes(struct json_config *json, const json_t *text,
 
 /* ---- attention ---- */
 
-/* The layers as a list says them: all, all from one on, or all but each n-th see a window. */
-static enum err read_layer_types(struct model_config *config, const json_t *list,
-                                 struct error *error) {
-    bool is_local[CONFIG_LAYERS_MAX];
+/* Reads a list with the type of each layer. */
+static enum err read_layer_types(const struct model_config *config, const json_t *list,
+                                 bool *ret_is_local, struct error *error) {
     if (json_array_size(list) != config->layers)
         return err_set(error, ERR_INVALID, "layer_types is no list of %u layers", config->layers);
-    uint32_t first_local = config->layers, first_global = config->layers;
-    for (uint32_t i = config->layers; i-- > 0;) {
+    for (uint32_t i = 0; i < config->layers; i++) {
         struct str type = json_str(json_array_get(list, i));
-        is_local[i] = str_is(type, "sliding_attention");
-        if (!is_local[i] && !str_is(type, "full_attention"))
+        ret_is_local[i] = str_is(type, "sliding_attention");
+        if (!ret_is_local[i] && !str_is(type, "full_attention"))
             return err_set(error, ERR_INVALID, "layer_types: '%.*s' is not supported",
                            STR_ARGS(shown(type)));
-        *(is_local[i] ? &first_local : &first_global) = i;
     }
-    config->window_from = 0;
-    config->window_period = first_global == config->layers ? 0 : first_global + 1;
-    if (first_global == 0) {
-        config->window_from = first_local;
-        config->window_period = 0;
-    }
-    for (uint32_t i = 0; i < config->layers; i++)
-        if (config_layer_is_local(config, i) != is_local[i])
-            return err_set(error, ERR_INVALID,
-                           "layer_types: layer %u breaks the pattern of the layers before it, "
-                           "which is not supported",
-                           i);
     return OK;
 }
 
-/* Tells whether any layer has a window, and sets the family's default of the layers that do. */
-static enum err read_window_rule(struct model_config *config, const json_t *text,
-                                 const struct family *family, bool *ret_has, struct error *error) {
+/* Tells whether any layer has a window, and which layers by the family's rule. */
+static enum err read_window_rule(const struct model_config *config, const json_t *text,
+                                 const struct family *family, bool *ret_has, bool *ret_is_local,
+                                 struct error *error) {
+    uint32_t from = 0, period = 0;
     *ret_has = family->window_rule != WINDOW_NEVER;
     enum err err = OK;
     if (family->window_rule == WINDOW_PERIODIC) {
-        config->window_period = family->window_period;
-        err = config_json_count(text, "_sliding_window_pattern", WINDOW_PERIOD_MAX,
-                                &config->window_period, error);
+        period = family->window_period;
+        err = config_json_count(text, "_sliding_window_pattern", WINDOW_PERIOD_MAX, &period, error);
         if (err == OK)
-            err = config_json_count(text, "sliding_window_pattern", WINDOW_PERIOD_MAX,
-                                    &config->window_period, error);
+            err = config_json_count(text, "sliding_window_pattern", WINDOW_PERIOD_MAX, &period,
+                                    error);
     } else if (family->window_rule == WINDOW_ASKED) {
-        config->window_from = 28;
+        from = 28;
         *ret_has = false;
         err = config_json_bool(text, "use_sliding_window", ret_has, error);
-        const json_t *from = json_member(text, "max_window_layers");
-        if (err == OK && json_is_integer(from) && json_integer_value(from) == 0)
-            config->window_from = 0;
+        const json_t *stated = json_member(text, "max_window_layers");
+        if (err == OK && json_is_integer(stated) && json_integer_value(stated) == 0)
+            from = 0;
         else if (err == OK)
-            err = config_json_count(text, "max_window_layers", CONFIG_CONTEXT_MAX,
-                                    &config->window_from, error);
+            err = config_json_count(text, "max_window_layers", CONFIG_CONTEXT_MAX, &from, error);
     }
+    config_local_layers(config->layers, from, period, ret_is_local);
     return err;
 }
 
 static enum err read_window(struct model_config *config, const json_t *text,
                             const struct family *family, struct error *error) {
-    bool has_window;
+    bool has_window, is_local[CONFIG_LAYERS_MAX];
+    uint32_t keys = family->window;
     const json_t *window = json_object_get(text, "sliding_window");
-    enum err err = read_window_rule(config, text, family, &has_window, error);
+    enum err err = read_window_rule(config, text, family, &has_window, is_local, error);
     if (err != OK || !has_window || json_is_null(window)) return err;
-    config->window = family->window;
-    err = config_json_count(text, "sliding_window", CONFIG_CONTEXT_MAX, &config->window, error);
+    err = config_json_count(text, "sliding_window", CONFIG_CONTEXT_MAX, &keys, error);
     const json_t *types = json_member(text, "layer_types");
-    if (err == OK && types) err = read_layer_types(config, types, error);
-    if (err != OK) return err;
-    for (uint32_t i = 0; i < config->layers; i++)
-        if (config_layer_is_local(config, i)) return OK;
-    config->window = 0; /* no layer is local */
-    return OK;
+    if (err == OK && types) err = read_layer_types(config, types, is_local, error);
+    if (err == OK) config_set_windows(config, keys, is_local);
+    return err;
 }
 
 /* A null stands for no window. */

@@ -60,14 +60,14 @@ static struct op *append_attention(struct maker *maker, enum op_kind kind) {
 
 static void append_attention_half(struct maker *maker, const struct layer_weights *weights) {
     const struct model_config *config = maker->options->config;
-    const bool is_local = config_layer_is_local(config, maker->layer);
+    const struct layer *layer = &config->list[maker->layer];
     append_norm(maker, weights->attention_norm, weights->qkv);
     append_matmul(maker, weights->qkv, TO_WIDE)->bias = weights->qkv_bias;
 
     struct op *heads = append_attention(maker, OP_HEADS);
     heads->q_norm = weights->q_norm;
     heads->k_norm = weights->k_norm;
-    heads->rope = is_local && config_has_local_rope(config);
+    heads->rope = (uint8_t)layer->rope;
     heads->ends_slice = true;
     if (maker->layer == config->layers - 1) {
         heads->ends_slice = false;
@@ -75,14 +75,14 @@ static void append_attention_half(struct maker *maker, const struct layer_weight
     }
 
     struct op *attention = append_attention(maker, OP_ATTENTION);
-    attention->window = is_local && !maker->options->is_bidirectional ? config->window : 0;
+    attention->window = maker->options->is_bidirectional ? 0 : layer->window;
     attention->scale = config->attention_scale;
     attention->softcap = config->attention_softcap;
     attention->next = weights->output;
     append_half_end(maker, weights->output, weights->post_attention_norm)->ends_slice = true;
 }
 
-static void append_ffn_half(struct maker *maker, const struct layer_weights *weights) {
+static void append_gated_half(struct maker *maker, const struct layer_weights *weights) {
     const struct model_config *config = maker->options->config;
     const bool is_silu = config->architecture->activation == ACTIVATION_SILU;
     append_norm(maker, weights->ffn_norm, weights->gate_up);
@@ -94,6 +94,11 @@ static void append_ffn_half(struct maker *maker, const struct layer_weights *wei
     append_half_end(maker, weights->down, weights->post_ffn_norm)->ends_slice =
         maker->layer < config->layers - 1;
 }
+
+/* The halves of a layer by their kinds. */
+typedef void (*append_fn)(struct maker *maker, const struct layer_weights *weights);
+static const append_fn append_mixer[] = {[MIXER_ATTENTION] = append_attention_half};
+static const append_fn append_ffn[] = {[FFN_GATED] = append_gated_half};
 
 static struct program_shape shape_of(const struct program_options *options) {
     const struct model_config *config = options->config;
@@ -134,8 +139,8 @@ void program_of(struct program *ret_program, const struct program_options *optio
     embed->matrix = weights->embedding;
     embed->scale = config->architecture->embedding_is_scaled ? sqrtf((float)config->width) : 1.0f;
     for (; maker.layer < config->layers; maker.layer++) {
-        append_attention_half(&maker, &weights->layers[maker.layer]);
-        append_ffn_half(&maker, &weights->layers[maker.layer]);
+        append_mixer[config->list[maker.layer].mixer](&maker, &weights->layers[maker.layer]);
+        append_ffn[config->list[maker.layer].ffn](&maker, &weights->layers[maker.layer]);
     }
     append_norm(&maker, weights->output_norm, weights->head);
     if (weights->head) {

@@ -59,8 +59,9 @@ static void a_window_keeps_few_pages_of_a_long_sequence(void **state) {
     (void)state;
     struct model_config config = qwen3_4b();
     struct card_fit full = fit(&config, GPU_BF16, GPU_BF16, 16384);
-    config.window = 1024;
-    config.window_period = 6;
+    bool is_local[CONFIG_LAYERS_MAX];
+    config_local_layers(config.layers, 0, 6, is_local);
+    config_set_windows(&config, 1024, is_local);
     struct card_fit windowed = fit(&config, GPU_BF16, GPU_BF16, 16384);
     assert_true(windowed.kv_bytes_per_token < full.kv_bytes_per_token / 3);
     assert_true(windowed.sequences > 2 * full.sequences);

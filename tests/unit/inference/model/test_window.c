@@ -187,8 +187,11 @@ static void groups_waste_little(void **state) {
         uint32_t layers, period, layers_each, full, window;
     } cases[] = {{34, 6, 5, 1, 6}, {62, 6, 5, 2, 11}, {26, 6, 2, 2, 11}, {32, 0, 32, 0, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct model_config config = {
-            .layers = cases[i].layers, .window = 1024, .window_period = cases[i].period};
+        struct model_config config = {.architecture = config_architecture(STR("gemma3")),
+                                      .layers = cases[i].layers};
+        bool is_local[CONFIG_LAYERS_MAX];
+        config_local_layers(config.layers, 0, cases[i].period, is_local);
+        config_set_windows(&config, 1024, is_local);
         struct kv_layout layout = kv_layout_of(&config, 8192);
         assert_int_equal(layout.layers_each, cases[i].layers_each);
         assert_int_equal(layout.full_groups, cases[i].full);

@@ -52,6 +52,12 @@ static void make_model(struct model *model, const char *architecture, uint32_t l
     }
 }
 
+static void set_windows(struct model_config *config, uint32_t period) {
+    bool is_local[CONFIG_LAYERS_MAX];
+    config_local_layers(config->layers, 0, period, is_local);
+    config_set_windows(config, 32, is_local);
+}
+
 static void add_flagged_vectors(struct model *model) {
     const struct architecture *architecture = model->config.architecture;
     for (uint32_t i = 0; i < model->config.layers; i++) {
@@ -168,7 +174,7 @@ static void phi_3_has_a_window_in_all_layers(void **state) {
     (void)state;
     struct model model;
     make_model(&model, "phi3", 2);
-    model.config.window = 32;
+    set_windows(&model.config, 0);
     make_program(&model, true);
     check_program(&model);
     for (uint32_t i = 0; i < model.program.op_count; i++)
@@ -184,8 +190,7 @@ static void gemma_3_norms_before_its_sums_and_alternates_windows(void **state) {
     (void)state;
     struct model model;
     make_model(&model, "gemma3", 7);
-    model.config.window = 32;
-    model.config.window_period = 6;
+    set_windows(&model.config, 6);
     model.config.rope_base = 1e6f;
     model.config.rope_base_local = 1e4f;
     model.config.attention_softcap = 50.0f;
@@ -221,7 +226,7 @@ static void a_pass_for_embeddings_ends_in_hidden_states_and_may_see_all_rows(voi
     (void)state;
     struct model model;
     make_model(&model, "gemma3", 2);
-    model.config.window = 32;
+    set_windows(&model.config, 0);
     make_program(&model, true);
     program_release(&model.program);
     model.options.weights.head = NULL;
