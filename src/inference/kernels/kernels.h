@@ -29,6 +29,7 @@
 #define MATRIX_TILING 1    /* grows whenever the bytes of a tiled matrix change their meaning */
 #define KV_BLOCK_TOKENS 16 /* tokens of one KV block */
 #define HEAD_DIM_MAX 256   /* head_dim is also a multiple of 8 */
+#define EXPERTS_MAX 1024   /* experts of a layer */
 
 struct kernels;
 
@@ -160,6 +161,18 @@ struct gate {
     size_t rows;
 };
 
+/* The experts of rows, and the weights of their sum. */
+struct route {
+    const float *logits; /* (rows, experts) */
+    size_t stride;
+    size_t rows;
+    uint32_t experts;      /* at most EXPERTS_MAX */
+    uint32_t used;         /* experts of a row, at most `experts` */
+    bool sums_to_one;      /* true: the weights of a row are divided by their sum */
+    uint32_t *ret_experts; /* (rows, used) the most probable first, the lower index on ties */
+    float *ret_weights;    /* (rows, used) their probabilities: the softmax over all experts */
+};
+
 /* ---- attention over a paged KV cache ---- */
 
 /* One layer's keys and values. A block holds KV_BLOCK_TOKENS tokens of every KV head:
@@ -240,6 +253,7 @@ typedef void (*matrix_multiply_fn)(const struct matmul *call, uint32_t tile_begi
 typedef void (*norm_fn)(const struct norm *call);
 typedef void (*rope_fn)(const struct rope *call);
 typedef void (*gate_fn)(const struct gate *call);
+typedef void (*route_fn)(const struct route *call);
 typedef void (*gelu_fn)(float *x, size_t x_stride, size_t width, size_t rows);
 typedef void (*add_fn)(const float *x, float *y, size_t count);
 typedef void (*kv_store_fn)(const struct kv_store *call, uint32_t kv_head_begin,
@@ -275,6 +289,7 @@ struct kernels {
     gate_fn gelu_tanh_mul; /* y = gelu_tanh(gate) · up */
     gelu_fn gelu_erf;      /* x (rows, width) = x/2 (1 + erf(x/√2)), in place */
     add_fn add;            /* y (count) += x (count) */
+    route_fn route;        /* the experts of each row */
 
     /* Writes the heads kv_head_begin..kv_head_end-1 of k and v rows into their slots. */
     kv_store_fn kv_store;

@@ -5,12 +5,13 @@
 #include "kernels/cpu/tables.h"
 #include "kernels/cpu/avx2.h"
 #include "kernels/cpu/avx512.h"
+#include "kernels/ref/ref.h"
 
 /* The operations that the files of one instruction set define, without its matrix products. */
 #define OPERATIONS_OF(isa)                                                                         \
     .kv_type = TENSOR_F16, .rms_norm = isa##_rms_norm, .layer_norm = isa##_layer_norm,             \
     .rope = isa##_rope, .silu_mul = isa##_silu_mul, .gelu_tanh_mul = isa##_gelu_tanh_mul,          \
-    .gelu_erf = isa##_gelu_erf, .add = isa##_add, .kv_store = isa##_kv_store,                      \
+    .gelu_erf = isa##_gelu_erf, .add = isa##_add, .route = ref_route, .kv_store = isa##_kv_store,  \
     .attention = isa##_attention, .weigh = isa##_weigh, .log_sum_exp = isa##_log_sum_exp,          \
     .argmax = isa##_argmax, .top_k = isa##_top_k
 

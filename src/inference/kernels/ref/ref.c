@@ -14,6 +14,7 @@ const struct kernels ref_kernels = {
     .gelu_tanh_mul = ref_gelu_tanh_mul,
     .gelu_erf = ref_gelu_erf,
     .add = ref_add,
+    .route = ref_route,
     .kv_store = ref_kv_store,
     .attention = ref_attention,
     .weigh = ref_weigh,

@@ -19,6 +19,7 @@ void ref_silu_mul(const struct gate *call);
 void ref_gelu_tanh_mul(const struct gate *call);
 void ref_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows);
 void ref_add(const float *x, float *y, size_t count);
+void ref_route(const struct route *call);
 void ref_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end);
 void ref_attention(const struct attention *call, const struct attention_group *group,
                    uint32_t kv_head_begin, uint32_t kv_head_end);
