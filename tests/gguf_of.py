@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small Hugging Face folder (bert, nomic_bert, phi3, gemma2) as a GGUF file, by the rules of llama.cpp's converter: gguf_of.py FOLDER OUT.gguf
+"""A small Hugging Face folder (bert, nomic_bert, phi3, gemma2, qwen3_moe) as a GGUF file, by the rules of llama.cpp's converter: gguf_of.py FOLDER OUT.gguf
 
 Weights keep their type; only the standard library is needed. Without a vocab.txt the tokens are made up."""
 import json, pathlib, struct, sys
@@ -20,13 +20,16 @@ DECODER = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "outp
 NOMIC = {"embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm",
          "self_attn.qkv": "attn_qkv", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "attn_output_norm", "mlp.gate_proj": "ffn_gate",
          "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "post_mlp_layernorm": "layer_output_norm"}
-NAMES = {"bert": BERT, "nomic_bert": NOMIC, "phi3": DECODER | {"post_attention_layernorm": "ffn_norm"},
+MOE = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
+       "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps", "mlp.experts.down_proj": "ffn_down_exps"}
+NAMES = {"qwen3_moe": DECODER | MOE, "bert": BERT, "nomic_bert": NOMIC, "phi3": DECODER | {"post_attention_layernorm": "ffn_norm"},
          "gemma2": DECODER | {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
                               "post_feedforward_layernorm": "post_ffw_norm"}}
 COUNTS = {"block_count": "num_hidden_layers", "context_length": "max_position_embeddings", "embedding_length": "hidden_size",
           "feed_forward_length": "intermediate_size", "attention.head_count": "num_attention_heads",
           "attention.head_count_kv": "num_key_value_heads", "attention.key_length": "head_dim", "attention.value_length": "head_dim",
-          "attention.sliding_window": "sliding_window"}
+          "attention.sliding_window": "sliding_window", "expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok",
+          "expert_feed_forward_length": "moe_intermediate_size"}
 FLOATS = {"attention.layer_norm_epsilon": "layer_norm_eps", "attention.layer_norm_rms_epsilon": "rms_norm_eps", "rope.freq_base": "rope_theta",
           "attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping"}
 
@@ -70,6 +73,9 @@ def tensors_of(folder, config):
         for name in [name for name in entries if ".q_proj." in name]:
             parts = [entries.pop(name.replace("q_proj", part)) for part in ("q_proj", "k_proj", "v_proj")]
             entries[name.replace("q_proj", "qkv")] = (parts[0][0], [3 * parts[0][1][0], parts[0][1][1]], b"".join(part[2] for part in parts))
+    for name in [name for name in entries if ".experts.0." in name]:  # GGUF has the experts of a layer as one
+        parts = [entries.pop(name.replace(".experts.0.", f".experts.{i}.")) for i in range(config["num_local_experts"])]
+        entries[name.replace(".experts.0.", ".experts.")] = (parts[0][0], [len(parts), *parts[0][1]], b"".join(part[2] for part in parts))
     for name, (kind, shape, content) in entries.items():
         if not (to := gguf_name(config["model_type"], name)):
             continue
@@ -103,7 +109,7 @@ def vocabulary_of(folder, config):
 
 
 def pairs_of(folder, config):
-    kind = config["model_type"].replace("_", "-")
+    kind = config["model_type"].replace("_", "" if config["model_type"] == "qwen3_moe" else "-")
     yield pair("general.architecture", STRING, kind)
     yield pair("general.name", STRING, config.get("_name_or_path", folder.name).rsplit("/", 1)[-1])
     for keys, form in ((COUNTS, U32), (FLOATS, F32)):

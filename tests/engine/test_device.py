@@ -267,3 +267,16 @@ def test_embeddings_stay_on_the_cpu(tmp_path, device, status):
     done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"m={model}", "--pooling", "last",
                          "--device", device, "--device-plugin", support.plain_device())
     assert done.returncode == status and "embeddings are computed on the CPU only" in done.stderr
+
+
+@pytest.mark.parametrize("device, status", [("auto", 0), ("cuda", 3)])
+def test_experts_stay_on_the_cpu(tmp_path, device, status):
+    model = support.SHARED / "tiny_next/qwen3_moe"
+    if not model.exists():
+        pytest.skip("shared/tiny_next is not here")
+    line = {"custom_id": "a", "method": "POST", "url": "/v1/completions", "body": {"model": "m", "prompt": [1, 2], "max_tokens": 2}}
+    (tmp_path / "in.jsonl").write_text(json.dumps(line) + "\n")
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"m={model}",
+                         "--device", device, "--device-plugin", support.plain_device())
+    assert done.returncode == status, done.stderr
+    assert "a mixture of experts is computed on the CPU only so far: run with --device cpu" in done.stderr

@@ -24,9 +24,9 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
                                        .memory_bytes = card->memory_bytes,
                                        .sequence_tokens = sequence_tokens};
     const struct architecture *architecture = options.config->architecture;
-    card->is_decoder = !architecture->is_encoder && !architecture->is_rotary_encoder &&
-                       !options.config->is_bidirectional;
-    if (!card->is_decoder) return;
+    card->is_for_card = !architecture->is_encoder && !architecture->is_rotary_encoder &&
+                        !options.config->is_bidirectional && !config_has_experts(options.config);
+    if (!card->is_for_card) return;
     struct tensor_name head = tensor_name_of(ROLE_HEAD, 0);
     options.is_tied = !checkpoint_find(checkpoint, str_from(head.text));
     options.checkpoint = checkpoint;
@@ -62,8 +62,8 @@ static uint64_t mib(uint64_t bytes) {
 
 void models_card_show(const struct models_card *card) {
     printf("card         %" PRIu64 " MiB", mib(card->memory_bytes));
-    if (!card->is_decoder) {
-        printf(": embeddings are computed on the CPU\n");
+    if (!card->is_for_card) {
+        printf(": the CPU computes embeddings and mixtures of experts\n");
         return;
     }
     printf(", of which the driver takes %" PRIu64 "\n", mib(GPU_CONTEXT_BYTES));
@@ -82,7 +82,7 @@ void models_card_show(const struct models_card *card) {
 }
 
 void models_card_brief(const struct models_card *card, char ret_text[MODELS_CARD_BRIEF]) {
-    snprintf(ret_text, MODELS_CARD_BRIEF, card->is_decoder ? "too large" : "CPU");
+    snprintf(ret_text, MODELS_CARD_BRIEF, card->is_for_card ? "too large" : "CPU");
     for (size_t i = 0; i < card->form_count; i++) {
         const struct card_fit *fit = &card->forms[i].is;
         if (!fit->is_fitting || fit->sequences == 0) continue;

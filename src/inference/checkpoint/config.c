@@ -16,6 +16,7 @@ static const struct architecture architectures[] = {
     {.name = "llama", .rope_is_interleaved = true, .rope_base = 10000.0f},
     {.name = "qwen2", .has_qkv_bias = true},
     {.name = "qwen3", .has_qk_norm = true},
+    {.name = "qwen3moe", .has_qk_norm = true, .ffn = FFN_EXPERTS},
     {.name = "phi3",
      .has_fused_gate_up = true,
      .has_long_rope = true,
@@ -58,34 +59,6 @@ const struct architecture *config_architecture(struct str name) {
     return NULL;
 }
 
-/* A required count in 1..max. An array, one element a layer, is accepted when all are equal. */
-static enum err read_count(const struct model_config *config, const struct gguf *gguf,
-                           const char *suffix, uint32_t max, uint32_t *ret_count,
-                           struct error *error) {
-    struct config_key key = config_key_of(config, gguf, suffix);
-    const struct gguf_value *value = gguf_find(gguf, key.text);
-    if (!value) return err_set(error, ERR_INVALID, "%s is missing", key.text);
-    int64_t first = 0;
-    if (value->kind == GGUF_ARRAY) {
-        for (uint64_t i = 0; i < value->count; i++) {
-            int64_t count;
-            if (!gguf_element_i64(value, i, &count))
-                return err_set(error, ERR_INVALID, "%s is no array of integers", key.text);
-            if (i == 0) first = count;
-            if (count != first)
-                return err_set(error, ERR_INVALID, "%s differs between layers: not supported",
-                               key.text);
-        }
-    } else if (!gguf_element_i64(value, 0, &first)) {
-        return err_set(error, ERR_INVALID, "%s is no integer that fits", key.text);
-    }
-    if (first < 1 || first > max)
-        return err_set(error, ERR_INVALID, "%s is %lld, not 1..%u", key.text, (long long)first,
-                       max);
-    *ret_count = (uint32_t)first;
-    return OK;
-}
-
 static enum err read_architecture(struct model_config *config, const struct gguf *gguf,
                                   struct error *error) {
     struct str name = {0};
@@ -97,51 +70,78 @@ static enum err read_architecture(struct model_config *config, const struct gguf
         bool printable = name.bytes <= 64;
         for (size_t i = 0; printable && i < name.bytes; i++)
             printable = name.at[i] >= 0x20 && name.at[i] < 0x7F;
-        return err_set(error, ERR_INVALID,
-                       "architecture '%.*s' is not supported (llama, qwen2, qwen3, gemma2, gemma3, "
-                       "phi3, bert and nomic-bert are)",
-                       printable ? (int)name.bytes : 1, printable ? name.at : "?");
+        return err_set(
+            error, ERR_INVALID,
+            "architecture '%.*s' is not supported (llama, qwen2, qwen3, qwen3moe, gemma2, "
+            "gemma3, phi3, bert and nomic-bert are)",
+            printable ? (int)name.bytes : 1, printable ? name.at : "?");
     }
-    uint32_t split_count = 1, experts = 0;
+    uint32_t split_count = 1;
     err = gguf_get_u32(gguf, "split.count", &split_count, error);
-    if (err == OK)
-        err = gguf_get_u32(gguf, config_key_of(config, gguf, "expert_count").text, &experts, error);
     if (err == OK) err = config_keys_check(config, gguf, error);
     if (err != OK) return err;
     if (split_count > 1 && gguf_part_count(gguf) != split_count)
         return err_set(error, ERR_INVALID, "split.count is %u: the other parts are not here",
                        split_count);
-    if (experts > 0)
-        return err_set(error, ERR_INVALID, "a mixture of %u experts is not supported", experts);
     err = gguf_get_str(gguf, "general.name", &config->name, error);
     if (config->name.bytes > NAME_BYTES_MAX) config->name.bytes = NAME_BYTES_MAX;
+    return err;
+}
+
+/* Reads the mixture of experts, which all layers of such a family have. */
+static enum err read_experts(struct model_config *config, const struct gguf *gguf,
+                             struct error *error) {
+    uint32_t stated = 0;
+    struct config_key key = config_key_of(config, gguf, "expert_count");
+    if (config->architecture->ffn != FFN_EXPERTS) {
+        enum err err = gguf_get_u32(gguf, key.text, &stated, error);
+        if (err != OK || stated == 0) return err;
+        return err_set(error, ERR_INVALID,
+                       "a mixture of %u experts is not supported in architecture %s", stated,
+                       config->architecture->name);
+    }
+    enum err err =
+        config_key_count(config, gguf, "expert_count", CONFIG_EXPERTS_MAX, &config->experts, error);
+    if (err == OK)
+        err = config_key_count(config, gguf, "expert_used_count", config->experts,
+                               &config->experts_used, error);
+    if (err == OK)
+        err = config_key_count(config, gguf, "expert_feed_forward_length", CONFIG_FFN_MAX,
+                               &config->expert_ffn, error);
+    config->expert_weights_sum_to_one = true; /* llama.cpp has no key for it */
+    for (uint32_t i = 0; i < config->layers; i++) config->list[i].ffn = FFN_EXPERTS;
     return err;
 }
 
 static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
                            struct error *error) {
     enum err err =
-        read_count(config, gguf, "block_count", CONFIG_LAYERS_MAX, &config->layers, error);
+        config_key_count(config, gguf, "block_count", CONFIG_LAYERS_MAX, &config->layers, error);
     if (err == OK)
-        err = read_count(config, gguf, "embedding_length", CONFIG_WIDTH_MAX, &config->width, error);
+        err = config_key_count(config, gguf, "embedding_length", CONFIG_WIDTH_MAX, &config->width,
+                               error);
+    if (err == OK) err = read_experts(config, gguf, error);
+    /* The width of layers without experts: a family without such layers may leave it out. */
+    if (err == OK && (config->architecture->ffn != FFN_EXPERTS ||
+                      config_key_exists(config, gguf, "feed_forward_length")))
+        err = config_key_count(config, gguf, "feed_forward_length", CONFIG_FFN_MAX, &config->ffn,
+                               error);
     if (err == OK)
-        err = read_count(config, gguf, "feed_forward_length", CONFIG_FFN_MAX, &config->ffn, error);
-    if (err == OK)
-        err = read_count(config, gguf, "context_length", CONFIG_CONTEXT_MAX, &config->context_max,
-                         error);
+        err = config_key_count(config, gguf, "context_length", CONFIG_CONTEXT_MAX,
+                               &config->context_max, error);
     return err;
 }
 
 static enum err read_heads(struct model_config *config, const struct gguf *gguf,
                            struct error *error) {
-    enum err err =
-        read_count(config, gguf, "attention.head_count", CONFIG_HEADS_MAX, &config->heads, error);
+    enum err err = config_key_count(config, gguf, "attention.head_count", CONFIG_HEADS_MAX,
+                                    &config->heads, error);
     if (err != OK) return err;
     config->kv_heads = config->heads;
     struct config_key kv_key = config_key_of(config, gguf, "attention.head_count_kv");
     if (gguf_find(gguf, kv_key.text))
-        err = read_count(config, gguf, "attention.head_count_kv", CONFIG_HEADS_MAX,
-                         &config->kv_heads, error);
+        err = config_key_count(config, gguf, "attention.head_count_kv", CONFIG_HEADS_MAX,
+                               &config->kv_heads, error);
     if (err != OK) return err;
     if (config->heads % config->kv_heads != 0)
         return err_set(error, ERR_INVALID, "%u attention heads cannot share %u key-value heads",
@@ -377,6 +377,10 @@ void config_set_windows(struct model_config *config, uint32_t window,
         config->list[i].window = window;
         config->list[i].rope = config->architecture->has_local_rope;
     }
+}
+
+bool config_has_experts(const struct model_config *config) {
+    return config->experts > 0;
 }
 
 bool config_layer_is_local(const struct model_config *config, uint32_t layer) {

@@ -20,6 +20,7 @@
 #define CONFIG_FFN_MAX 262144u
 #define CONFIG_HEADS_MAX 512u
 #define CONFIG_HEAD_DIM_MAX 256u /* the limit of kernels/kernels.h */
+#define CONFIG_EXPERTS_MAX 1024u /* likewise */
 #define CONFIG_CONTEXT_MAX (1u << 24)
 #define CONFIG_VOCAB_MAX (1u << 21)
 
@@ -30,7 +31,7 @@ enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
 
 /* What a layer mixes tokens with, and what follows it. A new family adds a kind. */
 enum mixer_kind { MIXER_ATTENTION };
-enum ffn_kind { FFN_GATED };
+enum ffn_kind { FFN_GATED, FFN_EXPERTS };
 
 /* One layer of a decoder. All zero: attention over all keys, and a gated feed-forward. */
 struct layer {
@@ -59,6 +60,7 @@ struct architecture {
     bool may_have_window;
     bool has_local_rope;    /* layers with the window have a base of their own and no scaling */
     uint32_t window_period; /* 0: all layers have the window */
+    enum ffn_kind ffn;      /* of the layers of which the file says nothing else */
     /* A model with this number of layers scales attention by width / heads. GGUF has no key for it;
      * llama.cpp tells by the layers too. 0: no model does. */
     uint32_t wide_scale_layers;
@@ -81,8 +83,12 @@ struct model_config {
     const struct architecture *architecture;
     struct str name; /* general.name, printable and cut; may be empty */
     uint32_t layers;
-    uint32_t width; /* width of the residual stream */
-    uint32_t ffn;
+    uint32_t width;        /* width of the residual stream */
+    uint32_t ffn;          /* width of a gated feed-forward */
+    uint32_t experts;      /* experts of a layer of FFN_EXPERTS; 0: the family has none */
+    uint32_t experts_used; /* experts of a token */
+    uint32_t expert_ffn;   /* width of an expert */
+    bool expert_weights_sum_to_one;
     uint32_t heads;
     uint32_t kv_heads;
     uint32_t head_dim;
@@ -106,6 +112,8 @@ struct model_config {
     bool is_bidirectional;     /* every position sees the whole text, also later tokens */
 };
 
+/* True when a layer has experts. */
+bool config_has_experts(const struct model_config *config);
 /* The table's row of that name, or NULL. */
 const struct architecture *config_architecture(struct str name);
 

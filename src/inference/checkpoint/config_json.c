@@ -64,6 +64,15 @@ static const struct family {
      .window_rule = WINDOW_ASKED,
      .window = 4096,
      WITH_SILU},
+    {.model_type = "qwen3_moe",
+     .architecture = "qwen3moe",
+     .heads = 32,
+     .kv_heads = 4,
+     .head_dim = 128,
+     .context = 32768,
+     .window_rule = WINDOW_ASKED,
+     .window = 4096,
+     WITH_SILU},
     {.model_type = "phi3",
      .architecture = "phi3",
      .context = 4096,
@@ -92,36 +101,6 @@ static const struct {
 } wholes[] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};
 
 /* ---- fields ---- */
-
-enum err config_json_count(const json_t *object, const char *key, uint32_t max, uint32_t *value,
-                           struct error *error) {
-    const json_t *field = json_member(object, key);
-    if (!field) return OK;
-    json_int_t count = json_integer_value(field);
-    if (!json_is_integer(field) || count < 1 || count > max)
-        return err_set(error, ERR_INVALID, "%s is no integer of 1..%u", key, max);
-    *value = (uint32_t)count;
-    return OK;
-}
-
-enum err config_json_number(const json_t *object, const char *key, double min, double max,
-                            float *value, struct error *error) {
-    const json_t *field = json_member(object, key);
-    if (!field) return OK;
-    double number = json_number_value(field);
-    if (!json_is_number(field) || !(number >= min && number <= max))
-        return err_set(error, ERR_INVALID, "%s is no number of %g..%g", key, min, max);
-    *value = (float)number;
-    return OK;
-}
-
-enum err config_json_bool(const json_t *object, const char *key, bool *value, struct error *error) {
-    const json_t *field = json_member(object, key);
-    if (!field) return OK;
-    if (!json_is_boolean(field)) return err_set(error, ERR_INVALID, "%s is no boolean", key);
-    *value = json_is_true(field);
-    return OK;
-}
 
 static enum err required_count(const json_t *object, const char *key, uint32_t max,
                                uint32_t *ret_value, struct error *error) {
@@ -173,8 +152,8 @@ static enum err choose_family(const json_t *root, const struct family **ret_fami
     if (*ret_family) return OK;
     return err_set(
         error, ERR_INVALID,
-        "model_type '%.*s' is not supported (llama, mistral, qwen2, qwen3, gemma2, gemma3, "
-        "gemma3_text, phi3 and bert are)",
+        "model_type '%.*s' is not supported (llama, mistral, qwen2, qwen3, qwen3_moe, gemma2, "
+        "gemma3, gemma3_text, phi3 and bert are)",
         STR_ARGS(shown(type)));
 }
 
@@ -194,8 +173,10 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
     /* A family whose class has no such cap would pass over the field. */
     if (family->attention_softcap == 0.0f && json_member(text, "attn_logit_softcapping"))
         return err_set(error, ERR_INVALID, "attn_logit_softcapping is not supported here");
-    static const char *const fields[] = {"num_local_experts", "num_experts", "kv_lora_rank"};
-    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+    static const char *const fields[] = {"kv_lora_rank", "num_local_experts", "num_experts"};
+    const bool has_experts =
+        config_architecture(str_from(family->architecture))->ffn == FFN_EXPERTS;
+    for (size_t i = 0; i < (has_experts ? 1 : sizeof fields / sizeof *fields); i++)
         if (json_member(text, fields[i]))
             return err_set(error, ERR_INVALID, "%s is not supported", fields[i]);
     return OK;
@@ -248,6 +229,8 @@ static enum err read_sizes(struct json_config *json, const json_t *text,
                                 &config->context_max, error);
     if (err == OK)
         err = config_json_count(text, "vocab_size", CONFIG_VOCAB_MAX, &json->vocab_size, error);
+    if (err == OK && config->architecture->ffn == FFN_EXPERTS)
+        err = config_json_read_experts(config, text, error);
     return err == OK ? read_heads(config, text, family, error) : err;
 }
 

@@ -49,7 +49,8 @@ struct json_config {
 enum err config_json_init(struct json_config *ret_config, const json_t *root,
                           struct error *error) MUST_CHECK;
 
-/* Parts of config_json_init, in config_json_encoder.c, config_json_rope.c and config_json_quant.c.
+/* Parts of config_json_init, in config_json_encoder.c, config_json_experts.c, config_json_rope.c and
+ * config_json_quant.c.
  * `text` is the object with the fields of the text model. */
 enum err config_json_read_encoder(struct json_config *json, const json_t *root,
                                   struct error *error) MUST_CHECK;
@@ -59,6 +60,8 @@ struct json_rope_defaults {
 enum err config_json_read_rope(struct json_config *json, const json_t *text,
                                const struct json_rope_defaults *defaults,
                                struct error *error) MUST_CHECK;
+enum err config_json_read_experts(struct model_config *config, const json_t *text,
+                                  struct error *error) MUST_CHECK;
 enum err config_json_read_quantisation(struct json_config *config, const json_t *root,
                                        struct error *error) MUST_CHECK;
 

@@ -59,3 +59,30 @@ enum err config_key_check_range(const char *key, uint64_t value, uint64_t max,
     return err_set(error, ERR_INVALID, "%s is %llu, not 1..%llu", key, (unsigned long long)value,
                    (unsigned long long)max);
 }
+
+enum err config_key_count(const struct model_config *config, const struct gguf *gguf,
+                          const char *suffix, uint32_t max, uint32_t *ret_count,
+                          struct error *error) {
+    struct config_key key = config_key_of(config, gguf, suffix);
+    const struct gguf_value *value = gguf_find(gguf, key.text);
+    if (!value) return err_set(error, ERR_INVALID, "%s is missing", key.text);
+    int64_t first = 0;
+    if (value->kind == GGUF_ARRAY) {
+        for (uint64_t i = 0; i < value->count; i++) {
+            int64_t count;
+            if (!gguf_element_i64(value, i, &count))
+                return err_set(error, ERR_INVALID, "%s is no array of integers", key.text);
+            if (i == 0) first = count;
+            if (count != first)
+                return err_set(error, ERR_INVALID, "%s differs between layers: not supported",
+                               key.text);
+        }
+    } else if (!gguf_element_i64(value, 0, &first)) {
+        return err_set(error, ERR_INVALID, "%s is no integer that fits", key.text);
+    }
+    if (first < 1 || first > max)
+        return err_set(error, ERR_INVALID, "%s is %lld, not 1..%u", key.text, (long long)first,
+                       max);
+    *ret_count = (uint32_t)first;
+    return OK;
+}

@@ -17,12 +17,9 @@ static uint64_t seed_of(struct str name) {
     return hash;
 }
 
-static enum err add(struct checkpoint *checkpoint, enum tensor_role role, uint32_t layer,
-                    struct error *error) {
-    struct tensor_name name = tensor_name_of(role, layer);
-    struct checkpoint_tensor tensor = {.type = TENSOR_BF16};
-    if (!tensor_shape(&checkpoint->config, role, tensor.axes, &tensor.axis_count)) return OK;
-    if (role == ROLE_HEAD && checkpoint->json->head_is_tied) return OK;
+/* Adds a tensor whose type and axes are set. */
+static enum err add(struct checkpoint *checkpoint, struct tensor_name name,
+                    struct checkpoint_tensor tensor, struct error *error) {
     tensor.name = arena_copy(&checkpoint->arena, str_from(name.text));
     tensor.spelled = tensor.name;
     struct packed_weight *weight = arena_alloc(&checkpoint->arena, sizeof *weight);
@@ -42,6 +39,28 @@ static enum err add(struct checkpoint *checkpoint, enum tensor_role role, uint32
     return checkpoint_add(checkpoint, &tensor, error);
 }
 
+static enum err add_role(struct checkpoint *checkpoint, enum tensor_role role, uint32_t layer,
+                         struct error *error) {
+    struct checkpoint_tensor tensor = {.type = TENSOR_BF16};
+    if (!tensor_shape(&checkpoint->config, role, layer, tensor.axes, &tensor.axis_count)) return OK;
+    if (role == ROLE_HEAD && checkpoint->json->head_is_tied) return OK;
+    return add(checkpoint, tensor_name_of(role, layer), tensor, error);
+}
+
+static enum err add_experts(struct checkpoint *checkpoint, uint32_t layer, struct error *error) {
+    const struct model_config *config = &checkpoint->config;
+    enum err err = OK;
+    if (config->list[layer].ffn != FFN_EXPERTS) return OK;
+    for (uint32_t i = 0; i < config->experts; i++)
+        for (int part = 0; part < EXPERT_PARTS && err == OK; part++) {
+            struct checkpoint_tensor tensor = {.type = TENSOR_BF16, .axis_count = 2};
+            tensor_shape_of_expert(config, (enum expert_part)part, tensor.axes);
+            err = add(checkpoint, tensor_name_of_expert((enum expert_part)part, layer, i), tensor,
+                      error);
+        }
+    return err;
+}
+
 enum err folder_make_dummy(struct checkpoint *checkpoint, struct error *error) {
     struct model_config *config = &checkpoint->config;
     if (checkpoint->json->vocab_size == 0)
@@ -49,9 +68,11 @@ enum err folder_make_dummy(struct checkpoint *checkpoint, struct error *error) {
     config->vocab_rows = checkpoint->json->vocab_size;
     enum err err = OK;
     for (int role = 0; role < ROLE_ATTENTION_NORM && err == OK; role++)
-        err = add(checkpoint, (enum tensor_role)role, 0, error);
-    for (uint32_t layer = 0; layer < config->layers && err == OK; layer++)
+        err = add_role(checkpoint, (enum tensor_role)role, 0, error);
+    for (uint32_t layer = 0; layer < config->layers && err == OK; layer++) {
         for (int role = ROLE_ATTENTION_NORM; role < ROLE_COUNT && err == OK; role++)
-            err = add(checkpoint, (enum tensor_role)role, layer, error);
+            err = add_role(checkpoint, (enum tensor_role)role, layer, error);
+        if (err == OK) err = add_experts(checkpoint, layer, error);
+    }
     return err;
 }

@@ -27,6 +27,9 @@ static const struct name_pair {
     {"ffn_up.weight", "mlp.up_proj.weight", NORMS_ANY},
     {"ffn_up.weight", "mlp.gate_up_proj.weight", NORMS_ANY},
     {"ffn_down.weight", "mlp.down_proj.weight", NORMS_ANY},
+    {"ffn_gate_inp.weight", "mlp.gate.weight", NORMS_ANY},
+    {"ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj", NORMS_ANY},
+    {"ffn_down_exps.weight", "mlp.experts.down_proj", NORMS_ANY},
     {"ffn_norm.weight", "post_attention_layernorm.weight", NORMS_TWO},
     {"post_attention_norm.weight", "post_attention_layernorm.weight", NORMS_FOUR},
     {"ffn_norm.weight", "pre_feedforward_layernorm.weight", NORMS_FOUR},
@@ -49,6 +52,15 @@ static const struct name_pair {
     {"layer_output_norm.bias", "output.LayerNorm.bias", NORMS_OF_ENCODER},
 };
 #define LAYER_NAME_COUNT (sizeof layer_names / sizeof *layer_names)
+
+/* The tensors of one expert: "ffn_gate.E.weight" and "mlp.experts.E.gate_proj.weight". */
+static const struct {
+    const char *gguf, *folder;
+} expert_names[] = {{"ffn_gate.", ".gate_proj.weight"},
+                    {"ffn_up.", ".up_proj.weight"},
+                    {"ffn_down.", ".down_proj.weight"}};
+#define EXPERT_NAME_COUNT (sizeof expert_names / sizeof *expert_names)
+static const char experts[] = "mlp.experts.";
 
 static const char head[] = "lm_head.weight";
 static const char fused_gate_up[] = "mlp.gate_up_proj.weight";
@@ -97,6 +109,38 @@ static bool cut_layer(struct str text, uint64_t *ret_layer, struct str *ret_rest
     return str_to_u64((struct str){text.at, dot}, ret_layer);
 }
 
+static bool read_expert(uint64_t layer, struct str rest, struct tensor_name *ret_name) {
+    uint64_t expert;
+    struct str part;
+    if (!str_starts_with(rest, str_from(experts)) ||
+        !cut_layer(str_skip(rest, strlen(experts)), &expert, &part))
+        return false;
+    for (size_t i = 0; i < EXPERT_NAME_COUNT; i++) {
+        if (!str_is(part, expert_names[i].folder + 1)) continue;
+        snprintf(ret_name->text, sizeof ret_name->text, "blk.%u.%s%u.weight", (unsigned)layer,
+                 expert_names[i].gguf, (unsigned)expert);
+        return true;
+    }
+    return false;
+}
+
+/* "ffn_gate.E.weight" as a folder has it. */
+static bool spell_expert(struct str rest, const char *prefix, unsigned layer,
+                         struct tensor_name *ret_name) {
+    uint64_t expert;
+    struct str ending;
+    for (size_t i = 0; i < EXPERT_NAME_COUNT; i++) {
+        struct str begin = str_from(expert_names[i].gguf);
+        if (!str_starts_with(rest, begin) ||
+            !cut_layer(str_skip(rest, begin.bytes), &expert, &ending))
+            continue;
+        snprintf(ret_name->text, sizeof ret_name->text, "%slayers.%u.%s%u%s", prefix, layer,
+                 experts, (unsigned)expert, expert_names[i].folder);
+        return true;
+    }
+    return false;
+}
+
 bool folder_name_read(const struct architecture *architecture, const char *prefix, struct str name,
                       struct tensor_name *ret_name) {
     if (!architecture->is_encoder &&
@@ -122,7 +166,7 @@ bool folder_name_read(const struct architecture *architecture, const char *prefi
                  layer_names[i].gguf);
         return true;
     }
-    return false;
+    return read_expert(layer, rest, ret_name);
 }
 
 struct tensor_name folder_name_of(const struct architecture *architecture, const char *prefix,
@@ -137,6 +181,7 @@ struct tensor_name folder_name_of(const struct architecture *architecture, const
             snprintf(name.text, sizeof name.text, "%s%s", prefix, single_names[i].folder);
     if (!str_starts_with(text, STR("blk.")) || !cut_layer(str_skip(text, 4), &layer, &rest))
         return name;
+    if (spell_expert(rest, prefix, (unsigned)layer, &name)) return name;
     for (size_t i = 0; i < LAYER_NAME_COUNT; i++)
         if (str_is(rest, layer_names[i].gguf) && is_of(&layer_names[i], architecture))
             snprintf(name.text, sizeof name.text, "%s%s%u.%s", prefix, layers_of(architecture),

@@ -12,7 +12,9 @@ enum need {
     NEED_ENCODER,
     NEED_ENCODER_BIAS,
     NEED_POSITIONS,
+    NEED_GATED, /* a layer without experts */
     NEED_GATE,
+    NEED_EXPERTS,
     NEED_QKV_BIAS,
     NEED_QK_NORM,
     NEED_POST_NORM,
@@ -20,6 +22,7 @@ enum need {
     NEED_OPTIONAL,
     NEED_FUSED_QKV,
     NEED_LONG_ROPE,
+    NEED_FUSED_EXPERTS,
 };
 
 /* Extents a shape is made of. */
@@ -35,7 +38,10 @@ enum extent {
     EXTENT_KV,
     EXTENT_QKV,
     EXTENT_HEAD,
-    EXTENT_PAIRS
+    EXTENT_PAIRS,
+    EXTENT_EXPERTS,
+    EXTENT_EXPERT_FFN,
+    EXTENT_EXPERT_UP,
 };
 
 static const struct row {
@@ -71,9 +77,17 @@ static const struct row {
                                   EXTENT_NONE},
     [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_GATE] = {"ffn_gate.weight", NEED_GATE, EXTENT_WIDTH, EXTENT_FFN},
-    [ROLE_UP] = {"ffn_up.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_UP},
-    [ROLE_DOWN] = {"ffn_down.weight", NEED_ALWAYS, EXTENT_FFN, EXTENT_WIDTH},
+    [ROLE_UP] = {"ffn_up.weight", NEED_GATED, EXTENT_WIDTH, EXTENT_UP},
+    [ROLE_DOWN] = {"ffn_down.weight", NEED_GATED, EXTENT_FFN, EXTENT_WIDTH},
     [ROLE_POST_FFN_NORM] = {"post_ffw_norm.weight", NEED_POST_NORM, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ROUTER] = {"ffn_gate_inp.weight", NEED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERTS},
+    [ROLE_GATE_EXPERTS] = {"ffn_gate_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH,
+                           EXTENT_EXPERT_FFN},
+    [ROLE_UP_EXPERTS] = {"ffn_up_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERT_FFN},
+    [ROLE_GATE_UP_EXPERTS] = {"ffn_gate_up_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH,
+                              EXTENT_EXPERT_UP},
+    [ROLE_DOWN_EXPERTS] = {"ffn_down_exps.weight", NEED_FUSED_EXPERTS, EXTENT_EXPERT_FFN,
+                           EXTENT_WIDTH},
     [ROLE_OUTPUT_BIAS] = {"attn_output.bias", NEED_ENCODER_BIAS, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_ATTENTION_OUTPUT_NORM] = {"attn_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
                                     EXTENT_NONE},
@@ -85,6 +99,12 @@ static const struct row {
                                 EXTENT_NONE},
     [ROLE_LAYER_OUTPUT_NORM_BIAS] = {"layer_output_norm.bias", NEED_ENCODER, EXTENT_WIDTH,
                                      EXTENT_NONE},
+};
+
+static const struct row expert_rows[EXPERT_PARTS] = {
+    [EXPERT_GATE] = {"ffn_gate", NEED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERT_FFN},
+    [EXPERT_UP] = {"ffn_up", NEED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERT_FFN},
+    [EXPERT_DOWN] = {"ffn_down", NEED_EXPERTS, EXTENT_EXPERT_FFN, EXTENT_WIDTH},
 };
 
 static uint64_t extent_of(const struct model_config *config, enum extent extent) {
@@ -101,12 +121,17 @@ static uint64_t extent_of(const struct model_config *config, enum extent extent)
     case EXTENT_QKV: return (uint64_t)(config->heads + 2 * config->kv_heads) * config->head_dim;
     case EXTENT_HEAD: return config->head_dim;
     case EXTENT_PAIRS: return config->head_dim / 2;
+    case EXTENT_EXPERTS: return config->experts;
+    case EXTENT_EXPERT_FFN: return config->expert_ffn;
+    case EXTENT_EXPERT_UP: return 2ull * config->expert_ffn;
     }
     return 0;
 }
 
-/* Whether this architecture can have the tensor at all. */
-static bool is_known(const struct architecture *architecture, enum need need) {
+/* Whether this layer can have the tensor at all; outside the layers any layer serves. */
+static bool is_known(const struct model_config *config, uint32_t layer, enum need need) {
+    const struct architecture *architecture = config->architecture;
+    const bool is_gated = config->list[layer].ffn == FFN_GATED;
     switch (need) {
     case NEED_ALWAYS: return true;
     case NEED_DECODER:
@@ -115,9 +140,12 @@ static bool is_known(const struct architecture *architecture, enum need need) {
     case NEED_ENCODER_BIAS:
     case NEED_POSITIONS: return architecture->is_encoder && !architecture->is_rotary_encoder;
     case NEED_FUSED_QKV: return !architecture->is_encoder || architecture->is_rotary_encoder;
+    case NEED_GATED: return is_gated;
     case NEED_GATE:
-        return (!architecture->is_encoder || architecture->is_rotary_encoder) &&
+        return is_gated && (!architecture->is_encoder || architecture->is_rotary_encoder) &&
                !architecture->has_fused_gate_up;
+    case NEED_EXPERTS:
+    case NEED_FUSED_EXPERTS: return !is_gated;
     case NEED_LONG_ROPE: return architecture->has_long_rope;
     case NEED_QKV_BIAS: return architecture->has_qkv_bias;
     case NEED_QK_NORM: return architecture->has_qk_norm;
@@ -135,19 +163,41 @@ struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer) {
     return name;
 }
 
+struct tensor_name tensor_name_of_expert(enum expert_part part, uint32_t layer, uint32_t expert) {
+    struct tensor_name name;
+    snprintf(name.text, sizeof name.text, "blk.%u.%s.%u.weight", layer, expert_rows[part].name,
+             expert);
+    return name;
+}
+
 bool tensor_is_of_pictures(struct str name) {
     return str_starts_with(name, STR("v.")) || str_starts_with(name, STR("mm."));
 }
 
-bool tensor_shape(const struct model_config *config, enum tensor_role role,
-                  uint64_t ret_axes[GGUF_AXES_MAX], uint32_t *ret_axis_count) {
-    const struct row *row = &table[role];
-    if ((row->need >= NEED_OPTIONAL && role != ROLE_HEAD) ||
-        !is_known(config->architecture, row->need))
-        return false;
+/* axes[2]: a matrix of each expert, or one. */
+static uint64_t slices_of(const struct model_config *config, const struct row *row) {
+    return row->need == NEED_FUSED_EXPERTS ? config->experts : 1;
+}
+
+static void set_axes(const struct model_config *config, const struct row *row,
+                     uint64_t ret_axes[GGUF_AXES_MAX]) {
     for (int i = 0; i < GGUF_AXES_MAX; i++) ret_axes[i] = 1;
     ret_axes[0] = extent_of(config, row->cols);
     ret_axes[1] = extent_of(config, row->rows);
+    ret_axes[2] = slices_of(config, row);
+}
+
+void tensor_shape_of_expert(const struct model_config *config, enum expert_part part,
+                            uint64_t ret_axes[GGUF_AXES_MAX]) {
+    set_axes(config, &expert_rows[part], ret_axes);
+}
+
+bool tensor_shape(const struct model_config *config, enum tensor_role role, uint32_t layer,
+                  uint64_t ret_axes[GGUF_AXES_MAX], uint32_t *ret_axis_count) {
+    const struct row *row = &table[role];
+    if ((row->need >= NEED_OPTIONAL && role != ROLE_HEAD) || !is_known(config, layer, row->need))
+        return false;
+    set_axes(config, row, ret_axes);
     *ret_axis_count = row->rows == EXTENT_NONE ? 1 : 2;
     return true;
 }
@@ -157,8 +207,17 @@ static enum err check_shape(const struct checkpoint_tensor *tensor,
                             struct error *error) {
     bool is_vector = row->rows == EXTENT_NONE;
     uint64_t cols = extent_of(config, row->cols), rows = extent_of(config, row->rows);
-    if (tensor->axis_count != (is_vector ? 1u : 2u) || tensor->axes[0] != cols ||
-        tensor->axes[1] != rows)
+    const uint64_t slices = slices_of(config, row);
+    const uint32_t axis_count = is_vector ? 1 : row->need == NEED_FUSED_EXPERTS ? 3 : 2;
+    if (axis_count == 3 && (tensor->axis_count != 3 || tensor->axes[0] != cols ||
+                            tensor->axes[1] != rows || tensor->axes[2] != slices))
+        return err_set(error, ERR_INVALID,
+                       "tensor %.*s has %u axes, %llu x %llu x %llu, instead of %llu x %llu x %llu",
+                       STR_ARGS(tensor->spelled), tensor->axis_count,
+                       (unsigned long long)tensor->axes[0], (unsigned long long)tensor->axes[1],
+                       (unsigned long long)tensor->axes[2], (unsigned long long)cols,
+                       (unsigned long long)rows, (unsigned long long)slices);
+    if (tensor->axis_count != axis_count || tensor->axes[0] != cols || tensor->axes[1] != rows)
         return err_set(error, ERR_INVALID,
                        "tensor %.*s has %u axes, %llu x %llu, instead of %llu x %llu",
                        STR_ARGS(tensor->spelled), tensor->axis_count,
@@ -177,7 +236,7 @@ static enum err check_role(const struct checkpoint *checkpoint, const struct mod
                            enum tensor_role role, uint32_t layer, size_t *count,
                            struct error *error) {
     const struct row *row = &table[role];
-    if (!is_known(config->architecture, row->need)) return OK;
+    if (!is_known(config, layer, row->need)) return OK;
     struct tensor_name name = tensor_name_of(role, layer);
     const struct checkpoint_tensor *tensor = checkpoint_find(checkpoint, str_from(name.text));
     if (!tensor) {
@@ -187,6 +246,64 @@ static enum err check_role(const struct checkpoint *checkpoint, const struct mod
     }
     ++*count;
     return check_shape(tensor, config, row, error);
+}
+
+static const struct checkpoint_tensor *find_role(const struct checkpoint *checkpoint,
+                                                 enum tensor_role role, uint32_t layer) {
+    return checkpoint_find(checkpoint, str_from(tensor_name_of(role, layer).text));
+}
+
+/* Checks one part of all experts of a layer, each a tensor of its own, or all in `fused`. They have
+ * one type: the rows of a step are prepared once for all experts. */
+static enum err check_expert_part(const struct checkpoint *checkpoint,
+                                  const struct model_config *config, enum expert_part part,
+                                  enum tensor_role fused, uint32_t layer, size_t *count,
+                                  struct error *error) {
+    uint32_t type = 0;
+    if (find_role(checkpoint, fused, layer)) return OK; /* its row of the table checks it */
+    for (uint32_t i = 0; i < config->experts; i++) {
+        struct tensor_name name = tensor_name_of_expert(part, layer, i);
+        const struct checkpoint_tensor *tensor = checkpoint_find(checkpoint, str_from(name.text));
+        if (!tensor) {
+            struct tensor_name spelled = checkpoint_spell(checkpoint, name.text);
+            /* A GGUF of today has them fused. */
+            if (str_is(str_from(spelled.text), name.text)) spelled = tensor_name_of(fused, layer);
+            return err_set(error, ERR_INVALID, "tensor %s is missing", spelled.text);
+        }
+        ++*count;
+        enum err err = check_shape(tensor, config, &expert_rows[part], error);
+        if (err != OK) return err;
+        if (i == 0) type = tensor->type;
+        if (tensor->type != type)
+            return err_set(error, ERR_INVALID,
+                           "tensor %.*s has type %s, but the layer's first expert has %s",
+                           STR_ARGS(tensor->spelled), gguf_type_find(tensor->type)->name,
+                           gguf_type_find(type)->name);
+    }
+    return OK;
+}
+
+static enum err check_experts(const struct checkpoint *checkpoint,
+                              const struct model_config *config, uint32_t layer, size_t *count,
+                              struct error *error) {
+    const bool is_paired = find_role(checkpoint, ROLE_GATE_UP_EXPERTS, layer) != NULL;
+    enum err err = OK;
+    if (config->list[layer].ffn != FFN_EXPERTS) return OK;
+    if (is_paired && (find_role(checkpoint, ROLE_GATE_EXPERTS, layer) ||
+                      find_role(checkpoint, ROLE_UP_EXPERTS, layer)))
+        return err_set(error, ERR_INVALID,
+                       "layer %u has both ffn_gate_up_exps.weight and ffn_gate_exps or ffn_up_exps",
+                       layer);
+    if (!is_paired) {
+        err = check_expert_part(checkpoint, config, EXPERT_GATE, ROLE_GATE_EXPERTS, layer, count,
+                                error);
+        if (err == OK)
+            err = check_expert_part(checkpoint, config, EXPERT_UP, ROLE_UP_EXPERTS, layer, count,
+                                    error);
+    }
+    return err == OK ? check_expert_part(checkpoint, config, EXPERT_DOWN, ROLE_DOWN_EXPERTS, layer,
+                                         count, error)
+                     : err;
 }
 
 static enum err check_layer(const struct checkpoint *checkpoint, const struct model_config *config,
@@ -200,7 +317,7 @@ static enum err check_layer(const struct checkpoint *checkpoint, const struct mo
         if (!stands_in)
             err = check_role(checkpoint, config, (enum tensor_role)i, layer, count, error);
     }
-    return err;
+    return err == OK ? check_experts(checkpoint, config, layer, count, error) : err;
 }
 
 /* The layer of a name "blk.N.…"; false for any other. */
@@ -214,19 +331,26 @@ static bool layer_of(struct str name, uint32_t layers, uint32_t *ret_layer) {
     return true;
 }
 
+static bool is_of_expert(struct str name, const struct model_config *config, uint32_t layer) {
+    for (uint32_t i = 0; config->list[layer].ffn == FFN_EXPERTS && i < config->experts; i++)
+        for (int part = 0; part < EXPERT_PARTS; part++)
+            if (str_is(name, tensor_name_of_expert((enum expert_part)part, layer, i).text))
+                return true;
+    return false;
+}
+
 static bool is_part_of(const struct checkpoint_tensor *tensor, const struct model_config *config) {
     for (int role = 0; role < ROLE_ATTENTION_NORM; role++)
-        if (is_known(config->architecture, table[role].need) &&
-            str_is(tensor->name, table[role].name))
+        if (is_known(config, 0, table[role].need) && str_is(tensor->name, table[role].name))
             return true;
     uint32_t layer;
     if (!layer_of(tensor->name, config->layers, &layer)) return false;
     for (int role = ROLE_ATTENTION_NORM; role < ROLE_COUNT; role++) {
         struct tensor_name name = tensor_name_of((enum tensor_role)role, layer);
-        if (is_known(config->architecture, table[role].need) && str_is(tensor->name, name.text))
+        if (is_known(config, layer, table[role].need) && str_is(tensor->name, name.text))
             return true;
     }
-    return false;
+    return is_of_expert(tensor->name, config, layer);
 }
 
 /* Only reached for a file that is refused: names the tensor that nothing above has counted. */
@@ -238,7 +362,14 @@ static enum err refuse_rest(const struct checkpoint *checkpoint, const struct mo
             return err_set(error, ERR_INVALID, "tensor %.*s is not part of architecture %s",
                            STR_ARGS(tensor->spelled), config->architecture->name);
     }
-    return err_set(error, ERR_INVALID, "a layer has both attn_qkv.weight and attn_q, k or v");
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (find_role(checkpoint, ROLE_QKV, i) &&
+            (find_role(checkpoint, ROLE_Q, i) || find_role(checkpoint, ROLE_K, i) ||
+             find_role(checkpoint, ROLE_V, i)))
+            return err_set(error, ERR_INVALID,
+                           "a layer has both attn_qkv.weight and attn_q, k or v");
+    return err_set(error, ERR_INVALID,
+                   "a layer has an expert both alone and in a tensor of all experts");
 }
 
 enum err tensors_check(const struct checkpoint *checkpoint, const struct model_config *config,

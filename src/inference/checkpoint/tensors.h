@@ -41,6 +41,12 @@ enum tensor_role {
     ROLE_UP,
     ROLE_DOWN,
     ROLE_POST_FFN_NORM,
+    ROLE_ROUTER,
+    /* the rows of all experts in one tensor of three axes */
+    ROLE_GATE_EXPERTS,
+    ROLE_UP_EXPERTS,
+    ROLE_GATE_UP_EXPERTS, /* of each expert gate, then up */
+    ROLE_DOWN_EXPERTS,
     /* an encoder's, after each half layer */
     ROLE_OUTPUT_BIAS,
     ROLE_ATTENTION_OUTPUT_NORM,
@@ -52,21 +58,30 @@ enum tensor_role {
     ROLE_COUNT,
 };
 
+/* The tensors of an expert that is stored alone. */
+enum expert_part { EXPERT_GATE, EXPERT_UP, EXPERT_DOWN, EXPERT_PARTS };
+
 struct tensor_name {
     char text[96];
 };
 
 /* GGUF's name, such as "blk.3.attn_q.weight"; `layer` is ignored outside the layers. */
 struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer);
+/* GGUF's name of a tensor of one expert, such as "blk.3.ffn_gate.17.weight". */
+struct tensor_name tensor_name_of_expert(enum expert_part part, uint32_t layer, uint32_t expert);
 
 /* True for a tensor of the encoder of pictures ("v.…") or of its projector ("mm.…"), which Ollama's
  * files have next to those of the text model. */
 bool tensor_is_of_pictures(struct str name);
 
-/* The axes that a model of this config must have; axes[0] runs fastest, unused axes are 1. False
- * when it needs no such tensor: of the optional ones only the head counts as needed. */
-bool tensor_shape(const struct model_config *config, enum tensor_role role,
+/* The axes that layer `layer` of a model of this config must have; axes[0] runs fastest, unused
+ * axes are 1. False when it needs no such tensor: of the optional ones only the head counts as
+ * needed. */
+bool tensor_shape(const struct model_config *config, enum tensor_role role, uint32_t layer,
                   uint64_t ret_axes[GGUF_AXES_MAX], uint32_t *ret_axis_count);
+/* The axes of a tensor of one expert. */
+void tensor_shape_of_expert(const struct model_config *config, enum expert_part part,
+                            uint64_t ret_axes[GGUF_AXES_MAX]);
 
 struct checkpoint;
 

@@ -189,7 +189,8 @@ static void name_pre(struct checkpoint_vocab *vocab, const struct gguf *gguf) {
     if (str_is(architecture, "llama") && has_token(vocab, "<|begin_of_text|>") &&
         has_token(vocab, "<|eot_id|>"))
         vocab->pre = STR("llama-bpe");
-    else if (str_is(architecture, "qwen2") || str_is(architecture, "qwen3"))
+    else if (str_is(architecture, "qwen2") || str_is(architecture, "qwen3") ||
+             str_is(architecture, "qwen3moe"))
         vocab->pre = STR("qwen2");
 }
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu/experts.h"
 #include "cpu/forward_state.h"
 #include "cpu/spread.h"
 
@@ -308,9 +309,9 @@ static void run_keep(struct forward *forward, const struct op *op) {
 /* ---- a step ---- */
 
 static void (*const runners[OP_KINDS])(struct forward *forward, const struct op *op) = {
-    [OP_EMBED] = run_embed,         [OP_NORM] = run_norm, [OP_MATMUL] = run_matmul,
-    [OP_HEADS] = run_heads,         [OP_KEEP] = run_keep, [OP_GATE] = run_gate,
-    [OP_ATTENTION] = run_attention,
+    [OP_EMBED] = run_embed,         [OP_NORM] = run_norm,       [OP_MATMUL] = run_matmul,
+    [OP_HEADS] = run_heads,         [OP_KEEP] = run_keep,       [OP_GATE] = run_gate,
+    [OP_ATTENTION] = run_attention, [OP_ROUTE] = experts_route, [OP_EXPERTS] = experts_run,
 };
 
 /* Copies keys and values of all layers of a page. */

@@ -14,6 +14,25 @@ uint64_t forward_page_bytes(const struct model_config *config, const struct kv_l
     return 2 * (uint64_t)layout->layers_each * kv_block_bytes(&cache);
 }
 
+/* The part of the formula below for a mixture of experts. */
+static void lay_out_experts(struct forward *forward) {
+    struct workspace *space = &forward->workspace;
+    struct routing *routing = &forward->routing;
+    const struct model_config *config = forward->options.config;
+    const size_t places = (size_t)forward->options.rows_max * config->experts_used;
+    if (!config_has_experts(config)) return;
+    routing->experts = workspace_take(space, places * sizeof *routing->experts);
+    routing->weights = workspace_take(space, places * sizeof *routing->weights);
+    routing->places = workspace_take(space, places * sizeof *routing->places);
+    routing->rows = workspace_take(space, places * sizeof *routing->rows);
+    routing->ends = workspace_take(space, config->experts * sizeof *routing->ends);
+    routing->products = workspace_take(space, config->experts * sizeof *routing->products);
+    routing->activations =
+        workspace_take(space, places * workspace_expert_activation_bytes(forward->options.weights));
+    routing->hidden = workspace_take(space, places * 2 * config->expert_ffn * sizeof(float));
+    routing->sums = workspace_take(space, places * config->width * sizeof(float));
+}
+
 /* The formula of the workspace (cpu/workspace.h). */
 static void lay_out(struct forward *forward) {
     struct workspace *space = &forward->workspace;
@@ -22,13 +41,15 @@ static void lay_out(struct forward *forward) {
     size_t rows = options->rows_max, pairs = config->head_dim / 2;
     const struct program_shape *shape = &forward->program->shape;
     size_t attention_width = (size_t)shape->qkv_width + shape->q_width;
+    size_t ffn_width = most_size(2 * (size_t)config->ffn, config->experts);
     forward->x = workspace_take(space, rows * config->width * sizeof(float));
     forward->h = workspace_take(space, rows * config->width * sizeof(float));
-    forward->wide = workspace_take(
-        space, rows * most_size(attention_width, 2 * (size_t)config->ffn) * sizeof(float));
+    forward->wide =
+        workspace_take(space, rows * most_size(attention_width, ffn_width) * sizeof(float));
     forward->attended = forward->wide ? forward->wide + rows * shape->qkv_width : NULL;
     forward->activations =
         workspace_take(space, rows * workspace_activation_bytes(options->weights));
+    lay_out_experts(forward);
     forward->logits =
         workspace_take(space, (size_t)options->logit_rows_max * config->vocab_rows * sizeof(float));
     for (uint32_t i = 0; i < forward->program->shape.rope_count; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* forward_state: the struct that forward_open.c allocates and forward.c works on. Only these two
- * files include it.
+/* forward_state: the struct that forward_open.c allocates and forward.c works on. Only these
+ * files and experts.c include it.
  *
  * Thread: as forward.h.
  * Memory: forward_open allocates all of it; with `beside`, program and caches belong to that
@@ -25,6 +25,20 @@ struct attention_tasks {
     uint32_t group_count;
 };
 
+/* The experts of the rows of a layer, and their work. A place is one expert of one row; the places
+ * of an expert follow each other, in the order of rows. All is empty without experts. */
+struct routing {
+    uint32_t *experts;          /* (rows_max, used) by a row's weights, the largest first */
+    float *weights;             /* (rows_max, used) */
+    uint32_t *places;           /* (rows_max, used) */
+    uint32_t *rows;             /* (rows_max · used) the row of each place */
+    uint32_t *ends;             /* (experts) the place after an expert's last */
+    struct matmul *products;    /* (experts) */
+    unsigned char *activations; /* (rows_max · used, most bytes of an expert's matrix) */
+    float *hidden;              /* (rows_max · used, 2 ffn) */
+    float *sums;                /* (rows_max · used, width) what each expert leaves */
+};
+
 struct forward {
     struct forward_options options;
     const struct forward *beside; /* the owner of the KV cache; NULL: this one */
@@ -38,12 +52,13 @@ struct forward {
     float *x;                   /* (rows_max, width): the residual stream */
     float *h;                   /* (rows_max, width): normed, or the output of a half layer */
     float *wide;                /* (rows_max, qkv_width) and (rows_max, q_width), or
-                                   (rows_max, 2 ffn) */
+                                   (rows_max, 2 ffn), or (rows_max, experts) */
     float *attended;            /* the second part of wide */
     unsigned char *activations; /* (rows_max, most bytes any matrix needs) */
     float *logits;              /* (logit_rows_max, vocab_rows) */
     struct rope_tables rope[2]; /* global, local */
-    uint32_t *row_numbers;      /* (rows_max) 0, 1, 2, …: a row's line in the rope tables */
+    struct routing routing;
+    uint32_t *row_numbers; /* (rows_max) 0, 1, 2, …: a row's line in the rope tables */
     struct plan plan;
     struct attention_tasks tasks[BACKEND_GROUPS_MAX]; /* one per group of the layout */
     uint32_t heads_each;                              /* KV heads per attention task */

@@ -33,19 +33,23 @@ void spread_rows(struct pool *pool, spread_fn work, void *context, uint32_t rows
 
 struct matmul_job {
     const struct kernels *kernels;
-    const struct matmul *all;
+    const struct matmul *calls;
     uint32_t rows_each;
     uint32_t tiles_each;
+    uint32_t row_tasks;
     uint32_t tile_tasks;
 };
 
+/* A task of a call that has fewer rows than another has nothing to do. */
 static void matmul_task(void *context, uint32_t task, uint32_t worker) {
     (void)worker;
     const struct matmul_job *job = context;
-    struct matmul part = *job->all;
-    size_t row = (size_t)(task / job->tile_tasks) * job->rows_each;
+    const uint32_t each = job->row_tasks * job->tile_tasks;
+    struct matmul part = job->calls[task / each];
+    size_t row = (size_t)(task % each / job->tile_tasks) * job->rows_each;
     uint32_t tile = task % job->tile_tasks * job->tiles_each;
     uint32_t tile_end = tile + job->tiles_each;
+    if (row >= part.rows) return;
     if (tile_end > part.matrix->tile_count) tile_end = part.matrix->tile_count;
     part.activations =
         (const unsigned char *)part.activations + row * part.matrix->activation_bytes;
@@ -54,12 +58,21 @@ static void matmul_task(void *context, uint32_t task, uint32_t worker) {
     job->kernels->matmul(&part, tile, tile_end);
 }
 
-void spread_matmul(struct pool *pool, const struct kernels *kernels, const struct matmul *call) {
-    struct matmul_job job = {.kernels = kernels, .all = call};
-    size_t rows_each = MATMUL_ACTIVATION_BYTES / call->matrix->activation_bytes;
+void spread_matmuls(struct pool *pool, const struct kernels *kernels, const struct matmul *calls,
+                    uint32_t count) {
+    struct matmul_job job = {.kernels = kernels, .calls = calls};
+    const struct matrix *matrix = calls[0].matrix;
+    size_t rows_each = MATMUL_ACTIVATION_BYTES / matrix->activation_bytes, rows_most = 0;
+    for (uint32_t i = 0; i < count; i++)
+        if (calls[i].rows > rows_most) rows_most = calls[i].rows;
     job.rows_each = rows_each > MATMUL_ROWS_MIN ? (uint32_t)rows_each : MATMUL_ROWS_MIN;
-    job.tiles_each = share_of(pool, call->matrix->tile_count);
-    job.tile_tasks = spread_divide_up(call->matrix->tile_count, job.tiles_each);
-    uint32_t row_tasks = spread_divide_up((uint32_t)call->rows, job.rows_each);
-    pool_run(pool, matmul_task, &job, row_tasks * job.tile_tasks);
+    job.row_tasks = spread_divide_up((uint32_t)rows_most, job.rows_each);
+    job.tiles_each = share_of(pool, count * matrix->tile_count);
+    if (job.tiles_each > matrix->tile_count) job.tiles_each = matrix->tile_count;
+    job.tile_tasks = spread_divide_up(matrix->tile_count, job.tiles_each);
+    pool_run(pool, matmul_task, &job, count * job.row_tasks * job.tile_tasks);
+}
+
+void spread_matmul(struct pool *pool, const struct kernels *kernels, const struct matmul *call) {
+    spread_matmuls(pool, kernels, call, 1);
 }

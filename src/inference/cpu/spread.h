@@ -26,3 +26,6 @@ void spread_rows(struct pool *pool, spread_fn work, void *context, uint32_t rows
 
 /* Runs kernels->matmul over all tiles and rows of the call. */
 void spread_matmul(struct pool *pool, const struct kernels *kernels, const struct matmul *call);
+/* The same for `count` calls whose matrices have the same sizes and forms. */
+void spread_matmuls(struct pool *pool, const struct kernels *kernels, const struct matmul *calls,
+                    uint32_t count);

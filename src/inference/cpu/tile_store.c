@@ -36,6 +36,19 @@ static bool is_to_round(const struct tile_store *store, const struct weight_matr
            (part->type == TENSOR_F32 || part->type == TENSOR_F16);
 }
 
+/* A router's logits decide which weights a row meets, so it keeps the activations' bits: floats of
+ * 16 bits would make the kernels round them. */
+static bool is_to_widen(const struct weight_matrix *from, const struct matrix_part *part) {
+    return from->is_router && (part->type == TENSOR_BF16 || part->type == TENSOR_F16);
+}
+
+/* The type in which a part is tiled. */
+static enum tensor_type type_for(const struct tile_store *store, const struct weight_matrix *from,
+                                 const struct matrix_part *part) {
+    if (is_to_round(store, from, part)) return TENSOR_BF16;
+    return is_to_widen(from, part) ? TENSOR_F32 : part->type;
+}
+
 /* ---- opening ---- */
 
 /* Opens a matrix over the tiles that the cache has. False: there are none. */
@@ -54,7 +67,7 @@ static enum err store_open(void *self, const struct weight_matrix *from, struct 
     assert(from->part_count <= PARTS_MAX);
     for (uint32_t i = 0; i < from->part_count; i++) {
         parts[i] = from->parts[i];
-        if (is_to_round(store, from, &parts[i])) parts[i].type = TENSOR_BF16;
+        parts[i].type = type_for(store, from, &from->parts[i]);
     }
     *ret_is_filled = open_mapped(store, from, parts, ret_matrix);
     enum err err = *ret_is_filled ? OK
@@ -67,26 +80,33 @@ static enum err store_open(void *self, const struct weight_matrix *from, struct 
 
 /* ---- filling ---- */
 
-/* Converts the rows of a part to bf16, in memory that the caller frees as ret_part->blocks. */
-static enum err round_part(const struct matrix_part *part, uint32_t cols,
-                           struct matrix_part *ret_part, struct error *error) {
+/* Converts the rows of a part to bf16 or f32, in memory that the caller frees as
+ * ret_part->blocks. */
+static enum err convert_part(const struct matrix_part *part, enum tensor_type type, uint32_t cols,
+                             struct matrix_part *ret_part, struct error *error) {
     const size_t row_bytes = tensor_type_row_bytes(part->type, cols);
-    uint16_t *rounded = calloc((size_t)part->rows * cols, sizeof *rounded);
+    const size_t new_bytes = tensor_type_row_bytes(type, cols);
+    unsigned char *rows = calloc(part->rows, new_bytes);
     float *row = calloc(cols, sizeof *row);
-    if (!rounded || !row) {
-        free(rounded);
+    if (!rows || !row) {
+        free(rows);
         free(row);
-        return err_set(error, ERR_LIMIT, "no memory to round %u rows of weights", part->rows);
+        return err_set(error, ERR_LIMIT, "no memory to convert %u rows of weights", part->rows);
     }
     for (size_t i = 0; i < part->rows; i++) {
+        unsigned char *at = rows + i * new_bytes;
         quant_row_to_f32(part->type, (const unsigned char *)part->blocks + i * row_bytes, cols,
                          row);
-        for (size_t j = 0; j < cols; j++) rounded[i * cols + j] = bf16_from_f32(row[j]);
+        for (size_t j = 0; j < cols && type == TENSOR_BF16; j++) {
+            const uint16_t rounded = bf16_from_f32(row[j]);
+            memcpy(at + j * sizeof rounded, &rounded, sizeof rounded);
+        }
+        if (type == TENSOR_F32) memcpy(at, row, new_bytes);
     }
     free(row);
     *ret_part = *part;
-    ret_part->type = TENSOR_BF16;
-    ret_part->blocks = rounded;
+    ret_part->type = type;
+    ret_part->blocks = rows;
     return OK;
 }
 
@@ -108,19 +128,20 @@ static enum err store_fill(void *self, struct matrix *matrix, const struct weigh
                            struct error *error) {
     struct tile_store *store = self;
     struct matrix_part parts[PARTS_MAX];
-    void *rounded[PARTS_MAX] = {NULL};
+    void *converted[PARTS_MAX] = {NULL};
     enum err err = OK;
     for (uint32_t i = 0; i < from->part_count && err == OK; i++) {
         parts[i] = from->parts[i];
-        if (!is_to_round(store, from, &from->parts[i])) continue;
-        err = round_part(&from->parts[i], from->cols, &parts[i], error);
-        if (err == OK) rounded[i] = (void *)(uintptr_t)parts[i].blocks;
+        const enum tensor_type type = type_for(store, from, &parts[i]);
+        if (type == parts[i].type) continue;
+        err = convert_part(&from->parts[i], type, from->cols, &parts[i], error);
+        if (err == OK) converted[i] = (void *)(uintptr_t)parts[i].blocks;
     }
     if (err == OK) {
         struct fill_job job = {.matrix = matrix, .parts = parts};
         pool_run(store->pool, fill_task, &job, (matrix->tile_count + TILES_EACH - 1) / TILES_EACH);
     }
-    for (uint32_t i = 0; i < from->part_count; i++) free(rounded[i]);
+    for (uint32_t i = 0; i < from->part_count; i++) free(converted[i]);
     return err;
 }
 

@@ -43,8 +43,24 @@ size_t workspace_activation_bytes(const struct weights *weights) {
         const struct layer_weights *layer = &weights->layers[i];
         most = most_size(most, layer->qkv->activation_bytes);
         most = most_size(most, layer->output->activation_bytes);
+        if (layer->experts.count > 0) {
+            most = most_size(most, layer->experts.router->activation_bytes);
+            most = most_size(most, layer->experts.gate_up[0]->activation_bytes);
+            continue;
+        }
         most = most_size(most, layer->gate_up->activation_bytes);
         most = most_size(most, layer->down->activation_bytes);
+    }
+    return most;
+}
+
+size_t workspace_expert_activation_bytes(const struct weights *weights) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < weights->layer_count; i++) {
+        const struct experts *experts = &weights->layers[i].experts;
+        if (experts->count == 0) continue;
+        most = most_size(most, experts->gate_up[0]->activation_bytes);
+        most = most_size(most, experts->down[0]->activation_bytes);
     }
     return most;
 }

@@ -30,3 +30,5 @@ void workspace_close(struct workspace *workspace); /* one that was never opened 
 void *workspace_map(size_t bytes);
 /* Bytes of the widest row of activations that any matrix of the model reads. */
 size_t workspace_activation_bytes(const struct weights *weights);
+/* The same for the matrices of experts; 0 without experts. */
+size_t workspace_expert_activation_bytes(const struct weights *weights);

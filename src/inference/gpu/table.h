@@ -46,7 +46,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 12u
+#define GPU_ABI 13u
 #define GPU_SYMBOL "quern_gpu_table" /* of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u

@@ -18,8 +18,11 @@ enum op_kind {
     OP_GATE,      /* wide = gate(first half) · second half; prepared for next */
     OP_KEEP,   /* leaves only the wanted rows of x and wide: the last layer has stored its keys */
     OP_LOGITS, /* logits = prepared · matrixᵀ, capped; runs for as many rows at once as fit */
+    OP_ROUTE,  /* each row's experts and their weights, from the logits in wide; h prepared for the
+                  experts */
+    OP_EXPERTS, /* `to` = Σ weight · (gate(first half) · second half · downᵀ) over a row's experts */
 };
-#define OP_KINDS (OP_LOGITS + 1)
+#define OP_KINDS (OP_EXPERTS + 1)
 
 /* NORM: the sum that the half layer before it left open. */
 enum op_add {

@@ -23,6 +23,17 @@ struct encoder_layer {
     float *ffn_norm_bias;       /* (width) */
 };
 
+/* A mixture of experts. All experts of a layer have the same sizes and forms. */
+struct experts {
+    uint32_t count; /* 0: the layer has none */
+    uint32_t used;  /* experts of a row */
+    uint32_t ffn;   /* width of an expert */
+    bool sums_to_one;
+    struct matrix *router;   /* (count, width) */
+    struct matrix **gate_up; /* (count) of (gate | up: 2 ffn, width) */
+    struct matrix **down;    /* (count) of (width, ffn) */
+};
+
 struct layer_weights {
     float *attention_norm;      /* (width) */
     float *q_norm;              /* (head_dim) or NULL */
@@ -32,8 +43,9 @@ struct layer_weights {
     struct matrix *output;      /* (width, heads · head_dim) */
     float *post_attention_norm; /* (width) or NULL */
     float *ffn_norm;            /* (width) */
-    struct matrix *gate_up;     /* (gate | up: 2 ffn, width) */
-    struct matrix *down;        /* (width, ffn) */
-    float *post_ffn_norm;       /* (width) or NULL */
+    struct matrix *gate_up;     /* (gate | up: 2 ffn, width); NULL with experts */
+    struct matrix *down;        /* (width, ffn); likewise */
+    struct experts experts;
+    float *post_ffn_norm; /* (width) or NULL */
     struct encoder_layer encoder;
 };

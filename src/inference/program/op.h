@@ -9,7 +9,9 @@
  *
  *     x         (width)            the residual stream
  *     h         (width)            what NORM leaves, or the product of a half layer before its sum
- *     wide      (q | k | v)        or (gate | up), of which GATE leaves the first half
+ *     wide      (q | k | v)        or (gate | up), of which GATE leaves the first half, or the logits
+ *                                  of a router
+ *     experts   (used)             the row's experts, and the weights of their sum (ROUTE)
  *     attended  (heads · head_dim) what ATTENTION leaves
  *     prepared  (next's form)      the last result, in the form that the matrix `next` reads
  *
@@ -18,6 +20,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/op_kind.h"
+#include "program/layer_weights.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -25,23 +28,25 @@
 /* A field that the kind does not name is zero. */
 struct op {
     enum op_kind kind;
-    uint16_t layer;              /* from 0; the number of layers behind the last one */
-    bool ends_slice;             /* an urgent step may pass behind this operation */
-    const struct matrix *matrix; /* EMBED, MATMUL, LOGITS */
-    const struct matrix *next;   /* NORM, ATTENTION, GATE: reader of the result, whose form it gets;
+    uint16_t layer;                /* from 0; the number of layers behind the last one */
+    bool ends_slice;               /* an urgent step may pass behind this operation */
+    const struct matrix *matrix;   /* EMBED, MATMUL, LOGITS */
+    const struct experts *experts; /* ROUTE, EXPERTS */
+    const struct matrix
+        *next;           /* NORM, ATTENTION, GATE, ROUTE: reader of the result, whose form it gets;
                                     NULL: the result stays as numbers (NORM without a head) */
-    enum op_add add;             /* NORM */
-    const float *weight;         /* NORM: (width) */
-    const float *post;           /* NORM with ADD_NORMED_H: (width) */
-    enum op_to to;               /* MATMUL */
-    const float *bias;           /* MATMUL: (matrix->rows) or NULL */
-    const float *q_norm;         /* HEADS: (head_dim) or NULL */
-    const float *k_norm;         /* HEADS: (head_dim) or NULL */
-    uint8_t rope;                /* HEADS: table of frequencies, 0 global, 1 local */
-    uint16_t kv_group;           /* HEADS, ATTENTION: group of the layer, which has its pages */
-    uint16_t kv_place;           /* HEADS, ATTENTION: place of the layer in its group */
-    uint32_t window;             /* ATTENTION: keys that a row sees, its own too; 0: all */
-    enum op_gate gate;           /* GATE */
-    float scale;                 /* EMBED: factor of the row; ATTENTION: factor of q · k */
-    float softcap;               /* ATTENTION: cap of scores; LOGITS: cap of logits; 0: none */
+    enum op_add add;     /* NORM */
+    const float *weight; /* NORM: (width) */
+    const float *post;   /* NORM with ADD_NORMED_H: (width) */
+    enum op_to to;       /* MATMUL, EXPERTS: not TO_WIDE */
+    const float *bias;   /* MATMUL: (matrix->rows) or NULL */
+    const float *q_norm; /* HEADS: (head_dim) or NULL */
+    const float *k_norm; /* HEADS: (head_dim) or NULL */
+    uint8_t rope;        /* HEADS: table of frequencies, 0 global, 1 local */
+    uint16_t kv_group;   /* HEADS, ATTENTION: group of the layer, which has its pages */
+    uint16_t kv_place;   /* HEADS, ATTENTION: place of the layer in its group */
+    uint32_t window;     /* ATTENTION: keys that a row sees, its own too; 0: all */
+    enum op_gate gate;   /* GATE, EXPERTS */
+    float scale;         /* EMBED: factor of the row; ATTENTION: factor of q · k */
+    float softcap;       /* ATTENTION: cap of scores; LOGITS: cap of logits; 0: none */
 };

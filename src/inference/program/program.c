@@ -41,13 +41,14 @@ static struct op *append_matmul(struct maker *maker, const struct matrix *matrix
     return op;
 }
 
-/* The product that ends a half layer. `post` is the norm before its sum, or NULL. */
-static struct op *append_half_end(struct maker *maker, const struct matrix *matrix,
-                                  const float *post) {
+/* The operation that ends a half layer. `post` is the norm before its sum, or NULL. */
+static struct op *append_half_end(struct maker *maker, enum op_kind kind, const float *post) {
     bool adds = maker->options->matmul_adds && !post;
     maker->post = post;
     maker->add = post ? ADD_NORMED_H : adds ? ADD_NOTHING : ADD_H;
-    return append_matmul(maker, matrix, adds ? TO_X : TO_H);
+    struct op *op = append(maker, kind);
+    op->to = adds ? TO_X : TO_H;
+    return op;
 }
 
 static struct op *append_attention(struct maker *maker, enum op_kind kind) {
@@ -79,26 +80,50 @@ static void append_attention_half(struct maker *maker, const struct layer_weight
     attention->scale = config->attention_scale;
     attention->softcap = config->attention_softcap;
     attention->next = weights->output;
-    append_half_end(maker, weights->output, weights->post_attention_norm)->ends_slice = true;
+    struct op *output = append_half_end(maker, OP_MATMUL, weights->post_attention_norm);
+    output->matrix = weights->output;
+    output->ends_slice = true;
+}
+
+static enum op_gate gate_of(const struct maker *maker) {
+    const bool is_silu = maker->options->config->architecture->activation == ACTIVATION_SILU;
+    return is_silu ? GATE_SILU : GATE_GELU_TANH;
+}
+
+/* The last layer's slice goes on to the end of the pass. */
+static bool ends_slice(const struct maker *maker) {
+    return maker->layer < maker->options->config->layers - 1;
 }
 
 static void append_gated_half(struct maker *maker, const struct layer_weights *weights) {
-    const struct model_config *config = maker->options->config;
-    const bool is_silu = config->architecture->activation == ACTIVATION_SILU;
     append_norm(maker, weights->ffn_norm, weights->gate_up);
     append_matmul(maker, weights->gate_up, TO_WIDE);
     struct op *gate = append(maker, OP_GATE);
-    gate->gate = is_silu ? GATE_SILU : GATE_GELU_TANH;
+    gate->gate = gate_of(maker);
     gate->next = weights->down;
-    /* The last layer's slice goes on to the end of the pass. */
-    append_half_end(maker, weights->down, weights->post_ffn_norm)->ends_slice =
-        maker->layer < config->layers - 1;
+    struct op *down = append_half_end(maker, OP_MATMUL, weights->post_ffn_norm);
+    down->matrix = weights->down;
+    down->ends_slice = ends_slice(maker);
+}
+
+static void append_experts_half(struct maker *maker, const struct layer_weights *weights) {
+    const struct experts *experts = &weights->experts;
+    append_norm(maker, weights->ffn_norm, experts->router);
+    append_matmul(maker, experts->router, TO_WIDE);
+    struct op *route = append(maker, OP_ROUTE);
+    route->experts = experts;
+    route->next = experts->gate_up[0];
+    struct op *sum = append_half_end(maker, OP_EXPERTS, weights->post_ffn_norm);
+    sum->experts = experts;
+    sum->gate = gate_of(maker);
+    sum->ends_slice = ends_slice(maker);
 }
 
 /* The halves of a layer by their kinds. */
 typedef void (*append_fn)(struct maker *maker, const struct layer_weights *weights);
 static const append_fn append_mixer[] = {[MIXER_ATTENTION] = append_attention_half};
-static const append_fn append_ffn[] = {[FFN_GATED] = append_gated_half};
+static const append_fn append_ffn[] = {
+    [FFN_GATED] = append_gated_half, [FFN_EXPERTS] = append_experts_half};
 
 static struct program_shape shape_of(const struct program_options *options) {
     const struct model_config *config = options->config;

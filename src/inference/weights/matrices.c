@@ -38,6 +38,7 @@ static struct weight_matrix matrix_of(const struct weights_source *source) {
                                   .parts = source->parts,
                                   .part_count = source->part_count,
                                   .cols = (uint32_t)source->tensors[0]->axes[0],
+                                  .is_router = source->is_router,
                                   .is_head = source->is_head,
                                   .is_looked_up = source->is_looked_up,
                                   .is_multiplied = source->is_multiplied};
@@ -66,6 +67,7 @@ enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
     struct weights_source source = {.name = tensor_name_of(roles[0], layer),
                                     .tensor_count = role_count,
                                     .part_count = role_count,
+                                    .is_router = roles[0] == ROLE_ROUTER,
                                     .is_head = roles[0] == ROLE_HEAD,
                                     .is_looked_up = roles[0] == ROLE_EMBEDDING,
                                     .is_multiplied = roles[0] != ROLE_EMBEDDING || is_tied};
@@ -98,13 +100,71 @@ enum err weights_open_fused_qkv(struct weights_loader *loader, uint32_t layer,
     return open_source(loader, &source, ret_matrix);
 }
 
+/* The tensor that has a part of an expert, alone or with all others. */
+static const struct checkpoint_tensor *find_expert(const struct weights_loader *loader,
+                                                   uint32_t layer, enum expert_part part,
+                                                   uint32_t expert) {
+    static const enum tensor_role fused[EXPERT_PARTS] = {[EXPERT_GATE] = ROLE_GATE_EXPERTS,
+                                                         [EXPERT_UP] = ROLE_UP_EXPERTS,
+                                                         [EXPERT_DOWN] = ROLE_DOWN_EXPERTS};
+    const struct checkpoint_tensor *tensor = weights_find(loader, layer, fused[part]);
+    struct tensor_name name = tensor_name_of_expert(part, layer, expert);
+    return tensor ? tensor : checkpoint_find(loader->options.checkpoint, str_from(name.text));
+}
+
+/* Opens gate|up, from gate on, or down. */
+static enum err open_expert(struct weights_loader *loader, uint32_t layer, uint32_t expert,
+                            enum expert_part first, struct matrix **ret_matrix) {
+    const struct checkpoint_tensor *paired =
+        first == EXPERT_GATE ? weights_find(loader, layer, ROLE_GATE_UP_EXPERTS) : NULL;
+    const uint32_t count = first == EXPERT_GATE && !paired ? 2 : 1;
+    struct weights_source source = {.name = tensor_name_of_expert(first, layer, expert),
+                                    .tensor_count = count,
+                                    .part_count = count,
+                                    .is_multiplied = true};
+    for (uint32_t i = 0; i < count; i++) {
+        const enum expert_part part = (enum expert_part)((uint32_t)first + i);
+        const struct checkpoint_tensor *tensor =
+            paired ? paired : find_expert(loader, layer, part, expert);
+        assert(tensor);
+        source.tensors[i] = tensor;
+        source.parts[i] = part_of(tensor);
+    }
+    source.slice = expert;
+    return open_source(loader, &source, ret_matrix);
+}
+
+enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
+                              struct experts *ret_experts) {
+    static const enum tensor_role router[] = {ROLE_ROUTER};
+    const struct model_config *config = loader->options.config;
+    ret_experts->gate_up = calloc(config->experts, sizeof *ret_experts->gate_up);
+    ret_experts->down = calloc(config->experts, sizeof *ret_experts->down);
+    if (!ret_experts->gate_up || !ret_experts->down)
+        return err_set(loader->error, ERR_LIMIT, "no memory for %u experts", config->experts);
+    ret_experts->count = config->experts;
+    ret_experts->used = config->experts_used;
+    ret_experts->ffn = config->expert_ffn;
+    ret_experts->sums_to_one = config->expert_weights_sum_to_one;
+    enum err err = weights_open_matrix(loader, layer, router, 1, &ret_experts->router);
+    for (uint32_t i = 0; i < config->experts && err == OK; i++) {
+        err = open_expert(loader, layer, i, EXPERT_GATE, &ret_experts->gate_up[i]);
+        if (err == OK) err = open_expert(loader, layer, i, EXPERT_DOWN, &ret_experts->down[i]);
+    }
+    return err;
+}
+
 /* ---- filling ---- */
 
 /* Gives each part its rows; several parts may share one tensor. */
 static void set_blocks(struct weights_source *source, const struct checkpoint_bytes *bytes) {
     const unsigned char *at = NULL;
     for (uint32_t i = 0; i < source->part_count; i++) {
-        if (i < source->tensor_count) at = bytes[i].at;
+        if (i < source->tensor_count) {
+            const struct checkpoint_tensor *tensor = source->tensors[i];
+            const uint64_t slice = tensor->axis_count == 3 ? source->slice : 0;
+            at = bytes[i].at + slice * tensor->axes[1] * tensor->row_bytes;
+        }
         source->parts[i].blocks = at;
         at += source->parts[i].rows *
               tensor_type_row_bytes(source->parts[i].type, (size_t)source->tensors[0]->axes[0]);
@@ -126,8 +186,10 @@ static enum err fill_source(struct weights_loader *loader, struct weights_source
         struct weight_matrix from = matrix_of(source);
         err = store->ops->fill(store->self, source->matrix, &from, loader->error);
     }
+    /* The pages of a tensor with many matrices stay until its last one is read. */
     for (uint32_t i = 0; i < count; i++)
-        checkpoint_done(loader->options.checkpoint, source->tensors[i], &bytes[i]);
+        if (bytes[i].owned || source->slice + 1 >= source->tensors[i]->axes[2])
+            checkpoint_done(loader->options.checkpoint, source->tensors[i], &bytes[i]);
     return err;
 }
 

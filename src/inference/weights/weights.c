@@ -54,23 +54,28 @@ static enum err load_encoder_vectors(struct weights_loader *loader, uint32_t lay
     return err;
 }
 
+static enum err open_ffn(struct weights_loader *loader, uint32_t layer, struct layer_weights *to) {
+    static const enum tensor_role gate_up[] = {ROLE_GATE, ROLE_UP};
+    static const enum tensor_role down[] = {ROLE_DOWN};
+    if (loader->options.config->list[layer].ffn == FFN_EXPERTS)
+        return weights_open_experts(loader, layer, &to->experts);
+    /* Without a gate, or with one in the same tensor, only `up` is loaded. */
+    uint32_t ungated = weights_find(loader, layer, ROLE_GATE) ? 0 : 1;
+    enum err err = weights_open_matrix(loader, layer, gate_up + ungated, 2 - ungated, &to->gate_up);
+    return err == OK ? weights_open_matrix(loader, layer, down, 1, &to->down) : err;
+}
+
 static enum err open_layer(struct weights_loader *loader, uint32_t layer) {
     static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V};
     static const enum tensor_role qkv_bias[] = {ROLE_Q_BIAS, ROLE_K_BIAS, ROLE_V_BIAS};
     static const enum tensor_role output[] = {ROLE_OUTPUT_PROJECTION};
-    static const enum tensor_role gate_up[] = {ROLE_GATE, ROLE_UP};
-    static const enum tensor_role down[] = {ROLE_DOWN};
-    /* Without a gate, or with one in the same tensor, only `up` is loaded. */
-    uint32_t ungated = weights_find(loader, layer, ROLE_GATE) ? 0 : 1;
     struct layer_weights *to = &loader->weights->layers[layer];
     enum err err = weights_find(loader, layer, ROLE_QKV)
                        ? weights_open_fused_qkv(loader, layer, &to->qkv)
                        : weights_open_matrix(loader, layer, qkv, 3, &to->qkv);
     if (err == OK) err = weights_read_vector(loader, layer, qkv_bias, 3, &to->qkv_bias);
     if (err == OK) err = weights_open_matrix(loader, layer, output, 1, &to->output);
-    if (err == OK)
-        err = weights_open_matrix(loader, layer, gate_up + ungated, 2 - ungated, &to->gate_up);
-    if (err == OK) err = weights_open_matrix(loader, layer, down, 1, &to->down);
+    if (err == OK) err = open_ffn(loader, layer, to);
     if (err != OK) return err;
     return loader->options.config->architecture->is_encoder
                ? load_encoder_vectors(loader, layer, &to->encoder)
@@ -158,7 +163,18 @@ enum err weights_fill(struct weights *weights, struct error *error) {
     return err == OK && store.ops->finish ? store.ops->finish(store.self, error) : err;
 }
 
+static void close_experts(struct experts *experts) {
+    for (uint32_t i = 0; i < experts->count; i++) {
+        matrix_close(experts->gate_up[i]);
+        matrix_close(experts->down[i]);
+    }
+    matrix_close(experts->router);
+    free(experts->gate_up);
+    free(experts->down);
+}
+
 static void close_layer(struct layer_weights *layer) {
+    close_experts(&layer->experts);
     matrix_close(layer->qkv);
     matrix_close(layer->output);
     matrix_close(layer->gate_up);

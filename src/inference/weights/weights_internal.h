@@ -20,6 +20,8 @@ struct weights_source {
     uint32_t tensor_count; /* as many as parts, or one that has the rows of all parts */
     struct matrix_part parts[MATRIX_PARTS_MAX]; /* (part_count) */
     uint32_t part_count;
+    uint32_t slice; /* which of the tensors' matrices, for those of three axes */
+    bool is_router;
     bool is_head;
     bool is_looked_up;
     bool is_multiplied;
@@ -61,5 +63,8 @@ enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
 /* Opens the matrix of one tensor that has the rows of q, then k, then v. */
 enum err weights_open_fused_qkv(struct weights_loader *loader, uint32_t layer,
                                 struct matrix **ret_matrix) MUST_CHECK;
+/* Opens router and experts of a layer that has them; weights_close closes what is open. */
+enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
+                              struct experts *ret_experts) MUST_CHECK;
 /* Reads the rows of all matrices that have none. */
 enum err weights_fill_matrices(struct weights_loader *loader) MUST_CHECK;

@@ -5,7 +5,7 @@
  *
  * The model has 2 layers, a width of 32, 4 heads of 8 over 2 key-value heads, a feed-forward of 64
  * and 8 tokens: every tensor there must be, and nothing more. A recipe may have it wider and its
- * matrices of another type. */
+ * matrices of another type, or with experts: then it is a qwen3moe, and its keys are so named. */
 
 #include "../../../block_scales.h"
 #include "base/buf.h"
@@ -50,9 +50,10 @@ struct recipe {
     const char *magic;           /* NULL: GGUF */
     uint64_t pair_count_add, tensor_count_add;
 
-    uint32_t times; /* 0 is 1: all widths so many times as large */
-    uint32_t type;  /* 0: Q8_0; of the matrices */
-    bool as_f32;    /* the values of that type, stored in float32 */
+    uint32_t times;   /* 0 is 1: all widths so many times as large */
+    uint32_t type;    /* 0: Q8_0; of the matrices */
+    bool as_f32;      /* the values of that type, stored in float32 */
+    uint32_t experts; /* 0: a llama; else a qwen3moe of so many, of which a token uses two */
 };
 
 static inline uint32_t times(const struct recipe *recipe, uint32_t width) {
@@ -105,6 +106,11 @@ static inline void put_set_value(struct pairs *pairs, const char *key) {
  */
 static inline bool begins(struct pairs *pairs, const char *key, uint32_t kind) {
     const struct recipe *recipe = pairs->recipe;
+    char other[96];
+    if (recipe->experts > 0 && strncmp(key, "llama.", 6) == 0) {
+        snprintf(other, sizeof other, "qwen3moe.%s", key + 6);
+        key = other;
+    }
     if (recipe->drop_key && strcmp(recipe->drop_key, key) == 0) return false;
     if (recipe->set_key && strcmp(recipe->set_key, key) == 0 && !pairs->was_set) {
         pairs->was_set = true;
@@ -152,7 +158,7 @@ static inline void put_vocabulary(struct pairs *pairs) {
 
 static inline void put_pairs(struct pairs *pairs) {
     const struct recipe *recipe = pairs->recipe;
-    pair_str(pairs, "general.architecture", "llama");
+    pair_str(pairs, "general.architecture", recipe->experts > 0 ? "qwen3moe" : "llama");
     pair_str(pairs, "general.name", "grain");
     pair_u32(pairs, "llama.block_count", 2);
     pair_u32(pairs, "llama.context_length", 64);
@@ -164,6 +170,11 @@ static inline void put_pairs(struct pairs *pairs) {
     if (begins(pairs, "llama.attention.layer_norm_rms_epsilon", GGUF_F32))
         put(&pairs->bytes, &eps, sizeof eps);
     if (begins(pairs, "llama.rope.freq_base", GGUF_F32)) put(&pairs->bytes, &base, sizeof base);
+    if (recipe->experts > 0) {
+        pair_u32(pairs, "llama.expert_count", recipe->experts);
+        pair_u32(pairs, "llama.expert_used_count", 2);
+        pair_u32(pairs, "llama.expert_feed_forward_length", times(recipe, 64));
+    }
     put_vocabulary(pairs);
     if (recipe->set_key && !pairs->was_set) put_set_value(pairs, recipe->set_key);
     if (recipe->extra_key) put_set_value(pairs, recipe->extra_key);
@@ -211,7 +222,7 @@ static inline void put_data(struct tensors *tensors, const struct recipe_tensor 
         for (uint64_t j = 0; j < part; j++) block[j] = (unsigned char)rng_next(&tensors->rng);
         if (tensor->type == 0 && part == 4) block[3] = 0x3C;
         if (part == type->block_bytes) calm_block(tensor->type, block);
-        if (tensors->recipe->as_f32 && tensor->axis_count == 2)
+        if (tensors->recipe->as_f32 && tensor->axis_count >= 2)
             put_values(tensors, tensor->type, block);
         else
             buf_add(&tensors->data, (const char *)block, part);
@@ -247,6 +258,27 @@ static inline void put_tensor(struct tensors *tensors, struct recipe_tensor tens
     if (tensor.axis_count <= 4) put_data(tensors, &tensor);
 }
 
+/* What a layer of a qwen3moe has in the place of a feed-forward, and the norms of its heads. */
+static inline void put_experts(struct tensors *tensors, int layer, uint32_t type) {
+    const struct recipe *recipe = tensors->recipe;
+    const uint64_t width = times(recipe, 32), ffn = times(recipe, 64), experts = recipe->experts;
+    const struct recipe_tensor all[] = {
+        {"attn_q_norm.weight", 1, {width / 4}, 0},
+        {"attn_k_norm.weight", 1, {width / 4}, 0},
+        {"ffn_gate_inp.weight", 2, {width, experts}, 0},
+        {"ffn_gate_exps.weight", 3, {width, ffn, experts}, type},
+        {"ffn_up_exps.weight", 3, {width, ffn, experts}, type},
+        {"ffn_down_exps.weight", 3, {ffn, width, experts}, type},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        char name[64];
+        struct recipe_tensor tensor = all[i];
+        snprintf(name, sizeof name, "blk.%d.%s", layer, all[i].name);
+        tensor.name = name;
+        put_tensor(tensors, tensor);
+    }
+}
+
 static inline void put_tensors(struct tensors *tensors) {
     static const struct {
         const char *name;
@@ -259,10 +291,12 @@ static inline void put_tensors(struct tensors *tensors) {
     uint32_t type = recipe->type ? recipe->type : 8;
     put_tensor(tensors,
                (struct recipe_tensor){"token_embd.weight", 2, {times(recipe, 32), 8}, type});
-    for (int layer = 0; layer < 2; layer++)
+    for (int layer = 0; layer < 2; layer++) {
+        if (recipe->experts > 0) put_experts(tensors, layer, type);
         for (size_t i = 0; i < sizeof layer_tensors / sizeof *layer_tensors; i++) {
             char name[64];
             snprintf(name, sizeof name, "blk.%d.%s", layer, layer_tensors[i].name);
+            if (recipe->experts > 0 && i > 5) continue; /* ffn_gate, ffn_up and ffn_down */
             bool is_vector = layer_tensors[i].rows == 0;
             put_tensor(tensors, (struct recipe_tensor){name,
                                                        is_vector ? 1u : 2u,
@@ -270,6 +304,7 @@ static inline void put_tensors(struct tensors *tensors) {
                                                         times(recipe, layer_tensors[i].rows)},
                                                        is_vector ? 0u : type});
         }
+    }
     put_tensor(tensors, (struct recipe_tensor){"output_norm.weight", 1, {times(recipe, 32)}, 0});
     if (tensors->recipe->extra.name) put_tensor(tensors, tensors->recipe->extra);
 }

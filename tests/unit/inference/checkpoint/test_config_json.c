@@ -182,6 +182,32 @@ static void a_list_of_layer_types_has_the_last_word(void **state) {
                      ERR_INVALID);
 }
 
+#define MOE(rest) "{\"model_type\":\"qwen3_moe\"," rest "}"
+
+static void layers_without_experts_are_those_that_the_file_names(void **state) {
+    (void)state;
+    struct json_config json;
+    open_good("{\"model_type\":\"qwen3_moe\"}", &json);
+    const struct model_config *config = &json.config;
+    assert_string_equal(config->architecture->name, "qwen3moe");
+    assert_int_equal(config->experts, 128);
+    assert_int_equal(config->experts_used, 8);
+    assert_int_equal(config->expert_ffn, 768);
+    assert_false(config->expert_weights_sum_to_one);
+    for (uint32_t i = 0; i < 12; i++) assert_int_equal(config->list[i].ffn, FFN_EXPERTS);
+    open_good(MOE("\"num_local_experts\":4,\"num_experts_per_tok\":2,\"norm_topk_prob\":true,"
+                  "\"decoder_sparse_step\":2,\"mlp_only_layers\":[3]"),
+              &json);
+    assert_int_equal(config->experts, 4);
+    assert_int_equal(config->experts_used, 2);
+    assert_true(config->expert_weights_sum_to_one);
+    for (uint32_t i = 0; i < 12; i++)
+        assert_int_equal(config->list[i].ffn, i % 2 == 1 && i != 3 ? FFN_EXPERTS : FFN_GATED);
+    open_good("{}", &json);
+    assert_false(config_has_experts(config));
+    for (uint32_t i = 0; i < 12; i++) assert_int_equal(config->list[i].ffn, FFN_GATED);
+}
+
 static void llama_3_stretches_low_frequencies_only(void **state) {
     (void)state;
     struct json_config json;
@@ -301,6 +327,16 @@ static const struct {
     {"use_bidirectional_attention true", "{\"use_bidirectional_attention\":true}"},
     {"attn_logit_softcapping is not", "{\"attn_logit_softcapping\":50.0}"},
     {"num_local_experts is not", "{\"num_local_experts\":8}"},
+    {"num_experts is no integer of 1..1024", MOE("\"num_experts\":1025")},
+    {"num_experts is 8, but num_local_experts is 4",
+     MOE("\"num_experts\":8,\"num_local_experts\":4")},
+    {"num_experts_per_tok is 9, over the 8 experts",
+     MOE("\"num_experts\":8,\"num_experts_per_tok\":9")},
+    {"moe_intermediate_size is no integer", MOE("\"moe_intermediate_size\":0")},
+    {"norm_topk_prob is no boolean", MOE("\"norm_topk_prob\":1")},
+    {"decoder_sparse_step is no integer", MOE("\"decoder_sparse_step\":0")},
+    {"mlp_only_layers is no list", MOE("\"mlp_only_layers\":3")},
+    {"mlp_only_layers: element 1 is no layer of 0..11", MOE("\"mlp_only_layers\":[0,12]")},
     {"final_logit_softcapping is no number", "{\"final_logit_softcapping\":-1}"},
     {"query_pre_attn_scalar is no number",
      "{\"model_type\":\"gemma3_text\",\"query_pre_attn_scalar\":0}"},
@@ -379,6 +415,7 @@ int main(void) {
         cmocka_unit_test(the_context_of_a_long_rope_is_that_of_its_first_training),
         cmocka_unit_test(a_window_counts_for_qwen_only_when_it_is_asked_for),
         cmocka_unit_test(a_list_of_layer_types_has_the_last_word),
+        cmocka_unit_test(layers_without_experts_are_those_that_the_file_names),
         cmocka_unit_test(llama_3_stretches_low_frequencies_only),
         cmocka_unit_test(both_spellings_of_the_tiny_models_configs_mean_the_same),
         cmocka_unit_test(what_is_quantised_is_known_by_its_method),

@@ -16,9 +16,10 @@
 #define TOKENS_MAX 140u
 
 static const uint32_t lengths[SEQUENCES] = {1, 15, 16, 17, 33, 64, 65, 140};
-/* One model of each kind of weights, and the one with windows and two ropes. */
+/* One model of each kind of weights, the one with windows and two ropes, and one with experts. */
 static const char *const files[] = {"llama3/model-bf16.gguf", "llama3/model-q8_0.gguf",
-                                    "gemma3/model-q8_0.gguf", "qwen3/model-bf16.gguf"};
+                                    "gemma3/model-q8_0.gguf", "qwen3/model-bf16.gguf",
+                                    "../tiny_next/qwen3_moe"};
 
 static bool find_file(const char *file, char path[512]) {
     const char *shared = getenv("QUERN_SHARED");

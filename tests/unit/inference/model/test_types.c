@@ -47,12 +47,11 @@ static void compute(const struct recipe *recipe, const char *kernels,
     model_close(model);
 }
 
-static void every_type_computes_what_its_values_in_float32_do(void **state) {
-    (void)state;
+static void check_types(uint32_t experts) {
     for (uint32_t type = 1; type < TENSOR_TYPE_END; type++) {
         if (!tensor_type_is_known(type) || type == TENSOR_INT4) continue; /* no file has INT4 */
-        struct recipe own = {.times = 8, .type = type};
-        struct recipe values = {.times = 8, .type = type, .as_f32 = true};
+        struct recipe own = {.times = 8, .type = type, .experts = experts};
+        struct recipe values = {.times = 8, .type = type, .as_f32 = true, .experts = experts};
         float wanted[TOKENS * VOCAB], got[TOKENS * VOCAB];
         float largest = 0, worst = 0;
         compute(&values, "ref", wanted);
@@ -73,9 +72,20 @@ static void every_type_computes_what_its_values_in_float32_do(void **state) {
     }
 }
 
+static void every_type_computes_what_its_values_in_float32_do(void **state) {
+    (void)state;
+    check_types(0);
+}
+
+static void experts_of_every_type_do_too(void **state) {
+    (void)state;
+    check_types(4);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_type_computes_what_its_values_in_float32_do),
+        cmocka_unit_test(experts_of_every_type_do_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

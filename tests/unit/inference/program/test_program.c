@@ -85,16 +85,16 @@ static void make_program(struct model *model, bool matmul_adds) {
 }
 
 static void print_op(const struct op *op, char *text, size_t bytes) {
-    static const char *const kinds[OP_KINDS] = {"embed",     "norm", "matmul", "heads",
-                                                "attention", "gate", "keep",   "logits"};
+    static const char *const kinds[OP_KINDS] = {"embed", "norm", "matmul", "heads", "attention",
+                                                "gate",  "keep", "logits", "route", "experts"};
     static const char *const adds[] = {"", "h+", "post+"}, *const to[] = {":wide", ":h", ":x"};
     static const char *const gates[] = {"(silu)", "(gelu)"};
     char window[24] = "";
     if (op->window > 0) snprintf(window, sizeof window, "(%u)", op->window);
     snprintf(text, bytes, "%s%s%s%s%s%s%s%s%s%s", adds[op->add], kinds[op->kind],
-             op->kind == OP_MATMUL ? to[op->to] : "", op->bias ? "+bias" : "",
-             op->q_norm ? "(norms)" : "", op->rope ? "(local)" : "",
-             op->kind == OP_GATE ? gates[op->gate] : "", window,
+             op->kind == OP_MATMUL || op->kind == OP_EXPERTS ? to[op->to] : "",
+             op->bias ? "+bias" : "", op->q_norm ? "(norms)" : "", op->rope ? "(local)" : "",
+             op->kind == OP_GATE || op->kind == OP_EXPERTS ? gates[op->gate] : "", window,
              op->kind == OP_EMBED && op->scale != 1.0f ? "(scaled)" : "",
              op->ends_slice ? " /" : "");
 }
@@ -186,6 +186,31 @@ static void phi_3_has_a_window_in_all_layers(void **state) {
     program_release(&model.program);
 }
 
+static void experts_stand_where_their_layers_have_them(void **state) {
+    (void)state;
+    struct model model;
+    struct matrix router, gate_up, *gate_ups[] = {&gate_up};
+    make_model(&model, "qwen3moe", 2);
+    model.config.list[1].ffn = FFN_EXPERTS;
+    model.layers[1].experts =
+        (struct experts){.count = 1, .used = 1, .ffn = 96, .router = &router, .gate_up = gate_ups};
+    make_program(&model, true);
+    check_program(&model);
+    expect_layer(&model.program, 0,
+                 "embed norm matmul:wide heads(norms) / attention matmul:x / "
+                 "norm matmul:wide gate(silu) matmul:x /");
+    expect_layer(&model.program, 1,
+                 "norm matmul:wide heads(norms) keep / attention matmul:x / "
+                 "norm matmul:wide route experts:x(silu)");
+    for (uint32_t i = 0; i < model.program.op_count; i++) {
+        const struct op *op = &model.program.ops[i];
+        const bool is_of_experts = op->kind == OP_ROUTE || op->kind == OP_EXPERTS;
+        assert_ptr_equal(op->experts, is_of_experts ? &model.layers[1].experts : NULL);
+        if (op->kind == OP_ROUTE) assert_ptr_equal(op->next, &gate_up);
+    }
+    program_release(&model.program);
+}
+
 static void gemma_3_norms_before_its_sums_and_alternates_windows(void **state) {
     (void)state;
     struct model model;
@@ -246,6 +271,7 @@ int main(void) {
         cmocka_unit_test(a_device_leaves_the_sum_to_the_next_norm),
         cmocka_unit_test(qwen_3_norms_its_heads),
         cmocka_unit_test(phi_3_has_a_window_in_all_layers),
+        cmocka_unit_test(experts_stand_where_their_layers_have_them),
         cmocka_unit_test(gemma_3_norms_before_its_sums_and_alternates_windows),
         cmocka_unit_test(a_pass_for_embeddings_ends_in_hidden_states_and_may_see_all_rows),
     };
