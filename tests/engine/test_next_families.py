@@ -4,7 +4,7 @@ the GGUF files made of them.
 
 A route that flips moves the logits of its position by up to 8 in these models of noise, and rounded activations flip a few. So the
 fast paths are held to the reference at the middle position, and float32 at every one."""
-import json, math, shutil, struct
+import json, math, random, shutil, struct
 
 import pytest
 
@@ -24,9 +24,9 @@ def cases_of(family):
     return json.loads((TINY / family / "reference.json").read_text())["cases"]
 
 
-def logits_of(model, prompts, *flags):
+def logits_of(model, prompts, *flags, vocab=VOCAB):
     """[prompt][position] → {token: logit}."""
-    queries = "".join(json.dumps({"ids": ids, "positions": list(range(len(ids))), "top": VOCAB}) + "\n" for ids in prompts)
+    queries = "".join(json.dumps({"ids": ids, "positions": list(range(len(ids))), "top": vocab}) + "\n" for ids in prompts)
     done = support.quern("logits", "--model", model, "--batch", *flags, input=queries)
     if "has no kernels" in done.stderr:
         pytest.skip(done.stderr)
@@ -175,3 +175,31 @@ def test_the_list_of_models_says_that_it_is_served(made):
     for form in ("folder", "gguf"):
         done = support.quern("models", "inspect", made[form])
         assert done.returncode == 0 and "servable     yes" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("form", ["fp8-block", "fp8-channel", "awq", "gptq", "gptq-act"])
+def test_quantised_experts_of_a_folder_are_what_their_numbers_mean(tmp_path, form):
+    quantise, quantization_config = folders.QUANTISED[form]
+    config = {**folders.CONFIG, "model_type": "qwen3_moe", "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "norm_topk_prob": True}
+    rng = random.Random(5)
+    small = folders.others(rng)
+    for name, size in (("self_attn.q_norm", 64), ("self_attn.k_norm", 64)):
+        small[f"model.layers.0.{name}.weight"] = folders.plain([1.0] * size, (size,))
+    matrices = {name: shape for name, shape in folders.LINEAR.items() if name.startswith("self_attn")} | {"mlp.gate": (3, 128)}
+    for name, (rows, cols) in matrices.items():
+        small[f"model.layers.0.{name}.weight"] = folders.plain([rng.gauss(0, 0.1) for _ in range(rows * cols)], (rows, cols))
+    whole = dict(small)
+    for expert in range(3):
+        for part in ("gate", "up", "down"):
+            module = f"model.layers.0.mlp.experts.{expert}.{part}_proj"
+            parts, weight = quantise(rng, module, 128, 128)
+            small.update(parts)
+            whole[f"{module}.weight"] = folders.plain(weight, (128, 128), "BF16" if form.startswith("fp8") or form == "gptq-act" else "F32")
+    for name, tensors, more in (("small", small, {"quantization_config": quantization_config}), ("whole", whole, {})):
+        (tmp_path / name).mkdir()
+        folders.write_safetensors(tmp_path / name / "model.safetensors", tensors)
+        (tmp_path / name / "config.json").write_text(json.dumps(config | more))
+        (tmp_path / name / "tokenizer.json").symlink_to(TINY / "qwen3_moe/tokenizer.json")
+    ids = [[rng.randrange(96) for _ in range(20)]]
+    got, expected = (logits_of(tmp_path / name, ids, "--reference", vocab=96) for name in ("small", "whole"))
+    assert got == expected

@@ -331,11 +331,21 @@ static bool layer_of(struct str name, uint32_t layers, uint32_t *ret_layer) {
     return true;
 }
 
+/* "blk.N.ffn_gate.E.weight" and the like. */
 static bool is_of_expert(struct str name, const struct model_config *config, uint32_t layer) {
-    for (uint32_t i = 0; config->list[layer].ffn == FFN_EXPERTS && i < config->experts; i++)
-        for (int part = 0; part < EXPERT_PARTS; part++)
-            if (str_is(name, tensor_name_of_expert((enum expert_part)part, layer, i).text))
-                return true;
+    const size_t layer_end = str_find_byte(name, '.', 4);
+    const size_t stem_end = str_find_byte(name, '.', layer_end + 1);
+    uint64_t expert;
+    if (config->list[layer].ffn != FFN_EXPERTS || stem_end == SIZE_MAX) return false;
+    const size_t number_end = str_find_byte(name, '.', stem_end + 1);
+    if (number_end == SIZE_MAX ||
+        !str_to_u64((struct str){name.at + stem_end + 1, number_end - stem_end - 1}, &expert) ||
+        expert >= config->experts)
+        return false;
+    for (int part = 0; part < EXPERT_PARTS; part++)
+        if (str_is(name,
+                   tensor_name_of_expert((enum expert_part)part, layer, (uint32_t)expert).text))
+            return true;
     return false;
 }
 
