@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/tiled.h"
 
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "cpu/tiled_format.h"
@@ -19,6 +20,7 @@ struct tiled {
     size_t body_bytes;
     uint32_t section_count;
     struct tiled_section *sections; /* (section_count) */
+    struct map by_name;             /* their indices: experts make thousands */
     bool is_mapped;
 };
 
@@ -75,6 +77,7 @@ static enum err read_sections(struct tiled *tiled, struct error *error) {
         memcpy(section->name, entry.name, sizeof section->name);
         section->at = tiled->bytes + tiled->head_bytes + entry.offset;
         section->bytes = (size_t)entry.bytes;
+        map_put_new(&tiled->by_name, str_from(section->name), i, NULL);
     }
     return OK;
 }
@@ -119,6 +122,7 @@ static enum err check_body(const struct tiled *tiled, uint32_t sum_count, struct
 static enum err open_over(struct tiled **ret_tiled, const void *bytes, size_t count, bool is_mapped,
                           const struct tiled_key *key, struct pool *pool, struct error *error) {
     struct tiled *tiled = mem_new(1, sizeof *tiled);
+    map_init(&tiled->by_name);
     tiled->bytes = bytes;
     tiled->byte_count = count;
     tiled->is_mapped = is_mapped;
@@ -168,13 +172,13 @@ enum err tiled_open(struct tiled **ret_tiled, const char *path, const struct til
 void tiled_close(struct tiled *tiled) {
     if (!tiled) return;
     free(tiled->sections);
+    map_release(&tiled->by_name);
     /* munmap takes no const pointer, and the mapping was never written to. */
     if (tiled->is_mapped) munmap((void *)(uintptr_t)tiled->bytes, tiled->byte_count);
     free(tiled);
 }
 
 const struct tiled_section *tiled_find(const struct tiled *tiled, const char *name) {
-    for (uint32_t i = 0; i < tiled->section_count; i++)
-        if (strcmp(tiled->sections[i].name, name) == 0) return &tiled->sections[i];
-    return NULL;
+    uint64_t index;
+    return map_get(&tiled->by_name, str_from(name), &index) ? &tiled->sections[index] : NULL;
 }
