@@ -186,6 +186,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
             struct numbers<LANE_NUMBERS> row = lane_numbers<IS_BF16>(words[d]);
             const float o = update_row(keys, head, *place, LANES, &row);
             write_lane<IS_BF16, K>(row, to + (size_t)at * ROW_BYTES);
+            __syncwarp(); /* every lane has read v */
             if (threadIdx.x % LANES == 0) *place = o;
             if (turn + d + DEPTH < turns)
                 read_lane<IS_BF16, K>(&words[d], from + (size_t)(at + DEPTH * ROWS) * ROW_BYTES,
@@ -203,13 +204,15 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
 template <bool IS_BF16, int D>
 static enum err launch(const struct cuda_delta *call, cudaStream_t stream, struct error *error) {
     constexpr int WIDE = D == 128 ? 16 : 8;              /* warps */
-    constexpr int DEPTH = D == 64 ? 2 : IS_BF16 ? 8 : 4; /* 64 registers of a thread */
+    /* Measured on an H200: 4 turns and 4 blocks have 74 % of a copy's rate in float32, these 80-83 %. */
+    constexpr int DEPTH = D == 128 && IS_BF16 ? 8 : 2;
+    constexpr int BLOCKS = D == 128 && !IS_BF16 ? 6 : 4;
     const uint32_t blocks = call->item_count * call->k_heads;
     if (blocks <= FEW_BLOCKS)
         return launch_dependent("delta_decode", error, stream, blocks, WIDE * 32, 0,
                                 delta_decode < IS_BF16, D, D, WIDE, D == 128 ? 2 : 1, 1 >, *call);
     return launch_dependent("delta_decode", error, stream, blocks, 128, 0,
-                            delta_decode<IS_BF16, D, D, 4, DEPTH, 4>, *call);
+                            delta_decode<IS_BF16, D, D, 4, DEPTH, BLOCKS>, *call);
 }
 
 enum err cuda_delta_decode(const struct cuda_delta *call, struct CUstream_st *stream,
@@ -224,4 +227,4 @@ enum err cuda_delta_decode(const struct cuda_delta *call, struct CUstream_st *st
                                 : launch<false, 64>(call, stream, error);
 }
 
-CUDA_MODULE(delta_decode, delta_decode<false, 128, 128, 4, 4, 4>)
+CUDA_MODULE(delta_decode, delta_decode<false, 128, 128, 4, 2, 6>)
