@@ -3,6 +3,7 @@
 #include "plain_internal.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Rounds the result of an operation to the form that its reader takes. */
@@ -193,5 +194,7 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
         plain_attention(pass, op);
         prepare_rows(pass, op, pass->attended, pass->gpu->q_width, pass->gpu->q_width);
         return;
+    case OP_ROUTE:
+    case OP_EXPERTS: abort(); /* plain_program.c refuses them */
     }
 }

@@ -126,6 +126,8 @@ static void check_op(struct gpu *gpu, uint32_t index) {
         return;
     case OP_GATE: return;
     case OP_KEEP: return;
+    case OP_ROUTE:
+    case OP_EXPERTS: break; /* the CPU's alone so far */
     }
     plain_refuse("operation %u: unknown kind %d", index, (int)op->kind);
 }

@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "base/sync.h"
 #include "batch/state.h"
+#include "runner/models.h"
 #include "runner/results.h"
 #include "runner/runner_internal.h"
 #include "store/seglog_writer.h"

@@ -144,6 +144,8 @@ static void get_results(struct one *one) {
                  one->walk.flight->logits + i * gpu->logit_stride,
                  program->vocab_rows * sizeof(float));
         break;
+    case OP_ROUTE:
+    case OP_EXPERTS: break; /* no program of a GPU has them so far */
     }
 }
 

@@ -8,9 +8,10 @@
 #define NAME_BYTES 64u /* of an operation in a sentence */
 
 static const char *const names[OP_KINDS] = {
-    [OP_EMBED] = "embed", [OP_NORM] = "norm",     [OP_MATMUL] = "product",
-    [OP_HEADS] = "heads", [OP_KEEP] = "keep",     [OP_ATTENTION] = "attention",
-    [OP_GATE] = "gate",   [OP_LOGITS] = "logits",
+    [OP_EMBED] = "embed",     [OP_NORM] = "norm",     [OP_MATMUL] = "product",
+    [OP_HEADS] = "heads",     [OP_KEEP] = "keep",     [OP_ATTENTION] = "attention",
+    [OP_GATE] = "gate",       [OP_LOGITS] = "logits", [OP_ROUTE] = "route",
+    [OP_EXPERTS] = "experts",
 };
 
 static const struct card_matrix *matrix_of(const struct walk *walk, uint32_t index) {
@@ -289,6 +290,9 @@ enum err walk_op(struct walk *walk, const struct card_op *op, struct error *erro
         [OP_GATE] = walk_gate,   [OP_LOGITS] = walk_logits,
     };
     if (walk->rows == 0) return OK;
+    if (!run[op->op.kind])
+        return err_set(error, ERR_INVALID, "the plugin computes no operation of the kind %s",
+                       names[op->op.kind]);
     return run[op->op.kind](walk, op, error);
 }
 
