@@ -15,7 +15,7 @@ SCHEMA = {"type": "object", "$defs": {"word": {"enum": ["HIRE", 'NO & <b> "q"', 
     "rows": {"type": "array", "items": {"type": "object"}}}}
 ANSWER = {"recommendation": "HIRE", "score": 61, "sure": True, "fit": {"stars": 4, "why": "because\n\u202e<script>"}, "tags": ["a", "b"], "any of": [1, 3],
           "rows": [{"x": 1}]}
-KILLS = int(os.environ.get("QUERN_KILLS", "10"))
+KILLS = max(4, round(10 * float(os.environ.get("QUERN_KILLS", "1"))))
 
 
 def lines(count, answer=ANSWER, schema=SCHEMA):

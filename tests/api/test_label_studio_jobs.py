@@ -10,7 +10,7 @@ from label_studio_server import LEGACY, PERSONAL, LabelStudio
 from small_server import SmallServer
 from support import make_key
 
-KILLS = int(os.environ.get("QUERN_KILLS", "12"))
+KILLS = max(4, round(12 * float(os.environ.get("QUERN_KILLS", "1"))))
 
 
 def settings(tmp_path, studio, token=None):

@@ -16,7 +16,7 @@ import support
 VENV = pathlib.Path(os.environ.get("QUERN_LABEL_STUDIO", conftest.PEERS / "label-studio"))
 TOKEN = "0123456789abcdef0123456789abcdef01234567"
 TASKS = int(os.environ.get("QUERN_TASKS", "20000"))
-KILLS = int(os.environ.get("QUERN_KILLS", "20"))
+KILLS = max(4, round(20 * float(os.environ.get("QUERN_KILLS", "1"))))
 CORRECTED = 200
 WORDS = ["HIRE", 'NO & <b> "q"', "MAYBE"]
 SCHEMA = {"type": "object", "properties": {"recommendation": {"enum": WORDS}, "score": {"type": "integer", "minimum": 0, "maximum": 100},

@@ -97,6 +97,7 @@ enum err table_file_join(const struct table_file *file, const struct table_join 
 }
 
 /* Says a sentence, without the control characters of foreign texts. */
+static void tell(table_say_fn say, void *context, const char *format, ...) PRINTF_LIKE(3, 4);
 static void tell(table_say_fn say, void *context, const char *format, ...) {
     char text[ERROR_TEXT_BYTES];
     struct error note;
