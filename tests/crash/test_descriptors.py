@@ -84,6 +84,7 @@ def test_more_connections_come_than_files_may_be_open(tmp_path):
                 sockets.append(connection)
         assert sockets
         stack.close()
+        support.until(lambda: server.call("GET", "/v1/models")[0] == 200)  # the server has seen their ends
         client = life.Client(requests)
         client.go(server)
         assert server.stop() == 0, server.log_text()[-2000:]
