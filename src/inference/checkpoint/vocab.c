@@ -76,11 +76,14 @@ static enum err read_kinds(struct checkpoint_vocab *vocab, const struct gguf *gg
     return OK;
 }
 
+static bool is_hex_digit(char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F');
+}
+
 /* "<0x0A>" */
 static bool spells_byte(struct str text) {
-    static const char digits[] = "0123456789ABCDEF";
     return text.bytes == 6 && str_starts_with(text, STR("<0x")) && text.at[5] == '>' &&
-           memchr(digits, text.at[3], 16) && memchr(digits, text.at[4], 16);
+           is_hex_digit(text.at[3]) && is_hex_digit(text.at[4]);
 }
 
 /* In a file that has lost its kinds, the bytes of SentencePiece are known by their spelling. */

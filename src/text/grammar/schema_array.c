@@ -177,15 +177,14 @@ enum err schema_unique(struct compiler *compiler, const char brackets[2], const 
 
 static enum err try_unique(struct compiler *compiler, const struct atoms *atoms,
                            const json_t *schema, uint32_t min, uint32_t max, uint32_t *ret_expr) {
-    uint32_t *values;
-    size_t count;
+    uint32_t *values = NULL;
+    size_t count = 0;
     enum err err = list_values(compiler, atoms, &values, &count);
-    bool is_listed = values && prefix_count(atoms) == 0;
-    if (err == OK && !is_listed)
+    if (err == OK && (!values || prefix_count(atoms) > 0))
         err = schema_refuse(compiler, schema, NULL,
                             "the keyword 'uniqueItems' is not supported, but for items of an enum "
                             "and for at most one item");
-    if (err == OK)
+    if (err == OK && values)
         err = schema_unique(compiler, "[]", values, drop_equal(values, count), min, max, ret_expr);
     free(values);
     return err;
