@@ -38,7 +38,6 @@ static int unit_main(const struct unit_file *files, int count, int words_count, 
     for (int i = 0; i < count; i++)
         if (strcmp(files[i].name, words[1]) == 0) return files[i].run();
     fprintf(stderr, "no test file is called %s; these are here:\n", words[1]);
-    for (int i = 0; i < count; i++)
-        fprintf(stderr, "  %s\n", files[i].name);
+    for (int i = 0; i < count; i++) fprintf(stderr, "  %s\n", files[i].name);
     return 2;
 }

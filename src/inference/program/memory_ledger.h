@@ -13,7 +13,8 @@
 
 /* In bytes. used is the sum of the parts below it, and at most limit. */
 struct memory_ledger {
-    uint64_t limit; /* at most gpu_options.memory_bytes (gpu/table.h): what the GPU took of it at open */
+    uint64_t
+        limit; /* at most gpu_options.memory_bytes (gpu/table.h): what the GPU took of it at open */
     uint64_t used;
     uint64_t context;     /* driver, context and libraries, outside of the GPU's own memory */
     uint64_t weights;     /* matrices and vectors */

@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 struct upstream_overload {
-    int32_t status;  /* 402, 429, 503 or another status of an overload: for the client and the log */
+    int32_t status; /* 402, 429, 503 or another status of an overload: for the client and the log */
     int64_t wait_ms; /* the wait that the body asks for; negative: none */
 };
 

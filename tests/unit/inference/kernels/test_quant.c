@@ -18,7 +18,8 @@
 static json_t *read_vectors(void) {
     const char *source = getenv("QUERN_SOURCE");
     char path[4096];
-    (void)snprintf(path, sizeof path, "%s/tests/unit/inference/kernels/quants.json", source ? source : ".");
+    (void)snprintf(path, sizeof path, "%s/tests/unit/inference/kernels/quants.json",
+                   source ? source : ".");
     json_t *vectors = json_load_file(path, 0, NULL);
     if (!vectors) fail_msg("%s cannot be read", path);
     return vectors;
