@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* gpu_graph: most operations of a step are started with one call of the driver instead of one
+/* plugin_graph: most operations of a step are started with one call of the driver instead of one
  * per kernel.
  *
  * The host needs 2 ms for the 430 launches of a step of Qwen3-4B, most of the time that the GPU

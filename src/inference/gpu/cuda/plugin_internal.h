@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* gpu_internal: a CUDA GPU behind the table of gpu/table.h; private to GPU*.c.
+/* plugin_internal: a CUDA GPU behind the table of gpu/table.h; private to GPU*.c.
  *
  * Host code in plain C over the kernels' headers: it lays out one arena of GPU memory, copies a
  * step's arrays in one transfer, and enqueues kernels. It computes nothing itself.
  *
  *     device.c          table, list, open, close
- *     gpu_free.c     the free memory of a GPU that is not open
- *     gpu_memory.c   the arena, and the blocks that carry arrays to the GPU
+ *     plugin_free.c     the free memory of a GPU that is not open
+ *     plugin_memory.c   the arena, and the blocks that carry arrays to the GPU
  *     plugin_prepare.c  sizes, ledger, vectors
  *     plugin_fill.c     rows of a file become codes
  *     plugin_warm.c     algorithms of products, a first run of all kernels
- *     gpu_step.c     a step's arrays, submit
- *     gpu_walk.c     operations become kernels
- *     gpu_graph.c    steps as graphs
+ *     plugin_step.c     a step's arrays, submit
+ *     plugin_walk.c     operations become kernels
+ *     plugin_graph.c    steps as graphs
  *     plugin_sample.c   draws and answers
- *     gpu_result.c   wait, logits, counters
- *     gpu_op.c       one operation over buffers of the host
+ *     plugin_result.c   wait, logits, counters
+ *     plugin_op.c       one operation over buffers of the host
  *
  * Three streams: `compute` has all kernels, `up` the copies of steps to the GPU, `down` those of
  * results. Nothing is allocated and nothing waited for between submit and wait.
@@ -300,7 +300,7 @@ enum cuda_code code_of(enum gpu_form form);
 /* The product's format; its sums have 4 bytes for logits: float32, or int32 of INT8. */
 enum cuda_format format_of(enum gpu_form form, bool is_logits);
 
-/* ---- gpu_free.c ---- */
+/* ---- plugin_free.c ---- */
 
 /* Free memory of a GPU that need not be open; false: nobody tells. */
 bool free_bytes_told(int index, uint64_t *ret_bytes);
@@ -337,7 +337,7 @@ enum err plugin_counters_read(struct gpu *gpu, struct gpu_counters *ret_counters
 enum err weights_ready(struct gpu *gpu, uint32_t index, const void **ret_weights,
                        struct error *error) MUST_CHECK;
 
-/* ---- gpu_step.c ---- */
+/* ---- plugin_step.c ---- */
 
 /* Bytes of a block that holds any step within the limits, and its draws. */
 size_t step_block_bytes(const struct gpu_limits *limits, uint32_t vocab);
@@ -348,7 +348,7 @@ enum err step_put(struct gpu *gpu, struct flight *flight, const struct gpu_step 
 enum err step_await(const struct gpu *gpu, const struct flight *flight, const char *what,
                     struct error *error) MUST_CHECK;
 
-/* ---- gpu_walk.c ---- */
+/* ---- plugin_walk.c ---- */
 
 void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight);
 /* Whether a product of so many rows is one of scaled.h, and how it ends: the same for all rows of a
@@ -362,7 +362,7 @@ enum err walk_ops(struct walk *walk, uint32_t first, uint32_t end, struct error 
 /* All operations of the step that was put. */
 enum err walk_all(struct gpu *gpu, struct flight *flight, struct error *error) MUST_CHECK;
 
-/* ---- gpu_graph.c ---- */
+/* ---- plugin_graph.c ---- */
 
 /* Makes the graphs; none when the GPU or its driver refuses, which is no error. */
 void graphs_make(struct gpu *gpu);
