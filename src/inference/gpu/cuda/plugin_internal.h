@@ -6,7 +6,8 @@
  * Host code in plain C over the kernels' headers: it lays out one arena of GPU memory, copies a
  * step's arrays in one transfer, and enqueues kernels. It computes nothing itself.
  *
- *     device.c          table, list, open, close
+ *     plugin.c          table, list, open, close
+ *     plugin_forms.c    errors of CUDA, and a form's bytes, code and format
  *     plugin_free.c     the free memory of a GPU that is not open
  *     plugin_memory.c   the arena, and the blocks that carry arrays to the GPU
  *     plugin_prepare.c  sizes, ledger, vectors
