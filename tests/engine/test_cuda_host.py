@@ -199,7 +199,7 @@ def test_kernels_are_compiled_for_a_card_without_code_before_the_sandbox_shuts(t
     assert json.loads((tmp_path / "out.jsonl").read_text())["response"]["status_code"] == 200
 
 
-# Before the library is opened the card has a context, so that the runtime knows what is free. 636: device.c's CONTEXT_USUAL and others.
+# Before the library is opened the card has a context, so that the runtime knows what is free. 636: plugin.c's CONTEXT_USUAL and others.
 FULL = {"context": "fewer|\\d+", "stream": "12", "library": "12"}
 
 

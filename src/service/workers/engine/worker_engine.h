@@ -15,7 +15,7 @@
  * whose memory others hold, is no such failure once a model has been ready on it: the worker stays
  * DOWN, its lines wait, and it looks for the card again after each pause.
  *
- * On a shared device (device.h) it begins PARKED, without a child, and loads in its turn. To make
+ * On a shared device (turns.h) it begins PARKED, without a child, and loads in its turn. To make
  * room it takes no more jobs, gives its lines back to the runner, finishes the requests of single
  * clients, and is PARKED again.
  *
