@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/answer_event.h"
 
+#include "answer/answer_usage.h"
 #include "answer/said.h"
-#include "answer/told_usage.h"
 #include "json/span.h"
 
 static bool is_null(struct str value) {
@@ -23,13 +23,13 @@ static void read_choices(struct answer_event *event, struct str choices) {
 }
 
 static void read_usage(struct answer_event *event, struct str usage) {
-    struct told_usage told;
-    told_usage_read(&told, usage);
+    struct answer_usage told;
+    answer_usage_read(&told, usage);
     event->has_usage = json_span_is_object(usage);
-    event->prompt_tokens = told_usage_count(told.prompt);
-    event->completion_tokens = told_usage_count(told.completion);
+    event->prompt_tokens = answer_usage_count(told.prompt);
+    event->completion_tokens = answer_usage_count(told.completion);
     event->has_cached = told.cached.at != NULL;
-    event->cached_tokens = told_usage_count(told.cached);
+    event->cached_tokens = answer_usage_count(told.cached);
 }
 
 bool answer_event_read(struct answer_event *ret_event, struct str data) {

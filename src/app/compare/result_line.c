@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compare/result_line.h"
 
+#include "answer/answer_usage.h"
 #include "answer/said_tree.h"
-#include "answer/told_usage.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -143,11 +143,11 @@ static void read_values(struct result_line *line, const json_t *body) {
 }
 
 static void read_usage(struct result_line *line, struct str usage) {
-    struct told_usage told;
-    told_usage_read(&told, usage);
-    line->usage.prompt_tokens = told_usage_count(told.prompt);
-    line->usage.completion_tokens = told_usage_count(told.completion);
-    line->usage.cached_tokens = told_usage_count(told.cached);
+    struct answer_usage told;
+    answer_usage_read(&told, usage);
+    line->usage.prompt_tokens = answer_usage_count(told.prompt);
+    line->usage.completion_tokens = answer_usage_count(told.completion);
+    line->usage.cached_tokens = answer_usage_count(told.cached);
 }
 
 enum err result_line_read(struct result_line *ret_line, struct str text, bool wants_values,

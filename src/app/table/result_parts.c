@@ -80,7 +80,7 @@ bool result_parts_read(struct str line, struct result_parts *ret_parts) {
         parts.answer = answer_of_body(body, &parts.is_whole);
     }
     if (count > 1) parts.is_whole = false;
-    told_usage_read(&parts.usage, member(body, "usage"));
+    answer_usage_read(&parts.usage, member(body, "usage"));
     parts.error = member(line, "error");
     if (is_void(parts.error)) parts.error = member(parts.body, "error");
     if (is_void(parts.error)) parts.error = nothing;

@@ -10,13 +10,13 @@
  * Thread: any; pure.
  * Memory: views of the line. */
 
-#include "answer/told_usage.h"
+#include "answer/answer_usage.h"
 #include "base/buf.h"
 
 struct result_parts {
     struct str error; /* raw: of the line, else of its response */
     struct str answer, finish_reason;
-    struct told_usage usage;
+    struct answer_usage usage;
     struct str body;
     uint64_t status;   /* of the response; 0: it has none */
     bool is_refusal;   /* the answer is a refusal */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "answers/record.h"
 
+#include "answer/answer_usage.h"
 #include "answer/said.h"
-#include "answer/told_usage.h"
 #include "answers/question.h"
 #include "answers/table.h"
 #include "json/span.h"
@@ -387,9 +387,9 @@ static void walk_decisions(struct record *record, struct str answers) {
 /* --- a line --- */
 
 static void walk_usage(struct record *record, struct str usage) {
-    struct told_usage told;
+    struct answer_usage told;
     double number;
-    told_usage_read(&told, usage);
+    answer_usage_read(&told, usage);
     if (question_number(told.prompt, &number))
         put_fixed_number(record, TABLE_PROMPT_TOKENS, number);
     if (question_number(told.completion, &number))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "answer/told_usage.h"
+#include "answer/answer_usage.h"
 
 #include "answer/members.h"
 #include "json/span.h"
@@ -11,18 +11,18 @@ static const struct str names[MEMBERS] = {
     [OUTPUT] = {"output_tokens", 13},          [INPUT_DETAILS] = {"input_tokens_details", 20},
 };
 
-void told_usage_read(struct told_usage *ret_usage, struct str usage) {
+void answer_usage_read(struct answer_usage *ret_usage, struct str usage) {
     struct str of[MEMBERS];
     members_find(usage, names, MEMBERS, of);
     struct str details = of[DETAILS].at ? of[DETAILS] : of[INPUT_DETAILS];
     struct str cached = json_span_get(details, "cached_tokens");
     *ret_usage =
-        (struct told_usage){.prompt = of[PROMPT].at ? of[PROMPT] : of[INPUT],
-                            .completion = of[COMPLETION].at ? of[COMPLETION] : of[OUTPUT],
-                            .cached = str_is(cached, "null") ? (struct str){NULL, 0} : cached};
+        (struct answer_usage){.prompt = of[PROMPT].at ? of[PROMPT] : of[INPUT],
+                              .completion = of[COMPLETION].at ? of[COMPLETION] : of[OUTPUT],
+                              .cached = str_is(cached, "null") ? (struct str){NULL, 0} : cached};
 }
 
-uint64_t told_usage_count(struct str value) {
+uint64_t answer_usage_count(struct str value) {
     uint64_t count = 0;
     return str_to_u64(value, &count) ? count : 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "answer/told_usage.h"
+#include "answer/answer_usage.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,19 +29,19 @@ static void both_spellings_are_read(void **state) {
         {"", 0, 0, 0},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct told_usage usage;
-        told_usage_read(&usage, str_from(cases[i].usage));
-        assert_int_equal(told_usage_count(usage.prompt), cases[i].prompt);
-        assert_int_equal(told_usage_count(usage.cached), cases[i].cached);
-        assert_int_equal(told_usage_count(usage.completion), cases[i].completion);
+        struct answer_usage usage;
+        answer_usage_read(&usage, str_from(cases[i].usage));
+        assert_int_equal(answer_usage_count(usage.prompt), cases[i].prompt);
+        assert_int_equal(answer_usage_count(usage.cached), cases[i].cached);
+        assert_int_equal(answer_usage_count(usage.completion), cases[i].completion);
     }
 }
 
 static void a_count_that_is_absent_differs_from_0(void **state) {
     (void)state;
-    struct told_usage usage;
-    told_usage_read(&usage,
-                    STR("{\"prompt_tokens\":0,\"prompt_tokens_details\":{\"cached_tokens\":0}}"));
+    struct answer_usage usage;
+    answer_usage_read(&usage,
+                      STR("{\"prompt_tokens\":0,\"prompt_tokens_details\":{\"cached_tokens\":0}}"));
     assert_non_null(usage.prompt.at);
     assert_non_null(usage.cached.at);
     assert_null(usage.completion.at);

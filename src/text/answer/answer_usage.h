@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* told_usage: the counts of tokens in the `usage` of an answer, in both spellings of OpenAI:
+/* answer_usage: the counts of tokens in the `usage` of an answer, in both spellings of OpenAI:
  * prompt_tokens and completion_tokens of chats, input_tokens and output_tokens of batches and
  * responses; the cached ones in `prompt_tokens_details` or `input_tokens_details`.
  *
@@ -10,11 +10,11 @@
 
 #include "base/str.h"
 
-struct told_usage {
+struct answer_usage {
     struct str prompt, cached, completion; /* raw values; none where absent or null */
 };
 
 /* Reads a raw `usage`. One that is no object tells nothing. */
-void told_usage_read(struct told_usage *ret_usage, struct str usage);
+void answer_usage_read(struct answer_usage *ret_usage, struct str usage);
 /* A count; 0 for a value that is none. */
-uint64_t told_usage_count(struct str value);
+uint64_t answer_usage_count(struct str value);
