@@ -10,7 +10,8 @@ NEEDS_MODEL = {"real", "model", "embedding_server", "embedder", "model_server", 
 
 
 def pytest_configure(config):
-    for marker in ("model: the test needs a real model; set by its fixtures", "slow: takes more than two seconds",
+    for marker in ("model: the test needs a real model; set by its fixtures",
+                   "slow: takes more than two seconds",
                    "alone: measures time or memory and runs without company"):
         config.addinivalue_line("markers", marker)
 
@@ -32,23 +33,27 @@ def many_files():
 
 @pytest.fixture(scope="session")
 def echo_server(tmp_path_factory):
-    """One server with the echo worker for all tests that need no model. It answers to a few names."""
-    with support.serving(tmp_path_factory.mktemp("echo") / "state", "--model", "smollm2=echo", "--model", "gpt-4=echo",
-                         "--model", "org/name=echo") as server:
+    """One server with the echo worker for all tests that need no model. It answers to a few
+    names."""
+    with support.serving(
+            tmp_path_factory.mktemp("echo") / "state", "--model", "smollm2=echo", "--model",
+            "gpt-4=echo", "--model", "org/name=echo") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def model_server(tmp_path_factory):
     """One server with the real default model."""
-    with support.serving(tmp_path_factory.mktemp("model") / "state", "--model", "smollm2") as server:
+    with support.serving(tmp_path_factory.mktemp("model") / "state", "--model",
+                         "smollm2") as server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def minilm_server(tmp_path_factory):
     """One server with the real embeddings model."""
-    with support.serving(tmp_path_factory.mktemp("minilm") / "state", "--model", support.MINILM) as server:
+    with support.serving(tmp_path_factory.mktemp("minilm") / "state", "--model",
+                         support.MINILM) as server:
         yield server
 
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* cpu_weights: the weights of a checkpoint in tiles for the CPU, without a cache, for tests that run
- * a forward pass by its parts. */
+/* cpu_weights: the weights of a checkpoint in tiles for the CPU, without a cache, for tests that
+ * run a forward pass by its parts. */
 
 #include "cpu/tile_store.h"
 #include "weights/weights.h"

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Google Cloud for tests: a metadata server that gives tokens, and a Secret Manager that gives versions of secrets for them.
+"""Google Cloud for tests: a metadata server that gives tokens, and a Secret Manager that gives
+versions of secrets for them.
 
-Both answer on one port. `secrets` maps a resource's name to its bytes; `misdeeds["token"]` and `misdeeds["secret"]` hold what the next
-answers do, one each, by the names of Handler's methods. CRC-32C is computed here, bit by bit.
-"""
+Both answer on one port. `secrets` maps a resource's name to its bytes; `misdeeds["token"]` and
+`misdeeds["secret"]` hold what the next answers do, one each, by the names of Handler's methods.
+CRC-32C is computed here, bit by bit. """
 import base64, collections, http.server, json, threading
 
 NAME = "projects/my-project/secrets/api-keys/versions/latest"
@@ -30,7 +31,8 @@ class Cloud:
         self.tokens = []  # given so far
         self.asked = []  # ("token" or "secret", status)
         self.released = threading.Event()  # what slow answers wait for
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (_Handler,), {"cloud": self}))
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0),
+                                                       type("Bound", (_Handler, ), {"cloud": self}))
         self._server.daemon_threads = True
         self._server.block_on_close = False
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
@@ -45,7 +47,9 @@ class Cloud:
 
     @property
     def environment(self):
-        return {"GCE_METADATA_HOST": self.address, "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": f"http://{self.address}/"}
+        return {
+            "GCE_METADATA_HOST": self.address,
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": f"http://{self.address}/"}
 
     def count(self, kind):
         return sum(1 for asked, _ in self.asked if asked == kind)
@@ -68,7 +72,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         misdeeds = self.cloud.misdeeds[kind]
         misdeed = misdeeds.pop(0) if misdeeds else None
         if isinstance(misdeed, int):
-            return self.answer(kind, misdeed, b'{"error": {"message": "no <hidden-words>"}}', **({"Retry-After": "0"} if misdeed == 429 else {}))
+            return self.answer(kind, misdeed, b'{"error": {"message": "no <hidden-words>"}}',
+                               **({"Retry-After": "0"} if misdeed == 429 else {}))
         if misdeed == "redirect":
             return self.answer(kind, 302, b"", Location=f"http://{self.cloud.address}/elsewhere")
         if kind == "token":
@@ -117,7 +122,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         name = self.path.removeprefix("/v1/").removesuffix(":access")
         if self.path != f"/v1/{name}:access" or name not in self.cloud.secrets:
             return self.answer("secret", 404, b'{"error": {"code": 404}}')
-        if self.headers["Authorization"] not in [f"Bearer {token}" for token in self.cloud.tokens[-1:]]:
+        if self.headers["Authorization"] not in [
+                f"Bearer {token}" for token in self.cloud.tokens[-1:]]:
             return self.answer("secret", 401, b'{"error": {"code": 401}}')
         data = self.cloud.secrets[name]
         payload = {"data": base64.b64encode(data).decode(), "dataCrc32c": str(crc32c(data))}

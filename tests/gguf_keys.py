@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GGUF file as its pairs and tensors, to be changed and written again; only the standard library is needed.
+"""A GGUF file as its pairs and tensors, to be changed and written again; only the standard library
+is needed.
 
-Pairs are {key: (kind, value)}, where an array's value is (kind of the elements, list); tensors are (name, extents fastest first, type, bytes)."""
+Pairs are {key: (kind, value)}, where an array's value is (kind of the elements, list); tensors are
+(name, extents fastest first, type, bytes)."""
 import struct
 
 U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64 = range(13)
-FORMS = {U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q", I64: "q", F64: "d"}
+FORMS = {
+    U8: "B", I8: "b", U16: "H", I16: "h", U32: "I", I32: "i", F32: "f", BOOL: "?", U64: "Q",
+    I64: "q", F64: "d"}
 
 
 class Reader:
@@ -36,7 +40,8 @@ class Reader:
 
 
 def read(path):
-    """(pairs, tensors) of a file; the tensors lie one after the other, so a tensor's bytes end where the next one begins."""
+    """(pairs, tensors) of a file; the tensors lie one after the other, so a tensor's bytes end
+    where the next one begins."""
     reader = Reader(open(path, "rb").read())
     _, _, tensor_count, pair_count = reader.take("IIQQ")
     pairs, places = {}, []
@@ -50,8 +55,10 @@ def read(path):
     alignment = pairs.get("general.alignment", (U32, 32))[1]
     start = reader.at + -reader.at % alignment
     ends = sorted(place[3] for place in places) + [len(reader.data) - start]
-    return pairs, [(name, extents, kind, reader.data[start + at:start + min(end for end in ends if end > at)])
-                   for name, extents, kind, at in places]
+    return pairs, [
+        (name, extents, kind,
+         reader.data[start + at:start +
+                     min(end for end in ends if end > at)]) for name, extents, kind, at in places]
 
 
 def packed(kind, value):
@@ -60,17 +67,21 @@ def packed(kind, value):
         return struct.pack("<Q", len(data)) + data
     if kind == ARRAY:
         element, values = value
-        return struct.pack("<IQ", element, len(values)) + b"".join(packed(element, one) for one in values)
+        return struct.pack("<IQ", element, len(values)) + b"".join(
+            packed(element, one) for one in values)
     return struct.pack("<" + FORMS[kind], value)
 
 
 def write(path, pairs, tensors, alignment=32):
     infos, content = b"", b""
     for name, extents, kind, data in tensors:
-        infos += packed(STRING, name) + struct.pack(f"<I{len(extents)}QIQ", len(extents), *extents, kind, len(content))
+        infos += packed(STRING, name) + struct.pack(f"<I{len(extents)}QIQ", len(extents), *extents,
+                                                    kind, len(content))
         content += data + bytes(-len(data) % alignment)
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs))
-    head += b"".join(packed(STRING, key) + struct.pack("<I", kind) + packed(kind, value) for key, (kind, value) in pairs.items()) + infos
+    head += b"".join(
+        packed(STRING, key) + struct.pack("<I", kind) + packed(kind, value)
+        for key, (kind, value) in pairs.items()) + infos
     with open(path, "wb") as out:
         out.write(head + bytes(-len(head) % alignment) + content)
     return path

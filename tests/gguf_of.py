@@ -1,37 +1,57 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small Hugging Face folder (bert, nomic_bert, phi3, gemma2, qwen3_moe) as a GGUF file, by the rules of llama.cpp's converter: gguf_of.py FOLDER OUT.gguf
+"""A small Hugging Face folder (bert, nomic_bert, phi3, gemma2, qwen3_moe) as a GGUF file, by the
+rules of llama.cpp's converter: gguf_of.py FOLDER OUT.gguf
 
-Weights keep their type; only the standard library is needed. Without a vocab.txt the tokens are made up."""
+Weights keep their type; only the standard library is needed. Without a vocab.txt the tokens are
+made up."""
 import json, pathlib, struct, sys
 
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 TYPES = {"F32": (0, 4), "F16": (1, 2), "BF16": (30, 2)}
 
-BERT = {"embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
-        "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm",
-        "attention.self.query": "attn_q", "attention.self.key": "attn_k", "attention.self.value": "attn_v",
-        "attention.output.dense": "attn_output", "attention.output.LayerNorm": "attn_output_norm", "intermediate.dense": "ffn_up",
-        "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm"}
-DECODER = {"embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output", "input_layernorm": "attn_norm",
-           "self_attn.qkv_proj": "attn_qkv", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
-           "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.gate_up_proj": "ffn_up", "mlp.up_proj": "ffn_up",
-           "mlp.down_proj": "ffn_down"}
-NOMIC = {"embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm",
-         "self_attn.qkv": "attn_qkv", "self_attn.o_proj": "attn_output", "post_attention_layernorm": "attn_output_norm", "mlp.gate_proj": "ffn_gate",
-         "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down", "post_mlp_layernorm": "layer_output_norm"}
-MOE = {"self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
-       "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps", "mlp.experts.down_proj": "ffn_down_exps"}
-NAMES = {"qwen3_moe": DECODER | MOE, "bert": BERT, "nomic_bert": NOMIC, "phi3": DECODER | {"post_attention_layernorm": "ffn_norm"},
-         "gemma2": DECODER | {"post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
-                              "post_feedforward_layernorm": "post_ffw_norm"}}
-COUNTS = {"block_count": "num_hidden_layers", "context_length": "max_position_embeddings", "embedding_length": "hidden_size",
-          "feed_forward_length": "intermediate_size", "attention.head_count": "num_attention_heads",
-          "attention.head_count_kv": "num_key_value_heads", "attention.key_length": "head_dim", "attention.value_length": "head_dim",
-          "attention.sliding_window": "sliding_window", "expert_count": "num_local_experts", "expert_used_count": "num_experts_per_tok",
-          "expert_feed_forward_length": "moe_intermediate_size"}
-FLOATS = {"attention.layer_norm_epsilon": "layer_norm_eps", "attention.layer_norm_rms_epsilon": "rms_norm_eps", "rope.freq_base": "rope_theta",
-          "attn_logit_softcapping": "attn_logit_softcapping", "final_logit_softcapping": "final_logit_softcapping"}
+BERT = {
+    "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
+    "embeddings.token_type_embeddings": "token_types", "embeddings.LayerNorm": "token_embd_norm",
+    "attention.self.query": "attn_q", "attention.self.key": "attn_k",
+    "attention.self.value": "attn_v", "attention.output.dense": "attn_output",
+    "attention.output.LayerNorm": "attn_output_norm", "intermediate.dense": "ffn_up",
+    "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm"}
+DECODER = {
+    "embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output",
+    "input_layernorm": "attn_norm", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate", "mlp.gate_up_proj": "ffn_up", "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down"}
+NOMIC = {
+    "embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
+    "embeddings.LayerNorm": "token_embd_norm", "self_attn.qkv": "attn_qkv",
+    "self_attn.o_proj": "attn_output", "post_attention_layernorm": "attn_output_norm",
+    "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+    "post_mlp_layernorm": "layer_output_norm"}
+MOE = {
+    "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
+    "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps"}
+NAMES = {
+    "qwen3_moe": DECODER | MOE, "bert": BERT, "nomic_bert": NOMIC,
+    "phi3": DECODER | {"post_attention_layernorm": "ffn_norm"}, "gemma2": DECODER | {
+        "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+        "post_feedforward_layernorm": "post_ffw_norm"}}
+COUNTS = {
+    "block_count": "num_hidden_layers", "context_length": "max_position_embeddings",
+    "embedding_length": "hidden_size", "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads", "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim", "attention.value_length": "head_dim",
+    "attention.sliding_window": "sliding_window", "expert_count": "num_local_experts",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size"}
+FLOATS = {
+    "attention.layer_norm_epsilon": "layer_norm_eps",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps", "rope.freq_base": "rope_theta",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping"}
 
 
 def string(text):
@@ -45,14 +65,16 @@ def pair(key, kind, value):
         return head + string(value)
     if kind == ARRAY:
         element, values = value
-        body = b"".join(map(string, values)) if element == STRING else struct.pack(f"<{len(values)}{'i' if element == I32 else 'f'}", *values)
+        body = b"".join(map(string, values)) if element == STRING else struct.pack(
+            f"<{len(values)}{'i' if element == I32 else 'f'}", *values)
         return head + struct.pack("<IQ", element, len(values)) + body
     return head + struct.pack({U32: "<I", F32: "<f", BOOL: "<?"}[kind], value)
 
 
 def gguf_name(model_type, name):
     """None for what is no weight: position_ids, a pooler."""
-    name = name.removeprefix("bert.").removeprefix("encoder.").removeprefix("model.").replace(".gamma", ".weight").replace(".beta", ".bias")
+    name = name.removeprefix("bert.").removeprefix("encoder.").removeprefix("model.").replace(
+        ".gamma", ".weight").replace(".beta", ".bias")
     layer = ""
     if name.startswith(("layer.", "layers.")):
         _, number, name = name.split(".", 2)
@@ -68,42 +90,60 @@ def tensors_of(folder, config):
     for name, entry in json.loads(data[8:8 + header_bytes]).items():
         if name != "__metadata__":
             begin, end = entry["data_offsets"]
-            entries[name] = (entry["dtype"], entry["shape"], data[8 + header_bytes + begin:8 + header_bytes + end])
+            entries[name] = (entry["dtype"], entry["shape"],
+                             data[8 + header_bytes + begin:8 + header_bytes + end])
     if config["model_type"] == "nomic_bert":  # its files have q, k and v as one
         for name in [name for name in entries if ".q_proj." in name]:
-            parts = [entries.pop(name.replace("q_proj", part)) for part in ("q_proj", "k_proj", "v_proj")]
-            entries[name.replace("q_proj", "qkv")] = (parts[0][0], [3 * parts[0][1][0], parts[0][1][1]], b"".join(part[2] for part in parts))
-    for name in [name for name in entries if ".experts.0." in name]:  # GGUF has the experts of a layer as one
-        parts = [entries.pop(name.replace(".experts.0.", f".experts.{i}.")) for i in range(config["num_local_experts"])]
-        entries[name.replace(".experts.0.", ".experts.")] = (parts[0][0], [len(parts), *parts[0][1]], b"".join(part[2] for part in parts))
+            parts = [
+                entries.pop(name.replace("q_proj", part))
+                for part in ("q_proj", "k_proj", "v_proj")]
+            entries[name.replace("q_proj", "qkv")] = (parts[0][0], [
+                3 * parts[0][1][0], parts[0][1][1]], b"".join(part[2] for part in parts))
+    for name in [name for name in entries
+                 if ".experts.0." in name]:  # GGUF has the experts of a layer as one
+        parts = [
+            entries.pop(name.replace(".experts.0.", f".experts.{i}."))
+            for i in range(config["num_local_experts"])]
+        entries[name.replace(".experts.0.", ".experts.")] = (parts[0][0], [
+            len(parts), *parts[0][1]], b"".join(part[2] for part in parts))
     for name, (kind, shape, content) in entries.items():
         if not (to := gguf_name(config["model_type"], name)):
             continue
         if len(shape) == 1 and kind == "BF16":  # as converters do: vectors in f32
-            kind, content = "F32", b"".join(b"\0\0" + content[i:i + 2] for i in range(0, len(content), 2))
+            kind, content = "F32", b"".join(
+                b"\0\0" + content[i:i + 2] for i in range(0, len(content), 2))
         if config["model_type"] == "gemma2" and to.endswith("norm.weight"):
-            content = struct.pack(f"<{len(content) // 4}f", *(1 + value for value, in struct.iter_unpack("<f", content)))
+            content = struct.pack(f"<{len(content) // 4}f",
+                                  *(1 + value for value, in struct.iter_unpack("<f", content)))
         yield to, TYPES[kind][0], shape, content
     scaling = config.get("rope_scaling") or {}
     for kind in ("short", "long"):
         if factors := scaling.get(f"{kind}_factor"):
-            yield f"rope_factors_{kind}.weight", 0, [len(factors)], struct.pack(f"<{len(factors)}f", *factors)
+            yield f"rope_factors_{kind}.weight", 0, [len(factors)], struct.pack(
+                f"<{len(factors)}f", *factors)
 
 
 def vocabulary_of(folder, config):
     if not (folder / "vocab.txt").exists():
         yield pair("tokenizer.ggml.model", STRING, "gpt2")
-        yield pair("tokenizer.ggml.tokens", ARRAY, (STRING, [f"t{i}" for i in range(config["vocab_size"])]))
+        yield pair("tokenizer.ggml.tokens", ARRAY,
+                   (STRING, [f"t{i}" for i in range(config["vocab_size"])]))
         return
     words = (folder / "vocab.txt").read_text().splitlines()
-    tokens = [w if w.startswith("[") and w.endswith("]") else w[2:] if w.startswith("##") else "\u2581" + w for w in words]
-    ids = {name: words.index(word) for name, word in
-           {"unknown": "[UNK]", "seperator": "[SEP]", "padding": "[PAD]", "cls": "[CLS]", "mask": "[MASK]"}.items()}
+    tokens = [
+        w if w.startswith("[") and w.endswith("]") else w[2:] if w.startswith("##") else "\u2581" +
+        w for w in words]
+    ids = {
+        name: words.index(word)
+        for name, word in {
+            "unknown": "[UNK]", "seperator": "[SEP]", "padding": "[PAD]", "cls": "[CLS]",
+            "mask": "[MASK]"}.items()}
     yield pair("tokenizer.ggml.model", STRING, "bert")
     yield pair("tokenizer.ggml.pre", STRING, "default")
     yield pair("tokenizer.ggml.token_type_count", U32, config["type_vocab_size"])
     yield pair("tokenizer.ggml.tokens", ARRAY, (STRING, tokens))
-    yield pair("tokenizer.ggml.token_type", ARRAY, (I32, [3 if i in ids.values() else 1 for i in range(len(tokens))]))
+    yield pair("tokenizer.ggml.token_type", ARRAY,
+               (I32, [3 if i in ids.values() else 1 for i in range(len(tokens))]))
     for name, number in ids.items():
         yield pair(f"tokenizer.ggml.{name}_token_id", U32, number)
 
@@ -117,7 +157,8 @@ def pairs_of(folder, config):
             if config.get(field) is not None:
                 yield pair(f"{kind}.{key}", form, config[field])
     if config.get("original_max_position_embeddings"):
-        yield pair(f"{kind}.rope.scaling.original_context_length", U32, config["original_max_position_embeddings"])
+        yield pair(f"{kind}.rope.scaling.original_context_length", U32,
+                   config["original_max_position_embeddings"])
     if kind in ("bert", "nomic-bert"):
         pooling_file = folder / "1_Pooling/config.json"
         pooling = json.loads(pooling_file.read_text()) if pooling_file.exists() else {}
@@ -132,7 +173,8 @@ def convert(folder, path):
     pairs, tensors = list(pairs_of(folder, config)), list(tensors_of(folder, config))
     infos, at = b"", 0
     for name, kind, shape, data in tensors:
-        infos += string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, at)
+        infos += string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape),
+                                            kind, at)
         at += len(data) + -len(data) % 32
     head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(pairs)) + b"".join(pairs) + infos
     with open(path, "wb") as out:

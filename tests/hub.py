@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Hugging Face hub for tests, and the other host that its large files lie on: two servers on two ports.
+"""A Hugging Face hub for tests, and the other host that its large files lie on: two servers on two
+ports.
 
-What it answers follows the hub's own API: /api/models/REPO/revision/REV, /api/models/REPO/tree/COMMIT in pages, /REPO/resolve/COMMIT/PATH
-with a redirect for what lies in LFS, errors with X-Error-Code. `misdeeds` makes it behave badly.
-"""
+What it answers follows the hub's own API: /api/models/REPO/revision/REV,
+/api/models/REPO/tree/COMMIT in pages, /REPO/resolve/COMMIT/PATH with a redirect for what lies in
+LFS, errors with X-Error-Code. `misdeeds` makes it behave badly. """
 import collections, hashlib, http.server, json, os, subprocess, threading, time, urllib.parse
 
 import support
@@ -36,7 +37,8 @@ class Hub:
         self.changed = threading.Condition()
         self._servers = {}
         for host in ("hub", "store"):
-            server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self, "host": host}))
+            server = _Server(("127.0.0.1", 0),
+                             type("Handler", (_Handler, ), {"hub": self, "host": host}))
             threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
             self._servers[host] = server
 
@@ -85,13 +87,16 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def refuse(self, status, code, message=""):
-        self.answer(status, json.dumps({"error": message}).encode(), X_Error_Code=code, X_Error_Message=message or code)
+        self.answer(status,
+                    json.dumps({"error": message}).encode(),
+                    X_Error_Code=code,
+                    X_Error_Message=message or code)
 
     def do_GET(self):
         path = urllib.parse.unquote(self.path.split("?")[0])
         with self.hub.changed:
-            self.hub.seen.append((self.host, self.command, self.path, self.headers["Range"], self.headers["Authorization"],
-                                  time.monotonic()))
+            self.hub.seen.append((self.host, self.command, self.path, self.headers["Range"],
+                                  self.headers["Authorization"], time.monotonic()))
         if self.host == "store":
             return self.get_stored(path)
         if path.startswith("/api/models/"):
@@ -106,8 +111,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if name not in files:
             return self.refuse(404, "EntryNotFound")
         if len(files[name]) >= LFS_FROM:
-            return self.answer(302, b"Found", Location=f"{self.hub.url('store')}/{repository}/{urllib.parse.quote(name)}?signature=x",
-                               X_Linked_Etag=f'"{digest(files[name])}"', X_Linked_Size=str(len(files[name])), X_Repo_Commit=COMMIT)
+            return self.answer(
+                302,
+                b"Found",
+                Location=
+                f"{self.hub.url('store')}/{repository}/{urllib.parse.quote(name)}?signature=x",
+                X_Linked_Etag=f'"{digest(files[name])}"',
+                X_Linked_Size=str(len(files[name])),
+                X_Repo_Commit=COMMIT)
         self.send_bytes(name, files[name])
 
     def may_read(self, repository):
@@ -116,7 +127,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if token and token not in self.hub.tokens | {"hf_stranger"}:
             self.refuse(401, "", "Invalid credentials in Authorization header")
         elif repository in self.hub.gated and token not in self.hub.tokens:
-            self.refuse(403 if token else 401, "GatedRepo", f"Access to model {repository} is restricted.")
+            self.refuse(403 if token else 401, "GatedRepo",
+                        f"Access to model {repository} is restricted.")
         else:
             return True
 
@@ -128,7 +140,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if repository not in self.hub.repositories:
             return self.refuse(401, "RepoNotFound", "Invalid username or password.")
         authorization = self.headers["Authorization"]
-        if authorization and authorization.removeprefix("Bearer ") not in self.hub.tokens | {"hf_stranger"}:
+        if authorization and authorization.removeprefix("Bearer ") not in self.hub.tokens | {
+                "hf_stranger"}:
             return self.refuse(401, "", "Invalid credentials in Authorization header")
         if self.misbehave("list" if act == "/tree/" else "revision", b""):
             return
@@ -136,18 +149,27 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if not commit:
             return self.refuse(404, "RevisionNotFound", f"Invalid rev id: {rest}")
         if act == "/revision/":
-            return self.answer(200, json.dumps({"id": repository, "sha": commit, "gated": False, "siblings": []}).encode())
-        entries = [self.entry(name, content) for name, content in sorted(self.hub.repositories[repository].items())] + self.hub.extra_entries
+            return self.answer(
+                200,
+                json.dumps({"id": repository, "sha": commit, "gated": False,
+                            "siblings": []}).encode())
+        entries = [
+            self.entry(name, content)
+            for name, content in sorted(self.hub.repositories[repository].items())
+        ] + self.hub.extra_entries
         at = int(dict(urllib.parse.parse_qsl(self.path.partition("?")[2])).get("cursor", 0))
         link = {}
         if at + self.hub.page < len(entries):
-            link["Link"] = f'<{self.hub.url()}/api/models/{path}?recursive=true&cursor={at + self.hub.page}>; rel="next"'
+            link[
+                "Link"] = f'<{self.hub.url()}/api/models/{path}?recursive=true&cursor={at + self.hub.page}>; rel="next"'
         self.answer(200, json.dumps(entries[at:at + self.hub.page]).encode(), **link)
 
     def entry(self, name, content):
         entry = {"type": "file", "path": name, "size": len(content), "oid": digest(content)[:40]}
         if len(content) >= LFS_FROM:
-            entry["lfs"] = {"oid": self.hub.sums.get(name, digest(content)), "size": len(content), "pointerSize": 130}
+            entry["lfs"] = {
+                "oid": self.hub.sums.get(name, digest(content)), "size": len(content),
+                "pointerSize": 130}
         return entry
 
     def get_stored(self, path):
@@ -219,9 +241,15 @@ class Puller:
 
     def __init__(self, hub, home):
         names = ("HF_", "XDG_", "OLLAMA_", "HUGGING", "TRANSFORMERS_")
-        self.environment = {k: v for k, v in os.environ.items() if not k.startswith(names) and "proxy" not in k.lower()}
-        self.environment.update(HF_ENDPOINT=hub.url(), HF_HOME=str(home / "huggingface"), XDG_CACHE_HOME=str(home / "cache"),
-                                OLLAMA_MODELS=str(home / "ollama"), HF_HUB_DOWNLOAD_TIMEOUT="100")
+        self.environment = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith(names) and "proxy" not in k.lower()}
+        self.environment.update(HF_ENDPOINT=hub.url(),
+                                HF_HOME=str(home / "huggingface"),
+                                XDG_CACHE_HOME=str(home / "cache"),
+                                OLLAMA_MODELS=str(home / "ollama"),
+                                HF_HUB_DOWNLOAD_TIMEOUT="100")
 
     def __call__(self, *arguments, **variables):
         return support.quern(*arguments, env={**self.environment, **variables}, timeout=120)
@@ -232,5 +260,8 @@ class Puller:
         return json.loads(done.stdout) if status == 0 else done.stderr
 
     def start(self, *arguments, **variables):
-        return subprocess.Popen([support.BINARY, *arguments], env={**self.environment, **variables}, stdout=subprocess.PIPE,
-                                stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen([support.BINARY, *arguments],
+                                env={**self.environment, **variables},
+                                stdout=subprocess.PIPE,
+                                stderr=subprocess.PIPE,
+                                text=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small server of the calls of Label Studio that quern makes. A test changes its fields while it runs: which answers are lost, which
-imports come late, at which call the client is killed."""
+"""A small server of the calls of Label Studio that quern makes. A test changes its fields while it
+runs: which answers are lost, which imports come late, at which call the client is killed."""
 import base64, json, os, re, signal, urllib.parse, uuid, xml.etree.ElementTree
 
 from small_server import SmallServer
@@ -11,7 +11,9 @@ TAGS = {"Choices", "Number", "Rating", "TextArea"}
 
 def jwt(**claims):
     parts = [{"alg": "none", "typ": "JWT"}, claims]
-    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in parts) + ".c2ln"
+    return ".".join(
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
+        for part in parts) + ".c2ln"
 
 
 PERSONAL = jwt(token_type="refresh", exp=8102617425, iat=1795417425)
@@ -24,11 +26,13 @@ class LabelStudio(SmallServer):
         self.projects, self.tasks, self.imports, self.seen = {}, {}, {}, []
         self.uniques = set()  # of annotations
         self.next_task, self.next_annotation = 1, 1
-        self.access, self.access_calls = None, None  # the token in force, and the calls that it is still good for
+        # the token in force, and the calls that it is still good for
+        self.access, self.access_calls = None, None
         self.calls_per_access = None
         self.refuse = []    # (part of a path, status): answered before anything is done, once each
         self.lose = []      # parts of paths whose next answer is lost after the effect, once each
-        self.late = []      # per import: the number of calls after which it takes effect; its own answer is lost
+        self.late = [
+        ]  # per import: the number of calls after which it takes effect; its own answer is lost
         self.redirect = None  # the address that every call is sent to instead
         self.waiting = []   # [calls left, project, tasks]
         self.victim, self.kills = None, []  # process; (call number, "before" or "after" its effect)
@@ -47,8 +51,10 @@ class LabelStudio(SmallServer):
             controls = self.controls(self.projects[project]["label_config"])
             for prediction in task.get("predictions", []):
                 for result in prediction["result"]:
-                    assert controls[result["from_name"]]["type"].lower() == result["type"] and result["to_name"] == "quern_text", result
-            self.tasks[self.next_task] = {**task, "id": self.next_task, "project": project, "annotations": []}
+                    assert controls[result["from_name"]]["type"].lower(
+                    ) == result["type"] and result["to_name"] == "quern_text", result
+            self.tasks[self.next_task] = {
+                **task, "id": self.next_task, "project": project, "annotations": []}
             ids.append(self.next_task)
             self.next_task += 1
         return ids
@@ -66,13 +72,17 @@ class LabelStudio(SmallServer):
     @staticmethod
     def controls(config):
         root = xml.etree.ElementTree.fromstring(config)
-        return {e.get("name"): {"type": e.tag, "to_name": [e.get("toName")]} for e in root.iter() if e.tag in TAGS}
+        return {
+            e.get("name"): {"type": e.tag, "to_name": [e.get("toName")]}
+            for e in root.iter()
+            if e.tag in TAGS}
 
     def call(self, method, path, query, body):
         if path == "/api/token/refresh/":
             if body["refresh"] != self.token:
                 return 401, {"detail": "Token is invalid"}
-            self.access, self.access_calls = jwt(exp=2000000300, iat=2000000000, n=self.calls), self.calls_per_access
+            self.access, self.access_calls = jwt(exp=2000000300, iat=2000000000,
+                                                 n=self.calls), self.calls_per_access
             return 200, {"access": self.access}
         if path == "/api/users/":
             return 200, [{"id": 1, "email": "ana@example.test"}, {"id": 2, "email": ""}]
@@ -84,14 +94,18 @@ class LabelStudio(SmallServer):
             if path.endswith("validate/"):
                 return 204, None
             if len(body["title"]) < 3 or len(body["title"]) > 50:
-                return 400, {"detail": "Validation error", "validation_errors": {"title": ["3 to 50 characters"]}}
+                return 400, {
+                    "detail": "Validation error", "validation_errors": {
+                        "title": ["3 to 50 characters"]}}
             project = len(self.projects) + 1
             self.projects[project] = {**body, "id": project}
             return 201, self.projects[project]
         if path == "/api/projects/":
             page, size = int(query["page"]), int(query["page_size"])
             found = list(self.projects.values())
-            return 200, {"results": found[(page - 1) * size:page * size], "next": "more" if page * size < len(found) else None}
+            return 200, {
+                "results": found[(page - 1) * size:page * size],
+                "next": "more" if page * size < len(found) else None}
         if path == "/api/tasks/":
             return self.list_tasks(query)
         if path == "/api/dm/actions":
@@ -115,7 +129,9 @@ class LabelStudio(SmallServer):
             if state["polls"] == 0:
                 self.add_tasks(project, state["tasks"])
             return 200, {"status": "completed"}
-        return 200, {**self.projects[project], "parsed_label_config": self.controls(self.projects[project]["label_config"])}
+        return 200, {
+            **self.projects[project], "parsed_label_config": self.controls(
+                self.projects[project]["label_config"])}
 
     def add_annotation(self, task, body):
         if task not in self.tasks:
@@ -124,8 +140,9 @@ class LabelStudio(SmallServer):
         if unique in self.uniques:
             return 409, {"detail": "Annotation with this unique id already exists"}
         self.uniques.add(unique)
-        made = {"id": self.next_annotation, "completed_by": 1, "result": body["result"], "was_cancelled": body["was_cancelled"],
-                "updated_at": "2026-11-23T07:00:00.000001Z"}
+        made = {
+            "id": self.next_annotation, "completed_by": 1, "result": body["result"],
+            "was_cancelled": body["was_cancelled"], "updated_at": "2026-11-23T07:00:00.000001Z"}
         self.next_annotation += 1
         self.tasks[task]["annotations"].append(made)
         return 201, made
@@ -147,17 +164,24 @@ class LabelStudio(SmallServer):
         tasks = [task for task in self.tasks.values() if task["project"] == int(query["project"])]
         for item in wanted["filters"]["items"]:
             name, least = item["filter"].split(":")[2], item["value"]
-            count = {"id": lambda t: t["id"], "total_annotations": lambda t: sum(not a["was_cancelled"] for a in t["annotations"]),
-                     "cancelled_annotations": lambda t: sum(a["was_cancelled"] for a in t["annotations"])}[name]
+            count = {
+                "id": lambda t: t["id"],
+                "total_annotations": lambda t: sum(not a["was_cancelled"]
+                                                   for a in t["annotations"]),
+                "cancelled_annotations": lambda t: sum(a["was_cancelled"]
+                                                       for a in t["annotations"])}[name]
             tasks = [task for task in tasks if count(task) > least]
-        total, tasks = len(tasks), sorted(tasks, key=lambda task: task["id"])[:int(query["page_size"])]
+        total, tasks = len(tasks), sorted(tasks,
+                                          key=lambda task: task["id"])[:int(query["page_size"])]
         names = query["include"].split(",")
         def chosen(item):  # the real server's `include` chooses the members of annotations, too
             return {name: item[name] for name in names if name in item}
 
-        return 200, {"total": total, "tasks": [
-            {**chosen({**task, "annotations": [chosen(a) for a in task["annotations"]]}), "total_annotations": len(task["annotations"]),
-             "cancelled_annotations": 0} for task in tasks]}
+        return 200, {
+            "total": total, "tasks": [{
+                **chosen({
+                    **task, "annotations": [chosen(a) for a in task["annotations"]]}), "total_annotations": len(
+                    task["annotations"]), "cancelled_annotations": 0} for task in tasks]}
 
     def is_allowed(self, header, path):
         if path == "/api/token/refresh/":
@@ -195,7 +219,9 @@ class LabelStudio(SmallServer):
             return handler.answer(self.refuse.pop(0)[1], {"detail": "busy"}, [("retry-after", "0")])
         if not self.is_allowed(handler.headers["authorization"], url.path):
             return handler.answer(401, {"detail": "Invalid token."})
-        status, value = self.call(handler.command, url.path, dict(urllib.parse.parse_qsl(url.query)), json.loads(body or "null"))
+        status, value = self.call(handler.command,
+                                  url.path, dict(urllib.parse.parse_qsl(url.query)),
+                                  json.loads(body or "null"))
         self.kill("after")
         lost = next((part for part in self.lose if url.path.endswith(part)), None)
         if lost:

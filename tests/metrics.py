@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A strict reader of /metrics: the text format 0.0.4 of Prometheus, its conventions for names, and histograms that are consistent."""
+"""A strict reader of /metrics: the text format 0.0.4 of Prometheus, its conventions for names, and
+histograms that are consistent."""
 import math, re, shutil
 
 PROMTOOL = shutil.which("promtool")
@@ -10,7 +11,8 @@ SUFFIXES = ("_bucket", "_sum", "_count")
 
 
 class Metrics:
-    """kinds: the type of each metric. samples: the value of each series, by its name and its labels as a frozenset of pairs."""
+    """kinds: the type of each metric. samples: the value of each series, by its name and its labels
+    as a frozenset of pairs."""
 
     def __init__(self, text):
         self.kinds, self.samples = {}, {}
@@ -23,7 +25,8 @@ class Metrics:
                 helped.add(name)
             elif line.startswith("# TYPE "):
                 name, kind = line[7:].split(" ")
-                assert kind in ("counter", "gauge", "histogram") and name not in self.kinds and name in helped, line
+                assert kind in ("counter", "gauge",
+                                "histogram") and name not in self.kinds and name in helped, line
                 self.kinds[name] = kind
                 current = name
             else:
@@ -55,17 +58,22 @@ class Metrics:
             if self.kinds[self.family(name)] == "histogram" and name.endswith("_bucket"):
                 pairs = dict(labels)
                 bound = float(pairs.pop("le"))
-                ranges.setdefault((name[: -len("_bucket")], frozenset(pairs.items())), []).append((bound, value))
+                ranges.setdefault((name[:-len("_bucket")], frozenset(pairs.items())), []).append(
+                    (bound, value))
         for (name, labels), pairs in ranges.items():
             pairs.sort()
             counts = [count for _, count in pairs]
             assert counts == sorted(counts) and pairs[-1][0] == math.inf, name
-            assert counts[-1] == self.samples[name + "_count", labels] and self.samples[name + "_sum", labels] >= 0, name
+            assert counts[-1] == self.samples[name + "_count",
+                                              labels] and self.samples[name + "_sum",
+                                                                       labels] >= 0, name
 
     def series(self, name, **labels):
         """All series of the name that have these labels: their labels and values."""
         wanted = set(labels.items())
-        return [(dict(pairs), value) for (own, pairs), value in self.samples.items() if own == name and wanted <= pairs]
+        return [(dict(pairs), value)
+                for (own, pairs), value in self.samples.items()
+                if own == name and wanted <= pairs]
 
     def value(self, name, **labels):
         """The sum of all these series; there is at least one."""
@@ -86,6 +94,7 @@ def of(server):
 
 def falls(before, after):
     """Counters and counts of histograms that are lower after than before."""
-    return [key for key, value in before.samples.items()
-            if (before.kinds[before.family(key[0])] == "counter" or key[0].endswith(SUFFIXES) and before.family(key[0]) != key[0])
-            and after.samples.get(key, -1) < value]
+    return [
+        key for key, value in before.samples.items()
+        if (before.kinds[before.family(key[0])] == "counter" or key[0].endswith(SUFFIXES)
+            and before.family(key[0]) != key[0]) and after.samples.get(key, -1) < value]

@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names in a PromQL expression: metrics and their labels. No evaluation: a reader of the subset that boards and alerts are written in."""
+"""The names in a PromQL expression: metrics and their labels. No evaluation: a reader of the subset
+that boards and alerts are written in."""
 import re
 
-FUNCTIONS = {"rate", "increase", "sum", "min", "max", "avg", "count", "histogram_quantile", "predict_linear", "clamp_min", "time", "label_values"}
-WORDS = {"and", "or", "unless", "by", "on", "without", "ignoring", "group_left", "group_right", "bool"}
+FUNCTIONS = {
+    "rate", "increase", "sum", "min", "max", "avg", "count", "histogram_quantile", "predict_linear",
+    "clamp_min", "time", "label_values"}
+WORDS = {
+    "and", "or", "unless", "by", "on", "without", "ignoring", "group_left", "group_right", "bool"}
 TARGET = {"job", "instance"}  # labels that Prometheus adds
-TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[a-zA-Z_:][a-zA-Z0-9_:]*|\d[\d.e+-]*\w*|[{}(),]|=~|!=|!~|==|[^\s\w]')
+TOKEN = re.compile(
+    r'"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[a-zA-Z_:][a-zA-Z0-9_:]*|\d[\d.e+-]*\w*|[{}(),]|=~|!=|!~|==|[^\s\w]'
+)
 
 
 def names(expression):
@@ -25,7 +31,10 @@ def names(expression):
                 labels = set()
                 if after == "{":
                     end = tokens.index("}", i)
-                    labels = {name for name, sign in zip(tokens[i + 2:end], tokens[i + 3:end]) if sign in ("=", "=~", "!=", "!~")}
+                    labels = {
+                        name
+                        for name, sign in zip(tokens[i + 2:end], tokens[i + 3:end])
+                        if sign in ("=", "=~", "!=", "!~")}
                     i = end
                 found.append((token, labels))
         i += 1

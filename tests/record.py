@@ -1,35 +1,44 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What quern says on the wire, written down while the contract suite runs, so that two builds can be compared.
+"""What quern says on the wire, written down while the contract suite runs, so that two builds can
+be compared.
 
-As a plugin of pytest (`-p record --record FILE`) it puts a relay in front of every server that a test starts. The relay passes all bytes
-on and writes each exchange of HTTP as one JSON line, in the order of the tests. Ids, times, nonces and ports are masked. The last lines
-hold the names and types of the metrics and the segment files of one batch on the echo worker.
+As a plugin of pytest (`-p record --record FILE`) it puts a relay in front of every server that a
+test starts. The relay passes all bytes on and writes each exchange of HTTP as one JSON line, in the
+order of the tests. Ids, times, nonces and ports are masked. The last lines hold the names and types
+of the metrics and the segment files of one batch on the echo worker.
 
   tools/test record FILE                     record the build
   QUERN_BINARY=OTHER tools/test record FILE  record another binary
   tools/test compare FILE FILE               exit 1 and list the differences, per test
 
-How often a client asks depends on time, so the comparison takes the set of different exchanges per test, and a batch that has not ended
-counts by the keys of its object.
-"""
+How often a client asks depends on time, so the comparison takes the set of different exchanges per
+test, and a batch that has not ended counts by the keys of its object. """
 import collections, hashlib, json, os, pathlib, queue, random, re, socket, struct, sys, tempfile, threading
 
 KEPT = 16 << 20  # bytes of one body that are kept; the rest is hashed only
 LONG = 2000  # characters of a body in the record; a longer one is cut and hashed
 MASKS = [  # in this order
-    (re.compile(r"(?<![0-9A-Za-z])((?:file|batch|batch_req|upload|part|req|chatcmpl|cmpl|embd|msg|evt)[-_])[0-9A-Za-z]{20,64}(?![0-9A-Za-z])"), r"\1*"),
-    (re.compile(r"(?<![0-9A-Za-z])([a-z]+[-_]|)(?=[A-Za-z]*[0-9])[0-9A-Za-z]{20,64}(?![0-9A-Za-z])"), r"\1*"),
-    (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:*"),
-    (re.compile(r'"(created|created_at|expires_at|[a-z_]+_at|expires|timestamp|date)":( ?)\d+(\.\d+)?'), r'"\1":\2"T"'),
-    (re.compile(r'"((?:[a-z0-9_]*_)?(?:ms|seconds|us|per_second|age|pid|epoch))":( ?)-?[\d.]+(e-?\d+)?'), r'"\1":\2"T"'),
-    (re.compile(r"whsec_[A-Za-z0-9+/=]+"), "whsec_*"),
-    (re.compile(r"/tmp/[^\s\"']+"), "/tmp/*"),
-    (re.compile(r"\b1[789]\d{8}\b"), "T"),
-]
-HEADERS = {"x-request-id", "content-length", "etag", "last-modified", "date", "content-disposition"}  # present, but of another value each time
-SAMPLED = ("case_083", "case_095", "case_097", "case_099", "case_117", "case_125", "case_135", "case_139", "case_159")  # at temperature 1 without a seed
-LEFT_OUT = {"test_every_operation_answers_as_the_document_says"}  # not compared: its requests depend on the ids in earlier answers
+    (re.compile(
+        r"(?<![0-9A-Za-z])((?:file|batch|batch_req|upload|part|req|chatcmpl|cmpl|embd|msg|evt)[-_])[0-9A-Za-z]{20,64}(?![0-9A-Za-z])"
+    ), r"\1*"),
+    (re.compile(
+        r"(?<![0-9A-Za-z])([a-z]+[-_]|)(?=[A-Za-z]*[0-9])[0-9A-Za-z]{20,64}(?![0-9A-Za-z])"),
+     r"\1*"), (re.compile(r"127\.0\.0\.1:\d+"), "127.0.0.1:*"),
+    (re.compile(
+        r'"(created|created_at|expires_at|[a-z_]+_at|expires|timestamp|date)":( ?)\d+(\.\d+)?'),
+     r'"\1":\2"T"'),
+    (re.compile(
+        r'"((?:[a-z0-9_]*_)?(?:ms|seconds|us|per_second|age|pid|epoch))":( ?)-?[\d.]+(e-?\d+)?'),
+     r'"\1":\2"T"'), (re.compile(r"whsec_[A-Za-z0-9+/=]+"), "whsec_*"),
+    (re.compile(r"/tmp/[^\s\"']+"), "/tmp/*"), (re.compile(r"\b1[789]\d{8}\b"), "T"), ]
+HEADERS = {
+    "x-request-id", "content-length", "etag", "last-modified", "date",
+    "content-disposition"}  # present, but of another value each time
+SAMPLED = ("case_083", "case_095", "case_097", "case_099", "case_117", "case_125", "case_135",
+           "case_139", "case_159")  # at temperature 1 without a seed
+LEFT_OUT = {"test_every_operation_answers_as_the_document_says"
+            }  # not compared: its requests depend on the ids in earlier answers
 
 
 def mask(text):
@@ -43,7 +52,8 @@ def digest(data):
 
 
 class Tap:
-    """One direction of a connection, as a file: relay threads put bytes in, the parser reads them."""
+    """One direction of a connection, as a file: relay threads put bytes in, the parser reads
+    them."""
 
     def __init__(self):
         self.chunks, self.data, self.test = queue.SimpleQueue(), b"", ""
@@ -63,16 +73,19 @@ class Tap:
         return line.rstrip(b"\r").decode("latin-1")
 
     def body(self, count):
-        """`count` bytes, or all until the end when it is None: what is kept of them, their number, and whether all came."""
+        """`count` bytes, or all until the end when it is None: what is kept of them, their number,
+        and whether all came."""
         kept, hashed, got = bytearray(), hashlib.sha256(), 0
         while count is None or got < count:
             if not self.data and not self.more():
                 break
-            take, self.data = (self.data, b"") if count is None else (self.data[:count - got], self.data[count - got:])
+            take, self.data = (self.data, b"") if count is None else (self.data[:count - got],
+                                                                      self.data[count - got:])
             hashed.update(take)
             kept += take[:KEPT - len(kept)]
             got += len(take)
-        return (bytes(kept) if got == len(kept) else bytes(kept[:LONG]) + f"…{got} bytes {hashed.hexdigest()[:16]}".encode()), count is None or got == count
+        return (bytes(kept) if got == len(kept) else bytes(kept[:LONG]) +
+                f"…{got} bytes {hashed.hexdigest()[:16]}".encode()), count is None or got == count
 
 
 def read_head(tap):
@@ -101,7 +114,8 @@ def read_body(tap, fields, until_end):
             whole += part
             tap.line()
     if "content-length" in fields:
-        return tap.body(int(fields["content-length"])) if fields["content-length"].isdigit() else (b"", False)
+        return tap.body(int(
+            fields["content-length"])) if fields["content-length"].isdigit() else (b"", False)
     return tap.body(None) if until_end else (b"", True)
 
 
@@ -174,9 +188,12 @@ class Recorder:
         boundary = re.search(r"boundary=\"?([^\";]+)", fields.get("content-type", ""))
         if boundary:
             body = body.replace(boundary[1].encode("latin-1"), b"BOUNDARY")
-        record = {"test": test, "method": method, "path": mask(target), "request": digest(mask(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")),
-                  "status": status, "headers": [[name, "*" if name.lower() in HEADERS else mask(value)] for name, value in names],
-                  "body": shown(target, kind, text)}
+        record = {
+            "test": test, "method": method, "path": mask(target), "request": digest(
+                mask(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")),
+            "status": status, "headers": [[name, "*" if name.lower() in HEADERS else mask(value)]
+                                          for name, value in names], "body": shown(
+                                              target, kind, text)}
         if not complete:
             record["cut"] = True
         with self.lock:
@@ -191,7 +208,8 @@ def shown(target, kind, data):
         return stream_shape(text)
     if kind.startswith("application/json"):
         try:
-            return json.dumps(object_shape(json.loads(text)), ensure_ascii=False) if re.search(r'"(batch|list)"', text) else cut(mask(text))
+            return json.dumps(object_shape(json.loads(text)), ensure_ascii=False) if re.search(
+                r'"(batch|list)"', text) else cut(mask(text))
         except ValueError:
             pass
     if "/content" in target or "/results" in target:
@@ -200,24 +218,35 @@ def shown(target, kind, data):
 
 
 def cut(text):
-    return text if len(text) <= LONG else text[:LONG] + "…" + digest(text.encode("utf-8", "surrogateescape"))
+    return text if len(text) <= LONG else text[:LONG] + "…" + digest(
+        text.encode("utf-8", "surrogateescape"))
 
 
 def object_shape(value):
-    """A batch that has not ended, or was cut off at some point, by its keys, a list of files or batches by the keys of an entry, anything else masked."""
+    """A batch that has not ended, or was cut off at some point, by its keys, a list of files or
+    batches by the keys of an entry, anything else masked."""
     if isinstance(value, dict):
-        if value.get("object") == "batch" and value.get("status") not in ("completed", "failed", "expired"):
+        if value.get("object") == "batch" and value.get("status") not in ("completed", "failed",
+                                                                          "expired"):
             return {"object": "batch", "keys": list(value)}
         if value.get("object") == "list" and isinstance(value.get("data"), list):
             entries = value["data"]
-            if entries and isinstance(entries[0], dict) and entries[0].get("object") in ("file", "batch"):  # those of other tests too
-                return {"object": "list", "keys": list(value), "of": entries[0]["object"], "entries": list(entries[0])}
-        return json.loads(mask(json.dumps({key: object_shape(entry) for key, entry in value.items()}, ensure_ascii=False)))
+            if entries and isinstance(entries[0], dict) and entries[0].get("object") in (
+                    "file", "batch"):  # those of other tests too
+                return {
+                    "object": "list", "keys": list(value), "of": entries[0]["object"],
+                    "entries": list(entries[0])}
+        return json.loads(
+            mask(
+                json.dumps({key: object_shape(entry)
+                            for key, entry in value.items()},
+                           ensure_ascii=False)))
     return [object_shape(entry) for entry in value] if isinstance(value, list) else value
 
 
 def stream_shape(text):
-    """The different events of a stream without their text, and all the text of it: how it is cut depends on time."""
+    """The different events of a stream without their text, and all the text of it: how it is cut
+    depends on time."""
     said, events = "", []
     for line in mask(text).split("\n"):
         if line.startswith("data: {"):
@@ -252,25 +281,33 @@ def metrics_shape(text):
 
 
 def segments(folder):
-    """The records of all segments, in order of their lines, without ids, times and what depends on them."""
+    """The records of all segments, in order of their lines, without ids, times and what depends on
+    them."""
     found = []
     for path in sorted(pathlib.Path(folder).rglob("seg-*.log")):
         data = path.read_bytes()
         if not data:
             continue
         magic, version, index, zero, first = struct.unpack_from("<4IQ", data)
-        found.append(["header", path.name, data[:4].decode(), version, index, zero, first, struct.unpack_from("<Q", data, 24)[0],
-                      mask(data[32:72].rstrip(b"\0").decode()), data[72:104].hex(), data[104:124].hex()])
+        found.append([
+            "header", path.name, data[:4].decode(), version, index, zero, first,
+            struct.unpack_from("<Q", data, 24)[0],
+            mask(data[32:72].rstrip(b"\0").decode()), data[72:104].hex(), data[104:124].hex()])
         offset, records = 128, []
         while offset + 48 <= len(data) and data[offset:offset + 4] != b"\0\0\0\0":
-            size, kind, flags, attempt, line, _, batch, epoch, answer = struct.unpack_from("<IBBHQQQII", data, offset + 8)
+            size, kind, flags, attempt, line, _, batch, epoch, answer = struct.unpack_from(
+                "<IBBHQQQII", data, offset + 8)
             text = data[offset + 48:offset + 48 + size]
             usage = []
             if flags & 1:
                 text, usage = text[:-16], list(struct.unpack("<4I", text[-16:]))
-            records.append(["record", data[offset:offset + 4].decode(), size, kind, flags, attempt, line, batch, epoch, answer, mask(text.decode()), usage])
+            records.append([
+                "record", data[offset:offset + 4].decode(), size, kind, flags, attempt, line, batch,
+                epoch, answer,
+                mask(text.decode()), usage])
             offset += 48 + size
-        found += sorted(records, key=lambda record: record[6]) + [["end", "clean" if not any(data[offset:]) else "torn"]]
+        found += sorted(records, key=lambda record: record[6]) + [[
+            "end", "clean" if not any(data[offset:]) else "torn"]]
     return found
 
 
@@ -279,10 +316,14 @@ def echo_run():
     import support
     lines = []
     for i in range(60):
-        body = {"messages": [{"role": "user", "content": f"text {i} é\n\"" + "x" * (i * 7)}], "model": "smollm2", "max_completion_tokens": 5 + i}
+        body = {
+            "messages": [{"role": "user", "content": f"text {i} é\n\"" + "x" * (i * 7)}],
+            "model": "smollm2", "max_completion_tokens": 5 + i}
         if i % 7 == 3:
             body["echo"] = {"status": 400 + i % 3}
-        lines.append({"custom_id": f"line-{i}", "method": "POST", "url": "/v1/chat/completions", "body": body})
+        lines.append({
+            "custom_id": f"line-{i}", "method": "POST", "url": "/v1/chat/completions",
+            "body": body})
     with tempfile.TemporaryDirectory() as folder:
         state = pathlib.Path(folder) / "state"
         with support.serving(state, "--model", "smollm2=echo") as server:
@@ -291,9 +332,17 @@ def echo_run():
             for entries in server.results(batch):
                 for entry in sorted(entries, key=lambda entry: entry["custom_id"]):
                     yield {"echo run": "result", "body": mask(json.dumps(entry))}
-            yield {"echo run": "metrics", "body": metrics_shape(server.call("GET", "/metrics")[1].decode())}
-            hanging = server.create(support.jsonl([*lines, {**lines[0], "custom_id": "hangs", "body": {**lines[0]["body"], "echo": {"hang": True}}}]))
-            support.until(lambda: sum(server.batch(hanging["id"])["request_counts"][key] for key in ("completed", "failed")) == len(lines))
+            yield {
+                "echo run": "metrics", "body": metrics_shape(
+                    server.call("GET", "/metrics")[1].decode())}
+            hanging = server.create(
+                support.jsonl([
+                    *lines, {
+                        **lines[0], "custom_id": "hangs",
+                        "body": {**lines[0]["body"], "echo": {"hang": True}}}]))
+            support.until(lambda: sum(
+                server.batch(hanging["id"])["request_counts"][key]
+                for key in ("completed", "failed")) == len(lines))
             server.kill()  # the segments of a batch that has ended are empty
         found = segments(state)
         assert len(found) > len(lines), "the segments hold no records"
@@ -352,17 +401,21 @@ def kinds(path):
         test = record.pop("test")
         if test.rsplit("::")[-1] in LEFT_OUT:
             continue
-        if record["path"] == "/metrics" and isinstance(record["body"], list):  # some series appear with their first event
+        if record["path"] == "/metrics" and isinstance(
+                record["body"], list):  # some series appear with their first event
             found["metrics"].update({text: text for text in record["body"]})
             continue
-        if record["method"] == "POST" and record["path"] == "/v1/batches" and record["status"] == 200:  # ended already, if it was asked for twice
+        if record["method"] == "POST" and record["path"] == "/v1/batches" and record[
+                "status"] == 200:  # ended already, if it was asked for twice
             body = json.loads(record["body"])
             record["body"] = json.dumps({"object": "batch", "keys": body.get("keys") or list(body)})
         if '"object": "batch", "keys"' in str(record["body"]):  # seen or not as time has it
-            test, record["path"], record["request"] = "unfinished batches", re.sub(r"\?.*", "", record["path"]), ""
+            test, record["path"], record["request"] = "unfinished batches", re.sub(
+                r"\?.*", "", record["path"]), ""
         elif any(name in test for name in SAMPLED):
             record["request"] = ""
-            record["body"] = sorted(set(re.findall(r'"(\w+)\\*": ?', json.dumps(record["body"]))))  # the names of its members
+            record["body"] = sorted(set(re.findall(r'"(\w+)\\*": ?', json.dumps(
+                record["body"]))))  # the names of its members
         found[test][json.dumps(record)] = record
     return found
 
@@ -376,8 +429,9 @@ def compare(one, other):
                 if text not in those[test]:
                     differences += 1
                     print(f"{sign} {test or 'between tests'}\n    {text[:1500]}")
-    print(f"{sum(map(len, first.values()))} and {sum(map(len, second.values()))} different exchanges in {len(first.keys() | second.keys())} tests: "
-          + (f"{differences} differences" if differences else "equal"))
+    print(
+        f"{sum(map(len, first.values()))} and {sum(map(len, second.values()))} different exchanges in {len(first.keys() | second.keys())} tests: "
+        + (f"{differences} differences" if differences else "equal"))
     return 1 if differences else 0
 
 

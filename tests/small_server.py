@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The common part of the tests' small servers: a free port of 127.0.0.1, calls one at a time, answers as JSON or bytes."""
+"""The common part of the tests' small servers: a free port of 127.0.0.1, calls one at a time,
+answers as JSON or bytes."""
 import http.server, json, threading
 
 
@@ -20,7 +21,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.server.owner.take(self, body)
 
     def answer(self, status, value=None, headers=()):
-        data = b"" if value is None else value if isinstance(value, bytes) else json.dumps(value).encode()
+        data = b"" if value is None else value if isinstance(value,
+                                                             bytes) else json.dumps(value).encode()
         self.send_response(status)
         for name, text in headers:
             self.send_header(name, text)
@@ -38,7 +40,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class SmallServer:
-    """A server in a `with`. Its take(handler, body), called under `lock`, answers a call or drops it."""
+    """A server in a `with`. Its take(handler, body), called under `lock`, answers a call or drops
+    it."""
 
     def __init__(self):
         self.lock = threading.Lock()

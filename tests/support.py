@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Python suites share: starting quern, talking to it with the standard library, and judging result files."""
+"""What the Python suites share: starting quern, talking to it with the standard library, and
+judging result files."""
 import contextlib, http.client, http.server, json, mmap, os, pathlib, re, shutil, signal, socket, subprocess, threading, time, uuid
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -16,7 +17,9 @@ def plugin(kind):
 
 def cuda_plugin():
     """The plugin of real cards, which is built only where nvcc is."""
-    return pathlib.Path(os.environ.get("QUERN_GPU_PLUGIN") or pathlib.Path(BINARY).resolve().parent.parent / "src/inference/gpu/cuda/libquern-cuda.so")
+    return pathlib.Path(
+        os.environ.get("QUERN_GPU_PLUGIN")
+        or pathlib.Path(BINARY).resolve().parent.parent / "src/inference/gpu/cuda/libquern-cuda.so")
 
 
 def has_card():
@@ -28,21 +31,26 @@ NO_CARD = "no CUDA plugin was built, or there is no NVIDIA card"
 
 
 def plain_device(folder=None, *lines):
-    """The plugin of the plain device (tests/gpu): as it is built, or a copy in the folder with variables of its own."""
+    """The plugin of the plain device (tests/gpu): as it is built, or a copy in the folder with
+    variables of its own."""
     built = pathlib.Path(BINARY).resolve().parent.parent / "tests/gpu/libquern-plain.so"
     return built if folder is None else with_variables(built, folder, *lines)
 
 
 def with_variables(plugin, folder, *lines):
-    """A copy of a plugin in the folder, with variables of its own (tests/gpu/plugin_environment.c)."""
+    """A copy of a plugin in the folder, with variables of its own
+    (tests/gpu/plugin_environment.c)."""
     copy = pathlib.Path(shutil.copy(plugin, folder))
     copy.with_name(copy.name + ".env").write_text("".join(line + "\n" for line in lines))
     return copy
 
 
 def poison_plugin(folder, plugin):
-    """A plugin around `plugin` in which a line with the token POISON makes the card access memory outside (tests/gpu/poison_plugin.c)."""
-    built = pathlib.Path(os.environ.get("QUERN_POISON_PLUGIN") or pathlib.Path(BINARY).resolve().parent.parent / "tests/gpu/libquern-poison.so")
+    """A plugin around `plugin` in which a line with the token POISON makes the card access memory
+    outside (tests/gpu/poison_plugin.c)."""
+    built = pathlib.Path(
+        os.environ.get("QUERN_POISON_PLUGIN")
+        or pathlib.Path(BINARY).resolve().parent.parent / "tests/gpu/libquern-poison.so")
     copy = pathlib.Path(shutil.copy(built, folder))
     copy.with_name(copy.name + ".of").write_text(f"{plugin}\n")
     return copy
@@ -52,7 +60,8 @@ TERMINAL = ("completed", "failed", "expired", "cancelled")
 
 
 class Clock:
-    """The clock of a server that a test moves (src/ground/base/clock.h): a server that gets `environment` follows it."""
+    """The clock of a server that a test moves (src/ground/base/clock.h): a server that gets
+    `environment` follows it."""
 
     def __init__(self, folder):
         path = pathlib.Path(folder) / "clock"
@@ -70,7 +79,8 @@ class Clock:
         self.moved_ms[0] += int(seconds * 1000)
 
     def until(self, holds, step, is_busy=lambda: False, seconds=120):
-        """Lets time pass in steps of so many seconds until holds() is true. It stands still while is_busy()."""
+        """Lets time pass in steps of so many seconds until holds() is true. It stands still while
+        is_busy()."""
         until(lambda: holds() or (not is_busy() and self.move(step)), seconds)
 
 
@@ -83,8 +93,13 @@ class Server:
 
     def start(self):
         self.log = open(self.state.parent / f"{self.state.name}.log", "a")
-        self.process = subprocess.Popen([BINARY, "serve", "--port", "0", "--state-dir", str(self.state), *self.arguments],
-                                        stdout=subprocess.PIPE, stderr=self.log, text=True, env={**os.environ, **(self.environment or {})})
+        self.process = subprocess.Popen(
+            [BINARY, "serve", "--port", "0", "--state-dir",
+             str(self.state), *self.arguments],
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            env={**os.environ, **(self.environment or {})})
         line = self.process.stdout.readline()
         found = re.match(r"listening on https?://\S+:(\d+)$", line.strip())
         assert found, f"the server did not start: {line!r}; {self.log_text()[-2000:]}"
@@ -120,7 +135,9 @@ class Server:
         try:
             if body is not None and not isinstance(body, (bytes, str)):
                 body = json.dumps(body)
-            connection.request(method, path, body, {"Content-Type": kind, **(headers or {})} if body is not None else headers or {})
+            connection.request(
+                method, path, body,
+                {"Content-Type": kind, **(headers or {})} if body is not None else headers or {})
             answer = connection.getresponse()
             return answer.status, answer.read()
         finally:
@@ -133,17 +150,22 @@ class Server:
 
     def upload(self, content, purpose="batch", filename="in.jsonl"):
         boundary = uuid.uuid4().hex
-        body = (f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{purpose}\r\n--{boundary}\r\nContent-Disposition: '
-                f'form-data; name="file"; filename="{filename}"\r\nContent-Type: application/octet-stream\r\n\r\n').encode()
+        body = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\n{purpose}\r\n--{boundary}\r\nContent-Disposition: '
+            f'form-data; name="file"; filename="{filename}"\r\nContent-Type: application/octet-stream\r\n\r\n'
+        ).encode()
         body += content + f"\r\n--{boundary}--\r\n".encode()
-        status, data = self.call("POST", "/v1/files", body, f"multipart/form-data; boundary={boundary}")
+        status, data = self.call("POST", "/v1/files", body,
+                                 f"multipart/form-data; boundary={boundary}")
         assert status == 200, data
         return json.loads(data)
 
     def create(self, content, **extra):
         file = self.upload(content)
-        return self.json("POST", "/v1/batches", {"input_file_id": file["id"], "endpoint": "/v1/chat/completions",
-                                                 "completion_window": "24h", **extra})
+        return self.json(
+            "POST", "/v1/batches", {
+                "input_file_id": file["id"], "endpoint": "/v1/chat/completions",
+                "completion_window": "24h", **extra})
 
     def batch(self, batch_id):
         return self.json("GET", f"/v1/batches/{batch_id}")
@@ -154,7 +176,8 @@ class Server:
             batch = self.batch(batch_id)
             if batch["status"] in until:
                 return batch
-            assert time.monotonic() < deadline, f"not done in {seconds} s: {batch['status']} {batch['request_counts']}; {self.log_text()[-1500:]}"
+            assert time.monotonic(
+            ) < deadline, f"not done in {seconds} s: {batch['status']} {batch['request_counts']}; {self.log_text()[-1500:]}"
             time.sleep(0.02)
 
     def results(self, batch):
@@ -208,7 +231,8 @@ def children(pid):
 
 @contextlib.contextmanager
 def reserved_port():
-    """A port on which nobody listens, and which nobody else gets: a server that is told it can listen there, again and again."""
+    """A port on which nobody listens, and which nobody else gets: a server that is told it can
+    listen there, again and again."""
     with socket.socket() as holder:
         holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         holder.bind(("127.0.0.1", 0))
@@ -246,8 +270,9 @@ def until(holds, seconds=120):
 
 
 def within(seconds, make, holds, undo):
-    """What make() made, of which holds(made) is true as long as no more than so many seconds have passed since make() began. An attempt
-    that took longer proves nothing: it is undone and made again."""
+    """What make() made, of which holds(made) is true as long as no more than so many seconds have
+    passed since make() began. An attempt that took longer proves nothing: it is undone and made
+    again."""
     for _ in range(20):
         begin = time.monotonic()
         made = make()
@@ -260,7 +285,10 @@ def within(seconds, make, holds, undo):
 
 
 def quern(*arguments, **keywords):
-    return subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, **keywords)
+    return subprocess.run([BINARY, *map(str, arguments)],
+                          capture_output=True,
+                          text=True,
+                          **keywords)
 
 
 def make_key(state, *arguments):
@@ -295,7 +323,8 @@ def jsonl(requests):
 
 
 def masked(line):
-    """A result line without what may differ between two runs: ids, times, and how much of the prompt was shared."""
+    """A result line without what may differ between two runs: ids, times, and how much of the
+    prompt was shared."""
     line = json.loads(json.dumps(line))
     line["id"] = None
     if line.get("response"):

@@ -9,7 +9,10 @@ class Terminal:
     def __init__(self, columns, *arguments, term="xterm", environment=os.environ):
         self.master, slave = pty.openpty()
         self.resize(columns)
-        self.process = subprocess.Popen([support.BINARY, *map(str, arguments)], stderr=slave, stdout=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+        self.process = subprocess.Popen([support.BINARY, *map(str, arguments)],
+                                        stderr=slave,
+                                        stdout=subprocess.DEVNULL,
+                                        stdin=subprocess.DEVNULL,
                                         env={**environment, "TERM": term})
         os.close(slave)
         self.text = b""

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /* unit_main: main of the test program of one room, which holds the test files of that room.
  *
- * A test file has a main of its own, which the build renames (unit_file.c.in), so that one link serves
- * a whole room. `test_ROOM NAME` runs the file test_NAME.c in this process, as tools/test does: a file
- * never meets what another one left behind. Without a name each file runs in a child, one by one.
+ * A test file has a main of its own, which the build renames (unit_file.c.in), so that one link
+ * serves a whole room. `test_ROOM NAME` runs the file test_NAME.c in this process, as tools/test
+ * does: a file never meets what another one left behind. Without a name each file runs in a child,
+ * one by one.
  *
  * Thread: one. Memory: none. */
 #pragma once

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""embed_json.py NAME IN.json OUT.c: writes the JSON document IN, compact and in ASCII, as the C string NAME."""
+"""embed_json.py NAME IN.json OUT.c: writes the JSON document IN, compact and in ASCII, as the C
+string NAME."""
 import json, sys
 
 
@@ -18,4 +19,5 @@ with open(source, encoding="utf-8") as file:
 codes = [str(byte) for byte in text.encode("ascii")] + ["0"]
 lines = (",".join(codes[i : i + 32]) for i in range(0, len(codes), 32))
 with open(target, "w", encoding="ascii") as file:
-    file.write(f"extern const char {name}[];\nconst char {name}[] = {{\n" + ",\n".join(lines) + "};\n")
+    file.write(f"extern const char {name}[];\nconst char {name}[] = {{\n" + ",\n".join(lines) +
+               "};\n")

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """kept: the records of sources that were found good, .ci/good/NAME, one line "SUM PATH" per source.
 
-A sum covers what a tool sees of a source: its text and that of every header of this repository that it includes, directly or not, without
-comments and blanks, and the rules of the tool. So a source that is moved, or has another comment, is as good as it was, and the record
-holds on every machine. Headers of the system are not covered; `make nightly` reads every source again.
+A sum covers what a tool sees of a source: its text and that of every header of this repository that
+it includes, directly or not, without comments and blanks, and the rules of the tool. So a source
+that is moved, or has another comment, is as good as it was, and the record holds on every machine.
+Headers of the system are not covered; `make nightly` reads every source again.
 
 Used by tools/clang-tidy and tools/cuda."""
 import functools, hashlib, pathlib, re
@@ -15,7 +16,8 @@ QUOTED = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])
 @functools.cache
 def text_of(path):
     """A source without comments and with one blank between words."""
-    text = QUOTED.sub(lambda found: " " if found[0].startswith("/") else found[0], path.read_text(errors="replace"))
+    text = QUOTED.sub(lambda found: " " if found[0].startswith("/") else found[0],
+                      path.read_text(errors="replace"))
     return re.sub(r"[ \t]+", " ", re.sub(r"\s*\n\s*", "\n", text))
 
 
@@ -24,7 +26,9 @@ def included(path, folders):
     """The files of this repository that a source includes itself."""
     found = []
     for name in re.findall(r'^ ?# ?include "([^"]+)"', text_of(path), re.M):
-        at = next((folder / name for folder in (path.parent, *folders) if (folder / name).is_file()), None)
+        at = next(
+            (folder / name for folder in (path.parent, *folders) if (folder / name).is_file()),
+            None)
         if at:
             found.append(at.resolve())
     return found
@@ -45,7 +49,9 @@ def sum_of(path, folders, rules):
 class Record:
     def __init__(self, name):
         self.path = ROOT / ".ci/good" / name
-        self.old = dict(reversed(line.split(" ", 1)) for line in self.path.read_text().splitlines()) if self.path.exists() else {}
+        self.old = dict(
+            reversed(line.split(" ", 1))
+            for line in self.path.read_text().splitlines()) if self.path.exists() else {}
         self.sums = set(self.old.values())
 
     def has(self, total):

@@ -49,7 +49,10 @@ def code_point_classes():
 
 def bert_bits():
     def normalizer(**rule):
-        none = dict(clean_text=False, handle_chinese_chars=False, strip_accents=False, lowercase=False)
+        none = dict(clean_text=False,
+                    handle_chinese_chars=False,
+                    strip_accents=False,
+                    lowercase=False)
         return normalizers.BertNormalizer(**{**none, **rule}).normalize_str
 
     clean, strip = normalizer(clean_text=True), normalizer(strip_accents=True)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine that bench/gpu runs on: quern's programs, the card by NVML, and runs of quern. Only the standard library is needed."""
+"""The machine that bench/gpu runs on: quern's programs, the card by NVML, and runs of quern. Only
+the standard library is needed."""
 import ctypes, json, os, pathlib, re, signal, subprocess, sys, tempfile, threading, time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -18,42 +19,54 @@ def skip(why):
 # Programs
 
 def programs(quern=None, plugin=None):
-    """(quern, plugin, check-plugin, cuda-kernels) and the environment of all: of the build folder, or of the folder that bench/gpu/pack
-    made, which has the shared libraries too. The last two may be missing. QUERN_BINARY and QUERN_GPU_PLUGIN name others."""
+    """(quern, plugin, check-plugin, cuda-kernels) and the environment of all: of the build folder,
+    or of the folder that bench/gpu/pack made, which has the shared libraries too. The last two may
+    be missing. QUERN_BINARY and QUERN_GPU_PLUGIN name others."""
     plugin = plugin or os.environ.get("QUERN_GPU_PLUGIN")
     build = pathlib.Path(os.environ.get("BUILD", ROOT / "build")).absolute()
     pack = pathlib.Path(os.environ.get("QUERN_GPU_PACK", ROOT / ".gpu")).absolute()
     checks = build / "tests/gpu/cuda"
-    places = [(pathlib.Path(quern or os.environ.get("QUERN_BINARY") or build / "src/quern"), pathlib.Path(plugin or build / "src/inference/gpu/cuda/libquern-cuda.so"),
+    places = [(pathlib.Path(quern or os.environ.get("QUERN_BINARY") or build / "src/quern"),
+               pathlib.Path(plugin or build / "src/inference/gpu/cuda/libquern-cuda.so"),
                checks / "check-plugin", checks / "cuda-kernels"),
-              (pack / "bin/quern", pathlib.Path(plugin or pack / "bin/libquern-cuda.so"), pack / "bin/check-plugin", pack / "bin/cuda-kernels")]
+              (pack / "bin/quern", pathlib.Path(plugin or pack / "bin/libquern-cuda.so"),
+               pack / "bin/check-plugin", pack / "bin/cuda-kernels")]
     for place in places:
         if place[0].exists() and place[1].exists():
             environment = dict(os.environ)
             if place[0].is_relative_to(pack):
-                environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(pack / "lib"), os.environ.get("LD_LIBRARY_PATH")]))
+                environment["LD_LIBRARY_PATH"] = ":".join(
+                    filter(None,
+                           [str(pack / "lib"), os.environ.get("LD_LIBRARY_PATH")]))
             return *place, environment
-    raise Skip("neither a build with the CUDA plugin (make cuda) nor .gpu/ (bench/gpu/pack) is here")
+    raise Skip(
+        "neither a build with the CUDA plugin (make cuda) nor .gpu/ (bench/gpu/pack) is here")
 
 
 def with_products(environment, plugin):
     """Puts a link to cuBLASLt next to the plugin where only Python's packages have the library."""
-    if any(pathlib.Path(folder, f"libcublasLt.so.{major}").exists() for major in (13, 12)
-           for folder in (plugin.parent, "/usr/local/cuda/lib64", "/opt/cuda/lib64", "/usr/lib/x86_64-linux-gnu")):
+    if any(
+            pathlib.Path(folder, f"libcublasLt.so.{major}").exists()
+            for major in (13, 12)
+            for folder in (plugin.parent, "/usr/local/cuda/lib64", "/opt/cuda/lib64",
+                           "/usr/lib/x86_64-linux-gnu")):
         return
     for site in filter(None, [*sys.path, "/opt/torch/.venv/lib/python3.12/site-packages"]):
         for library in sorted(pathlib.Path(site).glob("nvidia/*/lib/libcublasLt.so.1[23]")):
             try:
                 (plugin.parent / library.name).symlink_to(library)
             except OSError:
-                environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [environment.get("LD_LIBRARY_PATH"), str(library.parent)]))
+                environment["LD_LIBRARY_PATH"] = ":".join(
+                    filter(None, [environment.get("LD_LIBRARY_PATH"),
+                                  str(library.parent)]))
             return
 
 
 # The card
 
 class Memory(ctypes.Structure):
-    _fields_ = [("version", ctypes.c_uint), ("total", ctypes.c_ulonglong), ("reserved", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong),
+    _fields_ = [("version", ctypes.c_uint), ("total", ctypes.c_ulonglong),
+                ("reserved", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong),
                 ("used", ctypes.c_ulonglong)]
 
 
@@ -80,7 +93,8 @@ class Card:
         self.total = self.memory()[0]
 
     def memory(self):
-        """(all bytes, bytes in use); memory that the driver keeps from everybody counts as neither."""
+        """(all bytes, bytes in use); memory that the driver keeps from everybody counts as
+        neither."""
         memory = Memory(version=ctypes.sizeof(Memory) | 2 << 24)
         self.nvml.nvmlDeviceGetMemoryInfo_v2(self.handle, ctypes.byref(memory))
         return memory.total, memory.used
@@ -93,16 +107,21 @@ class Card:
     def now(self):
         rates = Rates()
         self.nvml.nvmlDeviceGetUtilizationRates(self.handle, ctypes.byref(rates))
-        return {"at": time.monotonic(), "used": self.memory()[1], "utilisation": rates.gpu, "mw": self.number("nvmlDeviceGetPowerUsage"),
-                "mj": self.number("nvmlDeviceGetTotalEnergyConsumption", ctypes.c_ulonglong), "celsius": self.celsius()}
+        return {
+            "at": time.monotonic(), "used": self.memory()[1], "utilisation": rates.gpu,
+            "mw": self.number("nvmlDeviceGetPowerUsage"), "mj": self.number(
+                "nvmlDeviceGetTotalEnergyConsumption",
+                ctypes.c_ulonglong), "celsius": self.celsius()}
 
     def celsius(self):
         value = ctypes.c_uint()
-        return value.value if self.nvml.nvmlDeviceGetTemperature(self.handle, 0, ctypes.byref(value)) == 0 else None
+        return value.value if self.nvml.nvmlDeviceGetTemperature(self.handle, 0,
+                                                                 ctypes.byref(value)) == 0 else None
 
 
 class Watch:
-    """Samples the card while it is open: memory every `pause` seconds, the rest every tenth of a second."""
+    """Samples the card while it is open: memory every `pause` seconds, the rest every tenth of a
+    second."""
 
     def __init__(self, card, pause=0.005):
         self.card, self.pause, self.samples, self.peak, self.count = card, pause, [], 0, 0
@@ -134,14 +153,18 @@ class Watch:
 
     def figures(self, seconds=None, tokens=0):
         """Of the last seconds of the watch: mean power, utilisation, energy per 1,000 tokens."""
-        samples = [sample for sample in self.samples if not seconds or sample["at"] >= self.samples[-1]["at"] - seconds]
+        samples = [
+            sample for sample in self.samples
+            if not seconds or sample["at"] >= self.samples[-1]["at"] - seconds]
         if len(samples) < 2:
             return {}
         mean = lambda key: sum(sample[key] or 0 for sample in samples) / len(samples)
-        figures = {"watt": round(mean("mw") / 1000), "utilisation": round(mean("utilisation") / 100, 3),
-                   "celsius": max(sample["celsius"] or 0 for sample in samples)}
+        figures = {
+            "watt": round(mean("mw") / 1000), "utilisation": round(mean("utilisation") / 100, 3),
+            "celsius": max(sample["celsius"] or 0 for sample in samples)}
         if tokens and samples[0]["mj"] is not None:
-            figures["joule_per_1000_tokens"] = round((samples[-1]["mj"] - samples[0]["mj"]) / tokens, 2)
+            figures["joule_per_1000_tokens"] = round(
+                (samples[-1]["mj"] - samples[0]["mj"]) / tokens, 2)
         return figures
 
 
@@ -181,9 +204,17 @@ def end(process):
 
 
 def call(command, seconds, environment=None, **keywords):
-    """(exit status or None after the time limit, stdout, stderr) of a program, which is ended at its limit."""
-    process = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-                               stdin=subprocess.DEVNULL, start_new_session=True, env=environment, **keywords)
+    """(exit status or None after the time limit, stdout, stderr) of a program, which is ended at
+    its limit."""
+    process = subprocess.Popen([str(word) for word in command],
+                               stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE,
+                               text=True,
+                               errors="replace",
+                               stdin=subprocess.DEVNULL,
+                               start_new_session=True,
+                               env=environment,
+                               **keywords)
     try:
         out, err = process.communicate(timeout=seconds)
         return process.returncode, out, err
@@ -196,26 +227,37 @@ def call(command, seconds, environment=None, **keywords):
 
 
 # Options of a format for quern and for vLLM
-QUERN_FORMATS = {"bf16": ["--quantization", "none", "--kv-cache-dtype", "bfloat16"], "fp8-kv": ["--quantization", "none", "--kv-cache-dtype", "fp8"],
-                 "fp8": ["--quantization", "fp8", "--kv-cache-dtype", "fp8"], "int8": ["--quantization", "int8", "--kv-cache-dtype", "fp8"]}
-VLLM_FORMATS = {"bf16": {}, "fp8-kv": {"kv_cache_dtype": "fp8"}, "fp8": {"quantization": "fp8", "kv_cache_dtype": "fp8", "max_num_seqs": 512}}
+QUERN_FORMATS = {
+    "bf16": ["--quantization", "none", "--kv-cache-dtype", "bfloat16"], "fp8-kv": [
+        "--quantization", "none", "--kv-cache-dtype", "fp8"], "fp8": [
+            "--quantization", "fp8", "--kv-cache-dtype", "fp8"], "int8": [
+                "--quantization", "int8", "--kv-cache-dtype", "fp8"]}
+VLLM_FORMATS = {
+    "bf16": {}, "fp8-kv": {"kv_cache_dtype": "fp8"}, "fp8": {
+        "quantization": "fp8", "kv_cache_dtype": "fp8", "max_num_seqs": 512}}
 
 
 class Quern:
     def __init__(self, quern=None, plugin=None, device="cuda"):
-        self.quern, self.plugin, self.check_device, self.cuda_kernels, self.environment = programs(quern, plugin)
-        self.is_plain = "plain" in self.plugin.name  # the device of the tests has one form of numbers
+        self.quern, self.plugin, self.check_device, self.cuda_kernels, self.environment = programs(
+            quern, plugin)
+        # the device of the tests has one form of numbers
+        self.is_plain = "plain" in self.plugin.name
         self.device = ["--device", device, "--device-plugin", self.plugin, "--max-model-len", 8192]
-        self.environment["XDG_CACHE_HOME"] = str(pathlib.Path(tempfile.gettempdir()) / "quern-bench-cache")
+        self.environment["XDG_CACHE_HOME"] = str(
+            pathlib.Path(tempfile.gettempdir()) / "quern-bench-cache")
         with_products(self.environment, self.plugin)
 
     def run(self, requests, expected, folder, model, arguments, seconds, card):
-        """One `quern run` from a cold start. req_s counts from the first request to the last durable result."""
+        """One `quern run` from a cold start. req_s counts from the first request to the last
+        durable result."""
         out = folder / "out.jsonl"
         wait_for_memory(card)
         with Watch(card) as watch:
-            status, said, log = call([self.quern, "run", "-i", requests, "-o", out, "--model", model, "--overwrite", "--json", "--result-cache-bytes", 0,
-                                      *self.device, *arguments], seconds, self.environment)
+            status, said, log = call([
+                self.quern, "run", "-i", requests, "-o", out, "--model", model, "--overwrite",
+                "--json", "--result-cache-bytes", 0, *self.device, *arguments], seconds,
+                                     self.environment)
         if status not in (0, 1) or not said.strip():
             why = "its time limit" if status is None else f"status {status}"
             raise RuntimeError(f"quern run ended by {why}: {log[-1500:]}")
@@ -224,13 +266,18 @@ class Quern:
         n, took, tokens = len(expected), figures["seconds"], figures["completion_tokens"]
         wanted = sum(answer for _, answer in expected)
         running = [int(number) for number in re.findall(r", (\d+) running", log)]
-        result = {"engine": "quern", "n": n, "failed": figures["failed"], "seconds": took, "load_seconds": figures["load_seconds"],
-                  "req_s": round(n / took, 3) if took else None, "prompt_tokens": figures["prompt_tokens"], "cached_tokens": figures["cached_tokens"],
-                  "completion_tokens": tokens, "output_tok_s": round(tokens / took) if took else None,
-                  "is_whole": figures["failed"] == 0 and tokens == wanted and len(ends) == n and set(ends.values()) == {200},
-                  "running_max": max(running, default=None), "card_bytes": watch.taken(), **watch.figures(took, tokens)}
+        result = {
+            "engine": "quern", "n": n, "failed": figures["failed"], "seconds": took,
+            "load_seconds": figures["load_seconds"], "req_s": round(n / took, 3) if took else None,
+            "prompt_tokens": figures["prompt_tokens"], "cached_tokens": figures["cached_tokens"],
+            "completion_tokens": tokens, "output_tok_s": round(tokens / took) if took else None,
+            "is_whole": figures["failed"] == 0 and tokens == wanted and len(ends) == n
+            and set(ends.values()) == {200}, "running_max": max(
+                running, default=None), "card_bytes": watch.taken(), **watch.figures(took, tokens)}
         if not result["is_whole"]:
-            result["trouble"] = f"{tokens} of {wanted} tokens, {len(ends)} of {n} results; {first_trouble(out)} {log[-600:]}".strip()
+            result[
+                "trouble"] = f"{tokens} of {wanted} tokens, {len(ends)} of {n} results; {first_trouble(out)} {log[-600:]}".strip(
+                )
         out.unlink()
         return result
 
@@ -252,5 +299,7 @@ def first_trouble(path):
 
 def commit():
     stamp = ROOT / ".gpu/commit"
-    done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    done = subprocess.run(["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"],
+                          capture_output=True,
+                          text=True)
     return done.stdout.strip() or (stamp.read_text().strip() if stamp.exists() else "unknown")

@@ -1,32 +1,90 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model folders of real shapes with random weights: a config, and a vocabulary that nobody trained. The weights are made up by whoever
-loads the folder (--load-format dummy), so a folder of an 8B model is made in a second. A GGUF file has weights: 100,003 random blocks, repeated."""
+"""Model folders of real shapes with random weights: a config, and a vocabulary that nobody trained.
+The weights are made up by whoever loads the folder (--load-format dummy), so a folder of an 8B
+model is made in a second. A GGUF file has weights: 100,003 random blocks, repeated."""
 import itertools, json, math, os, struct
 
-COMMON = dict(torch_dtype="bfloat16", bos_token_id=1, rms_norm_eps=1e-6, attention_bias=False, attention_dropout=0.0, initializer_range=0.02,
-              use_cache=True, hidden_act="silu")
-LLAMA3_ROPE = dict(factor=32.0, high_freq_factor=4.0, low_freq_factor=1.0, original_max_position_embeddings=8192, rope_type="llama3")
-LLAMA = dict(COMMON, architectures=["LlamaForCausalLM"], model_type="llama", num_attention_heads=32, num_key_value_heads=8, vocab_size=128256,
-             rope_theta=500000.0, max_position_embeddings=131072)
-QWEN3 = dict(COMMON, architectures=["Qwen3ForCausalLM"], model_type="qwen3", hidden_size=2560, num_hidden_layers=36, num_attention_heads=32,
-             num_key_value_heads=8, head_dim=128, intermediate_size=9728, vocab_size=151936, tie_word_embeddings=True, rope_theta=5000000.0,
+COMMON = dict(torch_dtype="bfloat16",
+              bos_token_id=1,
+              rms_norm_eps=1e-6,
+              attention_bias=False,
+              attention_dropout=0.0,
+              initializer_range=0.02,
+              use_cache=True,
+              hidden_act="silu")
+LLAMA3_ROPE = dict(factor=32.0,
+                   high_freq_factor=4.0,
+                   low_freq_factor=1.0,
+                   original_max_position_embeddings=8192,
+                   rope_type="llama3")
+LLAMA = dict(COMMON,
+             architectures=["LlamaForCausalLM"],
+             model_type="llama",
+             num_attention_heads=32,
+             num_key_value_heads=8,
+             vocab_size=128256,
+             rope_theta=500000.0,
+             max_position_embeddings=131072)
+QWEN3 = dict(COMMON,
+             architectures=["Qwen3ForCausalLM"],
+             model_type="qwen3",
+             hidden_size=2560,
+             num_hidden_layers=36,
+             num_attention_heads=32,
+             num_key_value_heads=8,
+             head_dim=128,
+             intermediate_size=9728,
+             vocab_size=151936,
+             tie_word_embeddings=True,
+             rope_theta=5000000.0,
              max_position_embeddings=262144)
-GEMMA3 = dict(COMMON, architectures=["Gemma3ForCausalLM"], model_type="gemma3_text", hidden_size=2560, num_hidden_layers=34, num_attention_heads=8,
-              num_key_value_heads=4, head_dim=256, intermediate_size=10240, vocab_size=262208, tie_word_embeddings=True, rope_theta=1000000.0,
-              rope_local_base_freq=10000.0, rope_scaling=dict(factor=8.0, rope_type="linear"), sliding_window=1024, sliding_window_pattern=6,
-              query_pre_attn_scalar=256, max_position_embeddings=131072, hidden_activation="gelu_pytorch_tanh", final_logit_softcapping=None,
+GEMMA3 = dict(COMMON,
+              architectures=["Gemma3ForCausalLM"],
+              model_type="gemma3_text",
+              hidden_size=2560,
+              num_hidden_layers=34,
+              num_attention_heads=8,
+              num_key_value_heads=4,
+              head_dim=256,
+              intermediate_size=10240,
+              vocab_size=262208,
+              tie_word_embeddings=True,
+              rope_theta=1000000.0,
+              rope_local_base_freq=10000.0,
+              rope_scaling=dict(factor=8.0, rope_type="linear"),
+              sliding_window=1024,
+              sliding_window_pattern=6,
+              query_pre_attn_scalar=256,
+              max_position_embeddings=131072,
+              hidden_activation="gelu_pytorch_tanh",
+              final_logit_softcapping=None,
               attn_logit_softcapping=None)
-# The public hyper-parameters of the reference models, as vLLM's runs had them; `tiny` is for a try of the scripts without a card.
+# The public hyper-parameters of the reference models, as vLLM's runs had them; `tiny` is for a try
+# of the scripts without a card.
 CONFIGS = {
-    "llama-3.2-1b": dict(LLAMA, hidden_size=2048, num_hidden_layers=16, head_dim=64, intermediate_size=8192, tie_word_embeddings=True,
-                         rope_scaling=LLAMA3_ROPE),
-    "qwen3-4b": QWEN3,
-    "gemma-3-4b": GEMMA3,
-    "llama-3.1-8b": dict(LLAMA, hidden_size=4096, num_hidden_layers=32, head_dim=128, intermediate_size=14336, tie_word_embeddings=False,
-                         rope_scaling=dict(LLAMA3_ROPE, factor=8.0)),
-    "tiny": dict(LLAMA, hidden_size=256, num_hidden_layers=2, num_attention_heads=8, num_key_value_heads=2, head_dim=64, intermediate_size=512,
-                 vocab_size=32000, tie_word_embeddings=True),
-}
+    "llama-3.2-1b": dict(LLAMA,
+                         hidden_size=2048,
+                         num_hidden_layers=16,
+                         head_dim=64,
+                         intermediate_size=8192,
+                         tie_word_embeddings=True,
+                         rope_scaling=LLAMA3_ROPE), "qwen3-4b": QWEN3, "gemma-3-4b": GEMMA3,
+    "llama-3.1-8b": dict(LLAMA,
+                         hidden_size=4096,
+                         num_hidden_layers=32,
+                         head_dim=128,
+                         intermediate_size=14336,
+                         tie_word_embeddings=False,
+                         rope_scaling=dict(LLAMA3_ROPE,
+                                           factor=8.0)), "tiny": dict(LLAMA,
+                                                                      hidden_size=256,
+                                                                      num_hidden_layers=2,
+                                                                      num_attention_heads=8,
+                                                                      num_key_value_heads=2,
+                                                                      head_dim=64,
+                                                                      intermediate_size=512,
+                                                                      vocab_size=32000,
+                                                                      tie_word_embeddings=True), }
 TOKENS_LEAST = 30000  # requests draw their ids below it
 
 
@@ -38,24 +96,35 @@ def byte_names():
 
 
 def vocabulary(count):
-    """The bytes, then short words with a space before each: an answer's text is as long as that of a trained model."""
+    """The bytes, then short words with a space before each: an answer's text is as long as that of
+    a trained model."""
     words = byte_names()
-    made = ("\u0120" + "".join(letters) for length in itertools.count(2) for letters in itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=length))
+    made = ("\u0120" + "".join(letters)
+            for length in itertools.count(2)
+            for letters in itertools.product("abcdefghijklmnopqrstuvwxyz", repeat=length))
     return words + list(itertools.islice(made, count - len(words)))
 
 
 def make_folder(folder, name):
     """config.json, tokenizer.json and generation_config.json; the last id ends an answer."""
     config, end = CONFIGS[name], CONFIGS[name]["vocab_size"] - 1
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
-    tokenizer = {"version": "1.0", "truncation": None, "padding": None, "normalizer": None, "pre_tokenizer": byte_level, "post_processor": None,
-                 "decoder": byte_level,
-                 "added_tokens": [{"id": end, "content": "<|end|>", "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-                                   "special": True}],
-                 "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None,
-                           "fuse_unk": False, "byte_fallback": False, "vocab": {word: i for i, word in enumerate(vocabulary(end))}, "merges": []}}
+    byte_level = {
+        "type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    tokenizer = {
+        "version": "1.0", "truncation": None, "padding": None, "normalizer": None,
+        "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
+        "added_tokens": [{
+            "id": end, "content": "<|end|>", "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False, "special": True}], "model": {
+                "type": "BPE", "dropout": None, "unk_token": None,
+                "continuing_subword_prefix": None, "end_of_word_suffix": None, "fuse_unk": False,
+                "byte_fallback": False, "vocab": {
+                    word: i
+                    for i, word in enumerate(vocabulary(end))}, "merges": []}}
     folder.mkdir(parents=True, exist_ok=True)
-    for file, content in (("config", dict(config, eos_token_id=end)), ("tokenizer", tokenizer), ("generation_config", {"eos_token_id": end})):
+    for file, content in (("config", dict(
+            config, eos_token_id=end)), ("tokenizer", tokenizer), ("generation_config", {
+                "eos_token_id": end})):
         (folder / f"{file}.json").write_text(json.dumps(content))
     return folder
 
@@ -68,8 +137,9 @@ PATTERN_BLOCKS = 100003  # a prime, so that rows of a matrix differ
 
 
 def block(kind, deviation):
-    """256 random weights of about this deviation. Q4_K: d and dmin (fp16), 12 bytes of scales and minima, 128 of 4-bit codes: the minimum
-    is half of the range. Q6_K: 4-bit and 2-bit parts of codes, 16 scales of one byte, d."""
+    """256 random weights of about this deviation. Q4_K: d and dmin (fp16), 12 bytes of scales and
+    minima, 128 of 4-bit codes: the minimum is half of the range. Q6_K: 4-bit and 2-bit parts of
+    codes, 16 scales of one byte, d."""
     if kind == Q4_K:
         unit = deviation / (32 * 4.6)  # a scale is 32 on average, a code deviates by 4.6
         return struct.pack("<ee", unit, 7.5 * unit) + os.urandom(140)
@@ -92,32 +162,41 @@ def pair(key, value):
     if isinstance(value, float):
         return text(key) + struct.pack("<If", 6, value)
     if isinstance(value, list):
-        body = b"".join(map(text, value)) if isinstance(value[0], str) else struct.pack(f"<{len(value)}i", *value)
-        return text(key) + struct.pack("<IIQ", 9, 8 if isinstance(value[0], str) else 5, len(value)) + body
+        body = b"".join(map(text, value)) if isinstance(value[0], str) else struct.pack(
+            f"<{len(value)}i", *value)
+        return text(key) + struct.pack("<IIQ", 9, 8 if isinstance(value[0], str) else 5,
+                                       len(value)) + body
     return text(key) + struct.pack("<II", 4, value)
 
 
 def llama_tensors(config):
-    """(name, type, axes), the mix of Q4_K_M: values and down projections of half of the layers in Q6_K, and the head."""
-    width, ffn, layers = config["hidden_size"], config["intermediate_size"], config["num_hidden_layers"]
-    heads, kv = (config["head_dim"] * config[f"num_{kind}_heads"] for kind in ("attention", "key_value"))
+    """(name, type, axes), the mix of Q4_K_M: values and down projections of half of the layers in
+    Q6_K, and the head."""
+    width, ffn, layers = config["hidden_size"], config["intermediate_size"], config[
+        "num_hidden_layers"]
+    heads, kv = (config["head_dim"] * config[f"num_{kind}_heads"]
+                 for kind in ("attention", "key_value"))
     yield "token_embd.weight", Q4_K, (width, config["vocab_size"])
     yield "output_norm.weight", F32, (width,)
     yield "output.weight", Q6_K, (width, config["vocab_size"])
     if scaling := config.get("rope_scaling"):
         yield "rope_freqs.weight", F32, (config["head_dim"] // 2,)
     for layer in range(layers):
-        more = Q6_K if layer < layers // 8 or layer >= 7 * layers // 8 or (layer - layers // 8) % 3 == 2 else Q4_K
-        for name, kind, *axes in (("attn_norm", F32, width), ("ffn_norm", F32, width), ("attn_q", Q4_K, width, heads), ("attn_k", Q4_K, width, kv),
-                                  ("attn_v", more, width, kv), ("attn_output", Q4_K, heads, width), ("ffn_gate", Q4_K, width, ffn),
-                                  ("ffn_up", Q4_K, width, ffn), ("ffn_down", more, ffn, width)):
+        more = Q6_K if layer < layers // 8 or layer >= 7 * layers // 8 or (
+            layer - layers // 8) % 3 == 2 else Q4_K
+        for name, kind, *axes in (("attn_norm", F32, width), ("ffn_norm", F32, width),
+                                  ("attn_q", Q4_K, width, heads), ("attn_k", Q4_K, width, kv),
+                                  ("attn_v", more, width, kv), ("attn_output", Q4_K, heads, width),
+                                  ("ffn_gate", Q4_K, width, ffn), ("ffn_up", Q4_K, width, ffn),
+                                  ("ffn_down", more, ffn, width)):
             yield f"blk.{layer}.{name}.weight", kind, tuple(axes)
 
 
 def rope_factors(config):
     """The divisors of llama3's rotation, one for each frequency."""
     scaling, dims = config["rope_scaling"], config["head_dim"]
-    low, high, before = scaling["low_freq_factor"], scaling["high_freq_factor"], scaling["original_max_position_embeddings"]
+    low, high, before = scaling["low_freq_factor"], scaling["high_freq_factor"], scaling[
+        "original_max_position_embeddings"]
     for i in range(dims // 2):
         turns = before / (2 * math.pi * config["rope_theta"] ** (2 * i / dims))
         smooth = min(1.0, max(0.0, (turns - low) / (high - low)))
@@ -127,16 +206,30 @@ def rope_factors(config):
 def make_q4_k_m(path, name):
     """A Llama as a GGUF file in the mix of Q4_K_M: 4.9 GB for 8B, as fast as the disk takes it."""
     config, end = CONFIGS[name], CONFIGS[name]["vocab_size"] - 1
-    pairs = [pair("general.architecture", "llama"), pair("general.name", name), pair("llama.block_count", config["num_hidden_layers"]),
-             pair("llama.context_length", config["max_position_embeddings"]), pair("llama.embedding_length", config["hidden_size"]),
-             pair("llama.feed_forward_length", config["intermediate_size"]), pair("llama.attention.head_count", config["num_attention_heads"]),
-             pair("llama.attention.head_count_kv", config["num_key_value_heads"]), pair("llama.rope.dimension_count", config["head_dim"]),
-             pair("llama.rope.freq_base", config["rope_theta"]), pair("llama.attention.layer_norm_rms_epsilon", config["rms_norm_eps"]),
-             pair("tokenizer.ggml.model", "gpt2"), pair("tokenizer.ggml.pre", "llama-bpe"),
-             pair("tokenizer.ggml.tokens", vocabulary(end) + ["<|end|>"]), pair("tokenizer.ggml.token_type", [1] * end + [3]),
-             pair("tokenizer.ggml.merges", ["a b"]), pair("tokenizer.ggml.bos_token_id", end), pair("tokenizer.ggml.eos_token_id", end)]
+    pairs = [
+        pair("general.architecture", "llama"),
+        pair("general.name", name),
+        pair("llama.block_count", config["num_hidden_layers"]),
+        pair("llama.context_length", config["max_position_embeddings"]),
+        pair("llama.embedding_length", config["hidden_size"]),
+        pair("llama.feed_forward_length", config["intermediate_size"]),
+        pair("llama.attention.head_count", config["num_attention_heads"]),
+        pair("llama.attention.head_count_kv", config["num_key_value_heads"]),
+        pair("llama.rope.dimension_count", config["head_dim"]),
+        pair("llama.rope.freq_base", config["rope_theta"]),
+        pair("llama.attention.layer_norm_rms_epsilon", config["rms_norm_eps"]),
+        pair("tokenizer.ggml.model", "gpt2"),
+        pair("tokenizer.ggml.pre", "llama-bpe"),
+        pair("tokenizer.ggml.tokens",
+             vocabulary(end) + ["<|end|>"]),
+        pair("tokenizer.ggml.token_type", [1] * end + [3]),
+        pair("tokenizer.ggml.merges", ["a b"]),
+        pair("tokenizer.ggml.bos_token_id", end),
+        pair("tokenizer.ggml.eos_token_id", end)]
     tensors, at, head = list(llama_tensors(config)), 0, b""
-    sizes = [4 * axes[0] if kind == F32 else axes[0] * axes[1] // 256 * BLOCK[kind] for _, kind, axes in tensors]
+    sizes = [
+        4 * axes[0] if kind == F32 else axes[0] * axes[1] // 256 * BLOCK[kind]
+        for _, kind, axes in tensors]
     for (tensor, kind, axes), size in zip(tensors, sizes):
         head += text(tensor) + struct.pack(f"<I{len(axes)}QIQ", len(axes), *axes, kind, at)
         at += size + -size % 32

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requests of bench/gpu as token ids: prompts and the lengths of their answers, drawn from a seed. Both engines get the same.
+"""The requests of bench/gpu as token ids: prompts and the lengths of their answers, drawn from a
+seed. Both engines get the same.
 
 Kinds, each with 777 prompt tokens and 305 of an answer on average where no other number stands:
   300      one prefix of 300 tokens for all
@@ -7,7 +8,8 @@ Kinds, each with 777 prompt tokens and 305 of an answer on average where no othe
   5x300s   five prefixes of 300, each request draws one
   none     no prefix
   fixI/O   I prompt tokens and O of an answer each, no prefix
-The draws are those of the recorded runs of vLLM (record.py), so a recorded figure belongs to the same requests."""
+The draws are those of the recorded runs of vLLM (record.py), so a recorded figure belongs to the
+same requests."""
 import json, random, re
 
 KINDS = ("300", "473", "5x300s", "none")
@@ -48,6 +50,12 @@ def write_requests(path, jobs, model, temperature=0.0, top_p=0.9):
     drawn = {"temperature": temperature, "top_p": top_p} if temperature > 0 else {"temperature": 0}
     with open(path, "w") as out:
         for number, (prompt, answer) in enumerate(jobs):
-            body = {"model": model, "prompt": prompt, "max_tokens": answer, "ignore_eos": True, **drawn}
-            out.write(json.dumps({"custom_id": f"r{number}", "method": "POST", "url": "/v1/completions", "body": body}, separators=(",", ":")) + "\n")
+            body = {
+                "model": model, "prompt": prompt, "max_tokens": answer, "ignore_eos": True, **drawn}
+            out.write(
+                json.dumps(
+                    {
+                        "custom_id": f"r{number}", "method": "POST", "url": "/v1/completions",
+                        "body": body},
+                    separators=(",", ":")) + "\n")
     return path

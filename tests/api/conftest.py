@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client suite wants a server in QUERN_BASE_URL; without one it gets a server with the echo worker."""
+"""The client suite wants a server in QUERN_BASE_URL; without one it gets a server with the echo
+worker."""
 import os, pathlib, tempfile
 
 import support
@@ -11,7 +12,9 @@ def pytest_configure(config):
     if os.environ.get("QUERN_BASE_URL"):
         return
     folder = tempfile.TemporaryDirectory(prefix="quern-api-")
-    server = support.Server(pathlib.Path(folder.name) / "state", "--model", "smollm2=echo", "--model", "gpt-4=echo").start()
+    server = support.Server(
+        pathlib.Path(folder.name) / "state", "--model", "smollm2=echo", "--model",
+        "gpt-4=echo").start()
     os.environ["QUERN_ECHO"] = "1"
     os.environ["QUERN_BASE_URL"] = server.url.removesuffix("/v1")
     _started.append((server, folder))

@@ -141,7 +141,8 @@ def check_error(answer, status):
     got, headers, body = answer
     wanted = status if isinstance(status, tuple) else (status,)
     need(got in wanted, f"status {got}, wanted {wanted}: {body[:200]!r}")
-    need(re.fullmatch(r"req_[0-9a-f]{32}", headers.get("x-request-id", "")), f"no x-request-id in {headers}")
+    need(re.fullmatch(r"req_[0-9a-f]{32}", headers.get("x-request-id", "")),
+         f"no x-request-id in {headers}")
     error = json.loads(body)["error"]
     need(set(error) == {"message", "type", "param", "code"}, f"envelope {error}")
     need(error["type"] in ("invalid_request_error", "server_error"), f"type {error}")
@@ -170,13 +171,15 @@ def healthy():
 
 
 def wait_for_quiet():
-    """Until the server knows that the connections of a case have ended: the one that asks and the slow cases are the only ones. As long as
-    it does not know, there may be no place for the one that asks."""
+    """Until the server knows that the connections of a case have ended: the one that asks and the
+    slow cases are the only ones. As long as it does not know, there may be no place for the one
+    that asks."""
     end = time.monotonic() + LIMIT_S
     while True:
         status, _, body = once(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
         need(status in (200, 503), f"status {status}")
-        if status == 200 and int(re.search(rb"^quern_http_connections (\d+)", body, re.M)[1]) <= 1 + SLOW:
+        if status == 200 and int(re.search(rb"^quern_http_connections (\d+)", body,
+                                           re.M)[1]) <= 1 + SLOW:
             return
         need(time.monotonic() < end, f"connections stayed open: {body[-300:]!r}")
         time.sleep(0.02)
@@ -190,10 +193,14 @@ SMUGGLED = b"GET /v1/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
 # --- requests that must be refused, with one answer and a closed connection ---
 
 REFUSED = [
-    ("both Content-Length and Transfer-Encoding", POST + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + SMUGGLED, 400),
-    ("both, the other way round", POST + b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n" + SMUGGLED, 400),
-    ("two equal Content-Length", POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}" + SMUGGLED, 400),
-    ("two different Content-Length", POST + b"Content-Length: 2\r\nContent-Length: 40\r\n\r\n{}" + SMUGGLED, 400),
+    ("both Content-Length and Transfer-Encoding",
+     POST + b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + SMUGGLED, 400),
+    ("both, the other way round",
+     POST + b"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n" + SMUGGLED, 400),
+    ("two equal Content-Length",
+     POST + b"Content-Length: 2\r\nContent-Length: 2\r\n\r\n{}" + SMUGGLED, 400),
+    ("two different Content-Length",
+     POST + b"Content-Length: 2\r\nContent-Length: 40\r\n\r\n{}" + SMUGGLED, 400),
     ("Content-Length list", POST + b"Content-Length: 2, 2\r\n\r\n{}", 400),
     ("Content-Length with plus", POST + b"Content-Length: +2\r\n\r\n{}", 400),
     ("negative Content-Length", POST + b"Content-Length: -2\r\n\r\n{}", 400),
@@ -201,21 +208,27 @@ REFUSED = [
     ("empty Content-Length", POST + b"Content-Length: \r\n\r\n{}", 400),
     ("Content-Length with text", POST + b"Content-Length: 2abc\r\n\r\n{}", 400),
     ("Content-Length with a blank inside", POST + b"Content-Length: 1 2\r\n\r\n{}", 400),
-    ("Content-Length beyond 64 bits", POST + b"Content-Length: 184467440737095516160\r\n\r\n{}", 400),
+    ("Content-Length beyond 64 bits", POST + b"Content-Length: 184467440737095516160\r\n\r\n{}",
+     400),
     ("Content-Length beyond 63 bits", POST + b"Content-Length: 9999999999999999999\r\n\r\n{}", 400),
     ("Content-Length folded", POST + b"Content-Length:\r\n 2\r\n\r\n{}", 400),
     ("Content-Length name with blank", POST + b"Content-Length : 2\r\n\r\n{}", 400),
     ("Content-Length after a NUL", POST + b"A: \0\r\nContent-Length: 2\r\n\r\n{}", 400),
     ("Transfer-Encoding gzip", POST + b"Transfer-Encoding: gzip\r\n\r\n0\r\n\r\n", 400),
-    ("Transfer-Encoding gzip, chunked", POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 400),
-    ("Transfer-Encoding chunked, identity", POST + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", 400),
+    ("Transfer-Encoding gzip, chunked", POST + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+     400),
+    ("Transfer-Encoding chunked, identity",
+     POST + b"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n", 400),
     ("Transfer-Encoding identity", POST + b"Transfer-Encoding: identity\r\n\r\n", 400),
     ("Transfer-Encoding xchunked", POST + b"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n", 400),
-    ("Transfer-Encoding chunked twice", POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+    ("Transfer-Encoding chunked twice",
+     POST + b"Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
     ("Transfer-Encoding empty", POST + b"Transfer-Encoding:\r\n\r\n0\r\n\r\n", 400),
-    ("Transfer-Encoding with vertical tab", POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400),
+    ("Transfer-Encoding with vertical tab",
+     POST + b"Transfer-Encoding: \x0bchunked\r\n\r\n0\r\n\r\n", 400),
     ("Transfer-Encoding folded", POST + b"Transfer-Encoding:\r\n chunked\r\n\r\n0\r\n\r\n", 400),
-    ("Transfer-Encoding in HTTP/1.0", b"POST /v1/batches HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+    ("Transfer-Encoding in HTTP/1.0",
+     b"POST /v1/batches HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
     ("bare LF after the request line", b"GET /version HTTP/1.1\nHost: localhost\r\n\r\n", 400),
     ("bare LF after a header", b"GET /version HTTP/1.1\r\nHost: localhost\nA: b\r\n\r\n", 400),
     ("bare LF as the empty line", b"GET /version HTTP/1.1\r\nHost: localhost\r\n\n", 400),
@@ -226,8 +239,7 @@ REFUSED = [
     ("folded header with a tab", GET + b"A: b\r\n\tc\r\n\r\n", 400),
     ("folded first header", b"GET /version HTTP/1.1\r\n Host: localhost\r\n\r\n", 400),
     ("blank before the colon", GET + b"A : b\r\n\r\n", 400),
-    ("no colon", GET + b"nonsense\r\n\r\n", 400),
-    ("empty field name", GET + b": b\r\n\r\n", 400),
+    ("no colon", GET + b"nonsense\r\n\r\n", 400), ("empty field name", GET + b": b\r\n\r\n", 400),
     ("field name with a separator", GET + b"A(b: c\r\n\r\n", 400),
     ("field name with a byte over 127", GET + b"A\xff: c\r\n\r\n", 400),
     ("NUL in a value", GET + b"A: b\0c\r\n\r\n", 400),
@@ -253,8 +265,10 @@ REFUSED = [
     ("method of 17 letters", b"A" * 17 + b" /version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     ("target without slash", b"GET version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     ("absolute target", b"GET http://x/version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-    ("absolute target without a path", b"GET http://localhost HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-    ("absolute target with a user", b"GET http://localhost@x/version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+    ("absolute target without a path", b"GET http://localhost HTTP/1.1\r\nHost: localhost\r\n\r\n",
+     400),
+    ("absolute target with a user",
+     b"GET http://localhost@x/version HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     ("asterisk target", b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     ("authority target", b"CONNECT x:80 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
     ("raw byte over 127 in the target", b"GET /\xc3\xa4 HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
@@ -265,27 +279,40 @@ REFUSED = [
     ("target that never ends", b"GET /" + b"a" * 20000, 414),
     ("header block over 16 KiB", GET + b"A: " + b"b" * 16384 + b"\r\n\r\n", 431),
     ("header block that never ends", GET + b"A: b\r\n" * 90 + b"B: " + b"c" * 20000, 431),
-    ("101 headers", b"GET /version HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 100 + b"\r\n", 431),
-    ("100,000 headers", GET + b"A: b\r\n" * 100000 + b"\r\n", 431),
+    ("101 headers", b"GET /version HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 100 + b"\r\n",
+     431), ("100,000 headers", GET + b"A: b\r\n" * 100000 + b"\r\n", 431),
     ("giant header of 8 MiB", GET + b"A: " + b"b" * (8 << 20), 431),
-    ("chunk size with a blank", POST + b"Transfer-Encoding: chunked\r\n\r\n2 \r\n{}\r\n0\r\n\r\n", 400),
+    ("chunk size with a blank", POST + b"Transfer-Encoding: chunked\r\n\r\n2 \r\n{}\r\n0\r\n\r\n",
+     400),
     ("chunk size with 0x", POST + b"Transfer-Encoding: chunked\r\n\r\n0x2\r\n{}\r\n0\r\n\r\n", 400),
     ("negative chunk size", POST + b"Transfer-Encoding: chunked\r\n\r\n-2\r\n{}\r\n0\r\n\r\n", 400),
-    ("chunk size overflow", POST + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n{}\r\n0\r\n\r\n", 400),
-    ("chunk size of 64 bits", POST + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n{}\r\n0\r\n\r\n", 400),
-    ("chunk size with many zeroes", POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"0" * 400 + b"2\r\n{}\r\n0\r\n\r\n", 400),
+    ("chunk size overflow",
+     POST + b"Transfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n{}\r\n0\r\n\r\n", 400),
+    ("chunk size of 64 bits",
+     POST + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n{}\r\n0\r\n\r\n", 400),
+    ("chunk size with many zeroes",
+     POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"0" * 400 + b"2\r\n{}\r\n0\r\n\r\n", 400),
     ("empty chunk size", POST + b"Transfer-Encoding: chunked\r\n\r\n\r\n{}\r\n0\r\n\r\n", 400),
-    ("chunk size line with bare LF", POST + b"Transfer-Encoding: chunked\r\n\r\n2\n{}\r\n0\r\n\r\n", 400),
+    ("chunk size line with bare LF", POST + b"Transfer-Encoding: chunked\r\n\r\n2\n{}\r\n0\r\n\r\n",
+     400),
     ("chunk data too long", POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}x\r\n0\r\n\r\n", 400),
-    ("chunk data ended by bare LF", POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\n0\r\n\r\n", 400),
-    ("trailer field", POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nContent-Length: 4\r\n\r\n", 400),
-    ("last chunk without its empty line", POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" + SMUGGLED, 400),
+    ("chunk data ended by bare LF", POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\n0\r\n\r\n",
+     400),
+    ("trailer field",
+     POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nContent-Length: 4\r\n\r\n", 400),
+    ("last chunk without its empty line",
+     POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n" + SMUGGLED, 400),
     ("body far over the limit, declared", POST + b"Content-Length: 99999999999\r\n\r\n{", 413),
-    ("body over the limit with 100-continue", POST + b"Expect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n", 413),
-    ("unknown route with a large body", b"POST /v1/nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999\r\n\r\nabc", 404),
-    ("upload that is no multipart", b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 99999\r\n\r\nabc", 400),
-    ("upload without a boundary", b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data\r\nContent-Length: 99999\r\n\r\nabc", 400),
-]
+    ("body over the limit with 100-continue",
+     POST + b"Expect: 100-continue\r\nContent-Length: 99999999999\r\n\r\n", 413),
+    ("unknown route with a large body",
+     b"POST /v1/nope HTTP/1.1\r\nHost: localhost\r\nContent-Length: 999999\r\n\r\nabc", 404),
+    ("upload that is no multipart",
+     b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 99999\r\n\r\nabc",
+     400),
+    ("upload without a boundary",
+     b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data\r\nContent-Length: 99999\r\n\r\nabc",
+     400), ]
 
 for _name, _data, _status in REFUSED:
     CASES.append((_name, lambda data=_data, status=_status: refused(data, status)))
@@ -295,10 +322,12 @@ for _name, _data, _status in REFUSED:
 KEPT = [
     ("unknown path", GET.replace(b"/version", b"/v1/nope") + END, 404),
     ("path traversal", GET.replace(b"/version", b"/v1/files/../../etc/passwd") + END, 404),
-    ("encoded path traversal", GET.replace(b"/version", b"/v1/files/..%2F..%2Fetc%2Fpasswd") + END, 404),
-    ("encoded traversal of content", GET.replace(b"/version", b"/v1/files/%2e%2e%2f%2e%2e%2fLOCK/content") + END, 404),
-    ("absolute path as an id", GET.replace(b"/version", b"/v1/files/%2Fetc%2Fpasswd/content") + END, 404),
-    ("NUL in an id", GET.replace(b"/version", b"/v1/files/a%00b") + END, 400),
+    ("encoded path traversal", GET.replace(b"/version", b"/v1/files/..%2F..%2Fetc%2Fpasswd") + END,
+     404),
+    ("encoded traversal of content",
+     GET.replace(b"/version", b"/v1/files/%2e%2e%2f%2e%2e%2fLOCK/content") + END, 404),
+    ("absolute path as an id", GET.replace(b"/version", b"/v1/files/%2Fetc%2Fpasswd/content") + END,
+     404), ("NUL in an id", GET.replace(b"/version", b"/v1/files/a%00b") + END, 400),
     ("newline in an id", GET.replace(b"/version", b"/v1/files/a%0d%0ab") + END, 400),
     ("broken percent", GET.replace(b"/version", b"/v1/files/%zz") + END, 400),
     ("invalid UTF-8 in an id", GET.replace(b"/version", b"/v1/files/%ff%fe") + END, 400),
@@ -314,19 +343,24 @@ KEPT = [
     ("JSON of invalid UTF-8", POST + b"Content-Length: 9\r\n\r\n{\"a\":\"\xff\"}", 400),
     ("JSON 30,000 deep", POST + b"Content-Length: 30000\r\n\r\n" + b"[" * 30000, 400),
     ("JSON with a huge exponent", POST + b"Content-Length: 17\r\n\r\n{\"a\":1e999999999}", 400),
-    ("broken JSON in chunks of one", POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1\r\n\"\r\n0\r\n\r\n", 400),
+    ("broken JSON in chunks of one",
+     POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n1\r\n\"\r\n0\r\n\r\n", 400),
     ("chunk extension", POST + b"Transfer-Encoding: chunked\r\n\r\n2;a=b\r\n{}\r\n0\r\n\r\n", 400),
-    ("chunk extension after a blank", POST + b"Transfer-Encoding: chunked\r\n\r\n2 ; a=\"b;c\"\r\n{}\r\n0;x\r\n\r\n", 400),
-    ("trailer field without a meaning", POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Sum: 4\r\n\r\n", 400),
+    ("chunk extension after a blank",
+     POST + b"Transfer-Encoding: chunked\r\n\r\n2 ; a=\"b;c\"\r\n{}\r\n0;x\r\n\r\n", 400),
+    ("trailer field without a meaning",
+     POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nX-Sum: 4\r\n\r\n", 400),
     ("blank after a length", POST + b"Content-Length: 2 \t\r\n\r\n{}", 400),
-    ("blank after the coding", POST + b"Transfer-Encoding: chunked \r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400),
+    ("blank after the coding", POST + b"Transfer-Encoding: chunked \r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+     400),
     ("packed body", POST + b"Content-Encoding: gzip\r\nContent-Length: 2\r\n\r\n\x1f\x8b", 415),
     ("limit out of range", GET.replace(b"/version", b"/v1/files?limit=0") + END, 400),
     ("limit that is no number", GET.replace(b"/version", b"/v1/files?limit=%27") + END, 400),
     ("after nothing known", GET.replace(b"/version", b"/v1/files?after=nope") + END, 400),
-    ("100 query keys", GET.replace(b"/version", b"/v1/batches?limit=0&" + b"a=b&" * 100) + END, 400),
-    ("body on a GET", GET.replace(b"/version", b"/v1/nope") + b"Content-Length: 5\r\n\r\nhello", 404),
-]
+    ("100 query keys", GET.replace(b"/version", b"/v1/batches?limit=0&" + b"a=b&" * 100) + END,
+     400),
+    ("body on a GET", GET.replace(b"/version", b"/v1/nope") + b"Content-Length: 5\r\n\r\nhello",
+     404), ]
 
 
 def kept(data, status):
@@ -348,7 +382,8 @@ BOUNDARY = b"XyZ"
 
 
 def part(name, content, extra=b""):
-    return (b"--XyZ\r\nContent-Disposition: form-data; name=\"" + name + b"\"" + extra + b"\r\n\r\n" + content + b"\r\n")
+    return (b"--XyZ\r\nContent-Disposition: form-data; name=\"" + name + b"\"" + extra +
+            b"\r\n\r\n" + content + b"\r\n")
 
 
 PURPOSE = part(b"purpose", b"user_data")
@@ -381,7 +416,8 @@ def stored(data):
 
 
 def fetched(file_id):
-    status, _, body = once(b"GET /v1/files/" + file_id.encode() + b"/content HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    status, _, body = once(b"GET /v1/files/" + file_id.encode() +
+                           b"/content HTTP/1.1\r\nHost: localhost\r\n\r\n")
     need(status == 200, f"status {status}")
     return body
 
@@ -394,8 +430,7 @@ def file_ids():
 
 BAD_UPLOADS = [
     ("upload without a file", PURPOSE + b"--XyZ--", 400),
-    ("upload without a purpose", FILE + b"--XyZ--", 400),
-    ("upload with no part", b"--XyZ--", 400),
+    ("upload without a purpose", FILE + b"--XyZ--", 400), ("upload with no part", b"--XyZ--", 400),
     ("upload with an empty body", b"", 400),
     ("upload cut before its closing delimiter", PURPOSE + FILE, 400),
     ("upload with another boundary", PURPOSE.replace(b"XyZ", b"Abc") + b"--Abc--", 400),
@@ -403,21 +438,26 @@ BAD_UPLOADS = [
     ("upload with two purposes", PURPOSE + PURPOSE + FILE + b"--XyZ--", 400),
     ("part without a name", b"--XyZ\r\nContent-Disposition: form-data\r\n\r\nx\r\n--XyZ--", 400),
     ("part without a disposition", b"--XyZ\r\nContent-Type: text/plain\r\n\r\nx\r\n--XyZ--", 400),
-    ("part with two dispositions", b"--XyZ\r\n" + b"Content-Disposition: form-data; name=a\r\n" * 2 + b"\r\nx\r\n--XyZ--", 400),
-    ("part with a quote that never ends", b"--XyZ\r\nContent-Disposition: form-data; name=\"a\r\n\r\nx\r\n--XyZ--", 400),
+    ("part with two dispositions",
+     b"--XyZ\r\n" + b"Content-Disposition: form-data; name=a\r\n" * 2 + b"\r\nx\r\n--XyZ--", 400),
+    ("part with a quote that never ends",
+     b"--XyZ\r\nContent-Disposition: form-data; name=\"a\r\n\r\nx\r\n--XyZ--", 400),
     ("part with a header of 64 KiB", b"--XyZ\r\nA: " + b"b" * 65536 + b"\r\n\r\nx\r\n--XyZ--", 400),
     ("part name of 5000 bytes", part(b"a" * 3000, b"x") + b"--XyZ--", 400),
     ("1000 parts", part(b"a", b"") * 1000 + b"--XyZ--", 400),
     ("purpose of 1 MiB", part(b"purpose", b"a" * (1 << 20)) + FILE + b"--XyZ--", 400),
     ("purpose with a NUL", part(b"purpose", b"batch\0") + FILE + b"--XyZ--", 400),
-    ("seconds beyond 64 bits", PURPOSE + part(b"expires_after[anchor]", b"created_at") + part(b"expires_after[seconds]", b"9" * 30) + FILE + b"--XyZ--", 400),
+    ("seconds beyond 64 bits", PURPOSE + part(b"expires_after[anchor]", b"created_at") +
+     part(b"expires_after[seconds]", b"9" * 30) + FILE + b"--XyZ--", 400),
     ("delimiter line with garbage", b"--XyZ!\r\n" + PURPOSE + FILE + b"--XyZ--", 400),
-    ("delimiter line with bare LF", b"--XyZ\nContent-Disposition: form-data; name=a\n\nx\n--XyZ--", 400),
-]
+    ("delimiter line with bare LF", b"--XyZ\nContent-Disposition: form-data; name=a\n\nx\n--XyZ--",
+     400), ]
 
 for _name, _body, _status in BAD_UPLOADS:
-    CASES.append((_name, lambda body=_body, status=_status: check_error(once(with_length(body)), status)))
-    CASES.append((_name + ", in chunks of 7", lambda body=_body, status=_status: check_error(once(in_chunks(body, 7)), status)))
+    CASES.append(
+        (_name, lambda body=_body, status=_status: check_error(once(with_length(body)), status)))
+    CASES.append((_name + ", in chunks of 7",
+                  lambda body=_body, status=_status: check_error(once(in_chunks(body, 7)), status)))
 
 
 @case("an upload is the same with a length and in chunks of any size")
@@ -432,8 +472,11 @@ def _():
 
 @case("hostile file names are kept as names only")
 def _():
-    for name in (b"../../etc/passwd", b"a\\\"b", b"%22", b"C:\\x\\y", b"\xff\xfe", b"", b"a" * 1000, b"/abs"):
-        file = stored(with_length(PURPOSE + part(b"file", b"x", b"; filename=\"" + name + b"\"") + b"--XyZ--"))
+    for name in (b"../../etc/passwd", b"a\\\"b", b"%22", b"C:\\x\\y", b"\xff\xfe", b"", b"a" * 1000,
+                 b"/abs"):
+        file = stored(
+            with_length(PURPOSE + part(b"file", b"x", b"; filename=\"" + name + b"\"") +
+                        b"--XyZ--"))
         need(re.fullmatch(r"file-[0-9A-Za-z]{22,24}", file["id"]), f"id {file['id']}")
         need(fetched(file["id"]) == b"x", "other bytes came back")
 
@@ -490,17 +533,20 @@ def _():
 def _():
     with dial() as connection:
         reader = Reader(connection)
-        data = b"".join(GET.replace(b"/version", b"/v1/files/file-%d" % i) + END for i in range(500))
+        data = b"".join(
+            GET.replace(b"/version", b"/v1/files/file-%d" % i) + END for i in range(500))
         threading.Thread(target=send, args=(connection, data)).start()
         for i in range(500):
             status, _, body = reader.answer()
-            need(status == 404 and (b"file-%d\"" % i) in body or b"file-%d" % i in body, f"answer {i}: {body!r}")
+            need(status == 404 and (b"file-%d\"" % i) in body or b"file-%d" % i in body,
+                 f"answer {i}: {body!r}")
 
 
 @case("a framing error after good requests is answered after them")
 def _():
     with dial() as connection:
-        send(connection, (GET + END) * 3 + b"GET /version HTTP/1.1\nHost: localhost\r\n\r\n" + SMUGGLED)
+        send(connection,
+             (GET + END) * 3 + b"GET /version HTTP/1.1\nHost: localhost\r\n\r\n" + SMUGGLED)
         got = answers(read_all(connection))
     need([answer[0] for answer in got] == [200, 200, 200, 400], f"statuses {[a[0] for a in got]}")
 
@@ -517,7 +563,8 @@ def _():
 @case("a chunked body and a pipelined request after it")
 def _():
     with dial() as connection:
-        send(connection, POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + GET + END)
+        send(connection,
+             POST + b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" + GET + END)
         reader = Reader(connection)
         check_error(reader.answer(), 400)
         need(reader.answer()[0] == 200, "the second request was lost")
@@ -629,11 +676,14 @@ def _():
 
 @case("a client that goes away while it waits")
 def _():
-    body = json.dumps({"model": "echo", "messages": [{"role": "user", "content": "hi"}], "stream": True}).encode()
+    body = json.dumps({
+        "model": "echo", "messages": [{"role": "user", "content": "hi"}], "stream": True}).encode()
     for _ in range(20):
         with dial() as connection:
-            send(connection, b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-                 + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            send(
+                connection,
+                b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                + b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
 
 @case("an endless chunked upload is refused with 413")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Clients that take all connections and send nothing, or a header block byte by byte, and a good client beside them. The server's clock
-is moved instead of waited for."""
+"""Clients that take all connections and send nothing, or a header block byte by byte, and a good
+client beside them. The server's clock is moved instead of waited for."""
 import contextlib, os, select, socket
 
 import pytest
@@ -18,7 +18,9 @@ def clock(tmp_path):
 
 
 def dial(server, source="127.0.0.1"):
-    return socket.create_connection(("127.0.0.1", server.port), timeout=60, source_address=(source, 0))
+    return socket.create_connection(("127.0.0.1", server.port),
+                                    timeout=60,
+                                    source_address=(source, 0))
 
 
 def ask(server, source="127.0.0.1"):
@@ -52,12 +54,15 @@ def flood(stack, server, count, said=b"", source="127.0.0.1"):
 
 @pytest.mark.parametrize("said", [b"", b"GET /v1/fi"], ids=["silent", "half a header block"])
 def test_idle_connections_shut_nobody_out(tmp_path, clock, said):
-    with support.serving(tmp_path / "state", *ECHO, environment=clock.environment) as server, contextlib.ExitStack() as stack:
+    with support.serving(tmp_path / "state", *ECHO,
+                         environment=clock.environment) as server, contextlib.ExitStack() as stack:
         began = clock.now()
-        is_young = lambda: clock.now() - began < 10  # on a slow machine the oldest may have had their 10 s for a header block
+        is_young = lambda: clock.now(
+        ) - began < 10  # on a slow machine the oldest may have had their 10 s for a header block
         # Two addresses fill all places: 896 is the most of one.
         idle = flood(stack, server, 896, said) + flood(stack, server, 128, said, "127.0.0.2")
-        # Each accepted connection is a file of the server: until then it waits in the listener's queue, without an age.
+        # Each accepted connection is a file of the server: until then it waits in the listener's
+        # queue, without an age.
         files = lambda: len(os.listdir(f"/proc/{server.process.pid}/fd"))
         support.until(lambda: files() >= len(idle) or not is_young())
         assert files() < 2 * len(idle), "no socket pair before a request"
@@ -70,7 +75,8 @@ def test_idle_connections_shut_nobody_out(tmp_path, clock, said):
 
 
 def test_one_address_leaves_places_for_others(tmp_path, clock):
-    with support.serving(tmp_path / "state", *ECHO, environment=clock.environment) as server, contextlib.ExitStack() as stack:
+    with support.serving(tmp_path / "state", *ECHO,
+                         environment=clock.environment) as server, contextlib.ExitStack() as stack:
         flood(stack, server, 1100)
         assert ask(server, "127.0.0.9") == 200, "without waiting until anyone is idle long"
 
@@ -85,7 +91,8 @@ def leave(server, connections):
 def test_the_bound_of_an_address_can_be_set(tmp_path, clock):
     with support.serving(tmp_path / "state", *ECHO, "--connections-per-address", "4", environment=clock.environment) as server, \
             contextlib.ExitStack() as stack:
-        first = support.within(1, lambda: flood(stack, server, 4), lambda _: ask(server) == 503, lambda first: leave(server, first))
+        first = support.within(1, lambda: flood(stack, server, 4), lambda _: ask(server) == 503,
+                               lambda first: leave(server, first))
         assert ask(server, "127.0.0.2") == 200
         clock.move(2)
         assert ask(server) == 200
@@ -93,9 +100,11 @@ def test_the_bound_of_an_address_can_be_set(tmp_path, clock):
         assert sum(map(is_closed, first)) == 1, [is_closed(c) for c in first]
 
 
-@pytest.mark.parametrize("said,answer", [(b"", b""), (b"GET /v1/fi", b"408")], ids=["silent", "half a header block"])
+@pytest.mark.parametrize("said,answer", [(b"", b""), (b"GET /v1/fi", b"408")],
+                         ids=["silent", "half a header block"])
 def test_the_time_for_the_first_header_block_starts_at_the_accept(tmp_path, clock, said, answer):
-    with support.serving(tmp_path / "state", *ECHO, environment=clock.environment) as server, dial(server) as connection:
+    with support.serving(tmp_path / "state", *ECHO,
+                         environment=clock.environment) as server, dial(server) as connection:
         connection.sendall(said)
         assert ask(server) == 200, "the accept is done"
         clock.move(3)
@@ -108,7 +117,8 @@ def test_the_time_for_the_first_header_block_starts_at_the_accept(tmp_path, cloc
 
 
 def test_a_kept_connection_may_rest_between_two_requests(tmp_path, clock):
-    with support.serving(tmp_path / "state", *ECHO, environment=clock.environment) as server, dial(server) as connection:
+    with support.serving(tmp_path / "state", *ECHO,
+                         environment=clock.environment) as server, dial(server) as connection:
         for _ in range(3):
             connection.sendall(GET.replace(b"Connection: close\r\n", b""))
             data = b""

@@ -12,16 +12,21 @@ def doctor(folder, *settings, arguments=(), environment=None):
     """Exit status and findings, by area, for these lines of a settings file."""
     config = pathlib.Path(folder) / "config"
     config.write_text("".join(line + "\n" for line in settings))
-    clean = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "XDG_CACHE_HOME": str(folder), **(environment or {})}
+    clean = {
+        "PATH": "/usr/bin:/bin", "HOME": str(folder), "XDG_CACHE_HOME": str(folder),
+        **(environment or {})}
     done = support.quern("doctor", "--config", config, "--json", *arguments, env=clean, timeout=300)
     assert done.returncode in (0, 1), done.stderr
     told = json.loads(done.stdout)
     found = {}
     for finding in told["findings"]:
         assert finding["text"] and finding["verdict"] in ("good", "hint", "wrong")
-        assert finding["remedy"] or finding["verdict"] != "wrong" or finding["area"] == "disk", finding
+        assert finding["remedy"] or finding["verdict"] != "wrong" or finding[
+            "area"] == "disk", finding
         found.setdefault(finding["area"], []).append((finding["verdict"], finding["text"]))
-    assert (done.returncode == 1) == (told["wrong"] > 0) == any(v == "wrong" for rows in found.values() for v, _ in rows)
+    assert (done.returncode == 1) == (told["wrong"] > 0) == any(v == "wrong"
+                                                                for rows in found.values()
+                                                                for v, _ in rows)
     return done.returncode, found
 
 
@@ -31,20 +36,29 @@ def wrong(found, area):
 
 def test_a_sound_installation(tmp_path):
     with support.reserved_port() as port:
-        status, found = doctor(tmp_path, "model = m=echo", f"port = {port}", f"state-dir = {tmp_path}/state")
+        status, found = doctor(tmp_path, "model = m=echo", f"port = {port}",
+                               f"state-dir = {tmp_path}/state")
         only = {area for area, rows in found.items() for verdict, _ in rows if verdict == "wrong"}
         assert only <= {"open files", "clock", "disk", "device"}, found  # the machine's own
         assert ("good", "the settings of quern serve are valid") in found["settings"]
-        assert "does not exist yet" in found["state directory"][0][1] and not (tmp_path / "state").exists()
-        text = support.quern("doctor", "--config", tmp_path / "config", env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}, timeout=300)
+        assert "does not exist yet" in found["state directory"][0][1] and not (tmp_path /
+                                                                               "state").exists()
+        text = support.quern("doctor",
+                             "--config",
+                             tmp_path / "config",
+                             env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
+                             timeout=300)
         assert "\x1b" not in text.stdout and " wrong, " in text.stdout.splitlines()[-1]
 
 
 def test_a_running_server(tmp_path):
     with support.serving(tmp_path / "state", "--model", "m=echo") as server:
-        _, found = doctor(tmp_path, "model = m=echo", f"port = {server.port}", f"state-dir = {tmp_path}/state")
+        _, found = doctor(tmp_path, "model = m=echo", f"port = {server.port}",
+                          f"state-dir = {tmp_path}/state")
         assert ("good", f"a server runs with {tmp_path}/state") in found["state directory"]
-        assert any("runs quern" in text for _, text in found["server"]) and any("takes work" in text for _, text in found["server"])
+        assert any("runs quern" in text
+                   for _, text in found["server"]) and any("takes work" in text
+                                                           for _, text in found["server"])
         assert "port" not in found
         server.json("GET", "/v1/batches")  # and it was left alone
 
@@ -55,7 +69,8 @@ def test_wrong_settings(tmp_path):
     _, found = doctor(tmp_path, "model = m=echo", "profile = other", "port = 0")
     assert "profile" in wrong(found, "settings")
     _, found = doctor(tmp_path, "port = 0")
-    assert any(verdict == "hint" and "no setting names a model" in text for verdict, text in found["settings"])
+    assert any(verdict == "hint" and "no setting names a model" in text
+               for verdict, text in found["settings"])
 
 
 def test_state_directories(tmp_path):
@@ -71,8 +86,10 @@ def test_state_directories(tmp_path):
     if not IS_ROOT:
         shut = tmp_path / "shut"
         shut.mkdir(0o500)
-        assert "may not write" in wrong(doctor(tmp_path, "port = 0", f"state-dir = {shut}")[1], "state directory")
-        assert "may not make it" in wrong(doctor(tmp_path, "port = 0", f"state-dir = {shut}/new")[1], "state directory")
+        assert "may not write" in wrong(
+            doctor(tmp_path, "port = 0", f"state-dir = {shut}")[1], "state directory")
+        assert "may not make it" in wrong(
+            doctor(tmp_path, "port = 0", f"state-dir = {shut}/new")[1], "state directory")
     (loose / "dumps").mkdir()
     (loose / "dumps/engine-1.txt").write_text("x")
     _, found = doctor(tmp_path, "port = 0", f"state-dir = {loose}")
@@ -83,14 +100,17 @@ def test_secrets(tmp_path):
     key = tmp_path / "key"
     key.write_text("sk-secret-word\n")
     key.chmod(0o644)
-    _, found = doctor(tmp_path, "port = 0", f"api-key-file = {key}", f"webhook-secret-file = {tmp_path}/none")
-    assert "mode 644" in wrong(found, "secrets") and "webhook-secret-file" in wrong(found, "secrets")
+    _, found = doctor(tmp_path, "port = 0", f"api-key-file = {key}",
+                      f"webhook-secret-file = {tmp_path}/none")
+    assert "mode 644" in wrong(found, "secrets") and "webhook-secret-file" in wrong(
+        found, "secrets")
     key.chmod(0o600)
     status, found = doctor(tmp_path, "port = 0", f"api-key-file = {key}")
     assert not wrong(found, "secrets") and "sk-secret-word" not in str(found)
     key.write_text("\n")
     assert "is empty" in wrong(doctor(tmp_path, "port = 0", f"api-key-file = {key}")[1], "secrets")
-    assert "cannot read" in wrong(doctor(tmp_path, "port = 0", f"ssl-certfile = {tmp_path}/none.pem")[1], "secrets")
+    assert "cannot read" in wrong(
+        doctor(tmp_path, "port = 0", f"ssl-certfile = {tmp_path}/none.pem")[1], "secrets")
 
 
 def test_models(tmp_path):
@@ -102,14 +122,18 @@ def test_models(tmp_path):
 
 def test_ports_and_upstreams(tmp_path):
     with support.reserved_port() as nobody, OpenAIServer(key="sk-1") as other:
-        _, found = doctor(tmp_path, "port = 0", f"upstream = away=http://127.0.0.1:{nobody}/v1", f"upstream = keyed={other.url}", "upstream = nonsense")
+        _, found = doctor(tmp_path, "port = 0", f"upstream = away=http://127.0.0.1:{nobody}/v1",
+                          f"upstream = keyed={other.url}", "upstream = nonsense")
         told = wrong(found, "upstreams")
         assert "away" in told and "cannot be reached" in told and "keyed" in told and "refuses the key" in told, found
-        _, found = doctor(tmp_path, "port = 0", arguments=["--base-url", f"http://127.0.0.1:{nobody}"])
+        _, found = doctor(tmp_path,
+                          "port = 0",
+                          arguments=["--base-url", f"http://127.0.0.1:{nobody}"])
         assert "cannot be reached" in wrong(found, "server")
         taken_port = other.httpd.server_port
         _, found = doctor(tmp_path, f"port = {taken_port}", f"state-dir = {tmp_path}/state")
-        assert any(verdict == "hint" and "is taken" in text for verdict, text in found["port"]), found
+        assert any(
+            verdict == "hint" and "is taken" in text for verdict, text in found["port"]), found
 
 
 def test_a_card_without_cublaslt_is_told(tmp_path):
@@ -119,13 +143,16 @@ def test_a_card_without_cublaslt_is_told(tmp_path):
     folder.mkdir()
     shutil.copy(support.plugin("good"), folder / "libcublasLt.so.12")
     _, found = doctor(tmp_path, *settings, environment={"LD_LIBRARY_PATH": str(folder)})
-    assert any(verdict == "good" and "cuBLASLt is libcublasLt.so" in text for verdict, text in found["device"]), found
+    assert any(verdict == "good" and "cuBLASLt is libcublasLt.so" in text
+               for verdict, text in found["device"]), found
     (folder / "libcublasLt.so.12").write_text("no library")
     _, found = doctor(tmp_path, *settings, environment={"LD_LIBRARY_PATH": str(folder)})
-    if not any("cuBLASLt is" in text for _, text in found["device"]):  # else this machine has CUDA's own
+    if not any("cuBLASLt is" in text
+               for _, text in found["device"]):  # else this machine has CUDA's own
         assert "libcublasLt.so.12 cannot be loaded" in wrong(found, "device"), found
 
 
 def test_a_card_that_is_asked_for_and_is_not_here(tmp_path):
-    _, found = doctor(tmp_path, "port = 0", "model = m=echo", "device = cuda", f"device-plugin = {tmp_path}/none.so")
+    _, found = doctor(tmp_path, "port = 0", "model = m=echo", "device = cuda",
+                      f"device-plugin = {tmp_path}/none.so")
     assert wrong(found, "device")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gcp-secret:// names in every place of a secret, against a metadata server and a Secret Manager of the tests (tests/gcp.py). Where quern
-waits, its clock is moved."""
+"""gcp-secret:// names in every place of a secret, against a metadata server and a Secret Manager of
+the tests (tests/gcp.py). Where quern waits, its clock is moved."""
 import contextlib, http.client, os, pathlib, ssl, subprocess
 
 import pytest
@@ -27,11 +27,17 @@ def bearer(key):
 
 
 def start(cloud, tmp_path, *arguments, environment=None, moves_clock=False):
-    """A start that is expected to fail: its status and its standard error. With a clock that runs ahead, also answers that are not slow may
-    come too late, and are asked for again."""
+    """A start that is expected to fail: its status and its standard error. With a clock that runs
+    ahead, also answers that are not slow may come too late, and are asked for again."""
     clock = support.Clock(tmp_path)
-    server = subprocess.Popen([support.BINARY, "serve", "--port", "0", "--state-dir", tmp_path / "state", *ECHO, *arguments], stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, text=True, env={**os.environ, **cloud.environment, **clock.environment, **(environment or {})})
+    server = subprocess.Popen(
+        [
+            support.BINARY, "serve", "--port", "0", "--state-dir", tmp_path / "state", *ECHO,
+            *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **cloud.environment, **clock.environment, **(environment or {})})
     try:
         while moves_clock and server.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -62,7 +68,8 @@ def test_the_keys_of_clients(tmp_path, cloud, way):
     else:
         (tmp_path / "config").write_text(f"api-key-file = {gcp.PLACE}\n")
         arguments = ["--config", tmp_path / "config"]
-    with support.serving(tmp_path / "state", *ECHO, *map(str, arguments), environment=environment) as server:
+    with support.serving(tmp_path / "state", *ECHO, *map(str, arguments),
+                         environment=environment) as server:
         assert server.call("GET", "/v1/models")[0] == 401
         assert server.call("GET", "/v1/models", headers=bearer(KEY))[0] == 200
         shown = server.log_text() + pathlib.Path(f"/proc/{server.process.pid}/cmdline").read_text()
@@ -73,10 +80,13 @@ def test_the_keys_of_clients(tmp_path, cloud, way):
 def test_the_secret_of_webhooks(tmp_path, cloud):
     cloud.secrets[gcp.NAME] = SECRET.encode()
     with support.webhook_receiver() as url:
-        arguments = (*ECHO, "--webhook-allow-private", "--webhook-url", url, "--webhook-secret-file", gcp.PLACE)
-        with support.serving(tmp_path / "state", *arguments, environment=cloud.environment) as server:
+        arguments = (*ECHO, "--webhook-allow-private", "--webhook-url", url,
+                     "--webhook-secret-file", gcp.PLACE)
+        with support.serving(tmp_path / "state", *arguments,
+                             environment=cloud.environment) as server:
             server.wait(server.create(support.jsonl([support.request("a", "x")]))["id"])
-            support.until(lambda: b'quern_webhook_deliveries_total{outcome="succeeded"} 1\n' in server.call("GET", "/metrics")[1])
+            support.until(lambda: b'quern_webhook_deliveries_total{outcome="succeeded"} 1\n' in
+                          server.call("GET", "/metrics")[1])
             assert SECRET not in server.log_text()
 
 
@@ -84,8 +94,13 @@ def test_the_key_of_an_upstream(tmp_path, cloud):
     cloud.secrets[gcp.NAME] = KEY.encode() + b"\n"
     upstream = fake_upstream.Upstream()
     try:
-        with support.serving(tmp_path / "state", "--upstream", f"fake={upstream.url},key-file={gcp.PLACE}", environment=cloud.environment) as server:
-            assert server.wait(server.create(support.jsonl([support.request("a", "x", model="fake")]))["id"])["request_counts"]["completed"] == 1
+        with support.serving(tmp_path / "state",
+                             "--upstream",
+                             f"fake={upstream.url},key-file={gcp.PLACE}",
+                             environment=cloud.environment) as server:
+            assert server.wait(
+                server.create(support.jsonl([support.request(
+                    "a", "x", model="fake")]))["id"])["request_counts"]["completed"] == 1
         assert {head["authorization"] for head in upstream.behaviour.heads} == {f"Bearer {KEY}"}
     finally:
         upstream.stop()
@@ -98,7 +113,9 @@ def test_the_token_of_the_hub(tmp_path, cloud, variable):
     try:
         hub.repositories["org/gated"] = {"config.json": b"{}", "model.safetensors": b"x" * 100}
         hub.gated.add("org/gated")
-        environment = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "HF_ENDPOINT": hub.url(), variable: gcp.PLACE, **cloud.environment}
+        environment = {
+            "HOME": str(tmp_path), "PATH": os.environ["PATH"], "HF_ENDPOINT": hub.url(),
+            variable: gcp.PLACE, **cloud.environment}
         done = support.quern("pull", "org/gated", env=environment)
         assert "Bearer hf_good" in {seen[4] for seen in hub.seen}, done.stderr
         assert "hf_good" not in done.stdout + done.stderr
@@ -108,8 +125,12 @@ def test_the_token_of_the_hub(tmp_path, cloud, variable):
 
 def make_certificate(folder):
     certificate, key = folder / "server.pem", folder / "server.key"
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-keyout", key, "-out", certificate,
-                    "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"], check=True, capture_output=True)
+    subprocess.run([
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+        "-noenc", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+                   check=True,
+                   capture_output=True)
     return certificate, key
 
 
@@ -117,10 +138,15 @@ def test_the_certificate_and_its_key(tmp_path, cloud):
     certificate, key = make_certificate(tmp_path)
     cloud.secrets[gcp.NAME] = key.read_bytes()
     cloud.secrets["projects/my-project/secrets/certificate/versions/3"] = certificate.read_bytes()
-    files = ("--ssl-certfile", "gcp-secret://projects/my-project/secrets/certificate/versions/3", "--ssl-keyfile", gcp.PLACE)
-    with support.serving(tmp_path / "state", *ECHO, *files, environment=cloud.environment) as server:
+    files = ("--ssl-certfile", "gcp-secret://projects/my-project/secrets/certificate/versions/3",
+             "--ssl-keyfile", gcp.PLACE)
+    with support.serving(tmp_path / "state", *ECHO, *files,
+                         environment=cloud.environment) as server:
         context = ssl.create_default_context(cafile=certificate)
-        connection = http.client.HTTPSConnection("127.0.0.1", server.port, context=context, timeout=300)
+        connection = http.client.HTTPSConnection("127.0.0.1",
+                                                 server.port,
+                                                 context=context,
+                                                 timeout=300)
         connection.request("GET", "/health")
         assert connection.getresponse().status == 200
         connection.close()
@@ -128,7 +154,8 @@ def test_the_certificate_and_its_key(tmp_path, cloud):
 
 # --- what goes wrong ---
 
-# What goes wrong where, in every answer; the status of the start; what the sentence says; whether it is sure to be asked for again.
+# What goes wrong where, in every answer; the status of the start; what the sentence says; whether
+# it is sure to be asked for again.
 FAILURES = [
     ("secret", "wrong CRC", 3, "do not have the CRC", True),
     ("secret", "no CRC", 3, "no data with dataCrc32c", False),
@@ -157,8 +184,11 @@ FAILURES = [
 ]
 
 
-@pytest.mark.parametrize("at, misdeed, status, why, comes_again", FAILURES, ids=[f"{at}-{misdeed}" for at, misdeed, *_ in FAILURES])
-def test_a_failure_names_the_secret_and_its_reason_and_shows_nothing_else(tmp_path, cloud, at, misdeed, status, why, comes_again):
+@pytest.mark.parametrize("at, misdeed, status, why, comes_again",
+                         FAILURES,
+                         ids=[f"{at}-{misdeed}" for at, misdeed, *_ in FAILURES])
+def test_a_failure_names_the_secret_and_its_reason_and_shows_nothing_else(
+        tmp_path, cloud, at, misdeed, status, why, comes_again):
     cloud.misdeeds[at] = [misdeed] * 100
     got, said = start(cloud, tmp_path, "--api-key-file", gcp.PLACE)
     assert got == status and gcp.NAME in said and why in said, (got, said)
@@ -166,17 +196,25 @@ def test_a_failure_names_the_secret_and_its_reason_and_shows_nothing_else(tmp_pa
     assert KEY not in said and "ya29" not in said and "hidden-words" not in said and "QUFB" not in said
 
 
-@pytest.mark.parametrize("at, misdeeds", [("secret", [429, 429]), ("secret", [503, "wrong CRC", 500]), ("secret", [401]), ("secret", ["CRC as number"]),
-                                          ("token", [503]), ("token", ["expired"])])
+@pytest.mark.parametrize("at, misdeeds", [("secret", [429, 429]),
+                                          ("secret", [503, "wrong CRC", 500]), ("secret", [401]),
+                                          ("secret", ["CRC as number"]), ("token", [503]),
+                                          ("token", ["expired"])])
 def test_what_passes_is_waited_for(tmp_path, cloud, at, misdeeds):
     cloud.misdeeds[at] = list(misdeeds)
-    with support.serving(tmp_path / "state", *ECHO, "--api-key-file", gcp.PLACE, environment=cloud.environment) as server:
+    with support.serving(tmp_path / "state",
+                         *ECHO,
+                         "--api-key-file",
+                         gcp.PLACE,
+                         environment=cloud.environment) as server:
         assert server.call("GET", "/v1/models", headers=bearer(KEY))[0] == 200
     assert not cloud.misdeeds[at]
 
 
-@pytest.mark.parametrize("at, misdeed, why", [("token", "slow", "did not begin its answer in time"), ("secret", "slow", "did not begin its answer in time"),
-                                              ("secret", "slow body", "in the middle of its answer|did not end its answer in time")])
+@pytest.mark.parametrize("at, misdeed, why", [
+    ("token", "slow", "did not begin its answer in time"),
+    ("secret", "slow", "did not begin its answer in time"),
+    ("secret", "slow body", "in the middle of its answer|did not end its answer in time")])
 def test_slow_answers_end_the_start(tmp_path, cloud, at, misdeed, why):
     cloud.misdeeds[at] = [misdeed] * 100
     got, said = start(cloud, tmp_path, "--api-key-file", gcp.PLACE, moves_clock=True)
@@ -185,30 +223,43 @@ def test_slow_answers_end_the_start(tmp_path, cloud, at, misdeed, why):
 
 def test_a_server_that_does_not_listen(tmp_path, cloud):
     with support.reserved_port() as port:
-        got, said = start(cloud, tmp_path, "--api-key-file", gcp.PLACE, environment={"GCE_METADATA_HOST": f"127.0.0.1:{port}"})
+        got, said = start(cloud,
+                          tmp_path,
+                          "--api-key-file",
+                          gcp.PLACE,
+                          environment={"GCE_METADATA_HOST": f"127.0.0.1:{port}"})
     assert got == 6 and gcp.NAME in said and "the metadata server cannot be reached" in said, said
 
 
-@pytest.mark.parametrize("place, why", [("projects/p/secrets/s/versions/1", "the project is an id"), ("projects/my-project/secrets/s", "the form is"),
-                                        ("projects/my-project/secrets/s/versions/1/../2", "the version is")])
+@pytest.mark.parametrize("place, why",
+                         [("projects/p/secrets/s/versions/1", "the project is an id"),
+                          ("projects/my-project/secrets/s", "the form is"),
+                          ("projects/my-project/secrets/s/versions/1/../2", "the version is")])
 def test_a_name_against_googles_rules_is_not_asked_for(tmp_path, cloud, place, why):
     got, said = start(cloud, tmp_path, "--api-key-file", "gcp-secret://" + place)
     assert got == 3 and why in said and not cloud.asked, said
 
 
-@pytest.mark.parametrize("name, value", [("GCE_METADATA_HOST", "http://127.0.0.1/"), ("GCE_METADATA_HOST", "a@b"),
-                                         ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", "http://192.0.2.1/"),
-                                         ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", "http://localhost.example/"),
-                                         ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", "ftp://127.0.0.1/"),
-                                         ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", "https://u:p@127.0.0.1/")])
+@pytest.mark.parametrize("name, value", [
+    ("GCE_METADATA_HOST", "http://127.0.0.1/"), ("GCE_METADATA_HOST", "a@b"),
+    ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", "http://192.0.2.1/"),
+    ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", "http://localhost.example/"),
+    ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", "ftp://127.0.0.1/"),
+    ("CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER", "https://u:p@127.0.0.1/")])
 def test_a_wrong_variable_is_refused(tmp_path, cloud, name, value):
     got, said = start(cloud, tmp_path, "--api-key-file", gcp.PLACE, environment={name: value})
     assert got == 3 and name in said and cloud.count("secret") == 0, said
 
 
 def test_a_proxy_of_the_environment_is_not_asked_for_a_token(tmp_path, cloud):
-    away = {"http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9", "ALL_PROXY": "http://127.0.0.1:9", "no_proxy": ""}
-    with support.serving(tmp_path / "state", *ECHO, "--api-key-file", gcp.PLACE, environment={**cloud.environment, **away}) as server:
+    away = {
+        "http_proxy": "http://127.0.0.1:9", "HTTP_PROXY": "http://127.0.0.1:9",
+        "ALL_PROXY": "http://127.0.0.1:9", "no_proxy": ""}
+    with support.serving(tmp_path / "state",
+                         *ECHO,
+                         "--api-key-file",
+                         gcp.PLACE,
+                         environment={**cloud.environment, **away}) as server:
         assert server.call("GET", "/v1/models", headers=bearer(KEY))[0] == 200
 
 
@@ -222,10 +273,15 @@ def test_the_certificate_of_secret_manager_is_checked(tmp_path, cloud, is_truste
         context.load_cert_chain(certificate, key)
         secure.wrap(context)
         secure.secrets, secure.tokens = cloud.secrets, cloud.tokens
-        environment = {"CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": f"https://{secure.address}/"}
+        environment = {
+            "CLOUDSDK_API_ENDPOINT_OVERRIDES_SECRETMANAGER": f"https://{secure.address}/"}
         if is_trusted:
             environment["SSL_CERT_FILE"] = str(certificate)
-            with support.serving(tmp_path / "state", *ECHO, "--api-key-file", gcp.PLACE, environment={**cloud.environment, **environment}) as server:
+            with support.serving(tmp_path / "state",
+                                 *ECHO,
+                                 "--api-key-file",
+                                 gcp.PLACE,
+                                 environment={**cloud.environment, **environment}) as server:
                 assert server.call("GET", "/v1/models", headers=bearer(KEY))[0] == 200
         else:
             got, said = start(cloud, tmp_path, "--api-key-file", gcp.PLACE, environment=environment)
@@ -235,5 +291,9 @@ def test_the_certificate_of_secret_manager_is_checked(tmp_path, cloud, is_truste
 
 
 def test_config_show_shows_the_name_and_asks_for_nothing(tmp_path, cloud):
-    done = support.quern("config", "show", "serve", env={**cloud.environment, "HOME": "/h", "PATH": "/", "QUERN_API_KEY_FILE": gcp.PLACE})
+    done = support.quern(
+        "config",
+        "show",
+        "serve",
+        env={**cloud.environment, "HOME": "/h", "PATH": "/", "QUERN_API_KEY_FILE": gcp.PLACE})
     assert f"api-key-file = {gcp.PLACE}\n" in done.stdout and not cloud.asked

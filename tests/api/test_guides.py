@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shell commands of README.md and docs/guides run as they stand, one guide after the other in a folder and a HOME of its own.
+"""The shell commands of README.md and docs/guides run as they stand, one guide after the other in a
+folder and a HOME of its own.
 
 What stands before a block of `sh` in the page's source decides:
 
     nothing                    it runs, and ends with 0
-    <!-- serves -->            it runs until the next server of the page or its end, and prints that it listens
+    <!-- serves -->            it runs until the next server of the page or its end, and prints that
+                               it listens
     <!-- beside: COMMAND -->   it runs next to this server, which goes on
-    <!-- after: COMMANDS -->   it runs after these, which a reader does not need: they make what the reader has
+    <!-- after: COMMANDS -->   it runs after these, which a reader does not need: they make what the
+                               reader has
     <!-- alone after: COMMANDS -->  the same, once the page's server has ended
     <!-- not run: REASON -->   it does not run here; its options of quern must exist
 
-`systemctl` does nothing here: `alone` says that the server has ended. A server listens on a free port, which stands for 8080 in what follows. Places of a whole machine (/etc/quern, /var, /mnt) are folders of the
-guide's own.
-"""
+`systemctl` does nothing here: `alone` says that the server has ended. A server listens on a free
+port, which stands for 8080 in what follows. Places of a whole machine (/etc/quern, /var, /mnt) are
+folders of the guide's own. """
 import os, pathlib, re, signal, subprocess, textwrap
 
 import pytest
@@ -20,7 +23,8 @@ import pytest
 import support
 
 PAGES = [support.ROOT / "README.md", *sorted((support.ROOT / "docs/guides").glob("*.md"))]
-MODELS = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "quern/models"
+MODELS = pathlib.Path(os.environ.get("XDG_CACHE_HOME",
+                                     pathlib.Path.home() / ".cache")) / "quern/models"
 BLOCK = re.compile(r"(?:<!-- (?P<mark>[^\n]*?) -->\n[ ]*)?```sh\n(?P<text>.*?)\n[ ]*```", re.S)
 MARK = re.compile(r"serves|(?:not run|beside|after|alone after): \S.*")
 
@@ -55,7 +59,8 @@ def test_marks_are_known_and_options_exist(block):
         assert shown.returncode == 0, (block.name, command)
         known = set(re.findall(r"--([a-z][a-z0-9-]*)", shown.stdout))
         for option in options:
-            assert option in known or option.removeprefix("no-") in known, (block.name, command, option)
+            assert option in known or option.removeprefix("no-") in known, (block.name, command,
+                                                                            option)
 
 
 class Room:
@@ -63,26 +68,41 @@ class Room:
 
     def __init__(self, folder):
         self.folder, self.server, self.port = folder, None, None
-        for name in ("home/.cache/quern", "bin", "work", "root/etc/quern", "root/var/lib/quern", "root/mnt", "root/tmp"):
+        for name in ("home/.cache/quern", "bin", "work", "root/etc/quern", "root/var/lib/quern",
+                     "root/mnt", "root/tmp"):
             (folder / name).mkdir(parents=True)
         (folder / "root/var/lib/quern").chmod(0o700)
         (folder / "home/.cache/quern/models").symlink_to(MODELS)
         (folder / "work/examples").symlink_to(support.ROOT / "examples")
         wrapper = folder / "bin/quern"
-        wrapper.write_text(f'#!/bin/sh\n[ "$1" = serve ] && exec {support.BINARY} "$@" --port 0\nexec {support.BINARY} "$@"\n')
+        wrapper.write_text(
+            f'#!/bin/sh\n[ "$1" = serve ] && exec {support.BINARY} "$@" --port 0\nexec {support.BINARY} "$@"\n'
+        )
         wrapper.chmod(0o755)
         manager = folder / "bin/systemctl"
         manager.write_text("#!/bin/sh\nexit 0\n")
         manager.chmod(0o755)
-        kept = {name: os.environ[name] for name in ("LANG", "QUERN_PACKED_CACHE_DIR", "LD_LIBRARY_PATH", "ASAN_OPTIONS") if name in os.environ}
-        self.environment = {**kept, "HOME": str(folder / "home"), "PATH": f"{folder / 'bin'}:/usr/local/bin:/usr/bin:/bin"}
+        kept = {
+            name: os.environ[name]
+            for name in ("LANG", "QUERN_PACKED_CACHE_DIR", "LD_LIBRARY_PATH", "ASAN_OPTIONS")
+            if name in os.environ}
+        self.environment = {
+            **kept, "HOME": str(folder / "home"),
+            "PATH": f"{folder / 'bin'}:/usr/local/bin:/usr/bin:/bin"}
 
     def start(self, text):
-        text = re.sub(r"(?<![\w./-])/(?=(?:etc/quern|var/lib/quern|var/cache/quern|mnt|tmp)\b)", f"{self.folder}/root/", text)
+        text = re.sub(r"(?<![\w./-])/(?=(?:etc/quern|var/lib/quern|var/cache/quern|mnt|tmp)\b)",
+                      f"{self.folder}/root/", text)
         if self.port:
             text = re.sub(r"\b(127\.0\.0\.1|localhost):8080\b", rf"\1:{self.port}", text)
-        return subprocess.Popen(["bash", "-euo", "pipefail", "-c", text], cwd=self.folder / "work", env=self.environment, stdin=subprocess.DEVNULL,
-                                stdout=subprocess.PIPE, stderr=open(self.folder / "errors", "ab"), text=True, start_new_session=True)
+        return subprocess.Popen(["bash", "-euo", "pipefail", "-c", text],
+                                cwd=self.folder / "work",
+                                env=self.environment,
+                                stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE,
+                                stderr=open(self.folder / "errors", "ab"),
+                                text=True,
+                                start_new_session=True)
 
     def said(self):
         return (self.folder / "errors").read_text()[-2000:]

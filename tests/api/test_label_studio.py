@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quern label-studio against a small server of its calls (label_studio_server.py): each task and each judgement exactly once, whatever is
-lost and killed. tests/peers/test_label_studio.py does the same with the real one."""
+"""quern label-studio against a small server of its calls (label_studio_server.py): each task and
+each judgement exactly once, whatever is lost and killed. tests/peers/test_label_studio.py does the
+same with the real one."""
 import json, os, random, subprocess
 
 import pytest
@@ -8,24 +9,41 @@ import pytest
 import support
 from label_studio_server import LEGACY, PERSONAL, LabelStudio
 
-SCHEMA = {"type": "object", "$defs": {"word": {"enum": ["HIRE", 'NO & <b> "q"', "MAYBE"]}}, "properties": {
-    "recommendation": {"$ref": "#/$defs/word"}, "score": {"type": "integer", "minimum": 0, "maximum": 100}, "sure": {"type": "boolean"},
-    "fit": {"type": "object", "properties": {"stars": {"type": "integer", "minimum": 1, "maximum": 5}, "why": {"anyOf": [{"type": "string"}, {"type": "null"}]}}},
-    "tags": {"type": "array", "items": {"type": "string"}}, "any of": {"type": "array", "items": {"enum": [1, 2, 3]}},
-    "rows": {"type": "array", "items": {"type": "object"}}}}
-ANSWER = {"recommendation": "HIRE", "score": 61, "sure": True, "fit": {"stars": 4, "why": "because\n\u202e<script>"}, "tags": ["a", "b"], "any of": [1, 3],
-          "rows": [{"x": 1}]}
+SCHEMA = {
+    "type": "object", "$defs": {"word": {"enum": ["HIRE", 'NO & <b> "q"', "MAYBE"]}},
+    "properties": {
+        "recommendation": {"$ref": "#/$defs/word"}, "score": {
+            "type": "integer", "minimum": 0, "maximum": 100}, "sure": {"type": "boolean"}, "fit": {
+                "type": "object", "properties": {
+                    "stars": {"type": "integer", "minimum": 1, "maximum": 5}, "why": {
+                        "anyOf": [{"type": "string"}, {"type": "null"}]}}}, "tags": {
+                            "type": "array", "items": {"type": "string"}}, "any of": {
+                                "type": "array", "items": {"enum": [1, 2, 3]}}, "rows": {
+                                    "type": "array", "items": {"type": "object"}}}}
+ANSWER = {
+    "recommendation": "HIRE", "score": 61, "sure": True, "fit": {
+        "stars": 4, "why": "because\n\u202e<script>"}, "tags": ["a", "b"], "any of": [1, 3],
+    "rows": [{"x": 1}]}
 KILLS = max(4, round(10 * float(os.environ.get("QUERN_KILLS", "1"))))
 
 
 def lines(count, answer=ANSWER, schema=SCHEMA):
-    body = {"messages": [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Ana's profile"}]}
+    body = {
+        "messages": [{"role": "system", "content": "Judge."}, {
+            "role": "user", "content": "Ana's profile"}]}
     if schema:
-        body["response_format"] = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        body["response_format"] = {
+            "type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     text = answer if isinstance(answer, str) else json.dumps(answer)
-    inputs = [{"custom_id": f"c{i}", "method": "POST", "url": "/v1/chat/completions", "body": {"model": "m", **body}} for i in range(count)]
-    outputs = [{"id": "r", "custom_id": f"c{i}", "error": None, "response": {"status_code": 200, "body": {
-        "model": "m-1", "choices": [{"message": {"content": text}, "logprobs": {"content": [{"token": "a", "logprob": 0.0}]}}]}}} for i in range(count)]
+    inputs = [{
+        "custom_id": f"c{i}", "method": "POST", "url": "/v1/chat/completions", "body": {
+            "model": "m", **body}} for i in range(count)]
+    outputs = [{
+        "id": "r", "custom_id": f"c{i}", "error": None, "response": {
+            "status_code": 200, "body": {
+                "model": "m-1", "choices": [{
+                    "message": {"content": text}, "logprobs": {
+                        "content": [{"token": "a", "logprob": 0.0}]}}]}}} for i in range(count)]
     return inputs, outputs
 
 
@@ -36,9 +54,15 @@ def files(folder, inputs, outputs):
 
 
 def start(studio, folder, word, *arguments, token=None):
-    environment = {**os.environ, "LABEL_STUDIO_URL": studio.url, "LABEL_STUDIO_API_KEY": token or studio.token}
-    return subprocess.Popen([support.BINARY, "label-studio", word, "run-1", *map(str, arguments), "--json"], cwd=folder, env=environment, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    environment = {
+        **os.environ, "LABEL_STUDIO_URL": studio.url, "LABEL_STUDIO_API_KEY": token or studio.token}
+    return subprocess.Popen(
+        [support.BINARY, "label-studio", word, "run-1", *map(str, arguments), "--json"],
+        cwd=folder,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE)
 
 
 def ended(process, status=0):
@@ -67,43 +91,61 @@ def test_answers_become_tasks_with_predictions_and_annotations_judgements(tmp_pa
         done = run(studio, tmp_path, "push", *which)
         assert (done["pushed"], done["project"]) == (4, 1)
         task = studio.tasks[1]
-        assert "Ana's profile" in task["data"]["text"] and json.loads(task["data"]["answer"]) == ANSWER
+        assert "Ana's profile" in task["data"]["text"] and json.loads(
+            task["data"]["answer"]) == ANSWER
         assert task["meta"]["custom_id"] == "c0" and task["meta"]["answer"]["fit"] == ANSWER["fit"]
         (prediction,) = task["predictions"]
         shown = {r["from_name"]: r["value"] for r in prediction["result"]}
         assert prediction["model_version"] == "m-1" and prediction["score"] == 1.0
-        assert shown == {"recommendation": {"choices": ["HIRE"]}, "score": {"number": 61}, "sure": {"choices": ["true"]}, "fit.stars": {"rating": 4},
-                         "fit.why": {"text": [ANSWER["fit"]["why"]]}, "tags": {"text": ["a", "b"]}, "quern_field_7": {"choices": ["1", "3"]}}
+        assert shown == {
+            "recommendation": {"choices": ["HIRE"]}, "score": {"number": 61},
+            "sure": {"choices": ["true"]}, "fit.stars": {"rating": 4}, "fit.why": {
+                "text": [ANSWER["fit"]["why"]]}, "tags": {"text": ["a", "b"]}, "quern_field_7": {
+                    "choices": ["1", "3"]}}
         assert run(studio, tmp_path, "push", *which)["pushed"] == 0 and len(studio.tasks) == 4
 
         same = [r for r in prediction["result"]]
         studio.annotate(1, same)
-        studio.annotate(2, [result("fit.stars", "rating", rating=2), result("recommendation", "choices", choices=['NO & <b> "q"']),
-                            result("score", "number", number=61.0), result("quern_field_7", "choices", choices=["2"]),
-                            result("quern_rating", "rating", rating=3), result("quern_comment", "textarea", text=["late\u0007"])])
+        studio.annotate(2, [
+            result("fit.stars", "rating", rating=2),
+            result("recommendation", "choices", choices=['NO & <b> "q"']),
+            result("score", "number", number=61.0),
+            result("quern_field_7", "choices", choices=["2"]),
+            result("quern_rating", "rating", rating=3),
+            result("quern_comment", "textarea", text=["late\u0007"])])
         studio.annotate(3, [], user=2, cancelled=True)
         pull = [*which, "-o", "judged.jsonl", "--overwrite"]
         assert run(studio, tmp_path, "pull", *pull)["pulled"] == 3
         by = {j["custom_id"]: j for j in judgements(tmp_path)}
         assert (by["c0"]["verdict"], by["c0"]["curator"]) == ("accepted", "ana@example.test")
-        assert by["c1"]["fields"] == {"fit": {"stars": 2, "why": ANSWER["fit"]["why"]}, "recommendation": 'NO & <b> "q"', "any of": [2]}
-        assert (by["c1"]["verdict"], by["c1"]["rating"], by["c1"]["comment"]) == ("corrected", 3, "late ")
+        assert by["c1"]["fields"] == {
+            "fit": {"stars": 2, "why": ANSWER["fit"]["why"]}, "recommendation": 'NO & <b> "q"',
+            "any of": [2]}
+        assert (by["c1"]["verdict"], by["c1"]["rating"], by["c1"]["comment"]) == ("corrected", 3,
+                                                                                  "late ")
         assert (by["c2"]["verdict"], by["c2"]["curator"]) == ("skipped", "label-studio:2")
-        assert run(studio, tmp_path, "pull", *pull)["pulled"] == 0 and len(judgements(tmp_path)) == 3
+        assert run(studio, tmp_path, "pull", *pull)["pulled"] == 0 and len(
+            judgements(tmp_path)) == 3
         studio.annotate(1, [result("sure", "choices", choices=["false"])])
         assert run(studio, tmp_path, "sync", *pull)["pulled"] == 1
-        assert judgements(tmp_path)[-1]["fields"] == {"sure": False} and len({j["id"] for j in judgements(tmp_path)}) == 4
+        assert judgements(tmp_path)[-1]["fields"] == {"sure": False} and len({
+            j["id"]
+            for j in judgements(tmp_path)}) == 4
 
 
 def test_texts_without_a_schema_and_objects_without_one(tmp_path):
-    for name, answer, shown in (("text", "plain words", {"quern_field_1": {"text": ["plain words"]}}),
-                                ("object", {"a": 1, "b": "x", "c": False}, {"a": {"number": 1}, "b": {"text": ["x"]}, "c": {"choices": ["false"]}})):
+    for name, answer, shown in (("text", "plain words", {
+            "quern_field_1": {"text": ["plain words"]}}), ("object", {
+                "a": 1, "b": "x", "c": False}, {
+                    "a": {"number": 1}, "b": {"text": ["x"]}, "c": {"choices": ["false"]}})):
         folder = tmp_path / name
         folder.mkdir()
         with LabelStudio() as studio:
             which = files(folder, *lines(2, answer, None))
             assert run(studio, folder, "push", *which)["pushed"] == 2
-            assert {r["from_name"]: r["value"] for r in studio.tasks[1]["predictions"][0]["result"]} == shown
+            assert {
+                r["from_name"]: r["value"]
+                for r in studio.tasks[1]["predictions"][0]["result"]} == shown
             if name == "text":
                 studio.annotate(2, [result("quern_field_1", "textarea", text=["other words"])])
                 run(studio, folder, "pull", *which, "-o", "judged.jsonl")
@@ -116,7 +158,8 @@ def test_failed_requests_have_no_task(tmp_path):
     with LabelStudio() as studio:
         done = run(studio, tmp_path, "push", *files(tmp_path, inputs, outputs[:2]))
         assert (done["pushed"], done["unanswered"], studio.custom_ids()) == (1, 2, ["c0"])
-        done = run(studio, tmp_path, "push", *files(tmp_path, inputs, outputs))  # a running batch has more results later
+        done = run(studio, tmp_path, "push",
+                   *files(tmp_path, inputs, outputs))  # a running batch has more results later
         assert (done["pushed"], done["known_tasks"], studio.custom_ids()) == (1, 1, ["c0", "c2"])
 
 
@@ -124,8 +167,10 @@ def test_failed_requests_have_no_task(tmp_path):
 def test_lost_answers_and_busy_servers_make_no_second_task(tmp_path, enterprise):
     with LabelStudio(enterprise=enterprise) as studio:
         studio.lose = ["/api/projects/", "/import", "/api/tasks/"]
-        studio.refuse = [("/api/projects/validate/", 503), ("/import", 429), ("/api/tasks/", 502), ("/import", 502)]
-        done = run(studio, tmp_path, "push", *files(tmp_path, *lines(1200)), "--settle-seconds", "0")
+        studio.refuse = [("/api/projects/validate/", 503), ("/import", 429), ("/api/tasks/", 502),
+                         ("/import", 502)]
+        done = run(studio, tmp_path, "push", *files(tmp_path, *lines(1200)), "--settle-seconds",
+                   "0")
         assert sorted(studio.custom_ids()) == sorted(f"c{i}" for i in range(1200)), done
         assert len(studio.projects) == 1
 
@@ -133,13 +178,17 @@ def test_lost_answers_and_busy_servers_make_no_second_task(tmp_path, enterprise)
 @pytest.mark.parametrize("late", [4, 5, 6])
 def test_an_import_that_comes_late_leaves_one_task_each(tmp_path, late):
     with LabelStudio() as studio:
-        studio.late = [late]  # calls: a list, the second chunk with its list, then the first chunk again with its list
+        studio.late = [
+            late
+        ]  # calls: a list, the second chunk with its list, then the first chunk again with its list
         done = run(studio, tmp_path, "push", *files(tmp_path, *lines(700)), "--settle-seconds", "0")
-        assert done["removed"] == 500 and sorted(studio.custom_ids()) == sorted(f"c{i}" for i in range(700))
+        assert done["removed"] == 500 and sorted(studio.custom_ids()) == sorted(f"c{i}"
+                                                                                for i in range(700))
 
 
 def test_killed_at_any_call_each_task_and_judgement_is_there_once(tmp_path):
-    """A push to a new project, annotations, then a sync; each is killed at a call, before or after its effect, and begun again until it ends."""
+    """A push to a new project, annotations, then a sync; each is killed at a call, before or after
+    its effect, and begun again until it ends."""
     draw = random.Random(int(os.environ.get("QUERN_SEED", "7")))
     killed = 0
     while killed < KILLS:
@@ -150,15 +199,19 @@ def test_killed_at_any_call_each_task_and_judgement_is_there_once(tmp_path):
             which = [*files(folder, *lines(1100)), "--settle-seconds", "0"]
             killed += killed_often(studio, folder, "push", which, draw, 11)
             for _ in range(60):
-                studio.annotate(draw.choice(list(studio.tasks)), [result("score", "number", number=draw.randrange(100))], draw.choice([1, 2]))
+                studio.annotate(draw.choice(list(studio.tasks)),
+                                [result("score", "number", number=draw.randrange(100))],
+                                draw.choice([1, 2]))
             killed += killed_often(studio, folder, "sync", which, draw, 6)
             check_once(studio, folder, which)
 
 
 def killed_often(studio, folder, word, which, draw, calls):
-    """Runs the command until it ends, and kills it at most five times. Returns the number of kills."""
+    """Runs the command until it ends, and kills it at most five times. Returns the number of
+    kills."""
     for kills in range(6):
-        studio.kills = [(studio.calls + draw.randrange(1, calls), draw.choice(["before", "after"]))] if kills < 5 else []
+        studio.kills = [(studio.calls + draw.randrange(1, calls),
+                         draw.choice(["before", "after"]))] if kills < 5 else []
         process = studio.victim = start(studio, folder, word, *which)
         _, err = process.communicate(timeout=300)
         assert process.returncode in (0, -9), err
@@ -175,7 +228,9 @@ def check_once(studio, folder, which):
     assert len({j["id"] for j in judgements(folder)}) == len(judgements(folder))
     for task in studio.tasks.values():
         for annotation in task["annotations"]:
-            judgement = taken[task["meta"]["custom_id"], {1: "ana@example.test", 2: "label-studio:2"}[annotation["completed_by"]]]
+            judgement = taken[
+                task["meta"]["custom_id"],
+                {1: "ana@example.test", 2: "label-studio:2"}[annotation["completed_by"]]]
             number = annotation["result"][0]["value"]["number"]
             assert judgement.get("fields", {"score": 61}) == {"score": number}
 
@@ -201,26 +256,54 @@ def test_a_torn_state_goes_on_and_a_damaged_one_is_refused(tmp_path):
 def test_what_is_refused(tmp_path):
     with LabelStudio() as studio:
         which = files(tmp_path, *lines(2))
-        assert "LABEL_STUDIO_API_KEY" in run(studio, tmp_path, "push", *which, status=5, token="wrong")
+        assert "LABEL_STUDIO_API_KEY" in run(studio,
+                                             tmp_path,
+                                             "push",
+                                             *which,
+                                             status=5,
+                                             token="wrong")
         assert "names no project" in run(studio, tmp_path, "pull", *which, status=7)
         assert "refuses" in run(studio, tmp_path, "push", *which, "--title", "x", status=3)
         assert "project 9" in run(studio, tmp_path, "push", *which, "--project", "9", status=4)
         run(studio, tmp_path, "push", *which)
         other = files(tmp_path, *lines(2))
-        assert "name another --state" in run(studio, tmp_path, "push", *other, "--project", "9", status=7)
-        done = support.quern("label-studio", "push", "other", *other, "--state", "label-studio-run-1.jsonl", "--label-studio-url", studio.url, cwd=tmp_path,
+        assert "name another --state" in run(studio,
+                                             tmp_path,
+                                             "push",
+                                             *other,
+                                             "--project",
+                                             "9",
+                                             status=7)
+        done = support.quern("label-studio",
+                             "push",
+                             "other",
+                             *other,
+                             "--state",
+                             "label-studio-run-1.jsonl",
+                             "--label-studio-url",
+                             studio.url,
+                             cwd=tmp_path,
                              env={**os.environ, "LABEL_STUDIO_API_KEY": LEGACY})
         assert done.returncode == 7 and "is of the batch run-1" in done.stderr
-        for arguments in (["push"], ["steal", "b"], ["push", "b"], ["push", "b", "--label-studio-url", "ftp://x"],
-                          ["push", "b", "--label-studio-url", "http://x", "-i", "in.jsonl"]):
-            done = support.quern("label-studio", *arguments, cwd=tmp_path, env={k: v for k, v in os.environ.items() if k != "LABEL_STUDIO_URL"})
+        for arguments in (["push"], ["steal", "b"], ["push", "b"], [
+                "push", "b", "--label-studio-url", "ftp://x"], [
+                    "push", "b", "--label-studio-url", "http://x", "-i", "in.jsonl"]):
+            done = support.quern("label-studio",
+                                 *arguments,
+                                 cwd=tmp_path,
+                                 env={
+                                     k: v
+                                     for k, v in os.environ.items()
+                                     if k != "LABEL_STUDIO_URL"})
             assert done.returncode == 2, done
 
 
 def test_a_project_of_ones_own_shows_the_fields_that_it_has(tmp_path):
     with LabelStudio() as studio:
-        studio.projects[1] = {"id": 1, "title": "mine", "description": "", "label_config":
-                              '<View><Text name="quern_text" value="$text"/><Number name="score" toName="quern_text"/></View>'}
+        studio.projects[1] = {
+            "id": 1, "title": "mine", "description": "",
+            "label_config": '<View><Text name="quern_text" value="$text"/><Number name="score" toName="quern_text"/></View>'
+        }
         process = start(studio, tmp_path, "push", *files(tmp_path, *lines(1)), "--project", "1")
         out, err = process.communicate(timeout=300)
         assert process.returncode == 0 and "no Choices named recommendation" in err
@@ -230,21 +313,35 @@ def test_a_project_of_ones_own_shows_the_fields_that_it_has(tmp_path):
 # --- against quern ---
 
 def ask(server, studio, folder, word, batch, *arguments):
-    done = support.quern("label-studio", word, batch, *arguments, "--json", cwd=folder, timeout=300, env={
-        **os.environ, "LABEL_STUDIO_URL": studio.url, "LABEL_STUDIO_API_KEY": LEGACY, "OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": ""})
+    done = support.quern("label-studio",
+                         word,
+                         batch,
+                         *arguments,
+                         "--json",
+                         cwd=folder,
+                         timeout=300,
+                         env={
+                             **os.environ, "LABEL_STUDIO_URL": studio.url,
+                             "LABEL_STUDIO_API_KEY": LEGACY, "OPENAI_BASE_URL": server.url,
+                             "OPENAI_API_KEY": ""})
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout), done.stderr
 
 
 def test_a_batch_of_a_server_and_its_judgements(tmp_path):
-    with support.serving(tmp_path / "state", "--model", "m=echo") as server, LabelStudio() as studio:
-        batch = server.create(support.jsonl([support.request(f"c{i}", f"hello {i}", "m") for i in range(6)]))["id"]
+    with support.serving(tmp_path / "state", "--model",
+                         "m=echo") as server, LabelStudio() as studio:
+        batch = server.create(
+            support.jsonl([support.request(f"c{i}", f"hello {i}", "m") for i in range(6)]))["id"]
         server.wait(batch)
         assert ask(server, studio, tmp_path, "push", batch)[0]["pushed"] == 6
         assert studio.projects[1]["title"] == f"quern {batch}"[:49]
         tasks = {task["meta"]["custom_id"]: number for number, task in studio.tasks.items()}
         text = studio.tasks[tasks["c0"]]["meta"]["answer"][".text"]
-        server.json("POST", f"/v1/batches/{batch}/judgements", {"custom_id": "c1", "id": "made-here-1", "version": 0, "curator": "Bo", "verdict": "accepted"})
+        server.json(
+            "POST", f"/v1/batches/{batch}/judgements", {
+                "custom_id": "c1", "id": "made-here-1", "version": 0, "curator": "Bo",
+                "verdict": "accepted"})
         studio.annotate(tasks["c0"], [result("quern_field_1", "textarea", text=[text])])
         for name in ("c1", "c2"):
             studio.annotate(tasks[name], [result("quern_field_1", "textarea", text=["other"])])
@@ -254,13 +351,17 @@ def test_a_batch_of_a_server_and_its_judgements(tmp_path):
 
         def trail():
             rows = server.json("GET", f"/v1/batches/{batch}/judgements")["data"]
-            return [(row["custom_id"], row["curator"], row["version"], row["verdict"], row["fields"]) for row in rows]
+            return [
+                (row["custom_id"], row["curator"], row["version"], row["verdict"], row["fields"])
+                for row in rows]
 
         first = [("c1", "Bo", 1, "accepted", None), ("c0", "ana@example.test", 1, "accepted", None),
-                 ("c1", "ana@example.test", 1, "corrected", {".text": "other"}), ("c2", "ana@example.test", 1, "corrected", {".text": "other"})]
+                 ("c1", "ana@example.test", 1, "corrected", {".text": "other"}),
+                 ("c2", "ana@example.test", 1, "corrected", {".text": "other"})]
         assert trail() == first
         state = tmp_path / f"label-studio-{batch}.jsonl"
-        state.write_text("".join(line for line in state.read_text().splitlines(True) if "annotation" not in line))  # as a kill leaves it
+        state.write_text("".join(line for line in state.read_text().splitlines(True)
+                                 if "annotation" not in line))  # as a kill leaves it
         assert ask(server, studio, tmp_path, "pull", batch)[0]["pulled"] == 3 and trail() == first
         studio.annotate(tasks["c2"], [], cancelled=True)
         studio.annotate(tasks["c1"], [result("quern_field_1", "textarea", text=["a third"])])

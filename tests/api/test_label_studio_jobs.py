@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that knows a Label Studio (tests/label_studio_server.py): batches are sent there and annotations fetched by a route, each once,
-also after kills of the server; owners, wrong tokens, hostile answers, and addresses that no setting names."""
+"""A server that knows a Label Studio (tests/label_studio_server.py): batches are sent there and
+annotations fetched by a route, each once, also after kills of the server; owners, wrong tokens,
+hostile answers, and addresses that no setting names."""
 import contextlib, fcntl, http.client, json, os, random
 
 import pytest
@@ -17,13 +18,17 @@ def settings(tmp_path, studio, token=None):
     path = tmp_path / "token"
     path.write_text((token or studio.token) + "\n")
     path.chmod(0o600)
-    return ["--model", "m=echo", "--label-studio-url", studio.url + "/", "--label-studio-token-file", str(path)]
+    return [
+        "--model", "m=echo", "--label-studio-url", studio.url + "/", "--label-studio-token-file",
+        str(path)]
 
 
 @contextlib.contextmanager
 def both(tmp_path, token=LEGACY, **more):
     """A server and the Label Studio that it knows."""
-    with LabelStudio(token) as studio, support.serving(tmp_path / "state", *settings(tmp_path, studio), **more) as server:
+    with LabelStudio(token) as studio, support.serving(tmp_path / "state",
+                                                       *settings(tmp_path, studio),
+                                                       **more) as server:
         yield server, studio
 
 
@@ -58,7 +63,9 @@ def work(server, batch, action="sync", status="done"):
 
 
 def text(value, **more):
-    return {"from_name": "quern_field_1", "to_name": "quern_text", "type": "textarea", "value": {"text": [value]}, **more}
+    return {
+        "from_name": "quern_field_1", "to_name": "quern_text", "type": "textarea", "value": {
+            "text": [value]}, **more}
 
 
 def trail(server, batch):
@@ -73,60 +80,90 @@ def test_a_batch_goes_to_label_studio_and_its_annotations_come_back(tmp_path, to
         state = state_of(server, batch)
         assert (state["url"], state["status"], state["project_url"]) == (studio.url, "none", None)
         state = work(server, batch, "push")
-        assert (state["project"], state["tasks"], state["judgements"], state["project_url"]) == (1, 7, 0, f"{studio.url}/projects/1/data")
+        assert (state["project"], state["tasks"], state["judgements"],
+                state["project_url"]) == (1, 7, 0, f"{studio.url}/projects/1/data")
         assert studio.custom_ids() == [f"c{i}" for i in range(7)]
-        server.json("POST", f"/v1/batches/{batch}/judgements", {"custom_id": "c2", "id": "made-here-1", "version": 0, "curator": "Bo", "verdict": "accepted"})
+        server.json(
+            "POST", f"/v1/batches/{batch}/judgements", {
+                "custom_id": "c2", "id": "made-here-1", "version": 0, "curator": "Bo",
+                "verdict": "accepted"})
         studio.annotate(2, [text("other")])
         studio.annotate(3, [text("a third")])
         studio.annotate(4, [], user=2, cancelled=True)
         state = work(server, batch)
         assert (state["tasks"], state["judgements"], state["conflicts"]) == (7, 3, 1)
-        assert state["conflict_texts"] == ['c2: Bo on quern: as answered; ana@example.test in Label Studio: {".text":"a third"}']
-        assert trail(server, batch) == [
-            ("c2", "Bo", 1, "accepted", None), ("c1", "ana@example.test", 1, "corrected", {".text": "other"}),
-            ("c2", "ana@example.test", 1, "corrected", {".text": "a third"}), ("c3", "label-studio:2", 1, "skipped", None)]
-        assert work(server, batch)["judgements"] == 0 and len(studio.tasks) == 7 and len(trail(server, batch)) == 4
+        assert state["conflict_texts"] == [
+            'c2: Bo on quern: as answered; ana@example.test in Label Studio: {".text":"a third"}']
+        assert trail(server,
+                     batch) == [("c2", "Bo", 1, "accepted", None),
+                                ("c1", "ana@example.test", 1, "corrected", {".text": "other"}),
+                                ("c2", "ana@example.test", 1, "corrected", {".text": "a third"}),
+                                ("c3", "label-studio:2", 1, "skipped", None)]
+        assert work(server, batch)["judgements"] == 0 and len(studio.tasks) == 7 and len(
+            trail(server, batch)) == 4
         studio.annotate(2, [text("again")])
         assert work(server, batch, "pull")["judgements"] == 1
-        assert trail(server, batch)[-1] == ("c1", "ana@example.test", 2, "corrected", {".text": "again"})
+        assert trail(server, batch)[-1] == ("c1", "ana@example.test", 2, "corrected", {
+            ".text": "again"})
 
 
 def annotations(studio, custom_id):
     (task,) = [task for task in studio.tasks.values() if task["meta"]["custom_id"] == custom_id]
-    return [({r["from_name"]: next(iter(r["value"].values())) for r in a["result"]}, a["was_cancelled"]) for a in task["annotations"]]
+    return [({r["from_name"]: next(iter(r["value"].values()))
+              for r in a["result"]}, a["was_cancelled"])
+            for a in task["annotations"]]
 
 
 def judge(server, batch, custom_id, number, version=0, curator="Bo", **more):
-    server.json("POST", f"/v1/batches/{batch}/judgements",
-                {"custom_id": custom_id, "id": f"made-here-{number}", "version": version, "curator": curator, **{"verdict": "accepted", **more}})
+    server.json(
+        "POST", f"/v1/batches/{batch}/judgements", {
+            "custom_id": custom_id, "id": f"made-here-{number}", "version": version,
+            "curator": curator, **{"verdict": "accepted", **more}})
 
 
 def test_judgements_of_quern_become_annotations_once_and_do_not_come_back(tmp_path):
     with both(tmp_path) as (server, studio):
         batch = batch_of(server, 4)
         judge(server, batch, "c0", 1, comment="good", rating=4)
-        judge(server, batch, "c1", 2, verdict="corrected", fields={".text": "as it should be"}, flagged=True)
+        judge(server,
+              batch,
+              "c1",
+              2,
+              verdict="corrected",
+              fields={".text": "as it should be"},
+              flagged=True)
         judge(server, batch, "c2", 3, verdict="skipped")
         judge(server, batch, "c2", 4, curator="Cy")
         assert work(server, batch, "push")["sent"] == 0
         studio.lose = ["/annotations/"] * 3
         assert work(server, batch)["sent"] == 4
-        answers = {custom_id: studio.tasks[number + 1]["meta"]["answer"][".text"] for number, custom_id in enumerate(["c0", "c1", "c2", "c3"])}
-        assert annotations(studio, "c0") == [({"quern_field_1": [answers["c0"]], "quern_rating": 4, "quern_comment": ["Bo on quern: good"]}, False)]
-        assert annotations(studio, "c1") == [({"quern_field_1": ["as it should be"], "quern_comment": ["Bo on quern, flagged"]}, False)]
-        assert annotations(studio, "c2") == [({"quern_comment": ["Bo on quern"]}, True), ({"quern_field_1": [answers["c2"]], "quern_comment": ["Cy on quern"]}, False)]
+        answers = {
+            custom_id: studio.tasks[number + 1]["meta"]["answer"][".text"]
+            for number, custom_id in enumerate(["c0", "c1", "c2", "c3"])}
+        assert annotations(studio, "c0") == [({
+            "quern_field_1": [answers["c0"]], "quern_rating": 4, "quern_comment": [
+                "Bo on quern: good"]}, False)]
+        assert annotations(studio, "c1") == [({
+            "quern_field_1": ["as it should be"],
+            "quern_comment": ["Bo on quern, flagged"]}, False)]
+        assert annotations(studio, "c2") == [
+            ({"quern_comment": ["Bo on quern"]}, True),
+            ({"quern_field_1": [answers["c2"]], "quern_comment": ["Cy on quern"]}, False)]
         first = trail(server, batch)
-        assert len(first) == 4 and work(server, batch)["sent"] == 0 and trail(server, batch) == first
+        assert len(first) == 4 and work(server, batch)["sent"] == 0 and trail(server,
+                                                                              batch) == first
         for path in (tmp_path / "state/label_studio").iterdir():
             path.unlink()
         work(server, batch)  # a lost link costs calls and no annotation
-        assert sum(len(task["annotations"]) for task in studio.tasks.values()) == 4 and trail(server, batch) == first
+        assert sum(len(task["annotations"])
+                   for task in studio.tasks.values()) == 4 and trail(server, batch) == first
         changed = studio.tasks[2]["annotations"][0]  # an annotator of Label Studio thinks otherwise
         changed["result"][0]["value"] = {"text": ["otherwise"]}
         changed["updated_at"] = "2026-11-23T08:00:00.000001Z"
         state = work(server, batch)
         assert (state["judgements"], state["sent"], state["conflicts"]) == (1, 0, 1)
-        assert trail(server, batch)[4:] == [("c1", "ana@example.test", 1, "corrected", {".text": "otherwise"})]
+        assert trail(server, batch)[4:] == [("c1", "ana@example.test", 1, "corrected", {
+            ".text": "otherwise"})]
         judge(server, batch, "c1", 5, 1, verdict="accepted")
         assert work(server, batch)["sent"] == 1 and len(annotations(studio, "c1")) == 2
 
@@ -145,14 +182,16 @@ def test_a_restart_keeps_the_project_and_a_lost_link_costs_no_task(tmp_path):
             path.unlink()
         assert state_of(server, batch)["status"] == "none"
         state = work(server, batch)
-        assert (state["project"], state["judgements"]) == (1, 0) and len(studio.projects) == 1 and len(studio.tasks) == 3 and len(trail(server, batch)) == 1
+        assert (state["project"], state["judgements"]) == (1, 0) and len(
+            studio.projects) == 1 and len(studio.tasks) == 3 and len(trail(server, batch)) == 1
         (link,) = (tmp_path / "state/label_studio").glob("*.jsonl")
         link.write_text(link.read_text().replace("project", "pro\nject", 1))
         assert "damaged" in work(server, batch, status="failed")["error"]
         work(server, batch)
         studio.projects.clear()
         studio.tasks.clear()
-        assert (work(server, batch)["project"], sorted(studio.custom_ids())) == (1, ["c0", "c1", "c2"])
+        assert (work(server, batch)["project"], sorted(studio.custom_ids())) == (1, [
+            "c0", "c1", "c2"])
 
 
 def test_a_link_that_is_whole_stays_when_it_cannot_be_used(tmp_path):
@@ -166,7 +205,8 @@ def test_a_link_that_is_whole_stays_when_it_cannot_be_used(tmp_path):
         kept = link.rename(link.with_suffix(".kept"))
         link.symlink_to(link.name)  # an error of the system, as that of a full disk
         error = work(server, batch, status="failed")["error"]
-        assert link.is_symlink() and "damaged" not in error and str(tmp_path) not in error and str(link) in server.log_text()
+        assert link.is_symlink() and "damaged" not in error and str(tmp_path) not in error and str(
+            link) in server.log_text()
         link.unlink()
         kept.rename(link)
         assert work(server, batch)["tasks"] == 2 and len(studio.tasks) == 2
@@ -177,7 +217,8 @@ def test_a_killed_server_goes_on_with_each_task_and_judgement_once(tmp_path):
     with both(tmp_path) as (server, studio):
         batch = batch_of(server, 1100)
         killed_often(server, studio, batch, draw)
-        assert sorted(studio.custom_ids()) == sorted(f"c{i}" for i in range(1100)) and len(studio.projects) == 1
+        assert sorted(studio.custom_ids()) == sorted(f"c{i}" for i in range(1100)) and len(
+            studio.projects) == 1
         for number in draw.sample(sorted(studio.tasks), 80):
             studio.annotate(number, [text(str(draw.randrange(100)))], draw.choice([1, 2]))
         for number in range(20):
@@ -185,11 +226,18 @@ def test_a_killed_server_goes_on_with_each_task_and_judgement_once(tmp_path):
         killed_often(server, studio, batch, draw)
         assert len(studio.tasks) == 1100
         wanted = sorted((task["meta"]["custom_id"], annotation["result"][0]["value"]["text"][0])
-                        for task in studio.tasks.values() for annotation in task["annotations"] if not is_own(annotation))
+                        for task in studio.tasks.values()
+                        for annotation in task["annotations"]
+                        if not is_own(annotation))
         assert len(wanted) == 80
-        assert sorted((row[0], row[4][".text"]) for row in trail(server, batch) if row[1] != "Bo") == wanted
-        sent = sorted(task["meta"]["custom_id"] for task in studio.tasks.values() for annotation in task["annotations"] if is_own(annotation))
-        assert sent == sorted(f"c{number}" for number in range(20)) == sorted(row[0] for row in trail(server, batch) if row[1] == "Bo")
+        assert sorted(
+            (row[0], row[4][".text"]) for row in trail(server, batch) if row[1] != "Bo") == wanted
+        sent = sorted(task["meta"]["custom_id"]
+                      for task in studio.tasks.values()
+                      for annotation in task["annotations"]
+                      if is_own(annotation))
+        assert sent == sorted(f"c{number}" for number in range(20)) == sorted(
+            row[0] for row in trail(server, batch) if row[1] == "Bo")
 
 
 def is_own(annotation):
@@ -197,10 +245,12 @@ def is_own(annotation):
 
 
 def killed_often(server, studio, batch, draw):
-    """Kills the server at calls of Label Studio, before or after their effect, starts it again and presses again, half of KILLS times; then a job ends."""
+    """Kills the server at calls of Label Studio, before or after their effect, starts it again and
+    presses again, half of KILLS times; then a job ends."""
     count = 0
     while count < KILLS // 2:
-        studio.victim, studio.kills = server.process, [(studio.calls + draw.randrange(1, 16), draw.choice(["before", "after"]))]
+        studio.victim, studio.kills = server.process, [
+            (studio.calls + draw.randrange(1, 16), draw.choice(["before", "after"]))]
         assert server.json("POST", path_of(batch), {})["status"] == "running"
         support.until(lambda: studio.victim is None or state_of_living(server, batch) != "running")
         if studio.victim is None:
@@ -236,18 +286,30 @@ def work_of(server, batch):
 def test_owners_rights_and_a_second_press(tmp_path):
     with LabelStudio() as studio:
         state = tmp_path / "state"
-        keys = {name: {"Authorization": f"Bearer {make_key(state, '--owner', name, '--scopes', scopes)}"}
-                for name, scopes in (("a", "files,batches"), ("b", "files,batches"), ("c", "infer"))}
+        keys = {
+            name: {
+                "Authorization": f"Bearer {make_key(state, '--owner', name, '--scopes', scopes)}"}
+            for name, scopes in (("a", "files,batches"), ("b", "files,batches"), ("c", "infer"))}
         with support.serving(state, *settings(tmp_path, studio)) as server:
             def call(method, path, name, body=None):
                 status, data = server.call(method, path, body, headers=keys[name])
                 return status, json.loads(data)
             boundary = "B"
-            form = (f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--{boundary}\r\nContent-Disposition: form-data; name="file"; '
-                    f'filename="x.jsonl"\r\n\r\n').encode() + lines(2) + f"\r\n--{boundary}--\r\n".encode()
-            status, data = server.call("POST", "/v1/files", form, f"multipart/form-data; boundary={boundary}", headers=keys["a"])
-            batch = call("POST", "/v1/batches", "a", {"input_file_id": json.loads(data)["id"], "endpoint": "/v1/chat/completions", "completion_window": "24h"})[1]["id"]
-            support.until(lambda: call("GET", f"/v1/batches/{batch}", "a")[1]["status"] == "completed")
+            form = (
+                f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--{boundary}\r\nContent-Disposition: form-data; name="file"; '
+                f'filename="x.jsonl"\r\n\r\n'
+            ).encode() + lines(2) + f"\r\n--{boundary}--\r\n".encode()
+            status, data = server.call("POST",
+                                       "/v1/files",
+                                       form,
+                                       f"multipart/form-data; boundary={boundary}",
+                                       headers=keys["a"])
+            batch = call(
+                "POST", "/v1/batches", "a", {
+                    "input_file_id": json.loads(data)["id"], "endpoint": "/v1/chat/completions",
+                    "completion_window": "24h"})[1]["id"]
+            support.until(
+                lambda: call("GET", f"/v1/batches/{batch}", "a")[1]["status"] == "completed")
             for method in ("GET", "POST"):
                 assert call(method, path_of(batch), "b", {} if method == "POST" else None)[0] == 404
                 assert call(method, path_of(batch), "c", {} if method == "POST" else None)[0] == 403
@@ -271,20 +333,34 @@ def test_without_the_setting_and_with_half_of_it(tmp_path):
         batch = batch_of(server, 1)
         assert (state_of(server, batch)["url"], state_of(server, batch)["status"]) == (None, "none")
         assert server.json("POST", path_of(batch), {}, 400)["error"]["code"] == "label_studio_unset"
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("LABEL_STUDIO")}
-    for arguments, said in ((["--label-studio-url", "http://127.0.0.1:1"], "needs a token"), (["--label-studio-token-file", "/dev/null"], "needs --label-studio-url"),
-                            (["--label-studio-url", "ftp://x"], "--label-studio-url")):
-        done = support.quern("serve", "--port", "0", "--state-dir", tmp_path / "other", "--model", "m=echo", *arguments, env=environment)
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("LABEL_STUDIO")}
+    for arguments, said in ((["--label-studio-url", "http://127.0.0.1:1"], "needs a token"), ([
+            "--label-studio-token-file", "/dev/null"], "needs --label-studio-url"), ([
+                "--label-studio-url", "ftp://x"], "--label-studio-url")):
+        done = support.quern("serve",
+                             "--port",
+                             "0",
+                             "--state-dir",
+                             tmp_path / "other",
+                             "--model",
+                             "m=echo",
+                             *arguments,
+                             env=environment)
         assert done.returncode == 2 or done.returncode == 3
         assert said in done.stderr, done
 
 
 def test_a_wrong_token_and_a_label_studio_that_is_away(tmp_path):
-    with LabelStudio() as studio, support.serving(tmp_path / "state", *settings(tmp_path, studio, "0" * 40)) as server:
+    with LabelStudio() as studio, support.serving(tmp_path / "state",
+                                                  *settings(tmp_path, studio, "0" * 40)) as server:
         batch = batch_of(server, 1)
         assert "Invalid token" in work(server, batch, status="failed")["error"]
         assert "0" * 40 not in server.log_text() + json.dumps(state_of(server, batch))
-        assert not any("0" * 40 in path.read_text() for path in (tmp_path / "state/label_studio").iterdir())
+        assert not any("0" * 40 in path.read_text()
+                       for path in (tmp_path / "state/label_studio").iterdir())
 
 
 def test_a_stop_of_the_server_ends_a_job_at_once(tmp_path):
@@ -322,7 +398,9 @@ def test_no_answer_of_label_studio_leads_elsewhere(tmp_path):
         def hostile(method, path, query, body):
             status, value = real(method, path, query, body)
             if isinstance(value, dict):
-                value |= {"next": elsewhere.site + "/next", "previous": elsewhere.site, "url": elsewhere.site, "file_upload": elsewhere.site}
+                value |= {
+                    "next": elsewhere.site + "/next", "previous": elsewhere.site,
+                    "url": elsewhere.site, "file_upload": elsewhere.site}
                 if path == "/api/projects/" and "results" in value and not value["results"]:
                     value["next"] = None  # a list whose pages never end is another matter
             return status, value

@@ -12,8 +12,11 @@ COMMANDS = [name for name in LISTED if name != "quern"]
 
 
 def options_of(command):
-    own, *foreign = re.split(r"^Options of vLLM", support.quern(command, "--help").stdout, flags=re.M)
-    return set(re.findall(r"^ +(?:-\w, )?(--[a-z][a-z-]*)", own, re.M)) | set(re.findall(r"--[a-z][a-z0-9-]*", " ".join(foreign)))
+    own, *foreign = re.split(r"^Options of vLLM",
+                             support.quern(command, "--help").stdout,
+                             flags=re.M)
+    return set(re.findall(r"^ +(?:-\w, )?(--[a-z][a-z-]*)", own, re.M)) | set(
+        re.findall(r"--[a-z][a-z0-9-]*", " ".join(foreign)))
 
 
 ALL = {"--help", "--version"}.union(*(options_of(command) for command in COMMANDS))
@@ -30,7 +33,10 @@ def words_of(page):
 @pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.1")))
 def test_a_page_names_only_options_that_exist(page):
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", words_of(PAGES / page)))
-    turned_off = {"--" + option.removeprefix("--no-") for option in named if option.startswith("--no-")}
+    turned_off = {
+        "--" + option.removeprefix("--no-")
+        for option in named
+        if option.startswith("--no-")}
     assert {option for option in named if not option.startswith("--no-")} | turned_off <= ALL
 
 
@@ -42,14 +48,16 @@ def test_a_command_has_a_page_and_the_first_page_names_it(command):
 
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"run", "serve", "preflight", "tune"}))
 def test_a_small_command_has_every_option_on_its_page(command):
-    assert options_of(command) <= set(re.findall(r"--[a-z][a-z-]*", words_of(PAGES / f"quern-{command}.1")))
+    assert options_of(command) <= set(
+        re.findall(r"--[a-z][a-z-]*", words_of(PAGES / f"quern-{command}.1")))
 
 
 @pytest.mark.parametrize("command", ["serve", "run", "preflight", "tune"])
 def test_a_large_command_has_every_option_on_its_page_or_on_that_of_serve(command):
     pages = {f"quern-{command}.1", "quern-serve.1"}
     assert "quern-serve (1)" in words_of(PAGES / f"quern-{command}.1") or command == "serve"
-    assert options_of(command) <= set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words_of(PAGES / page) for page in pages)))
+    assert options_of(command) <= set(
+        re.findall(r"(?<![\w-])--[a-z][a-z-]*", " ".join(words_of(PAGES / page) for page in pages)))
 
 
 # --- defaults and statuses: the help, `quern config show`, the pages and the code agree ---
@@ -58,11 +66,17 @@ def defaults_of(command):
     """Each option's default as the help tells it."""
     own = re.split(r"^Options of vLLM", support.quern(command, "--help").stdout, flags=re.M)[0]
     rows = re.findall(r"^ +(?:-\w, )?--([a-z][a-z-]*)\b(.*)$", own, re.M)
-    return {name: found[1] for name, row in rows if (found := re.search(r"\(default:? ([^;)]*)", row))}
+    return {
+        name: found[1]
+        for name, row in rows
+        if (found := re.search(r"\(default:? ([^;)]*)", row))}
 
 
 def shown(command, environment=None):
-    done = support.quern("config", "show", command, env={"HOME": "/h", "PATH": "/", **(environment or {})})
+    done = support.quern("config",
+                         "show",
+                         command,
+                         env={"HOME": "/h", "PATH": "/", **(environment or {})})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -80,7 +94,9 @@ def test_config_show_and_the_help_tell_the_same_defaults(command):
         if name in values and values[name] not in ("true", "false"):
             number, _, unit = told.partition(" ")
             is_size = unit in UNITS and number.isdigit()
-            assert values[name] == (str(int(number) * UNITS[unit]) if is_size else told if not told[0] == "$" else "/h/.local/state/quern") or told.startswith(values[name]), (name, told)
+            assert values[name] == (str(int(number) * UNITS[unit]) if is_size else
+                                    told if not told[0] == "$" else "/h/.local/state/quern"
+                                    ) or told.startswith(values[name]), (name, told)
             compared += 1
         elif name in later:
             assert later[name].startswith(told), (name, told, later[name])
@@ -89,8 +105,10 @@ def test_config_show_and_the_help_tell_the_same_defaults(command):
 
 
 def test_the_state_directory_is_the_same_everywhere():
-    assert "state-dir = /h/.local/state/quern" in shown("serve") and "state-dir = /x/quern" in shown("serve", {"XDG_STATE_HOME": "/x"})
-    assert "lookahead-lines = 4096" in shown("serve") and "(default 4096)" in words_of(PAGES / "quern-serve.1")
+    assert "state-dir = /h/.local/state/quern" in shown(
+        "serve") and "state-dir = /x/quern" in shown("serve", {"XDG_STATE_HOME": "/x"})
+    assert "lookahead-lines = 4096" in shown("serve") and "(default 4096)" in words_of(
+        PAGES / "quern-serve.1")
     done = support.quern("fsck", env={"HOME": "/nowhere/h", "PATH": "/"})
     assert done.returncode == 4 and "/nowhere/h/.local/state/quern" in done.stderr, done.stderr
 
@@ -103,7 +121,9 @@ def test_the_first_page_lists_each_exit_status_of_the_code():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_of_a_command_is_asked_in_three_ways(command):
-    answers = {(done.returncode, done.stdout) for done in (support.quern(command, "--help"), support.quern(command, "-h"), support.quern("help", command))}
+    answers = {(done.returncode, done.stdout)
+               for done in (support.quern(command, "--help"), support.quern(command, "-h"),
+                            support.quern("help", command))}
     assert len(answers) == 1 and answers.pop()[0] == 0
 
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each option stands in one table of the program: what --help, the man pages, completions, `quern config example` and `quern config show` say
-about it agrees, for every command that `quern --help` lists, also one that is new. test_packaging.py has the completions of each shell,
-test_manual.py the names on the pages."""
+"""Each option stands in one table of the program: what --help, the man pages, completions, `quern
+config example` and `quern config show` say about it agrees, for every command that `quern --help`
+lists, also one that is new. test_packaging.py has the completions of each shell, test_manual.py the
+names on the pages."""
 import re
 
 import pytest
@@ -15,7 +16,8 @@ NO_HOME = {"HOME": "/h", "PATH": "/"}
 def variables_of(command):
     """The settings of a command with their defaults; None if it reads no settings."""
     done = support.quern("config", "example", command, env=NO_HOME)
-    return dict(re.findall(r"^#QUERN_([A-Z0-9_]+)=(.*)$", done.stdout, re.M)) if done.returncode == 0 else None
+    return dict(re.findall(r"^#QUERN_([A-Z0-9_]+)=(.*)$", done.stdout,
+                           re.M)) if done.returncode == 0 else None
 
 
 WITH_SETTINGS = [command for command in COMMANDS if variables_of(command) is not None]
@@ -30,7 +32,12 @@ def shown(tmp_path, command, name):
     """The line of `config show` for a setting that a file gives some value."""
     for value in ("1", "2", "16777216", "true", "0.5"):
         (tmp_path / "config").write_text(f"{name} = {value}\n")
-        done = support.quern("config", "show", command, "--config", tmp_path / "config", env=NO_HOME)
+        done = support.quern("config",
+                             "show",
+                             command,
+                             "--config",
+                             tmp_path / "config",
+                             env=NO_HOME)
         if done.returncode == 0:
             return value, re.findall(rf"^{name} = (.*)$", done.stdout, re.M)
     raise AssertionError(f"{name} takes none of the values: {done.stderr}")

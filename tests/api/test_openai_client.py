@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the wire contract's cases (tests/contract) leave open, through the real `openai` Python client and plain HTTP.
+"""What the wire contract's cases (tests/contract) leave open, through the real `openai` Python
+client and plain HTTP.
 
-QUERN_BASE_URL points to a running
-server, such as tests/unit/service/api/api_server, e.g. http://127.0.0.1:8000; it needs no model beyond one
-that answers (QUERN_MODEL, default: the first one listed). QUERN_API_KEY is the key it wants, if any.
-Run: pytest tests/api/test_openai_client.py (needs the packages openai and pytest)."""
+QUERN_BASE_URL points to a running server, such as tests/unit/service/api/api_server, e.g.
+http://127.0.0.1:8000; it needs no model beyond one that answers (QUERN_MODEL, default: the first
+one listed). QUERN_API_KEY is the key it wants, if any. Run: pytest tests/api/test_openai_client.py
+(needs the packages openai and pytest)."""
 
 import asyncio
 import http.client
@@ -46,7 +47,8 @@ def plain(method, path, body=None, headers=None):
 
 
 def post_json(path, value, headers=None):
-    status, _, data = plain("POST", path, json.dumps(value), {"Content-Type": "application/json", **(headers or {})})
+    status, _, data = plain("POST", path, json.dumps(value),
+                            {"Content-Type": "application/json", **(headers or {})})
     return status, json.loads(data)
 
 
@@ -54,7 +56,8 @@ def test_trailing_slashes_make_no_difference():
     assert plain("GET", "/v1/models/")[2] == plain("GET", "/v1/models")[2]
 
 
-@pytest.mark.parametrize("body,param", [({"messages": []}, "model"), ({"model": 7}, "model"), ({"model": None}, "model")])
+@pytest.mark.parametrize("body,param", [({"messages": []}, "model"), ({"model": 7}, "model"),
+                                        ({"model": None}, "model")])
 def test_a_model_is_required(body, param):
     for path in ("/v1/chat/completions", "/v1/completions"):
         status, answer = post_json(path, body)
@@ -62,8 +65,10 @@ def test_a_model_is_required(body, param):
 
 
 def test_stream_is_a_boolean(model):
-    status, answer = post_json("/v1/chat/completions", {"model": model, "messages": [], "stream": "yes"})
-    assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, "invalid_type", "stream")
+    status, answer = post_json("/v1/chat/completions",
+                               {"model": model, "messages": [], "stream": "yes"})
+    assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, "invalid_type",
+                                                                           "stream")
 
 
 def test_completions_answer(client, model):
@@ -88,7 +93,8 @@ def test_endpoints_that_are_not_there_say_so(path):
 
 
 def test_health_version_and_metrics():
-    assert plain("GET", "/health")[0] == plain("GET", "/ping")[0] == plain("GET", "/ready")[0] == 200
+    assert plain("GET", "/health")[0] == plain("GET", "/ping")[0] == plain("GET",
+                                                                           "/ready")[0] == 200
     assert json.loads(plain("GET", "/version")[2])["version"]
     status, headers, data = plain("GET", "/metrics")
     assert status == 200 and headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
@@ -107,8 +113,12 @@ def test_the_async_client_works_many_at_a_time(model):
             async def chat(number):
                 messages = [{"role": "user", "content": f"number {number}"}]
                 answer = await client.chat.completions.create(model=model, messages=messages)
-                stream = await client.chat.completions.create(model=model, messages=messages, stream=True)
-                text = "".join([choice.delta.content or "" async for chunk in stream for choice in chunk.choices])
+                stream = await client.chat.completions.create(model=model,
+                                                              messages=messages,
+                                                              stream=True)
+                text = "".join([
+                    choice.delta.content or ""
+                    async for chunk in stream for choice in chunk.choices])
                 return answer.choices[0].message.content == text
             file = await client.files.create(file=b"{}\n", purpose="batch")
             listed = [entry.id async for entry in client.files.list(limit=3)]
@@ -119,7 +129,9 @@ def test_the_async_client_works_many_at_a_time(model):
 
 def test_streams_can_be_left_half_way(client, model):
     for _ in range(10):
-        stream = client.chat.completions.create(model=model, messages=[{"role": "user", "content": "x"}], stream=True)
+        stream = client.chat.completions.create(model=model,
+                                                messages=[{"role": "user", "content": "x"}],
+                                                stream=True)
         next(iter(stream))
         stream.close()
     assert plain("GET", "/health")[0] == 200

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Completions, the example of quern.env and the systemd units: each comes from, or fits, the program's own tables."""
+"""Completions, the example of quern.env and the systemd units: each comes from, or fits, the
+program's own tables."""
 import os, pathlib, re, shutil, subprocess
 
 import pytest
@@ -31,7 +32,11 @@ def bash(tmp_path_factory):
     script.write_text(support.quern("completion", "bash").stdout)
 
     def complete(*words):
-        done = subprocess.run(["bash", "-c", COMPLETE.replace("/dev/fd/9", str(script)), "bash", "quern", *map(str, words)], capture_output=True, text=True)
+        done = subprocess.run([
+            "bash", "-c",
+            COMPLETE.replace("/dev/fd/9", str(script)), "bash", "quern", *map(str, words)],
+                              capture_output=True,
+                              text=True)
         assert done.returncode == 0 and done.stderr == "", done.stderr
         return done.stdout.split("\n")[:-1] if done.stdout != "\n" else []
     return complete
@@ -46,7 +51,9 @@ def test_bash_completes_commands(bash):
 def test_bash_completes_every_option_of_a_command(bash, command):
     offered = bash(command, "--")
     assert len(offered) == len(set(offered))
-    assert {name for name in offered if not name.startswith("--no-")} == own_options(command) | {"--help"}
+    assert {name
+            for name in offered
+            if not name.startswith("--no-")} == own_options(command) | {"--help"}
 
 
 def test_bash_completes_values(bash, tmp_path):
@@ -56,16 +63,20 @@ def test_bash_completes_values(bash, tmp_path):
     assert bash("serve", "--log-level", "") == ["error", "warn", "info", "debug"]
     assert bash("serve", "--log-level", "=", "w") == bash("run", "--log-level", "w") == ["warn"]
     assert bash("serve", "--log-level", "=") == ["error", "warn", "info", "debug"]
-    assert bash("serve", "--profile", "o") == ["openai"] and bash("serve", "--metrics-compat", "") == ["vllm"]
+    assert bash("serve", "--profile", "o") == ["openai"] and bash("serve", "--metrics-compat",
+                                                                  "") == ["vllm"]
     assert bash("serve", "--port", "") == [] == bash("serve", "--served-model-name", "")
     assert bash("serve", "--state-dir", f"{tmp_path}/") == [f"{tmp_path}/folder"]
-    assert set(bash("serve", "-m", f"{tmp_path}/")) == {f"{tmp_path}/{name}" for name in ("folder", "file.gguf", "two words.gguf")}
+    assert set(bash("serve", "-m", f"{tmp_path}/")) == {
+        f"{tmp_path}/{name}"
+        for name in ("folder", "file.gguf", "two words.gguf")}
     assert bash("models", "") == ["list", "inspect", "verify", "add"]
     assert bash("models", "inspect", f"{tmp_path}/fi") == [f"{tmp_path}/file.gguf"]
     assert bash("run", f"{tmp_path}/t") == [f"{tmp_path}/two words.gguf"]
 
 
-@pytest.mark.parametrize("shell, command", [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]), ("fish", ["fish", "-n"])])
+@pytest.mark.parametrize("shell, command", [("bash", ["bash", "-n"]), ("zsh", ["zsh", "-n"]),
+                                            ("fish", ["fish", "-n"])])
 def test_a_shell_can_read_its_completions(tmp_path, shell, command):
     text = support.quern("completion", shell).stdout
     for name in COMMANDS:
@@ -83,7 +94,10 @@ def test_fish_completes(tmp_path):
     (tmp_path / "quern.fish").write_text(support.quern("completion", "fish").stdout)
 
     def fish(line):
-        done = subprocess.run(["fish", "-c", f"source {tmp_path}/quern.fish; complete -C '{line}'"], capture_output=True, text=True, env={**os.environ, "HOME": str(tmp_path)})
+        done = subprocess.run(["fish", "-c", f"source {tmp_path}/quern.fish; complete -C '{line}'"],
+                              capture_output=True,
+                              text=True,
+                              env={**os.environ, "HOME": str(tmp_path)})
         assert done.returncode == 0, done.stderr
         return [row.split("\t")[0] for row in done.stdout.splitlines()]
     assert set(fish("quern serve --profile ")) == {"quern", "openai"}
@@ -102,27 +116,34 @@ def test_completions_are_of_three_shells():
 def test_the_example_has_every_setting_with_its_default(command):
     home = {"HOME": "/h", "PATH": "/"}
     text = support.quern("config", "example", command, env=home).stdout
-    assert all(line == "" or line[0] == "#" for line in text.split("\n")), "nothing is set until its # is removed"
+    assert all(line == "" or line[0] == "#"
+               for line in text.split("\n")), "nothing is set until its # is removed"
     variables = dict(re.findall(r"^#(QUERN_[A-Z_]+)=(.*)$", text, re.M))
     told = {name[6:].lower().replace("_", "-") for name in variables}
-    only_flags = {"config", "input-file", "output-file", "overwrite", "api-key", "end-with-parent", "prompt", "system", "schema", "id", "max-tokens", "temperature", "body", "delimiter",
-                  "token-columns", "excel-safe", "limit"}
+    only_flags = {
+        "config", "input-file", "output-file", "overwrite", "api-key", "end-with-parent", "prompt",
+        "system", "schema", "id", "max-tokens", "temperature", "body", "delimiter", "token-columns",
+        "excel-safe", "limit"}
     assert told == {option[2:] for option in own_options(command)} - only_flags
     given = {name: value for name, value in variables.items() if value}
     assert len(given) > 10
-    shown = [support.quern("config", "show", command, env={**home, **more}).stdout for more in ({}, given)]
+    shown = [
+        support.quern("config", "show", command, env={**home, **more}).stdout
+        for more in ({}, given)]
     assert shown[0] == shown[1], "the example says the defaults"
 
 
 # --- systemd ---
 
-needs_analyze = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+needs_analyze = pytest.mark.skipif(not shutil.which("systemd-analyze"),
+                                   reason="systemd-analyze is not installed")
 
 
 @pytest.fixture
 def units(tmp_path):
     """The unit as it is installed, for this binary."""
-    (tmp_path / "quern.service").write_text((UNITS / "quern.service.in").read_text().replace("@bindir@/quern", str(pathlib.Path(support.BINARY).resolve())))
+    (tmp_path / "quern.service").write_text((UNITS / "quern.service.in").read_text().replace(
+        "@bindir@/quern", str(pathlib.Path(support.BINARY).resolve())))
     return tmp_path
 
 
@@ -136,7 +157,8 @@ def test_the_unit_exposes_little(units, drop_in, most):
     if drop_in:
         (units / "quern.service.d").mkdir()
         shutil.copy(UNITS / f"{drop_in}.conf", units / "quern.service.d")
-    done = analyze("security", "--offline=true", f"--threshold={most * 10:.0f}", units / "quern.service")
+    done = analyze("security", "--offline=true", f"--threshold={most * 10:.0f}",
+                   units / "quern.service")
     found = re.search(r"Overall exposure level for quern.service: ([\d.]+)", done.stdout)
     assert found, done.stderr
     print(drop_in, found[1])

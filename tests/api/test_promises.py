@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Promises of SECURITY.md that no other suite holds: who may look into the server, and variables that exist for tests only."""
+"""Promises of SECURITY.md that no other suite holds: who may look into the server, and variables
+that exist for tests only."""
 import ctypes, os, pathlib, re, subprocess
 
 import pytest
@@ -18,7 +19,9 @@ def drop():
 
 def may_look_into(process):
     """Whether a program of the same user can read the environment of a process."""
-    return subprocess.run(["cat", f"/proc/{process.pid}/environ"], capture_output=True, preexec_fn=drop).returncode == 0
+    return subprocess.run(["cat", f"/proc/{process.pid}/environ"],
+                          capture_output=True,
+                          preexec_fn=drop).returncode == 0
 
 
 def test_the_server_is_closed_to_debuggers_of_its_own_user(tmp_path):
@@ -44,7 +47,8 @@ def test_a_clock_that_moves_is_said_and_must_be_ones_own(tmp_path):
     with support.serving(tmp_path / "state", *ECHO, environment=clock.environment) as server:
         support.until(lambda: "event=test_clock file=" in server.log_text())
     path = pathlib.Path(clock.environment["QUERN_TEST_CLOCK"])
-    for spoil in (lambda: path.chmod(0o620), lambda: (path.chmod(0o600), path.write_bytes(b"1234567")), path.unlink):
+    for spoil in (lambda: path.chmod(0o620), lambda:
+                  (path.chmod(0o600), path.write_bytes(b"1234567")), path.unlink):
         spoil()
         done = support.quern("models", "list", env={**os.environ, **clock.environment})
         assert done.returncode == 2 and "QUERN_TEST_CLOCK" in done.stderr

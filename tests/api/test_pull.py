@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quern pull` against a hub that plays Hugging Face's: what is fetched, how it lies in the cache, and what breaks nothing."""
+"""`quern pull` against a hub that plays Hugging Face's: what is fetched, how it lies in the cache,
+and what breaks nothing."""
 import hashlib, pathlib, random, re, signal
 
 import pytest
@@ -49,11 +50,13 @@ def fetched(cache, name):
 
 
 def leftovers(cache):
-    return sorted(p.name for p in cache.rglob("*") if ".incomplete" in p.name or p.name.endswith(".tmp"))
+    return sorted(
+        p.name for p in cache.rglob("*") if ".incomplete" in p.name or p.name.endswith(".tmp"))
 
 
 def rests(cache, content):
-    """What an unfinished pull of the file left. Other files of its repository are fetched at the same time."""
+    """What an unfinished pull of the file left. Other files of its repository are fetched at the
+    same time."""
     return list(cache.rglob(f"{fake.digest(content)}.quern.incomplete"))
 
 
@@ -61,31 +64,44 @@ def rests(cache, content):
 
 def test_a_model_lies_in_the_cache_as_hugging_faces_tools_lay_it(hub, quern, cache):
     import huggingface_hub as hf
-    files = {"config.json": b'{"model_type": "llama"}', "tokenizer.json": content(9000), "tokenizer_config.json": b"{}",
-             "model.safetensors": content(300000, seed=2), "1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}', "modules.json": b"[]",
-             "README.md": b"# words", "pytorch_model.bin": content(5000), "onnx/model.onnx": content(5000), ".gitattributes": b"*"}
+    files = {
+        "config.json": b'{"model_type": "llama"}', "tokenizer.json": content(9000),
+        "tokenizer_config.json": b"{}", "model.safetensors": content(
+            300000, seed=2), "1_Pooling/config.json": b'{"pooling_mode_mean_tokens": true}',
+        "modules.json": b"[]", "README.md": b"# words", "pytorch_model.bin": content(5000),
+        "onnx/model.onnx": content(5000), ".gitattributes": b"*"}
     hub.repositories["org/model"] = files
     told = quern.pull("org/model")
-    wanted = {k: v for k, v in files.items() if k not in ("README.md", "pytorch_model.bin", "onnx/model.onnx", ".gitattributes")}
+    wanted = {
+        k: v
+        for k, v in files.items()
+        if k not in ("README.md", "pytorch_model.bin", "onnx/model.onnx", ".gitattributes")}
     assert fetched(cache, "org/model") == wanted
-    assert told["files"] == len(wanted) and told["bytes"] == told["bytes_fetched"] == sum(map(len, wanted.values()))
-    assert pathlib.Path(told["path"]) == snapshot(cache, "org/model") and told["commit"] == fake.COMMIT
+    assert told["files"] == len(wanted) and told["bytes"] == told["bytes_fetched"] == sum(
+        map(len, wanted.values()))
+    assert pathlib.Path(told["path"]) == snapshot(cache,
+                                                  "org/model") and told["commit"] == fake.COMMIT
     info = hf.scan_cache_dir(cache)
     assert not info.warnings and [r.repo_id for r in info.repos] == ["org/model"]
     [revision] = next(iter(info.repos)).revisions
     assert revision.commit_hash == fake.COMMIT and revision.refs == {"main"}
-    assert {str(f.file_path.relative_to(revision.snapshot_path)): f.blob_path.name for f in revision.files} == {
-        k: fake.digest(v) for k, v in wanted.items()}
+    assert {
+        str(f.file_path.relative_to(revision.snapshot_path)): f.blob_path.name
+        for f in revision.files} == {k: fake.digest(v)
+                                     for k, v in wanted.items()}
     assert hf.snapshot_download("org/model", cache_dir=cache, local_files_only=True) == told["path"]
-    assert hf.try_to_load_from_cache("org/model", "1_Pooling/config.json", cache_dir=cache).endswith("/1_Pooling/config.json")
+    assert hf.try_to_load_from_cache("org/model", "1_Pooling/config.json",
+                                     cache_dir=cache).endswith("/1_Pooling/config.json")
     assert not leftovers(cache)
 
 
 def test_what_hugging_faces_tools_fetched_is_not_fetched_again(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(100000)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(100000)}
     folder = repository(cache, "org/model")
     (folder / "blobs").mkdir(parents=True)
-    (folder / "blobs" / fake.digest(files["model.safetensors"])).write_bytes(files["model.safetensors"])
+    (folder / "blobs" / fake.digest(files["model.safetensors"])).write_bytes(
+        files["model.safetensors"])
     told = quern.pull("org/model")
     assert told["bytes_there"] == 100000 and told["bytes_fetched"] == 2
     assert fetched(cache, "org/model") == files
@@ -93,10 +109,13 @@ def test_what_hugging_faces_tools_fetched_is_not_fetched_again(hub, quern, cache
     assert again["bytes_fetched"] == 0 and hub.sent.total() == 2
 
 
-@pytest.mark.parametrize("asked, got", [("org/q", ["q-Q4_K_M.gguf"]), ("org/q:q8_0", ["q-Q8_0.gguf"]),
-                                        ("org/q:IQ2_XS", ["q-IQ2_XS-00001-of-00002.gguf", "q-IQ2_XS-00002-of-00002.gguf"])])
+@pytest.mark.parametrize("asked, got", [
+    ("org/q", ["q-Q4_K_M.gguf"]), ("org/q:q8_0", ["q-Q8_0.gguf"]),
+    ("org/q:IQ2_XS", ["q-IQ2_XS-00001-of-00002.gguf", "q-IQ2_XS-00002-of-00002.gguf"])])
 def test_of_a_gguf_repository_one_file_comes_with_all_its_parts(hub, quern, cache, asked, got):
-    names = ["q-Q8_0.gguf", "q-Q4_K_M.gguf", "q-IQ2_XS-00001-of-00002.gguf", "q-IQ2_XS-00002-of-00002.gguf", "mmproj-F16.gguf", "imatrix.gguf"]
+    names = [
+        "q-Q8_0.gguf", "q-Q4_K_M.gguf", "q-IQ2_XS-00001-of-00002.gguf",
+        "q-IQ2_XS-00002-of-00002.gguf", "mmproj-F16.gguf", "imatrix.gguf"]
     hub.repositories["org/q"] = {name: content(5000, GGUF, seed) for seed, name in enumerate(names)}
     quern.pull(asked)
     assert sorted(fetched(cache, "org/q")) == got
@@ -131,11 +150,15 @@ def test_a_revision_gets_its_own_reference(hub, quern, cache):
 
 def test_a_long_list_comes_in_pages(hub, quern, cache):
     hub.page = 3
-    files = hub.repositories["org/model"] = {"config.json": b"{}", **{f"model-{i:05}-of-00011.safetensors": content(5000, seed=i) for i in range(1, 12)},
-                                             "model.safetensors.index.json": b"{}", "model.safetensors": content(6000), "consolidated.safetensors": b"x"}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", **{
+            f"model-{i:05}-of-00011.safetensors": content(5000, seed=i)
+            for i in range(1, 12)}, "model.safetensors.index.json": b"{}",
+        "model.safetensors": content(6000), "consolidated.safetensors": b"x"}
     quern.pull("org/model")
     assert hub.count("hub", "/tree/") == 5
-    assert sorted(fetched(cache, "org/model")) == sorted(k for k in files if k not in ("model.safetensors", "consolidated.safetensors"))
+    assert sorted(fetched(cache, "org/model")) == sorted(
+        k for k in files if k not in ("model.safetensors", "consolidated.safetensors"))
 
 
 # --- who may, and who is told what ---
@@ -173,7 +196,8 @@ def test_a_refusal_says_what_to_do(hub, quern, cache):
 # --- transfers that break ---
 
 def test_a_large_file_comes_in_several_requests_at_a_time(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(30 * MIB)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(30 * MIB)}
     hub.hold_at = 4 * fake.BLOCK  # an answer that waits does not keep others from being asked for
     process = quern.start("pull", "org/model", "--connections", "4")
     support.until(lambda: hub.count("store") == 4)
@@ -186,29 +210,34 @@ def test_a_large_file_comes_in_several_requests_at_a_time(hub, quern, cache):
 
 
 def test_a_broken_transfer_goes_on_where_it_was(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(2 * MIB)}
-    hub.misdeeds["model.safetensors"] = [("break", 900000), ("break", 0), ("status", 503), ("status", 429, {"Retry-After": "0"}), ("break", 1)]
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(2 * MIB)}
+    hub.misdeeds["model.safetensors"] = [("break", 900000), ("break", 0), ("status", 503),
+                                         ("status", 429, {"Retry-After": "0"}), ("break", 1)]
     told = quern.pull("org/model")
     assert fetched(cache, "org/model") == files
     assert told["bytes_fetched"] == hub.sent.total() == 2 * MIB + 2
 
 
 def test_a_stalled_transfer_is_asked_for_again(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(2 * MIB)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(2 * MIB)}
     hub.misdeeds["model.safetensors"] = [("stall", 500000)]
     quern.pull("org/model", HF_HUB_DOWNLOAD_TIMEOUT="1")
     assert fetched(cache, "org/model") == files
 
 
 def test_other_bytes_than_asked_for_are_not_taken(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(2 * MIB)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(2 * MIB)}
     hub.misdeeds["model.safetensors"] = [("longer", 5)]
     quern.pull("org/model")
     assert fetched(cache, "org/model") == files
 
 
 def test_a_server_without_ranges_is_asked_for_all_at_once(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(9 * MIB)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(9 * MIB)}
     hub.knows_ranges = False
     hub.misdeeds["model.safetensors"] = [("break", 4 * MIB)]
     quern.pull("org/model")
@@ -216,28 +245,33 @@ def test_a_server_without_ranges_is_asked_for_all_at_once(hub, quern, cache):
 
 
 def test_a_wrong_sum_is_fetched_once_more_and_then_given_up(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(MIB)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(MIB)}
     hub.misdeeds["model.safetensors"] = [("wrong", 0)]
     quern.pull("org/model")
     assert fetched(cache, "org/model") == files
-    hub.repositories["org/other"] = {"config.json": b"{}", "model.safetensors": content(MIB, seed=1)}
+    hub.repositories["org/other"] = {
+        "config.json": b"{}", "model.safetensors": content(MIB, seed=1)}
     hub.misdeeds["model.safetensors"] = [("wrong", 0), ("wrong", 0)]
     assert "sum" in quern.pull("org/other", status=3)
     folder = repository(cache, "org/other")
-    assert not (folder / "refs").exists() and [p.name for p in (folder / "blobs").iterdir() if len(p.name) == 64] == []
+    assert not (folder / "refs").exists() and [
+        p.name for p in (folder / "blobs").iterdir() if len(p.name) == 64] == []
     quern.pull("org/other")
     assert fetched(cache, "org/other") == hub.repositories["org/other"]
 
 
 def test_a_signed_url_that_ran_out_is_asked_for_anew(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(9 * MIB)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(9 * MIB)}
     hub.misdeeds["model.safetensors"] = [None, ("status", 403)]
     quern.pull("org/model", "--connections", "1")
     assert fetched(cache, "org/model") == files
     assert hub.count("hub", "/resolve/") == 3  # config.json, the file, the file again
 
 
-@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://user:password@127.0.0.1/x"])
+@pytest.mark.parametrize(
+    "target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://user:password@127.0.0.1/x"])
 def test_a_redirect_leads_to_http_only(hub, quern, target):
     hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(5000)}
     hub.misdeeds["config.json"] = [("to", target)]
@@ -246,7 +280,8 @@ def test_a_redirect_leads_to_http_only(hub, quern, target):
 
 def test_redirects_that_never_end_do(hub, quern):
     hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(5000)}
-    hub.misdeeds["config.json"] = [("to", f"{hub.url()}/org/model/resolve/{fake.COMMIT}/config.json")] * 50
+    hub.misdeeds["config.json"] = [
+        ("to", f"{hub.url()}/org/model/resolve/{fake.COMMIT}/config.json")] * 50
     assert "too many redirects" in quern.pull("org/model", status=6)
 
 
@@ -261,13 +296,16 @@ def test_the_hub_may_ask_for_quiet(hub, quern):
 
 
 def test_killed_in_the_middle_it_goes_on_from_there(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(36 * MIB)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(36 * MIB)}
     hub.hold_at = 32 * MIB
     process = quern.start("pull", "org/model", "--connections", "3")
     hub.wait_sent(hub.hold_at)
-    # The journal lies behind the bytes, written in turn in two places; the second is the first that tells of bytes.
+    # The journal lies behind the bytes, written in turn in two places; the second is the first that
+    # tells of bytes.
     journal = 36 + 4 * 5  # of five parts of 8 MiB
-    support.until(lambda: any(p.stat().st_size == 36 * MIB + 2 * journal for p in rests(cache, files["model.safetensors"])))
+    support.until(lambda: any(p.stat().st_size == 36 * MIB + 2 * journal
+                              for p in rests(cache, files["model.safetensors"])))
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (repository(cache, "org/model") / "refs").exists()
@@ -280,7 +318,8 @@ def test_killed_in_the_middle_it_goes_on_from_there(hub, quern, cache):
 
 
 def test_stopped_by_a_signal_it_loses_nothing(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(9 * MIB)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(9 * MIB)}
     hub.hold_at = 8 * MIB
     process = quern.start("pull", "org/model", "--json")
     hub.wait_sent(hub.hold_at)
@@ -290,12 +329,14 @@ def test_stopped_by_a_signal_it_loses_nothing(hub, quern, cache):
     hub.released.set()
     told = quern.pull("org/model")
     assert fetched(cache, "org/model") == files
-    assert told["bytes_resumed"] > 0 and told["bytes_there"] + told["bytes_resumed"] + told["bytes_fetched"] == told["bytes"]
+    assert told["bytes_resumed"] > 0 and told["bytes_there"] + told["bytes_resumed"] + told[
+        "bytes_fetched"] == told["bytes"]
 
 
 @pytest.mark.parametrize("damage", ["journal", "bytes", "cut"])
 def test_a_damaged_rest_of_an_earlier_try_does_no_harm(hub, quern, cache, damage):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(9 * MIB)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(9 * MIB)}
     hub.hold_at = 8 * MIB
     process = quern.start("pull", "org/model")
     hub.wait_sent(hub.hold_at)
@@ -316,7 +357,9 @@ def test_a_damaged_rest_of_an_earlier_try_does_no_harm(hub, quern, cache, damage
 
 
 def test_two_at_once_fetch_each_byte_once(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(3 * MIB), "tokenizer.json": content(9000)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(3 * MIB),
+        "tokenizer.json": content(9000)}
     hub.hold_at = MIB
     first = quern.start("pull", "org/model")
     hub.wait_sent(hub.hold_at)
@@ -330,7 +373,8 @@ def test_two_at_once_fetch_each_byte_once(hub, quern, cache):
 
 def test_while_hugging_faces_tools_fetch_a_file_it_waits(hub, quern, cache):
     from huggingface_hub.utils import WeakFileLock
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(5000)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(5000)}
     digest = fake.digest(files["model.safetensors"])
     lock = cache / ".locks" / "models--org--model" / f"{digest}.lock"
     lock.parent.mkdir(parents=True)
@@ -346,15 +390,19 @@ def test_while_hugging_faces_tools_fetch_a_file_it_waits(hub, quern, cache):
 
 def test_without_room_nothing_is_fetched(hub, quern, cache):
     hub.repositories["org/model"] = {"config.json": b"{}"}
-    hub.extra_entries = [{"type": "file", "path": "model.safetensors", "oid": "0" * 40, "size": 1 << 41,
-                          "lfs": {"oid": "0" * 64, "size": 1 << 41, "pointerSize": 130}}]
+    hub.extra_entries = [{
+        "type": "file", "path": "model.safetensors", "oid": "0" * 40, "size": 1 << 41, "lfs": {
+            "oid": "0" * 64, "size": 1 << 41, "pointerSize": 130}}]
     said = quern.pull("org/model", status=6)
     assert "GB free" in said and "2199.02 GB" in said and not hub.sent
 
 
-@pytest.mark.parametrize("plan", ["pwrite:4:ENOSPC:always", "fsync:1:EIO", "rename:2:EIO", "open:4:EMFILE:always", "fdatasync:1:EIO", "ftruncate:2:ENOSPC"])
+@pytest.mark.parametrize("plan", [
+    "pwrite:4:ENOSPC:always", "fsync:1:EIO", "rename:2:EIO", "open:4:EMFILE:always",
+    "fdatasync:1:EIO", "ftruncate:2:ENOSPC"])
 def test_a_disk_that_fails_ends_it_and_the_next_try_goes_on(hub, quern, cache, plan):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content((17 if "fdata" in plan else 3) * MIB)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content((17 if "fdata" in plan else 3) * MIB)}
     said = quern.pull("org/model", QUERN_FAULT=plan, status=1 if plan.endswith("EIO") else 6)
     assert said.startswith("quern pull: ")
     assert not (repository(cache, "org/model") / "refs" / "main").exists()
@@ -364,8 +412,11 @@ def test_a_disk_that_fails_ends_it_and_the_next_try_goes_on(hub, quern, cache, p
 
 # --- a hostile hub ---
 
-@pytest.mark.parametrize("name", ["../../../escape.safetensors", "/etc/escape.safetensors", "a/../../escape.safetensors", "a//b.safetensors",
-                                  "bell\7.safetensors", "back\\slash.safetensors", "x" * 300 + ".safetensors", "\x1b[2Jmodel.safetensors", ""])
+
+@pytest.mark.parametrize("name", [
+    "../../../escape.safetensors", "/etc/escape.safetensors", "a/../../escape.safetensors",
+    "a//b.safetensors", "bell\7.safetensors", "back\\slash.safetensors", "x" * 300 + ".safetensors",
+    "\x1b[2Jmodel.safetensors", ""])
 def test_a_name_that_is_no_safe_path_is_refused(hub, quern, cache, tmp_path, name):
     hub.repositories["org/model"] = {"config.json": b"{}"}
     hub.extra_entries = [{"type": "file", "path": name, "oid": "0" * 40, "size": 1}]
@@ -374,8 +425,9 @@ def test_a_name_that_is_no_safe_path_is_refused(hub, quern, cache, tmp_path, nam
     assert not hub.sent and not list(tmp_path.rglob("*escape*"))
 
 
-@pytest.mark.parametrize("entry", [{"oid": "../../x", "size": 1}, {"oid": "0" * 40, "size": -1}, {"oid": "0" * 40, "size": 1 << 60},
-                                   {"oid": "0" * 40, "size": "1"}, {"oid": "0" * 40, "size": 1, "lfs": {"oid": "A" * 64, "size": 1}}])
+@pytest.mark.parametrize("entry", [{"oid": "../../x", "size": 1}, {"oid": "0" * 40, "size": -1}, {
+    "oid": "0" * 40, "size": 1 << 60}, {"oid": "0" * 40, "size": "1"}, {
+        "oid": "0" * 40, "size": 1, "lfs": {"oid": "A" * 64, "size": 1}}])
 def test_a_list_with_sums_or_sizes_that_are_none_is_refused(hub, quern, entry):
     hub.repositories["org/model"] = {"config.json": b"{}"}
     hub.extra_entries = [{"type": "file", "path": "model.safetensors", **entry}]
@@ -385,7 +437,8 @@ def test_a_list_with_sums_or_sizes_that_are_none_is_refused(hub, quern, entry):
 
 
 def test_a_file_is_what_the_list_says_or_nothing(hub, quern, cache):
-    files = hub.repositories["org/model"] = {"config.json": b"{}", "model.safetensors": content(9000)}
+    files = hub.repositories["org/model"] = {
+        "config.json": b"{}", "model.safetensors": content(9000)}
     hub.sums["model.safetensors"] = hashlib.sha256(b"another").hexdigest()
     assert "sum" in quern.pull("org/model", status=3)
     assert not (repository(cache, "org/model") / "refs").exists()
@@ -407,14 +460,16 @@ def pull_in_a_terminal(hub, quern, columns, **terminal):
 @pytest.mark.parametrize("columns", [20, 40, 80, 200])
 def test_a_drawn_line_fits_the_terminal(hub, quern, columns):
     terminal = pull_in_a_terminal(hub, quern, columns)
-    support.until(lambda: terminal.text.count(b"\x1b[K") >= 3 and (columns < 200 or b".safetensors" in terminal.text))
+    support.until(lambda: terminal.text.count(b"\x1b[K") >= 3 and
+                  (columns < 200 or b".safetensors" in terminal.text))
     hub.released.set()
     assert terminal.end() == 0
     drawn = terminal.drawn()
     assert max(map(len, drawn)) < columns, max(drawn, key=len)
     assert all(re.search(r"\d\.\d MB of 9\.4 MB", line) for line in drawn)
     assert "[####" in drawn[-1] if columns >= 80 else "[" not in "".join(drawn)
-    assert any(line.endswith(", -long-00001-of-00001.safetensors") for line in drawn) == (columns == 200)
+    assert any(
+        line.endswith(", -long-00001-of-00001.safetensors") for line in drawn) == (columns == 200)
 
 
 def test_a_terminal_that_shrinks_gets_less(hub, quern):
@@ -432,4 +487,5 @@ def test_a_dumb_terminal_gets_no_escape_sequences(hub, quern):
     terminal = pull_in_a_terminal(hub, quern, 80, term="dumb")
     hub.wait_sent(hub.hold_at, 120)
     hub.released.set()
-    assert terminal.end() == 0 and b"\x1b" not in terminal.text and b"2 files, 9.4 MB" in terminal.text
+    assert terminal.end(
+    ) == 0 and b"\x1b" not in terminal.text and b"2 files, 9.4 MB" in terminal.text

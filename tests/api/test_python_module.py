@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Python module of the wheel, from the source tree: batches against a server and through `quern run`, and the offline class. The echo
-worker answers with the prompt."""
+"""The Python module of the wheel, from the source tree: batches against a server and through `quern
+run`, and the offline class. The echo worker answers with the prompt."""
 import inspect, json, os, pathlib, subprocess, sys
 
 import pytest
@@ -19,7 +19,9 @@ def chat(text):
 
 
 def texts_of(path):
-    return [json.loads(line)["response"]["body"]["choices"][0]["message"]["content"] for line in pathlib.Path(path).read_text().splitlines()]
+    return [
+        json.loads(line)["response"]["body"]["choices"][0]["message"]["content"]
+        for line in pathlib.Path(path).read_text().splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +38,8 @@ def in_a_folder(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("where", ["server", "environment", "provider", "here"])
 def test_the_five_lines(server, where, monkeypatch):
-    keywords = {"here": {"models": "smollm2=echo"}, "server": {"base_url": server.url}}.get(where, {})
+    keywords = {"here": {"models": "smollm2=echo"}, "server": {"base_url": server.url}}.get(
+        where, {})
     if where == "environment":
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     if where == "provider":
@@ -45,29 +48,44 @@ def test_the_five_lines(server, where, monkeypatch):
         for number in range(30):
             batch.add_to_batch(model="smollm2", messages=chat(f"question {number} é\u2028"))
         result, output_path, error_path = batch.submit_wait_download(interval=0.05)
-    assert result.status == "completed" and result.request_counts.completed == 30 == result["request_counts"]["total"]
+    assert result.status == "completed" and result.request_counts.completed == 30 == result[
+        "request_counts"]["total"]
     assert error_path is None and output_path == f"{batch.batch_id}-output.jsonl"
     assert texts_of(output_path) == [f"question {number} é\u2028" for number in range(30)]
-    assert sorted(p.name for p in pathlib.Path().iterdir()) == sorted([output_path, str(batch.submission_input_file)])
+    assert sorted(p.name for p in pathlib.Path().iterdir()) == sorted([
+        output_path, str(batch.submission_input_file)])
 
 
 @pytest.mark.parametrize("where", ["server", "here"])
 def test_lines_that_failed_are_in_the_other_file(server, where, tmp_path):
     keywords = {"models": "smollm2=echo"} if where == "here" else {"base_url": server.url}
-    with Batch("in.jsonl", "out.jsonl", "err.jsonl", custom_id_prefix="q", progress=False, **keywords) as batch:
+    with Batch("in.jsonl",
+               "out.jsonl",
+               "err.jsonl",
+               custom_id_prefix="q",
+               progress=False,
+               **keywords) as batch:
         assert batch.add_to_batch(model="smollm2", messages=chat("good")) == "q-1"
-        assert batch.add_to_batch(custom_id="mine", model="smollm2", messages=chat("bad"), echo={"status": 418}) == "mine"
+        assert batch.add_to_batch(custom_id="mine",
+                                  model="smollm2",
+                                  messages=chat("bad"),
+                                  echo={"status": 418}) == "mine"
         seen = []
         result, *paths = batch.submit_wait_download(interval=0.05, status_callback=seen.append)
-    assert paths == ["out.jsonl", "err.jsonl"] and texts_of("out.jsonl") == ["good"] and seen[-1] == result
-    assert json.loads(pathlib.Path("err.jsonl").read_text())["custom_id"] == "mine" and result.request_counts.failed == 1
+    assert paths == ["out.jsonl", "err.jsonl"] and texts_of("out.jsonl") == [
+        "good"] and seen[-1] == result
+    assert json.loads(pathlib.Path(
+        "err.jsonl").read_text())["custom_id"] == "mine" and result.request_counts.failed == 1
 
 
 def test_a_batch_is_taken_up_by_its_id(server):
     with Batch(base_url=server.url, progress=False) as batch:
         batch.add_to_batch(model="smollm2", messages=chat("x"))
         batch.submit(metadata={"job": "one"})
-    with Batch(batch_id=batch.batch_id, output_file="late.jsonl", base_url=server.url, progress=False) as again:
+    with Batch(batch_id=batch.batch_id,
+               output_file="late.jsonl",
+               base_url=server.url,
+               progress=False) as again:
         assert again.wait(interval=0.05).metadata.job == "one"
         assert again.download() == ("late.jsonl", None)
         with pytest.raises(ValueError, match="no more requests"):
@@ -75,7 +93,9 @@ def test_a_batch_is_taken_up_by_its_id(server):
 
 
 def test_a_file_that_was_written_before_is_submitted(server):
-    pathlib.Path("made.jsonl").write_bytes(support.jsonl([support.request("a", "x"), support.request("b", "y")]))
+    pathlib.Path("made.jsonl").write_bytes(
+        support.jsonl([support.request("a", "x"),
+                       support.request("b", "y")]))
     for keywords in ({"base_url": server.url}, {"models": "smollm2=echo"}):
         with Batch("made.jsonl", "out.jsonl", progress=False, **keywords) as batch:
             assert batch.submit_wait_download(interval=0.05)[0].request_counts.completed == 2
@@ -83,10 +103,12 @@ def test_a_file_that_was_written_before_is_submitted(server):
 
 
 def test_what_cannot_be_is_said(server):
-    with pytest.raises(QuernError, match="line 1: .*other"), Batch(base_url=server.url, progress=False) as batch:
+    with pytest.raises(QuernError, match="line 1: .*other"), Batch(base_url=server.url,
+                                                                   progress=False) as batch:
         batch.add_to_batch(model="other", messages=chat("x"))
         batch.submit_wait_download(interval=0.05)
-    with pytest.raises(QuernError, match="nowhere.gguf"), Batch(models="./nowhere.gguf", progress=False) as batch:
+    with pytest.raises(QuernError, match="nowhere.gguf"), Batch(models="./nowhere.gguf",
+                                                                progress=False) as batch:
         batch.add_to_batch(model="nowhere", messages=chat("x"))
         batch.submit_wait_download()
     with pytest.raises(QuernError, match="404"):
@@ -96,7 +118,8 @@ def test_what_cannot_be_is_said(server):
     with pytest.raises(TypeError, match="threads"):
         Batch(base_url=server.url, threads=3)
     batch = Batch(base_url=server.url)
-    for body, said in [({"messages": []}, "model"), ({"model": "m"}, "messages"), ({"model": "m", "messages": [], "input": "x"}, "not to both")]:
+    for body, said in [({"messages": []}, "model"), ({"model": "m"}, "messages"),
+                       ({"model": "m", "messages": [], "input": "x"}, "not to both")]:
         with pytest.raises(ValueError, match=said):
             batch.add_to_batch(**body)
     batch.add_to_batch(model="m", input="x")
@@ -115,11 +138,18 @@ def test_a_key_goes_to_the_server_and_into_no_message(server):
 
 def test_the_offline_class(tmp_path):
     llm = LLM("smollm2=echo", max_num_seqs=4)
-    outputs = llm.chat([chat(f"conversation {number}") for number in range(20)], SamplingParams(temperature=0, max_tokens=64), use_tqdm=False)
-    assert [output.outputs[0].text for output in outputs] == [f"conversation {number}" for number in range(20)]
-    assert all(output.finished and output.outputs[0].finish_reason == "stop" and output.prompt_tokens > 0 for output in outputs)
+    outputs = llm.chat([chat(f"conversation {number}") for number in range(20)],
+                       SamplingParams(temperature=0, max_tokens=64),
+                       use_tqdm=False)
+    assert [output.outputs[0].text for output in outputs] == [
+        f"conversation {number}" for number in range(20)]
+    assert all(
+        output.finished and output.outputs[0].finish_reason == "stop" and output.prompt_tokens > 0
+        for output in outputs)
     assert [output.outputs[0].text for output in llm.chat(chat("one"), use_tqdm=False)] == ["one"]
-    assert [output.outputs[0].text for output in llm.generate(["a", "b"], [SamplingParams(), SamplingParams(seed=1)], use_tqdm=False)] == ["a", "b"]
+    assert [
+        output.outputs[0].text for output in llm.generate(
+            ["a", "b"], [SamplingParams(), SamplingParams(seed=1)], use_tqdm=False)] == ["a", "b"]
     assert llm.chat([]) == [] and list(tmp_path.iterdir()) == []
 
 
@@ -138,13 +168,18 @@ def test_the_offline_class_raises_for_prompts_that_failed():
 
 def test_sampling_params_say_what_differs_from_the_api():
     assert SamplingParams(max_tokens=None).body() == {"temperature": 1.0}
-    assert SamplingParams(n=2, temperature=0, stop=["x"], structured_outputs={"choice": ["a"]}).body() == {
-        "n": 2, "temperature": 0, "stop": ["x"], "structured_outputs": {"choice": ["a"]}, "max_tokens": 16}
+    assert SamplingParams(n=2, temperature=0, stop=["x"],
+                          structured_outputs={"choice": ["a"]}).body() == {
+                              "n": 2, "temperature": 0, "stop": ["x"], "structured_outputs": {
+                                  "choice": ["a"]}, "max_tokens": 16}
 
 
 def test_the_module_is_documented_and_needs_the_standard_library_only():
     for name in quern.__all__:
         assert inspect.getdoc(getattr(quern, name)), name
     code = "import sys, quern; print([m for m in sys.modules if 'site-packages' in (getattr(sys.modules[m], '__file__', None) or '')])"
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, env={"PYTHONPATH": str(support.ROOT / "packaging/python")})
+    done = subprocess.run([sys.executable, "-S", "-c", code],
+                          capture_output=True,
+                          text=True,
+                          env={"PYTHONPATH": str(support.ROOT / "packaging/python")})
     assert done.stdout.strip() == "[]", done.stderr

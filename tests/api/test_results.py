@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GET /v1/batches/{id}/results: the lines of a batch while it runs and after it, each once, in one order."""
+"""GET /v1/batches/{id}/results: the lines of a batch while it runs and after it, each once, in one
+order."""
 import json, threading, time
 
 import httpx
@@ -11,13 +12,16 @@ MANY = 400
 
 
 def slow(count, ms=5, **body):
-    return [support.request(f"r{i:04d}", f"text {i}", echo={"each_ms": ms}, **body) for i in range(count)]
+    return [
+        support.request(f"r{i:04d}", f"text {i}", echo={"each_ms": ms}, **body)
+        for i in range(count)]
 
 
 def follow_pages(client, batch_id, limit=None, after=0):
     """Takes pages until the server says that there are no more. Yields the raw lines."""
     while True:
-        answer = client.get(f"/v1/batches/{batch_id}/results", params={"after": after, **({"limit": limit} if limit else {})})
+        answer = client.get(f"/v1/batches/{batch_id}/results",
+                            params={"after": after, **({"limit": limit} if limit else {})})
         assert answer.status_code == 200, answer.text
         assert answer.content == b"" or answer.content.endswith(b"\n")
         lines = answer.content.split(b"\n")[:-1]
@@ -49,7 +53,8 @@ def client(echo_server):
 def test_two_readers_of_a_running_batch_get_every_line_once_as_it_is_published(echo_server, client):
     batch = echo_server.create(support.jsonl(slow(MANY)))
     second, seen_running = [], []
-    reader = threading.Thread(target=lambda: second.extend(follow_pages(client, batch["id"], limit=7)))
+    reader = threading.Thread(
+        target=lambda: second.extend(follow_pages(client, batch["id"], limit=7)))
     reader.start()
     first = list(follow_pages(client, batch["id"]))
     reader.join()
@@ -71,8 +76,10 @@ def test_the_count_goes_on_over_the_end_of_the_batch(tmp_path):
             return answers[-1].content
 
         clock.until(has_lines, 1)
-        taken, after = answers[-1].content.split(b"\n")[:-1], int(answers[-1].headers["x-last-line"])
-        assert answers[-1].headers["x-incomplete"] == "true" and server.batch(batch["id"])["status"] == "in_progress"
+        taken, after = answers[-1].content.split(b"\n")[:-1], int(
+            answers[-1].headers["x-last-line"])
+        assert answers[-1].headers["x-incomplete"] == "true" and server.batch(
+            batch["id"])["status"] == "in_progress"
         clock.until(lambda: server.batch(batch["id"])["status"] in support.TERMINAL, 60)
         rest = list(follow_pages(client, batch["id"], after=after))
         assert sorted(taken + rest) == sorted(published(server, server.batch(batch["id"])))
@@ -83,27 +90,35 @@ def test_the_count_goes_on_over_the_end_of_the_batch(tmp_path):
 
 def test_following_gives_the_lines_as_they_come_and_ends_with_the_batch(echo_server, client):
     batch = echo_server.create(support.jsonl(slow(50, ms=20)))
-    with client.stream("GET", f"/v1/batches/{batch['id']}/results", params={"follow": "true"}) as answer:
+    with client.stream("GET", f"/v1/batches/{batch['id']}/results",
+                       params={"follow": "true"}) as answer:
         assert answer.status_code == 200 and answer.headers["content-type"] == "application/jsonl"
         lines = [line.encode() for line in answer.iter_lines()]
     batch = echo_server.wait(batch["id"])
     assert sorted(lines) == sorted(published(echo_server, batch))
-    with client.stream("GET", f"/v1/batches/{batch['id']}/results", params={"follow": "true", "after": 45, "limit": 3}) as answer:
+    with client.stream("GET",
+                       f"/v1/batches/{batch['id']}/results",
+                       params={"follow": "true", "after": 45, "limit": 3}) as answer:
         assert [line.encode() for line in answer.iter_lines()] == lines[45:48]
 
 
 def test_lines_that_never_ran_come_last_and_failed_ones_in_their_turn(echo_server, client):
-    requests = slow(20, ms=1) + [support.request(f"bad{i}", "x", echo={"status": 418}) for i in range(3)]
+    requests = slow(20, ms=1) + [
+        support.request(f"bad{i}", "x", echo={"status": 418}) for i in range(3)]
     requests += [support.request(f"hang{i}", "x", echo={"hang": True}) for i in range(4)]
     batch = echo_server.create(support.jsonl(requests))
-    support.until(lambda: echo_server.batch(batch["id"])["request_counts"] == {"total": 27, "completed": 20, "failed": 3})
+    support.until(lambda: echo_server.batch(batch["id"])["request_counts"] == {
+        "total": 27, "completed": 20, "failed": 3})
     echo_server.json("POST", f"/v1/batches/{batch['id']}/cancel", {})
     batch = echo_server.wait(batch["id"])
     assert batch["status"] == "cancelled"
     lines = [json.loads(line) for line in follow_pages(client, batch["id"], limit=6)]
     assert len(lines) == 27
     assert [line["error"]["code"] for line in lines[-4:]] == ["batch_cancelled"] * 4
-    assert {line["custom_id"] for line in lines if line["response"] and line["response"]["status_code"] == 418} == {"bad0", "bad1", "bad2"}
+    assert {
+        line["custom_id"]
+        for line in lines
+        if line["response"] and line["response"]["status_code"] == 418} == {"bad0", "bad1", "bad2"}
 
 
 def test_a_restart_does_not_disturb_the_count(tmp_path):
@@ -118,25 +133,30 @@ def test_a_restart_does_not_disturb_the_count(tmp_path):
             assert list(follow_pages(client, batch["id"], after=33)) == before[33:]
             assert server.call("DELETE", f"/v1/files/{batch['output_file_id']}")[0] == 200
             gone = client.get(f"/v1/batches/{batch['id']}/results")
-            assert gone.status_code == 404 and "no longer available" in gone.json()["error"]["message"]
+            assert gone.status_code == 404 and "no longer available" in gone.json(
+            )["error"]["message"]
     support.fsck(tmp_path / "state")
 
 
 def test_bad_questions_are_answered_clearly(echo_server, client):
     assert client.get("/v1/batches/batch_unknown/results").status_code == 404
-    assert client.get("/v1/batches/batch_unknown/results", params={"follow": "true"}).status_code == 404
+    assert client.get("/v1/batches/batch_unknown/results",
+                      params={"follow": "true"}).status_code == 404
     batch = echo_server.create(support.jsonl(slow(1, ms=1)))
-    for params, word in ({"after": "x"}, "after"), ({"after": "-1"}, "after"), ({"limit": 0}, "limit"), ({"follow": "yes"}, "follow"):
+    for params, word in ({"after": "x"}, "after"), ({"after": "-1"}, "after"), ({
+            "limit": 0}, "limit"), ({"follow": "yes"}, "follow"):
         answer = client.get(f"/v1/batches/{batch['id']}/results", params=params)
         assert answer.status_code == 400 and answer.json()["error"]["param"] == word, answer.text
     # Beyond the end there is nothing, and nothing to wait for.
     echo_server.wait(batch["id"])
     answer = client.get(f"/v1/batches/{batch['id']}/results", params={"after": 10**18})
-    assert (answer.status_code, answer.content, answer.headers["x-incomplete"]) == (200, b"", "false")
+    assert (answer.status_code, answer.content, answer.headers["x-incomplete"]) == (200, b"",
+                                                                                    "false")
 
 
 def test_a_batch_that_was_refused_has_no_lines(echo_server, client):
     batch = echo_server.create(b'{"custom_id":"a"}\n')
     batch = echo_server.wait(batch["id"])
     answer = client.get(f"/v1/batches/{batch['id']}/results")
-    assert (answer.status_code, answer.content, answer.headers["x-incomplete"]) == (200, b"", "false")
+    assert (answer.status_code, answer.content, answer.headers["x-incomplete"]) == (200, b"",
+                                                                                    "false")

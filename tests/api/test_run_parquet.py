@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quern run` with Parquet tables. The helper program is a stand-in whose Parquet is JSONL; tests/clients/test_tables.py has the real one."""
+"""`quern run` with Parquet tables. The helper program is a stand-in whose Parquet is JSONL;
+tests/clients/test_tables.py has the real one."""
 import json, os, subprocess
 
 import pytest
@@ -16,7 +17,8 @@ else
     cat "$2" >"$3"
 fi
 """
-ROWS = [{"id": 2**62, "text": "x\ny", "score": 0.5, "tags": ["a", 1]}, {"id": 2, "text": None, "score": 1e300, "tags": None}]
+ROWS = [{"id": 2**62, "text": "x\ny", "score": 0.5, "tags": ["a", 1]}, {
+    "id": 2, "text": None, "score": 1e300, "tags": None}]
 
 
 def run(folder, *arguments, rows=ROWS, name="in.parquet", out="out.parquet", path=None):
@@ -25,8 +27,13 @@ def run(folder, *arguments, rows=ROWS, name="in.parquet", out="out.parquet", pat
     (folder / "bin/quern-parquet").chmod(0o755)
     (folder / name).write_bytes(support.jsonl(rows))
     (folder / "p.jinja").write_text("{{ id + 1 }} {{ text is none }} {{ tags | tojson }}")
-    command = [support.BINARY, "run", "-i", folder / name, "-o", folder / out, "--prompt", folder / "p.jinja", "--model", "smollm2=echo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PATH": f"{path or folder / 'bin'}:/usr/bin:/bin"})
+    command = [
+        support.BINARY, "run", "-i", folder / name, "-o", folder / out, "--prompt",
+        folder / "p.jinja", "--model", "smollm2=echo", *arguments]
+    return subprocess.run(command,
+                          capture_output=True,
+                          text=True,
+                          env={**os.environ, "PATH": f"{path or folder / 'bin'}:/usr/bin:/bin"})
 
 
 def rows_of(path):
@@ -39,13 +46,17 @@ def test_rows_keep_their_types_on_the_way(tmp_path):
     found = rows_of(tmp_path / "out.parquet")
     assert [{name: row[name] for name in ROWS[0]} for row in found] == ROWS
     assert [row["answer"] for row in found] == [f'{2**62 + 1} False ["a", 1]', "3 True null"]
-    assert list(found[0])[4:] == ["answer", "error", "finish_reason", "prompt_tokens", "completion_tokens"] and found[0]["error"] is None
+    assert list(found[0])[4:] == [
+        "answer", "error", "finish_reason", "prompt_tokens", "completion_tokens"
+    ] and found[0]["error"] is None
     assert not (tmp_path / "out.parquet.quern").exists()
 
 
 def test_it_meets_other_kinds_of_tables(tmp_path):
     assert run(tmp_path, out="out.csv").returncode == 0
-    assert (tmp_path / "out.csv").read_text().startswith('id,text,score,tags,answer,error,finish_reason\n4611686018427387904,"x\ny",0.5,"[""a"", 1]",')
+    assert (tmp_path / "out.csv").read_text().startswith(
+        'id,text,score,tags,answer,error,finish_reason\n4611686018427387904,"x\ny",0.5,"[""a"", 1]",'
+    )
     assert run(tmp_path, name="in.jsonl").returncode == 0
     assert [row["id"] for row in rows_of(tmp_path / "out.parquet")] == [2**62, 2]
 
@@ -54,7 +65,8 @@ def test_a_helper_that_fails_refuses_the_table(tmp_path):
     done = run(tmp_path, name="broken.parquet")
     assert done.returncode == 3 and "it is broken" in done.stderr and "exited with status 1" in done.stderr
     assert not (tmp_path / "out.parquet.quern").exists()
-    done = run(tmp_path, "--limit", "1", name="broken.parquet")  # a reading that ends early asks for no status
+    done = run(tmp_path, "--limit", "1",
+               name="broken.parquet")  # a reading that ends early asks for no status
     assert done.returncode == 0, done.stderr
 
 

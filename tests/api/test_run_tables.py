@@ -10,15 +10,18 @@ import support, tables
 def run(folder, table, *arguments, name="in.csv", out="out.csv", prompt="{{ text }}"):
     (folder / name).write_bytes(table)
     (folder / "p.jinja").write_text(prompt)
-    return support.quern("run", "-i", folder / name, "-o", folder / out, "--prompt", folder / "p.jinja", "--model", "smollm2=echo", *arguments)
+    return support.quern("run", "-i", folder / name, "-o", folder / out, "--prompt",
+                         folder / "p.jinja", "--model", "smollm2=echo", *arguments)
 
 
 @pytest.mark.parametrize("ends", ["\r\n", "\n", "\r"])
-@pytest.mark.parametrize("name,delimiter,mark", [("csv", ",", True), ("tsv", "\t", False), ("csv", ";", False)])
+@pytest.mark.parametrize("name,delimiter,mark", [("csv", ",", True), ("tsv", "\t", False),
+                                                 ("csv", ";", False)])
 def test_every_trap_comes_back(tmp_path, ends, name, delimiter, mark):
     rows = list(tables.trap_rows(300, seed=len(ends)))
     tables.write(tmp_path / f"in.{name}", rows, ends, mark, delimiter)
-    done = support.quern(*tables.command(tmp_path, f"in.{name}", f"out.{name}", *(["--delimiter", ";"] if delimiter == ";" else []))[1:])
+    done = support.quern(*tables.command(tmp_path, f"in.{name}", f"out.{name}",
+                                         *(["--delimiter", ";"] if delimiter == ";" else []))[1:])
     assert done.returncode == 0, done.stderr
     assert tables.read(tmp_path / f"out.{name}", delimiter) == list(tables.expected(rows))
     assert not (tmp_path / f"out.{name}.quern").exists()
@@ -28,21 +31,32 @@ def test_a_null_is_told_from_an_empty_text(tmp_path):
     done = run(tmp_path, b'id,text,note\n1,a,\n2,b,""\n', "--token-columns")
     assert done.returncode == 0, done.stderr
     cells = [line.split(",") for line in (tmp_path / "out.csv").read_text().splitlines()]
-    assert cells[0] == ["id", "text", "note", "answer", "error", "finish_reason", "prompt_tokens", "completion_tokens"]
-    assert [row[:6] for row in cells[1:]] == [["1", "a", "", "a", "", "stop"], ["2", "b", '""', "b", "", "stop"]] and all(int(row[7]) for row in cells[1:])
+    assert cells[0] == [
+        "id", "text", "note", "answer", "error", "finish_reason", "prompt_tokens",
+        "completion_tokens"]
+    assert [row[:6] for row in cells[1:]] == [["1", "a", "", "a", "", "stop"],
+                                              ["2", "b", '""', "b", "", "stop"]] and all(
+                                                  int(row[7]) for row in cells[1:])
 
 
 def test_the_first_rows_only_and_into_jsonl(tmp_path):
     done = run(tmp_path, b"id,text\nx,a\ny,b\nz,c\n", "--limit", "2", "--id", "id", out="out.jsonl")
     assert done.returncode == 0, done.stderr
-    assert [json.loads(line)["custom_id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()] == ["x", "y"]
+    assert [
+        json.loads(line)["custom_id"]
+        for line in (tmp_path / "out.jsonl").read_text().splitlines()] == ["x", "y"]
 
 
 def test_requests_become_a_table_too(tmp_path):
-    (tmp_path / "in.jsonl").write_bytes(support.jsonl([support.request("=a", "-1+2"), support.request("b", "x,\ny")]))
-    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.csv", "--model", "smollm2=echo", "--excel-safe", "--limit", "2")
+    (tmp_path / "in.jsonl").write_bytes(
+        support.jsonl([support.request("=a", "-1+2"),
+                       support.request("b", "x,\ny")]))
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.csv", "--model",
+                         "smollm2=echo", "--excel-safe", "--limit", "2")
     assert done.returncode == 0, done.stderr
-    assert tables.read(tmp_path / "out.csv") == [["custom_id", "answer", "error", "finish_reason"], ["'=a", "'-1+2", "", "stop"], ["b", "x,\ny", "", "stop"]]
+    assert tables.read(tmp_path / "out.csv") == [["custom_id", "answer", "error", "finish_reason"],
+                                                 ["'=a", "'-1+2", "", "stop"],
+                                                 ["b", "x,\ny", "", "stop"]]
 
 
 def test_a_failed_row_has_its_error_and_keeps_its_cells(tmp_path):
@@ -89,7 +103,8 @@ def test_options_that_mean_nothing_together_are_refused(arguments, said):
 
 
 def test_another_table_prompt_or_schema_is_another_input(tmp_path):
-    """The run that was killed goes on with its own table only; a change of the table, of a template or of an option is seen."""
+    """The run that was killed goes on with its own table only; a change of the table, of a template
+    or of an option is seen."""
     rows = list(tables.trap_rows(50))
     tables.write(tmp_path / "in.csv", rows)
     command = tables.command(tmp_path, "in.csv", "out.csv")
@@ -110,7 +125,8 @@ def test_another_table_prompt_or_schema_is_another_input(tmp_path):
     assert done.returncode == 0, done.stderr
     assert tables.read(tmp_path / "out.csv") == list(tables.expected(rows))
     assert "nothing is left to do" in support.quern(*command[1:]).stderr
-    assert support.quern(*command[1:], "--token-columns").returncode == 7  # another form of the same results
+    assert support.quern(*command[1:],
+                         "--token-columns").returncode == 7  # another form of the same results
 
 
 def test_a_run_that_is_killed_at_any_call_loses_no_row(tmp_path):

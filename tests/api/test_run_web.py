@@ -10,7 +10,8 @@ LINES = support.jsonl([support.request(f"r{i}", f"question {i}") for i in range(
 
 
 class Web(http.server.ThreadingHTTPServer):
-    """Files to GET and PUT; `answers` are the methods and statuses of the next requests that do not get their file."""
+    """Files to GET and PUT; `answers` are the methods and statuses of the next requests that do not
+    get their file."""
     daemon_threads = True
 
     def __init__(self):
@@ -51,7 +52,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
             self.close_connection = True
         else:
-            self.answer(status, headers=[("Location", "/moved")] if status in (302, 307) else [("Retry-After", "0")])
+            self.answer(status,
+                        headers=[("Location", "/moved")] if status in (302, 307) else [
+                            ("Retry-After", "0")])
         return True
 
     def do_GET(self):
@@ -77,7 +80,17 @@ def web():
 
 
 def run(folder, source, target, *extra):
-    return support.quern("run", "-i", source, "-o", target, "--model", "smollm2=echo", "--output-tmp-dir", folder, *extra, env={**os.environ, "no_proxy": "*"})
+    return support.quern("run",
+                         "-i",
+                         source,
+                         "-o",
+                         target,
+                         "--model",
+                         "smollm2=echo",
+                         "--output-tmp-dir",
+                         folder,
+                         *extra,
+                         env={**os.environ, "no_proxy": "*"})
 
 
 def ids(data):
@@ -86,7 +99,8 @@ def ids(data):
 
 def test_a_run_from_the_web_to_the_web(tmp_path, web):
     web.files["/in.jsonl"] = LINES
-    done = run(tmp_path, f"{web.url}/in.jsonl?sig=SECRET", f"{web.url}/out.jsonl?sig=SECRET", "--json")
+    done = run(tmp_path, f"{web.url}/in.jsonl?sig=SECRET", f"{web.url}/out.jsonl?sig=SECRET",
+               "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["completed"] == 5, done.stderr
     assert ids(web.files["/out.jsonl"]) == [f"r{i}" for i in range(5)]
     assert [s[0] for s in web.seen] == ["GET", "PUT"] and "SECRET" in web.seen[1][1]
@@ -98,14 +112,16 @@ def test_a_server_that_fails_for_a_moment_is_asked_again(tmp_path, web):
     web.answers = [("GET", "half"), ("GET", 503), ("GET", 302)]
     out = tmp_path / "out.jsonl"
     done = run(tmp_path, f"{web.url}/in.jsonl", out)
-    assert done.returncode == 0 and ids(out.read_bytes()) == [f"r{i}" for i in range(5)], done.stderr
+    assert done.returncode == 0 and ids(out.read_bytes()) == [f"r{i}"
+                                                              for i in range(5)], done.stderr
     assert [s[1] for s in web.seen] == ["/in.jsonl", "/in.jsonl", "/in.jsonl", "/moved"]
     assert [path.name for path in tmp_path.iterdir()] == ["out.jsonl"]
     source = tmp_path / "in.jsonl"
     source.write_bytes(LINES)
     web.answers = [("PUT", 500), ("PUT", 307)]
     done = run(tmp_path, source, f"{web.url}/put.jsonl")
-    assert done.returncode == 0 and ids(web.files["/moved"]) == [f"r{i}" for i in range(5)], done.stderr
+    assert done.returncode == 0 and ids(web.files["/moved"]) == [f"r{i}"
+                                                                 for i in range(5)], done.stderr
 
 
 def test_an_upload_that_fails_is_made_by_the_same_command_and_nothing_runs_again(tmp_path, web):
@@ -113,11 +129,13 @@ def test_an_upload_that_fails_is_made_by_the_same_command_and_nothing_runs_again
     web.answers = [("PUT", 403)]
     done = run(tmp_path, f"{web.url}/in.jsonl", f"{web.url}/out.jsonl?sig=1")
     local, = tmp_path.glob("quern-*.jsonl")
-    assert done.returncode == 5 and str(local) in done.stderr and "sends them again" in done.stderr, done.stderr
+    assert done.returncode == 5 and str(
+        local) in done.stderr and "sends them again" in done.stderr, done.stderr
     assert ids(local.read_bytes()) == [f"r{i}" for i in range(5)] and "/out.jsonl" not in web.files
     del web.files["/in.jsonl"]  # neither fetched nor run again
     done = run(tmp_path, f"{web.url}/in.jsonl", f"{web.url}/out.jsonl?sig=2")
-    assert done.returncode == 0 and ids(web.files["/out.jsonl"]) == [f"r{i}" for i in range(5)], done.stderr
+    assert done.returncode == 0 and ids(web.files["/out.jsonl"]) == [f"r{i}"
+                                                                     for i in range(5)], done.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -125,7 +143,8 @@ def test_an_upload_that_fails_is_made_by_the_same_command_and_nothing_runs_again
 def test_an_input_that_cannot_be_had_ends_with_its_status(tmp_path, web, status, wanted):
     web.answers = [("GET", status)]
     done = run(tmp_path, f"{web.url}/in.jsonl?sig=SECRET", tmp_path / "out.jsonl")
-    assert done.returncode == wanted and str(status) in done.stderr and "SECRET" not in done.stderr, done.stderr
+    assert done.returncode == wanted and str(
+        status) in done.stderr and "SECRET" not in done.stderr, done.stderr
     assert not list(tmp_path.iterdir())
 
 
@@ -136,5 +155,6 @@ def test_a_refused_input_is_fetched_anew(tmp_path, web):
     assert not list(tmp_path.iterdir())
     web.files["/in.jsonl"] = LINES
     assert run(tmp_path, f"{web.url}/in.jsonl", out).returncode == 0
-    assert run(tmp_path, "ftp://x/in.jsonl", tmp_path / "b").returncode == 4  # a file of that name, which is not there
+    assert run(tmp_path, "ftp://x/in.jsonl",
+               tmp_path / "b").returncode == 4  # a file of that name, which is not there
     assert run(tmp_path, "https://", tmp_path / "b").returncode == 2

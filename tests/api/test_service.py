@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `quern serve` tells a service manager over $NOTIFY_SOCKET: a real datagram socket, by its path and by an abstract name."""
+"""What `quern serve` tells a service manager over $NOTIFY_SOCKET: a real datagram socket, by its
+path and by an abstract name."""
 import os, pathlib, re, signal, socket, subprocess
 
 import pytest
@@ -41,18 +42,26 @@ class Manager:
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request, tmp_path):
-    return Manager(tmp_path / "notify" if request.param == "path" else f"@quern-test-{os.getpid()}-{os.urandom(4).hex()}")
+    return Manager(tmp_path / "notify" if request.param ==
+                   "path" else f"@quern-test-{os.getpid()}-{os.urandom(4).hex()}")
 
 
 def test_a_server_says_when_it_is_ready_and_when_it_stops(manager, tmp_path):
-    with support.serving(tmp_path / "state", *ECHO, "--drain-seconds", "40", environment=manager.environment()) as server:
+    with support.serving(tmp_path / "state",
+                         *ECHO,
+                         "--drain-seconds",
+                         "40",
+                         environment=manager.environment()) as server:
         manager.hear("READY=1")
         manager.hear("STATUS=idle; 0 lines done")
         assert server.stop(300) == 0
     lines = manager.rest()
     assert lines[0].startswith("STATUS=opening ") and lines.index("READY=1") == 1
-    assert lines[-3:] == ["STOPPING=1", "EXTEND_TIMEOUT_USEC=70000000", "STATUS=draining: 0 lines and 0 requests in flight"]
-    assert not any(line.startswith("WATCHDOG") for line in lines), "the manager set no WATCHDOG_USEC"
+    assert lines[-3:] == [
+        "STOPPING=1", "EXTEND_TIMEOUT_USEC=70000000",
+        "STATUS=draining: 0 lines and 0 requests in flight"]
+    assert not any(line.startswith("WATCHDOG")
+                   for line in lines), "the manager set no WATCHDOG_USEC"
 
 
 def test_a_start_tells_what_it_recovered_and_what_runs(tmp_path):
@@ -63,10 +72,17 @@ def test_a_start_tells_what_it_recovered_and_what_runs(tmp_path):
         batch = server.create(support.jsonl(requests))["id"]
         support.until(lambda: server.batch(batch)["request_counts"]["completed"] == 30)
         server.kill()
-    with support.serving(tmp_path / "state", *ECHO, "--drain-seconds", "0", environment={**manager.environment(), **clock.environment}) as server:
-        support.until(lambda: b"quern_recovered_requests_total 30\n" in server.call("GET", "/metrics")[1])
+    with support.serving(tmp_path / "state",
+                         *ECHO,
+                         "--drain-seconds",
+                         "0",
+                         environment={**manager.environment(), **clock.environment}) as server:
+        support.until(
+            lambda: b"quern_recovered_requests_total 30\n" in server.call("GET", "/metrics")[1])
         clock.move(6)
-        manager.hear("STATUS=1 batch, [0-9]+ lines in flight, 0 lines/s; 0 lines done; recovered 30 of 50 lines")
+        manager.hear(
+            "STATUS=1 batch, [0-9]+ lines in flight, 0 lines/s; 0 lines done; recovered 30 of 50 lines"
+        )
         assert server.stop(300) == 0
         manager.hear("STATUS=draining: [0-9]+ lines and 0 requests in flight")
 
@@ -74,8 +90,9 @@ def test_a_start_tells_what_it_recovered_and_what_runs(tmp_path):
 def test_the_thread_that_writes_results_gives_the_beats(tmp_path):
     """strace tells which thread sends which message: WATCHDOG=1 is sent by log-writer alone."""
     manager, trace = Manager(tmp_path / "notify"), tmp_path / "trace"
-    command = ["strace", "-f", "-qq", "-e", "trace=sendto", "-e", "signal=none", "-o", trace, support.BINARY, "serve", "--port", "0",
-               "--state-dir", tmp_path / "state", *ECHO]
+    command = [
+        "strace", "-f", "-qq", "-e", "trace=sendto", "-e", "signal=none", "-o", trace,
+        support.BINARY, "serve", "--port", "0", "--state-dir", tmp_path / "state", *ECHO]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
                               env={**os.environ, **manager.environment(WATCHDOG_USEC="200000")})
     try:
@@ -84,19 +101,25 @@ def test_the_thread_that_writes_results_gives_the_beats(tmp_path):
             manager.hear("WATCHDOG=1")
             manager.lines.remove("WATCHDOG=1")
         quern = support.children(server.pid)[0]
-        threads = {int(path.name): (path / "comm").read_text().strip() for path in pathlib.Path(f"/proc/{quern}/task").iterdir()}
+        threads = {
+            int(path.name): (path / "comm").read_text().strip()
+            for path in pathlib.Path(f"/proc/{quern}/task").iterdir()}
         os.kill(quern, signal.SIGTERM)
         assert server.wait(300) == 0
     finally:
         server.kill()
         server.wait()
-    senders = {word: {threads[int(tid)] for tid in re.findall(rf'^(\d+) +sendto\(\d+, "{word}', trace.read_text(), re.M)}
-               for word in ("WATCHDOG=1", "READY=1", "STOPPING=1")}
+    senders = {
+        word: {
+            threads[int(tid)]
+            for tid in re.findall(rf'^(\d+) +sendto\(\d+, "{word}', trace.read_text(), re.M)}
+        for word in ("WATCHDOG=1", "READY=1", "STOPPING=1")}
     assert senders == {"WATCHDOG=1": {"log-writer"}, "READY=1": {"quern"}, "STOPPING=1": {"quern"}}
 
 
-@pytest.mark.parametrize("name, value, why", [("NOTIFY_SOCKET", "run/notify", "neither a path nor @NAME"),
-                                              ("WATCHDOG_USEC", "30s", "no number of microseconds")])
+@pytest.mark.parametrize("name, value, why",
+                         [("NOTIFY_SOCKET", "run/notify", "neither a path nor @NAME"),
+                          ("WATCHDOG_USEC", "30s", "no number of microseconds")])
 def test_a_wrong_variable_of_the_manager_is_refused(tmp_path, name, value, why):
     done = support.quern("serve", "--port", "0", "--state-dir", tmp_path / "state", *ECHO,
                          env={**os.environ, "NOTIFY_SOCKET": "@quern-test", name: value})
@@ -106,5 +129,6 @@ def test_a_wrong_variable_of_the_manager_is_refused(tmp_path, name, value, why):
 def test_a_manager_that_has_gone_stops_nothing(tmp_path):
     environment = {"NOTIFY_SOCKET": str(tmp_path / "gone"), "WATCHDOG_USEC": "200000"}
     with support.serving(tmp_path / "state", *ECHO, environment=environment) as server:
-        assert server.wait(server.create(support.jsonl([support.request("a", "x")]))["id"])["status"] == "completed"
+        assert server.wait(server.create(support.jsonl([support.request(
+            "a", "x")]))["id"])["status"] == "completed"
         assert server.stop(300) == 0

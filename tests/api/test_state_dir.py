@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The state directory against other users of the machine, and the keys against their own loss: links planted under names
-that quern writes, modes, owners, a lost file of keys, and an address of other machines without any key."""
+"""The state directory against other users of the machine, and the keys against their own loss:
+links planted under names that quern writes, modes, owners, a lost file of keys, and an address of
+other machines without any key."""
 import os, stat
 
 import pytest
@@ -32,11 +33,19 @@ def mode(path):
 
 
 def unharmed(victim):
-    return victim.read_text() == "a file of root\n" and mode(victim) == 0o640 and victim.stat().st_uid == os.geteuid()
+    return victim.read_text() == "a file of root\n" and mode(
+        victim) == 0o640 and victim.stat().st_uid == os.geteuid()
 
 
 def refused(state, *arguments, status):
-    done = support.quern("serve", "--port", "0", "--state-dir", state, *ECHO, *arguments, timeout=60)
+    done = support.quern("serve",
+                         "--port",
+                         "0",
+                         "--state-dir",
+                         state,
+                         *ECHO,
+                         *arguments,
+                         timeout=60)
     assert done.returncode == status, done.stderr
     return done.stderr
 
@@ -59,7 +68,8 @@ def test_a_planted_link_gets_nothing_from_the_key_command(state, victim, name, o
         assert done.returncode == 3 and name in done.stderr and "link" in done.stderr and done.stdout == ""
     else:
         assert done.returncode == 0, done.stderr
-        assert not (state / "keys.jsonl").is_symlink() and not (state / "keys.made").is_symlink() or name == "keys.made"
+        assert not (state / "keys.jsonl").is_symlink() and not (
+            state / "keys.made").is_symlink() or name == "keys.made"
         assert (state / "keys.jsonl").stat().st_uid == (owner or os.geteuid())
 
 

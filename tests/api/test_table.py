@@ -12,13 +12,15 @@ def made(folder, *arguments):
 
 
 def test_a_table_goes_through_a_server_and_back(tmp_path):
-    """The server's part is played by quern run; its results are shuffled and in two files, as some servers give them."""
+    """The server's part is played by quern run; its results are shuffled and in two files, as some
+    servers give them."""
     rows = list(tables.trap_rows(300, seed=9))
     tables.write(tmp_path / "in.csv", rows)
     command = tables.command(tmp_path, "in.csv", "requests.jsonl")
     done = support.quern("table", tmp_path / "in.csv", *command[4:-2])
     assert done.returncode == 0, done.stderr
-    assert support.quern("run", "-i", tmp_path / "requests.jsonl", "-o", tmp_path / "results.jsonl", "--model", "smollm2=echo").returncode == 0
+    assert support.quern("run", "-i", tmp_path / "requests.jsonl", "-o", tmp_path / "results.jsonl",
+                         "--model", "smollm2=echo").returncode == 0
     lines = (tmp_path / "results.jsonl").read_bytes().splitlines(keepends=True)
     random.Random(1).shuffle(lines)
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:100]))
@@ -29,7 +31,8 @@ def test_a_table_goes_through_a_server_and_back(tmp_path):
     done = made(tmp_path, "requests.jsonl", "a.jsonl", "-o", "out.tsv", "--token-columns")
     found = tables.read(tmp_path / "out.tsv", "\t")
     assert done.returncode == 1 and "200 requests have no result" in done.stderr
-    assert len(found) == 301 and sum(row[9] == "no_result: No file of results has this line." for row in found) == 200
+    assert len(found) == 301 and sum(row[9] == "no_result: No file of results has this line."
+                                     for row in found) == 200
 
 
 @pytest.mark.parametrize("arguments,status,said", [
@@ -40,10 +43,11 @@ def test_a_table_goes_through_a_server_and_back(tmp_path):
     (["r.jsonl", "r.jsonl", "-o", "out.jsonl"], 2, "ends in .csv"),
     (["r.jsonl", "r.jsonl", "-o", "out.csv", "--limit", "3"], 2, "--limit"),
     (["r.jsonl", "nowhere.jsonl", "-o", "out.csv"], 4, "nowhere.jsonl"),
-    (["r.jsonl", "twice.jsonl", "-o", "out.csv"], 3, "twice.jsonl: line 2: an earlier result has its custom_id"),
+    (["r.jsonl", "twice.jsonl", "-o", "out.csv"
+      ], 3, "twice.jsonl: line 2: an earlier result has its custom_id"),
     (["r.jsonl", "in.csv", "-o", "out.csv"], 3, "in.csv: line 1 has no custom_id"),
-    (["in.csv", "--prompt", "p.jinja", "-o", "new.jsonl", "--id", "no"], 3, "there is no column 'no'"),
-])
+    (["in.csv", "--prompt", "p.jinja", "-o", "new.jsonl", "--id", "no"
+      ], 3, "there is no column 'no'"), ])
 def test_what_cannot_be_is_refused_and_leaves_nothing(tmp_path, arguments, status, said):
     (tmp_path / "in.csv").write_text("id,text\n1,x\n")
     (tmp_path / "p.jinja").write_text("{{ text }}")
@@ -60,8 +64,12 @@ def test_a_file_that_exists_is_replaced_on_request_only(tmp_path):
     (tmp_path / "p.jinja").write_text("{{ text }}")
     (tmp_path / "r.jsonl").write_text("mine\n")
     arguments = ["in.csv", "--prompt", "p.jinja", "-o", "r.jsonl"]
-    assert support.quern("table", *arguments, cwd=tmp_path).returncode == 7 and (tmp_path / "r.jsonl").read_text() == "mine\n"
-    assert made(tmp_path, *arguments).returncode == 0 and '"content":"x"' in (tmp_path / "r.jsonl").read_text()
+    assert support.quern(
+        "table", *arguments,
+        cwd=tmp_path).returncode == 7 and (tmp_path / "r.jsonl").read_text() == "mine\n"
+    assert made(
+        tmp_path, *
+        arguments).returncode == 0 and '"content":"x"' in (tmp_path / "r.jsonl").read_text()
 
 
 @pytest.fixture(scope="module")
@@ -72,18 +80,25 @@ def server(tmp_path_factory):
 def test_a_batch_of_a_server_becomes_a_table(server, tmp_path):
     rows = list(tables.trap_rows(200, seed=3))
     tables.write(tmp_path / "in.csv", rows)
-    assert support.quern("table", tmp_path / "in.csv", *tables.command(tmp_path, "in.csv", "requests.jsonl")[4:-2]).returncode == 0
+    assert support.quern("table", tmp_path / "in.csv",
+                         *tables.command(tmp_path, "in.csv",
+                                         "requests.jsonl")[4:-2]).returncode == 0
     batch = server.wait(server.create((tmp_path / "requests.jsonl").read_bytes())["id"])
     where = ["--base-url", server.url]
     done = support.quern("results", batch["id"], "-o", tmp_path / "out.csv", *where)
     assert done.returncode == 0, done.stderr
     assert tables.read(tmp_path / "out.csv") == list(tables.expected(rows))
     done = support.quern("results", batch["id"], "--csv", *where)
-    assert done.returncode == 0 and done.stdout.encode() != b"" and done.stdout.startswith("id,first name,text,")
+    assert done.returncode == 0 and done.stdout.encode() != b"" and done.stdout.startswith(
+        "id,first name,text,")
     done = support.quern("results", batch["id"], "--tsv", "-o", tmp_path / "named", *where)
-    assert done.returncode == 0 and tables.read(tmp_path / "named", "\t") == list(tables.expected(rows))
+    assert done.returncode == 0 and tables.read(tmp_path / "named", "\t") == list(
+        tables.expected(rows))
     assert support.quern("results", batch["id"], "-o", tmp_path / "out.csv", *where).returncode == 7
-    assert support.quern("results", batch["id"], "-o", tmp_path / "out.csv", "--overwrite", *where).returncode == 0
+    assert support.quern("results", batch["id"], "-o", tmp_path / "out.csv", "--overwrite",
+                         *where).returncode == 0
     assert support.quern("results", batch["id"], "--excel-safe", *where).returncode == 2
-    assert support.quern("results", "batch_none", "-o", tmp_path / "none.csv", *where).returncode == 4
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.csv", "named", "out.csv", "prompt.jinja", "requests.jsonl", "schema.json"]
+    assert support.quern("results", "batch_none", "-o", tmp_path / "none.csv",
+                         *where).returncode == 4
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "in.csv", "named", "out.csv", "prompt.jinja", "requests.jsonl", "schema.json"]

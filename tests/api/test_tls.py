@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTPS: the certificate's files, clients that speak TLS, and clients that speak something else, slowly or not at all. The certificates
-are made here, by the openssl command. The server's clock is moved instead of waited for."""
+"""HTTPS: the certificate's files, clients that speak TLS, and clients that speak something else,
+slowly or not at all. The certificates are made here, by the openssl command. The server's clock is
+moved instead of waited for."""
 import contextlib, http.client, json, select, socket, ssl, subprocess
 
 import httpx, openai
@@ -19,8 +20,10 @@ def openssl(*arguments):
 def make_certificate(folder, name, *kind):
     """A self-signed certificate for localhost and its key, as NAME.pem and NAME.key."""
     certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
-    openssl("req", "-x509", *(kind or ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")), "-noenc", "-keyout", key, "-out", certificate,
-            "-days", 2, "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
+    openssl("req", "-x509", *(kind
+                              or ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")),
+            "-noenc", "-keyout", key, "-out", certificate, "-days", 2, "-subj", "/CN=localhost",
+            "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
     key.chmod(0o600)
     return certificate, key
 
@@ -32,13 +35,16 @@ def files(tmp_path_factory):
     certificate, key = make_certificate(folder, "good")
     make_certificate(folder, "other")
     make_certificate(folder, "weak", "-newkey", "rsa:1024")
-    openssl("pkey", "-in", key, "-aes256", "-passout", "pass:secret", "-out", folder / "encrypted.key")
+    openssl("pkey", "-in", key, "-aes256", "-passout", "pass:secret", "-out",
+            folder / "encrypted.key")
     (folder / "encrypted.key").chmod(0o600)
     (folder / "open.key").write_bytes(key.read_bytes())
     (folder / "open.key").chmod(0o644)
     (folder / "both.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
     (folder / "both.pem").chmod(0o600)
-    (folder / "broken-chain.pem").write_bytes(certificate.read_bytes() + b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    (folder / "broken-chain.pem"
+     ).write_bytes(certificate.read_bytes() +
+                   b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
     (folder / "words.pem").write_text("no PEM at all\n")
     (folder / "words.pem").chmod(0o600)
     return folder
@@ -48,7 +54,13 @@ class SecureServer(support.Server):
     """A server with HTTPS, and a client that trusts its certificate only."""
 
     def __init__(self, state, files, *arguments, environment=None):
-        super().__init__(state, "--ssl-certfile", files / "good.pem", "--ssl-keyfile", files / "good.key", *arguments, environment=environment)
+        super().__init__(state,
+                         "--ssl-certfile",
+                         files / "good.pem",
+                         "--ssl-keyfile",
+                         files / "good.key",
+                         *arguments,
+                         environment=environment)
         self.context = ssl.create_default_context(cafile=files / "good.pem")
 
     @property
@@ -56,10 +68,15 @@ class SecureServer(support.Server):
         return f"https://localhost:{self.port}/v1"
 
     def call(self, method, path, body=None, kind="application/json", headers=None):
-        connection = http.client.HTTPSConnection("localhost", self.port, timeout=600, context=self.context)
+        connection = http.client.HTTPSConnection("localhost",
+                                                 self.port,
+                                                 timeout=600,
+                                                 context=self.context)
         with contextlib.closing(connection):
             body = json.dumps(body) if isinstance(body, dict) else body
-            connection.request(method, path, body, {"Content-Type": kind, **(headers or {})} if body is not None else headers or {})
+            connection.request(
+                method, path, body,
+                {"Content-Type": kind, **(headers or {})} if body is not None else headers or {})
             answer = connection.getresponse()
             return answer.status, answer.read()
 
@@ -75,7 +92,8 @@ class SecureServer(support.Server):
 
 @contextlib.contextmanager
 def serving(tmp_path, files, *arguments, environment=None):
-    server = SecureServer(tmp_path / "state", files, *ECHO, *arguments, environment=environment).start()
+    server = SecureServer(tmp_path / "state", files, *ECHO, *arguments,
+                          environment=environment).start()
     try:
         yield server
     finally:
@@ -101,31 +119,41 @@ def everything(connection):
 @pytest.mark.parametrize("certificate,key,status,sentence", [
     ("good.pem", "none.key", 4, "--ssl-keyfile: cannot open FOLDER/none.key: No such file"),
     ("none.pem", "good.key", 4, "--ssl-certfile: cannot open FOLDER/none.pem: No such file"),
-    ("good.pem", "other.key", 3, "the private key in FOLDER/other.key does not belong to FOLDER/good.pem"),
+    ("good.pem", "other.key", 3,
+     "the private key in FOLDER/other.key does not belong to FOLDER/good.pem"),
     ("good.pem", "encrypted.key", 3, "the private key in FOLDER/encrypted.key is encrypted"),
-    ("good.pem", "open.key", 3, "--ssl-keyfile: FOLDER/open.key can be read by others than its owner (mode 644); chmod 600 it"),
-    ("good.pem", "words.pem", 3, "FOLDER/words.pem has no private key in PEM form"),
+    ("good.pem", "open.key", 3,
+     "--ssl-keyfile: FOLDER/open.key can be read by others than its owner (mode 644); chmod 600 it"
+     ), ("good.pem", "words.pem", 3, "FOLDER/words.pem has no private key in PEM form"),
     ("words.pem", "good.key", 3, "FOLDER/words.pem has no certificate in PEM form"),
     ("good.key", "good.key", 3, "FOLDER/good.key has no certificate in PEM form"),
-    ("broken-chain.pem", "good.key", 3, "a certificate of the chain in FOLDER/broken-chain.pem is damaged"),
-    ("weak.pem", "weak.key", 3, "the certificate in FOLDER/weak.pem cannot be used: ee key too small"),
+    ("broken-chain.pem", "good.key", 3,
+     "a certificate of the chain in FOLDER/broken-chain.pem is damaged"),
+    ("weak.pem", "weak.key", 3,
+     "the certificate in FOLDER/weak.pem cannot be used: ee key too small"),
     ("good.pem", None, 3, "--ssl-certfile: FOLDER/good.pem can be read by others than its owner"),
-    (None, "good.key", 2, "--ssl-keyfile needs --ssl-certfile"),
-])
-def test_files_that_cannot_be_used_end_the_start_with_the_reason(tmp_path, files, certificate, key, status, sentence):
-    arguments = [*(["--ssl-certfile", files / certificate] if certificate else []), *(["--ssl-keyfile", files / key] if key else [])]
+    (None, "good.key", 2, "--ssl-keyfile needs --ssl-certfile"), ])
+def test_files_that_cannot_be_used_end_the_start_with_the_reason(tmp_path, files, certificate, key,
+                                                                 status, sentence):
+    arguments = [
+        *(["--ssl-certfile", files / certificate] if certificate else []),
+        *(["--ssl-keyfile", files / key] if key else [])]
     done = support.quern("serve", "--port", 0, "--state-dir", tmp_path / "state", *ECHO, *arguments)
-    assert sentence.replace("FOLDER", str(files)) in done.stderr and done.returncode == status, done.stderr
+    assert sentence.replace("FOLDER",
+                            str(files)) in done.stderr and done.returncode == status, done.stderr
     assert not (tmp_path / "state").exists(), "it ends before anything is opened"
 
 
 @pytest.mark.parametrize("arguments,sentence", [
-    (["--ssl-keyfile-password", "secret"], "--ssl-keyfile-password is not supported: a password on a command line is no secret"),
-    (["--ssl-ca-certs", "ca.pem"], "--ssl-ca-certs is not supported: clients show no certificates here"),
-    (["--ssl-cert-reqs=2"], "--ssl-cert-reqs 2 is not supported (0): clients show no certificates here"),
+    (["--ssl-keyfile-password", "secret"
+      ], "--ssl-keyfile-password is not supported: a password on a command line is no secret"),
+    (["--ssl-ca-certs", "ca.pem"
+      ], "--ssl-ca-certs is not supported: clients show no certificates here"),
+    (["--ssl-cert-reqs=2"
+      ], "--ssl-cert-reqs 2 is not supported (0): clients show no certificates here"),
     (["--ssl-ciphers", "ALL"], "--ssl-ciphers is not supported: "),
-    (["--enable-ssl-refresh"], "--enable-ssl-refresh is not supported: a new certificate is read on SIGHUP"),
-])
+    (["--enable-ssl-refresh"
+      ], "--enable-ssl-refresh is not supported: a new certificate is read on SIGHUP"), ])
 def test_options_of_other_servers_are_refused_with_the_reason(arguments, sentence):
     done = support.quern("serve", *ECHO, *arguments)
     assert sentence in done.stderr and done.returncode == 2, done.stderr
@@ -139,7 +167,8 @@ def test_one_file_may_have_certificate_and_key(tmp_path, files):
     assert server.stop(600) == 0
 
 
-@pytest.mark.parametrize("days,event", [(-2, "certificate_not_yet_valid"), (3, "certificate_expired"), (0, None)])
+@pytest.mark.parametrize("days,event", [(-2, "certificate_not_yet_valid"),
+                                        (3, "certificate_expired"), (0, None)])
 def test_a_certificate_that_is_not_in_force_is_served_with_a_warning(tmp_path, files, days, event):
     clock = support.Clock(tmp_path)
     clock.move(days * 86400)
@@ -147,16 +176,23 @@ def test_a_certificate_that_is_not_in_force_is_served_with_a_warning(tmp_path, f
         assert server.asks() == 200
         assert ("event=certificate_" in server.log_text()) == bool(event)
         if event:
-            assert f"event={event} file={files / 'good.pem'}; clients will refuse it" in server.log_text()
+            assert f"event={event} file={files / 'good.pem'}; clients will refuse it" in server.log_text(
+            )
 
 
 # --- clients that speak TLS ---
 
 def test_the_openai_client_works_as_without(server, files):
-    client = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0, http_client=httpx.Client(verify=server.context))
+    client = openai.OpenAI(base_url=server.url,
+                           api_key="none",
+                           max_retries=0,
+                           http_client=httpx.Client(verify=server.context))
     message = [{"role": "user", "content": "hello"}]
-    assert client.chat.completions.create(model="smollm2", messages=message).choices[0].message.content
-    pieces = [piece.choices[0].delta.content or "" for piece in client.chat.completions.create(model="smollm2", messages=message, stream=True)]
+    assert client.chat.completions.create(model="smollm2",
+                                          messages=message).choices[0].message.content
+    pieces = [
+        piece.choices[0].delta.content or ""
+        for piece in client.chat.completions.create(model="smollm2", messages=message, stream=True)]
     assert "".join(pieces)
     batch = server.create(support.jsonl([support.request(str(i), "hello") for i in range(50)]))
     assert len(server.results(server.wait(batch["id"]))[0]) == 50
@@ -174,7 +210,9 @@ def test_many_requests_of_one_connection_and_a_pipeline(server):
         assert everything(connection).count(b"HTTP/1.1 200 OK") == 21
 
 
-@pytest.mark.parametrize("version,good", [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_3, True)])
+@pytest.mark.parametrize("version,good", [(ssl.TLSVersion.TLSv1_1, False),
+                                          (ssl.TLSVersion.TLSv1_2, True),
+                                          (ssl.TLSVersion.TLSv1_3, True)])
 def test_versions(server, files, version, good):
     context = ssl.create_default_context(cafile=files / "good.pem")
     context.set_ciphers("DEFAULT@SECLEVEL=0")
@@ -197,7 +235,8 @@ def test_suites_without_forward_secrecy_are_not_spoken(server, files):
         context.wrap_socket(plain, server_hostname="localhost")
 
 
-@pytest.mark.parametrize("offered,chosen", [(["h2", "http/1.1"], "http/1.1"), (["h2"], None), ([], None)])
+@pytest.mark.parametrize("offered,chosen", [(["h2", "http/1.1"], "http/1.1"), (["h2"], None),
+                                            ([], None)])
 def test_the_protocol_is_http_1_1(server, files, offered, chosen):
     context = ssl.create_default_context(cafile=files / "good.pem")
     context.set_alpn_protocols(offered)
@@ -215,7 +254,9 @@ class Piecewise:
 
     def __init__(self, server):
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.tls = server.context.wrap_bio(self.incoming, self.outgoing, server_hostname="localhost")
+        self.tls = server.context.wrap_bio(self.incoming,
+                                           self.outgoing,
+                                           server_hostname="localhost")
         self.socket = server.dial()
 
     def carry(self, call, bytes_at_once=65536):
@@ -261,12 +302,16 @@ def test_plain_http_is_answered_in_plain_http(server):
     with server.dial() as connection:
         connection.sendall(GET)
         data = everything(connection)
-    assert data.startswith(b"HTTP/1.1 400 Bad Request\r\n") and b"use https:// in place of http://" in data
+    assert data.startswith(
+        b"HTTP/1.1 400 Bad Request\r\n") and b"use https:// in place of http://" in data
     assert server.asks() == 200
 
 
-@pytest.mark.parametrize("said", [b"\x00" * 100, b"\x80\x2e\x01\x00\x02", b"\x16\x03\x01\xff\xff" + b"x" * 20000, b"\x16\x03\x01\x00\x05hello",
-                                  b"\x16" * 500, b"\x17\x03\x03\x00\x05hello"], ids=["zeros", "SSL 2", "too long", "no hello", "first bytes", "data first"])
+@pytest.mark.parametrize("said", [
+    b"\x00" * 100, b"\x80\x2e\x01\x00\x02", b"\x16\x03\x01\xff\xff" + b"x" * 20000,
+    b"\x16\x03\x01\x00\x05hello", b"\x16" * 500, b"\x17\x03\x03\x00\x05hello"],
+                         ids=[
+                             "zeros", "SSL 2", "too long", "no hello", "first bytes", "data first"])
 def test_what_is_no_tls_ends_the_connection(server, said):
     with server.dial() as connection:
         with contextlib.suppress(OSError):  # it may have ended meanwhile
@@ -290,7 +335,9 @@ def test_a_damaged_record_ends_the_connection_only(server):
 
 def test_tls_to_the_plain_port_ends(tmp_path):
     with support.serving(tmp_path / "state", *ECHO) as server:
-        with socket.create_connection(("127.0.0.1", server.port), timeout=600) as plain, pytest.raises((ssl.SSLError, ConnectionResetError)):
+        with socket.create_connection(("127.0.0.1", server.port),
+                                      timeout=600) as plain, pytest.raises(
+                                          (ssl.SSLError, ConnectionResetError)):
             ssl._create_unverified_context().wrap_socket(plain)
         assert server.call("GET", "/v1/files")[0] == 200
 
@@ -301,10 +348,12 @@ def is_open(connection):
     return not select.select([connection], [], [], 0)[0]
 
 
-@pytest.mark.parametrize("said", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01\x00"], ids=["silent", "one byte", "half a hello"])
+@pytest.mark.parametrize("said", [b"", b"\x16", b"\x16\x03\x01\x02\x00\x01\x00"],
+                         ids=["silent", "one byte", "half a hello"])
 def test_the_clock_of_the_first_header_block_includes_the_handshake(tmp_path, files, said):
     clock = support.Clock(tmp_path)
-    with serving(tmp_path, files, environment=clock.environment) as server, server.dial() as connection:
+    with serving(tmp_path, files,
+                 environment=clock.environment) as server, server.dial() as connection:
         connection.sendall(said)
         assert server.asks() == 200, "the accept is done"
         clock.move(3)
@@ -313,10 +362,12 @@ def test_the_clock_of_the_first_header_block_includes_the_handshake(tmp_path, fi
         assert everything(connection) == b""
 
 
-@pytest.mark.parametrize("said,answer", [(b"", b""), (b"GET /v1/fi", b"HTTP/1.1 408 ")], ids=["silent", "half a header block"])
+@pytest.mark.parametrize("said,answer", [(b"", b""), (b"GET /v1/fi", b"HTTP/1.1 408 ")],
+                         ids=["silent", "half a header block"])
 def test_a_client_that_is_silent_after_the_handshake(tmp_path, files, said, answer):
     clock = support.Clock(tmp_path)
-    with serving(tmp_path, files, environment=clock.environment) as server, server.secure() as connection:
+    with serving(tmp_path, files,
+                 environment=clock.environment) as server, server.secure() as connection:
         connection.sendall(said)
         assert server.asks() == 200
         clock.move(11)
@@ -326,9 +377,11 @@ def test_a_client_that_is_silent_after_the_handshake(tmp_path, files, said, answ
 
 def test_an_unfinished_handshake_leaves_its_place_to_others(tmp_path, files):
     clock = support.Clock(tmp_path)
-    with serving(tmp_path, files, "--connections-per-address", "4", environment=clock.environment) as server, contextlib.ExitStack() as stack:
+    with serving(tmp_path, files, "--connections-per-address", "4",
+                 environment=clock.environment) as server, contextlib.ExitStack() as stack:
         def fill():
-            connections = [stack.enter_context(server.dial()) for _ in range(2)] + [stack.enter_context(server.secure()) for _ in range(2)]
+            connections = [stack.enter_context(server.dial()) for _ in range(2)] + [
+                stack.enter_context(server.secure()) for _ in range(2)]
             connections[0].sendall(b"\x16\x03\x01\x02\x00\x01\x00")
             return connections
 
@@ -372,7 +425,9 @@ def test_a_key_that_others_can_read_on_its_way_is_worth_one_warning(tmp_path, fi
     context = ssl._create_unverified_context()
 
     def ask(host, headers):
-        connection = http.client.HTTPSConnection(host, server.port, context=context) if secure else http.client.HTTPConnection(host, server.port)
+        connection = http.client.HTTPSConnection(
+            host, server.port, context=context) if secure else http.client.HTTPConnection(
+                host, server.port)
         with contextlib.closing(connection):
             connection.request("GET", "/v1/files", headers=headers)
             return connection.getresponse().status

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Webhooks against a receiver in this process: cases 148 to 154 of the contract, invariant I12, and what must not
-delay or leak. The signature is checked by the real client, `openai.OpenAI().webhooks`."""
+"""Webhooks against a receiver in this process: cases 148 to 154 of the contract, invariant I12, and
+what must not delay or leak. The signature is checked by the real client,
+`openai.OpenAI().webhooks`."""
 import base64, contextlib, http.server, json, re, threading
 
 import openai
@@ -51,7 +52,8 @@ class Receiver:
 
     def wait(self, count, seconds=60):
         with self.ready:
-            assert self.ready.wait_for(lambda: len(self.seen) >= count, seconds), f"{len(self.seen)} of {count} deliveries"
+            assert self.ready.wait_for(lambda: len(self.seen) >= count,
+                                       seconds), f"{len(self.seen)} of {count} deliveries"
             return list(self.seen)
 
     def close(self):
@@ -81,11 +83,14 @@ def write_secret(tmp_path, *secrets):
 
 
 def hooked(secret_file, *more):
-    return (*ECHO, "--webhook-secret-file", str(secret_file), "--webhook-allow-private", "--webhook-retry-seconds", "1", *more)
+    return (*ECHO, "--webhook-secret-file", str(secret_file), "--webhook-allow-private",
+            "--webhook-retry-seconds", "1", *more)
 
 
 def unwrap(delivery, secret=SECRET):
-    return openai.OpenAI(api_key="none").webhooks.unwrap(delivery[2], {k.lower(): v for k, v in delivery[1].items()}, secret=secret)
+    return openai.OpenAI(api_key="none").webhooks.unwrap(
+        delivery[2], {k.lower(): v
+                      for k, v in delivery[1].items()}, secret=secret)
 
 
 def run_batch(server, **extra):
@@ -100,7 +105,10 @@ def pending(server):
 
 def outcomes(server):
     text = server.call("GET", "/metrics")[1].decode()
-    return {name: int(count) for name, count in re.findall(r'quern_webhook_deliveries_total\{outcome="(\w+)"\} (\d+)', text)}
+    return {
+        name: int(count)
+        for name, count in re.findall(r'quern_webhook_deliveries_total\{outcome="(\w+)"\} (\d+)',
+                                      text)}
 
 
 def let_fail(server, clock, count, seconds):
@@ -115,42 +123,52 @@ def clock(tmp_path):
 
 
 def test_149_the_clients_unwrap_takes_a_real_delivery(tmp_path, secret_file):
-    with receiving() as receiver, support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url)) as server:
+    with receiving() as receiver, support.serving(
+            tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url)) as server:
         batch = run_batch(server)
         delivery = receiver.wait(1)[0]
         event = unwrap(delivery)
         assert type(event).__name__ == "BatchCompletedWebhookEvent"
-        assert (event.type, event.object, event.data.id) == ("batch.completed", "event", batch["id"])
+        assert (event.type, event.object, event.data.id) == ("batch.completed", "event",
+                                                             batch["id"])
         assert event.created_at == batch["completed_at"]
         headers = {k.lower(): v for k, v in delivery[1].items()}
         assert headers["webhook-id"] == event.id and re.fullmatch(r"evt_[0-9a-f]{32}", event.id)
         assert headers["content-type"] == "application/json"
-        assert json.loads(delivery[2]) == {"id": event.id, "object": "event", "created_at": event.created_at, "type": "batch.completed",
-                                           "data": {"id": batch["id"]}}
+        assert json.loads(delivery[2]) == {
+            "id": event.id, "object": "event", "created_at": event.created_at,
+            "type": "batch.completed", "data": {"id": batch["id"]}}
         with pytest.raises(openai.InvalidWebhookSignatureError):
             unwrap(delivery, "whsec_" + base64.b64encode(b"another secret").decode())
-        support.until(lambda: outcomes(server) == {"succeeded": 1, "failed": 0, "given_up": 0} and pending(server) == 0)
+        support.until(lambda: outcomes(server) == {"succeeded": 1, "failed": 0, "given_up": 0} and
+                      pending(server) == 0)
     assert "canary-in-the-query" not in server.log_text() and SECRET[6:] not in server.log_text()
     support.fsck(tmp_path / "state")
 
 
 def test_each_end_of_a_batch_has_its_event(tmp_path, secret_file):
-    with receiving() as receiver, support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url)) as server:
+    with receiving() as receiver, support.serving(
+            tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url)) as server:
         good = run_batch(server)
         failed = server.wait(server.create(b'{"custom_id":"a"}\n')["id"])
         long = server.create(support.jsonl([support.request("a", "hello", echo={"hang": True})]))
         server.json("POST", f"/v1/batches/{long['id']}/cancel", {})
         cancelled = server.wait(long["id"])
-        assert [b["status"] for b in (good, failed, cancelled)] == ["completed", "failed", "cancelled"]
-        seen = {(event.type, event.data.id, event.created_at) for event in map(unwrap, receiver.wait(3))}
-        assert seen == {("batch.completed", good["id"], good["completed_at"]), ("batch.failed", failed["id"], failed["failed_at"]),
+        assert [b["status"] for b in (good, failed, cancelled)] == [
+            "completed", "failed", "cancelled"]
+        seen = {(event.type, event.data.id, event.created_at)
+                for event in map(unwrap, receiver.wait(3))}
+        assert seen == {("batch.completed", good["id"], good["completed_at"]),
+                        ("batch.failed", failed["id"], failed["failed_at"]),
                         ("batch.cancelled", cancelled["id"], cancelled["cancelled_at"])}
     support.fsck(tmp_path / "state")
 
 
 def test_only_the_events_that_were_asked_for_are_sent(tmp_path, secret_file):
     more = ("--webhook-events", "batch.failed, quern.batch.stuck")
-    with receiving() as receiver, support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url, *more)) as server:
+    with receiving() as receiver, support.serving(
+            tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url,
+                                        *more)) as server:
         run_batch(server)
         failed = server.wait(server.create(b'{"custom_id":"a"}\n')["id"])
         assert unwrap(receiver.wait(1)[0]).data.id == failed["id"]
@@ -158,9 +176,12 @@ def test_only_the_events_that_were_asked_for_are_sent(tmp_path, secret_file):
         assert len(receiver.seen) == 1
 
 
-def test_150_a_retry_has_the_same_id_and_a_new_timestamp_and_signature(tmp_path, secret_file, clock):
-    with receiving([500, 500]) as receiver, support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url),
-                                                            environment=clock.environment) as server:
+def test_150_a_retry_has_the_same_id_and_a_new_timestamp_and_signature(
+        tmp_path, secret_file, clock):
+    with receiving([500, 500]) as receiver, support.serving(
+            tmp_path / "state",
+            *hooked(secret_file, "--webhook-url", receiver.url),
+            environment=clock.environment) as server:
         run_batch(server)
         let_fail(server, clock, 1, 60)
         let_fail(server, clock, 2, 60)
@@ -176,8 +197,10 @@ def test_150_a_retry_has_the_same_id_and_a_new_timestamp_and_signature(tmp_path,
         assert outcomes(server) == {"succeeded": 1, "failed": 2, "given_up": 0}
 
 
-def test_the_whole_schedule_of_three_days_runs_until_the_event_is_given_up(tmp_path, secret_file, clock):
-    """Pauses of 5 s, 10 s … 4 h, each random in 75 % to 125 % of its length, until the event is 72 hours old."""
+def test_the_whole_schedule_of_three_days_runs_until_the_event_is_given_up(
+        tmp_path, secret_file, clock):
+    """Pauses of 5 s, 10 s … 4 h, each random in 75 % to 125 % of its length, until the event is 72
+    hours old."""
     pauses, looks = [min(5 * 2 ** number, 4 * 3600) for number in range(40)], 0
     with receiving([500] * 100) as receiver, receiving() as other, \
             support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-retry-seconds", "5"), environment=clock.environment) as server:
@@ -186,13 +209,15 @@ def test_the_whole_schedule_of_three_days_runs_until_the_event_is_given_up(tmp_p
         last = next(number for number in range(40) if 1.26 * sum(pauses[:number]) >= 72 * 3600)
         for number in range(last):
             clock.move(0.7 * pauses[number])
-            if number >= 9 and number % 3 == 0:  # a twentieth of this pause is more than this takes on the slowest machine
+            # a twentieth of this pause is more than this takes on the slowest machine
+            if number >= 9 and number % 3 == 0:
                 run_batch(server, webhook_url=other.url)
                 looks += 1
                 other.wait(looks)  # an event in between: what is due has been looked for since
                 assert len(receiver.seen) == number + 1
             clock.move(0.56 * pauses[number])
-            support.until(lambda: outcomes(server)["failed"] + outcomes(server)["given_up"] == number + 2)
+            support.until(
+                lambda: outcomes(server)["failed"] + outcomes(server)["given_up"] == number + 2)
             assert outcomes(server)["given_up"] == (number + 1 == last)
         support.until(lambda: pending(server) == 0)
         clock.move(24 * 3600)
@@ -212,25 +237,30 @@ def test_151_a_redirect_is_a_failure_and_is_not_followed(tmp_path, secret_file, 
         assert other.seen == []
 
 
-def test_152_a_dead_receiver_delays_nothing_and_gets_its_event_after_a_restart(tmp_path, secret_file, clock):
+def test_152_a_dead_receiver_delays_nothing_and_gets_its_event_after_a_restart(
+        tmp_path, secret_file, clock):
     with support.reserved_port() as port:
         arguments = hooked(secret_file, "--webhook-url", f"http://127.0.0.1:{port}/hook")
-        with support.serving(tmp_path / "state", *arguments, environment=clock.environment) as server:
+        with support.serving(tmp_path / "state", *arguments,
+                             environment=clock.environment) as server:
             batch = run_batch(server)
             assert batch["status"] == "completed"
             support.until(lambda: outcomes(server)["failed"] >= 1)
             assert pending(server) == 1
         support.fsck(tmp_path / "state")
         clock.move(60)
-        with receiving(port=port) as receiver, support.serving(tmp_path / "state", *arguments, environment=clock.environment) as server:
+        with receiving(port=port) as receiver, support.serving(
+                tmp_path / "state", *arguments, environment=clock.environment) as server:
             assert unwrap(receiver.wait(1)[0]).data.id == batch["id"]
             support.until(lambda: pending(server) == 0)
 
 
 def test_a_dead_receiver_does_not_delay_another(tmp_path, secret_file):
-    with receiving() as good, receiving() as dead, support.serving(tmp_path / "state", *hooked(secret_file)) as server:
+    with receiving() as good, receiving() as dead, support.serving(tmp_path / "state",
+                                                                   *hooked(secret_file)) as server:
         held = threading.Event()
-        dead.server.finish_request = lambda *arguments: held.wait(60)  # takes connections and says nothing
+        dead.server.finish_request = lambda *arguments: held.wait(
+            60)  # takes connections and says nothing
         for _ in range(3):
             run_batch(server, webhook_url=dead.url)
         batch = run_batch(server, webhook_url=good.url)
@@ -240,18 +270,22 @@ def test_a_dead_receiver_does_not_delay_another(tmp_path, secret_file):
 
 def test_153_two_secrets_give_two_signatures_and_each_verifies(tmp_path):
     secrets = write_secret(tmp_path, SECRET, "# the one before", OLD_SECRET)
-    with receiving() as receiver, support.serving(tmp_path / "state", *hooked(secrets, "--webhook-url", receiver.url)) as server:
+    with receiving() as receiver, support.serving(tmp_path / "state",
+                                                  *hooked(secrets, "--webhook-url",
+                                                          receiver.url)) as server:
         run_batch(server)
         delivery = receiver.wait(1)[0]
         signatures = {k.lower(): v for k, v in delivery[1].items()}["webhook-signature"].split(" ")
-        assert len(signatures) == 2 and all(s.startswith("v1,") for s in signatures) and signatures[0] != signatures[1]
+        assert len(signatures) == 2 and all(s.startswith("v1,")
+                                            for s in signatures) and signatures[0] != signatures[1]
         unwrap(delivery, SECRET)
         unwrap(delivery, OLD_SECRET)
 
 
 def test_154_one_event_a_batch_and_only_once_a_retrieve_shows_its_end(tmp_path, secret_file):
     shown = []
-    with receiving() as receiver, support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url)) as server:
+    with receiving() as receiver, support.serving(
+            tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url)) as server:
         answer = receiver.server.RequestHandlerClass.do_POST
 
         def look_and_answer(handler):
@@ -282,7 +316,8 @@ def test_a_batchs_own_url_is_told_of_that_batch_only(tmp_path, secret_file):
 
 
 def test_a_long_reply_is_cut_off_and_the_status_counts(tmp_path, secret_file):
-    with receiving(size=10 << 20) as receiver, support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url)) as server:
+    with receiving(size=10 << 20) as receiver, support.serving(
+            tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url)) as server:
         run_batch(server)
         receiver.wait(1)
         support.until(lambda: outcomes(server) == {"succeeded": 1, "failed": 0, "given_up": 0})
@@ -290,22 +325,34 @@ def test_a_long_reply_is_cut_off_and_the_status_counts(tmp_path, secret_file):
 
 def test_no_proxy_of_the_environment_is_used(tmp_path, secret_file):
     with receiving() as receiver, receiving() as proxy:
-        environment = {name: f"http://127.0.0.1:{proxy.port}" for name in ("http_proxy", "https_proxy", "all_proxy", "ALL_PROXY")}
-        with support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url), environment=environment) as server:
+        environment = {
+            name: f"http://127.0.0.1:{proxy.port}"
+            for name in ("http_proxy", "https_proxy", "all_proxy", "ALL_PROXY")}
+        with support.serving(tmp_path / "state",
+                             *hooked(secret_file, "--webhook-url", receiver.url),
+                             environment=environment) as server:
             run_batch(server)
             receiver.wait(1)
         assert proxy.seen == []
 
 
-@pytest.mark.parametrize("url, works", [("https://hooks.invalid/hook", True), ("http://example.com/hook", False), ("https://127.0.0.1/", False),
-                                        ("https://user:pw@example.com/", False), ("https://2130706433/", False), ("https://[::1]/", False),
-                                        ("https://0x7f.1/", False), ("https://localhost./", False), ("ftp://example.com/", False),
-                                        ("https://169.254.169.254/latest", False), ("https://[::ffff:10.0.0.1]/", False), (7, False)])
+@pytest.mark.parametrize("url, works", [("https://hooks.invalid/hook", True),
+                                        ("http://example.com/hook", False),
+                                        ("https://127.0.0.1/", False),
+                                        ("https://user:pw@example.com/", False),
+                                        ("https://2130706433/", False), ("https://[::1]/", False),
+                                        ("https://0x7f.1/", False), ("https://localhost./", False),
+                                        ("ftp://example.com/", False),
+                                        ("https://169.254.169.254/latest", False),
+                                        ("https://[::ffff:10.0.0.1]/", False), (7, False)])
 def test_a_batchs_url_must_be_https_and_public_unless_allowed(tmp_path, secret_file, url, works):
-    with support.serving(tmp_path / "state", *ECHO, "--webhook-secret-file", str(secret_file)) as server:
+    with support.serving(tmp_path / "state", *ECHO, "--webhook-secret-file",
+                         str(secret_file)) as server:
         file = server.upload(support.jsonl([support.request("a", "hello")]))
-        status, data = server.call("POST", "/v1/batches", {"input_file_id": file["id"], "endpoint": "/v1/chat/completions",
-                                                           "completion_window": "24h", "webhook_url": url})
+        status, data = server.call(
+            "POST", "/v1/batches", {
+                "input_file_id": file["id"], "endpoint": "/v1/chat/completions",
+                "completion_window": "24h", "webhook_url": url})
         assert status == (200 if works else 400), data
         if not works:
             error = json.loads(data)["error"]
@@ -313,14 +360,15 @@ def test_a_batchs_url_must_be_https_and_public_unless_allowed(tmp_path, secret_f
 
 
 def test_a_name_that_resolves_to_a_private_address_gets_no_connection(tmp_path, secret_file):
-    """What a rebinding name server does: the name passes, and the address behind it does not. This machine's own name stands for
-    such a name; it resolves to one of the machine's own addresses."""
+    """What a rebinding name server does: the name passes, and the address behind it does not. This
+    machine's own name stands for such a name; it resolves to one of the machine's own addresses."""
     import socket
     name = socket.gethostname()
     with contextlib.suppress(OSError):
         import ipaddress
         if not ipaddress.ip_address(socket.gethostbyname(name)).is_global:
-            with support.serving(tmp_path / "state", *ECHO, "--webhook-secret-file", str(secret_file), "--webhook-retry-seconds", "1") as server:
+            with support.serving(tmp_path / "state", *ECHO, "--webhook-secret-file",
+                                 str(secret_file), "--webhook-retry-seconds", "1") as server:
                 run_batch(server, webhook_url=f"https://{name}:9/hook")
                 support.until(lambda: outcomes(server)["failed"] >= 1)
                 text = server.call("GET", "/metrics")[1].decode()
@@ -333,20 +381,40 @@ def test_a_name_that_resolves_to_a_private_address_gets_no_connection(tmp_path, 
 def test_without_a_secret_a_batchs_url_is_refused_and_so_is_the_option(tmp_path):
     with support.serving(tmp_path / "state", *ECHO) as server:
         file = server.upload(support.jsonl([support.request("a", "hello")]))
-        status, data = server.call("POST", "/v1/batches", {"input_file_id": file["id"], "endpoint": "/v1/chat/completions",
-                                                           "completion_window": "24h", "webhook_url": "https://example.com/"})
+        status, data = server.call(
+            "POST", "/v1/batches", {
+                "input_file_id": file["id"], "endpoint": "/v1/chat/completions",
+                "completion_window": "24h", "webhook_url": "https://example.com/"})
         assert status == 400 and b"no webhook secret" in data
-    done = support.quern("serve", "--port", "0", "--state-dir", tmp_path / "other", *ECHO, "--webhook-url", "https://example.com/", timeout=60)
+    done = support.quern("serve",
+                         "--port",
+                         "0",
+                         "--state-dir",
+                         tmp_path / "other",
+                         *ECHO,
+                         "--webhook-url",
+                         "https://example.com/",
+                         timeout=60)
     assert done.returncode != 0 and "--webhook-secret-file" in done.stderr
 
 
-@pytest.mark.parametrize("text, mode, why", [(SECRET, 0o644, "chmod 600"), (SECRET, 0o640, "chmod 600"), ("", 0o600, "no secret"),
-                                             ("whsec_?", 0o600, "not base64"), ("a\nb\nc", 0o600, "one secret too many")])
+@pytest.mark.parametrize("text, mode, why", [(SECRET, 0o644, "chmod 600"),
+                                             (SECRET, 0o640, "chmod 600"), ("", 0o600, "no secret"),
+                                             ("whsec_?", 0o600, "not base64"),
+                                             ("a\nb\nc", 0o600, "one secret too many")])
 def test_a_bad_secret_file_is_refused_without_showing_it(tmp_path, text, mode, why):
     path = tmp_path / "secret"
     path.write_text(text)
     path.chmod(mode)
-    done = support.quern("serve", "--port", "0", "--state-dir", tmp_path / "state", *ECHO, "--webhook-secret-file", path, timeout=60)
+    done = support.quern("serve",
+                         "--port",
+                         "0",
+                         "--state-dir",
+                         tmp_path / "state",
+                         *ECHO,
+                         "--webhook-secret-file",
+                         path,
+                         timeout=60)
     assert done.returncode != 0 and why in done.stderr and str(path) in done.stderr
     assert SECRET[6:] not in done.stdout + done.stderr
 

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages in a real Chromium, driven by Playwright: a file becomes a batch and its results are saved; answers by filter, order and search;
-keys; hostile answers and hostile origins; a server that is killed and comes back under an open page; three widths and both themes; axe.
+"""The pages in a real Chromium, driven by Playwright: a file becomes a batch and its results are
+saved; answers by filter, order and search; keys; hostile answers and hostile origins; a server that
+is killed and comes back under an open page; three widths and both themes; axe.
 
-Whole flows run with the small real model and short answers. The echo worker answers where a test needs known answers (hostile ones, counted
-ones for filters, very long ones) and where no answer matters."""
+Whole flows run with the small real model and short answers. The echo worker answers where a test
+needs known answers (hostile ones, counted ones for filters, very long ones) and where no answer
+matters."""
 import contextlib, http.server, importlib.resources, json, pathlib, re, shutil, threading
 
 import pytest
@@ -11,12 +13,15 @@ from playwright.sync_api import expect, sync_playwright
 
 import support
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which(
+    "google-chrome")
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 PATIENCE_MS = 120_000
-AXE = (importlib.resources.files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+AXE = (importlib.resources.files("axe_playwright_python") /
+       "axe.min.js").read_text(encoding="utf-8")
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\"> \u202eright to left\u202c \u0007"
-# The places that a reader cannot read: a page or a list that is wider than its place, a box with a cut text, a word of 20 letters or less that is broken.
+# The places that a reader cannot read: a page or a list that is wider than its place, a box with a
+# cut text, a word of 20 letters or less that is broken.
 CUT_OFF = """() => {
   const found = [], words = document.createTreeWalker(document.querySelector("dialog[open]") ?? document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
   for (let node = words.nextNode(); node; node = words.nextNode()) {
@@ -52,15 +57,19 @@ def server(tmp_path):
 
 
 class Tab:
-    """A page of its own; `troubles` are its errors and breaches of the policy, which no test wants."""
+    """A page of its own; `troubles` are its errors and breaches of the policy, which no test
+    wants."""
 
     def __init__(self, browser, server, path="/", **options):
         self.context = browser.new_context(accept_downloads=True, **options)
         self.context.set_default_timeout(PATIENCE_MS)
         self.page, self.troubles = self.context.new_page(), []
-        self.page.add_init_script("delete window.showSaveFilePicker")  # a dialog of the system, which no program can answer
+        self.page.add_init_script("delete window.showSaveFilePicker"
+                                  )  # a dialog of the system, which no program can answer
         self.page.on("pageerror", lambda error: self.troubles.append(str(error)))
-        self.page.on("console", lambda message: self.troubles.append(message.text) if "Content Security Policy" in message.text else None)
+        self.page.on(
+            "console", lambda message: self.troubles.append(message.text)
+            if "Content Security Policy" in message.text else None)
         self.page.goto(server.site + path)
 
     def sees(self, text):
@@ -68,7 +77,8 @@ class Tab:
 
     def is_narrow(self):
         """Whether nothing is wider than the window."""
-        return self.page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        return self.page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
     def cut_off(self):
         return self.page.evaluate(CUT_OFF)
@@ -77,36 +87,55 @@ class Tab:
         """axe's rules on what is shown now, WCAG 2.2 and best practices."""
         self.page.evaluate(AXE)
         found = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-        assert not [(rule["id"], node["html"][:200], node["failureSummary"]) for rule in found for node in rule["nodes"]]
+        assert not [(rule["id"], node["html"][:200], node["failureSummary"])
+                    for rule in found
+                    for node in rule["nodes"]]
 
     def custom_ids(self):
         return self.page.locator("table.results tbody th").all_inner_texts()
 
     def column(self, title):
         """The texts of a column of answers."""
-        at = [re.sub(" [▲▼]$", "", head) for head in self.page.locator("table.results thead th").all_inner_texts()].index(title)
+        at = [
+            re.sub(" [▲▼]$", "", head)
+            for head in self.page.locator("table.results thead th").all_inner_texts()].index(title)
         return self.page.locator(f"table.results tbody tr > :nth-child({at + 1})").all_inner_texts()
 
     def has_rows(self, number):
-        expect(self.page.locator("table.results tbody tr")).to_have_count(number, timeout=PATIENCE_MS)
+        expect(self.page.locator("table.results tbody tr")).to_have_count(number,
+                                                                          timeout=PATIENCE_MS)
 
 
 def file_of(folder, answers, name="people.jsonl"):
     path = folder / name
-    path.write_bytes(support.jsonl([support.request(f"c{number}", answer) | {"url": "/v1/chat/completions"} for number, answer in enumerate(answers)]))
+    path.write_bytes(
+        support.jsonl([
+            support.request(f"c{number}", answer) | {"url": "/v1/chat/completions"}
+            for number, answer in enumerate(answers)]))
     return path
 
 
 VERDICTS = ["Strong Yes", "Yes", "Maybe", "No"]
-VERDICT = {"type": "object", "additionalProperties": False, "required": ["recommendation", "score"],
-           "properties": {"recommendation": {"enum": VERDICTS}, "score": {"type": "integer", "minimum": 0, "maximum": 100}}}
+VERDICT = {
+    "type": "object", "additionalProperties": False, "required": ["recommendation", "score"],
+    "properties": {
+        "recommendation": {"enum": VERDICTS}, "score": {
+            "type": "integer", "minimum": 0, "maximum": 100}}}
 
 
 def candidates(folder, count, name="candidates.jsonl"):
     """A file of questions to a real model, which have short answers."""
-    path, shape = folder / name, {"type": "json_schema", "json_schema": {"name": "verdict", "schema": VERDICT}}
-    path.write_bytes(support.jsonl([support.request(f"c{number}", f"Candidate {number} wrote C for {number % 12} years. Recommend or not, as JSON.", max_tokens=32, temperature=0.8,
-                                                    seed=number, response_format=shape) for number in range(count)]))
+    path, shape = folder / name, {
+        "type": "json_schema", "json_schema": {"name": "verdict", "schema": VERDICT}}
+    path.write_bytes(
+        support.jsonl([
+            support.request(
+                f"c{number}",
+                f"Candidate {number} wrote C for {number % 12} years. Recommend or not, as JSON.",
+                max_tokens=32,
+                temperature=0.8,
+                seed=number,
+                response_format=shape) for number in range(count)]))
     return path
 
 
@@ -115,7 +144,8 @@ def judged(lines):
     found = {}
     for line in map(json.loads, lines):
         answer = json.loads(line["response"]["body"]["choices"][0]["message"]["content"])
-        assert answer["recommendation"] in VERDICTS and 0 <= answer["score"] <= 100 and line["custom_id"] not in found
+        assert answer["recommendation"] in VERDICTS and 0 <= answer["score"] <= 100 and line[
+            "custom_id"] not in found
         found[line["custom_id"]] = answer
     return found
 
@@ -163,7 +193,8 @@ def test_from_a_file_to_saved_results(browser, small, tmp_path):
     assert list(answers) == [f"c{number}" for number in range(60)]
     first = answers["c0"]["recommendation"]
     tab.page.locator(".chart").get_by_role("link", name=first, exact=True).click()
-    tab.sees(f"of {sum(answer['recommendation'] == first for answer in answers.values())} that match")
+    tab.sees(
+        f"of {sum(answer['recommendation'] == first for answer in answers.values())} that match")
     tab.page.get_by_role("link", name="All batches").click()
     tab.sees("60 of 60")
     assert not tab.troubles
@@ -183,12 +214,18 @@ def test_a_broken_file_names_its_line(browser, server, tmp_path):
 
 def test_hostile_answers_are_text(browser, server, tmp_path):
     tab = Tab(browser, server)
-    start(tab, file_of(tmp_path, [HOSTILE, json.dumps({"field<b>": HOSTILE, "long": "x" * 100_000})], "<img src=x onerror=alert(1)>.jsonl"))
+    start(
+        tab,
+        file_of(tmp_path,
+                [HOSTILE, json.dumps({"field<b>": HOSTILE, "long": "x" * 100_000})],
+                "<img src=x onerror=alert(1)>.jsonl"))
     tab.sees("2 of 2 requests")
     tab.sees("<script>document.title='taken'</script>")
     tab.sees("field<b>")
-    assert "taken" not in tab.page.title() and tab.page.locator("main img, main script, main b").count() == 0
-    assert "\u202e" not in tab.page.locator("main").inner_text() and "U+202E" in tab.page.locator("main").inner_text()
+    assert "taken" not in tab.page.title() and tab.page.locator(
+        "main img, main script, main b").count() == 0
+    assert "\u202e" not in tab.page.locator("main").inner_text() and "U+202E" in tab.page.locator(
+        "main").inner_text()
     tab.page.get_by_role("button", name="all 100,000 characters").click()
     assert not tab.troubles
 
@@ -197,11 +234,15 @@ def ask_of_model(tab, server, action, text):
     """Loads or unloads the model on the page of the machine, until its row has the text."""
     tab.page.goto(f"{server.site}/#/machine")
     tab.page.get_by_role("button", name=f"{action} smollm2", exact=True).click()
-    expect(tab.page.get_by_role("table", name="Models").get_by_role("row").filter(has_text="smollm2")).to_contain_text(text, timeout=PATIENCE_MS)
+    expect(
+        tab.page.get_by_role(
+            "table", name="Models").get_by_role("row").filter(has_text="smollm2")).to_contain_text(
+                text, timeout=PATIENCE_MS)
 
 
 def test_a_batch_is_paused_resumed_cancelled_and_run_again(browser, small, tmp_path):
-    """Its lines wait while the model is unloaded, so that none of them ends before it is cancelled."""
+    """Its lines wait while the model is unloaded, so that none of them ends before it is
+    cancelled."""
     tab = Tab(browser, small)
     ask_of_model(tab, small, "Unload", "unloaded by an administrator")
     tab.page.goto(f"{small.site}/#/")
@@ -210,7 +251,8 @@ def test_a_batch_is_paused_resumed_cancelled_and_run_again(browser, small, tmp_p
     for button, word in (("Pause", "paused"), ("Resume", "in progress"), ("Cancel", "cancelled")):
         tab.page.get_by_role("button", name=button).click()
         expect(tab.page.locator("main > .state")).to_have_text(word, timeout=PATIENCE_MS)
-    assert {json.loads(line)["error"]["code"] for line in saved(tab, "Download errors")} == {"batch_cancelled"}
+    assert {json.loads(line)["error"]["code"]
+            for line in saved(tab, "Download errors")} == {"batch_cancelled"}
     ask_of_model(tab, small, "Load", "loaded")
     tab.page.goto(first)
     tab.page.get_by_role("button", name="Run the failed lines again").click()
@@ -243,11 +285,13 @@ def test_a_key_is_asked_for_and_kept_in_the_tab(browser, tmp_path):
 def test_an_open_page_outlives_its_server(browser, small_model, tmp_path):
     """The server is killed while the batch runs, and runs the rest of it when it is back."""
     with support.reserved_port() as port:
-        arguments = (tmp_path / "state", "--model", small_model, "--port", str(port), "--max-num-seqs", "2")
+        arguments = (tmp_path / "state", "--model", small_model, "--port", str(port),
+                     "--max-num-seqs", "2")
         with support.serving(*arguments) as server:
             tab, overview = Tab(browser, server), Tab(browser, server)
             start(tab, candidates(tmp_path, 40))
-            expect(tab.page.locator("p.counts")).to_have_text(re.compile("^[1-9]"), timeout=PATIENCE_MS)
+            expect(tab.page.locator("p.counts")).to_have_text(re.compile("^[1-9]"),
+                                                              timeout=PATIENCE_MS)
             server.kill()
             for page in (tab, overview):
                 page.sees("The server cannot be reached")
@@ -256,17 +300,24 @@ def test_an_open_page_outlives_its_server(browser, small_model, tmp_path):
             for page in (tab, overview):
                 page.sees("40 of 40")
             tab.has_rows(40)
-            assert set(judged(saved(tab))) == {f"c{number}" for number in range(40)} == set(tab.custom_ids())
+            assert set(judged(saved(tab))) == {f"c{number}"
+                                               for number in range(40)} == set(tab.custom_ids())
         assert not tab.troubles and not overview.troubles
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 800, 1600])
 def test_every_width_and_theme_shows_all(browser, tmp_path, width, theme):
-    prices = ("--watts", "65", "--price-per-kwh", "0.3", "--input-price", "0.15", "--output-price", "0.6", "--currency", "EUR")
+    prices = ("--watts", "65", "--price-per-kwh", "0.3", "--input-price", "0.15", "--output-price",
+              "0.6", "--currency", "EUR")
     with support.serving(tmp_path / "state", "--model", "smollm2=echo", *prices) as server:
         tab = Tab(browser, server, viewport={"width": width, "height": 800}, color_scheme=theme)
-        start(tab, file_of(tmp_path, [json.dumps({"Empfehlung": "Donaudampfschifffahrtsgesellschaftskapitän" * 3, "Begründung": "gut"})] * 3))
+        start(
+            tab,
+            file_of(tmp_path, [
+                json.dumps({
+                    "Empfehlung": "Donaudampfschifffahrtsgesellschaftskapitän" * 3,
+                    "Begründung": "gut"})] * 3))
         tab.sees("3 of 3 requests")
         for address in (tab.page.url, server.site + "/"):
             tab.page.goto(address)
@@ -276,7 +327,9 @@ def test_every_width_and_theme_shows_all(browser, tmp_path, width, theme):
         assert not tab.troubles
 
 
-ANSWERS = [{"recommendation": ["HIRE", "MAYBE", "NO"][number % 3], "score": number % 100, "Begründung": f"Grund {number}"} for number in range(180)]
+ANSWERS = [{
+    "recommendation": ["HIRE", "MAYBE", "NO"][number % 3], "score": number % 100,
+    "Begründung": f"Grund {number}"} for number in range(180)]
 
 
 @pytest.fixture(scope="module")
@@ -285,7 +338,10 @@ def answered(browser, tmp_path_factory):
     folder = tmp_path_factory.mktemp("answered")
     with support.serving(folder / "state", "--model", "smollm2=echo") as server:
         tab = Tab(browser, server)
-        start(tab, file_of(folder, [json.dumps(answer, ensure_ascii=False) for answer in ANSWERS] + ["a plain text"]))
+        start(
+            tab,
+            file_of(folder, [json.dumps(answer, ensure_ascii=False)
+                             for answer in ANSWERS] + ["a plain text"]))
         tab.sees("181 of 181 requests")
         path = tab.page.url.removeprefix(server.site)
         tab.context.close()
@@ -300,8 +356,10 @@ def test_answers_are_filtered_sorted_and_searched_and_the_address_keeps_it(brows
     assert set(tab.column("recommendation")) == {"HIRE"}
     head = tab.page.locator("table.results thead").get_by_role("link", name="score")
     head.click()
-    expect(tab.page.locator("th[aria-sort=ascending]")).to_contain_text("score", timeout=PATIENCE_MS)
-    expect(tab.page.locator("table.results tbody tr").first).to_contain_text("HIRE", timeout=PATIENCE_MS)
+    expect(tab.page.locator("th[aria-sort=ascending]")).to_contain_text("score",
+                                                                        timeout=PATIENCE_MS)
+    expect(tab.page.locator("table.results tbody tr").first).to_contain_text("HIRE",
+                                                                             timeout=PATIENCE_MS)
     hired = sorted(answer["score"] for answer in ANSWERS if answer["recommendation"] == "HIRE")
     assert tab.column("score") == [str(score) for score in hired[:50]]
     tab.page.get_by_role("button", name="Later answers").click()
@@ -310,7 +368,8 @@ def test_answers_are_filtered_sorted_and_searched_and_the_address_keeps_it(brows
     tab.page.get_by_role("button", name="Earlier answers").click()
     tab.has_rows(50)
     head.click()
-    expect(tab.page.locator("th[aria-sort=descending]")).to_contain_text("score", timeout=PATIENCE_MS)
+    expect(tab.page.locator("th[aria-sort=descending]")).to_contain_text("score",
+                                                                         timeout=PATIENCE_MS)
     tab.page.get_by_label("Field").select_option("score")
     tab.page.get_by_label("Comparison").select_option("ge")
     tab.page.get_by_label("Value").fill("90")
@@ -341,7 +400,9 @@ def test_a_histogram_is_a_filter_and_columns_are_chosen(browser, answered):
     assert all(94 <= int(score) <= 99 for score in tab.column("score"))
     tab.page.get_by_text("Columns").click()
     tab.page.get_by_role("checkbox", name="recommendation").uncheck()
-    expect(tab.page.locator("table.results thead th").filter(has_text="recommendation")).to_have_count(0, timeout=PATIENCE_MS)
+    expect(
+        tab.page.locator("table.results thead th").filter(has_text="recommendation")).to_have_count(
+            0, timeout=PATIENCE_MS)
     tab.page.reload()
     tab.sees("that match")
     assert "recommendation" not in tab.page.locator("table.results thead").inner_text()
@@ -354,11 +415,13 @@ def test_a_histogram_is_a_filter_by_keyboard_alone(browser, answered):
     chart = tab.page.get_by_role("region", name="score", exact=True)
     bars, axis = chart.get_by_role("link"), chart.locator(".axis")
     number = bars.count()
-    assert number > 2 and bars.evaluate_all("links => links.filter(link => link.tabIndex === 0).length") == 1
+    assert number > 2 and bars.evaluate_all(
+        "links => links.filter(link => link.tabIndex === 0).length") == 1
     tab.page.locator(".chart").get_by_role("link", name="NO", exact=True).focus()
     tab.page.keyboard.press("Tab")  # one stop of the Tab key per histogram
     expect(bars.first).to_be_focused(timeout=PATIENCE_MS)
-    for key, at in (("ArrowLeft", 0), ("ArrowRight", 1), ("End", number - 1), ("ArrowRight", number - 1), ("Home", 0), ("ArrowRight", 1)):
+    for key, at in (("ArrowLeft", 0), ("ArrowRight", 1), ("End", number - 1),
+                    ("ArrowRight", number - 1), ("Home", 0), ("ArrowRight", 1)):
         tab.page.keyboard.press(key)
         expect(bars.nth(at)).to_be_focused(timeout=PATIENCE_MS)
     name = bars.nth(1).get_attribute("aria-label")
@@ -367,13 +430,18 @@ def test_a_histogram_is_a_filter_by_keyboard_alone(browser, answered):
     low, high, lines = map(float, re.fullmatch(r"([\d.]+) to ([\d.]+): (\d+)", name).groups())
     tab.page.keyboard.press("Enter")
     tab.sees(f"of {int(lines)} that match")
-    assert sorted(map(int, tab.column("score"))) == sorted(answer["score"] for answer in ANSWERS if low <= answer["score"] < high)
-    expect(bars.nth(1)).to_be_focused(timeout=PATIENCE_MS)  # drawn again, and the focus is where it was
-    assert bars.nth(1).get_attribute("aria-current") == "true" and bars.nth(1).evaluate("link => link.tabIndex") == 0
+    assert sorted(map(int, tab.column("score"))) == sorted(
+        answer["score"] for answer in ANSWERS if low <= answer["score"] < high)
+    expect(bars.nth(1)).to_be_focused(
+        timeout=PATIENCE_MS)  # drawn again, and the focus is where it was
+    assert bars.nth(1).get_attribute("aria-current") == "true" and bars.nth(1).evaluate(
+        "link => link.tabIndex") == 0
     tab.has_no_violation()
     tab.page.keyboard.press("ArrowRight")
     tab.page.keyboard.press("Enter")  # another bar takes its place
-    expect(tab.page.get_by_role("list", name="Filters").get_by_role("link", name="Remove the filter score")).to_have_count(2, timeout=PATIENCE_MS)
+    expect(
+        tab.page.get_by_role("list", name="Filters").get_by_role(
+            "link", name="Remove the filter score")).to_have_count(2, timeout=PATIENCE_MS)
     expect(bars.nth(1)).not_to_have_attribute("aria-current", "true", timeout=PATIENCE_MS)
     tab.page.keyboard.press("Enter")  # once more: no filter
     tab.has_rows(50)
@@ -408,7 +476,8 @@ def test_a_field_of_ten_megabytes_is_cut_and_shown(browser, server, tmp_path):
     tab.has_rows(1)
     assert len(tab.page.locator("main").inner_text()) < 10_000
     tab.page.get_by_role("link", name="c0", exact=True).click()
-    expect(tab.page.get_by_role("region", name="Answered")).to_contain_text("characters", timeout=PATIENCE_MS)
+    expect(tab.page.get_by_role("region", name="Answered")).to_contain_text("characters",
+                                                                            timeout=PATIENCE_MS)
     assert tab.page.get_by_role("dialog").locator("img, script").count() == 0
     assert not tab.troubles
 
@@ -462,7 +531,8 @@ def test_a_page_of_another_origin_can_do_nothing(browser, server):
         <textarea name=file>{{}}</textarea></form>""") as url:
         page = browser.new_context().new_page()
         page.goto(url)
-        tries = page.evaluate("""async base => {
+        tries = page.evaluate(
+            """async base => {
             const outcome = (path, options) => fetch(base + path, options).then(answer => answer.text(), () => "refused");
             const file = new FormData();
             file.append("purpose", "batch");
@@ -476,7 +546,8 @@ def test_a_page_of_another_origin_can_do_nothing(browser, server):
             with page.expect_response(lambda answer: answer.request.method == "POST") as answer:
                 page.evaluate(f"document.getElementById('{form}').submit()")
             assert answer.value.status in (403, 415)
-        assert page.frames[1].url.startswith("chrome-error:") or "quern" not in page.frames[1].content()
+        assert page.frames[1].url.startswith(
+            "chrome-error:") or "quern" not in page.frames[1].content()
     assert (server.json("GET", "/v1/files"), server.json("GET", "/v1/batches")) == before
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The curation page in a real Chromium: 50 cards by keyboard alone, two curators at once, one name in two tabs, answers lost on their way, a server
-that is killed and comes back, layouts of three kinds of answers, hostile answers, the files that are made of judgements.
+"""The curation page in a real Chromium: 50 cards by keyboard alone, two curators at once, one name
+in two tabs, answers lost on their way, a server that is killed and comes back, layouts of three
+kinds of answers, hostile answers, the files that are made of judgements.
 
-Whole flows judge answers of the small real model. The echo worker answers where a test needs known answers: layouts of kinds of answers,
-values in which two runs differ, hostile ones."""
+Whole flows judge answers of the small real model. The echo worker answers where a test needs known
+answers: layouts of kinds of answers, values in which two runs differ, hostile ones."""
 import contextlib, json, pathlib
 
 import pytest
@@ -14,15 +15,31 @@ from test_playwright import CHROMIUM, HOSTILE, PATIENCE_MS, Tab, browser, server
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 RATINGS = ["Strong Yes", "Yes", "Maybe", "No"]
-EVALUATION = {"type": "object", "additionalProperties": False, "required": ["recommendation", "score", "reason"],
-              "properties": {"recommendation": {"enum": RATINGS}, "score": {"type": "integer", "minimum": 0, "maximum": 100}, "reason": {"type": "string", "maxLength": 40}}}
-MAIL = {"type": "object", "required": ["subject", "body", "urgent", "recipients", "offer"], "properties": {
-    "subject": {"type": "string", "maxLength": 40}, "body": {"type": "string"}, "urgent": {"type": "boolean"}, "recipients": {"type": "array", "items": {"type": "string"}},
-    "offer": {"$ref": "#/$defs/offer"}, "follow_up_days": {"type": ["integer", "null"]}},
-    "$defs": {"offer": {"type": "object", "properties": {"price": {"type": "number", "minimum": 0}, "currency": {"enum": ["EUR", "CHF"]}}, "required": ["price", "currency"]}}}
-A_MAIL = {"subject": "Ihre Mütze", "body": "Sehr geehrte Frau Müller,\n\nsie kommt am Donnerstag.", "urgent": False, "recipients": ["mueller@example.org"],
-          "offer": {"price": 12.5, "currency": "EUR"}, "follow_up_days": None}
-REPORT = {"title": "Donaudampfschifffahrtsgesellschaftskapitän" * 3, "report": "Ein langer Absatz über die Mühle am Fluss. " * 80, "risks": ["Niedrigwasser", "Späte Ernte"], "confidence": 0.6}
+EVALUATION = {
+    "type": "object", "additionalProperties": False, "required": [
+        "recommendation", "score", "reason"], "properties": {
+            "recommendation": {"enum": RATINGS}, "score": {
+                "type": "integer", "minimum": 0, "maximum": 100}, "reason": {
+                    "type": "string", "maxLength": 40}}}
+MAIL = {
+    "type": "object", "required": ["subject", "body", "urgent", "recipients", "offer"],
+    "properties": {
+        "subject": {"type": "string", "maxLength": 40}, "body": {"type": "string"}, "urgent": {
+            "type": "boolean"},
+        "recipients": {"type": "array", "items": {"type": "string"}}, "offer": {
+            "$ref": "#/$defs/offer"}, "follow_up_days": {"type": ["integer", "null"]}}, "$defs": {
+                "offer": {
+                    "type": "object", "properties": {
+                        "price": {"type": "number", "minimum": 0}, "currency": {
+                            "enum": ["EUR", "CHF"]}}, "required": ["price", "currency"]}}}
+A_MAIL = {
+    "subject": "Ihre Mütze", "body": "Sehr geehrte Frau Müller,\n\nsie kommt am Donnerstag.",
+    "urgent": False, "recipients": ["mueller@example.org"], "offer": {
+        "price": 12.5, "currency": "EUR"}, "follow_up_days": None}
+REPORT = {
+    "title": "Donaudampfschifffahrtsgesellschaftskapitän" * 3,
+    "report": "Ein langer Absatz über die Mühle am Fluss. " * 80, "risks": [
+        "Niedrigwasser", "Späte Ernte"], "confidence": 0.6}
 
 
 def evaluation(number):
@@ -30,29 +47,47 @@ def evaluation(number):
 
 
 def shaped(schema):
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}} if schema else {}
+    return {
+        "response_format": {
+            "type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    } if schema else {}
 
 
 def evaluated(server, count):
     """(batch, {custom_id: answer}) of evaluations by the real model."""
-    requests = [support.request(f"c{number}", f"Candidate {number}: wrote C for {number % 12} years. Recommend or not, as JSON.", max_tokens=80, temperature=0.8, seed=number,
-                                **shaped(EVALUATION)) for number in range(count)]
+    requests = [
+        support.request(
+            f"c{number}",
+            f"Candidate {number}: wrote C for {number % 12} years. Recommend or not, as JSON.",
+            max_tokens=80,
+            temperature=0.8,
+            seed=number,
+            **shaped(EVALUATION)) for number in range(count)]
     batch = server.wait(server.create(support.jsonl(requests))["id"], 1200)["id"]
-    answers = {line["custom_id"]: json.loads(line["response"]["body"]["choices"][0]["message"]["content"]) for line in server.results(server.batch(batch))[0]}
+    answers = {
+        line["custom_id"]: json.loads(line["response"]["body"]["choices"][0]["message"]["content"])
+        for line in server.results(server.batch(batch))[0]}
     assert len(answers) == count
     return batch, answers
 
 
 def batch_of(server, answers, schema=None, name="people"):
     """A batch of the echo worker whose answers are these values."""
-    texts = [answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False) for answer in answers]
-    made = server.create(support.jsonl([support.request(f"c{number}", text, **shaped(schema)) for number, text in enumerate(texts)]), metadata={"name": name})
+    texts = [
+        answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+        for answer in answers]
+    made = server.create(support.jsonl([
+        support.request(f"c{number}", text, **shaped(schema))
+        for number, text in enumerate(texts)]),
+                         metadata={"name": name})
     return server.wait(made["id"])["id"]
 
 
 def kept(server, batch, **query):
     """The judgements of a batch whose members have these values, oldest first."""
-    return [judgement for judgement in server.judgements(batch) if all(judgement[name] == value for name, value in query.items())]
+    return [
+        judgement for judgement in server.judgements(batch)
+        if all(judgement[name] == value for name, value in query.items())]
 
 
 class Desk(Tab):
@@ -86,7 +121,9 @@ def test_fifty_cards_of_a_real_model_by_keyboard_alone(browser, real):
         name = f"c{number}"
         desk.on(name)
         turn = number % 5
-        wanted[name] = {"verdict": "accepted", "flagged": False, "rating": None, "comment": None, "fields": None}
+        wanted[name] = {
+            "verdict": "accepted", "flagged": False, "rating": None, "comment": None,
+            "fields": None}
         if turn == 0:
             desk.press("a")
         elif turn == 1:
@@ -113,7 +150,10 @@ def test_fifty_cards_of_a_real_model_by_keyboard_alone(browser, real):
     desk.sees("Judged 50 of 50")
     desk.all_kept()
     newest = {judgement["custom_id"]: judgement for judgement in kept(real, batch)}
-    assert {name: {key: judgement[key] for key in wanted[name]} for name, judgement in newest.items()} == wanted
+    assert {
+        name: {key: judgement[key]
+               for key in wanted[name]}
+        for name, judgement in newest.items()} == wanted
     assert [judgement["version"] for judgement in kept(real, batch, custom_id="c4")] == [1, 2]
     assert not desk.troubles
 
@@ -121,7 +161,11 @@ def test_fifty_cards_of_a_real_model_by_keyboard_alone(browser, real):
 def test_two_curators_at_once_and_the_cards_on_which_they_disagree(browser, real):
     server, (batch, answers) = real, evaluated(real, 12)
     other = (answers["c5"]["score"] + 1) % 101
-    ana, ben = Desk(browser, server, batch, "Ana"), Desk(browser, server, batch, "Ben", viewport={"width": 768, "height": 900})
+    ana, ben = Desk(browser, server, batch, "Ana"), Desk(browser,
+                                                         server,
+                                                         batch,
+                                                         "Ben",
+                                                         viewport={"width": 768, "height": 900})
     for number in range(12):
         for desk in (ana, ben):
             desk.on(f"c{number}")
@@ -132,15 +176,18 @@ def test_two_curators_at_once_and_the_cards_on_which_they_disagree(browser, real
     for desk in (ana, ben):
         desk.sees("Judged 12 of 12")
         desk.all_kept()
-    assert {name: len(kept(server, batch, curator=name)) for name in ("Ana", "Ben")} == {"Ana": 12, "Ben": 12}
-    assert len({(judgement["custom_id"], judgement["curator"]) for judgement in kept(server, batch)}) == 24
+    assert {name: len(kept(server, batch, curator=name))
+            for name in ("Ana", "Ben")} == {"Ana": 12, "Ben": 12}
+    assert len({(judgement["custom_id"], judgement["curator"])
+                for judgement in kept(server, batch)}) == 24
     third = Desk(browser, server, batch, "Cem", "?queue=curators_disagree")
     third.on("c5")
     third.sees("Judged 0 of 1")
     third.page.get_by_role("button", name="Judge like Ben").focus()
     third.press("Enter")
     third.sees("Judged 1 of 1")
-    assert [judgement["fields"] for judgement in kept(server, batch, curator="Cem")] == [{"score": other}]
+    assert [judgement["fields"] for judgement in kept(server, batch, curator="Cem")] == [{
+        "score": other}]
     for desk in (ana, ben, third):
         assert not desk.troubles
 
@@ -161,16 +208,22 @@ def test_one_name_in_two_tabs_shows_both_judgements_and_the_curator_chooses(brow
         two.has_no_violation()
         dispute.get_by_role("button", name=button).click()
     two.all_kept()
-    assert [(judgement["custom_id"], judgement["verdict"], judgement["version"]) for judgement in kept(server, batch)] == [
-        ("c0", "accepted", 1), ("c1", "accepted", 1), ("c0", "skipped", 2)]
+    assert [(judgement["custom_id"], judgement["verdict"], judgement["version"])
+            for judgement in kept(server, batch)] == [("c0", "accepted", 1), ("c1", "accepted", 1),
+                                                      ("c0", "skipped", 2)]
     assert not one.troubles and not two.troubles
 
 
 def test_a_queue_whose_answers_are_being_read_says_how_far_that_is(browser, server):
-    first, batch = (batch_of(server, [evaluation(number) for number in range(3)], EVALUATION) for _ in range(2))
+    first, batch = (batch_of(server, [evaluation(number)
+                                      for number in range(3)], EVALUATION)
+                    for _ in range(2))
     desk = Desk(browser, server, first)
     desk.on("c0")
-    unread = {"schema": {"schema": None, "indexed": 1}, "cards": {"object": "list", "data": [], "total": None, "left": None, "has_more": True, "after": None, "indexed": 2}}
+    unread = {
+        "schema": {"schema": None, "indexed": 1}, "cards": {
+            "object": "list", "data": [], "total": None, "left": None, "has_more": True,
+            "after": None, "indexed": 2}}
 
     def answer(route):
         """Answers as a server that has not yet read a long batch."""
@@ -229,8 +282,10 @@ def test_lost_answers_and_a_killed_server_lose_and_double_nothing(browser, small
             desk.press("a")
             desk.all_kept()
             trail = kept(server, batch)
-            assert [(judgement["custom_id"], judgement["verdict"], judgement["version"]) for judgement in trail] == [
-                (f"c{number}", "skipped" if 5 <= number < 9 else "accepted", 1) for number in range(10)]
+            assert [(judgement["custom_id"], judgement["verdict"], judgement["version"])
+                    for judgement in trail] == [
+                        (f"c{number}", "skipped" if 5 <= number < 9 else "accepted", 1)
+                        for number in range(10)]
         assert not desk.troubles
 
 
@@ -238,7 +293,8 @@ def test_an_email_is_corrected_field_by_field(browser, server):
     batch = batch_of(server, [A_MAIL, A_MAIL, A_MAIL], MAIL)
     desk = Desk(browser, server, batch)
     desk.on("c0")
-    expect(desk.page.locator(".answer .field .label").first).to_have_text("Subject", timeout=PATIENCE_MS)
+    expect(desk.page.locator(".answer .field .label").first).to_have_text("Subject",
+                                                                          timeout=PATIENCE_MS)
     desk.press("c")
     desk.keys.insert_text("x" * 50)
     desk.press("Control+Enter")
@@ -262,13 +318,17 @@ def test_an_email_is_corrected_field_by_field(browser, server):
     desk.sees("Judged 3 of 3")
     desk.all_kept()
     assert [(judgement["verdict"], judgement["fields"]) for judgement in kept(server, batch)] == [
-        ("corrected", {"subject": "Mütze", "urgent": True, "recipients": ["mueller@example.org", "zweite@example.org"], "offer": {"price": 9, "currency": "CHF"}}),
-        ("corrected", {"follow_up_days": 7}), ("accepted", None)]
+        ("corrected", {
+            "subject": "Mütze", "urgent": True, "recipients": [
+                "mueller@example.org", "zweite@example.org"], "offer": {
+                    "price": 9, "currency": "CHF"}}), ("corrected", {"follow_up_days": 7}),
+        ("accepted", None)]
     desk.press("b")
     desk.on("c2")
     desk.press("b")
     desk.on("c1")
-    expect(desk.page.locator('[data-name="follow_up_days"]')).to_contain_text("The model answered: none", timeout=PATIENCE_MS)
+    expect(desk.page.locator('[data-name="follow_up_days"]')).to_contain_text(
+        "The model answered: none", timeout=PATIENCE_MS)
     desk.press("t")
     expect(desk.page.get_by_role("dialog")).to_contain_text("Follow up days", timeout=PATIENCE_MS)
     desk.has_no_violation()
@@ -282,7 +342,8 @@ def test_an_answer_that_is_a_text_is_corrected_as_one(browser, server):
     desk = Desk(browser, server, batch)
     desk.on("c0")
     desk.sees("<script>document.title='taken'</script>")
-    assert "taken" not in desk.page.title() and desk.page.locator("main img, main script").count() == 0
+    assert "taken" not in desk.page.title() and desk.page.locator(
+        "main img, main script").count() == 0
     desk.press("a")
     desk.on("c1")
     desk.press("c", "End")
@@ -296,7 +357,10 @@ def test_an_answer_that_is_a_text_is_corrected_as_one(browser, server):
 
 def test_where_another_run_disagrees_its_values_are_taken_with_one_key(browser, server):
     first = batch_of(server, [evaluation(number) for number in range(6)], EVALUATION)
-    other = batch_of(server, [evaluation(number) | ({"score": 99} if number in (2, 4) else {}) for number in range(6)], EVALUATION, "second run")
+    other = batch_of(
+        server,
+        [evaluation(number) | ({"score": 99} if number in (2, 4) else {})
+         for number in range(6)], EVALUATION, "second run")
     desk = Desk(browser, server, first, query="?queue=runs_disagree")
     desk.sees("Choose the other run")
     desk.page.get_by_label("The other run").select_option(other)
@@ -307,8 +371,9 @@ def test_where_another_run_disagrees_its_values_are_taken_with_one_key(browser, 
     desk.press("a")
     desk.sees("Judged 2 of 2")
     desk.all_kept()
-    assert [(judgement["custom_id"], judgement["verdict"], judgement["fields"]) for judgement in kept(server, first)] == [
-        ("c2", "corrected", {"score": 99}), ("c4", "accepted", None)]
+    assert [(judgement["custom_id"], judgement["verdict"], judgement["fields"])
+            for judgement in kept(server, first)] == [("c2", "corrected", {"score": 99}),
+                                                      ("c4", "accepted", None)]
     assert not desk.troubles
 
 
@@ -329,7 +394,8 @@ def test_a_held_key_judges_once_and_no_key_is_a_command_where_a_text_is_written(
     desk.press("Space", "Escape", "a", "s")
     desk.on("c1")
     desk.all_kept()
-    assert [judgement["custom_id"] for judgement in kept(server, batch)] == ["c0"] and not desk.troubles
+    assert [judgement["custom_id"]
+            for judgement in kept(server, batch)] == ["c0"] and not desk.troubles
 
 
 def test_a_sample_is_the_same_for_every_curator(browser, server):
@@ -357,11 +423,14 @@ def test_judgements_become_files(browser, server):
         desk.press("a")
     desk.sees("Judged 4 of 4")
     desk.all_kept()
-    expect(desk.page.get_by_role("button", name="Rows for quern calibrate")).to_be_hidden(timeout=PATIENCE_MS)  # the batch has no decisions
+    expect(desk.page.get_by_role("button", name="Rows for quern calibrate")).to_be_hidden(
+        timeout=PATIENCE_MS)  # the batch has no decisions
     for button in ("Judgements", "Few-shot examples", "Results for quern compare"):
         with desk.page.expect_download() as download:
             desk.page.get_by_role("button", name=button, exact=True).click()
-        lines = [json.loads(line) for line in pathlib.Path(download.value.path()).read_text().splitlines()]
+        lines = [
+            json.loads(line)
+            for line in pathlib.Path(download.value.path()).read_text().splitlines()]
         assert len(lines) == 4, button
         if button == "Few-shot examples":
             assert json.loads(lines[0]["messages"][-1]["content"]) == evaluation(0)
@@ -369,11 +438,17 @@ def test_judgements_become_files(browser, server):
 
 
 def test_decisions_become_rows_that_calibrate_reads(browser, real, tmp_path):
-    questions = [{"type": "predicate", "name": "remote", "instructions": "Works remotely?"},
-                 {"type": "choice", "name": "verdict", "instructions": "Hire?", "choices": [{"value": value} for value in ("HIRE", "MAYBE", "NO")]}]
-    lines = [{"custom_id": f"d{number}", "method": "POST", "url": "/v1/decisions", "body": {"model": "smollm2", "input": f"Candidate {number} works from home.", "questions": questions}}
-             for number in range(4)]
-    made = real.json("POST", "/v1/batches", {"input_file_id": real.upload(support.jsonl(lines))["id"], "endpoint": "/v1/decisions", "completion_window": "24h"})
+    questions = [{"type": "predicate", "name": "remote", "instructions": "Works remotely?"}, {
+        "type": "choice", "name": "verdict", "instructions": "Hire?",
+        "choices": [{"value": value} for value in ("HIRE", "MAYBE", "NO")]}]
+    lines = [{
+        "custom_id": f"d{number}", "method": "POST", "url": "/v1/decisions", "body": {
+            "model": "smollm2", "input": f"Candidate {number} works from home.",
+            "questions": questions}} for number in range(4)]
+    made = real.json(
+        "POST", "/v1/batches", {
+            "input_file_id": real.upload(support.jsonl(lines))["id"], "endpoint": "/v1/decisions",
+            "completion_window": "24h"})
     batch = real.wait(made["id"])
     desk = Desk(browser, real, batch["id"], query="?queue=uncertain")
     for number in range(4):
@@ -394,14 +469,21 @@ def test_decisions_become_rows_that_calibrate_reads(browser, real, tmp_path):
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 768, 1280])
 def test_every_width_and_theme_shows_all(browser, server, width, theme):
-    for answers, schema in (([evaluation(1)], EVALUATION), ([REPORT], None), ([A_MAIL | {"subject": REPORT["title"]}], MAIL)):
-        desk = Desk(browser, server, batch_of(server, answers, schema), viewport={"width": width, "height": 800}, color_scheme=theme)
+    for answers, schema in (([evaluation(1)], EVALUATION), ([REPORT], None), ([
+            A_MAIL | {"subject": REPORT["title"]}], MAIL)):
+        desk = Desk(browser,
+                    server,
+                    batch_of(server, answers, schema),
+                    viewport={"width": width, "height": 800},
+                    color_scheme=theme)
         desk.on("c0")
         for key in ("3", "c"):
             desk.press(key)
             desk.has_no_violation()
             assert desk.is_narrow()
-            cut = desk.page.evaluate("[...document.querySelectorAll('.card :is(.label, .option, .prose, button)')].filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline').length")
+            cut = desk.page.evaluate(
+                "[...document.querySelectorAll('.card :is(.label, .option, .prose, button)')].filter(node => node.scrollWidth > node.clientWidth + 1 && getComputedStyle(node).display !== 'inline').length"
+            )
             assert cut == 0
         assert not desk.troubles
         with contextlib.suppress(Exception):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of the machine and its keys in a real Chromium: models, waiting work and events; a first key, a second one, its end; keys that
-may see a part only; three widths and both themes."""
+"""The page of the machine and its keys in a real Chromium: models, waiting work and events; a first
+key, a second one, its end; keys that may see a part only; three widths and both themes."""
 import re
 
 import pytest
@@ -20,14 +20,19 @@ def sign_in(tab, key):
 
 
 def row(tab, table, text):
-    return tab.page.get_by_role("table", name=table, exact=True).get_by_role("row").filter(has_text=text)
+    return tab.page.get_by_role("table", name=table,
+                                exact=True).get_by_role("row").filter(has_text=text)
 
 
 def test_models_waiting_work_and_events(browser, server, tmp_path):
-    batch = server.create(support.jsonl([support.request(f"c-{number}", f"x {number}", echo={"hang": True}) for number in range(7)]))["id"]
+    batch = server.create(
+        support.jsonl([
+            support.request(f"c-{number}", f"x {number}", echo={"hang": True})
+            for number in range(7)]))["id"]
     tab = Tab(browser, server)
     tab.page.get_by_role("navigation").get_by_role("link", name="Machine").click()
-    expect(tab.page.get_by_role("heading", name="Machine", level=1)).to_be_visible(timeout=PATIENCE_MS)
+    expect(tab.page.get_by_role("heading", name="Machine",
+                                level=1)).to_be_visible(timeout=PATIENCE_MS)
     expect(row(tab, "Models", "smollm2")).to_contain_text("loaded", timeout=PATIENCE_MS)
     expect(row(tab, "Waiting work by model", "smollm2")).to_contain_text("7", timeout=PATIENCE_MS)
     expect(row(tab, "Waiting work by owner", "default")).to_contain_text("7", timeout=PATIENCE_MS)
@@ -40,14 +45,27 @@ def test_models_waiting_work_and_events(browser, server, tmp_path):
 
 def test_throughput_is_a_drawing_and_a_table(browser, tmp_path):
     clock = support.Clock(tmp_path)
-    with support.serving(tmp_path / "state", "--model", "smollm2=echo", environment=clock.environment) as server:
-        server.wait(server.create(support.jsonl([support.request(f"c-{number}", "x" * 50) for number in range(40)]))["id"])
-        clock.until(lambda: sum(server.json("GET", "/v1/machine")["throughput"]["lines"]) == 40 and sum(server.json("GET", "/v1/machine")["throughput"]["tokens"]) > 0, 1)
+    with support.serving(tmp_path / "state",
+                         "--model",
+                         "smollm2=echo",
+                         environment=clock.environment) as server:
+        server.wait(
+            server.create(
+                support.jsonl([
+                    support.request(f"c-{number}", "x" * 50) for number in range(40)]))["id"])
+        clock.until(
+            lambda: sum(server.json("GET", "/v1/machine")["throughput"]["lines"]) == 40 and sum(
+                server.json("GET", "/v1/machine")["throughput"]["tokens"]) > 0, 1)
         tab = Tab(browser, server, MACHINE)
-        expect(tab.page.get_by_role("img", name=re.compile("^Tokens: .* tokens per second now"))).to_be_visible(timeout=PATIENCE_MS)
-        expect(tab.page.locator("svg.trend polygon").first).to_have_attribute("points", re.compile(r"\d"), timeout=PATIENCE_MS)
+        expect(tab.page.get_by_role(
+            "img", name=re.compile("^Tokens: .* tokens per second now"))).to_be_visible(
+                timeout=PATIENCE_MS)
+        expect(tab.page.locator("svg.trend polygon").first).to_have_attribute("points",
+                                                                              re.compile(r"\d"),
+                                                                              timeout=PATIENCE_MS)
         tab.page.get_by_text("As a table").first.click()
-        expect(tab.page.get_by_role("row").filter(has_text="0 to 5").first).to_be_visible(timeout=PATIENCE_MS)
+        expect(tab.page.get_by_role("row").filter(has_text="0 to 5").first).to_be_visible(
+            timeout=PATIENCE_MS)
         assert not tab.troubles
 
 
@@ -60,7 +78,8 @@ def test_a_first_key_a_second_one_and_its_end(browser, server):
     tab.page.get_by_role("button", name="Make the key").click()
     tab.sees("is shown only now")
     first = tab.page.locator("code.key-text").inner_text()
-    assert re.fullmatch(r"sk-[0-9a-z]{8}_[\w-]{43}", first) and server.call("GET", "/v1/files")[0] == 401
+    assert re.fullmatch(r"sk-[0-9a-z]{8}_[\w-]{43}", first) and server.call("GET",
+                                                                            "/v1/files")[0] == 401
     tab.page.get_by_role("button", name="Hide it").click()
     expect(tab.page.locator("code.key-text")).to_have_count(0)
     expect(row(tab, "Keys", "root (this tab)")).to_contain_text("good", timeout=PATIENCE_MS)
@@ -83,10 +102,12 @@ def test_a_first_key_a_second_one_and_its_end(browser, server):
         tab.page.get_by_role("button", name="Revoke <b>Ana</b>").click()
         tab.page.get_by_role("dialog").get_by_role("button", name=answer).click()
         expect(made).to_contain_text("revoked" if status == 401 else "good", timeout=PATIENCE_MS)
-        assert server.call("GET", "/v1/files", headers={"Authorization": f"Bearer {second}"})[0] == status
+        assert server.call("GET", "/v1/files",
+                           headers={"Authorization": f"Bearer {second}"})[0] == status
     tab.page.get_by_role("button", name="Forget the key").click()
     expect(tab.page.get_by_label("API key")).to_be_visible(timeout=PATIENCE_MS)
-    assert first not in tab.page.content() and tab.page.evaluate("JSON.stringify([sessionStorage, localStorage, document.cookie])") == '[{},{},""]'
+    assert first not in tab.page.content() and tab.page.evaluate(
+        "JSON.stringify([sessionStorage, localStorage, document.cookie])") == '[{},{},""]'
     assert not tab.troubles
 
 
@@ -103,7 +124,9 @@ def test_a_refused_wish_says_what_is_wrong(browser, server):
 
 def test_each_key_sees_what_its_scopes_allow(browser, tmp_path):
     state = tmp_path / "state"
-    keys = {scopes: make_key(state, "--scopes", scopes) for scopes in ("files,batches", "metrics", "admin")}
+    keys = {
+        scopes: make_key(state, "--scopes", scopes)
+        for scopes in ("files,batches", "metrics", "admin")}
     with support.serving(state, "--model", "smollm2=echo") as server:
         for scopes, key in keys.items():
             tab = Tab(browser, server, MACHINE)
@@ -113,7 +136,8 @@ def test_each_key_sees_what_its_scopes_allow(browser, tmp_path):
             else:
                 expect(row(tab, "Models", "smollm2")).to_be_visible(timeout=PATIENCE_MS)
             if scopes == "admin":
-                expect(tab.page.get_by_role("table", name="Keys")).to_be_visible(timeout=PATIENCE_MS)
+                expect(tab.page.get_by_role("table",
+                                            name="Keys")).to_be_visible(timeout=PATIENCE_MS)
             else:
                 tab.sees("it lacks the scope 'admin'")
                 expect(tab.page.get_by_text("New key")).to_be_hidden()
@@ -128,7 +152,8 @@ def test_a_wrong_key_is_not_kept(browser, tmp_path):
     make_key(state)
     with support.serving(state, "--model", "smollm2=echo") as server:
         tab = Tab(browser, server, MACHINE)
-        for wrong, sentence in (("sk-wrong", "Incorrect API key"), ("schlüssel €", "has no spaces and no letters")):
+        for wrong, sentence in (("sk-wrong", "Incorrect API key"),
+                                ("schlüssel €", "has no spaces and no letters")):
             sign_in(tab, wrong)
             tab.sees(sentence)
             assert tab.page.evaluate("sessionStorage.length") == 0
@@ -137,7 +162,9 @@ def test_a_wrong_key_is_not_kept(browser, tmp_path):
 
 def test_owners_see_their_own_work_only(browser, tmp_path):
     state = tmp_path / "state"
-    keys = {name: make_key(state, "--owner", name, "--scopes", "files,batches,metrics") for name in ("alice", "bob")}
+    keys = {
+        name: make_key(state, "--owner", name, "--scopes", "files,batches,metrics")
+        for name in ("alice", "bob")}
     with support.serving(state, "--model", "smollm2=echo") as server:
         tabs = {}
         for name, key in keys.items():
@@ -156,12 +183,20 @@ def test_owners_see_their_own_work_only(browser, tmp_path):
 
 def test_every_width_and_theme_shows_all(browser, tmp_path):
     state = tmp_path / "state"
-    key = make_key(state, "--scopes", "admin,metrics", "--requests-per-minute", "100000", "--stored-bytes-max", "1000000000", "--batches-max", "20",
-                   "--owner", "Donaudampfschifffahrtsgesellschaftskapitaensmuetzenabzeichen")
+    key = make_key(state, "--scopes", "admin,metrics", "--requests-per-minute", "100000",
+                   "--stored-bytes-max", "1000000000", "--batches-max", "20", "--owner",
+                   "Donaudampfschifffahrtsgesellschaftskapitaensmuetzenabzeichen")
     name = "ein-sehr-langer-name-eines-modells-ohne-jede-luecke-70b-instruct-awq"
-    with support.serving(state, "--model", "smollm2=echo", "--upstream", f"rechenzentrum=http://127.0.0.1:9,models={name}") as server:
-        for width, theme in ((360, "light"), (768, "light"), (1280, "light"), (360, "dark"), (1280, "dark")):
-            tab = Tab(browser, server, MACHINE, viewport={"width": width, "height": 800}, color_scheme=theme, locale="de-DE")
+    with support.serving(state, "--model", "smollm2=echo", "--upstream",
+                         f"rechenzentrum=http://127.0.0.1:9,models={name}") as server:
+        for width, theme in ((360, "light"), (768, "light"), (1280, "light"), (360, "dark"),
+                             (1280, "dark")):
+            tab = Tab(browser,
+                      server,
+                      MACHINE,
+                      viewport={"width": width, "height": 800},
+                      color_scheme=theme,
+                      locale="de-DE")
             sign_in(tab, key)
             expect(row(tab, "Models", name)).to_be_visible(timeout=PATIENCE_MS)
             expect(tab.page.get_by_role("table", name="Keys")).to_be_visible(timeout=PATIENCE_MS)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cases share: plain requests with their headers, lines, and judging of refusals and results."""
+"""What the cases share: plain requests with their headers, lines, and judging of refusals and
+results."""
 import contextlib, http.client, json, re, sqlite3, time
 
 import openai
@@ -16,14 +17,16 @@ def plain(server, method, path, body=None, headers=None):
     try:
         connection.request(method, path, body, headers or {})
         answer = connection.getresponse()
-        return answer.status, {name.lower(): value for name, value in answer.getheaders()}, answer.read()
+        return answer.status, {name.lower(): value
+                               for name, value in answer.getheaders()}, answer.read()
     finally:
         connection.close()
 
 
 def post(server, path, value, headers=None):
     """Status and parsed answer of a JSON body."""
-    status, _, data = plain(server, "POST", path, json.dumps(value), {"Content-Type": "application/json", **(headers or {})})
+    status, _, data = plain(server, "POST", path, json.dumps(value),
+                            {"Content-Type": "application/json", **(headers or {})})
     return status, json.loads(data)
 
 
@@ -81,11 +84,13 @@ def run(client, content, **named):
 
 def results(client, file_id):
     """The parsed lines of a result file; none when there is no file."""
-    return [json.loads(text) for text in client.files.content(file_id).text.splitlines()] if file_id else []
+    return [json.loads(text)
+            for text in client.files.content(file_id).text.splitlines()] if file_id else []
 
 
 def identities(client, batch, ids):
-    """The counts and the two files agree with each other and with the input (contract: counts, usage, invariants)."""
+    """The counts and the two files agree with each other and with the input (contract: counts,
+    usage, invariants)."""
     output, errors = results(client, batch.output_file_id), results(client, batch.error_file_id)
     counts = batch.request_counts
     assert len(output) == counts.completed and counts.failed <= len(errors)
@@ -129,8 +134,15 @@ def rewrite(server, sql, *values):
 @contextlib.contextmanager
 def serving(folder, *arguments, clock=None):
     """A server of one's own and its client; the directory is checked afterwards."""
-    server = support.Server(folder / "state", *(arguments or ("--model", "smollm2=echo")), environment=clock and clock.environment)
-    headers = {"Connection": "close"} if clock else {}  # a connection that is kept would end when the clock moves
-    yield server, lambda: openai.OpenAI(base_url=server.start().url, api_key="none", max_retries=0, timeout=120, default_headers=headers)
+    server = support.Server(folder / "state",
+                            *(arguments or ("--model", "smollm2=echo")),
+                            environment=clock and clock.environment)
+    headers = {"Connection": "close"} if clock else {
+    }  # a connection that is kept would end when the clock moves
+    yield server, lambda: openai.OpenAI(base_url=server.start().url,
+                                        api_key="none",
+                                        max_retries=0,
+                                        timeout=120,
+                                        default_headers=headers)
     assert server.stop() == 0, server.log_text()[-2000:]
     support.fsck(folder / "state")

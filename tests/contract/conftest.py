@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Servers for the cases of the wire contract, each started once: with the echo worker where no model matters."""
+"""Servers for the cases of the wire contract, each started once: with the echo worker where no
+model matters."""
 import openai
 import pytest
 
@@ -7,24 +8,29 @@ import support
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "not_there_yet(reason): the case does not apply yet; the test asserts the clear refusal")
+    config.addinivalue_line(
+        "markers",
+        "not_there_yet(reason): the case does not apply yet; the test asserts the clear refusal")
 
 
 @pytest.fixture(scope="session")
 def echo(tmp_path_factory):
     """Without keys, with quern's own rules."""
-    yield from support.server_of_session(tmp_path_factory, "echo", "--model", "smollm2=echo", "--model", "gpt-4=echo", "--model", "org/name x=echo")
+    yield from support.server_of_session(tmp_path_factory, "echo", "--model", "smollm2=echo",
+                                         "--model", "gpt-4=echo", "--model", "org/name x=echo")
 
 
 @pytest.fixture(scope="session")
 def strict(tmp_path_factory):
-    yield from support.server_of_session(tmp_path_factory, "strict", "--profile", "openai", "--model", "smollm2=echo", "--model", "gpt-4=echo")
+    yield from support.server_of_session(tmp_path_factory, "strict", "--profile", "openai",
+                                         "--model", "smollm2=echo", "--model", "gpt-4=echo")
 
 
 @pytest.fixture(scope="session")
 def small(tmp_path_factory):
     """One model, small files, long windows."""
-    yield from support.server_of_session(tmp_path_factory, "small", "--model", "smollm2=echo", "--max-file-bytes", "100000", "--extended-windows")
+    yield from support.server_of_session(tmp_path_factory, "small", "--model", "smollm2=echo",
+                                         "--max-file-bytes", "100000", "--extended-windows")
 
 
 @pytest.fixture(scope="session")
@@ -32,7 +38,8 @@ def keyed(tmp_path_factory):
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text("sk-right\nsk-other\n")
     keys.chmod(0o600)
-    yield from support.server_of_session(tmp_path_factory, "keyed", "--model", "smollm2=echo", "--api-key-file", str(keys))
+    yield from support.server_of_session(tmp_path_factory, "keyed", "--model", "smollm2=echo",
+                                         "--api-key-file", str(keys))
 
 
 @pytest.fixture(scope="session")

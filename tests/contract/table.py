@@ -15,8 +15,12 @@ def marks(nodes):
     found = {}
     for node in nodes:
         for call in ast.walk(node):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in ("not_there_yet", "xfail"):
-                texts = [a.value for a in [*call.args, *(k.value for k in call.keywords)] if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            if isinstance(call, ast.Call) and isinstance(
+                    call.func, ast.Attribute) and call.func.attr in ("not_there_yet", "xfail"):
+                texts = [
+                    a.value
+                    for a in [*call.args, *(k.value for k in call.keywords)]
+                    if isinstance(a, ast.Constant) and isinstance(a.value, str)]
                 found[call.func.attr] = texts[0]
     return found
 
@@ -25,9 +29,13 @@ def cases():
     """(number, sentence, state, file) of every case, by number."""
     for path in sorted(FOLDER.glob("test_*.py")):
         tree = ast.parse(path.read_text())
-        whole = [node.value for node in tree.body if isinstance(node, ast.Assign) and node.targets[0].id == "pytestmark"]
+        whole = [
+            node.value
+            for node in tree.body
+            if isinstance(node, ast.Assign) and node.targets[0].id == "pytestmark"]
         for node in tree.body:
-            if not isinstance(node, ast.FunctionDef) or not (name := re.match(r"test_case_(\d{3})_", node.name)):
+            if not isinstance(node, ast.FunctionDef) or not (name := re.match(
+                    r"test_case_(\d{3})_", node.name)):
                 continue
             sentence = (ast.get_docstring(node) or "").splitlines()[0]
             found = marks(whole + node.decorator_list)
@@ -43,7 +51,8 @@ def cases():
 def table():
     rows = ["| case | what is asserted | state | test |", "|---|---|---|---|"]
     for number, sentence, state, name in sorted(cases()):
-        rows.append(f"| {number} | {sentence.replace('|', chr(92) + '|')} | {state} | [{name}]({name}) |")
+        rows.append(
+            f"| {number} | {sentence.replace('|', chr(92) + '|')} | {state} | [{name}]({name}) |")
     return "\n".join(rows) + "\n"
 
 

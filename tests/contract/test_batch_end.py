@@ -12,7 +12,9 @@ SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
 
 def slow(count, latency_ms=300000, quick=0):
     """Lines of which the first `quick` are answered at once and the others much later."""
-    return support.jsonl([line(f"id-{i}") for i in range(quick)] + [line(f"id-{i}", echo={"delay_ms": latency_ms}) for i in range(quick, count)])
+    return support.jsonl(
+        [line(f"id-{i}") for i in range(quick)] +
+        [line(f"id-{i}", echo={"delay_ms": latency_ms}) for i in range(quick, count)])
 
 
 def ids(count):
@@ -20,7 +22,8 @@ def ids(count):
 
 
 def test_case_100_cancel_while_it_runs(client):
-    """200 cancelling, then cancelled; finished lines are in the output, all others in the error file with batch_cancelled."""
+    """200 cancelling, then cancelled; finished lines are in the output, all others in the error
+    file with batch_cancelled."""
     batch = create(client, slow(200, quick=50))
     poll(lambda: client.batches.retrieve(batch.id).request_counts.completed == 50)
     assert client.batches.cancel(batch.id).status in ("cancelling", "cancelled")
@@ -29,7 +32,8 @@ def test_case_100_cancel_while_it_runs(client):
     output, errors = identities(client, batch, ids(200))
     assert len(output) == 50
     for entry in errors:
-        assert entry["response"] is None and entry["error"]["code"] == "batch_cancelled" and entry["error"]["message"]
+        assert entry["response"] is None and entry["error"]["code"] == "batch_cancelled" and entry[
+            "error"]["message"]
 
 
 def test_case_101_cancel_twice(client):
@@ -49,7 +53,9 @@ def test_case_102_cancel_what_has_ended(client, tmp_path):
     for batch in ended:
         error = refused(409, client.with_options(max_retries=2).batches.cancel, batch.id)
         assert f"Cannot cancel a batch with status '{batch.status}'." in str(error)
-        assert error.response.headers["x-should-retry"] == "false" and error.response.request.headers["x-stainless-retry-count"] == "0"
+        assert error.response.headers[
+            "x-should-retry"] == "false" and error.response.request.headers[
+                "x-stainless-retry-count"] == "0"
 
 
 def test_case_103_cancel_what_is_cancelled(client):
@@ -62,11 +68,13 @@ def test_case_103_cancel_what_is_cancelled(client):
 
 def test_case_104_cancel_what_is_unknown(client):
     """An unknown id: 404 No batch found."""
-    assert "No batch found with id 'batch_nope'." in str(refused(404, client.batches.cancel, "batch_nope"))
+    assert "No batch found with id 'batch_nope'." in str(
+        refused(404, client.batches.cancel, "batch_nope"))
 
 
 def test_case_105_cancel_while_it_is_validated(client):
-    """Cancelled at once after creation: cancelled, with null file ids or every line batch_cancelled."""
+    """Cancelled at once after creation: cancelled, with null file ids or every line
+    batch_cancelled."""
     content = slow(20000)
     for _ in range(3):
         batch = create(client, content)
@@ -74,11 +82,15 @@ def test_case_105_cancel_while_it_is_validated(client):
         batch = wait(client, batch.id)
         assert batch.status == "cancelled" and batch.output_file_id is None
         errors = results(client, batch.error_file_id)
-        assert errors == [] or {entry["error"]["code"] for entry in errors} == {"batch_cancelled"} and len(errors) == 20000
+        assert errors == [] or {entry["error"]["code"]
+                                for entry in errors} == {"batch_cancelled"} and len(errors) == 20000
 
 
 def close_window(server, batch_id, seconds_left):
-    rewrite(server, "UPDATE batches SET created = created - 86400 + ?2, expires = expires - 86400 + ?2 WHERE id = ?1", batch_id, seconds_left)
+    rewrite(
+        server,
+        "UPDATE batches SET created = created - 86400 + ?2, expires = expires - 86400 + ?2 WHERE id = ?1",
+        batch_id, seconds_left)
 
 
 def expired(client, batch_id, count, quick):
@@ -92,11 +104,16 @@ def expired(client, batch_id, count, quick):
 
 
 def test_case_106_a_window_too_short_for_the_work(tmp_path):
-    """The window closes while it runs: expired, what is finished is kept, the rest is batch_expired and not in `failed`."""
+    """The window closes while it runs: expired, what is finished is kept, the rest is batch_expired
+    and not in `failed`."""
     clock = support.Clock(tmp_path)
     with serving(tmp_path, clock=clock) as (server, start):
         client = start()
-        batch = create(client, support.jsonl([line(f"id-{i}", **({} if i < 10 else {"echo": {"hang": True}})) for i in range(40)]))
+        batch = create(
+            client,
+            support.jsonl([
+                line(f"id-{i}", **({} if i < 10 else {"echo": {"hang": True}}))
+                for i in range(40)]))
         poll(lambda: client.batches.retrieve(batch.id).request_counts.completed == 10)
         clock.move(86400 - 3600)
         assert client.batches.retrieve(batch.id).status == "in_progress"
@@ -119,7 +136,8 @@ def test_case_107_a_window_that_closes_meanwhile(tmp_path):
 
 
 def test_case_108_killed_at_random(tmp_path):
-    """kill -9 at random moments: the batch completes, ids are the input's, once each, and no line is torn (the crash suite kills far more)."""
+    """kill -9 at random moments: the batch completes, ids are the input's, once each, and no line
+    is torn (the crash suite kills far more)."""
     print(f"seed {SEED}")
     rng, count, seen = random.Random(SEED), 6000, 0
     with serving(tmp_path) as (server, start):
@@ -149,7 +167,8 @@ def test_case_109_killed_after_a_create(tmp_path):
 
 
 def test_case_110_killed_after_an_upload(tmp_path):
-    """kill -9 right after the 200 of upload: the file is there with its bytes; so is an acknowledged part."""
+    """kill -9 right after the 200 of upload: the file is there with its bytes; so is an
+    acknowledged part."""
     with serving(tmp_path) as (server, start):
         client = start()
         for i in range(3):
@@ -162,23 +181,30 @@ def test_case_110_killed_after_an_upload(tmp_path):
         part = client.uploads.parts.create(made.id, data=b"content")
         server.kill()
         client = start()
-        assert client.files.content(client.uploads.complete(made.id, part_ids=[part.id]).file.id).read() == b"content"
+        assert client.files.content(client.uploads.complete(made.id, part_ids=[
+            part.id]).file.id).read() == b"content"
 
 
 def test_case_111_a_full_disk(tmp_path):
-    """The disk fills up while results are written: the batch pauses, and completes with whole lines when there is room again."""
+    """The disk fills up while results are written: the batch pauses, and completes with whole lines
+    when there is room again."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={64 << 20}", "tmpfs", str(disk)], capture_output=True, text=True)
+    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={64 << 20}", "tmpfs",
+                           str(disk)],
+                          capture_output=True,
+                          text=True)
     if done.returncode != 0:
         pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
     try:
         (disk / "state").mkdir()
-        (tmp_path / "state").symlink_to(disk / "state")  # the server's log stays beside it, on the other disk
+        (tmp_path / "state").symlink_to(
+            disk / "state")  # the server's log stays beside it, on the other disk
         clock = support.Clock(tmp_path)
         with serving(tmp_path, clock=clock) as (server, start):
             client = start()
-            batch = create(client, lines(3000, padding="x" * 100, echo={"each_ms": 1000}))  # an hour, so that the disk fills meanwhile
+            batch = create(client, lines(3000, padding="x" * 100, echo={
+                "each_ms": 1000}))  # an hour, so that the disk fills meanwhile
             clock.until(lambda: client.batches.retrieve(batch.id).request_counts.completed > 0, 1)
             with open(disk / "filler", "wb") as filler:
                 for _ in range(50):
@@ -201,18 +227,27 @@ def test_case_111_a_full_disk(tmp_path):
 
 
 def test_case_112_an_engine_that_fails(echo, client):
-    """An error that may pass is tried again up to the bound and then is an error line; the batch completes."""
+    """An error that may pass is tried again up to the bound and then is an error line; the batch
+    completes."""
     before = metric(echo, "quern_lines_retried_total")
-    batch = run(client, support.jsonl([line("good"), line("busy", echo={"status": 503}), line("bad", echo={"status": 500})]))
-    assert batch.status == "completed" and (batch.request_counts.completed, batch.request_counts.failed) == (1, 2)
+    batch = run(
+        client,
+        support.jsonl([
+            line("good"),
+            line("busy", echo={"status": 503}),
+            line("bad", echo={"status": 500})]))
+    assert batch.status == "completed" and (batch.request_counts.completed,
+                                            batch.request_counts.failed) == (1, 2)
     _, errors = identities(client, batch, ["good", "busy", "bad"])
-    assert {entry["custom_id"]: entry["response"]["status_code"] for entry in errors} == {"busy": 503, "bad": 500}
+    assert {entry["custom_id"]: entry["response"]["status_code"]
+            for entry in errors} == {"busy": 503, "bad": 500}
     assert metric(echo, "quern_lines_retried_total") - before == 4
 
 
 def test_case_113_the_input_is_deleted(echo, client):
     """Deleting the input of a running batch: the id is gone, the batch completes."""
-    batch = create(client, support.jsonl([line(f"id-{i}", echo={"delay_ms": 1}) for i in range(500)]))
+    batch = create(client, support.jsonl([
+        line(f"id-{i}", echo={"delay_ms": 1}) for i in range(500)]))
     assert client.files.delete(batch.input_file_id).deleted
     refused(404, client.files.retrieve, batch.input_file_id)
     batch = wait(client, batch.id)
@@ -229,7 +264,9 @@ def test_case_113_the_input_is_deleted(echo, client):
 def test_case_114_pages_of_batches(client):
     """25 batches: 20 on the first page, newest first, has_more; the iteration gives all 25."""
     file_id = upload(client, lines(1)).id
-    made = [client.batches.create(input_file_id=file_id, endpoint=CHAT, completion_window="24h").id for _ in range(25)]
+    made = [
+        client.batches.create(input_file_id=file_id, endpoint=CHAT, completion_window="24h").id
+        for _ in range(25)]
     page = client.batches.list()
     assert [batch.id for batch in page.data] == made[::-1][:20] and page.has_more is True
     assert (page.first_id, page.last_id) == (page.data[0].id, page.data[-1].id)

@@ -11,7 +11,8 @@ EMBEDDINGS = "/v1/embeddings"
 
 
 def raw(*texts):
-    return b"".join(text if isinstance(text, bytes) else json.dumps(text).encode() + b"\n" for text in texts)
+    return b"".join(
+        text if isinstance(text, bytes) else json.dumps(text).encode() + b"\n" for text in texts)
 
 
 def without(name, custom_id="x"):
@@ -21,7 +22,9 @@ def without(name, custom_id="x"):
 
 
 def embeddings(custom_id, **body):
-    return {"custom_id": custom_id, "method": "POST", "url": EMBEDDINGS, "body": {"model": "smollm2", "input": "hello", **body}}
+    return {
+        "custom_id": custom_id, "method": "POST", "url": EMBEDDINGS, "body": {
+            "model": "smollm2", "input": "hello", **body}}
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +34,12 @@ def strictly(strict):
 
 
 def test_case_061_required_members_of_a_line(client):
-    """Four lines that lack one member each: four errors, lines 1 to 4, missing_required_parameter with that param."""
+    """Four lines that lack one member each: four errors, lines 1 to 4, missing_required_parameter
+    with that param."""
     names = ("custom_id", "method", "url", "body")
     errors = failed(client, raw(*(without(name, name) for name in names)), 4)
-    assert [(e.line, e.code, e.param) for e in errors] == [(i + 1, "missing_required_parameter", name) for i, name in enumerate(names)]
+    assert [(e.line, e.code, e.param) for e in errors] == [
+        (i + 1, "missing_required_parameter", name) for i, name in enumerate(names)]
     assert errors[0].message == "Missing required parameter: 'custom_id'."
 
 
@@ -43,10 +48,13 @@ def test_case_062_a_line_that_is_not_json(client):
     errors = failed(client, raw(line(1), b"{invalid json here\n", line(3)))
     assert (errors[0].code, errors[0].line, errors[0].param) == ("invalid_json_line", 2, None)
     good = json.dumps(line(2)).encode()
-    for bad, why in ((b"\xef\xbb\xbf" + good, "a byte-order mark, at byte 1"), (good[:-1] + b",}", f"at byte {len(good) + 1}"),
-                     (good + good, f"near '{{', at byte {len(good) + 1}"), (b'{"a":"cut \\ud83d"}', "at byte 17")):
+    for bad, why in ((b"\xef\xbb\xbf" + good, "a byte-order mark, at byte 1"),
+                     (good[:-1] + b",}", f"at byte {len(good) + 1}"),
+                     (good + good, f"near '{{', at byte {len(good) + 1}"), (b'{"a":"cut \\ud83d"}',
+                                                                            "at byte 17")):
         message = failed(client, raw(line(1), bad + b"\n"))[0].message
-        assert message.startswith("This line is not parseable as valid JSON: ") and message.endswith(f"{why}."), message
+        assert message.startswith(
+            "This line is not parseable as valid JSON: ") and message.endswith(f"{why}."), message
 
 
 def test_case_063_lines_that_are_no_objects(client):
@@ -56,16 +64,24 @@ def test_case_063_lines_that_are_no_objects(client):
 
 
 def test_case_064_equal_custom_ids(client):
-    """The same custom_id on lines 1 and 3: duplicate_custom_id on line 3, naming the first; escapes do not hide it."""
+    """The same custom_id on lines 1 and 3: duplicate_custom_id on line 3, naming the first; escapes
+    do not hide it."""
     errors = failed(client, raw(line("a"), line("b"), line("a")))
-    assert (errors[0].code, errors[0].line, errors[0].param) == ("duplicate_custom_id", 3, "custom_id") and "line 1" in errors[0].message
-    errors = failed(client, raw(line("é"), json.dumps(line("é"), ensure_ascii=False).encode() + b"\n"))
+    assert (errors[0].code, errors[0].line,
+            errors[0].param) == ("duplicate_custom_id", 3,
+                                 "custom_id") and "line 1" in errors[0].message
+    errors = failed(client,
+                    raw(line("é"),
+                        json.dumps(line("é"), ensure_ascii=False).encode() + b"\n"))
     assert (errors[0].code, errors[0].line) == ("duplicate_custom_id", 2)
 
 
 def test_case_065_custom_ids_that_are_none(client):
     """custom_id 7 or empty: invalid_request, param custom_id."""
-    errors = failed(client, raw({**line("x"), "custom_id": 7}, {**line("x"), "custom_id": ""}, {**line("x"), "custom_id": ["a"]}), 3)
+    errors = failed(
+        client,
+        raw({**line("x"), "custom_id": 7}, {**line("x"), "custom_id": ""},
+            {**line("x"), "custom_id": ["a"]}), 3)
     assert [(e.code, e.param) for e in errors] == [("invalid_request", "custom_id")] * 3
 
 
@@ -77,9 +93,11 @@ def test_case_066_the_url_of_another_endpoint(client, strictly):
 
 
 def test_case_067_the_url_of_another_endpoint_with_its_body(client, strictly):
-    """The same url with an `input` body: runs as embeddings; under the strict profile invalid_url."""
+    """The same url with an `input` body: runs as embeddings; under the strict profile
+    invalid_url."""
     batch = run(client, raw(embeddings("e")))
-    assert results(client, batch.output_file_id)[0]["response"]["body"]["data"][0]["object"] == "embedding"
+    assert results(client,
+                   batch.output_file_id)[0]["response"]["body"]["data"][0]["object"] == "embedding"
     assert failed(strictly, raw(embeddings("e")))[0].code == "invalid_url"
 
 
@@ -87,30 +105,38 @@ def test_case_068_an_unknown_url(client, strictly):
     """url /v1/foo: invalid_url in both profiles; one without /v1 is taken, as Azure writes it."""
     for who in (client, strictly):
         error = failed(who, raw(line(1, url="/v1/responses")))[0]
-        assert error.code == "invalid_url" and error.message.startswith("The URL '/v1/responses' is not supported. Supported are '/v1/chat/completions', ")
+        assert error.code == "invalid_url" and error.message.startswith(
+            "The URL '/v1/responses' is not supported. Supported are '/v1/chat/completions', ")
         assert run(who, raw(line(1, url="/chat/completions"))).status == "completed"
 
 
 def test_case_069_streams(client):
-    """stream true on line 2 of 2: one streaming_unsupported, param body.stream; false is accepted."""
+    """stream true on line 2 of 2: one streaming_unsupported, param body.stream; false is
+    accepted."""
     errors = failed(client, raw(line(1, stream=False), line(2, stream=True)))
-    assert (errors[0].code, errors[0].line, errors[0].param) == ("streaming_unsupported", 2, "body.stream")
-    assert run(client, raw(line(1, stream=False), line(2, stream=None))).request_counts.completed == 2
+    assert (errors[0].code, errors[0].line, errors[0].param) == ("streaming_unsupported", 2,
+                                                                 "body.stream")
+    assert run(client, raw(line(1, stream=False), line(2,
+                                                       stream=None))).request_counts.completed == 2
 
 
 def test_case_070_an_unknown_model(client):
     """A model that is not served: model_not_found, param body.model."""
     errors = failed(client, raw(line(1), line(2, model="nope")))
-    assert (errors[0].code, errors[0].param, errors[0].line) == ("model_not_found", "body.model", 2) and "'nope'" in errors[0].message
+    assert (errors[0].code, errors[0].param,
+            errors[0].line) == ("model_not_found", "body.model",
+                                2) and "'nope'" in errors[0].message
 
 
 def test_case_071_no_model_and_no_messages(client, strictly):
-    """No model and no messages on lines 1 and 2: two errors, params body.model and body.messages."""
+    """No model and no messages on lines 1 and 2: two errors, params body.model and
+    body.messages."""
     first, second = line(1), line(2)
     del first["body"]["model"], second["body"]["messages"]
     for who in (client, strictly):
         errors = failed(who, raw(first, second), 2)
-        assert [(e.code, e.param) for e in errors] == [("invalid_request", "body.model"), ("invalid_request", "body.messages")]
+        assert [(e.code, e.param) for e in errors] == [("invalid_request", "body.model"),
+                                                       ("invalid_request", "body.messages")]
     assert failed(client, raw(line(1, model=7)))[0].param == "body.model"
 
 
@@ -125,17 +151,22 @@ def test_case_072_only_blank_lines(client):
 
 
 def test_case_073_too_many_requests(strictly, strict):
-    """One request over the limit (50,000 under the strict profile): too_many_tasks, in little memory."""
+    """One request over the limit (50,000 under the strict profile): too_many_tasks, in little
+    memory."""
     import pathlib, re
     errors = failed(strictly, lines(50001))
-    assert (errors[0].code, errors[0].line) == ("too_many_tasks", None) and "50000" in errors[0].message
-    peak = int(re.search(r"VmHWM:\s+(\d+)", pathlib.Path(f"/proc/{strict.process.pid}/status").read_text())[1])
+    assert (errors[0].code, errors[0].line) == ("too_many_tasks",
+                                                None) and "50000" in errors[0].message
+    peak = int(
+        re.search(r"VmHWM:\s+(\d+)",
+                  pathlib.Path(f"/proc/{strict.process.pid}/status").read_text())[1])
     assert peak < 200 << 10
 
 
 def test_case_074_blank_lines_count(client):
     """Blank lines between good ones are skipped, and counted in line numbers."""
-    assert run(client, b"\n" + raw(line(1)) + b"\n  \n" + raw(line(2))).request_counts.completed == 2
+    assert run(client,
+               b"\n" + raw(line(1)) + b"\n  \n" + raw(line(2))).request_counts.completed == 2
     assert failed(client, raw(line(1)) + b"\n\n{bad\n" + raw(line(2)))[0].line == 4
 
 
@@ -149,19 +180,23 @@ def test_case_076_separators_inside_strings(client):
     """A raw U+2028 inside a string does not end the line: one request."""
     text = "a\u2028b\u2029c\u0085d"
     batch = run(client, json.dumps(line(1, text), ensure_ascii=False).encode() + b"\n")
-    assert results(client, batch.output_file_id)[0]["response"]["body"]["choices"][0]["message"]["content"] == text
+    assert results(
+        client,
+        batch.output_file_id)[0]["response"]["body"]["choices"][0]["message"]["content"] == text
 
 
 def test_case_077_bytes_that_are_not_utf8(client):
     """Invalid UTF-8 in line 5: invalid_json_line, line 5."""
-    errors = failed(client, lines(4) + raw(line("bad")).replace(b"hello", b"hel\xfflo") + raw(line("last")))
+    errors = failed(client,
+                    lines(4) + raw(line("bad")).replace(b"hello", b"hel\xfflo") + raw(line("last")))
     assert (errors[0].code, errors[0].line) == ("invalid_json_line", 5)
 
 
 def test_case_078_thousands_of_bad_lines(client):
     """5,000 bad lines: the list is capped at 1,000 and the object stays small."""
     batch = wait(client, create(client, lines(1) + b"{bad\n" * 5000).id)
-    assert batch.status == "failed" and len(batch.errors.data) == 1000 and batch.errors.data[-1].line == 1001
+    assert batch.status == "failed" and len(
+        batch.errors.data) == 1000 and batch.errors.data[-1].line == 1001
     assert len(batch.to_json()) < 400000
 
 

@@ -8,14 +8,21 @@ MODEL = "all-minilm"
 
 
 def vectors(client, given, **options):
-    return [entry.embedding for entry in client.embeddings.create(model=MODEL, input=given, **options).data]
+    return [
+        entry.embedding
+        for entry in client.embeddings.create(model=MODEL, input=given, **options).data]
 
 
 def test_case_141_base64_as_the_client_asks(embedder, embedding_server):
-    """The SDK's default call asks for base64; decoded it equals the float call, which is what a body without the field gets."""
-    sent = json.loads(embedder.embeddings.with_raw_response.create(model=MODEL, input="hello").http_response.request.content)
+    """The SDK's default call asks for base64; decoded it equals the float call, which is what a
+    body without the field gets."""
+    sent = json.loads(
+        embedder.embeddings.with_raw_response.create(model=MODEL,
+                                                     input="hello").http_response.request.content)
     assert sent["encoding_format"] == "base64"
-    default, floats = vectors(embedder, "hello")[0], vectors(embedder, "hello", encoding_format="float")[0]
+    default, floats = vectors(embedder, "hello")[0], vectors(embedder,
+                                                             "hello",
+                                                             encoding_format="float")[0]
     assert len(default) == 384 and max(abs(a - b) for a, b in zip(default, floats)) < 1e-6
     status, plain = post(embedding_server, "/v1/embeddings", {"model": MODEL, "input": "hello"})
     assert status == 200 and plain["data"][0]["embedding"] == floats
@@ -24,8 +31,10 @@ def test_case_141_base64_as_the_client_asks(embedder, embedding_server):
 def test_case_142_base64_is_little_endian_floats(embedder):
     """[1.0, 2.0] is AACAPwAAAEA=: the text of a vector is that of its little-endian floats."""
     assert base64.b64encode(struct.pack("<2f", 1, 2)) == b"AACAPwAAAEA="
-    text, floats = (vectors(embedder, "hello", encoding_format=form)[0] for form in ("base64", "float"))
-    assert isinstance(text, str) and text == base64.b64encode(struct.pack("<384f", *floats)).decode()
+    text, floats = (vectors(embedder, "hello", encoding_format=form)[0]
+                    for form in ("base64", "float"))
+    assert isinstance(text, str) and text == base64.b64encode(struct.pack("<384f", *
+                                                                          floats)).decode()
 
 
 def test_case_143_inputs_of_any_form(embedder):
@@ -39,13 +48,18 @@ def test_case_143_inputs_of_any_form(embedder):
 def test_case_144_empty_or_too_many_inputs(embedder):
     """[], an empty text and 2049 texts: 400."""
     for given in ([], "", ["x", ""], [[]], ["x"] * 2049):
-        assert refused(400, embedder.embeddings.create, model=MODEL, input=given).param.startswith("input")
+        assert refused(400, embedder.embeddings.create, model=MODEL,
+                       input=given).param.startswith("input")
 
 
 def test_case_145_dimensions(embedder):
     """dimensions on a model that has no choice: 400; its own width is fine, with norm 1."""
     for count in (8, 383, 385, 0):
-        assert refused(400, embedder.embeddings.create, model=MODEL, input="hello", dimensions=count).param == "dimensions"
+        assert refused(400,
+                       embedder.embeddings.create,
+                       model=MODEL,
+                       input="hello",
+                       dimensions=count).param == "dimensions"
     vector = vectors(embedder, "hello", dimensions=384)[0]
     assert len(vector) == 384 and abs(math.hypot(*vector) - 1) < 1e-3
 

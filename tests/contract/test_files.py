@@ -22,9 +22,11 @@ def test_case_014_an_uploaded_file_is_described_exactly(client, tmp_path):
     with open(path, "rb") as opened:
         file = client.files.create(file=opened, purpose="batch")
     assert re.fullmatch(r"file-[0-9A-Za-z]{22}", file.id)
-    assert (file.bytes, file.status, file.filename, file.purpose) == (path.stat().st_size, "processed", "x.jsonl", "batch")
+    assert (file.bytes, file.status, file.filename,
+            file.purpose) == (path.stat().st_size, "processed", "x.jsonl", "batch")
     assert file.expires_at == file.created_at + 2592000 and file.object == "file" and file.status_details is None
-    assert client.files.retrieve(file.id) == file and client.files.wait_for_processing(file.id).id == file.id
+    assert client.files.retrieve(file.id) == file and client.files.wait_for_processing(
+        file.id).id == file.id
 
 
 def test_case_015_bytes_without_a_name(client):
@@ -38,13 +40,17 @@ def test_case_016_parts_in_any_order(echo):
     first = send(echo, ("purpose", b"batch"), ("file", lines(2), "x.jsonl"))
     second = send(echo, ("file", lines(2), "x.jsonl"), ("purpose", b"batch"))
     assert first[0] == second[0] == 200
-    assert {**first[1], "id": 0, "created_at": 0, "expires_at": 0} == {**second[1], "id": 0, "created_at": 0, "expires_at": 0}
+    assert {**first[1], "id": 0, "created_at": 0,
+            "expires_at": 0} == {**second[1], "id": 0, "created_at": 0, "expires_at": 0}
 
 
 def test_case_017_expires_after_sets_the_expiry(client, echo):
-    """expires_after of 3600 seconds: expires_at is created_at + 3600, for any purpose, also as one part of JSON."""
+    """expires_after of 3600 seconds: expires_at is created_at + 3600, for any purpose, also as one
+    part of JSON."""
     for purpose in ("batch", "user_data"):
-        file = client.files.create(file=b"{}\n", purpose=purpose, expires_after={"anchor": "created_at", "seconds": 3600})
+        file = client.files.create(file=b"{}\n",
+                                   purpose=purpose,
+                                   expires_after={"anchor": "created_at", "seconds": 3600})
         assert file.expires_at == file.created_at + 3600
     assert upload(client, b"x", "user_data").expires_at is None
     own = ("purpose", b"batch"), ("file", lines(2), "x.jsonl")
@@ -55,34 +61,50 @@ def test_case_017_expires_after_sets_the_expiry(client, echo):
     for empty in (b"", b"null"):
         status, file = send(echo, ("expires_after", empty), *own)
         assert status == 200 and file["expires_at"] == file["created_at"] + 2592000
-    for wrong, param in ((b"3600", "expires_after"), (b"[]", "expires_after"), (b'{"anchor": "created_at"', "expires_after"), (b"{}", "expires_after.anchor"),
-                         (b'{"anchor": "created_at"}', "expires_after.seconds"), (b'{"anchor": "created_at", "seconds": "3600"}', "expires_after.seconds"),
-                         (b'{"anchor": "created_at", "seconds": 10}', "expires_after.seconds"), (b'{"anchor": 7, "seconds": 3600}', "expires_after.anchor")):
+    for wrong, param in ((b"3600", "expires_after"), (b"[]", "expires_after"),
+                         (b'{"anchor": "created_at"', "expires_after"),
+                         (b"{}", "expires_after.anchor"), (b'{"anchor": "created_at"}',
+                                                           "expires_after.seconds"),
+                         (b'{"anchor": "created_at", "seconds": "3600"}', "expires_after.seconds"),
+                         (b'{"anchor": "created_at", "seconds": 10}', "expires_after.seconds"),
+                         (b'{"anchor": 7, "seconds": 3600}', "expires_after.anchor")):
         status, answer = send(echo, ("expires_after", wrong), *own)
         assert (status, answer["error"]["param"]) == (400, param), wrong
-    status, answer = send(echo, ("expires_after", b'{"anchor": "created_at", "seconds": 3600}'), ("expires_after[seconds]", b"7200"), *own)
+    status, answer = send(echo, ("expires_after", b'{"anchor": "created_at", "seconds": 3600}'),
+                          ("expires_after[seconds]", b"7200"), *own)
     assert (status, answer["error"]["param"]) == (400, "expires_after")
 
 
 def test_case_018_expiries_out_of_range(client):
     """3599 or 2592001 seconds: 400 that names expires_after; the bounds themselves are fine."""
     for seconds in (3599, 2592001, -1, "x"):
-        error = refused(400, client.files.create, file=b"{}\n", purpose="batch", expires_after={"anchor": "created_at", "seconds": seconds})
+        error = refused(400,
+                        client.files.create,
+                        file=b"{}\n",
+                        purpose="batch",
+                        expires_after={"anchor": "created_at", "seconds": seconds})
         assert "expires_after" in error.param and "expires_after" in str(error)
     for seconds in (3600, 2592000):
-        assert client.files.create(file=b"{}\n", purpose="batch", expires_after={"anchor": "created_at", "seconds": seconds}).id
+        assert client.files.create(file=b"{}\n",
+                                   purpose="batch",
+                                   expires_after={"anchor": "created_at", "seconds": seconds}).id
 
 
 def test_case_019_expiry_anchors(client):
     """The anchor last_used: 400."""
-    error = refused(400, client.files.create, file=b"{}\n", purpose="batch", expires_after={"anchor": "last_used", "seconds": 3600})
+    error = refused(400,
+                    client.files.create,
+                    file=b"{}\n",
+                    purpose="batch",
+                    expires_after={"anchor": "last_used", "seconds": 3600})
     assert error.code == "invalid_value" and "last_used" in str(error)
 
 
 def test_case_020_a_purpose_is_required(echo):
     """No purpose: 400 missing_required_parameter, param purpose."""
     status, answer = send(echo, ("file", b"{}\n", "x"))
-    assert (status, answer["error"]["code"], answer["error"]["param"]) == (400, "missing_required_parameter", "purpose")
+    assert (status, answer["error"]["code"],
+            answer["error"]["param"]) == (400, "missing_required_parameter", "purpose")
 
 
 def test_case_021_purposes_are_from_a_list(client):
@@ -106,7 +128,8 @@ def test_case_023_an_empty_file_is_no_batch(client):
 
 
 def test_case_024_a_first_line_that_is_not_json(client):
-    """A first line that cannot be parsed: 400 likewise, also behind blank lines or in another encoding."""
+    """A first line that cannot be parsed: 400 likewise, also behind blank lines or in another
+    encoding."""
     for content in (b"{malformed\n", b"\n\n{malformed\n", b"\xff\xfe\n"):
         error = refused(400, upload, client, content)
         assert "Invalid file format" in str(error) and "jsonl" in str(error)
@@ -118,14 +141,19 @@ def test_case_025_a_broken_second_line_is_accepted_here(client):
 
 
 def test_case_026_a_file_over_the_limit(small):
-    """Over the size limit: 413, no temporary file left, and the server goes on; a declared length is refused at once."""
+    """Over the size limit: 413, no temporary file left, and the server goes on; a declared length
+    is refused at once."""
     status, answer = send(small, ("purpose", b"user_data"), ("file", b"x" * 100001, "x"))
-    assert (status, answer["error"]["type"]) == (413, "invalid_request_error") and "100000" in answer["error"]["message"]
+    assert (status, answer["error"]["type"]) == (
+        413, "invalid_request_error") and "100000" in answer["error"]["message"]
     with socket.create_connection(("127.0.0.1", small.port), timeout=60) as connection:
-        connection.sendall(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: 9000000000\r\n\r\n")
+        connection.sendall(
+            b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=B\r\nContent-Length: 9000000000\r\n\r\n"
+        )
         assert connection.recv(1000).startswith(b"HTTP/1.1 413 ")
     poll(lambda: not list((small.state / "tmp").iterdir()))
-    assert send(small, ("purpose", b"user_data"), ("file", b"x" * 100000, "x"))[1]["bytes"] == 100000
+    assert send(small, ("purpose", b"user_data"),
+                ("file", b"x" * 100000, "x"))[1]["bytes"] == 100000
 
 
 def test_case_027_almost_the_boundary(echo):
@@ -141,19 +169,22 @@ def test_case_028_an_aborted_upload(echo, client):
     body, headers = form(("purpose", b"user_data"), ("file", b"x" * 100000, "x"))
     for _ in range(5):
         with socket.create_connection(("127.0.0.1", echo.port)) as connection:
-            connection.sendall(b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
-                               % (headers["Content-Type"].encode(), len(body)) + body[:50000])
+            connection.sendall(
+                b"POST /v1/files HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n"
+                % (headers["Content-Type"].encode(), len(body)) + body[:50000])
     poll(lambda: not list((echo.state / "tmp").iterdir()))
     assert [file.id for file in client.files.list()] == before
 
 
 def test_case_029_any_bytes_come_back(client, echo):
-    """NUL, CRLF and bytes that are not UTF-8 come back as they were, with their length and as an attachment."""
+    """NUL, CRLF and bytes that are not UTF-8 come back as they were, with their length and as an
+    attachment."""
     content = bytes(range(256)) * 300 + b"\r\n\0\r\n" + os.urandom(70000)
     file = upload(client, content, "user_data")
     assert client.files.content(file.id).read() == content
     _, headers, _ = plain(echo, "GET", f"/v1/files/{file.id}/content")
-    assert headers["content-type"] == "application/octet-stream" and headers["content-length"] == str(len(content))
+    assert headers["content-type"] == "application/octet-stream" and headers[
+        "content-length"] == str(len(content))
     assert headers["content-disposition"].startswith("attachment")
 
 
@@ -161,7 +192,8 @@ def test_case_030_unknown_files(client):
     """Retrieve, content and delete of an unknown id: 404, param id; any bytes may be in the id."""
     for call in (client.files.retrieve, client.files.content, client.files.delete):
         error = refused(404, call, "file-x")
-        assert isinstance(error, openai.NotFoundError) and "No such File object: file-x" in str(error) and error.param == "id"
+        assert isinstance(error, openai.NotFoundError) and "No such File object: file-x" in str(
+            error) and error.param == "id"
         refused(404, call, "../é meta.db")
 
 
@@ -176,10 +208,12 @@ def test_case_031_a_deleted_file_is_gone(client):
 
 
 def test_case_032_pages_never_skip_or_repeat(client):
-    """Five files, limit 2: two of them, has_more, first_id and last_id; the iteration yields all five once."""
+    """Five files, limit 2: two of them, has_more, first_id and last_id; the iteration yields all
+    five once."""
     made = [upload(client, b"x", "vision").id for _ in range(5)]
     page = client.files.list(purpose="vision", limit=2)
-    assert (len(page.data), page.has_more, page.first_id, page.last_id) == (2, True, page.data[0].id, page.data[1].id)
+    assert (len(page.data), page.has_more, page.first_id,
+            page.last_id) == (2, True, page.data[0].id, page.data[1].id)
     assert [file.id for file in client.files.list(purpose="vision", limit=2)] == made[::-1]
 
 
@@ -196,7 +230,9 @@ def test_case_034_the_purpose_filter(client, echo):
     """purpose=batch_output lists result files only."""
     batch = echo.wait(echo.create(lines(1))["id"])
     listed = list(client.files.list(purpose="batch_output"))
-    assert batch["output_file_id"] in [file.id for file in listed] and {file.purpose for file in listed} == {"batch_output"}
+    assert batch["output_file_id"] in [file.id for file in listed] and {
+        file.purpose
+        for file in listed} == {"batch_output"}
 
 
 def test_case_035_limits_out_of_range(client):
@@ -210,7 +246,8 @@ def test_case_036_an_empty_server(strict):
     """Nothing there: 200 with an empty list and null ids, which LiteLLM's proxy probes for."""
     status, _, data = plain(strict, "GET", "/v1/files?purpose=fine-tune")
     assert status == 200
-    assert json.loads(data) == {"object": "list", "data": [], "has_more": False, "first_id": None, "last_id": None}
+    assert json.loads(data) == {
+        "object": "list", "data": [], "has_more": False, "first_id": None, "last_id": None}
 
 
 def test_case_037_an_unknown_cursor(client):
@@ -225,7 +262,8 @@ def peak_kib(server):
 
 
 def test_case_038_a_slow_reader_of_a_large_file(echo, client, tmp_path):
-    """A large file (256 MiB here) and a reader that stops: the server's memory stays as it is, all bytes arrive."""
+    """A large file (256 MiB here) and a reader that stops: the server's memory stays as it is, all
+    bytes arrive."""
     total = 256 << 20
     with open(tmp_path / "large", "wb") as file:
         file.truncate(total)
@@ -233,7 +271,9 @@ def test_case_038_a_slow_reader_of_a_large_file(echo, client, tmp_path):
         made = client.files.create(file=file, purpose="user_data")
     before = peak_kib(echo)
     with socket.create_connection(("127.0.0.1", echo.port), timeout=120) as connection:
-        connection.sendall(b"GET /v1/files/%s/content HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" % made.id.encode())
+        connection.sendall(
+            b"GET /v1/files/%s/content HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n" %
+            made.id.encode())
         got = len(connection.recv(65536))
         for _ in range(20):  # others are served meanwhile
             assert plain(echo, "GET", "/health")[0] == 200
@@ -244,7 +284,8 @@ def test_case_038_a_slow_reader_of_a_large_file(echo, client, tmp_path):
 
 
 def test_case_039_a_part_of_a_file(echo, client):
-    """Range: bytes=0-9 is 206 with ten bytes; If-Range and If-None-Match are obeyed, HEAD tells the length."""
+    """Range: bytes=0-9 is 206 with ten bytes; If-Range and If-None-Match are obeyed, HEAD tells the
+    length."""
     content = bytes(range(100))
     path = f"/v1/files/{upload(client, content, 'user_data').id}/content"
     status, headers, data = plain(echo, "GET", path, headers={"Range": "bytes=0-9"})
@@ -253,11 +294,14 @@ def test_case_039_a_part_of_a_file(echo, client):
     assert plain(echo, "GET", path, headers={"Range": "bytes=90-"})[2] == content[90:]
     status, other, _ = plain(echo, "GET", path, headers={"Range": "bytes=100-"})
     assert (status, other["content-range"]) == (416, "bytes */100")
-    assert plain(echo, "GET", path, headers={"Range": "bytes=5-9", "If-Range": headers["etag"]})[2] == content[5:10]
-    assert plain(echo, "GET", path, headers={"Range": "bytes=5-9", "If-Range": '"other"'})[:3:2] == (200, content)
+    assert plain(echo, "GET", path, headers={"Range": "bytes=5-9",
+                                             "If-Range": headers["etag"]})[2] == content[5:10]
+    assert plain(echo, "GET", path, headers={"Range": "bytes=5-9",
+                                             "If-Range": '"other"'})[:3:2] == (200, content)
     assert plain(echo, "GET", path, headers={"If-None-Match": headers["etag"]})[:3:2] == (304, b"")
     status, head, data = plain(echo, "HEAD", path)
-    assert (status, data, head["content-length"], head["accept-ranges"]) == (200, b"", "100", "bytes")
+    assert (status, data, head["content-length"], head["accept-ranges"]) == (200, b"", "100",
+                                                                             "bytes")
 
 
 def test_case_040_an_expired_file(tmp_path):

@@ -11,4 +11,5 @@ def test_every_case_has_exactly_one_test():
 
 def test_the_table_in_the_readme_is_that_of_the_tests():
     readme = (table.FOLDER / "README.md").read_text()
-    assert readme.partition(table.FENCE)[2].strip() == table.table().strip(), "run tests/contract/table.py --write"
+    assert readme.partition(
+        table.FENCE)[2].strip() == table.table().strip(), "run tests/contract/table.py --write"

@@ -49,12 +49,13 @@ def told(folder, url, *secrets):
     secret = folder / "secret"
     secret.write_text("\n".join(secrets or (SECRET,)) + "\n")
     secret.chmod(0o600)
-    return ("--model", "smollm2=echo", "--webhook-url", url, "--webhook-secret-file", str(secret), "--webhook-allow-private",
-            "--webhook-retry-seconds", "1")
+    return ("--model", "smollm2=echo", "--webhook-url", url, "--webhook-secret-file", str(secret),
+            "--webhook-allow-private", "--webhook-retry-seconds", "1")
 
 
 def let_fail(server, clock, count):
-    """Waits until deliveries have failed `count` times; then a minute passes at once, which is longer than any of these pauses."""
+    """Waits until deliveries have failed `count` times; then a minute passes at once, which is
+    longer than any of these pauses."""
     poll(lambda: metric(server, 'quern_webhook_deliveries_total{outcome="failed"}') == count)
     clock.move(60)
 
@@ -74,7 +75,8 @@ def test_case_148_signatures(tmp_path):
     vector = {"webhook-id": "evt_0001", "webhook-timestamp": "1750000000"}
     body = b'{"id":"evt_0001","object":"event","created_at":1750000000,"type":"batch.completed","data":{"id":"batch_0001"}}'
     assert sign(SECRET, vector, body) == "v1,LilyHpwyW2Q5628HWpiG28heaXlTm7HxE8lv8thvFe0="
-    with Receiver() as receiver, serving(tmp_path, *told(tmp_path, receiver.url)) as (server, start):
+    with Receiver() as receiver, serving(tmp_path, *told(tmp_path,
+                                                         receiver.url)) as (server, start):
         create(start(), lines(1))
         poll(lambda: receiver.seen)
         headers, body, _ = receiver.seen[0]
@@ -83,37 +85,55 @@ def test_case_148_signatures(tmp_path):
 
 
 def test_case_149_unwrapped_by_the_client(tmp_path):
-    """client.webhooks.unwrap of real deliveries: the event's class and the batch's id, for each way a batch ends."""
-    with Receiver() as receiver, serving(tmp_path, *told(tmp_path, receiver.url)) as (server, start):
+    """client.webhooks.unwrap of real deliveries: the event's class and the batch's id, for each way
+    a batch ends."""
+    with Receiver() as receiver, serving(tmp_path, *told(tmp_path,
+                                                         receiver.url)) as (server, start):
         client = start()
         done, bad = create(client, lines(1)), create(client, b'{"a":1}\n')
         left = create(client, lines(3, echo={"delay_ms": 300000}))
         client.batches.cancel(left.id)
         poll(lambda: len(receiver.seen) == 3)
-        events = [client.webhooks.unwrap(body.decode(), low(headers), secret=SECRET) for headers, body, _ in receiver.seen]
-        assert {(event.type, event.data.id) for event in events} == {("batch.completed", done.id), ("batch.failed", bad.id),
-                                                                    ("batch.cancelled", left.id)}
+        events = [
+            client.webhooks.unwrap(body.decode(), low(headers), secret=SECRET)
+            for headers, body, _ in receiver.seen]
+        assert {(event.type, event.data.id)
+                for event in events} == {("batch.completed", done.id), ("batch.failed", bad.id),
+                                         ("batch.cancelled", left.id)}
         for event in events:
             batch = client.batches.retrieve(event.data.id)
-            assert event.object == "event" and event.created_at == (batch.completed_at or batch.failed_at or batch.cancelled_at)
+            assert event.object == "event" and event.created_at == (batch.completed_at
+                                                                    or batch.failed_at
+                                                                    or batch.cancelled_at)
         with pytest.raises(openai.InvalidWebhookSignatureError):
-            client.webhooks.unwrap(receiver.seen[0][1].decode() + " ", low(receiver.seen[0][0]), secret=SECRET)
+            client.webhooks.unwrap(receiver.seen[0][1].decode() + " ",
+                                   low(receiver.seen[0][0]),
+                                   secret=SECRET)
 
 
 def test_case_150_a_receiver_that_fails_twice(tmp_path):
-    """500 twice, then 200: the same webhook-id, a signature for each attempt's own time, and no delivery after the 200."""
+    """500 twice, then 200: the same webhook-id, a signature for each attempt's own time, and no
+    delivery after the 200."""
     clock = support.Clock(tmp_path)
-    with Receiver([500, 500]) as receiver, serving(tmp_path, *told(tmp_path, receiver.url), clock=clock) as (server, start):
+    with Receiver([500, 500]) as receiver, serving(tmp_path,
+                                                   *told(tmp_path, receiver.url),
+                                                   clock=clock) as (server, start):
         client = start()
         create(client, lines(1))
         let_fail(server, clock, 1)
         let_fail(server, clock, 2)
         poll(lambda: len(receiver.seen) == 3)
         create(client, lines(1))
-        poll(lambda: len(receiver.seen) == 4)  # another event came through, and no fourth of the first
+        poll(lambda: len(receiver.seen) == 4
+             )  # another event came through, and no fourth of the first
         attempts = [low(headers) for headers, _, _ in receiver.seen[:3]]
-        assert len({headers["webhook-id"] for headers in attempts}) == 1 and len({body for _, body, _ in receiver.seen[:3]}) == 1
-        assert len({h["webhook-timestamp"] for h in attempts}) == len({h["webhook-signature"] for h in attempts}) == 3
+        assert len({headers["webhook-id"]
+                    for headers in attempts}) == 1 and len({
+                        body
+                        for _, body, _ in receiver.seen[:3]}) == 1
+        assert len({h["webhook-timestamp"]
+                    for h in attempts}) == len({h["webhook-signature"]
+                                                for h in attempts}) == 3
         for headers, body, _ in receiver.seen[:3]:
             client.webhooks.unwrap(body.decode(), low(headers), secret=SECRET)
         assert low(receiver.seen[3][0])["webhook-id"] != attempts[0]["webhook-id"]
@@ -144,24 +164,28 @@ def test_case_152_a_receiver_that_is_down(tmp_path):
             client = start()
             poll(lambda: back.seen)
             headers, body, _ = back.seen[0]
-            assert client.webhooks.unwrap(body.decode(), low(headers), secret=SECRET).data.id == batch.id
+            assert client.webhooks.unwrap(body.decode(), low(headers),
+                                          secret=SECRET).data.id == batch.id
 
 
 def test_case_153_two_secrets(tmp_path):
     """Two secrets: two v1 signatures, each of which verifies."""
-    with Receiver() as receiver, serving(tmp_path, *told(tmp_path, receiver.url, SECRET, OLD)) as (server, start):
+    with Receiver() as receiver, serving(tmp_path, *told(tmp_path, receiver.url, SECRET,
+                                                         OLD)) as (server, start):
         client = start()
         create(client, lines(1))
         poll(lambda: receiver.seen)
         headers, body, _ = receiver.seen[0]
         assert len(low(headers)["webhook-signature"].split(" ")) == 2
         for secret in (SECRET, OLD):
-            assert client.webhooks.unwrap(body.decode(), low(headers), secret=secret).type == "batch.completed"
+            assert client.webhooks.unwrap(body.decode(), low(headers),
+                                          secret=secret).type == "batch.completed"
 
 
 def test_case_154_after_the_end(tmp_path):
     """One event a batch, sent when a retrieve already shows the end."""
-    with Receiver() as receiver, serving(tmp_path, *told(tmp_path, receiver.url)) as (server, start):
+    with Receiver() as receiver, serving(tmp_path, *told(tmp_path,
+                                                         receiver.url)) as (server, start):
         client = start()
         batches, checked = [create(client, lines(50)).id for _ in range(10)], 0
         while checked < len(batches):
@@ -169,4 +193,5 @@ def test_case_154_after_the_end(tmp_path):
             event = json.loads(receiver.seen[checked][1])
             assert client.batches.retrieve(event["data"]["id"]).status == "completed"
             checked += 1
-        assert sorted(json.loads(body)["data"]["id"] for _, body, _ in receiver.seen) == sorted(batches)
+        assert sorted(
+            json.loads(body)["data"]["id"] for _, body, _ in receiver.seen) == sorted(batches)

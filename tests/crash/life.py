@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The whole life of one batch as a client sees it, made to be interrupted anywhere: upload, create, run, publish,
-download. After each death of the server the same client goes on, and checks what it was told before."""
+"""The whole life of one batch as a client sees it, made to be interrupted anywhere: upload, create,
+run, publish, download. After each death of the server the same client goes on, and checks what it
+was told before."""
 import http.client, json, os, signal, subprocess, time, uuid
 
 import support
 
-# QUERN_KILLS scales the counts of all crash suites: the share of the planned deaths that are died. `make nightly` dies all of them (1.0),
-# .ci/run a quarter; elsewhere a tenth, another one each time where the seed is random.
+# QUERN_KILLS scales the counts of all crash suites: the share of the planned deaths that are died.
+# `make nightly` dies all of them (1.0), .ci/run a quarter; elsewhere a tenth, another one each time
+# where the seed is random.
 SCALE = float(os.environ.get("QUERN_KILLS") or "0.1")
 ECHO = ("--model", "smollm2=echo")
 
@@ -23,12 +25,15 @@ def spread(first, last, count):
 
 def echo_lines(count, words=3):
     """Requests whose answers the echo worker repeats; ids with bytes that need escaping."""
-    return [support.request(f"line-{i:05d} é", f"{i} " + "lantern stone " * (words + i % 7)) for i in range(count)]
+    return [
+        support.request(f"line-{i:05d} é", f"{i} " + "lantern stone " * (words + i % 7))
+        for i in range(count)]
 
 
 def held_lines(count, *places):
-    """`count` requests that are answered at once, but those at `places` only after a minute, then two …; those behind them wait too. So
-    a test that does something in the meantime does it before the batch ends."""
+    """`count` requests that are answered at once, but those at `places` only after a minute, then
+    two …; those behind them wait too. So a test that does something in the meantime does it before
+    the batch ends."""
     lines = echo_lines(count, words=1)
     for number, place in enumerate(places):
         lines[place]["body"]["echo"] = {"delay_ms": 60000 * (number + 1)}
@@ -42,7 +47,8 @@ def answers(requests):
 
 def judge(lines, requests):
     """Every request answered once, with its own text."""
-    got = [(line["custom_id"], line["response"]["body"]["choices"][0]["message"]["content"]) for line in lines]
+    got = [(line["custom_id"], line["response"]["body"]["choices"][0]["message"]["content"])
+           for line in lines]
     assert got == answers(requests), f"{len(got)} of {len(requests)} lines, or other ones"
     assert all(line["error"] is None and line["response"]["status_code"] == 200 for line in lines)
 
@@ -60,7 +66,9 @@ class Victim(support.Server):
 
     def start(self):
         self.log = open(self.state.parent / f"{self.state.name}.log", "a")
-        command = [*self.prefix, support.BINARY, "serve", "--port", "0", "--state-dir", str(self.state), *self.arguments]
+        command = [
+            *self.prefix, support.BINARY, "serve", "--port", "0", "--state-dir",
+            str(self.state), *self.arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log, text=True,
                                         env={**os.environ, **(self.environment or {})})
         line = self.process.stdout.readline()
@@ -84,7 +92,8 @@ class Victim(support.Server):
 
 
 class Client:
-    """One batch from upload to download. Whatever was acknowledged is asked for again after a restart."""
+    """One batch from upload to download. Whatever was acknowledged is asked for again after a
+    restart."""
 
     def __init__(self, requests, clock=None):
         self.requests, self.content, self.clock = requests, support.jsonl(requests), clock
@@ -101,8 +110,13 @@ class Client:
             assert server.call("GET", f"/v1/files/{self.file}/content") == (200, self.content)
         if until == "uploaded":
             return
-        body = {"input_file_id": self.file, "endpoint": "/v1/chat/completions", "completion_window": "24h"}
-        status, data = server.call("POST", "/v1/batches", body, headers={"Idempotency-Key": self.key})
+        body = {
+            "input_file_id": self.file, "endpoint": "/v1/chat/completions",
+            "completion_window": "24h"}
+        status, data = server.call("POST",
+                                   "/v1/batches",
+                                   body,
+                                   headers={"Idempotency-Key": self.key})
         assert status == 200, data
         created = json.loads(data)["id"]
         assert self.batch in (None, created), "the same idempotency key gave another batch"
@@ -130,7 +144,8 @@ class Client:
                 self.clock.move(10)
             time.sleep(0.005)
         count = len(self.requests)
-        assert (batch["status"], batch["request_counts"]) == ("completed", {"total": count, "completed": count, "failed": 0})
+        assert (batch["status"], batch["request_counts"]) == ("completed", {
+            "total": count, "completed": count, "failed": 0})
         assert batch["error_file_id"] is None
         return batch
 
@@ -178,7 +193,10 @@ def wait_for_lines(server, batch_id, lines):
 
 
 def run_command(folder, *extra):
-    return [support.BINARY, "run", "-i", str(folder / "in.jsonl"), "-o", str(folder / "out.jsonl"), *(extra or ECHO)]
+    return [
+        support.BINARY, "run", "-i",
+        str(folder / "in.jsonl"), "-o",
+        str(folder / "out.jsonl"), *(extra or ECHO)]
 
 
 def judge_file(path, requests):

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`quern backup` and `quern restore`: the drills of docs/guides/runbook.md, and backups under load with kills of the server and of the
-backup itself. Every generation must restore to a directory that fsck accepts and that has everything acknowledged before it began.
+"""`quern backup` and `quern restore`: the drills of docs/guides/runbook.md, and backups under load
+with kills of the server and of the backup itself. Every generation must restore to a directory that
+fsck accepts and that has everything acknowledged before it began.
 
-QUERN_BACKUP_SECONDS=600 makes the last test take a backup per second for so long, restores each of them (10 minutes more on an idle machine; with
-QUERN_TIMEOUT=3 there is time for that on a busy one), and prints its figures."""
+QUERN_BACKUP_SECONDS=600 makes the last test take a backup per second for so long, restores each of
+them (10 minutes more on an idle machine; with QUERN_TIMEOUT=3 there is time for that on a busy
+one), and prints its figures."""
 import hashlib, json, os, pathlib, random, re, shutil, socket, sqlite3, subprocess, threading, time
 
 import pytest
@@ -12,11 +14,17 @@ import life, support
 
 SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
 SECONDS = float(os.environ.get("QUERN_BACKUP_SECONDS", "0"))
-RESTORES = pathlib.Path(os.environ["QUERN_BACKUP_RESTORES"]) if "QUERN_BACKUP_RESTORES" in os.environ else None  # on a quick disk
+RESTORES = pathlib.Path(os.environ["QUERN_BACKUP_RESTORES"]
+                        ) if "QUERN_BACKUP_RESTORES" in os.environ else None  # on a quick disk
 
 
 def backup(folder, state, *arguments, status=0, environment=None):
-    done = support.quern("backup", folder, "--state-dir", state, *arguments, env={**os.environ, **(environment or {})})
+    done = support.quern("backup",
+                         folder,
+                         "--state-dir",
+                         state,
+                         *arguments,
+                         env={**os.environ, **(environment or {})})
     assert done.returncode == status, f"{done.returncode}: {done.stdout}{done.stderr}"
     return done
 
@@ -36,7 +44,10 @@ def check(folder, status=0):
 def objects(folder):
     """Every object of a backup folder with its size."""
     data = folder / "data"
-    return {str(path.relative_to(data)): path.stat().st_size for path in data.rglob("*") if path.is_file()}
+    return {
+        str(path.relative_to(data)): path.stat().st_size
+        for path in data.rglob("*")
+        if path.is_file()}
 
 
 def held_lines(count, *places):
@@ -58,7 +69,8 @@ def half_done(server, clock, lines=300):
 
 
 def go_on(client, state, clock, counted):
-    """A server on the restored directory takes the batch to its end, from the lines that were counted."""
+    """A server on the restored directory takes the batch to its end, from the lines that were
+    counted."""
     support.fsck(state)
     with support.serving(state, *life.ECHO, environment=clock.environment) as server:
         client.go(server)
@@ -91,14 +103,19 @@ def test_a_lost_disk_costs_nothing_that_was_counted_before_the_backup(tmp_path):
     said = restore(tmp_path / "backups", state).stdout
     assert "restored generation 1 of " in said and "1 batch, of which 1 goes on at the next start" in said
     assert state.stat().st_mode & 0o777 == 0o700
-    modes = {path.name.split("-")[0].split(".")[0]: path.stat().st_mode & 0o777 for path in state.rglob("*") if path.is_file()}
+    modes = {
+        path.name.split("-")[0].split(".")[0]: path.stat().st_mode & 0o777
+        for path in state.rglob("*")
+        if path.is_file()}
     assert modes == {"LOCK": 0o600, "meta": 0o600, "file": 0o400, "lines": 0o600, "seg": 0o600}
     go_on(client, state, clock, 150)
 
 
 def test_a_running_batch_moves_to_another_host_and_runs_nowhere_else(tmp_path):
-    old, new, folder, clock = tmp_path / "old", tmp_path / "new", tmp_path / "backups", support.Clock(tmp_path)
-    with support.serving(old, *life.ECHO, "--drain-seconds", "1", environment=clock.environment) as server:
+    old, new, folder, clock = tmp_path / "old", tmp_path / "new", tmp_path / "backups", support.Clock(
+        tmp_path)
+    with support.serving(old, *life.ECHO, "--drain-seconds", "1",
+                         environment=clock.environment) as server:
         client = half_done(server, clock)
         backup(folder, old)
         refused = backup(folder, old, "--move", status=7)
@@ -132,8 +149,10 @@ def test_a_move_is_restored_once(tmp_path):
     restore(folder, tmp_path / "new")
     for generation in ("0", "1", "2"):  # and nothing that was taken before it
         refused = restore(folder, tmp_path / "second", "--generation", generation, status=7).stderr
-        assert re.search(r"generation 2 was restored 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC on host ", refused), refused
-        assert f"on host {socket.gethostname()} into {tmp_path / 'new'}. " in refused and refused.endswith("add --again\n")
+        assert re.search(r"generation 2 was restored 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC on host ",
+                         refused), refused
+        assert f"on host {socket.gethostname()} into {tmp_path / 'new'}. " in refused and refused.endswith(
+            "add --again\n")
     shutil.rmtree(tmp_path / "new")
     assert "would run twice" in restore(folder, tmp_path / "new", status=7).stderr
     assert not (tmp_path / "second").exists() and not (tmp_path / "new").exists()
@@ -145,9 +164,17 @@ def test_a_move_is_restored_once(tmp_path):
     restore(folder, tmp_path / "third")
     # A mark that lost its bytes is a mark.
     (folder / "manifests/00000002.restored").write_text("?")
-    assert "does not say where" in restore(folder, tmp_path / "fourth", "--generation", "2", status=3).stderr
+    assert "does not say where" in restore(folder,
+                                           tmp_path / "fourth",
+                                           "--generation",
+                                           "2",
+                                           status=3).stderr
     restore(folder, tmp_path / "fourth", "--generation", "2", "--again")
-    assert f"into {tmp_path / 'fourth'}. " in restore(folder, tmp_path / "fifth", "--generation", "2", status=7).stderr
+    assert f"into {tmp_path / 'fourth'}. " in restore(folder,
+                                                      tmp_path / "fifth",
+                                                      "--generation",
+                                                      "2",
+                                                      status=7).stderr
 
 
 def test_a_restore_of_a_move_killed_anywhere_is_repeated_there_and_nowhere_else(tmp_path):
@@ -160,10 +187,15 @@ def test_a_restore_of_a_move_killed_anywhere_is_repeated_there_and_nowhere_else(
         shutil.rmtree(folder)
         shutil.copytree(pristine, folder)
         target, other = tmp_path / f"target-{number}", tmp_path / f"other-{number}"
-        done = support.quern("restore", folder, "--state-dir", target, env={**os.environ, "QUERN_FAULT": f"any:{number}:KILL"})
+        done = support.quern("restore",
+                             folder,
+                             "--state-dir",
+                             target,
+                             env={**os.environ, "QUERN_FAULT": f"any:{number}:KILL"})
         if done.returncode == 0:
             break
-        is_marked, can_start = (folder / "manifests/00000002.restored").exists(), (target / "meta.db").exists() and not (target / "restoring").exists()
+        is_marked, can_start = (folder / "manifests/00000002.restored").exists(), (
+            target / "meta.db").exists() and not (target / "restoring").exists()
         ends[is_marked, can_start] = ends.get((is_marked, can_start), 0) + 1
         if not is_marked:
             shutil.rmtree(target, ignore_errors=True)
@@ -182,11 +214,15 @@ def test_of_two_restores_at_once_of_a_move_one_can_start(tmp_path):
     folder, client = moved(tmp_path)
     for number in range(life.scaled(10)):
         targets = [tmp_path / f"{number}-{name}" for name in "ab"]
-        commands = [subprocess.Popen([support.BINARY, "restore", folder, "--state-dir", target], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-                    for target in targets]
+        commands = [
+            subprocess.Popen([support.BINARY, "restore", folder, "--state-dir", target],
+                             stdout=subprocess.DEVNULL,
+                             stderr=subprocess.PIPE,
+                             text=True) for target in targets]
         said = [command.communicate()[1] for command in commands]
         assert sorted(command.returncode for command in commands) == [0, 7], said
-        assert sum(not (target / "restoring").exists() and (target / "meta.db").exists() for target in targets) == 1
+        assert sum(not (target / "restoring").exists() and (target / "meta.db").exists()
+                   for target in targets) == 1
         (folder / "manifests/00000002.restored").unlink()
 
 
@@ -194,10 +230,14 @@ def test_a_move_in_a_folder_that_cannot_be_written_is_restored_with_again_only(t
     folder, client = moved(tmp_path)
     # As root nothing but the file system itself forbids to write.
     frozen = "mount --bind {0} {0} && mount -o remount,bind,ro {0} && exec \"$@\"".format(folder)
-    shut = ["unshare", "-m", "sh", "-c", frozen, "sh"] if os.geteuid() == 0 else ["sh", "-c", f"chmod 500 {folder}/manifests && exec \"$@\"", "sh"]
+    shut = ["unshare", "-m", "sh", "-c", frozen, "sh"] if os.geteuid() == 0 else [
+        "sh", "-c", f"chmod 500 {folder}/manifests && exec \"$@\"", "sh"]
     if subprocess.run([*shut, "true"], capture_output=True).returncode != 0:
         pytest.skip("this container lets root mount nothing")
-    again = lambda *more: subprocess.run([*shut, support.BINARY, "restore", folder, "--state-dir", tmp_path / "new", *more], capture_output=True, text=True)
+    again = lambda *more: subprocess.run([
+        *shut, support.BINARY, "restore", folder, "--state-dir", tmp_path / "new", *more],
+                                         capture_output=True,
+                                         text=True)
     refused = again()
     assert refused.returncode == 7 and "a second restore of this move could not be refused" in refused.stderr
     assert not (tmp_path / "new").exists()
@@ -218,7 +258,8 @@ def test_lost_keys_come_back_with_the_backup(tmp_path):
     restore(folder, tmp_path / "restored")
     shutil.copy(tmp_path / "restored/keys.jsonl", state / "keys.jsonl")
     with support.serving(state, *life.ECHO) as server:
-        assert server.call("GET", "/v1/batches", headers={"Authorization": f"Bearer {key}"})[0] == 200
+        assert server.call("GET", "/v1/batches",
+                           headers={"Authorization": f"Bearer {key}"})[0] == 200
         assert server.call("GET", "/v1/batches")[0] == 401
 
 
@@ -227,7 +268,11 @@ def test_a_backup_killed_anywhere_leaves_the_generation_before_it_or_is_refused(
     numbers, killed = life.spread(1, 100, life.scaled(100)), 0
     for number in numbers:
         folder = tmp_path / f"first-{number}"
-        done = support.quern("backup", folder, "--state-dir", state, env={**os.environ, "QUERN_FAULT": f"any:{number}:KILL"})
+        done = support.quern("backup",
+                             folder,
+                             "--state-dir",
+                             state,
+                             env={**os.environ, "QUERN_FAULT": f"any:{number}:KILL"})
         if done.returncode == 0:
             break
         killed += 1
@@ -241,7 +286,11 @@ def test_a_backup_killed_anywhere_leaves_the_generation_before_it_or_is_refused(
     folder = tmp_path / "later"
     backup(folder, state)
     for number in numbers[:killed]:
-        support.quern("backup", folder, "--state-dir", state, env={**os.environ, "QUERN_FAULT": f"any:{number}:KILL"})
+        support.quern("backup",
+                      folder,
+                      "--state-dir",
+                      state,
+                      env={**os.environ, "QUERN_FAULT": f"any:{number}:KILL"})
         said = check(folder).stdout
         assert ": good" in said and "damaged" not in said
         newest = max(int(path.name) for path in (folder / "manifests").glob("0*"))
@@ -267,7 +316,13 @@ def test_a_restore_that_was_killed_is_no_state_directory(tmp_path):
         if done.returncode == 0:
             break
         if (target / "restoring").exists():
-            done = support.quern("serve", "--port", "0", "--state-dir", target, *life.ECHO, timeout=120)
+            done = support.quern("serve",
+                                 "--port",
+                                 "0",
+                                 "--state-dir",
+                                 target,
+                                 *life.ECHO,
+                                 timeout=120)
             assert done.returncode == 7 and "did not end: repeat the command" in done.stderr
             assert "is not empty" in restore(tmp_path / "backups", target, status=7).stderr
         elif (target / "meta.db").exists():
@@ -301,9 +356,11 @@ def test_a_newer_version_takes_a_backup_of_an_older_one_and_not_the_reverse(tmp_
     backup(tmp_path / "backups", state)
     shutil.copytree(tmp_path / "backups", tmp_path / "newer")
     # The database as it was before uploads in parts.
-    rewrite(tmp_path / "backups", 1, "DROP TABLE uploads; DROP TABLE upload_parts; DROP TABLE judgements; DROP TABLE judgement_sums;"
-            "DROP TABLE judgement_curators; DROP INDEX files_sum; DROP INDEX files_list; DROP INDEX files_purposes; DROP INDEX files_of_purpose;"
-            "DROP INDEX batches_of; PRAGMA user_version = 5;")
+    rewrite(
+        tmp_path / "backups", 1,
+        "DROP TABLE uploads; DROP TABLE upload_parts; DROP TABLE judgements; DROP TABLE judgement_sums;"
+        "DROP TABLE judgement_curators; DROP INDEX files_sum; DROP INDEX files_list; DROP INDEX files_purposes; DROP INDEX files_of_purpose;"
+        "DROP INDEX batches_of; PRAGMA user_version = 5;")
     check(tmp_path / "backups")
     said = restore(tmp_path / "backups", tmp_path / "restored").stdout
     assert "the next start brings its database to this version" in said
@@ -316,18 +373,25 @@ def test_a_newer_version_takes_a_backup_of_an_older_one_and_not_the_reverse(tmp_
 
 # --- folders that others had in their hands ---
 
-PLANTED = {"trigger": ("CREATE TRIGGER planted AFTER INSERT ON batches BEGIN DELETE FROM files; END;", "has the trigger planted, which quern did not make"),
-           "view": ("CREATE VIEW planted AS SELECT * FROM files;", "has the view planted, which quern did not make"),
-           "table": ("CREATE TABLE planted (x);", "has the table planted, which quern did not make"),
-           "a table's place": ("DROP TABLE outbox; CREATE VIEW outbox AS SELECT * FROM files;", "lacks the index outbox_open"),
-           "column": ("ALTER TABLE files ADD COLUMN planted TEXT;", "has another table files than quern makes"),
-           "lack": ("DROP TRIGGER judgements_kept;", "lacks the trigger judgements_kept"),
-           "index": ("DROP INDEX outbox_open; CREATE UNIQUE INDEX outbox_open ON outbox (state);", "has another index outbox_open than quern makes")}
+PLANTED = {
+    "trigger": ("CREATE TRIGGER planted AFTER INSERT ON batches BEGIN DELETE FROM files; END;",
+                "has the trigger planted, which quern did not make"),
+    "view": ("CREATE VIEW planted AS SELECT * FROM files;",
+             "has the view planted, which quern did not make"),
+    "table": ("CREATE TABLE planted (x);", "has the table planted, which quern did not make"),
+    "a table's place": ("DROP TABLE outbox; CREATE VIEW outbox AS SELECT * FROM files;",
+                        "lacks the index outbox_open"),
+    "column": ("ALTER TABLE files ADD COLUMN planted TEXT;",
+               "has another table files than quern makes"),
+    "lack": ("DROP TRIGGER judgements_kept;", "lacks the trigger judgements_kept"),
+    "index": ("DROP INDEX outbox_open; CREATE UNIQUE INDEX outbox_open ON outbox (state);",
+              "has another index outbox_open than quern makes")}
 
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_a_database_of_another_schema_is_not_used(tmp_path, planted):
-    """A trigger or a view would run with the statements of the server. The sums of the manifest are those of the planted bytes."""
+    """A trigger or a view would run with the statements of the server. The sums of the manifest are
+    those of the planted bytes."""
     state, client = finished(tmp_path)
     backup(tmp_path / "backups", state)
     change, said = PLANTED[planted]
@@ -345,11 +409,13 @@ def test_a_database_of_another_schema_is_not_used(tmp_path, planted):
 
 @pytest.mark.parametrize("kind", ["link", "pipe", "folder", "link in the way", "manifest"])
 def test_only_regular_files_are_restored(tmp_path, kind):
-    """A link would bring a file of this machine into the state directory, and a pipe would stop the reader."""
+    """A link would bring a file of this machine into the state directory, and a pipe would stop the
+    reader."""
     state, client = finished(tmp_path)
     folder = tmp_path / "backups"
     backup(folder, state)
-    input_file = next(path for path in (folder / "data/files").rglob("*") if path.is_file() and path.read_bytes() == support.jsonl(client.requests))
+    input_file = next(path for path in (folder / "data/files").rglob("*")
+                      if path.is_file() and path.read_bytes() == support.jsonl(client.requests))
     away = tmp_path / "away"
     if kind == "link in the way":
         input_file.parent.rename(away)
@@ -360,12 +426,17 @@ def test_only_regular_files_are_restored(tmp_path, kind):
         manifest.symlink_to(away)
     else:
         input_file.rename(away)
-        {"link": lambda: input_file.symlink_to(away), "pipe": lambda: os.mkfifo(input_file), "folder": lambda: input_file.mkdir()}[kind]()
+        {
+            "link": lambda: input_file.symlink_to(away), "pipe": lambda: os.mkfifo(input_file),
+            "folder": lambda: input_file.mkdir()}[kind]()
     refused = restore(folder, tmp_path / "target", status=3)
-    assert any(word in refused.stderr for word in ("is missing or too short", "is not followed in a backup", "is no regular file")), refused.stderr
+    assert any(word in refused.stderr
+               for word in ("is missing or too short", "is not followed in a backup",
+                            "is no regular file")), refused.stderr
     assert not (tmp_path / "target").exists() or "restoring" in os.listdir(tmp_path / "target")
     if (tmp_path / "target").exists():
-        assert support.quern("serve", "--state-dir", tmp_path / "target", *life.ECHO, "--port", "0").returncode != 0
+        assert support.quern("serve", "--state-dir", tmp_path / "target", *life.ECHO, "--port",
+                             "0").returncode != 0
     check(folder, status=10)
 
 
@@ -385,7 +456,8 @@ def test_a_backup_copies_what_is_new_and_keeps_so_many_generations(tmp_path):
         after = objects(folder)
         generations = sorted(path.name for path in (folder / "manifests").iterdir())
         assert generations == ["00000003", "00000004"]
-        # The input is the object of the first generation; the log is gone with the last one that named it.
+        # The input is the object of the first generation; the log is gone with the last one that
+        # named it.
         shared = set(before) & set(after)
         assert len(shared) == 1 and next(iter(shared)).startswith("files/"), shared
         check(folder)
@@ -404,7 +476,8 @@ def test_a_growing_segment_is_one_object_and_each_generation_has_its_part_of_it(
         for lines in (100, 200):
             life.wait_for_lines(server, client.batch, lines)
             backup(folder, state)
-            segments = [size for name, size in objects(folder).items() if name.endswith("seg-000001.log.1")]
+            segments = [
+                size for name, size in objects(folder).items() if name.endswith("seg-000001.log.1")]
             assert len(segments) == 1
             sizes += segments
             clock.move(601)
@@ -464,8 +537,10 @@ def test_what_cannot_be_a_backup_is_refused(tmp_path):
     assert "not apart" in backup(tmp_path, state, status=3).stderr
     (tmp_path / "other").mkdir()
     (tmp_path / "other/letter.txt").write_text("x")
-    assert "neither empty nor a folder of backups" in backup(tmp_path / "other", state, status=7).stderr
-    assert "not a state directory" in backup(tmp_path / "backups", tmp_path / "nothing", status=4).stderr
+    assert "neither empty nor a folder of backups" in backup(tmp_path / "other", state,
+                                                             status=7).stderr
+    assert "not a state directory" in backup(tmp_path / "backups", tmp_path / "nothing",
+                                             status=4).stderr
     assert "no folder of backups" in check(tmp_path / "other", status=4).stderr
     backup(tmp_path / "backups", state)
     assert "is not empty" in restore(tmp_path / "backups", state, status=7).stderr
@@ -474,7 +549,8 @@ def test_what_cannot_be_a_backup_is_refused(tmp_path):
 # --- under load, with kills ---
 
 class Ledger:
-    """What the server acknowledged. Entries only grow, so that a copy is what was known at a moment."""
+    """What the server acknowledged. Entries only grow, so that a copy is what was known at a
+    moment."""
 
     def __init__(self):
         self.lock, self.files, self.given_up, self.batches = threading.Lock(), {}, set(), {}
@@ -489,12 +565,14 @@ class Ledger:
 
 
 class Load(threading.Thread):
-    """Clients that upload, run, download and delete without a pause, across restarts of the server."""
+    """Clients that upload, run, download and delete without a pause, across restarts of the
+    server."""
 
     def __init__(self, server, ledger, number, lines):
         super().__init__(daemon=True)
         self.server, self.ledger, self.lines = server, ledger, lines
-        self.rng, self.stopping, self.failure, self.rounds = random.Random(SEED + number), False, None, 0
+        self.rng, self.stopping, self.failure, self.rounds = random.Random(SEED +
+                                                                           number), False, None, 0
 
     def run(self):
         while not self.stopping:
@@ -512,8 +590,10 @@ class Load(threading.Thread):
         file = self.server.upload(content)["id"]
         with self.ledger.lock:
             self.ledger.files[file] = hashlib.sha256(content).hexdigest()
-        batch = self.server.json("POST", "/v1/batches", {"input_file_id": file, "endpoint": "/v1/chat/completions",
-                                                         "completion_window": "24h"})["id"]
+        batch = self.server.json(
+            "POST", "/v1/batches",
+            {"input_file_id": file, "endpoint": "/v1/chat/completions", "completion_window": "24h"
+             })["id"]
         self.ledger.note(batch, input=file)
         while not self.stopping:
             seen = self.server.batch(batch)
@@ -547,30 +627,35 @@ def lines_in_log(folder):
 
 
 def judge(state, files, batches, given_up):
-    """The restored directory has all that was acknowledged; returns how many facts were compared."""
+    """The restored directory has all that was acknowledged; returns how many facts were
+    compared."""
     support.fsck(state)
     connection, facts = sqlite3.connect(state / "meta.db"), 0
-    rows = dict((row[0], row[1:]) for row in connection.execute("SELECT id, status, total, completed FROM batches"))
+    rows = dict((row[0], row[1:])
+                for row in connection.execute("SELECT id, status, total, completed FROM batches"))
     stored = {row[0] for row in connection.execute("SELECT id FROM files")}
     connection.close()
     for name, digest in files.items():
         if name in given_up:
             continue
         assert name in stored, f"{name} was acknowledged and is not in the backup"
-        assert hashlib.sha256((state / "files" / name[-2:] / name).read_bytes()).hexdigest() == digest
+        assert hashlib.sha256(
+            (state / "files" / name[-2:] / name).read_bytes()).hexdigest() == digest
         facts += 1
     for name, batch in batches.items():
         assert name in rows, f"{name} was acknowledged and is not in the backup"
         status, total, completed = rows[name]
         assert not batch.get("ended") or status == 4, f"{name} had ended"
         count = completed if status == 4 else len(lines_in_log(state / "batches" / name))
-        assert count >= batch["counted"], f"{name}: {batch['counted']} lines were counted, the backup has {count}"
+        assert count >= batch[
+            "counted"], f"{name}: {batch['counted']} lines were counted, the backup has {count}"
         facts += 1 + batch["counted"]
     return facts
 
 
 def pinned(folder, to):
-    """The folder as it is now, without a copy of its bytes; objects may grow later, as they may in a folder of backups."""
+    """The folder as it is now, without a copy of its bytes; objects may grow later, as they may in
+    a folder of backups."""
     shutil.copytree(folder, to, copy_function=os.link, ignore=shutil.ignore_patterns("LOCK"))
     (to / "LOCK").touch(0o600)
 
@@ -580,7 +665,8 @@ class Judge(threading.Thread):
 
     def __init__(self, folder):
         super().__init__(daemon=True)
-        self.folder, self.waiting, self.condition, self.failure = folder, [], threading.Condition(), None
+        self.folder, self.waiting, self.condition, self.failure = folder, [], threading.Condition(
+        ), None
         self.judged = self.facts = 0
 
     def put(self, case):
@@ -611,7 +697,8 @@ class Judge(threading.Thread):
 
 def test_backups_under_load_with_kills_restore_to_all_that_was_acknowledged(tmp_path):
     print(f"seed {SEED}")
-    rng, state, folder, ledger = random.Random(SEED), tmp_path / "state", tmp_path / "backups", Ledger()
+    rng, state, folder, ledger = random.Random(
+        SEED), tmp_path / "state", tmp_path / "backups", Ledger()
     server = support.Server(state, *life.ECHO).start()
     loads = [Load(server, ledger, number, 400) for number in range(3)]
     judge_thread = Judge(tmp_path)
@@ -627,7 +714,13 @@ def test_backups_under_load_with_kills_restore_to_all_that_was_acknowledged(tmp_
         if number % 5 == 0:  # the server dies while the backup is taken
             victim = threading.Timer(rng.random() * 0.1, server.kill)
             victim.start()
-        done = support.quern("backup", folder, "--state-dir", state, "--keep", "10", env={**os.environ, **plan})
+        done = support.quern("backup",
+                             folder,
+                             "--state-dir",
+                             state,
+                             "--keep",
+                             "10",
+                             env={**os.environ, **plan})
         assert done.returncode in ((0, -9) if plan else (0,)), f"{done.returncode}: {done.stderr}"
         if victim:
             victim.join()
@@ -660,13 +753,16 @@ def test_backups_under_load_with_kills_restore_to_all_that_was_acknowledged(tmp_
     support.fsck(state)
     check(folder)
     times.sort()
-    print(f"{taken} backups in {loaded:.0f} s, each restored, fsck clean; {judge_thread.facts} facts compared; {killed} "
-          f"backups and {server_kills} servers killed; {repeated} taken again for removed files; {sum(l.rounds for l in loads)} batches; "
-          f"median {times[len(times) // 2]:.2f} s, longest {times[-1]:.2f} s")
+    print(
+        f"{taken} backups in {loaded:.0f} s, each restored, fsck clean; {judge_thread.facts} facts compared; {killed} "
+        f"backups and {server_kills} servers killed; {repeated} taken again for removed files; {sum(l.rounds for l in loads)} batches; "
+        f"median {times[len(times) // 2]:.2f} s, longest {times[-1]:.2f} s")
 
 
 def test_the_runbook_names_only_commands_and_options_that_exist():
-    text = re.sub(r"<!--.*?-->", "", (support.ROOT / "docs/guides/runbook.md").read_text())  # marks are of tests/api/test_guides.py
+    text = re.sub(r"<!--.*?-->", "",
+                  (support.ROOT /
+                   "docs/guides/runbook.md").read_text())  # marks are of tests/api/test_guides.py
     commands = re.findall(r"\bquern (backup|restore|fsck|key create)([^\n`]*)", text)
     assert len(commands) > 8
     for command, rest in commands:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes of a state directory that rot: one bit, a range of zeros, an end that is cut off, in each kind of file. `quern fsck`, a start and
-`quern backup` live through all of it: they say what is wrong, or find nothing; none ends by a signal or without a word.
+"""Bytes of a state directory that rot: one bit, a range of zeros, an end that is cut off, in each
+kind of file. `quern fsck`, a start and `quern backup` live through all of it: they say what is
+wrong, or find nothing; none ends by a signal or without a word.
 
 QUERN_KILLS scales the number of damages; QUERN_SEED chooses others."""
 import contextlib, http.client, json, os, random, re, shutil, signal, sqlite3, subprocess, urllib.parse, uuid
@@ -15,22 +16,32 @@ SECONDS = 120
 
 
 def upload_a_part(server):
-    made = server.json("POST", "/v1/uploads", {"bytes": 5000, "filename": "x", "mime_type": "x/x", "purpose": "user_data"})
+    made = server.json("POST", "/v1/uploads",
+                       {"bytes": 5000, "filename": "x", "mime_type": "x/x", "purpose": "user_data"})
     boundary = uuid.uuid4().hex
-    body = f'--{boundary}\r\nContent-Disposition: form-data; name="data"; filename="upload"\r\n\r\n'.encode() + b"p" * 3000
-    status, data = server.call("POST", f"/v1/uploads/{made['id']}/parts", body + f"\r\n--{boundary}--\r\n".encode(), f"multipart/form-data; boundary={boundary}")
+    body = f'--{boundary}\r\nContent-Disposition: form-data; name="data"; filename="upload"\r\n\r\n'.encode(
+    ) + b"p" * 3000
+    status, data = server.call("POST", f"/v1/uploads/{made['id']}/parts",
+                               body + f"\r\n--{boundary}--\r\n".encode(),
+                               f"multipart/form-data; boundary={boundary}")
     assert status == 200, data
 
 
 @pytest.fixture(scope="module")
 def rotting(tmp_path_factory):
-    """A state directory with every kind of file, of a server that was killed with one batch under way, and a copy of its database without a log."""
+    """A state directory with every kind of file, of a server that was killed with one batch under
+    way, and a copy of its database without a log."""
     state = tmp_path_factory.mktemp("damage") / "state"
     with support.serving(state, *life.ECHO, "--result-cache-bytes", str(1 << 20)) as server:
-        same = [support.request(f"id-{i}", f"text {i}", temperature=0) for i in range(40)]  # answers that are kept
-        ended = [server.wait(server.create(support.jsonl(lines))["id"]) for lines in (life.echo_lines(40), same)]
-        server.json("POST", f"/v1/batches/{ended[0]['id']}/judgements", {"custom_id": life.echo_lines(1)[0]["custom_id"], "id": "judgement-1",
-                                                                           "curator": "a", "version": 0, "verdict": "accepted"})
+        same = [support.request(f"id-{i}", f"text {i}", temperature=0)
+                for i in range(40)]  # answers that are kept
+        ended = [
+            server.wait(server.create(support.jsonl(lines))["id"])
+            for lines in (life.echo_lines(40), same)]
+        server.json(
+            "POST", f"/v1/batches/{ended[0]['id']}/judgements", {
+                "custom_id": life.echo_lines(1)[0]["custom_id"], "id": "judgement-1",
+                "curator": "a", "version": 0, "verdict": "accepted"})
         upload_a_part(server)
         running = server.create(support.jsonl(life.held_lines(40, 30)))
         life.wait_for_lines(server, running["id"], 20)
@@ -44,7 +55,8 @@ def kinds(state):
     found = {}
     for path in sorted(p for p in state.rglob("*") if p.is_file() and p.stat().st_size > 0):
         relative = path.relative_to(state)
-        kind = {"batches": relative.name, "files": "files", "parts": "parts", "cache": "cache"}.get(relative.parts[0], relative.parts[0])
+        kind = {"batches": relative.name, "files": "files", "parts": "parts", "cache": "cache"}.get(
+            relative.parts[0], relative.parts[0])
         found.setdefault(kind, []).append(path)
     return found
 
@@ -70,7 +82,8 @@ def check(state, said):
     """An fsck that lives: it finds nothing, or says what it found."""
     done = support.quern("fsck", "--state-dir", state, timeout=SECONDS)
     assert done.returncode >= 0 and "Assertion" not in done.stderr, f"{said}: fsck ended with {done.returncode}: {done.stdout}{done.stderr}"
-    assert done.returncode == 0 or done.stdout.strip() or done.stderr.strip(), f"{said}: fsck ended with {done.returncode} without a word"
+    assert done.returncode == 0 or done.stdout.strip() or done.stderr.strip(
+    ), f"{said}: fsck ended with {done.returncode} without a word"
     return done
 
 
@@ -78,17 +91,25 @@ def start(state, said):
     """A start that lives: it serves, or ends with a sentence."""
     log = state.parent / "log"
     with open(log, "w") as file:
-        process = subprocess.Popen([support.BINARY, "serve", "--port", "0", "--state-dir", str(state), *life.ECHO, "--result-cache-bytes", str(1 << 20), "--drain-seconds", "0"], stdout=subprocess.PIPE,
-                                   stderr=file, text=True)
+        process = subprocess.Popen([
+            support.BINARY, "serve", "--port", "0", "--state-dir",
+            str(state), *life.ECHO, "--result-cache-bytes",
+            str(1 << 20), "--drain-seconds", "0"],
+                                   stdout=subprocess.PIPE,
+                                   stderr=file,
+                                   text=True)
     try:
         line = process.stdout.readline()
         if line:
             port = int(re.search(r":(\d+)$", line.strip())[1])
             server = support.Server(state)
             server.port = port
-            for batch in server.json("GET", "/v1/batches")["data"]:  # each can be looked at, whatever became of it
-                with contextlib.suppress(http.client.IncompleteRead):  # of damaged results the rest is not sent
-                    server.call("GET", f"/v1/batches/{urllib.parse.quote(batch['id'], safe='')}/results")
+            for batch in server.json(
+                    "GET", "/v1/batches")["data"]:  # each can be looked at, whatever became of it
+                with contextlib.suppress(
+                        http.client.IncompleteRead):  # of damaged results the rest is not sent
+                    server.call("GET",
+                                f"/v1/batches/{urllib.parse.quote(batch['id'], safe='')}/results")
             process.send_signal(signal.SIGTERM)
         code = process.wait(SECONDS)
     finally:
@@ -99,7 +120,8 @@ def start(state, said):
     assert code == 0 if line else text.strip(), f"{said}: {code} {text[-2000:]}"
 
 
-@pytest.mark.parametrize("kind", ("meta.db", "meta.db-wal", "meta.db-shm", "files", "parts", "cache", "seg-000001.log", "lines.idx", "order.idx"))
+@pytest.mark.parametrize("kind", ("meta.db", "meta.db-wal", "meta.db-shm", "files", "parts",
+                                  "cache", "seg-000001.log", "lines.idx", "order.idx"))
 def test_fsck_and_a_start_live_through_damage(rotting, tmp_path, kind):
     rng = random.Random(f"{SEED} {kind}")
     for number in range(life.scaled(120)):
@@ -110,8 +132,13 @@ def test_fsck_and_a_start_live_through_damage(rotting, tmp_path, kind):
         said = f"seed {SEED}, {kind}, damage {number}: {damage(rng.choice(kinds(state)[kind]), rng)}"
         check(state, said)
         if number % 3 == 0:  # another reader of it
-            done = support.quern("backup", tmp_path / "backup", "--state-dir", state, timeout=SECONDS)
-            assert done.returncode >= 0 and "Assertion" not in done.stderr and (done.returncode == 0 or done.stderr.strip()), f"{said}: {done.stdout}{done.stderr}"
+            done = support.quern("backup",
+                                 tmp_path / "backup",
+                                 "--state-dir",
+                                 state,
+                                 timeout=SECONDS)
+            assert done.returncode >= 0 and "Assertion" not in done.stderr and (
+                done.returncode == 0 or done.stderr.strip()), f"{said}: {done.stdout}{done.stderr}"
             shutil.rmtree(tmp_path / "backup", ignore_errors=True)
         start(state, said)
         check(state, said)

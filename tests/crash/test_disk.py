@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A full disk, for real: the state directory on a small tmpfs that a filler fills up to a chosen byte. quern pauses and
-says so, refuses uploads in one clear sentence, loses nothing, and goes on when there is room."""
+"""A full disk, for real: the state directory on a small tmpfs that a filler fills up to a chosen
+byte. quern pauses and says so, refuses uploads in one clear sentence, loses nothing, and goes on
+when there is room."""
 import contextlib, json, os, signal, subprocess, time
 
 import pytest
@@ -17,7 +18,11 @@ def disk(tmp_path):
     """An empty tmpfs of DISK_BYTES."""
     folder = tmp_path / "disk"
     folder.mkdir()
-    done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(folder)], capture_output=True, text=True)
+    done = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs",
+         str(folder)],
+        capture_output=True,
+        text=True)
     if done.returncode != 0:
         pytest.skip(f"a tmpfs cannot be mounted here: {done.stderr.strip()}")
     yield folder
@@ -46,7 +51,8 @@ def empty(folder):
 
 
 def state_on(disk):
-    """A state directory on the disk, by a name beside it: the server's log stands next to the name, not on the disk."""
+    """A state directory on the disk, by a name beside it: the server's log stands next to the name,
+    not on the disk."""
     (disk / "state").mkdir()
     name = disk.parent / "state"
     if not name.is_symlink():
@@ -55,25 +61,32 @@ def state_on(disk):
 
 
 def upload(server, content):
-    """The id of the file, or None when it was refused for want of space, with the envelope the contract wants."""
+    """The id of the file, or None when it was refused for want of space, with the envelope the
+    contract wants."""
     boundary = "b0undary"
-    body = (f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--{boundary}\r\nContent-Disposition: '
-            f'form-data; name="file"; filename="a.jsonl"\r\n\r\n').encode() + content + f"\r\n--{boundary}--\r\n".encode()
-    status, data = server.call("POST", "/v1/files", body, f"multipart/form-data; boundary={boundary}")
+    body = (
+        f'--{boundary}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--{boundary}\r\nContent-Disposition: '
+        f'form-data; name="file"; filename="a.jsonl"\r\n\r\n'
+    ).encode() + content + f"\r\n--{boundary}--\r\n".encode()
+    status, data = server.call("POST", "/v1/files", body,
+                               f"multipart/form-data; boundary={boundary}")
     if status == 200:
         return json.loads(data)["id"]
     error = json.loads(data)["error"]
     assert status in (503, 507), data
-    assert error["type"] == "server_error" and len(error["message"]) > 10 and "/" not in error["message"], error
+    assert error["type"] == "server_error" and len(
+        error["message"]) > 10 and "/" not in error["message"], error
     return None
 
 
 def says_full(server):
-    """The server tells everybody that it waits for space, and does not change its mind while nothing changes."""
+    """The server tells everybody that it waits for space, and does not change its mind while
+    nothing changes."""
     for _ in range(12):
         status, data = server.call("GET", "/ready")
         ready = json.loads(data)
-        assert status == 503 and ready["checks"]["space"] is False and "disk is full" in ready["text"], data
+        assert status == 503 and ready["checks"]["space"] is False and "disk is full" in ready[
+            "text"], data
         assert metric(server, "quern_store_full") == 1
         time.sleep(0.02)
     assert server.log_text().count("event=disk_full") == 1, "it went back and forth"
@@ -94,19 +107,22 @@ def one_round(disk, requests, leave_bytes):
             assert upload(server, b"{}") is None, "a refusal is for all who come"
         else:
             client.go(server, "created")
-            poll(lambda: client.look(server)["status"] in support.TERMINAL or metric(server, "quern_store_full") == 1)
+            poll(lambda: client.look(server)["status"] in support.TERMINAL or metric(
+                server, "quern_store_full") == 1)
             batch = client.look(server)
             if batch["status"] not in support.TERMINAL:
                 place = batch["status"]
                 says_full(server)
                 assert upload(server, b"{}") is None
-                assert server.call("GET", f"/v1/files/{client.file}/content") == (200, client.content)
+                assert server.call("GET",
+                                   f"/v1/files/{client.file}/content") == (200, client.content)
         (disk / "filler").unlink()
         poll(lambda: server.call("GET", "/ready")[0] == 200, what="being ready again")
         client.go(server)
         assert metric(server, "quern_store_full") == 0
         assert (state / "ballast").exists(), "the reserve was not made anew"
-        assert metric(server, "quern_log_corrupt_records_total") == metric(server, "quern_duplicate_results_total") == 0
+        assert metric(server, "quern_log_corrupt_records_total") == metric(
+            server, "quern_duplicate_results_total") == 0
         assert server.stop() == 0
     finally:
         if server.process.poll() is None:
@@ -121,7 +137,8 @@ def one_round(disk, requests, leave_bytes):
 def test_a_server_waits_for_space_wherever_the_disk_fills_and_then_ends_its_batch(disk):
     requests = life.echo_lines(LINES)
     # From nothing left to enough for all: input, index, log and output one after another.
-    places = [one_round(disk, requests, leave) for leave in [*spread(0, 5 << 20, scaled(23)), 9 << 20]]
+    places = [
+        one_round(disk, requests, leave) for leave in [*spread(0, 5 << 20, scaled(23)), 9 << 20]]
     print(places)
     assert None in places and set(places) - {None}, places
     if life.SCALE >= 1:
@@ -130,7 +147,8 @@ def test_a_server_waits_for_space_wherever_the_disk_fills_and_then_ends_its_batc
 
 
 def test_the_disk_fills_while_lines_are_running(disk, tmp_path):
-    """Many rounds of full and empty under one running batch. Each fourth of it is there in a later round, however quick the server is."""
+    """Many rounds of full and empty under one running batch. Each fourth of it is there in a later
+    round, however quick the server is."""
     state, clock, count = state_on(disk), support.Clock(tmp_path), 12000
     client = Client(life.held_lines(count, count // 4, count // 2, count * 3 // 4))
     with support.serving(state, *ECHO, environment=clock.environment) as server:
@@ -138,7 +156,9 @@ def test_the_disk_fills_while_lines_are_running(disk, tmp_path):
         rounds = 0
         while client.look(server)["status"] not in support.TERMINAL:
             fill(disk, 0)
-            clock.until(lambda: client.look(server)["status"] in support.TERMINAL or metric(server, "quern_store_full") == 1, 5)
+            clock.until(
+                lambda: client.look(server)["status"] in support.TERMINAL or metric(
+                    server, "quern_store_full") == 1, 5)
             rounds += 1
             before = client.seen
             (disk / "filler").unlink()
@@ -173,7 +193,8 @@ def test_a_server_starts_on_a_full_disk_and_gives_out_what_is_finished(disk):
 
 def test_the_reserve_fits_the_disk(disk):
     with support.serving(state_on(disk), *ECHO) as server:
-        assert metric(server, "quern_store_reserve_bytes") == DISK_BYTES // 8 == (disk / "state/ballast").stat().st_size
+        assert metric(server, "quern_store_reserve_bytes") == DISK_BYTES // 8 == (
+            disk / "state/ballast").stat().st_size
         assert server.call("GET", "/ready")[0] == 200
 
 
@@ -215,7 +236,8 @@ def test_run_waits_for_space_or_ends_in_one_sentence_and_goes_on(disk):
 
 
 def test_run_interrupted_while_it_waits_for_space_keeps_everything(disk, tmp_path):
-    requests, clock, said = life.held_lines(2 * LINES, LINES), support.Clock(tmp_path), tmp_path / "said"
+    requests, clock, said = life.held_lines(2 * LINES,
+                                            LINES), support.Clock(tmp_path), tmp_path / "said"
     (disk / "in.jsonl").write_bytes(support.jsonl(requests))
     environment = {**os.environ, **clock.environment}
     with open(said, "w") as file:
@@ -251,10 +273,12 @@ def test_any_one_call_that_finds_no_space_costs_time_only(tmp_path, call):
             client.file = file
             poll(lambda: create_when_there_is_room(server, client))
             client.go(server)
-            met += refused > 0 or "event=disk_full" in server.log_text() or "retrying" in server.log_text()
+            met += refused > 0 or "event=disk_full" in server.log_text(
+            ) or "retrying" in server.log_text()
             assert server.stop() == 0
         except Died:  # a start that finds no space says so and ends
-            assert server.log_text().strip().splitlines()[-1].startswith("quern serve: "), server.log_text()
+            assert server.log_text().strip().splitlines()[-1].startswith(
+                "quern serve: "), server.log_text()
             met += 1
             life.finish(client, state)
         finally:

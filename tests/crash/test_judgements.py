@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two curators, each with several clients, judge a batch while its server is killed and started again. After each kill every judgement that
-was acknowledged is in the trail once, with the same bytes, and those of a client in the order in which it gave them. QUERN_JUDGEMENT_KILLS is
-the number of kills (default 8)."""
+"""Two curators, each with several clients, judge a batch while its server is killed and started
+again. After each kill every judgement that was acknowledged is in the trail once, with the same
+bytes, and those of a client in the order in which it gave them. QUERN_JUDGEMENT_KILLS is the number
+of kills (default 8)."""
 import http.client, json, os, random, threading, time
 
 import life, support
@@ -9,12 +10,14 @@ import life, support
 KILLS = int(os.environ.get("QUERN_JUDGEMENT_KILLS") or 8)
 LINES = 24
 CLIENTS = 3  # per curator; each has lines of its own, so that it knows the next version
-VERDICTS = [{"verdict": "accepted"}, {"verdict": "corrected", "fields": {"score": 3, "why": "é"}}, {"verdict": "skipped", "comment": "later"},
-            {"verdict": "accepted", "flagged": True, "rating": 5}]
+VERDICTS = [{"verdict": "accepted"}, {"verdict": "corrected", "fields": {"score": 3, "why": "é"}}, {
+    "verdict": "skipped", "comment": "later"}, {
+        "verdict": "accepted", "flagged": True, "rating": 5}]
 
 
 class Curation:
-    """What the clients share: the server as it is now, and the news for the test, which kills it."""
+    """What the clients share: the server as it is now, and the news for the test, which kills
+    it."""
 
     def __init__(self, server, batch):
         self.server, self.batch, self.path = server, batch, f"/v1/batches/{batch}/judgements"
@@ -24,7 +27,8 @@ class Curation:
 
     def wait_for(self, kept):
         with self.changed:
-            assert self.changed.wait_for(lambda: self.kept >= kept or self.failures, 120), f"{self.kept} judgements, not {kept}"
+            assert self.changed.wait_for(lambda: self.kept >= kept or self.failures,
+                                         120), f"{self.kept} judgements, not {kept}"
         assert not self.failures, self.failures
 
     def trail(self):
@@ -44,7 +48,9 @@ class Client(threading.Thread):
 
     def run(self):
         try:
-            self.judge(self.lines[0])  # so that both curators judge the first line, however few judgements there are
+            self.judge(
+                self.lines[0]
+            )  # so that both curators judge the first line, however few judgements there are
             while not self.curation.is_over:
                 self.judge(self.rng.choice(self.lines))
         except Exception as error:  # noqa: BLE001 - told by the main thread
@@ -53,10 +59,12 @@ class Client(threading.Thread):
                 self.curation.changed.notify_all()
 
     def judge(self, line):
-        record = {"custom_id": f"line-{line}", "id": f"{self.curator}-{self.number}-{len(self.kept):06d}", "curator": self.curator,
-                  "version": self.versions[line], **self.rng.choice(VERDICTS)}
+        record = {
+            "custom_id": f"line-{line}", "id": f"{self.curator}-{self.number}-{len(self.kept):06d}",
+            "curator": self.curator, "version": self.versions[line], **self.rng.choice(VERDICTS)}
         answer = self.send(record)
-        assert (answer["id"], answer["version"], answer["verdict"]) == (record["id"], record["version"] + 1, record["verdict"])
+        assert (answer["id"], answer["version"],
+                answer["verdict"]) == (record["id"], record["version"] + 1, record["verdict"])
         self.versions[line] += 1
         with self.curation.changed:
             self.kept.append(answer)
@@ -94,7 +102,8 @@ def check(curation, clients, acknowledged):
         assert [rows[at] for at in places] == kept, "not as they were acknowledged"
         mine = [row for row in rows if row["id"].startswith(f"{client.curator}-{client.number}-")]
         # Those that the client sent meanwhile are there, too; nothing else is.
-        assert [row["id"] for row in mine] == [f"{client.curator}-{client.number}-{i:06d}" for i in range(len(mine))]
+        assert [row["id"] for row in mine] == [
+            f"{client.curator}-{client.number}-{i:06d}" for i in range(len(mine))]
     versions = {}
     for row in rows:
         key = (row["line"], row["curator"])
@@ -108,9 +117,15 @@ def test_killed_while_curators_judge_every_acknowledged_judgement_is_there_once(
     rng, state = random.Random(seed), tmp_path / "state"
     server = support.Server(state, *life.ECHO).start()
     try:
-        batch = server.wait(server.create(support.jsonl([support.request(f"line-{i}", f"answer {i}") for i in range(LINES)]))["id"])
+        batch = server.wait(
+            server.create(
+                support.jsonl([
+                    support.request(f"line-{i}", f"answer {i}") for i in range(LINES)]))["id"])
         curation = Curation(server, batch["id"])
-        clients = [Client(curation, curator, number, random.Random(rng.random())) for curator in ("Ana", "Ben") for number in range(CLIENTS)]
+        clients = [
+            Client(curation, curator, number, random.Random(rng.random()))
+            for curator in ("Ana", "Ben")
+            for number in range(CLIENTS)]
         for client in clients:
             client.start()
         for _ in range(KILLS):
@@ -138,6 +153,8 @@ def test_killed_while_curators_judge_every_acknowledged_judgement_is_there_once(
     finally:
         if server.process.poll() is None:
             server.kill()
-    print(f"{KILLS} kills, {count} judgements, {sum(client.repeated for client in clients)} calls without an answer")
+    print(
+        f"{KILLS} kills, {count} judgements, {sum(client.repeated for client in clients)} calls without an answer"
+    )
     done = support.quern("fsck", "--state-dir", state)
     assert done.returncode == 0 and f"{count} judgements of curators were checked" in done.stdout, done

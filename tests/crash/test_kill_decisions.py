@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 in the middle of a batch of decisions: of the server and of the engine alone. Every line has one result in the end, the
-answers are bit for bit those of an undisturbed run, and fsck is clean.
+"""kill -9 in the middle of a batch of decisions: of the server and of the engine alone. Every line
+has one result in the end, the answers are bit for bit those of an undisturbed run, and fsck is
+clean.
 
-`tests/crash/test_kill_decisions.py --kills N` kills the server N times, over as many batches as that takes; in the tests, QUERN_KILLS
-scales the counts. QUERN_SEED repeats a failure."""
+`tests/crash/test_kill_decisions.py --kills N` kills the server N times, over as many batches as
+that takes; in the tests, QUERN_KILLS scales the counts. QUERN_SEED repeats a failure."""
 import os, random, signal, time
 
 import pytest
@@ -13,26 +14,35 @@ import life, support
 SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
 URL = "/v1/decisions"
 LINES = 40
-WORDS = "river stone lantern market winter engine garden copper letter window harbour signal".split()
+WORDS = "river stone lantern market winter engine garden copper letter window harbour signal".split(
+)
 
 
 def requests():
-    """Lines of one to six questions about a text of their own, on both routes; a few fail on purpose. The same for every run."""
+    """Lines of one to six questions about a text of their own, on both routes; a few fail on
+    purpose. The same for every run."""
     rng = random.Random(12)
     lines = []
     for i in range(LINES):
-        questions = [{"type": "choice", "name": f"q{k}", "instructions": rng.choice(WORDS),
-                      "choices": [{"value": word} for word in rng.sample(WORDS, rng.randrange(2, 6))]} for k in range(rng.randrange(1, 7))]
+        questions = [{
+            "type": "choice", "name": f"q{k}", "instructions": rng.choice(WORDS),
+            "choices": [{"value": word}
+                        for word in rng.sample(WORDS, rng.randrange(2, 6))]}
+                     for k in range(rng.randrange(1, 7))]
         if i % 10 == 7:
             questions[0]["choices"] = questions[0]["choices"][:1]
         text, url = " ".join(rng.choices(WORDS, k=40)), URL
         body = {"model": "smollm2", "input": text, "questions": questions}
         if i % 3 == 2 and i % 10 != 7:
             url = "/v1/systemone"
-            body = {"model": "smollm2", "state": text, "temperatures": {"q0": 1.5},
-                    "questions": {q["name"]: {"type": "noul", "instructions": q["instructions"]} if q["name"] == "q1" else
-                                  {"type": "choice", "instructions": q["instructions"], "criteria": {c["value"]: None for c in q["choices"]}}
-                                  for q in questions}}
+            body = {
+                "model": "smollm2", "state": text, "temperatures": {"q0": 1.5}, "questions": {
+                    q["name"]: {"type": "noul", "instructions": q["instructions"]}
+                    if q["name"] == "q1" else {
+                        "type": "choice", "instructions": q["instructions"], "criteria": {
+                            c["value"]: None
+                            for c in q["choices"]}}
+                    for q in questions}}
         lines.append({"custom_id": f"line-{i:03d} é", "method": "POST", "url": url, "body": body})
     return lines
 
@@ -43,15 +53,20 @@ def outcome(server, batch):
     assert batch["request_counts"] == {"total": LINES, "completed": LINES - 4, "failed": 4}
     output, errors = server.results(batch)
     lines = output + errors
-    found = {line["custom_id"]: (line["response"]["status_code"], line["response"]["body"].get("answers")) for line in lines}
+    found = {
+        line["custom_id"]: (line["response"]["status_code"],
+                            line["response"]["body"].get("answers"))
+        for line in lines}
     assert len(found) == len(lines) == LINES, f"seed {SEED}"
     return found
 
 
 def calm(folder):
     """What a run gives that nobody touched."""
-    with support.serving(folder / "state", "--model", "smollm2", "--result-cache-bytes", "0") as server:
-        return outcome(server, server.wait(server.create(support.jsonl(requests()), endpoint=URL)["id"]))
+    with support.serving(folder / "state", "--model", "smollm2", "--result-cache-bytes",
+                         "0") as server:
+        return outcome(server,
+                       server.wait(server.create(support.jsonl(requests()), endpoint=URL)["id"]))
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +75,11 @@ def undisturbed(tmp_path_factory):
 
 
 def kill_often(folder, kills, expected):
-    """Kills a server so many times, over as many batches as that takes; each batch must end as an undisturbed one."""
+    """Kills a server so many times, over as many batches as that takes; each batch must end as an
+    undisturbed one."""
     rng = random.Random(SEED)
-    server = support.Server(folder / "state", "--model", "smollm2", "--result-cache-bytes", "0").start()
+    server = support.Server(folder / "state", "--model", "smollm2", "--result-cache-bytes",
+                            "0").start()
     batches = 0
     while kills > 0:
         batch_id = server.create(support.jsonl(requests()), endpoint=URL)["id"]
@@ -71,7 +88,8 @@ def kill_often(folder, kills, expected):
             batch = life.wait_for_lines(server, batch_id, min(LINES, done + rng.randrange(1, 10)))
             if batch["status"] not in support.TERMINAL:
                 counts = batch["request_counts"]
-                assert counts["completed"] + counts["failed"] >= done, f"a counted line was lost; seed {SEED}"
+                assert counts["completed"] + counts[
+                    "failed"] >= done, f"a counted line was lost; seed {SEED}"
                 done = counts["completed"] + counts["failed"]
             time.sleep(0.05 * rng.random())
             server.kill()
@@ -93,7 +111,8 @@ def test_kills_in_a_batch_of_decisions_lose_and_double_nothing(tmp_path, undistu
 def test_the_engine_killed_in_a_batch_of_decisions_is_started_again(tmp_path, undisturbed):
     print(f"seed {SEED}")
     rng = random.Random(SEED + 1)
-    with support.serving(tmp_path / "state", "--model", "smollm2", "--result-cache-bytes", "0") as server:
+    with support.serving(tmp_path / "state", "--model", "smollm2", "--result-cache-bytes",
+                         "0") as server:
         batch_id = server.create(support.jsonl(requests()), endpoint=URL)["id"]
         for lines in (rng.randrange(1, 10), rng.randrange(15, 25)):
             life.wait_for_lines(server, batch_id, lines)
@@ -113,4 +132,6 @@ if __name__ == "__main__":
         for folder in folders:
             folder.mkdir()
         batches = kill_often(folders[1], kills, calm(folders[0]))
-    print(f"{kills} kills over {batches} batches of {LINES} lines: each line once, equal answers, fsck clean; seed {SEED}")
+    print(
+        f"{kills} kills over {batches} batches of {LINES} lines: each line once, equal answers, fsck clean; seed {SEED}"
+    )

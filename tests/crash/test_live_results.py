@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 beside a reader of live results: what it was given stays, each line comes once, and all of it is in the files."""
+"""kill -9 beside a reader of live results: what it was given stays, each line comes once, and all
+of it is in the files."""
 import json, os, random, time
 
 import support
@@ -18,7 +19,8 @@ def take(server, batch, after):
     connection.close()
     assert answer.status == 200, data
     assert data == b"" or data.endswith(b"\n")
-    return data.split(b"\n")[:-1], int(answer.headers["X-Last-Line"]), answer.headers["X-Incomplete"] == "true"
+    return data.split(b"\n")[:-1], int(
+        answer.headers["X-Last-Line"]), answer.headers["X-Incomplete"] == "true"
 
 
 def test_a_reader_beside_kills_gets_every_line_once_and_as_published(tmp_path):
@@ -45,8 +47,10 @@ def test_a_reader_beside_kills_gets_every_line_once_and_as_published(tmp_path):
             support.fsck(state)
     done = server.batch(batch)
     assert done["status"] == "completed"
-    assert sorted(taken) == sorted(server.call("GET", f"/v1/files/{done['output_file_id']}/content")[1].split(b"\n")[:-1])
-    assert [json.loads(line)["custom_id"] for line in sorted(taken)] and len(set(taken)) == len(requests)
+    assert sorted(taken) == sorted(
+        server.call("GET", f"/v1/files/{done['output_file_id']}/content")[1].split(b"\n")[:-1])
+    assert [json.loads(line)["custom_id"]
+            for line in sorted(taken)] and len(set(taken)) == len(requests)
     server.kill()
     server.start()
     again, at = [], 0

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of meta.db that are lost: a bit of its log has rotted, or the whole database is gone. `quern fsck` says what has no row any more, and a
-start moves it to lost/ and removes nothing. What was never acknowledged is still removed."""
+"""Rows of meta.db that are lost: a bit of its log has rotted, or the whole database is gone. `quern
+fsck` says what has no row any more, and a start moves it to lost/ and removes nothing. What was
+never acknowledged is still removed."""
 import hashlib, shutil, struct
 
 import pytest
@@ -13,7 +14,9 @@ def killed(tmp_path_factory):
     """A state directory of a killed server with six batches, all in the log of its database."""
     state = tmp_path_factory.mktemp("lost") / "state"
     with support.serving(state, *life.ECHO) as server:
-        batches = [server.wait(server.create(support.jsonl(life.echo_lines(20 + i)))["id"]) for i in range(6)]
+        batches = [
+            server.wait(server.create(support.jsonl(life.echo_lines(20 + i)))["id"])
+            for i in range(6)]
         server.kill()
     (state / "ballast").unlink()
     return state, batches
@@ -21,7 +24,11 @@ def killed(tmp_path_factory):
 
 def all_bytes(state):
     """The sums of all files that hold bytes of clients."""
-    return sorted(hashlib.sha256(p.read_bytes()).hexdigest() for folder in ("files", "lost") for p in (state / folder).rglob("*") if p.is_file())
+    return sorted(
+        hashlib.sha256(p.read_bytes()).hexdigest()
+        for folder in ("files", "lost")
+        for p in (state / folder).rglob("*")
+        if p.is_file())
 
 
 def frames(wal):
@@ -36,7 +43,9 @@ def test_a_rotten_bit_of_the_databases_log_removes_nothing(killed, tmp_path, pla
     shutil.copytree(origin, state)
     wal = bytearray((state / "meta.db-wal").read_bytes())
     starts = frames(wal)
-    at = {"page": starts[len(starts) // 2] + 24 + 100, "sum": starts[len(starts) // 2] + 17, "salt": starts[len(starts) // 2] + 9, "header": 17}[place]
+    at = {
+        "page": starts[len(starts) // 2] + 24 + 100, "sum": starts[len(starts) // 2] + 17,
+        "salt": starts[len(starts) // 2] + 9, "header": 17}[place]
     wal[at] ^= 4
     (state / "meta.db-wal").write_bytes(wal)
     before = all_bytes(state)
@@ -81,12 +90,14 @@ def test_what_was_never_acknowledged_is_removed_and_no_fault(killed, tmp_path):
     support.fsck(state)
     with support.serving(state, *life.ECHO) as server:
         assert server.stop() == 0
-    assert not list(state.glob("files/zz/*")) and not list(state.glob("parts/*")) and not (state / "lost").exists()
+    assert not list(state.glob("files/zz/*")) and not list(
+        state.glob("parts/*")) and not (state / "lost").exists()
     support.fsck(state)
 
 
 def test_removed_files_and_parts_are_not_kept(tmp_path):
-    """A file is read-only once its row is there; one that a client removes, or that expires, leaves nothing in lost/."""
+    """A file is read-only once its row is there; one that a client removes, or that expires, leaves
+    nothing in lost/."""
     state = tmp_path / "state"
     with support.serving(state, *life.ECHO) as server:
         file = server.upload(support.jsonl(life.echo_lines(2)))["id"]

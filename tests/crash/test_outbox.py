@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that dies between the end of a batch and its webhook: the event comes after the restart, under the same id
-as whatever was sent before (I12), and none comes for an end that is not durable."""
+"""A server that dies between the end of a batch and its webhook: the event comes after the restart,
+under the same id as whatever was sent before (I12), and none comes for an end that is not
+durable."""
 import json, socket, threading
 
 import life, support
@@ -9,7 +10,8 @@ SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
 
 class Door:
-    """A receiver that keeps each request's id and batch; while `deaf` it reads a request and says nothing."""
+    """A receiver that keeps each request's id and batch; while `deaf` it reads a request and says
+    nothing."""
 
     def __init__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -33,7 +35,10 @@ class Door:
                 return
             data += piece
         event = json.loads(data.split(b"\r\n\r\n", 1)[1])
-        header = next(line.split(b": ", 1)[1] for line in data.split(b"\r\n") if line.lower().startswith(b"webhook-id"))
+        header = next(
+            line.split(b": ", 1)[1]
+            for line in data.split(b"\r\n")
+            if line.lower().startswith(b"webhook-id"))
         assert header.decode() == event["id"]
         with self.changed:
             deaf = self.deaf
@@ -47,7 +52,8 @@ class Door:
 
     def wait(self, count):
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.seen) >= count, 60), f"{len(self.seen)} of {count}"
+            assert self.changed.wait_for(lambda: len(self.seen) >= count,
+                                         60), f"{len(self.seen)} of {count}"
             return list(self.seen)
 
     def close(self):
@@ -60,7 +66,8 @@ def arguments(tmp_path, url):
     path = tmp_path / "secret"
     path.write_text(SECRET)
     path.chmod(0o600)
-    return (*life.ECHO, "--webhook-secret-file", str(path), "--webhook-url", url, "--webhook-allow-private", "--webhook-retry-seconds", "1")
+    return (*life.ECHO, "--webhook-secret-file", str(path), "--webhook-url", url,
+            "--webhook-allow-private", "--webhook-retry-seconds", "1")
 
 
 def test_a_kill_between_the_end_and_the_answer_sends_the_same_event_again(tmp_path):
@@ -80,8 +87,9 @@ def test_a_kill_between_the_end_and_the_answer_sends_the_same_event_again(tmp_pa
 
 
 def test_killed_at_any_disk_call_the_batch_ends_once_and_its_event_has_one_id(tmp_path):
-    """The fault plan kills the process at calls spread over the life of one batch; the transaction that ends it is among
-    them. Whatever was heard before the death is heard again under its own id."""
+    """The fault plan kills the process at calls spread over the life of one batch; the transaction
+    that ends it is among them. Whatever was heard before the death is heard again under its own
+    id."""
     requests = life.echo_lines(20)
     for number, at in enumerate(life.spread(1, 40, life.scaled(12))):
         door, state = Door(), tmp_path / f"{number}"

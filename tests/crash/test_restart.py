@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a start finds: how much runs again (I6), an orderly end and an impatient one, a directory that is in use, and
-bytes that have changed on the disk."""
+"""What a start finds: how much runs again (I6), an orderly end and an impatient one, a directory
+that is in use, and bytes that have changed on the disk."""
 import json, os, random, signal, sqlite3, struct, subprocess
 
 import pytest
@@ -30,12 +30,14 @@ def test_after_a_kill_only_lines_without_a_counted_result_run_again(tmp_path):
             assert 0 < counted < total
         with support.serving(state, *ECHO, environment=clock.environment) as server:
             client.wait(server)
-            ran, recovered = metric(server, "quern_lines_total"), metric(server, "quern_recovered_requests_total")
+            ran, recovered = metric(server, "quern_lines_total"), metric(
+                server, "quern_recovered_requests_total")
             print(f"{counted} counted, {recovered:.0f} recovered, {ran:.0f} ran again")
             assert ran <= total - counted, "a counted line ran again (I6)"
             assert recovered >= counted, "a counted line was not found again (I5)"
             assert ran + recovered == total
-            assert metric(server, "quern_lines_lost_total") == metric(server, "quern_lines_retried_total") == 0
+            assert metric(server, "quern_lines_lost_total") == metric(
+                server, "quern_lines_retried_total") == 0
             assert metric(server, "quern_duplicate_results_total") == 0
             client.download(server)
             assert server.stop() == 0
@@ -45,7 +47,12 @@ def test_after_a_kill_only_lines_without_a_counted_result_run_again(tmp_path):
 # --- SIGTERM and SIGINT ---
 
 def slow_requests(count, tokens=24, **more):
-    return [support.request(f"slow-{i:02d}", f"Tell a story about number {i}.", temperature=0, max_tokens=tokens, **more) for i in range(count)]
+    return [
+        support.request(f"slow-{i:02d}",
+                        f"Tell a story about number {i}.",
+                        temperature=0,
+                        max_tokens=tokens,
+                        **more) for i in range(count)]
 
 
 def ids_of(server, batch):
@@ -66,7 +73,8 @@ def test_sigterm_lets_lines_in_flight_finish_and_a_restart_goes_on(tmp_path):
     support.fsck(state)
     with support.serving(state, *arguments) as server:
         ended = server.wait(batch)
-        ran, recovered = metric(server, "quern_lines_total"), metric(server, "quern_recovered_requests_total")
+        ran, recovered = metric(server, "quern_lines_total"), metric(
+            server, "quern_recovered_requests_total")
         print(f"{counted} counted before, {recovered:.0f} recovered, {ran:.0f} ran")
         assert counted <= recovered < 24 and ran == 24 - recovered, "nothing in flight was thrown away, and nothing ran twice"
         assert ids_of(server, ended) == [r["custom_id"] for r in requests]
@@ -75,7 +83,8 @@ def test_sigterm_lets_lines_in_flight_finish_and_a_restart_goes_on(tmp_path):
 
 
 def test_a_second_sigterm_ends_at_once_and_loses_nothing(tmp_path):
-    # Long answers: the engine tells its figures once a second, so the batch must outlast several of them on any machine.
+    # Long answers: the engine tells its figures once a second, so the batch must outlast several of
+    # them on any machine.
     requests, state = slow_requests(8, tokens=600, ignore_eos=True), tmp_path / "state"
     with support.serving(state, "--model", "smollm2", "--drain-seconds", "600") as server:
         batch = server.create(support.jsonl(requests))["id"]
@@ -99,7 +108,8 @@ def test_ctrl_c_of_run_keeps_what_is_done_and_exits_130(tmp_path):
     (tmp_path / "in.jsonl").write_bytes(support.jsonl(requests))
     command = life.run_command(tmp_path, "--model", "smollm2", "--max-num-seqs", "2")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    segment = poll(lambda: next((tmp_path / "out.jsonl.quern").glob("batches/*/seg-000001.log"), None))
+    segment = poll(lambda: next(
+        (tmp_path / "out.jsonl.quern").glob("batches/*/seg-000001.log"), None))
     poll(lambda: segment.read_bytes().count(b"QREC") >= 3)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the engine gets it too
     assert process.wait(60) == 130
@@ -120,7 +130,8 @@ def refused(state, *words, status=3):
     done = support.quern("serve", "--port", "0", "--state-dir", state, *ECHO, timeout=120)
     assert done.returncode == status and done.stdout == "", done
     sentence = done.stderr.strip().splitlines()[-1]
-    assert sentence.startswith("quern serve: ") and all(word in sentence for word in words), done.stderr
+    assert sentence.startswith("quern serve: ") and all(word in sentence
+                                                        for word in words), done.stderr
     return done.stderr
 
 
@@ -151,14 +162,16 @@ def test_a_damaged_database_is_named_and_not_touched(tmp_path, damage):
         if damage == "foreign":
             database.unlink()
         connection = sqlite3.connect(database)
-        connection.execute("CREATE TABLE other (x)" if damage == "foreign" else "PRAGMA user_version = 99")
+        connection.execute("CREATE TABLE other (x)" if damage ==
+                           "foreign" else "PRAGMA user_version = 99")
         connection.commit()
         connection.close()
         data = database.read_bytes()
     else:
         database.write_bytes(data)
     files = sorted(str(path) for path in (state / "files").rglob("*"))
-    refused(state, "meta.db", {"foreign": "something else", "newer": "version 99"}.get(damage, "damaged"))
+    refused(state, "meta.db", {"foreign": "something else", "newer": "version 99"}.get(
+        damage, "damaged"))
     assert bytes(data) == database.read_bytes(), "the evidence stays as it is"
     assert files == sorted(str(path) for path in (state / "files").rglob("*"))
     done = support.quern("fsck", "--state-dir", state)
@@ -167,7 +180,8 @@ def test_a_damaged_database_is_named_and_not_touched(tmp_path, damage):
 
 def half_done(tmp_path, lines=12000):
     """A killed server's directory with a batch in the middle, and its client."""
-    state, client = tmp_path / "state", Client(life.held_lines(lines, lines - 1), support.Clock(tmp_path))
+    state, client = tmp_path / "state", Client(life.held_lines(lines, lines - 1),
+                                               support.Clock(tmp_path))
     with support.serving(state, *ECHO) as server:
         client.go(server, "created")
         stop_while_it_runs(server, client, lines // 4)
@@ -175,7 +189,8 @@ def half_done(tmp_path, lines=12000):
 
 
 def records(data):
-    """Offset, length and line of each record of a segment (store/seglog_format.h), read as the format says."""
+    """Offset, length and line of each record of a segment (store/seglog_format.h), read as the
+    format says."""
     at = 128  # behind the segment's header
     while data[at:at + 4] == b"QREC":
         length, = struct.unpack_from("<I", data, at + 8)
@@ -199,7 +214,8 @@ def test_a_flipped_bit_in_a_segment_is_named_and_only_its_line_runs_again(tmp_pa
         assert "event=log_corrupt" in server.log_text() and client.batch in server.log_text()
         client.seen -= 1  # the damaged one is not counted until it has run again
         client.go(server)
-        ran, recovered = metric(server, "quern_lines_total"), metric(server, "quern_recovered_requests_total")
+        ran, recovered = metric(server, "quern_lines_total"), metric(
+            server, "quern_recovered_requests_total")
         assert recovered == len(found) - 1 and ran == len(client.requests) - recovered
         assert server.stop() == 0
     support.fsck(state)
@@ -248,7 +264,8 @@ def test_a_published_byte_that_changes_is_named_by_fsck(tmp_path):
     path = next((state / "files").rglob(output))
     os.chmod(path, 0o600)
     data = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*data[:20], data[20].replace(b"line-00020", b"line-99999"), *data[21:]]))
+    path.write_bytes(b"".join([
+        *data[:20], data[20].replace(b"line-00020", b"line-99999"), *data[21:]]))
     done = support.quern("fsck", "--state-dir", state)
     assert done.returncode == 10 and f"{output}: its bytes are not what was stored" in done.stdout, done
     assert f"{client.batch}: line 21 of the input has no record" in done.stdout, done.stdout

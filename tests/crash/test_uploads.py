@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An upload in parts, killed at the n-th call to the disk: what was acknowledged is there, nothing is there twice or by
-half, and no bytes stay behind."""
+"""An upload in parts, killed at the n-th call to the disk: what was acknowledged is there, nothing
+is there twice or by half, and no bytes stay behind."""
 import json, shutil, signal, uuid
 
 import pytest
@@ -20,22 +20,27 @@ class Uploader:
 
     def part(self, server, piece):
         boundary = uuid.uuid4().hex
-        body = f'--{boundary}\r\nContent-Disposition: form-data; name="data"; filename="upload"\r\n\r\n'.encode() + piece
+        body = f'--{boundary}\r\nContent-Disposition: form-data; name="data"; filename="upload"\r\n\r\n'.encode(
+        ) + piece
         body += f"\r\n--{boundary}--\r\n".encode()
-        status, data = server.call("POST", f"/v1/uploads/{self.upload}/parts", body, f"multipart/form-data; boundary={boundary}")
+        status, data = server.call("POST", f"/v1/uploads/{self.upload}/parts", body,
+                                   f"multipart/form-data; boundary={boundary}")
         assert status == 200, data
         return json.loads(data)["id"]
 
     def go(self, server):
         if not self.upload:
-            made = {"bytes": len(CONTENT), "filename": "x", "mime_type": "x/x", "purpose": "user_data"}
+            made = {
+                "bytes": len(CONTENT), "filename": "x", "mime_type": "x/x", "purpose": "user_data"}
             self.upload = server.json("POST", "/v1/uploads", made)["id"]
         seen = server.json("GET", f"/v1/uploads/{self.upload}")
         while len(self.parts) < len(PIECES) and seen["status"] == "pending":
             self.parts.append(self.part(server, PIECES[len(self.parts)]))
         if seen["status"] == "pending":
-            seen = server.json("POST", f"/v1/uploads/{self.upload}/complete", {"part_ids": self.parts})
-        # Completed, now or by a call whose answer was lost; if it was heard of, it is the same file.
+            seen = server.json("POST", f"/v1/uploads/{self.upload}/complete",
+                               {"part_ids": self.parts})
+        # Completed, now or by a call whose answer was lost; if it was heard of, it is the same
+        # file.
         assert seen["status"] == "completed" and self.file in (None, seen["file"]["id"])
         self.file = seen["file"]["id"]
         assert server.call("GET", f"/v1/files/{self.file}/content") == (200, CONTENT)
@@ -79,7 +84,8 @@ def test_an_upload_killed_at_any_call_to_the_disk_goes_on(tmp_path):
     assert sum(died) >= len(points) / 3
 
 
-@pytest.mark.parametrize("call,end", [("write", "TEAR"), ("fsync", "KILL"), ("rename", "KILL"), ("unlink", "KILL")])
+@pytest.mark.parametrize("call,end", [("write", "TEAR"), ("fsync", "KILL"), ("rename", "KILL"),
+                                      ("unlink", "KILL")])
 def test_an_upload_killed_at_each_kind_of_call_goes_on(tmp_path, call, end):
     died = [upload_with(tmp_path / f"{n}", f"{call}:{n}:{end}") for n in range(1, scaled(4) + 1)]
     assert any(died)

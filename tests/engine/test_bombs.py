@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON bombs: texts that would cost far more memory than they are long, against every route and every field of a line. The sums are asserted
-on the server's and the engine's own peaks. The times are printed: a busy machine may not fail a test."""
+"""JSON bombs: texts that would cost far more memory than they are long, against every route and
+every field of a line. The sums are asserted on the server's and the engine's own peaks. The times
+are printed: a busy machine may not fail a test."""
 import concurrent.futures, http.client, json, os, pathlib, random, re, socket, subprocess, sys, time
 
 import pytest
@@ -15,7 +16,9 @@ SEED = int(os.environ.get("QUERN_SEED", "20261122"))
 
 
 def memory(pid, key):
-    return int(re.search(rf"^{key}:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1]) << 10
+    return int(
+        re.search(rf"^{key}:\s+(\d+)",
+                  pathlib.Path(f"/proc/{pid}/status").read_text(), re.M)[1]) << 10
 
 
 PROBE = """
@@ -37,7 +40,8 @@ print(json.dumps(times))
 
 
 class Watch:
-    """Peaks of server and engine over what they had at the beginning, and the times of health beside the bombs, asked by another process."""
+    """Peaks of server and engine over what they had at the beginning, and the times of health
+    beside the bombs, asked by another process."""
 
     def __init__(self, server):
         support.until(lambda: server.call("GET", "/health")[0] == 200)
@@ -47,16 +51,23 @@ class Watch:
         self.before = [memory(pid, "VmRSS") for pid in self.pids]
 
     def __enter__(self):
-        self.probe = subprocess.Popen([sys.executable, "-c", PROBE, str(self.server.port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.probe = subprocess.Popen(
+            [sys.executable, "-c", PROBE, str(self.server.port)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True)
         return self
 
     def __exit__(self, *_):
         times = sorted(json.loads(self.probe.communicate("end")[0])) or [0]
         assert self.probe.returncode == 0
-        assert self.server.engine_pid() == self.pids[1], f"the engine died: {self.server.log_text()[-2000:]}"
+        assert self.server.engine_pid(
+        ) == self.pids[1], f"the engine died: {self.server.log_text()[-2000:]}"
         self.peaks = [memory(pid, "VmHWM") - before for pid, before in zip(self.pids, self.before)]
-        print(f"peaks over the start: server {self.peaks[0] / MIB:.0f} MiB, engine {self.peaks[1] / MIB:.0f} MiB; {len(times)} probes, p50 "
-              f"{times[len(times) // 2] * 1000:.0f} ms, p99 {times[len(times) * 99 // 100] * 1000:.0f} ms, max {times[-1] * 1000:.0f} ms")
+        print(
+            f"peaks over the start: server {self.peaks[0] / MIB:.0f} MiB, engine {self.peaks[1] / MIB:.0f} MiB; {len(times)} probes, p50 "
+            f"{times[len(times) // 2] * 1000:.0f} ms, p99 {times[len(times) * 99 // 100] * 1000:.0f} ms, max {times[-1] * 1000:.0f} ms"
+        )
         assert times[-1] < 120
 
     def left(self):
@@ -64,7 +75,8 @@ class Watch:
 
 
 def post(server, path, body, method="POST", kind="application/json"):
-    """Status, headers and body; status 0 if the server closed the connection before it had read all."""
+    """Status, headers and body; status 0 if the server closed the connection before it had read
+    all."""
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
     try:
         try:
@@ -81,15 +93,18 @@ def post(server, path, body, method="POST", kind="application/json"):
 
 # The bombs
 
-PIECES = ["{}", "[]", "0", '""', "[[]]", '{"a":0}', "[{}]", "1e5", "null", "true", '"a"', "-1.5", '{"a":{"b":[]}}', '"\\u0041"', '{"role":"user"}',
-          '{"role":"user","content":""}', '{"type":"text","text":""}', "[1]", "17", '{"type":"function","function":{"name":"f"}}']
+PIECES = [
+    "{}", "[]", "0", '""', "[[]]", '{"a":0}', "[{}]", "1e5", "null", "true", '"a"', "-1.5",
+    '{"a":{"b":[]}}', '"\\u0041"', '{"role":"user"}', '{"role":"user","content":""}',
+    '{"type":"text","text":""}', "[1]", "17", '{"type":"function","function":{"name":"f"}}']
 
 
 def wide(rng, bytes_):
     """Very many of one thing."""
     piece = rng.choice(PIECES)
     if rng.random() < 0.2:
-        return "{" + ",".join(f'"{i:x}":{piece}' for i in range(max(1, bytes_ // (len(piece) + 8)))) + "}"
+        return "{" + ",".join(f'"{i:x}":{piece}' for i in range(max(1, bytes_ //
+                                                                    (len(piece) + 8)))) + "}"
     return "[" + ",".join([piece] * max(1, bytes_ // (len(piece) + 1))) + "]"
 
 
@@ -102,14 +117,19 @@ def deep(rng, bytes_):
 
 
 def numbers(rng, bytes_):
-    draw = [lambda: str(rng.randrange(10 ** rng.randrange(1, 30))), lambda: f"{rng.random():.{rng.randrange(1, 20)}e}", lambda: "1e" + "9" * rng.randrange(1, 6),
-            lambda: "-0", lambda: "0." + "0" * rng.randrange(1, 400) + "1"]
+    draw = [
+        lambda: str(rng.randrange(10**rng.randrange(1, 30))),
+        lambda: f"{rng.random():.{rng.randrange(1, 20)}e}",
+        lambda: "1e" + "9" * rng.randrange(1, 6), lambda: "-0",
+        lambda: "0." + "0" * rng.randrange(1, 400) + "1"]
     made = rng.choice(draw)()
     return "[" + ",".join([made] * max(1, bytes_ // (len(made) + 1))) + "]"
 
 
 def strings(rng, bytes_):
-    unit = rng.choice(["a", "\\n", "\\u0000", "\\ud83d\\ude00", "\\\\", '\\"', "word ", "字", "😀", "ab\\t", "\\u00e9", " ", "<|im_end|>", "[{},"])
+    unit = rng.choice([
+        "a", "\\n", "\\u0000", "\\ud83d\\ude00", "\\\\", '\\"', "word ", "字", "😀", "ab\\t",
+        "\\u00e9", " ", "<|im_end|>", "[{},"])
     return '"' + unit * max(1, bytes_ // len(unit.encode())) + '"'
 
 
@@ -135,23 +155,36 @@ def value(rng, bytes_):
 CHAT = {"model": '"m"', "messages": '[{"role":"user","content":"hi"}]', "max_tokens": "1"}
 TEXT = {"model": '"m"', "prompt": '"hi"', "max_tokens": "1"}
 EMBED = {"model": '"m"', "input": '"hi"'}
-DECISION = {"model": '"m"', "input": '"hi"', "questions": '[{"type":"predicate","instructions":"a?"}]'}
-FIELDS = ["model", "messages", "prompt", "input", "tools", "stop", "logit_bias", "metadata", "chat_template_kwargs", "bad_words", "stop_token_ids", "x", "user",
-          "response_format", "structured_outputs", "guided_json", "stream_options", "seed", "tool_choice", "temperature", "chat_template", "service_tier", "questions"]
-MESSAGES = ['[{"role":"user","content":%s}]', '[{"role":%s,"content":"a"}]', '[{"role":"user","content":[%s]}]', '[{"role":"user","content":"a","x":%s}]',
-            '[{"role":"user","content":"a"},{"role":"assistant","tool_calls":%s}]', '[{"role":"user","content":"a"},%s]',
-            '[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":%s}}]}]',
-            '[{"role":"user","content":[{"type":"text","text":%s}]}]']
+DECISION = {
+    "model": '"m"', "input": '"hi"', "questions": '[{"type":"predicate","instructions":"a?"}]'}
+FIELDS = [
+    "model", "messages", "prompt", "input", "tools", "stop", "logit_bias", "metadata",
+    "chat_template_kwargs", "bad_words", "stop_token_ids", "x", "user", "response_format",
+    "structured_outputs", "guided_json", "stream_options", "seed", "tool_choice", "temperature",
+    "chat_template", "service_tier", "questions"]
+MESSAGES = [
+    '[{"role":"user","content":%s}]', '[{"role":%s,"content":"a"}]',
+    '[{"role":"user","content":[%s]}]', '[{"role":"user","content":"a","x":%s}]',
+    '[{"role":"user","content":"a"},{"role":"assistant","tool_calls":%s}]',
+    '[{"role":"user","content":"a"},%s]',
+    '[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":%s}}]}]',
+    '[{"role":"user","content":[{"type":"text","text":%s}]}]']
 # Fields that ask for a shape, with a bomb inside of the shape, and questions of a decision.
 TOOL = '[{"type":"function","function":{"name":"f","parameters":%s,"strict":true}}]'
-SHAPES = [("response_format", '{"type":"json_schema","json_schema":{"name":"a","schema":%s}}'),
-          ("response_format", '{"type":"json_schema","json_schema":{"name":"a","schema":{"enum":%s}}}'),
-          ("response_format", '{"type":"json_schema","json_schema":{"name":"a","schema":{"properties":{"a":%s}}}}'),
-          ("structured_outputs", '{"json":%s}'), ("structured_outputs", '{"choice":%s}'), ("structured_outputs", '{"regex":%s}'),
-          ("structured_outputs", '{"grammar":%s}'), ("structured_outputs", '{"structural_tag":%s}'), ("guided_choice", "%s"), ("guided_regex", "%s"),
-          ("tools", TOOL)]
-QUESTIONS = ["[%s]", '[{"type":%s,"instructions":"a?"}]', '[{"type":"predicate","instructions":%s}]', '[{"type":"choice","instructions":"a?","options":%s}]',
-             '[{"type":"choice","instructions":"a?","options":["a",%s]}]', '[{"type":"score","instructions":"a?","x":%s}]']
+SHAPES = [
+    ("response_format", '{"type":"json_schema","json_schema":{"name":"a","schema":%s}}'),
+    ("response_format", '{"type":"json_schema","json_schema":{"name":"a","schema":{"enum":%s}}}'),
+    ("response_format",
+     '{"type":"json_schema","json_schema":{"name":"a","schema":{"properties":{"a":%s}}}}'),
+    ("structured_outputs", '{"json":%s}'), ("structured_outputs", '{"choice":%s}'),
+    ("structured_outputs", '{"regex":%s}'), ("structured_outputs", '{"grammar":%s}'),
+    ("structured_outputs", '{"structural_tag":%s}'), ("guided_choice", "%s"),
+    ("guided_regex", "%s"), ("tools", TOOL)]
+QUESTIONS = [
+    "[%s]", '[{"type":%s,"instructions":"a?"}]', '[{"type":"predicate","instructions":%s}]',
+    '[{"type":"choice","instructions":"a?","options":%s}]',
+    '[{"type":"choice","instructions":"a?","options":["a",%s]}]',
+    '[{"type":"score","instructions":"a?","x":%s}]']
 
 
 def body_with(rng, base, bytes_):
@@ -167,7 +200,8 @@ def body_with(rng, base, bytes_):
             members["tool_choice"] = '"required"'
     elif rng.random() < 0.4 and "messages" in members:
         form = rng.choice(MESSAGES)
-        members["messages"] = form % (json.dumps(bomb) if "arguments" in form and rng.random() < 0.7 else bomb)
+        members["messages"] = form % (json.dumps(bomb)
+                                      if "arguments" in form and rng.random() < 0.7 else bomb)
     else:
         members[rng.choice(FIELDS)] = bomb
     order = list(members.items())
@@ -176,7 +210,8 @@ def body_with(rng, base, bytes_):
 
 
 def spoiled(rng, text):
-    """Sometimes cut off, of another encoding, with a byte changed, or with bytes that are no UTF-8."""
+    """Sometimes cut off, of another encoding, with a byte changed, or with bytes that are no
+    UTF-8."""
     data = text.encode()
     kind = rng.randrange(14)
     if kind == 0:
@@ -194,60 +229,98 @@ def size(rng):
     return int(2 ** rng.uniform(3, 21) if rng.random() < 0.08 else 2 ** rng.uniform(3, 14))
 
 
-ROUTES = [("POST", "/v1/chat/completions", CHAT), ("POST", "/v1/completions", TEXT), ("POST", "/v1/embeddings", EMBED), ("POST", "/v1/score", EMBED),
-          ("POST", "/v1/responses", CHAT), ("POST", "/v1/decisions", DECISION), ("POST", "/tokenize", {"model": '"m"', "prompt": '"hi"'}),
-          ("POST", "/tokenize", CHAT), ("POST", "/detokenize", {"model": '"m"', "tokens": "[1]"}), ("GET", "/tokenizer_info", {}), ("POST", "/v1/batches", {"input_file_id": '"file-1"', "endpoint": '"/v1/chat/completions"', "completion_window": '"24h"'}),
-          ("POST", "/v1/batches/preflight", {"input_file_id": '"file-1"'}), ("POST", "/v1/batches/batch_1/retry", {"statuses": "[500]"}),
-          ("POST", "/v1/batches/batch_1/cancel", {}), ("POST", "/v1/batches/batch_1/pause", {}), ("POST", "/v1/batches/batch_1/resume", {}),
-          ("POST", "/v1/uploads", {"bytes": "1", "filename": '"a"', "purpose": '"batch"', "mime_type": '"text/plain"'}),
-          ("POST", "/v1/uploads/upload_1/complete", {"part_ids": '["part_1"]'}), ("POST", "/v1/uploads/upload_1/cancel", {}), ("POST", "/v1/files", {}),
-          ("POST", "/v1/uploads/upload_1/parts", {}), ("DELETE", "/v1/files/file-1", {}), ("GET", "/v1/files", {}), ("GET", "/v1/models", {}), ("GET", "/health", {}),
-          ("GET", "/v1/batches", {}), ("GET", "/v1/batches/batch_1/results", {}), ("GET", "/openapi.json", {})]
+ROUTES = [("POST", "/v1/chat/completions", CHAT), ("POST", "/v1/completions", TEXT),
+          ("POST", "/v1/embeddings", EMBED), ("POST", "/v1/score", EMBED),
+          ("POST", "/v1/responses", CHAT), ("POST", "/v1/decisions", DECISION),
+          ("POST", "/tokenize", {"model": '"m"', "prompt": '"hi"'}), ("POST", "/tokenize", CHAT),
+          ("POST", "/detokenize", {"model": '"m"', "tokens": "[1]"}),
+          ("GET", "/tokenizer_info", {}),
+          ("POST", "/v1/batches", {
+              "input_file_id": '"file-1"', "endpoint": '"/v1/chat/completions"',
+              "completion_window": '"24h"'}),
+          ("POST", "/v1/batches/preflight", {"input_file_id": '"file-1"'}),
+          ("POST", "/v1/batches/batch_1/retry", {"statuses": "[500]"}),
+          ("POST", "/v1/batches/batch_1/cancel", {}), ("POST", "/v1/batches/batch_1/pause", {}),
+          ("POST", "/v1/batches/batch_1/resume", {}),
+          ("POST", "/v1/uploads", {
+              "bytes": "1", "filename": '"a"', "purpose": '"batch"', "mime_type": '"text/plain"'}),
+          ("POST", "/v1/uploads/upload_1/complete", {"part_ids": '["part_1"]'}),
+          ("POST", "/v1/uploads/upload_1/cancel", {}), ("POST", "/v1/files", {}),
+          ("POST", "/v1/uploads/upload_1/parts", {}), ("DELETE", "/v1/files/file-1", {}),
+          ("GET", "/v1/files", {}), ("GET", "/v1/models", {}), ("GET", "/health", {}),
+          ("GET", "/v1/batches", {}), ("GET", "/v1/batches/batch_1/results", {}),
+          ("GET", "/openapi.json", {})]
 
 
 def test_two_thousand_bombs_cost_what_they_may(tmp_path):
-    """Every input has an answer that blames what is wrong; server and engine stay within the bound and give the memory back."""
+    """Every input has an answer that blames what is wrong; server and engine stay within the bound
+    and give the memory back."""
     rng = random.Random(SEED)
-    bodies = [(rng.choice(ROUTES[:9]) if rng.random() < 0.6 else rng.choice(ROUTES)) for _ in range(1400)]
-    bodies = [(method, path, spoiled(rng, body_with(rng, base, size(rng)))) for method, path, base in bodies]
+    bodies = [
+        (rng.choice(ROUTES[:9]) if rng.random() < 0.6 else rng.choice(ROUTES)) for _ in range(1400)]
+    bodies = [(method, path, spoiled(rng, body_with(rng, base, size(rng))))
+              for method, path, base in bodies]
     good = '{"custom_id":"first","method":"POST","url":"/v1/chat/completions","body":{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}}'
     lines = [good]  # the first line of a file must be JSON for the upload
     for i in range(1, 701):
-        line = {"custom_id": f'"{i}"', "method": '"POST"', "url": '"/v1/chat/completions"', "body": body_with(rng, {**CHAT}, size(rng))}
+        line = {
+            "custom_id": f'"{i}"', "method": '"POST"', "url": '"/v1/chat/completions"',
+            "body": body_with(rng, {**CHAT}, size(rng))}
         lines.append("{" + ",".join(f'"{key}":{member}' for key, member in line.items()) + "}")
-    decided = ['{"custom_id":"%d","method":"POST","url":"/v1/decisions","body":%s}' % (i, body_with(rng, DECISION, size(rng)) if i else "{" + ",".join(
-        f'"{key}":{member}' for key, member in DECISION.items()) + "}") for i in range(200)]
+    decided = [
+        '{"custom_id":"%d","method":"POST","url":"/v1/decisions","body":%s}' %
+        (i, body_with(rng, DECISION, size(rng)) if i else "{" +
+         ",".join(f'"{key}":{member}'
+                  for key, member in DECISION.items()) + "}")
+        for i in range(200)]
     formless = [good.encode()]
     for i in range(200):
-        line = {"custom_id": f'"{i}"', "method": '"POST"', "url": '"/v1/chat/completions"', "body": '{"model":"m","messages":[]}'}
+        line = {
+            "custom_id": f'"{i}"', "method": '"POST"', "url": '"/v1/chat/completions"',
+            "body": '{"model":"m","messages":[]}'}
         line[rng.choice([*line, "x"])] = value(rng, size(rng))
-        formless.append(spoiled(rng, "{" + ",".join(f'"{key}":{member}' for key, member in line.items()) + "}").replace(b"\n", b" "))
-    largest = max(map(len, [body for *_, body in bodies] + [line.encode() for line in lines + decided]))
-    with support.serving(tmp_path / "state", "--model", f"m={TINY}", "--threads", "2", "--body-memory-bytes", str(64 * MIB)) as server:
+        formless.append(
+            spoiled(
+                rng,
+                "{" + ",".join(f'"{key}":{member}' for key, member in line.items()) + "}").replace(
+                    b"\n", b" "))
+    largest = max(
+        map(len, [body for *_, body in bodies] + [line.encode() for line in lines + decided]))
+    with support.serving(tmp_path / "state", "--model", f"m={TINY}", "--threads", "2",
+                         "--body-memory-bytes", str(64 * MIB)) as server:
         with Watch(server) as watch, concurrent.futures.ThreadPoolExecutor(8) as pool:
-            answers = list(pool.map(lambda one: (one, post(server, one[1], one[2], one[0])), bodies))
-            assert server.wait(server.create(b"\n".join(formless) + b"\n")["id"], 600)["status"] == "failed"
+            answers = list(pool.map(lambda one: (one, post(server, one[1], one[2], one[0])),
+                                    bodies))
+            assert server.wait(server.create(b"\n".join(formless) + b"\n")["id"],
+                               600)["status"] == "failed"
             kept, done = run_what_is_valid(server, lines)
             output, errors = server.results(done)
             kept_decided, done = run_what_is_valid(server, decided, endpoint="/v1/decisions")
             ends = server.results(done)
-        print(f"seed {SEED}, {len(bodies) + len(lines) + len(decided) + len(formless)} inputs, the largest of {largest} bytes")
+        print(
+            f"seed {SEED}, {len(bodies) + len(lines) + len(decided) + len(formless)} inputs, the largest of {largest} bytes"
+        )
         for (method, path, body), (status, _, data) in answers:
-            assert status in (0, 200, 400, 404, 405, 408, 409, 413, 415, 501, 503), f"seed {SEED}: {method} {path}: {status} {data[:300]} {body[:300]}"
+            assert status in (
+                0, 200, 400, 404, 405, 408, 409, 413, 415, 501,
+                503), f"seed {SEED}: {method} {path}: {status} {data[:300]} {body[:300]}"
             if status >= 400:
                 check_blame(body, json.loads(data)["error"]["message"])
         assert sum(status > 0 for _, (status, _, _) in answers) > len(answers) * 0.9
         assert len(kept) > 300 and len(output) + len(errors) == len(kept)
         for record in errors:
             assert record["response"]["status_code"] == 400, record
-            check_blame(lines[int(record["custom_id"])].encode(), record["response"]["body"]["error"]["message"])
+            check_blame(lines[int(record["custom_id"])].encode(),
+                        record["response"]["body"]["error"]["message"])
         assert len(kept_decided) > 100 and sum(map(len, ends)) == len(kept_decided) and ends[0]
         for record in ends[1]:
             assert record["response"]["status_code"] == 400, record
-            check_blame(decided[int(record["custom_id"])].encode(), record["response"]["body"]["error"]["message"])
+            check_blame(decided[int(record["custom_id"])].encode(),
+                        record["response"]["body"]["error"]["message"])
         engine_threads = os.cpu_count()
         assert watch.peaks[0] <= 64 * MIB + SLACK, f"seed {SEED}"
-        assert watch.peaks[1] <= COST * largest + COST_LEAST * engine_threads + 32 * MIB + SLACK, f"seed {SEED}"
+        assert watch.peaks[
+            1] <= COST * largest + COST_LEAST * engine_threads + 32 * MIB + SLACK, f"seed {SEED}"
         support.until(lambda: watch.left() < SLACK)
     support.fsck(tmp_path / "state")
 
@@ -260,14 +333,17 @@ def run_what_is_valid(server, lines, **extra):
         if batch["status"] != "failed":
             return kept, batch
         bad = {error["line"] for error in batch["errors"]["data"]}
-        assert bad and {error["code"] for error in batch["errors"]["data"]} <= {
-            "invalid_request", "invalid_json_line", "model_not_found", "missing_required_parameter", "invalid_type", "invalid_value",
-            "unsupported_parameter"}  # from the fourth: of shapes
+        assert bad and {error["code"]
+                        for error in batch["errors"]["data"]} <= {
+                            "invalid_request", "invalid_json_line", "model_not_found",
+                            "missing_required_parameter", "invalid_type", "invalid_value",
+                            "unsupported_parameter"}  # from the fourth: of shapes
         kept = [line for number, line in enumerate(kept, 1) if number not in bad]
 
 
 def check_blame(body, message):
-    """A body that Python reads is never said to be no JSON; numbers, nesting, keys that quern does not read have sentences of their own."""
+    """A body that Python reads is never said to be no JSON; numbers, nesting, keys that quern does
+    not read have sentences of their own."""
     if "body is not valid JSON" not in message:
         return
     try:
@@ -280,9 +356,12 @@ def check_blame(body, message):
 
 
 HEAD = '{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"hi"}],"x":['
-LARGE = {"objects": (HEAD, "{},", "{}]}"), "arrays": (HEAD, "[],", "[]]}"), "texts": (HEAD, '"",', '""]}'), "messages": ('{"model":"m","messages":[', "{},", "{}]}"),
-         "one word": ('{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"', "a", '"}]}'),
-         "ids": ('{"model":"m","max_tokens":1,"prompt":[', "1,", "1]}"), "a prompt": ('{"model":"m","max_tokens":1,"prompt":"', "ab", '"}')}
+LARGE = {
+    "objects": (HEAD, "{},", "{}]}"), "arrays": (HEAD, "[],", "[]]}"),
+    "texts": (HEAD, '"",', '""]}'), "messages": ('{"model":"m","messages":[', "{},", "{}]}"),
+    "one word": ('{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"', "a", '"}]}'),
+    "ids": ('{"model":"m","max_tokens":1,"prompt":[', "1,", "1]}"),
+    "a prompt": ('{"model":"m","max_tokens":1,"prompt":"', "ab", '"}')}
 
 
 def large(name, bytes_):
@@ -304,8 +383,10 @@ def test_a_body_of_31_mib_costs_at_most_eight_times_its_bytes(tmp_path, name):
         support.until(lambda: watch.left() < SLACK)
 
 
-WORDS = {"short words": ("/tokenize", {"prompt": "q7z " * (2 * MIB), "return_token_strs": True}), "without texts": ("/tokenize", {"prompt": "the " * (2 * MIB)}),
-         "long tokens": ("/detokenize", {"tokens": [11] * (2 * MIB)})}
+WORDS = {
+    "short words": ("/tokenize", {"prompt": "q7z " * (2 * MIB), "return_token_strs": True}),
+    "without texts": ("/tokenize", {"prompt": "the " * (2 * MIB)}), "long tokens": ("/detokenize", {
+        "tokens": [11] * (2 * MIB)})}
 
 
 @pytest.mark.parametrize("name", WORDS)
@@ -316,30 +397,36 @@ def test_questions_about_words_cost_at_most_eight_times_their_bytes(tmp_path, na
     with support.serving(tmp_path / "state", "--model", f"m={TINY}", "--threads", "2") as server:
         with Watch(server) as watch:
             status, _, data = post(server, path, body)
-        assert status == 200 or json.loads(data)["error"]["code"] == "request_too_complex", data[:300]
+        assert status == 200 or json.loads(
+            data)["error"]["code"] == "request_too_complex", data[:300]
         assert max(watch.peaks) <= COST * len(body) + SLACK
         support.until(lambda: watch.left() < SLACK)
 
 
 def test_sixty_four_large_bombs_at_a_time_stay_within_the_memory_of_all_bodies(tmp_path):
     body = large("objects", 8 * MIB)
-    with support.serving(tmp_path / "state", "--model", f"m={TINY}", "--threads", "2", "--body-memory-bytes", str(128 * MIB)) as server:
+    with support.serving(tmp_path / "state", "--model", f"m={TINY}", "--threads", "2",
+                         "--body-memory-bytes", str(128 * MIB)) as server:
         with Watch(server) as watch, concurrent.futures.ThreadPoolExecutor(64) as pool:
-            answers = list(pool.map(lambda _: post(server, "/v1/chat/completions", body), range(64)))
+            answers = list(pool.map(lambda _: post(server, "/v1/chat/completions", body),
+                                    range(64)))
         for status, headers, data in answers:
             assert status in (0, 400, 408, 503), data
             assert status != 503 or int(headers["retry-after"]) >= 1
         assert watch.peaks[0] <= 128 * MIB + SLACK
-        assert watch.peaks[1] <= COST * len(body) + 128 * MIB // 4 + SLACK  # one is prepared, the others wait as text
+        assert watch.peaks[1] <= COST * len(
+            body) + 128 * MIB // 4 + SLACK  # one is prepared, the others wait as text
         support.until(lambda: watch.left() < SLACK)
 
 
 def test_lines_of_16_mib_are_failed_lines_with_their_sentence(tmp_path):
-    """And a line beside them runs. Two such lines ended a server's engine, or in a false "not valid JSON"."""
+    """And a line beside them runs. Two such lines ended a server's engine, or in a false "not valid
+    JSON"."""
     def line(i, body):
         return b'{"custom_id":"%d","method":"POST","url":"/v1/chat/completions","body":' % i + body + b"}\n"
     names = ["objects", "arrays", "messages", "one word"]
-    content = b"".join(line(i, large(name, 16 * MIB - 200)) for i, name in enumerate(names)) + line(4, b'{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}')
+    content = b"".join(line(i, large(name, 16 * MIB - 200)) for i, name in enumerate(names)) + line(
+        4, b'{"model":"m","max_tokens":1,"messages":[{"role":"user","content":"hi"}]}')
     with support.serving(tmp_path / "state", "--model", f"m={TINY}", "--threads", "2") as server:
         with Watch(server) as watch:
             batch = server.wait(server.create(content)["id"], 600)
@@ -352,26 +439,31 @@ def test_lines_of_16_mib_are_failed_lines_with_their_sentence(tmp_path):
             assert "too complex" in record["response"]["body"]["error"]["message"]
         assert errors[3]["response"]["status_code"] == 400
         assert watch.peaks[0] <= COST * 16 * MIB
-        assert watch.peaks[1] <= COST * 16 * MIB + 48 * MIB + SLACK  # with the lines that wait behind it
+        assert watch.peaks[
+            1] <= COST * 16 * MIB + 48 * MIB + SLACK  # with the lines that wait behind it
         support.until(lambda: watch.left() < SLACK)
 
 
 def announce(server, path, bytes_):
     """The answer to the head of a request whose body is that long and does not come."""
     with socket.create_connection(("127.0.0.1", server.port)) as client:
-        client.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {bytes_}\r\n\r\n".encode())
+        client.sendall(
+            f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {bytes_}\r\n\r\n"
+            .encode())
         return client.makefile("rb").read()
 
 
 def test_other_routes_take_a_mebibyte(tmp_path):
     with support.serving(tmp_path / "state", "--model", "m=echo") as server:
-        for path in ("/v1/batches", "/v1/batches/preflight", "/v1/batches/batch_1/retry", "/v1/uploads", "/v1/uploads/upload_1/complete"):
+        for path in ("/v1/batches", "/v1/batches/preflight", "/v1/batches/batch_1/retry",
+                     "/v1/uploads", "/v1/uploads/upload_1/complete"):
             status, _, data = post(server, path, b'{"x":"' + b"a" * (MIB - 8) + b'"}')
             assert status in (400, 404), data
             answer = announce(server, path, MIB + 1)
             assert answer.startswith(b"HTTP/1.1 413 ") and b"1048576 bytes" in answer, answer
             status, _, data = post(server, path, b'{"x":[' + b"{}," * 100000 + b"{}]}")
-            assert status == 404 or json.loads(data)["error"]["code"] == "request_too_complex", (path, data)
+            assert status == 404 or json.loads(data)["error"]["code"] == "request_too_complex", (
+                path, data)
 
 
 @pytest.fixture
@@ -384,19 +476,26 @@ def test_a_body_over_the_memory_of_all_bodies_may_come_again(tmp_path, slow_upst
     """Bodies count at four times their bytes, until they have been answered."""
     def body(bytes_):
         return b'{"model":"m","messages":[{"role":"user","content":"' + b"a" * bytes_ + b'"}]}'
+
     with support.serving(tmp_path / "state", "--upstream", f"u={slow_upstream.url}", "--body-memory-bytes", str(8 * MIB)) as server, \
             concurrent.futures.ThreadPoolExecutor(1) as pool:
         def counted():
-            return int(float(re.search(rb"^quern_http_body_bytes (\S+)$", server.call("GET", "/metrics")[1], re.M)[1]))
+            return int(
+                float(
+                    re.search(rb"^quern_http_body_bytes (\S+)$",
+                              server.call("GET", "/metrics")[1], re.M)[1]))
         support.until(lambda: b'"m"' in server.call("GET", "/v1/models")[1])
         first = pool.submit(post, server, "/v1/chat/completions", body(1500000))
         support.until(lambda: counted() == len(body(1500000)))
         answers = []
-        support.until(lambda: answers.append(post(server, "/v1/chat/completions", body(900000))) or answers[-1][0] != 0)
+        support.until(lambda: answers.append(post(server, "/v1/chat/completions", body(900000))) or
+                      answers[-1][0] != 0)
         status, headers, data = answers[-1]
-        assert status == 503 and int(headers["retry-after"]) >= 1 and b"--body-memory-bytes" in data, data
+        assert status == 503 and int(
+            headers["retry-after"]) >= 1 and b"--body-memory-bytes" in data, data
         slow_upstream.may_answer.set()
         assert first.result()[0] == 200
         support.until(lambda: counted() == 0)
         assert post(server, "/v1/chat/completions", body(900000))[0] == 200
-        assert announce(server, "/v1/chat/completions", 2 * MIB + 1).startswith(b"HTTP/1.1 413 ")  # it could never be kept
+        assert announce(server, "/v1/chat/completions",
+                        2 * MIB + 1).startswith(b"HTTP/1.1 413 ")  # it could never be kept

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real card that is taken away while a batch runs: each line has one result. tests/engine/test_device_faults.py has more situations, on a
-device in plain C. Skips without a card; QUERN_GPU_PLUGIN names its plugin."""
+"""A real card that is taken away while a batch runs: each line has one result.
+tests/engine/test_device_faults.py has more situations, on a device in plain C. Skips without a
+card; QUERN_GPU_PLUGIN names its plugin."""
 import os, re, signal
 
 import pytest
@@ -17,12 +18,16 @@ pytestmark = pytest.mark.skipif(not support.has_card(), reason=support.NO_CARD)
 
 
 def arguments(plugin):
-    return ["--model", f"m={TINY}", "--device", "cuda", "--device-plugin", str(plugin), "--max-num-seqs", "16", "--result-cache-bytes", "0"]
+    return [
+        "--model", f"m={TINY}", "--device", "cuda", "--device-plugin",
+        str(plugin), "--max-num-seqs", "16", "--result-cache-bytes", "0"]
 
 
 @pytest.mark.parametrize("killed", ["engine", "server"])
 def test_a_process_killed_at_half_has_each_line_once(state, killed):
-    requests = [dict(line, custom_id=f"line-{i:04d}", body=dict(line["body"], max_tokens=100)) for i, line in enumerate(lines(COUNT))]
+    requests = [
+        dict(line, custom_id=f"line-{i:04d}", body=dict(line["body"], max_tokens=100))
+        for i, line in enumerate(lines(COUNT))]
     with support.serving(state, *arguments(support.cuda_plugin())) as server:
         batch_id = create(server, requests)
         for _ in range(3):
@@ -37,31 +42,39 @@ def test_a_process_killed_at_half_has_each_line_once(state, killed):
                 server.start()
         good, bad = results(server, server.wait(batch_id), requests)
         assert len(good) == COUNT and not bad
-        assert {line["response"]["body"]["usage"]["completion_tokens"] for line in good.values()} == {100}
+        assert {line["response"]["body"]["usage"]["completion_tokens"]
+                for line in good.values()} == {100}
 
 
 def test_a_line_that_makes_the_card_read_outside_gets_an_error_record(tmp_path, state):
     requests = lines(12)
     for i, request in enumerate(requests):
         request["body"].update(prompt=[1, 100 + i, POISON if i == 7 else 101, 102], max_tokens=1)
-    with support.serving(state, *arguments(support.poison_plugin(tmp_path, support.cuda_plugin()))) as server:
+    with support.serving(state, *arguments(support.poison_plugin(tmp_path,
+                                                                 support.cuda_plugin()))) as server:
         good, bad = results(server, server.wait(create(server, requests)), requests)
-        assert list(bad) == ["line-07"] and bad["line-07"]["response"]["body"]["error"]["code"] == "worker_lost"
+        assert list(bad) == [
+            "line-07"] and bad["line-07"]["response"]["body"]["error"]["code"] == "worker_lost"
         told = deaths(server)
         assert len(told) >= 3 and re.match(r"step \d+: .*illegal memory access", told[0]), told
-        # The first process may name a later operation, whose launch told the error; those behind it are careful.
+        # The first process may name a later operation, whose launch told the error; those behind it
+        # are careful.
         assert all(re.match(OUTSIDE, sentence) for sentence in told[1:]), told
         assert re.search(OUTSIDE, bad["line-07"]["response"]["body"]["error"]["message"])
 
 
 def test_a_line_whose_kernel_never_ends_gets_an_error_record(tmp_path, state):
-    """No wait ends and the driver tells no error: the process is killed while the kernel runs, as often as the line is tried."""
+    """No wait ends and the driver tells no error: the process is killed while the kernel runs, as
+    often as the line is tried."""
     requests = lines(12)
     for i, request in enumerate(requests):
         request["body"].update(prompt=[1, 100 + i, HANG if i == 7 else 101, 102], max_tokens=1)
     plugin = support.poison_plugin(tmp_path, support.cuda_plugin())
     with support.serving(state, *arguments(plugin), "--hang-seconds", "4") as server:
         good, bad = results(server, server.wait(create(server, requests)), requests)
-        assert list(bad) == ["line-07"] and bad["line-07"]["response"]["body"]["error"]["code"] == "worker_lost"
+        assert list(bad) == [
+            "line-07"] and bad["line-07"]["response"]["body"]["error"]["code"] == "worker_lost"
         told = deaths(server)
-        assert len(told) >= 3 and all(re.match(r"the engine made no progress for \d+ ms", sentence) for sentence in told), told
+        assert len(told) >= 3 and all(
+            re.match(r"the engine made no progress for \d+ ms", sentence)
+            for sentence in told), told

@@ -17,7 +17,10 @@ def client(model_server):
 
 
 def prompt_of(client, messages, **extra):
-    answer = client.chat.completions.create(model="smollm2", messages=messages, max_tokens=1, temperature=0,
+    answer = client.chat.completions.create(model="smollm2",
+                                            messages=messages,
+                                            max_tokens=1,
+                                            temperature=0,
                                             extra_body={"return_token_ids": True, **extra})
     return answer.prompt_token_ids
 
@@ -27,7 +30,12 @@ def turns(ids):
 
 
 def text_of(ids):
-    done = support.quern("tokenize", "--model", "smollm2", "--decode", "--special", input=json.dumps(ids))
+    done = support.quern("tokenize",
+                         "--model",
+                         "smollm2",
+                         "--decode",
+                         "--special",
+                         input=json.dumps(ids))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -56,8 +64,12 @@ def test_a_request_may_ask_for_control_tokens(client):
 
 def test_the_prompt_of_a_completion_is_the_clients_own(client):
     def ids(**extra):
-        return client.completions.create(model="smollm2", prompt="<|im_start|>user\nHi<|im_end|>", max_tokens=1, temperature=0,
-                                         extra_body={"return_token_ids": True, **extra}).choices[0].prompt_token_ids
+        return client.completions.create(model="smollm2",
+                                         prompt="<|im_start|>user\nHi<|im_end|>",
+                                         max_tokens=1,
+                                         temperature=0,
+                                         extra_body={"return_token_ids": True,
+                                                     **extra}).choices[0].prompt_token_ids
 
     assert turns(ids()) == (1, 1)
     assert turns(ids(parse_special=False)) == (0, 0)

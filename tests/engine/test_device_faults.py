@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A card that fails while a batch runs, on the plain device (tests/gpu): each line has one result, and no line runs on the CPU instead."""
+"""A card that fails while a batch runs, on the plain device (tests/gpu): each line has one result,
+and no line runs on the CPU instead."""
 import os, re, signal
 
 import pytest
@@ -12,13 +13,16 @@ PROMPTS = ["Hello", "The river runs", "1, 2, 3,", "Hello again, and then " * 40]
 
 
 def lines(count):
-    return [{"custom_id": f"line-{i:02d}", "method": "POST", "url": "/v1/completions",
-             "body": {"model": "m", "prompt": f"{PROMPTS[i % len(PROMPTS)]} {i}", "max_tokens": 24, "temperature": 0, "ignore_eos": True}}
-            for i in range(count)]
+    return [{
+        "custom_id": f"line-{i:02d}", "method": "POST", "url": "/v1/completions", "body": {
+            "model": "m", "prompt": f"{PROMPTS[i % len(PROMPTS)]} {i}", "max_tokens": 24,
+            "temperature": 0, "ignore_eos": True}} for i in range(count)]
 
 
 def arguments(plugin):
-    return ["--model", f"m={TINY}", "--device", "cuda", "--device-plugin", str(plugin), "--max-num-seqs", "4", "--result-cache-bytes", "0"]
+    return [
+        "--model", f"m={TINY}", "--device", "cuda", "--device-plugin",
+        str(plugin), "--max-num-seqs", "4", "--result-cache-bytes", "0"]
 
 
 @pytest.fixture
@@ -33,7 +37,8 @@ def create(server, requests):
 
 def restarts(server):
     _, data = server.call("GET", "/metrics")
-    return int(re.search(r'^quern_engine_restarts_total\{engine="0"\} (\d+)$', data.decode(), re.M)[1])
+    return int(
+        re.search(r'^quern_engine_restarts_total\{engine="0"\} (\d+)$', data.decode(), re.M)[1])
 
 
 def deaths(server):
@@ -42,16 +47,21 @@ def deaths(server):
 
 
 def results(server, batch, requests):
-    """The results by custom_id, each there exactly once; an engine's log names no other device than the card."""
+    """The results by custom_id, each there exactly once; an engine's log names no other device than
+    the card."""
     good, bad = server.results(batch)
-    assert sorted(line["custom_id"] for line in good + bad) == [request["custom_id"] for request in requests]
-    assert batch["request_counts"] == {"total": len(requests), "completed": len(good), "failed": len(bad)}
+    assert sorted(line["custom_id"] for line in good + bad) == [
+        request["custom_id"] for request in requests]
+    assert batch["request_counts"] == {
+        "total": len(requests), "completed": len(good), "failed": len(bad)}
     assert "device=cpu" not in server.log_text()
     return {line["custom_id"]: line for line in good}, {line["custom_id"]: line for line in bad}
 
 
 def texts(good):
-    return {custom_id: line["response"]["body"]["choices"][0]["text"] for custom_id, line in good.items()}
+    return {
+        custom_id: line["response"]["body"]["choices"][0]["text"]
+        for custom_id, line in good.items()}
 
 
 @pytest.fixture(scope="module")
@@ -69,13 +79,15 @@ def at_half(server, batch_id):
     assert server.batch(batch_id)["status"] == "in_progress"
 
 
-# Four lines of 24 tokens at a time: by step 100 the first have ended, and not more than 16 can have.
+# Four lines of 24 tokens at a time: by step 100 the first have ended, and not more than 16 can
+# have.
 HANGS_AT_HALF = ("once", "QUERN_PLAIN_FAULT=wait:100:hang")
 
 
 def test_an_engine_killed_at_half_has_each_line_once(tmp_path, state, undisturbed):
     requests = lines(60)
-    with support.serving(state, *arguments(support.plain_device(tmp_path, *HANGS_AT_HALF))) as server:
+    with support.serving(state, *arguments(support.plain_device(tmp_path,
+                                                                *HANGS_AT_HALF))) as server:
         batch_id = create(server, requests)
         at_half(server, batch_id)
         os.kill(server.engine_pid(), signal.SIGKILL)
@@ -86,12 +98,14 @@ def test_an_engine_killed_at_half_has_each_line_once(tmp_path, state, undisturbe
 
 def test_a_server_killed_at_half_has_each_line_once(tmp_path, state, undisturbed):
     requests = lines(60)
-    with support.serving(state, *arguments(support.plain_device(tmp_path, *HANGS_AT_HALF))) as server:
+    with support.serving(state, *arguments(support.plain_device(tmp_path,
+                                                                *HANGS_AT_HALF))) as server:
         batch_id = create(server, requests)
         at_half(server, batch_id)
         engine = server.engine_pid()
         server.kill()
-        support.until(lambda: not os.path.exists(f"/proc/{engine}"))  # it hangs, and dies with its server
+        support.until(
+            lambda: not os.path.exists(f"/proc/{engine}"))  # it hangs, and dies with its server
         server.start()
         good, _ = results(server, server.wait(batch_id), requests)
         assert texts(good) == undisturbed
@@ -100,7 +114,11 @@ def test_a_server_killed_at_half_has_each_line_once(tmp_path, state, undisturbed
 def test_a_hung_kernel_is_found_by_its_steps_and_killed(tmp_path, state, undisturbed):
     requests, clock = lines(60), support.Clock(tmp_path)
     plugin = support.plain_device(tmp_path, *HANGS_AT_HALF)
-    with support.serving(state, *arguments(plugin), "--hang-seconds", "60", environment=clock.environment) as server:
+    with support.serving(state,
+                         *arguments(plugin),
+                         "--hang-seconds",
+                         "60",
+                         environment=clock.environment) as server:
         batch_id = create(server, requests)
         at_half(server, batch_id)
         # In small steps: a server that sees seconds pass at once thinks that it was stopped itself.
@@ -114,24 +132,33 @@ def test_a_line_that_breaks_the_card_each_time_gets_an_error_record(tmp_path, st
     requests = lines(12)
     for i, request in enumerate(requests):  # one token out, which no step reads
         request["body"].update(prompt=[1, 100 + i, poison if i == 7 else 101, 102], max_tokens=1)
-    with support.serving(state, *arguments(support.plain_device(tmp_path, f"QUERN_PLAIN_POISON={poison}"))) as server:
+    with support.serving(state,
+                         *arguments(support.plain_device(
+                             tmp_path, f"QUERN_PLAIN_POISON={poison}"))) as server:
         good, bad = results(server, server.wait(create(server, requests)), requests)
-        assert list(bad) == ["line-07"] and bad["line-07"]["response"]["body"]["error"]["code"] == "worker_lost"
+        assert list(bad) == [
+            "line-07"] and bad["line-07"]["response"]["body"]["error"]["code"] == "worker_lost"
         told = deaths(server)
-        assert len(told) >= 3 and re.fullmatch(r"plain device: step \d+: illegal access at token 77", told[0]), told
+        assert len(told) >= 3 and re.fullmatch(
+            r"plain device: step \d+: illegal access at token 77", told[0]), told
         careful = r"plain device: step \d+: operation 0 \(embed\): illegal access at token 77"
         assert all(re.fullmatch(careful, sentence) for sentence in told[1:]), told
         assert re.search(careful, bad["line-07"]["response"]["body"]["error"]["message"])
 
 
 def test_another_worker_of_the_model_finishes_the_batch_of_a_lost_card(tmp_path, state):
-    """The upstream refuses until the card is lost, so that the card has lines then. The card stays lost."""
+    """The upstream refuses until the card is lost, so that the card has lines then. The card stays
+    lost."""
     requests, clock, fake = lines(40), support.Clock(tmp_path), upstream.Upstream()
     fake.behaviour.clock = clock.now
     plugin = support.plain_device(tmp_path, "once", "QUERN_PLAIN_FAULT=submit:5:lost")
     fake.control("503")
     other = f"other={fake.url},models=m"
-    with support.serving(state, *arguments(plugin), "--upstream", other, environment=clock.environment) as server:
+    with support.serving(state,
+                         *arguments(plugin),
+                         "--upstream",
+                         other,
+                         environment=clock.environment) as server:
         support.until(lambda: "event=engine_ready" in server.log_text())
         plugin.with_name(plugin.name + ".env").write_text("QUERN_PLAIN_CARDS=none\n")
         batch_id = create(server, requests)
@@ -146,8 +173,10 @@ def test_another_worker_of_the_model_finishes_the_batch_of_a_lost_card(tmp_path,
 
 
 def test_a_request_longer_than_the_cards_cache_is_refused_with_numbers(tmp_path, state):
-    with support.serving(state, *arguments(support.plain_device()), "--kv-cache-memory-bytes", "1MiB") as server:
-        status, data = server.call("POST", "/v1/completions", {"model": "m", "prompt": [5] * 600, "max_tokens": 8})
+    with support.serving(state, *arguments(support.plain_device()), "--kv-cache-memory-bytes",
+                         "1MiB") as server:
+        status, data = server.call("POST", "/v1/completions",
+                                   {"model": "m", "prompt": [5] * 600, "max_tokens": 8})
         assert status == 400 and b"context length is 256 tokens. However, you requested 608 tokens" in data, data
         requests = lines(2)
         requests[1]["body"]["prompt"] = [5] * 600

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inference fields on the default model, through the openai client; numbers are checked against the logits of `quern logits`."""
+"""The inference fields on the default model, through the openai client; numbers are checked against
+the logits of `quern logits`."""
 import concurrent.futures, contextlib, json, math, os, signal, socket
 
 import openai
@@ -18,7 +19,9 @@ def client(model_server):
 def chat(client, text="Name three colours.", **options):
     options = {"model": "smollm2", "max_tokens": 16, "temperature": 0, **options}
     extra = {key: options.pop(key) for key in list(options) if key in EXTRA}
-    return client.chat.completions.create(messages=[{"role": "user", "content": text}], extra_body=extra, **options)
+    return client.chat.completions.create(messages=[{"role": "user", "content": text}],
+                                          extra_body=extra,
+                                          **options)
 
 
 def complete(client, prompt, **options):
@@ -27,9 +30,11 @@ def complete(client, prompt, **options):
     return client.completions.create(prompt=prompt, extra_body=extra, **options)
 
 
-EXTRA = {"return_token_ids", "prompt_logprobs", "logprob_token_ids", "allowed_token_ids", "bad_words", "min_tokens", "repetition_penalty",
-         "return_tokens_as_token_ids", "cache_salt", "request_id", "ignore_eos", "stop_token_ids", "include_stop_str_in_output", "top_k", "min_p",
-         "skip_special_tokens", "truncate_prompt_tokens"}
+EXTRA = {
+    "return_token_ids", "prompt_logprobs", "logprob_token_ids", "allowed_token_ids", "bad_words",
+    "min_tokens", "repetition_penalty", "return_tokens_as_token_ids", "cache_salt", "request_id",
+    "ignore_eos", "stop_token_ids", "include_stop_str_in_output", "top_k", "min_p",
+    "skip_special_tokens", "truncate_prompt_tokens"}
 
 
 def logits_at(ids, positions):
@@ -53,8 +58,17 @@ def log_softmax(row):
 
 
 def test_logprobs_are_the_log_softmax_of_the_raw_logits_whatever_the_sampling(client):
-    answer = complete(client, "The capital of France is", max_tokens=4, logprobs=5, temperature=1, top_p=0.5, seed=3, presence_penalty=1.5,
-                      logit_bias={"504": 3}, return_token_ids=True, return_tokens_as_token_ids=True)
+    answer = complete(client,
+                      "The capital of France is",
+                      max_tokens=4,
+                      logprobs=5,
+                      temperature=1,
+                      top_p=0.5,
+                      seed=3,
+                      presence_penalty=1.5,
+                      logit_bias={"504": 3},
+                      return_token_ids=True,
+                      return_tokens_as_token_ids=True)
     choice = answer.choices[0]
     prompt, made = choice.prompt_token_ids, choice.token_ids
     rows = logits_at(prompt + made, [len(prompt) - 1 + i for i in range(len(made))])
@@ -69,7 +83,11 @@ def test_logprobs_are_the_log_softmax_of_the_raw_logits_whatever_the_sampling(cl
 
 
 def test_logprobs_of_a_prompt_are_those_of_its_rows_with_their_ranks(client):
-    answer = complete(client, "Once upon a time there was", max_tokens=1, prompt_logprobs=2, return_token_ids=True)
+    answer = complete(client,
+                      "Once upon a time there was",
+                      max_tokens=1,
+                      prompt_logprobs=2,
+                      return_token_ids=True)
     ids, scores = answer.choices[0].prompt_token_ids, answer.choices[0].prompt_logprobs
     assert scores[0] is None and len(scores) == len(ids)
     for i, row in enumerate(logits_at(ids, list(range(len(ids) - 1))), start=1):
@@ -88,9 +106,11 @@ def test_echo_with_logprobs_scores_a_text_as_evaluation_suites_ask_for_it(client
     assert scored.text == text and scored.finish_reason == "length"
     assert scored.logprobs.tokens[0] == "The" and scored.logprobs.token_logprobs[0] is None
     assert "".join(scored.logprobs.tokens) == text
-    assert all(text[at:].startswith(token) for at, token in zip(scored.logprobs.text_offset, scored.logprobs.tokens))
+    assert all(text[at:].startswith(token)
+               for at, token in zip(scored.logprobs.text_offset, scored.logprobs.tokens))
     more = complete(client, text, max_tokens=3, echo=True, logprobs=1).choices[0]
-    assert more.logprobs.token_logprobs[:len(scored.logprobs.tokens)] == scored.logprobs.token_logprobs
+    assert more.logprobs.token_logprobs[:len(scored.logprobs.tokens
+                                             )] == scored.logprobs.token_logprobs
     assert more.logprobs.text_offset[len(scored.logprobs.tokens)] == len(text)
 
 
@@ -101,20 +121,30 @@ def test_logprobs_do_not_depend_on_what_else_runs(client):
 
     alone = ask()
     with concurrent.futures.ThreadPoolExecutor(10) as pool:
-        others = [pool.submit(chat, client, f"Say {i}. " * i, temperature=1, max_tokens=30, logprobs=True) for i in range(1, 8)]
+        others = [
+            pool.submit(chat, client, f"Say {i}. " * i, temperature=1, max_tokens=30, logprobs=True)
+            for i in range(1, 8)]
         for mine in [pool.submit(ask) for _ in range(3)]:
             assert mine.result() == alone
         [other.result() for other in others]
 
 
 def test_logprobs_are_bitwise_the_same_however_prompts_are_cut_into_steps(tmp_path):
-    lines = [support.request(str(i), f"Write about number {i}. " + "Keep it short and plain. " * (i % 5), temperature=0, max_tokens=8, logprobs=True,
-                             top_logprobs=2, **({"prompt_logprobs": 2} if i % 2 else {})) for i in range(8)]
+    lines = [
+        support.request(str(i),
+                        f"Write about number {i}. " + "Keep it short and plain. " * (i % 5),
+                        temperature=0,
+                        max_tokens=8,
+                        logprobs=True,
+                        top_logprobs=2,
+                        **({"prompt_logprobs": 2} if i % 2 else {})) for i in range(8)]
     (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines))
     seen = []
-    for number, flags in enumerate([(), ("--max-num-batched-tokens", 37, "--max-num-seqs", 5), ("--max-num-seqs", 1, "--threads", 1)]):
+    for number, flags in enumerate([(), ("--max-num-batched-tokens", 37, "--max-num-seqs", 5),
+                                    ("--max-num-seqs", 1, "--threads", 1)]):
         out = tmp_path / f"out{number}.jsonl"
-        done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", out, "--model", "smollm2", *flags)
+        done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", out, "--model", "smollm2",
+                             *flags)
         assert done.returncode == 0, done.stderr
         seen.append([support.masked(json.loads(line)) for line in out.read_text().splitlines()])
     assert seen[0] == seen[1] == seen[2]
@@ -124,7 +154,13 @@ def test_logprobs_are_bitwise_the_same_however_prompts_are_cut_into_steps(tmp_pa
 def test_greedy_text_under_penalties_and_biases_follows_their_definitions(client):
     options = {"presence_penalty": 0.7, "frequency_penalty": 0.4, "repetition_penalty": 1.3}
     bias = {"33": -100, "2178": 4.5}
-    answer = complete(client, "One two three one two three", max_tokens=10, logit_bias=bias, ignore_eos=True, return_token_ids=True, **options)
+    answer = complete(client,
+                      "One two three one two three",
+                      max_tokens=10,
+                      logit_bias=bias,
+                      ignore_eos=True,
+                      return_token_ids=True,
+                      **options)
     prompt, made = answer.choices[0].prompt_token_ids, answer.choices[0].token_ids
     rows = logits_at(prompt + made, [len(prompt) - 1 + i for i in range(len(made))])
     for i, row in enumerate(rows):
@@ -144,14 +180,25 @@ def test_allowed_tokens_and_bad_words_are_kept(client):
     assert colours
     answer = chat(client, bad_words=colours).choices[0].message.content
     assert not any(colour in answer for colour in colours)
-    answer = complete(client, "Once", allowed_token_ids=[28, 30, 260], max_tokens=20, temperature=1, seed=5, return_token_ids=True).choices[0]
+    answer = complete(client,
+                      "Once",
+                      allowed_token_ids=[28, 30, 260],
+                      max_tokens=20,
+                      temperature=1,
+                      seed=5,
+                      return_token_ids=True).choices[0]
     assert set(answer.token_ids) <= {28, 30, 260} and len(answer.token_ids) == 20
 
 
 def test_named_tokens_get_their_logprobs_for_scoring_labels(client):
-    entry = chat(client, "Is the sky blue? Answer yes or no.", logprobs=True, logprob_token_ids=[5345, 3383, 1, 2], max_tokens=1)
+    entry = chat(client,
+                 "Is the sky blue? Answer yes or no.",
+                 logprobs=True,
+                 logprob_token_ids=[5345, 3383, 1, 2],
+                 max_tokens=1)
     tops = entry.choices[0].logprobs.content[0].top_logprobs
-    assert len(tops) == 4 and [top.logprob for top in tops] == sorted((top.logprob for top in tops), reverse=True)
+    assert len(tops) == 4 and [top.logprob for top in tops] == sorted(
+        (top.logprob for top in tops), reverse=True)
 
 
 def test_the_best_of_many_is_the_one_with_the_best_mean_logprob(client):
@@ -171,7 +218,10 @@ def test_n_may_be_128_and_greedy(client):
 
 def test_a_salt_separates_tenants_in_the_prefix_cache(client):
     prompt = "A tenant's own long system prompt. " * 12
-    cached = [chat(client, prompt, max_tokens=1, cache_salt=salt).usage.prompt_tokens_details.cached_tokens for salt in ("a", "b", "a", "b")]
+    cached = [
+        chat(client, prompt, max_tokens=1,
+             cache_salt=salt).usage.prompt_tokens_details.cached_tokens
+        for salt in ("a", "b", "a", "b")]
     assert cached[:2] == [0, 0] and min(cached[2:]) > 0
 
 
@@ -181,32 +231,47 @@ def test_the_request_id_and_the_tier_come_back(client):
     assert chat(client, max_tokens=1).service_tier == "default"
 
 
-@pytest.mark.parametrize("options, param", [
-    ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"), ({"prompt_logprobs": 21}, "prompt_logprobs"), ({"best_of": 0}, "best_of"),
-    ({"min_p": 1.5}, "min_p"), ({"top_k": -2}, "top_k"), ({"repetition_penalty": 0}, "repetition_penalty"), ({"min_tokens": -1}, "min_tokens"),
-    ({"allowed_token_ids": []}, "allowed_token_ids"), ({"allowed_token_ids": [VOCABULARY]}, "allowed_token_ids"),
-    ({"bad_words": [1]}, "bad_words[0]"), ({"logprob_token_ids": [1]}, "logprob_token_ids"), ({"cache_salt": ""}, "cache_salt"),
-    ({"request_id": 5}, "request_id"), ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"), ({"n": 129}, "n"),
-    ({"chat_template": "x"}, "chat_template"), ({"stream_options": {"include_usage": True}}, "stream_options"),
-    ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"), ({"tools": []}, "tools"), ({"tool_choice": "auto"}, "tool_choice"),
-    ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, "response_format"),
-    ({"guided_regex": "a(?=b)"}, "guided_regex"), ({"regex": "a("}, "regex"), ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
-    ({"mirostat": 2}, "mirostat"), ({"max_new_tokens": 4}, "max_new_tokens"),
-], ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    "options, param", [
+        ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
+        ({"prompt_logprobs": 21}, "prompt_logprobs"), ({"best_of": 0}, "best_of"),
+        ({"min_p": 1.5}, "min_p"), ({"top_k": -2}, "top_k"),
+        ({"repetition_penalty": 0}, "repetition_penalty"), ({"min_tokens": -1}, "min_tokens"),
+        ({"allowed_token_ids": []}, "allowed_token_ids"),
+        ({"allowed_token_ids": [VOCABULARY]}, "allowed_token_ids"),
+        ({"bad_words": [1]}, "bad_words[0]"), ({"logprob_token_ids": [1]}, "logprob_token_ids"),
+        ({"cache_salt": ""}, "cache_salt"), ({"request_id": 5}, "request_id"),
+        ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"), ({"n": 129}, "n"),
+        ({"chat_template": "x"}, "chat_template"),
+        ({"stream_options": {"include_usage": True}}, "stream_options"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools"),
+        ({"tools": []}, "tools"), ({"tool_choice": "auto"}, "tool_choice"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}
+          }, "response_format"), ({"guided_regex": "a(?=b)"}, "guided_regex"),
+        ({"regex": "a("}, "regex"),
+        ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
+        ({"mirostat": 2}, "mirostat"), ({"max_new_tokens": 4}, "max_new_tokens"), ],
+    ids=lambda value: value if isinstance(value, str) else "")
 def test_what_is_out_of_range_or_not_there_is_refused_by_name(model_server, options, param):
-    body = {"model": "smollm2", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2, **options}
+    body = {
+        "model": "smollm2", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2,
+        **options}
     error = model_server.json("POST", "/v1/chat/completions", body, status=400)["error"]
     assert error["param"] == param and error["type"] == "invalid_request_error" and error["code"]
     assert param.split("[")[0] in error["message"]
 
 
-FIELDS = [{}, {"logprobs": True, "top_logprobs": 3}, {"n": 2, "temperature": 1, "seed": 4}, {"stop": ["a"], "max_tokens": 30},
-          {"stop": [" is"], "include_stop_str_in_output": True}, {"return_token_ids": True}, {"bad_words": [" the"]},
-          {"presence_penalty": 1.5, "frequency_penalty": 0.5}, {"repetition_penalty": 1.4}, {"logit_bias": {"28": -100}},
-          {"allowed_token_ids": [28, 30, 260, 253]}, {"min_tokens": 12, "max_tokens": 14}, {"skip_special_tokens": False, "max_tokens": 60},
-          {"stop_token_ids": [30]}, {"logprobs": True, "return_tokens_as_token_ids": True, "top_logprobs": 1},
-          {"logprobs": True, "logprob_token_ids": [1, 2]}, {"truncate_prompt_tokens": 5}, {"min_p": 0.1, "temperature": 1, "seed": 2},
-          {"top_k": 5, "temperature": 1.5, "seed": 2}, {"max_tokens": 1}]
+FIELDS = [{}, {"logprobs": True, "top_logprobs": 3}, {"n": 2, "temperature": 1, "seed": 4}, {
+    "stop": ["a"], "max_tokens": 30}, {"stop": [" is"], "include_stop_str_in_output": True}, {
+        "return_token_ids": True}, {"bad_words": [" the"]}, {
+            "presence_penalty": 1.5, "frequency_penalty": 0.5}, {"repetition_penalty": 1.4}, {
+                "logit_bias": {"28": -100}}, {"allowed_token_ids": [28, 30, 260, 253]}, {
+                    "min_tokens": 12, "max_tokens": 14},
+          {"skip_special_tokens": False, "max_tokens": 60}, {"stop_token_ids": [30]}, {
+              "logprobs": True, "return_tokens_as_token_ids": True, "top_logprobs": 1}, {
+                  "logprobs": True, "logprob_token_ids": [1, 2]}, {"truncate_prompt_tokens": 5}, {
+                      "min_p": 0.1, "temperature": 1, "seed": 2}, {
+                          "top_k": 5, "temperature": 1.5, "seed": 2}, {"max_tokens": 1}]
 
 
 @pytest.mark.parametrize("options", FIELDS, ids=str)
@@ -230,7 +295,9 @@ def test_a_stream_says_what_the_whole_answer_says(client, options):
             assert ids[choice.index] == choice.token_ids
 
 
-@pytest.mark.parametrize("options", [{"echo": True}, {"echo": True, "logprobs": 2, "n": 2}, {"logprobs": 3}, {"echo": True, "logprobs": 0, "max_tokens": 0}], ids=str)
+@pytest.mark.parametrize("options", [{"echo": True}, {"echo": True, "logprobs": 2, "n": 2}, {
+    "logprobs": 3}, {"echo": True, "logprobs": 0, "max_tokens": 0}],
+                         ids=str)
 def test_a_stream_of_a_completion_says_what_the_whole_answer_says(client, options):
     prompt = ["Once upon a time", "The \u2615 was"]
     whole = complete(client, prompt, **options)
@@ -247,20 +314,30 @@ def test_a_stream_of_a_completion_says_what_the_whole_answer_says(client, option
 
 
 def test_case_88_batch_lines_with_fields_have_the_bodies_of_single_requests(model_server):
-    lines = [support.request(str(i), "Name a river.", **{"temperature": 0, "max_tokens": 12, **options}) for i, options in enumerate(FIELDS)]
+    lines = [
+        support.request(str(i), "Name a river.", **{"temperature": 0, "max_tokens": 12, **options})
+        for i, options in enumerate(FIELDS)]
     batch = model_server.wait(model_server.create(support.jsonl(lines))["id"])
     output, errors = model_server.results(batch)
     assert not errors
     for line in output:
-        body = model_server.json("POST", "/v1/chat/completions", lines[int(line["custom_id"])]["body"])
-        single = {"custom_id": line["custom_id"], "response": {"status_code": 200, "body": body}, "error": None}
-        assert support.masked(line) == support.masked({**single, "id": None, "response": {**single["response"], "request_id": None}})
+        body = model_server.json("POST", "/v1/chat/completions",
+                                 lines[int(line["custom_id"])]["body"])
+        single = {
+            "custom_id": line["custom_id"], "response": {"status_code": 200, "body": body},
+            "error": None}
+        assert support.masked(line) == support.masked(
+            {**single, "id": None, "response": {**single["response"], "request_id": None}})
 
 
 def test_case_131_an_engine_that_dies_ends_a_stream_with_an_error(tmp_path):
     with support.serving(tmp_path / "state", "--model", "smollm2") as server:
         client = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
-        stream = chat(client, "Tell me a very long story.", stream=True, max_tokens=2000, ignore_eos=True)
+        stream = chat(client,
+                      "Tell me a very long story.",
+                      stream=True,
+                      max_tokens=2000,
+                      ignore_eos=True)
         with pytest.raises(openai.APIError):
             for number, _ in enumerate(stream):
                 if number == 3:
@@ -278,47 +355,63 @@ CANCELLED = 'quern_requests_total{endpoint="chat",outcome="cancelled"}'
 
 def metric(server, start):
     _, text = server.call("GET", "/metrics")
-    return sum(float(line.split()[-1]) for line in text.decode().splitlines() if line.startswith(start))
+    return sum(
+        float(line.split()[-1]) for line in text.decode().splitlines() if line.startswith(start))
 
 
 def test_case_132_a_client_that_leaves_frees_its_sequence(model_server):
-    body = json.dumps({"model": "smollm2", "messages": [{"role": "user", "content": "Count."}], "stream": True, "max_tokens": 8000, "ignore_eos": True})
+    body = json.dumps({
+        "model": "smollm2", "messages": [{"role": "user", "content": "Count."}], "stream": True,
+        "max_tokens": 8000, "ignore_eos": True})
     before = metric(model_server, CANCELLED)
     with socket.create_connection(("127.0.0.1", model_server.port)) as connection:
-        connection.sendall(f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        connection.sendall(
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
+            .encode())
         received = b""
         while received.count(b"data: ") < 3:
             received += connection.recv(65536)
     # 8000 tokens would take minutes.
-    support.until(lambda: metric(model_server, CANCELLED) > before and metric(model_server, "quern_engine_running") == 0, 60)
+    support.until(
+        lambda: metric(model_server, CANCELLED) > before and metric(
+            model_server, "quern_engine_running") == 0, 60)
 
 
 # A template that shows tools, and what the default model will go on with after a few of the same.
 TOOL_TEMPLATE = "{# <tool_call> #}{% for tool in tools or [] %}{{ tool.function.name }}\n{% endfor %}{{ messages[0].content }}"
 TOOL_CALL = '<tool_call>{"name": "look_up", "arguments": {"river": "Rhine"}}</tool_call>\n'
-TOOLS = [{"type": "function", "function": {"name": "look_up", "parameters": {"type": "object", "properties": {"river": {"type": "string"}}}}}]
+TOOLS = [{
+    "type": "function", "function": {
+        "name": "look_up", "parameters": {
+            "type": "object", "properties": {"river": {"type": "string"}}}}}]
 
 
 def test_case_138_a_model_that_writes_calls_answers_with_tool_calls_in_streams_too(tmp_path):
-    with support.serving(tmp_path / "state", "--model", "smollm2", "--trust-request-chat-template") as server:
+    with support.serving(tmp_path / "state", "--model", "smollm2",
+                         "--trust-request-chat-template") as server:
         client = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
-        options = {"model": "smollm2", "messages": [{"role": "user", "content": TOOL_CALL * 8}], "temperature": 0, "max_tokens": 80,
-                   "stop": ["\n"], "tools": TOOLS, "extra_body": {"chat_template": TOOL_TEMPLATE}}
+        options = {
+            "model": "smollm2", "messages": [{"role": "user", "content": TOOL_CALL * 8}],
+            "temperature": 0, "max_tokens": 80, "stop": ["\n"], "tools": TOOLS, "extra_body": {
+                "chat_template": TOOL_TEMPLATE}}
         whole = client.chat.completions.create(**options).choices[0]
         assert whole.finish_reason == "tool_calls" and whole.message.content is None
         [call] = whole.message.tool_calls
-        assert call.function.name == "look_up" and json.loads(call.function.arguments) == {"river": "Rhine"} and call.id.startswith("call_")
+        assert call.function.name == "look_up" and json.loads(call.function.arguments) == {
+            "river": "Rhine"} and call.id.startswith("call_")
         deltas, reasons = [], []
         for chunk in client.chat.completions.create(stream=True, **options):
             deltas += chunk.choices[0].delta.tool_calls or []
             reasons.append(chunk.choices[0].finish_reason)
             assert not chunk.choices[0].delta.content
         assert reasons[-1] == "tool_calls" and set(reasons[:-1]) == {None}
-        assert deltas[0].function.name == "look_up" and deltas[0].function.arguments == "" and deltas[0].type == "function"
+        assert deltas[0].function.name == "look_up" and deltas[
+            0].function.arguments == "" and deltas[0].type == "function"
         assert "".join(delta.function.arguments for delta in deltas) == call.function.arguments
         # Without tools, or with a template that does not show them, nothing is read as a call.
         options.pop("tools")
-        assert client.chat.completions.create(**options).choices[0].message.content == TOOL_CALL.strip()
+        assert client.chat.completions.create(
+            **options).choices[0].message.content == TOOL_CALL.strip()
         with pytest.raises(openai.BadRequestError) as caught:
             client.chat.completions.create(**{**options, "tools": TOOLS, "extra_body": {}})
         assert caught.value.param == "tools"

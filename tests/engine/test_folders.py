@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Folders of Hugging Face's tools: how weights are stored, what is refused and why, which tokens end, which template counts."""
+"""Folders of Hugging Face's tools: how weights are stored, what is refused and why, which tokens
+end, which template counts."""
 import json, os, pathlib, random, shutil, subprocess, sys
 
 import pytest
@@ -34,22 +35,30 @@ def test_a_weight_is_the_same_in_every_dtype_that_holds_it(tmp_path, dtype):
 
 @pytest.mark.parametrize("name", folders.QUANTISED)
 def test_a_quantised_folder_is_the_model_of_its_dequantised_weights(tmp_path, name):
-    """Integers of four bits keep their values; 8 bits, groups of 16, those that are not in order and FP8 are rounded to BF16."""
-    small, whole = folders.write_pair(tmp_path, *folders.QUANTISED[name], "BF16" if name in ("awq-16", "gptq-act", "gptq-8") or name.startswith("fp8") else "F32")
+    """Integers of four bits keep their values; 8 bits, groups of 16, those that are not in order
+    and FP8 are rounded to BF16."""
+    small, whole = folders.write_pair(
+        tmp_path, *folders.QUANTISED[name],
+        "BF16" if name in ("awq-16", "gptq-act", "gptq-8") or name.startswith("fp8") else "F32")
     assert logits(small) == logits(whole)
 
 
 def test_the_text_part_of_a_model_that_sees_is_a_model(tmp_path):
     text = tmp_path / "text"
     tensors = folders.write_plain(text)
-    config = {"model_type": "mistral3", "vision_config": {}, "text_config": {**folders.CONFIG, "model_type": "mistral", "sliding_window": None}}
-    for number, (prefix, head) in enumerate([("language_model.model.", "language_model.lm_head."), ("model.language_model.", "lm_head.")]):
+    config = {
+        "model_type": "mistral3", "vision_config": {},
+        "text_config": {**folders.CONFIG, "model_type": "mistral", "sliding_window": None}}
+    for number, (prefix, head) in enumerate([("language_model.model.", "language_model.lm_head."),
+                                             ("model.language_model.", "lm_head.")]):
         whole = tmp_path / f"whole-{number}"
         whole.mkdir()
         renamed = {prefix + name.removeprefix("model."): value for name, value in tensors.items()}
         seeing = {("model." if number else "") + name: folders.plain([1.0] * 6, (2, 3))
                   for name in ("vision_tower.patch.weight", "multi_modal_projector.linear.weight")}
-        folders.write_safetensors(whole / "model.safetensors", {**renamed, **seeing, f"{head}weight": tensors["model.embed_tokens.weight"]})
+        folders.write_safetensors(
+            whole / "model.safetensors",
+            {**renamed, **seeing, f"{head}weight": tensors["model.embed_tokens.weight"]})
         (whole / "config.json").write_text(json.dumps(config))
         assert logits(whole) == logits(text)
         (whole / "config.json").write_text(json.dumps(config["text_config"]))
@@ -73,29 +82,48 @@ def test_what_makes_no_model_is_refused_in_one_sentence(tmp_path):
         for file, content in (files or {"model.safetensors": {**kept, **(extra or {})}}).items():
             folders.write_safetensors(folder / file, content)
         if index is not None:
-            (folder / "model.safetensors.index.json").write_text(index if isinstance(index, str) else json.dumps(index))
+            (folder / "model.safetensors.index.json"
+             ).write_text(index if isinstance(index, str) else json.dumps(index))
         (folder / "config.json").write_text(json.dumps({**folders.CONFIG, **fields}))
         return refusal(folder)
 
     q = "model.layers.0.self_attn.q_proj.weight"
     assert "config.json: model_type is missing" in broken("type", model_type=None)
     assert f"tensor {q} is missing" in broken("missing", without=[q])
-    assert "tensor model.embed_tokens.weight is missing" in broken("empty", files={"model.safetensors": {}})
-    assert "tensor lm_head.weight is missing, and tie_word_embeddings is not true" in broken("head", tie_word_embeddings=False)
-    assert "tensor model.layers.1.input_layernorm.weight is missing" in broken("layers", num_hidden_layers=2)
-    assert "tensor score.weight is not part of architecture llama" in broken("extra", extra={"score.weight": folders.plain([1.0], (1, 1))})
+    assert "tensor model.embed_tokens.weight is missing" in broken("empty",
+                                                                   files={"model.safetensors": {}})
+    assert "tensor lm_head.weight is missing, and tie_word_embeddings is not true" in broken(
+        "head", tie_word_embeddings=False)
+    assert "tensor model.layers.1.input_layernorm.weight is missing" in broken("layers",
+                                                                               num_hidden_layers=2)
+    assert "tensor score.weight is not part of architecture llama" in broken(
+        "extra", extra={"score.weight": folders.plain([1.0], (1, 1))})
     assert "128 x 127" in broken("shape", extra={q: folders.plain([0.0] * 127 * 128, (127, 128))})
-    assert "dtype I64 is not supported" in broken("dtype", extra={q: ("I64", (128, 128), bytes(8 * 128 * 128))})
-    assert "dtype F8_E4M3 is not supported" in broken("fp8", extra={q: ("F8_E4M3", (128, 128), bytes(128 * 128))})
-    assert "is no finite number" in broken("nan", extra={"model.norm.weight": folders.plain([float("nan")] * 128, (128,), "F32")})
+    assert "dtype I64 is not supported" in broken("dtype",
+                                                  extra={
+                                                      q: ("I64", (128, 128), bytes(8 * 128 * 128))})
+    assert "dtype F8_E4M3 is not supported" in broken(
+        "fp8", extra={q: ("F8_E4M3", (128, 128), bytes(128 * 128))})
+    assert "is no finite number" in broken(
+        "nan", extra={"model.norm.weight": folders.plain([float("nan")] * 128, (128, ), "F32")})
     assert "3 axes" in broken("axes", extra={q: folders.plain([0.0] * 128 * 128, (128, 128, 1))})
     a, b = dict(list(tensors.items())[:5]), dict(list(tensors.items())[5:])
     both = {"a.safetensors": a, "b.safetensors": b}
-    assert "tensor model.norm.weight is in two files" in broken("twice", files={"a.safetensors": a, "b.safetensors": {**b, "model.norm.weight": a[
-        "model.norm.weight"]}}, index={"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}})
+    assert "tensor model.norm.weight is in two files" in broken(
+        "twice",
+        files={
+            "a.safetensors": a,
+            "b.safetensors": {**b, "model.norm.weight": a["model.norm.weight"]}},
+        index={"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}})
     assert "is missing" in broken("half", files=both, index={"weight_map": {"x": "a.safetensors"}})
-    for number, bad in enumerate(["../a.safetensors", "/a.safetensors", "a.bin", "", ".safetensors", 7, None, "a\u0000.safetensors"]):
-        assert "names a file that is no .safetensors in the folder" in broken(f"path-{number}", files=both, index={"weight_map": {"x": bad}})
+    for number, bad in enumerate([
+            "../a.safetensors", "/a.safetensors", "a.bin", "", ".safetensors", 7, None,
+            "a\u0000.safetensors"]):
+        assert "names a file that is no .safetensors in the folder" in broken(f"path-{number}",
+                                                                              files=both,
+                                                                              index={
+                                                                                  "weight_map": {
+                                                                                      "x": bad}})
     assert "has no weight_map" in broken("map", files=both, index={"metadata": {}})
     assert "weight_map is empty" in broken("none", files=both, index={"weight_map": {}})
     assert "is no JSON object" in broken("text", files=both, index="[")
@@ -109,10 +137,14 @@ def test_what_makes_no_model_is_refused_in_one_sentence(tmp_path):
 
 def test_parts_of_a_quantised_weight_that_do_not_fit_are_refused(tmp_path):
     def broken(name, parts, config):
-        tensors = folders.write_plain(tmp_path / name, config={**folders.CONFIG, "quantization_config": config})
+        tensors = folders.write_plain(tmp_path / name,
+                                      config={**folders.CONFIG, "quantization_config": config})
         module = "model.layers.0.mlp.up_proj"
         del tensors[f"{module}.weight"]
-        folders.write_safetensors(tmp_path / name / "model.safetensors", {**tensors, **{f"{module}{key}": value for key, value in parts.items()}})
+        folders.write_safetensors(
+            tmp_path / name / "model.safetensors",
+            {**tensors, **{f"{module}{key}": value
+                           for key, value in parts.items()}})
         return refusal(tmp_path / name)
 
     def parts_of(made):
@@ -120,38 +152,63 @@ def test_parts_of_a_quantised_weight_that_do_not_fit_are_refused(tmp_path):
 
     awq, gptq, fp8 = {"quant_method": "awq"}, {"quant_method": "gptq"}, {"quant_method": "fp8"}
     good = parts_of(folders.awq(random.Random(1), "m", 256, 128))
-    assert "up_proj.qzeros is missing" in broken("a", {k: v for k, v in good.items() if k != ".qzeros"}, awq)
-    assert "up_proj.scales is missing" in broken("b", {k: v for k, v in good.items() if k != ".scales"}, awq)
-    assert "up_proj.scales is 1 x 255 instead of 1 x 256" in broken("c", {**good, ".scales": folders.plain([1.0] * 255, (1, 255), "F16")}, awq)
-    assert "up_proj.qzeros is 1 x 31 instead of 1 x 32" in broken("d", {**good, ".qzeros": ("I32", (1, 31), bytes(124))}, awq)
-    assert "dtype I64 instead of I32" in broken("e", {**good, ".qweight": ("I64", (128, 32), bytes(8 * 128 * 32))}, awq)
+    assert "up_proj.qzeros is missing" in broken("a",
+                                                 {k: v
+                                                  for k, v in good.items()
+                                                  if k != ".qzeros"}, awq)
+    assert "up_proj.scales is missing" in broken("b",
+                                                 {k: v
+                                                  for k, v in good.items()
+                                                  if k != ".scales"}, awq)
+    assert "up_proj.scales is 1 x 255 instead of 1 x 256" in broken(
+        "c", {**good, ".scales": folders.plain([1.0] * 255, (1, 255), "F16")}, awq)
+    assert "up_proj.qzeros is 1 x 31 instead of 1 x 32" in broken(
+        "d", {**good, ".qzeros": ("I32", (1, 31), bytes(124))}, awq)
+    assert "dtype I64 instead of I32" in broken(
+        "e", {**good, ".qweight": ("I64", (128, 32), bytes(8 * 128 * 32))}, awq)
     assert "no matrix" in broken("g", {**good, ".qweight": ("I32", (128, 0), b"")}, awq)
     good = parts_of(folders.gptq(random.Random(1), "m", 256, 128))
-    assert "up_proj.g_idx: element 127 is not below 1" in broken("h", {**good, ".g_idx": ("I32", (128,), folders.i32([0] * 127 + [1]))}, gptq)
-    assert "up_proj.g_idx is 127 x 1 instead of 128 x 1" in broken("i", {**good, ".g_idx": ("I32", (127,), folders.i32([0] * 127))}, gptq)
-    shorter = {**good, ".qweight": ("I32", (15, 256), bytes(15 * 256 * 4)), ".g_idx": ("I32", (120,), bytes(480))}
+    assert "up_proj.g_idx: element 127 is not below 1" in broken(
+        "h", {**good, ".g_idx": ("I32", (128, ), folders.i32([0] * 127 + [1]))}, gptq)
+    assert "up_proj.g_idx is 127 x 1 instead of 128 x 1" in broken(
+        "i", {**good, ".g_idx": ("I32", (127, ), folders.i32([0] * 127))}, gptq)
+    shorter = {
+        **good, ".qweight": ("I32", (15, 256), bytes(15 * 256 * 4)),
+        ".g_idx": ("I32", (120, ), bytes(480))}
     assert "120 x 256, instead of 128 x 256" in broken("j", shorter, gptq)
     good = parts_of(folders.fp8(random.Random(1), "m", 256, 128, "channel"))
     assert "up_proj.weight_scale is missing" in broken("k", {".weight": good[".weight"]}, fp8)
-    assert "weight_scale is 255 x 1 instead of 256 x 1" in broken("l", {**good, ".weight_scale": folders.plain([1.0] * 255, (255, 1))}, fp8)
-    assert "dtype F8_E4M3 is not supported here" in broken("m", {**good, ".weight_scale": ("F8_E4M3", (256, 1), bytes(256))}, fp8)
-    assert "there in two forms" in broken("n", {**parts_of(folders.awq(random.Random(1), "m", 256, 128)), ".weight": folders.plain(
-        [0.0] * 256 * 128, (256, 128))}, awq)
+    assert "weight_scale is 255 x 1 instead of 256 x 1" in broken(
+        "l", {**good, ".weight_scale": folders.plain([1.0] * 255, (255, 1))}, fp8)
+    assert "dtype F8_E4M3 is not supported here" in broken(
+        "m", {**good, ".weight_scale": ("F8_E4M3", (256, 1), bytes(256))}, fp8)
+    assert "there in two forms" in broken(
+        "n", {
+            **parts_of(folders.awq(random.Random(1), "m", 256, 128)), ".weight": folders.plain(
+                [0.0] * 256 * 128, (256, 128))}, awq)
 
 
 def copy_of(tmp_path, family):
     folder = tmp_path / family
-    shutil.copytree(TINY / family, folder, ignore=shutil.ignore_patterns("*.gguf", "reference.json", "config.v5.json"))
+    shutil.copytree(TINY / family,
+                    folder,
+                    ignore=shutil.ignore_patterns("*.gguf", "reference.json", "config.v5.json"))
     return folder
 
 
 def run(folder, tmp_path, *bodies):
-    lines = [json.dumps({"custom_id": str(i), "method": "POST", "url": "/v1/chat/completions" if "messages" in body else "/v1/completions",
-                         "body": {"model": folder.name, "temperature": 0, **body}}) for i, body in enumerate(bodies)]
+    lines = [
+        json.dumps({
+            "custom_id": str(i), "method": "POST",
+            "url": "/v1/chat/completions" if "messages" in body else "/v1/completions", "body": {
+                "model": folder.name, "temperature": 0, **body}}) for i, body in enumerate(bodies)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines) + "\n")
-    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", folder, "--quiet", "--overwrite")
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl",
+                         "--model", folder, "--quiet", "--overwrite")
     assert done.returncode in (0, 1), done.stderr
-    return [json.loads(line)["response"]["body"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    return [
+        json.loads(line)["response"]["body"]
+        for line in (tmp_path / "out.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("eos", [lambda id: id, lambda id: [1, id]])
@@ -164,7 +221,8 @@ def test_a_generation_ends_at_the_eos_of_generation_config_else_of_config(tmp_pa
     assert run(folder, tmp_path, body)[0]["choices"][0]["finish_reason"] == "length"
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": eos(stop)}))
     answer = run(folder, tmp_path, body)[0]
-    assert answer["choices"][0]["finish_reason"] == "stop" and answer["usage"]["completion_tokens"] == first + 1
+    assert answer["choices"][0]["finish_reason"] == "stop" and answer["usage"][
+        "completion_tokens"] == first + 1
     change(folder, eos_token_id=case["greedy_ids"][0])  # is not looked at beside the other
     assert run(folder, tmp_path, body)[0]["usage"]["completion_tokens"] == first + 1
     (folder / "generation_config.json").unlink()
@@ -177,18 +235,24 @@ def test_the_chat_template_is_the_nearest_of_those_a_folder_has(tmp_path):
     config = json.loads((folder / "tokenizer_config.json").read_text())
 
     def rendered(**variables):
-        done = support.quern("render", "--model", folder, input=json.dumps({"messages": [{"role": "user", "content": "x"}]} | variables))
+        done = support.quern(
+            "render",
+            "--model",
+            folder,
+            input=json.dumps({"messages": [{"role": "user", "content": "x"}]} | variables))
         return done.stdout.rstrip("\n") if done.returncode == 0 else done.stderr
 
     def write(**fields):
         (folder / "tokenizer_config.json").write_text(json.dumps({**config, **fields}))
 
     assert rendered() == "user: x"
-    write(chat_template=[{"name": "tool_use", "template": "no"}, {"name": "default", "template": "yes {{ eos_token }}"}])
+    write(chat_template=[{"name": "tool_use", "template": "no"}, {
+        "name": "default", "template": "yes {{ eos_token }}"}])
     assert rendered() == rendered(tools=None) == "yes <|im_end|>"
     assert rendered(tools=[{"type": "function", "function": {"name": "f"}}]) == "no"
     write(chat_template={"tool_use": "no", "default": "by name {{ eos_token }}"})
-    assert rendered() == "by name <|im_end|>" and rendered(tools=[{"type": "function", "function": {"name": "f"}}]) == "no"
+    assert rendered() == "by name <|im_end|>" and rendered(
+        tools=[{"type": "function", "function": {"name": "f"}}]) == "no"
     write(chat_template={"rag": "only"})
     assert rendered() == "only"
     write(chat_template=[{"name": "rag", "template": "one of one"}])
@@ -196,13 +260,15 @@ def test_the_chat_template_is_the_nearest_of_those_a_folder_has(tmp_path):
     write(chat_template=[{"name": "rag", "template": "a"}, {"name": "tool_use", "template": "b"}])
     assert "no chat template" in rendered()
     write(chat_template=None, eos_token={"content": "<|endoftext|>", "special": True})
-    (folder / "chat_template.json").write_text(json.dumps({"chat_template": "third {{ eos_token }}"}))
+    (folder / "chat_template.json").write_text(
+        json.dumps({"chat_template": "third {{ eos_token }}"}))
     assert rendered() == "third <|endoftext|>"
     (folder / "chat_template.jinja").write_text("first {{ messages[0].content }}")
     write()
     assert rendered() == "first x"
     tools = [{"type": "function", "function": {"name": "f"}}]
-    write(chat_template=[{"name": "tool_use", "template": "no"}, {"name": "default", "template": "no"}])
+    write(chat_template=[{"name": "tool_use", "template": "no"}, {
+        "name": "default", "template": "no"}])
     assert rendered(tools=tools) == "first x", "a file stands for all of the config's templates"
     extra = folder / "additional_chat_templates"
     extra.mkdir()
@@ -224,16 +290,21 @@ def test_a_gguf_file_may_have_a_template_of_its_own_for_tools(tmp_path, monkeypa
         yield from plain(folder, config)
         yield gguf_of.pair("tokenizer.ggml.pre", gguf_of.STRING, "gpt-2")
         yield gguf_of.pair("tokenizer.chat_template", gguf_of.STRING, "plain")
-        yield gguf_of.pair("tokenizer.chat_template.tool_use", gguf_of.STRING, "{{ tools[0].function.name }}")
+        yield gguf_of.pair("tokenizer.chat_template.tool_use", gguf_of.STRING,
+                           "{{ tools[0].function.name }}")
     monkeypatch.setattr(gguf_of, "vocabulary_of", with_templates)
     gguf_of.convert(pathlib.Path(__file__).parent / "families/phi3", tmp_path / "model.gguf")
     asked = {"messages": [{"role": "user", "content": "x"}]}
     for tools, text in ((None, "plain"), ([{"type": "function", "function": {"name": "f"}}], "f")):
-        assert support.quern("render", "--model", tmp_path / "model.gguf", input=json.dumps(asked | {"tools": tools})).stdout.rstrip("\n") == text
+        assert support.quern("render",
+                             "--model",
+                             tmp_path / "model.gguf",
+                             input=json.dumps(asked | {"tools": tools})).stdout.rstrip("\n") == text
 
 
 def test_a_snapshot_of_the_hugging_face_cache_is_served_by_its_id(tmp_path):
-    """Its files are links into another folder of the cache, where the sandbox of the engine lets it read."""
+    """Its files are links into another folder of the cache, where the sandbox of the engine lets it
+    read."""
     commit, repository = "0123456789abcdef" * 2 + "01234567", tmp_path / "hub/models--org--name"
     snapshot = repository / "snapshots" / commit
     snapshot.mkdir(parents=True)
@@ -244,29 +315,46 @@ def test_a_snapshot_of_the_hugging_face_cache_is_served_by_its_id(tmp_path):
         shutil.copy(file, repository / f"blobs/{number}")
         (snapshot / file.name).symlink_to(f"../../blobs/{number}")
     environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path / "hub")}
-    listed = [json.loads(line) for line in support.quern("models", "--json", env=environment).stdout.splitlines()]
-    assert [(m["servable"], m["path"]) for m in listed if m["model"] == "org/name"] == [(True, str(snapshot.resolve()))]
-    (tmp_path / "in.jsonl").write_text(json.dumps(support.request("a", "Hello", model="org/name", max_tokens=3)) + "\n")
-    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", "org/name", "--quiet", env=environment)
+    listed = [
+        json.loads(line)
+        for line in support.quern("models", "--json", env=environment).stdout.splitlines()]
+    assert [(m["servable"], m["path"]) for m in listed if m["model"] == "org/name"] == [
+        (True, str(snapshot.resolve()))]
+    (tmp_path / "in.jsonl"
+     ).write_text(json.dumps(support.request("a", "Hello", model="org/name", max_tokens=3)) + "\n")
+    done = support.quern("run",
+                         "-i",
+                         tmp_path / "in.jsonl",
+                         "-o",
+                         tmp_path / "out.jsonl",
+                         "--model",
+                         "org/name",
+                         "--quiet",
+                         env=environment)
     assert done.returncode == 0, done.stderr
-    assert json.loads((tmp_path / "out.jsonl").read_text())["response"]["body"]["usage"]["completion_tokens"] == 3
+    assert json.loads(
+        (tmp_path / "out.jsonl").read_text())["response"]["body"]["usage"]["completion_tokens"] == 3
 
 
 def test_preflight_counts_the_tokens_of_a_folder(tmp_path):
     folder = copy_of(tmp_path, "llama3")
-    (tmp_path / "in.jsonl").write_text(json.dumps(support.request("a", "Hello", model="llama3", max_tokens=3)) + "\n")
+    (tmp_path / "in.jsonl"
+     ).write_text(json.dumps(support.request("a", "Hello", model="llama3", max_tokens=3)) + "\n")
     done = support.quern("preflight", tmp_path / "in.jsonl", "--model", folder, "--json")
     assert done.returncode == 0, done.stderr
     body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 3}
-    assert json.loads(done.stdout)["prompt_tokens"] == run(folder, tmp_path, body)[0]["usage"]["prompt_tokens"]
+    assert json.loads(done.stdout)["prompt_tokens"] == run(folder, tmp_path,
+                                                           body)[0]["usage"]["prompt_tokens"]
 
 
 def test_a_token_without_a_row_is_refused_and_never_sampled(tmp_path):
     folder = copy_of(tmp_path, "qwen2")
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
-    tokenizer["added_tokens"].append({**tokenizer["added_tokens"][-1], "id": 512, "content": "<|beyond|>"})
+    tokenizer["added_tokens"].append(
+        {**tokenizer["added_tokens"][-1], "id": 512, "content": "<|beyond|>"})
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    good, bad = run(folder, tmp_path, {"prompt": "plain", "max_tokens": 2}, {"prompt": "a <|beyond|> b", "max_tokens": 2})
+    good, bad = run(folder, tmp_path, {"prompt": "plain", "max_tokens": 2},
+                    {"prompt": "a <|beyond|> b", "max_tokens": 2})
     assert good["usage"]["completion_tokens"] == 2
     assert "512" in bad["error"]["message"] and bad["error"]["param"] == "prompt"
 
@@ -281,22 +369,35 @@ def test_made_up_weights_are_the_same_on_every_run_and_need_a_config_alone(tmp_p
     assert 0.1 < max(spread) - min(spread) < 100
     assert "neither model.safetensors" in refusal(folder)
     assert "no tokenizer.json" in support.quern("tokenize", "--model", folder, input='"x"').stderr
-    assert "--load-format 'pt' is not supported" in support.quern("logits", "--model", folder, "--load-format", "pt", input=QUERY).stderr
+    assert "--load-format 'pt' is not supported" in support.quern("logits",
+                                                                  "--model",
+                                                                  folder,
+                                                                  "--load-format",
+                                                                  "pt",
+                                                                  input=QUERY).stderr
 
 
 def test_a_loader_needs_little_more_memory_than_the_model(tmp_path):
-    """A BF16 model of 500 MB in files that take no room on the disk: what stays in memory is the packed copy."""
+    """A BF16 model of 500 MB in files that take no room on the disk: what stays in memory is the
+    packed copy."""
     folder = tmp_path / "large"
     folder.mkdir()
-    config = {**folders.CONFIG, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 3, "num_attention_heads": 16,
-              "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 20000}
+    config = {
+        **folders.CONFIG, "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 3,
+        "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "vocab_size": 20000}
     (folder / "config.json").write_text(json.dumps(config))
-    rows = {"self_attn.q_proj": (2048, 2048), "self_attn.k_proj": (1024, 2048), "self_attn.v_proj": (1024, 2048),
-            "self_attn.o_proj": (2048, 2048), "mlp.gate_proj": (8192, 2048), "mlp.up_proj": (8192, 2048), "mlp.down_proj": (2048, 8192)}
+    rows = {
+        "self_attn.q_proj": (2048, 2048), "self_attn.k_proj": (1024, 2048),
+        "self_attn.v_proj": (1024, 2048), "self_attn.o_proj": (2048, 2048),
+        "mlp.gate_proj": (8192, 2048), "mlp.up_proj": (8192, 2048), "mlp.down_proj": (2048, 8192)}
     shapes = {"model.embed_tokens.weight": (20000, 2048), "model.norm.weight": (2048,)}
     for layer in range(3):
-        shapes.update({f"model.layers.{layer}.{name}.weight": shape for name, shape in rows.items()})
-        shapes.update({f"model.layers.{layer}.{name}.weight": (2048,) for name in ("input_layernorm", "post_attention_layernorm")})
+        shapes.update({
+            f"model.layers.{layer}.{name}.weight": shape
+            for name, shape in rows.items()})
+        shapes.update({
+            f"model.layers.{layer}.{name}.weight": (2048, )
+            for name in ("input_layernorm", "post_attention_layernorm")})
     header, at = {}, 0
     for name, shape in shapes.items():
         size = 2 * shape[0] * (shape[1] if len(shape) > 1 else 1)
@@ -315,9 +416,12 @@ def test_a_loader_needs_little_more_memory_than_the_model(tmp_path):
 
 def peak_rss(arguments):
     """The peak of one quern alone."""
-    script = ("import resource, subprocess, sys\n"
-              "subprocess.run(sys.argv[1:], input=b'{\"ids\":[1],\"top\":1}', stdout=subprocess.DEVNULL, check=True)\n"
-              "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)\n")
-    done = subprocess.run([sys.executable, "-c", script, support.BINARY, *map(str, arguments)], capture_output=True, text=True)
+    script = (
+        "import resource, subprocess, sys\n"
+        "subprocess.run(sys.argv[1:], input=b'{\"ids\":[1],\"top\":1}', stdout=subprocess.DEVNULL, check=True)\n"
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)\n")
+    done = subprocess.run([sys.executable, "-c", script, support.BINARY, *map(str, arguments)],
+                          capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)

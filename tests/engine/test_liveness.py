@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine that hangs or crashes with work inside: it is restarted, its lines run again, and its stacks are kept."""
+"""An engine that hangs or crashes with work inside: it is restarted, its lines run again, and its
+stacks are kept."""
 import os, re, signal
 
 import pytest
@@ -9,13 +10,18 @@ import support
 
 def requests(count):
     """The first is answered at once, the others after a while."""
-    return support.jsonl([support.request(f"line-{i}", f"SECRET-{i} Write about rivers.", temperature=0, max_tokens=100 if i else 1, ignore_eos=True)
-                          for i in range(count)])
+    return support.jsonl([
+        support.request(f"line-{i}",
+                        f"SECRET-{i} Write about rivers.",
+                        temperature=0,
+                        max_tokens=100 if i else 1,
+                        ignore_eos=True) for i in range(count)])
 
 
 def restarts(server):
     _, data = server.call("GET", "/metrics")
-    return int(re.search(r'^quern_engine_restarts_total\{engine="0"\} (\d+)$', data.decode(), re.M)[1])
+    return int(
+        re.search(r'^quern_engine_restarts_total\{engine="0"\} (\d+)$', data.decode(), re.M)[1])
 
 
 @pytest.fixture
@@ -26,7 +32,12 @@ def clock(tmp_path):
 @pytest.fixture
 def server(tmp_path, clock):
     # Long enough that a slow machine's step is no hang.
-    with support.serving(tmp_path / "state", "--model", "smollm2", "--hang-seconds", "60", environment=clock.environment) as server:
+    with support.serving(tmp_path / "state",
+                         "--model",
+                         "smollm2",
+                         "--hang-seconds",
+                         "60",
+                         environment=clock.environment) as server:
         yield server
     support.fsck(tmp_path / "state")
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Families with more than attention and one feed-forward, against reference numbers in float32: the folders of shared/tiny_next, and
-the GGUF files made of them.
+"""Families with more than attention and one feed-forward, against reference numbers in float32: the
+folders of shared/tiny_next, and the GGUF files made of them.
 
-A route that flips moves the logits of its position by up to 8 in these models of noise, and rounded activations flip a few. So the
-fast paths are held to the reference at the middle position, and float32 at every one."""
+A route that flips moves the logits of its position by up to 8 in these models of noise, and rounded
+activations flip a few. So the fast paths are held to the reference at the middle position, and
+float32 at every one."""
 import json, math, random, shutil, struct
 
 import pytest
@@ -26,12 +27,16 @@ def cases_of(family):
 
 def logits_of(model, prompts, *flags, vocab=VOCAB):
     """[prompt][position] → {token: logit}."""
-    queries = "".join(json.dumps({"ids": ids, "positions": list(range(len(ids))), "top": vocab}) + "\n" for ids in prompts)
+    queries = "".join(
+        json.dumps({"ids": ids, "positions": list(range(len(ids))), "top": vocab}) + "\n"
+        for ids in prompts)
     done = support.quern("logits", "--model", model, "--batch", *flags, input=queries)
     if "has no kernels" in done.stderr:
         pytest.skip(done.stderr)
     assert done.returncode == 0, done.stderr
-    return [[dict(map(tuple, position["top"])) for position in json.loads(line)["positions"]] for line in done.stdout.splitlines()]
+    return [[dict(map(tuple, position["top"]))
+             for position in json.loads(line)["positions"]]
+            for line in done.stdout.splitlines()]
 
 
 def difference(row, other):
@@ -40,18 +45,23 @@ def difference(row, other):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The forms of a family: its folder, the GGUF file, and the folder with the experts of a layer in two tensors."""
+    """The forms of a family: its folder, the GGUF file, and the folder with the experts of a layer
+    in two tensors."""
     folder = tmp_path_factory.mktemp("next")
     gguf_of.convert(TINY / "qwen3_moe", folder / "qwen3_moe.gguf")
     fuse(TINY / "qwen3_moe", folder / "fused")
-    return {"folder": TINY / "qwen3_moe", "gguf": folder / "qwen3_moe.gguf", "fused": folder / "fused"}
+    return {
+        "folder": TINY / "qwen3_moe", "gguf": folder / "qwen3_moe.gguf", "fused": folder / "fused"}
 
 
 def tensors_of(folder):
     data = (folder / "model.safetensors").read_bytes()
     size, = struct.unpack_from("<Q", data)
-    return {name: (entry["dtype"], entry["shape"], data[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]])
-            for name, entry in json.loads(data[8:8 + size]).items() if name != "__metadata__"}
+    return {
+        name: (entry["dtype"], entry["shape"],
+               data[8 + size + entry["data_offsets"][0]:8 + size + entry["data_offsets"][1]])
+        for name, entry in json.loads(data[8:8 + size]).items()
+        if name != "__metadata__"}
 
 
 def fuse(source, folder):
@@ -61,9 +71,14 @@ def fuse(source, folder):
     tensors = tensors_of(source)
     for layer in range(3):
         name = f"model.layers.{layer}.mlp.experts."
-        parts = {part: [tensors.pop(f"{name}{i}.{part}_proj.weight") for i in range(8)] for part in ("gate", "up", "down")}
-        tensors[name + "gate_up_proj"] = ("BF16", (8, 64, 64), b"".join(gate[2] + up[2] for gate, up in zip(parts["gate"], parts["up"])))
-        tensors[name + "down_proj"] = ("BF16", (8, 64, 32), b"".join(down[2] for down in parts["down"]))
+        parts = {
+            part: [tensors.pop(f"{name}{i}.{part}_proj.weight")
+                   for i in range(8)]
+            for part in ("gate", "up", "down")}
+        tensors[name + "gate_up_proj"] = ("BF16", (8, 64, 64), b"".join(
+            gate[2] + up[2] for gate, up in zip(parts["gate"], parts["up"])))
+        tensors[name + "down_proj"] = ("BF16", (8, 64, 32), b"".join(
+            down[2] for down in parts["down"]))
     (folder / "model.safetensors").unlink()
     folders.write_safetensors(folder / "model.safetensors", tensors)
 
@@ -75,7 +90,8 @@ def test_every_position_of_every_prompt_is_the_references(made, form):
     worst = compared = 0
     for case, rows in zip(cases, logits_of(made[form], prompts, "--reference"), strict=True):
         last = case["n"] - 1
-        for position, logits in [(last, case["last_logits"]), *((int(at), logits) for at, logits in case["logits_at"].items())]:
+        for position, logits in [(last, case["last_logits"]),
+                                 *((int(at), logits) for at, logits in case["logits_at"].items())]:
             worst = max(worst, difference(rows[position], dict(enumerate(logits))))
         for at, logprob in enumerate(case["prompt_logprobs"]):
             top = max(rows[at].values())
@@ -93,31 +109,41 @@ def test_every_position_of_every_prompt_is_the_references(made, form):
 @pytest.mark.parametrize("kernels", FAST)
 def test_the_fast_paths_take_the_same_routes_at_most_positions(made, kernels):
     prompts = [case["ids"] for case in cases_of("qwen3_moe")]
-    pairs = zip(logits_of(made["folder"], prompts, "--kernels", kernels), logits_of(made["folder"], prompts, "--reference"), strict=True)
+    pairs = zip(logits_of(made["folder"], prompts, "--kernels", kernels),
+                logits_of(made["folder"], prompts, "--reference"),
+                strict=True)
     worst = sorted(difference(*rows) for both in pairs for rows in zip(*both, strict=True))
     print(f"{kernels}: median {worst[len(worst) // 2]:.1e}, largest {worst[-1]:.1e}")
     assert worst[len(worst) // 2] <= FAST[kernels]
 
 
 def test_tokens_one_by_one_are_those_of_the_whole_prompt(tmp_path):
-    """Greedy answers of a batch, whose tokens are computed one by one beside those of others, are the reference's."""
+    """Greedy answers of a batch, whose tokens are computed one by one beside those of others, are
+    the reference's."""
     cases = cases_of("qwen3_moe")
-    lines = [{"custom_id": str(i), "method": "POST", "url": "/v1/completions",
-              "body": {"model": "m", "prompt": case["ids"], "temperature": 0, "max_tokens": 24, "ignore_eos": True, "return_token_ids": True}}
-             for i, case in enumerate(cases * 3)]
+    lines = [{
+        "custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": {
+            "model": "m", "prompt": case["ids"], "temperature": 0, "max_tokens": 24,
+            "ignore_eos": True, "return_token_ids": True}} for i, case in enumerate(cases * 3)]
     (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines))
-    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl", "--model", f"m={TINY / 'qwen3_moe'}", "--device", "cpu",
-                         "--reference", "--max-num-batched-tokens", "64")
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl",
+                         "--model", f"m={TINY / 'qwen3_moe'}", "--device", "cpu", "--reference",
+                         "--max-num-batched-tokens", "64")
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(answers) == len(lines)
     tokenizer = json.loads((TINY / "qwen3_moe/tokenizer.json").read_text())
-    known = {*tokenizer["model"]["vocab"].values(), *(token["id"] for token in tokenizer["added_tokens"])}  # no other is ever sampled
+    known = {
+        *tokenizer["model"]["vocab"].values(),
+        *(token["id"] for token in tokenizer["added_tokens"])}  # no other is ever sampled
     compared = 0
     for answer in answers:
         case = cases[int(answer["custom_id"]) % len(cases)]
-        sure = next((i for i, (token, margin) in enumerate(zip(case["greedy_ids"], case["greedy_margin"])) if margin < MARGIN or token not in known), 24)
-        assert answer["response"]["body"]["choices"][0]["token_ids"][:sure] == case["greedy_ids"][:sure]
+        sure = next(
+            (i for i, (token, margin) in enumerate(zip(case["greedy_ids"], case["greedy_margin"]))
+             if margin < MARGIN or token not in known), 24)
+        assert answer["response"]["body"]["choices"][0]["token_ids"][:sure] == case[
+            "greedy_ids"][:sure]
         compared += sure
     print(f"{compared} tokens compared")
     assert compared >= 3 * 60
@@ -132,23 +158,27 @@ def test_made_up_weights_have_experts(tmp_path):
 
 @pytest.mark.parametrize("change, sentence", [
     ({"num_experts_per_tok": 9}, "num_experts_per_tok is 9, over the 8 experts"),
-    ({"num_local_experts": 9}, "tensor model.layers.0.mlp.gate.weight has 2 axes, 64 x 8, instead of 64 x 9"),
-    ({"moe_intermediate_size": 64}, "tensor model.layers.0.mlp.experts.0.gate_proj.weight has 2 axes, 64 x 32, instead of 64 x 64"),
-    ({"mlp_only_layers": [1]}, "tensor model.layers.1.mlp.gate_proj.weight is missing"),
-    ({"num_hidden_layers": 2}, "tensor model.layers.2."),
-])
-def test_what_config_and_tensors_say_differently_is_refused_by_one_sentence(tmp_path, change, sentence):
+    ({"num_local_experts": 9
+      }, "tensor model.layers.0.mlp.gate.weight has 2 axes, 64 x 8, instead of 64 x 9"),
+    ({"moe_intermediate_size": 64},
+     "tensor model.layers.0.mlp.experts.0.gate_proj.weight has 2 axes, 64 x 32, instead of 64 x 64"
+     ), ({"mlp_only_layers": [1]}, "tensor model.layers.1.mlp.gate_proj.weight is missing"),
+    ({"num_hidden_layers": 2}, "tensor model.layers.2."), ])
+def test_what_config_and_tensors_say_differently_is_refused_by_one_sentence(
+        tmp_path, change, sentence):
     for file in ("model.safetensors", "tokenizer.json"):
         (tmp_path / file).symlink_to(TINY / "qwen3_moe" / file)
-    (tmp_path / "config.json").write_text(json.dumps(json.loads((TINY / "qwen3_moe/config.json").read_text()) | change))
+    (tmp_path / "config.json").write_text(
+        json.dumps(json.loads((TINY / "qwen3_moe/config.json").read_text()) | change))
     done = support.quern("logits", "--model", tmp_path, input='{"ids":[1]}')
-    assert done.returncode == 3 and sentence in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert done.returncode == 3 and sentence in done.stderr and done.stderr.count(
+        "\n") == 1, done.stderr
 
 
 @pytest.mark.parametrize("name, sentence", [
-    ("model.layers.1.mlp.experts.3.up_proj.weight", "tensor model.layers.1.mlp.experts.3.up_proj.weight is missing"),
-    ("model.layers.2.mlp.gate.weight", "tensor model.layers.2.mlp.gate.weight is missing"),
-])
+    ("model.layers.1.mlp.experts.3.up_proj.weight",
+     "tensor model.layers.1.mlp.experts.3.up_proj.weight is missing"),
+    ("model.layers.2.mlp.gate.weight", "tensor model.layers.2.mlp.gate.weight is missing"), ])
 def test_an_expert_that_is_not_there_is_named(tmp_path, name, sentence):
     tensors = tensors_of(TINY / "qwen3_moe")
     del tensors[name]
@@ -180,26 +210,36 @@ def test_the_list_of_models_says_that_it_is_served(made):
 @pytest.mark.parametrize("form", ["fp8-block", "fp8-channel", "awq", "gptq", "gptq-act"])
 def test_quantised_experts_of_a_folder_are_what_their_numbers_mean(tmp_path, form):
     quantise, quantization_config = folders.QUANTISED[form]
-    config = {**folders.CONFIG, "model_type": "qwen3_moe", "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 128, "norm_topk_prob": True}
+    config = {
+        **folders.CONFIG, "model_type": "qwen3_moe", "num_experts": 3, "num_experts_per_tok": 2,
+        "moe_intermediate_size": 128, "norm_topk_prob": True}
     rng = random.Random(5)
     small = folders.others(rng)
     for name, size in (("self_attn.q_norm", 64), ("self_attn.k_norm", 64)):
         small[f"model.layers.0.{name}.weight"] = folders.plain([1.0] * size, (size,))
-    matrices = {name: shape for name, shape in folders.LINEAR.items() if name.startswith("self_attn")} | {"mlp.gate": (3, 128)}
+    matrices = {
+        name: shape
+        for name, shape in folders.LINEAR.items()
+        if name.startswith("self_attn")} | {"mlp.gate": (3, 128)}
     for name, (rows, cols) in matrices.items():
-        small[f"model.layers.0.{name}.weight"] = folders.plain([rng.gauss(0, 0.1) for _ in range(rows * cols)], (rows, cols))
+        small[f"model.layers.0.{name}.weight"] = folders.plain(
+            [rng.gauss(0, 0.1) for _ in range(rows * cols)], (rows, cols))
     whole = dict(small)
     for expert in range(3):
         for part in ("gate", "up", "down"):
             module = f"model.layers.0.mlp.experts.{expert}.{part}_proj"
             parts, weight = quantise(rng, module, 128, 128)
             small.update(parts)
-            whole[f"{module}.weight"] = folders.plain(weight, (128, 128), "BF16" if form.startswith("fp8") or form == "gptq-act" else "F32")
-    for name, tensors, more in (("small", small, {"quantization_config": quantization_config}), ("whole", whole, {})):
+            whole[f"{module}.weight"] = folders.plain(
+                weight, (128, 128),
+                "BF16" if form.startswith("fp8") or form == "gptq-act" else "F32")
+    for name, tensors, more in (("small", small, {
+            "quantization_config": quantization_config}), ("whole", whole, {})):
         (tmp_path / name).mkdir()
         folders.write_safetensors(tmp_path / name / "model.safetensors", tensors)
         (tmp_path / name / "config.json").write_text(json.dumps(config | more))
         (tmp_path / name / "tokenizer.json").symlink_to(TINY / "qwen3_moe/tokenizer.json")
     ids = [[rng.randrange(96) for _ in range(20)]]
-    got, expected = (logits_of(tmp_path / name, ids, "--reference", vocab=96) for name in ("small", "whole"))
+    got, expected = (logits_of(tmp_path / name, ids, "--reference", vocab=96)
+                     for name in ("small", "whole"))
     assert got == expected

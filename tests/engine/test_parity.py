@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The default model against the reference numbers of shared/vectors, folders of every family against those of shared/tiny, and the
-engine against itself: through the command line."""
+"""The default model against the reference numbers of shared/vectors, folders of every family
+against those of shared/tiny, and the engine against itself: through the command line."""
 import json, math
 
 import pytest
@@ -11,8 +11,9 @@ VECTORS = support.SHARED / "vectors" / "smollm2.json"
 TINY = support.SHARED / "tiny"
 pytestmark = pytest.mark.skipif(not VECTORS.exists(), reason="shared/vectors is not here")
 
-# The largest |logit difference| allowed over the reference's top 20. The reference path is float32 throughout; the
-# fast path rounds activations to steps that groups of 32 share and keeps keys and values in half precision.
+# The largest |logit difference| allowed over the reference's top 20. The reference path is float32
+# throughout; the fast path rounds activations to steps that groups of 32 share and keeps keys and
+# values in half precision.
 TOLERANCE = {"reference": 1e-3, "fast": 0.35}
 # Where the two best logits are closer than this, either may come first: engine.md 7.2's near-tie.
 MARGIN = {"reference": 2e-3, "fast": 0.15}
@@ -37,7 +38,9 @@ def test_the_ids_of_the_prompts_are_exact(cases):
 
 @pytest.mark.parametrize("path", ["reference", "fast"])
 def test_the_logits_are_within_tolerance_and_the_first_is_the_first(cases, path):
-    lines = "".join(json.dumps({"ids": case["prompt_ids"], "positions": [-1], "top": 64}) + "\n" for case in cases)
+    lines = "".join(
+        json.dumps({"ids": case["prompt_ids"], "positions": [-1], "top": 64}) + "\n"
+        for case in cases)
     done = support.quern("logits", "--model", "smollm2", "--batch", *flags(path), input=lines)
     assert done.returncode == 0, done.stderr
     worst = 0.0
@@ -65,7 +68,10 @@ def test_the_greedy_continuation_is_exact_up_to_the_first_near_tie(cases, path):
     for case, line in zip(cases, done.stdout.splitlines(), strict=True):
         compared = 0
         positions = json.loads(line)["positions"]
-        for token, margin, position in zip(case["greedy_ids"], case["greedy_margin"], positions, strict=True):
+        for token, margin, position in zip(case["greedy_ids"],
+                                           case["greedy_margin"],
+                                           positions,
+                                           strict=True):
             if margin >= MARGIN[path]:
                 assert position["top"][0][0] == token
                 compared += 1
@@ -75,24 +81,39 @@ def test_the_greedy_continuation_is_exact_up_to_the_first_near_tie(cases, path):
 def run(tmp_path, name, content, *arguments):
     (tmp_path / "in.jsonl").write_bytes(content)
     out = tmp_path / f"{name}.jsonl"
-    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", out, "--overwrite", "--model", "smollm2", *arguments)
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", out, "--overwrite", "--model",
+                         "smollm2", *arguments)
     assert done.returncode == 0, done.stderr
     return [support.masked(json.loads(line)) for line in out.read_text().splitlines()]
 
 
 def test_greedy_text_is_the_same_at_any_batch_size_thread_count_and_chunking(tmp_path):
-    content = support.jsonl([support.request(f"c{i}", f"Write about number {i}. " + "Keep it short and plain. " * (i % 7), temperature=0,
-                                             max_tokens=24) for i in range(24)])
+    content = support.jsonl([
+        support.request(f"c{i}",
+                        f"Write about number {i}. " + "Keep it short and plain. " * (i % 7),
+                        temperature=0,
+                        max_tokens=24) for i in range(24)])
     first = run(tmp_path, "alone", content, "--max-num-seqs", 1, "--threads", 1)
-    for name, arguments in {"many": ("--max-num-seqs", 64), "three": ("--max-num-seqs", 3, "--threads", 2),
-                            "small-steps": ("--max-num-batched-tokens", 48, "--max-num-seqs", 16),
-                            "no-sharing": ("--no-enable-prefix-caching",)}.items():
+    for name, arguments in {
+            "many": ("--max-num-seqs", 64), "three": ("--max-num-seqs", 3, "--threads", 2),
+            "small-steps": ("--max-num-batched-tokens", 48, "--max-num-seqs", 16),
+            "no-sharing": ("--no-enable-prefix-caching", )}.items():
         assert run(tmp_path, name, content, *arguments) == first, name
 
 
 def test_the_same_seed_gives_the_same_text_whatever_else_is_in_the_batch(tmp_path):
-    seeded = [support.request(f"s{i}", "Tell me a story about a fox.", temperature=0.9, top_p=0.95, seed=40 + i, max_tokens=20) for i in range(4)]
-    others = [support.request(f"o{i}", f"Describe the number {i} at length.", temperature=1, max_tokens=30) for i in range(20)]
+    seeded = [
+        support.request(f"s{i}",
+                        "Tell me a story about a fox.",
+                        temperature=0.9,
+                        top_p=0.95,
+                        seed=40 + i,
+                        max_tokens=20) for i in range(4)]
+    others = [
+        support.request(f"o{i}",
+                        f"Describe the number {i} at length.",
+                        temperature=1,
+                        max_tokens=30) for i in range(20)]
     alone = run(tmp_path, "alone", support.jsonl(seeded))
     beside = run(tmp_path, "beside", support.jsonl(others[:10] + seeded + others[10:]))
     assert beside[10:14] == alone
@@ -100,22 +121,30 @@ def test_the_same_seed_gives_the_same_text_whatever_else_is_in_the_batch(tmp_pat
 
 
 def test_shared_prompts_are_computed_once_and_counted(model_server):
-    body = {"model": "smollm2", "temperature": 0, "max_tokens": 4,
-            "messages": [{"role": "system", "content": "One careful rule after another. " * 30}, {"role": "user", "content": "Begin."}]}
+    body = {
+        "model": "smollm2", "temperature": 0, "max_tokens": 4, "messages": [{
+            "role": "system", "content": "One careful rule after another. " * 30}, {
+                "role": "user", "content": "Begin."}]}
     first = model_server.json("POST", "/v1/chat/completions", body)["usage"]
     second = model_server.json("POST", "/v1/chat/completions", body)["usage"]
     assert first["prompt_tokens_details"]["cached_tokens"] == 0
-    assert 0 < second["prompt_tokens_details"]["cached_tokens"] < second["prompt_tokens"] == first["prompt_tokens"]
+    assert 0 < second["prompt_tokens_details"]["cached_tokens"] < second["prompt_tokens"] == first[
+        "prompt_tokens"]
 
 
 @pytest.mark.parametrize("shared", [1, 43, 48, 63])
 def test_a_prefix_that_ends_inside_a_block_is_counted_to_its_last_token(model_server, shared):
-    """A block has 16 tokens. The second prompt begins with `shared` tokens of the first; its answer is that of a prompt computed whole."""
-    first, second = [1000 + i for i in range(64)], [1000 + i if i < shared else 2000 + i for i in range(60 + shared % 16)]
+    """A block has 16 tokens. The second prompt begins with `shared` tokens of the first; its answer
+    is that of a prompt computed whole."""
+    first, second = [1000 + i for i in range(64)], [
+        1000 + i if i < shared else 2000 + i for i in range(60 + shared % 16)]
 
     def ask(prompt, salt):
-        answer = model_server.json("POST", "/v1/completions", {"model": "smollm2", "prompt": prompt, "temperature": 0, "max_tokens": 8, "cache_salt": salt})
-        return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+        answer = model_server.json("POST", "/v1/completions", {
+            "model": "smollm2", "prompt": prompt, "temperature": 0, "max_tokens": 8,
+            "cache_salt": salt})
+        return answer["choices"][0]["text"], answer["usage"]["prompt_tokens_details"][
+            "cached_tokens"]
 
     salt = f"part {shared}"
     assert ask(first, salt)[1] == 0
@@ -127,8 +156,16 @@ def test_a_prefix_that_ends_inside_a_block_is_counted_to_its_last_token(model_se
 def whole_rows(model, prompts, positions, *arguments):
     """The logits of each prompt at its positions, all of the vocabulary, by token."""
     vocab = json.loads((TINY / family_of(model) / "config.json").read_text())["vocab_size"]
-    lines = "".join(json.dumps({"ids": ids, "positions": at, "top": vocab}) + "\n" for ids, at in zip(prompts, positions))
-    done = support.quern("logits", "--model", model, "--batch", "--reference", *arguments, input=lines)
+    lines = "".join(
+        json.dumps({"ids": ids, "positions": at, "top": vocab}) + "\n"
+        for ids, at in zip(prompts, positions))
+    done = support.quern("logits",
+                         "--model",
+                         model,
+                         "--batch",
+                         "--reference",
+                         *arguments,
+                         input=lines)
     assert done.returncode == 0, done.stderr
     for line in done.stdout.splitlines():
         yield [dict(map(tuple, row["top"])) for row in json.loads(line)["positions"]]
@@ -140,7 +177,8 @@ def family_of(model):
 
 
 def tiny_folder(tmp_path, family, config):
-    """The folder with one of its two configs as config.json, the rest linked as the Hugging Face cache does."""
+    """The folder with one of its two configs as config.json, the rest linked as the Hugging Face
+    cache does."""
     folder = tmp_path / family
     folder.mkdir()
     for file in (TINY / family).iterdir():
@@ -160,7 +198,8 @@ def test_a_folder_of_every_family_gives_the_reference_s_numbers(tmp_path, family
     worst = 0.0
     for case, rows in zip(cases, whole_rows(folder, prompts, positions), strict=True):
         last = len(case["ids"]) - 1
-        worst = max(worst, max(abs(rows[last][id] - logit) for id, logit in enumerate(case["last_logits"])))
+        worst = max(
+            worst, max(abs(rows[last][id] - logit) for id, logit in enumerate(case["last_logits"])))
         for at, logprob in enumerate(case["prompt_logprobs"]):
             top = max(rows[at].values())
             sum_exp = math.log(sum(math.exp(logit - top) for logit in rows[at].values())) + top

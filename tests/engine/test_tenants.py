@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Owners of keys share the engine and not its cached prefixes: what one has sent does not show in another's usage (I13)."""
+"""Owners of keys share the engine and not its cached prefixes: what one has sent does not show in
+another's usage (I13)."""
 import json
 
 import support
@@ -14,7 +15,9 @@ def make_key(state, owner):
 
 
 def cached(server, key, salt=None):
-    body = {"model": "smollm2", "max_tokens": 1, "messages": [{"role": "user", "content": TEXT}], **({"cache_salt": salt} if salt else {})}
+    body = {
+        "model": "smollm2", "max_tokens": 1, "messages": [{"role": "user", "content": TEXT}],
+        **({"cache_salt": salt} if salt else {})}
     status, data = server.call("POST", "/v1/chat/completions", body, headers=key)
     assert status == 200, data
     return (json.loads(data)["usage"].get("prompt_tokens_details") or {}).get("cached_tokens", 0)
@@ -28,5 +31,6 @@ def test_a_prefix_is_cached_for_its_owner_only(tmp_path):
         assert cached(server, alice) > 0
         assert cached(server, bob) == 0
         assert cached(server, bob) > 0
-        assert cached(server, alice, "salt") == 0 and cached(server, bob, "salt") == 0, "one's salt is not another's"
+        assert cached(server, alice, "salt") == 0 and cached(
+            server, bob, "salt") == 0, "one's salt is not another's"
         assert cached(server, alice, "salt") > 0

@@ -3,8 +3,8 @@
 
 /* plain_schema: a validator of JSON Schema that looks at a whole value, keyword by keyword.
  *
- * It shares no code with src/text/grammar. It knows the keywords below and takes every other one for
- * kept, so a value that it refuses is not valid, and one that it takes may be invalid.
+ * It shares no code with src/text/grammar. It knows the keywords below and takes every other one
+ * for kept, so a value that it refuses is not valid, and one that it takes may be invalid.
  *
  * Thread: any.
  * Memory: none is kept. */
@@ -137,7 +137,8 @@ static bool plain_keeps_object(const json_t *root, const json_t *schema, const j
     return true;
 }
 
-/* The part of the root that a reference such as "#/$defs/name" names; NULL: it is not looked for. */
+/* The part of the root that a reference such as "#/$defs/name" names; NULL: it is not looked for.
+ */
 static const json_t *plain_target(const json_t *root, const char *reference) {
     char part[64];
     if (*reference++ != '#') return NULL;

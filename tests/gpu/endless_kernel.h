@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* endless_kernel: a kernel that never ends and that leaves no other kernel of its process a place on
- * the GPU, through the driver's own interface. A machine without an NVIDIA driver has none.
+/* endless_kernel: a kernel that never ends and that leaves no other kernel of its process a place
+ * on the GPU, through the driver's own interface. A machine without an NVIDIA driver has none.
  *
  * Thread: any, one at a time.
  * Memory: the driver's, until the process ends.

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* plugin_environment: variables for a plugin of the tests from a file next to it, for tests of whole
- * servers: an engine process gets none of the server's.
+/* plugin_environment: variables for a plugin of the tests from a file next to it, for tests of
+ * whole servers: an engine process gets none of the server's.
  *
  * The file is the plugin's path with ".env" behind it: NAME=value per line. With a line "once" it
  * is removed when it is read, so the engine that is started next has no fault. It is read as the

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The packages as `make deb` and `make wheel` build them, and a bare Debian whose service manager runs in namespaces."""
+"""The packages as `make deb` and `make wheel` build them, and a bare Debian whose service manager
+runs in namespaces."""
 import contextlib, ctypes, json, os, pathlib, re, shutil, signal, subprocess, time
 
 import pytest
@@ -8,11 +9,14 @@ import support
 
 BUILD = pathlib.Path(support.BINARY).resolve().parents[1]
 HERE = pathlib.Path(__file__).parent
-UNREACHABLE = re.compile(r"Could not resolve|Temporary failure|Cannot initiate the connection|Could not connect|Connection refused|Unable to connect")
+UNREACHABLE = re.compile(
+    r"Could not resolve|Temporary failure|Cannot initiate the connection|Could not connect|Connection refused|Unable to connect"
+)
 LIBC = ctypes.CDLL(None, use_errno=True)
 KEY = "sk-key-of-the-tests-0123456789"
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
-MASKED = ("console-getty.service", "getty@.service", "systemd-sysctl.service", "systemd-modules-load.service", "systemd-udevd.service", "apt-daily.timer",
+MASKED = ("console-getty.service", "getty@.service", "systemd-sysctl.service",
+          "systemd-modules-load.service", "systemd-udevd.service", "apt-daily.timer",
           "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer")
 
 
@@ -38,8 +42,11 @@ def wheel():
 
 def debootstrap(folder):
     """A minimal Debian 12 with systemd; skips where no registry can be reached."""
-    done = subprocess.run(["mmdebstrap", "--quiet", "--variant=minbase", "--include=systemd,systemd-sysv,dbus,init-system-helpers", "bookworm", folder],
-                          capture_output=True, text=True)
+    done = subprocess.run([
+        "mmdebstrap", "--quiet", "--variant=minbase",
+        "--include=systemd,systemd-sysv,dbus,init-system-helpers", "bookworm", folder],
+                          capture_output=True,
+                          text=True)
     if done.returncode != 0 and UNREACHABLE.search(done.stderr):
         pytest.skip("no Debian can be fetched without network")
     assert done.returncode == 0, done.stderr[-3000:]
@@ -52,12 +59,17 @@ class Debian:
         self.folder, self.process, self.pid = folder, None, None
 
     def boot(self):
-        self.process = subprocess.Popen([HERE / "boot", self.folder], stdout=subprocess.DEVNULL, stderr=open(self.folder.parent / "boot.log", "a"))
-        found = lambda: [pid for pid in self.descendants(self.process.pid) if self.name_of(pid) == "systemd"]
+        self.process = subprocess.Popen([HERE / "boot", self.folder],
+                                        stdout=subprocess.DEVNULL,
+                                        stderr=open(self.folder.parent / "boot.log", "a"))
+        found = lambda: [
+            pid for pid in self.descendants(self.process.pid) if self.name_of(pid) == "systemd"]
         support.until(lambda: found() or self.process.poll() is not None, 300)
         assert self.process.poll() is None, (self.folder.parent / "boot.log").read_text()
         self.pid = found()[0]
-        support.until(lambda: self.run("systemctl", "is-system-running").stdout.strip() in ("running", "degraded"), 300)
+        support.until(
+            lambda: self.run("systemctl", "is-system-running").stdout.strip() in
+            ("running", "degraded"), 300)
 
     @staticmethod
     def name_of(pid):
@@ -77,7 +89,11 @@ class Debian:
             self.pid = None
 
     def run(self, *command, **keywords):
-        return subprocess.run(["nsenter", "-t", str(self.pid), "-a", *map(str, command)], capture_output=True, text=True, **keywords)
+        return subprocess.run(
+            ["nsenter", "-t", str(self.pid), "-a", *map(str, command)],
+            capture_output=True,
+            text=True,
+            **keywords)
 
     def good(self, *command):
         done = self.run(*command)
@@ -116,7 +132,8 @@ class Service(support.Server):
 
     def call(self, method, path, body=None, kind="application/json", headers=None):
         with self.debian.network():
-            return super().call(method, path, body, kind, {"Authorization": f"Bearer {KEY}", **(headers or {})})
+            return super().call(method, path, body, kind,
+                                {"Authorization": f"Bearer {KEY}", **(headers or {})})
 
     def log_text(self):
         return self.debian.run("journalctl", "-u", "quern", "--no-pager").stdout
@@ -130,8 +147,12 @@ def debian(deb, tmp_path_factory):
     folder = tmp_path_factory.mktemp("debian") / "root"
     debootstrap(folder)
     shutil.copy(deb, folder / "root")
-    for command in (["apt-get", "update", "-qq"], ["apt-get", "install", "-y", "-qq", "--no-install-recommends", f"/root/{deb.name}"]):
-        done = subprocess.run(["chroot", folder, *command], capture_output=True, text=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    for command in (["apt-get", "update", "-qq"], [
+            "apt-get", "install", "-y", "-qq", "--no-install-recommends", f"/root/{deb.name}"]):
+        done = subprocess.run(["chroot", folder, *command],
+                              capture_output=True,
+                              text=True,
+                              env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
         if done.returncode != 0 and UNREACHABLE.search(done.stderr):
             pytest.skip("no package can be fetched without network")
         assert done.returncode == 0, done.stdout + done.stderr

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package on a bare Debian 12 whose process 1 is systemd: what the unit promises, by a real service manager. In this order."""
+"""The package on a bare Debian 12 whose process 1 is systemd: what the unit promises, by a real
+service manager. In this order."""
 import json, os, pathlib, re, signal, subprocess
 
 import support
@@ -7,7 +8,12 @@ from conftest import KEY
 
 
 def requests(count, tokens=48):
-    return [support.request(f"line-{i:03d}", f"Tell a story about number {i}.", temperature=0, max_tokens=tokens, ignore_eos=True) for i in range(count)]
+    return [
+        support.request(f"line-{i:03d}",
+                        f"Tell a story about number {i}.",
+                        temperature=0,
+                        max_tokens=tokens,
+                        ignore_eos=True) for i in range(count)]
 
 
 def half_way(server, batch, at_least=3):
@@ -24,25 +30,33 @@ def ends_whole(server, batch, count):
 
 def test_the_package_is_there_and_without_a_model_says_so_once(debian):
     assert debian.good("quern", "--version").startswith("quern ")
-    assert debian.good("stat", "-c", "%a %U", "/var/lib/quern", "/var/cache/quern").split() == ["700", "quern", "755", "quern"]
+    assert debian.good("stat", "-c", "%a %U", "/var/lib/quern", "/var/cache/quern").split() == [
+        "700", "quern", "755", "quern"]
     assert debian.run("systemctl", "start", "quern").returncode != 0
-    assert debian.show("ExecMainStatus") == "2" and debian.show("NRestarts") == "0", "wrong settings are not tried again"
+    assert debian.show("ExecMainStatus") == "2" and debian.show(
+        "NRestarts") == "0", "wrong settings are not tried again"
     assert "--model is missing" in debian.good("journalctl", "-u", "quern", "--no-pager")
 
 
 def test_it_starts_shut_in_and_takes_keys_from_credentials(debian):
     environment = (debian.folder / "etc/quern/quern.env").read_text()
-    debian.write("/etc/quern/quern.env", environment + "QUERN_MODEL=smollm2\nQUERN_DRAIN_SECONDS=5\nQUERN_LOOKAHEAD_LINES=8\nQUERN_MAX_NUM_SEQS=4\n")
+    debian.write(
+        "/etc/quern/quern.env", environment +
+        "QUERN_MODEL=smollm2\nQUERN_DRAIN_SECONDS=5\nQUERN_LOOKAHEAD_LINES=8\nQUERN_MAX_NUM_SEQS=4\n"
+    )
     debian.good("systemctl", "start", "quern")
     assert debian.show("ActiveState") == "active"
     server = debian.server()
     assert server.call("GET", "/v1/models")[0] == 200
     assert server.call("GET", "/v1/models", headers={"Authorization": "Bearer sk-wrong"})[0] == 401
     found = re.search(r"event=sandbox landlock=(\d+) seccomp=1", server.log_text())
-    assert found and (int(found[1]) > 0 or not pathlib.Path("/sys/kernel/security/landlock").exists()), server.log_text()
+    assert found and (
+        int(found[1]) > 0
+        or not pathlib.Path("/sys/kernel/security/landlock").exists()), server.log_text()
     for pid in debian.good("systemctl", "show", "quern", "-p", "MainPID", "--value").split():
         status = debian.good("cat", f"/proc/{pid}/status")
-        assert re.search(r"^CapEff:\s+0+$", status, re.M) and re.search(r"^NoNewPrivs:\s+1$", status, re.M) and re.search(r"^Seccomp:\s+2$", status, re.M)
+        assert re.search(r"^CapEff:\s+0+$", status, re.M) and re.search(
+            r"^NoNewPrivs:\s+1$", status, re.M) and re.search(r"^Seccomp:\s+2$", status, re.M)
     support.until(lambda: re.match(r"idle; \d+ lines done", debian.show("StatusText")))
 
 
@@ -64,17 +78,20 @@ def test_a_reload_in_the_middle_of_a_batch_loses_nothing(debian):
     debian.good("chown", "quern:quern", "/etc/quern/keys")
     debian.write("/etc/quern/config", "api-key-file = /etc/quern/keys\n")
     debian.good("systemctl", "restart", "quern")
-    pid, status = debian.show("MainPID"), lambda key: server.call("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})[0]
+    pid, status = debian.show("MainPID"), lambda key: server.call(
+        "GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})[0]
     batch = server.create(support.jsonl(requests(40, 200)))["id"]
     half_way(server, batch, 1)
     for name in ("sk-reload-two", "sk-reload-three"):
         debian.write("/etc/quern/keys", f"{KEY}\n{name}\n", 0o600)
         debian.good("systemctl", "reload", "quern")
-        support.until(lambda: status(name) == 200, 300)  # ExecReload sends the signal and does not wait for the server
+        support.until(lambda: status(name) == 200,
+                      300)  # ExecReload sends the signal and does not wait for the server
         assert status("sk-reload-one") == 401
     assert server.batch(batch)["status"] == "in_progress", "the reloads came after the batch"
     ends_whole(server, batch, 40)
-    assert debian.show("MainPID") == pid and debian.show("ActiveState") == "active" and debian.show("Result") == "success"
+    assert debian.show("MainPID") == pid and debian.show("ActiveState") == "active" and debian.show(
+        "Result") == "success"
     assert "reload_failed" not in server.log_text()
 
 
@@ -83,7 +100,9 @@ def test_a_kill_is_followed_by_a_start_that_goes_on(debian):
     batch = server.create(support.jsonl(requests(40)))["id"]
     half_way(server, batch)
     debian.good("systemctl", "kill", "-s", "KILL", "--kill-who=main", "quern")
-    support.until(lambda: int(debian.show("NRestarts")) > before and debian.show("ActiveState") == "active", 600)
+    support.until(
+        lambda: int(debian.show("NRestarts")) > before and debian.show("ActiveState") == "active",
+        600)
     ends_whole(server, batch, 40)
 
 
@@ -93,7 +112,8 @@ def test_a_server_that_gives_no_beat_is_started_again(debian):
     debian.good("systemctl", "daemon-reload")
     debian.good("systemctl", "restart", "quern")
     debian.good("systemctl", "kill", "-s", "STOP", "--kill-who=main", "quern")
-    support.until(lambda: int(debian.show("NRestarts")) > 0 and debian.show("ActiveState") == "active", 600)
+    support.until(
+        lambda: int(debian.show("NRestarts")) > 0 and debian.show("ActiveState") == "active", 600)
     assert "Watchdog timeout" in debian.good("journalctl", "-u", "quern", "--no-pager")
     assert server.call("GET", "/health")[0] == 200
     (debian.folder / "etc/systemd/system/quern.service.d/watchdog.conf").unlink()
@@ -122,5 +142,7 @@ def test_an_installation_again_restarts_it_and_a_purge_leaves_the_results(debian
     assert debian.show("ActiveState") == "active" and debian.show("MainPID") != pid
     assert "QUERN_MODEL=smollm2" in (debian.folder / "etc/quern/quern.env").read_text()
     debian.good("dpkg", "--purge", "quern")
-    assert not (debian.folder / "usr/bin/quern").exists() and not (debian.folder / "etc/quern/quern.env").exists()
-    assert not (debian.folder / "var/cache/quern").exists() and (debian.folder / "var/lib/quern/meta.db").exists()
+    assert not (debian.folder / "usr/bin/quern").exists() and not (debian.folder /
+                                                                   "etc/quern/quern.env").exists()
+    assert not (debian.folder / "var/cache/quern").exists() and (debian.folder /
+                                                                 "var/lib/quern/meta.db").exists()

@@ -7,7 +7,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import support
 
 PEERS = pathlib.Path(os.environ.get("QUERN_PEERS", pathlib.Path.home() / ".cache/quern-peers"))
-MODEL = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "quern/models/SmolLM2-135M-Instruct.Q4_1.gguf"
+MODEL = pathlib.Path(os.environ.get(
+    "XDG_CACHE_HOME",
+    pathlib.Path.home() / ".cache")) / "quern/models/SmolLM2-135M-Instruct.Q4_1.gguf"
 VECTORS = support.SHARED / "vectors/smollm2.json"
 
 MAKE_VLLM_MODEL = """
@@ -48,7 +50,10 @@ class Peer:
 
     def start(self):
         with open(self.log, "a") as log:
-            self.process = subprocess.Popen([str(part) for part in self.command], stdout=log, stderr=log, env={**os.environ, **self.environment})
+            self.process = subprocess.Popen([str(part) for part in self.command],
+                                            stdout=log,
+                                            stderr=log,
+                                            env={**os.environ, **self.environment})
         wait_for(self.url + "/health", self.process, self.log, self.seconds)
 
     def kill(self):
@@ -66,8 +71,9 @@ class Peer:
 @pytest.fixture(scope="session")
 def llama(tmp_path_factory):
     needed(PEERS / "llama-server", MODEL)
-    peer = Peer(tmp_path_factory.mktemp("llama"), "llama-server", 18084,
-                [PEERS / "llama-server", "-m", MODEL, "--port", "18084", "--alias", "smol", "-np", "8", "-c", "8192", "-t", "2", "--no-webui"], {}, 300)
+    peer = Peer(tmp_path_factory.mktemp("llama"), "llama-server", 18084, [
+        PEERS / "llama-server", "-m", MODEL, "--port", "18084", "--alias", "smol", "-np", "8", "-c",
+        "8192", "-t", "2", "--no-webui"], {}, 300)
     yield peer
     peer.stop()
 
@@ -79,9 +85,15 @@ def vllm(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vllm")
     model, python = folder / "model", PEERS / "vllm/bin/python"
     model.mkdir()
-    subprocess.run([python, "-c", MAKE_VLLM_MODEL, model, MODEL, VECTORS], check=True, stdout=subprocess.DEVNULL)
-    peer = Peer(folder, "vllm", 18085, [python, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--port", "18085", "--load-format", "dummy",
-                                        "--dtype", "bfloat16", "--max-num-seqs", "16", "--max-model-len", "1024", "--served-model-name", "smol"],
-                {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": f"0-{os.cpu_count() - 1}", "HF_HUB_OFFLINE": "1"}, 900)
+    subprocess.run([python, "-c", MAKE_VLLM_MODEL, model, MODEL, VECTORS],
+                   check=True,
+                   stdout=subprocess.DEVNULL)
+    peer = Peer(
+        folder, "vllm", 18085, [
+            python, "-m", "vllm.entrypoints.openai.api_server", "--model", model, "--port", "18085",
+            "--load-format", "dummy", "--dtype", "bfloat16", "--max-num-seqs", "16",
+            "--max-model-len", "1024", "--served-model-name", "smol"], {
+                "VLLM_CPU_KVCACHE_SPACE": "1",
+                "VLLM_CPU_OMP_THREADS_BIND": f"0-{os.cpu_count() - 1}", "HF_HUB_OFFLINE": "1"}, 900)
     yield peer
     peer.stop()

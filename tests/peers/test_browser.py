@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Chromium with pages of two origins, one of them allowed, against a server without keys: the foreign page reads nothing and
-changes nothing, the allowed one works, and a name that was made to mean this machine gets an error. tests/api/test_pages.py has
-the rules one by one."""
+"""A real Chromium with pages of two origins, one of them allowed, against a server without keys:
+the foreign page reads nothing and changes nothing, the allowed one works, and a name that was made
+to mean this machine gets an error. tests/api/test_pages.py has the rules one by one."""
 import http.server, json, shutil, subprocess, threading
 
 import pytest
 
 import support
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which(
+    "google-chrome")
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 LINE = support.jsonl([support.request("a", "hello")]).decode()
 PAGE = """<!doctype html><title>x</title><body><script>
@@ -64,13 +65,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def chromium(folder, *arguments):
-    return [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-component-update",
-            f"--user-data-dir={folder}/profile", *arguments]
+    return [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
+        "--disable-component-update", f"--user-data-dir={folder}/profile", *arguments]
 
 
 def visit(folder, pages, host):
-    process = subprocess.Popen(chromium(folder, "--remote-debugging-port=0", f"http://{host}:{pages.server_port}/"),
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(chromium(folder, "--remote-debugging-port=0",
+                                        f"http://{host}:{pages.server_port}/"),
+                               stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
     try:
         assert pages.reported.wait(120), "the page did not report"
         return pages.report
@@ -82,7 +86,8 @@ def visit(folder, pages, host):
 def test_a_foreign_page_does_nothing_and_an_allowed_one_everything(tmp_path):
     foreign, allowed = Pages(), Pages()
     origin = f"http://127.0.0.1:{allowed.server_port}"
-    with support.serving(tmp_path / "state", "--model", "smollm2=echo", "--allowed-origin", origin) as server:
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo", "--allowed-origin",
+                         origin) as server:
         mine = server.upload(LINE.encode())["id"]
         url = f"http://127.0.0.1:{server.port}"
         foreign.page = allowed.page = PAGE % (url, json.dumps(LINE), mine)
@@ -99,8 +104,16 @@ def test_a_foreign_page_does_nothing_and_an_allowed_one_everything(tmp_path):
 def test_a_rebound_name_gets_an_error(tmp_path):
     with support.serving(tmp_path / "state", "--model", "smollm2=echo") as server:
         server.upload(LINE.encode())
-        done = subprocess.run(chromium(tmp_path, "--dump-dom", "--host-resolver-rules=MAP evil.example 127.0.0.1",
-                                       f"http://evil.example:{server.port}/v1/files"), capture_output=True, text=True, timeout=120)
+        done = subprocess.run(chromium(tmp_path, "--dump-dom",
+                                       "--host-resolver-rules=MAP evil.example 127.0.0.1",
+                                       f"http://evil.example:{server.port}/v1/files"),
+                              capture_output=True,
+                              text=True,
+                              timeout=120)
         assert "host_not_allowed" in done.stdout and "file-" not in done.stdout
-        done = subprocess.run(chromium(tmp_path, "--dump-dom", f"http://localhost:{server.port}/v1/files"), capture_output=True, text=True, timeout=120)
+        done = subprocess.run(chromium(tmp_path, "--dump-dom",
+                                       f"http://localhost:{server.port}/v1/files"),
+                              capture_output=True,
+                              text=True,
+                              timeout=120)
         assert "file-" in done.stdout, "a person who types the address may look"

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""quern label-studio against a real Label Studio (from PyPI, in a virtual environment that QUERN_LABEL_STUDIO names): ten answers with each
-kind of token, judgements of quern as annotations, then QUERN_TASKS (20,000) tasks pushed and their annotations pulled with a personal access
-token while the command is killed at random. Bought tokens last 20 s here instead of 5 minutes, so that a run needs many.
+"""quern label-studio against a real Label Studio (from PyPI, in a virtual environment that
+QUERN_LABEL_STUDIO names): ten answers with each kind of token, judgements of quern as annotations,
+then QUERN_TASKS (20,000) tasks pushed and their annotations pulled with a personal access token
+while the command is killed at random. Bought tokens last 20 s here instead of 5 minutes, so that a
+run needs many.
 
-    python3 -m venv ~/.cache/quern-peers/label-studio && ~/.cache/quern-peers/label-studio/bin/pip install label-studio
-    tools/test peers/test_label_studio
+    python3 -m venv ~/.cache/quern-peers/label-studio && ~/.cache/quern-peers/label-studio/bin/pip
+    install label-studio tools/test peers/test_label_studio
 """
 import functools, json, os, pathlib, random, sqlite3, subprocess, threading, time, urllib.request
 
@@ -19,9 +21,14 @@ TASKS = int(os.environ.get("QUERN_TASKS", "20000"))
 KILLS = max(4, round(20 * float(os.environ.get("QUERN_KILLS", "1"))))
 CORRECTED = 200
 WORDS = ["HIRE", 'NO & <b> "q"', "MAYBE"]
-SCHEMA = {"type": "object", "properties": {"recommendation": {"enum": WORDS}, "score": {"type": "integer", "minimum": 0, "maximum": 100},
-          "fit": {"type": "object", "properties": {"stars": {"type": "integer", "minimum": 1, "maximum": 5}}}, "sure": {"type": "boolean"},
-          "reason": {"type": "string"}, "tags": {"type": "array", "items": {"type": "string"}}}}
+SCHEMA = {
+    "type": "object", "properties": {
+        "recommendation": {"enum": WORDS}, "score": {
+            "type": "integer", "minimum": 0, "maximum": 100}, "fit": {
+                "type": "object", "properties": {
+                    "stars": {"type": "integer", "minimum": 1, "maximum": 5}}}, "sure": {
+                        "type": "boolean"}, "reason": {"type": "string"}, "tags": {
+                            "type": "array", "items": {"type": "string"}}}}
 
 
 SHORT_TOKENS = """
@@ -50,16 +57,25 @@ class Studio:
     def __init__(self, folder):
         self.folder, self.log = folder, folder / "log"
         (folder / "sitecustomize.py").write_text(SHORT_TOKENS)
-        environment = {**os.environ, "PYTHONPATH": str(folder), "LABEL_STUDIO_BASE_DATA_DIR": str(folder), "COLLECT_ANALYTICS": "false", "LATEST_VERSION_CHECK": "false"}
+        environment = {
+            **os.environ, "PYTHONPATH": str(folder), "LABEL_STUDIO_BASE_DATA_DIR": str(folder),
+            "COLLECT_ANALYTICS": "false", "LATEST_VERSION_CHECK": "false"}
         with open(self.log, "w") as log:
-            self.process = subprocess.Popen([VENV / "bin/label-studio", "start", "--no-browser", "--port", "18086", "--internal-host", "127.0.0.1", "--username",
-                                             "ana@example.test", "--password", "a-pass-word-1", "--user-token", TOKEN, "--enable-legacy-api-token"],
-                                            stdout=log, stderr=log, env=environment)
+            self.process = subprocess.Popen([
+                VENV / "bin/label-studio", "start", "--no-browser", "--port", "18086",
+                "--internal-host", "127.0.0.1", "--username", "ana@example.test", "--password",
+                "a-pass-word-1", "--user-token", TOKEN, "--enable-legacy-api-token"],
+                                            stdout=log,
+                                            stderr=log,
+                                            env=environment)
         conftest.wait_for(self.url + "/api/version", self.process, self.log, 600)
 
     def call(self, path, body=None, method=None):
-        request = urllib.request.Request(self.url + path, None if body is None else json.dumps(body).encode(),
-                                         {"Authorization": f"Token {TOKEN}", "Content-Type": "application/json"}, method=method)
+        request = urllib.request.Request(
+            self.url + path,
+            None if body is None else json.dumps(body).encode(),
+            {"Authorization": f"Token {TOKEN}", "Content-Type": "application/json"},
+            method=method)
         return json.loads(urllib.request.urlopen(request, timeout=600).read())
 
     @functools.cached_property
@@ -73,16 +89,22 @@ class Studio:
     def tasks(self, project):
         """All tasks, as the database has them: id, custom_id, predictions."""
         with sqlite3.connect(f"file:{self.folder}/label_studio.sqlite3?mode=ro", uri=True) as db:
-            return [(number, json.loads(meta)["custom_id"]) for number, meta in db.execute("select id, meta from task where project_id = ? order by id", (project,))]
+            return [(number, json.loads(meta)["custom_id"]) for number, meta in db.execute(
+                "select id, meta from task where project_id = ? order by id", (project, ))]
 
     def annotations(self, project):
         with sqlite3.connect(f"file:{self.folder}/label_studio.sqlite3?mode=ro", uri=True) as db:
-            return [(json.loads(meta)["custom_id"], json.loads(result), cancelled) for meta, result, cancelled in db.execute(
-                "select t.meta, a.result, a.was_cancelled from task_completion a join task t on a.task_id = t.id where t.project_id = ?", (project,))]
+            return [(
+                json.loads(meta)["custom_id"], json.loads(result), cancelled
+            ) for meta, result, cancelled in db.execute(
+                "select t.meta, a.result, a.was_cancelled from task_completion a join task t on a.task_id = t.id where t.project_id = ?",
+                (project, ))]
 
     def predictions(self, project):
         with sqlite3.connect(f"file:{self.folder}/label_studio.sqlite3?mode=ro", uri=True) as db:
-            return db.execute("select count(*), count(distinct task_id) from prediction where project_id = ?", (project,)).fetchone()
+            return db.execute(
+                "select count(*), count(distinct task_id) from prediction where project_id = ?",
+                (project, )).fetchone()
 
 
 @pytest.fixture(scope="module")
@@ -98,21 +120,38 @@ def files(folder, count):
     draw, answers = random.Random(1), []
     with open(folder / "in.jsonl", "w") as inputs, open(folder / "out.jsonl", "w") as outputs:
         for i in range(count):
-            answers.append({"recommendation": draw.choice(WORDS), "score": draw.randrange(101), "fit": {"stars": draw.randrange(1, 6)}, "sure": draw.random() < 0.5,
-                            "reason": "because\n\u202e<script>", "tags": ["a", "b"]})
-            inputs.write(json.dumps({"custom_id": f"c{i}", "method": "POST", "url": "/v1/chat/completions", "body": {
-                "model": "m", "messages": [{"role": "user", "content": f"candidate {i} " + "of many words " * 40}],
-                "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}}}) + "\n")
-            outputs.write(json.dumps({"id": "r", "custom_id": f"c{i}", "error": None, "response": {"status_code": 200, "body": {
-                "model": "m-1", "choices": [{"message": {"content": json.dumps(answers[-1])}}]}}}) + "\n")
+            answers.append({
+                "recommendation": draw.choice(WORDS), "score": draw.randrange(101), "fit": {
+                    "stars": draw.randrange(1, 6)}, "sure": draw.random() < 0.5,
+                "reason": "because\n\u202e<script>", "tags": ["a", "b"]})
+            inputs.write(
+                json.dumps({
+                    "custom_id": f"c{i}", "method": "POST", "url": "/v1/chat/completions", "body": {
+                        "model": "m", "messages": [{
+                            "role": "user", "content": f"candidate {i} " +
+                            "of many words " * 40}], "response_format": {
+                                "type": "json_schema", "json_schema": {
+                                    "name": "x", "schema": SCHEMA}}}}) + "\n")
+            outputs.write(
+                json.dumps({
+                    "id": "r", "custom_id": f"c{i}", "error": None, "response": {
+                        "status_code": 200, "body": {
+                            "model": "m-1", "choices": [{
+                                "message": {"content": json.dumps(answers[-1])}}]}}}) + "\n")
     return answers, ["-i", "in.jsonl", "--results-file", "out.jsonl"]
 
 
 def start(studio, folder, word, *arguments, token=TOKEN):
     environment = {**os.environ, "LABEL_STUDIO_URL": studio.url, "LABEL_STUDIO_API_KEY": token}
     with open(folder / "said", "a") as said:
-        return subprocess.Popen([support.BINARY, "label-studio", word, "run-1", *map(str, arguments), "--json", "--retry-seconds", "300"], cwd=folder,
-                                env=environment, text=True, stdout=subprocess.PIPE, stderr=said)
+        return subprocess.Popen([
+            support.BINARY, "label-studio", word, "run-1", *map(str, arguments), "--json",
+            "--retry-seconds", "300"],
+                                cwd=folder,
+                                env=environment,
+                                text=True,
+                                stdout=subprocess.PIPE,
+                                stderr=said)
 
 
 def run(studio, folder, word, *arguments, token=TOKEN):
@@ -123,7 +162,8 @@ def run(studio, folder, word, *arguments, token=TOKEN):
 
 
 def killed(studio, folder, word, *arguments, kills, seconds, draw, token=TOKEN):
-    """Runs the command again and again and kills it after random times; returns the last report and how often it was killed."""
+    """Runs the command again and again and kills it after random times; returns the last report and
+    how often it was killed."""
     count = 0
     while True:
         process = start(studio, folder, word, *arguments, token=token)
@@ -140,7 +180,9 @@ def killed(studio, folder, word, *arguments, kills, seconds, draw, token=TOKEN):
 
 
 def choice(name, word):
-    return {"id": name, "from_name": name, "to_name": "quern_text", "type": "choices", "value": {"choices": [word]}}
+    return {
+        "id": name, "from_name": name, "to_name": "quern_text", "type": "choices", "value": {
+            "choices": [word]}}
 
 
 def pulled(folder):
@@ -157,39 +199,60 @@ def test_ten_answers_there_and_back_with_each_kind_of_token(studio, tmp_path):
         tasks = studio.tasks(done["project"])
         assert done["pushed"] == 10 and [name for _, name in tasks] == [f"c{i}" for i in range(10)]
         project = studio.call(f"/api/projects/{done['project']}/")
-        assert set(project["parsed_label_config"]) == {"recommendation", "score", "fit.stars", "sure", "reason", "tags", "quern_rating", "quern_comment"}
-        results = {r["from_name"]: r["value"] for r in studio.call(f"/api/tasks/{tasks[3][0]}/")["predictions"][0]["result"]}
-        assert results["recommendation"] == {"choices": [answers[3]["recommendation"]]} and results["reason"] == {"text": [answers[3]["reason"]]}
+        assert set(project["parsed_label_config"]) == {
+            "recommendation", "score", "fit.stars", "sure", "reason", "tags", "quern_rating",
+            "quern_comment"}
+        results = {
+            r["from_name"]: r["value"]
+            for r in studio.call(f"/api/tasks/{tasks[3][0]}/")["predictions"][0]["result"]}
+        assert results["recommendation"] == {"choices": [answers[3]["recommendation"]]
+                                             } and results["reason"] == {
+                                                 "text": [answers[3]["reason"]]}
         other = next(word for word in WORDS if word != answers[0]["recommendation"])
-        studio.call(f"/api/tasks/{tasks[0][0]}/annotations/", {"result": [choice("recommendation", other)]})
-        studio.call(f"/api/tasks/{tasks[1][0]}/annotations/", {"result": [choice("recommendation", answers[1]["recommendation"])]})
+        studio.call(f"/api/tasks/{tasks[0][0]}/annotations/",
+                    {"result": [choice("recommendation", other)]})
+        studio.call(f"/api/tasks/{tasks[1][0]}/annotations/",
+                    {"result": [choice("recommendation", answers[1]["recommendation"])]})
         studio.call(f"/api/tasks/{tasks[2][0]}/annotations/", {"result": [], "was_cancelled": True})
         assert run(studio, folder, "sync", *which, "-o", "judged.jsonl", token=token)["pulled"] == 3
         by = {j["custom_id"]: j for j in pulled(folder)}
         assert [by[f"c{i}"]["verdict"] for i in range(3)] == ["corrected", "accepted", "skipped"]
-        assert by["c0"]["fields"] == {"recommendation": other} and by["c0"]["curator"] == "ana@example.test"
-        assert run(studio, folder, "sync", *which, token=token)["pulled"] == 0 and len(studio.tasks(done["project"])) == 10
+        assert by["c0"]["fields"] == {"recommendation": other
+                                      } and by["c0"]["curator"] == "ana@example.test"
+        assert run(studio, folder, "sync", *which, token=token)["pulled"] == 0 and len(
+            studio.tasks(done["project"])) == 10
 
 
 def test_judgements_of_quern_become_annotations_once_and_do_not_come_back(studio, tmp_path):
     answers, which = files(tmp_path, 4)
-    judged = [{"id": "made-here-1", "custom_id": "c0", "curator": "Bo", "verdict": "accepted", "rating": 4, "comment": "good \u202e<b>"},
-              {"id": "made-here-2", "custom_id": "c1", "curator": "Bo", "verdict": "corrected", "fields": {"score": 17, "reason": "x"}, "flagged": True},
-              {"id": "made-here-3", "custom_id": "c2", "curator": "Bo", "verdict": "skipped"}, {"id": "made-here-4", "custom_id": "c2", "curator": "Cy", "verdict": "accepted"}]
-    (tmp_path / "kept.jsonl").write_text("".join(json.dumps(judgement) + "\n" for judgement in judged))
+    judged = [{
+        "id": "made-here-1", "custom_id": "c0", "curator": "Bo", "verdict": "accepted", "rating": 4,
+        "comment": "good \u202e<b>"}, {
+            "id": "made-here-2", "custom_id": "c1", "curator": "Bo", "verdict": "corrected",
+            "fields": {"score": 17, "reason": "x"}, "flagged": True}, {
+                "id": "made-here-3", "custom_id": "c2", "curator": "Bo", "verdict": "skipped"}, {
+                    "id": "made-here-4", "custom_id": "c2", "curator": "Cy", "verdict": "accepted"}]
+    (tmp_path / "kept.jsonl").write_text("".join(
+        json.dumps(judgement) + "\n" for judgement in judged))
     which += ["--judgements-file", "kept.jsonl"]
     done = run(studio, tmp_path, "sync", *which)
     assert (done["sent"], done["pulled"]) == (4, 0)
     found = studio.annotations(done["project"])
-    values = {(name, cancelled): {r["from_name"]: next(iter(r["value"].values())) for r in result} for name, result, cancelled in found}
-    assert len(found) == 4 and values["c0", 0]["quern_rating"] == 4 and values["c0", 0]["quern_comment"] == ["Bo on quern: good \u202e<b>"]
-    assert values["c1", 0]["score"] == 17 and values["c1", 0]["recommendation"] == [answers[1]["recommendation"]] and set(values["c2", 1]) == {"quern_comment"}
-    (tmp_path / "label-studio-run-1.jsonl").unlink()  # a lost state: each is sent again, and refused there
+    values = {(name, cancelled): {r["from_name"]: next(iter(r["value"].values()))
+                                  for r in result}
+              for name, result, cancelled in found}
+    assert len(found) == 4 and values["c0", 0]["quern_rating"] == 4 and values[
+        "c0", 0]["quern_comment"] == ["Bo on quern: good \u202e<b>"]
+    assert values["c1", 0]["score"] == 17 and values["c1", 0]["recommendation"] == [
+        answers[1]["recommendation"]] and set(values["c2", 1]) == {"quern_comment"}
+    (tmp_path /
+     "label-studio-run-1.jsonl").unlink()  # a lost state: each is sent again, and refused there
     done = run(studio, tmp_path, "sync", *which, "--project", done["project"])
     assert (done["sent"], done["pulled"], len(studio.annotations(done["project"]))) == (4, 0, 4)
     number = dict((name, task) for task, name in studio.tasks(done["project"]))["c1"]
     (annotation,) = studio.call(f"/api/tasks/{number}/annotations/")
-    studio.call(f"/api/annotations/{annotation['id']}/", {"result": [choice("recommendation", WORDS[0])]}, "PATCH")
+    studio.call(f"/api/annotations/{annotation['id']}/",
+                {"result": [choice("recommendation", WORDS[0])]}, "PATCH")
     assert run(studio, tmp_path, "sync", *which)["pulled"] == 1
 
 
@@ -198,42 +261,68 @@ def test_many_tasks_and_annotations_each_exactly_once_under_kills(studio, tmp_pa
     bought = studio.bought_tokens()
     answers, which = files(tmp_path, TASKS)
     begun = time.monotonic()
-    done, kills = killed(studio, tmp_path, "push", *which, kills=KILLS, seconds=12, draw=draw, token=personal)
+    done, kills = killed(studio,
+                         tmp_path,
+                         "push",
+                         *which,
+                         kills=KILLS,
+                         seconds=12,
+                         draw=draw,
+                         token=personal)
     again = run(studio, tmp_path, "push", *which, token=personal)
     push_s = time.monotonic() - begun
     names = [name for _, name in studio.tasks(done["project"])]
-    assert again["pushed"] == 0 and len(names) == TASKS and set(names) == {f"c{i}" for i in range(TASKS)}
+    assert again["pushed"] == 0 and len(names) == TASKS and set(names) == {
+        f"c{i}"
+        for i in range(TASKS)}
     assert studio.predictions(done["project"]) == (TASKS, TASKS)
-    print(f"\n{TASKS} tasks pushed in {push_s:.0f} s with {kills} kills, {done['removed'] + again['removed']} second tasks removed")
+    print(
+        f"\n{TASKS} tasks pushed in {push_s:.0f} s with {kills} kills, {done['removed'] + again['removed']} second tasks removed"
+    )
 
     begun = time.monotonic()
     tasks = studio.tasks(done["project"])
     corrected = annotate(studio, done["project"], tasks, answers, draw)
     annotate_s = time.monotonic() - begun
     begun = time.monotonic()
-    _, kills = killed(studio, tmp_path, "pull", *which, "-o", "judged.jsonl", kills=KILLS, seconds=20, draw=draw, token=personal)
+    _, kills = killed(studio,
+                      tmp_path,
+                      "pull",
+                      *which,
+                      "-o",
+                      "judged.jsonl",
+                      kills=KILLS,
+                      seconds=20,
+                      draw=draw,
+                      token=personal)
     pull_s = time.monotonic() - begun
     judged = pulled(tmp_path)
-    assert len(judged) == TASKS == len({j["id"] for j in judged}) == len({j["custom_id"] for j in judged})
+    assert len(judged) == TASKS == len({j["id"]
+                                        for j in judged}) == len({j["custom_id"]
+                                                                  for j in judged})
     assert {j["custom_id"]: j["fields"] for j in judged if j["verdict"] == "corrected"} == corrected
     assert sum(j["verdict"] == "accepted" for j in judged) == TASKS - len(corrected)
     assert run(studio, tmp_path, "pull", *which, token=personal)["pulled"] == 0
-    print(f"{TASKS} annotations made in {annotate_s:.0f} s, pulled in {pull_s:.0f} s with {kills} kills")
+    print(
+        f"{TASKS} annotations made in {annotate_s:.0f} s, pulled in {pull_s:.0f} s with {kills} kills"
+    )
     print(f"{studio.bought_tokens() - bought} tokens bought")
 
 
 def annotate(studio, project, tasks, answers, draw):
-    """One annotation per task by the server's action that takes predictions over, 1,000 tasks a call; then some that differ, one by one.
-    Returns what these correct."""
+    """One annotation per task by the server's action that takes predictions over, 1,000 tasks a
+    call; then some that differ, one by one. Returns what these correct."""
     numbers = dict((name, number) for number, name in tasks)
     chosen = draw.sample(sorted(numbers), min(CORRECTED, len(numbers) // 2))
     rest = sorted(set(numbers.values()) - {numbers[name] for name in chosen})
     for at in range(0, len(rest), 1000):
-        studio.call(f"/api/dm/actions?id=predictions_to_annotations&project={project}", {"selectedItems": {"all": False, "included": rest[at:at + 1000]}})
+        studio.call(f"/api/dm/actions?id=predictions_to_annotations&project={project}",
+                    {"selectedItems": {"all": False, "included": rest[at:at + 1000]}})
     corrected = {}
     for name in chosen:
         word = next(word for word in WORDS if word != answers[int(name[1:])]["recommendation"])
         corrected[name] = {"recommendation": word}
-        studio.call(f"/api/tasks/{numbers[name]}/annotations/", {"result": [choice("recommendation", word)], "lead_time": 1})
+        studio.call(f"/api/tasks/{numbers[name]}/annotations/",
+                    {"result": [choice("recommendation", word)], "lead_time": 1})
     assert len(studio.annotations(project)) == len(tasks)
     return corrected

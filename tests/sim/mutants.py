@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Shows that the simulator catches mistakes: builds it with copies of the scheduler that have one mistake each and no
-assertions of their own, and runs it with two steps under way until it fails. Ends with 1 when a mistake is not caught,
-or when the scheduler without a mistake fails. A text that a mistake replaces must occur once, so that the list follows
-the code.
+"""Shows that the simulator catches mistakes: builds it with copies of the scheduler that have one
+mistake each and no assertions of their own, and runs it with two steps under way until it fails.
+Ends with 1 when a mistake is not caught, or when the scheduler without a mistake fails. A text that
+a mistake replaces must occur once, so that the list follows the code.
 
-  tests/sim/mutants.py [--seeds N] [--last N]     seeds for each (default 40); only the last mistakes of the list
+  tests/sim/mutants.py [--seeds N] [--last N]     seeds for each (default 40); only the last
+                                                  mistakes of the list
 """
 import argparse, os, pathlib, subprocess, sys, tempfile
 
@@ -15,52 +16,75 @@ INCLUDES = [f"-I{ROOT / 'src' / wing}" for wing in ("inference", "ground")]
 MUTANTS = [
     ("nothing", "compose.c", "\n", "\n"),
     ("a block enters the tree before its last token is known", "compose.c",
-     "uint32_t known = least_u32(sequence->computed, sequence_token_count(sequence));", "uint32_t known = sequence->computed;"),
-    ("a block enters the tree before its last row is computed", "compose.c", "uint32_t full = known / BACKEND_BLOCK_TOKENS;",
-     "uint32_t full = least_u32(known + 1, sequence_token_count(sequence)) / BACKEND_BLOCK_TOKENS;"),
+     "uint32_t known = least_u32(sequence->computed, sequence_token_count(sequence));",
+     "uint32_t known = sequence->computed;"),
+    ("a block enters the tree before its last row is computed", "compose.c",
+     "uint32_t full = known / BACKEND_BLOCK_TOKENS;",
+     "uint32_t full = least_u32(known + 1, sequence_token_count(sequence)) / BACKEND_BLOCK_TOKENS;"
+     ),
     ("a block enters the tree while other rows of the step have its number", "compose.c",
      "enter_blocks(scheduler, sequence, false);", "enter_blocks(scheduler, sequence, true);"),
     ("a token that a row has taken is pending once more", "compose.c",
      "if (sequence->computed < sequence_token_count(sequence)) {",
-     "if (sequence->generated_count == 0 || sequence->computed + 1 < sequence_token_count(sequence)) {"),
-    ("the pending token of another slot is taken", "compose.c", "backend_pending(sequence->slot)", "backend_pending(0)"),
+     "if (sequence->generated_count == 0 || sequence->computed + 1 < sequence_token_count(sequence)) {"
+     ),
+    ("the pending token of another slot is taken", "compose.c", "backend_pending(sequence->slot)",
+     "backend_pending(0)"),
     ("a row that needs its last token is sampled in submit", "compose.c",
-     "bool is_late = is_pending && depends_on_tokens(request);", "bool is_late = is_pending && false && depends_on_tokens(request);"),
-    ("a pending token does not count in the draw", "compose.c", ".counter = sequence->generated_count + sequence->pending,",
+     "bool is_late = is_pending && depends_on_tokens(request);",
+     "bool is_late = is_pending && false && depends_on_tokens(request);"),
+    ("a pending token does not count in the draw", "compose.c",
+     ".counter = sequence->generated_count + sequence->pending,",
      ".counter = sequence->generated_count,"),
-    ("a late row of a sequence that has ended is sampled", "compose.c", "if (!row->is_late || sequence->is_leaving || is_for_nothing(sequence, row)) continue;\n"
+    ("a late row of a sequence that has ended is sampled", "compose.c",
+     "if (!row->is_late || sequence->is_leaving || is_for_nothing(sequence, row)) continue;\n"
      "        assert(row->counter == sequence->generated_count);", "if (!row->is_late) continue;"),
-    ("a page is given back one block before the last row sees it", "start.c", "first_seen_block(scheduler, sequence->computed);\n"
-     "    assert(", "first_seen_block(scheduler, sequence->computed + BACKEND_BLOCK_TOKENS);\n    assert("),
+    ("a page is given back one block before the last row sees it", "start.c",
+     "first_seen_block(scheduler, sequence->computed);\n"
+     "    assert(",
+     "first_seen_block(scheduler, sequence->computed + BACKEND_BLOCK_TOKENS);\n    assert("),
     ("pages of a sequence are given back while its row is under way", "retire.c",
      "plan->members[i]->steps--;", "plan->members[i]->steps = 0;"),
-    ("a sequence is preempted while its row is under way", "start.c", "} else if (scheduler->under_way > 0) {\n            return false;\n", ""),
-    ("what was sampled where a token was given comes behind it", "retire.c", "if (is_for_nothing(sequence, row)) continue;", ""),
-    ("the place of a given token is still pending", "retire.c", "if (count > 0) sequence->pending = 0;", ""),
-    ("given tokens have one block only", "start.c", "if (rows_with_block(sequence) >= rows_missing(sequence) ||",
+    ("a sequence is preempted while its row is under way", "start.c",
+     "} else if (scheduler->under_way > 0) {\n            return false;\n", ""),
+    ("what was sampled where a token was given comes behind it", "retire.c",
+     "if (is_for_nothing(sequence, row)) continue;", ""),
+    ("the place of a given token is still pending", "retire.c",
+     "if (count > 0) sequence->pending = 0;", ""),
+    ("given tokens have one block only", "start.c",
+     "if (rows_with_block(sequence) >= rows_missing(sequence) ||",
      "if (has_block_for_next(sequence) || rows_missing(sequence) == 0 ||"),
-    ("a sequence at max_tokens has one row more", "start.c", "return is_last ? 0 :", "return is_last && false ? 0 :"),
-    ("a part comes from a block of the same step", "match.c", "scheduler->written_in[at] != scheduler->step_number &&", ""),
-    ("a part has one token more than both have in common", "match.c", "match->part = at, match->part_tokens = common;",
+    ("a sequence at max_tokens has one row more", "start.c", "return is_last ? 0 :",
+     "return is_last && false ? 0 :"),
+    ("a part comes from a block of the same step", "match.c",
+     "scheduler->written_in[at] != scheduler->step_number &&", ""),
+    ("a part has one token more than both have in common", "match.c",
+     "match->part = at, match->part_tokens = common;",
      "match->part = at, match->part_tokens = common < count ? common + 1 : common;"),
-    ("a part lacks its window pages", "match.c", " && kv_pages_has_window(scheduler->pages, at)", ""),
-    ("a part whose blocks before it lack their window pages", "match.c", "caps.copies_pages && match.blocks == count)", "caps.copies_pages)"),
-    ("a part's pages are taken before they are copied", "start.c", "    kv_pool_hold(scheduler->pool, part);\n"
+    ("a part lacks its window pages", "match.c", " && kv_pages_has_window(scheduler->pages, at)",
+     ""),
+    ("a part whose blocks before it lack their window pages", "match.c",
+     "caps.copies_pages && match.blocks == count)", "caps.copies_pages)"),
+    ("a part's pages are taken before they are copied", "start.c",
+     "    kv_pool_hold(scheduler->pool, part);\n"
      "    kv_pages_hold_window(scheduler->pages, part);\n    take_blocks(scheduler, table, first, demand->whole);\n",
      "    take_blocks(scheduler, table, first, demand->whole);\n    kv_pool_hold(scheduler->pool, part);\n"
-     "    kv_pages_hold_window(scheduler->pages, part);\n"),
-]
+     "    kv_pages_hold_window(scheduler->pages, part);\n"), ]
 
 
 def compile(folder, sources, *flags):
     folder.mkdir(parents=True, exist_ok=True)
-    subprocess.run([os.environ.get("CC", "cc"), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-w", *flags, "-c", *map(str, sources)],
-                   cwd=folder, check=True)
+    subprocess.run([
+        os.environ.get("CC", "cc"), "-std=gnu17", "-D_GNU_SOURCE", "-O1", "-w", *flags, "-c",
+        *map(str, sources)],
+                   cwd=folder,
+                   check=True)
     return [str(path) for path in folder.glob("*.o")]
 
 
 def build(folder, others, file, text, other):
-    """The simulator with a scheduler that has the mistake, and that does not check itself: -DNDEBUG."""
+    """The simulator with a scheduler that has the mistake, and that does not check itself:
+    -DNDEBUG."""
     sources = folder / "scheduler"
     sources.mkdir(parents=True)
     for path in (ROOT / "src/inference/scheduler").glob("*.[ch]"):
@@ -71,7 +95,10 @@ def build(folder, others, file, text, other):
         (sources / path.name).write_text(code)
     objects = compile(folder / "o", sources.glob("*.c"), "-DNDEBUG", f"-I{folder}", *INCLUDES)
     program = folder / "sim"
-    subprocess.run([os.environ.get("CC", "cc"), *objects, *others, "-lsodium", "-lcrypto", "-lm", "-lpthread", "-o", program], check=True)
+    subprocess.run([
+        os.environ.get("CC", "cc"), *objects, *others, "-lsodium", "-lcrypto", "-lm", "-lpthread",
+        "-o", program],
+                   check=True)
     return program
 
 
@@ -90,10 +117,14 @@ def main():
             if 0 < number < first:
                 continue
             program = build(folder / f"m{number}", others, file, text, other)
-            ended = subprocess.run([program, "--under-way", "2", "--seeds", seeds], capture_output=True, text=True, timeout=600)
+            ended = subprocess.run([program, "--under-way", "2", "--seeds", seeds],
+                                   capture_output=True,
+                                   text=True,
+                                   timeout=600)
             is_right = (ended.returncode == 0) == (number == 0)
             bad += not is_right
-            words = (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[0].split(": ", 1)[-1]
+            words = (ended.stderr.strip().splitlines() or [f"status {ended.returncode}"])[0].split(
+                ": ", 1)[-1]
             print(f"{'ok' if is_right else 'NOT OK'} {what}: {words}", flush=True)
     return 1 if bad else 0
 

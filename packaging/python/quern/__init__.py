@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches of LLM requests from Python, against an OpenAI-compatible server or with the `quern` of this wheel.
+"""Batches of LLM requests from Python, against an OpenAI-compatible server or with the `quern` of
+this wheel.
 
     from quern import Batch
 
@@ -19,4 +20,6 @@ from ._run import QuernError, find_binary
 from .batch import Batch, Record
 from .llm import LLM, CompletionOutput, RequestOutput, SamplingParams
 
-__all__ = ["Batch", "CompletionOutput", "LLM", "QuernError", "Record", "RequestOutput", "SamplingParams", "find_binary"]
+__all__ = [
+    "Batch", "CompletionOutput", "LLM", "QuernError", "Record", "RequestOutput", "SamplingParams",
+    "find_binary"]

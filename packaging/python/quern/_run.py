@@ -19,7 +19,8 @@ class QuernError(Exception):
 
 
 def find_binary() -> str:
-    """The program `quern`: QUERN_BINARY, else the one of this environment, else the first in PATH."""
+    """The program `quern`: QUERN_BINARY, else the one of this environment, else the first in
+    PATH."""
     given = os.environ.get("QUERN_BINARY")
     if given:
         return given
@@ -31,11 +32,14 @@ def find_binary() -> str:
     found = shutil.which("quern")
     if found:
         return found
-    raise QuernError("the program quern is neither in this Python's environment nor in PATH; QUERN_BINARY can name it")
+    raise QuernError(
+        "the program quern is neither in this Python's environment nor in PATH; QUERN_BINARY can name it"
+    )
 
 
 def options_of(keywords: Dict[str, Any]) -> List[str]:
-    """Keyword arguments as options of the command line: max_model_len=4096 is --max-model-len 4096, True a switch."""
+    """Keyword arguments as options of the command line: max_model_len=4096 is --max-model-len 4096,
+    True a switch."""
     options: List[str] = []
     for name, value in keywords.items():
         flag = "--" + name.replace("_", "-")
@@ -50,22 +54,33 @@ def options_of(keywords: Dict[str, Any]) -> List[str]:
 
 
 class Run:
-    """One `quern run`, from its start to its end. Its results are kept on disk as they come: the same run continues after an interruption."""
-
-    def __init__(self, source: PathLike, result: PathLike, models: Sequence[str], options: Sequence[str] = (), progress: bool = True) -> None:
-        command = [find_binary(), "run", "-i", os.fspath(source), "-o", os.fspath(result), "--json", *options]
+    """One `quern run`, from its start to its end. Its results are kept on disk as they come: the
+    same run continues after an interruption."""
+    def __init__(self,
+                 source: PathLike,
+                 result: PathLike,
+                 models: Sequence[str],
+                 options: Sequence[str] = (),
+                 progress: bool = True) -> None:
+        command = [
+            find_binary(), "run", "-i",
+            os.fspath(source), "-o",
+            os.fspath(result), "--json", *options]
         for model in models:
             command += ["--model", model]
         # With a progress bar, the command writes to the terminal itself, errors too.
         self._has_terminal = progress and sys.stderr is not None
-        self.process = subprocess.Popen(command + ([] if self._has_terminal else ["--quiet"]), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen(command + ([] if self._has_terminal else ["--quiet"]),
+                                        stdin=subprocess.DEVNULL,
+                                        stdout=subprocess.PIPE,
                                         stderr=None if self._has_terminal else subprocess.PIPE)
 
     def is_running(self) -> bool:
         return self.process.poll() is None
 
     def wait(self) -> Dict[str, Any]:
-        """Waits for the end and returns the summary (quern-run(1), --json). Lines that failed are no error here: they have results."""
+        """Waits for the end and returns the summary (quern-run(1), --json). Lines that failed are
+        no error here: they have results."""
         try:
             out, err = self.process.communicate()
         except BaseException:
@@ -87,8 +102,10 @@ class Run:
                 pipe.close()
 
 
-def run(source: PathLike, result: PathLike, models: Sequence[str], options: Sequence[str] = (), progress: bool = True) -> Dict[str, Any]:
+def run(source: PathLike,
+        result: PathLike,
+        models: Sequence[str],
+        options: Sequence[str] = (),
+        progress: bool = True) -> Dict[str, Any]:
     """`quern run` from start to end; its summary."""
     return Run(source, result, models, options, progress).wait()
-
-

@@ -19,16 +19,26 @@ PIECE_BYTES = 1 << 20
 
 
 class Server:
-    """A server by its base URL, such as http://127.0.0.1:8080/v1. Answers of 429, 500, 502, 503 and 504 are asked for again, five times in all."""
+    """A server by its base URL, such as http://127.0.0.1:8080/v1. Answers of 429, 500, 502, 503 and
+    504 are asked for again, five times in all."""
 
     def __init__(self, base_url: str, api_key: Optional[str] = None) -> None:
         self.base_url, self.api_key = base_url.rstrip("/"), api_key
 
-    def _open(self, method: str, path: str, body: Any = None, headers: Optional[Dict[str, str]] = None, again: bool = True) -> Any:
-        """An open answer. `body` is bytes, or a function that makes the iterator of a body for each try."""
+    def _open(self,
+              method: str,
+              path: str,
+              body: Any = None,
+              headers: Optional[Dict[str, str]] = None,
+              again: bool = True) -> Any:
+        """An open answer. `body` is bytes, or a function that makes the iterator of a body for each
+        try."""
         for attempt in range(1, TRIES + 1):
             data = body() if callable(body) else body
-            request = urllib.request.Request(self.base_url + path, data=data, method=method, headers=dict(headers or {}))
+            request = urllib.request.Request(self.base_url + path,
+                                             data=data,
+                                             method=method,
+                                             headers=dict(headers or {}))
             if self.api_key:
                 request.add_unredirected_header("Authorization", f"Bearer {self.api_key}")
             try:
@@ -36,13 +46,18 @@ class Server:
             except urllib.error.HTTPError as answer:
                 with answer:
                     message = self._message(answer)
-                if answer.code not in (429, 500, 502, 503, 504) or attempt == TRIES or not (again or answer.code in (429, 503)):
+                if answer.code not in (
+                        429, 500, 502, 503,
+                        504) or attempt == TRIES or not (again or answer.code in (429, 503)):
                     raise QuernError(f"{method} {path}: {answer.code}: {message}") from None
                 wait = answer.headers.get("retry-after", "")
                 time.sleep(min(float(wait), 60) if wait.isdigit() else min(2.0 ** attempt / 2, 8))
-            except (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError) as broken:
+            except (urllib.error.URLError, http.client.HTTPException, ConnectionError,
+                    TimeoutError) as broken:
                 if attempt == TRIES or not again:
-                    raise QuernError(f"{method} {self.base_url}{path}: {getattr(broken, 'reason', None) or broken}") from None
+                    raise QuernError(
+                        f"{method} {self.base_url}{path}: {getattr(broken, 'reason', None) or broken}"
+                    ) from None
                 time.sleep(min(2.0 ** attempt / 2, 8))
         raise AssertionError("the last try returns or raises")
 
@@ -56,7 +71,8 @@ class Server:
 
     def json(self, method: str, path: str, body: Any = None, again: bool = True) -> Dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
-        with self._open(method, path, data, {"Content-Type": "application/json"} if data else None, again) as answer:
+        with self._open(method, path, data, {"Content-Type": "application/json"} if data else None,
+                        again) as answer:
             found: Dict[str, Any] = json.loads(answer.read())
         return found
 
@@ -64,8 +80,9 @@ class Server:
         """Uploads a file of requests, a piece at a time."""
         edge = uuid.uuid4().hex
         name = pathlib.Path(path).name.replace('"', "_").encode("ascii", "replace").decode()
-        head = (f'--{edge}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--{edge}\r\nContent-Disposition: form-data; name="file"; '
-                f'filename="{name}"\r\nContent-Type: application/octet-stream\r\n\r\n').encode()
+        head = (
+            f'--{edge}\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--{edge}\r\nContent-Disposition: form-data; name="file"; '
+            f'filename="{name}"\r\nContent-Type: application/octet-stream\r\n\r\n').encode()
         tail = f"\r\n--{edge}--\r\n".encode()
 
         def pieces() -> Iterator[bytes]:
@@ -75,7 +92,9 @@ class Server:
                     yield piece
             yield tail
 
-        headers = {"Content-Type": f"multipart/form-data; boundary={edge}", "Content-Length": str(len(head) + os.path.getsize(path) + len(tail))}
+        headers = {
+            "Content-Type": f"multipart/form-data; boundary={edge}",
+            "Content-Length": str(len(head) + os.path.getsize(path) + len(tail))}
         with self._open("POST", "/files", pieces, headers) as answer:
             found: Dict[str, Any] = json.loads(answer.read())
         return found
@@ -87,7 +106,9 @@ class Server:
             copy(answer, file)
             left = answer.headers.get("Content-Length")
             if left is not None and file.tell() != int(left):
-                raise QuernError(f"GET /files/{file_id}/content: the connection ended after {file.tell()} of {left} bytes")
+                raise QuernError(
+                    f"GET /files/{file_id}/content: the connection ended after {file.tell()} of {left} bytes"
+                )
         os.replace(part, path)
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One batch: its requests are added one by one, sent, waited for, and its results written to files."""
+"""One batch: its requests are added one by one, sent, waited for, and its results written to
+files."""
 from __future__ import annotations
 
 import hashlib
@@ -30,11 +31,14 @@ class Record(dict):  # type: ignore[type-arg]
 
 def endpoint_of(body: Dict[str, Any]) -> str:
     """The endpoint of a request, by the parameter that only this endpoint has."""
-    marks = [("messages", "/v1/chat/completions"), ("questions", "/v1/decisions"), ("input", "/v1/embeddings"), ("documents", "/v1/score"), ("text_1", "/v1/score"),
+    marks = [("messages", "/v1/chat/completions"), ("questions", "/v1/decisions"),
+             ("input", "/v1/embeddings"), ("documents", "/v1/score"), ("text_1", "/v1/score"),
              ("prompt", "/v1/completions")]
     found = [endpoint for mark, endpoint in marks if mark in body]
     if not found:
-        raise ValueError("a request has messages (chat), prompt (completions), input (embeddings), questions (decisions), text_1 and text_2, or query and documents (score)")
+        raise ValueError(
+            "a request has messages (chat), prompt (completions), input (embeddings), questions (decisions), text_1 and text_2, or query and documents (score)"
+        )
     if len(set(found)) > 1 and found[0] != "/v1/decisions":
         raise ValueError(f"a request is one to {found[0]} or to {found[1]}, not to both")
     return found[0]
@@ -43,22 +47,38 @@ def endpoint_of(body: Dict[str, Any]) -> str:
 class Batch:
     """A batch of requests, in the shape of the openai-batch helper.
 
-    With `base_url` (or OPENAI_BASE_URL) it runs on that server, with `api_key` (or OPENAI_API_KEY). `provider` may be a provider of openai-batch.
-    Without a server it runs here, through `quern run`: keyword arguments that are not named below become its options
-    (max_model_len=4096, threads=8), and `models` the models to load (default: those that the requests name).
-    """
+    With `base_url` (or OPENAI_BASE_URL) it runs on that server, with `api_key` (or OPENAI_API_KEY).
+    `provider` may be a provider of openai-batch. Without a server it runs here, through `quern
+    run`: keyword arguments that are not named below become its options (max_model_len=4096,
+    threads=8), and `models` the models to load (default: those that the requests name). """
 
-    def __init__(self, submission_input_file: Optional[PathLike] = None, output_file: Optional[PathLike] = None, error_file: Optional[PathLike] = None,
-                 custom_id_prefix: str = "line", batch_id: Optional[str] = None, provider: Any = None, *, base_url: Optional[str] = None,
-                 api_key: Optional[str] = None, models: Union[str, Sequence[str], None] = None, progress: bool = True, **options: Any) -> None:
-        base_url = base_url or getattr(provider, "base_url", None) or os.environ.get("OPENAI_BASE_URL")
+    def __init__(self,
+                 submission_input_file: Optional[PathLike] = None,
+                 output_file: Optional[PathLike] = None,
+                 error_file: Optional[PathLike] = None,
+                 custom_id_prefix: str = "line",
+                 batch_id: Optional[str] = None,
+                 provider: Any = None,
+                 *,
+                 base_url: Optional[str] = None,
+                 api_key: Optional[str] = None,
+                 models: Union[str, Sequence[str], None] = None,
+                 progress: bool = True,
+                 **options: Any) -> None:
+        base_url = base_url or getattr(provider, "base_url",
+                                       None) or os.environ.get("OPENAI_BASE_URL")
         api_key = api_key or getattr(provider, "api_key", None) or os.environ.get("OPENAI_API_KEY")
         if submission_input_file is not None and batch_id is not None:
-            raise ValueError("a batch that exists takes no more requests: give submission_input_file or batch_id")
+            raise ValueError(
+                "a batch that exists takes no more requests: give submission_input_file or batch_id"
+            )
         if batch_id is not None and not base_url:
-            raise ValueError("batch_id names a batch of a server: base_url or OPENAI_BASE_URL is missing")
+            raise ValueError(
+                "batch_id names a batch of a server: base_url or OPENAI_BASE_URL is missing")
         if base_url and options:
-            raise TypeError(f"{next(iter(options))} is an option of quern run, and this batch runs on {base_url}")
+            raise TypeError(
+                f"{next(iter(options))} is an option of quern run, and this batch runs on {base_url}"
+            )
         self.submission_input_file, self.output_file, self.error_file = submission_input_file, output_file, error_file
         self.custom_id_prefix, self.batch_id, self.progress = custom_id_prefix, batch_id, progress
         self.n_requests = 0
@@ -93,7 +113,9 @@ class Batch:
         endpoint = endpoint_of(body)
         self._endpoint = self._endpoint or endpoint
         if endpoint != self._endpoint:
-            raise ValueError(f"this batch has requests to {self._endpoint}: one to {endpoint} belongs into another")
+            raise ValueError(
+                f"this batch has requests to {self._endpoint}: one to {endpoint} belongs into another"
+            )
         if not self._file:
             if self.submission_input_file is None:
                 self.submission_input_file = f"batch_submission_{time.strftime('%Y%m%d_%H%M%S')}.jsonl"
@@ -101,7 +123,9 @@ class Batch:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._file = open(path, "a" if self.n_requests else "w", encoding="utf-8")
         custom_id = custom_id or f"{self.custom_id_prefix}-{self.n_requests + 1}"
-        self._file.write(json.dumps({"custom_id": custom_id, "method": "POST", "url": endpoint, "body": body}) + "\n")
+        self._file.write(
+            json.dumps({"custom_id": custom_id, "method": "POST", "url": endpoint, "body": body}) +
+            "\n")
         self._named.setdefault(str(body["model"]))
         self.n_requests += 1
         return custom_id
@@ -133,12 +157,18 @@ class Batch:
         elif self.server:
             file = self.server.upload(self.submission_input_file)
             # A create call whose answer was lost is not sent again: it might be a second batch.
-            batch = self.server.json("POST", "/batches", {"input_file_id": file["id"], "endpoint": self._endpoint or "/v1/chat/completions",
-                                                          "completion_window": "24h", "metadata": metadata}, again=False)
+            batch = self.server.json(
+                "POST",
+                "/batches", {
+                    "input_file_id": file["id"], "endpoint": self._endpoint
+                    or "/v1/chat/completions", "completion_window": "24h", "metadata": metadata},
+                again=False)
             self.batch_id = str(batch["id"])
         else:
             self.batch_id = f"run-{digest[:16]}"
-            self._run = Run(self.submission_input_file, self._merged(), self._models or list(self._named), ["--overwrite", *options_of(self._options)], self.progress)
+            self._run = Run(self.submission_input_file, self._merged(), self._models
+                            or list(self._named), ["--overwrite", *options_of(self._options)],
+                            self.progress)
         return self.batch_id
 
     def _merged(self) -> str:
@@ -153,14 +183,20 @@ class Batch:
         if not self.batch_id:
             raise ValueError("the batch has not been submitted yet")
         if dry_run:
-            return Record(id=self.batch_id, object="batch", status="completed", request_counts={"total": 0, "completed": 0, "failed": 0})
+            return Record(id=self.batch_id,
+                          object="batch",
+                          status="completed",
+                          request_counts={"total": 0, "completed": 0, "failed": 0})
         if self.server:
             return Record(self.server.json("GET", f"/batches/{self.batch_id}"))
         assert self._run
         if not self._ended and not self._run.is_running():
             self._end_run()
-        return self._ended or Record(id=self.batch_id, object="batch", status="in_progress",
-                                     request_counts={"total": self.n_requests, "completed": 0, "failed": 0})
+        return self._ended or Record(id=self.batch_id,
+                                     object="batch",
+                                     status="in_progress",
+                                     request_counts={
+                                         "total": self.n_requests, "completed": 0, "failed": 0})
 
     def _end_run(self) -> None:
         assert self._run
@@ -169,11 +205,19 @@ class Batch:
             with open(self._merged(), "rb") as file:
                 total = sum(1 for _ in file)
             summary = {**summary, "requests": total, "completed": total - summary["failed"]}
-        self._ended = Record(id=self.batch_id, object="batch", status="completed", summary=summary,
-                             request_counts={"total": summary["requests"], "completed": summary["completed"], "failed": summary["failed"]})
+        self._ended = Record(id=self.batch_id,
+                             object="batch",
+                             status="completed",
+                             summary=summary,
+                             request_counts={
+                                 "total": summary["requests"], "completed": summary["completed"],
+                                 "failed": summary["failed"]})
 
-    def wait(self, interval: float = 2.0, status_callback: Optional[Callable[[Record], Any]] = None) -> Record:
-        """Waits until the batch has ended, with a line of progress on a terminal; returns the batch object."""
+    def wait(self,
+             interval: float = 2.0,
+             status_callback: Optional[Callable[[Record], Any]] = None) -> Record:
+        """Waits until the batch has ended, with a line of progress on a terminal; returns the batch
+        object."""
         began, bar = time.monotonic(), _Bar(self.progress and self.server is not None)
         while True:
             batch = self.status()
@@ -189,7 +233,8 @@ class Batch:
                 time.sleep(interval if self.server else min(interval, 0.2))
 
     def download(self, dry_run: bool = False) -> Tuple[Optional[str], Optional[str]]:
-        """Writes the results that succeeded and those that failed to two files; their paths, None for one that has no lines."""
+        """Writes the results that succeeded and those that failed to two files; their paths, None
+        for one that has no lines."""
         if not self.batch_id:
             raise ValueError("the batch has not been submitted yet")
         if dry_run:
@@ -210,11 +255,15 @@ class Batch:
         """Two files of a local run's one, as a server gives them."""
         if not self._ended:
             self._end_run()
-        merged, paths, counts = self._merged(), [self._path(self.output_file, "output"), self._path(self.error_file, "errors")], [0, 0]
-        with open(merged, "rb") as source, open(paths[0] + ".part", "wb") as good, open(paths[1] + ".part", "wb") as bad:
+        merged, paths, counts = self._merged(), [
+            self._path(self.output_file, "output"),
+            self._path(self.error_file, "errors")], [0, 0]
+        with open(merged, "rb") as source, open(paths[0] + ".part", "wb") as good, open(
+                paths[1] + ".part", "wb") as bad:
             for line in source:
                 result = json.loads(line)
-                failed = bool(result.get("error")) or (result.get("response") or {}).get("status_code") != 200
+                failed = bool(result.get("error")) or (result.get("response")
+                                                       or {}).get("status_code") != 200
                 (bad if failed else good).write(line)
                 counts[failed] += 1
         for path, count in zip(paths, counts):
@@ -225,16 +274,21 @@ class Batch:
         os.unlink(merged)
         return (paths[0] if counts[0] else None), (paths[1] if counts[1] else None)
 
-    def submit_wait_download(self, interval: float = 2.0, status_callback: Optional[Callable[[Record], Any]] = None,
-                             metadata: Optional[Dict[str, str]] = None, dry_run: bool = False) -> Tuple[Record, Optional[str], Optional[str]]:
-        """submit, wait and download: the batch object, the path of the results, the path of the errors."""
+    def submit_wait_download(self,
+                             interval: float = 2.0,
+                             status_callback: Optional[Callable[[Record], Any]] = None,
+                             metadata: Optional[Dict[str, str]] = None,
+                             dry_run: bool = False) -> Tuple[Record, Optional[str], Optional[str]]:
+        """submit, wait and download: the batch object, the path of the results, the path of the
+        errors."""
         self.submit(metadata, dry_run)
         if dry_run:
             return self.status(dry_run=True), None, None
         batch = self.wait(interval, status_callback)
         if batch["status"] == "failed":
             errors = ((batch.get("errors") or {}).get("data") or [{}])[0]
-            raise QuernError(f"{self.batch_id} was refused: line {errors.get('line')}: {errors.get('message')}")
+            raise QuernError(
+                f"{self.batch_id} was refused: line {errors.get('line')}: {errors.get('message')}")
         output_path, error_path = self.download()
         return batch, output_path, error_path
 
@@ -256,7 +310,9 @@ class _Bar:
         else:
             cells, rate = BAR_CELLS * done // total, done / seconds if seconds > 0 else 0
             left = f", ETA {int((total - done) / rate)} s" if rate > 0 and done < total else ""
-            sys.stderr.write(f"\r\x1b[K[{'#' * cells}{'.' * (BAR_CELLS - cells)}] {done}/{total} done, {failed} failed, {rate:.1f} req/s{left}")
+            sys.stderr.write(
+                f"\r\x1b[K[{'#' * cells}{'.' * (BAR_CELLS - cells)}] {done}/{total} done, {failed} failed, {rate:.1f} req/s{left}"
+            )
         sys.stderr.flush()
 
     def end(self, batch: Record) -> None:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet files as rows of JSON and back, for `quern run`: the program `quern-parquet` of the wheel, with pyarrow (pip install 'quern[parquet]').
+"""Parquet files as rows of JSON and back, for `quern run`: the program `quern-parquet` of the
+wheel, with pyarrow (pip install 'quern[parquet]').
 
   quern-parquet rows IN.parquet               writes one JSON object per row to standard output
   quern-parquet table ROWS.jsonl OUT.parquet [--like IN.parquet]
 
-Types that JSON does not have travel as texts: dates and times in ISO 8601, decimals, unsigned 64-bit integers, UUIDs, NaN and infinities. The way
-back gives the columns of IN their types again; other columns have the types of their values, and a column of mixed kinds holds JSON texts. A value
-whose text would not come back as it went in is refused when it is read: a year beyond 9999, a time that Arrow cannot print. A time of an old zone
-whose offset has seconds is written in UTC.
-"""
+Types that JSON does not have travel as texts: dates and times in ISO 8601, decimals, unsigned
+64-bit integers, UUIDs, NaN and infinities. The way back gives the columns of IN their types again;
+other columns have the types of their values, and a column of mixed kinds holds JSON texts. A value
+whose text would not come back as it went in is refused when it is read: a year beyond 9999, a time
+that Arrow cannot print. A time of an old zone whose offset has seconds is written in UTC. """
 from __future__ import annotations
 
 import json
@@ -32,17 +33,22 @@ def plain_type(pa: Any, kind: Any, column: str) -> Any:
         return plain_type(pa, kind.value_type, column)
     if extension_name(kind) in ("arrow.uuid", "arrow.json") or is_view_of_text(pa, kind):
         return pa.string()
-    if types.is_temporal(kind) and not types.is_duration(kind) and not types.is_interval(kind) or types.is_decimal(kind) or types.is_uint64(kind):
+    if types.is_temporal(kind) and not types.is_duration(kind) and not types.is_interval(
+            kind) or types.is_decimal(kind) or types.is_uint64(kind):
         return pa.string()
     if types.is_duration(kind):
         return pa.int64()
     if types.is_struct(kind):
-        return pa.struct([pa.field(field.name, plain_type(pa, field.type, column)) for field in kind])
+        return pa.struct([
+            pa.field(field.name, plain_type(pa, field.type, column)) for field in kind])
     if is_any_list(pa, kind):
         return pa.list_(plain_type(pa, kind.value_type, column))
-    if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_string(kind) or types.is_large_string(kind):
+    if types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(
+            kind) or types.is_string(kind) or types.is_large_string(kind):
         return kind
-    raise SystemExit(f"quern-parquet: column '{column}' has the type {kind}, which no row of JSON can hold; leave it out")
+    raise SystemExit(
+        f"quern-parquet: column '{column}' has the type {kind}, which no row of JSON can hold; leave it out"
+    )
 
 
 def is_view_of_text(pa: Any, kind: Any) -> bool:
@@ -50,27 +56,35 @@ def is_view_of_text(pa: Any, kind: Any) -> bool:
 
 
 def is_any_list(pa: Any, kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def values_of(pa: Any, kind: Any, array: Any, column: str) -> List[Any]:
     """The values of a column as JSON has them."""
     types = pa.types
     if extension_name(kind) == "arrow.uuid":
-        return [None if value is None else str(uuid.UUID(bytes=value)) for value in array.storage.to_pylist()]
+        return [
+            None if value is None else str(uuid.UUID(bytes=value))
+            for value in array.storage.to_pylist()]
     if extension_name(kind) == "arrow.json":
         return list(array.storage.to_pylist())
     if types.is_dictionary(kind):
         return values_of(pa, kind.value_type, array.dictionary_decode(), column)
     if types.is_struct(kind):
-        members = [values_of(pa, field.type, each, column) for field, each in zip(kind, array.flatten())]
+        members = [
+            values_of(pa, field.type, each, column) for field, each in zip(kind, array.flatten())]
         names = [field.name for field in kind]
-        return [dict(zip(names, (member[at] for member in members))) if valid else None for at, valid in enumerate(array.is_valid().to_pylist())]
+        return [
+            dict(zip(names, (member[at]
+                             for member in members))) if valid else None
+            for at, valid in enumerate(array.is_valid().to_pylist())]
     if is_any_list(pa, kind):
         if not types.is_fixed_size_list(kind):
             array = array.cast(pa.large_list(kind.value_type))
         inner = iter(values_of(pa, kind.value_type, array.flatten(), column))
-        return [[next(inner) for _ in range(len(each))] if each.is_valid else None for each in array]
+        return [
+            [next(inner) for _ in range(len(each))] if each.is_valid else None for each in array]
     return list(array.cast(plain_type(pa, kind, column)).to_pylist())
 
 
@@ -89,22 +103,37 @@ def built(pa: Any, kind: Any, values: List[Any]) -> Any:
     """A column of type `kind` from the values that `rows` wrote for one."""
     types = pa.types
     if extension_name(kind) == "arrow.uuid":
-        return pa.ExtensionArray.from_storage(kind, pa.array([None if value is None else uuid.UUID(value).bytes for value in values], kind.storage_type))
+        return pa.ExtensionArray.from_storage(
+            kind,
+            pa.array([None if value is None else uuid.UUID(value).bytes for value in values],
+                     kind.storage_type))
     if extension_name(kind) == "arrow.json":
         return pa.ExtensionArray.from_storage(kind, pa.array(values, kind.storage_type))
     if is_view_of_text(pa, kind):
         return pa.array(values, kind)
     if types.is_struct(kind):
-        members = [built(pa, field.type, [None if value is None else value.get(field.name) for value in values]) for field in kind]
-        return pa.StructArray.from_arrays(members, fields=list(kind), mask=pa.array([value is None for value in values], pa.bool_()))
+        members = [
+            built(pa, field.type,
+                  [None if value is None else value.get(field.name)
+                   for value in values])
+            for field in kind]
+        return pa.StructArray.from_arrays(members,
+                                          fields=list(kind),
+                                          mask=pa.array([value is None for value in values],
+                                                        pa.bool_()))
     if is_any_list(pa, kind):
-        whole = pa.array([None if value is None else len(value) * [None] for value in values], pa.list_(pa.null()))
-        inner = built(pa, kind.value_type, [each for value in values if value is not None for each in value])
+        whole = pa.array([None if value is None else len(value) * [None] for value in values],
+                         pa.list_(pa.null()))
+        inner = built(pa, kind.value_type,
+                      [each for value in values if value is not None for each in value])
         return pa.ListArray.from_arrays(whole.offsets, inner, mask=whole.is_null()).cast(kind)
     if types.is_time(kind):
-        return pa.array([None if value is None else ticks(value, kind.unit) for value in values], pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
+        return pa.array([None if value is None else ticks(value, kind.unit) for value in values],
+                        pa.int32() if kind.bit_width == 32 else pa.int64()).cast(kind)
     if types.is_floating(kind):
-        return pa.array([float(value.replace("Infinity", "inf")) if isinstance(value, str) else value for value in values], kind)
+        return pa.array([
+            float(value.replace("Infinity", "inf")) if isinstance(value, str) else value
+            for value in values], kind)
     if types.is_dictionary(kind):
         return built(pa, kind.value_type, values).dictionary_encode().cast(kind)
     return pa.array(values, plain_type(pa, kind, "")).cast(kind)
@@ -116,7 +145,8 @@ def ticks(text: str, unit: str) -> int:
     hours, minutes, seconds = text.split(":")
     whole, _, part = seconds.partition(".")
     per_second: int = 10**digits
-    return (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * per_second + (int(part.ljust(digits, "0")[:digits]) if digits else 0)
+    return (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * per_second + (int(
+        part.ljust(digits, "0")[:digits]) if digits else 0)
 
 
 def in_utc(pa: Any, kind: Any) -> Any:
@@ -135,7 +165,8 @@ def comes_back(pa: Any, kind: Any, array: Any, values: List[Any]) -> bool:
     """Whether the values become the array again."""
     try:
         again = built(pa, kind, [as_json(value) for value in values])
-        return bool(again.equals(array)) or repr(again.to_pylist()) == repr(array.to_pylist())  # NaN equals nothing
+        return bool(again.equals(array)) or repr(again.to_pylist()) == repr(
+            array.to_pylist())  # NaN equals nothing
     except (ValueError, OverflowError, pa.ArrowException):
         return False
 
@@ -162,7 +193,9 @@ def checked_values(pa: Any, field: Any, array: Any, first_row: int) -> List[Any]
         utc = in_utc(pa, field.type)
         other = values_of(pa, utc, one.cast(utc), field.name) if utc != field.type else [values[at]]
         if utc == field.type or not comes_back(pa, field.type, one, other):
-            raise SystemExit(f"quern-parquet: column '{field.name}', row {first_row + at}: {str(values[at])[:60]} has no text from which the same {field.type} can be read")
+            raise SystemExit(
+                f"quern-parquet: column '{field.name}', row {first_row + at}: {str(values[at])[:60]} has no text from which the same {field.type} can be read"
+            )
         values[at] = other[0]
     return values
 
@@ -172,16 +205,22 @@ def rows(pa: Any, pq: Any, path: str) -> None:
     schema = file.schema_arrow
     repeated = {name for name in schema.names if schema.names.count(name) > 1}
     if repeated:
-        raise SystemExit(f"quern-parquet: {path} has several columns with the name '{sorted(repeated)[0]}'")
+        raise SystemExit(
+            f"quern-parquet: {path} has several columns with the name '{sorted(repeated)[0]}'")
     for field in schema:
         plain_type(pa, field.type, field.name)  # refuses types that no row can hold
     done = 0
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")  # type: ignore[union-attr]
     for batch in file.iter_batches(batch_size=ROWS_PER_PIECE):
-        columns = [checked_values(pa, field, batch.column(at), done + 1) for at, field in enumerate(schema)]
+        columns = [
+            checked_values(pa, field, batch.column(at), done + 1)
+            for at, field in enumerate(schema)]
         done += batch.num_rows
         for row in zip(*columns) if columns else ():
-            sys.stdout.write(json.dumps(as_json(dict(zip(schema.names, row))), ensure_ascii=False, allow_nan=False) + "\n")
+            sys.stdout.write(
+                json.dumps(
+                    as_json(dict(zip(schema.names, row))), ensure_ascii=False, allow_nan=False) +
+                "\n")
 
 
 def pieces(path: str) -> Iterator[List[Dict[str, Any]]]:
@@ -229,8 +268,12 @@ def table(pa: Any, pq: Any, source: str, target: str, like: Optional[str]) -> No
         for row in piece:
             for name, value in row.items():
                 kinds.setdefault(name, set()).add(kind_of(value))
-    wanted = pa.schema([known.get(name) or pa.field(name, guessed(pa, found)) for name, found in kinds.items()])
-    mixed = {name for name, found in kinds.items() if name not in known and len(found - {""}) > 1 and not found - {""} <= {"int", "float"}}
+    wanted = pa.schema([
+        known.get(name) or pa.field(name, guessed(pa, found)) for name, found in kinds.items()])
+    mixed = {
+        name
+        for name, found in kinds.items()
+        if name not in known and len(found - {""}) > 1 and not found - {""} <= {"int", "float"}}
     with pq.ParquetWriter(target, wanted) as writer:
         for piece in pieces(source):
             columns = []
@@ -238,7 +281,10 @@ def table(pa: Any, pq: Any, source: str, target: str, like: Optional[str]) -> No
                 if field.name in known:
                     columns.append(built(pa, field.type, [row.get(field.name) for row in piece]))
                 elif pa.types.is_string(field.type):
-                    columns.append(pa.array([text_of(row.get(field.name), field.name in mixed) for row in piece], field.type))
+                    columns.append(
+                        pa.array(
+                            [text_of(row.get(field.name), field.name in mixed) for row in piece],
+                            field.type))
                 else:
                     columns.append(pa.array([row.get(field.name) for row in piece], field.type))
             writer.write_table(pa.Table.from_arrays(columns, schema=wanted))
@@ -254,7 +300,8 @@ def main(arguments: Optional[List[str]] = None) -> None:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise SystemExit("quern-parquet: pyarrow is missing: pip install 'quern[parquet]'") from None
+        raise SystemExit(
+            "quern-parquet: pyarrow is missing: pip install 'quern[parquet]'") from None
     try:
         if words[0] == "rows":
             rows(pyarrow, pyarrow.parquet, words[1])

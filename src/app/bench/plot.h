@@ -4,8 +4,8 @@
 /* plot: a chart of lines as SVG inside a page: one line per server over the loads, with the range
  * of its rounds.
  *
- * Colours are classes, so that the page's style chooses them for light and dark. The places on the x
- * axis are equally wide, whatever the loads.
+ * Colours are classes, so that the page's style chooses them for light and dark. The places on the
+ * x axis are equally wide, whatever the loads.
  *
  * Thread: any.
  * Memory: appends to the caller's buf. */

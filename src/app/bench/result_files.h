@@ -15,8 +15,8 @@
 
 /* Appends the lines of a run's requests. */
 void result_files_write_requests(struct buf *out, const struct bench_run *run);
-/* Appends the object of a run. `is_detailed`: with the arrays of vLLM's --save-detailed, but for the
- * texts, which are not kept. */
+/* Appends the object of a run. `is_detailed`: with the arrays of vLLM's --save-detailed, but for
+ * the texts, which are not kept. */
 void result_files_write_run(struct buf *out, const struct bench_run *run,
                             const struct machine *machine, const struct bench_drive_options *drive,
                             bool is_detailed);

@@ -32,6 +32,6 @@ void batch_show_progress(struct session *session, struct batch_progress *progres
                          const struct batch_object *batch, int64_t now_ns);
 /* Tells on standard error how the batch ended, and the command that comes next. */
 void batch_show_end(struct session *session, const struct batch_object *batch);
-/* The status of a command whose batch has ended so: as of `quern run`, EXIT_FAILED if lines failed or
- * were not run, EXIT_UNUSABLE if the file was refused. */
+/* The status of a command whose batch has ended so: as of `quern run`, EXIT_FAILED if lines failed
+ * or were not run, EXIT_UNUSABLE if the file was refused. */
 enum exit_status batch_show_status(const struct batch_object *batch);

@@ -15,7 +15,8 @@ struct batch_watch {
     const volatile bool *stop;
 };
 
-/* Returns when the batch has ended. ERR_CANCELLED if *stop became true, with a sentence that says how
- * to come back; ERR_UNAVAILABLE when the server was silent for longer than the session's patience. */
+/* Returns when the batch has ended. ERR_CANCELLED if *stop became true, with a sentence that says
+ * how to come back; ERR_UNAVAILABLE when the server was silent for longer than the session's
+ * patience. */
 enum err batch_watch(struct session *session, const struct batch_watch *watch,
                      struct batch_object *ret_batch, struct error *error) MUST_CHECK;

@@ -3,9 +3,9 @@
 
 /* cost_guess: what a file of requests may cost at most at a server that cannot tell it.
  *
- * Without the model's tokenizer a token is taken for four bytes of a request's body, and an answer is
- * as long as its max_tokens allows. A request without max_tokens has no bound, so that the file has
- * none either.
+ * Without the model's tokenizer a token is taken for four bytes of a request's body, and an answer
+ * is as long as its max_tokens allows. A request without max_tokens has no bound, so that the file
+ * has none either.
  *
  * Thread: main.
  * Memory: one line. */

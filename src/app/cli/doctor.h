@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* doctor: what is wrong with an installation, as findings: a sentence each, and what to do about it.
+/* doctor: what is wrong with an installation, as findings: a sentence each, and what to do about
+ * it.
  *
- * A finding is good, a hint or wrong. Hints are facts that a person may want to change and that stop
- * nothing. The checks change nothing: they take no lock for longer than a look, load no model and
- * write no file.
+ * A finding is good, a hint or wrong. Hints are facts that a person may want to change and that
+ * stop nothing. The checks change nothing: they take no lock for longer than a look, load no model
+ * and write no file.
  *
  * Thread: main; models are read in a process of their own, in the sandbox.
  * Memory: doctor_release frees the findings. */

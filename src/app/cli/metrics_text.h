@@ -19,5 +19,6 @@ struct metric_sample {
 
 /* Takes the next sample off the text. False at the end. */
 bool metrics_text_next(struct str *text, struct metric_sample *ret_sample);
-/* The value of a label as it is written, escapes included; empty if the sample has no such label. */
+/* The value of a label as it is written, escapes included; empty if the sample has no such label.
+ */
 struct str metrics_text_label(const struct metric_sample *sample, const char *name);

@@ -48,8 +48,8 @@ struct option {
     bool reloads;      /* SIGHUP takes a changed value over in a running server */
     bool is_size;      /* an integer that takes a unit, too: 64k, 2GiB (option_size) */
     const char *brief; /* a short form of several letters, without its dash; NULL: none */
-    /* Of a foreign option: the values that change nothing here, separated by '|', "" for none; NULL:
-     * each. `help` then says why, and what to use instead. */
+    /* Of a foreign option: the values that change nothing here, separated by '|', "" for none;
+     * NULL: each. `help` then says why, and what to use instead. */
     const char *takes;
     const char *words; /* the values to choose from, separated by '|', for completions; NULL: any */
 };
@@ -77,8 +77,8 @@ struct options {
 /* Binds the tables to `chosen`, the command's struct. */
 void options_bind(struct options *ret_options, const struct option_table *tables, size_t count,
                   void *chosen);
-/* The integer of "64k" and the like. k, m, g and t, and kB to TB, are powers of 1000; K, M, G and T,
- * and KiB to TiB, are powers of 1024, as vLLM has them. False for other texts. */
+/* The integer of "64k" and the like. k, m, g and t, and kB to TB, are powers of 1000; K, M, G and
+ * T, and KiB to TiB, are powers of 1024, as vLLM has them. False for other texts. */
 bool option_size(struct str text, int64_t *ret_value);
 bool option_is_foreign(const struct option *option);
 bool option_is_switch(const struct option *option);

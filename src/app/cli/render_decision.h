@@ -13,9 +13,9 @@
 #include "engine/vocabulary.h"
 #include "jinja/jinja.h"
 
-/* Appends one JSON object per question, {"question", "prompt", "labels", "tokens"}, with `separator`
- * between them. `body` is that of /v1/systemone if it has a member `state`. ERR_INVALID with the words of the API
- * for a body that is refused. */
+/* Appends one JSON object per question, {"question", "prompt", "labels", "tokens"}, with
+ * `separator` between them. `body` is that of /v1/systemone if it has a member `state`. ERR_INVALID
+ * with the words of the API for a body that is refused. */
 enum err render_decision(const struct vocabulary *vocabulary, const struct jinja_options *clock,
                          struct str body, const char *separator, struct buf *out,
                          struct error *error) MUST_CHECK;

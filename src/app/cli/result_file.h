@@ -5,9 +5,9 @@
  *
  * The lines are written to OUT.SUM.part, where SUM stands for the server and the batch. Of an ended
  * batch that file stays after a break, and the next call goes on behind its last whole line. The
- * finished file gets the name OUT by rename, and carries the SUM as an extended attribute, by which a
- * later call knows that nothing is left to do. Any other file of the name OUT is replaced only if the
- * user says so, as by `quern run`.
+ * finished file gets the name OUT by rename, and carries the SUM as an extended attribute, by which
+ * a later call knows that nothing is left to do. Any other file of the name OUT is replaced only if
+ * the user says so, as by `quern run`.
  *
  * Thread: main.
  * Memory: one buffer. */
@@ -33,8 +33,8 @@ struct result_wish {
     bool overwrite;
 };
 
-/* True if `path` has all results of this batch. ERR_CONFLICT if it is another file and `overwrite` is
- * false; ERR_INVALID if it cannot be written. */
+/* True if `path` has all results of this batch. ERR_CONFLICT if it is another file and `overwrite`
+ * is false; ERR_INVALID if it cannot be written. */
 enum err result_file_check(const struct result_wish *wish, bool *ret_is_finished,
                            struct error *error) MUST_CHECK;
 /* Opens the part file. With `continues` what an earlier call has left is kept up to its last whole

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* retry_lines: the failed lines of an ended batch as a new file of requests, for servers that have no
- * retry of their own.
+/* retry_lines: the failed lines of an ended batch as a new file of requests, for servers that have
+ * no retry of their own.
  *
- * The error file names the failed lines by their custom_id; their text comes from the user's own file,
- * or from the input file of the batch, which the server still has.
+ * The error file names the failed lines by their custom_id; their text comes from the user's own
+ * file, or from the input file of the batch, which the server still has.
  *
  * Thread: main.
  * Memory: the custom_ids of the error file, and one line. */

@@ -6,8 +6,8 @@
  * Texts are cut to their room and lose control characters, so that they can stand on a terminal.
  * Ids of batches become names of files, so such an id holds only letters, digits and a few marks,
  * and begins with a letter or a digit. Ids of files are only parts of URLs, where each byte is
- * encoded that could mean something: any text without control characters is one, and a number. Members that OpenAI's own server leaves out or sets to
- * null are zero here.
+ * encoded that could mean something: any text without control characters is one, and a number.
+ * Members that OpenAI's own server leaves out or sets to null are zero here.
  *
  * Thread: any.
  * Memory: plain structs. */

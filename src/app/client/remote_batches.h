@@ -3,10 +3,10 @@
 
 /* remote_batches: the calls about batches, none of which makes a batch twice.
  *
- * A create call has an Idempotency-Key, which quern honours, and carries the same key in the batch's
- * metadata (OBJECT_SUBMISSION). When the answer to it is lost, the newest batches are searched for
- * that pair before it is sent again, so that servers without idempotency keys do not make a second
- * batch either.
+ * A create call has an Idempotency-Key, which quern honours, and carries the same key in the
+ * batch's metadata (OBJECT_SUBMISSION). When the answer to it is lost, the newest batches are
+ * searched for that pair before it is sent again, so that servers without idempotency keys do not
+ * make a second batch either.
  *
  * Thread: one.
  * Memory: the caller owns the JSON objects that it gets: the batches as the server wrote them. */

@@ -6,7 +6,8 @@
  *
  * The first file gives an index of its lines. The second one is read once, and each of its lines is
  * compared with the line of the first that has its custom_id. So the files may have any order, and
- * memory grows by the custom_ids and the scores alone: about 180 bytes per row, and 24 more per score.
+ * memory grows by the custom_ids and the scores alone: about 180 bytes per row, and 24 more per
+ * score.
  *
  * The distance of a row is Gower's ("A general coefficient of similarity and some of its
  * properties", 1971): the mean over its fields of 0 or 1 for a label, and of |A - B| divided by the

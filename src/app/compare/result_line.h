@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* result_line: one line of a result file, as `quern run` and the batch APIs write it, read into what
- * two such lines can be compared by.
+/* result_line: one line of a result file, as `quern run` and the batch APIs write it, read into
+ * what two such lines can be compared by.
  *
  * An answer becomes a flat list of values by name:
  *
@@ -13,8 +13,8 @@
  *   and /v1/systemone   a choice, the score of a score; "QUESTION.probability" of a predicate
  *   any other body      "(body)", the whole body
  *
- * The answer is the one of answer/said_kind.h, next to all calls. A JSON text inside a code fence of Markdown counts as
- * the JSON.
+ * The answer is the one of answer/said_kind.h, next to all calls. A JSON text inside a code fence
+ * of Markdown counts as the JSON.
  *
  * Thread: any.
  * Memory: owns the values; result_line_release frees them. The id lies in the caller's buf. */

@@ -38,9 +38,8 @@ struct pull_summary {
     double seconds;
 };
 
-/* ERR_INVALID, ERR_NOT_FOUND: the name or the choice is wrong. ERR_DENIED: the token is wrong, or the
- * model is gated.
- * ERR_UNAVAILABLE, ERR_IO, ERR_CORRUPT: the network, the disk or the hub failed. ERR_CANCELLED:
- * *stop became true. */
+/* ERR_INVALID, ERR_NOT_FOUND: the name or the choice is wrong. ERR_DENIED: the token is wrong, or
+ * the model is gated. ERR_UNAVAILABLE, ERR_IO, ERR_CORRUPT: the network, the disk or the hub
+ * failed. ERR_CANCELLED: *stop became true. */
 enum err pull_run(const struct pull_options *options, struct pull_summary *ret_summary,
                   struct error *error) MUST_CHECK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* studio_pull: the annotations of a Label Studio project become judgements of a batch, each state of an
- * annotation exactly once.
+/* studio_pull: the annotations of a Label Studio project become judgements of a batch, each state
+ * of an annotation exactly once.
  *
  * The curator of a judgement is the annotator's e-mail, or "label-studio:NUMBER". A judgement is
  * posted first and then written to the link. After a kill between the two the server still has it

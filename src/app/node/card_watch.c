@@ -113,8 +113,8 @@ static bool has_library(struct card_watch *watch) {
     return false;
 }
 
-/* How many uncorrected errors of its memory a card tells that it had not told before. A count that is
- * new to the watch is no news: the errors may be of last week. */
+/* How many uncorrected errors of its memory a card tells that it had not told before. A count that
+ * is new to the watch is no news: the errors may be of last week. */
 static double ecc_grown(const struct watched *card, const struct card_status *now) {
     double grown = now->values[CARD_ECC_ERRORS] - card->status.values[CARD_ECC_ERRORS];
     return grown > 0 ? grown : 0;

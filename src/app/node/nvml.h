@@ -24,8 +24,8 @@ void nvml_close(struct nvml *nvml);
 /* Bytes of memory of this machine's largest card; 0 without one. */
 uint64_t nvml_largest_bytes(struct nvml *nvml);
 
-/* Sets name, is_up, values and brakes of the card with this UUID. is_up is false for a card that the
- * driver does not know or has lost. */
+/* Sets name, is_up, values and brakes of the card with this UUID. is_up is false for a card that
+ * the driver does not know or has lost. */
 void nvml_read(struct nvml *nvml, const char *uuid, struct card_status *ret_status);
 
 /* Asks for errors of this card from now on; nvml_next_xid gives them. False if the card has none to

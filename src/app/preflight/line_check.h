@@ -43,8 +43,8 @@ struct line_check {
         file; /* a fault of the whole file, such as no request in it; code empty: none */
 };
 
-/* ERR_NOT_FOUND, ERR_UNAVAILABLE or ERR_IO if the file cannot be read; ERR_CANCELLED if *stop became
- * true. */
+/* ERR_NOT_FOUND, ERR_UNAVAILABLE or ERR_IO if the file cannot be read; ERR_CANCELLED if *stop
+ * became true. */
 enum err line_check_file(const struct line_check_options *options, struct line_check *ret_check,
                          struct error *error) MUST_CHECK;
 bool line_check_refuses(const struct line_check *check, uint64_t number);

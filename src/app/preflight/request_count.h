@@ -4,8 +4,8 @@
 /* request_count: an input file, read as the engine would read it, without running it.
  *
  * It finds the exact tokens of every prompt through the model's template and tokenizer, the
- * duplicates, the share of the prompts that repeats the beginning of another prompt, in whole blocks
- * of 16 tokens (the engine shares up to 15 tokens more), and where shared text stands
+ * duplicates, the share of the prompts that repeats the beginning of another prompt, in whole
+ * blocks of 16 tokens (the engine shares up to 15 tokens more), and where shared text stands
  * (token_layout.h). Without a model, lengths are guesses from bytes. The figures
  * do not depend on the order of the threads while the file has fewer than a million distinct blocks
  * of 16 tokens.

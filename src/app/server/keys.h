@@ -27,9 +27,9 @@ struct keys_fixed {
 
 struct keys;
 
-/* Opens the set: the told keys, the fixed keys of the file (NULL: of QUERN_API_KEYS_FILE, QUERN_API_KEYS
- * or the credential api-keys, if one exists) and the keys of `quern key` in `state_dir`. ERR_INVALID
- * if a key file has no key or group or others can read it. */
+/* Opens the set: the told keys, the fixed keys of the file (NULL: of QUERN_API_KEYS_FILE,
+ * QUERN_API_KEYS or the credential api-keys, if one exists) and the keys of `quern key` in
+ * `state_dir`. ERR_INVALID if a key file has no key or group or others can read it. */
 enum err keys_open(struct keys **ret_keys, const struct keys_places *places, const char *state_dir,
                    const struct secret_variables *variables, struct error *error) MUST_CHECK;
 void keys_close(struct keys *keys);                /* NULL is allowed */

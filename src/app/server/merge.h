@@ -21,7 +21,7 @@ struct merge_form {
 };
 
 /* Appends each merged line, in a form or (NULL) as it is, to out_fd. A result descriptor is -1 if
- * the batch has no such file. ERR_CORRUPT, with the number of the line, if neither file has the next
- * custom_id. */
+ * the batch has no such file. ERR_CORRUPT, with the number of the line, if neither file has the
+ * next custom_id. */
 enum err merge_results(int input_fd, int output_fd, int error_fd, int out_fd,
                        const struct merge_form *form, struct error *error) MUST_CHECK;

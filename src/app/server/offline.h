@@ -53,8 +53,8 @@ struct offline_summary {
  * was_finished is true when nothing is left to do. Errors as of offline_output.h. */
 enum err offline_check(const struct offline_options *options, struct offline_summary *ret_summary,
                        struct error *error) MUST_CHECK;
-/* After offline_check. ERR_INVALID: the file is refused, or a model cannot be loaded; ERR_NOT_FOUND:
- * no such input; ERR_CONFLICT: OUT.quern belongs to another input or is in use; ERR_CANCELLED:
- * *stop became true. No error loses a finished result. */
+/* After offline_check. ERR_INVALID: the file is refused, or a model cannot be loaded;
+ * ERR_NOT_FOUND: no such input; ERR_CONFLICT: OUT.quern belongs to another input or is in use;
+ * ERR_CANCELLED: *stop became true. No error loses a finished result. */
 enum err offline_run(const struct offline_options *options, struct offline_summary *ret_summary,
                      struct error *error) MUST_CHECK;

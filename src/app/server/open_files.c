@@ -6,8 +6,8 @@
 #include <sys/resource.h>
 
 #define OPEN_MAX_USUAL 1048576 /* fs.nr_open of Linux, above which no limit can be set */
-/* The database 4, the log writer 34, publishing 22, inputs 18, HTTP's own 20, clients turned away 64,
- * webhooks 32, and some for pages of results, which take up to three more each. */
+/* The database 4, the log writer 34, publishing 22, inputs 18, HTTP's own 20, clients turned away
+ * 64, webhooks 32, and some for pages of results, which take up to three more each. */
 #define STORE_FILES 256
 #define ENGINE_FILES 8   /* its socket, its wake-up, its stacks; while it starts twice as many */
 #define UPSTREAM_FILES 8 /* libcurl's own */

@@ -23,8 +23,8 @@
 
 enum table_kind { TABLE_NONE, TABLE_CSV, TABLE_TSV, TABLE_JSONL, TABLE_PARQUET };
 
-/* The kind that a name ends in, in letters of any case: .csv, .tsv, .tab, .jsonl, .ndjson, .parquet; a URL may have a
- * query. */
+/* The kind that a name ends in, in letters of any case: .csv, .tsv, .tab, .jsonl, .ndjson,
+ * .parquet; a URL may have a query. */
 enum table_kind table_kind_of(const char *name);
 /* The separator of a kind; ',' where it has none. */
 char table_separator(enum table_kind kind);

@@ -20,7 +20,8 @@
 /* The highest Unix time that clock_unix_s gives: the end of 9998, so that a year can be added. */
 #define CLOCK_UNIX_S_MAX INT64_C(253370764799)
 
-/* For every time on the wire and on disk: 1 to CLOCK_UNIX_S_MAX, whatever the machine's clock shows. */
+/* For every time on the wire and on disk: 1 to CLOCK_UNIX_S_MAX, whatever the machine's clock
+ * shows. */
 int64_t clock_unix_s(void);
 int64_t clock_unix_ms(void);      /* for schedules that outlive the process */
 int64_t clock_monotonic_ns(void); /* for intervals and deadlines; never goes back */

@@ -2,9 +2,9 @@
 #pragma once
 
 /* digest: SHA-1, MD5 and SHA-256 over a stream, through OpenSSL's libcrypto. Others chose the first
- * two: git names its blobs by SHA-1, and clients send an MD5 to have their bytes compared. Both guard
- * against accidents only; every promise of quern rests on the SHA-256 of hash.h. OpenSSL's has the
- * same sums, and is several times as fast on processors that have instructions for it.
+ * two: git names its blobs by SHA-1, and clients send an MD5 to have their bytes compared. Both
+ * guard against accidents only; every promise of quern rests on the SHA-256 of hash.h. OpenSSL's
+ * has the same sums, and is several times as fast on processors that have instructions for it.
  *
  * The algorithms come from a library context of their own, since a machine whose OpenSSL is set to
  * FIPS refuses MD5 in the default one.

@@ -31,8 +31,8 @@ bool log_is_json(void);
  * until the process ends. */
 void log_set_process(const char *name);
 void log_write(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
-/* As log_write, but does not wait for a reader of standard error that lags behind: false if the line
- * was given up. For lines that clients cause. */
+/* As log_write, but does not wait for a reader of standard error that lags behind: false if the
+ * line was given up. For lines that clients cause. */
 bool log_offer(enum log_level level, const char *format, ...) PRINTF_LIKE(2, 3);
 
 #define log_error(...) log_write(LOG_ERROR, __VA_ARGS__)

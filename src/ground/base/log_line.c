@@ -48,7 +48,8 @@ static bool is_unsafe(uint32_t c) {
            (c >= 0x2028 && c <= 0x202E) || (c >= 0x2066 && c <= 0x2069) || c == 0xFEFF;
 }
 
-/* One character as it stands in the line: at most 8 bytes. Quotes are escaped inside quotes only. */
+/* One character as it stands in the line: at most 8 bytes. Quotes are escaped inside quotes only.
+ */
 static size_t escape(struct str text, size_t at, bool is_quoted, bool is_json, char ret_bytes[16],
                      size_t *ret_read) {
     uint32_t c;
@@ -261,8 +262,8 @@ static const char *take_field(struct line *line, const char *at, size_t key) {
     return is_quoted && *at ? at + 1 : at;
 }
 
-/* Reads the format up to its next field. The text form has the words where they stand; the JSON form
- * gathers them. */
+/* Reads the format up to its next field. The text form has the words where they stand; the JSON
+ * form gathers them. */
 static const char *take_words(struct line *line, const char *at) {
     size_t begin = line->words_bytes;
     bool may_begin = false;

@@ -12,13 +12,13 @@
  *   json    {"ts":"2026-11-22T18:00:00.000Z","level":"info","process":"serve","msg":"again",
  *            "batch":"b1","event":"fault","error":"it says \"no\""}
  *
- * In JSON, `msg` is the text outside of fields; without any it is the value of `event`. A value is a
- * number if it looks like one and no text was printed into it.
+ * In JSON, `msg` is the text outside of fields; without any it is the value of `event`. A value is
+ * a number if it looks like one and no text was printed into it.
  *
  * Thread: any; pure.
  * Memory: none.
- * Invariant: a line ends with the only newline in it, is valid UTF-8 without control characters, and
- *     has at most LOG_LINE_BYTES, so that the lines of processes that share a pipe never mix. */
+ * Invariant: a line ends with the only newline in it, is valid UTF-8 without control characters,
+ * and has at most LOG_LINE_BYTES, so that the lines of processes that share a pipe never mix. */
 
 #include "base/err.h"
 
@@ -33,6 +33,7 @@ struct log_head {
 };
 
 /* Writes a line and returns its bytes. A value is cut after about 1,000 bytes, with "…". The
- * conversions are d, i, u, x, o, c, s, f and g, with a width, a precision and the lengths l, ll and z. */
+ * conversions are d, i, u, x, o, c, s, f and g, with a width, a precision and the lengths l, ll and
+ * z. */
 size_t log_line_write(char ret_line[LOG_LINE_BYTES], const struct log_head *head, bool is_json,
                       const char *format, va_list args) PRINTF_LIKE(4, 0);

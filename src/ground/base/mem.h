@@ -12,7 +12,8 @@
 
 #include "base/str.h"
 
-/* Makes large pieces go back to the machine when they are freed. Once, at the start of a process. */
+/* Makes large pieces go back to the machine when they are freed. Once, at the start of a process.
+ */
 void mem_set_up(void);
 /* Gives back what is free between smaller pieces; after work that took many of them. */
 void mem_trim(void);

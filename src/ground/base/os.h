@@ -5,10 +5,10 @@
  * so that a test can make each of them fail.
  *
  * All calls retry EINTR and finish short reads and writes. A failed fsync is never retried: Linux
- * may have dropped the pages, so the caller must stop trusting the file (docs/internals/service/store.md).
- * A full disk (ENOSPC, EDQUOT) is ERR_UNAVAILABLE; want of descriptors or memory (EMFILE, ENFILE,
- * ENOMEM) is ERR_EXHAUSTED, but never of a sync: a sync that fails has failed. Any other failure is
- * ERR_IO or ERR_NOT_FOUND.
+ * may have dropped the pages, so the caller must stop trusting the file
+ * (docs/internals/service/store.md). A full disk (ENOSPC, EDQUOT) is ERR_UNAVAILABLE; want of
+ * descriptors or memory (EMFILE, ENFILE, ENOMEM) is ERR_EXHAUSTED, but never of a sync: a sync that
+ * fails has failed. Any other failure is ERR_IO or ERR_NOT_FOUND.
  *
  * Thread: any; the fault plan is set once, before threads start.
  * Memory: none but for os_read_file. */
@@ -44,8 +44,8 @@ enum err os_fdatasync(int fd, struct error *error) MUST_CHECK;
 enum err os_fsync_dir(const char *path, struct error *error) MUST_CHECK;
 /* Syncs the folder of a file, so that its name is durable. */
 enum err os_fsync_parent(const char *file, struct error *error) MUST_CHECK;
-/* Open a folder, and the folder of a file, for a later os_fsync. Who opens it before the change that
- * the sync makes durable needs no descriptor after it. */
+/* Open a folder, and the folder of a file, for a later os_fsync. Who opens it before the change
+ * that the sync makes durable needs no descriptor after it. */
 enum err os_open_dir(int *ret_fd, const char *path, struct error *error) MUST_CHECK;
 enum err os_open_parent(int *ret_fd, const char *file, struct error *error) MUST_CHECK;
 enum err os_fallocate(int fd, uint64_t offset, uint64_t bytes, struct error *error) MUST_CHECK;
@@ -64,8 +64,8 @@ enum err os_mkdirs(const char *path, struct error *error) MUST_CHECK;
 /* As mkdir -p; new folders have the mode that the umask leaves, for other programs use them too. */
 enum err os_mkdirs_shared(const char *path, struct error *error) MUST_CHECK;
 /* The end of the bytes that were written to a file of `bytes` bytes: space that was taken and never
- * written is zeros, and need not be read. `bytes` where the file system does not know. Reading makes
- * it forget, so ask before the first read. */
+ * written is zeros, and need not be read. `bytes` where the file system does not know. Reading
+ * makes it forget, so ask before the first read. */
 uint64_t os_data_end(int fd, uint64_t bytes);
 enum err os_file_bytes(int fd, uint64_t *ret_bytes, struct error *error) MUST_CHECK;
 /* Free bytes for an unprivileged writer on the file system of `path`. */

@@ -4,9 +4,9 @@
 /* printable: texts of others on a terminal.
  *
  * A name of a file, a model or a line may have escape sequences, which clear a screen, change its
- * title or answer as if a person typed. So a text that this program did not make is printed with its
- * control characters as \x1b, \n or \u009b, marks of direction as \u202e, and bytes that are no UTF-8
- * as \xff. All other characters stay as they are.
+ * title or answer as if a person typed. So a text that this program did not make is printed with
+ * its control characters as \x1b, \n or \u009b, marks of direction as \u202e, and bytes that are no
+ * UTF-8 as \xff. All other characters stay as they are.
  *
  * Thread: any; pure.
  * Memory: the struct, which a caller takes by value: printf("%s", printable(name).text). */

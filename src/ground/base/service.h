@@ -8,8 +8,8 @@
  * not said WATCHDOG=1 for that time. The protocol is small, so no library is linked for it. Without
  * these variables every call does nothing.
  *
- * A beat says that one thread goes on: the thread that the purpose of the process depends on. So this
- * thread alone calls service_beat; a beat from a timer would only say that the timer works.
+ * A beat says that one thread goes on: the thread that the purpose of the process depends on. So
+ * this thread alone calls service_beat; a beat from a timer would only say that the timer works.
  *
  * Thread: service_open and service_close belong to main, while no other thread calls; service_tell
  *     from any; the beats from one.

@@ -36,7 +36,8 @@ static size_t chunk(size_t bytes) {
     return rounded < 32 ? 32 : rounded;
 }
 
-/* One more member or element of the innermost object or array. Its table doubles when it is full. */
+/* One more member or element of the innermost object or array. Its table doubles when it is full.
+ */
 static void add_slot(struct walk *walk) {
     size_t count = ++walk->counts[walk->depth - 1] - 1;
     if (count < SLOTS_FIRST || (count & (count - 1)) != 0) return;

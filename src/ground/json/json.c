@@ -60,7 +60,8 @@ static json_t *load(struct str text, size_t flags, json_error_t *ret_reason) {
     return NULL;
 }
 
-/* Says why jansson takes no value from the text: it is no JSON, or JSON that quern does not read. */
+/* Says why jansson takes no value from the text: it is no JSON, or JSON that quern does not read.
+ */
 static enum err refuse_text(const json_error_t *reason, struct error *error) {
     const char *what, *near = strstr(reason->text, " near ");
     switch (json_error_code(reason)) {

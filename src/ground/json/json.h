@@ -5,8 +5,8 @@
  *
  * Reading keeps the order of keys, tells integers from reals and takes the last of duplicate keys,
  * or refuses them (json_read_once).
- * It refuses nesting over JSON_DEPTH_MAX, and trees that would take too much memory, before jansson's
- * recursive parser sees the text.
+ * It refuses nesting over JSON_DEPTH_MAX, and trees that would take too much memory, before
+ * jansson's recursive parser sees the text.
  *
  * Thread: any; a json_t belongs to one thread at a time.
  * Memory: json_t is reference counted. */

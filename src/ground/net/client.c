@@ -346,8 +346,8 @@ static void finish(struct net_exchange *exchange, enum net_end end, const char *
     clear(exchange);
 }
 
-/* A coding that libcurl does not know is seldom one: some servers write a charset there. Later answers
- * of such a server are taken as they come. */
+/* A coding that libcurl does not know is seldom one: some servers write a charset there. Later
+ * answers of such a server are taken as they come. */
 static void note_coding(struct net_exchange *exchange) {
     static const char *const known[] = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress"};
     struct str value;

@@ -5,10 +5,11 @@
  * webhooks.
  *
  * HTTP/1.1 kept alive, http and https only; no packed answer is asked for, and none unpacked unless
- * the caller wishes; no cookies, and no proxy unless asked for. It follows no redirect: the answer says where one leads, and the caller decides whether to
- * go there and what to show there. It retries nothing. libcurl itself sends a request again if its
- * kept connection closed without a byte of an answer, although the server may have done it. So a
- * request with a body ends as NET_END_BROKEN, unless it may be repeated; a GET goes out again.
+ * the caller wishes; no cookies, and no proxy unless asked for. It follows no redirect: the answer
+ * says where one leads, and the caller decides whether to go there and what to show there. It
+ * retries nothing. libcurl itself sends a request again if its kept connection closed without a
+ * byte of an answer, although the server may have done it. So a request with a body ends as
+ * NET_END_BROKEN, unless it may be repeated; a GET goes out again.
  *
  * Every exchange ends in one `done`, except an aborted one. Each kind of failure has its own `end`.
  * The caller learns whether the request went out: a request that did not go out was not run.

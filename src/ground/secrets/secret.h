@@ -57,6 +57,7 @@ struct secret {
 enum err secret_read(struct secret *ret_secret, const struct secret_place *place,
                      const struct secret_variables *variables, struct error *error) MUST_CHECK;
 void secret_release(struct secret *secret);
-/* Reads one file, or the secret of a gcp-secret:// name. ERR_INVALID if group or others can read it; ERR_LIMIT over SECRET_BYTES_MAX. */
+/* Reads one file, or the secret of a gcp-secret:// name. ERR_INVALID if group or others can read
+ * it; ERR_LIMIT over SECRET_BYTES_MAX. */
 enum err secret_read_file(struct secret *ret_secret, const char *path,
                           struct error *error) MUST_CHECK;

@@ -74,7 +74,8 @@ struct architecture {
     float rope_base_local;
     uint32_t head_dim; /* 0: width / heads */
     /* The linear scaling of the models that read pictures. Ollama's converter writes no key for it,
-     * so it also counts for a file with pictures' tensors, or with one of these numbers of layers. */
+     * so it also counts for a file with pictures' tensors, or with one of these numbers of layers.
+     */
     float scaling_with_pictures; /* 0: none */
     uint32_t layers_with_pictures[3];
 };

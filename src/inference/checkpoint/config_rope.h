@@ -12,7 +12,7 @@
 
 #include "checkpoint/config.h"
 
-/* Fills the numbers of the rotation; architecture, sizes and heads must be set. ERR_INVALID with one
- * sentence naming the key or tensor. */
+/* Fills the numbers of the rotation; architecture, sizes and heads must be set. ERR_INVALID with
+ * one sentence naming the key or tensor. */
 enum err config_read_rope(struct model_config *config, const struct gguf *gguf,
                           struct error *error) MUST_CHECK;

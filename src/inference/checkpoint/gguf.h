@@ -81,8 +81,8 @@ struct gguf_type {
 const struct gguf_type *gguf_type_find(uint32_t type);
 
 /* Maps the file, and the other parts of a model whose first part it is: their tensors are one list,
- * and the metadata is that of the first. ERR_INVALID with one sentence naming the key or the tensor for every breach of the
- * format, ERR_NOT_FOUND or ERR_IO when it cannot be read. */
+ * and the metadata is that of the first. ERR_INVALID with one sentence naming the key or the tensor
+ * for every breach of the format, ERR_NOT_FOUND or ERR_IO when it cannot be read. */
 enum err gguf_open(struct gguf **ret_gguf, const char *path, struct error *error) MUST_CHECK;
 /* Maps one file, which may be a part of a model. */
 enum err gguf_open_file(struct gguf **ret_gguf, const char *path, struct error *error) MUST_CHECK;

@@ -29,7 +29,8 @@ struct checkpoint_vocab {
     struct str *merges; /* (merge_count) "left right", best first */
     size_t merge_count;
     int32_t bos, eos, eot, eom, unknown, padding, separator, cls, mask;
-    /* (end_count) tokenizer.ggml.eos_token_ids, which Ollama's files have: they end an answer too */
+    /* (end_count) tokenizer.ggml.eos_token_ids, which Ollama's files have: they end an answer too
+     */
     int32_t ends[CHECKPOINT_VOCAB_ENDS_MAX];
     size_t end_count;
     bool add_bos, add_eos, add_space_prefix; /* the model's default when absent */

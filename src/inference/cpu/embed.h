@@ -44,8 +44,8 @@ enum err embedder_open(struct embedder **ret_embedder, const struct embedder_opt
 void embedder_close(struct embedder *embedder);           /* NULL is allowed */
 uint64_t embedder_bytes(const struct embedder *embedder); /* 0 for NULL */
 
-/* Embeds texts: ret_vectors (count, width), each of length 1. ERR_INVALID for a text without tokens,
- * an id out of range, or unsound weights; ERR_LIMIT for a text longer than tokens_max. ret_vectors
- * is undefined after an error. */
+/* Embeds texts: ret_vectors (count, width), each of length 1. ERR_INVALID for a text without
+ * tokens, an id out of range, or unsound weights; ERR_LIMIT for a text longer than tokens_max.
+ * ret_vectors is undefined after an error. */
 enum err embedder_run(struct embedder *embedder, const struct embed_sequence *sequences,
                       uint32_t count, float *ret_vectors, struct error *error) MUST_CHECK;

@@ -28,8 +28,8 @@ static const struct kernels *table_for(const struct tile_store *store,
 }
 
 /* Encoders serve for throughput. A CPU that multiplies bf16 does so at nearly twice the speed of
- * f32, so their float weights are rounded to bf16 there. docs/internals/inference/embeddings.md has the cost
- * and the gain. */
+ * f32, so their float weights are rounded to bf16 there. docs/internals/inference/embeddings.md has
+ * the cost and the gain. */
 static bool is_to_round(const struct tile_store *store, const struct weight_matrix *from,
                         const struct matrix_part *part) {
     return store->is_encoder && store->kernels->tiles_bf16_pairs && !from->is_looked_up &&

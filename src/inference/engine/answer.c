@@ -289,8 +289,8 @@ static void write_chunk_end(struct buf *out, struct job *job, uint32_t index, co
         buf_add_text(out, ",\"usage\":null");
 }
 
-/* Appends `delta` or `text` with a piece of the answer; without content if `text` is NULL, and without
- * a thought if it is empty. */
+/* Appends `delta` or `text` with a piece of the answer; without content if `text` is NULL, and
+ * without a thought if it is empty. */
 static void write_piece(struct buf *out, const struct job *job, const struct str *text,
                         struct str thought, bool is_first) {
     if (!is_chat(job)) {

@@ -54,8 +54,8 @@ static bool find_stop(struct choice *choice, const struct request *request) {
     return true;
 }
 
-/* Stop strings are looked for in the answer. With channels that is the bodies of messages that are no
- * thoughts; their headers have words that no client knows. */
+/* Stop strings are looked for in the answer. With channels that is the bodies of messages that are
+ * no thoughts; their headers have words that no client knows. */
 static bool may_stop(struct choice *choice) {
     const struct thought *thought = &choice->thought;
     const struct harmony *messages = &thought->messages;

@@ -9,8 +9,8 @@
  * outcome does not depend on the borders. Before the end, choice_shown bytes may be shown: no part
  * of a stop string that may still become whole, and no part of a UTF-8 character. Repairing the
  * text piece by piece gives the same as repairing it at once. A stop string ends an answer and no
- * thought: it is looked for behind the thought alone, and in a text that may turn out to be one, once
- * that is known.
+ * thought: it is looked for behind the thought alone, and in a text that may turn out to be one,
+ * once that is known.
  *
  * Thread: one at a time.
  * Memory: owns its buffers; choice_release frees.
@@ -69,8 +69,9 @@ void choice_release(struct choice *choice);
 bool choice_add(struct choice *choice, const struct request *request,
                 const struct tokenizer *tokenizer, const struct sample *sample, bool is_end);
 
-/* The text of the thought, and that behind it, in the first `shown` bytes of raw. Where an answer is
- * messages, the thought is that of the messages that tools has read, and all of raw is behind it. */
+/* The text of the thought, and that behind it, in the first `shown` bytes of raw. Where an answer
+ * is messages, the thought is that of the messages that tools has read, and all of raw is behind
+ * it. */
 struct str choice_thought(const struct choice *choice, size_t shown);
 struct str choice_answer(const struct choice *choice, size_t shown);
 /* True if the thought has all the tokens it may have, and must be closed by the next one. */

@@ -46,7 +46,8 @@ void embed_request_release(struct embed_request *request);
 /* Frees the texts and the instruction; the numbers stay. */
 void embed_request_drop_body(struct embed_request *request);
 
-/* The text's value in `input`, unless there are `ids`: a string or an array of checked token ids. */
+/* The text's value in `input`, unless there are `ids`: a string or an array of checked token ids.
+ */
 const json_t *embed_request_text(const struct embed_request *request, uint32_t index);
 /* The text's name in a refusal: "input" or "input[3]". Returns `param`. */
 const char *embed_request_param(const struct embed_request *request, uint32_t index,

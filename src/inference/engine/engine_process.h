@@ -3,10 +3,11 @@
 
 /* engine_process: an engine behind one end of a socket: the process `quern engine --fd N`.
  *
- * It waits for HELLO, opens the device with all its memory, enters its sandbox, opens the model, and
- * answers READY, or FATAL with one sentence. The device comes before the sandbox because a driver
- * opens files, maps code and starts threads; no byte of a stranger has been read by then. Then it serves jobs until DRAIN is done or the socket ends. It ends with the server,
- * even if that is killed. It opens no file except the model's, listens nowhere and needs no secret.
+ * It waits for HELLO, opens the device with all its memory, enters its sandbox, opens the model,
+ * and answers READY, or FATAL with one sentence. The device comes before the sandbox because a
+ * driver opens files, maps code and starts threads; no byte of a stranger has been read by then.
+ * Then it serves jobs until DRAIN is done or the socket ends. It ends with the server, even if that
+ * is killed. It opens no file except the model's, listens nowhere and needs no secret.
  *
  * Thread: the caller's reads the socket, one writes it, and the engine has its own.
  * Memory: answers wait in one buffer of at most ENGINE_OUT_BYTES_MAX; when it is full the engine

@@ -23,9 +23,9 @@ struct messages_options {
  *     parts: then only refusals become texts;
  *   - `reasoning` or `thinking` becomes reasoning_content;
  *   - the role developer becomes system, unless the template knows it;
- *   - with channels, reasoning_content becomes `thinking` if the content is empty, and a message with
- *     several calls becomes one per call, each followed by its result: the template shows one call per
- *     message, and refuses both texts next to a call. */
+ *   - with channels, reasoning_content becomes `thinking` if the content is empty, and a message
+ * with several calls becomes one per call, each followed by its result: the template shows one call
+ * per message, and refuses both texts next to a call. */
 void messages_clean(json_t *messages, struct messages_options options);
 
 /* The text that ends the last message, for continuing it: its content, or the text of its last

@@ -121,7 +121,8 @@ struct request {
     struct thought_marks thought_marks;
     enum thought_start thought_start;
     struct token_list closing_tokens; /* that spell the closing mark of a thought */
-    /* Control tokens that stay in the text despite skip_special_tokens: marks of calls and thoughts. */
+    /* Control tokens that stay in the text despite skip_special_tokens: marks of calls and
+     * thoughts. */
     int32_t shown_tokens[REQUEST_SHOWN_TOKENS_MAX];
     uint32_t shown_token_count;
     uint32_t shown_marks; /* the set of their marks */

@@ -43,14 +43,15 @@ struct request_body {
 };
 
 /* Reads a body. The member `ids_name` (NULL: none) may be a long array of ids below
- * `vocabulary_count`, or of arrays of them; a faulty or short one stays in the tree. False and *ret_refusal: status 400 for a
- * text that is no JSON object or costs too much, 503 if the machine has no memory for it. */
+ * `vocabulary_count`, or of arrays of them; a faulty or short one stays in the tree. False and
+ * *ret_refusal: status 400 for a text that is no JSON object or costs too much, 503 if the machine
+ * has no memory for it. */
 bool request_body_read(struct request_body *ret_body, struct str text, const char *ids_name,
                        uint32_t vocabulary_count, struct refusal *ret_refusal) MUST_CHECK;
 /* The memory that encoding a text may take for its longest piece. */
 size_t request_body_scratch(size_t memory_left);
 
-/* Refuses a body, or (`param`) a text in it, that costs too much (ERR_LIMIT) or for which the machine
- * has no memory (ERR_UNAVAILABLE). Returns false. */
+/* Refuses a body, or (`param`) a text in it, that costs too much (ERR_LIMIT) or for which the
+ * machine has no memory (ERR_UNAVAILABLE). Returns false. */
 bool request_body_refuse(struct refusal *refusal, enum err err, const char *param,
                          const struct error *error);

@@ -8,7 +8,7 @@
 
 #include "json/refusal.h"
 
-/* `body` is the whole request. False and *ret_refusal if something is wrong. Arguments of tool calls
- * are JSON of their own, whose trees take their memory from *room. */
+/* `body` is the whole request. False and *ret_refusal if something is wrong. Arguments of tool
+ * calls are JSON of their own, whose trees take their memory from *room. */
 bool request_check_messages(const json_t *body, size_t *room,
                             struct refusal *ret_refusal) MUST_CHECK;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* request_thought: what the thoughts of a model mean for a request: its shape begins where the thought ends, and the
- * thought ends by its budget.
+/* request_thought: what the thoughts of a model mean for a request: its shape begins where the
+ * thought ends, and the thought ends by its budget.
  *
  * Thread: as request.h.
  * Memory: as request.h. */
@@ -10,8 +10,8 @@
 #include "engine/request.h"
 #include "engine/served_model.h"
 
-/* Finds the marks of thoughts by the template, and whether the answer to `prompt`, the text that the
- * model gets, begins with one. Lets the request's shape begin behind it. */
+/* Finds the marks of thoughts by the template, and whether the answer to `prompt`, the text that
+ * the model gets, begins with one. Lets the request's shape begin behind it. */
 bool request_prep_thought(struct request *request, const struct served_model *model,
                           const struct jinja_template *template, struct str prompt,
                           struct refusal *ret_refusal) MUST_CHECK;

@@ -205,8 +205,8 @@ static const char *asks_for_form(const struct request *request) {
     return NULL;
 }
 
-/* Holds the answer to the calls of the tools. A shape that the request asks for, too, is the form of
- * an answer without calls. */
+/* Holds the answer to the calls of the tools. A shape that the request asks for, too, is the form
+ * of an answer without calls. */
 static void hold_calls(struct request *request, const char *param, uint32_t marks) {
     const struct tool_tags tags = {
         .format = request->tool_format,

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* request_tools: the fields tools, tool_choice and parallel_tool_calls of a chat, and what they mean for a model.
+/* request_tools: the fields tools, tool_choice and parallel_tool_calls of a chat, and what they
+ * mean for a model.
  *
- * A call is forced where tool_choice says so. A forced call, an answer whose tools are restricted, and calls of a tool
- * that is `strict` are held to the form of the model's family, and their arguments to the schema of the parameters.
- * Other answers are free, and calls are found in them.
+ * A call is forced where tool_choice says so. A forced call, an answer whose tools are restricted,
+ * and calls of a tool that is `strict` are held to the form of the model's family, and their
+ * arguments to the schema of the parameters. Other answers are free, and calls are found in them.
  *
  * Thread: as request.h.
  * Memory: as request.h. */
@@ -20,8 +21,8 @@ bool request_parse_tools(struct request *request, struct refusal *ret_refusal) M
  * by its budget must not begin again. */
 bool request_holds_messages(const struct request *request);
 
-/* Keeps the tokens of a set of marks (chat/tool_format.h) in the text of the answer. Returns the marks
- * that are control tokens. */
+/* Keeps the tokens of a set of marks (chat/tool_format.h) in the text of the answer. Returns the
+ * marks that are control tokens. */
 uint32_t request_show_marks(struct request *request, const struct vocabulary *vocabulary,
                             uint32_t marks);
 

@@ -28,8 +28,8 @@ static enum err copy_text(char *ret_text, size_t text_bytes, struct str text, co
     return OK;
 }
 
-/* Opens the model on the device if there is one. A model that only the CPU computes goes there, with
- * the reason in the log, unless a card was asked for. */
+/* Opens the model on the device if there is one. A model that only the CPU computes goes there,
+ * with the reason in the log, unless a card was asked for. */
 static enum err open_somewhere(struct served_model *model, const char *path,
                                struct model_options *wanted, struct loaded_gpu *device,
                                struct error *error) {

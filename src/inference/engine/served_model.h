@@ -58,8 +58,8 @@ struct served_model {
 enum err served_model_open(struct served_model *ret_model, const struct wire_hello *options,
                            struct loaded_gpu *device, struct error *error) MUST_CHECK;
 void served_model_close(struct served_model *model);
-/* ERR_INVALID, with the names that are known, for a tool_call_parser of HELLO that is none of them; NULL is
- * allowed. */
+/* ERR_INVALID, with the names that are known, for a tool_call_parser of HELLO that is none of them;
+ * NULL is allowed. */
 enum err served_model_check_parser(const char *name, struct error *error) MUST_CHECK;
 
 /* True if the model serves the endpoint; else *ret_refusal names the endpoint that it does

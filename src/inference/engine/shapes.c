@@ -239,7 +239,8 @@ static bool encode_behind(struct shapes *shapes, int32_t last, struct str stretc
     return at == stretch.bytes;
 }
 
-/* The tokens of the forced bytes, in which marks are tokens of their own. False as encode_behind. */
+/* The tokens of the forced bytes, in which marks are tokens of their own. False as encode_behind.
+ */
 static bool encode_forced(struct shapes *shapes, int32_t last) {
     struct str forced = buf_str(&shapes->forced);
     shapes->ids.count = 0;

@@ -11,8 +11,8 @@
  * tokens allow all texts that masks allow.
  *
  * Thread: shapes_compile and shapes_begin: any. shapes_allowed, shapes_given and shapes_take: the
- *     loop. A thread of its own ("quern-masks") makes the trees of the masks after the start, or the
- *     first job that needs them does. They exist before a job with a shape gets to the loop.
+ *     loop. A thread of its own ("quern-masks") makes the trees of the masks after the start, or
+ * the first job that needs them does. They exist before a job with a shape gets to the loop.
  * Memory: owns the grammars and masks. */
 
 #include "engine/job.h"

@@ -149,9 +149,9 @@ static bool prepare(const struct engine *engine, struct job *job) {
     return true;
 }
 
-/* Prepares a job; false, with its refusal, if it cannot be served. Of bodies above LARGE_BYTES one is
- * prepared at a time: each may cost 8 times its bytes, and the freed memory goes back to the machine
- * at once. */
+/* Prepares a job; false, with its refusal, if it cannot be served. Of bodies above LARGE_BYTES one
+ * is prepared at a time: each may cost 8 times its bytes, and the freed memory goes back to the
+ * machine at once. */
 static bool prepare_within_memory(struct engine *engine, struct job *job) {
     bool is_large = job->body.bytes > LARGE_BYTES;
     if (is_large) pthread_mutex_lock(&engine->large);

@@ -122,9 +122,9 @@ static enum err open_raw(struct jinja_template **template, const char *file, str
     return err;
 }
 
-/* The value of a "chat_template": a string, a list of {name, template}, or an object of templates by
- * name. Of several, "tool_use" is for requests with tools; "default", else the only one, is for the
- * others. */
+/* The value of a "chat_template": a string, a list of {name, template}, or an object of templates
+ * by name. Of several, "tool_use" is for requests with tools; "default", else the only one, is for
+ * the others. */
 struct raw_templates {
     struct str others, tools;
 };

@@ -3,9 +3,9 @@
 
 /* words: the answers to /tokenize, /detokenize and /tokenizer_info, as vLLM has them.
  *
- * They need the vocabulary and the template of a model, and no device. A prompt or the messages of a
- * chat become the tokens that a request with them would have; tokens become text; and the tokenizer
- * tells of itself what clients read from a tokenizer_config.json.
+ * They need the vocabulary and the template of a model, and no device. A prompt or the messages of
+ * a chat become the tokens that a request with them would have; tokens become text; and the
+ * tokenizer tells of itself what clients read from a tokenizer_config.json.
  *
  * Thread: any.
  * Memory: none is kept. */

@@ -13,8 +13,8 @@
 #include "checkpoint/config.h"
 #include "gpu/gpu_ledger.h"
 
-/* Of the GPU that is not there; as an H100 and an H200 have. Another number changes the buffers by a
- * few KiB for each. */
+/* Of the GPU that is not there; as an H100 and an H200 have. Another number changes the buffers by
+ * a few KiB for each. */
 #define CARD_FIT_MULTIPROCESSORS 132u
 
 struct card_fit_options {

@@ -4,7 +4,8 @@
 /* gpu_limits: the sizes of a step and of the KV cache that an executor asks a GPU for.
  *
  * The executor opens a GPU with these limits, and card_fit predicts with them, so that both tell
- * the same number of sequences. Where the caller leaves the number open, it follows from the memory.
+ * the same number of sequences. Where the caller leaves the number open, it follows from the
+ * memory.
  *
  * Thread: any.
  * Memory: the caller's structs. */

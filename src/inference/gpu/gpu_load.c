@@ -170,8 +170,8 @@ static enum err open_once(struct loaded_gpu *loaded, struct error *error) {
 }
 
 /* Asks again how much is free: others may have ended since the GPU was chosen. A try that failed
- * leaves the driver's memory of this process, which is its own and counts as taken, so the most that
- * was free is what counts. */
+ * leaves the driver's memory of this process, which is its own and counts as taken, so the most
+ * that was free is what counts. */
 static void look_again(struct loaded_gpu *loaded) {
     struct gpu_info cards[GPU_CARDS_MAX] = {0};
     struct error error;

@@ -19,9 +19,9 @@
 
 #define GPU_CARDS_MAX 64
 /* The first steps of a careful GPU (gpu_options.careful_steps). Suspects run before all other
- * lines, and at last alone, so these are enough for a line that takes the GPU down within some 4,000
- * tokens of its answer. A step has some 430 operations: at 20 us per wait all of these steps together
- * take half a minute longer, about as much as another death would. */
+ * lines, and at last alone, so these are enough for a line that takes the GPU down within some
+ * 4,000 tokens of its answer. A step has some 430 operations: at 20 us per wait all of these steps
+ * together take half a minute longer, about as much as another death would. */
 #define GPU_CAREFUL_STEPS 4096u
 
 /* Zero is a valid start: the CPU. */
@@ -52,8 +52,8 @@ enum err gpu_load_open(struct loaded_gpu *loaded, struct error *error) MUST_CHEC
 /* The forms that the settings choose; where they leave the choice, the GPU's usual form. */
 enum gpu_form gpu_load_weight_form(const struct loaded_gpu *loaded);
 enum gpu_form gpu_load_kv_form(const struct loaded_gpu *loaded);
-/* Whether weights that are too large may have a smaller form: the settings leave the choice, and the
- * usual form is BF16. */
+/* Whether weights that are too large may have a smaller form: the settings leave the choice, and
+ * the usual form is BF16. */
 bool gpu_load_may_shrink(const struct loaded_gpu *loaded);
 
 /* Closes the device. */

@@ -7,8 +7,8 @@
  * the GPU idle. From some number of rows on, more of them make the step longer and gain nothing,
  * and a chat beside a batch waits for whole steps. That number depends on GPU, model and forms, so
  * the GPU finds it by trials. All of them together take nine times as long as the largest step.
- * Half a second of steps goes before them, since a GPU that has rested is faster than under load, and
- * most of all with many rows (docs/internals/inference/gpu.md).
+ * Half a second of steps goes before them, since a GPU that has rested is faster than under load,
+ * and most of all with many rows (docs/internals/inference/gpu.md).
  *
  * Rows per second do not always rise with the rows, since a GPU fills in waves of tiles of which
  * the last may have few (docs/internals/inference/gpu.md). So every number is tried.

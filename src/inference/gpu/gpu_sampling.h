@@ -5,9 +5,9 @@
  *
  * Equal logits give the token that cpu/sampler.h gives: what a request asks for becomes edits of
  * logits, a mask and a draw (kernels/draw.h). Log-probabilities become questions about a row. This
- * file decides the same open cases as the sampler of the CPU: `allowed` wins over min_tokens, a mask that
- * allows no token is ignored, and a row without a token that can be taken gets the lowest allowed
- * id.
+ * file decides the same open cases as the sampler of the CPU: `allowed` wins over min_tokens, a
+ * mask that allows no token is ignored, and a row without a token that can be taken gets the lowest
+ * allowed id.
  *
  * A step's rows come in one call, or in several: a call has room for a number of edits, which is
  * never less than one row can need. Rows whose edits do not fit wait for the next call. No edit is

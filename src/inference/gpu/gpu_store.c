@@ -77,7 +77,8 @@ static enum err store_fill(void *self, struct matrix *matrix, const struct weigh
     return err;
 }
 
-/* Tells what the GPU made ready: code for the GPU, and graphs, so that steps start with one call. */
+/* Tells what the GPU made ready: code for the GPU, and graphs, so that steps start with one call.
+ */
 static enum err tell_made(const struct gpu_store_options *options, struct error *error) {
     struct gpu_counters counters = {0};
     enum err err = options->table->counters(options->gpu, &counters, error);

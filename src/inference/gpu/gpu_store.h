@@ -40,8 +40,8 @@ void gpu_store_close(struct gpu_store *store); /* NULL is allowed */
 struct weight_store gpu_store_interface(struct gpu_store *store);
 /* A matrix in the form that the options ask for, as far as it can have it. An embedding is BF16.
  * A head of its own is GPU_SMALL_FORM where E4M3 or blocks are asked for: in blocks it would be by
- * far the largest matrix to be unpacked. Other matrices stay in blocks if all their parts have types
- * of fewer than 8 bits per number. */
+ * far the largest matrix to be unpacked. Other matrices stay in blocks if all their parts have
+ * types of fewer than 8 bits per number. */
 struct gpu_matrix gpu_store_matrix(const struct gpu_store_options *options,
                                    const struct weight_matrix *from);
 /* The matrices opened so far, by handle; valid until the next one is opened. */

@@ -5,8 +5,8 @@
  *
  * The table computes a whole forward pass: it takes a program (program/op.h as numbers), the rows
  * of its weight matrices, and steps whose attention work the host has laid out. It knows no
- * architecture, no file, no request and no text. src/inference/gpu/cuda is one such plugin; the tests
- * have another in plain C, so everything above the table is tested without an accelerator.
+ * architecture, no file, no request and no text. src/inference/gpu/cuda is one such plugin; the
+ * tests have another in plain C, so everything above the table is tested without an accelerator.
  *
  * Life of a GPU, in this order:
  *   1. list      names the GPUs without opening one.
@@ -362,7 +362,8 @@ struct gpu_counters {
     uint32_t graphs;
     uint64_t graph_bytes;      /* of the GPU's memory, which are in the ledger's context */
     const char *graph_refusal; /* the reason why warm made fewer, a sentence; NULL: it made all */
-    /* For the driver's compiler in open, if the plugin lacks code of its own for the GPU; else 0. */
+    /* For the driver's compiler in open, if the plugin lacks code of its own for the GPU; else 0.
+     */
     uint64_t compile_ns;
 };
 
@@ -394,8 +395,8 @@ struct gpu_table {
                         const struct gpu_limits *limits, struct memory_ledger *ret_ledger,
                         struct error *error);
     enum err (*fill)(struct gpu *gpu, const struct gpu_rows *rows, struct error *error);
-    /* Before warm: the notes that `tell` gave after an earlier warm, which spare it trials. Notes of
-     * another GPU, library or build, and damaged ones, change nothing. NULL: never any notes. */
+    /* Before warm: the notes that `tell` gave after an earlier warm, which spare it trials. Notes
+     * of another GPU, library or build, and damaged ones, change nothing. NULL: never any notes. */
     void (*recall)(struct gpu *gpu, const char *notes, size_t bytes);
     enum err (*warm)(struct gpu *gpu, struct error *error);
     /* After warm: what it found out by trials, for `recall` of a later process; *ret_notes lives

@@ -20,7 +20,8 @@ enum op_kind {
     OP_LOGITS, /* logits = prepared · matrixᵀ, capped; runs for as many rows at once as fit */
     OP_ROUTE,  /* each row's experts and their weights, from the logits in wide; h prepared for the
                   experts */
-    OP_EXPERTS, /* `to` = Σ weight · (gate(first half) · second half · downᵀ) over a row's experts */
+    OP_EXPERTS, /* `to` = Σ weight · (gate(first half) · second half · downᵀ) over a row's experts
+                 */
 };
 #define OP_KINDS (OP_EXPERTS + 1)
 

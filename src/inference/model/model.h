@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* model: one GGUF file, or a folder with config.json and .safetensors, ready to run on this machine:
- * the scheduler's backend, and a source of embeddings.
+/* model: one GGUF file, or a folder with config.json and .safetensors, ready to run on this
+ * machine: the scheduler's backend, and a source of embeddings.
  *
  * It opens checkpoint, weights, executor (program/executor.h) and embedder, and describes them. The
  * executor is opened before the weights are read, so that it can refuse them. It knows no
@@ -78,15 +78,16 @@ struct model_description {
 
 /* Opens a model file. ERR_INVALID with one sentence for a file that is not a sound model of a known
  * architecture, or for an option out of range; ERR_NOT_FOUND or ERR_IO when it cannot be read;
- * ERR_LIMIT without memory, on a device with the settings that fit; ERR_UNAVAILABLE for a model that
- * only the CPU computes, but a device was given: the device can only be closed then. */
+ * ERR_LIMIT without memory, on a device with the settings that fit; ERR_UNAVAILABLE for a model
+ * that only the CPU computes, but a device was given: the device can only be closed then. */
 enum err model_open(struct model **ret_model, const char *path, const struct model_options *options,
                     struct error *error) MUST_CHECK;
 /* NULL is allowed. */
 void model_close(struct model *model);
 
-/* Both live as long as the model; the backend's ops->close is NULL. No step may be submitted to the backend of a model that does not
- * generate; of its caps, only context_tokens_max and vocab are valid then. */
+/* Both live as long as the model; the backend's ops->close is NULL. No step may be submitted to the
+ * backend of a model that does not generate; of its caps, only context_tokens_max and vocab are
+ * valid then. */
 const struct backend *model_backend(const struct model *model);
 const struct checkpoint_vocab *model_vocab(const struct model *model); /* NULL for a folder */
 void model_describe(const struct model *model, struct model_description *ret_description);

@@ -3,8 +3,8 @@
 
 /* memory_ledger: where a GPU's memory goes, part by part.
  *
- * A plugin fills it when it lays out a program (gpu/table.h), and an executor describes itself with it,
- * so it stands below both. It knows no GPU.
+ * A plugin fills it when it lays out a program (gpu/table.h), and an executor describes itself with
+ * it, so it stands below both. It knows no GPU.
  *
  * Thread: any.
  * Memory: none of its own. */

@@ -9,11 +9,10 @@
  *
  *     x         (width)            the residual stream
  *     h         (width)            what NORM leaves, or the product of a half layer before its sum
- *     wide      (q | k | v)        or (gate | up), of which GATE leaves the first half, or the logits
- *                                  of a router
- *     experts   (used)             the row's experts, and the weights of their sum (ROUTE)
- *     attended  (heads · head_dim) what ATTENTION leaves
- *     prepared  (next's form)      the last result, in the form that the matrix `next` reads
+ *     wide      (q | k | v)        or (gate | up), of which GATE leaves the first half, or the
+ * logits of a router experts   (used)             the row's experts, and the weights of their sum
+ * (ROUTE) attended  (heads · head_dim) what ATTENTION leaves prepared  (next's form)      the last
+ * result, in the form that the matrix `next` reads
  *
  * Thread: any; constant.
  * Memory: matrices and vectors are the weights', which outlive the list. */

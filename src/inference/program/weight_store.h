@@ -4,8 +4,8 @@
 /* weight_store: the receiver of a model's matrices as they are loaded.
  *
  * The loader (weights/weights.h) knows tensors and their names; a store knows how an executor keeps
- * a matrix: tiled for a CPU (cpu/tile_store.h), or rows that a device converts. The loader opens all
- * matrices before it fills the first, so that an executor can refuse a model that is too large
+ * a matrix: tiled for a CPU (cpu/tile_store.h), or rows that a device converts. The loader opens
+ * all matrices before it fills the first, so that an executor can refuse a model that is too large
  * before its weights are read.
  *
  * Thread: the thread that loads.

@@ -47,8 +47,8 @@
  *     a logit row is LATE: submit computes its logits and does not sample it. `sample` does, after
  *     the wait for n and before the next submit, while n+1 computes.
  * A row of a sequence that ends in n, or gets its next token without sampling, is computed and its
- * sample thrown away. A late row of such a sequence is never sampled. A step submitted while none is
- * under way has neither kind of row.
+ * sample thrown away. A late row of such a sequence is never sampled. A step submitted while none
+ * is under way has neither kind of row.
  *
  * URGENT STEPS. A backend that computes a step in slices has `advance` and `interject`, and
  * steps_max 1. Then an urgent step may pass a step that has been submitted: between two slices it

@@ -9,9 +9,9 @@
  * those steps are taken; that is one step later for a sequence in the next step already. Ending a
  * sequence twice is allowed.
  *
- * GIVEN TOKENS. With two steps under way the next step has a row of the last known token already, whose
- * sample would come where the given tokens are. Its keys and values are needed; its sample is for
- * nothing, and is thrown away.
+ * GIVEN TOKENS. With two steps under way the next step has a row of the last known token already,
+ * whose sample would come where the given tokens are. Its keys and values are needed; its sample is
+ * for nothing, and is thrown away.
  *
  * PAGES. What a step gives back at its end may be written by later steps only, and steps touch the
  * cache in the order of their submits (backend.h). So it does no harm that the next step, under way

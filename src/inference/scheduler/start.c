@@ -311,8 +311,8 @@ static void demand_node(const struct scheduler *scheduler, uint32_t block, bool 
     demand->pages += is_seen && !is_window_used ? caps->window_pages : 0;
 }
 
-/* Writes the matched blocks into the table of the slot on top of the stack, which is free. A part is
- * left out where its block could not be kept until it is copied. */
+/* Writes the matched blocks into the table of the slot on top of the stack, which is free. A part
+ * is left out where its block could not be kept until it is copied. */
 static struct demand demand_of(const struct scheduler *scheduler, const struct sequence *sequence) {
     uint32_t *table = block_table(scheduler, scheduler->free_slots[scheduler->free_slot_count - 1]);
     struct demand demand = {.match = match_prefix(scheduler, sequence, table)};

@@ -9,10 +9,10 @@
  * after the other, while the prefix is cached.
  *
  * The prefix tree leaves a choice: next to begin is any request that shares as many blocks with the
- * last one that began as the nearer of its neighbours in the queue did. The longest answer (`answer_max`) is chosen, by the rule
- * of the longest processing time first (Graham, "Bounds on Multiprocessing Timing Anomalies",
- * 1969): a long answer that begins last runs alone at the end of a batch. Among equal answers the
- * lexicographic order of the prompts decides, then arrival.
+ * last one that began as the nearer of its neighbours in the queue did. The longest answer
+ * (`answer_max`) is chosen, by the rule of the longest processing time first (Graham, "Bounds on
+ * Multiprocessing Timing Anomalies", 1969): a long answer that begins last runs alone at the end of
+ * a batch. Among equal answers the lexicographic order of the prompts decides, then arrival.
  *
  * A request that arrives during a sweep joins the next one. Those whose place is still ahead may
  * join the current sweep, as many as were waiting when it began. So no stream of arrivals can hold

@@ -31,8 +31,8 @@ struct names {
 bool names_find(const struct names *names, struct worker *worker, struct str name,
                 char ret_served[MODEL_NAME_BYTES]);
 
-/* Appends a sentence for a client that asked for a model that nobody serves: the first served names,
- * and the option that would serve one of them under the wanted name. */
+/* Appends a sentence for a client that asked for a model that nobody serves: the first served
+ * names, and the option that would serve one of them under the wanted name. */
 void names_write_advice(struct buf *buf, struct str wanted, const struct str *served, size_t count);
 
 /* One row of the table. */

@@ -85,8 +85,8 @@ enum shape_handling {
     SHAPES_REFUSED, /* a line is refused before its batch runs */
 };
 
-/* How an answer ended that was to have a shape (a schema, a regular expression, choices, rules). The
- * numbers are written to disk (store/seglog_format.h, store/result_cache.h). */
+/* How an answer ended that was to have a shape (a schema, a regular expression, choices, rules).
+ * The numbers are written to disk (store/seglog_format.h, store/result_cache.h). */
 enum shape_end {
     SHAPE_NONE,       /* no shape was asked for, or none is known of */
     SHAPE_VALID,      /* the answer is a whole text of its shape */

@@ -10,7 +10,8 @@
  *
  * A request's time is divided so:
  *
- *   taken by the worker ─ queue ─ first sequence starts ─ prefill ─ first token ─ decode ─ last token
+ *   taken by the worker ─ queue ─ first sequence starts ─ prefill ─ first token ─ decode ─ last
+ * token
  *
  * A line is taken when the runner hands it to the worker, not when its batch was created.
  *

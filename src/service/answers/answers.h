@@ -6,13 +6,13 @@
  *
  * An index has one row per line of its batch and one column per field. It is made when somebody
  * first asks for it, from the batch's results in the order in which they became durable, and then
- * follows the batch. So a run that nobody looks at costs nothing, and no file of the state directory
- * depends on it: a restart, or 15 min without a question, loses the index, and the next question
- * makes it again in a few seconds. The index knows no HTTP and writes no file.
- * Its cells stay in this folder (table.h): callers see pages of line numbers, JSON, and results.
+ * follows the batch. So a run that nobody looks at costs nothing, and no file of the state
+ * directory depends on it: a restart, or 15 min without a question, loses the index, and the next
+ * question makes it again in a few seconds. The index knows no HTTP and writes no file. Its cells
+ * stay in this folder (table.h): callers see pages of line numbers, JSON, and results.
  *
- * Fields are named as docs/internals/service/answers.md says: ".status" is of the line, "score" and "a.b"
- * are of the answer, if that is a JSON object.
+ * Fields are named as docs/internals/service/answers.md says: ".status" is of the line, "score" and
+ * "a.b" are of the answer, if that is a JSON object.
  *
  * Thread: one of its own ("answers", at a low priority) makes and follows the indexes. All
  *     functions but answers_open and answers_close may be called from any thread.
@@ -117,9 +117,9 @@ struct answers_page {
 };
 
 /* Finds a page of rows. It reads the results of at most SEARCH_LINES lines (query.c) for `text` and
- * for ANSWERS_HAS on long texts, so that a page may have fewer rows than the limit and still has_more.
- * ERR_INVALID: `after` is of no such query. ERR_CANCELLED: is_gone is true. Also the errors of
- * answers_read_result. */
+ * for ANSWERS_HAS on long texts, so that a page may have fewer rows than the limit and still
+ * has_more. ERR_INVALID: `after` is of no such query. ERR_CANCELLED: is_gone is true. Also the
+ * errors of answers_read_result. */
 enum err answers_find(struct answers_index *index, const struct answers_query *query,
                       struct answers_page *ret_page, struct error *error) MUST_CHECK;
 void answers_page_release(struct answers_page *page);

@@ -2,8 +2,8 @@
 #pragma once
 
 /* answers_internal: the inside of the indexes, shared by answers.c (their set and their thread),
- * build.c (from results to rows), find.c, match.c, summary.c, read.c and requests.c. For this folder
- * only.
+ * build.c (from results to rows), find.c, match.c, summary.c, read.c and requests.c. For this
+ * folder only.
  *
  * Thread: `lock` of struct answers guards the list and the first group of each index. `rows` guards
  *     table and has_table, `requests` the last group. The third group belongs to the thread of

@@ -4,8 +4,8 @@
 /* large: the turn of large lines, which costs are known before they are taken.
  *
  * A line may have 16 MiB of request and as much of result, and shown as ASCII it has three times as
- * many bytes. A caller reads texts of up to LARGE_SMALL_BYTES at any time, and longer ones only while
- * it holds the turn, until its answer is given. So large lines cost the memory of one caller,
+ * many bytes. A caller reads texts of up to LARGE_SMALL_BYTES at any time, and longer ones only
+ * while it holds the turn, until its answer is given. So large lines cost the memory of one caller,
  * however many ask.
  *
  * Thread: any; a turn belongs to one thread.

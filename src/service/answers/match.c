@@ -12,8 +12,8 @@ uint32_t answers_find_line(struct answers_index *index, struct str custom_id) {
     return line;
 }
 
-/* Locks the rows of two indexes for reading, the one at the lower address first: POSIX lets a reader
- * wait for a writer that waits, and so two readers in opposite orders for each other. */
+/* Locks the rows of two indexes for reading, the one at the lower address first: POSIX lets a
+ * reader wait for a writer that waits, and so two readers in opposite orders for each other. */
 static void lock_both(struct answers_index *one, struct answers_index *other) {
     bool is_first = (uintptr_t)one < (uintptr_t)other;
     pthread_rwlock_rdlock(is_first ? &one->rows : &other->rows);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Requests of lines, found by the offsets of some lines in the input, one per REQUESTS_STEP lines and
- * per REQUESTS_STEP_BYTES, so that a lookup reads little whatever the lines are. The offsets are noted
- * by readers on their way, or in one pass by the thread, which also compares the shapes that the
- * requests ask for. */
+/* Requests of lines, found by the offsets of some lines in the input, one per REQUESTS_STEP lines
+ * and per REQUESTS_STEP_BYTES, so that a lookup reads little whatever the lines are. The offsets
+ * are noted by readers on their way, or in one pass by the thread, which also compares the shapes
+ * that the requests ask for. */
 
 #include "answers/answers_internal.h"
 

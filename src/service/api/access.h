@@ -50,6 +50,6 @@ void access_log_gate(struct access *access, const struct http_refused *refused, 
 /* True if a line may be written; *ret_skipped is the count of lines before it that were not. */
 bool access_take(struct access *access, enum access_kind kind, int64_t now_ns,
                  uint64_t *ret_skipped);
-/* Writes the sentence as the log may have it. A foreign one ends at its first quotation, unless that
- * names the parameter. One of the server keeps quoted names and cuts other quotations out. */
+/* Writes the sentence as the log may have it. A foreign one ends at its first quotation, unless
+ * that names the parameter. One of the server keeps quoted names and cuts other quotations out. */
 void access_sentence(const struct http_note *note, char ret_text[HTTP_NOTE_BYTES]);

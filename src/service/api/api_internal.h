@@ -181,9 +181,10 @@ void inference_cancel_all(struct api *api);
 /* hint.c: appends to the sentence about an unknown URL what the client may have meant; nothing if
  * it cannot be guessed. */
 void api_hint(const char *method, struct str path, struct buf *sentence);
-/* The target as this server has it, for one of Azure's: https://HOST/openai is its base URL, with the
- * name of a deployment where a request names a model: /openai/deployments/NAME/chat/completions. The
- * name becomes the query's `deployment`. False for any other target. */
+/* The target as this server has it, for one of Azure's: https://HOST/openai is its base URL, with
+ * the name of a deployment where a request names a model:
+ * /openai/deployments/NAME/chat/completions. The name becomes the query's `deployment`. False for
+ * any other target. */
 bool api_alias(struct str target, struct buf *ret_target);
 /* models.c */
 /* Answers 404 for a model that nobody serves; `whose` is a phrase behind the name, or "". */

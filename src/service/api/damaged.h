@@ -3,8 +3,8 @@
 
 /* damaged: the files whose bytes were found to be other ones than those that were stored.
  *
- * That shows only at the end of a transfer, which then breaks off. A client comes again, perhaps for
- * the rest only, and is told from then on; a start forgets it.
+ * That shows only at the end of a transfer, which then breaks off. A client comes again, perhaps
+ * for the rest only, and is told from then on; a start forgets it.
  *
  * Thread: any; a lock of its own.
  * Memory: the sums of DAMAGED_MAX files, the latest ones. */

@@ -35,9 +35,10 @@ static void write_models(const struct runner_status *status, struct buf *body) {
     buf_add_byte(body, '}');
 }
 
-/* Contract: 200 while the server is alive, 503 while its engines load, before its first upstream has
- * answered, or while it drains. An upstream that takes no requests for a time makes the server no
- * less alive: a restart would not help, so only /ready says 503 then. Models, upstreams and reasons are for known callers only. */
+/* Contract: 200 while the server is alive, 503 while its engines load, before its first upstream
+ * has answered, or while it drains. An upstream that takes no requests for a time makes the server
+ * no less alive: a restart would not help, so only /ready says 503 then. Models, upstreams and
+ * reasons are for known callers only. */
 void health_live(void *context, struct http_request *request) {
     struct api *api = context;
     struct runner_status status;

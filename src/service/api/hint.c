@@ -57,8 +57,8 @@ static bool is_path_of_api(const char *method, struct str path) {
     return is_one;
 }
 
-/* The longest end of the path that is one of a route, if what stands before it came from the base URL:
- * a whole endpoint, as in /v1/chat/completions/chat/completions, or anything before /v1. */
+/* The longest end of the path that is one of a route, if what stands before it came from the base
+ * URL: a whole endpoint, as in /v1/chat/completions/chat/completions, or anything before /v1. */
 static bool hint_end(const char *method, struct str path, struct buf *sentence) {
     struct buf with;
     bool is_found = false;

@@ -240,8 +240,8 @@ static const char *find_members(struct str object, struct members *ret_members) 
 }
 
 /* Finds the object that the body is. A long body is only stepped over: its tree would cost up to 75
- * times its bytes here, and the worker reads it once more. False, and answered with 400, if the body
- * is no object. */
+ * times its bytes here, and the worker reads it once more. False, and answered with 400, if the
+ * body is no object. */
 static bool find_object(struct http_request *request, struct str text, struct str *ret_object) {
     struct error error;
     json_t *tree = NULL;

@@ -5,7 +5,8 @@
  *
  * The document is openapi.json next to this file, built into the binary. Its marks are filled in
  * when it is written: the version, and the bodies whose ranges a table of fields checks. What the
- * file repeats from the code (routes, scopes, limits) is compared in tests/unit/service/api/test_openapi.c.
+ * file repeats from the code (routes, scopes, limits) is compared in
+ * tests/unit/service/api/test_openapi.c.
  *
  * Thread: any.
  * Memory: none is kept. */

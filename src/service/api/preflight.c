@@ -139,8 +139,8 @@ static void answer_gone(struct ask *ask) {
     api_fail(ask->request, 499, NULL, NULL, "The client has gone.");
 }
 
-/* A question of this owner that had so many before it is over: later ones come nearer to their turn.
- * The caller holds the lock. */
+/* A question of this owner that had so many before it is over: later ones come nearer to their
+ * turn. The caller holds the lock. */
 static void move_up(struct preflights *preflights, const char *owner, uint32_t before) {
     for (struct ask *ask = preflights->first; ask; ask = ask->next)
         if (ask->before > before && strcmp(ask->owner, owner) == 0) ask->before--;

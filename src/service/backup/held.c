@@ -19,7 +19,8 @@ static const struct held_file *find(const struct held *held, const char *path, s
     return NULL;
 }
 
-/* Holds a file of the state directory open. One that is gone already is of a batch that has ended. */
+/* Holds a file of the state directory open. One that is gone already is of a batch that has ended.
+ */
 static enum err hold(struct held *held, const char *batch_id, const char *path, size_t from,
                      struct error *error) {
     struct held_file file = {.fd = -1};
@@ -65,8 +66,8 @@ static bool order_log(struct held *held, size_t from) {
     return count == highest;
 }
 
-/* Opens what a batch needs that has not ended. A folder to which segments are added may be read with
- * a gap, so one with a gap is read again. */
+/* Opens what a batch needs that has not ended. A folder to which segments are added may be read
+ * with a gap, so one with a gap is read again. */
 static enum err hold_batch(void *context, const struct snapshot_batch *batch, struct error *error) {
     struct held *held = context;
     char path[BACKUP_FILE_BYTES], input[BACKUP_PATH_BYTES];

@@ -79,7 +79,7 @@ const struct backup_object *backup_manifest_find(const struct backup_manifest *m
 uint64_t backup_manifest_bytes(const struct backup_manifest *manifest);
 
 void backup_manifest_write(const struct backup_manifest *manifest, struct buf *buf);
-/* ERR_CORRUPT if the text is no valid manifest; the sentence names the line. ERR_CONFLICT for one of
- * a later version. */
+/* ERR_CORRUPT if the text is no valid manifest; the sentence names the line. ERR_CONFLICT for one
+ * of a later version. */
 enum err backup_manifest_read(struct str text, struct backup_manifest *ret_manifest,
                               struct error *error) MUST_CHECK;

@@ -3,11 +3,11 @@
 
 /* take: one backup of a state directory, whose server may run.
  *
- * The logs and inputs of unfinished batches are opened first, because a batch that ends takes its log
- * away. Then comes a copy of the database, and then the bytes that its rows promise. So the backup
- * has everything that was durable before it began. A file that the server removes in between loses
- * its row in the copy, too. If something else in the copy needs it, the copy is taken again: the
- * bytes that were copied already are known then.
+ * The logs and inputs of unfinished batches are opened first, because a batch that ends takes its
+ * log away. Then comes a copy of the database, and then the bytes that its rows promise. So the
+ * backup has everything that was durable before it began. A file that the server removes in between
+ * loses its row in the copy, too. If something else in the copy needs it, the copy is taken again:
+ * the bytes that were copied already are known then.
  *
  * Left out, because nothing rests on it: answers kept for equal requests, spools, the ballast,
  * stacks of engines. docs/internals/service/store.md has the whole reasoning.

@@ -242,8 +242,9 @@ static enum err read_places(const struct arrival_reader *reader, uint64_t first,
     return err;
 }
 
-/* Reads the line of a place, or only counts it once the page has no room. A line whose size is known
- * is counted without a look at it: a page of a thousand lines would take thousands of reads. */
+/* Reads the line of a place, or only counts it once the page has no room. A line whose size is
+ * known is counted without a look at it: a page of a thousand lines would take thousands of reads.
+ */
 static enum err read_place(struct arrival_reader *reader, const struct places *places,
                            uint64_t number, const struct page *page, struct page_read *read,
                            struct buf *buf, struct error *error) {

@@ -25,9 +25,9 @@
  * follow all records, in the order of the input.
  *
  * A place is valid if (1) the header is, (2) its offset and its size lie in the file, (3) a line
- * begins there: at the start of the file or after a LF, (4) that line has its size, and (5) its sum.
- * A line that is only counted is held to (1) and (2); (5) is looked at before the first byte of a
- * line is given away.
+ * begins there: at the start of the file or after a LF, (4) that line has its size, and (5) its
+ * sum. A line that is only counted is held to (1) and (2); (5) is looked at before the first byte
+ * of a line is given away.
  *
  * Thread: one per struct.
  * Memory: a builder holds 16 bytes per record; a reader has three descriptors, and a call
@@ -49,7 +49,8 @@ struct arrival_builder {
 /* `last_sequence` is the highest sequence number of the batch. */
 void arrival_init(struct arrival_builder *builder, uint64_t last_sequence);
 void arrival_release(struct arrival_builder *builder);
-/* Adds the line at `offset` of the output or error file, with its LF; `sequence` 0: it never ran. */
+/* Adds the line at `offset` of the output or error file, with its LF; `sequence` 0: it never ran.
+ */
 void arrival_add(struct arrival_builder *builder, uint64_t sequence, bool in_errors,
                  uint64_t offset, struct str line);
 /* The size of the file that arrival_write writes. */

@@ -2,7 +2,8 @@
 #pragma once
 
 /* fsck: checks every promise that quern makes about batches (the invariants of
- * docs/internals/service/store.md) in a state directory that no server has open. It changes nothing.
+ * docs/internals/service/store.md) in a state directory that no server has open. It changes
+ * nothing.
  *
  * Thread: one.
  * Memory: 16 to 28 bytes per request, for one batch at a time. */

@@ -33,8 +33,8 @@
  * model; engines that keep prefixes gain most by it. Requests with the same first 1024 bytes have
  * the same group number in every batch.
  *
- * A line that is read later is compared with its sum, so that a request which has rotted on the disk
- * since it was validated is not run.
+ * A line that is read later is compared with its sum, so that a request which has rotted on the
+ * disk since it was validated is not run.
  *
  * Thread: a builder belongs to one thread; an open index may be read by any.
  * Memory: a builder holds 12 bytes per request, 20 while sorting; an open index is mapped. */

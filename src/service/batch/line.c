@@ -38,8 +38,8 @@ static const struct place body_places[] = {
     BODY_PLACE(input),     BODY_PLACE(text_1),    BODY_PLACE(text_2), BODY_PLACE(query),
     BODY_PLACE(documents), BODY_PLACE(questions), BODY_PLACE(state),  SHAPE_PLACES};
 
-/* Whether a member without a place may be a constraint, or have one inside. No number says one; most
- * members of a body are numbers, and their names are not looked at. */
+/* Whether a member without a place may be a constraint, or have one inside. No number says one;
+ * most members of a body are numbers, and their names are not looked at. */
 static bool may_constrain(struct str key, struct str value) {
     bool may_say = strchr("{[\"t", *value.at);
     return may_say && asked_name_is_about(key, value);

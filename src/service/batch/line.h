@@ -29,8 +29,8 @@ struct batch_line {
         guided_json_object, guided_grammar, guided_whitespace_pattern, json_schema, regex, grammar,
         ebnf, structural_tag, format, output_format, text, output_config, tools, tool_choice;
     bool may_constrain; /* the body has other members that may be constraints */
-    /* The first of these members that is given twice; NULL: none. Readers differ in which of the two
-     * counts, and here the last one stands. */
+    /* The first of these members that is given twice; NULL: none. Readers differ in which of the
+     * two counts, and here the last one stands. */
     const char *twice;
     /* Set by batch_line_check_target. */
     enum endpoint endpoint; /* where the line runs */
@@ -55,10 +55,11 @@ bool batch_line_check_model(const struct batch_line *line, bool may_lack,
 /* The body: its required members, no streaming. */
 bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_refusal);
 
-/* Writes the fields that ask for a shape of the answer into `room`, as a JSON object, and returns it;
- * empty if the line has none. */
+/* Writes the fields that ask for a shape of the answer into `room`, as a JSON object, and returns
+ * it; empty if the line has none. */
 struct str batch_line_shape(const struct batch_line *line, struct buf *room);
-/* True if the line asks for a shape of its answer; whether the shape can be held is not looked at. */
+/* True if the line asks for a shape of its answer; whether the shape can be held is not looked at.
+ */
 bool batch_line_asks_shape(const struct batch_line *line);
 /* The body of a line without a model, with `model` added at its end; written into `room`. */
 struct str batch_line_with_model(const struct batch_line *line, struct str model, struct buf *room);

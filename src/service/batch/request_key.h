@@ -4,11 +4,11 @@
 /* request_key: a key that two requests share only if they must have the same answer.
  *
  * The key is the SHA-256 of the endpoint, of the identity of the worker that computes the answer,
- * for decisions of the number of their prompt format, and of the body in a canonical form: members in the order of their names, the last of equal
- * names, no nulls, no white space outside strings, and no members that only say who asks. The
- * length of every part stands before it, so that no two different bodies run together. Nested
- * members keep their order, and strings their spelling: requests that differ only there get
- * different keys, which costs work and never correctness.
+ * for decisions of the number of their prompt format, and of the body in a canonical form: members
+ * in the order of their names, the last of equal names, no nulls, no white space outside strings,
+ * and no members that only say who asks. The length of every part stands before it, so that no two
+ * different bodies run together. Nested members keep their order, and strings their spelling:
+ * requests that differ only there get different keys, which costs work and never correctness.
  *
  * Thread: any; pure.
  * Memory: none is kept. */

@@ -182,8 +182,8 @@ static bool check_model(struct validation *v, const struct batch_line *parsed,
     return true;
 }
 
-/* Whether the shape that the line asks for can be held, or where an upstream gets it, read: an answer
- * is compared with it afterwards. */
+/* Whether the shape that the line asks for can be held, or where an upstream gets it, read: an
+ * answer is compared with it afterwards. */
 static bool check_shape(struct validation *v, const struct batch_line *parsed,
                         struct refusal *ret_refusal) {
     struct refusal refusal;

@@ -10,12 +10,12 @@
  *                                    without a name is called by its place, "0" and so on
  *   any other text                   no object, and the text; also a refusal
  *
- * The rule of answer/said_kind.h says which text that is. A line without a response of status 200 has no
- * answer.
+ * The rule of answer/said_kind.h says which text that is. A line without a response of status 200
+ * has no answer.
  *
  * Thread: one per struct.
- * Memory: owns the tree of the line; answer_release frees it. Texts are views of the tree. All trees
- *     of a line take at most answer_tree_room of its bytes. */
+ * Memory: owns the tree of the line; answer_release frees it. Texts are views of the tree. All
+ * trees of a line take at most answer_tree_room of its bytes. */
 
 #include "base/buf.h"
 
@@ -37,8 +37,8 @@ struct answer {
 
 /* The memory that the trees of a line may take: 8 times its bytes, 8 MiB at least. */
 size_t answer_tree_room(size_t text_bytes);
-/* Reads a line. A line that json_read_within refuses, such as one nested too deeply or one whose tree
- * would take too much memory, has no answer. */
+/* Reads a line. A line that json_read_within refuses, such as one nested too deeply or one whose
+ * tree would take too much memory, has no answer. */
 void answer_read(struct answer *ret_answer, struct str text);
 void answer_release(struct answer *answer);
 

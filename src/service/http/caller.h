@@ -4,7 +4,8 @@
 /* caller: who sends a request, by its key, and whether the key may use the route.
  *
  * Thread: the connection's.
- * Memory: the key is wiped after its check: no handler needs it, and no core file should have it. */
+ * Memory: the key is wiped after its check: no handler needs it, and no core file should have it.
+ */
 
 #include "http/server.h"
 

@@ -329,8 +329,8 @@ static bool scan_name(struct chunk_scan *scan, char c) {
     return true;
 }
 
-/* Takes a byte of an extension or a trailer, which are skipped. They are counted over the whole body,
- * so that no client sends bytes for ever. */
+/* Takes a byte of an extension or a trailer, which are skipped. They are counted over the whole
+ * body, so that no client sends bytes for ever. */
 static bool scan_extra(struct chunk_scan *scan, char c) {
     if (++scan->extra > CHUNK_EXTRA_BYTES_MAX) return false;
     switch (scan->step) {

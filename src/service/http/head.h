@@ -5,11 +5,11 @@
  * its body is. It refuses every form that another reader could understand differently.
  *
  * It stands in front of libmicrohttpd, whose parser (0.9.75) forgives bare LF, folded lines,
- * repeated Content-Length and odd chunk sizes, and does not forgive a blank after a value. It knows no
- * routes and keeps no text: accepted bytes are passed on, unchanged but for the place of such blanks.
- * The rules are RFC 9112 §2.2, §3, §5, §6 and §7.1, with all optional and obsolete forms refused.
- * A target may have the absolute form, which servers must take. Extensions and trailers of chunks are
- * skipped.
+ * repeated Content-Length and odd chunk sizes, and does not forgive a blank after a value. It knows
+ * no routes and keeps no text: accepted bytes are passed on, unchanged but for the place of such
+ * blanks. The rules are RFC 9112 §2.2, §3, §5, §6 and §7.1, with all optional and obsolete forms
+ * refused. A target may have the absolute form, which servers must take. Extensions and trailers of
+ * chunks are skipped.
  *
  * Thread: any; pure.
  * Memory: none.
@@ -50,8 +50,8 @@ enum head_state head_read(struct head *ret_head, struct str bytes, size_t checke
 
 /* Moves the blanks after the value of each field before it. `block` is a complete block. */
 void head_move_blanks(char *block, size_t bytes);
-/* The bytes of scheme and authority in front of the path of a target in absolute form; 0 for a plain
- * path, SIZE_MAX for any other target. */
+/* The bytes of scheme and authority in front of the path of a target in absolute form; 0 for a
+ * plain path, SIZE_MAX for any other target. */
 size_t head_origin_bytes(struct str target);
 
 /* Follows a chunked body; zero is a valid start. */
@@ -67,7 +67,8 @@ struct chunk_scan {
 };
 
 /* Takes bytes of a chunked body; the first *ret_used of them belong to it. HEAD_COMPLETE if they
- * end the body, HEAD_REFUSED for any other text than chunks, and for a trailer that would change the
- * framing or the host. A blank before an extension becomes a ';', since libmicrohttpd knows none. */
+ * end the body, HEAD_REFUSED for any other text than chunks, and for a trailer that would change
+ * the framing or the host. A blank before an extension becomes a ';', since libmicrohttpd knows
+ * none. */
 enum head_state chunk_scan_feed(struct chunk_scan *scan, char *bytes, size_t count,
                                 size_t *ret_used);

@@ -196,7 +196,8 @@ void *http_request_upload(const struct http_request *request);
 bool http_request_is_answered(struct http_request *request);
 /* Memory for the handler that lives as long as the request. */
 struct arena *http_request_arena(struct http_request *request);
-/* True once the client has gone, for a handler whose work takes long. Any thread, before the answer. */
+/* True once the client has gone, for a handler whose work takes long. Any thread, before the
+ * answer. */
 bool http_request_is_gone(const struct http_request *request);
 /* Registers two calls on another thread. `gone`: once, if the client disconnects before the answer
  * is complete, or has done so already. `release`: when the request is over; `gone` does not run

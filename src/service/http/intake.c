@@ -227,8 +227,8 @@ static bool admit_large(const struct http_request *request, uint64_t bytes, uint
     return may;
 }
 
-/* True if a body of that length would not fit next to the bodies that the server has now. Then it is
- * refused before a byte of it is kept. Small bodies wait for no claim. */
+/* True if a body of that length would not fit next to the bodies that the server has now. Then it
+ * is refused before a byte of it is kept. Small bodies wait for no claim. */
 static bool is_without_memory(const struct http_request *request, uint64_t bytes) {
     uint64_t most = request->server->options.body_memory_bytes_max;
     uint64_t used = atomic_load(&request->server->body_memory);

@@ -48,8 +48,8 @@ struct key_caller {
     unsigned char digest[SHA256_BYTES]; /* of a fixed key */
 };
 
-/* True while a caller's key is in force, and while none is needed for a caller that showed none. So a
- * long answer ends when its key is revoked, expires or is taken out of the operator's file. */
+/* True while a caller's key is in force, and while none is needed for a caller that showed none. So
+ * a long answer ends when its key is revoked, expires or is taken out of the operator's file. */
 bool key_set_still_knows(struct key_set *keys, const struct key_caller *caller);
 
 /* True once a key exists: requests without one are refused from then on. */

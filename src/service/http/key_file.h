@@ -24,9 +24,9 @@
 #define KEY_FILE_NAME "keys.jsonl"
 #define KEY_FILE_MARK "keys.made" /* an empty file: keys were made in this directory once */
 #define KEY_ID_CHARACTERS 8
-/* Open batches of an owner whose key sets no other number, and where no key is needed. Each has three
- * files open: with the 1,024 connections they fit into 4,096, the smallest hard limit of open files
- * that systems set. */
+/* Open batches of an owner whose key sets no other number, and where no key is needed. Each has
+ * three files open: with the 1,024 connections they fit into 4,096, the smallest hard limit of open
+ * files that systems set. */
 #define KEY_BATCHES_MAX 1000
 #define KEY_TEXT_BYTES 56 /* "sk-", the id, '_', the 43 characters of the secret, NUL */
 

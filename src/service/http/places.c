@@ -21,8 +21,8 @@ struct places_peer {
 
 /* --- addresses --- */
 
-/* Addresses that a stranger chose can share a bucket: a look through it takes as many steps as there
- * are connections, at most. */
+/* Addresses that a stranger chose can share a bucket: a look through it takes as many steps as
+ * there are connections, at most. */
 static size_t bucket_of(const struct address *address) {
     uint32_t hash = 2166136261u; /* FNV-1a */
     for (size_t i = 0; i < sizeof address->bytes; i++)

@@ -27,7 +27,8 @@ struct places {
     struct places_peer *peers[PLACES_BUCKETS];
 };
 
-/* True if a connection of `peer` may be made at `at_ms`, once *ret_leaves (NULL: none) is closed. */
+/* True if a connection of `peer` may be made at `at_ms`, once *ret_leaves (NULL: none) is closed.
+ */
 bool places_find(const struct places *places, const struct gate_options *options,
                  const struct address *peer, int64_t at_ms, struct gate_connection **ret_leaves);
 /* Adds a connection whose `served_ms` is now. */

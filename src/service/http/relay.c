@@ -182,8 +182,9 @@ static bool may_shut_inner(struct gate_connection *c) {
     return atomic_load(&c->unanswered) <= doomed;
 }
 
-/* True if the library has read all bytes that went up. Its epoll is edge-triggered, and a short read
- * makes it wait for the next edge: an end of input that came with the bytes would never be seen. */
+/* True if the library has read all bytes that went up. Its epoll is edge-triggered, and a short
+ * read makes it wait for the next edge: an end of input that came with the bytes would never be
+ * seen. */
 static bool is_read_by_library(const struct gate_connection *c) {
     int waiting = 0;
     /* The kernel still counts one byte while it tells that the last ones were read. */

@@ -236,8 +236,8 @@ static void *quick_main(void *context) {
     return NULL;
 }
 
-/* Reads large bodies one after another, and behind all other work: stepping over one takes a core for
- * a while. */
+/* Reads large bodies one after another, and behind all other work: stepping over one takes a core
+ * for a while. */
 static void *large_main(void *context) {
     struct http_server *server = context;
     setpriority(PRIO_PROCESS, 0, LARGE_NICE); /* of this thread */

@@ -4,8 +4,8 @@
 /* turned_away: clients for which there is no place. They get one short answer without a connection
  * being made.
  *
- * A socket that is closed while bytes of its client arrive resets the connection, and the client may
- * never see the answer. So the sockets stay open for a moment, and what arrives is dropped.
+ * A socket that is closed while bytes of its client arrive resets the connection, and the client
+ * may never see the answer. So the sockets stay open for a moment, and what arrives is dropped.
  *
  * Thread: the gate's.
  * Memory: at most TURNED_AWAY_MAX sockets; the one turned away first leaves for a new one. */

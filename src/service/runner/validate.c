@@ -84,7 +84,8 @@ static void advise(void *context, struct str model, struct buf *advice) {
     runner_write_advice(asker->runner, model, advice);
 }
 
-/* Opens the input; *ret_errors when it is missing or for something else. *ret_fd is -1 or the caller's. */
+/* Opens the input; *ret_errors when it is missing or for something else. *ret_fd is -1 or the
+ * caller's. */
 static enum err open_input(struct runner *runner, struct active_batch *batch, int *ret_fd,
                            uint64_t *ret_bytes, char **ret_errors, struct error *error) {
     struct store_file file;

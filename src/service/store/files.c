@@ -164,8 +164,8 @@ static enum err read_page(struct store *store, const struct store_file_list *lis
                           struct error *error) {
     sqlite3_stmt *statement;
     char sql[512];
-    /* One of the indexes files_list (owner, sequence), files_purposes (owner, purpose, sequence) and
-     * files_of_purpose (purpose, sequence) gives the rows in order, and no others. */
+    /* One of the indexes files_list (owner, sequence), files_purposes (owner, purpose, sequence)
+     * and files_of_purpose (purpose, sequence) gives the rows in order, and no others. */
     snprintf(sql, sizeof sql,
              "SELECT " STORE_FILE_COLUMNS " FROM files WHERE sequence %s ?2%s%s AND deleted IS NULL"
              " AND (expires IS NULL OR expires > ?1) ORDER BY sequence %s LIMIT ?4",

@@ -45,8 +45,9 @@ int store_spool_fd(const struct store_spool *spool);
 /* Discards the bytes and frees the spool. NULL is allowed. */
 void store_spool_abort(struct store_spool *spool);
 /* Makes the file durable and adds its row. The caller sets owner, purpose, filename,
- * created_unix_s, expires_unix_s and perhaps id and owner_bytes_max (ERR_LIMIT above it); an empty id becomes "file-" and 22 alphanumerics.
- * All other fields are filled in. The spool is freed, also after an error. */
+ * created_unix_s, expires_unix_s and perhaps id and owner_bytes_max (ERR_LIMIT above it); an empty
+ * id becomes "file-" and 22 alphanumerics. All other fields are filled in. The spool is freed, also
+ * after an error. */
 enum err store_spool_commit(struct store_spool *spool, struct store_file *file,
                             struct error *error) MUST_CHECK;
 /* store_spool_commit without the row, which a later transaction adds (store_batch_update): the
@@ -65,8 +66,8 @@ enum err store_file_open(struct store *store, struct str id, int64_t now_unix_s,
 enum err store_input_open(struct store *store, struct str id, int64_t alive_unix_s, int *ret_fd,
                           struct store_file *ret_file, struct error *error) MUST_CHECK;
 
-/* Bytes of an owner's files that clients can see, of its uploads under way as they were announced or
- * as their parts are, if these are more, and of the judgements of its batches. */
+/* Bytes of an owner's files that clients can see, of its uploads under way as they were announced
+ * or as their parts are, if these are more, and of the judgements of its batches. */
 enum err store_owner_bytes(struct store *store, const char *owner, int64_t now_unix_s,
                            uint64_t *ret_bytes, struct error *error) MUST_CHECK;
 

@@ -246,8 +246,8 @@ enum err store_judgement_list(struct store *store, struct store_judgement_query 
     return err;
 }
 
-/* Marks at most JUDGEMENT_PIECE_ROWS lines behind *line, and moves it. *ret_has_more is false at the
- * end. */
+/* Marks at most JUDGEMENT_PIECE_ROWS lines behind *line, and moves it. *ret_has_more is false at
+ * the end. */
 static enum err mark_piece(struct store *store, const char *batch_id, const char *curator,
                            uint64_t *line, unsigned char *marks, size_t count, bool *ret_has_more,
                            struct error *error) {

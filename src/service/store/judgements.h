@@ -13,7 +13,8 @@
  * Invariant: the versions of a (line, curator) are 1..n, and `seq` grows with them.
  * Invariant: an id names one judgement of its batch, so that a repeated call adds no second row.
  * Invariant: per batch and per owner, the sums of the rows are known without a walk over them
- *     (judgement_sums.c), so that a bound costs the same for the first and for the millionth row. */
+ *     (judgement_sums.c), so that a bound costs the same for the first and for the millionth row.
+ */
 
 #include "store/batches.h"
 
@@ -86,8 +87,8 @@ struct store_judgement_query {
     struct str curator;   /* `at` NULL: all */
 };
 
-/* Fills at most `limit` rows in the order of seq, also fewer or none while *ret_has_more. The caller
- * releases them. */
+/* Fills at most `limit` rows in the order of seq, also fewer or none while *ret_has_more. The
+ * caller releases them. */
 enum err store_judgement_list(struct store *store, struct store_judgement_query *query,
                               size_t limit, struct store_judgement *ret_rows, size_t *ret_count,
                               bool *ret_has_more, struct error *error) MUST_CHECK;
@@ -105,8 +106,8 @@ struct store_judgement_walk {
     uint64_t line_last;                    /* the last line wanted */
 };
 
-/* Fills at most `limit` further rows and moves the walk behind them; also fewer while *ret_has_more.
- * The caller releases them. Each call sees all rows durable at its time. */
+/* Fills at most `limit` further rows and moves the walk behind them; also fewer while
+ * *ret_has_more. The caller releases them. Each call sees all rows durable at its time. */
 enum err store_judgement_newest(struct store *store, struct store_judgement_walk *walk,
                                 size_t limit, struct store_judgement *ret_rows, size_t *ret_count,
                                 bool *ret_has_more, struct error *error) MUST_CHECK;

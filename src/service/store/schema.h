@@ -15,6 +15,6 @@
 
 #include <sqlite3.h>
 
-/* Compares the schema of `db` with that of the version. ERR_CORRUPT, with a sentence that begins with
- * `name`, for any difference. */
+/* Compares the schema of `db` with that of the version. ERR_CORRUPT, with a sentence that begins
+ * with `name`, for any difference. */
 enum err schema_check(sqlite3 *db, int version, const char *name, struct error *error) MUST_CHECK;

@@ -8,8 +8,8 @@
  * lock of the state directory and stops no server.
  *
  * The copy is older than the files that are copied after it. Bytes are durable before their row, so
- * that each row's bytes exist, unless the server has removed both since: snapshot_file_exists, asked
- * of the live database, tells.
+ * that each row's bytes exist, unless the server has removed both since: snapshot_file_exists,
+ * asked of the live database, tells.
  *
  * Thread: one per struct.
  * Memory: snapshot_close frees it. */
@@ -63,8 +63,8 @@ enum err snapshot_summary(struct snapshot *snapshot, struct snapshot_summary *re
 /* Calls `each` for all files and parts, until an error. */
 enum err snapshot_each_file(struct snapshot *snapshot, snapshot_file_fn each, void *context,
                             struct error *error) MUST_CHECK;
-/* Calls `each` for the batches that may have a folder: those that have not ended, and ended ones with
- * a result file. */
+/* Calls `each` for the batches that may have a folder: those that have not ended, and ended ones
+ * with a result file. */
 enum err snapshot_each_batch(struct snapshot *snapshot, snapshot_batch_fn each, void *context,
                              struct error *error) MUST_CHECK;
 

@@ -227,9 +227,9 @@ static enum err check_folder(const struct store *store, struct error *error) {
     return OK;
 }
 
-/* Refuses names of the layout that another user has made, and a link in the place of a folder. A user
- * who could write to the directory before it was closed may have put them there, and quern removes
- * the files of its folders that it does not know. */
+/* Refuses names of the layout that another user has made, and a link in the place of a folder. A
+ * user who could write to the directory before it was closed may have put them there, and quern
+ * removes the files of its folders that it does not know. */
 static enum err check_names(const struct store *store, struct error *error) {
     static const char *const names[] = {"files", "parts",   "batches",      "tmp",
                                         "cache", "dumps",   "label_studio", "lost",

@@ -44,9 +44,9 @@ void store_path(const struct store *store, char ret_path[STORE_PATH_BYTES], cons
     PRINTF_LIKE(3, 4);
 /* Writes the path of a file's bytes: "<dir>/files/ab/<id>". */
 void store_file_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *id);
-/* Passes OK and ERR_EXHAUSTED on: without a descriptor for it no sync was begun, and it may be tried
- * later. Any other error of a sync is logged and ends the process, because the kernel may have
- * dropped the pages (docs/internals/service/store.md). */
+/* Passes OK and ERR_EXHAUSTED on: without a descriptor for it no sync was begun, and it may be
+ * tried later. Any other error of a sync is logged and ends the process, because the kernel may
+ * have dropped the pages (docs/internals/service/store.md). */
 enum err store_sync_result(struct store *store, enum err err, struct error *error);
 
 /* Makes the folder `path` of the folder `parent`, and its name durable, if it does not exist. */

@@ -184,8 +184,8 @@ static uint64_t larger(uint64_t a, uint64_t b) {
     return a > b ? a : b;
 }
 
-/* Limits the parts of an upload: a client may send a part again, but not without end. What they have
- * beyond the announced bytes counts as the owner's. */
+/* Limits the parts of an upload: a client may send a part again, but not without end. What they
+ * have beyond the announced bytes counts as the owner's. */
 static enum err check_room(struct store *store, const struct store_upload *upload,
                            const struct part_call *call, struct error *error) {
     uint64_t bytes = upload->part_bytes + call->part->bytes;

@@ -61,8 +61,8 @@ enum err store_upload_create(struct store *store, struct store_upload *upload,
 enum err store_upload_get(struct store *store, struct str id, int64_t now_unix_s,
                           struct store_upload *ret_upload, struct error *error) MUST_CHECK;
 /* Makes the spool a part of the upload; the spool is freed, also after an error. ERR_NOT_FOUND for
- * an unknown upload, ERR_INVALID when it is not pending or has too many parts or bytes, ERR_LIMIT if
- * its owner may not have so many bytes (`owner_bytes_max` 0: any number). */
+ * an unknown upload, ERR_INVALID when it is not pending or has too many parts or bytes, ERR_LIMIT
+ * if its owner may not have so many bytes (`owner_bytes_max` 0: any number). */
 enum err store_part_commit(struct store_spool *spool, struct str upload_id,
                            uint64_t owner_bytes_max, int64_t now_unix_s,
                            struct store_part *ret_part, struct error *error) MUST_CHECK;

@@ -9,8 +9,8 @@
  *   4. else the text of a completion
  *   5. else the content or the text that is empty, else nothing
  *
- * A content is a text, or a list of parts, whose texts are joined; a list without any text is empty.
- * Another value than a text is its JSON: some servers give arguments as an object. The file
+ * A content is a text, or a list of parts, whose texts are joined; a list without any text is
+ * empty. Another value than a text is its JSON: some servers give arguments as an object. The file
  * tests/unit/text/answer/cases.json says the same in cases, also for service/pages/web/answer.js.
  *
  * Thread: any; pure.

@@ -35,8 +35,8 @@ static bool read_arguments(struct str value, struct buf *arguments) {
     return json_span_read(buf_str(arguments), &object) && json_span_is_object(object);
 }
 
-/* A valid JSON value that is a call. Of members that come twice the first counts: a stream has shown it.
- * Without marks around it, a call must have its arguments. */
+/* A valid JSON value that is a call. Of members that come twice the first counts: a stream has
+ * shown it. Without marks around it, a call must have its arguments. */
 static bool read_call(struct str value, const json_t *tools, bool has_marks,
                       struct call_list *calls) {
     struct json_span_iter iter;

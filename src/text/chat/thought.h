@@ -3,19 +3,22 @@
 
 /* thought: the part of an answer in which a model thinks, before it answers.
  *
- *     <think>…</think>   [THINK]…[/THINK]   <seed:think>…</seed:think>   <|channel>thought…<channel|> (Gemma 4)
+ *     <think>…</think>   [THINK]…[/THINK]   <seed:think>…</seed:think> <|channel>thought…<channel|>
+ * (Gemma 4)
  *     <|channel|>analysis<|message|>…<|end|>   (gpt-oss; harmony.h)
  *
- * The template tells which marks a model was taught, and the end of the prompt whether the answer begins inside a
- * thought. An answer has one thought, at its beginning. Newlines next to the marks belong to neither the thought nor
- * the answer. Without a closing mark, all of the text is the thought.
+ * The template tells which marks a model was taught, and the end of the prompt whether the answer
+ * begins inside a thought. An answer has one thought, at its beginning. Newlines next to the marks
+ * belong to neither the thought nor the answer. Without a closing mark, all of the text is the
+ * thought.
  *
- * A thought may lack its opening mark: the prompt of some templates has it in a form that is not seen, and some models
- * leave it out. So where the model may open a thought and did not, its text is held back until a closing mark makes it
- * a thought, or an opening mark or the end makes it the answer. A stream says then what the whole answer says.
+ * A thought may lack its opening mark: the prompt of some templates has it in a form that is not
+ * seen, and some models leave it out. So where the model may open a thought and did not, its text
+ * is held back until a closing mark makes it a thought, or an opening mark or the end makes it the
+ * answer. A stream says then what the whole answer says.
  *
- * With channels (gpt-oss) an answer is several messages, and each of the channel analysis is thought. Here
- * their tokens are counted; tool_calls.h has the text of all messages.
+ * With channels (gpt-oss) an answer is several messages, and each of the channel analysis is
+ * thought. Here their tokens are counted; tool_calls.h has the text of all messages.
  *
  * Thread: one per struct.
  * Memory: plain structs.
@@ -74,7 +77,7 @@ void thought_add(struct thought *thought, struct str text, size_t start);
 /* Reads the rest when no more tokens come. */
 void thought_end(struct thought *thought, struct str text);
 
-/* The format of an answer that may begin with a thought, or continues one, and whose rest is `answer`, which is taken
- * over. With channels `answer` is messages. `marks`: as in tag_words.h. */
+/* The format of an answer that may begin with a thought, or continues one, and whose rest is
+ * `answer`, which is taken over. With channels `answer` is messages. `marks`: as in tag_words.h. */
 json_t *thought_format(struct thought_marks names, enum thought_start start, uint32_t marks,
                        json_t *answer);

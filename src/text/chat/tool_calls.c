@@ -136,8 +136,8 @@ static void skip_space(struct tool_reader *reader, struct str text) {
     while (reader->searched < text.bytes && is_space(text.at[reader->searched])) reader->searched++;
 }
 
-/* Where the next call begins at or after `from`, with its mark or, in the form XML, without; SIZE_MAX
- * without one. *ret_held: bytes at the end of the text that may yet begin one. */
+/* Where the next call begins at or after `from`, with its mark or, in the form XML, without;
+ * SIZE_MAX without one. *ret_held: bytes at the end of the text that may yet begin one. */
 static size_t find_call(const struct tool_reader *reader, struct str text, size_t from,
                         struct str mark, bool *ret_is_bare, size_t *ret_held) {
     size_t found = str_find(text, mark, from);

@@ -10,9 +10,9 @@
  * A stream shows the arguments of a call while they come (call_begun.h). Where such a call turns
  * out to be none, or its rest is cut, the stream has a call that the answer has not.
  *
- * In the form HARMONY the whole answer is messages (harmony.h), and the reader sorts them: thoughts,
- * text, calls. A newline stands between two messages of one kind. Calls that are not asked for, and
- * those whose arguments are no JSON, are text.
+ * In the form HARMONY the whole answer is messages (harmony.h), and the reader sorts them:
+ * thoughts, text, calls. A newline stands between two messages of one kind. Calls that are not
+ * asked for, and those whose arguments are no JSON, are text.
  *
  * It knows no template language, no token and no response format. The time over all feeds is linear
  * in the text.

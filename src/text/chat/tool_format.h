@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tool_format: the forms in which model families write calls of tools, and which form a template teaches.
+/* tool_format: the forms in which model families write calls of tools, and which form a template
+ * teaches.
  *
- *     HERMES    text <tool_call>{"name": "f", "arguments": {…}}</tool_call> …   (Hermes, Qwen 2.5 and 3)
- *     XML       text <tool_call><function=f><parameter=a>…</parameter></function></tool_call> …   (Qwen3-Coder)
- *     MISTRAL   text [TOOL_CALLS][{"name": "f", "arguments": {…}}, …]
- *     NAMED     text [TOOL_CALLS]f[ARGS]{…}[TOOL_CALLS]…                        (Mistral from v11 on)
- *     LLAMA     {"name": "f", "parameters": {…}}; …         alone, or after <|python_tag|>
- *     PYTHON    [f(a=1, b="x"), …]                          alone; Llama 3.2 and 4
- *     PHI       text functools[{"name": "f", "arguments": {…}}, …]              (Phi-4-mini)
+ *     HERMES    text <tool_call>{"name": "f", "arguments": {…}}</tool_call> …   (Hermes, Qwen 2.5
+ * and 3) XML       text <tool_call><function=f><parameter=a>…</parameter></function></tool_call> …
+ * (Qwen3-Coder) MISTRAL   text [TOOL_CALLS][{"name": "f", "arguments": {…}}, …] NAMED     text
+ * [TOOL_CALLS]f[ARGS]{…}[TOOL_CALLS]…                        (Mistral from v11 on) LLAMA {"name":
+ * "f", "parameters": {…}}; …         alone, or after <|python_tag|> PYTHON    [f(a=1, b="x"), …]
+ * alone; Llama 3.2 and 4 PHI       text functools[{"name": "f", "arguments": {…}}, …] (Phi-4-mini)
  *     GEMMA     text <|tool_call>call:f{a:1,b:<|"|>x<|"|>}<tool_call|> …        (Gemma 4)
  *     FUNCTION  text <start_function_call>call:f{a:1,b:<escape>x<escape>}<end_function_call> …
  *     HARMONY   messages of harmony.h; one of them is a call (gpt-oss)
@@ -51,8 +51,8 @@ struct tool_marks {
 };
 struct tool_marks tool_format_marks(enum tool_format format);
 
-/* The words of all forms and of thoughts (thought.h), in an array that ends in NULL. A vocabulary may
- * have them as control tokens, which are no text otherwise. A set of marks has bit k for
+/* The words of all forms and of thoughts (thought.h), in an array that ends in NULL. A vocabulary
+ * may have them as control tokens, which are no text otherwise. A set of marks has bit k for
  * chat_marks[k]. */
 #define CHAT_MARKS_MAX 28
 extern const char *const chat_marks[CHAT_MARKS_MAX + 1];

@@ -31,7 +31,8 @@ static const struct form forms[TOOL_FORMAT_COUNT] = {
                              HARMONY_END HARMONY_NEXT, ""},
 };
 
-/* Whether members that the schema does not list may be ruled out: no other keyword could name them. */
+/* Whether members that the schema does not list may be ruled out: no other keyword could name them.
+ */
 static bool may_close(const json_t *schema) {
     static const char *const others[] = {"additionalProperties",
                                          "unevaluatedProperties",

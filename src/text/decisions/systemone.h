@@ -6,8 +6,8 @@
  *
  *     {"model": …, "state": "text, or an object or array", "instructions": "for the system role",
  *      "questions": {"remote": {"type": "noul", "instructions": …, "criteria": {"true": …}},
- *                    "team": {"type": "choice", …, "criteria": {"ops": "a description", "hr": null}},
- *                    "fit": {"type": "score", …, "criteria": ["weak", "fair", "strong"]}}}
+ *                    "team": {"type": "choice", …, "criteria": {"ops": "a description", "hr":
+ * null}}, "fit": {"type": "score", …, "criteria": ["weak", "fair", "strong"]}}}
  *
  * A state that is no string is shown to the model as JSON with spaces, as Python writes it.
  *

@@ -14,7 +14,7 @@
 
 /* False, and *ret_refusal names the member, if the body has such a constraint. */
 bool asked_foreign_check(const json_t *body, struct refusal *ret_refusal);
-/* The same for the members of one object in a field: of those, `known` (NULL at the end) are read by
- * others. With `is_closed`, each other member that asks for anything is refused. */
+/* The same for the members of one object in a field: of those, `known` (NULL at the end) are read
+ * by others. With `is_closed`, each other member that asks for anything is refused. */
 bool asked_foreign_check_members(const json_t *object, const char *param, const char *const *known,
                                  bool is_closed, struct refusal *ret_refusal);

@@ -4,10 +4,10 @@
 /* asked_format: the object that names the form of an answer, as response_format has it: a type and
  * the members of that type. Internal to asked_shape.c.
  *
- * OpenAI's types are text, json_object and json_schema. Other servers write a schema next to the type
- * json_object or json_schema (llama.cpp, Together, Fireworks, OpenAI's own Responses), and have types
- * for regular expressions and rules. A member that its type does not have is refused, because it may
- * be a constraint.
+ * OpenAI's types are text, json_object and json_schema. Other servers write a schema next to the
+ * type json_object or json_schema (llama.cpp, Together, Fireworks, OpenAI's own Responses), and
+ * have types for regular expressions and rules. A member that its type does not have is refused,
+ * because it may be a constraint.
  *
  * Thread: any.
  * Memory: as asked_shape.h. */

@@ -19,15 +19,15 @@
 enum asked_name {
     ASKED_NAME_PLAIN,   /* no constraint, and no look at its inside: the words are the client's */
     ASKED_NAME_FIELD,   /* a field that asked_shape.h reads */
-    ASKED_NAME_FOREIGN, /* the spelling of a constraint that is not read: another server's, in another
-                           case, or wrong by one character */
+    ASKED_NAME_FOREIGN, /* the spelling of a constraint that is not read: another server's, in
+                           another case, or wrong by one character */
     ASKED_NAME_UNKNOWN, /* none of these; a constraint may be inside */
 };
 
 /* The kind of a member of the body. */
 enum asked_name asked_name_find(struct str name);
-/* Whether a member of a body, as raw JSON, may be a constraint or have one inside. An unknown member
- * with more bytes than a client's options have is not looked into. */
+/* Whether a member of a body, as raw JSON, may be a constraint or have one inside. An unknown
+ * member with more bytes than a client's options have is not looked into. */
 bool asked_name_is_about(struct str raw_name, struct str raw_value);
 /* The kind of a member inside an object whose members are unknown: FOREIGN or UNKNOWN. */
 enum asked_name asked_name_find_inside(struct str name);

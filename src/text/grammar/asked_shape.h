@@ -2,12 +2,12 @@
 #pragma once
 
 /* asked_shape: the fields by which a client asks for a shape of the answer: response_format,
- * structured_outputs, the guided_* fields of older vLLM, and the spellings of llama.cpp, SGLang, TGI,
- * Ollama, Anthropic and OpenAI's Responses. A constraint in yet another spelling is refused
+ * structured_outputs, the guided_* fields of older vLLM, and the spellings of llama.cpp, SGLang,
+ * TGI, Ollama, Anthropic and OpenAI's Responses. A constraint in yet another spelling is refused
  * (asked_foreign.h).
  *
- * The engine reads them from the body of a request, and the validation of a batch from each line, so
- * that both refuse the same.
+ * The engine reads them from the body of a request, and the validation of a batch from each line,
+ * so that both refuse the same.
  *
  * Thread: any.
  * Memory: a shape owns its source; json_decref frees it. */
@@ -22,8 +22,8 @@ struct asked_shape {
     json_t *source; /* owned; NULL: any text */
 };
 
-/* Reads the fields of a body; at most one of them may ask for a shape. False and *ret_refusal if one
- * is wrong; then nothing is owned. */
+/* Reads the fields of a body; at most one of them may ask for a shape. False and *ret_refusal if
+ * one is wrong; then nothing is owned. */
 bool asked_shape_read(const json_t *body, struct asked_shape *ret_shape,
                       struct refusal *ret_refusal);
 /* Takes the source as a format of grammar/tags.h, for an answer that has more than the shape; NULL:

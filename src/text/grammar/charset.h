@@ -3,10 +3,10 @@
 
 /* charset: sets of Unicode characters, as expressions over the bytes that spell them.
  *
- * A character is spelled plainly, in UTF-8, or as JSON spells it inside a string. Each character has
- * one spelling in a string: itself, or a short escape, or \u00xx for the other control characters.
- * So a text has one spelling, too, and two different spellings are different texts. Surrogates are
- * no characters.
+ * A character is spelled plainly, in UTF-8, or as JSON spells it inside a string. Each character
+ * has one spelling in a string: itself, or a short escape, or \u00xx for the other control
+ * characters. So a text has one spelling, too, and two different spellings are different texts.
+ * Surrogates are no characters.
  *
  * Thread: any.
  * Memory: charset_release frees the ranges. */
@@ -36,8 +36,8 @@ void charset_negate(struct charset *set);
 /* Adds a general category or a group of them by its name: "L", "Letter", "Lu". False for others. */
 bool charset_add_category(struct charset *set, struct str name);
 
-/* Adds the characters of \d, \w or \s, or of \D, \W or \S all others, as ECMA-262 has them with the u
- * flag. False for another letter. */
+/* Adds the characters of \d, \w or \s, or of \D, \W or \S all others, as ECMA-262 has them with the
+ * u flag. False for another letter. */
 bool charset_add_class(struct charset *set, char letter);
 
 /* Adds the ASCII characters of a class of POSIX: "alpha", "digit". False for another name. */

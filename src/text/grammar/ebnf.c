@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rules as expressions: which of them may be empty, which begin with themselves, and their bodies. */
+/* Rules as expressions: which of them may be empty, which begin with themselves, and their bodies.
+ */
 #include "grammar/ebnf.h"
 
 #include "base/mem.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* ebnf_internal: the rules of a grammar as trees, between ebnf_read.c, which reads them, and ebnf.c,
- * which makes expressions of them.
+/* ebnf_internal: the rules of a grammar as trees, between ebnf_read.c, which reads them, and
+ * ebnf.c, which makes expressions of them.
  *
  * Thread: as ebnf.h.
  * Memory: a reading owns its arrays; the text is borrowed.

@@ -112,7 +112,8 @@ static uint32_t overflow(struct exprs *exprs) {
     return EXPR_NEVER;
 }
 
-/* Members and sets that the expression brings are the last of their pools; they go if it is known. */
+/* Members and sets that the expression brings are the last of their pools; they go if it is known.
+ */
 static uint32_t intern(struct exprs *exprs, struct expr expr) {
     if (!exprs_burn(exprs, 1)) return EXPR_NEVER;
     uint32_t *slot = slot_of(exprs, &expr);

@@ -138,14 +138,15 @@ void exprs_shrink(struct exprs *exprs);
 uint32_t expr_derive(struct exprs *exprs, uint32_t expr, unsigned char byte);
 /* The same after the seal, kept for the next time, and EXPR_NEVER when no text is left. */
 uint32_t expr_step(struct exprs *exprs, uint32_t number, unsigned char byte);
-/* Whether the expression, which is regular, has a text. Sets `overflowed` if that takes too long. */
+/* Whether the expression, which is regular, has a text. Sets `overflowed` if that takes too long.
+ */
 bool expr_is_alive(struct exprs *exprs, uint32_t expr);
 /* The same expression without parts that have no text. */
 uint32_t expr_pruned(struct exprs *exprs, uint32_t number);
 /* True if the regular expression has the text. */
 bool expr_matches(struct exprs *exprs, uint32_t expr, struct str text);
-/* An expression that agrees with `number` on whether a text of at most `bytes` bytes can begin one of
- * its texts: counts that cannot matter are equal in it. */
+/* An expression that agrees with `number` on whether a text of at most `bytes` bytes can begin one
+ * of its texts: counts that cannot matter are equal in it. */
 uint32_t expr_clamped(struct exprs *exprs, uint32_t number, uint32_t bytes);
 
 static inline bool expr_is_nullable(const struct exprs *exprs, uint32_t expr) {

@@ -39,8 +39,8 @@ void grammar_refuel(struct grammar_state *state, size_t steps);
 /* Reads the text again if the automaton was forgotten since. False if that goes over a limit. */
 bool grammar_state_renew(struct grammar_state *state);
 /* After an overflow. True: the question may be asked once more, of the automaton as it was sealed.
- * False: it took more work than a step may. The automaton is sound then, and what it has grown by is
- * kept. */
+ * False: it took more work than a step may. The automaton is sound then, and what it has grown by
+ * is kept. */
 bool grammar_state_retry(struct grammar_state *state);
 /* Forgets the automaton, as all states will find out. */
 void grammar_forget(struct grammar *grammar);

@@ -204,8 +204,8 @@ static void allow(struct kept *kept, const int32_t *tokens, uint32_t count) {
     kept->has_any = kept->has_any || count > 0;
 }
 
-/* Allows those tokens of node `i`, which is plain, that have at most `most` characters more than the
- * beginning has. */
+/* Allows those tokens of node `i`, which is plain, that have at most `most` characters more than
+ * the beginning has. */
 static void allow_short(struct kept *kept, const struct token_tree *tree, uint32_t i,
                         uint32_t most) {
     uint32_t characters = tree->before[i] + most;

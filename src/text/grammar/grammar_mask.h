@@ -37,8 +37,8 @@ void grammar_masks_close(struct grammar_masks *masks); /* NULL is allowed */
  * mask takes more work than a step may: the state is spent then. */
 const uint32_t *grammar_mask(struct grammar_masks *masks, struct grammar_state *state);
 
-/* Whether a token may come that begins in the last `tail` bytes of `forced` and goes on behind them,
- * where `forced` follows the text of the state. */
+/* Whether a token may come that begins in the last `tail` bytes of `forced` and goes on behind
+ * them, where `forced` follows the text of the state. */
 bool grammar_token_crosses(struct grammar_masks *masks, struct grammar_state *state,
                            struct str forced, size_t tail);
 

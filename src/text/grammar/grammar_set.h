@@ -6,8 +6,8 @@
  *
  * Thread: any; a lock is held while a grammar compiles.
  * Memory: GRAMMAR_SET_MAX grammars, the one that was not asked for longest goes first. While all
- *     grammars of the process, as they were compiled, take more than half of `bytes_max`, those go that
- *     no answer holds, and then no new one is made. */
+ *     grammars of the process, as they were compiled, take more than half of `bytes_max`, those go
+ * that no answer holds, and then no new one is made. */
 
 #include "grammar/grammar.h"
 

@@ -106,8 +106,8 @@ static bool takes_none(struct exprs *exprs, uint32_t state) {
     return true;
 }
 
-/* Follows the states that plain characters lead to, up to one whose reach is known, or that leads to
- * no other. */
+/* Follows the states that plain characters lead to, up to one whose reach is known, or that leads
+ * to no other. */
 static void find_reach(struct exprs *exprs, uint32_t number) {
     uint32_t chain[CHAIN_MAX], count = 0, at = number;
     struct reach reach = {0, false};

@@ -3,10 +3,10 @@
 
 /* reach: how many plain characters a state takes, whichever they are.
  *
- * Most tokens are plain: UTF-8 without control characters, quotes and backslashes. Most states of an
- * answer stand inside a string and take all of them. So a mask need not walk through plain tokens
- * that are shorter than the reach of its state. Nothing here knows JSON: a state that takes other
- * characters only has a reach of 0, and its mask takes longer.
+ * Most tokens are plain: UTF-8 without control characters, quotes and backslashes. Most states of
+ * an answer stand inside a string and take all of them. So a mask need not walk through plain
+ * tokens that are shorter than the reach of its state. Nothing here knows JSON: a state that takes
+ * other characters only has a reach of 0, and its mask takes longer.
  *
  * Thread: as expr.h.
  * Memory: a reach is kept in its expression. */
@@ -31,8 +31,9 @@ enum plain_place {
 /* The place after a byte. */
 enum plain_place plain_step(enum plain_place place, unsigned char byte);
 
-/* The reach of a state. Every text of so many plain characters may come next, wherever it stops, also
- * inside its last character. If the reach is closed, no text of more plain characters may come. */
+/* The reach of a state. Every text of so many plain characters may come next, wherever it stops,
+ * also inside its last character. If the reach is closed, no text of more plain characters may
+ * come. */
 struct reach {
     uint32_t characters; /* REACH_ANY: any number */
     bool is_closed;

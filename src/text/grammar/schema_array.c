@@ -2,8 +2,8 @@
 /* Arrays of a schema.
  *
  * No automaton remembers the items that it has seen, so uniqueItems is held where it can be written
- * down: at most one item, or items from an enum. Few values may come in any order, by a rule per set
- * of values that are left; many come in the order of their enum. */
+ * down: at most one item, or items from an enum. Few values may come in any order, by a rule per
+ * set of values that are left; many come in the order of their enum. */
 #include "base/mem.h"
 #include "grammar/schema_internal.h"
 
@@ -68,7 +68,8 @@ static const json_t *find_unique(const struct atoms *atoms) {
     return NULL;
 }
 
-/* The different values of the items, as expressions; *ret_values is NULL if they cannot be listed. */
+/* The different values of the items, as expressions; *ret_values is NULL if they cannot be listed.
+ */
 static enum err list_values(struct compiler *compiler, const struct atoms *atoms,
                             uint32_t **ret_values, size_t *ret_count) {
     struct atoms child = {.count = 0};
@@ -104,8 +105,8 @@ static size_t drop_equal(uint32_t *values, size_t count) {
     return kept;
 }
 
-/* Arrays of different values. What may follow is a rule: by the values that are left, as bits, or as
- * the place from which on they are left; and by the number of items so far. */
+/* Arrays of different values. What may follow is a rule: by the values that are left, as bits, or
+ * as the place from which on they are left; and by the number of items so far. */
 struct unique {
     struct compiler *compiler;
     const uint32_t *values; /* (count) */

@@ -157,7 +157,8 @@ struct candidates {
     uint32_t rest; /* values that keep the other keywords, in every spelling */
 };
 
-/* The one text of a value that is no container: an expression of it, one per byte, would be dear. */
+/* The one text of a value that is no container: an expression of it, one per byte, would be dear.
+ */
 static enum err spell_scalar(struct compiler *compiler, const json_t *value, struct buf *text) {
     struct decimal decimal;
     enum err err = OK;

@@ -110,8 +110,8 @@ enum err schema_number(struct compiler *compiler, const struct atoms *atoms, uns
 enum err schema_string(struct compiler *compiler, const struct atoms *atoms, uint32_t *ret_expr);
 enum err schema_array(struct compiler *compiler, const struct atoms *atoms, uint32_t *ret_expr);
 enum err schema_object(struct compiler *compiler, const struct atoms *atoms, uint32_t *ret_expr);
-/* The texts of the single values that an enum or a const leaves, without equal ones being told apart.
- * *ret_has is false if the atoms have neither. The caller frees *ret_parts in any case. */
+/* The texts of the single values that an enum or a const leaves, without equal ones being told
+ * apart. *ret_has is false if the atoms have neither. The caller frees *ret_parts in any case. */
 enum err schema_enum_values(struct compiler *compiler, const struct atoms *atoms, bool *ret_has,
                             uint32_t **ret_parts, size_t *ret_count);
 /* *ret_has is false if the atoms have no enum and no const. */

@@ -78,8 +78,8 @@ static const json_t *listed_names(const struct object *object, const json_t **re
     return list;
 }
 
-/* Lists the names of propertyNames that are no properties, so that each comes once at most. Which of
- * them are allowed, compile_names asks. */
+/* Lists the names of propertyNames that are no properties, so that each comes once at most. Which
+ * of them are allowed, compile_names asks. */
 static void list_property_names(struct object *object, struct map *known) {
     const json_t *one, *list = listed_names(object, &one);
     size_t count = one ? 1 : json_array_size(list);

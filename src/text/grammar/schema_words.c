@@ -221,8 +221,8 @@ static void add_step(struct buf *buf, struct str step) {
     buf_release(&plain);
 }
 
-/* Follows a JSON pointer from the root. NULL if it leads nowhere or into a schema with an address of
- * its own. */
+/* Follows a JSON pointer from the root. NULL if it leads nowhere or into a schema with an address
+ * of its own. */
 static const json_t *follow(const json_t *root, struct str pointer) {
     const json_t *at = root;
     struct buf step;

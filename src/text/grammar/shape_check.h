@@ -3,14 +3,14 @@
 
 /* shape_check: tells before a batch runs whether the shapes that its lines ask for can be held.
  *
- * Each distinct text of the fields is compiled once, and remembered by its hash. A compile is bounded
- * (expr.h); all compiles of one check together have a bound, too. Shapes past it are taken unseen: the
- * engine refuses them as it refuses a single request's. The bound counts work and not time, so the
- * same file is checked alike on every machine.
+ * Each distinct text of the fields is compiled once, and remembered by its hash. A compile is
+ * bounded (expr.h); all compiles of one check together have a bound, too. Shapes past it are taken
+ * unseen: the engine refuses them as it refuses a single request's. The bound counts work and not
+ * time, so the same file is checked alike on every machine.
  *
  * Thread: one.
- * Memory: one grammar at a time; about 100 bytes per distinct shape and 1.2 KiB per distinct refused
- *     one, of the last SHAPE_CHECK_KNOWN_MAX shapes. */
+ * Memory: one grammar at a time; about 100 bytes per distinct shape and 1.2 KiB per distinct
+ * refused one, of the last SHAPE_CHECK_KNOWN_MAX shapes. */
 
 #include "grammar/asked_shape.h"
 
@@ -24,9 +24,9 @@ struct shape_check;
 struct shape_check *shape_check_open(uint64_t work_max);
 void shape_check_close(struct shape_check *check); /* NULL is allowed */
 
-/* `fields` is a JSON object with the fields of asked_shape.h, and with tools and tool_choice. False and
- * *ret_refusal, with a status of 400, if a field of asked_shape.h is wrong, or if a shape or the arguments of
- * a call that are held to a schema cannot be held. */
+/* `fields` is a JSON object with the fields of asked_shape.h, and with tools and tool_choice. False
+ * and *ret_refusal, with a status of 400, if a field of asked_shape.h is wrong, or if a shape or
+ * the arguments of a call that are held to a schema cannot be held. */
 bool shape_check_take(struct shape_check *check, struct str fields, struct refusal *ret_refusal);
 
 /* The same without a compile, for a worker that passes the fields on: false if a field is wrong or

@@ -3,17 +3,18 @@
 
 /* shape_match: whether a finished text has a shape, for answers that quern did not hold to it.
  *
- * An automaton takes one spelling of a value: the order of the schema's names, little space, one way
- * to write a character. Other servers spell otherwise and are right all the same. So a text for a
- * schema is read as JSON, and the value is compared with the schema member by member, in any order.
- * Texts for the other kinds of shape are walked through their automaton, because there the spelling
- * is the shape.
+ * An automaton takes one spelling of a value: the order of the schema's names, little space, one
+ * way to write a character. Other servers spell otherwise and are right all the same. So a text for
+ * a schema is read as JSON, and the value is compared with the schema member by member, in any
+ * order. Texts for the other kinds of shape are walked through their automaton, because there the
+ * spelling is the shape.
  *
  * The match is "unknown" at a keyword that is not supported, for structural tags (schemas inside
  * literal text), and past a bound. It is never "no" for a text that has the shape.
  *
  * Thread: any.
- * Memory: the value's tree, up to 64 MiB, and the expressions of patterns (expr.h), for one call. */
+ * Memory: the value's tree, up to 64 MiB, and the expressions of patterns (expr.h), for one call.
+ */
 
 #include "grammar/grammar.h"
 

@@ -82,8 +82,8 @@ static enum err read_const(struct tagger *tagger, const json_t *format, uint32_t
     return err;
 }
 
-/* Puts the place before the error of a part that has a language of its own. The engine names the place
- * itself, or gives "" where the refusal names it. */
+/* Puts the place before the error of a part that has a language of its own. The engine names the
+ * place itself, or gives "" where the refusal names it. */
 static enum err with_place(struct tagger *tagger, const json_t *format) {
     const json_t *place = json_member(format, "place");
     if (!json_is_string(place)) return err_prefix(tagger->error, "format%s", tagger->place);

@@ -34,8 +34,8 @@ struct jinja_options {
     /* The model's own variables (bos_token, …); the context's members hide those of equal name.
      * NULL: none. */
     json_t *model_context;
-    /* A variable or attribute that does not exist is an error where it is printed, as under Jinja2's
-     * StrictUndefined. Else it prints nothing, as chat templates expect. */
+    /* A variable or attribute that does not exist is an error where it is printed, as under
+     * Jinja2's StrictUndefined. Else it prints nothing, as chat templates expect. */
     bool is_strict;
 };
 

@@ -51,7 +51,8 @@ struct bpe {
     uint64_t merge_key;
 };
 
-/* Memory for long pieces, kept from one piece to the next. All zero is empty and without a bound. */
+/* Memory for long pieces, kept from one piece to the next. All zero is empty and without a bound.
+ */
 struct bpe_scratch {
     void *memory;
     size_t bytes;

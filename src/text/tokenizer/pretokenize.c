@@ -216,8 +216,8 @@ static size_t llama3_end(const struct view *view, size_t at) {
 
 /* --- words that end where an upper letter follows a lower one --- */
 
-/* The letters and marks of a word, as the expression has them in two sets: the first takes CASE_UPPER
- * and CASE_NONE, the second CASE_LOWER and CASE_NONE. */
+/* The letters and marks of a word, as the expression has them in two sets: the first takes
+ * CASE_UPPER and CASE_NONE, the second CASE_LOWER and CASE_NONE. */
 enum letter_case { CASE_OUTSIDE, CASE_UPPER, CASE_LOWER, CASE_NONE };
 
 static enum letter_case case_at(struct str text, size_t at, size_t *ret_bytes) {

@@ -137,7 +137,8 @@ struct encode_options {
 };
 
 /* Appends the ids of `text`. ERR_INVALID with the byte offset when it is not valid UTF-8, ERR_LIMIT
- * over 64 MiB or the bound of a piece; then `ids` does not change. The time is n log n in the text. */
+ * over 64 MiB or the bound of a piece; then `ids` does not change. The time is n log n in the text.
+ */
 enum err tokenizer_encode(const struct tokenizer *tokenizer, struct str text,
                           struct encode_options options, struct ids *ids,
                           struct error *error) MUST_CHECK;

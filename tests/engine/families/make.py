@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the tiny random models of this folder and what transformers computes with them in float32: make.py [NAME…]
+"""Makes the tiny random models of this folder and what transformers computes with them in float32:
+make.py [NAME…]
 
-Needs torch and transformers. Each folder gets config.json as on the Hub, model.safetensors and reference.json, of the form of
-shared/tiny (bert: texts' ids and vectors)."""
+Needs torch and transformers. Each folder gets config.json as on the Hub, model.safetensors and
+reference.json, of the form of shared/tiny (bert: texts' ids and vectors)."""
 import json, math, pathlib, sys
 
 import numpy, torch, transformers
@@ -12,22 +13,34 @@ from safetensors.torch import save_file
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2}
 DECODER = SIZES | {"num_key_value_heads": 1, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16"}
-LONG = {"type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.5, 1.9, 2.4, 3.1, 4.0], "long_factor": [1.0, 1.4, 2.0, 3.0, 5.0, 9.0, 16.0, 30.0]}
+LONG = {
+    "type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.5, 1.9, 2.4, 3.1, 4.0], "long_factor": [
+        1.0, 1.4, 2.0, 3.0, 5.0, 9.0, 16.0, 30.0]}
 CONFIGS = {
-    "phi3": DECODER | {"model_type": "phi3", "num_hidden_layers": 2, "max_position_embeddings": 256, "original_max_position_embeddings": 256,
-                       "rope_theta": 10000.0, "rope_scaling": None, "sliding_window": 12, "hidden_act": "silu", "tie_word_embeddings": False},
-    "phi3-long": DECODER | {"model_type": "phi3", "num_hidden_layers": 2, "max_position_embeddings": 512, "original_max_position_embeddings": 64,
-                            "rope_theta": 10000.0, "rope_scaling": LONG, "sliding_window": None, "hidden_act": "silu", "tie_word_embeddings": False},
-    "gemma2": DECODER | {"model_type": "gemma2", "num_hidden_layers": 4, "max_position_embeddings": 256, "head_dim": 16, "rope_theta": 10000.0,
-                         "query_pre_attn_scalar": 16, "sliding_window": 12, "attn_logit_softcapping": 2.0, "final_logit_softcapping": 6.0,
-                         "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True},
-    "nomic-bert": SIZES | {"model_type": "nomic_bert", "num_hidden_layers": 2, "max_position_embeddings": 64, "type_vocab_size": 2,
-                           "layer_norm_eps": 1e-12, "hidden_act": "silu", "rope_theta": 1000.0, "torch_dtype": "float32"},
-    "bert": SIZES | {"model_type": "bert", "num_hidden_layers": 3, "max_position_embeddings": 48, "type_vocab_size": 2, "layer_norm_eps": 1e-12,
-                     "hidden_act": "gelu", "intermediate_size": 64, "vocab_size": 80, "torch_dtype": "float32"},
-}
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz", *("##" + c for c in "abcdefghijklmnopqrstuvwxyz"), *"0123456789", *".,!?'",
-         "the", "cat", "sat", "on", "mat", "is", "a", "dog"]
+    "phi3": DECODER | {
+        "model_type": "phi3", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "original_max_position_embeddings": 256, "rope_theta": 10000.0, "rope_scaling": None,
+        "sliding_window": 12, "hidden_act": "silu", "tie_word_embeddings": False},
+    "phi3-long": DECODER | {
+        "model_type": "phi3", "num_hidden_layers": 2, "max_position_embeddings": 512,
+        "original_max_position_embeddings": 64, "rope_theta": 10000.0, "rope_scaling": LONG,
+        "sliding_window": None, "hidden_act": "silu", "tie_word_embeddings": False},
+    "gemma2": DECODER | {
+        "model_type": "gemma2", "num_hidden_layers": 4, "max_position_embeddings": 256,
+        "head_dim": 16, "rope_theta": 10000.0, "query_pre_attn_scalar": 16, "sliding_window": 12,
+        "attn_logit_softcapping": 2.0, "final_logit_softcapping": 6.0,
+        "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True},
+    "nomic-bert": SIZES | {
+        "model_type": "nomic_bert", "num_hidden_layers": 2, "max_position_embeddings": 64,
+        "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "silu", "rope_theta": 1000.0,
+        "torch_dtype": "float32"}, "bert": SIZES | {
+            "model_type": "bert", "num_hidden_layers": 3, "max_position_embeddings": 48,
+            "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu",
+            "intermediate_size": 64, "vocab_size": 80, "torch_dtype": "float32"}, }
+WORDS = [
+    "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz",
+    *("##" + c for c in "abcdefghijklmnopqrstuvwxyz"), *"0123456789", *".,!?'", "the", "cat", "sat",
+    "on", "mat", "is", "a", "dog"]
 
 
 def fill(model, seed, is_gemma):
@@ -52,51 +65,78 @@ def fill(model, seed, is_gemma):
 def decoder_case(model, ids, count=16):
     with torch.no_grad():
         logits = model(torch.tensor([ids])).logits[0].double().numpy()
-        logprobs = [float(row[token] - numpy.logaddexp.reduce(row)) for row, token in zip(logits, ids[1:])]
+        logprobs = [
+            float(row[token] - numpy.logaddexp.reduce(row)) for row, token in zip(logits, ids[1:])]
         greedy, margins, grown = [], [], list(ids)
         for _ in range(count):
             top = torch.topk(model(torch.tensor([grown])).logits[0, -1], 2)
             greedy.append(int(top.indices[0]))
             margins.append(round(float(top.values[0] - top.values[1]), 4))
             grown.append(greedy[-1])
-    return {"ids": ids, "n": len(ids), "last_logits": [round(float(x), 5) for x in logits[-1]], "prompt_logprobs": [round(x, 5) for x in logprobs],
-            "greedy_ids": greedy, "greedy_margin": margins}
+    return {
+        "ids": ids, "n": len(ids),
+        "last_logits": [round(float(x), 5) for x in logits[-1]], "prompt_logprobs": [
+            round(x, 5) for x in logprobs], "greedy_ids": greedy, "greedy_margin": margins}
 
 
 def bert_case(model, ids):
     with torch.no_grad():
         hidden = model(torch.tensor([ids])).last_hidden_state[0]
     poolings = {"mean": hidden.mean(0), "cls": hidden[0], "last": hidden[-1]}
-    return {"ids": ids, **{name: [round(float(x), 6) for x in vector / vector.norm()] for name, vector in poolings.items()}}
+    return {
+        "ids": ids, **{
+            name: [round(float(x), 6) for x in vector / vector.norm()]
+            for name, vector in poolings.items()}}
 
 
 def make(name):
     given = CONFIGS[name]
     folder = HERE / name
     folder.mkdir(exist_ok=True)
-    settings = {key: value for key, value in given.items() if key not in ("model_type", "torch_dtype")}
+    settings = {
+        key: value
+        for key, value in given.items()
+        if key not in ("model_type", "torch_dtype")}
     is_encoder = "bert" in name
-    settings |= {"pad_token_id": 0} if is_encoder else {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
-    given = given | {key: settings[key] for key in ("pad_token_id", "bos_token_id", "eos_token_id") if key in settings}
+    settings |= {"pad_token_id": 0} if is_encoder else {
+        "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    given = given | {
+        key: settings[key]
+        for key in ("pad_token_id", "bos_token_id", "eos_token_id")
+        if key in settings}
     config = transformers.AutoConfig.for_model(given["model_type"], **settings)
     config._attn_implementation = "eager"
     kind = transformers.AutoModel if is_encoder else transformers.AutoModelForCausalLM
-    model = kind.from_config(config, dtype=torch.float32, attn_implementation="eager", **({"add_pooling_layer": False} if is_encoder else {})).eval()
+    model = kind.from_config(config,
+                             dtype=torch.float32,
+                             attn_implementation="eager",
+                             **({"add_pooling_layer": False} if is_encoder else {})).eval()
     fill(model, 7, name == "gemma2")
     model.tie_weights()
     random = numpy.random.default_rng(3)
     if is_encoder:
-        cases = [bert_case(model, [2, *map(int, random.integers(5, given["vocab_size"], length - 2)), 3]) for length in (2, 5, 17, 33, 48)]
+        cases = [
+            bert_case(model, [2, *map(int, random.integers(5, given["vocab_size"], length - 2)), 3])
+            for length in (2, 5, 17, 33, 48)]
         given = given | {"architectures": [type(model).__name__]}
     else:
-        lengths = (4, 23, 45) if name == "phi3-long" else (4, 23, 70)  # with the greedy ids still below the original length of 64
-        cases = [decoder_case(model, [1, *map(int, random.integers(3, 64, length - 1))]) for length in lengths]
+        lengths = (4, 23, 45) if name == "phi3-long" else (
+            4, 23, 70)  # with the greedy ids still below the original length of 64
+        cases = [
+            decoder_case(model, [1, *map(int, random.integers(3, 64, length - 1))])
+            for length in lengths]
         given = given | {"architectures": [type(model).__name__]}
     dtype = torch.float32 if is_encoder else torch.bfloat16
-    weights = {key: value.to(dtype).contiguous() for key, value in model.state_dict().items() if key != "lm_head.weight" or not given.get("tie_word_embeddings")}
+    weights = {
+        key: value.to(dtype).contiguous()
+        for key, value in model.state_dict().items()
+        if key != "lm_head.weight" or not given.get("tie_word_embeddings")}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(given, indent=1) + "\n")
-    (folder / "reference.json").write_text(json.dumps({"transformers": transformers.__version__, "torch": torch.__version__.split("+")[0], "cases": cases}) + "\n")
+    (folder / "reference.json").write_text(
+        json.dumps({
+            "transformers": transformers.__version__, "torch": torch.__version__.split("+")[0],
+            "cases": cases}) + "\n")
     if name == "bert":
         (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
 

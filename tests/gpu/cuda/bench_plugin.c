@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Milliseconds per step of three models' shapes, with random weights: 510 sequences decode at contexts
- * of 500 to 1,100 tokens and two prompts run, 1,313 rows in all; 288 tokens are shared by all. Then
- * that step sampled, beside greedy; steps of few sequences, with graphs and kernel by kernel; and the
- * time of a step against its rows. */
+/* Milliseconds per step of three models' shapes, with random weights: 510 sequences decode at
+ * contexts of 500 to 1,100 tokens and two prompts run, 1,313 rows in all; 288 tokens are shared by
+ * all. Then that step sampled, beside greedy; steps of few sequences, with graphs and kernel by
+ * kernel; and the time of a step against its rows. */
 
 #include "check_plugin.h"
 

@@ -18,15 +18,15 @@ struct delta_load {
     bool is_bf16;
 };
 
-/* A layer with random numbers. Slots are twice the sequences, and an item goes to the other half. */
+/* A layer with random numbers. Slots are twice the sequences, and an item goes to the other half.
+ */
 static struct cuda_delta delta_of(const struct delta_load &load, uint32_t slots) {
     const uint32_t D = 128, rows = load.sequences * load.rows;
     const size_t values = load.v_heads * D, channels = 2 * load.k_heads * D + values;
     const size_t state = values * D;
     const float bytes = load.is_bf16 ? 2 : 4;
     struct cuda_delta call = {};
-    uint16_t *qkv = gpu_take<uint16_t>(rows * channels),
-             *z = gpu_take<uint16_t>(rows * values);
+    uint16_t *qkv = gpu_take<uint16_t>(rows * channels), *z = gpu_take<uint16_t>(rows * values);
     uint16_t *gates = gpu_take<uint16_t>(2 * rows * load.v_heads);
     float *vectors = gpu_take<float>(channels * 4 + 2 * load.v_heads + D);
     fill_bf16(qkv, rows * channels, 1, 1.0f), fill_bf16(z, rows * values, 2, 1.0f);

@@ -12,15 +12,16 @@ extern "C" {
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
 /* bf16 results and weights are off by 2^-9 at most and 0.0017 to 0.003 on the whole. */
 #define ERROR_MAX 0.005
-/* Of a single row. Seed 1795477028: 0.0066 where E4M3 times its scale becomes bf16 as it is unpacked
- * (sm_90a), 0.0021 where it does not. */
+/* Of a single row. Seed 1795477028: 0.0066 where E4M3 times its scale becomes bf16 as it is
+ * unpacked (sm_90a), 0.0021 where it does not. */
 #define ROW_ERROR_MAX 0.02
-/* The same where a head has fewer than 64 numbers. The fewer there are, the more often values nearly
- * cancel, and what is left is short against its error. Six seeds with all shapes, E4M3 on sm_90a: 16
- * numbers 0.025, 32 numbers 0.0145. */
+/* The same where a head has fewer than 64 numbers. The fewer there are, the more often values
+ * nearly cancel, and what is left is short against its error. Six seeds with all shapes, E4M3 on
+ * sm_90a: 16 numbers 0.025, 32 numbers 0.0145. */
 #define ROW_ERROR_MAX_SMALL 0.04
-/* Keys become bf16 as they are unpacked, which moves a score by 0.0016 on average (2^-9 of its terms,
- * base 2). One key may have most of the weight of a short prefix: six times that, for 80 sums. */
+/* Keys become bf16 as they are unpacked, which moves a score by 0.0016 on average (2^-9 of its
+ * terms, base 2). One key may have most of the weight of a short prefix: six times that, for 80
+ * sums. */
 #define LOG_ERROR_MAX 0.01
 
 static const char *name_of(const struct attention_shape *shape, char text[96]) {
@@ -50,8 +51,7 @@ static std::vector<gpu_decode_item> whole_items(const struct attention_world *wo
     return items;
 }
 
-static void decode(const struct attention_world *world,
-                   const std::vector<gpu_decode_item> &items) {
+static void decode(const struct attention_world *world, const std::vector<gpu_decode_item> &items) {
     struct cuda_decode_items call = {gpu_copy(items), (uint32_t)items.size()};
     MUST_BE_OK(cuda_attention_decode(&world->call, &call, stream, error));
     gpu_settle();
@@ -67,8 +67,8 @@ static void tiles(const struct attention_world *world, const std::vector<gpu_til
 
 /* Decodes what `items` are after the plan for so many multiprocessors; how many merges it took. */
 static uint32_t decode_planned(const struct attention_world *world,
-                               const std::vector<gpu_decode_item> &items,
-                               uint32_t multiprocessors, uint32_t partial_first) {
+                               const std::vector<gpu_decode_item> &items, uint32_t multiprocessors,
+                               uint32_t partial_first) {
     std::vector<gpu_decode_item> room(items.size() * 8 + 64);
     std::vector<gpu_merge_item> merges(items.size() + 1);
     struct plan_decode_shape shape = {world->shape.window, world->shape.kv_heads, multiprocessors,
@@ -117,8 +117,8 @@ static void check_decode(const struct attention_shape *shape) {
 
 /* Items of rows that share the first tokens, those cut into `parts`: row i of `order` leaves
  * partials parts · i.. */
-static std::vector<gpu_tile_item> prefix_items(const struct attention_world *world,
-                                                  uint32_t shared, uint32_t parts, uint32_t pages) {
+static std::vector<gpu_tile_item> prefix_items(const struct attention_world *world, uint32_t shared,
+                                               uint32_t parts, uint32_t pages) {
     std::vector<gpu_tile_item> items;
     uint32_t most = cuda_tile_rows(world->shape.group);
     for (uint32_t first = 0; first < MEMBERS; first += most)
@@ -135,8 +135,7 @@ static void decode_beside(const struct attention_world *world,
                           const std::vector<uint32_t> &order,
                           const std::vector<gpu_decode_item> &items) {
     struct cuda_attention call = world->call;
-    struct cuda_tile_items first = {gpu_copy(prefixes), (uint32_t)prefixes.size(),
-                                    gpu_copy(order)};
+    struct cuda_tile_items first = {gpu_copy(prefixes), (uint32_t)prefixes.size(), gpu_copy(order)};
     struct cuda_decode_items second = {gpu_copy(items), (uint32_t)items.size()};
     const size_t partials = (size_t)world->partial_room * call.head_count;
     CUDA_MUST(cudaMemsetAsync(call.y, 0xff, MEMBERS * call.y_stride * 2, stream));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The draws of steps: at once and later, with and without statistics, and by as many calls as there are
- * rows. */
+/* The draws of steps: at once and later, with and without statistics, and by as many calls as there
+ * are rows. */
 
 #include "check_plugin.h"
 #include "plain_world.h"
@@ -86,8 +86,8 @@ static void check_early_and_late(struct world *world) {
 }
 
 /* Rows that need no statistics beside rows that do: all rows get one token by a mask; then row 0 is
- * greedy, the best of row 2 is forbidden, rows 1 and 3 have a top_p that keeps the best alone; then the
- * same with an ask, for which all rows have statistics. */
+ * greedy, the best of row 2 is forbidden, rows 1 and 3 have a top_p that keeps the best alone; then
+ * the same with an ask, for which all rows have statistics. */
 static void check_bare(struct world *world) {
     struct world_step *step = calloc(1, sizeof *step);
     int32_t tokens[3][WORLD_SEQUENCES];

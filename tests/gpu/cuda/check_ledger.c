@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The ledger of a GPU: what does not fit is refused, and device/memory_ledger predicts each part
- * but the context, which is the driver's. `quern models` tells by the prediction which models fit. */
+ * but the context, which is the driver's. `quern models` tells by the prediction which models fit.
+ */
 
 #include "check_plugin.h"
 #include "plain_world.h"

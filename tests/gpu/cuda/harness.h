@@ -146,8 +146,8 @@ double ceiling_product(enum product_kind kind); /* TFLOP/s of cuBLASLt's best; 0
 /* One line: name, shape, µs, GB/s or TFLOP/s, share of `ceiling`. */
 void bench_bytes(const char *name, double us, double bytes, double ceiling, const char *shape, ...)
     PRINTF_LIKE(5, 6);
-/* The same for a kernel that reads and writes: its share of ceiling_copy(), and of a copy of as many
- * bytes, which has the same launch, first read and last write. */
+/* The same for a kernel that reads and writes: its share of ceiling_copy(), and of a copy of as
+ * many bytes, which has the same launch, first read and last write. */
 void bench_moved(const char *name, double us, double bytes, const char *shape, ...)
     PRINTF_LIKE(4, 5);
 void bench_flops(const char *name, double us, double flops, double ceiling, const char *shape, ...)

@@ -9,8 +9,8 @@ struct experts_case {
     float apart; /* deviation of the experts' own part of the logits: some have no row */
 };
 
-/* Few rows and more than a tile has; whole and broken tiles of weights; rows that are no multiple of
- * a stage, more stages than the ring has, one stage alone. */
+/* Few rows and more than a tile has; whole and broken tiles of weights; rows that are no multiple
+ * of a stage, more stages than the ring has, one stage alone. */
 static const struct experts_case cases[] = {
     {4, 2, 1, 64, 64, 0},      {8, 2, 3, 256, 128, 2},   {6, 3, 17, 32, 336, 1},
     {3, 1, 60, 288, 80, 0},    {16, 4, 40, 96, 704, 3},  {2, 1, 330, 64, 64, 0},

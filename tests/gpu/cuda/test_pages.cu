@@ -3,7 +3,8 @@
 
 #include "gpu/cuda/pages.h"
 
-/* Pages of `places` places, each k, v and scales; page 3 becomes a copy of page 1, all else stays. */
+/* Pages of `places` places, each k, v and scales; page 3 becomes a copy of page 1, all else stays.
+ */
 static bool check_copy_case(struct rng *rng, uint32_t places, uint32_t bytes,
                             uint32_t scale_bytes) {
     const uint32_t pages = 5, from = 1, to = 3;

@@ -19,12 +19,12 @@ static bool check_case(struct rng *rng, size_t rows, size_t width, size_t stride
 void check_quantise(void) {
     struct rng rng = random_of("quantise");
     for (enum cuda_code code : {CUDA_E4M3, CUDA_INT8})
-        report(check_case(&rng, 0, 64, 64, code) && check_case(&rng, 1, 8, 8, code) &&
-                   check_case(&rng, 17, 2048, 2056, code) &&
-                   check_case(&rng, 33, 4096, 4096, code) &&
-                   check_case(&rng, 401, 4088, 4096, code) && check_case(&rng, 3, 8200, 8208, code) &&
-                   check_case(&rng, 5, 9728, 9728, code) && check_case(&rng, 2, 32776, 32776, code),
-               "quantise: rows of bf16 to %s", code_names[code]);
+        report(
+            check_case(&rng, 0, 64, 64, code) && check_case(&rng, 1, 8, 8, code) &&
+                check_case(&rng, 17, 2048, 2056, code) && check_case(&rng, 33, 4096, 4096, code) &&
+                check_case(&rng, 401, 4088, 4096, code) && check_case(&rng, 3, 8200, 8208, code) &&
+                check_case(&rng, 5, 9728, 9728, code) && check_case(&rng, 2, 32776, 32776, code),
+            "quantise: rows of bf16 to %s", code_names[code]);
 }
 
 static void bench_one(uint32_t rows, uint32_t width) {

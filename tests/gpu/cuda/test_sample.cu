@@ -162,8 +162,8 @@ static void add_mask(struct rng *rng, struct sample_case *c, uint32_t row) {
     c->draws[row].fallback = first;
 }
 
-/* Lists the rows. Half of those with a temperature and top_p are bare, and lose what bare rows must not
- * have. */
+/* Lists the rows. Half of those with a temperature and top_p are bare, and lose what bare rows must
+ * not have. */
 static void make_bare(struct rng *rng, struct sample_case *c) {
     std::vector<uint32_t> others;
     for (uint32_t row = 0; row < c->rows; row++) {
@@ -335,8 +335,8 @@ static bool check_asks(struct rng *rng, uint32_t vocab, enum look look) {
     for (uint32_t i = 0; i < 9; i++) {
         uint32_t row = (uint32_t)rng_below(rng, rows), count = (uint32_t)rng_below(rng, 40);
         int32_t token = rng_below(rng, 2) ? -1 : (int32_t)rng_below(rng, vocab);
-        asks.push_back({row, token, (uint32_t)rng_below(rng, GPU_TOP_MAX + 1),
-                        (uint32_t)named.size(), count});
+        asks.push_back(
+            {row, token, (uint32_t)rng_below(rng, GPU_TOP_MAX + 1), (uint32_t)named.size(), count});
         for (uint32_t k = 0; k < count; k++) named.push_back((int32_t)rng_below(rng, vocab));
     }
     struct cuda_logprobs ask = {};
@@ -412,9 +412,9 @@ static void check_shares(void) {
     report(worst < 5, "sample: shares of %u draws are within %.1f deviations", rows, worst);
 }
 
-/* Tokens of two weights, in bins next but one to each other. All of one weight lie at one edge of their
- * bin, all of the other at the edge towards them. So sample_nucleus misjudges the share at which one
- * weight ends and the other begins. */
+/* Tokens of two weights, in bins next but one to each other. All of one weight lie at one edge of
+ * their bin, all of the other at the edge towards them. So sample_nucleus misjudges the share at
+ * which one weight ends and the other begins. */
 static void check_off_alike(void) {
     const uint32_t rows = 48, vocab = 2801;
     const float bin = DRAW_NEAR / 4095;

@@ -176,7 +176,8 @@ static void launch_scaled(const struct scaled_bench *b, int i) {
     MUST_BE_OK(cuda_scaled(&call, stream, error));
 }
 
-/* Beside cuBLASLt's product of the same shape, which leaves int32 sums: alone, and without a pause. */
+/* Beside cuBLASLt's product of the same shape, which leaves int32 sums: alone, and without a pause.
+ */
 static void bench_one(struct cuda_products *products, const char *name, enum cuda_ending ending,
                       uint32_t outputs, uint32_t inputs, uint32_t rows) {
     const size_t bucket = row_bucket(rows);

@@ -65,8 +65,8 @@ static std::vector<uint8_t> random_file(struct rng *rng, enum tensor_type type, 
     return file;
 }
 
-/* Whether a row of e4m3 has all numbers, but for roundings to bf16: of each, of the largest and of the
- * scale. */
+/* Whether a row of e4m3 has all numbers, but for roundings to bf16: of each, of the largest and of
+ * the scale. */
 static bool is_exact(const std::vector<float> &values, const uint8_t *codes, double scale) {
     for (size_t i = 0; i < values.size(); i++)
         if (!(fabs(e4m3_to_f32(codes[i]) * scale - values[i]) <= fabs(values[i]) * 0.0119))
@@ -91,8 +91,8 @@ static bool are_codes(enum cuda_code code, const std::vector<float> &values, con
     }
     for (size_t i = 0; i < want.size(); i++) {
         double got = (code == CUDA_E4M3 ? e4m3_to_f32(codes[i]) : (float)(int8_t)codes[i]) * scale;
-        double room = code == CUDA_INT8 ? scale * 0.5
-                                        : std::max(fabs(want[i]) * 0x1p-4, scale * 0x1p-10);
+        double room =
+            code == CUDA_INT8 ? scale * 0.5 : std::max(fabs(want[i]) * 0x1p-4, scale * 0x1p-10);
         if (fabs(got - want[i]) <= room * 1.0001 + most * 1e-6) continue;
         note("element %zu: %g, not %g", i, got, want[i]);
         return false;

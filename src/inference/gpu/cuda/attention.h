@@ -4,8 +4,8 @@
 /* attention: decode, prefill and shared-prefix attention of a CUDA GPU over a paged KV cache.
  *
  * Up to four launches make the attention of one layer: tiles that leave partials (shared prefixes),
- * tiles that finish (prefill), decode items that continue from partials, and a merge of decode items
- * that were cut. The host makes the items (gpu/plan_decode.h cuts them); nothing here knows
+ * tiles that finish (prefill), decode items that continue from partials, and a merge of decode
+ * items that were cut. The host makes the items (gpu/plan_decode.h cuts them); nothing here knows
  * sequences, and no item waits for another of the same launch.
  *
  * On sm_90 and later a launch with `is_next` starts when all blocks of the launch before have
@@ -92,9 +92,9 @@ struct cuda_merge_items {
 };
 
 /* Whether the kernels have a head size. 64, 128 and 256 have kernels of their own. The other sizes
- * below 128 use those of 128, which fill the rest with zeros: the cache is read once either way, but
- * heads of 32 take as many instructions as heads of 128. A row is whole copies of 16 B in E4M3 as
- * well, hence the multiple of 16. */
+ * below 128 use those of 128, which fill the rest with zeros: the cache is read once either way,
+ * but heads of 32 take as many instructions as heads of 128. A row is whole copies of 16 B in E4M3
+ * as well, hence the multiple of 16. */
 static inline bool cuda_has_head_size(uint32_t head_dim) {
     return head_dim == 256 || (head_dim > 0 && head_dim <= 128 && head_dim % 16 == 0);
 }

@@ -10,9 +10,9 @@
  *   wait for stage s, meet | unpack s, meet | ask for s + 2 | scores, softmax, sums
  * bf16 is copied to where products read it:
  *   wait for stage s, meet | ask for s + 1 | scores, softmax, sums
- * A head of 128 in bf16 has two pieces per stage, which overlap: 32 tokens' scores take 16 registers,
- * so that two pieces and the sums fit into 128 registers. Elsewhere a piece is a whole stage, whose
- * scores read the queries half as often, and that is 2 to 10 % faster. */
+ * A head of 128 in bf16 has two pieces per stage, which overlap: 32 tokens' scores take 16
+ * registers, so that two pieces and the sums fit into 128 registers. Elsewhere a piece is a whole
+ * stage, whose scores read the queries half as often, and that is 2 to 10 % faster. */
 
 #include "gpu/cuda/attention_tile.cuh"
 #include "gpu/cuda/wgmma.cuh"
@@ -132,8 +132,8 @@ __device__ static inline void cuda_group_sums(cuda_tiler<S> *d, const struct cud
     cuda_products_commit();
 }
 
-/* Attention over a stage that has come. With two pieces the scores of the second are computed during
- * the softmax of the first, and the sums of the first during that of the second. */
+/* Attention over a stage that has come. With two pieces the scores of the second are computed
+ * during the softmax of the first, and the sums of the first during that of the second. */
 template <class S>
 __device__ static inline void
 cuda_group_attend(cuda_tiler<S> *d, const struct cuda_scoring *scoring, int s, uint32_t keys_at,

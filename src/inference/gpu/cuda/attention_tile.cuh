@@ -231,7 +231,8 @@ template <class S> __device__ static inline bool cuda_tile_sees(char *memory, in
     return s * S::KEYS < some.y && (s + 1) * S::KEYS > some.x;
 }
 
-/* Makes scores of sums, and -inf of those that a row does not see; of COUNT columns from FROM on. */
+/* Makes scores of sums, and -inf of those that a row does not see; of COUNT columns from FROM on.
+ */
 template <class S, int FROM = 0, int COUNT = S::COLUMNS>
 __device__ static inline void cuda_tile_score(cuda_tiler<S> *d, const struct cuda_scoring *scoring,
                                               int stage, char *memory) {

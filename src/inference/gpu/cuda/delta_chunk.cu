@@ -2,18 +2,19 @@
 
 /* delta_chunk: rows of several tokens through a Gated DeltaNet layer, 64 at a time.
  *
- * The chunkwise form is that of S. Yang et al., "Parallelizing Linear Transformers with the Delta Rule
- * over Sequence Length" (2024) and "Gated Delta Networks" (2024). In a chunk, with G_i the sum of
- * log decays up to row i, the changes x_i = beta_i (v_i - prediction) solve a triangular system:
+ * The chunkwise form is that of S. Yang et al., "Parallelizing Linear Transformers with the Delta
+ * Rule over Sequence Length" (2024) and "Gated Delta Networks" (2024). In a chunk, with G_i the sum
+ * of log decays up to row i, the changes x_i = beta_i (v_i - prediction) solve a triangular system:
  *
- *   (I + A) X = R,  A_ij = beta_i exp(G_i - G_j) k_i k_j for j < i,  R_i = beta_i (v_i - exp(G_i) S k_i)
- *   o_i = exp(G_i) S q_i + sum over j <= i of exp(G_i - G_j) (q_i k_j) x_j
- *   S = exp(G_last) S + sum of exp(G_last - G_j) x_j k_j'
+ *   (I + A) X = R,  A_ij = beta_i exp(G_i - G_j) k_i k_j for j < i,  R_i = beta_i (v_i - exp(G_i) S
+ * k_i) o_i = exp(G_i) S q_i + sum over j <= i of exp(G_i - G_j) (q_i k_j) x_j S = exp(G_last) S +
+ * sum of exp(G_last - G_j) x_j k_j'
  *
- * Two kernels. delta_rows convolves, all rows at once, and leaves q, k and v in bf16 with both gates.
- * delta_chunks has a block per item and value head, which goes through the chunks. A warp has 16 rows
- * of S, elements of v, in registers, as sums of products. A sum's registers become the first operand
- * of the next product as they are, so all that follows A stays in the warp (delta_chunk.cuh). */
+ * Two kernels. delta_rows convolves, all rows at once, and leaves q, k and v in bf16 with both
+ * gates. delta_chunks has a block per item and value head, which goes through the chunks. A warp
+ * has 16 rows of S, elements of v, in registers, as sums of products. A sum's registers become the
+ * first operand of the next product as they are, so all that follows A stays in the warp
+ * (delta_chunk.cuh). */
 
 #include "gpu/cuda/delta_chunk.cuh"
 #include "gpu/cuda/launch.cuh"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* delta_chunk: what a block of delta_chunks (delta_chunk.cu has the formulas) does with a chunk of 64
- * rows in shared memory.
+/* delta_chunk: what a block of delta_chunks (delta_chunk.cu has the formulas) does with a chunk of
+ * 64 rows in shared memory.
  *
  * First four warps make the system and four the asks, 16 rows each. Then every warp goes on alone
  * with its 16 rows of the state. The system is solved by blocks of 16 rows: the changes of earlier
@@ -57,8 +57,8 @@ struct delta_rates {
     float beta[CHUNK];
 };
 
-/* Shared memory: q, k and v, which becomes the output, of two chunks by turns; the system, which is -A
- * with inverses on its diagonal; the asks, exp(G_i - G_j) q_i k_j; the rates of both turns. */
+/* Shared memory: q, k and v, which becomes the output, of two chunks by turns; the system, which is
+ * -A with inverses on its diagonal; the asks, exp(G_i - G_j) q_i k_j; the rates of both turns. */
 template <int D> struct delta_places {
     static constexpr uint32_t TILE = delta_tile<D>::BYTES, SYSTEM = 6 * TILE,
                               ASKS = SYSTEM + delta_tile<CHUNK>::BYTES,
@@ -86,8 +86,8 @@ template <int D> struct delta_places {
     }
 };
 
-/* The same number, of which the compiler does not know that: what follows from it is computed where it
- * is used, instead of once for all chunks in registers that the state needs. */
+/* The same number, of which the compiler does not know that: what follows from it is computed where
+ * it is used, instead of once for all chunks in registers that the state needs. */
 __device__ static inline uint32_t unknown(uint32_t number) {
     asm volatile("" : "+r"(number));
     return number;
@@ -202,8 +202,8 @@ __device__ static inline void operand_of(uint32_t ret[4], const float (*sum)[4])
     ret[2] = cuda_pack_bf16(sum[1][0], sum[1][1]), ret[3] = cuda_pack_bf16(sum[1][2], sum[1][3]);
 }
 
-/* sum (16, 32) = state · rows', of 32 rows of the chunk: a lane's sums are rows of the state g, g + 8
- * and rows of the chunk 8n + 2t, 8n + 2t + 1. All 64 at once would not fit the registers. */
+/* sum (16, 32) = state · rows', of 32 rows of the chunk: a lane's sums are rows of the state g, g +
+ * 8 and rows of the chunk 8n + 2t, 8n + 2t + 1. All 64 at once would not fit the registers. */
 template <int D>
 __device__ static inline void ask_state(const float (*state)[4], const delta_tile<D> &rows,
                                         uint32_t first, float (*sum)[4]) {
@@ -311,7 +311,8 @@ __device__ static inline void advance(const delta_tile<D> &k, const struct delta
     }
 }
 
-/* A chunk through this warp's rows of the state: first its changes, then its outputs, by 32 rows. */
+/* A chunk through this warp's rows of the state: first its changes, then its outputs, by 32 rows.
+ */
 template <int D>
 __device__ static inline void pass_chunk(const delta_places<D> &places, uint32_t turn,
                                          float (*state)[4]) {

@@ -2,11 +2,11 @@
 
 /* delta_decode: one token of each sequence through a Gated DeltaNet layer.
  *
- * The states are the work: 2 MiB per sequence and layer are read and written, and all else is 3 % of
- * that. A block has a key head of a sequence and its value heads, for they share q, k and the tail
- * that it writes. It asks for its first rows of the state before it needs them, and a warp goes
- * through its rows on its own: a row is the state of one element of v, and all that it needs of other
- * rows is q and k, which every lane keeps. The output needs no second look at the state:
+ * The states are the work: 2 MiB per sequence and layer are read and written, and all else is 3 %
+ * of that. A block has a key head of a sequence and its value heads, for they share q, k and the
+ * tail that it writes. It asks for its first rows of the state before it needs them, and a warp
+ * goes through its rows on its own: a row is the state of one element of v, and all that it needs
+ * of other rows is q and k, which every lane keeps. The output needs no second look at the state:
  *
  *   S' q = exp(g) S q + beta (v - exp(g) S k) (k q)
  */
@@ -153,7 +153,8 @@ __device__ static inline float update_row(const struct delta_keys &keys,
     return fmaf(change, keys.product, head.decay * asked);
 }
 
-/* A block has WARPS warps; each has DEPTH turns of rows under way. BLOCKS are on a multiprocessor. */
+/* A block has WARPS warps; each has DEPTH turns of rows under way. BLOCKS are on a multiprocessor.
+ */
 template <bool IS_BF16, int K, int V, int WARPS, int DEPTH, int BLOCKS>
 __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_delta call) {
     constexpr int LANES = K / LANE_NUMBERS, ROWS = 32 / LANES * WARPS, TURNS = V / ROWS;
@@ -204,7 +205,8 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
 template <bool IS_BF16, int D>
 static enum err launch(const struct cuda_delta *call, cudaStream_t stream, struct error *error) {
     constexpr int WIDE = D == 128 ? 16 : 8; /* warps */
-    /* Measured on an H200: 4 turns and 4 blocks have 74 % of a copy's rate in float32, these 80-83 %. */
+    /* Measured on an H200: 4 turns and 4 blocks have 74 % of a copy's rate in float32, these 80-83
+     * %. */
     constexpr int DEPTH = D == 128 && IS_BF16 ? 8 : 2;
     constexpr int BLOCKS = D == 128 && !IS_BF16 ? 6 : 4;
     const uint32_t blocks = call->item_count * call->k_heads;

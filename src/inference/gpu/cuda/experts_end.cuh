@@ -164,8 +164,8 @@ __device__ static inline void gate(const struct cuda_experts &call, float (&y)[2
 
 /* ---- eight rows of a unit ---- */
 
-/* A row's 16 numbers are in four lanes, words t of both eights: lanes 0 and 2 get those of the first
- * eight, two neighbours each, and 1 and 3 those of the second. */
+/* A row's 16 numbers are in four lanes, words t of both eights: lanes 0 and 2 get those of the
+ * first eight, two neighbours each, and 1 and 3 those of the second. */
 __device__ static inline void write_16(const uint32_t (&words)[2], uint16_t *row, bool is_there) {
     const uint32_t t = threadIdx.x % 4, is_odd = t % 2;
     const uint32_t other = __shfl_xor_sync(CUDA_ALL_LANES, is_odd ? words[0] : words[1], 1);

@@ -67,8 +67,8 @@ __device__ static inline void mma_fetch(const struct cuda_experts &call,
     cuda_copy_commit();
 }
 
-/* The four matrices of 8 lines by 16 B that begin at a line and a chunk: lines 0..7 and 8..15 of one
- * chunk and of the next, or by IS_SIDEWAYS both chunks of lines 0..7 first. */
+/* The four matrices of 8 lines by 16 B that begin at a line and a chunk: lines 0..7 and 8..15 of
+ * one chunk and of the next, or by IS_SIDEWAYS both chunks of lines 0..7 first. */
 template <bool IS_SIDEWAYS>
 __device__ static inline void mma_load(uint32_t ret[4], uint32_t stage, uint32_t line,
                                        uint32_t chunk) {

@@ -9,8 +9,8 @@
  * operation is least: rows of 64 or 128 would read each line of weights two or three times.
  *
  * The first warpgroup brings 128 B of each line and row per stage into a ring: weights by the copy
- * engine, rows one by one wherever they are, by copies of its threads. The other two groups multiply
- * 128 lines each. */
+ * engine, rows one by one wherever they are, by copies of its threads. The other two groups
+ * multiply 128 lines each. */
 
 #include "gpu/cuda/experts_end.cuh"
 #include "gpu/cuda/tma.cuh"

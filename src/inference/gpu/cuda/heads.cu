@@ -4,8 +4,8 @@
  *
  * A block a row; LANES threads hold a head, eight numbers each. The row's cosines and sines are
  * read once, into shared memory, and serve all its heads. The partner of a number is in a lane half
- * the turning part away, or in shared memory where that is no whole number of lanes. Heads that turn
- * whole, by halves, have a faster kernel. */
+ * the turning part away, or in shared memory where that is no whole number of lanes. Heads that
+ * turn whole, by halves, have a faster kernel. */
 
 #include "gpu/cuda/heads_halves.cuh"
 #include "gpu/cuda/modules.h"

@@ -5,10 +5,10 @@
  * have.
  *
  * A block a row. A thread has four numbers of a head and their four partners, half a head away, so
- * that nothing but the sum of squares and the largest of a head crosses lanes; and the weights times
- * cosines and sines that its heads are multiplied by stay in registers. Instructions are what takes
- * time here. So the heads of a warp are all of one kind, and lanes need no masks of their own;
- * columns are 32-bit; and the row's scale is part of the one factor of a head. */
+ * that nothing but the sum of squares and the largest of a head crosses lanes; and the weights
+ * times cosines and sines that its heads are multiplied by stay in registers. Instructions are what
+ * takes time here. So the heads of a warp are all of one kind, and lanes need no masks of their
+ * own; columns are 32-bit; and the row's scale is part of the one factor of a head. */
 
 #include "gpu/cuda/dependent.cuh"
 #include "gpu/cuda/heads_parts.cuh"

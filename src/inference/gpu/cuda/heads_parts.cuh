@@ -25,7 +25,8 @@ template <int LANES> __device__ static inline float lanes_max(uint32_t mask, flo
     return value;
 }
 
-/* The scale of a head whose largest magnitude is `most`, rounded up, so that no code is beyond 448. */
+/* The scale of a head whose largest magnitude is `most`, rounded up, so that no code is beyond 448.
+ */
 __device__ static inline __half kv_scale_of(float most) {
     return __float2half_ru(fmaxf(most * (1.0f / E4M3_MAX), KV_SCALE_MIN));
 }

@@ -41,9 +41,9 @@ static inline enum err cuda_launch(const char *name, uint32_t blocks, uint32_t t
 }
 
 /* How many blocks of a kernel with bulk copies the GPU holds at once. 0, and the caller takes
- * another kernel, if a multiprocessor holds fewer than `least`, as on sm_120 with its 100 KiB, or if
- * the kernel's code is older than such copies, as PTX of compute_80 is on any card. A kernel always
- * comes with the same threads and shared_bytes, so its answer is kept. */
+ * another kernel, if a multiprocessor holds fewer than `least`, as on sm_120 with its 100 KiB, or
+ * if the kernel's code is older than such copies, as PTX of compute_80 is on any card. A kernel
+ * always comes with the same threads and shared_bytes, so its answer is kept. */
 template <auto KERNEL>
 static inline uint32_t cuda_blocks_held(uint32_t threads, uint32_t shared_bytes, uint32_t least) {
     static int known = -1; /* on the process's one GPU; racing threads write the same */

@@ -2,9 +2,9 @@
 
 /* mamba_decode: one token of each sequence through a Mamba-2 layer.
  *
- * All heads of a group share B and C, so the convolution, which moves their tail on, is a kernel of its
- * own: its bytes are 1 % of the states'. Then a block has a head of a sequence. Its warps stream rows
- * of the state, one per element of x, and share nothing. */
+ * All heads of a group share B and C, so the convolution, which moves their tail on, is a kernel of
+ * its own: its bytes are 1 % of the states'. Then a block has a head of a sequence. Its warps
+ * stream rows of the state, one per element of x, and share nothing. */
 
 #include "gpu/cuda/recurrent_rows.cuh"
 

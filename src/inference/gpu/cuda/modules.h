@@ -4,9 +4,9 @@
 /* modules: the code of all kernels, made ready for the card.
  *
  * Each .cu with kernels is a module: code for the kinds of GPUs that the plugin was built for, and
- * PTX. For any other GPU the driver compiles the PTX at the first kernel of the module and keeps the
- * code in a cache on disk (CUDA_CACHE_PATH). A process in its sandbox can neither open the compiler's
- * library nor write to that cache. So all modules are loaded before.
+ * PTX. For any other GPU the driver compiles the PTX at the first kernel of the module and keeps
+ * the code in a cache on disk (CUDA_CACHE_PATH). A process in its sandbox can neither open the
+ * compiler's library nor write to that cache. So all modules are loaded before.
  *
  * It does not know what the kernels do.
  *

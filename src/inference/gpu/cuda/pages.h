@@ -8,7 +8,8 @@
  *
  * Thread: one per stream.
  * Memory: GPU memory of the caller; every call only enqueues.
- * Invariant: a call waits for the kernel before it on the stream, so calls happen in their order. */
+ * Invariant: a call waits for the kernel before it on the stream, so calls happen in their order.
+ */
 
 #ifdef __cplusplus
 extern "C" {
@@ -33,8 +34,8 @@ struct cuda_pages {
     uint32_t scale_bytes; /* 0 without scales */
 };
 
-/* Page `to` becomes a copy of page `from`, which is another one. ERR_INVALID for sizes and distances
- * that are not multiples of 16. */
+/* Page `to` becomes a copy of page `from`, which is another one. ERR_INVALID for sizes and
+ * distances that are not multiples of 16. */
 enum err cuda_copy_page(const struct cuda_pages *pages, uint32_t from, uint32_t to,
                         struct CUstream_st *stream, struct error *error) MUST_CHECK;
 

@@ -118,7 +118,8 @@ static enum err lack_room(const struct gpu *gpu, bool has_context, struct error 
                    told);
 }
 
-/* The code of the kernels, and the driver's compiler, which a sandbox would keep out (modules.h). */
+/* The code of the kernels, and the driver's compiler, which a sandbox would keep out (modules.h).
+ */
 static enum err open_modules(struct gpu *gpu, struct error *error) {
     const int64_t begin_ns = clock_monotonic_ns();
     bool is_compiled;

@@ -58,7 +58,8 @@ enum err graph_run(struct gpu *gpu, struct flight *flight, struct error *error) 
     if (!graph) return walk_all(gpu, flight, error);
     walk_begin(&walk, gpu, flight);
     if (replay(&walk, graph, &refused) != OK) {
-        /* Nothing was started: the driver cannot change its graphs, or the step would fail as well. */
+        /* Nothing was started: the driver cannot change its graphs, or the step would fail as well.
+         */
         refuse(gpu, "a graph is not changed", refused.text);
         graphs_free(gpu);
         return walk_all(gpu, flight, error);

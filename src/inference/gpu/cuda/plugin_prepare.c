@@ -312,8 +312,8 @@ static void place_flights(struct layout *layout) {
         gpu->fill_card[i] = memory_take(memory, MEMORY_WORKSPACE, gpu->fill_bytes);
 }
 
-/* Pinned memory and events. Results begin as zeros on both sides: a fetch copies all rows of a step,
- * some of which later calls draw, and whole answers. */
+/* Pinned memory and events. Results begin as zeros on both sides: a fetch copies all rows of a
+ * step, some of which later calls draw, and whole answers. */
 static cudaError_t make_flights(struct gpu *gpu) {
     const struct gpu_limits *limits = &gpu->limits;
     cudaError_t code = cudaSuccess;

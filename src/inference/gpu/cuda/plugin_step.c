@@ -20,8 +20,8 @@ size_t step_block_bytes(const struct gpu_limits *limits, uint32_t vocab) {
     const size_t mask_bytes = ((size_t)vocab + 31) / 32 * sizeof(uint32_t);
     size_t step = (rows + wanted) * 2 * sizeof(uint32_t) + limits->pages_max * sizeof(uint32_t);
     size_t group = rows * sizeof(uint32_t) + 2 * attention_bytes(limits);
-    /* Two calls of draws: the draws and the list of drawn rows come with each, the rest (summed rows,
-     * masks, asks) once per row. Further calls use this room again. */
+    /* Two calls of draws: the draws and the list of drawn rows come with each, the rest (summed
+     * rows, masks, asks) once per row. Further calls use this room again. */
     size_t samples = wanted * (2 * (sizeof(struct gpu_draw) + sizeof(uint32_t)) + sizeof(uint32_t) +
                                mask_bytes + sizeof(struct gpu_ask)) +
                      limits->edits_max * sizeof(struct draw_edit) +

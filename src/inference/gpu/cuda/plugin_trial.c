@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Made-up steps: prompts from their beginning, of which the last rows have logits. warm runs them so
- * that all kernels are loaded, and plugin_trial to tell how long a step takes. */
+/* Made-up steps: prompts from their beginning, of which the last rows have logits. warm runs them
+ * so that all kernels are loaded, and plugin_trial to tell how long a step takes. */
 
 #include "base/least.h"
 #include "gpu/cuda/plugin_internal.h"

@@ -75,7 +75,8 @@ bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t ro
            cuda_scaled_pays(*ret_ending, matrix->rows_padded, row_bucket(rows));
 }
 
-/* A product that leaves bf16: of gate and up with the activation in it, of others the scaled sums. */
+/* A product that leaves bf16: of gate and up with the activation in it, of others the scaled sums.
+ */
 static enum err walk_scaled(struct walk *walk, const struct card_op *op, enum cuda_ending ending,
                             struct error *error) {
     const struct gpu *gpu = walk->gpu;
@@ -296,8 +297,8 @@ enum err walk_op(struct walk *walk, const struct card_op *op, struct error *erro
     return run[op->op.kind](walk, op, error);
 }
 
-/* Fills *ret_name with what the operation is: "operation 3 (heads of layer 0)". A layer ends with the
- * product behind its gate; before the first and behind the last layer there is none. */
+/* Fills *ret_name with what the operation is: "operation 3 (heads of layer 0)". A layer ends with
+ * the product behind its gate; before the first and behind the last layer there is none. */
 static void name_op(const struct gpu *gpu, uint32_t index, char ret_name[NAME_BYTES]) {
     const struct card_op *ops = gpu->ops;
     const char *name = names[ops[index].op.kind];

@@ -119,7 +119,8 @@ enum err plugin_warm(struct gpu *gpu, struct error *error) {
     if (err == OK && most > 0) err = made_up_step(gpu, 1, error);
     if (err == OK && most > 1) err = made_up_step(gpu, most, error);
     if (err == OK) graphs_make(gpu);
-    /* A driver that does not change its graphs is found out now, while the host reads the reason. */
+    /* A driver that does not change its graphs is found out now, while the host reads the reason.
+     */
     if (err == OK && gpu->graph_count > 0 && most > 0) err = made_up_step(gpu, 1, error);
     gpu->counters = (struct gpu_counters){0};
     return err == OK ? OK : err_prefix(error, "warming up");

@@ -4,18 +4,18 @@
 /* recurrent: layers that remember a sequence in a state of fixed size, not in keys and values.
  *
  * Such a layer has two parts per sequence. The tail is the last inputs of its causal convolution.
- * The state is a matrix per head, which every token reads and writes. States lie in slots, all of one
- * size. The caller says by an item per sequence which rows of the step it has, from which slot they
- * continue and where they leave their state. So a new sequence, a copy at its first token and a state
- * kept at the end of a shared prefix need no launch of their own.
+ * The state is a matrix per head, which every token reads and writes. States lie in slots, all of
+ * one size. The caller says by an item per sequence which rows of the step it has, from which slot
+ * they continue and where they leave their state. So a new sequence, a copy at its first token and
+ * a state kept at the end of a shared prefix need no launch of their own.
  *
  * A step's rows of one token go to the decode calls, longer ones to the chunk calls, from one list
  * of items each. It does not know models, layers, pages or the scheduler.
  *
  * Thread: one per stream.
  * Memory: device memory of the caller; nothing is allocated, every call only enqueues.
- * Invariant: in one call no slot is written by two items, and none is read by one item and written by
- * another. Every call waits for the kernel before it on the stream. */
+ * Invariant: in one call no slot is written by two items, and none is read by one item and written
+ * by another. Every call waits for the kernel before it on the stream. */
 
 #include "gpu/cuda/rows.h"
 
@@ -83,10 +83,10 @@ struct cuda_delta {
 enum err cuda_delta_decode(const struct cuda_delta *call, struct CUstream_st *stream,
                            struct error *error) MUST_CHECK;
 
-/* Any number of rows per item, by chunks of 64 on tensor cores, which multiply bf16: y and the states
- * are within 1 % of the recurrence, Euclidean. q, k, v and both gates of a step lie in `room`
- * meanwhile. Heads of 128 need 113 KiB of shared memory per block, which GPUs of 8.6, 8.9 and 12.0
- * have not: there it is an error of the launch. */
+/* Any number of rows per item, by chunks of 64 on tensor cores, which multiply bf16: y and the
+ * states are within 1 % of the recurrence, Euclidean. q, k, v and both gates of a step lie in
+ * `room` meanwhile. Heads of 128 need 113 KiB of shared memory per block, which GPUs of 8.6, 8.9
+ * and 12.0 have not: there it is an error of the launch. */
 size_t cuda_delta_room(uint32_t rows, uint32_t k_heads, uint32_t v_heads, uint32_t dim);
 enum err cuda_delta_chunk(const struct cuda_delta *call, struct CUstream_st *stream,
                           struct error *error) MUST_CHECK;

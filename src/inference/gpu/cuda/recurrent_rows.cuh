@@ -3,10 +3,10 @@
 
 /* recurrent_rows: causal convolutions over the rows of items, in blocks that each take some rows.
  *
- * A thread has four channels and goes down the rows. A new sequence may begin at any row, so a block
- * first finds out whose its rows are. The first rows of an item need the tail of its slot, which may
- * be the slot that the item's last rows leave theirs in. So the block that has an item's first row
- * computes all rows that need the old tail, and then leaves the new one itself. */
+ * A thread has four channels and goes down the rows. A new sequence may begin at any row, so a
+ * block first finds out whose its rows are. The first rows of an item need the tail of its slot,
+ * which may be the slot that the item's last rows leave theirs in. So the block that has an item's
+ * first row computes all rows that need the old tail, and then leaves the new one itself. */
 
 #include "gpu/cuda/recurrent.cuh"
 
@@ -64,8 +64,9 @@ struct row_conv {
     uint32_t channels;
 };
 
-/* Leaves the tail after the first `rows` rows of an item. What is left of the tail before them is read
- * from its slot again; in the same slot it moves towards the beginning, to a place already read. */
+/* Leaves the tail after the first `rows` rows of an item. What is left of the tail before them is
+ * read from its slot again; in the same slot it moves towards the beginning, to a place already
+ * read. */
 template <int TAPS, class INPUT>
 __device__ static __forceinline__ void leave_tail(const struct row_conv &conv, uint32_t slot,
                                                   const struct cuda_state_item &item, uint32_t rows,
@@ -81,8 +82,8 @@ __device__ static __forceinline__ void leave_tail(const struct row_conv &conv, u
     }
 }
 
-/* The inputs before row `row` of an item, and, with its first row, the new tails. `save` comes first,
- * for `to` may be the slot with the old tail. */
+/* The inputs before row `row` of an item, and, with its first row, the new tails. `save` comes
+ * first, for `to` may be the slot with the old tail. */
 template <int TAPS, class INPUT>
 __device__ static __forceinline__ void
 begin_item(const struct row_conv &conv, const struct cuda_state_item &item, uint32_t row,
@@ -99,7 +100,8 @@ begin_item(const struct row_conv &conv, const struct cuda_state_item &item, uint
 }
 
 /* Convolves this thread's channels, from `channel` on, of the block's rows: `input(row)` are four
- * numbers, output(row, four, is_there) takes the results. All lanes of a warp come to each output. */
+ * numbers, output(row, four, is_there) takes the results. All lanes of a warp come to each output.
+ */
 template <int TAPS, class INPUT, class OUTPUT>
 __device__ static __forceinline__ void walk_rows(const struct row_conv &conv, uint32_t first,
                                                  const uint32_t *owners, uint32_t channel,

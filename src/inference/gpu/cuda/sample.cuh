@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* sample: what choosing a token and listing likely ones have in common: a block that walks a row, and
- * sums over the block. */
+/* sample: what choosing a token and listing likely ones have in common: a block that walks a row,
+ * and sums over the block. */
 
 #include "gpu/cuda/dependent.cuh"
 #include "gpu/cuda/ptx.cuh"
@@ -45,8 +45,8 @@ __device__ static inline float cleaned(float logit) {
     return fminf(fmaxf(logit, -INFINITY), FLT_MAX);
 }
 
-/* The logits of ids at..at+3 as they are, -inf where the mask or the end of the vocabulary hides them.
- * Past the L1, which does not see what other threads of the block changed. */
+/* The logits of ids at..at+3 as they are, -inf where the mask or the end of the vocabulary hides
+ * them. Past the L1, which does not see what other threads of the block changed. */
 __device__ static inline struct four read_four(const struct view &view, uint32_t at) {
     struct four v = {{-INFINITY, -INFINITY, -INFINITY, -INFINITY}};
     if (at >= view.vocab) return v;
@@ -62,12 +62,12 @@ __device__ static inline struct four read_four(const struct view &view, uint32_t
 
 #define FOURS 4 /* of a lane at once: 64 B in flight */
 
-/* Calls visit(id, fours, count) for all ids, each warp over a part of its own, in order of ids or, with
- * IS_BACKWARD, the last 512 first: they are what the L2 still has of a walk before. The lanes of a warp
- * come together. fours[i] has the logits of ids id + 128 i to id + 128 i + 3 as they are. Logits that the
- * mask or the end of the vocabulary hides are -inf. So are those of fours[count] and on, whose ids belong
- * to another warp. Most reads are of a row without a mask, far from its end: a third of all instructions
- * of a walk asked whether they are. */
+/* Calls visit(id, fours, count) for all ids, each warp over a part of its own, in order of ids or,
+ * with IS_BACKWARD, the last 512 first: they are what the L2 still has of a walk before. The lanes
+ * of a warp come together. fours[i] has the logits of ids id + 128 i to id + 128 i + 3 as they are.
+ * Logits that the mask or the end of the vocabulary hides are -inf. So are those of fours[count]
+ * and on, whose ids belong to another warp. Most reads are of a row without a mask, far from its
+ * end: a third of all instructions of a walk asked whether they are. */
 template <bool IS_BACKWARD = false, class Visit>
 __device__ static inline void walk_fours(const struct view &view, Visit visit) {
     const uint32_t lane = threadIdx.x % 32, first = view.begin + threadIdx.x / 32 * view.segment;

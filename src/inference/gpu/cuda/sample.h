@@ -6,9 +6,9 @@
  * Four launches at most. `stats` goes once over the logits: the highest of each row and the
  * logarithm of the sum of exponentials, by absolute chunks of 8,192 ids, so a row's numbers do not
  * depend on the others. A row that is greedy and has neither mask nor edits has its token then.
- * `choose` takes the others, a block per row: edits, mask, what is kept, the draw, and the logits as
- * they were again. Bare rows do without statistics: `choose` reads them twice, and `stats` not at all.
- * `logprobs` serves the rows that ask. It knows no request and no text.
+ * `choose` takes the others, a block per row: edits, mask, what is kept, the draw, and the logits
+ * as they were again. Bare rows do without statistics: `choose` reads them twice, and `stats` not
+ * at all. `logprobs` serves the rows that ask. It knows no request and no text.
  *
  * Where nothing is left to take (all forbidden, or no finite logit) a row gets `fallback`.
  *
@@ -63,8 +63,8 @@ struct cuda_sample {
     const uint32_t
         *drawn; /* (drawn_count) rows that `choose` takes: all but the greedy and plain */
     uint32_t drawn_count;
-    /* The first rows of `drawn` that have no statistics. Each has a top_p, and neither top_k, min_p, mask
-     * nor edits. 0 where `stats` makes the logits. */
+    /* The first rows of `drawn` that have no statistics. Each has a top_p, and neither top_k,
+     * min_p, mask nor edits. 0 where `stats` makes the logits. */
     uint32_t bare_count;
     const uint32_t *summed; /* (summed_count) rows that get statistics; all, if bare_count is 0 */
     uint32_t summed_count;
@@ -72,7 +72,8 @@ struct cuda_sample {
     uint32_t mask_words;   /* at least (vocab + 31) / 32 */
     const struct draw_edit *edits;
     float *kept; /* as many as there are edits; scratch of choose */
-    /* `stats` adds the number of rows with a NaN or +inf, `choose` that of bare ones. NULL: not counted. */
+    /* `stats` adds the number of rows with a NaN or +inf, `choose` that of bare ones. NULL: not
+     * counted. */
     uint32_t *nonfinite;
 };
 

@@ -16,9 +16,8 @@
 
 /* Applies the edits of a row; each token's are one thread's. `kept` gets the logits as they were,
  * and, where a token is held back, kept_free what it would be without that. */
-__device__ static inline void edit_row(const struct cuda_sample &call,
-                                       const struct gpu_draw &draw, float *logits,
-                                       bool is_holding) {
+__device__ static inline void edit_row(const struct cuda_sample &call, const struct gpu_draw &draw,
+                                       float *logits, bool is_holding) {
     for (uint32_t i = threadIdx.x; i < draw.edit_count; i += THREADS) {
         const struct draw_edit *edit = &call.edits[draw.edit_begin + i];
         if (i > 0 && edit[-1].token == edit->token) continue;
@@ -91,12 +90,12 @@ __device__ static inline uint32_t spare_key(const struct view &view, const struc
     return draw_key(fmaxf(logit - 1e-6f * fabsf(logit), -FLT_MAX));
 }
 
-/* The least key that min_p, top_k and top_p keep of a row. *ret_is_weighed becomes true where all kept
- * tokens fit in the list; `parts` are then those of a walk over the whole row. */
+/* The least key that min_p, top_k and top_p keep of a row. *ret_is_weighed becomes true where all
+ * kept tokens fit in the list; `parts` are then those of a walk over the whole row. */
 __device__ static inline struct cut narrow(const struct view &view, struct select_memory *memory,
-                                           const struct gpu_draw &draw,
-                                           const struct scale &scale, uint32_t least,
-                                           struct parts *parts, bool *ret_is_weighed) {
+                                           const struct gpu_draw &draw, const struct scale &scale,
+                                           uint32_t least, struct parts *parts,
+                                           bool *ret_is_weighed) {
     struct cut cut = {least, UINT32_MAX, 0};
     bool has_top_k = draw.top_k > 0 && draw.top_k < view.vocab;
     bool has_top_p = draw.top_p > 0.0f && draw.top_p < 1.0f;
@@ -155,8 +154,8 @@ __device__ static inline struct cut narrow(const struct view &view, struct selec
     return cut;
 }
 
-/* The kept weight up to a place of the row, where tokens above the cut weigh `above` and `equals` tokens
- * equal it. */
+/* The kept weight up to a place of the row, where tokens above the cut weigh `above` and `equals`
+ * tokens equal it. */
 __device__ static inline uint64_t kept_upto(const struct cut &cut, uint64_t each, uint64_t above,
                                             uint32_t equals) {
     return above + min(equals, cut.equals) * each;
@@ -191,9 +190,9 @@ __device__ static inline void locate(const struct view &view, struct select_memo
 }
 
 /* The token among ids begin..end-1 at which the kept weights, in order of ids, exceed `wanted`: in
- * memory->token after the next barrier. `above` and `equals` are of the ids before. The warps weigh 128
- * ids at a time and note the sums where the list was; by these each warp knows the 128 ids that have the
- * token. */
+ * memory->token after the next barrier. `above` and `equals` are of the ids before. The warps weigh
+ * 128 ids at a time and note the sums where the list was; by these each warp knows the 128 ids that
+ * have the token. */
 __device__ static inline void find_token(const struct view &view, struct select_memory *memory,
                                          const struct cut &cut, const struct scale &scale,
                                          uint32_t begin, uint32_t end, uint64_t above,
@@ -258,8 +257,8 @@ __device__ static inline void weigh_parts(const struct view &view, float least,
 }
 
 /* One draw over what is kept; memory->token has it after the next barrier. First by what the warps
- * weighed in their sixteenths of the row (`parts` has that already where it is known), then among the
- * ids of one warp. */
+ * weighed in their sixteenths of the row (`parts` has that already where it is known), then among
+ * the ids of one warp. */
 __device__ static inline void draw_token(const struct view &view, struct select_memory *memory,
                                          const struct cut &cut, const struct scale &scale,
                                          uint64_t random_bits, struct parts *parts, bool is_known) {
@@ -294,8 +293,7 @@ __device__ static inline uint64_t random_at(uint64_t seed, uint64_t counter) {
 
 /* The best token of a row with edits or under a mask, as ranked(). */
 __device__ static inline uint64_t best_allowed(const struct cuda_sample &call,
-                                               const struct gpu_draw &draw,
-                                               const struct view &view,
+                                               const struct gpu_draw &draw, const struct view &view,
                                                struct select_memory *memory) {
     float *logits = (float *)view.logits;
     if (draw.edit_count > 0) edit_row(call, draw, logits, true);

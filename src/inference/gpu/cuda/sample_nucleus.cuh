@@ -4,12 +4,13 @@
 /* sample_nucleus: what top_p keeps of a row, in two walks however many tokens that is.
  *
  * The first walk counts the tokens in bins, by how far they are below a logit. That is the highest,
- * where it is known; or the highest of a few, and the walk finds the highest of all, too. Counts and the
- * weights of the bins' middles tell where the least key to keep lies: for many tokens, whose errors
- * cancel out, to a small part of a bin. The second walk adds up the exact weights of all tokens and of
- * those before that bracket, and lists the bracket; the key is then found in the list. Bins only guess:
- * where the exact sums say that the key is not in the bracket, another walk tries a wider one, and
- * where the bracket is too long for the list, the caller goes another way. */
+ * where it is known; or the highest of a few, and the walk finds the highest of all, too. Counts
+ * and the weights of the bins' middles tell where the least key to keep lies: for many tokens,
+ * whose errors cancel out, to a small part of a bin. The second walk adds up the exact weights of
+ * all tokens and of those before that bracket, and lists the bracket; the key is then found in the
+ * list. Bins only guess: where the exact sums say that the key is not in the bracket, another walk
+ * tries a wider one, and where the bracket is too long for the list, the caller goes another way.
+ */
 
 #include "gpu/cuda/sample_select.cuh"
 
@@ -18,9 +19,10 @@
 /* The share of all weight by which the guess is off at most: half a bin's width in the exponent, if
  * all tokens lie to one side of their bins' middles. */
 #define GUESS_OFF (0.55f / BIN_PLACES)
-/* Tokens that lie anywhere in their bins make the guess off by less. Its deviation is 1/√12 of a bin
- * over the root of the number of tokens, as many as would weigh the same if all were alike; that is
- * at least the weight of all in weights of the best. Six deviations, in parts of GUESS_OFF: */
+/* Tokens that lie anywhere in their bins make the guess off by less. Its deviation is 1/√12 of a
+ * bin over the root of the number of tokens, as many as would weigh the same if all were alike;
+ * that is at least the weight of all in weights of the best. Six deviations, in parts of GUESS_OFF:
+ */
 #define GUESS_DEVIATIONS 3.2f /* 6 / √12 / 0.55 */
 /* A thread's sum of all before it may exceed that of the thread before by its rounding: */
 #define SUMS_OFF 1.00001f
@@ -35,8 +37,8 @@ struct bracket {
     uint32_t first, last; /* bins */
 };
 
-/* Tokens are counted by their distance below `from`: those above it in bin 0, those around the distance
- * i / BIN_PLACES in bin 1 + i, those that are too far or no numbers in the last, BINS. */
+/* Tokens are counted by their distance below `from`: those above it in bin 0, those around the
+ * distance i / BIN_PLACES in bin 1 + i, those that are too far or no numbers in the last, BINS. */
 struct nucleus_memory {
     uint32_t bins[BINS + 1]; /* tokens in bins 0..i, after find_brackets */
     float masses[WARPS];
@@ -85,8 +87,8 @@ __device__ static inline void add_over(struct over *over, const struct four (&fo
                 over->weight += __expf((fours[i].at[k] - most) * from.factor);
 }
 
-/* Counts the tokens whose logits reach `floor`, and perhaps some that nearly do, by their distance to
- * from.max. HAS_OVER: that is not the highest; *ret_over gets what this thread met above it. */
+/* Counts the tokens whose logits reach `floor`, and perhaps some that nearly do, by their distance
+ * to from.max. HAS_OVER: that is not the highest; *ret_over gets what this thread met above it. */
 template <bool HAS_OVER>
 __device__ static inline void count_bins(const struct view &view, struct nucleus_memory *nucleus,
                                          const struct scale &from, float floor,
@@ -127,8 +129,8 @@ __device__ static inline struct survey survey_row(const struct view &view,
     return {from, max, block_sum(weight, nucleus->masses)};
 }
 
-/* Finds the brackets of the token at which the weights reach `share` of all. The second is the first
- * when it holds more tokens than the list; false when the first does. */
+/* Finds the brackets of the token at which the weights reach `share` of all. The second is the
+ * first when it holds more tokens than the list; false when the first does. */
 __device__ static inline bool find_brackets(struct nucleus_memory *nucleus, struct parts *parts,
                                             const struct survey &survey, float factor,
                                             float share) {
@@ -211,9 +213,9 @@ __device__ static inline float logit_at(const struct four (&fours)[FOURS], uint3
     return bit & 8 ? high : low;
 }
 
-/* Adds up the weights of the tokens that reach `floor` (HAS_FLOOR: some may not), and lists the bracket;
- * list_count is beyond LIST_MAX if it does not fit. parts->sums become the weights before it,
- * parts->equals zeros. Returns to all threads the weight of all. */
+/* Adds up the weights of the tokens that reach `floor` (HAS_FLOOR: some may not), and lists the
+ * bracket; list_count is beyond LIST_MAX if it does not fit. parts->sums become the weights before
+ * it, parts->equals zeros. Returns to all threads the weight of all. */
 template <bool HAS_FLOOR>
 __device__ static inline uint64_t
 weigh_around(const struct view &view, struct select_memory *memory, const struct reach &reach,
@@ -296,9 +298,9 @@ __device__ static inline void finish_parts(const struct view &view, struct selec
     __syncthreads();
 }
 
-/* What top_p keeps of the keys from `least` on, after the tokens were counted from survey.from on. True
- * when *ret_cut and `parts`, those of a walk over the whole row, are known; false leaves both undefined.
- * The whole block calls it. */
+/* What top_p keeps of the keys from `least` on, after the tokens were counted from survey.from on.
+ * True when *ret_cut and `parts`, those of a walk over the whole row, are known; false leaves both
+ * undefined. The whole block calls it. */
 __device__ static inline bool nucleus_of(const struct view &view, struct select_memory *memory,
                                          struct nucleus_memory *nucleus, struct parts *parts,
                                          const struct survey &survey, float factor, uint32_t least,

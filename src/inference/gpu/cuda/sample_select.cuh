@@ -53,8 +53,8 @@ __device__ static inline float distance(float logit, const struct scale &scale) 
     return draw_times(scale.max - logit, scale.factor);
 }
 
-/* The weight at x if is_in, which only an x below DRAW_NEAR may be, else 0. The empty assembly keeps the
- * compiler from a branch around the weight, which costs more than it saves. */
+/* The weight at x if is_in, which only an x below DRAW_NEAR may be, else 0. The empty assembly
+ * keeps the compiler from a branch around the weight, which costs more than it saves. */
 __device__ static inline uint32_t weight_if(bool is_in, float x) {
     uint32_t weight = draw_weight_at(x);
     asm volatile("" : "+r"(weight));
@@ -70,7 +70,8 @@ __device__ static inline uint64_t key_weight(uint32_t key, const struct scale &s
     return key_worth<true>(key, scale);
 }
 
-/* Adds a worth to a sum in shared memory; `at` is its first piece, the others are `stride` apart. */
+/* Adds a worth to a sum in shared memory; `at` is its first piece, the others are `stride` apart.
+ */
 template <bool BY_WEIGHT>
 __device__ static inline void add_worth(uint32_t *at, uint32_t stride, uint32_t worth) {
 #pragma unroll
@@ -85,8 +86,8 @@ __device__ static inline uint64_t worth_at(const uint32_t *at, uint32_t stride) 
     return worth;
 }
 
-/* Finds the highest digit from which on the keys are worth `wanted`, adds it to the cut, and empties the
- * digits. The cut is none when all are worth less. One warp. */
+/* Finds the highest digit from which on the keys are worth `wanted`, adds it to the cut, and
+ * empties the digits. The cut is none when all are worth less. One warp. */
 __device__ static inline void take_digit(uint32_t *digits, uint64_t wanted, uint32_t shift,
                                          struct cut *cut) {
     constexpr uint32_t EACH = DIGITS / 32;
@@ -113,11 +114,11 @@ __device__ static inline void take_digit(uint32_t *digits, uint64_t wanted, uint
 
 #define ALL_KEYS (range{0, 0xffffffffu})
 
-/* The least key to keep so that as many tokens (or so much weight) as `goal` are kept, of those from
- * `keys.least` to `keys.most` that source(visit) gives to visit(key). The whole block calls it; all get
- * the answer, whose key is DRAW_KEY_NONE when there is less than `goal` and all is kept. A radix select:
- * each round adds up what the keys are worth by their next bits, of those whose bits before are the
- * answer's. It begins at the first bit in which the keys can differ. */
+/* The least key to keep so that as many tokens (or so much weight) as `goal` are kept, of those
+ * from `keys.least` to `keys.most` that source(visit) gives to visit(key). The whole block calls
+ * it; all get the answer, whose key is DRAW_KEY_NONE when there is less than `goal` and all is
+ * kept. A radix select: each round adds up what the keys are worth by their next bits, of those
+ * whose bits before are the answer's. It begins at the first bit in which the keys can differ. */
 template <bool BY_WEIGHT, class Source>
 __device__ static inline struct cut select_cut(struct select_memory *memory, uint64_t goal,
                                                const struct scale &scale, struct range keys,

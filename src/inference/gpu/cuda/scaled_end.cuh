@@ -4,8 +4,8 @@
 /* scaled_end: what a warp of a scaled product makes of its sums (scaled.h).
  *
  * A warp has sums of 16 rows by COLUMNS weights as cuda_mma has them for each eight columns. With a
- * gate the eights are by turns of gate and of up, so that a thread has both sums of a number. y goes
- * through shared memory, a piece of its columns at a time, for whole sectors of GPU memory. */
+ * gate the eights are by turns of gate and of up, so that a thread has both sums of a number. y
+ * goes through shared memory, a piece of its columns at a time, for whole sectors of GPU memory. */
 
 #include "gpu/cuda/scaled.h"
 
@@ -84,7 +84,8 @@ __device__ static inline void send_piece(const struct cuda_scaled &call, uint32_
     }
 }
 
-/* y of a warp's 16 rows from `row` on, from its column on, by way of S::Y_BYTES of shared memory. */
+/* y of a warp's 16 rows from `row` on, from its column on, by way of S::Y_BYTES of shared memory.
+ */
 template <class S>
 __device__ static inline void leave_rows(const struct cuda_scaled &call, const int32_t (*sums)[4],
                                          uint32_t row, uint32_t column, char *shared) {

@@ -4,9 +4,9 @@
 /* scaled_mma: the kernel of scaled.h for GPUs without products of warpgroups, sm_80 and later.
  *
  * A block has a tile of 128 rows by 256 weights, and eight warps, two by four, each of which
- * multiplies 64 by 64. Rows and weights come by cp.async, 64 B of each per stage, into a ring of four
- * stages: 96 KiB, for which every GPU has room. With a gate the weights of a tile are by turns eight
- * of gate and eight of up. Blocks with the same weights follow each other. */
+ * multiplies 64 by 64. Rows and weights come by cp.async, 64 B of each per stage, into a ring of
+ * four stages: 96 KiB, for which every GPU has room. With a gate the weights of a tile are by turns
+ * eight of gate and eight of up. Blocks with the same weights follow each other. */
 
 #include "gpu/cuda/launch.cuh"
 #include "gpu/cuda/scaled_end.cuh"
@@ -63,8 +63,8 @@ __device__ static inline void mma_fetch(const struct cuda_scaled &call,
     cuda_copy_commit();
 }
 
-/* The four matrices of 8 lines by 16 B that begin at a line and a chunk: lines 0..7 and 8..15 of one
- * chunk and of the next, or by IS_SIDEWAYS both chunks of lines 0..7 first. */
+/* The four matrices of 8 lines by 16 B that begin at a line and a chunk: lines 0..7 and 8..15 of
+ * one chunk and of the next, or by IS_SIDEWAYS both chunks of lines 0..7 first. */
 template <bool IS_SIDEWAYS>
 __device__ static inline void mma_load(uint32_t ret[4], uint32_t stage, uint32_t line,
                                        uint32_t chunk) {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* scaled_tile: the kernel of scaled.h for sm_90a, a product of warpgroups with an ending of its own.
+/* scaled_tile: the kernel of scaled.h for sm_90a, a product of warpgroups with an ending of its
+ * own.
  *
  * A block has three warpgroups and stays on its multiprocessor. One thread of the first has tiles
  * of rows and weights brought into a ring of stages, 128 B of each row and weight per stage; the

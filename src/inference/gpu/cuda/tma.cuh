@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tma: tiles of a matrix that the copy engine brings into shared memory, where barriers (barrier.cuh)
- * tell that they are there. sm_90a; code for other GPUs is empty, and nothing launches it.
+/* tma: tiles of a matrix that the copy engine brings into shared memory, where barriers
+ * (barrier.cuh) tell that they are there. sm_90a; code for other GPUs is empty, and nothing
+ * launches it.
  *
- * A tile lies in shared memory as wgmma.cuh asks for: rows of 128 B, chunk c of row r at c ^ (r & 7).
- * What of a tile lies beyond the matrix is zero.
+ * A tile lies in shared memory as wgmma.cuh asks for: rows of 128 B, chunk c of row r at c ^ (r &
+ * 7). What of a tile lies beyond the matrix is zero.
  *
  * Blocks of a cluster have the same shared memory layout; one of them may bring a tile into all.
  *
@@ -35,8 +36,9 @@ __device__ static inline uint32_t cuda_block_of_cluster(void) {
     return rank;
 }
 
-/* Arrives at the barrier of a block of the cluster that has this address there. It orders nothing but
- * what this block's barriers order: with `.release.cluster` each arrival waits for all memory. */
+/* Arrives at the barrier of a block of the cluster that has this address there. It orders nothing
+ * but what this block's barriers order: with `.release.cluster` each arrival waits for all memory.
+ */
 __device__ static inline void cuda_barrier_arrive(uint32_t barrier, uint32_t block) {
     CUDA_TMA(asm volatile("{ .reg .b32 there;\n"
                           "mapa.shared::cluster.u32 there, %0, %1;\n"
@@ -54,7 +56,8 @@ __device__ static inline void cuda_cluster_meet(void) {
 
 /* ---- meetings of some warps ---- */
 
-/* Waits until `threads` threads of the block have come to meeting ID, those that pass it included. */
+/* Waits until `threads` threads of the block have come to meeting ID, those that pass it included.
+ */
 template <int ID> __device__ static inline void cuda_meet_some(uint32_t threads) {
     asm volatile("bar.sync %0, %1;" ::"n"(ID), "r"(threads) : "memory");
 }
@@ -100,7 +103,8 @@ __device__ static inline void cuda_tile_read_5(uint32_t to, const struct cuda_ti
                      : "memory"));
 }
 
-/* The same of four into the blocks of the cluster whose bits are set, each with a barrier of its own. */
+/* The same of four into the blocks of the cluster whose bits are set, each with a barrier of its
+ * own. */
 __device__ static inline void cuda_tile_read_for(uint32_t blocks, uint32_t to,
                                                  const struct cuda_tiles *tiles, uint32_t barrier,
                                                  uint32_t x, uint32_t y, uint32_t z, uint32_t w) {

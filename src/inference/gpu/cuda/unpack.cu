@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* unpack: a block a row, eight values a thread at a time; several times over the row for 8-bit codes,
- * whose scale must be known first. */
+/* unpack: a block a row, eight values a thread at a time; several times over the row for 8-bit
+ * codes, whose scale must be known first. */
 
 #include "gpu/cuda/dependent.cuh"
 #include "gpu/cuda/modules.h"

@@ -25,8 +25,8 @@ __device__ static inline uint64_t cuda_matrix_at(uint32_t address) {
     return (uniform >> 4 & 0x3fff) | unused << 16 | rows_in_eights << 32 | mixed_in_128_bytes;
 }
 
-/* The operand `bytes` further, a multiple of 16: one addition, for shared memory has no address that
- * would carry out of the 14 bits. */
+/* The operand `bytes` further, a multiple of 16: one addition, for shared memory has no address
+ * that would carry out of the 14 bits. */
 __device__ static inline uint64_t cuda_matrix_after(uint64_t matrix, uint32_t bytes) {
     return (matrix & 0xffffffff00000000ull) | ((uint32_t)matrix + (bytes >> 4));
 }
@@ -68,8 +68,8 @@ template <int N> __device__ static inline void cuda_products_pin(float (*x)[4]) 
     "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "  \
     "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
 
-/* sum (64, N) = a (64, 16) · b (N, 16) transposed, or += that; N is 32 or 64. Warp w has rows 16w..,
- * as cuda_mma has them for each eight columns. */
+/* sum (64, N) = a (64, 16) · b (N, 16) transposed, or += that; N is 32 or 64. Warp w has rows
+ * 16w.., as cuda_mma has them for each eight columns. */
 template <int N>
 __device__ static inline void cuda_product(float (*sum)[4], uint64_t a, uint64_t b, int is_added) {
     static_assert(N == 32 || N == 64, "columns");

@@ -5,9 +5,9 @@
  * A register tile is up to ROWS_MAX rows of activations by the 32 columns of a matrix tile: two
  * vectors of 16 columns. For quantised weights vpdpbusd multiplies unsigned weights by signed
  * activations, four products per lane, into exact int32 sums of one group. The group's sum becomes
- * f32 with weight scale · activation scale. Adding -zero · Σ activations takes the weights' zero off.
- * The coarse part of activations (matrix.h) is summed first, over the quads of columns where any row
- * of the register tile has one, and shifted: further zeros do not change an exact sum.
+ * f32 with weight scale · activation scale. Adding -zero · Σ activations takes the weights' zero
+ * off. The coarse part of activations (matrix.h) is summed first, over the quads of columns where
+ * any row of the register tile has one, and shifted: further zeros do not change an exact sum.
  *
  * Every output is one chain of the same operations in the same order, for any height of the tile.
  * That makes rows independent of the batch. The functions of one height and one format are the same

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// api: the server's routes, with the key of this tab. The key is kept in the tab's own storage and goes nowhere else.
+// api: the server's routes, with the key of this tab. The key is kept in the tab's own storage and
+// goes nowhere else.
 
 const KEY = "quern-key";
 const JUDGEMENTS = 100; // of one page of the trail
@@ -23,7 +24,8 @@ async function refusal(answer) {
   try {
     ({message: sentence, code} = (await answer.json()).error);
   } catch { /* not the shape of an error: the status has to do */ }
-  return new Refused(answer.status, sentence, Number(answer.headers.get("retry-after")) || null, code);
+  return new Refused(
+    answer.status, sentence, Number(answer.headers.get("retry-after")) || null, code);
 }
 
 /** How far this machine's clock is behind the server's, in seconds; from the last answer. */
@@ -35,7 +37,8 @@ export async function call(path, options = {}) {
   if (key()) headers.Authorization = `Bearer ${key()}`;
   let answer;
   try {
-    answer = await fetch(path, {...options, headers, cache: "no-store", credentials: "omit", redirect: "error"});
+    answer = await fetch(
+      path, {...options, headers, cache: "no-store", credentials: "omit", redirect: "error"});
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, "The server cannot be reached");
@@ -48,10 +51,14 @@ export async function call(path, options = {}) {
 
 export const get = async (path, options) => (await call(path, options)).json();
 
-export const post = async (path, body = {}, headers = {}) =>
-  (await call(path, {method: "POST", headers: {"Content-Type": "application/json", ...headers}, body: JSON.stringify(body)})).json();
+export const post = async (path, body = {}, headers = {}) => (await call(path, {
+  method: "POST",
+  headers: {"Content-Type": "application/json", ...headers},
+  body: JSON.stringify(body)
+})).json();
 
-export const batches = (after, limit) => get(`/v1/batches?limit=${limit}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
+export const batches = (after, limit) => get(
+  `/v1/batches?limit=${limit}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
 export const batch = id => get(`/v1/batches/${encodeURIComponent(id)}`);
 export const file = id => get(`/v1/files/${encodeURIComponent(id)}`);
 export const content = id => call(`/v1/files/${encodeURIComponent(id)}/content`);
@@ -59,7 +66,8 @@ export const content = id => call(`/v1/files/${encodeURIComponent(id)}/content`)
 export const act = (id, action) => post(`/v1/batches/${encodeURIComponent(id)}/${action}`);
 
 /** What a batch's answers have: {indexed, lines, data: fields with their distributions}. */
-export const answerFields = (id, signal) => get(`/v1/batches/${encodeURIComponent(id)}/answers/fields`, {signal});
+export const answerFields = (id, signal) => get(
+  `/v1/batches/${encodeURIComponent(id)}/answers/fields`, {signal});
 
 /** A page of answers; `question` has filters, order and search as parameters (view.js). */
 export function answers(id, question, after, limit, signal) {
@@ -70,18 +78,28 @@ export function answers(id, question, after, limit, signal) {
 }
 
 /** One line: {line, custom_id, request, result}. */
-export const line = (id, number, signal) => get(`/v1/batches/${encodeURIComponent(id)}/lines/${number}`, {signal});
+export const line = (id, number, signal) => get(
+  `/v1/batches/${encodeURIComponent(id)}/lines/${number}`, {signal});
 
-const asQuery = values => new URLSearchParams(Object.entries(values).filter(([, value]) => value !== null && value !== undefined && value !== "")).toString();
-const ofBatch = (id, rest, values = {}) => `/v1/batches/${encodeURIComponent(id)}/${rest}?${asQuery(values)}`;
+const asQuery = values => new URLSearchParams(
+  Object.entries(values).filter(([, value]) => value !== null && value !== undefined
+      && value !== "")).toString();
+const ofBatch = (id, rest,
+  values = {}) => `/v1/batches/${encodeURIComponent(id)}/${rest}?${asQuery(values)}`;
 
 /** Cards of a queue, see docs/internals/service/curation.md. */
 export const cards = (id, query) => get(ofBatch(id, "cards", query));
-/** {schema, is_made, indexed, lines}: the schema is known once the answers and requests are read. */
+/**
+ * {schema, is_made, indexed, lines}: the schema is known once the answers and requests are read.
+ */
 export const schemaOf = id => get(ofBatch(id, "schema"));
 /** Keeps a judgement; the same record twice is one. */
-export const judge = async (id, record, signal) =>
-  (await call(ofBatch(id, "judgements"), {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify(record), signal})).json();
+export const judge = async (id, record, signal) => (await call(ofBatch(id, "judgements"), {
+  method: "POST",
+  headers: {"Content-Type": "application/json"},
+  body: JSON.stringify(record),
+  signal
+})).json();
 /** All judgements of the audit trail that fit the query, oldest first. */
 export async function judgements(id, query) {
   const found = [];
@@ -95,16 +113,21 @@ export async function judgements(id, query) {
 export const judgementSummary = id => get(ofBatch(id, "judgements/summary"));
 export const judgementExport = (id, format) => call(ofBatch(id, "judgements/export", {format}));
 
-/** The job of Label Studio of a batch (docs/internals/app/label-studio.md); action: push, pull or sync. */
+/**
+ * The job of Label Studio of a batch (docs/internals/app/label-studio.md); action: push, pull or
+ * sync.
+ */
 export const studio = id => get(ofBatch(id, "label_studio"));
 export const startStudio = (id, action) => post(ofBatch(id, "label_studio"), {action});
 
 export const machine = () => get("/v1/machine");
 /** action: load or unload. */
-export const actOnModel = (id, action) => post(`/v1/machine/models/${encodeURIComponent(id)}/${action}`);
+export const actOnModel = (id, action) => post(
+  `/v1/machine/models/${encodeURIComponent(id)}/${action}`);
 
 /** The keys of the server; asks: whether it wants one of each client. */
 export const keys = () => get("/v1/keys");
 /** The answer's `key` is the only copy of the new key's text. */
 export const createKey = wish => post("/v1/keys", wish);
-export const revokeKey = async id => (await call(`/v1/keys/${encodeURIComponent(id)}`, {method: "DELETE"})).json();
+export const revokeKey = async id =>
+  (await call(`/v1/keys/${encodeURIComponent(id)}`, {method: "DELETE"})).json();

@@ -1,20 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
-// app: which page the address means, and the parts that all pages share: the key, one clock, one place for trouble.
+// app: which page the address means, and the parts that all pages share: the key, one clock, one
+// place for trouble.
 
 import {forgetKey, key} from "/pages/api.js";
 import {showBatches} from "/pages/batches.js";
 import {element, fill, say} from "/pages/dom.js";
 import {askKey} from "/pages/key.js";
 
-/** The pages: `pattern` of the address behind "#", `link` and `address` for the navigation, and show(main, id, query), which gives {refresh, close, move}.
- * refresh() asks for news; move(query) shows the same page with what now stands behind "?" in the address; close and move may be absent.
- * A page whose pattern has a group belongs to a batch, and is offered next to the other pages of that batch. */
+/**
+ * The pages: `pattern` of the address behind "#", `link` and `address` for the navigation, and
+ * show(main, id, query), which gives {refresh, close, move}. refresh() asks for news; move(query)
+ * shows the same page with what now stands behind "?" in the address; close and move may be absent.
+ * A page whose pattern has a group belongs to a batch, and is offered next to the other pages of
+ * that batch.
+ */
 const PAGES = [
   {pattern: /^\/$/, link: "Batches", address: () => "/", title: () => "Batches", show: showBatches},
-  {pattern: /^\/batch\/([\w-]+)$/, link: "Results", address: id => `/batch/${id}`, title: id => id, show: later(async () => (await import("/pages/batch.js")).showBatch)},
-  {pattern: /^\/batch\/([\w-]+)\/curate$/, link: "Curation", address: id => `/batch/${id}/curate`, title: id => `Curation of ${id}`,
-    show: later(async () => (await import("/pages/curate.js")).showCurate)},
-  {pattern: /^\/machine$/, link: "Machine", address: () => "/machine", title: () => "Machine", show: later(async () => (await import("/pages/machine.js")).showMachine)},
+  {
+    pattern: /^\/batch\/([\w-]+)$/,
+    link: "Results",
+    address: id => `/batch/${id}`,
+    title: id => id,
+    show: later(async () => (await import("/pages/batch.js")).showBatch)
+  },
+  {
+    pattern: /^\/batch\/([\w-]+)\/curate$/,
+    link: "Curation",
+    address: id => `/batch/${id}/curate`,
+    title: id => `Curation of ${id}`,
+    show: later(async () => (await import("/pages/curate.js")).showCurate)
+  },
+  {
+    pattern: /^\/machine$/,
+    link: "Machine",
+    address: () => "/machine",
+    title: () => "Machine",
+    show: later(async () => (await import("/pages/machine.js")).showMachine)
+  },
 ];
 
 /** A page whose modules are loaded when it is first opened, so that the others stay small. */
@@ -61,11 +83,15 @@ function open() {
   const shown = PAGES.find(({pattern}) => pattern.test(path)) ?? PAGES[0];
   const id = shown.pattern.exec(path)?.[1];
   document.title = `${shown.title(id)} – quern`;
-  fill(navigation, PAGES.filter(({address}) => id || !address.length).map(({link, address, pattern}) =>
-    element("a", {href: `#${address(id)}`, "aria-current": pattern === shown.pattern && "page"}, link)));
+  fill(navigation,
+    PAGES.filter(({address}) => id || !address.length)
+      .map(
+        ({link, address, pattern}) => element("a",
+          {href: `#${address(id)}`, "aria-current": pattern === shown.pattern && "page"}, link)));
   fill(main);
   page = shown.show(main, id, query);
-  if (shownPath !== null) main.focus(); // not when the tab opens: its first Tab reaches the link to the content
+  // not when the tab opens: its first Tab reaches the link to the content
+  if (shownPath !== null) main.focus();
   shownPath = path;
   pause = REFRESH_MS;
   refresh(mine);
@@ -86,7 +112,8 @@ async function refresh(mine) {
     }
     if (error.status === 403 || error.status === 404) {
       leave();
-      fill(main, element("p", {class: "trouble"}, error.message), element("p", {}, element("a", {href: "#/"}, "All batches")));
+      fill(main, element("p", {class: "trouble"}, error.message),
+        element("p", {}, element("a", {href: "#/"}, "All batches")));
       return;
     }
     pause = Math.min(pause * 2, REFRESH_MS_MAX);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batches: the list, newest first, with live progress. Rows stay where they are while their figures change.
+// batches: the list, newest first, with live progress. Rows stay where they are while their figures
+// change.
 
 import {batch as ask, batches, serverNow} from "/pages/api.js";
 import {showUpload} from "/pages/create.js";
@@ -15,8 +16,11 @@ export const isOver = batch => OVER.has(batch.status);
 
 /** What a status means to its owner, in a word and a colour. */
 export function state(batch) {
-  if (batch.quern?.paused) return [batch.quern.paused === "quality" ? "paused: quality" : "paused", "warn"];
-  if (batch.status === "completed") return batch.request_counts.failed > 0 ? ["completed, some failed", "warn"] : ["completed", "good"];
+  if (batch.quern?.paused)
+    return [batch.quern.paused === "quality" ? "paused: quality" : "paused", "warn"];
+  if (batch.status === "completed")
+    return batch.request_counts.failed > 0 ? ["completed, some failed", "warn"]
+                                           : ["completed", "good"];
   if (batch.status === "failed" || batch.status === "expired") return [batch.status, "bad"];
   return [batch.status.replace("_", " "), isOver(batch) ? "" : "live"];
 }
@@ -43,7 +47,8 @@ export function progressText(batch, samples) {
   if (batch.status !== "in_progress" || batch.quern?.paused) return "";
   const pace = paceOf(batch, samples), left = total - completed - failed;
   if (pace === null) return "";
-  return pace > 0 ? `${rate(pace)} per second, ${duration(left / pace)} left` : "no line in the last minute";
+  return pace > 0 ? `${rate(pace)} per second, ${duration(left / pace)} left`
+                  : "no line in the last minute";
 }
 
 class Row {
@@ -57,8 +62,11 @@ class Row {
     this.model = element("td");
     this.tokens = element("span");
     this.cost = element("span", {class: "when"});
-    this.element = element("tr", {}, element("td", {}, this.name, element("span", {class: "when"}, moment(batch.created_at))), element("td", {}, this.state),
-      element("td", {class: "progress"}, this.bar, this.counts, this.pace), this.model, element("td", {class: "number"}, this.tokens, this.cost));
+    this.element = element("tr", {},
+      element("td", {}, this.name, element("span", {class: "when"}, moment(batch.created_at))),
+      element("td", {}, this.state),
+      element("td", {class: "progress"}, this.bar, this.counts, this.pace), this.model,
+      element("td", {class: "number"}, this.tokens, this.cost));
     this.show(batch);
   }
 
@@ -70,10 +78,16 @@ class Row {
     this.state.dataset.kind = kind;
     this.bar.max = total || 1;
     this.bar.value = completed + failed;
-    setText(this.counts, total ? `${count(completed + failed)} of ${count(total)}${failed ? `, ${count(failed)} failed` : ""}` : "");
+    setText(this.counts,
+      total ? `${count(completed + failed)} of ${count(total)}${
+        failed ? `, ${count(failed)} failed` : ""}`
+               : "");
     setText(this.pace, progressText(batch, this.samples));
     setText(this.model, batch.model ?? "");
-    setText(this.tokens, batch.usage ? `${compact(batch.usage.input_tokens)} in, ${compact(batch.usage.output_tokens)} out` : "");
+    setText(this.tokens,
+      batch.usage
+        ? `${compact(batch.usage.input_tokens)} in, ${compact(batch.usage.output_tokens)} out`
+        : "");
     setText(this.cost, costText(batch.quern?.costs));
   }
 }
@@ -81,12 +95,21 @@ class Row {
 export function showBatches(main) {
   const rows = new Map(); // id → Row
   const body = element("tbody");
-  const none = element("p", {hidden: true}, "No batch yet. Drop a JSONL file of requests above, or send one with openai, curl or quern.");
-  const more = element("button", {type: "button", hidden: true, onclick: () => showMore()}, "Show older batches");
+  const none = element("p", {hidden: true},
+    "No batch yet. Drop a JSONL file of requests above, or send one with openai, curl or quern.");
+  const more = element(
+    "button", {type: "button", hidden: true, onclick: () => showMore()}, "Show older batches");
   let last = null, wanted = PAGE;
   fill(main, element("h1", {}, "Batches"), showUpload(id => location.assign(`#/batch/${id}`)), none,
-    element("div", {class: "scroll"}, element("table", {class: "batches"},
-      element("thead", {}, element("tr", {}, ["Batch", "State", "Progress", "Model", "Tokens, cost"].map(title => element("th", {scope: "col", class: title === "Tokens, cost" && "number"}, title)))), body)), more);
+    element("div", {class: "scroll"},
+      element("table", {class: "batches"},
+        element("thead", {},
+          element("tr", {},
+            ["Batch", "State", "Progress", "Model", "Tokens, cost"].map(
+              title => element(
+                "th", {scope: "col", class: title === "Tokens, cost" && "number"}, title)))),
+        body)),
+    more);
 
   function place(list, isFirst) {
     list.forEach((batch, at) => {
@@ -115,7 +138,10 @@ export function showBatches(main) {
     }
     none.hidden = rows.size > 0;
     const listed = new Set(page.data.map(batch => batch.id));
-    const older = [...rows].filter(([id, row]) => !row.isOver && !listed.has(id)).sort(([, a], [, b]) => a.asked - b.asked).slice(0, OLDER);
+    const older = [...rows]
+                    .filter(([id, row]) => !row.isOver && !listed.has(id))
+                    .sort(([, a], [, b]) => a.asked - b.asked)
+                    .slice(0, OLDER);
     await Promise.all(older.map(async ([id, row]) => row.show(await ask(id))));
   }
 

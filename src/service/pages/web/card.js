@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// card: one line of a batch to be judged: what was asked, the answer by field, and the draft of a judgement.
+// card: one line of a batch to be judged: what was asked, the answer by field, and the draft of a
+// judgement.
 
 import {saidBy} from "/pages/answer.js";
 import {element, fill, setText} from "/pages/dom.js";
@@ -18,7 +19,9 @@ const answerOf = card => card.answer ?? {".text": card.text ?? ""};
 /** Fields that a digit leads to: those of the answer, and of its groups of groups. */
 function stopsOf(node, editor) {
   return node.fields.flatMap(field => {
-    const own = editor.fields.get(field.name), isGroup = field.kind === "group" && own.fields && field.fields.some(inner => inner.kind === "group");
+    const own = editor.fields.get(field.name),
+          isGroup = field.kind === "group" && own.fields
+      && field.fields.some(inner => inner.kind === "group");
     return isGroup ? stopsOf(field, own) : [own];
   });
 }
@@ -26,13 +29,30 @@ function stopsOf(node, editor) {
 class Card {
   constructor(card, {schema, curator, isDispute, told}) {
     const own = card.judgements?.find(judgement => judgement.curator === curator);
-    Object.assign(this, {card, curator, isDispute, told, own, wasJudged: own !== undefined, isCorrecting: false, answer: answerOf(card), shape: shapeOfAnswer(schema, card.answer)});
+    Object.assign(this, {
+      card,
+      curator,
+      isDispute,
+      told,
+      own,
+      wasJudged: own !== undefined,
+      isCorrecting: false,
+      answer: answerOf(card),
+      shape: shapeOfAnswer(schema, card.answer)
+    });
     this.draft = {rating: own?.rating ?? null, flagged: own?.flagged ?? false};
     this.state = element("span", {class: "state"});
     this.box = element("div", {class: "fields"});
-    this.ratings = [1, 2, 3, 4, 5].map(number => element("button", {type: "button", "aria-pressed": "false", "aria-keyshortcuts": number, "aria-label": `Rating ${number} of 5`,
-      onclick: () => this.rate(number)}, number));
-    this.comment = element("textarea", {id: "comment", rows: 2, maxlength: 4000, value: own?.comment ?? ""});
+    this.ratings = [1, 2, 3, 4, 5].map(number => element("button", {
+      type: "button",
+      "aria-pressed": "false",
+      "aria-keyshortcuts": number,
+      "aria-label": `Rating ${number} of 5`,
+      onclick: () => this.rate(number)
+    },
+                                         number));
+    this.comment = element(
+      "textarea", {id: "comment", rows: 2, maxlength: 4000, value: own?.comment ?? ""});
     this.element = this.#layout();
     this.showState();
     this.#read();
@@ -40,7 +60,8 @@ class Card {
   }
 
   #layout() {
-    const {card} = this, error = card.result?.error?.message ?? card.result?.response?.body?.error?.message;
+    const {card} = this,
+          error = card.result?.error?.message ?? card.result?.response?.body?.error?.message;
     return element("article", {class: "card", tabindex: "-1", "aria-labelledby": "card-title"},
       element("div", {class: "title"}, element("h2", {id: "card-title"}, card.custom_id), element("span", {class: "quiet"}, `Line ${count(card.line)}`),
         typeof card.uncertainty === "number" && element("span", {class: "quiet"}, `Uncertainty ${card.uncertainty.toFixed(2)}`), this.state),
@@ -52,20 +73,38 @@ class Card {
 
   /** The other run's answer, and the judgements of other curators where a queue is about them. */
   #others() {
-    const {card} = this, others = (card.judgements ?? []).filter(judgement => judgement.curator !== this.curator);
-    const other = card.other?.answer && element("p", {class: "quiet"}, "The other run has other values; each stands below this run's.");
-    if (!others.length) return other;
-    return [other, element("details", {class: "others", open: this.isDispute}, element("summary", {}, others.length === 1 ? "The judgement of another curator" : `The judgements of ${others.length} other curators`),
-      others.map(judgement => element("div", {class: "opinion"}, element("p", {class: "quiet"}, headOf(judgement)), wordsOf(judgement, this.answer),
-        element("button", {type: "button", onclick: () => this.told.like(judgement)}, `Judge like ${judgement.curator}`))))];
+      const {
+        card} = this,
+       others = (card.judgements ?? []).filter(judgement => judgement.curator !== this.curator);
+      const other = card.other?.answer
+        && element(
+          "p", {class: "quiet"}, "The other run has other values; each stands below this run's.");
+      if (!others.length) return other;
+      return [
+        other,
+        element("details", {class: "others", open: this.isDispute},
+          element("summary", {},
+            others.length === 1 ? "The judgement of another curator"
+                                : `The judgements of ${others.length} other curators`),
+          others.map(
+            judgement => element("div", {class: "opinion"},
+              element("p", {class: "quiet"}, headOf(judgement)), wordsOf(judgement, this.answer),
+              element("button", {type: "button", onclick: () => this.told.like(judgement)},
+                `Judge like ${judgement.curator}`))))
+      ];
   }
 
   /** What differs from the model's answer, or from that of the other run, stands below a field. */
   #extra(field) {
     const theirs = this.card.other?.answer, answer = this.answer[field.name];
-    const told = (says, before, now) => differences(before, now).map(({path, now: value}) =>
-      element("p", {class: "before"}, path.length ? `${pathOf(path)}. ` : "", `${says}: `, prose(lineOf(value), "span")));
-    return [told("The model answered", this.#now()[field.name], answer), theirs && told("The other run answered", answer, theirs[field.name])];
+    const told = (says, before, now) =>
+      differences(before, now)
+        .map(({path, now: value}) => element("p", {class: "before"},
+               path.length ? `${pathOf(path)}. ` : "", `${says}: `, prose(lineOf(value), "span")));
+    return [
+      told("The model answered", this.#now()[field.name], answer),
+      theirs && told("The other run answered", answer, theirs[field.name])
+    ];
   }
 
   #now() {
@@ -76,7 +115,8 @@ class Card {
     this.isCorrecting = false;
     this.editor = null;
     fill(this.box, groupView(this.shape, this.#now(), field => this.#extra(field)));
-    for (const field of this.box.querySelectorAll(":scope > .group > .field")) field.addEventListener("click", event => this.#click(event, field.dataset.name));
+    for (const field of this.box.querySelectorAll(":scope > .group > .field"))
+      field.addEventListener("click", event => this.#click(event, field.dataset.name));
   }
 
   /** A click on a field begins its correction; one that selects text, or opens something, does not. */
@@ -86,13 +126,15 @@ class Card {
   }
 
   showState(word = null) {
-    setText(this.state, word ?? (this.own ? `${this.own.verdict}, version ${this.own.version}` : "not judged"));
-    this.state.dataset.kind = word ? "live" : this.own ? "good" : "";
+      setText(this.state,
+        word ?? (this.own ? `${this.own.verdict}, version ${this.own.version}` : "not judged"));
+      this.state.dataset.kind = word ? "live" : this.own ? "good" : "";
   }
 
   #showDraft() {
-    this.ratings.forEach((button, at) => button.setAttribute("aria-pressed", String(this.draft.rating === at + 1)));
-    this.told.changed(this);
+      this.ratings.forEach(
+        (button, at) => button.setAttribute("aria-pressed", String(this.draft.rating === at + 1)));
+      this.told.changed(this);
   }
 
   rate(number) {
@@ -122,7 +164,8 @@ class Card {
 
   #number(editor, number) {
     const first = [editor.element].flat()[0];
-    first.closest(".field")?.querySelector(".label")?.append(" ", element("kbd", {"aria-hidden": "true"}, number));
+    first.closest(".field")?.querySelector(".label")?.append(
+      " ", element("kbd", {"aria-hidden": "true"}, number));
   }
 
   focusField(number) {
@@ -147,19 +190,30 @@ class Card {
       problems[0].focus();
       return null;
     }
-    const names = [...new Set([...Object.keys(this.answer), ...Object.keys(now)])].filter(name => !isSame(this.answer[name], now[name]));
+    const names = [...new Set([...Object.keys(this.answer), ...Object.keys(now)])].filter(
+      name => !isSame(this.answer[name], now[name]));
     return Object.fromEntries(names.map(name => [name, now[name] ?? null]));
   }
 
   /** The fields in which the other run differs, as a correction. */
   otherRun() {
     const theirs = this.card.other?.answer;
-    return theirs ? Object.fromEntries(Object.keys(theirs).filter(name => !isSame(theirs[name], this.answer[name])).map(name => [name, theirs[name]])) : null;
+    return theirs ? Object.fromEntries(Object.keys(theirs)
+                                         .filter(name => !isSame(theirs[name], this.answer[name]))
+                                         .map(name => [name, theirs[name]]))
+                  : null;
   }
 
   record(verdict, fields = null) {
-    return {custom_id: this.card.custom_id, curator: this.curator, verdict, flagged: this.draft.flagged, fields: verdict === "corrected" ? fields : undefined,
-      rating: this.draft.rating, comment: this.comment.value.trim() || null};
+      return {
+        custom_id: this.card.custom_id,
+        curator: this.curator,
+        verdict,
+        flagged: this.draft.flagged,
+        fields: verdict === "corrected" ? fields : undefined,
+        rating: this.draft.rating,
+        comment: this.comment.value.trim() || null
+      };
   }
 
   /** The server has kept a judgement of this card. */
@@ -170,5 +224,8 @@ class Card {
   }
 }
 
-/** `told`: changed(card) after a change of the draft, like(judgement) to judge as another curator did. */
+/**
+ * `told`: changed(card) after a change of the draft, like(judgement) to judge as another curator
+ * did.
+ */
 export const showCard = (card, options) => new Card(card, options);

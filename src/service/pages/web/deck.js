@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deck: the cards of one queue, fetched ahead, with the place of the curator in them. It keeps the cards behind for a way back.
+// deck: the cards of one queue, fetched ahead, with the place of the curator in them. It keeps the
+// cards behind for a way back.
 
 import {cards} from "/pages/api.js";
 import {isUnsent} from "/pages/outbox.js";
@@ -10,7 +11,8 @@ const BEHIND = 200; // cards that stay for the way back
 
 export function deckOf(batch, query) {
   const held = [], judged = new Set();
-  let at = 0, after = null, hasMore = true, asking = null, isClosed = false, first = null, reading = null;
+  let at = 0, after = null, hasMore = true, asking = null, isClosed = false, first = null,
+      reading = null;
 
   async function ask() {
     const page = await cards(batch, {...query, limit: PAGE, after});
@@ -19,7 +21,9 @@ export function deckOf(batch, query) {
     if (reading) return;
     first ??= {total: page.total, judged: page.total - page.left};
     first.total = page.total;
-    held.push(...page.data.filter(card => query.judged === "any" || !isUnsent(batch, card.custom_id))); // the server does not know these judgements yet
+    // the server does not know these judgements yet
+    held.push(
+      ...page.data.filter(card => query.judged === "any" || !isUnsent(batch, card.custom_id)));
     after = page.after ?? null;
     hasMore = page.has_more && page.data.length > 0;
   }
@@ -43,7 +47,10 @@ export function deckOf(batch, query) {
     close: () => isClosed = true,
     current: () => held[at] ?? null,
     hasBack: () => at > 0,
-    /** The page with the server's progress (indexed, lines), while it reads the answers and has no cards; else null. */
+    /**
+       The page with the server's progress (indexed, lines), while it reads the answers and has no
+       cards; else null.
+     */
     reading: () => reading,
     isEnd: () => at >= held.length && !hasMore,
     /** One card on; the next one may not be fetched yet, or not exist. */

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// distributions: how the values of each field are spread over a batch's answers; a value or a bar that is chosen becomes a filter.
+// distributions: how the values of each field are spread over a batch's answers; a value or a bar
+// that is chosen becomes a filter.
 
 import {histogramOfLinks, valueBars} from "/pages/charts.js";
 import {element, refill, setText} from "/pages/dom.js";
@@ -11,66 +12,117 @@ const VALUES = 8; // of a field, before "all values"
 const DISTINCT = 20; // values, above which a field without a common value is taken for free text
 const COMMON_SHARE = 0.05;
 const RANGE = new Set(["ge", "lt", "le"]); // comparisons that a chosen bar takes the place of
-const LEFT_OUT = new Set([".line", ".custom_id", ".status"]); // different on every line, or told by the outcome
+// different on every line, or told by the outcome
+const LEFT_OUT = new Set([".line", ".custom_id", ".status"]);
 
 function binsOf({from, to, counts}) {
   const width = (to - from) / counts.length;
-  return counts.map((number, at) => ({from: from + width * at, to: at === counts.length - 1 ? to : from + width * (at + 1), count: number, isLast: at === counts.length - 1}));
+  return counts.map((number, at) => ({
+    from: from + width * at,
+    to: at === counts.length - 1 ? to : from + width * (at + 1),
+    count: number,
+    isLast: at === counts.length - 1
+  }));
 }
 
-/** The drawings of `fields`; `state()` gives the view of now, `more` is called when the reader wants further fields or values. */
+/**
+ * The drawings of `fields`; `state()` gives the view of now, `more` is called when the reader
+ * wants further fields or values.
+ */
 export function distributions(id, state) {
   const made = element("div", {class: "charts"}), widened = new Set();
   let shown = "", fields = [], lines = 0;
 
-  const widen = (what, text) => element("button", {type: "button", class: "more", "data-key": `more ${what}`, onclick: () => {
-    widened.add(what);
-    render();
-  }}, text);
+  const widen = (what, text) => element("button", {
+    type: "button",
+    class: "more",
+    "data-key": `more ${what}`,
+    onclick: () => {
+      widened.add(what);
+      render();
+    }
+  },
+    text);
 
   function numbersOf(field) {
     const bins = binsOf(field.histogram), view = state();
     const link = (bin, at) => {
-      const ends = [{name: field.name, op: "ge", value: String(bin.from)}, {name: field.name, op: bin.isLast ? "le" : "lt", value: String(bin.to)}];
+      const ends = [
+        {name: field.name, op: "ge", value: String(bin.from)},
+        {name: field.name, op: bin.isLast ? "le" : "lt", value: String(bin.to)}
+      ];
       const isChosen = ends.every(({name, op, value}) => hasFilter(view, name, op, value));
-      const open = {...view, line: null, filters: view.filters.filter(({name, op}) => name !== field.name || !RANGE.has(op))};
-      return {address: addressOf(id, isChosen ? open : filteredBy(open, ...ends)), isChosen, key: `bin ${field.name} ${at}`};
+      const open = {
+        ...view,
+        line: null,
+        filters: view.filters.filter(({name, op}) => name !== field.name || !RANGE.has(op))
+      };
+      return {
+        address: addressOf(id, isChosen ? open : filteredBy(open, ...ends)),
+        isChosen,
+        key: `bin ${field.name} ${at}`
+      };
     };
     const mean = `mean ${figure(field.mean)}`, middle = element("span", {}, mean);
-    const label = `${titleOf(field.name)}: from ${figure(field.min)} to ${figure(field.max)}, mean ${figure(field.mean)}`;
-    return [histogramOfLinks(bins, label, link, text => setText(middle, text || mean)), element("p", {class: "axis"}, element("span", {}, figure(field.min)), middle,
-      element("span", {}, figure(field.max)))];
+    const label = `${titleOf(field.name)}: from ${figure(field.min)} to ${
+      figure(field.max)}, mean ${figure(field.mean)}`;
+    return [
+      histogramOfLinks(bins, label, link, text => setText(middle, text || mean)),
+      element("p", {class: "axis"}, element("span", {}, figure(field.min)), middle,
+        element("span", {}, figure(field.max)))
+    ];
   }
 
   function valuesOf(field) {
-    const view = state(), all = field.values, few = widened.has(field.name) ? all : all.slice(0, VALUES);
-    if ((field.distinct ?? Infinity) > DISTINCT && all[0].count < field.count * COMMON_SHARE) return element("p", {class: "quiet"}, `${field.distinct ? count(field.distinct) : "more than 1,000"} different texts`);
+    const view = state(), all = field.values,
+          few = widened.has(field.name) ? all : all.slice(0, VALUES);
+    if ((field.distinct ?? Infinity) > DISTINCT && all[0].count < field.count * COMMON_SHARE)
+      return element("p", {class: "quiet"},
+        `${field.distinct ? count(field.distinct) : "more than 1,000"} different texts`);
     const link = value => {
       const isChosen = hasFilter(view, field.name, "eq", String(value));
-      const next = isChosen ? withoutFilter(view, view.filters.find(known => known.name === field.name && known.op === "eq"))
-        : filteredBy(view, {name: field.name, op: "eq", value: String(value)});
+      const next = isChosen ? withoutFilter(view,
+                     view.filters.find(known => known.name === field.name && known.op === "eq"))
+                            : filteredBy(view, {name: field.name, op: "eq", value: String(value)});
       return {address: addressOf(id, next), isChosen};
     };
     const left = (field.distinct ?? all.length) - few.length;
-    return [valueBars(few.map(({value, count: number}) => ({value: String(value), count: number})), link),
-      left > 0 && (few.length < all.length ? widen(field.name, `Show ${count(all.length - few.length)} more values`) : element("p", {class: "quiet"}, `and ${count(left)} rarer values`))];
+    return [
+      valueBars(few.map(({value, count: number}) => ({value: String(value), count: number})), link),
+      left > 0
+        && (few.length < all.length
+            ? widen(field.name, `Show ${count(all.length - few.length)} more values`)
+            : element("p", {class: "quiet"}, `and ${count(left)} rarer values`))
+    ];
   }
 
-  /** The spread of a field: a histogram, bars of its values, or a sentence where neither would help. */
+  /**
+   * The spread of a field: a histogram, bars of its values, or a sentence where neither would
+   * help.
+   */
   function spreadOf(field) {
     if (field.histogram && field.max > field.min) return numbersOf(field);
     if (field.values?.length) return valuesOf(field);
-    return element("p", {class: "quiet"}, typeof field.mean === "number" ? `always ${figure(field.mean)}` : field.distinct === 1 ? "always the same text" : field.distinct ? `${count(field.distinct)} different texts` : "free text");
+    return element("p", {class: "quiet"},
+      typeof field.mean === "number" ? `always ${figure(field.mean)}`
+        : field.distinct === 1 ? "always the same text"
+        : field.distinct       ? `${count(field.distinct)} different texts`
+                               : "free text");
   }
 
-  const card = field => element("section", {class: "chart", "aria-label": titleOf(field.name)}, element("h3", {}, titleOf(field.name)), spreadOf(field),
-    field.count < lines && element("p", {class: "quiet"}, `in ${count(field.count)} of ${count(lines)} answers`));
+  const card = field => element("section", {class: "chart", "aria-label": titleOf(field.name)},
+    element("h3", {}, titleOf(field.name)), spreadOf(field),
+    field.count < lines
+      && element("p", {class: "quiet"}, `in ${count(field.count)} of ${count(lines)} answers`));
 
   function render() {
-    const drawn = [...fields.filter(({name}) => !name.startsWith(".")), ...fields.filter(({name}) => name.startsWith("."))]
-      .filter(({name, count: number}) => !LEFT_OUT.has(name) && number > 0);
+    const drawn = [
+      ...fields.filter(({name}) => !name.startsWith(".")),
+      ...fields.filter(({name}) => name.startsWith("."))
+    ].filter(({name, count: number}) => !LEFT_OUT.has(name) && number > 0);
     const few = widened.has("") ? drawn : drawn.slice(0, CHARTS);
-    refill(made, few.map(card), few.length < drawn.length && widen("", `Show all ${count(drawn.length)} fields`));
+    refill(made, few.map(card),
+      few.length < drawn.length && widen("", `Show all ${count(drawn.length)} fields`));
   }
 
   return {

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// dom: elements from names, attributes and texts. Text is only ever text: nothing here makes markup from a string.
+// dom: elements from names, attributes and texts. Text is only ever text: nothing here makes markup
+// from a string.
 
 import {count} from "/pages/figures.js";
 
-/** element("td", {class: "count"}, "12"): attributes that are null or false are left out; functions are listeners ("onclick"). */
-export const element = (name, attributes, ...children) => furnish(document.createElement(name), attributes, children);
+/**
+ * element("td", {class: "count"}, "12"): attributes that are null or false are left out; functions
+ * are listeners ("onclick").
+ */
+export const element = (name, attributes, ...children) => furnish(
+  document.createElement(name), attributes, children);
 
 /** The same for parts of a drawing. */
-export const drawing = (name, attributes, ...children) => furnish(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+export const drawing = (name, attributes, ...children) => furnish(
+  document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
 
 function furnish(made, attributes = {}, children = []) {
   for (const [key, value] of Object.entries(attributes)) {
@@ -35,9 +41,13 @@ export function fill(parent, ...children) {
 
 /** As fill; the focus goes back to the element that has the same data-key. */
 export function refill(parent, ...children) {
-  const focused = parent.contains(document.activeElement) ? document.activeElement.dataset.key : null;
+  const focused = parent.contains(document.activeElement) ? document.activeElement.dataset.key
+                                                          : null;
   fill(parent, ...children);
-  if (focused) [...parent.querySelectorAll("[data-key]")].find(node => node.dataset.key === focused)?.focus({preventScroll: true});
+  if (focused)
+    [...parent.querySelectorAll("[data-key]")].find(node => node.dataset.key === focused)?.focus({
+      preventScroll: true
+    });
 }
 
 /** Sets a text only where it differs, so that a reader of the screen hears changes alone. */
@@ -46,21 +56,35 @@ export function setText(node, text) {
   if (node.textContent !== shown) node.textContent = shown;
 }
 
-/** Marks that turn the direction of text, and control characters, are shown as their names: an answer cannot look like another. */
+/**
+ * Marks that turn the direction of text, and control characters, are shown as their names: an
+ * answer cannot look like another.
+ */
 function visible(text) {
-  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, mark =>
-    mark === "\r" ? "" : `\u27e8U+${mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
+  return text.replace(
+    /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g,
+    mark => mark === "\r"
+      ? ""
+      : `\u27e8U+${mark.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}\u27e9`);
 }
 
 /** The entries of a dl, from [name, what stands for it]. */
-export const terms = pairs => pairs.map(([name, told]) => [element("dt", {}, name), element("dd", {}, told)]);
+export const terms = pairs => pairs.map(
+  ([name, told]) => [element("dt", {}, name), element("dd", {}, told)]);
 
-/** A part of a page that the key may not be allowed to see: nothing at first, then its children, or the server's own sentence of refusal. */
+/**
+ * A part of a page that the key may not be allowed to see: nothing at first, then its children, or
+ * the server's own sentence of refusal.
+ */
 export function shownIfAllowed(...children) {
-  const refused = element("p", {class: "note", hidden: true}), shown = element("div", {hidden: true}, children);
+  const refused = element("p", {class: "note", hidden: true}),
+        shown = element("div", {hidden: true}, children);
   return {
     element: [refused, shown],
-    /** Runs ask(), which fetches and shows. A 403 puts the server's sentence in place of the part; other errors, 401 included, go to the page (app.js). */
+    /**
+       Runs ask(), which fetches and shows. A 403 puts the server's sentence in place of the part;
+       other errors, 401 included, go to the page (app.js).
+     */
     async refresh(ask) {
       let sentence = "";
       try {
@@ -79,7 +103,8 @@ export function shownIfAllowed(...children) {
 /** A part behind its title, made when it is first opened. */
 export function folded(title, make) {
   const box = element("div");
-  return element("details", {ontoggle: () => box.firstChild || fill(box, make())}, element("summary", {}, title), box);
+  return element("details", {ontoggle: () => box.firstChild || fill(box, make())},
+    element("summary", {}, title), box);
 }
 
 const SHOWN_CHARACTERS = 20000; // of one text; the rest is behind a button
@@ -88,11 +113,15 @@ const SHOWN_CHARACTERS = 20000; // of one text; the rest is behind a button
 export function longText(text, shown = SHOWN_CHARACTERS) {
   if (text.length <= shown) return [text];
   const rest = element("span");
-  rest.append(element("button", {type: "button", class: "more", onclick: () => fill(rest, text.slice(shown))}, `Show all ${count(text.length)} characters`));
+  rest.append(
+    element("button", {type: "button", class: "more", onclick: () => fill(rest, text.slice(shown))},
+      `Show all ${count(text.length)} characters`));
   return [element("span", {}, text.slice(0, shown)), rest];
 }
 
-/** Runs work() with its button disabled; trouble is told, unless the user has broken the work off. */
+/**
+ * Runs work() with its button disabled; trouble is told, unless the user has broken the work off.
+ */
 export async function pressed(button, work) {
   button.disabled = true;
   try {

@@ -11,15 +11,26 @@ const fine = new Intl.NumberFormat(undefined, {maximumFractionDigits: 4});
 const tiny = new Intl.NumberFormat(undefined, {maximumSignificantDigits: 2});
 const TINY = 0.001;
 
-/** A measured number, to four digits, or two where it is tiny; a whole number keeps all of its digits. */
-export const figure = number => (Number.isInteger(number) ? whole : Math.abs(number) >= 1 ? plain : Math.abs(number) >= TINY ? fine : tiny).format(number);
+/**
+ * A measured number, to four digits, or two where it is tiny; a whole number keeps all of its
+ * digits.
+ */
+export const figure = number => (Number.isInteger(number) ? whole
+    : Math.abs(number) >= 1                               ? plain
+    : Math.abs(number) >= TINY
+    ? fine
+    : tiny).format(number);
 export const count = number => whole.format(number);
 export const compact = number => short.format(number);
 export const rate = number => rates.format(number);
 export const moment = seconds => moments.format(new Date(seconds * 1000));
 
 export function share(part, all) {
-  return all > 0 ? new Intl.NumberFormat(undefined, {style: "percent", maximumFractionDigits: part === all ? 0 : 1}).format(part / all) : "";
+  return all > 0
+    ? new Intl
+        .NumberFormat(undefined, {style: "percent", maximumFractionDigits: part === all ? 0 : 1})
+        .format(part / all)
+    : "";
 }
 
 /** "12.5 %" of a part of 1. */
@@ -47,10 +58,19 @@ export function duration(seconds) {
   return text.join(" ");
 }
 
-/** What one run costs: "0.12 EUR of electricity, 0.5 EUR at a managed API"; empty where no price is known. */
+/**
+ * What one run costs: "0.12 EUR of electricity, 0.5 EUR at a managed API"; empty where no price is
+ * known.
+ */
 export function costText(costs) {
   const once = costs?.once ?? {}, range = (low, high) => low === high ? low : `${low} to ${high}`;
-  const money = amount => typeof amount === "object" ? range(figure(amount.low), figure(amount.high)) : figure(amount);
-  return [["electricity", "of electricity"], ["rented_gpu", "on a rented machine"], ["managed_api", "at a managed API"]].filter(([name]) => once[name] !== null && once[name] !== undefined)
-    .map(([name, text]) => `${money(once[name])} ${costs.currency} ${text}`).join(", ");
+  const money = amount => typeof amount === "object"
+    ? range(figure(amount.low), figure(amount.high))
+    : figure(amount);
+  return [
+    ["electricity", "of electricity"], ["rented_gpu", "on a rented machine"],
+    ["managed_api", "at a managed API"]
+  ].filter(([name]) => once[name] !== null && once[name] !== undefined)
+    .map(([name, text]) => `${money(once[name])} ${costs.currency} ${text}`)
+    .join(", ");
 }

@@ -13,11 +13,16 @@ export const pathOf = path => path.map(nameOfField).join(" › ");
 
 /** `answer` is that of the model: a corrected field is told by what differs from it. */
 export function wordsOf(judgement, answer = {}) {
-  const fields = Object.entries(judgement.fields ?? {}).flatMap(([name, value]) => differences(answer[name], value, [name])).map(({path, now}) => [pathOf(path), now]);
+  const fields = Object.entries(judgement.fields ?? {})
+                   .flatMap(([name, value]) => differences(answer[name], value, [name]))
+                   .map(({path, now}) => [pathOf(path), now]);
   return element("div", {class: "judgement"},
-    element("p", {}, element("strong", {}, judgement.verdict), judgement.flagged && ", flagged", judgement.rating && `, rated ${judgement.rating} of 5`),
-    fields.length > 0 && element("dl", {}, terms(fields.map(([name, value]) => [name, prose(lineOf(value))]))),
+    element("p", {}, element("strong", {}, judgement.verdict), judgement.flagged && ", flagged",
+      judgement.rating && `, rated ${judgement.rating} of 5`),
+    fields.length > 0
+      && element("dl", {}, terms(fields.map(([name, value]) => [name, prose(lineOf(value))]))),
     judgement.comment && element("p", {class: "comment"}, "“", judgement.comment, "”"));
 }
 
-export const headOf = judgement => `${judgement.curator}, ${moment(judgement.created_at)}, version ${judgement.version}`;
+export const headOf = judgement =>
+  `${judgement.curator}, ${moment(judgement.created_at)}, version ${judgement.version}`;

@@ -7,14 +7,25 @@ import {element, fill} from "/pages/dom.js";
 /** Shows the form in place of the page; `done` is called with a key that the server takes. */
 export function askKey(main, sentence, done) {
   const trouble = element("p", {class: "trouble", role: "alert"}, key() ? sentence : "");
-  const field = element("input", {id: "key", type: "password", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "key-kept"});
+  const field = element("input", {
+    id: "key",
+    type: "password",
+    autocomplete: "off",
+    spellcheck: "false",
+    required: true,
+    "aria-describedby": "key-kept"
+  });
   const form = element("form", {class: "key", onsubmit: submit},
     element("h1", {}, "This server asks for a key"),
-    element("p", {id: "key-kept"}, "It is kept in this tab only, and forgotten with it. An owner makes one with ", element("code", {}, "quern key create"), "."),
-    element("label", {for: "key"}, "API key"), field, element("button", {type: "submit"}, "Open"), trouble);
+    element("p", {id: "key-kept"},
+      "It is kept in this tab only, and forgotten with it. An owner makes one with ",
+      element("code", {}, "quern key create"), "."),
+    element("label", {for: "key"
+    }, "API key"), field, element("button", {type: "submit"}, "Open"), trouble);
 
   async function check(text) {
-    if (!/^[!-~]+$/.test(text)) throw new Error("A key has no spaces and no letters outside of ASCII");
+    if (!/^[!-~]+$/.test(text))
+      throw new Error("A key has no spaces and no letters outside of ASCII");
     keepKey(text);
     try {
       await get("/v1/models"); // for any key, whatever its scopes are

@@ -1,14 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// live_table: a table whose rows stay in their place while their texts change, so that focus, selection and a reader of the screen stay with them.
+// live_table: a table whose rows stay in their place while their texts change, so that focus,
+// selection and a reader of the screen stay with them.
 
 import {element, setText} from "/pages/dom.js";
 
-/** A cell is a text, {text, kind} (a state in its colour), {text, href}, or {buttons: [{text, onclick, label}]}. */
+/**
+ * A cell is a text, {text, kind} (a state in its colour), {text, href}, or {buttons: [{text,
+ * onclick, label}]}.
+ */
 function show(node, cell) {
-  const shape = cell?.buttons ? "buttons" : cell?.href ? "link" : cell?.kind !== undefined ? "state" : "text";
+  const shape = cell?.buttons  ? "buttons"
+    : cell?.href               ? "link"
+    : cell?.kind !== undefined ? "state"
+                               : "text";
   if (node.dataset.shape !== shape) {
     node.dataset.shape = shape;
-    const inner = {link: () => element("a"), state: () => element("span", {class: "state"})}[shape]?.();
+    const inner = {
+      link: () => element("a"),
+      state: () => element("span", {class: "state"})
+    }[shape]?.();
     node.replaceChildren(...(inner ? [inner] : []));
   }
   if (shape === "text") setText(node, cell ?? "");
@@ -18,23 +28,36 @@ function show(node, cell) {
   if (shape === "buttons") showButtons(node, cell.buttons);
 }
 
-/** A button that stays the same keeps its place, and with it the focus; its click is that of the newest row. */
+/**
+ * A button that stays the same keeps its place, and with it the focus; its click is that of the
+ * newest row.
+ */
 function showButtons(node, buttons) {
-  const same = node.children.length === buttons.length && buttons.every(({text}, at) => node.children[at].textContent === text);
-  if (!same) node.replaceChildren(...buttons.map(({text, label}) => element("button", {type: "button", "aria-label": label, onclick: event => event.currentTarget.act(event)}, text)));
+  const same = node.children.length === buttons.length
+    && buttons.every(({text}, at) => node.children[at].textContent === text);
+  if (!same)
+    node.replaceChildren(...buttons.map(
+      ({text, label}) => element("button",
+        {type: "button", "aria-label": label, onclick: event => event.currentTarget.act(event)},
+        text)));
   buttons.forEach(({onclick}, at) => { node.children[at].act = onclick; });
 }
 
-/** columns: [{title, isNumber}], the first of which names the row; `empty` stands in the place of a table without rows.
- * Returns {element, show}; show([{key, cells}]) puts the rows into that order. */
+/**
+ * columns: [{title, isNumber}], the first of which names the row; `empty` stands in the place of a
+ * table without rows. Returns {element, show}; show([{key, cells}]) puts the rows into that order.
+ */
 export function liveTable(label, columns, empty) {
   const rows = new Map(), body = element("tbody"), none = element("p", {class: "note"}, empty);
   const table = element("table", {class: "live", "aria-label": label},
-    element("thead", {}, element("tr", {}, columns.map(({title, isNumber}) => element("th", {scope: "col", class: isNumber && "number"}, title)))), body);
+    element("thead", {}, element("tr", {}, columns.map(({title,
+      isNumber}) => element("th", {scope: "col", class: isNumber && "number"}, title)))),
+    body);
 
   function make() {
-    return element("tr", {}, columns.map(({title, isNumber}, at) =>
-      element(at === 0 ? "th" : "td", {scope: at === 0 && "row", class: isNumber && "number", "data-title": title})));
+    return element("tr", {},
+      columns.map(({title, isNumber}, at) => element(at === 0 ? "th" : "td",
+                    {scope: at === 0 && "row", class: isNumber && "number", "data-title": title})));
   }
 
   return {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// machine: what the server's machine has and does: models, waiting work, cards, the last hour and events; the keys of the server, for admins.
+// machine: what the server's machine has and does: models, waiting work, cards, the last hour and
+// events; the keys of the server, for admins.
 
 import {actOnModel, machine as ask} from "/pages/api.js";
 import {element, fill, say, setText, shownIfAllowed} from "/pages/dom.js";
@@ -11,9 +12,18 @@ import {timeline} from "/pages/timeline.js";
 const STEPS = 360; // of the hour that the server keeps
 const STATES = {loaded: "good", loading: "live", unloaded: "", failed: "bad"};
 const KINDS = {
-  model_loaded: ["loaded", "good"], model_unloaded: ["unloaded", ""], model_failed: ["failed", "bad"], engine_down: ["engine down", "bad"],
-  engine_restarted: ["restarted", "good"], upstream_down: ["upstream down", "bad"], upstream_up: ["upstream up", "good"], batch_stuck: ["stuck", "bad"],
-  batch_at_risk: ["late", "warn"], quality_alarm: ["quality", "warn"], line_lost: ["line lost", "bad"], disk_full: ["disk full", "bad"],
+  model_loaded: ["loaded", "good"],
+  model_unloaded: ["unloaded", ""],
+  model_failed: ["failed", "bad"],
+  engine_down: ["engine down", "bad"],
+  engine_restarted: ["restarted", "good"],
+  upstream_down: ["upstream down", "bad"],
+  upstream_up: ["upstream up", "good"],
+  batch_stuck: ["stuck", "bad"],
+  batch_at_risk: ["late", "warn"],
+  quality_alarm: ["quality", "warn"],
+  line_lost: ["line lost", "bad"],
+  disk_full: ["disk full", "bad"],
   disk_has_room: ["disk has room", "good"],
 };
 
@@ -33,7 +43,9 @@ function doing(model) {
 async function load(model, action) {
   try {
     await actOnModel(model.id, action);
-    say(action === "load" ? `${model.id} is asked to load` : `${model.id} is being unloaded: its lines wait, and no new request is taken`);
+    say(action === "load"
+        ? `${model.id} is asked to load`
+        : `${model.id} is being unloaded: its lines wait, and no new request is taken`);
   } catch (error) {
     say(error.message);
   }
@@ -41,42 +53,96 @@ async function load(model, action) {
 
 function modelRow(model, isAdmin) {
   const action = model.held || model.state === "unloaded" ? "load" : "unload";
-  const buttons = isAdmin && model.can_unload && model.id && model.state !== "failed" ?
-    [{text: action === "load" ? "Load" : "Unload", label: `${action === "load" ? "Load" : "Unload"} ${model.id}`, onclick: () => load(model, action)}] : [];
-  return {key: String(model.worker), cells: [model.id ?? "not known yet", {text: model.state, kind: STATES[model.state] ?? ""}, doing(model),
-    model.upstream ? `upstream ${model.upstream}` : known(model.memory_bytes, bytes), count(model.queue_depth), {buttons}]};
+  const buttons = isAdmin && model.can_unload && model.id && model.state !== "failed" ? [{
+    text: action === "load" ? "Load" : "Unload",
+    label: `${action === "load" ? "Load" : "Unload"} ${model.id}`,
+    onclick: () => load(model, action)
+  }]
+                                                                                      : [];
+  return {
+    key: String(model.worker),
+    cells: [
+      model.id ?? "not known yet", {text: model.state, kind: STATES[model.state] ?? ""},
+      doing(model),
+      model.upstream ? `upstream ${model.upstream}` : known(model.memory_bytes, bytes),
+      count(model.queue_depth), {buttons}
+    ]
+  };
 }
 
-const queueRow = queue => ({key: queue.model ?? "", cells: [queue.model ?? "several models in one file", count(queue.lines), count(queue.requests), duration(queue.oldest_age_s)]});
+const queueRow = queue => ({
+  key: queue.model ?? "",
+  cells: [
+    queue.model ?? "several models in one file", count(queue.lines), count(queue.requests),
+    duration(queue.oldest_age_s)
+  ]
+});
 
-const ownerRow = owner => ({key: owner.owner, cells: [owner.owner, count(owner.open_batches), count(owner.queued_lines), count(owner.requests)]});
+const ownerRow = owner => ({
+  key: owner.owner,
+  cells: [owner.owner, count(owner.open_batches), count(owner.queued_lines), count(owner.requests)]
+});
 
-const cardRow = card => ({key: card.id, cells: [card.name ?? card.id, card.up ? {text: card.limited_by.length ? `limited by ${card.limited_by.join(", ")}` : "up", kind: card.limited_by.length ? "warn" : "good"} :
-  {text: "the driver tells nothing", kind: "bad"}, known(card.utilisation, percent),
-  card.memory_used_bytes === null ? "" : `${bytes(card.memory_used_bytes)} of ${bytes(card.memory_bytes)}`, known(card.power_watts, watts => `${rate(watts)} W`),
-  known(card.celsius, degrees => `${count(degrees)} °C`), known(card.tokens_per_second, rate), known(card.joules_per_1000_tokens, rate), count(card.xid_errors + (card.ecc_errors ?? 0))]});
+const cardRow = card => ({
+  key: card.id,
+  cells: [
+    card.name ?? card.id,
+    card.up ? {
+      text: card.limited_by.length ? `limited by ${card.limited_by.join(", ")}` : "up",
+      kind: card.limited_by.length ? "warn" : "good"
+    }
+            : {text: "the driver tells nothing", kind: "bad"},
+    known(card.utilisation, percent),
+    card.memory_used_bytes === null
+      ? ""
+      : `${bytes(card.memory_used_bytes)} of ${bytes(card.memory_bytes)}`,
+    known(card.power_watts, watts => `${rate(watts)} W`),
+    known(card.celsius, degrees => `${count(degrees)} °C`), known(card.tokens_per_second, rate),
+    known(card.joules_per_1000_tokens, rate), count(card.xid_errors + (card.ecc_errors ?? 0))
+  ]
+});
 
 function eventRow(event, at, events) {
   const [text, kind] = KINDS[event.kind] ?? [event.kind, ""];
-  const later = events.slice(at).filter(other => other.at === event.at && other.kind === event.kind && other.message === event.message).length;
-  return {key: `${event.at} ${event.kind} ${event.batch_id} ${event.message} ${later}`, cells: [moment(event.at), {text, kind}, event.message,
-    event.batch_id ? {text: event.batch_id, href: `#/batch/${event.batch_id}`} : ""]};
+  const later = events.slice(at)
+                  .filter(other => other.at === event.at && other.kind === event.kind
+                      && other.message === event.message)
+                  .length;
+  return {
+    key: `${event.at} ${event.kind} ${event.batch_id} ${event.message} ${later}`,
+    cells: [
+      moment(event.at), {text, kind}, event.message,
+      event.batch_id ? {text: event.batch_id, href: `#/batch/${event.batch_id}`} : ""
+    ]
+  };
 }
 
-const titles = (...names) => names.map(name => ({title: name.replace("#", ""), isNumber: name.startsWith("#")}));
+const titles = (...names) => names.map(
+  name => ({title: name.replace("#", ""), isNumber: name.startsWith("#")}));
 
 export function showMachine(main) {
-  const models = liveTable("Models", titles("Model", "State", "Doing", "Memory", "#Waiting", "Action"), "No model is served.");
-  const queues = liveTable("Waiting work by model", titles("Model", "#Lines", "#Requests", "Oldest"), "No request waits.");
-  const owners = liveTable("Waiting work by owner", titles("Owner", "#Open batches", "#Lines", "#Requests"), "No owner has an open batch.");
-  const cards = liveTable("Cards", titles("Card", "State", "#Load", "Memory", "#Power", "#Heat", "#Tokens per second", "#Joules per 1,000 tokens", "#Errors"),
+  const models = liveTable("Models",
+    titles("Model", "State", "Doing", "Memory", "#Waiting", "Action"), "No model is served.");
+  const queues = liveTable(
+    "Waiting work by model", titles("Model", "#Lines", "#Requests", "Oldest"), "No request waits.");
+  const owners = liveTable("Waiting work by owner",
+    titles("Owner", "#Open batches", "#Lines", "#Requests"), "No owner has an open batch.");
+  const cards = liveTable("Cards",
+    titles("Card", "State", "#Load", "Memory", "#Power", "#Heat", "#Tokens per second",
+      "#Joules per 1,000 tokens", "#Errors"),
     "No card is in use: models run on the processors, or at upstreams.");
-  const events = liveTable("Events", titles("Time", "What", "Message", "Batch"), "Nothing has happened since the server started.");
-  const tokens = timeline("Tokens", "tokens per second"), lines = timeline("Lines of batches", "lines per second");
+  const events = liveTable("Events", titles("Time", "What", "Message", "Batch"),
+    "Nothing has happened since the server started.");
+  const tokens = timeline("Tokens", "tokens per second"),
+        lines = timeline("Lines of batches", "lines per second");
   const since = element("p", {class: "note"}), keys = showKeys();
-  const part = (title, ...parts) => element("section", {class: "part"}, element("h2", {}, title), parts);
-  const parts = shownIfAllowed(since, part("Models", models.element), part("Throughput", element("div", {class: "trends"}, tokens.element, lines.element)),
-    part("Waiting work", element("h3", {}, "By model"), queues.element, element("h3", {}, "By owner"), owners.element), part("Cards", cards.element), part("Events", events.element));
+  const part = (title, ...parts) => element(
+    "section", {class: "part"}, element("h2", {}, title), parts);
+  const parts = shownIfAllowed(since, part("Models", models.element),
+    part("Throughput", element("div", {class: "trends"}, tokens.element, lines.element)),
+    part("Waiting work", element("h3", {}, "By model"), queues.element,
+      element("h3", {}, "By owner"), owners.element),
+    part("Cards", cards.element), part("Events", events.element));
   fill(main, element("h1", {}, "Machine"), parts.element, keys.element);
 
   function show(now) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// outbox: judgements on their way to the server, one after another, in order. Each has an id of its own and stays until the server has
-// kept it, or the curator gives it up: after a lost answer the same id goes again, and the server keeps it once. It lives as long as the tab
-// and outlives a change of page.
+// outbox: judgements on their way to the server, one after another, in order. Each has an id of its
+// own and stays until the server has kept it, or the curator gives it up: after a lost answer the
+// same id goes again, and the server keeps it once. It lives as long as the tab and outlives a
+// change of page.
 
 import {Refused, judge, judgements, key} from "/pages/api.js";
 
@@ -9,16 +10,20 @@ const PATIENCE_MS = 60000; // without an answer; then the same record is sent ag
 const PAUSE_MS = 500;
 const PAUSE_MS_MAX = 8000;
 
-const entries = []; // {batch, record, before, state: "waiting" | "conflict" | "refused", sentence, kept, key, told}
+const entries = [
+]; // {batch, record, before, state: "waiting" | "conflict" | "refused", sentence, kept, key, told}
 const versions = new Map(); // of the newest judgement that the server has, by place
 const listeners = new Set();
 let isSending = false, pause = PAUSE_MS, timer = 0, trouble = "";
 
-const placeOf = entry => JSON.stringify([entry.batch, entry.record.custom_id, entry.record.curator]);
+const placeOf = entry => JSON.stringify(
+  [entry.batch, entry.record.custom_id, entry.record.curator]);
 
 /** 32 letters that no other record has. Browsers have crypto.randomUUID() with HTTPS only. */
 function newId() {
-  return [...crypto.getRandomValues(new Uint8Array(16))].map(byte => byte.toString(16).padStart(2, "0")).join("");
+  return [...crypto.getRandomValues(new Uint8Array(16))]
+    .map(byte => byte.toString(16).padStart(2, "0"))
+    .join("");
 }
 
 /** Calls `listener` after each change, until the function that it returns is called. */
@@ -35,12 +40,25 @@ export const unsent = () => entries.length;
 /** Why the first judgement waits; "" while they go out. */
 export const outboxTrouble = () => trouble;
 /** The judgements that wait for a choice of the curator; the server has none of them. */
-export const disputed = batch => entries.filter(entry => entry.batch === batch && entry.state !== "waiting");
-export const isUnsent = (batch, customId) => entries.some(entry => entry.batch === batch && entry.record.custom_id === customId);
+export const disputed = batch => entries.filter(
+  entry => entry.batch === batch && entry.state !== "waiting");
+export const isUnsent = (batch, customId) => entries.some(
+  entry => entry.batch === batch && entry.record.custom_id === customId);
 
-/** Puts a judgement in; `version` is that of the curator's newest judgement of this line as the card had it. `told(kept)` is called at the server's 200. */
+/**
+ * Puts a judgement in; `version` is that of the curator's newest judgement of this line as the
+ * card had it. `told(kept)` is called at the server's 200.
+ */
 export function put(batch, record, version, told) {
-  const entry = {batch, record: {...record, id: newId()}, state: "waiting", sentence: "", kept: null, key: key(), told};
+  const entry = {
+    batch,
+    record: {...record, id: newId()},
+    state: "waiting",
+    sentence: "",
+    kept: null,
+    key: key(),
+    told
+  };
   const place = placeOf(entry);
   if (!versions.has(place) || versions.get(place) < version) versions.set(place, version);
   entries.push(entry);
@@ -70,7 +88,10 @@ export function insist(entry) {
   send();
 }
 
-/** Whether judgements wait that were made with another key: they go out with this one only if the curator says so. */
+/**
+ * Whether judgements wait that were made with another key: they go out with this one only if the
+ * curator says so.
+ */
 export const hasForeign = () => entries.some(entry => entry.key !== key());
 
 export function adopt() {
@@ -109,12 +130,17 @@ async function settle(entry, error) {
   entry.sentence = error.message;
 }
 
-/** Whether the same record may be taken later: no answer, a busy server, or a key that is asked for anew. */
-const isPassing = error => !(error instanceof Refused) || error.status === 0 || error.status === 401 || error.status === 429 || error.status >= 500;
+/**
+ * Whether the same record may be taken later: no answer, a busy server, or a key that is asked for
+ * anew.
+ */
+const isPassing = error => !(error instanceof Refused) || error.status === 0 || error.status === 401
+  || error.status === 429 || error.status >= 500;
 
 async function trySend(entry) {
   const place = placeOf(entry);
-  entry.record.version ??= versions.get(place); // fixed from here on: the same id has the same contents
+  // fixed from here on: the same id has the same contents
+  entry.record.version ??= versions.get(place);
   try {
     const kept = await judge(entry.batch, entry.record, AbortSignal.timeout(PATIENCE_MS));
     versions.set(place, kept.version);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// server_keys: the keys of the server, for admins: what each may do and has used, a new one, the end of one.
+// server_keys: the keys of the server, for admins: what each may do and has used, a new one, the
+// end of one.
 
 import {createKey, keepKey, key as ownKey, keys as ask, revokeKey} from "/pages/api.js";
 import {element, fill, say, shownIfAllowed} from "/pages/dom.js";
@@ -7,18 +8,33 @@ import {bytes, count, moment} from "/pages/figures.js";
 import {liveTable} from "/pages/live_table.js";
 
 const REFRESH_MS = 10000; // keys change seldom
-const SCOPES = [["files", "files"], ["batches", "batches"], ["infer", "single requests"], ["metrics", "metrics and the machine"], ["admin", "everything, and keys"]];
+const SCOPES = [
+  ["files", "files"], ["batches", "batches"], ["infer", "single requests"],
+  ["metrics", "metrics and the machine"], ["admin", "everything, and keys"]
+];
 const SCOPES_USUAL = new Set(["files", "batches", "infer"]);
-const LIFETIMES = [["", "never"], ["1d", "after a day"], ["30d", "after 30 days"], ["90d", "after 90 days"], ["365d", "after a year"]];
-const LIMITS = [["requests_per_minute", "Requests per minute"], ["queued_tokens_max", "Tokens in open batches"], ["batches_max", "Open batches"], ["stored_bytes_max", "Stored bytes"]];
+const LIFETIMES = [
+  ["", "never"], ["1d", "after a day"], ["30d", "after 30 days"], ["90d", "after 90 days"],
+  ["365d", "after a year"]
+];
+const LIMITS = [
+  ["requests_per_minute", "Requests per minute"], ["queued_tokens_max", "Tokens in open batches"],
+  ["batches_max", "Open batches"], ["stored_bytes_max", "Stored bytes"]
+];
 const KINDS = {good: "good", expired: "warn", revoked: ""};
 
-/** "12 of 600 requests left in this minute, 1 of 2 batches": the limits that a key has, with their use. */
+/**
+ * "12 of 600 requests left in this minute, 1 of 2 batches": the limits that a key has, with their
+ * use.
+ */
 function quotas({limits, use}) {
-  const used = (name, show) => use[name] === null ? `at most ${show(limits[name])}` : `${show(use[name])} of ${show(limits[name])}`;
+  const used = (name, show) => use[name] === null ? `at most ${show(limits[name])}`
+                                                  : `${show(use[name])} of ${show(limits[name])}`;
   const parts = [];
-  if (limits.requests_per_minute !== null) parts.push(use.requests_left === null ? `${count(limits.requests_per_minute)} requests per minute` :
-    `${count(use.requests_left)} of ${count(limits.requests_per_minute)} requests left now`);
+  if (limits.requests_per_minute !== null)
+    parts.push(use.requests_left === null
+        ? `${count(limits.requests_per_minute)} requests per minute`
+        : `${count(use.requests_left)} of ${count(limits.requests_per_minute)} requests left now`);
   if (limits.batches !== null) parts.push(`${used("batches", count)} open batches`);
   if (limits.queued_tokens !== null) parts.push(`${used("queued_tokens", count)} tokens in them`);
   if (limits.stored_bytes !== null) parts.push(`${used("stored_bytes", bytes)} stored`);
@@ -27,15 +43,30 @@ function quotas({limits, use}) {
 
 const isOwn = row => ownKey().slice(3, 11) === row.id;
 
-const times = row => [`made ${moment(row.created_at)}`, row.revoked_at ? `revoked ${moment(row.revoked_at)}` : row.expires_at ? `ends ${moment(row.expires_at)}` : ""].filter(text => text).join(", ");
+const times = row => [`made ${moment(row.created_at)}`,
+  row.revoked_at ? `revoked ${moment(row.revoked_at)}`
+    : row.expires_at ? `ends ${moment(row.expires_at)}`
+                     : ""]
+                       .filter(text => text)
+                       .join(", ");
 
 /** Asks whether a key is to be revoked; resolves to the answer. */
 function confirmed(sentence) {
   return new Promise(resolve => {
     const close = answer => { dialog.close(); dialog.remove(); resolve(answer); };
-    const dialog = element("dialog", {class: "ask", "aria-label": "Revoke a key", oncancel: event => { event.preventDefault(); close(false); }}, element("p", {}, sentence),
-      element("div", {class: "buttons"}, element("button", {type: "button", onclick: () => close(false)}, "Keep it"),
-        element("button", {type: "button", class: "danger", onclick: () => close(true)}, "Revoke it")));
+    const dialog = element("dialog", {
+      class: "ask",
+      "aria-label": "Revoke a key",
+      oncancel: event => {
+        event.preventDefault();
+        close(false);
+      }
+    },
+      element("p", {}, sentence),
+      element("div", {class: "buttons"},
+        element("button", {type: "button", onclick: () => close(false)}, "Keep it"),
+        element(
+          "button", {type: "button", class: "danger", onclick: () => close(true)}, "Revoke it")));
     document.body.append(dialog);
     dialog.showModal();
   });
@@ -46,16 +77,43 @@ function makeForm(done) {
     const made = element(make, {id: `key-${name}`, ...attributes});
     return [element("label", {for: `key-${name}`}, text), made];
   };
-  const name = field("name", "Name", {required: true, maxlength: 127, autocomplete: "off"}), owner = field("owner", "Owner", {maxlength: 63, autocomplete: "off", placeholder: "default", pattern: "[A-Za-z0-9._\\-]+"});
-  const lifetime = [element("label", {for: "key-expires"}, "Ends"), element("select", {id: "key-expires"}, LIFETIMES.map(([value, text]) => element("option", {value}, text)))];
-  const boxes = SCOPES.map(([scope, text]) => element("label", {class: "box"}, element("input", {type: "checkbox", name: "scope", value: scope, checked: SCOPES_USUAL.has(scope)}), text));
-  const limits = LIMITS.map(([limit, text]) => field(limit, text, {type: "number", min: 0, max: 1e15, step: 1, placeholder: limit === "batches_max" ? "1000" : "no limit"}));
-  const trouble = element("p", {class: "trouble", role: "alert"}), button = element("button", {type: "submit"}, "Make the key");
-  const form = element("form", {class: "start key-wish", onsubmit: submit}, name, owner, element("fieldset", {}, element("legend", {}, "May use"), boxes), lifetime,
-    element("details", {}, element("summary", {}, "Limits"), element("div", {class: "limits"}, limits)), button, trouble);
+  const
+    name = field("name", "Name", {required: true, maxlength: 127, autocomplete: "off"}),
+    owner = field("owner", "Owner",
+      {maxlength: 63, autocomplete: "off", placeholder: "default", pattern: "[A-Za-z0-9._\\-]+"});
+  const lifetime = [
+    element("label",
+      {for: "key-expires"
+      },
+      "Ends"),
+    element("select", {id: "key-expires"},
+      LIFETIMES.map(([value, text]) => element("option", {value}, text)))
+  ];
+  const boxes = SCOPES.map(
+    ([scope, text]) => element("label", {class: "box"},
+      element(
+        "input", {type: "checkbox", name: "scope", value: scope, checked: SCOPES_USUAL.has(scope)}),
+      text));
+  const limits = LIMITS.map(([limit, text]) => field(limit, text, {
+    type: "number",
+    min: 0,
+    max: 1e15,
+    step: 1,
+    placeholder: limit === "batches_max" ? "1000" : "no limit"
+  }));
+  const trouble = element("p", {class: "trouble", role: "alert"}),
+        button = element("button", {type: "submit"}, "Make the key");
+  const form = element("form", {class: "start key-wish", onsubmit: submit}, name, owner,
+    element("fieldset", {}, element("legend", {}, "May use"), boxes), lifetime,
+    element(
+      "details", {}, element("summary", {}, "Limits"), element("div", {class: "limits"}, limits)),
+    button, trouble);
 
   function wish() {
-    const body = {name: name[1].value.trim(), scopes: [...form.querySelectorAll("[name=scope]:checked")].map(box => box.value)};
+    const body = {
+      name: name[1].value.trim(),
+      scopes: [...form.querySelectorAll("[name=scope]:checked")].map(box => box.value)
+    };
     if (owner[1].value) body.owner = owner[1].value;
     if (lifetime[1].value) body.expires = lifetime[1].value;
     LIMITS.forEach(([limit], at) => {
@@ -81,12 +139,17 @@ function makeForm(done) {
 }
 
 export function showKeys() {
-  const table = liveTable("Keys", ["Name", "Owner", "State", "May use", "Limits and use", "Time", "Action"].map(title => ({title})), "No key was made yet.");
-  const warning = element("p", {class: "warning", hidden: true}, "This server asks for no key yet. The first key locks out everybody who has none: programs, other tabs and other people. It needs the right to everything, or no page can make the next one.");
+  const table = liveTable("Keys",
+    ["Name", "Owner", "State", "May use", "Limits and use", "Time", "Action"].map(
+      title => ({title})),
+    "No key was made yet.");
+  const warning = element("p", {class: "warning", hidden: true},
+    "This server asks for no key yet. The first key locks out everybody who has none: programs, other tabs and other people. It needs the right to everything, or no page can make the next one.");
   const fresh = element("div", {class: "fresh", hidden: true, role: "status"});
   const maker = element("details", {}, element("summary", {}, "New key"), makeForm(show));
   const parts = shownIfAllowed(table.element, warning, fresh, maker);
-  const made = element("section", {"aria-labelledby": "keys-title"}, element("h2", {id: "keys-title"}, "Keys"), parts.element);
+  const made = element("section", {"aria-labelledby": "keys-title"},
+    element("h2", {id: "keys-title"}, "Keys"), parts.element);
   let dueMs = 0, asks = true;
 
   /** The text of a new key is in this element alone, and only until it is hidden. */
@@ -96,8 +159,18 @@ export function showKeys() {
       keepKey(row.key);
       document.getElementById("sign-out").hidden = false;
     }
-    fill(fresh, element("p", {}, `The key of ${row.name} is shown only now. Copy it.${isFirst ? " This tab uses it from here on." : ""}`), text,
-      element("div", {class: "buttons"}, element("button", {type: "button", onclick: () => navigator.clipboard.writeText(row.key).then(() => say("The key is copied"), () => say("The browser does not copy: select the text"))}, "Copy"),
+    fill(fresh,
+      element("p", {},
+        `The key of ${row.name} is shown only now. Copy it.${
+          isFirst ? " This tab uses it from here on." : ""}`),
+      text,
+      element("div", {class: "buttons"},
+        element("button", {
+          type: "button",
+          onclick: () => navigator.clipboard.writeText(row.key).then(
+            () => say("The key is copied"), () => say("The browser does not copy: select the text"))
+        },
+          "Copy"),
         element("button", {type: "button", onclick: hide}, "Hide it")));
     fresh.hidden = false;
     maker.open = false;
@@ -112,7 +185,10 @@ export function showKeys() {
   }
 
   async function revoke(row) {
-    if (!await confirmed(`Revoke the key ${row.name} (${row.id}) of ${row.owner}? Programs that use it are refused at once.${isOwn(row) ? " This tab uses this key." : ""}`)) return;
+    if (!await confirmed(`Revoke the key ${row.name} (${row.id}) of ${
+          row.owner}? Programs that use it are refused at once.${
+          isOwn(row) ? " This tab uses this key." : ""}`))
+      return;
     try {
       await revokeKey(row.id);
       say(`The key ${row.name} is revoked`);
@@ -125,8 +201,14 @@ export function showKeys() {
 
   function keyRow(row) {
     const button = {text: "Revoke", label: `Revoke ${row.name}`, onclick: () => revoke(row)};
-    return {key: row.id, cells: [isOwn(row) ? `${row.name} (this tab)` : row.name, row.owner, {text: row.state, kind: KINDS[row.state] ?? ""}, row.scopes.join(", "), quotas(row), times(row),
-      {buttons: row.state === "revoked" ? [] : [button]}]};
+    return {
+      key: row.id,
+      cells: [
+        isOwn(row) ? `${row.name} (this tab)` : row.name, row.owner,
+        {text: row.state, kind: KINDS[row.state] ?? ""}, row.scopes.join(", "), quotas(row),
+        times(row), {buttons: row.state === "revoked" ? [] : [button]}
+      ]
+    };
   }
 
   async function refresh() {
@@ -134,7 +216,10 @@ export function showKeys() {
     await parts.refresh(async () => {
       const list = await ask();
       asks = list.asks;
-      table.show(list.data.toSorted((a, b) => (a.state === "revoked") - (b.state === "revoked") || b.created_at - a.created_at).map(keyRow));
+      table.show(list.data
+                   .toSorted((a, b) => (a.state === "revoked") - (b.state === "revoked")
+                       || b.created_at - a.created_at)
+                   .map(keyRow));
       warning.hidden = asks;
     });
     dueMs = Date.now() + REFRESH_MS;

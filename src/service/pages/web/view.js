@@ -1,13 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// view: which answers of a batch are shown: filters, order, search, columns and the line that is open. The address has all of it, so that a
-// reload and a link show the same.
+// view: which answers of a batch are shown: filters, order, search, columns and the line that is
+// open. The address has all of it, so that a reload and a link show the same.
 
 /** The comparisons of a filter, as the route and as a reader has them. */
-export const OPERATIONS = {eq: "is", ne: "is not", lt: "<", le: "≤", gt: ">", ge: "≥", has: "contains", is: "is absent"};
+export const OPERATIONS = {
+  eq: "is",
+  ne: "is not",
+  lt: "<",
+  le: "≤",
+  gt: ">",
+  ge: "≥",
+  has: "contains",
+  is: "is absent"
+};
 
 /** Fields that every line has, with the names that a reader sees. */
-const TITLES = {".line": "Line", ".custom_id": "Custom id", ".outcome": "Outcome", ".status": "Status", ".prompt_tokens": "Tokens in",
-  ".completion_tokens": "Tokens out", ".seconds": "Seconds", ".entropy": "Uncertainty", ".characters": "Characters"};
+const TITLES = {
+  ".line": "Line",
+  ".custom_id": "Custom id",
+  ".outcome": "Outcome",
+  ".status": "Status",
+  ".prompt_tokens": "Tokens in",
+  ".completion_tokens": "Tokens out",
+  ".seconds": "Seconds",
+  ".entropy": "Uncertainty",
+  ".characters": "Characters"
+};
 
 export const titleOf = name => TITLES[name] ?? name;
 
@@ -22,9 +40,16 @@ const decoded = text => {
 const filterText = ({name, op, value}) => [name, op, value].map(encodeURIComponent).join(":");
 
 export function viewOf(query) {
-  const filters = query.getAll("filter").map(text => text.split(":").map(decoded)).filter(([, op, value]) => op in OPERATIONS && value !== undefined);
-  return {filters: filters.map(([name, op, value]) => ({name, op, value})), sort: query.get("sort") ?? "", q: query.get("q") ?? "",
-    columns: query.getAll("column"), line: Number(query.get("line")) || null};
+  const filters = query.getAll("filter").map(text => text.split(":").map(decoded)).filter(([
+    , op, value
+  ]) => op in OPERATIONS && value !== undefined);
+  return {
+    filters: filters.map(([name, op, value]) => ({name, op, value})),
+    sort: query.get("sort") ?? "",
+    q: query.get("q") ?? "",
+    columns: query.getAll("column"),
+    line: Number(query.get("line")) || null
+  };
 }
 
 function parametersOf(view) {
@@ -47,15 +72,30 @@ export function addressOf(id, view) {
 }
 
 /** The view with one more filter; a filter of the same name and operation gives way. */
-export const filteredBy = (view, ...added) =>
-  ({...view, line: null, filters: [...view.filters.filter(known => !added.some(({name, op}) => known.name === name && known.op === op)), ...added]});
+export const filteredBy = (view, ...added) => ({
+  ...view,
+  line: null,
+  filters: [
+    ...view.filters.filter(
+      known => !added.some(({name, op}) => known.name === name && known.op === op)),
+    ...added
+  ]
+});
 
-export const withoutFilter = (view, gone) => ({...view, filters: view.filters.filter(filter => filter !== gone)});
+export const withoutFilter = (view, gone) => (
+  {...view, filters: view.filters.filter(filter => filter !== gone)});
 
-export const hasFilter = (view, name, op, value) => view.filters.some(filter => filter.name === name && filter.op === op && filter.value === value);
+export const hasFilter = (view, name, op, value) => view.filters.some(
+  filter => filter.name === name && filter.op === op && filter.value === value);
 
 /** A column's head sorts upwards, then downwards, then by line again. */
-export const sortedBy = (view, name) => ({...view, line: null, sort: view.sort === name ? `-${name}` : view.sort === `-${name}` ? "" : name});
+export const sortedBy = (view, name) => ({
+  ...view,
+  line: null,
+  sort: view.sort === name ? `-${name}`
+    : view.sort === `-${name}` ? ""
+                               : name
+});
 
 /** "ascending", "descending" or null, as aria-sort has it. */
 export function orderOf(view, name) {

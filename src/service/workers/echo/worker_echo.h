@@ -40,8 +40,8 @@ struct worker_echo_options {
     int64_t down_ms;           /* the time it takes no job then */
     const char *poison;        /* a body that contains this takes the worker down */
     bool loading;              /* not ready until worker_echo_set_ready */
-    /* The worker holds no answer to a form: one of another form becomes an error of its request. NULL:
-     * nothing is compared. */
+    /* The worker holds no answer to a form: one of another form becomes an error of its request.
+     * NULL: nothing is compared. */
     echo_check_fn check;
     echo_look_fn look;
 };

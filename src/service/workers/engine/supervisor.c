@@ -229,8 +229,8 @@ static enum err send_frames(struct worker_engine *engine, bool *ret_left, struct
     if (!*ret_left) return OK;
     ssize_t count = send(engine->child.fd, engine->sending.at + engine->sent,
                          engine->sending.bytes - engine->sent, MSG_DONTWAIT | MSG_NOSIGNAL);
-    /* A child that is gone may have left a FATAL in the socket: read_frames reads it first, and tells
-     * the end. */
+    /* A child that is gone may have left a FATAL in the socket: read_frames reads it first, and
+     * tells the end. */
     const bool is_gone = count < 0 && (errno == EPIPE || errno == ECONNRESET);
     if (count < 0 && errno != EAGAIN && errno != EINTR && !is_gone)
         return err_from_errno(error, errno, "send");

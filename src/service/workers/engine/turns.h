@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* turns: the turns of several engines on one device, on which only `loaded_max` models can be loaded
- * at a time. Each engine is a member; turns_decide says which one loads and which one makes room.
+/* turns: the turns of several engines on one device, on which only `loaded_max` models can be
+ * loaded at a time. Each engine is a member; turns_decide says which one loads and which one makes
+ * room.
  *
  *     AWAY ──▶ LOADING ──▶ LOADED ──▶ LEAVING ──▶ AWAY           FAILED stays
  *

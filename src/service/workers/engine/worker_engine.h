@@ -19,8 +19,8 @@
  * room it takes no more jobs, gives its lines back to the runner, finishes the requests of single
  * clients, and is PARKED again.
  *
- * A child that replaces one on a card gets that card or none: with `auto` a lost card would send the
- * rest of a batch to the CPU, silently.
+ * A child that replaces one on a card gets that card or none: with `auto` a lost card would send
+ * the rest of a batch to the CPU, silently.
  *
  * After a child that ended by an error of its card the next one is careful: it is told so, and its
  * first steps name the operation at which the card fails (gpu_options.careful_steps).

@@ -12,7 +12,7 @@
 #include "protocol/request.h"
 
 /* Looks at all choices of a chat's answer, a whole 2xx. SHAPE_MISMATCHED, with the field in
- * *ret_param, if one has not the calls that were asked for; else SHAPE_NONE. Choices that ended with
- * `length` are not judged. Takes work from *fuel (grammar/shape_match.h). */
+ * *ret_param, if one has not the calls that were asked for; else SHAPE_NONE. Choices that ended
+ * with `length` are not judged. Takes work from *fuel (grammar/shape_match.h). */
 enum shape_end upstream_calls_look(struct str request, struct str answer, uint32_t *fuel,
                                    const char **ret_param);

@@ -30,7 +30,8 @@ void upstream_error_add(struct buf *buf, struct str body, struct str text, int s
 struct str upstream_error_holder(struct str body);
 /* The first element of an array; `at` is NULL for any other value. */
 struct str upstream_first_element(struct str list);
-/* Appends what a text that is no JSON says, on one line: a page's title or words. Cut at 300 bytes. */
+/* Appends what a text that is no JSON says, on one line: a page's title or words. Cut at 300 bytes.
+ */
 void upstream_error_add_text(struct buf *buf, struct str text);
 /* The message of an envelope as one line of valid UTF-8, cut at `room`. */
 void upstream_error_line(char *ret_line, size_t room, struct str envelope);

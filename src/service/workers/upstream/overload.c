@@ -102,7 +102,8 @@ static bool is_about_money(struct str text) {
     return false;
 }
 
-/* The status that a sentence stands for. A 4xx may quote the request, so only its short words count. */
+/* The status that a sentence stands for. A 4xx may quote the request, so only its short words
+ * count. */
 static int32_t status_of_sentences(struct str holder, struct str body, int status) {
     static const char *const keys[] = {"error", "detail", "message"};
     bool is_sentence = status < 400 || status >= 500;

@@ -9,8 +9,8 @@
  *     or `status`, or a word for it as `code`, `type` or `status`: rate_limit_exceeded,
  *     overloaded_error, insufficient_quota, RESOURCE_EXHAUSTED, ThrottlingException, …
  *
- * A request that is refused so was not run. The same holds for a quota that is used up: it is filled
- * up again, or paid for, and the lines wait until then.
+ * A request that is refused so was not run. The same holds for a quota that is used up: it is
+ * filled up again, or paid for, and the lines wait until then.
  *
  * Thread: any; pure.
  * Memory: none. */

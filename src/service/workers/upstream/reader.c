@@ -198,7 +198,8 @@ static struct str find_reason(struct str body) {
     return (struct str){NULL, 0};
 }
 
-/* An answer of status 200 without what was asked for: the reason is in the body, or is what lacks. */
+/* An answer of status 200 without what was asked for: the reason is in the body, or is what lacks.
+ */
 static void read_lacking(struct buf *buf, struct str body, const char *lack,
                          const struct upstream_asked *asked, struct upstream_reading *reading) {
     struct upstream_overload overload;

@@ -70,7 +70,8 @@ static size_t add_string(struct buf *buf, struct str text, size_t at) {
     return end;
 }
 
-/* Appends what JSON has for the word of Python's that stands at `at`; returns the word's bytes, or 0. */
+/* Appends what JSON has for the word of Python's that stands at `at`; returns the word's bytes, or
+ * 0. */
 static size_t add_word(struct buf *buf, struct str rest, bool has_logprobs, bool *is_lost) {
     static const struct str words[] = {{"-Infinity", 9}, {"Infinity", 8}, {"NaN", 3}};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {

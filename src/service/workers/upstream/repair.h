@@ -17,6 +17,6 @@
 
 #include "base/buf.h"
 
-/* Appends the text. `has_logprobs`: its numbers are log probabilities. *ret_lost is true if a number
- * became null. */
+/* Appends the text. `has_logprobs`: its numbers are log probabilities. *ret_lost is true if a
+ * number became null. */
 void upstream_repair(struct buf *buf, struct str text, bool has_logprobs, bool *ret_lost);

@@ -233,15 +233,16 @@ static void learn_good(struct worker_upstream *upstream, const struct net_answer
     upstream_limit_init(&upstream->limit, upstream->spec.concurrency);
 }
 
-/* The wait that an overloaded upstream asks for, wherever its answer says so; negative: for none. */
+/* The wait that an overloaded upstream asks for, wherever its answer says so; negative: for none.
+ */
 static int64_t asked_wait_ms(const struct net_answer *answer,
                              const struct upstream_reading *reading) {
     if (answer->retry_after_ms >= 0) return answer->retry_after_ms;
     return answer->reset_ms >= 0 ? answer->reset_ms : reading->wait_ms;
 }
 
-/* The upstream's own reason in an error: without quern's sentence around it, and empty if the sentence
- * says that there is none. */
+/* The upstream's own reason in an error: without quern's sentence around it, and empty if the
+ * sentence says that there is none. */
 static const char *own_reason(const struct worker_upstream *upstream, int status,
                               const char *message) {
     char sentence[128];
@@ -418,9 +419,9 @@ static void read_answer(struct worker_upstream *upstream, const struct net_answe
         upstream_read_answer(&upstream->answer, answer->status, answer->body, &asked, ret_reading);
 }
 
-/* Compares an answer with its shape. One of another form becomes an error, written into `room`. Only
- * the batch's own `retry` has it tried again, because the upstream has answered. A stream is not
- * compared: its client has most of it before its end is known. */
+/* Compares an answer with its shape. One of another form becomes an error, written into `room`.
+ * Only the batch's own `retry` has it tried again, because the upstream has answered. A stream is
+ * not compared: its client has most of it before its end is known. */
 static enum shape_end check_shape(const struct worker_upstream *upstream,
                                   const struct upstream_job *job, struct upstream_reading *reading,
                                   struct buf *room) {
@@ -437,7 +438,8 @@ static enum shape_end check_shape(const struct worker_upstream *upstream,
     return end;
 }
 
-/* Sorts the messages of a whole chat answer that has them in its text; the new answer is in `room`. */
+/* Sorts the messages of a whole chat answer that has them in its text; the new answer is in `room`.
+ */
 static void sort_messages(const struct upstream_job *job, struct upstream_reading *reading,
                           struct buf *room) {
     bool is_chat = job->job.endpoint == ENDPOINT_CHAT && !job->job.stream;

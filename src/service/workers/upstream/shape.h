@@ -20,10 +20,10 @@
 bool upstream_shape_check(struct str request, struct refusal *ret_refusal);
 
 /* Looks at all choices of the answer, a whole 2xx: SHAPE_MISMATCHED if one has another form, else
- * SHAPE_TRUNCATED if one ended with `length`, else SHAPE_UNCHECKED if one cannot be judged (it calls
- * tools or refuses, or the shape is of a kind or has a keyword that is not known), else SHAPE_VALID. SHAPE_NONE
- * if the request asks for no shape. Calls that were asked for otherwise are SHAPE_MISMATCHED, too
- * (calls.h). *ret_param: the field that asks. */
+ * SHAPE_TRUNCATED if one ended with `length`, else SHAPE_UNCHECKED if one cannot be judged (it
+ * calls tools or refuses, or the shape is of a kind or has a keyword that is not known), else
+ * SHAPE_VALID. SHAPE_NONE if the request asks for no shape. Calls that were asked for otherwise are
+ * SHAPE_MISMATCHED, too (calls.h). *ret_param: the field that asks. */
 enum shape_end upstream_shape_look(struct str request, struct str answer, const char **ret_param);
 /* Writes the error of an answer that has another form, with the answer as its member `answer`. */
 void upstream_shape_write_error(struct buf *buf, struct str answer, const char *param,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* Enough of CUDA's runtime to run the kernels of src/inference/gpu/cuda on a machine without a GPU, to
- * find wrong indices and missing waits before a GPU's time is spent on them. Slow, and no proof:
+/* Enough of CUDA's runtime to run the kernels of src/inference/gpu/cuda on a machine without a GPU,
+ * to find wrong indices and missing waits before a GPU's time is spent on them. Slow, and no proof:
  * a thread here runs until it waits for others, and memory is what it seems.
  *
  * Threads of a block are contexts that take turns. What a warp does together waits for its 32

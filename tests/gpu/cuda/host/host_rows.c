@@ -453,7 +453,8 @@ static bool has_all(const float *values, uint32_t width, float scale) {
     return true;
 }
 
-/* The scale of a row of weights: one with which e4m3 has all its numbers, else as the largest asks. */
+/* The scale of a row of weights: one with which e4m3 has all its numbers, else as the largest asks.
+ */
 static uint16_t weight_scale(enum cuda_code code, const float *values, uint32_t width) {
     static const float largest[8] = {448, 416, 384, 352, 320, 288, 256, 240};
     const float least = scale_of(code, values, width); /* with which the largest code is 448 */

@@ -82,7 +82,8 @@ static void check_mixed(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX],
 
 #define FORK_TOKENS 100
 
-/* Makes a prompt of the first `common` tokens of sequence 7, then those of 6. Returns its logits. */
+/* Makes a prompt of the first `common` tokens of sequence 7, then those of 6. Returns its logits.
+ */
 static float *run_fork(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX], uint32_t common,
                        int32_t ret_fork[FORK_TOKENS]) {
     for (uint32_t i = 0; i < FORK_TOKENS; i++) ret_fork[i] = tokens[i < common ? 7 : 6][i];

@@ -8,9 +8,9 @@
 
 #include <cmocka.h>
 
-/* A GPU whose step takes fixed_ns, and each_ns per row of the waves of `wave` rows that it needs. The
- * first trial of each number of rows takes twice as long. Once it has worked for tired_ns, steps of
- * more than 1,024 rows take a tenth longer. */
+/* A GPU whose step takes fixed_ns, and each_ns per row of the waves of `wave` rows that it needs.
+ * The first trial of each number of rows takes twice as long. Once it has worked for tired_ns,
+ * steps of more than 1,024 rows take a tenth longer. */
 static struct {
     uint64_t fixed_ns, each_ns, tired_ns, worked_ns;
     uint32_t wave;

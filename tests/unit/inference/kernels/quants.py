@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Adds the vector of one GGUF type to quants.json: three blocks and their values, computed by PyPI `gguf`.
+"""Adds the vector of one GGUF type to quants.json: three blocks and their values, computed by PyPI
+`gguf`.
 
-  python3 tests/unit/inference/kernels/quants.py TQ2_0 64      TQ2_0, whose block has an IEEE half at byte 64; several offsets are allowed
+  python3 tests/unit/inference/kernels/quants.py TQ2_0 64      TQ2_0, whose block has an IEEE half
+                                                               at byte 64; several offsets are
+                                                               allowed
 
-The first two blocks are random with small scales, the third is zero. The test wants equal bits; where `gguf` multiplies in another order
-than the format's own code, the values must be written out in that code's order."""
+The first two blocks are random with small scales, the third is zero. The test wants equal bits;
+where `gguf` multiplies in another order than the format's own code, the values must be written out
+in that code's order."""
 import json, pathlib, random, sys
 
 import numpy
@@ -22,6 +26,9 @@ for at in halves:
 row = b"".join(blocks)
 values = dequantize(numpy.frombuffer(row, dtype=numpy.uint8).reshape(1, -1), kind).reshape(-1)
 vectors = [vector for vector in json.loads(FILE.read_text()) if vector["type"] != kind.name]
-vectors.append({"type": kind.name, "ggml_type": int(kind), "block_elems": elements, "block_bytes": size, "hex": row.hex(),
-                "values": [float(numpy.format_float_scientific(value, precision=8)) for value in values]})
-FILE.write_text("[\n" + ",\n".join(json.dumps(vector, separators=(",", ":")) for vector in vectors) + "\n]\n")
+vectors.append({
+    "type": kind.name, "ggml_type": int(kind), "block_elems": elements, "block_bytes": size,
+    "hex": row.hex(), "values": [
+        float(numpy.format_float_scientific(value, precision=8)) for value in values]})
+FILE.write_text("[\n" + ",\n".join(json.dumps(vector, separators=(",", ":"))
+                                   for vector in vectors) + "\n]\n")

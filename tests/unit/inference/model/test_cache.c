@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Loads of a model with a cache of tiled weights: what the first one leaves, the second one maps. */
+/* Loads of a model with a cache of tiled weights: what the first one leaves, the second one maps.
+ */
 
 #include "../checkpoint/gguf_builder.h"
 #include "../cpu/tiled_folder.h"

@@ -221,7 +221,8 @@ static void more_batches_than_indexes_are_all_answered(void **state) {
     pipeline_remove(&world.pipeline);
 }
 
-/* Submits the lines of "run-0" and so on in the opposite order, with another word on every fifth. */
+/* Submits the lines of "run-0" and so on in the opposite order, with another word on every fifth.
+ */
 static void submit_turned(struct world *world, char ret_id[STORE_ID_BYTES]) {
     struct buf text;
     char file_id[STORE_ID_BYTES];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* src/service/api/openapi.json against what it repeats from the code: routes, scopes, limits, choices. */
+/* src/service/api/openapi.json against what it repeats from the code: routes, scopes, limits,
+ * choices. */
 #include "api/api_internal.h"
 #include "api/openapi.h"
 

@@ -162,7 +162,8 @@ static void damage_is_told_and_never_read_as_a_line(void **state) {
     (void)state;
     struct fixture f;
     fill(&f);
-    /* Every byte of the header, of the first place, its line's size and its sum, one after another. */
+    /* Every byte of the header, of the first place, its line's size and its sum, one after another.
+     */
     for (off_t i = 0; i < 64 + 8 + 4 + 4; i++) {
         off_t at = i < 64 + 8       ? i
                    : i < 64 + 8 + 4 ? 64 + 5 * 8 + (i - 64 - 8)

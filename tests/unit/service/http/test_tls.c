@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* A session of the server on one end of a socket pair, a client of libssl on the other, in one thread. */
+/* A session of the server on one end of a socket pair, a client of libssl on the other, in one
+ * thread. */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -259,7 +259,8 @@ static void a_small_batch_beside_a_big_one_ends_soon(void **state) {
     create_lines(&p, "small", 100, 0, "", small);
     size_t before = count_of(&r);
     end(&p, &r, small);
-    /* Only up to the last line of the small one: its files are written while the big one goes on. */
+    /* Only up to the last line of the small one: its files are written while the big one goes on.
+     */
     size_t others = 0, since = 0;
     for (size_t i = before; i < count_of(&r); i++) {
         bool is_big = strcmp(r.jobs[i].mark, "big") == 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Sources that try to make the compiler work without end: each ends within a bound of work and of
- * memory, compiled or refused. The bound of work is at most 200 ms of one core where this was measured
- * (docs/internals/text/grammar.md); the test has no clock. */
+ * memory, compiled or refused. The bound of work is at most 200 ms of one core where this was
+ * measured (docs/internals/text/grammar.md); the test has no clock. */
 #include "base/rng.h"
 #include "compiled.h"
 #include "grammar/grammar_internal.h"

@@ -27,7 +27,8 @@ static const struct {
     {"root ::= [\\d\\s]{3} [\\w]", {"1 2_", "1\u00a02_", "\u3000\n2a"}, {"1a2_", "1 2-"}},
     {"root ::= [\\D] [\\S\\n] [^\\W]", {"a-b", "\u00e9\n_"}, {"1-b", "a b", "a\u00a0b", "a--"}},
     {"root ::= /\\s/ [\\s]", {" \u2028", "\u2028\ufeff"}, {"  \u180e", "\u180e "}},
-    /* in the form of llama.cpp: a rule for space, groups, rules that meet again inside themselves */
+    /* in the form of llama.cpp: a rule for space, groups, rules that meet again inside themselves
+     */
     {"root ::= line (\"\\n\" line)*\nline ::= name gap \":=\" gap sum\n"
      "sum ::= part (gap [-+] gap part)*\npart ::= digits | name | \"<\" sum \">\"\n"
      "name ::= [A-Z] [a-z]*\ndigits ::= [1-9] [0-9]*\ngap ::= \" \"?\n",

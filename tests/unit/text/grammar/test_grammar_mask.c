@@ -18,8 +18,8 @@
 #define END_TOKEN 0
 #define NO_TEXT 1
 
-/* A vocabulary of all bytes, of pieces of JSON drawn from an alphabet, and of words, which are plain
- * for the most part and of which many are long. */
+/* A vocabulary of all bytes, of pieces of JSON drawn from an alphabet, and of words, which are
+ * plain for the most part and of which many are long. */
 struct vocabulary {
     struct str at[TOKENS];
     char bytes[TOKENS][TEXT_BYTES_MAX];
@@ -293,7 +293,8 @@ static void test_set(void **state) {
     grammar_set_close(set);
 }
 
-/* One automaton of each of these has thousands of states; together they have room for a few of them. */
+/* One automaton of each of these has thousands of states; together they have room for a few of
+ * them. */
 static void test_many_automata_stay_below_their_joint_limit(void **state) {
     enum { GRAMMARS = 12, STEPS = 60 };
     struct rng rng = {11};

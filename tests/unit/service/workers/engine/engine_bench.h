@@ -31,7 +31,8 @@ void bench_begin(int count, char **words);
 
 /* Begins the bench; its worker is the caller's to open with these events. */
 struct worker_events bench_events(struct bench *bench);
-/* Opens a worker in a mode of the fake engine, and waits until it is ready unless it takes turns. */
+/* Opens a worker in a mode of the fake engine, and waits until it is ready unless it takes turns.
+ */
 enum err bench_open(struct bench *bench, const char *mode, struct worker_engine_options options,
                     struct error *error);
 void bench_open_good(struct bench *bench, struct worker_engine_options options);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* fake_engine: an engine process of the tests, which speaks the wire and has no model. The body of a
- * job asks it to crash, to hang, to hold the job and more; any other body is the answer.
+/* fake_engine: an engine process of the tests, which speaks the wire and has no model. The body of
+ * a job asks it to crash, to hang, to hold the job and more; any other body is the answer.
  *
  * Thread: one.
  * Memory: the process ends with it. */

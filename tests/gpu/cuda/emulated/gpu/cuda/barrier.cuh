@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* barrier, emulated: what src/inference/gpu/cuda/barrier.cuh promises, in plain C. A copy comes at once, or
- * not before somebody waits for it: by turns of the runs. */
+/* barrier, emulated: what src/inference/gpu/cuda/barrier.cuh promises, in plain C. A copy comes at
+ * once, or not before somebody waits for it: by turns of the runs. */
 
 #include "gpu/cuda/ptx.cuh"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* tma, emulated: what src/inference/gpu/cuda/tma.cuh promises, in plain C, for clusters of one block. A
- * tile comes at once, or not before somebody waits for it: by turns of the runs. */
+/* tma, emulated: what src/inference/gpu/cuda/tma.cuh promises, in plain C, for clusters of one
+ * block. A tile comes at once, or not before somebody waits for it: by turns of the runs. */
 
 #include "gpu/cuda/barrier.cuh"
 #include "gpu/cuda/launch.cuh"
