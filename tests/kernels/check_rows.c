@@ -190,6 +190,8 @@ void check_rows(const struct kernels *kernels) {
                "%s silu_mul %zu", kernels->name, width);
         report(gate_is_right(&rng, kernels->gelu_tanh_mul, kernels_at(0)->gelu_tanh_mul, width),
                "%s gelu_tanh_mul %zu", kernels->name, width);
+        report(gate_is_right(&rng, kernels->sigmoid_mul, kernels_at(0)->sigmoid_mul, width),
+               "%s sigmoid_mul %zu", kernels->name, width);
         report(gelu_and_add_are_right(&rng, kernels, width), "%s gelu_erf, add %zu", kernels->name,
                width);
     }

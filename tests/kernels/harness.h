@@ -39,5 +39,6 @@ bool same_floats(const float *a, const float *b, size_t count);
 void check_matmul(const struct kernels *kernels);
 void check_rows(const struct kernels *kernels);
 void check_attention(const struct kernels *kernels);
+void check_recurrent(const struct kernels *kernels);
 void check_logits(const struct kernels *kernels);
 void bench(const struct kernels *kernels);

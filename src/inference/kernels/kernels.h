@@ -21,6 +21,7 @@
 
 #include "base/err.h"
 #include "kernels/quant.h"
+#include "kernels/recurrent.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -287,9 +288,16 @@ struct kernels {
     rope_fn rope;          /* x0' = x0 cos - x1 sin, x1' = x0 sin + x1 cos */
     gate_fn silu_mul;      /* y = silu(gate) · up */
     gate_fn gelu_tanh_mul; /* y = gelu_tanh(gate) · up */
+    gate_fn sigmoid_mul;   /* y = sigmoid(gate) · up */
     gelu_fn gelu_erf;      /* x (rows, width) = x/2 (1 + erf(x/√2)), in place */
     add_fn add;            /* y (count) += x (count) */
     route_fn route;        /* the experts of each row */
+
+    /* Layers with a state; kernels/recurrent.h has their formulas. */
+    short_conv_fn short_conv;
+    delta_rule_fn delta_rule;
+    mamba_fn mamba;
+    gated_norm_fn gated_norm;
 
     /* Writes the heads kv_head_begin..kv_head_end-1 of k and v rows into their slots. */
     kv_store_fn kv_store;

@@ -17,9 +17,17 @@ void ref_layer_norm(const struct norm *call);
 void ref_rope(const struct rope *call);
 void ref_silu_mul(const struct gate *call);
 void ref_gelu_tanh_mul(const struct gate *call);
+void ref_sigmoid_mul(const struct gate *call);
 void ref_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows);
 void ref_add(const float *x, float *y, size_t count);
 void ref_route(const struct route *call);
+void ref_short_conv(const struct short_conv *call, const struct recurrent_item *item,
+                    uint32_t channel_begin, uint32_t channel_end);
+void ref_delta_rule(const struct delta_rule *call, const struct recurrent_item *item,
+                    uint32_t head_begin, uint32_t head_end);
+void ref_mamba(const struct mamba *call, const struct recurrent_item *item, uint32_t head_begin,
+               uint32_t head_end);
+void ref_gated_norm(const struct gated_norm *call);
 void ref_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end);
 void ref_attention(const struct attention *call, const struct attention_group *group,
                    uint32_t kv_head_begin, uint32_t kv_head_end);

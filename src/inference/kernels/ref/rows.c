@@ -92,6 +92,15 @@ void ref_gelu_tanh_mul(const struct gate *call) {
     }
 }
 
+void ref_sigmoid_mul(const struct gate *call) {
+    for (size_t row = 0; row < call->rows; row++) {
+        const float *gate = call->gate + row * call->in_stride;
+        const float *up = call->up + row * call->in_stride;
+        float *y = call->y + row * call->y_stride;
+        for (size_t i = 0; i < call->width; i++) y[i] = up[i] / (1.0f + expf(-gate[i]));
+    }
+}
+
 void ref_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows) {
     const float sqrt_half = 0.707106781186548f;
     for (size_t row = 0; row < rows; row++) {
