@@ -74,10 +74,21 @@ def test_a_first_key_a_second_one_and_its_end(browser, server):
     tab.sees("This server asks for no key yet")
     tab.page.get_by_text("New key").click()
     tab.page.get_by_label("Name", exact=True).fill("root")
-    tab.page.get_by_label("everything, and keys").check()
+    everything = tab.page.get_by_label("everything, and keys")
+    expect(everything).to_be_checked(timeout=PATIENCE_MS)
+    expect(everything).to_be_disabled()
     tab.page.get_by_role("button", name="Make the key").click()
     tab.sees("is shown only now")
     first = tab.page.locator("code.key-text").inner_text()
+    expect(row(tab, "Keys", "root (this tab)")).to_be_visible(timeout=PATIENCE_MS)
+    tab.page.get_by_role("navigation").get_by_role("link", name="Batches").click()
+    expect(tab.page.get_by_role("heading", name="Batches")).to_be_visible(timeout=PATIENCE_MS)
+    tab.page.get_by_role("navigation").get_by_role("link", name="Machine").click()
+    expect(tab.page.locator("code.key-text")).to_have_text(first, timeout=PATIENCE_MS)
+    tab.page.get_by_text("New key").click()
+    expect(everything).to_be_enabled(timeout=PATIENCE_MS)
+    expect(everything).not_to_be_checked()
+    tab.page.get_by_text("New key").click()
     assert re.fullmatch(r"sk-[0-9a-z]{8}_[\w-]{43}", first) and server.call("GET",
                                                                             "/v1/files")[0] == 401
     tab.page.get_by_role("button", name="Hide it").click()
@@ -108,6 +119,26 @@ def test_a_first_key_a_second_one_and_its_end(browser, server):
     expect(tab.page.get_by_label("API key")).to_be_visible(timeout=PATIENCE_MS)
     assert first not in tab.page.content() and tab.page.evaluate(
         "JSON.stringify([sessionStorage, localStorage, document.cookie])") == '[{},{},""]'
+    assert not tab.troubles
+
+
+def test_a_new_key_stays_under_refusals_until_it_is_hidden(browser, server, tmp_path):
+    """A tab whose own key loses its rights still shows the text of the key that it has made."""
+    root = make_key(tmp_path / "state", "--scopes", "admin")
+    support.until(lambda: server.call("GET", "/v1/keys")[0] == 401)
+    tab = Tab(browser, server, MACHINE)
+    sign_in(tab, root)
+    tab.page.get_by_text("New key").click()
+    tab.page.get_by_label("Name", exact=True).fill("second")
+    tab.page.route("**/v1/keys", lambda route: route.fulfill(
+        status=403, content_type="application/json",
+        body='{"error": {"message": "No more.", "type": "x", "param": null, "code": null}}')
+        if route.request.method == "GET" else route.continue_())
+    tab.page.get_by_role("button", name="Make the key").click()
+    tab.sees("No more.")
+    expect(tab.page.locator("code.key-text")).to_be_visible(timeout=PATIENCE_MS)
+    tab.page.get_by_role("button", name="Hide it").click()
+    expect(tab.page.locator("code.key-text")).to_have_count(0)
     assert not tab.troubles
 
 

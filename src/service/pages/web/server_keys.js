@@ -72,6 +72,11 @@ function confirmed(sentence) {
   });
 }
 
+/** The new key whose text is still shown, {row, isFirst}: until the reader hides it, whatever page
+ * is opened in between. */
+let unhidden = null;
+document.getElementById("sign-out").addEventListener("click", () => { unhidden = null; });
+
 function makeForm(done) {
   const field = (name, text, attributes, make = "input") => {
     const made = element(make, {id: `key-${name}`, ...attributes});
@@ -129,13 +134,21 @@ function makeForm(done) {
     try {
       done(await createKey(wish()));
       form.reset();
+      first(false);
     } catch (error) {
       fill(trouble, error.message);
     }
     button.disabled = false;
   }
 
-  return form;
+  /** A server's first key may do everything, or no key could make the next one. */
+  function first(isFirst) {
+    const all = form.querySelector("[value=admin]");
+    if (all.disabled === isFirst) return;
+    all.checked = all.disabled = isFirst;
+  }
+
+  return {form, first};
 }
 
 export function showKeys() {
@@ -144,21 +157,34 @@ export function showKeys() {
       title => ({title})),
     "No key was made yet.");
   const warning = element("p", {class: "warning", hidden: true},
-    "This server asks for no key yet. The first key locks out everybody who has none: programs, other tabs and other people. It needs the right to everything, or no page can make the next one.");
+    "This server asks for no key yet. The first key locks out everybody who has none: programs, other tabs and other people. It may do everything, because only such a key can make the next one.");
   const fresh = element("div", {class: "fresh", hidden: true, role: "status"});
-  const maker = element("details", {}, element("summary", {}, "New key"), makeForm(show));
-  const parts = shownIfAllowed(table.element, warning, fresh, maker);
+  const {form, first} = makeForm(make);
+  const maker = element("details", {}, element("summary", {}, "New key"), form);
+  const parts = shownIfAllowed(table.element, warning, maker);
   const made = element("section", {"aria-labelledby": "keys-title"},
-    element("h2", {id: "keys-title"}, "Keys"), parts.element);
+    element("h2", {id: "keys-title"}, "Keys"), fresh, parts.element);
   let dueMs = 0, asks = true;
+  if (unhidden) showText();
 
-  /** The text of a new key is in this element alone, and only until it is hidden. */
-  function show(row) {
-    const text = element("code", {class: "key-text", tabindex: 0}, row.key), isFirst = !asks;
-    if (isFirst) {
+  function make(row) {
+    unhidden = {row, isFirst: !asks};
+    if (!asks) {
       keepKey(row.key);
       document.getElementById("sign-out").hidden = false;
     }
+    showText().focus();
+    maker.open = false;
+    dueMs = 0;
+  }
+
+  /**
+   * The text of a new key is in this element alone, and until the reader hides it: no refresh, no
+   * refusal and no other page does.
+   */
+  function showText() {
+    const {row, isFirst} = unhidden,
+          text = element("code", {class: "key-text", tabindex: 0}, row.key);
     fill(fresh,
       element("p", {},
         `The key of ${row.name} is shown only now. Copy it.${
@@ -173,12 +199,11 @@ export function showKeys() {
           "Copy"),
         element("button", {type: "button", onclick: hide}, "Hide it")));
     fresh.hidden = false;
-    maker.open = false;
-    text.focus();
-    dueMs = 0;
+    return text;
   }
 
   function hide() {
+    unhidden = null;
     fill(fresh);
     fresh.hidden = true;
     maker.querySelector("summary").focus();
@@ -221,6 +246,7 @@ export function showKeys() {
                        || b.created_at - a.created_at)
                    .map(keyRow));
       warning.hidden = asks;
+      first(!asks);
     });
     dueMs = Date.now() + REFRESH_MS;
   }
