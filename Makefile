@@ -4,7 +4,9 @@
 BUILD ?= build
 PREFIX ?= /usr/local
 PACK := $(or $(QUERN_GPU_PACK),.gpu)
-# Programs for a card: built here, or those of bench/gpu/pack on a machine that cannot build.
+# Programs for a GPU: built here, or those of bench/gpu/pack on a machine that cannot build.
+PLUGIN = $(BUILD)/src/inference/gpu/cuda/libquern-cuda.so
+HAS_PLUGIN = ninja -C $(BUILD) -t query cuda-plugin >/dev/null 2>&1
 GPU_PROGRAMS = $(if $(wildcard $(BUILD)/build.ninja $(PACK)/bin/quern),,$(BUILD)/build.ninja)
 
 all: $(BUILD)/build.ninja ## build the release binary, build/src/quern
@@ -22,34 +24,35 @@ test: ## every test; ends with "N passed, N failed"
 	@tools/bootstrap build
 	@tools/test
 
-cuda: $(BUILD)/build.ninja ## the CUDA plugin, build/src/inference/gpu/cuda/libquern-cuda.so; says so without nvcc
-	@ninja -C $(BUILD) -t query cuda-plugin >/dev/null 2>&1 || meson setup --reconfigure $(BUILD) >/dev/null # nvcc may have come since
-	@if ninja -C $(BUILD) -t query cuda-plugin >/dev/null 2>&1; then ninja -C $(BUILD) cuda-plugin; else echo "no nvcc: no CUDA plugin"; fi
+cuda: $(BUILD)/build.ninja ## the CUDA plugin, libquern-cuda.so; says so without nvcc
+# nvcc may have come since the build was set up.
+	@$(HAS_PLUGIN) || meson setup --reconfigure $(BUILD) >/dev/null
+	@$(HAS_PLUGIN) || { echo "no nvcc: no CUDA plugin"; exit; }; ninja -C $(BUILD) cuda-plugin
 
-test-gpu: $(GPU_PROGRAMS) ## the CUDA plugin and its kernels against plain references on the card; skips without nvcc or a card
+test-gpu: $(GPU_PROGRAMS) ## the CUDA plugin and its kernels on this GPU; skips without one
 	@QUERN_GPU_PACK=$(PACK) tools/test-gpu $(BUILD)
 
-test-peers: ## batches through real llama-server and vLLM, answers in a real Label Studio; skips what is not installed
+test-peers: ## against real llama-server, vLLM and Label Studio; skips what is not installed
 	@tools/bootstrap build
 	@tools/test peers
 
-test-clients: ## programs of others, unmodified, against quern; minutes, and the network for their packages once
+test-clients: ## programs of others, unmodified, against quern; minutes, and the network once
 	@tools/bootstrap build
 	@tools/test clients
 
-test-masks: $(BUILD)/build.ninja ## masks of three vocabularies against llguidance's; minutes, and the network for its package once
+test-masks: $(BUILD)/build.ninja ## masks against llguidance's; minutes, and the network once
 	@ninja -C $(BUILD) tests/masks/masks >/dev/null
 	@BUILD=$(BUILD) tools/differential-masks
 
-test-packages: ## install, packages and the service on a bare Debian under a real systemd; minutes, root, and the network for the Debian
+test-packages: ## install, packages, service on a bare Debian; minutes, root, the network
 	@tools/bootstrap packages
 	@tools/test packages
 
-check: ## format, layers, tidy, warnings as errors on gcc and clang, headers alone, clang-tidy of what changed
+check: ## format, layers, tidy, gcc and clang without a warning, clang-tidy of what changed
 	@tools/bootstrap all
 	@tools/check
 
-nightly: ## all that .ci/run leaves out: clang-tidy of every source, both codes of nvcc, all deaths, sanitizers, fuzz; hours
+nightly: ## all that .ci/run leaves out: every source, all deaths, sanitizers, fuzz; hours
 	@tools/bootstrap all
 	@tools/nightly
 
@@ -68,12 +71,12 @@ fuzz: ## each fuzz target for FUZZ_SECONDS (60)
 bench: all ## kernels against their peak, the engine, the server alone
 	@tools/bench
 
-bench-gpu: $(GPU_PROGRAMS) ## quern against vLLM's figures, kernels, memory on the card; skips without nvcc or a card
+bench-gpu: $(GPU_PROGRAMS) ## quern against vLLM on this machine's GPU; skips without one
 	@BUILD=$(BUILD) QUERN_GPU_PACK=$(PACK) tools/bench-gpu
 
-install: all ## into PREFIX (/usr/local), under DESTDIR for a package: binary, man pages, completions, units; the CUDA plugin once `make cuda` has built it
+install: all ## into PREFIX (/usr/local), under DESTDIR; the plugin too, once `make cuda` has built it
 	@meson configure $(BUILD) -Dprefix=$(PREFIX)
-	@ninja -C $(BUILD) src/quern packaging $$([ ! -e $(BUILD)/src/inference/gpu/cuda/libquern-cuda.so ] || echo cuda-plugin) >/dev/null
+	@ninja -C $(BUILD) src/quern packaging $(if $(wildcard $(PLUGIN)),cuda-plugin) >/dev/null
 	@DESTDIR=$(if $(DESTDIR),$(abspath $(DESTDIR))) meson install -C $(BUILD) --no-rebuild
 
 deb: all ## Debian packages into build/packages: quern, and quern-cuda once `make cuda` has built the plugin
@@ -92,4 +95,5 @@ clean:
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
-.PHONY: all cuda demo test test-gpu test-peers test-clients test-masks test-packages check nightly asan tsan fuzz bench bench-gpu install deb wheel uninstall clean help
+.PHONY: all cuda demo test test-gpu test-peers test-clients test-masks test-packages check nightly
+.PHONY: asan tsan fuzz bench bench-gpu install deb wheel uninstall clean help

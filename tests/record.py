@@ -14,7 +14,8 @@ of the metrics and the segment files of one batch on the echo worker.
 
 How often a client asks depends on time, so the comparison takes the set of different exchanges per
 test, and a batch that has not ended counts by the keys of its object. """
-import collections, hashlib, json, os, pathlib, queue, random, re, socket, struct, sys, tempfile, threading
+import collections, hashlib, json, os, pathlib, queue, random, re, socket, struct, sys, tempfile
+import threading
 
 KEPT = 16 << 20  # bytes of one body that are kept; the rest is hashed only
 LONG = 2000  # characters of a body in the record; a longer one is cut and hashed

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python suites share: starting quern, talking to it with the standard library, and
 judging result files."""
-import contextlib, http.client, http.server, json, mmap, os, pathlib, re, shutil, signal, socket, subprocess, threading, time, uuid
+import contextlib, http.client, http.server, json, mmap, os, pathlib, re, shutil, signal, socket
+import subprocess, threading, time, uuid
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))

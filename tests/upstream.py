@@ -8,7 +8,8 @@ always. `say=a%20b then=c finish=length` is an answer, that from the second time
 finish_reason. GET /control?mode=M&for=SECONDS&from=COUNT treats every request so that comes after
 COUNT others. GET /stats tells what was seen. Runs in the caller's process (Upstream) or as a
 program, to be killed: upstream.py PORT [--service-ms N] [--answers N] """
-import argparse, asyncio, contextlib, gzip, http.server, json, pathlib, re, subprocess, sys, threading, time, urllib.parse, urllib.request, zlib
+import argparse, asyncio, contextlib, gzip, http.server, json, pathlib, re, subprocess, sys
+import threading, time, urllib.parse, urllib.request, zlib
 
 GZIP = gzip.compress(b"0" * (8 << 20), 9)
 
@@ -474,8 +475,8 @@ class Upstream:
 
     def control(self, mode, seconds=1e9, after="", from_=0):
         behaviour = self.behaviour
-        behaviour.storm, behaviour.storm_until, behaviour.storm_after, behaviour.storm_from = mode, time.monotonic(
-        ) + seconds, after, from_
+        behaviour.storm, behaviour.storm_until = mode, time.monotonic() + seconds
+        behaviour.storm_after, behaviour.storm_from = after, from_
 
     def stop(self):
         async def end():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """kept: the records of sources that were found good, .ci/good/NAME, one line "SUM PATH" per source.
 
-A sum covers what a tool sees of a source: its text and that of every header of this repository that
-it includes, directly or not, without comments and blanks, and the rules of the tool. So a source
+A sum covers what a tool sees of a source: its text, that of every header of this repository that it
+includes, directly or not, and the rules of the tool, all without comments and blanks. So a source
 that is moved, or has another comment, is as good as it was, and the record holds on every machine.
 Headers of the system are not covered; `make nightly` reads every source again.
 
@@ -19,6 +19,13 @@ def text_of(path):
     text = QUOTED.sub(lambda found: " " if found[0].startswith("/") else found[0],
                       path.read_text(errors="replace"))
     return re.sub(r"[ \t]+", " ", re.sub(r"\s*\n\s*", "\n", text))
+
+
+def rules_of(*paths):
+    """The rules of a tool: files whose comments begin with "#"."""
+    return b"".join(
+        re.sub(r"(^|\s+)#.*|\s+", "", (ROOT / path).read_text(), flags=re.M).encode()
+        for path in paths)
 
 
 @functools.cache

@@ -120,9 +120,10 @@ def main():
     fits = [s for s in range(5, 9) if len(two_stages(classes, s)[1]) >> s <= 256]
     shift = min(fits, key=lambda s: sum(len(part) for part in two_stages(classes, s)))
     index, blocks = two_stages(classes, shift)
+    blocks_of = 1 << shift
     print(f"""/* SPDX-License-Identifier: Apache-2.0 */
 
-/* Unicode {UNICODE} classes of code points, in blocks of {1 << shift}, and what form C leaves alone.
+/* Unicode {UNICODE} classes of code points, in blocks of {blocks_of}, and what form C leaves alone.
  * Made by tools/unicode_tables.py; do not edit. */
 
 #include "tokenizer/unicode.h"

@@ -307,15 +307,22 @@ def test_the_page_goes_on_to_the_end(tmp_path):
           const from = cursor ?? 0, to = Math.min(from + piece, all), data = [];
           let at = from;
           for (; at < to && data.length < limit; at++) if (hits.includes(at)) data.push({line: at});
-          return {data, matched: null, has_more: at < all, after: at, searched: at - from, left: all - at};
+          const searched = at - from, left = all - at;
+          return {data, matched: null, has_more: at < all, after: at, searched, left};
         };
         const shown = [];
         const run = async (after, limit) => {
-          const page = await answerPage(ask, after, limit, page => shown.push([page.data.length, page.searched, page.left, page.isSearching]));
-          return {lines: page.data.map(row => row.line), matched: page.matched, isSearching: page.isSearching, has_more: page.has_more, after: page.after};
+          const show = page =>
+            shown.push([page.data.length, page.searched, page.left, page.isSearching]);
+          const page = await answerPage(ask, after, limit, show);
+          const {matched, isSearching, has_more} = page;
+          return {lines: page.data.map(row => row.line), matched, isSearching, has_more,
+                  after: page.after};
         };
-        const whole = await run(null, 50), first = await run(null, 1), second = await run(first.after, 1);
-        console.log(JSON.stringify({whole, first, second, shown: shown.slice(0, 2), last: shown[48]}));
+        const whole = await run(null, 50), first = await run(null, 1);
+        const second = await run(first.after, 1);
+        console.log(JSON.stringify(
+          {whole, first, second, shown: shown.slice(0, 2), last: shown[48]}));
     """)
     said = json.loads(
         subprocess.run(["node", tmp_path / "try.mjs"], capture_output=True, text=True,
@@ -341,7 +348,8 @@ def test_the_page_reads_each_answer_as_the_server_does(tmp_path):
         import fs from "node:fs";
         import {answerOf, saidBy} from "./answer.mjs";
         const bodies = JSON.parse(fs.readFileSync(new URL("cases.json", import.meta.url)));
-        console.log(JSON.stringify(bodies.map(body => [saidBy(body), answerOf({response: {body}})])));
+        console.log(JSON.stringify(
+          bodies.map(body => [saidBy(body), answerOf({response: {body}})])));
     """)
     said = json.loads(
         subprocess.run(["node", tmp_path / "try.mjs"], capture_output=True, text=True,

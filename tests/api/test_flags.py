@@ -10,20 +10,28 @@ import support
 # Options of `vllm serve --help` that users of one machine are likely to pass, with a value where
 # they take one.
 VLLM = """
---dtype auto|--quantization awq|--gpu-memory-utilization 0.9|--max-model-len 32k|--max-num-seqs 256|--max-num-batched-tokens 8k
---tensor-parallel-size 1|-tp 1|--pipeline-parallel-size 1|-pp 1|--data-parallel-size 1|-dp 1|--enable-chunked-prefill|--enable-prefix-caching
---no-enable-prefix-caching|--enforce-eager|--trust-remote-code|--swap-space 4|--cpu-offload-gb 0|--seed 0|--tokenizer x|--tokenizer-mode auto
---revision main|--download-dir /tmp|--load-format auto|--kv-cache-dtype auto|--block-size 16|--served-model-name m|--chat-template x.jinja
---chat-template-content-format auto|--response-role assistant|--enable-auto-tool-choice|--tool-call-parser hermes|--reasoning-parser qwen3
---api-key k|--host 127.0.0.1|--port 8000|--allowed-origins []|--uvicorn-log-level info|--disable-log-requests|--enable-log-requests
---disable-log-stats|--max-log-len 100|--max-logprobs 20|--generation-config vllm|--override-generation-config {}|--enable-lora
---lora-modules a=b|--max-lora-rank 16|--limit-mm-per-prompt {}|--rope-scaling {}|--hf-overrides {}|--hf-token x|--config F|--task auto
---runner auto|--distributed-executor-backend mp|--scheduling-policy fcfs|--num-gpu-blocks-override 9|--compilation-config 3|-O 3
---speculative-config {}|--structured-outputs-config {}|--guided-decoding-backend auto|--attention-backend X|--async-scheduling
---enable-expert-parallel|--enable-sleep-mode|--enable-prompt-tokens-details|--enable-force-include-usage|--enable-server-load-tracking
---return-tokens-as-token-ids|--enable-request-id-headers|--disable-uvicorn-access-log|--root-path /x|--middleware x|--uds /x|--api-server-count 1
---default-chat-template-kwargs {}|--trust-request-chat-template|--kv-cache-memory-bytes 2GiB|--model x|--max_model_len 4096|--otlp-traces-endpoint x
-""".replace("\n", "|").strip("|").split("|")
+--dtype auto | --quantization awq | --gpu-memory-utilization 0.9 | --max-model-len 32k
+--max-num-seqs 256 | --max-num-batched-tokens 8k | --tensor-parallel-size 1 | -tp 1
+--pipeline-parallel-size 1 | -pp 1 | --data-parallel-size 1 | -dp 1 | --enable-chunked-prefill
+--enable-prefix-caching | --no-enable-prefix-caching | --enforce-eager | --trust-remote-code
+--swap-space 4 | --cpu-offload-gb 0 | --seed 0 | --tokenizer x | --tokenizer-mode auto
+--revision main | --download-dir /tmp | --load-format auto | --kv-cache-dtype auto | --block-size 16
+--served-model-name m | --chat-template x.jinja | --chat-template-content-format auto
+--response-role assistant | --enable-auto-tool-choice | --tool-call-parser hermes
+--reasoning-parser qwen3 | --api-key k | --host 127.0.0.1 | --port 8000 | --allowed-origins []
+--uvicorn-log-level info | --disable-log-requests | --enable-log-requests | --disable-log-stats
+--max-log-len 100 | --max-logprobs 20 | --generation-config vllm | --override-generation-config {}
+--enable-lora | --lora-modules a=b | --max-lora-rank 16 | --limit-mm-per-prompt {}
+--rope-scaling {} | --hf-overrides {} | --hf-token x | --config F | --task auto | --runner auto
+--distributed-executor-backend mp | --scheduling-policy fcfs | --num-gpu-blocks-override 9
+--compilation-config 3 | -O 3 | --speculative-config {} | --structured-outputs-config {}
+--guided-decoding-backend auto | --attention-backend X | --async-scheduling
+--enable-expert-parallel | --enable-sleep-mode | --enable-prompt-tokens-details
+--enable-force-include-usage | --enable-server-load-tracking | --return-tokens-as-token-ids
+--enable-request-id-headers | --disable-uvicorn-access-log | --root-path /x | --middleware x
+--uds /x | --api-server-count 1 | --default-chat-template-kwargs {} | --trust-request-chat-template
+--kv-cache-memory-bytes 2GiB | --model x | --max_model_len 4096 | --otlp-traces-endpoint x
+""".strip().replace("\n", " | ").split(" | ")
 ACTS = {
     "--dtype", "--quantization", "--gpu-memory-utilization", "--max-model-len", "--max-num-seqs",
     "--max-num-batched-tokens", "--tensor-parallel-size", "-tp", "--enable-prefix-caching",

@@ -28,8 +28,9 @@ def test_the_server_is_closed_to_debuggers_of_its_own_user(tmp_path):
     if b"__asan_init" in pathlib.Path(support.BINARY).read_bytes():
         pytest.skip("the leak check of a sanitizer is a debugger")
     serve = [support.BINARY, "serve", "--port", "0", "--state-dir", tmp_path / "state", *ECHO]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(["sleep", "600"], preexec_fn=drop) as open_one, \
-            subprocess.Popen(serve, preexec_fn=drop, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as server:
+            subprocess.Popen(serve, preexec_fn=drop, **pipes) as server:
         try:
             assert server.stdout.readline().startswith(b"listening on")
             if not may_look_into(open_one):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """SIGHUP: what a running server reads again, what it names instead, and that a mistake changes
 nothing."""
-import base64, hashlib, hmac, http.client, http.server, json, os, pathlib, pty, re, signal, ssl, subprocess, threading
+import base64, hashlib, hmac, http.client, http.server, json, os, pathlib, pty, re, signal, ssl
+import subprocess, threading
 
 import pytest
 

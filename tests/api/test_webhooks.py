@@ -203,7 +203,9 @@ def test_the_whole_schedule_of_three_days_runs_until_the_event_is_given_up(
     hours old."""
     pauses, looks = [min(5 * 2 ** number, 4 * 3600) for number in range(40)], 0
     with receiving([500] * 100) as receiver, receiving() as other, \
-            support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-retry-seconds", "5"), environment=clock.environment) as server:
+            support.serving(tmp_path / "state",
+                            *hooked(secret_file, "--webhook-retry-seconds", "5"),
+                            environment=clock.environment) as server:
         run_batch(server, webhook_url=receiver.url)
         support.until(lambda: outcomes(server)["failed"] == 1)
         last = next(number for number in range(40) if 1.26 * sum(pauses[:number]) >= 72 * 3600)
@@ -229,7 +231,9 @@ def test_the_whole_schedule_of_three_days_runs_until_the_event_is_given_up(
 
 def test_151_a_redirect_is_a_failure_and_is_not_followed(tmp_path, secret_file, clock):
     with receiving() as other, receiving([302, 307], location=other.url) as receiver, \
-            support.serving(tmp_path / "state", *hooked(secret_file, "--webhook-url", receiver.url), environment=clock.environment) as server:
+            support.serving(tmp_path / "state",
+                            *hooked(secret_file, "--webhook-url", receiver.url),
+                            environment=clock.environment) as server:
         run_batch(server)
         let_fail(server, clock, 1, 60)
         let_fail(server, clock, 2, 60)

@@ -10,7 +10,8 @@ evaluations read like nonsense. Time is moved (support.Clock), so that the machi
 hour. Each picture is OUT/NAME-WIDTH-THEME.png, of the whole page; --docs writes those that the
 documentation shows to docs/pictures, in at most 256 colours. A text that is cut off in a box, or a
 page wider than its window, is printed at the end, and the exit status is 1."""
-import argparse, contextlib, hashlib, http.server, io, json, pathlib, random, sys, tempfile, threading, time
+import argparse, contextlib, hashlib, http.server, io, json, pathlib, random, sys, tempfile
+import threading, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/clients")]
@@ -175,7 +176,8 @@ class Scene:
     """A server with the data of all pictures."""
 
     def __init__(self, folder, server, evaluator, clock, keys):
-        self.folder, self.server, self.evaluator, self.clock, self.keys = folder, server, evaluator, clock, keys
+        self.folder, self.server, self.evaluator = folder, server, evaluator
+        self.clock, self.keys = clock, keys
         self.batches, self.is_over = {}, False
 
     def call(self, method, path, body=None, key="root"):

@@ -23,20 +23,30 @@ HOSTILE = "<script>document.title='taken'</script><img src=x onerror=\"document.
 # The places that a reader cannot read: a page or a list that is wider than its place, a box with a
 # cut text, a word of 20 letters or less that is broken.
 CUT_OFF = """() => {
-  const found = [], words = document.createTreeWalker(document.querySelector("dialog[open]") ?? document.body, NodeFilter.SHOW_TEXT), range = document.createRange();
+  const found = [], range = document.createRange();
+  const top = document.querySelector("dialog[open]") ?? document.body;
+  const words = document.createTreeWalker(top, NodeFilter.SHOW_TEXT);
+  const unread = "[hidden], details:not([open]) > :not(summary), .skip, .hidden, " +
+    "pre, code, .file, textarea, option";
   for (let node = words.nextNode(); node; node = words.nextNode()) {
-    if (node.parentElement.closest("[hidden], details:not([open]) > :not(summary), .skip, .hidden, pre, code, .file, textarea, option") || !node.parentElement.getClientRects().length) continue;
+    const parent = node.parentElement;
+    if (parent.closest(unread) || !parent.getClientRects().length) continue;
     for (const {0: word, index} of node.data.matchAll(/(?<![\\p{L}\\d_])\\p{L}{2,20}(?![\\p{L}\\d_])/gu)) {
       range.setStart(node, index);
       range.setEnd(node, index + word.length);
-      if (new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1) found.push(`${word} is broken`);
+      const lines = new Set([...range.getClientRects()].map(box => Math.round(box.top)));
+      if (lines.size > 1) found.push(`${word} is broken`);
     }
   }
-  if (document.querySelector(".scroll:has(table.batches)")?.scrollWidth > document.querySelector(".scroll:has(table.batches)")?.clientWidth) found.push("the list is wider than its place");
-  if (document.documentElement.scrollWidth > document.documentElement.clientWidth) found.push(`the page is ${document.documentElement.scrollWidth} wide`);
+  const list = document.querySelector(".scroll:has(table.batches)"), page = document.documentElement;
+  if (list?.scrollWidth > list?.clientWidth) found.push("the list is wider than its place");
+  if (page.scrollWidth > page.clientWidth) found.push(`the page is ${page.scrollWidth} wide`);
   for (const node of document.querySelectorAll("main *, header *, dialog *")) {
-    if (node.closest(".scroll, pre, svg, .skip, .hidden, .file, thead, textarea") || !node.getClientRects().length || getComputedStyle(node).display === "inline") continue;
-    if (node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 1 && !/^(SELECT|INPUT|PROGRESS|METER)$/.test(node.tagName)) found.push(`${node.tagName}.${node.className}: ${node.textContent.slice(0, 60)}`);
+    if (node.closest(".scroll, pre, svg, .skip, .hidden, .file, thead, textarea")) continue;
+    if (!node.getClientRects().length || getComputedStyle(node).display === "inline") continue;
+    if (/^(SELECT|INPUT|PROGRESS|METER)$/.test(node.tagName)) continue;
+    if (node.scrollWidth > node.clientWidth + 1 && node.clientWidth > 1)
+      found.push(`${node.tagName}.${node.className}: ${node.textContent.slice(0, 60)}`);
   }
   return found;
 }"""
@@ -526,19 +536,24 @@ def test_a_page_of_another_origin_can_do_nothing(browser, server):
     base = server.site
     before = server.json("GET", "/v1/files"), server.json("GET", "/v1/batches")
     with elsewhere(f"""<iframe id=frame src="{base}/"></iframe><iframe name=answers></iframe>
-        <form id=plain method=post enctype=text/plain target=answers action="{base}/v1/batches"><input name='{{"input_file_id":"x","a":"' value='"}}'></form>
-        <form id=multi method=post enctype=multipart/form-data target=answers action="{base}/v1/files"><input name=purpose value=batch>
+        <form id=plain method=post enctype=text/plain target=answers action="{base}/v1/batches">
+        <input name='{{"input_file_id":"x","a":"' value='"}}'></form>
+        <form id=multi method=post enctype=multipart/form-data target=answers
+              action="{base}/v1/files"><input name=purpose value=batch>
         <textarea name=file>{{}}</textarea></form>""") as url:
         page = browser.new_context().new_page()
         page.goto(url)
         tries = page.evaluate(
             """async base => {
-            const outcome = (path, options) => fetch(base + path, options).then(answer => answer.text(), () => "refused");
+            const outcome = (path, options) =>
+                fetch(base + path, options).then(answer => answer.text(), () => "refused");
             const file = new FormData();
             file.append("purpose", "batch");
             file.append("file", new Blob(["{}"]), "x.jsonl");
-            return Promise.all([outcome("/v1/batches"), outcome("/"), outcome("/pages/app.js"), outcome("/v1/files", {method: "POST", body: file}),
-                outcome("/v1/batches", {method: "POST", headers: {"Content-Type": "application/json"}, body: "{}"}),
+            const headers = {"Content-Type": "application/json"};
+            return Promise.all([outcome("/v1/batches"), outcome("/"), outcome("/pages/app.js"),
+                outcome("/v1/files", {method: "POST", body: file}),
+                outcome("/v1/batches", {method: "POST", headers, body: "{}"}),
                 outcome("/v1/files", {method: "POST", body: file, mode: "no-cors"})]);
         }""", base)
         assert tries[:5] == ["refused"] * 5 and tries[5] in ("refused", "")

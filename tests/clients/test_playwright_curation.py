@@ -11,7 +11,8 @@ import pytest
 from playwright.sync_api import expect
 
 import support
-from test_playwright import CHROMIUM, HOSTILE, PATIENCE_MS, Tab, browser, server  # noqa: F401 (browser and server are fixtures)
+from test_playwright import CHROMIUM, HOSTILE, PATIENCE_MS, Tab
+from test_playwright import browser, server  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 RATINGS = ["Strong Yes", "Yes", "Maybe", "No"]

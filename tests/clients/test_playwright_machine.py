@@ -8,7 +8,8 @@ from playwright.sync_api import expect
 
 import support
 from support import make_key
-from test_playwright import CHROMIUM, PATIENCE_MS, Tab, browser, file_of, server, start  # noqa: F401 (browser and server are fixtures)
+from test_playwright import CHROMIUM, PATIENCE_MS, Tab, file_of, start
+from test_playwright import browser, server  # noqa: F401 (fixtures)
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 MACHINE = "/#/machine"

@@ -9,7 +9,8 @@ from playwright.sync_api import expect
 
 import support
 from label_studio_server import LEGACY, LabelStudio
-from test_playwright import CHROMIUM, HOSTILE, PATIENCE_MS, Tab, browser  # noqa: F401 (browser is a fixture)
+from test_playwright import CHROMIUM, HOSTILE, PATIENCE_MS, Tab
+from test_playwright import browser  # noqa: F401 (a fixture)
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
 

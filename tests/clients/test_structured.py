@@ -175,7 +175,8 @@ def test_pydantic_ai_asks_for_an_object_by_prompt(tools):
 
 def test_agents_call_a_tool_and_have_an_output_type(tools):
     """The tool is named in the first turn, and the second one ends with the output."""
-    from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, RunConfig, Runner, function_tool
+    from agents import Agent, ModelSettings, RunConfig, Runner, function_tool
+    from agents import OpenAIChatCompletionsModel
     asked = []
 
     @function_tool

@@ -5,7 +5,8 @@ import concurrent.futures, json, re
 import pytest
 
 import support
-from cases import CHAT, create, line, lines, plain, post, refused, results, run, serving, upload, wait
+from cases import CHAT, create, line, lines, plain, post, refused, results, run, serving, upload
+from cases import wait
 
 KEYS = {
     "id", "object", "endpoint", "model", "errors", "input_file_id", "completion_window", "status",

@@ -5,7 +5,8 @@ import json, os, random, subprocess, time
 import pytest
 
 import support
-from cases import CHAT, create, identities, line, lines, metric, plain, poll, refused, results, rewrite, run, serving, upload, wait
+from cases import CHAT, create, identities, line, lines, metric, plain, poll, refused, results
+from cases import rewrite, run, serving, upload, wait
 
 SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
 
@@ -28,7 +29,8 @@ def test_case_100_cancel_while_it_runs(client):
     poll(lambda: client.batches.retrieve(batch.id).request_counts.completed == 50)
     assert client.batches.cancel(batch.id).status in ("cancelling", "cancelled")
     batch = wait(client, batch.id)
-    assert batch.status == "cancelled" and batch.cancelling_at <= batch.cancelled_at and batch.request_counts.failed == 0
+    assert batch.status == "cancelled" and batch.cancelling_at <= batch.cancelled_at
+    assert batch.request_counts.failed == 0
     output, errors = identities(client, batch, ids(200))
     assert len(output) == 50
     for entry in errors:
@@ -95,7 +97,8 @@ def close_window(server, batch_id, seconds_left):
 
 def expired(client, batch_id, count, quick):
     batch = wait(client, batch_id)
-    assert batch.status == "expired" and batch.expired_at >= batch.expires_at and batch.request_counts.failed == 0
+    assert batch.status == "expired" and batch.expired_at >= batch.expires_at
+    assert batch.request_counts.failed == 0
     output, errors = identities(client, batch, ids(count))
     assert len(output) == quick
     for entry in errors:

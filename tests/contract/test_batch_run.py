@@ -12,9 +12,11 @@ def test_case_081_good_lines(client):
     """Three good lines: completed, the stamps in order, an output file and no error file (null,
     never empty)."""
     batch = run(client, lines(3))
-    assert batch.status == "completed" and batch.created_at <= batch.in_progress_at <= batch.finalizing_at <= batch.completed_at
+    assert batch.status == "completed"
+    assert batch.created_at <= batch.in_progress_at <= batch.finalizing_at <= batch.completed_at
     assert batch.output_file_id and batch.error_file_id is None and batch.model == "smollm2"
-    assert batch.failed_at is batch.expired_at is batch.cancelling_at is batch.cancelled_at is batch.errors is None
+    assert batch.failed_at is batch.expired_at is batch.errors is None
+    assert batch.cancelling_at is batch.cancelled_at is None
 
 
 def test_case_082_the_shape_of_a_result(client):

@@ -24,7 +24,8 @@ def test_case_014_an_uploaded_file_is_described_exactly(client, tmp_path):
     assert re.fullmatch(r"file-[0-9A-Za-z]{22}", file.id)
     assert (file.bytes, file.status, file.filename,
             file.purpose) == (path.stat().st_size, "processed", "x.jsonl", "batch")
-    assert file.expires_at == file.created_at + 2592000 and file.object == "file" and file.status_details is None
+    assert file.expires_at == file.created_at + 2592000
+    assert file.object == "file" and file.status_details is None
     assert client.files.retrieve(file.id) == file and client.files.wait_for_processing(
         file.id).id == file.id
 

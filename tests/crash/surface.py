@@ -3,7 +3,8 @@
 batches with keys of idempotency, live readers, cancelling, retries, chats, API keys. Each remembers
 what it was told and asks for it again in the next life; `World.settle` then takes everything to its
 end and judges it."""
-import collections, http.client, http.server, json, random, re, sqlite3, threading, time, urllib.request, uuid
+import collections, http.client, http.server, json, random, re, sqlite3, threading, time
+import urllib.request, uuid
 
 import life, support, upstream
 
@@ -69,12 +70,14 @@ class Job:
     """One batch: what was asked for, and all that was ever heard of it."""
 
     def __init__(self, kind, requests, key, hook, retry_of=None):
-        self.kind, self.requests, self.key, self.hook, self.retry_of = kind, requests, key, hook, retry_of
+        self.kind, self.requests, self.key = kind, requests, key
+        self.hook, self.retry_of = hook, retry_of
         self.content, self.token = support.jsonl(requests), uuid.uuid4().hex
         self.endpoint = requests[0]["url"]
         self.file = self.batch = self.upload = self.object = self.output = None
         self.parts, self.asked, self.taken, self.after, self.more = [], False, [], 0, True
-        self.seen, self.cancel, self.cancelled, self.may_expire, self.retry = 0, False, False, False, None
+        self.seen, self.retry = 0, None
+        self.cancel = self.cancelled = self.may_expire = False
 
     def wanted(self, request):
         """Status and text of the answer, None where the text is the model's affair."""

@@ -4,7 +4,8 @@ kind of file. `quern fsck`, a start and `quern backup` live through all of it: t
 wrong, or find nothing; none ends by a signal or without a word.
 
 QUERN_KILLS scales the number of damages; QUERN_SEED chooses others."""
-import contextlib, http.client, json, os, random, re, shutil, signal, sqlite3, subprocess, urllib.parse, uuid
+import contextlib, http.client, json, os, random, re, shutil, signal, sqlite3, subprocess
+import urllib.parse, uuid
 
 import pytest
 

@@ -269,16 +269,22 @@ def test_sanitize_runs_the_last_part_of_the_plugin_s_checks_and_there_are_no_mor
     assert sorted(map(int, re.findall(r" plugin/(\d+)", listed))) == list(range(1, last + 1))
 
 
-BENCH_LINES = """\
-# ceiling: linear read 4653 GB/s
-attention decode bf16 head 128, 8 KV heads x 4, 512 of 300-1500           419.00 us    4513.4 GB/s     97.0 %
-attention decode e4m3 head 64, 8 KV heads x 4, 512 of 300-1500            124.00 us    3300.0 GB/s     77.0 %
-attention prefix bf16 head 128, 8 KV heads x 4, 512 x 1024                 90.00 us     274.0 TFLOP/s  38.0 %
-norm       1024 x 2560 bf16 -> bf16                                        11.50 us    2735.0 GB/s     64.0 % (81 % of a copy as large)
-norm       2048 x 2560 bf16 -> bf16                                        25.20 us    2496.0 GB/s     58.4 % (61 % of a copy as large)
-norm       512 x 2560 bf16 -> bf16                                          7.60 us    2100.0 GB/s     49.0 % (81 % of a copy as large)
-products   bf16 qwen3-4b qkv 1024: 3 of 8, first 1.05, 99.7 % of the best    44.10 us     719.0 TFLOP/s 105.6 %
-"""
+BENCH_LINES = "# ceiling: linear read 4653 GB/s\n" + "".join(
+    f"{kernel:<73} {figures}\n" for kernel, figures in (
+        ("attention decode bf16 head 128, 8 KV heads x 4, 512 of 300-1500",
+         "419.00 us    4513.4 GB/s     97.0 %"),
+        ("attention decode e4m3 head 64, 8 KV heads x 4, 512 of 300-1500",
+         "124.00 us    3300.0 GB/s     77.0 %"),
+        ("attention prefix bf16 head 128, 8 KV heads x 4, 512 x 1024",
+         "90.00 us     274.0 TFLOP/s  38.0 %"),
+        ("norm       1024 x 2560 bf16 -> bf16",
+         "11.50 us    2735.0 GB/s     64.0 % (81 % of a copy as large)"),
+        ("norm       2048 x 2560 bf16 -> bf16",
+         "25.20 us    2496.0 GB/s     58.4 % (61 % of a copy as large)"),
+        ("norm       512 x 2560 bf16 -> bf16",
+         "7.60 us    2100.0 GB/s     49.0 % (81 % of a copy as large)"),
+        ("products   bf16 qwen3-4b qkv 1024: 3 of 8, first 1.05, 99.7 % of the best",
+         "44.10 us     719.0 TFLOP/s 105.6 %")))
 STEP_LINE = "Qwen3-4B e4m3      19.560 ms per step of 1313 rows, the card busy 19.540 ms, the host 0.410 us per row; items: 1 prefix, 2 tiles, 3 decode\n"
 
 

@@ -23,7 +23,8 @@ def initialize_dummy_weights(params, config, low=-1e-3, high=1e-3, seed=1234):
     for param in params:
         initialize_single_dummy_weight(param, low, high, seed)
 """, f"{LOADER}/dummy_loader.py": """
-from vllm.model_executor.model_loader.weight_utils import initialize_dummy_weights, initialize_single_dummy_weight
+from vllm.model_executor.model_loader.weight_utils import initialize_dummy_weights
+from vllm.model_executor.model_loader.weight_utils import initialize_single_dummy_weight
 def load(early, late):
     initialize_dummy_weights(early, None)
     for param in late: # weights that are made smaller when they are loaded
@@ -55,7 +56,8 @@ class LLM:
         pass
     def generate(self, prompts, sampling, use_tqdm):
         sampling = sampling if isinstance(sampling, list) else [sampling] * len(prompts)
-        output = lambda one: SimpleNamespace(token_ids=[1] * one.max_tokens, cumulative_logprob=-7.5)
+        output = lambda one: SimpleNamespace(token_ids=[1] * one.max_tokens,
+                                             cumulative_logprob=-7.5)
         return [SimpleNamespace(outputs=[output(one)]) for one in sampling]
 """, }
 

@@ -6,7 +6,8 @@ import json, pathlib, re, shutil
 import pytest
 
 import support
-from test_device_faults import create, deaths, lines, results, state, texts  # noqa: F401 (a fixture)
+from test_device_faults import create, deaths, lines, results, texts
+from test_device_faults import state  # noqa: F401 (a fixture)
 
 PLUGIN = pathlib.Path(
     support.BINARY).resolve().parent.parent / "tests/gpu/cuda/libquern-cuda-host.so"

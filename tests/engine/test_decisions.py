@@ -230,7 +230,8 @@ def test_the_openai_client_reads_every_type(model_server):
     for answer in (score, mixed, two, many):
         assert abs(math.fsum(p.probability for p in answer.probabilities) -
                    1) <= 1e-12 and 0 <= answer.confidence <= 1
-    assert made.usage.input_tokens == made.usage.total_tokens and made.usage.input_tokens_details.cache_write_tokens == 0
+    assert made.usage.input_tokens == made.usage.total_tokens
+    assert made.usage.input_tokens_details.cache_write_tokens == 0
 
 
 def test_an_input_may_be_items(model_server):

@@ -40,7 +40,8 @@ def client(request, tmp_path_factory):
             tmp_path_factory.mktemp("thoughts") / "state", "--model", model,
             "--trust-request-chat-template") as server:
         client = openai.OpenAI(base_url=server.url, api_key="none", max_retries=0)
-        client.model, client.server, client.think, client.close_id = request.param, server, None, None
+        client.model, client.server = request.param, server
+        client.think = client.close_id = None
         if request.param == "tiny":
             ids = {
                 token["content"]: token["id"]

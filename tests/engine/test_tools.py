@@ -113,7 +113,8 @@ def joined(stream):
         reasons.append(choice.finish_reason)
         for delta in choice.delta.tool_calls or []:
             if delta.index not in calls:
-                assert delta.id and delta.type == "function" and delta.function.name and not delta.function.arguments
+                assert delta.id and delta.type == "function"
+                assert delta.function.name and not delta.function.arguments
                 calls[delta.index] = [delta.function.name, ""]
             else:
                 assert not delta.id and not delta.function.name
@@ -133,7 +134,7 @@ def test_a_stream_has_the_calls_of_the_whole_answer(client, form, choice):
     assert calls[:len(told)] == told and reason == whole.finish_reason
     if len(calls) == len(told):
         assert content == (whole.message.content or "")
-    else:  # The last call was cut: its arguments are in the stream as far as they came, and its text is not there once more.
+    else:  # The last call was cut: the stream has its arguments as far as they came, and no text.
         assert reason == "length" and (
             whole.message.content
             or "").startswith(content) and calls[-1][1] in whole.message.content

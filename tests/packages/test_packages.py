@@ -89,7 +89,9 @@ def test_the_wheel_brings_the_command_and_its_libraries(wheel, tmp_path):
 with Batch(models="smollm2=echo", progress=False) as batch:
     batch.add_to_batch(model="smollm2", messages=[{"role": "user", "content": "hello"}])
     result, output_path, error_path = batch.submit_wait_download()
-print(result.request_counts.completed, error_path, LLM("smollm2=echo").chat([{"role": "user", "content": "hello"}], use_tqdm=False)[0].outputs[0].text)
+hello = [{"role": "user", "content": "hello"}]
+answer = LLM("smollm2=echo").chat(hello, use_tqdm=False)[0].outputs[0].text
+print(result.request_counts.completed, error_path, answer)
 """
     done = subprocess.run([venv / "bin/python", "-I", "-c", code],
                           capture_output=True,

@@ -16,7 +16,8 @@ MAKE_VLLM_MODEL = """
 import json, sys
 from transformers import AutoTokenizer
 folder, gguf, vectors = sys.argv[1:]
-AutoTokenizer.from_pretrained(gguf.rsplit("/", 1)[0], gguf_file=gguf.rsplit("/", 1)[1]).save_pretrained(folder)
+place, name = gguf.rsplit("/", 1)
+AutoTokenizer.from_pretrained(place, gguf_file=name).save_pretrained(folder)
 config = json.load(open(vectors))["config"]
 config.update(architectures=["LlamaForCausalLM"], model_type="llama", torch_dtype="bfloat16", bos_token_id=1, eos_token_id=2)
 json.dump(config, open(folder + "/config.json", "w"))
@@ -44,7 +45,8 @@ class Peer:
     """A server of somebody else's, which can be killed and started again."""
 
     def __init__(self, folder, name, port, command, environment, seconds):
-        self.log, self.command, self.environment, self.seconds = folder / f"{name}.log", command, environment, seconds
+        self.log, self.seconds = folder / f"{name}.log", seconds
+        self.command, self.environment = command, environment
         self.url = f"http://127.0.0.1:{port}"
         self.start()
 

@@ -15,10 +15,17 @@ LINE = support.jsonl([support.request("a", "hello")]).decode()
 PAGE = """<!doctype html><title>x</title><body><script>
 const server = "%s", line = %s, fileId = "%s", seen = {};
 async function attempt(name, path, options) {
-  try { const answer = await fetch(server + path, options); seen[name] = answer.type === "opaque" ? "opaque" : answer.status; }
-  catch (error) { seen[name] = "refused"; }
+  try {
+    const answer = await fetch(server + path, options);
+    seen[name] = answer.type === "opaque" ? "opaque" : answer.status;
+  } catch (error) { seen[name] = "refused"; }
 }
-function form() { const data = new FormData(); data.append("purpose", "batch"); data.append("file", new Blob([line]), "planted.jsonl"); return data; }
+function form() {
+  const data = new FormData();
+  data.append("purpose", "batch");
+  data.append("file", new Blob([line]), "planted.jsonl");
+  return data;
+}
 async function all() {
   const batch = JSON.stringify({input_file_id: fileId, endpoint: "/v1/chat/completions", completion_window: "24h"});
   await attempt("list", "/v1/files", {});
@@ -29,7 +36,11 @@ async function all() {
   await attempt("batch as blob", "/v1/batches", {method: "POST", body: new Blob([batch]), mode: "no-cors"});
   await attempt("batch", "/v1/batches", {method: "POST", body: batch, headers: {"Content-Type": "application/json"}});
   await attempt("delete", "/v1/files/" + fileId, {method: "DELETE"});
-  await new Promise(done => { const image = new Image(); image.onload = image.onerror = done; image.src = server + "/v1/files"; });
+  await new Promise(done => {
+    const image = new Image();
+    image.onload = image.onerror = done;
+    image.src = server + "/v1/files";
+  });
   await fetch("/report", {method: "POST", body: JSON.stringify(seen)});
 }
 all();

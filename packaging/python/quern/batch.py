@@ -79,7 +79,8 @@ class Batch:
             raise TypeError(
                 f"{next(iter(options))} is an option of quern run, and this batch runs on {base_url}"
             )
-        self.submission_input_file, self.output_file, self.error_file = submission_input_file, output_file, error_file
+        self.submission_input_file = submission_input_file
+        self.output_file, self.error_file = output_file, error_file
         self.custom_id_prefix, self.batch_id, self.progress = custom_id_prefix, batch_id, progress
         self.n_requests = 0
         self.server = Server(base_url, api_key) if base_url else None

@@ -20,8 +20,8 @@ struct token_tree {
     uint32_t depth_max;   /* bytes of the longest token */
     uint8_t *bytes;       /* (node_count) the last byte of the node's beginning */
     uint8_t *depths;      /* (node_count) its number of bytes, from 1 on */
-    uint8_t *plain;  /* (node_count) the most characters from this byte on to the end of a token,
-                             if all tokens of the node are plain from here on (reach.h); 0: not all */
+    uint8_t *plain;  /* (node_count) the most characters from this byte on to the end of a token
+                             if all tokens of the node are plain from here on (reach.h), else 0 */
     uint8_t *before; /* (node_count) characters that begin before this byte */
     uint32_t *ends;  /* (node_count) the first node that is not below it */
     uint32_t *first; /* (node_count + 1) place in `tokens` of the first token of it or below it */
