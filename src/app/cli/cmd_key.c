@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "cli/command.h"
 #include "cli/state_dir.h"
-#include "http/key_new.h"
+#include "keys/key_new.h"
 
 #include <inttypes.h>
 #include <limits.h>

@@ -15,8 +15,8 @@
  * Memory: borrows the parts of the server. */
 
 #include "http/tls.h"
+#include "keys/keys.h"
 #include "node/node.h"
-#include "server/keys.h"
 #include "server/serve.h"
 
 struct reload {

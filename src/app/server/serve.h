@@ -8,8 +8,8 @@
 
 #include "costs/prices.h"
 #include "http/origin.h"
+#include "keys/keys.h"
 #include "node/node.h"
-#include "server/keys.h"
 #include "server/studio_child.h"
 #include "server/webhooks.h"
 

@@ -11,7 +11,7 @@
 #include "base/address.h"
 #include "base/clock.h"
 #include "base/mem.h"
-#include "http/key_new.h"
+#include "keys/key_new.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

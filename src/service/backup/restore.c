@@ -4,7 +4,7 @@
 #include "backup/move_mark.h"
 #include "backup/object.h"
 #include "base/os.h"
-#include "http/key_file.h"
+#include "keys/key_file.h"
 #include "store/snapshot.h"
 #include "store/state_marks.h"
 

@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "http/key_file.h"
+#include "keys/key_file.h"
 #include "store/segment_reader.h"
 #include "store/snapshot.h"
 #include "store/state_marks.h"

@@ -18,9 +18,9 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/str.h"
-#include "http/key.h"
 #include "http/multipart.h"
 #include "http/origin.h"
+#include "keys/key_set.h"
 
 #include <stdatomic.h>
 

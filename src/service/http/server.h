@@ -8,10 +8,10 @@
  * Memory: one struct http_server, from http_open to http_close. */
 
 #include "http/claims.h"
-#include "http/guesses.h"
 #include "http/request.h"
 #include "http/shares.h"
 #include "http/ticker.h"
+#include "keys/key_throttle.h"
 
 #define HTTP_WORKERS_MAX 64
 

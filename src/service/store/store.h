@@ -10,7 +10,7 @@
  *   LOCK                          locked while open, so that two servers never share a directory
  *   moved, restoring              marks that keep the directory closed (state_marks.h)
  *   meta.db                       rows of files, uploads, batches, judgements, and the outbox
- *   keys.jsonl                    not the store's: see http/key_file.h
+ *   keys.jsonl                    not the store's: see keys/key_file.h
  *   files/ab/<id>                 immutable bytes of uploads and published results, mode 0400
  *   parts/<id>                    bytes of uploads that are not complete
  *   batches/<id>/seg-000001.log   results of a batch that has not ended

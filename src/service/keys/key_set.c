@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/key.h"
+#include "keys/key_set.h"
 
 #include "base/clock.h"
 #include "base/mem.h"

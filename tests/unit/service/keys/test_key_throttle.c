@@ -6,7 +6,7 @@
 
 #include <cmocka.h>
 
-#include "http/guesses.h"
+#include "keys/key_throttle.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>

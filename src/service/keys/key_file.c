@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/key_file.h"
+#include "keys/key_file.h"
 
 #include "base/id.h"
 #include "base/mem.h"

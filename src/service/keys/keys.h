@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* keys: the set of keys that clients may use (http/key.h), from the operator's key file and from
+/* keys: the set of keys that clients may use (keys/key_set.h), from the operator's key file and from
  * the state directory.
  *
  * Thread: main.
  * Memory: the caller closes the set; the key texts are wiped. */
 
-#include "http/key.h"
+#include "keys/key_set.h"
 #include "secrets/secret.h"
 
 /* Where the operator's own keys are. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/guesses.h"
+#include "keys/key_throttle.h"
 
 #include "base/mem.h"
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/clock.h"
-#include "http/key.h"
+#include "keys/key_set.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
  * Thread: any; pure.
  * Memory: the texts are borrowed. */
 
-#include "http/key_file.h"
+#include "keys/key_file.h"
 
 /* Zero is a valid start. A text whose `at` is NULL is absent. */
 struct key_new {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "http/key_new.h"
+#include "keys/key_new.h"
 
 #include <string.h>
 

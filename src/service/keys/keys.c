@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/keys.h"
+#include "keys/keys.h"
 
 #include "base/log.h"
 #include "base/mem.h"

@@ -15,7 +15,7 @@
  * Thread: any.
  * Memory: copies its options. */
 
-#include "http/key_file.h"
+#include "keys/key_file.h"
 
 struct key_set;
 
