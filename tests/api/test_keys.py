@@ -40,7 +40,7 @@ def state(tmp_path):
 
 
 def routes():
-    found = re.findall(r'\{"([A-Z]+)",\s*"([^"]+)",\s*HTTP_SCOPE_(\w+)', SOURCE.read_text())
+    found = re.findall(r'\{"([A-Z]+)",\s*"([^"]+)",\s*KEY_SCOPE_(\w+)', SOURCE.read_text())
     assert len(found) > 15
     return found
 

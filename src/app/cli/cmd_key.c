@@ -93,9 +93,9 @@ static void print_row(const struct key_row *row, int64_t now_unix_s) {
     print_time(row->created_unix_s, "-");
     print_time(row->expires_unix_s, "never");
     printf("  ");
-    for (int i = 0, count = 0; i < HTTP_SCOPE_NAMED_COUNT; i++)
+    for (int i = 0, count = 0; i < KEY_SCOPE_NAMED_COUNT; i++)
         if (row->scopes >> i & 1)
-            printf("%s%s", count++ ? "," : "", key_scope_name((enum http_scope)i));
+            printf("%s%s", count++ ? "," : "", key_scope_name((enum key_scope)i));
     printf("  %s\n", row->name);
 }
 

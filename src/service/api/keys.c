@@ -33,7 +33,7 @@ static const struct field rows[] = {
      AT(name), NULL, "For people; several keys may have the same."},
     {"owner", FIELD_TEXT, FIELD_ANY, 1, OWNER_BYTES - 1, 0, AT(owner), NULL,
      "Whose files and batches the key sees (default: default)."},
-    {"scopes", FIELD_TEXTS, FIELD_ANY, 1, HTTP_SCOPE_NAMED_COUNT, 0, AT(scopes), NULL,
+    {"scopes", FIELD_TEXTS, FIELD_ANY, 1, KEY_SCOPE_NAMED_COUNT, 0, AT(scopes), NULL,
      "Rights: files, batches, infer, metrics, admin (default: the first three)."},
     {"expires", FIELD_TEXT, FIELD_ANY, 2, 8, 0, AT(expires), NULL,
      "Lifetime such as 90d, 12h or 30m (default: none)."},
@@ -108,9 +108,9 @@ static void write_key(struct api *api, const struct key_row *row, const struct u
     json_write_string(body, str_from(row->name));
     buf_printf(body, ",\"owner\":\"%s\",\"state\":\"%s\",\"scopes\":[",
                *row->owner ? row->owner : "default", key_row_state(row, clock_unix_s()));
-    for (int i = 0, count = 0; i < HTTP_SCOPE_NAMED_COUNT; i++)
+    for (int i = 0, count = 0; i < KEY_SCOPE_NAMED_COUNT; i++)
         if (row->scopes >> i & 1)
-            buf_printf(body, "%s\"%s\"", count++ ? "," : "", key_scope_name((enum http_scope)i));
+            buf_printf(body, "%s\"%s\"", count++ ? "," : "", key_scope_name((enum key_scope)i));
     buf_add_byte(body, ']');
     write_time(body, "created_at", row->created_unix_s);
     write_time(body, "expires_at", row->expires_unix_s);

@@ -210,7 +210,7 @@ void machine_get(void *context, struct http_request *request) {
     buf_init(&body, MACHINE_BYTES_MAX);
     buf_printf(&body, "{\"object\":\"machine\",\"at\":%" PRId64 ",\"started_at\":%" PRId64,
                clock_unix_s(), api->started_unix_s);
-    bool is_admin = key_caller_has(http_request_caller(request), HTTP_SCOPE_ADMIN);
+    bool is_admin = key_caller_has(http_request_caller(request), KEY_SCOPE_ADMIN);
     buf_printf(&body, ",\"admin\":%s", is_admin ? "true" : "false");
     write_models(api, progress, &body);
     write_queues(progress, &body);

@@ -41,7 +41,7 @@ static void judge_way(struct http_request *request) {
 }
 
 static bool check_scope(struct http_request *request) {
-    enum http_scope scope = request->match.route->scope;
+    enum key_scope scope = request->match.route->scope;
     char text[120];
     if (key_caller_has(&request->caller, scope)) return true;
     atomic_fetch_add(&request->server->keys_scope_total, 1);
@@ -58,11 +58,11 @@ static void judge_guess(struct http_request *request, int64_t now_ms) {
     char text[ADDRESS_TEXT_BYTES];
     atomic_fetch_add(&server->keys_wrong_total, 1);
     pthread_mutex_lock(&server->lock);
-    bool is_last = guesses_count(server->guesses, peer, now_ms);
+    bool is_last = key_throttle_count(server->throttle, peer, now_ms);
     pthread_mutex_unlock(&server->lock);
     if (!is_last) return;
     log_warn("event=wrong_keys address=%s; it has sent %d of them and is slowed",
-             address_write(peer, text), GUESSES_AT_ONCE);
+             address_write(peer, text), KEY_THROTTLE_AT_ONCE);
 }
 
 /* Asks for the caller whom the key names, and wipes the key. */
@@ -71,7 +71,8 @@ static enum key_answer ask_key(struct http_request *request, unsigned manner,
     struct http_server *server = request->server;
     int64_t now_ms = clock_monotonic_ns() / 1000000;
     pthread_mutex_lock(&server->lock);
-    bool has_guesses = guesses_are_left(server->guesses, gate_peer(request->connection), now_ms);
+    bool has_guesses =
+        key_throttle_allows(server->throttle, gate_peer(request->connection), now_ms);
     pthread_mutex_unlock(&server->lock);
     if (!has_guesses) manner |= KEY_NO_GUESS;
     struct str key = find_key(request);
@@ -94,7 +95,7 @@ static void look_at_key(struct http_request *request) {
 bool http_caller_find(struct http_request *request) {
     struct http_server *server = request->server;
     uint32_t retry_s = 1;
-    if (request->match.route->scope == HTTP_SCOPE_OPEN) {
+    if (request->match.route->scope == KEY_SCOPE_OPEN) {
         look_at_key(request);
         return true;
     }

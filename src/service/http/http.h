@@ -60,7 +60,7 @@ enum http_kind {
 struct http_route {
     const char *method;
     const char *pattern; /* see route.h */
-    enum http_scope scope;
+    enum key_scope scope;
     http_handler_fn handler;
     const struct http_upload *upload; /* NULL: the body is kept in memory */
     const char *operation;            /* operationId, for logs, metrics and OpenAPI */

@@ -144,7 +144,7 @@ static bool check_page(struct http_request *request) {
     struct str origin = http_request_header(request, "origin");
     struct str host = http_request_header(request, "host");
     char text[400];
-    if (request->match.route->scope == HTTP_SCOPE_OPEN) return true;
+    if (request->match.route->scope == KEY_SCOPE_OPEN) return true;
     if (request->page == ORIGIN_FOREIGN) {
         snprintf(text, sizeof text,
                  "A web page of another site (%.*s) may not use this server; --allowed-origin "

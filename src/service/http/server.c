@@ -203,7 +203,7 @@ void http_server_owner(const struct http_request *request, char ret_owner[CLAIM_
     ret_owner[0] = '@';
     for (size_t i = 0; i < bytes; i++, used += 2)
         snprintf(ret_owner + used, CLAIM_OWNER_BYTES - used, "%02x", peer->bytes[i]);
-    if (keys && key_set_asks(keys) && request->match.route->scope != HTTP_SCOPE_OPEN)
+    if (keys && key_set_asks(keys) && request->match.route->scope != KEY_SCOPE_OPEN)
         snprintf(ret_owner, CLAIM_OWNER_BYTES, "%s", request->caller.owner);
 }
 
@@ -340,7 +340,7 @@ enum err http_open(struct http_server **ret_server, const struct http_options *o
     server->options.origins.host = server->options.host;
     pthread_mutex_init(&server->lock, NULL);
     sync_cond_init(&server->idle);
-    server->guesses = guesses_new();
+    server->throttle = key_throttle_new();
     server->daemon_ticker.event = server->crowds_ticker.event = -1;
 
     /* The library closes its end a little later than the gate: it needs room for old and new
@@ -432,7 +432,7 @@ void http_close(struct http_server *server) {
     shares_free(server->large);
     pthread_cond_destroy(&server->idle);
     pthread_mutex_destroy(&server->lock);
-    guesses_free(server->guesses);
+    key_throttle_free(server->throttle);
     free(server);
 }
 

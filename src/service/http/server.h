@@ -36,7 +36,7 @@ struct http_server {
     uint32_t requests;
     uint32_t pieces;    /* connections that sleep until a worker thread has read a piece */
     bool reads_no_more; /* no further piece is read */
-    struct guesses *guesses;
+    struct key_throttle *throttle;
     struct claims claims;
     atomic_uint_fast64_t body_bytes;    /* bytes of all bodies kept in memory */
     atomic_uint_fast64_t body_memory;   /* what they are counted at */

@@ -23,38 +23,6 @@
 #define SECRET_BYTES 32
 #define KEYS_MAX 10000
 
-static const char *const scope_names[HTTP_SCOPE_NAMED_COUNT] = {"admin", "files", "batches",
-                                                                "infer", "metrics"};
-
-const char *key_scope_name(enum http_scope scope) {
-    return scope < HTTP_SCOPE_NAMED_COUNT ? scope_names[scope] : "any";
-}
-
-static bool scope_find(struct str name, uint32_t *scopes) {
-    for (int i = 0; i < HTTP_SCOPE_NAMED_COUNT; i++) {
-        if (!str_is(name, scope_names[i])) continue;
-        *scopes |= 1u << i;
-        return true;
-    }
-    return false;
-}
-
-enum err key_scopes_read(struct str list, uint32_t *ret_scopes, struct error *error) {
-    uint32_t scopes = 0;
-    while (list.bytes > 0) {
-        size_t comma = str_find_byte(list, ',', 0);
-        struct str name = str_trim((struct str){list.at, comma == SIZE_MAX ? list.bytes : comma});
-        list = str_skip(list, comma == SIZE_MAX ? list.bytes : comma + 1);
-        if (!scope_find(name, &scopes))
-            return err_set(error, ERR_INVALID,
-                           "'%.*s' is no scope; there are files, batches, infer, metrics and admin",
-                           (int)(name.bytes < 60 ? name.bytes : 60), name.at);
-    }
-    if (scopes == 0) return err_set(error, ERR_INVALID, "a key needs a scope");
-    *ret_scopes = scopes;
-    return OK;
-}
-
 bool key_owner_is_sane(struct str owner) {
     if (owner.bytes == 0 || owner.bytes >= OWNER_BYTES) return false;
     for (size_t i = 0; i < owner.bytes; i++) {
@@ -73,8 +41,9 @@ static void write_row(struct buf *buf, const struct key_row *row) {
     buf_printf(buf, "{\"id\":\"%s\",\"sha256\":\"%s\",\"name\":", row->id, hex);
     json_write_string(buf, str_from(row->name));
     buf_printf(buf, ",\"owner\":\"%s\",\"scopes\":[", row->owner);
-    for (int i = 0, count = 0; i < HTTP_SCOPE_NAMED_COUNT; i++)
-        if (row->scopes >> i & 1) buf_printf(buf, "%s\"%s\"", count++ ? "," : "", scope_names[i]);
+    for (int i = 0, count = 0; i < KEY_SCOPE_NAMED_COUNT; i++)
+        if (row->scopes >> i & 1)
+            buf_printf(buf, "%s\"%s\"", count++ ? "," : "", key_scope_name((enum key_scope)i));
     buf_printf(buf,
                "],\"created\":%" PRId64 ",\"expires\":%" PRId64 ",\"revoked\":%" PRId64
                ",\"requests_per_minute\":%" PRIu64 ",\"queued_tokens_max\":%" PRIu64
@@ -104,7 +73,7 @@ static bool read_scopes(const json_t *object, uint32_t *ret_scopes) {
     *ret_scopes = 0;
     if (!json_is_array(list)) return false;
     json_array_foreach(list, index, scope) {
-        if (!json_is_string(scope) || !scope_find(json_str(scope), ret_scopes)) return false;
+        if (!json_is_string(scope) || !key_scope_find(json_str(scope), ret_scopes)) return false;
     }
     return true;
 }

@@ -6,7 +6,7 @@
  *
  * It is a file of its own and not a table of meta.db, because the server holds that database and
  * the command must work while the server runs. The command replaces the file as a whole by a
- * rename, under a lock file; the server reads it again after a change (key.h).
+ * rename, under a lock file; the server reads it again after a change (key_set.h).
  *
  * A file of keys that is lost would open the server to everyone at its next start. So the first key
  * leaves a mark, KEY_FILE_MARK, and a mark without keys is an error.
@@ -17,6 +17,7 @@
 
 #include "base/err.h"
 #include "base/hash.h"
+#include "keys/key_scope.h"
 #include "protocol/request.h"
 
 #include <stdint.h>
@@ -29,22 +30,6 @@
  * files that systems set. */
 #define KEY_BATCHES_MAX 1000
 #define KEY_TEXT_BYTES 56 /* "sk-", the id, '_', the 43 characters of the secret, NUL */
-
-/* The right that a route needs; bit i of a key's scopes is the right i. */
-enum http_scope {
-    HTTP_SCOPE_ADMIN, /* zero, so that a route without a scope is closed; includes all others */
-    HTTP_SCOPE_FILES,
-    HTTP_SCOPE_BATCHES,
-    HTTP_SCOPE_INFER,
-    HTTP_SCOPE_METRICS,
-    HTTP_SCOPE_NAMED_COUNT,
-    HTTP_SCOPE_KEY,  /* any key will do */
-    HTTP_SCOPE_OPEN, /* no key is needed: health, version */
-};
-
-#define KEY_SCOPES_ALL ((1u << HTTP_SCOPE_NAMED_COUNT) - 1)
-#define KEY_SCOPES_DEFAULT                                                                         \
-    (1u << HTTP_SCOPE_FILES | 1u << HTTP_SCOPE_BATCHES | 1u << HTTP_SCOPE_INFER)
 
 struct key_row {
     char id[KEY_ID_CHARACTERS + 1];
@@ -66,10 +51,6 @@ struct key_file {
     size_t count;
 };
 
-/* "admin", "files", …, for scopes below HTTP_SCOPE_NAMED_COUNT. */
-const char *key_scope_name(enum http_scope scope);
-/* Reads "files,batches" into bits. ERR_INVALID names the word that is no scope. */
-enum err key_scopes_read(struct str list, uint32_t *ret_scopes, struct error *error) MUST_CHECK;
 /* True for 1 to 63 characters A-Z a-z 0-9 . _ - ; "default" is the default owner. */
 bool key_owner_is_sane(struct str owner);
 

@@ -107,9 +107,9 @@ static void look_now_and_then(struct key_set *keys) {
 
 /* --- checking --- */
 
-bool key_caller_has(const struct key_caller *caller, enum http_scope scope) {
-    if (scope == HTTP_SCOPE_OPEN || scope == HTTP_SCOPE_KEY) return true;
-    return caller->scopes >> scope & 1 || caller->scopes >> HTTP_SCOPE_ADMIN & 1;
+bool key_caller_has(const struct key_caller *caller, enum key_scope scope) {
+    if (scope == KEY_SCOPE_OPEN || scope == KEY_SCOPE_ANY) return true;
+    return caller->scopes >> scope & 1 || caller->scopes >> KEY_SCOPE_ADMIN & 1;
 }
 
 /* The KEY of "Bearer KEY"; empty for any other text. */
@@ -209,7 +209,7 @@ static enum key_answer check(struct key_set *keys, struct str authorization, uns
     if (entry) return answer_entry(entry, manner, caller, ret_retry_s);
     if (manner & KEY_NO_GUESS) return KEY_UNSEEN;
     if (!is_fixed) return KEY_WRONG;
-    caller->scopes = KEY_SCOPES_ALL & ~(1u << HTTP_SCOPE_ADMIN);
+    caller->scopes = KEY_SCOPES_ALL & ~(1u << KEY_SCOPE_ADMIN);
     caller->is_fixed = true;
     memcpy(caller->digest, digest, sizeof caller->digest);
     return KEY_GOOD;

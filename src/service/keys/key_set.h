@@ -60,7 +60,7 @@ void key_set_look(struct key_set *keys);
  * False if the set has no such key, or the key has no limit. */
 bool key_set_left(struct key_set *keys, const char *id, uint64_t *ret_left);
 
-bool key_caller_has(const struct key_caller *caller, enum http_scope scope);
+bool key_caller_has(const struct key_caller *caller, enum key_scope scope);
 
 enum key_answer {
     KEY_GOOD,

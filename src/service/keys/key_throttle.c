@@ -25,19 +25,19 @@ struct place {
     bool is_told;  /* the address used up its guesses, and has not got all of them back since */
 };
 
-struct guesses {
+struct key_throttle {
     unsigned char seed[crypto_shorthash_KEYBYTES];
     struct place rows[ROWS][PLACES];
 };
 
-struct guesses *guesses_new(void) {
-    struct guesses *guesses = mem_new(1, sizeof *guesses);
-    randombytes_buf(guesses->seed, sizeof guesses->seed);
-    return guesses;
+struct key_throttle *key_throttle_new(void) {
+    struct key_throttle *throttle = mem_new(1, sizeof *throttle);
+    randombytes_buf(throttle->seed, sizeof throttle->seed);
+    return throttle;
 }
 
-void guesses_free(struct guesses *guesses) {
-    free(guesses);
+void key_throttle_free(struct key_throttle *throttle) {
+    free(throttle);
 }
 
 static struct source source_of(const struct address *peer) {
@@ -52,9 +52,9 @@ static void fill_up(struct place *place, int64_t now_ms) {
     int64_t more = (now_ms - place->at_ms) / MS_PER_GUESS;
     if (more <= 0) return;
     place->at_ms += more * MS_PER_GUESS;
-    place->left =
-        more < GUESSES_AT_ONCE - place->left ? place->left + (uint32_t)more : GUESSES_AT_ONCE;
-    if (place->left == GUESSES_AT_ONCE) place->is_told = false;
+    place->left = more < KEY_THROTTLE_AT_ONCE - place->left ? place->left + (uint32_t)more
+                                                            : KEY_THROTTLE_AT_ONCE;
+    if (place->left == KEY_THROTTLE_AT_ONCE) place->is_told = false;
 }
 
 /* The place of the address, up to date; NULL: it has sent no wrong key lately. */
@@ -67,10 +67,10 @@ static struct place *find(struct place row[PLACES], const struct source *source,
     return NULL;
 }
 
-static struct place *row_of(struct guesses *guesses, const struct source *source) {
+static struct place *row_of(struct key_throttle *throttle, const struct source *source) {
     unsigned char hash[crypto_shorthash_BYTES];
-    crypto_shorthash(hash, (const unsigned char *)source, sizeof *source, guesses->seed);
-    return guesses->rows[hash[0] % ROWS];
+    crypto_shorthash(hash, (const unsigned char *)source, sizeof *source, throttle->seed);
+    return throttle->rows[hash[0] % ROWS];
 }
 
 static struct place *take_place(struct place row[PLACES], const struct source *source,
@@ -78,23 +78,24 @@ static struct place *take_place(struct place row[PLACES], const struct source *s
     struct place *best = &row[0];
     for (int i = 0; i < PLACES; i++) {
         if (row[i].at_ms) fill_up(&row[i], now_ms);
-        uint32_t left = row[i].at_ms ? row[i].left : GUESSES_AT_ONCE + 1;
-        uint32_t most = best->at_ms ? best->left : GUESSES_AT_ONCE + 1;
+        uint32_t left = row[i].at_ms ? row[i].left : KEY_THROTTLE_AT_ONCE + 1;
+        uint32_t most = best->at_ms ? best->left : KEY_THROTTLE_AT_ONCE + 1;
         if (left > most) best = &row[i];
     }
-    *best = (struct place){.source = *source, .left = GUESSES_AT_ONCE, .at_ms = now_ms};
+    *best = (struct place){.source = *source, .left = KEY_THROTTLE_AT_ONCE, .at_ms = now_ms};
     return best;
 }
 
-bool guesses_are_left(struct guesses *guesses, const struct address *peer, int64_t now_ms) {
+bool key_throttle_allows(struct key_throttle *throttle, const struct address *peer,
+                         int64_t now_ms) {
     struct source source = source_of(peer);
-    const struct place *place = find(row_of(guesses, &source), &source, now_ms);
+    const struct place *place = find(row_of(throttle, &source), &source, now_ms);
     return !place || place->left > 0;
 }
 
-bool guesses_count(struct guesses *guesses, const struct address *peer, int64_t now_ms) {
+bool key_throttle_count(struct key_throttle *throttle, const struct address *peer, int64_t now_ms) {
     struct source source = source_of(peer);
-    struct place *row = row_of(guesses, &source);
+    struct place *row = row_of(throttle, &source);
     struct place *place = find(row, &source, now_ms);
     if (!place) place = take_place(row, &source, now_ms);
     if (place->left > 0) place->left--;

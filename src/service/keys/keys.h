@@ -1,8 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* keys: the set of keys that clients may use (keys/key_set.h), from the operator's key file and from
- * the state directory.
+/* keys: the room of API keys. It opens the set of keys that clients may use, from the operator's
+ * places and the state directory, and reads the operator's keys again when the server reloads.
+ *
+ *   key_set       whom a presented key names, what it may do and how often; the server asks it
+ *   key_file      the keys that `quern key` and POST /v1/keys make, on disk
+ *   key_new       the properties of a new key, checked
+ *   key_scope     the rights that a key has and a route needs
+ *   key_throttle  how many wrong keys an address may send
+ *
+ * The room knows no request and no route: http asks it for the caller of each request.
  *
  * Thread: main.
  * Memory: the caller closes the set; the key texts are wiped. */

@@ -106,7 +106,7 @@ static void only_open_routes_need_no_key(void **state) {
     for (size_t i = 0; i < api_route_count; i++) {
         json_t *is = operation_of(&api_routes[i]);
         if (is_refused(&api_routes[i])) continue;
-        bool is_open = api_routes[i].scope == HTTP_SCOPE_OPEN;
+        bool is_open = api_routes[i].scope == KEY_SCOPE_OPEN;
         if ((json_array_size(get(is, "security", NULL)) == 0) != is_open ||
             (get(is, "responses", "401", NULL) == NULL) != is_open)
             fail_msg("%s: security and 401 are not those of the route", api_routes[i].operation);

@@ -269,21 +269,21 @@ static void handle_upload(void *context, struct http_request *request) {
 }
 
 static const struct http_route routes[] = {
-    {"GET", "/health", HTTP_SCOPE_OPEN, handle_health, NULL, "health", HTTP_PLAIN},
-    {"POST", "/echo", HTTP_SCOPE_OPEN, handle_echo, NULL, "echo", HTTP_LARGE_BODY},
-    {"GET", "/echo/{id}", HTTP_SCOPE_OPEN, handle_param, NULL, "param", HTTP_PLAIN},
-    {"GET", "/later", HTTP_SCOPE_OPEN, handle_later, NULL, "later", HTTP_PLAIN},
-    {"GET", "/stream", HTTP_SCOPE_OPEN, handle_stream, NULL, "stream", HTTP_PLAIN},
-    {"GET", "/stream-on", HTTP_SCOPE_OPEN, handle_stream_on, NULL, "streamOn", HTTP_PLAIN},
-    {"GET", "/stream-quiet", HTTP_SCOPE_OPEN, handle_stream_quiet, NULL, "streamQuiet", HTTP_PLAIN},
-    {"GET", "/stream-held", HTTP_SCOPE_OPEN, handle_stream_held, NULL, "streamHeld", HTTP_PLAIN},
-    {"GET", "/hang", HTTP_SCOPE_OPEN, handle_hang, NULL, "hang", HTTP_PLAIN},
-    {"POST", "/block", HTTP_SCOPE_OPEN, handle_block, NULL, "block", HTTP_LARGE_BODY},
-    {"POST", "/plain", HTTP_SCOPE_OPEN, handle_echo, NULL, "plain", HTTP_PLAIN},
-    {"GET", "/probe", HTTP_SCOPE_OPEN, handle_health, NULL, "probe", HTTP_QUICK},
-    {"GET", "/file", HTTP_SCOPE_OPEN, handle_file, NULL, "file", HTTP_PLAIN},
-    {"POST", "/upload", HTTP_SCOPE_OPEN, handle_upload, &upload, "upload", HTTP_PLAIN},
-    {"GET", "/secret", HTTP_SCOPE_KEY, handle_health, NULL, "secret", HTTP_PLAIN},
+    {"GET", "/health", KEY_SCOPE_OPEN, handle_health, NULL, "health", HTTP_PLAIN},
+    {"POST", "/echo", KEY_SCOPE_OPEN, handle_echo, NULL, "echo", HTTP_LARGE_BODY},
+    {"GET", "/echo/{id}", KEY_SCOPE_OPEN, handle_param, NULL, "param", HTTP_PLAIN},
+    {"GET", "/later", KEY_SCOPE_OPEN, handle_later, NULL, "later", HTTP_PLAIN},
+    {"GET", "/stream", KEY_SCOPE_OPEN, handle_stream, NULL, "stream", HTTP_PLAIN},
+    {"GET", "/stream-on", KEY_SCOPE_OPEN, handle_stream_on, NULL, "streamOn", HTTP_PLAIN},
+    {"GET", "/stream-quiet", KEY_SCOPE_OPEN, handle_stream_quiet, NULL, "streamQuiet", HTTP_PLAIN},
+    {"GET", "/stream-held", KEY_SCOPE_OPEN, handle_stream_held, NULL, "streamHeld", HTTP_PLAIN},
+    {"GET", "/hang", KEY_SCOPE_OPEN, handle_hang, NULL, "hang", HTTP_PLAIN},
+    {"POST", "/block", KEY_SCOPE_OPEN, handle_block, NULL, "block", HTTP_LARGE_BODY},
+    {"POST", "/plain", KEY_SCOPE_OPEN, handle_echo, NULL, "plain", HTTP_PLAIN},
+    {"GET", "/probe", KEY_SCOPE_OPEN, handle_health, NULL, "probe", HTTP_QUICK},
+    {"GET", "/file", KEY_SCOPE_OPEN, handle_file, NULL, "file", HTTP_PLAIN},
+    {"POST", "/upload", KEY_SCOPE_OPEN, handle_upload, &upload, "upload", HTTP_PLAIN},
+    {"GET", "/secret", KEY_SCOPE_ANY, handle_health, NULL, "secret", HTTP_PLAIN},
 };
 
 static void request_done(void *context, const struct http_done *done) {

@@ -84,9 +84,9 @@ static void without_keys_everybody_may_do_everything(void **state) {
     folder_open(&folder);
     assert_int_equal(open_keys(&folder), OK);
     assert_int_equal(ask_with(folder.keys, "", &caller), KEY_GOOD);
-    assert_true(key_caller_has(&caller, HTTP_SCOPE_ADMIN));
+    assert_true(key_caller_has(&caller, KEY_SCOPE_ADMIN));
     assert_int_equal(ask_with(NULL, "Bearer whatever", &caller), KEY_GOOD);
-    assert_true(key_caller_has(&caller, HTTP_SCOPE_ADMIN));
+    assert_true(key_caller_has(&caller, KEY_SCOPE_ADMIN));
     folder_remove(&folder);
 }
 
@@ -96,8 +96,8 @@ static void each_fixed_key_opens_and_no_other_does(void **state) {
     struct key_caller caller;
     assert_int_equal(ask_with(keys, "Bearer first", &caller), KEY_GOOD);
     assert_string_equal(caller.owner, "");
-    assert_true(key_caller_has(&caller, HTTP_SCOPE_METRICS));
-    assert_false(key_caller_has(&caller, HTTP_SCOPE_ADMIN));
+    assert_true(key_caller_has(&caller, KEY_SCOPE_METRICS));
+    assert_false(key_caller_has(&caller, KEY_SCOPE_ADMIN));
     assert_int_equal(ask_with(keys, "bearer second", &caller), KEY_GOOD);
     assert_int_equal(ask_with(keys, "  Bearer   second  ", &caller), KEY_GOOD);
     static const char *const wrong[] = {
@@ -124,7 +124,7 @@ static void the_empty_key_opens_nothing(void **state) {
 static void a_made_key_has_its_shape_its_owner_and_its_scopes(void **state) {
     (void)state;
     struct folder folder;
-    struct key_row row = {.owner = "alice", .batches_max = 3, .scopes = 1u << HTTP_SCOPE_FILES};
+    struct key_row row = {.owner = "alice", .batches_max = 3, .scopes = 1u << KEY_SCOPE_FILES};
     struct key_caller caller;
     char text[KEY_TEXT_BYTES], header[128];
     folder_open(&folder);
@@ -139,9 +139,9 @@ static void a_made_key_has_its_shape_its_owner_and_its_scopes(void **state) {
     assert_string_equal(caller.owner, "alice");
     assert_string_equal(caller.id, row.id);
     assert_int_equal(caller.batches_max, 3);
-    assert_true(key_caller_has(&caller, HTTP_SCOPE_FILES));
-    assert_true(key_caller_has(&caller, HTTP_SCOPE_KEY));
-    assert_false(key_caller_has(&caller, HTTP_SCOPE_BATCHES));
+    assert_true(key_caller_has(&caller, KEY_SCOPE_FILES));
+    assert_true(key_caller_has(&caller, KEY_SCOPE_ANY));
+    assert_false(key_caller_has(&caller, KEY_SCOPE_BATCHES));
     text[50] ^= 1; /* right id, wrong secret */
     assert_int_equal(ask(folder.keys, text), KEY_WRONG);
     folder_remove(&folder);
@@ -267,7 +267,7 @@ static void scopes_and_owners_are_read_strictly(void **state) {
     struct error error;
     uint32_t scopes = 0;
     assert_int_equal(key_scopes_read(STR("files, admin"), &scopes, &error), OK);
-    assert_int_equal(scopes, 1u << HTTP_SCOPE_FILES | 1u << HTTP_SCOPE_ADMIN);
+    assert_int_equal(scopes, 1u << KEY_SCOPE_FILES | 1u << KEY_SCOPE_ADMIN);
     assert_int_equal(key_scopes_read(STR("files,,"), &scopes, &error), ERR_INVALID);
     assert_int_equal(key_scopes_read(STR(""), &scopes, &error), ERR_INVALID);
     assert_int_equal(key_scopes_read(STR("any"), &scopes, &error), ERR_INVALID);
@@ -276,7 +276,7 @@ static void scopes_and_owners_are_read_strictly(void **state) {
     assert_false(key_owner_is_sane(STR("a b")));
     assert_false(key_owner_is_sane(STR("a\x1f")));
     struct key_caller forgotten = {.scopes = KEY_SCOPES_DEFAULT};
-    assert_false(key_caller_has(&forgotten, (enum http_scope)0)); /* a row without a scope */
+    assert_false(key_caller_has(&forgotten, (enum key_scope)0)); /* a row without a scope */
 }
 
 static void fixed_keys_are_replaced_and_the_door_stays_shut(void **state) {
