@@ -16,7 +16,7 @@
 struct block_scales {
     enum tensor_type type;
     unsigned char at;    /* offset of the first half */
-    unsigned char count; /* of adjacent halves */
+    unsigned char count; /* number of adjacent halves */
     unsigned char high;  /* high byte of a half with which the weights are below 1 */
 };
 

@@ -26,7 +26,7 @@ class Hub:
         self.gated = set()
         self.tokens = {"hf_good"}
         self.page = 1000
-        self.extra_entries = []  # of every list
+        self.extra_entries = []  # part of every list
         self.sums = {}  # path -> a sum that the list tells instead
         self.knows_ranges = True
         self.misdeeds = collections.defaultdict(list)  # path -> what its next answers do, one each

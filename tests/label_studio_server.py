@@ -24,7 +24,7 @@ class LabelStudio(SmallServer):
         super().__init__()
         self.token, self.enterprise = token, enterprise
         self.projects, self.tasks, self.imports, self.seen = {}, {}, {}, []
-        self.uniques = set()  # of annotations
+        self.uniques = set()  # ids of annotations
         self.next_task, self.next_annotation = 1, 1
         # the token in force, and the calls that it is still good for
         self.access, self.access_calls = None, None

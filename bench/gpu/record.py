@@ -25,7 +25,7 @@ AT_LEAST = {("gemma-3-4b", "bf16", "473"), ("gemma-3-4b", "fp8-kv", "300")}
 # quern shall reach 0.95 of them.
 TENSORRT = {"fix1000/1000": 17744, "fix2048/128": 3538, "fix500/2000": 20770}
 TENSORRT_SHARE = 0.95
-SAMPLED_SHARE = 0.97  # of the greedy rate
+SAMPLED_SHARE = 0.97  # share of the greedy rate
 
 MODELS = ("llama-3.2-1b", "qwen3-4b", "gemma-3-4b", "llama-3.1-8b")
 GOALS = {("bf16", "300"): (1.5, 1.25, 1.25, 1.15), ("bf16", "473"): (1.7, 1.4, 1.4, 1.25),

@@ -9,7 +9,7 @@ import support
 
 FIRST_PAGE_BYTES_MAX = 150_000  # all that the first page asks for
 LATER = re.compile(
-    r'import\("/pages/[\w.-]+"\)')  # of a page that is loaded when it is first opened
+    r'import\("/pages/[\w.-]+"\)')  # import in a page that is loaded when it is first opened
 
 
 @pytest.fixture(scope="module")

@@ -303,7 +303,7 @@ def test_killed_in_the_middle_it_goes_on_from_there(hub, quern, cache):
     hub.wait_sent(hub.hold_at)
     # The journal lies behind the bytes, written in turn in two places; the second is the first that
     # tells of bytes.
-    journal = 36 + 4 * 5  # of five parts of 8 MiB
+    journal = 36 + 4 * 5  # for five parts of 8 MiB
     support.until(lambda: any(p.stat().st_size == 36 * MIB + 2 * journal
                               for p in rests(cache, files["model.safetensors"])))
     process.send_signal(signal.SIGKILL)

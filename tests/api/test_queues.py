@@ -159,7 +159,7 @@ def test_two_runs_are_compared_while_one_of_them_runs(echo_server):
     one = make(echo_server, [line_of(i) for i in range(4)])
     late = {
         "echo": {"delay_ms": 600000}
-    # of both: the cancel ends one after the other, and the second must not be answered in between
+    # In both: the cancel ends one after the other, and the second must not be answered in between
     }
     two = echo_server.create(
         support.jsonl([

@@ -20,11 +20,11 @@ from PIL import Image
 from playwright.sync_api import sync_playwright
 from test_playwright import CHROMIUM, CUT_OFF, PATIENCE_MS
 
-WIDTHS = {390: 844, 820: 1180, 1440: 900}  # of a phone, a tablet and a desk, with their heights
+WIDTHS = {390: 844, 820: 1180, 1440: 900}  # for a phone, a tablet and a desk, with their heights
 THEMES = ("light", "dark")
 COLOURS = 256
 MODEL = "evaluator-8b"
-CUT_SEED = 13  # of a line whose answer ends too early
+CUT_SEED = 13  # for a line whose answer ends too early
 SHORTLIST, RUNNING, GERMAN_NAME = "Backend, senior shortlist", "Backend, autumn intake", "Bewerbungen für die Donaudampfschifffahrtsgesellschaft"
 RATINGS = ["Strong Yes", "Yes", "Maybe", "No"]
 STRENGTHS = [
@@ -370,7 +370,7 @@ WINDOW = {"line", "card", "correction", "disagreement",
 PARTS = {"keys": "section[aria-labelledby='keys-title']"}
 MARGIN = 16
 SLOW = {"new-batch"}  # opened once, for all widths: a sample of the file runs
-LONGEST = {390: 2400, 820: 2000, 1440: 1600}  # of a picture; a table of 50 answers goes on below
+LONGEST = {390: 2400, 820: 2000, 1440: 1600}  # picture heights; a table of 50 answers goes on below
 DOCS = {
     "sign-in": ["390-light"], "batches": ["1440-light", "390-dark"], "new-batch": ["820-light"],
     "batch": ["1440-dark"], "results": ["1440-light", "390-dark"], "line": ["1440-light"], "card": [

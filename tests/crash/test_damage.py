@@ -108,7 +108,7 @@ def start(state, said):
             for batch in server.json(
                     "GET", "/v1/batches")["data"]:  # each can be looked at, whatever became of it
                 with contextlib.suppress(
-                        http.client.IncompleteRead):  # of damaged results the rest is not sent
+                        http.client.IncompleteRead):  # for damaged results the rest is not sent
                     server.call("GET",
                                 f"/v1/batches/{urllib.parse.quote(batch['id'], safe='')}/results")
             process.send_signal(signal.SIGTERM)

@@ -15,7 +15,7 @@ import life, support, surface
 # QUERN_SEED=random explores.
 SEED = os.environ.get("QUERN_SEED", "7")
 SEED = random.randrange(1 << 30) if SEED == "random" else int(SEED)
-LIVES = 20  # of one state directory
+LIVES = 20  # kills of one state directory
 
 # quern's own calls, by QUERN_FAULT; how often one is made in a life is not known, so the number is
 # drawn low.

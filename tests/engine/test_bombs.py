@@ -10,7 +10,7 @@ import support, upstream
 
 TINY = support.SHARED / "tiny/llama3"
 MIB = 1 << 20
-COST, COST_LEAST = 8, 8 * MIB  # of src/inference/engine/request_body.h
+COST, COST_LEAST = 8, 8 * MIB  # as in src/inference/engine/request_body.h
 SLACK = 48 * MIB  # threads, logs, the answers, what malloc keeps between
 SEED = int(os.environ.get("QUERN_SEED", "20261122"))
 

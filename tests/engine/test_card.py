@@ -10,7 +10,7 @@ import support
 from test_device_faults import create, deaths, lines, results, state  # noqa: F401 (a fixture)
 
 TINY = support.SHARED / "tiny/llama3/model-q8_0.gguf"
-POISON, HANG = 77, 78  # of tests/gpu/poison_plugin.c
+POISON, HANG = 77, 78  # as in tests/gpu/poison_plugin.c
 OUTSIDE = r"step \d+: operation \d+ \(heads of layer 0\): an illegal memory access was encountered \(cudaErrorIllegalAddress\)"
 COUNT = 3000
 

@@ -21,7 +21,7 @@ PROMPTS = [
 PENALTIES = [0, 0, 0.5]  # frequency_penalty of each
 # Where two logits are closer than this, either may come first in bf16: engine.md 7.2's near-tie.
 NEAR_TIE = 0.25
-POISON = 77  # of tests/gpu/poison_plugin.c
+POISON = 77  # as in tests/gpu/poison_plugin.c
 # What the card may tell of one access outside, by the host code's name of it; an Xid ends kernels
 # with a launch failure, too.
 FAULTS = {"illegal": r"an illegal memory access was encountered \(cudaErrorIllegalAddress\)",
@@ -74,7 +74,8 @@ def equal_tokens(tmp_path, model, card, tokens):
 @pytest.mark.parametrize("model", ["llama3", "gemma3", "mistral", "qwen2", "qwen3"])
 def test_greedy_tokens_are_the_cpu_s_up_to_the_first_near_tie(tmp_path, model):
     model = support.SHARED / "tiny" / model
-    assert equal_tokens(tmp_path, model, answers(tmp_path, model, "card", *CARD), 16) >= 16  # of 48
+    card = answers(tmp_path, model, "card", *CARD)
+    assert equal_tokens(tmp_path, model, card, 16) >= 16  # out of 48
 
 
 def test_a_trained_model_that_fits_in_its_4_bits_alone_has_the_cpu_s_tokens(tmp_path):
@@ -104,7 +105,7 @@ def test_a_trained_model_that_fits_in_its_4_bits_alone_has_the_cpu_s_tokens(tmp_
                    "--gpu-memory-limit-mib",
                    limits["auto"] + 10,
                    tokens=4)
-    assert equal_tokens(tmp_path, "smollm2", card, 4) >= 8  # of 12
+    assert equal_tokens(tmp_path, "smollm2", card, 4) >= 8  # out of 12
 
 
 @pytest.mark.parametrize(
@@ -153,7 +154,7 @@ def test_a_head_size_without_a_kernel_is_refused(tmp_path):
     shutil.copytree(support.SHARED / "tiny/qwen2", model)
     config = json.loads((model / "config.json").read_text())
     config |= {"num_attention_heads": 16,
-               "num_key_value_heads": 8}  # of 8 numbers instead of 4 and 2 of 32
+               "num_key_value_heads": 8}  # for 8 numbers instead of 4 and 2 of 32
     (model / "config.json").write_text(json.dumps(config))
     done = support.quern("run", "-q", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl",
                          "--model", f"m={model}", *CARD)

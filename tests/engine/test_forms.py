@@ -17,7 +17,7 @@ ON_CARD = [
 ON_REAL_CARD = [
     "--device", "cuda", "--device-plugin",
     support.cuda_plugin(), "--gpu-memory-limit-mib", 3000]
-LAYERS = 128  # of models whose forms differ by several MiB
+LAYERS = 128  # layers in models whose forms differ by several MiB
 # Mean KL of these, measured 0.0032 and 0.00014.
 DEEP_INT8, DEEP_BLOCKS = 0.006, 0.0003
 TOO_FEW = 170  # MiB: the driver takes 166 of them

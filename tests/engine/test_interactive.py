@@ -7,7 +7,7 @@ import pytest
 
 import support
 
-LINES = 300  # of the batch, all of which are with the engine
+LINES = 300  # lines in the batch, all of which are with the engine
 WORDS = "rivers clocks bread snow maps wool salt lamps".split()
 
 

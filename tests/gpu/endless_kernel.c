@@ -9,7 +9,7 @@
 #define COUNT_OF_MULTIPROCESSORS 16 /* CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT */
 #define STREAM_NON_BLOCKING 1u      /* CU_STREAM_NON_BLOCKING */
 #define BLOCK_THREADS 1024u
-#define BLOCKS_EACH 2u /* of a multiprocessor, which has room for at most 2,048 threads */
+#define BLOCKS_EACH 2u /* blocks for a multiprocessor, which has room for at most 2,048 threads */
 
 static const char code[] = ".version 7.0\n"
                            ".target sm_80\n"

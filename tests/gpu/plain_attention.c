@@ -19,7 +19,7 @@ struct referee {
 
 /* Keys begin..end-1 of a page table for one row, and the row's partials before and behind. */
 struct work {
-    uint32_t row; /* of the pass */
+    uint32_t row; /* row in the pass */
     uint32_t begin, end;
     uint32_t pages;
     uint32_t in, in_count;

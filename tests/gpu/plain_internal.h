@@ -69,7 +69,7 @@ enum plain_fault_kind { FAULT_NONE, FAULT_ERROR, FAULT_HANG, FAULT_LOST, FAULT_N
 
 struct plain_fault {
     enum plain_call call;
-    uint32_t number; /* of the call, from 1 */
+    uint32_t number; /* number of the call, from 1 */
     enum plain_fault_kind kind;
 };
 
@@ -99,13 +99,13 @@ struct plain_partial {
 /* The draws of one call. */
 struct plain_draws {
     struct gpu_samples in;    /* arrays in the step's heap, as this struct */
-    struct plain_draws *next; /* of the next call, or NULL */
+    struct plain_draws *next; /* draws in the next call, or NULL */
 };
 
 struct plain_step {
     uint64_t number;
     struct gpu_step in;        /* arrays in `heap` */
-    struct plain_draws *draws; /* of the first call that draws, or NULL */
+    struct plain_draws *draws; /* draws in the first call that draws, or NULL */
     struct plain_draws *draws_last;
     bool *is_drawn; /* (wanted_count) some call draws the row; in `heap` */
     uint32_t ask_count;
@@ -151,16 +151,16 @@ struct gpu {
     float *edited;       /* (vocab) */
     uint32_t *order;     /* (vocab) */
     bool *is_held;       /* (vocab) */
-    int32_t *tokens;     /* (logit_rows_max) of the step that is being computed */
+    int32_t *tokens;     /* (logit_rows_max) tokens in the step that is being computed */
     bool *is_drawn;      /* (logit_rows_max) likewise */
     int32_t *last_token; /* (sequences_max) */
     bool *has_token;     /* (sequences_max) a draw for the slot was submitted */
 
     struct plain_step steps[GPU_STEPS_MAX]; /* under way: first, first + 1, … */
     uint32_t step_first, step_count;
-    uint64_t number_last;   /* of the step submitted last */
-    uint64_t number_waited; /* of the step waited for last */
-    uint32_t logit_rows;    /* of that step */
+    uint64_t number_last;   /* number of the step submitted last */
+    uint64_t number_waited; /* number of the step waited for last */
+    uint32_t logit_rows;    /* rows in that step */
     struct gpu_counters counters;
 };
 

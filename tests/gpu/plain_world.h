@@ -29,7 +29,7 @@ struct world_traits {
     const char *name;
     uint32_t width, ffn, heads, kv_heads, head_dim;
     float embed_scale;
-    uint32_t window;    /* of the layers in group 1, every second one; 0: one group */
+    uint32_t window;    /* window in the layers in group 1, every second one; 0: one group */
     bool is_local_last; /* the first and the last layer are in group 1, else in group 0 */
     float softcap, logit_softcap, magnitude;
     bool has_post, has_head_norms, has_bias, has_head, is_gelu;
@@ -59,7 +59,7 @@ struct world {
     uint32_t vocab, vocab_rows;
     struct world_sequence sequences[WORLD_SEQUENCES];
     struct gpu_matrix matrices[2 + 4 * WORLD_LAYERS];
-    const float *values[2 + 4 * WORLD_LAYERS]; /* of the matrices */
+    const float *values[2 + 4 * WORLD_LAYERS]; /* values in the matrices */
     struct gpu_op ops[4 + 9 * WORLD_LAYERS];
     struct gpu_program program;
     struct gpu_limits limits;

@@ -288,7 +288,7 @@ static void make_key_missing(struct world_step *step) {
     step->items[0][0].decode[20].begin = 1;
 }
 static void make_keys_twice(struct world_step *step) {
-    step->items[0][0].decode[47].begin = 16; /* of a row cut in two: 0..31, 32..39 */
+    step->items[0][0].decode[47].begin = 16; /* first part of a row cut in two: 0..31, 32..39 */
 }
 static void make_another_key_twice(struct world_step *step) {
     step->items[0][0].decode[46].begin = 1; /* row 39: 1..31, 31..39 */

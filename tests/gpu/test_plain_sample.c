@@ -9,7 +9,7 @@
  * the logits that the GPU gives. */
 
 #define ROWS 24u
-#define VOCAB 50u /* of the world */
+#define VOCAB 50u /* tokens in the world */
 #define WORDS ((VOCAB + 31) / 32)
 #define EDITS 120u
 

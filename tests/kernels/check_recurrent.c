@@ -29,7 +29,7 @@ struct trial {
     float *in;
     size_t in_stride;
     size_t in_width;
-    size_t y_at; /* of the input that the result may replace */
+    size_t y_at; /* place of the input that the result may replace */
     size_t y_width;
     float *state;
     size_t state_count;

@@ -57,8 +57,8 @@ struct chunk {
     double key_factor[EXACT_ROWS];
     double query_factor[EXACT_ROWS];
     double decay[EXACT_ROWS]; /* log of the factor of the first state after the row */
-    uint32_t inner;           /* of keys and queries */
-    uint32_t outer;           /* of changes and results */
+    uint32_t inner;           /* width of keys and queries */
+    uint32_t outer;           /* width of changes and results */
     double *changes;          /* (rows, outer) */
 };
 

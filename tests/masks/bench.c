@@ -49,7 +49,7 @@ static int32_t draw(const uint32_t *mask, uint32_t count, struct rng *rng) {
 struct figures {
     uint64_t steps;
     double ms, longest_ms;
-    double empty_ms; /* of a measurement of nothing */
+    double empty_ms; /* time of a measurement of nothing */
 };
 
 static double measure_nothing(void) {

@@ -32,7 +32,7 @@ struct base {
     char *bytes;
     size_t count;
     size_t head_bytes;    /* the part worth breaking: all but the weights */
-    struct field *fields; /* (field_count) of a GGUF, and the length of a header of safetensors */
+    struct field *fields; /* (field_count) in a GGUF, and the length of a header of safetensors */
     size_t field_count;
 };
 

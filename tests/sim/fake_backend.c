@@ -398,7 +398,7 @@ static void run(struct fake *fake, const struct held *held, struct step_result *
         const struct logit_row *row = &step->logit_rows[i];
         struct sample *sample = &result->samples[i];
         memset(sample, 0, sizeof *sample);
-        sample->token = -1; /* of rows that are never sampled */
+        sample->token = -1; /* for rows that are never sampled */
         if (row->scored) {
             sample->token = *row->scored;
             sample->top_count = row->sampling->prompt_top_logprobs;

@@ -90,7 +90,7 @@ class Batch:
         self._endpoint: Optional[str] = None
         self._file: Optional[IO[str]] = None
         self._run: Optional[Run] = None
-        self._ended: Optional[Record] = None  # of a local run
+        self._ended: Optional[Record] = None  # record of a local run
 
     def __enter__(self) -> "Batch":
         return self

@@ -46,10 +46,10 @@ struct bench_record {
     bool is_streamed; /* it came in events */
     bool has_cached;  /* the usage tells cached_tokens */
     bool has_usage;   /* the counts are the server's; else output_tokens are `events` */
-    bool has_answer_end, has_error; /* of a stream */
+    bool has_answer_end, has_error; /* about a stream */
     int status;                     /* 0: none came */
     uint64_t prompt_tokens, cached_tokens, output_tokens;
-    char *why; /* of a failure; NULL */
+    char *why; /* reason for a failure; NULL */
 };
 
 /* The figures of a run; times in milliseconds, of good requests only. */
@@ -61,12 +61,12 @@ struct bench_figures {
     uint64_t prompt_tokens, cached_tokens, output_tokens;
     double seconds; /* from the first start to the last end */
     double requests_per_s, output_per_s, tokens_per_s;
-    double output_per_s_max; /* of the whole seconds of the run, by events */
+    double output_per_s_max; /* maximum over the whole seconds of the run, by events */
     uint32_t in_flight_max;
     struct figures first_ms; /* time to first token */
     struct figures token_ms; /* time per output token but the first */
     struct figures gap_ms;   /* between events */
-    struct figures whole_ms; /* of a request */
+    struct figures whole_ms; /* duration of a request */
 };
 
 struct bench_run {
@@ -84,9 +84,9 @@ struct bench_run {
 struct bench_drive_options {
     bool is_streamed;
     bool is_fresh;     /* begins each prompt with a mark of its run, which no prefix cache has */
-    const char *nonce; /* of this benchmark, for the marks of its runs */
+    const char *nonce; /* names this benchmark in the marks of its runs */
     uint32_t warmups;  /* requests before the measured ones: the first lines of the workload */
-    uint64_t seed;     /* of the open loop's times */
+    uint64_t seed;     /* seed for the open loop's times */
     const volatile bool *stop;
 };
 

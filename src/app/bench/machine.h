@@ -15,7 +15,7 @@ struct machine {
     char kernel[128];    /* "Linux 6.1.0 x86_64" */
     long cores;
     uint64_t memory_bytes;
-    double load;        /* of the last minute */
+    double load;        /* average over the last minute */
     char command[4096]; /* this process's arguments, quoted for a shell */
 };
 

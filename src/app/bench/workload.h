@@ -32,7 +32,7 @@ struct workload_draw {
     uint32_t count;
     uint32_t input_words;
     uint32_t output_tokens;
-    uint32_t prefix_words; /* of the input: the same in all chats */
+    uint32_t prefix_words; /* words in the input: the same in all chats */
     uint64_t seed;
 };
 

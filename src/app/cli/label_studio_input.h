@@ -18,7 +18,7 @@
 struct label_studio_input {
     int requests;
     int results[LABEL_STUDIO_FILES_MAX];
-    size_t count; /* of results */
+    size_t count; /* number of results */
     struct pairs *pairs;
 };
 

@@ -30,7 +30,7 @@ struct reading {
     size_t answer_count, answer_capacity;
     struct map question_of; /* name → place in labelled->at */
     const char *path;
-    uint64_t number; /* of the line */
+    uint64_t number; /* number of the line */
     struct error *error;
 };
 

@@ -25,8 +25,8 @@ struct labelled_question {
 struct labelled {
     struct labelled_question *at; /* (count) in the order of their first case */
     size_t count, capacity;
-    uint64_t lines;      /* of the first file */
-    uint64_t unanswered; /* of them: without an answer of status 200 */
+    uint64_t lines;      /* lines in the first file */
+    uint64_t unanswered; /* lines of the first file without an answer of status 200 */
 };
 
 /* ERR_INVALID, with path and line, for a line that is no labelled decision, and for an answer that

@@ -48,7 +48,7 @@ struct option {
     bool reloads;      /* SIGHUP takes a changed value over in a running server */
     bool is_size;      /* an integer that takes a unit, too: 64k, 2GiB (option_size) */
     const char *brief; /* a short form of several letters, without its dash; NULL: none */
-    /* Of a foreign option: the values that change nothing here, separated by '|', "" for none;
+    /* For a foreign option: the values that change nothing here, separated by '|', "" for none;
      * NULL: each. `help` then says why, and what to use instead. */
     const char *takes;
     const char *words; /* the values to choose from, separated by '|', for completions; NULL: any */

@@ -8,7 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#define COLUMNS_UNKNOWN 80u /* of a terminal that does not tell */
+#define COLUMNS_UNKNOWN 80u /* columns if the terminal reports none */
 #define REDRAW "\r\033[K"
 
 bool terminal_obeys(int fd) {

@@ -14,8 +14,8 @@
 
 struct tune_shown {
     const char *path; /* the owner's file */
-    uint32_t lines;   /* of its sample */
-    double seconds;   /* of all trials */
+    uint32_t lines;   /* lines in its sample */
+    double seconds;   /* duration of all trials */
     const struct tune_baseline *baseline;
     const struct tune_setting *settings; /* (count) */
     size_t count;

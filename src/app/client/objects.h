@@ -17,7 +17,7 @@
 #include <jansson.h>
 
 #define OBJECT_ID_BYTES 512       /* LiteLLM packs a route into an id */
-#define OBJECT_FILE_ID_BYTES 1024 /* of a file: some servers give the URL of a bucket */
+#define OBJECT_FILE_ID_BYTES 1024 /* for the id of a file: some servers give the URL of a bucket */
 #define OBJECT_ERRORS_SHOWN 5
 /* The pair of a batch's metadata by which a client finds the batch that it asked for. */
 #define OBJECT_SUBMISSION "quern_submission"
@@ -49,7 +49,7 @@ struct batch_object {
     uint64_t input_tokens, output_tokens;                               /* 0: not told */
     int64_t created_unix_s, begun_unix_s, ended_unix_s, expires_unix_s; /* 0: not told */
     char waiting_for[OBJECT_WAITING_BYTES], paused[16];
-    char submission[OBJECT_ID_BYTES]; /* of the metadata */
+    char submission[OBJECT_ID_BYTES]; /* member of the metadata */
     bool is_quern;                    /* the object has quern's own member */
     struct {
         uint64_t line; /* 0: the whole file */

@@ -27,7 +27,7 @@
 struct remote {
     struct remote_options options;
     struct net_client *net;
-    struct buf body;               /* of the latest answer */
+    struct buf body;               /* body of the latest answer */
     struct net_exchange *exchange; /* these four: of the latest attempt */
     const struct remote_call *call;
     struct remote_answer *answer;

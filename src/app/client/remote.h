@@ -28,7 +28,7 @@ struct remote_options {
     const char *base_url;     /* without '/' at its end */
     const char *key;          /* NULL: none */
     const char *certificates; /* a file; NULL: the system's */
-    int64_t patience_ms;      /* of silence, before a call fails */
+    int64_t patience_ms;      /* longest silence, before a call fails */
     bool expects_server;      /* while this machine itself refuses the connection, nothing listens:
                                  the call fails at once, unless the server has answered before */
     const char *key_advice;   /* the places of a key, for a refusal; NULL: quern's own */
@@ -67,14 +67,14 @@ enum remote_end {
 struct remote_answer {
     enum remote_end end;
     int status;      /* 0: none */
-    struct str body; /* of an answer that is kept */
+    struct str body; /* body of an answer that is kept */
     int64_t retry_after_ms;
     bool is_nobody; /* REMOTE_UNSENT, because nothing listens there */
     bool has_last_line, is_incomplete;
-    uint64_t last_line;  /* of a page of results: X-Last-Line and X-Incomplete */
+    uint64_t last_line;  /* for a page of results: X-Last-Line and X-Incomplete */
     char sha256_hex[65]; /* an ETag that may be the sum of the whole file; empty: none came */
-    char why[256];       /* of no answer: what the server did */
-    char location[256];  /* of a redirect */
+    char why[256];       /* reason for no answer: what the server did */
+    char location[256];  /* target of a redirect */
 };
 
 enum err remote_open(struct remote **ret_remote, const struct remote_options *options,

@@ -36,7 +36,7 @@ struct joining {
     struct map seen_b; /* custom_ids that only B has, to find one that it has twice */
     struct buf text, ids[COMPARISON_SIDES];
     enum comparison_side_index side; /* the file that is read now */
-    uint64_t number;                 /* of its line */
+    uint64_t number;                 /* number of its line */
     struct error *error;
 };
 

@@ -41,7 +41,7 @@ struct comparison_field {
     uint64_t only_in[COMPARISON_SIDES]; /* rows that have it in this file only */
     struct rank_pair *pairs;            /* (pair_count) rows with a number in both files */
     size_t pair_count, pair_capacity;
-    /* Of the pairs: */
+    /* For the pairs: */
     double mean[COMPARISON_SIDES];
     double shift;     /* mean of B - A */
     double deviation; /* standard deviation of B - A, by n - 1; 0 for one pair */
@@ -53,7 +53,7 @@ struct comparison_field {
 struct comparison_side {
     uint64_t rows, answered;
     uint64_t alone;            /* rows that the other file does not have */
-    struct result_usage usage; /* of answered rows that both files have */
+    struct result_usage usage; /* usage of answered rows that both files have */
 };
 
 /* A row that both files answer, with its answers as a reader sees them. */
@@ -67,11 +67,11 @@ struct comparison_row {
 struct comparison {
     struct comparison_side sides[COMPARISON_SIDES];
     uint64_t joined;                        /* rows of both files */
-    uint64_t answered_in_both;              /* of them: the rows that are compared */
-    uint64_t answered_in[COMPARISON_SIDES]; /* of them: in this file only */
-    uint64_t json_in_both;                  /* of the rows that are compared */
-    uint64_t json_in[COMPARISON_SIDES];     /* of these: in this file only */
-    uint64_t equal;                         /* of these: every value is equal */
+    uint64_t answered_in_both;              /* answered rows that are compared */
+    uint64_t answered_in[COMPARISON_SIDES]; /* answered rows in this file only */
+    uint64_t json_in_both;                  /* JSON answers among the rows that are compared */
+    uint64_t json_in[COMPARISON_SIDES];     /* JSON answers in this file only */
+    uint64_t equal;                         /* compared JSON answers with equal values */
     struct comparison_field *fields;        /* (field_count) in the order of their first row */
     size_t field_count;
     uint64_t values_left_out;    /* values of further fields than COMPARISON_FIELDS_MAX */

@@ -11,8 +11,8 @@
 
 /* How far one row's answers differ, while fields are added up. */
 struct row_distance {
-    float sum;       /* of labels */
-    float words_sum; /* of long texts */
+    float sum;       /* sum over labels */
+    float words_sum; /* words in long texts */
     uint16_t count;  /* labels and scores that were compared */
     uint16_t words_count;
 };

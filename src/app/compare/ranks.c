@@ -79,7 +79,7 @@ static uint64_t sort_by_b(struct item **items, struct item **spare, size_t count
     return inversions;
 }
 
-/* Of items sorted by `b`: the ties, and the sums of Pearson's correlation of ranks. */
+/* For items sorted by `b`: the ties, and the sums of Pearson's correlation of ranks. */
 static void correlate(const struct item *items, size_t count, struct ranks *is) {
     double middle = (double)(count - 1) / 2, both = 0, squares_a = 0, squares_b = 0;
     for (size_t i = 0, end; i < count; i = end) {

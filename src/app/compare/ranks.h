@@ -28,8 +28,8 @@ struct rank_pair {
 struct ranks {
     bool is_known; /* false: a list has fewer than two different scores; both figures are 0 */
     double spearman, kendall;
-    uint64_t pairs;                     /* of rows */
-    uint64_t tied_a, tied_b, tied_both; /* of them */
+    uint64_t pairs;                     /* pairs of rows */
+    uint64_t tied_a, tied_b, tied_both; /* pairs with a tie */
 };
 
 /* Measures the pairs, and leaves them in the order of `a`, then `b`, then `row`. */

@@ -45,9 +45,9 @@ enum control_kind {
 
 struct control {
     char name[FORM_NAME_BYTES]; /* in the config */
-    char *field;                /* of the answer */
+    char *field;                /* field in the answer */
     enum control_kind kind;
-    json_t *options; /* of a choice: the values of the field; NULL: none */
+    json_t *options; /* for a choice: the values of the field; NULL: none */
     bool is_integer, has_min, has_max;
     double min, max;
 };

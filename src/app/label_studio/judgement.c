@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define ID_HEX 32
-#define COMMENT_BYTES_MAX ((size_t)16 << 10) /* of a judgement */
+#define COMMENT_BYTES_MAX ((size_t)16 << 10) /* limit for a judgement */
 #define EXACT_MAX 9007199254740992.0         /* 2^53: every integer up to it is exact as a real */
 
 bool annotation_key(const json_t *object, char *ret_key, size_t bytes) {

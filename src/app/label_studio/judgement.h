@@ -23,7 +23,7 @@
 struct annotation {
     const char *studio;   /* the server's URL */
     const json_t *object; /* the annotation as Label Studio has it */
-    const json_t *meta;   /* of its task (task.h) */
+    const json_t *meta;   /* meta of its task (task.h) */
     const char *curator;
 };
 

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #define PAGE 1000
-#define OWN_PREFIX "ls-" /* of the ids that a pull makes */
+#define OWN_PREFIX "ls-" /* begins the ids that a pull makes */
 
 static json_t *find(const struct kept_judgements *list, const json_t *judgement) {
     struct str id = json_member_str(judgement, "custom_id");

@@ -53,7 +53,7 @@ struct link {
     int fd;
     char *path;
     char *batch, *studio;
-    char marker[LINK_MARKER_BYTES]; /* of a project that is being made; empty: none */
+    char marker[LINK_MARKER_BYTES]; /* marker of a project that is being made; empty: none */
     int64_t project;                /* 0: none yet */
     struct form form;
     struct map tasks;       /* custom_id → task */

@@ -21,7 +21,7 @@ struct pairs;
 /* Valid until the next pair. */
 struct pair {
     struct str custom_id;
-    const json_t *body; /* of the request; NULL: it has none */
+    const json_t *body; /* body of the request; NULL: it has none */
     struct str result;  /* the line; empty: the request has no result */
 };
 

@@ -24,7 +24,7 @@
 
 struct reply {
     json_t *line;
-    const json_t *body; /* of the response; NULL: there is no answer */
+    const json_t *body; /* body of the response; NULL: there is no answer */
     json_t *object;     /* owned; NULL with `body` */
 };
 

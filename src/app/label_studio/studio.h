@@ -22,7 +22,7 @@ struct studio_options {
     const char *url; /* without '/' at its end; borrowed */
     const char *token;
     const char *certificates; /* a file; NULL: the system's */
-    int64_t patience_ms;      /* of silence before a call fails */
+    int64_t patience_ms;      /* longest silence before a call fails */
     const volatile bool *stop;
     void *context;
     /* Takes a sentence for the user. */

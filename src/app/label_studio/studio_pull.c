@@ -14,7 +14,7 @@
 
 #define CURATOR_BYTES 65 /* a curator of quern has at most 64 characters */
 #define KEY_BYTES 128
-#define VALUE_BYTES 80 /* of a judgement's fields in a sentence */
+#define VALUE_BYTES 80 /* limit for a judgement's fields in a sentence */
 
 struct pull {
     struct studio *studio;

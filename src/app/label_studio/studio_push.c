@@ -26,7 +26,7 @@ struct push {
     /* Members for one list of tasks: */
     struct map listed; /* custom_ids whose task of the link is in the list */
     json_t *seconds;   /* array of [custom_id, task, has an annotation] */
-    json_t *found;     /* of one page: {custom_id: task} */
+    json_t *found;     /* tasks of one page: {custom_id: task} */
 };
 
 /* --- the project's tasks --- */

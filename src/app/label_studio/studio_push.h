@@ -26,7 +26,7 @@
 #define STUDIO_PUSH_SETTLE_MS 30000
 
 struct studio_push_wish {
-    const char *title; /* of a new project */
+    const char *title; /* title for a new project */
     int64_t project;   /* 0: a new one is made */
     /* No other batch has this id. The push finds the project of an earlier push without its link,
      * and makes a new project if that one is gone. */

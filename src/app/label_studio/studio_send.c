@@ -13,7 +13,7 @@ struct sending {
     struct link *link;
     const struct studio_send_wish *wish;
     struct studio_send_report *report;
-    const json_t *config; /* of the project */
+    const json_t *config; /* config of the project */
 };
 
 static enum err send_one(struct sending *sending, int64_t task, const json_t *answer,

@@ -15,7 +15,7 @@
 #define NS_PER_S ((int64_t)1000000000)
 #define ROUND_MS 1000
 #define FRESH_NS (10 * NS_PER_S)
-#define SAMPLES 61 /* of one second each: rates are over the last minute */
+#define SAMPLES 61 /* samples of one second each: rates are over the last minute */
 #define XIDS_PER_ROUND 100
 #define CLOSE_S 3
 
@@ -27,7 +27,7 @@ struct sample {
 
 struct watched {
     struct card_status status;
-    int64_t answered_ns; /* of the last answer; 0: none yet */
+    int64_t answered_ns; /* time of the last answer; 0: none yet */
     struct sample samples[SAMPLES];
     uint32_t sample_count; /* all; sample i is samples[i % SAMPLES] */
 };

@@ -29,7 +29,7 @@ struct card_watch_options {
     void *context;
     /* The cards in use now, at most CARDS_MAX; called by the watch's thread. */
     size_t (*uses)(void *context, struct card_use ret_uses[CARDS_MAX]);
-    const char *library; /* of the driver (default libnvidia-ml.so.1); a path for tests */
+    const char *library; /* library of the driver (default libnvidia-ml.so.1); a path for tests */
 };
 
 /* NULL if no thread could be started: then nothing is told about cards. */

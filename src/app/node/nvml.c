@@ -68,7 +68,7 @@ struct nvml {
 
 static const struct {
     const char *symbol;
-    size_t at; /* of its pointer in struct nvml */
+    size_t at; /* offset of its pointer in struct nvml */
 } functions[] = {
     {"nvmlInit_v2", offsetof(struct nvml, init)},
     {"nvmlShutdown", offsetof(struct nvml, shutdown)},

@@ -38,7 +38,7 @@ struct line_check {
     uint64_t *numbers; /* (count) refused lines, ascending */
     size_t count, capacity;
     struct line_fault faults[LINE_CHECK_FAULTS_MAX]; /* the first refused lines */
-    struct shape_check_stats shapes; /* of the lines' shapes; asked 0: not checked */
+    struct shape_check_stats shapes; /* figures of the lines' shapes; asked 0: not checked */
     struct line_fault
         file; /* a fault of the whole file, such as no request in it; code empty: none */
 };

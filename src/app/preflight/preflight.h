@@ -22,7 +22,7 @@ struct preflight_options {
     /* One model, or one upstream. For an upstream and for the echo worker lengths are guesses and
      * no sample runs. */
     struct node_options node;
-    struct batch_rules rules; /* of the batch that would run the file */
+    struct batch_rules rules; /* rules for the batch that would run the file */
     enum endpoint endpoint;   /* its endpoint; ENDPOINT_COUNT: that of the first line */
     bool any_model;           /* take lines whatever model they name */
     bool needs_model;         /* no line may leave out its model */
@@ -47,7 +47,7 @@ struct preflight {
     uint64_t requests, bytes;
     uint64_t faulty;                 /* lines that get an error instead of an answer */
     uint64_t refused;                /* faulty lines for which the batch refuses the whole file */
-    struct shape_check_stats shapes; /* of all lines that ask for a shape; asked 0: not checked */
+    struct shape_check_stats shapes; /* for lines that ask for a shape; asked 0: not checked */
     struct line_fault faults[LINE_CHECK_FAULTS_MAX]; /* the first faulty lines */
     struct line_fault file_fault; /* a fault of the file as a whole; code empty: none */
     double count_seconds;
@@ -75,7 +75,7 @@ struct preflight {
     bool is_on_card;
     struct interval seconds;          /* for the whole file, loading included */
     struct interval seconds_unshared; /* the same without cached prefixes and reused answers */
-    struct interval output_tokens; /* of the whole file; without a sample, the sum of max_tokens */
+    struct interval output_tokens; /* in the whole file; without a sample, the sum of max_tokens */
     /* energy and money; 0 if a price is not known */
     struct interval kwh, energy_cost, api_cost;
     struct cost_job job;

@@ -22,8 +22,8 @@ struct request_count_options {
     const char *path;
     const struct line_check *check;   /* lines that the batch refuses are not counted */
     const struct served_model *model; /* NULL: lengths are guessed from bytes */
-    uint32_t context_tokens_max;      /* of a prompt and its answer, with a model that generates */
-    uint32_t text_tokens_max;         /* of a text, with a model that embeds */
+    uint32_t context_tokens_max;      /* prompt and answer together, with a model that generates */
+    uint32_t text_tokens_max;         /* most tokens in a text, with a model that embeds */
     bool trusts_templates;            /* a request may bring its own */
     uint32_t threads;                 /* 0: one per core */
 };
@@ -40,7 +40,7 @@ struct request_count {
     uint64_t bytes;
     uint64_t prompt_tokens_sum;
     uint64_t duplicates; /* requests that get the answer of an equal one and need no run */
-    uint64_t duplicate_prompt_tokens, duplicate_answer_tokens; /* of the duplicates: the sums */
+    uint64_t duplicate_prompt_tokens, duplicate_answer_tokens; /* sums over all duplicates */
     uint64_t duplicate_shared_tokens;                          /* part of shared_tokens */
     uint64_t shared_tokens; /* prompt tokens that an unbounded prefix cache would already hold */
     struct token_layout_advice advice;

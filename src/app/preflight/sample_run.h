@@ -33,7 +33,7 @@ struct sample_group {
     uint32_t lines;
     double seconds;
     double computed_prompt_tokens, computed_output_tokens; /* not cached, of no reused answer */
-    uint64_t output_tokens;                                /* of all answers */
+    uint64_t output_tokens;                                /* tokens in all answers */
     uint64_t answer_tokens;  /* sum of max_tokens; 0: not all set it */
     uint64_t longest_output; /* tokens of the longest answer of a line */
 };

@@ -34,9 +34,9 @@ struct time_work {
 
 struct time_fit {
     double per_row, per_step;
-    double scatter;       /* of a run: relative standard deviation, at least TIME_FIT_SCATTER_MIN */
-    double variance;      /* of the samples' errors, for one second of a sample */
-    double inverse[2][2]; /* of the normal matrix; a factor that is fixed at 0 has zeros */
+    double scatter;       /* relative standard deviation of a run, at least TIME_FIT_SCATTER_MIN */
+    double variance;      /* variance of the samples' errors, for one second of a sample */
+    double inverse[2][2]; /* inverse of the normal matrix; a factor that is fixed at 0 has zeros */
     size_t freedom;       /* degrees; 0: no interval */
 };
 

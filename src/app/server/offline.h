@@ -40,7 +40,7 @@ struct offline_summary {
     uint64_t requests, completed, failed;
     double seconds;             /* from the first request to the last result, in this call */
     double load_seconds;        /* from the start until the model was ready */
-    struct usage usage;         /* of all calls together */
+    struct usage usage;         /* usage of all calls together */
     uint64_t done_before;       /* requests that earlier calls finished */
     uint64_t output_tokens_now; /* in the results of this call */
     double watts; /* mean power of this machine while requests ran; NAN: it does not tell */

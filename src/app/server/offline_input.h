@@ -14,10 +14,10 @@
 
 struct offline_input {
     const char *path;
-    uint64_t limit;                 /* of rows or lines; 0: all */
+    uint64_t limit;                 /* most rows or lines; 0: all */
     const struct table_plan *table; /* NULL: the file has requests */
     bool has_types;                 /* a Parquet file: its columns keep their types in another */
-    struct table_answers_form form; /* of the output; TABLE_NONE: the results as they are */
+    struct table_answers_form form; /* form of the output; TABLE_NONE: the results as they are */
 };
 
 enum err offline_input_write(const struct offline_input *input, const struct table_sink *sink,

@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define NAME_HEX 16 /* of the sum of a URL */
+#define NAME_HEX 16 /* digits of the sum of a URL */
 
 static bool is_stream(const char *name) {
     return strcmp(name, "-") == 0;

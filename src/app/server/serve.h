@@ -23,11 +23,11 @@ struct serve_options {
     uint16_t port;               /* 0: any free one */
     const char *ssl_certfile;    /* certificate and chain as PEM; NULL: plain HTTP */
     const char *ssl_keyfile;     /* its private key; NULL: in ssl_certfile */
-    struct keys_places keys;     /* of clients */
+    struct keys_places keys;     /* keys for clients */
     struct origin_rules origins; /* web pages and names that may use the API; `host` is not read */
-    uint32_t connections_per_peer_max; /* of one address; 0: http's default */
-    uint64_t body_memory_bytes_max;    /* of all request bodies; 0: http's default */
-    uint64_t answer_memory_bytes_max;  /* of all waiting answers; 0: http's default */
+    uint32_t connections_per_peer_max; /* connections from one address; 0: http's default */
+    uint64_t body_memory_bytes_max;    /* memory for all request bodies; 0: http's default */
+    uint64_t answer_memory_bytes_max;  /* memory for all waiting answers; 0: http's default */
     bool access_log;                   /* one line per request, not only per refused one */
     bool no_uvicorn_access_log;        /* overrides access_log */
     const char *metrics_compat;        /* "vllm": its names for metrics as well; NULL: none */

@@ -13,7 +13,7 @@
 #define RESULTS_PATH "/proc/self/fd/4"
 #define JUDGEMENTS_PATH "/proc/self/fd/5"
 #define TOKEN_PATH "/proc/self/fd/6"
-#define PATIENCE_S "60" /* of silence of Label Studio before a job fails */
+#define PATIENCE_S "60" /* longest silence of Label Studio before a job fails */
 #define EVENT_BYTES_MAX ((size_t)1 << 20)
 
 /* --- the token --- */
@@ -55,7 +55,7 @@ static enum err hand_over(const struct secret *token, int *ret_fd, struct error 
 
 struct reading {
     const struct api_studio *studio;
-    struct buf line; /* of an event, until its LF has come */
+    struct buf line; /* start of an event, until its LF has come */
 };
 
 static bool is_stopped(void *context) {

@@ -24,7 +24,7 @@
 #define WAIT_FIRST_MS 1000 /* between two attempts, doubled each time */
 #define WAIT_LAST_MS 60000
 #define POLL_MS 50
-#define TEXT_BYTES_MAX ((size_t)64 << 10) /* of an answer that is not the file */
+#define TEXT_BYTES_MAX ((size_t)64 << 10) /* limit for an answer that is not the file */
 
 struct transfer {
     char url[URL_BYTES]; /* the current one */
@@ -32,7 +32,7 @@ struct transfer {
     const volatile bool *stop;
     int fd; /* the file that is written or sent */
     bool is_put;
-    struct net_file file; /* of a PUT */
+    struct net_file file; /* content for a PUT */
     struct error written; /* why the answer could not be written */
     /* How the last exchange ended. */
     bool is_over;

@@ -17,7 +17,7 @@ enum { LAST_ALWAYS = 2, LAST_COUNT = 4 };
 
 struct table_answers {
     struct table_answers_form form;
-    char **names; /* of the columns behind those of the row; NULL until the first row */
+    char **names; /* names of the columns behind those of the row; NULL until the first row */
     struct answer_schema *schema; /* NULL: the answer is one text */
     size_t field_count, last_count;
     struct buf keys;        /* the names of the row's columns, as the first request has them */

@@ -19,7 +19,7 @@
     STR("{\"error\":{\"code\":\"no_result\",\"message\":\"No file of results has this line.\"}}")
 
 struct place {
-    uint64_t offset, number; /* of the line */
+    uint64_t offset, number; /* place of the line */
     size_t bytes;
     size_t file;
     bool is_readable, is_used;

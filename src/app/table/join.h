@@ -20,7 +20,7 @@ struct table_join {
     const char *requests;
     const char *results[TABLE_JOIN_FILES_MAX];
     size_t result_count;
-    const char *name; /* of the results, in sentences; NULL: their paths */
+    const char *name; /* name for the results, in sentences; NULL: their paths */
     struct table_answers_form form;
 };
 

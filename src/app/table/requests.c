@@ -17,7 +17,7 @@
 struct table_plan {
     struct table_options options;
     struct jinja_template *prompt, *system;
-    struct buf tail; /* of each body: the members behind the messages, and the brackets */
+    struct buf tail; /* end of each body: the members behind the messages, and the brackets */
 };
 
 static enum err read_file(const char *path, const char *option, char **ret_text, size_t *ret_bytes,

@@ -24,7 +24,7 @@ struct table_options {
     const char *schema;                   /* file of the JSON schema of answers; NULL: any text */
     const char *body;                     /* a JSON object, or the name of its file; NULL: none */
     const char *id_column;                /* NULL: row numbers */
-    const char *delimiter;                /* of both tables; NULL: of their kinds */
+    const char *delimiter;                /* delimiter in both tables; NULL: of their kinds */
     const char *max_tokens, *temperature; /* numbers for the body; NULL: not in it */
 };
 

@@ -18,7 +18,7 @@ struct result_parts {
     struct str answer, finish_reason;
     struct answer_usage usage;
     struct str body;
-    uint64_t status;   /* of the response; 0: it has none */
+    uint64_t status;   /* status of the response; 0: it has none */
     bool is_refusal;   /* the answer is a refusal */
     bool has_response; /* the line has a response, good or not */
     bool is_whole;     /* the answer and the error show all that the line says */

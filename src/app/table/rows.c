@@ -17,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define SHOWN_BYTES 60 /* of a column's name in a sentence */
+#define SHOWN_BYTES 60 /* limit for a column's name in a sentence */
 
 enum table_kind table_kind_of(const char *name) {
     static const struct {

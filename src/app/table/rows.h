@@ -37,7 +37,7 @@ struct table_rows {
     struct lines lines;
     char **columns;
     size_t column_count;
-    uint64_t number; /* of the latest row, from 1 */
+    uint64_t number; /* number of the latest row, from 1 */
     uint64_t line;   /* in which it begins */
     json_t *row; /* for a template: columns without a value are "" in a CSV, and None in JSONL */
     struct buf mended; /* a line whose large numbers are texts */

@@ -16,7 +16,7 @@ struct tuning {
     const struct tune_options *options;
     struct tune_baseline *baseline;
     struct trial first; /* the first run of today's options, whose answers count */
-    double last_rate;   /* of the latest run of today's options */
+    double last_rate;   /* rate in the latest run of today's options */
     int64_t started_ns;
 };
 

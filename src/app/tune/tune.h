@@ -27,7 +27,7 @@ struct tune_setting {
     double requests_per_s; /* the median of its runs */
     double rates[TUNE_ROUNDS_MAX];
     double joules_per_request; /* the mean of its runs; NAN: not known */
-    double equal_share;        /* of its answers with those of today's options; NAN: not known */
+    double equal_share;        /* answers equal to those of today's options; NAN: not known */
     uint64_t failed;           /* requests of its last run */
 };
 
@@ -47,7 +47,7 @@ struct tune_baseline {
     double requests_per_s; /* the median */
     double noise;          /* root mean square of log ratios of neighbouring runs; NAN: one run */
     double joules_per_request; /* the mean; NAN: not known */
-    double equal_share;        /* of the answers of its first two runs; NAN: not known */
+    double equal_share;        /* share of the answers of its first two runs; NAN: not known */
     uint64_t requests, failed;
 };
 

@@ -24,7 +24,7 @@ struct child_options {
     size_t fd_count;
     void *context;
     bool (*stopped)(void *context); /* is asked every 50 ms; true: the child gets SIGTERM */
-    void (*output)(void *context, struct str bytes); /* of its standard output */
+    void (*output)(void *context, struct str bytes); /* gets pieces of its standard output */
 };
 
 struct child_end {

@@ -23,7 +23,7 @@ struct out {
 struct line {
     va_list args;
     bool is_json;
-    struct out fields; /* of text: the whole line */
+    struct out fields; /* room for text: the whole line */
     char value[VALUE_BYTES];
     size_t value_bytes;
     bool has_text; /* a text was printed into the value */

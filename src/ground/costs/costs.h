@@ -12,7 +12,7 @@
 
 #include "costs/prices.h"
 
-/* Of a figure before it is measured; afterwards all three are equal. */
+/* For a figure before it is measured; afterwards all three are equal. */
 struct cost_range {
     double low, mean, high;
 };
@@ -31,10 +31,10 @@ struct cost_job {
     double measured_watts;  /* mean of the machine's counters at work; NAN: it has none */
     uint64_t deduplicated;  /* requests that were not run; or COST_COUNT_NOT_KNOWN */
     uint64_t input_tokens;  /* asked */
-    uint64_t cached_tokens; /* of these, taken from the prefix cache */
-    uint64_t deduplicated_input_tokens;           /* of these, not computed for equal requests */
+    uint64_t cached_tokens; /* input tokens from the prefix cache */
+    uint64_t deduplicated_input_tokens;           /* not computed, since requests are equal */
     struct cost_range output_tokens;              /* asked */
-    struct cost_range deduplicated_output_tokens; /* of these, likewise */
+    struct cost_range deduplicated_output_tokens; /* likewise */
 };
 
 /* One way to count; nanos. Not known: NANOS_NOT_KNOWN in all three. */

@@ -19,7 +19,7 @@
 #define ENERGY_ZONE_PATH_BYTES 256
 
 struct energy_zone {
-    char path[ENERGY_ZONE_PATH_BYTES]; /* of energy_uj */
+    char path[ENERGY_ZONE_PATH_BYTES]; /* path of energy_uj */
     uint64_t last_uj, range_uj;        /* the counter's last value, and where it wraps */
 };
 

@@ -6,7 +6,7 @@
 
 #define NANOS_PER_UNIT 1000000000
 #define DECIMALS 9
-#define DIGITS_SHOWN 3 /* of an amount below 1, in a text */
+#define DIGITS_SHOWN 3 /* digits of an amount below 1, in a text */
 
 void prices_init(struct prices *ret_prices) {
     *ret_prices = (struct prices){.watts = PRICE_NOT_GIVEN,

@@ -22,9 +22,9 @@
 
 struct prices {
     const char *currency;      /* NULL: USD */
-    double watts;              /* of the whole machine at work, in place of its own counters */
-    double per_kwh;            /* of electricity */
-    double rent_per_hour;      /* of a rented machine */
+    double watts;              /* the whole machine at work, in place of its own counters */
+    double per_kwh;            /* price of electricity */
+    double rent_per_hour;      /* price of a rented machine */
     double rent_speed;         /* how often as fast as this machine that one is; not given: 1 */
     double input_per_million;  /* tokens of prompts at a managed API */
     double cached_per_million; /* tokens of prompts that it has cached; not given: as input */

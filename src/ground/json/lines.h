@@ -17,9 +17,9 @@ struct lines {
     struct buf bytes;
     size_t at;
     bool has_ended;
-    uint64_t number; /* of the current line, from 1; blank lines are counted */
-    uint64_t offset; /* of the current line in the stream */
-    uint64_t base;   /* of `bytes` in the stream */
+    uint64_t number; /* number of the current line, from 1; blank lines are counted */
+    uint64_t offset; /* offset of the current line in the stream */
+    uint64_t base;   /* offset of `bytes` in the stream */
     struct str line; /* the current line without its LF and space around it; `at` is NULL past the
                         end */
 };

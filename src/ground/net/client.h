@@ -57,7 +57,7 @@ struct net_answer {
 
 struct net_client_options {
     uint32_t exchanges_max;     /* with one to spare if `done` starts exchanges */
-    size_t text_bytes_max;      /* of an answer, unpacked */
+    size_t text_bytes_max;      /* limit for an answer, unpacked */
     int64_t connect_ms;         /* to the end of the TLS handshake; 0: 300 s */
     const char *key;            /* for `Authorization: Bearer`; NULL: none */
     const char *const *headers; /* lines for every request, NULL at the end; NULL: none */

@@ -9,7 +9,7 @@
 
 #define PROJECT_BYTES_MIN 6
 #define PROJECT_BYTES_MAX 30
-#define NUMBER_BYTES_MAX 19 /* of a project or a version */
+#define NUMBER_BYTES_MAX 19 /* limit for a project or a version */
 #define SECRET_NAME_BYTES_MAX 255
 #define ALIAS_BYTES_MAX 63
 

@@ -60,7 +60,7 @@ struct architecture {
     bool may_have_window;
     bool has_local_rope;    /* layers with the window have a base of their own and no scaling */
     uint32_t window_period; /* 0: all layers have the window */
-    enum ffn_kind ffn;      /* of the layers of which the file says nothing else */
+    enum ffn_kind ffn;      /* kind in the layers of which the file says nothing else */
     /* A model with this number of layers scales attention by width / heads. GGUF has no key for it;
      * llama.cpp tells by the layers too. 0: no model does. */
     uint32_t wide_scale_layers;

@@ -94,7 +94,7 @@ enum err gguf_open_bytes(struct gguf **ret_gguf, const void *bytes, size_t count
                          struct error *error) MUST_CHECK;
 void gguf_close(struct gguf *gguf); /* NULL is allowed */
 
-uint64_t gguf_file_bytes(const struct gguf *gguf); /* of all parts */
+uint64_t gguf_file_bytes(const struct gguf *gguf); /* sum over all parts */
 size_t gguf_part_count(const struct gguf *gguf);   /* 1 for a whole file */
 size_t gguf_pair_count(const struct gguf *gguf);
 const struct gguf_pair *gguf_pair_at(const struct gguf *gguf, size_t index);

@@ -50,7 +50,7 @@ static const char *file_name(const char *path) {
 struct split {
     uint32_t part; /* split.no, from 0 */
     uint32_t parts;
-    uint32_t tensors; /* of all parts; 0: not stated */
+    uint32_t tensors; /* tensors in all parts; 0: not stated */
 };
 
 static enum err read_split(const struct gguf *gguf, struct split *ret_split, struct error *error) {

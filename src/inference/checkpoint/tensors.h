@@ -45,7 +45,7 @@ enum tensor_role {
     /* the rows of all experts in one tensor of three axes */
     ROLE_GATE_EXPERTS,
     ROLE_UP_EXPERTS,
-    ROLE_GATE_UP_EXPERTS, /* of each expert gate, then up */
+    ROLE_GATE_UP_EXPERTS, /* for each expert gate, then up */
     ROLE_DOWN_EXPERTS,
     /* an encoder's, after each half layer */
     ROLE_OUTPUT_BIAS,

@@ -24,7 +24,7 @@ struct encoder {
     float *qkv;                 /* (rows_max, qkv_width) */
     float *attended;            /* (rows_max, width) */
     float *wide;                /* (threads · CHUNK_ROWS_MAX, ffn_width) */
-    float *frequencies;         /* (head_dim/2) of a rotary encoder, as the next two */
+    float *frequencies;         /* (head_dim/2) for a rotary encoder, as the next two */
     float *cosines;             /* (rows_max, head_dim/2): of the rows of this step */
     float *sines;
     uint32_t *row_numbers;        /* (rows_max) 0, 1, 2, …: a row's line in these tables */

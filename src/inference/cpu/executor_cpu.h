@@ -23,7 +23,7 @@
 #define EXECUTOR_CPU_KV_BYTES (1ull << 30) /* likewise of kv_bytes */
 
 struct executor_cpu_options {
-    const struct model_config *config; /* of a decoder that generates */
+    const struct model_config *config; /* config of a decoder that generates */
     const struct kv_layout *layout;
     const struct weights *weights; /* open; they must be filled before the first step */
     const struct kernels *kernels;

@@ -26,8 +26,8 @@ struct decision_labels;
 
 struct decision_prompt {
     size_t common; /* tokens that it shares with the first prompt, from the beginning on */
-    size_t at;     /* of its other tokens in `ends` */
-    size_t count;  /* of its other tokens */
+    size_t at;     /* start of its other tokens in `ends` */
+    size_t count;  /* number of its other tokens */
 };
 
 struct decision_read {
@@ -35,7 +35,7 @@ struct decision_read {
     int32_t letter;        /* the token behind the prompt; TOKEN_NONE: none */
     const int32_t *labels; /* (label_count) part of decision.labels */
     uint32_t label_count;
-    size_t results_at; /* of its log probabilities in decision.results */
+    size_t results_at; /* start of its log probabilities in decision.results */
 };
 
 /* Zero is a valid start. */

@@ -26,9 +26,9 @@ size_t request_body_cost_max(size_t text_bytes);
 
 /* Lists of token ids, one after another. Zero is a valid start: no lists. */
 struct id_lists {
-    struct ids ids; /* of all lists */
+    struct ids ids; /* tokens of all lists */
     size_t *ends;   /* (count) the place after each list's last id */
-    size_t count;   /* of lists; 0: the body has no long array of ids */
+    size_t count;   /* number of lists; 0: the body has no long array of ids */
     bool is_list;   /* the array has one array per list */
 };
 

@@ -41,10 +41,10 @@ struct served_model {
     struct vocabulary vocabulary;  /* without a template, chat requests are refused */
     const struct backend *backend; /* NULL: the model generates nothing */
     struct served_embedder embedder;
-    enum tool_format tool_format; /* of calls, as the owner names it; NONE: the template tells */
+    enum tool_format tool_format; /* named by the owner for calls; NONE: from the template */
     const char *name; /* the file's, without folders and ".gguf": the default name of the model */
     const char *description;   /* one line for the log */
-    struct card_ledger ledger; /* of the card; all zero: the CPU computes */
+    struct card_ledger ledger; /* memory on the card; all zero: the CPU computes */
     int64_t created_unix_s;    /* time of the file */
 
     /* Only served_model_open fills these, and served_model_close frees them. */

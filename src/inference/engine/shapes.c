@@ -13,7 +13,7 @@
 #include <string.h>
 
 #define CLOSING_TOKENS_MAX 64 /* tokens that close thoughts, over all templates */
-#define MARK_BYTES 2          /* of a mark in a grammar's text */
+#define MARK_BYTES 2          /* length of a mark in a grammar's text */
 #define FORCED_BYTES_MAX 1024 /* looked at for one run of given tokens */
 #define FORCED_BYTES_MIN 2    /* one byte is one token, and a mask finds it as well */
 
@@ -30,7 +30,7 @@ struct shapes {
     const int32_t *end_tokens; /* (end_token_count) borrowed */
     uint32_t end_token_count;
     struct grammar_set *grammars;
-    pthread_mutex_t lock; /* of the members below */
+    pthread_mutex_t lock; /* guards the members below */
     struct closing closing[CLOSING_TOKENS_MAX];
     size_t closing_count;
     struct grammar_masks *masks; /* NULL: not made yet */

@@ -3,7 +3,7 @@
 
 #include <assert.h>
 
-#define KEPT_PERCENT 85                 /* of the expected duration: the step may be shorter */
+#define KEPT_PERCENT 85                 /* share of the expected time: a step may be shorter */
 #define COMPOSING_NS ((int64_t)2000000) /* 2 ms: 2,000 rows at 1 us per row */
 
 static uint32_t bin_of(uint32_t rows) {

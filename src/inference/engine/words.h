@@ -17,7 +17,7 @@ struct words_question {
     struct str body;
     const struct served_model *model;
     const struct prep_options *limits;
-    uint32_t text_tokens_max; /* of a model that only embeds */
+    uint32_t text_tokens_max; /* limit for a model that only embeds */
 };
 
 /* Appends the answer's body, one JSON object. False and *ret_refusal if the question is wrong. */

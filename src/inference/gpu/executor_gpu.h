@@ -28,12 +28,12 @@ struct executor_gpu_options {
     const struct gpu_info *card;       /* borrowed for the call */
     uint64_t memory_bytes;             /* that the GPU may take; 0: more than enough */
     const struct gpu_store *store;     /* has all matrices of `weights` */
-    const struct model_config *config; /* of a decoder that generates */
+    const struct model_config *config; /* config of a decoder that generates */
     const struct kv_layout *layout;
     struct program_weights weights; /* open; they must be filled before the first step */
     enum gpu_form kv_form;
     uint32_t steps_max;            /* 1 or 2; 0: 2 */
-    uint32_t urgent_sequences;     /* of limits.sequences_max, which no option counts */
+    uint32_t urgent_sequences;     /* part of limits.sequences_max, which no option counts */
     struct executor_limits limits; /* defaults: gpu_limits.h; kv_bytes 0: all memory left */
 };
 

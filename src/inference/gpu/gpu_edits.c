@@ -24,14 +24,14 @@ enum { MARK_FORBID = 1, MARK_BIAS = 2, MARK_HOLD = 4, MARK_REPEAT = 8 };
 
 struct gpu_edits {
     uint32_t vocab;
-    uint32_t words; /* of a mask */
+    uint32_t words; /* words in a mask */
     uint32_t rows_max;
     uint32_t edits_max;
-    struct draw_edit *all; /* (edits_max) of the call */
+    struct draw_edit *all; /* (edits_max) edits in the call */
     uint32_t count;        /* above edits_max: the row that is being added does not fit */
     uint32_t *masks;       /* (rows_max, words) */
     uint32_t mask_count;
-    /* Of the row that is being added: zero between rows. */
+    /* For the row that is being added: zero between rows. */
     bool is_marked;     /* some token is */
     uint64_t *marked;   /* (vocab) bits */
     struct mark *marks; /* (vocab) */

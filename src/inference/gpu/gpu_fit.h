@@ -13,12 +13,12 @@
 #include "checkpoint/config.h"
 #include "gpu/gpu_ledger.h"
 
-/* Of the GPU that is not there; as an H100 and an H200 have. Another number changes the buffers by
+/* For the GPU that is not there; as an H100 and an H200 have. Another number changes the buffers by
  * a few KiB for each. */
 #define CARD_FIT_MULTIPROCESSORS 132u
 
 struct card_fit_options {
-    const struct model_config *config;   /* of a decoder */
+    const struct model_config *config;   /* config of a decoder */
     bool is_tied;                        /* the embedding is the head */
     enum gpu_form weights;               /* GPU_BF16, GPU_E4M3, GPU_INT8 or GPU_BLOCKS */
     const struct checkpoint *checkpoint; /* with GPU_BLOCKS: its tensors' types count */
@@ -33,8 +33,8 @@ struct card_fit {
     bool is_fitting; /* the executor opens, and the cache has room for one sequence */
     uint64_t missing_bytes;
     uint32_t sequence_tokens;
-    uint64_t kv_bytes_per_token; /* of a sequence of that length, in the mean */
-    uint64_t sequences;          /* of that length that run at once */
+    uint64_t kv_bytes_per_token; /* mean over a sequence of that length */
+    uint64_t sequences;          /* sequences of that length that run at once */
 };
 
 /* Whether GPU_BLOCKS is a form of its own for this model: its first layer's tensors have fewer

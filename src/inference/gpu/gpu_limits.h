@@ -16,8 +16,8 @@
 #include "program/executor.h"
 #include "program/kv_layout.h"
 
-/* Of executor_limits.rows_max: more gain nothing on the fastest card. Steps have fewer where trials
- * say so (gpu_rows.h). */
+/* Default of executor_limits.rows_max: more rows are no faster on an H200. Steps have fewer where
+ * trials say so (gpu_rows.h). */
 #define GPU_ROWS_DEFAULT 2048u
 /* Likewise of sequences_max: fewer, a multiple of 16, if the cache would have less than 512 tokens
  * per sequence, since their logits take its memory. */

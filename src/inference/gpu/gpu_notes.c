@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_MAX ((size_t)4 << 20) /* of a file: 1,024 choices of products are 0.2 MiB */
+#define BYTES_MAX ((size_t)4 << 20) /* limit for a file: 1,024 choices of products are 0.2 MiB */
 #define FILE_MODE 0600
 
 /* The path of the notes, or of the file that will become them. */

@@ -4,7 +4,7 @@
 #include "base/least.h"
 #include "base/log.h"
 
-#define TRIALS 2 /* of a number of rows; the faster counts */
+#define TRIALS 2 /* trials for a number of rows; the faster counts */
 /* Work before the trials: it takes an H100 to its limit of power. Steps of a small model do not, so
  * a few of them are enough. */
 #define HEAT_NS 500000000u

@@ -21,7 +21,7 @@
 #define GPU_ROWS_LEAST 512u /* fewer are never taken */
 #define GPU_ROWS_UNIT 256u
 #define GPU_ROWS_TRIED_MAX 31u /* numbers below `most`: up to 8,192 rows */
-#define GPU_ROWS_SHARE 0.97    /* of the most rows per second is enough */
+#define GPU_ROWS_SHARE 0.97    /* this share of the most rows per second is enough */
 
 /* Tries GPU_ROWS_LEAST rows, GPU_ROWS_UNIT more each time, and `most` rows. *ret_rows is the
  * least of these that computes GPU_ROWS_SHARE of the best one's rows per second. It is `most` if

@@ -15,7 +15,7 @@
 struct gpu_sampling {
     struct gpu_sampling_options options;
     struct gpu_edits *edits;
-    struct gpu_samples samples; /* of the call under way */
+    struct gpu_samples samples; /* samples for the call under way */
     uint32_t *rows;             /* (sequences_max) */
     struct gpu_draw *draws;     /* (sequences_max) */
     struct gpu_ask *asks;       /* (logit_rows_max) */

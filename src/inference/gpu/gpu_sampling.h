@@ -27,7 +27,7 @@ struct gpu_sampling;
 
 struct gpu_sampling_options {
     uint32_t vocab;
-    uint32_t logit_rows_max; /* of a step */
+    uint32_t logit_rows_max; /* most rows in a step */
     uint32_t sequences_max;  /* sampled rows of a step */
     uint32_t context_max;    /* positions of a sequence */
 };

@@ -24,7 +24,7 @@ struct gpu_store;
 struct gpu_store_options {
     const struct gpu_table *table;
     struct gpu *gpu;       /* open */
-    enum gpu_form form;    /* of products. An embedding has no 8-bit form, even if it is the head */
+    enum gpu_form form;    /* for products; an embedding has no 8-bit form, not even as the head */
     const char *notes_dir; /* keeps what warm finds out (gpu_notes.h); NULL: nothing is kept */
     const char *card_uuid; /* names its file there */
 };

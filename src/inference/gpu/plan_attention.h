@@ -29,7 +29,7 @@ struct plan_attention_options {
     uint32_t split_tokens;
     uint64_t prefix_reads_min; /* likewise */
     uint32_t multiprocessors;  /* gpu_info's; 0: decode items are never cut */
-    uint32_t page_count;       /* of the cache: every slot is in one */
+    uint32_t page_count;       /* pages in the cache: every slot is in one */
     uint32_t rows_max;
     uint32_t sequences_max;
     uint32_t context_max;

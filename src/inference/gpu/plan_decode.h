@@ -34,7 +34,7 @@ struct plan_decode {
     uint32_t merge_count;
     uint32_t partial_first; /* the first free partial */
     uint32_t partial_room;  /* free partials */
-    uint32_t partial_count; /* of them, those that pieces leave */
+    uint32_t partial_count; /* partials that pieces leave */
 };
 
 /* The most additional items, and the most merges and partials, that cutting makes. */

@@ -18,14 +18,14 @@ struct plan_node {
     uint32_t last;
     uint32_t blocks;
     uint32_t lowest; /* the span with the lowest position: it sees the most */
-    /* Of a node that pays. */
+    /* For a node that pays. */
     bool pays;
     uint32_t begin; /* keys begin..16 · blocks - 1 */
     uint32_t piece; /* keys of an item */
     uint32_t piece_count;
     uint32_t above; /* partials that the nodes above it leave per row */
     uint32_t root;  /* index of the topmost node above it that pays, or its own */
-    uint32_t depth; /* of a root: partials per row */
+    uint32_t depth; /* at a root: partials per row */
     uint32_t partial;
 };
 

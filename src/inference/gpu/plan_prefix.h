@@ -21,7 +21,7 @@ struct plan_span {
     uint32_t sequence; /* index into step.sequences */
     uint32_t row;
     uint32_t row_count;
-    uint32_t position; /* of the first row; the rows' positions ascend */
+    uint32_t position; /* position of the first row; the rows' positions ascend */
     uint32_t pages;    /* index of the page table, as the items have it */
     uint32_t shared;   /* leading blocks in common with the next span, all before `position` */
     /* Set by plan_prefix_fill. */

@@ -47,7 +47,7 @@ extern "C" {
 #include <stdint.h>
 
 #define GPU_ABI 13u
-#define GPU_SYMBOL "quern_gpu_table" /* of the function that gives the table */
+#define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
 #define GPU_GROUPS_MAX 64u
@@ -102,13 +102,13 @@ static inline bool gpu_form_is_bf16(enum gpu_form form) {
     return form == GPU_BF16 || form == GPU_BLOCKS;
 }
 
-#define GPU_BLOCK_PARTS_MAX 4u /* of a matrix of GPU_BLOCKS; each is filled by one call */
+#define GPU_BLOCK_PARTS_MAX 4u /* parts of a GPU_BLOCKS matrix; one call fills each */
 
 struct gpu_matrix {
     uint32_t rows; /* outputs, over all parts */
     uint32_t cols; /* inputs */
     enum gpu_form form;
-    uint64_t block_bytes; /* of GPU_BLOCKS: all rows in their file's types */
+    uint64_t block_bytes; /* bytes of GPU_BLOCKS: all rows in their file's types */
 };
 
 /* program/op.h's operation with matrices by index. Vectors are copied by prepare. */
@@ -144,7 +144,7 @@ struct gpu_program {
     uint32_t head_dim;
     uint32_t vocab_rows;         /* rows of the head: logits per row */
     uint32_t vocab;              /* tokens that may be sampled: ids 0..vocab-1 */
-    float eps;                   /* of every norm */
+    float eps;                   /* epsilon of every norm */
     uint32_t rope_count;         /* 1 or 2 */
     const float *frequencies[2]; /* (head_dim / 2) radians per position; elements i and
                                     i + head_dim / 2 of a head turn together */
@@ -173,7 +173,7 @@ struct gpu_limits {
 /* A part of a matrix: rows as a file has them (kernels/quant.h), one after another without gaps. */
 struct gpu_rows {
     uint32_t matrix;
-    uint32_t row_first; /* of the matrix */
+    uint32_t row_first; /* first row in the matrix */
     uint32_t rows;
     enum tensor_type type;
     const void *blocks;        /* (rows in the file's order) */
@@ -210,8 +210,8 @@ struct gpu_tile_item {
     uint32_t begin;
     uint32_t end;
     uint32_t pages;        /* index into gpu_group.pages */
-    uint32_t partial_in;   /* of the first row, or GPU_NONE; in prefixes GPU_NONE */
-    uint32_t partial_out;  /* of the first row, or GPU_NONE: the item leaves the result */
+    uint32_t partial_in;   /* partial for the first row, or GPU_NONE; in prefixes GPU_NONE */
+    uint32_t partial_out;  /* partial for the first row, or GPU_NONE: the item leaves the result */
     uint32_t partial_step; /* from a row's partial to the next row's */
 };
 
@@ -281,7 +281,7 @@ struct gpu_draw {
     float top_p;         /* 0 and 1 are off */
     uint32_t top_k;      /* 0 is off */
     int32_t mask;        /* row of `masks`, or -1; each mask allows at least one token */
-    uint32_t edit_begin; /* of `edits`: those of the row, by token, of a token in their order */
+    uint32_t edit_begin; /* in `edits`: those of the row, by token, of a token in their order */
     uint32_t edit_count;
     int32_t fallback; /* the token of a row in which nothing can be taken: the lowest allowed id */
     int32_t slot;     /* last token to be set; -1: none */
@@ -292,7 +292,7 @@ struct gpu_ask {
     uint32_t row;         /* index into the step's wanted rows */
     int32_t token;        /* -1: the sampled one */
     uint32_t top_count;   /* 0..GPU_TOP_MAX */
-    uint32_t named_begin; /* of `named`: tokens whose logits are wanted */
+    uint32_t named_begin; /* in `named`: tokens whose logits are wanted */
     uint32_t named_count;
 };
 
@@ -310,7 +310,7 @@ struct gpu_answer {
  * edits do not depend on a token that is still on the GPU, then the others; and either of them
  * in parts whose edits are at most edits_max. */
 struct gpu_samples {
-    uint64_t number; /* of the step */
+    uint64_t number; /* number of the step */
     uint32_t count;
     const uint32_t *rows;          /* (count) ascending indices into the step's wanted rows */
     const struct gpu_draw *draws;  /* (count) */
@@ -319,7 +319,7 @@ struct gpu_samples {
     uint32_t mask_words;           /* (vocab + 31) / 32 */
     const struct draw_edit *edits; /* (edit_count); draw_edit.row is an index into `rows` */
     uint32_t edit_count;
-    const struct gpu_ask *asks; /* (ask_count) of these rows, or scored rows without a draw; a
+    const struct gpu_ask *asks; /* (ask_count) for these rows, or scored rows without a draw; a
                                       row has at most one */
     uint32_t ask_count;
     const int32_t *named; /* (named_count) */
@@ -360,7 +360,7 @@ struct gpu_counters {
     /* Graphs: what a GPU prepares so that most of a step starts with one call. */
     uint64_t graph_steps; /* steps that were started so */
     uint32_t graphs;
-    uint64_t graph_bytes;      /* of the GPU's memory, which are in the ledger's context */
+    uint64_t graph_bytes;      /* bytes of the GPU's memory, which are in the ledger's context */
     const char *graph_refusal; /* the reason why warm made fewer, a sentence; NULL: it made all */
     /* For the driver's compiler in open, if the plugin lacks code of its own for the GPU; else 0.
      */

@@ -56,7 +56,7 @@ DRAW_FN uint32_t draw_key(float logit) {
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
 
-#define DRAW_KEY_NONE 0x007fffffu /* of -inf: below that of every token that may be taken */
+#define DRAW_KEY_NONE 0x007fffffu /* key of -inf: below that of every token that may be taken */
 
 /* 1 / temperature as draw_weight wants it. */
 DRAW_FN float draw_factor(float temperature) {

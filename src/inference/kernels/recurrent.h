@@ -101,14 +101,14 @@ struct mamba {
 };
 
 /* The norm behind a state, per group of `width` values:
- *   y = rms_norm(x) · weight · silu(gate), or with gate_is_first y = rms_norm(x silu(gate)) · weight
- */
+ *   y = rms_norm(x) · weight · silu(gate)
+ *   with gate_is_first: y = rms_norm(x silu(gate)) · weight */
 struct gated_norm {
     const float *x; /* (rows, groups, width) */
     size_t x_stride;
     const float *gate; /* (rows, groups, width) */
     size_t gate_stride;
-    const float *weight; /* of group i from i · weight_step on */
+    const float *weight; /* weights of group i from i · weight_step on */
     size_t weight_step;  /* width; or 0: the groups share their weights */
     float *y;            /* (rows, groups, width); may be x or gate, with their stride */
     size_t y_stride;

@@ -72,7 +72,7 @@ struct model_description {
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;           /* when every block is in use */
     uint64_t workspace_bytes;    /* for a step of rows_max rows, and for sampling */
-    struct memory_ledger ledger; /* of the card; all zero: the CPU computes */
+    struct memory_ledger ledger; /* memory on the card; all zero: the CPU computes */
     uint64_t peak_rss_bytes;     /* peak of this process when model_open returned */
 };
 

@@ -24,7 +24,7 @@ struct model {
     struct pool *pool;
     struct tile_store *store;    /* NULL with a device */
     struct gpu_store *gpu_store; /* NULL on the CPU */
-    enum gpu_form weight_form;   /* of gpu_store */
+    enum gpu_form weight_form;   /* argument for gpu_store */
     struct weights *weights;
     struct embedder *embedder; /* NULL when it does not embed */
     struct executor executor;  /* all zero when it does not generate */

@@ -13,7 +13,7 @@
 #include "program/memory_ledger.h"
 #include "scheduler/backend.h"
 
-#define EXECUTOR_PAGES_MAX (1u << 24) /* of backend_caps.page_count */
+#define EXECUTOR_PAGES_MAX (1u << 24) /* limit for backend_caps.page_count */
 
 /* The limits that the caller wants; 0 is the executor's default. */
 struct executor_limits {
@@ -30,8 +30,8 @@ struct executor_description {
     uint32_t threads;
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;           /* when every page is in use */
-    uint64_t workspace_bytes;    /* of the host: buffers of a step, and for sampling */
-    struct memory_ledger ledger; /* of a device; all zero: a CPU */
+    uint64_t workspace_bytes;    /* memory of the host: buffers for a step and for sampling */
+    struct memory_ledger ledger; /* memory on a device; all zero: a CPU */
 };
 
 struct executor_ops {

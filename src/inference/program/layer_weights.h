@@ -30,8 +30,8 @@ struct experts {
     uint32_t ffn;   /* width of an expert */
     bool sums_to_one;
     struct matrix *router;   /* (count, width) */
-    struct matrix **gate_up; /* (count) of (gate | up: 2 ffn, width) */
-    struct matrix **down;    /* (count) of (width, ffn) */
+    struct matrix **gate_up; /* (count) matrices of (gate | up: 2 ffn, width) */
+    struct matrix **down;    /* (count) matrices of (width, ffn) */
 };
 
 struct layer_weights {

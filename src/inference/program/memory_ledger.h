@@ -21,7 +21,7 @@ struct memory_ledger {
     uint64_t activations; /* buffers of a step, partial results of attention */
     uint64_t logits;
     uint64_t steps;     /* copies of the steps' arrays */
-    uint64_t workspace; /* of the library for products, and of fill */
+    uint64_t workspace; /* for the library for products, and for fill */
     uint64_t kv;        /* page_count · page_bytes */
     uint64_t page_bytes;
     uint32_t page_count;

@@ -20,18 +20,18 @@
 /* The numbers that hold for all operations. */
 struct program_shape {
     uint32_t layers;
-    uint32_t width; /* of x and h */
+    uint32_t width; /* width of x and h */
     uint32_t ffn;
     uint32_t heads;
     uint32_t kv_heads;
     uint32_t head_dim;
     uint32_t q_width;     /* heads · head_dim */
     uint32_t kv_width;    /* kv_heads · head_dim */
-    uint32_t qkv_width;   /* of wide before ATTENTION: q | k | v */
+    uint32_t qkv_width;   /* width of wide before ATTENTION: q | k | v */
     uint32_t vocab_rows;  /* logits per row */
     uint32_t rope_count;  /* tables of frequencies: 1 or 2 */
     float rope_magnitude; /* factor of cosines and sines; 0 means 1 */
-    float eps;            /* of every norm */
+    float eps;            /* epsilon of every norm */
     bool is_causal;       /* false: a row sees all rows of its sequence, also later ones */
 };
 
@@ -44,7 +44,7 @@ struct program_weights {
 };
 
 struct program_options {
-    const struct model_config *config; /* of a decoder */
+    const struct model_config *config; /* config of a decoder */
     const struct kv_layout *layout;
     struct program_weights weights;
     bool is_bidirectional;

@@ -16,7 +16,7 @@
 
 /* A matrix to be stored. */
 struct weight_matrix {
-    const char *name;                /* of its first tensor: a key for caches and messages */
+    const char *name;                /* name of its first tensor: a key for caches and messages */
     const struct matrix_part *parts; /* (part_count) one after another, as q | k | v */
     uint32_t part_count;
     uint32_t cols;

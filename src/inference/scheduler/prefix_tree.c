@@ -18,7 +18,7 @@ struct children {
 struct prefix_node {
     uint32_t parent; /* block, or PREFIX_ROOT */
     struct children children;
-    uint32_t before, behind; /* of the same parent, or PREFIX_NONE */
+    uint32_t before, behind; /* siblings under the same parent, or PREFIX_NONE */
     uint32_t next;           /* in the same bucket, or PREFIX_NONE */
     uint32_t bucket;
     bool is_member;

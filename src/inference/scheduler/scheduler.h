@@ -191,7 +191,7 @@ enum err scheduler_begin(struct scheduler *scheduler, bool *ret_started,
                          struct error *error) MUST_CHECK;
 enum err scheduler_end(struct scheduler *scheduler, struct error *error) MUST_CHECK;
 uint32_t scheduler_under_way(const struct scheduler *scheduler);
-uint32_t scheduler_newest_rows(struct scheduler *scheduler);     /* of the newest step under way */
+uint32_t scheduler_newest_rows(struct scheduler *scheduler);     /* in the newest step under way */
 uint32_t scheduler_steps_max(const struct scheduler *scheduler); /* the backend's */
 /* Lets urgent sequences pass the step under way, or else runs a slice of it. May be called any
  * number of times between the two halves. *ret_done is true when only scheduler_end is left. */

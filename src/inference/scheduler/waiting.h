@@ -55,7 +55,7 @@ struct waiting_near {
 struct waiting {
     struct waiting_item *root;
     struct waiting_item *first; /* the item to begin next; NULL for an empty queue */
-    struct waiting_near near;   /* of the last item that began */
+    struct waiting_near near;   /* those of the last item that began */
     uint32_t count;
     uint64_t arrivals;
     uint64_t sweep_next;    /* the sweep of arrivals; the current sweep is the one before it */

@@ -29,7 +29,7 @@ struct weights_source {
 
 struct weights_loader {
     struct weights_options options;
-    uint32_t *row_order; /* (heads · head_dim) of q; its start serves k as well; NULL: the file's */
+    uint32_t *row_order; /* (heads · head_dim) for q, its start for k; NULL: the file's */
     struct weights *weights;
     struct weights_source *sources; /* (source_count) in the order of opening */
     size_t source_count, source_capacity;

@@ -26,7 +26,7 @@ enum endpoint {
     ENDPOINT_SCORE,       /* /v1/score */
     ENDPOINT_DECISIONS,   /* /v1/decisions */
     ENDPOINT_SYSTEMONE,   /* /v1/systemone: decisions in the words of System One */
-    ENDPOINT_COUNT,       /* of the endpoints that lines of a batch may have */
+    ENDPOINT_COUNT,       /* number of the endpoints that lines of a batch may have */
     /* Questions about a model's words, for single clients only; they never reach a device. */
     ENDPOINT_TOKENIZE = ENDPOINT_COUNT, /* /tokenize */
     ENDPOINT_DETOKENIZE,                /* /detokenize */
@@ -104,9 +104,9 @@ extern const char *const shape_end_names[SHAPE_END_COUNT];
 /* Tokens of one request summed over its choices, or of many requests. */
 struct usage {
     uint64_t input_tokens;
-    uint64_t cached_tokens; /* of input_tokens: keys and values were already in the cache */
+    uint64_t cached_tokens; /* part of input_tokens: keys and values were already in the cache */
     uint64_t output_tokens;
-    uint64_t reasoning_tokens; /* of output_tokens */
+    uint64_t reasoning_tokens; /* part of output_tokens */
     /* Tokens of the counts above that were not computed: an equal request's answer was reused. */
     uint64_t reused_input_tokens, reused_output_tokens;
 };

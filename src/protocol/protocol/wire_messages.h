@@ -93,7 +93,7 @@ struct wire_ready {
     bool decides;              /* takes questions: it generates, and has a chat template */
     struct str description;    /* one line for the log */
     struct str device;         /* the card that it runs on, as --device names it; empty: the CPU */
-    struct card_ledger ledger; /* of its memory there */
+    struct card_ledger ledger; /* account of its memory there */
 };
 
 /* JOB. */

@@ -38,7 +38,7 @@ struct worker_result {
     int32_t status;  /* the HTTP status that belongs to `body` */
     struct str body; /* the OpenAI response body, or {"error":{…}}; pure ASCII JSON on one line */
     struct usage usage;
-    enum shape_end shape;   /* of an answer that the worker held to a shape, or checked */
+    enum shape_end shape;   /* outcome for an answer that the worker held to a shape, or checked */
     int64_t retry_after_ms; /* the next try comes no sooner; 0 or less: the runner decides */
 };
 
@@ -96,8 +96,8 @@ struct worker_status {
     int process;             /* number of that process; 0: none */
     char card
         [CARD_UUID_BYTES]; /* the UUID of the card that it computes on; empty: none, or not known */
-    struct card_ledger ledger; /* of its memory there */
-    /* Of an upstream only: */
+    struct card_ledger ledger; /* account of its memory there */
+    /* For an upstream only: */
     const char *upstream; /* its name, as long as the worker lives; NULL: no upstream */
     const char *breaker;  /* "closed", "open", "half_open" */
     uint32_t limit;       /* requests that may be in flight now */

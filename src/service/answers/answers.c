@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define INDEXES_LEAST 2               /* kept at any size, so that two runs can be compared */
-#define BYTES_MAX ((size_t)512 << 20) /* of all indexes; those in use may exceed it */
+#define BYTES_MAX ((size_t)512 << 20) /* limit for all indexes; those in use may exceed it */
 #define TAKE_MS 200                   /* the longest wait of a first query for rows */
 #define LOOK_NS ((int64_t)500 * 1000 * 1000) /* between two looks at a running batch */
 #define CPU_PERCENT 2 /* following a run takes this share of the server's CPU time */
@@ -144,7 +144,7 @@ struct look {
     bool more;     /* results or requests are left */
     bool is_short; /* results are left: the piece did not reach their end */
     bool ended;    /* no result will come */
-    enum err err;  /* of the results */
+    enum err err;  /* outcome for the results */
     struct error error;
     struct answers_requests requests;
 };
@@ -201,7 +201,7 @@ static void look(struct answers *answers, struct answers_index *index, int64_t n
 
 static void *answers_main(void *context) {
     struct answers *answers = context;
-    setpriority(PRIO_PROCESS, 0, THREAD_NICE); /* of this thread */
+    setpriority(PRIO_PROCESS, 0, THREAD_NICE); /* this thread alone */
     pthread_mutex_lock(&answers->lock);
     while (!answers->is_stopping) {
         int64_t now_ns = clock_monotonic_ns(), due_ns;

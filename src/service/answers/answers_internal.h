@@ -18,7 +18,7 @@
 
 #include <pthread.h>
 
-#define ANSWERS_PIECE_BYTES ((size_t)1 << 20) /* of results, read at once */
+#define ANSWERS_PIECE_BYTES ((size_t)1 << 20) /* bytes of results, read at once */
 
 /* Where a line of the input begins. */
 struct request_place {
@@ -64,7 +64,7 @@ struct answers_index {
 struct answers {
     struct store *store;
     struct runner *runner;
-    int64_t cores; /* of the machine */
+    int64_t cores; /* number of cores of the machine */
     pthread_mutex_t lock;
     pthread_cond_t work; /* wakes the thread of answers.c */
     pthread_cond_t told; /* an index has seen the end of its log */

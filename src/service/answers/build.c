@@ -91,7 +91,7 @@ struct vote {
 };
 
 struct election {
-    struct map numbers; /* of names in `votes` */
+    struct map numbers; /* numbers for names in `votes` */
     struct arena names;
     struct vote *votes; /* (NAMES_MAX) */
     size_t count;

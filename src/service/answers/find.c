@@ -16,7 +16,7 @@
  * client can show the progress. */
 #define SEARCH_LINES ((size_t)4096)
 #define SEARCH_BYTES ((uint64_t)64 << 20)      /* each counts once more per text looked for */
-#define DICTIONARY_BYTES ((uint64_t)256 << 20) /* of short texts, per pass, all filters together */
+#define DICTIONARY_BYTES ((uint64_t)256 << 20) /* short texts, per pass, all filters together */
 #define LONG_BYTES ((size_t)16 << 20)          /* no search finds a longer result */
 #define CURSOR_BYTES ((size_t)512)
 

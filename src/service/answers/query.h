@@ -22,7 +22,7 @@ struct filter {
     double number;
     int boolean;          /* 1, 0, or -1 for any other value */
     uint32_t text;        /* number of the value in the dictionary; 0: absent */
-    uint64_t hash;        /* of the value, for long texts */
+    uint64_t hash;        /* hash of the value, for long texts */
     unsigned char *known; /* ANSWERS_HAS, per text: 0 not looked at, 1 no, 2 yes */
     struct text_search *search;
     uint64_t *steps; /* bytes of texts that all filters may still look at */

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SHOWN_BYTES 1024 /* of a field's text */
+#define SHOWN_BYTES 1024 /* limit for a field's text */
 
 /* --- rows --- */
 

@@ -16,7 +16,7 @@
 #define PREDICATE_IS_TRUE 0.5
 #define LABEL_DEPTH_MAX 8 /* objects and arrays inside each other whose values are labels */
 #define LABEL_BYTES_MAX 64
-#define ID_DIGITS 32 /* of a batch; the digits of the line follow them */
+#define ID_DIGITS 32 /* digits of a batch; the digits of the line follow them */
 
 void record_init(struct record *record) {
     *record = (struct record){0};

@@ -20,7 +20,7 @@
 #include "base/arena.h"
 
 #define TABLE_COLUMNS_MAX 64
-#define TABLE_BYTES_MAX ((size_t)256 << 20) /* of cells; 1,000,000 lines have 33 columns */
+#define TABLE_BYTES_MAX ((size_t)256 << 20) /* limit for cells; 1,000,000 lines have 33 columns */
 #define TABLE_NAME_BYTES 96                 /* a field with a longer name is left out */
 #define TABLE_TEXT_BYTES 96                 /* a longer text is kept as its hash */
 #define TABLE_NO_COLUMN UINT32_MAX
@@ -52,10 +52,10 @@ struct table_text {
 struct table {
     uint32_t row_count;
     uint32_t indexed;    /* rows that have a sequence */
-    uint32_t *sequences; /* (row_count) of the line's record; 0: no row yet */
-    uint64_t *labels;    /* (row_count) of the line's answer (record.h); 0: it has none */
+    uint32_t *sequences; /* (row_count) number of the line's record; 0: no row yet */
+    uint64_t *labels;    /* (row_count) hash of the line's answer (record.h); 0: it has none */
     uint32_t *ids;       /* row + 1 by the hash of its custom_id; 0: free */
-    size_t id_slots;     /* of `ids`, a power of 2 */
+    size_t id_slots;     /* slots in `ids`, a power of 2 */
     struct table_column columns[TABLE_COLUMNS_MAX];
     uint32_t column_count, columns_max;
     uint64_t left_out; /* values that had no room */
@@ -64,8 +64,8 @@ struct table {
     size_t text_count, text_capacity;
     uint32_t *slots; /* numbers of texts, by hash; 0: free */
     size_t slot_count;
-    struct arena bytes;       /* of texts and names */
-    const unsigned char *key; /* of the hash, 16 bytes; borrowed */
+    struct arena bytes;       /* holds texts and names */
+    const unsigned char *key; /* key for the hash, 16 bytes; borrowed */
 };
 
 void table_init(struct table *table, uint32_t row_count, const unsigned char *key);

@@ -10,7 +10,7 @@
 struct text_search {
     size_t bytes;
     char *part;       /* (bytes) folded */
-    uint16_t *border; /* (bytes) of part[0..i]: the longest proper prefix that is its end, too */
+    uint16_t *border; /* (bytes) for part[0..i]: the longest proper prefix that is its end, too */
 };
 
 static char lower(char c) {

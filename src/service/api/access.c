@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PATH_BYTES 256    /* of a path in a line */
+#define PATH_BYTES 256    /* limit for a path in a line */
 #define CLOSED_STATUS 499 /* as nginx names a connection that ended before an answer */
 
 /* Lines per second, and at once after a pause. At about 250 bytes per line the three together are

@@ -79,7 +79,7 @@ struct api_options {
     int64_t preflight_ms; /* for one preflight (default 10 minutes) */
     api_studio_fn studio; /* NULL: no Label Studio */
     void *studio_context;
-    const char *studio_url; /* of the Label Studio, without '/' at its end */
+    const char *studio_url; /* address of the Label Studio, without '/' at its end */
     bool vllm_metrics;      /* writes vLLM's names for metrics next to quern's own */
     bool no_access_log;     /* only refused requests leave a line of level info */
     /* Paths, separated by commas, whose requests leave no line. NULL: none. */

@@ -17,7 +17,7 @@
 #define PAGE_CARDS 10
 #define PAGE_CARDS_MAX 50
 #define PAGE_BYTES ((size_t)4 << 20) /* a page ends with the card that reaches it */
-#define PAGE_ROUNDS 4 /* of lines that cannot be shown; the client gets the place to go on from */
+#define PAGE_ROUNDS 4 /* over lines that cannot be shown; the client gets the place to go on from */
 #define SAMPLE_DEFAULT 100
 #define SAMPLE_MAX 1000000
 

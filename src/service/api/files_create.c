@@ -38,7 +38,7 @@ struct upload {
     struct buf texts[PART_COUNT]; /* contents of the small fields */
     bool seen[PART_COUNT];
     int current;         /* PART_COUNT: an unknown part */
-    uint64_t bytes_left; /* of the owner's quota, when the file's part began */
+    uint64_t bytes_left; /* rest of the owner's quota, when the file's part began */
 };
 
 static void *upload_begin(void *context, struct http_request *request) {

@@ -30,7 +30,7 @@ enum metrics_outcome {
 
 enum metrics_tokens { TOKENS_INPUT, TOKENS_CACHED, TOKENS_OUTPUT, TOKENS_COUNT };
 
-#define METRICS_HTTP_BOUNDS 11 /* of the times of HTTP requests */
+#define METRICS_HTTP_BOUNDS 11 /* bounds for the times of HTTP requests */
 #define METRICS_CODES 6        /* status / 100; 0: the connection ended before an answer */
 
 struct metrics {

@@ -40,7 +40,7 @@ static bool read_follow(struct http_request *request, bool *ret_follow) {
 struct results {
     struct runner_results *reader;
     struct page_place place;
-    uint64_t last; /* of its lines, as its header says */
+    uint64_t last; /* its last line, as its header says */
 };
 
 /* True if the pieces so far are of the page. A record that was counted and then found damaged is

@@ -35,9 +35,9 @@ struct studio_job {
     struct studio_job *next;
     struct api *api;
     char batch_id[STORE_ID_BYTES];
-    char key_id[STORE_ID_BYTES]; /* of the client that started it; empty: none */
+    char key_id[STORE_ID_BYTES]; /* key of the client that started it; empty: none */
     char owner[OWNER_BYTES];
-    uint64_t owner_bytes_max; /* of that client's key; 0: no bound */
+    uint64_t owner_bytes_max; /* limit for that client's key; 0: no bound */
     size_t action;            /* index of studio_actions */
     pthread_t thread;
     bool is_over;  /* guarded by the lock of the jobs, like `state` */

@@ -16,11 +16,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LINK_HEX 12                   /* of the URL's SHA-256, in the name of the link */
-#define PIECE_BYTES ((size_t)1 << 20) /* of results, between two tests for the end of the job */
+#define LINK_HEX 12                   /* digits of the URL's SHA-256, in the name of the link */
+#define PIECE_BYTES ((size_t)1 << 20) /* results between two tests for the end of the job */
 #define CATCH_UP_MS 1000              /* between two such tests while the answers are indexed */
 #define ROWS_AT_ONCE 64               /* judgements */
-#define ROUNDS_MAX 5                  /* of a judgement that another of its curator overtakes */
+#define ROUNDS_MAX 5                  /* for a judgement that another of its curator overtakes */
 #define EVENT_TREE_BYTES ((size_t)16 << 20)
 #define CURATOR_UNKNOWN "label-studio"
 
@@ -32,7 +32,7 @@ struct work {
     bool is_link_damaged, is_link_busy;
     int requests_fd; /* the input of the batch; -1: not open */
     struct store_spool *results, *judgements;
-    enum err err; /* of an event; the job then ends */
+    enum err err; /* failure in an event; the job then ends */
     struct error error;
 };
 

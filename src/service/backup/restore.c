@@ -123,7 +123,7 @@ struct restoring {
     const struct backup_restore *options;
     struct backup_folder folder;
     struct backup_manifest manifest;
-    struct move_mark known; /* of an earlier restore */
+    struct move_mark known; /* mark from an earlier restore */
     char token[MOVE_TOKEN_BYTES];
     char state_dir[BACKUP_DIR_BYTES_MAX];
     bool is_unmarked;

@@ -16,7 +16,7 @@
 #include "backup/folder.h"
 
 struct backup_restore {
-    const char *dir;       /* of the backups */
+    const char *dir;       /* folder of the backups */
     const char *state_dir; /* new, or empty */
     uint64_t generation;   /* 0: the newest complete one */
     bool again; /* restores a move that was restored before, or that cannot be marked, too */
@@ -34,7 +34,7 @@ struct backup_restored {
     bool has_keys;
     bool migrates;       /* the next start brings the database to this quern's version */
     uint64_t broken_off; /* number of a later generation that did not end; 0: none */
-    char version[32];    /* of the quern that made the backup */
+    char version[32];    /* version of the quern that made the backup */
 };
 
 /* ERR_CONFLICT if the state directory is not empty, if the backup is a newer quern's, or, without

@@ -31,7 +31,7 @@ struct take {
     struct snapshot *live;        /* the server's database */
     struct backup_manifest known; /* objects of the newest generation and of earlier attempts */
     struct backup_manifest taken;
-    struct snapshot *copy; /* of this attempt */
+    struct snapshot *copy; /* copy for this attempt */
     char *gone;            /* ids of files whose rows the copy loses, STORE_ID_BYTES each */
     size_t gone_count;
     size_t gone_capacity;

@@ -19,8 +19,8 @@
 
 struct backup_options {
     const char *state_dir;
-    const char *dir;     /* of the backups */
-    const char *version; /* of this quern */
+    const char *dir;     /* folder of the backups */
+    const char *version; /* version of this quern */
     uint64_t keep;       /* generations that stay; 0: all */
     bool move;           /* close the state directory for good: no server may have it open */
     /* Receives one sentence per file whose bytes the disk has lost or changed. */
@@ -33,7 +33,7 @@ struct backup_taken {
     uint64_t batches;
     uint64_t unfinished; /* batches */
     uint64_t files;
-    uint64_t bytes;        /* of the generation */
+    uint64_t bytes;        /* bytes in the generation */
     uint64_t copied_bytes; /* that earlier generations did not have */
     uint64_t removed;      /* generations that were over `keep` */
     uint64_t damaged;      /* files that `report` was told of */

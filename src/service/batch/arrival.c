@@ -216,8 +216,8 @@ static enum err read_header(struct arrival_reader *reader, struct error *error) 
 struct places {
     uint64_t first, end; /* their numbers; the end is the first that is not among them */
     uint64_t at[PLACES_AT_A_TIME];
-    uint32_t sizes[PLACES_AT_A_TIME]; /* of the lines; 0: not known */
-    uint32_t sums[PLACES_AT_A_TIME];  /* of the lines, if the file has them */
+    uint32_t sizes[PLACES_AT_A_TIME]; /* sizes of the lines; 0: not known */
+    uint32_t sums[PLACES_AT_A_TIME];  /* sums of the lines, if the file has them */
 };
 
 /* Reads the places from `first` on, of which there is at least one. */

@@ -17,7 +17,7 @@
 
 #define EXTRAS_STATUSES_MAX 16
 
-/* Of several shares above their limits the first one raises the alarm: it says most. */
+/* Among several shares above their limits the first one raises the alarm: it says most. */
 enum quality_share {
     QUALITY_IN_THOUGHT, /* cut off before a word of the answer, as in a thought without end */
     QUALITY_TRUNCATED,

@@ -31,7 +31,7 @@ struct page {
 };
 
 struct page_read {
-    struct page_place next; /* of the first byte that was not appended */
+    struct page_place next; /* place of the first byte that was not appended */
     uint64_t lines, bytes;  /* whole lines read, and their bytes; those that were counted too */
     uint64_t last;          /* place after the page: the number of its last line, or from.after */
     bool more;              /* there are, or may be, further lines */

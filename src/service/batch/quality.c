@@ -47,7 +47,7 @@ void quality_look(struct str body, uint8_t *ret_marks, uint32_t *ret_answer) {
     buf_init(&scratch, TEXT_BYTES_MAX);
     while (json_span_element(&iter, &choice)) {
         uint8_t marks = look_at_choice(choice, &scratch, &hash);
-        /* Of several choices the worst counts; only the first decides about JSON. */
+        /* Among several choices the worst counts; only the first decides about JSON. */
         *ret_marks |= is_first ? marks : marks & (1u << SEGLOG_TRUNCATED | 1u << SEGLOG_EMPTY);
         is_first = false;
     }

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAULTY_LINE_MEMORY_MAX ((size_t)256 << 20) /* of the tree that finds the fault of a line */
+#define FAULTY_LINE_MEMORY_MAX ((size_t)256 << 20) /* the tree that finds a line's fault */
 #define PIECE_BYTES ((size_t)256 << 10)
 #define ERRORS_BYTES_MAX ((size_t)4 << 20)
 
@@ -36,7 +36,7 @@ struct validation {
     bool too_many;
     bool done;                    /* no further line needs to be read */
     char model[MODEL_NAME_BYTES]; /* the model of the line before; a worker serves it */
-    enum shape_handling shapes;   /* of that model */
+    enum shape_handling shapes;   /* handling by that model */
     char default_model[MODEL_NAME_BYTES];
     bool asked_default;
     bool models_differ;

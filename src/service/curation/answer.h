@@ -27,7 +27,7 @@ struct answer {
     json_t *line;
     enum answer_kind kind;
     json_t *object;  /* owned; NULL: the answer is no object */
-    struct str text; /* of a text; else empty */
+    struct str text; /* bytes of a text; else empty */
     json_t *place;   /* borrowed: the object whose member `member` has the text */
     const char *member;
     const json_t *calls; /* borrowed: the calls that the answer makes; NULL if it makes none */

@@ -11,8 +11,8 @@
 #include "answers/answers.h"
 #include "answers/large.h"
 
-#define CARD_TEXT_BYTES_MAX ((size_t)16 << 20)      /* of one request or result */
-#define CARD_JUDGEMENT_BYTES_MAX ((size_t)16 << 20) /* of the judgements on one line, as JSON */
+#define CARD_TEXT_BYTES_MAX ((size_t)16 << 20)      /* one request or result */
+#define CARD_JUDGEMENT_BYTES_MAX ((size_t)16 << 20) /* the judgements on one line, as JSON */
 
 /* The lines of one batch. */
 struct card_lines {

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define PIECE_BYTES ((size_t)1 << 20) /* of output per write to the spool */
+#define PIECE_BYTES ((size_t)1 << 20) /* bytes of output per write to the spool */
 
 const char *const export_names[] = {"jsonl", "few_shot", "calibrate", "compare", NULL};
 

@@ -34,7 +34,7 @@ struct export_options {
     const char *batch_id;
     const struct card_lines *lines; /* NULL, with jsonl only: the batch's files are gone */
     struct large *large;
-    uint64_t bytes_max;             /* of the whole export */
+    uint64_t bytes_max;             /* limit for the whole export */
     bool (*is_gone)(void *context); /* the export ends when it is true; NULL: it never is */
     void *context;
 };

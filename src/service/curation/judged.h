@@ -32,7 +32,7 @@ typedef enum err (*judged_row_fn)(void *context, const struct store_judgement *r
 /* A line whose judgements were all given. */
 struct judged_line {
     uint64_t line;
-    size_t count;                          /* of its newest judgements; 0: behind the last line */
+    size_t count;                          /* its newest judgements; 0: after the last line */
     size_t opinions;                       /* those that are not skipped */
     bool is_agreed;                        /* all opinions have one verdict and the same fields */
     const struct store_judgement *opinion; /* the first one, until the next call; NULL: none */

@@ -31,13 +31,13 @@ extern const char *const queue_names[]; /* NULL at the end */
 
 struct queue_options {
     enum queue_kind kind;
-    uint64_t seed, size; /* of sampled: the size is a number of lines */
+    uint64_t seed, size; /* for sampled: the size is a number of lines */
     struct store *store;
     const char *batch_id;
-    uint32_t lines;      /* of the batch */
+    uint32_t lines;      /* lines in the batch */
     const char *curator; /* whose judgements make a line seen */
     struct answers_index *index;
-    struct answers_index *with;     /* of runs_disagree: index of the other batch */
+    struct answers_index *with;     /* for runs_disagree: index of the other batch */
     bool (*is_gone)(void *context); /* ERR_CANCELLED once it is true; NULL: it never is */
     void *context;
 };
@@ -45,7 +45,7 @@ struct queue_options {
 struct queue {
     struct answers_query query; /* the caller adds after, limit and marks.shows_seen */
     struct answers_filter filter;
-    unsigned char *only, *seen; /* of query.marks */
+    unsigned char *only, *seen; /* for query.marks */
 };
 
 /* Fills *queue, which must not move before queue_release. */

@@ -27,7 +27,7 @@ struct head_parse {
     bool seen[FIELD_UNIQUE_COUNT];
     bool http_1_1;
     size_t fields;
-    struct str authority, host; /* of a target in absolute form; of the Host field */
+    struct str authority, host; /* in a target in absolute form; in the Host field */
 };
 
 static enum head_state refuse(struct head *head, int status, const char *sentence) {

@@ -62,7 +62,7 @@ struct chunk_scan {
     uint8_t digits; /* digits of the current size line, so far */
     uint16_t extra; /* bytes of extensions and trailers so far */
     uint8_t name_bytes;
-    char name[CHUNK_NAME_BYTES]; /* of the current trailer, in lower case */
+    char name[CHUNK_NAME_BYTES]; /* name of the current trailer, in lower case */
     uint64_t seen;               /* decoded bytes so far */
 };
 

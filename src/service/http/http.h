@@ -26,7 +26,7 @@
 
 #define HTTP_REQUEST_ID_BYTES 72 /* room for the 64 of a client's id, or "req_" and 32 digits */
 #define HTTP_ROUTES_MAX 64
-#define HTTP_PLAIN_BODY_BYTES_MAX ((uint64_t)1 << 20) /* of plain routes */
+#define HTTP_PLAIN_BODY_BYTES_MAX ((uint64_t)1 << 20) /* limit for plain routes */
 /* The memory that a body of each kind takes here at its peak, in times its bytes: the received
  * text, the copy of the one who answers it, and two on their way to it; or the text and its
  * tree. */
@@ -84,8 +84,8 @@ struct http_done {
     size_t route_index; /* SIZE_MAX: no row fitted */
     int status;         /* 0: the connection ended before an answer */
     int64_t duration_ns;
-    uint64_t body_bytes;   /* of the request */
-    uint64_t answer_bytes; /* of the answer's body; of a stream, those that the client has taken */
+    uint64_t body_bytes;   /* in the request */
+    uint64_t answer_bytes; /* in the answer's body; of a stream, those that the client has taken */
     const struct address *peer;
     const char *owner;
     bool is_known;                /* a good key was shown, or none is needed */
@@ -238,7 +238,7 @@ void http_answer_json(struct http_request *request, struct buf *body);
 /* A body that is read while its client takes it, so that a slow client costs one piece of
  * memory. */
 struct http_source {
-    uint64_t bytes; /* of the whole body */
+    uint64_t bytes; /* bytes in the whole body */
     void *context;
     /* Appends the next bytes of the body, at least one and at most `room`. False if they cannot be
      * had: the client then sees a body that is cut off. On a worker thread, one call at a time,

@@ -312,7 +312,7 @@ static void begin_request(struct http_request *request, struct MHD_Connection *m
 
 /* Its body passed the memory of all bodies: its owner is next. */
 static void claim_memory(const struct http_request *request) {
-    uint64_t bytes = 0; /* of a chunked body what has come so far */
+    uint64_t bytes = 0; /* what has come so far of a chunked body */
     str_to_u64(http_request_header(request, "content-length"), &bytes);
     if (bytes < request->body_kept) bytes = request->body_kept;
     if (bytes > HTTP_PLAIN_BODY_BYTES_MAX) (void)admit_large(request, bytes, 0);

@@ -199,7 +199,8 @@ static void connection_quiet(void *context, struct gate_connection *connection) 
 void http_server_owner(const struct http_request *request, char ret_owner[CLAIM_OWNER_BYTES]) {
     struct key_set *keys = request->server->options.keys;
     const struct address *peer = gate_peer(request->connection);
-    size_t used = 1, bytes = peer->is_v4 ? 16 : 8; /* of IPv6 the network, a machine has many */
+    /* IPv6: the /64 network only, because one machine has many addresses. */
+    size_t used = 1, bytes = peer->is_v4 ? 16 : 8;
     ret_owner[0] = '@';
     for (size_t i = 0; i < bytes; i++, used += 2)
         snprintf(ret_owner + used, CLAIM_OWNER_BYTES - used, "%02x", peer->bytes[i]);
@@ -240,7 +241,7 @@ static void *quick_main(void *context) {
  * for a while. */
 static void *large_main(void *context) {
     struct http_server *server = context;
-    setpriority(PRIO_PROCESS, 0, LARGE_NICE); /* of this thread */
+    setpriority(PRIO_PROCESS, 0, LARGE_NICE); /* this thread alone */
     handle(server, server->large);
     return NULL;
 }

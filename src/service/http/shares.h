@@ -16,7 +16,7 @@
 #include <stdint.h>
 
 struct shares;
-struct share; /* of one owner */
+struct share; /* requests of one owner */
 
 /* An owner holds at most `threads_each` threads at a time, at least one. */
 struct shares *shares_new(uint32_t threads_each);

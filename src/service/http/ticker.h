@@ -22,7 +22,7 @@ struct MHD_Daemon;
 
 struct ticker {
     int event;
-    atomic_uint connections; /* of the library's thread */
+    atomic_uint connections; /* connections in the library's thread */
 };
 
 /* Adds the event to the epoll set of a daemon that has no connections yet. */

@@ -45,7 +45,7 @@ struct key_caller {
     uint64_t batches_max;
     uint64_t stored_bytes_max;
     bool is_fixed;
-    unsigned char digest[SHA256_BYTES]; /* of a fixed key */
+    unsigned char digest[SHA256_BYTES]; /* sum of a fixed key */
 };
 
 /* True while a caller's key is in force, and while none is needed for a caller that showed none. So

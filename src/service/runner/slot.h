@@ -43,7 +43,7 @@ struct slot {
     struct usage usage;     /* written into the record of the line */
     bool asks_shape;        /* the line asks for a shape of its answer */
     enum shape_end shape;   /* written into the record of the line */
-    enum seglog_kind kind;  /* of that record */
+    enum seglog_kind kind;  /* kind of that record */
     size_t custom_id_bytes; /* as JSON, ASCII */
     char *custom_id;        /* in `inline_id`, or allocated */
     char inline_id[SLOT_CUSTOM_ID_BYTES];

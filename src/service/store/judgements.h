@@ -56,9 +56,9 @@ enum judgement_added {
 /* Bounds of what clients may add. A curator's name is the client's text, so that without bounds a
  * line or a batch holds any number of rows. All versions count. */
 struct store_judgement_limits {
-    uint64_t line_rows, line_bytes; /* of one line */
+    uint64_t line_rows, line_bytes; /* totals of one line */
     uint64_t batch_rows, batch_bytes, batch_curators;
-    uint64_t owner_bytes; /* of the batch's owner, files and uploads included; 0: no bound */
+    uint64_t owner_bytes; /* total of the batch's owner, files and uploads included; 0: no bound */
 };
 /* 1,000 rows of 4 MiB per line, 1,000,000 rows of 1 GiB and 1,000 curators per batch. */
 extern const struct store_judgement_limits store_judgement_limits_usual;
@@ -101,8 +101,8 @@ enum err store_judgement_mark(struct store *store, const char *batch_id, const c
  * curators. */
 struct store_judgement_walk {
     const char *batch_id;
-    uint64_t line;                         /* of the latest row; starts at the first line wanted */
-    char curator[JUDGEMENT_CURATOR_BYTES]; /* of the latest row; starts empty */
+    uint64_t line;                         /* the latest row's; starts at the first line wanted */
+    char curator[JUDGEMENT_CURATOR_BYTES]; /* the latest row's; starts empty */
     uint64_t line_last;                    /* the last line wanted */
 };
 

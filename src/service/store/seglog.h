@@ -40,12 +40,11 @@ struct seglog_record {
     enum seglog_kind kind;
     uint16_t attempt;
     uint32_t epoch;
-    struct usage usage; /* each count below 2^32; reused as a whole or not at all */
-    uint8_t marks;      /* bits of enum seglog_mark; only successes have any */
-    uint32_t answer;    /* hash of the answer's text; 0: no text */
-    enum shape_end
-        shape;       /* of a success: up to SHAPE_UNCHECKED; else: none, or from SHAPE_REFUSED */
-    struct str text; /* one line with its LF */
+    struct usage usage;   /* each count below 2^32; reused as a whole or not at all */
+    uint8_t marks;        /* bits of enum seglog_mark; only successes have any */
+    uint32_t answer;      /* hash of the answer's text; 0: no text */
+    enum shape_end shape; /* a success: up to SHAPE_UNCHECKED; else: none, or from SHAPE_REFUSED */
+    struct str text;      /* one line with its LF */
 };
 
 struct seglog_options {

@@ -46,7 +46,7 @@ struct seglog {
     /* Writer thread: the segment that is appended to. It is open only while records are written and
      * synced, so that a log that waits holds no descriptor. */
     bool has_tail;          /* the highest segment takes the next record */
-    int fd;                 /* of that segment; -1: it is closed */
+    int fd;                 /* file of that segment; -1: it is closed */
     uint32_t segment_index; /* highest index in use; 0: none */
     uint64_t end;           /* offset of the next record */
     uint64_t allocated;     /* bytes taken from the disk */

@@ -95,7 +95,7 @@ enum err seglog_reader_open(struct seglog_reader *ret_reader, struct seglog *log
 struct reading {
     int fd;
     uint64_t offset; /* place of the record in its segment */
-    uint64_t bytes;  /* of the whole record */
+    uint64_t bytes;  /* bytes in the whole record */
     uint64_t at;     /* place of `chunk` in the record */
     size_t chunk_bytes;
     unsigned char chunk[CHUNK_BYTES];

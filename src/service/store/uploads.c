@@ -20,7 +20,7 @@
     " part_count, part_bytes"
 #define PENDING_MAX 1000 /* uploads of an owner that can get parts at the same time */
 #define ENDED_MAX 10000  /* rows of an owner's uploads that have ended */
-#define FORGET_ONCE 16   /* of them, older ones that a new upload removes */
+#define FORGET_ONCE 16   /* most older uploads that a new one removes */
 
 const char *store_upload_status_name(enum upload_status status) {
     static const char *const names[] = {"pending", "completed", "cancelled", "expired"};

@@ -23,7 +23,7 @@ struct said {
     struct str finish_reason; /* raw; none for null */
     struct str logprobs;      /* raw; none for null */
     struct str index;         /* raw */
-    unsigned count;           /* of contents, calls, refusals and texts that are not empty */
+    unsigned count;           /* number of contents, calls, refusals and texts that are not empty */
 };
 
 /* Reads a choice. One that is no object says nothing. */

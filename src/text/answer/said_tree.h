@@ -15,7 +15,7 @@
 struct said_tree {
     enum said_kind kind;
     json_t *place; /* the object whose member `member` is the answer; NULL if nothing is said */
-    const char *member;  /* of a call "arguments", which a call may lack */
+    const char *member;  /* in a call "arguments", which a call may lack */
     json_t *choice;      /* the one with the lowest index; NULL without choices */
     const json_t *calls; /* the list `tool_calls`, or `function_call`; NULL without calls */
 };

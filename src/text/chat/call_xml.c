@@ -14,7 +14,7 @@
 #define PARAMETER STR("<parameter=")
 #define PARAMETER_END STR("</parameter>")
 #define SCHEMAS_MAX 200     /* schemas that are looked at for one value */
-#define PARAMETERS_MAX 1000 /* of one call: each is compared with all before it */
+#define PARAMETERS_MAX 1000 /* most parameters in one call: each is compared with all before it */
 
 /* The JSON types that a value may have. */
 enum { TYPE_STRING = 1, TYPE_NUMBER = 2, TYPE_BOOLEAN = 4, TYPE_NULL = 8, TYPE_NESTED = 16 };

@@ -38,7 +38,7 @@ enum harmony_kind { HARMONY_TEXT, HARMONY_THOUGHT, HARMONY_CALL };
 /* Zero is the start of an answer whose prompt ends with HARMONY_NEXT. */
 struct harmony {
     enum { HARMONY_BETWEEN, HARMONY_IN_HEADER, HARMONY_IN_BODY } state;
-    enum harmony_kind kind; /* of the body */
+    enum harmony_kind kind; /* kind of the body */
     size_t body;            /* where the body begins */
 
     /* private */
@@ -55,11 +55,11 @@ void harmony_init(struct harmony *harmony, enum harmony_kind kind);
 /* New bytes of a body. */
 struct harmony_piece {
     enum harmony_kind kind;
-    bool is_first, is_last; /* of the body */
+    bool is_first, is_last; /* place in the body */
     bool is_cut;            /* it is last because the text ends */
     struct str bytes;
     struct str body; /* all of the body so far */
-    struct str name; /* of a call: the recipient without "functions." */
+    struct str name; /* from a call: the recipient without "functions." */
 };
 
 /* The next piece of `text`, which is that of the last call and more. False: there is none yet.

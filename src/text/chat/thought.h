@@ -60,7 +60,7 @@ struct thought {
     struct thought_marks marks;
     enum { THOUGHT_AFTER, THOUGHT_BEFORE, THOUGHT_INSIDE, THOUGHT_HELD } state;
     bool has_begun;       /* there is a thought */
-    size_t begin, end;    /* of its text, so far; not with channels */
+    size_t begin, end;    /* range of its text, so far; not with channels */
     size_t answer;        /* where the answer begins, with channels 0; SIZE_MAX: not known */
     uint32_t token_count; /* tokens of the thought, without the marks */
 
@@ -68,7 +68,7 @@ struct thought {
     struct harmony messages;       /* with channels */
     bool is_opened;                /* by its mark */
     size_t searched;               /* no closing mark begins before this */
-    size_t starts[THOUGHT_STARTS]; /* of the latest tokens, a ring */
+    size_t starts[THOUGHT_STARTS]; /* starts of the latest tokens, a ring */
 };
 
 void thought_init(struct thought *thought, struct thought_marks marks, enum thought_start start);

@@ -36,7 +36,7 @@ struct tool_reader {
     const json_t *tools;
 
     struct buf content; /* the text without the calls, so far */
-    struct buf thought; /* of the messages that are thoughts, so far */
+    struct buf thought; /* text of the messages that are thoughts, so far */
     struct call_list calls;
     struct call_list shown; /* those of a stream: of `calls`, and others that have begun */
     /* Bytes of the content that a stream shows: without the text of a call that `shown` has and
@@ -49,12 +49,12 @@ struct tool_reader {
     size_t call_at;  /* start of the current call, with the white space before it */
     size_t searched; /* the call does not end before this; whole texts: start of the first text */
     size_t scanned;  /* bytes of a call in JSON that were scanned for its strings */
-    bool is_json, is_in_string, is_escaped; /* of the scan */
+    bool is_json, is_in_string, is_escaped; /* state of the scan */
     bool is_after_call;                     /* only white space has followed the last call */
     bool is_bare;                           /* the call began without its mark */
     bool is_after_bare;                     /* the last call did, and an end mark may follow */
     bool is_cut;                            /* content_shown stays as it is */
-    struct call_begun begun;                /* of the current text of calls */
+    struct call_begun begun;                /* start of the current text of calls */
     struct harmony messages;
     bool is_named; /* the arguments of the call that is a message have begun */
     size_t space;  /* white space before them */

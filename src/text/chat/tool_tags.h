@@ -39,7 +39,7 @@ struct tool_tags {
     bool is_forced;  /* the answer is calls and nothing else */
     bool only_one;   /* one call at most */
     uint32_t marks;  /* the set of marks that are control tokens of the vocabulary */
-    json_t *instead; /* of an answer that is no call; NULL: any text. Borrowed */
+    json_t *instead; /* in place of an answer that is no call; NULL: any text. Borrowed */
 };
 
 /* The format, new. Where the call is not forced, a tool that is not `strict` and has a schema that

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define HALVINGS 60 /* of the range of ln T, 6 wide: far below the last digit of a double */
+#define HALVINGS 60 /* halve the range of ln T, 6 wide, to far below the last digit of a double */
 
 void calibration_add(struct calibration_set *set, const double *logs, uint32_t count,
                      uint32_t truth) {
@@ -28,7 +28,7 @@ void calibration_release(struct calibration_set *set) {
 
 /* One case at a temperature. */
 struct at_temperature {
-    double log_true; /* of the true option's probability */
+    double log_true; /* log of the true option's probability */
     double largest;  /* probability */
     double mean_log; /* Σ p·log: the expected log probability at temperature 1 */
     uint32_t top;    /* the first of the largest */

@@ -28,7 +28,7 @@ enum label_set { LABELS_LETTERS, LABELS_DIGITS, LABELS_WORDS, LABEL_SETS };
 struct option {
     const json_t *value;    /* string or boolean of a choice, label of a level; NULL: a predicate's,
                             and all of /v1/systemone */
-    struct str text;        /* of /v1/systemone: the name of a choice, the text of a level */
+    struct str text;        /* in /v1/systemone: the name of a choice, the text of a level */
     struct str description; /* empty: none */
 };
 
@@ -37,7 +37,7 @@ struct question {
     enum label_set labels;
     double temperature; /* by which its log probabilities are divided (temperature.h) */
     const json_t *name; /* NULL: none */
-    struct str id;      /* of /v1/systemone, whose questions have no name */
+    struct str id;      /* id in /v1/systemone, whose questions have no name */
     struct buf instructions;
     struct option *options; /* (option_count) */
     uint32_t option_count;

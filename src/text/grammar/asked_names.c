@@ -7,7 +7,7 @@
 
 #define INSIDE_BYTES_MAX 65536 /* its tree has at most 5 MiB */
 
-#define NAME_BYTES_MAX 48 /* of a name without case and signs; longer ones are nobody's field */
+#define NAME_BYTES_MAX 48 /* without case and signs; longer names are no field */
 #define TYPO_BYTES_MIN 7  /* shorter names have neighbours that mean something else */
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TEXT_MEMORY_MAX ((size_t)16 << 20) /* of a schema that is given as a text */
+#define TEXT_MEMORY_MAX ((size_t)16 << 20) /* limit for a schema that is given as a text */
 
 bool asked_shape_set(struct asked_shape *shape, const char *param, enum grammar_kind kind,
                      json_t *source, struct refusal *refusal) {

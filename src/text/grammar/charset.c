@@ -60,7 +60,7 @@ void charset_negate(struct charset *set) {
 
 struct category {
     const char *name, *long_name;
-    uint32_t bits; /* of 1 << utf8proc_category_t */
+    uint32_t bits; /* set of 1 << utf8proc_category_t */
 };
 
 #define BIT(name) (1u << UTF8PROC_CATEGORY_##name)
@@ -208,7 +208,7 @@ static void add_utf8(struct exprs *exprs, struct parts *parts, uint32_t first, u
 }
 
 static void spell_one(uint32_t c, struct buf *buf) {
-    static const char shorts[] = "btn\0fr"; /* of U+0008 and on */
+    static const char shorts[] = "btn\0fr"; /* letters for U+0008 and on */
     if (c == '"' || c == '\\')
         buf_printf(buf, "\\%c", (int)c);
     else if (c >= 8 && c <= 13 && c != 11)

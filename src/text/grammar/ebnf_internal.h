@@ -33,10 +33,10 @@ struct node {
 
 struct rule {
     struct str name; /* borrowed */
-    uint32_t line;   /* of its first use or definition */
+    uint32_t line;   /* line of its first use or definition */
     uint32_t node;   /* EBNF_NONE: not defined */
     uint32_t expr;   /* EBNF_NONE: not compiled, nor referred to while it is */
-    uint8_t state;   /* of the walk that is made over all rules */
+    uint8_t state;   /* state in the walk that is made over all rules */
 };
 
 struct reading {
@@ -46,7 +46,7 @@ struct reading {
     size_t at;
     uint32_t line;
     bool is_lark;
-    uint32_t depth; /* of groups while the text is read, then of nodes */
+    uint32_t depth; /* depth of groups while the text is read, then of nodes */
     struct map names;
     struct rule *rules; /* (rule_count) */
     size_t rule_count, rule_capacity;

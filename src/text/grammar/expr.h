@@ -25,7 +25,7 @@
 #define EXPR_NO_MAX UINT32_MAX
 
 #define EXPR_COUNT_MAX (250u * 1000)
-#define EXPR_COMPILED_MAX (150u * 1000) /* of these, most before the seal */
+#define EXPR_COMPILED_MAX (150u * 1000) /* most expressions before the seal */
 #define EXPR_ROW_INTS_MAX (3u << 20)    /* transitions, 12 MiB */
 #define EXPR_MEMBERS_MAX (1u << 20)     /* members of alternatives, 4 MiB */
 #define EXPR_DEPTH_MAX 1500             /* parts inside parts while a derivative is made */

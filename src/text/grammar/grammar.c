@@ -15,11 +15,11 @@
 #include <stdlib.h>
 
 #define TEXT_BYTES_MAX ((size_t)48 << 20)
-#define FUEL_PER_BYTE_AGAIN 4u /* of a text that is read again, in addition to that of a step */
+#define FUEL_PER_BYTE_AGAIN 4u /* for a text that is read again, in addition to a step's */
 
 /* All grammars of the process. */
 static struct {
-    pthread_mutex_t lock; /* of all members, and of members of grammars that say so */
+    pthread_mutex_t lock; /* guards all members, and those of grammars that say so */
     struct grammar *first;
     size_t sealed_bytes, bytes;
     uint64_t counts;

@@ -45,7 +45,7 @@ void grammar_drop(struct grammar *grammar);            /* NULL is allowed */
 struct grammar_state {
     struct grammar *grammar; /* held */
     uint32_t state;
-    uint32_t epoch;  /* of the automaton, in which the number `state` was given */
+    uint32_t epoch;  /* epoch of the automaton, in which the number `state` was given */
     bool is_spent;   /* the last question took more work than a step may; it may be asked again */
     struct buf text; /* all bytes so far */
 };

@@ -10,7 +10,7 @@
 
 #define NONE UINT32_MAX
 #define MASKS_MAX 65536u
-#define SHORT_BYTES_MAX 16 /* of a short token; about 1 of 100 tokens is longer */
+#define SHORT_BYTES_MAX 16 /* limit for a short token; about 1 of 100 tokens is longer */
 #define KNOWN_STEPS 8      /* steps of a walk that are known already and take one fuel together */
 #define ASKED_BITS 12      /* states that are remembered with their masks: 4096 */
 
@@ -18,7 +18,7 @@
 struct kept {
     uint64_t grammar;
     uint32_t epoch, state;
-    bool is_part;     /* of short tokens only, and without tokens that end an answer */
+    bool is_part;     /* has short tokens only, and none that ends an answer */
     bool has_any;     /* a token is allowed */
     uint64_t used_at; /* number of the last question */
     uint64_t made_at; /* number of the mask; no two have one */
@@ -30,7 +30,7 @@ struct kept {
 struct asked {
     uint64_t grammar;
     uint32_t epoch, state;
-    uint32_t index;   /* of the mask */
+    uint32_t index;   /* number of the mask */
     uint64_t made_at; /* its number; 0: nothing is remembered */
 };
 

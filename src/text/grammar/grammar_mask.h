@@ -25,7 +25,7 @@ struct grammar_masks_options {
     uint32_t end_token_count;
     uint32_t vocab;           /* bits of a mask */
     uint32_t masks_min;       /* masks that must exist at a time */
-    size_t grammar_bytes_max; /* of all grammars; past it, the one without a new mask for longest
+    size_t grammar_bytes_max; /* all grammars; past it, the one without a new mask for longest
                                  forgets what it has grown by */
 };
 

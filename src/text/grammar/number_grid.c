@@ -7,11 +7,11 @@
 
 #define SIZE_END 100000000000000000u /* 10^17: sizes, times 10^places, are below it */
 #define SIZE_DIGITS 17
-#define PLACES_MAX 8        /* of a multiple's fraction */
-#define SMALL_MULTIPLE 100u /* of which number.h has few enough remainders */
+#define PLACES_MAX 8        /* places in a multiple's fraction */
+#define SMALL_MULTIPLE 100u /* multiple for which number.h has few enough remainders */
 #define FRACTION_DIGITS 17  /* most zeros and digits after the point */
 #define NOTHING UINT64_MAX  /* the state before the first digit */
-#define VALUE_BITS 58       /* of a state; above them the digits after the point + 1, or 0 */
+#define VALUE_BITS 58       /* bits for a state; above them the digits after the point + 1, or 0 */
 
 _Static_assert(SIZE_END < (uint64_t)1 << VALUE_BITS, "a size fits into a state");
 _Static_assert(FRACTION_DIGITS + 1 < 1 << (64 - VALUE_BITS), "and its places");

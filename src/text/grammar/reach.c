@@ -111,7 +111,7 @@ static bool takes_none(struct exprs *exprs, uint32_t state) {
 static void find_reach(struct exprs *exprs, uint32_t number) {
     uint32_t chain[CHAIN_MAX], count = 0, at = number;
     struct reach reach = {0, false};
-    bool is_end = false; /* of the chain: at a state that takes no character or leads to itself */
+    bool is_end = false; /* the chain ends at a state that takes no character or leads to itself */
     while (exprs->at[at].reach == UNKNOWN && count < CHAIN_MAX && !is_end) {
         uint32_t next = after_character(exprs, at);
         chain[count++] = at;

@@ -38,7 +38,7 @@ struct object {
     size_t name_count, name_capacity, required_count;
     struct pattern patterns[PATTERNS_MAX];
     size_t pattern_count;
-    struct atoms key_atoms; /* of propertyNames */
+    struct atoms key_atoms; /* atoms from propertyNames */
     bool has_order;         /* a name is one of properties or required */
     uint32_t keys;          /* quoted names that propertyNames allows */
     uint32_t other_pair;    /* a member whose name is not listed */

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-#define MEMORY_MAX ((size_t)64 << 20) /* of the fields' tree; the engine bounds a whole body */
+#define MEMORY_MAX ((size_t)64 << 20) /* the fields' tree; the engine bounds a whole body */
 #define WORK_OF_ONE 1000u             /* opening and closing a grammar */
 /* In the map: the shape can be held; the fields ask for none. */
 #define GOOD UINT64_MAX

@@ -36,9 +36,9 @@ bool shape_check_read(struct shape_check *check, struct str fields, struct refus
 struct shape_check_stats {
     uint64_t asked;              /* lines with a shape, held arguments of calls included */
     uint64_t distinct;           /* shapes that were compiled */
-    uint64_t refused;            /* of them */
+    uint64_t refused;            /* shapes that were refused */
     uint64_t unseen;             /* lines past the bound of work */
-    double seconds, seconds_max; /* of all compiles, and of the longest */
-    uint64_t bytes, bytes_max;   /* of all grammars as compiled, and of the largest */
+    double seconds, seconds_max; /* all compiles together, and the longest */
+    uint64_t bytes, bytes_max;   /* all grammars as compiled, and the largest */
 };
 struct shape_check_stats shape_check_stats(const struct shape_check *check);

@@ -16,7 +16,7 @@
 #define TREE_MEMORY_MAX ((size_t)64 << 20)
 #define DIGITS_MAX 18    /* longer numbers in times and durations are not all taken */
 #define DEPTH_MAX 100    /* schemas inside schemas on the way */
-#define RATIO_SLACK 1e-9 /* of a multiple in doubles; 0.3 is one of 0.1 */
+#define RATIO_SLACK 1e-9 /* slack for a multiple in doubles; 0.3 is one of 0.1 */
 
 /* Fuel of the work that is not an expression, so that all fuel takes about as long (expr.h). */
 #define FUEL_OF_TEXT 100 /* the tables of an automaton */
@@ -27,7 +27,7 @@
 
 struct check {
     struct compiler compiler; /* its root, exprs and error are used: for names and references */
-    struct exprs exprs;       /* of all patterns; their fuel is the bound of all work */
+    struct exprs exprs;       /* expressions of all patterns; their fuel is the bound of all work */
     struct error error;
     uint32_t depth;
 };

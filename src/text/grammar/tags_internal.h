@@ -18,7 +18,7 @@ struct tagger {
     struct error *error;
     uint32_t any_text;
     uint32_t formats, depth;
-    char place[TAGS_PLACE_BYTES]; /* of the current format: ".elements[2].content" */
+    char place[TAGS_PLACE_BYTES]; /* place of the current format: ".elements[2].content" */
 };
 
 /* ERR_INVALID with the place of the current format. */

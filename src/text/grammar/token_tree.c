@@ -38,7 +38,7 @@ static size_t pile_of(const struct entry *entry) {
 /* Puts the entries on piles by their first two bytes and sorts each pile: the piles are short. */
 static struct entry *sort(struct entry *entries, size_t count) {
     struct entry *sorted = mem_new(count + 1, sizeof *sorted);
-    uint32_t *ends = mem_new(PILES + 1, sizeof *ends); /* of the piles before each */
+    uint32_t *ends = mem_new(PILES + 1, sizeof *ends); /* sizes of the piles before each */
     for (size_t i = 0; i < count; i++) ends[pile_of(&entries[i]) + 1]++;
     for (size_t i = 0; i < PILES; i++) ends[i + 1] += ends[i];
     for (size_t i = 0; i < count; i++) sorted[ends[pile_of(&entries[i])]++] = entries[i];

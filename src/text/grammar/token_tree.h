@@ -27,7 +27,7 @@ struct token_tree {
     uint32_t *first; /* (node_count + 1) place in `tokens` of the first token of it or below it */
     int32_t *tokens; /* (token_count) in the order of the nodes; first[i] to first[i + 1]: those
                              that have exactly the bytes of node i */
-    uint8_t *characters; /* (token_count) of each of `tokens`: characters that begin in it */
+    uint8_t *characters; /* (token_count) for each of `tokens`: characters that begin in it */
 };
 
 /* A tree of the tokens that have bytes_min to bytes_max bytes, at least 1 and at most

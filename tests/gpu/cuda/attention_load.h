@@ -19,10 +19,10 @@ struct attention_load_shape {
 struct attention_load {
     std::vector<struct cuda_attention> layers; /* one for each turn */
     struct cuda_decode_items decode;
-    struct cuda_merge_items merges; /* of what the plan cut */
+    struct cuda_merge_items merges; /* merges for what the plan cut */
     struct cuda_tile_items tiles;
-    double bytes; /* of keys, values and scales that decode items see, queries and results */
-    double flops; /* of tile items: 4 · head_dim for each query, head and key it sees */
+    double bytes; /* bytes in keys, values and scales that decode items see, queries and results */
+    double flops; /* operations in tile items: 4 · head_dim for each query, head and key it sees */
 };
 
 /* `sequences` of `shortest`..`longest` tokens as gpu/plan_decode.h cuts their items. */

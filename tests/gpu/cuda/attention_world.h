@@ -30,7 +30,7 @@ struct attention_world {
     std::vector<uint32_t> tables; /* where each sequence's page table begins in `pages` */
     std::vector<uint32_t> pages;
     std::vector<uint32_t> positions;
-    std::vector<std::vector<uint32_t>> tokens; /* of each sequence: slots, page · 16 + offset */
+    std::vector<std::vector<uint32_t>> tokens; /* for each sequence: slots, page · 16 + offset */
     std::vector<float> k, v;                   /* (slots, kv_heads, head_dim), dequantised */
     std::vector<float> q;                      /* (rows, heads, head_dim) */
     struct cuda_attention call;                /* the GPU's copies; y poisoned */

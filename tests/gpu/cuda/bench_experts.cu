@@ -6,7 +6,7 @@
 #include "experts_world.h"
 #include "rows_of.h"
 
-#define SETS 4 /* of logits, by turns */
+#define SETS 4 /* sets of logits, by turns */
 
 struct experts_bench {
     uint32_t experts, each, width, inner, rows;
@@ -18,7 +18,7 @@ struct experts_bench {
     void *x;
     struct cuda_expert_order orders[SETS];
     uint16_t *h, *results, *y;
-    struct cuda_rows codes; /* of h */
+    struct cuda_rows codes; /* codes for h */
 };
 
 static struct cuda_route route_at(const struct experts_bench *b, int i) {
@@ -89,8 +89,7 @@ static void take(struct experts_bench *b) {
     b->row_scale = gpu_take<float>(b->rows), fill_f32(b->row_scale, b->rows, 5, 0.01f);
     b->x = gpu_take_bytes((size_t)b->rows * b->width * size);
     fill(b->x, (size_t)b->rows * b->width, 6, b->code == CUDA_BF16 ? 1.0f : 32.0f);
-    b->h = gpu_take<uint16_t>(pairs * b->inner),
-    b->results = gpu_take<uint16_t>(pairs * b->width);
+    b->h = gpu_take<uint16_t>(pairs * b->inner), b->results = gpu_take<uint16_t>(pairs * b->width);
     b->y = gpu_take<uint16_t>((size_t)b->rows * b->width);
     b->codes = take_rows(b->code == CUDA_BF16 ? CUDA_INT8 : b->code, pairs, b->inner);
     b->met = 0;

@@ -72,7 +72,7 @@ struct bench {
     struct gpu_step gpu_step;
     struct gpu_samples samples;
     double host_s;   /* time in which steps were planned and submitted */
-    double submit_s; /* of it, submitted */
+    double submit_s; /* time until the call returned */
 };
 
 /* What a GPU is opened for. */

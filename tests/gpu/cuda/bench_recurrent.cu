@@ -9,7 +9,7 @@ extern "C" {
 #include "gpu/cuda/recurrent.h"
 }
 
-#define ROOM_MOST (24ull << 30) /* of the states of a shape */
+#define ROOM_MOST (24ull << 30) /* bytes for the states of a shape */
 
 /* ---- Gated DeltaNet: 16 key and 32 value heads of 128 are those of Qwen3.5-4B ---- */
 

@@ -12,7 +12,7 @@ extern "C" {
 #define COUNT_OF(array) (sizeof(array) / sizeof(array)[0])
 /* bf16 results and weights are off by 2^-9 at most and 0.0017 to 0.003 on the whole. */
 #define ERROR_MAX 0.005
-/* Of a single row. Seed 1795477028: 0.0066 where E4M3 times its scale becomes bf16 as it is
+/* For a single row. Seed 1795477028: 0.0066 where E4M3 times its scale becomes bf16 as it is
  * unpacked (sm_90a), 0.0021 where it does not. */
 #define ROW_ERROR_MAX 0.02
 /* The same where a head has fewer than 64 numbers. The fewer there are, the more often values

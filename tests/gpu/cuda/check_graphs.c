@@ -18,15 +18,15 @@
 #define LONG 290u /* tokens of the first sequence: more than split_tokens */
 #define SHARED 64u
 #define BLOCKS 24u
-#define OWN_BLOCKS 2u /* of a sequence behind the shared ones */
+#define OWN_BLOCKS 2u /* blocks in a sequence behind the shared ones */
 #define PIECE 15u     /* rows of a prompt */
 #define FIRST_NUMBER 7000u
 #define FEW 128u         /* rows of the largest graph where fewer are asked for */
-#define WARM_STEPS 3u    /* of `warm`, which are careful ones, too */
-#define CAREFUL_STEPS 9u /* of the course: graphs can run some steps before and behind */
+#define WARM_STEPS 3u    /* steps in `warm`, which are careful ones, too */
+#define CAREFUL_STEPS 9u /* steps in the course: graphs can run some steps before and behind */
 
 enum {
-    STEP_PROMPT = 1, /* of sequence 0, then of the prefix; its last row is wanted */
+    STEP_PROMPT = 1, /* prompt for sequence 0, then for the prefix; its last row is wanted */
     STEP_LATE = 2,   /* the first row is drawn by a later call, with an edit */
     STEP_SPLIT = 4,  /* an item of the prefix per row: more than a plan has */
     STEP_TWO = 8,    /* the first sequence has two rows, which are a tile */

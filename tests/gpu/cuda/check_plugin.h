@@ -30,7 +30,7 @@ void submit_checked(struct world *world, const struct world_step *step,
                     const struct gpu_samples *samples);
 void sample_checked(struct world *world, const struct gpu_samples *samples);
 void wait_checked(struct world *world, uint64_t number, struct gpu_result *result);
-/* Of the first `count` wanted rows of the step waited for last; the caller frees them. */
+/* For the first `count` wanted rows of the step waited for last; the caller frees them. */
 float *logits_checked(struct world *world, uint32_t count);
 
 /* The draws of this many steps. */

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BYTES_MAX (UINT64_C(1) << 20) /* of a file: 1,024 choices of products are 0.2 MiB */
+#define BYTES_MAX (UINT64_C(1) << 20) /* limit for a file: 1,024 choices of products are 0.2 MiB */
 
 static struct {
     const char *path; /* NULL: each GPU tries anew */

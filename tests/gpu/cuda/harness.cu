@@ -10,7 +10,7 @@ cudaStream_t stream;
 cudaDeviceProp card;
 
 struct piece {
-    unsigned char *at; /* of the guard before it */
+    unsigned char *at; /* address of the guard before it */
     size_t bytes;      /* without the guards */
 };
 static std::vector<piece> pieces;
@@ -140,7 +140,7 @@ uint8_t e4m3_from_f32(float value) {
     if (size >= 448) return sign | 0x7e;
     int exponent;
     (void)frexpf(size, &exponent);               /* size = f · 2^exponent, f in [0.5, 1) */
-    int step = std::max(exponent - 1, -6) - 3;   /* of the last mantissa bit */
+    int step = std::max(exponent - 1, -6) - 3;   /* exponent of the last mantissa bit */
     long steps = lrintf(ldexpf(size, -step));    /* nearest even */
     if (steps < 8) return sign | (uint8_t)steps; /* zero and subnormal */
     if (steps == 16) steps = 8, step++;

@@ -61,7 +61,7 @@ void be_ok(enum err code, const struct error *error, const char *file, int line,
 /* ---- random numbers ---- */
 
 extern uint64_t run_seed;
-extern uint64_t check_one_in; /* of the shapes, at random; 1 is all */
+extern uint64_t check_one_in; /* share of the shapes, at random; 1 is all */
 struct rng random_of(const char *family);
 float random_normal(struct rng *rng); /* deviation 1 */
 std::vector<float> random_floats(struct rng *rng, size_t count, float deviation);

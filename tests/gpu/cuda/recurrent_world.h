@@ -32,7 +32,7 @@ struct item_plan {
 };
 struct item_list {
     std::vector<cuda_state_item> items;
-    uint32_t rows;  /* of the step; some have no item */
+    uint32_t rows;  /* rows in the step; some have no item */
     uint32_t slots; /* that exist */
     std::vector<bool> is_read;
 };

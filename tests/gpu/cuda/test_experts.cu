@@ -46,7 +46,7 @@ static struct numbers_of random_numbers(struct rng *rng, enum cuda_code code, si
 struct experts_made {
     struct cuda_experts call;
     struct cuda_route route;
-    uint32_t width; /* of y */
+    uint32_t width; /* width of y */
     struct numbers_of in, weights;
     std::vector<float> row_scale, bias;
     std::vector<uint16_t> column_scale;

@@ -234,7 +234,7 @@ void bench_norm(void) {
             bench_one(rows, width, CUDA_BF16, false, false, true);
             if (rows < 512) continue;
             bench_one(rows, width, CUDA_E4M3, true, false, true);
-            bench_one(rows, width, CUDA_INT8, false, false, true); /* of scaled.h */
+            bench_one(rows, width, CUDA_INT8, false, false, true); /* as in scaled.h */
         }
     for (uint32_t rows : {64u, 1024u, 2048u}) {
         bench_one(rows, 2560, CUDA_BF16, false, true, true);

@@ -56,8 +56,7 @@ static double error_of(struct rng *rng, const struct cuda_multiply *call) {
     enum cuda_format format = call->format;
     size_t in_bytes = cuda_format_in_bytes(format), out_bytes = cuda_format_out_bytes(format);
     size_t k = call->inputs;
-    std::vector<uint8_t> w =
-        gpu_read((const uint8_t *)call->weights, k * call->outputs * in_bytes);
+    std::vector<uint8_t> w = gpu_read((const uint8_t *)call->weights, k * call->outputs * in_bytes);
     std::vector<uint8_t> x = gpu_read((const uint8_t *)call->in, k * call->rows * in_bytes);
     std::vector<uint8_t> y =
         gpu_read((const uint8_t *)call->sums, (size_t)call->rows * call->outputs * out_bytes);
@@ -153,7 +152,7 @@ void check_products(void) {
 
 struct timed {
     double us;
-    double share; /* of the best algorithm's speed, all timed by `anew` after the choice */
+    double share; /* share of the best algorithm's speed, all timed by `anew` after the choice */
     struct cuda_chosen chosen;
 };
 

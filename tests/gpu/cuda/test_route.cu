@@ -166,7 +166,7 @@ static bool check_case(struct rng *rng, const struct route_case *shape, enum way
     return is_well;
 }
 
-/* Of equal logits the lower number is chosen, and infinite ones and NaN leave experts that exist,
+/* Equal logits choose the lower number, and infinite ones and NaN leave experts that exist,
  * each of them once. */
 static void check_edges(void) {
     const float logits[4][8] = {

@@ -388,7 +388,7 @@ static std::vector<int32_t> chosen(const struct sample_case *c) {
     return tokens;
 }
 
-/* Of many draws each token's share is its probability, within five deviations. */
+/* Over many draws each token's share is its probability, within five deviations. */
 static void check_shares(void) {
     const uint32_t rows = 40000 / (uint32_t)check_one_in, vocab = 8;
     const float temperature = 0.8f;

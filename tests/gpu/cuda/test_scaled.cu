@@ -40,7 +40,7 @@ static struct codes_of random_codes(struct rng *rng, size_t count) {
 /* A call over random codes and scales, and what y is to be. */
 struct scaled_made {
     struct cuda_scaled call;
-    uint32_t width; /* of y */
+    uint32_t width; /* width of y */
     std::vector<float> want;
 };
 

@@ -55,7 +55,7 @@ typedef struct CUstream_st *cuda_stream;
 enum cuda_kv_type { CUDA_KV_BF16, CUDA_KV_E4M3 };
 
 struct cuda_attention {
-    const void *k; /* (pages, kv_heads, 16, head_dim) of `type`, at a multiple of 16 bytes */
+    const void *k; /* (pages, kv_heads, 16, head_dim) in `type`, at a multiple of 16 bytes */
     const void *v;
     const void *scales; /* (pages, kv_heads, 2, 16) float16; BF16: not looked at */
     enum cuda_kv_type type;
@@ -69,7 +69,7 @@ struct cuda_attention {
     size_t q_stride;     /* elements */
     void *y;             /* (rows, head_count, head_dim) bf16 */
     size_t y_stride;
-    const uint32_t *positions; /* (rows) of tiles: the position of each row's query */
+    const uint32_t *positions; /* (rows) for tiles: the position of each row's query */
     const uint32_t *pages;     /* page tables of all sequences, one after another */
     float *partial_o;          /* (partials, head_count, head_dim) */
     float *partial_ml;         /* (partials, head_count, 2): m, l */

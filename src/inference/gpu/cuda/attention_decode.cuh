@@ -20,7 +20,7 @@ template <class PAGE_, int TILES_, int WARPS_, int PAGES_, int STAGES_> struct c
     static constexpr int TILES = TILES_, WARPS = WARPS_, PAGES = PAGES_, STAGES = STAGES_;
     static constexpr int THREADS = 32 * WARPS_;
     static constexpr int HEADS = 8 * TILES_;
-    static constexpr int STEPS = PAGE_::D / 16;                   /* of an mma along a head */
+    static constexpr int STEPS = PAGE_::D / 16;                   /* steps of an mma along a head */
     static constexpr int VALUES = PAGES_ * PAGE_::BYTES;          /* in a stage */
     static constexpr int SCALES = VALUES + PAGES_ * PAGE_::BYTES; /* in a stage */
     static constexpr int STAGE_BYTES = SCALES + PAGES_ * 2 * PAGE_::SCALE_BYTES;
@@ -34,7 +34,7 @@ template <class PAGE_, int TILES_, int WARPS_, int PAGES_, int STAGES_> struct c
 
 /* What a warp is at. Lane 4g + t holds of a tile of heads the columns 2t and 2t + 1. */
 template <class S> struct cuda_decoder {
-    const char *keys; /* of the KV head in page 0 */
+    const char *keys; /* keys of the KV head in page 0 */
     const char *values;
     const char *scales;
     const uint32_t *pages;
@@ -48,7 +48,7 @@ template <class S> struct cuda_decoder {
     uint32_t q[S::TILES][S::STEPS][2];
     float o[S::TILES][S::STEPS][4];
     float m[S::TILES][2];
-    float l[S::TILES][2]; /* of this lane's tokens alone */
+    float l[S::TILES][2]; /* sums over this lane's tokens alone */
 };
 
 /* Number of page p of step `step` of this warp. */

@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(S::THREADS, S::BLOCKS)
 /* Whether the GPU has what the kernels need and this program has code for it. */
 bool cuda_has_groups(void) {
     using SHAPE = cuda_group_shape<cuda_page<CUDA_KV_BF16, 64, true>, 64, 2>;
-    static int version; /* of the code; racing threads write the same */
+    static int version; /* version of the code; racing threads write the same */
     int card = 0, major = 0;
     struct cudaFuncAttributes attributes;
     if (version == 0 && cudaFuncGetAttributes(&attributes, cuda_groups<SHAPE>) == cudaSuccess &&

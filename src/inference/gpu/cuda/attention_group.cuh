@@ -24,13 +24,13 @@ template <class PAGE_, int KEYS_, int BLOCKS_> struct cuda_group_shape {
     static constexpr int TILES = 1, WARPS = 8, KEYS = KEYS_, BLOCKS = BLOCKS_, TOGETHER = 4;
     static constexpr int D = PAGE_::D, THREADS = 256, ROWS = 128, PARTS = D / 64;
     static constexpr int STEPS = D / 16, COLUMNS = KEYS / 8;
-    static constexpr int PIECES = PAGE_::IS_E4M3 || D != 128 ? 1 : 2; /* of a stage */
+    static constexpr int PIECES = PAGE_::IS_E4M3 || D != 128 ? 1 : 2; /* pieces of a stage */
     static constexpr int PIECE = KEYS / PIECES, PIECE_COLUMNS = PIECE / 8;
     static constexpr int QUERY_TURNS = ROWS * STEPS / THREADS; /* 16 elements per turn */
     static constexpr int STAGE_BYTES = KEYS * PAGE_::ROW_BYTES;
     static constexpr int WIDE_BYTES = PAGE_::IS_E4M3 ? KEYS * D * 2 : 0;
     static constexpr int SCALE_BYTES = PAGE_::IS_E4M3 ? KEYS * 2 : 0;
-    static constexpr int SCALE_STAGES = 3; /* of s while those of s + 2 arrive */
+    static constexpr int SCALE_STAGES = 3; /* s is read while those of s + 2 arrive */
     /* True if queries are loaded before bounds and pages are known. In E4M3 this saves 11 % of the
      * time of short prompts and 10 % of prefixes. In bf16 it saves 2 % at a head size of 128, and
      * costs 2 % at 256. */
@@ -172,7 +172,7 @@ template <class S> __device__ static inline void cuda_group_chunks(const cuda_ti
 
 /* Scales of keys and values of stage s. A page has those of 16 keys, then those of 16 values. */
 template <class S> __device__ static inline void cuda_group_scales(const cuda_tiler<S> *d, int s) {
-    constexpr uint32_t PARTS = 4; /* of a page's scales, 16 B each */
+    constexpr uint32_t PARTS = 4; /* parts of a page's scales, 16 B each */
     const uint32_t page = threadIdx.x / PARTS, part = threadIdx.x % PARTS, half = part % 2;
     if (page >= S::KEYS / CUDA_PAGE_TOKENS) return;
     const int at = s * S::KEYS + (int)(page * CUDA_PAGE_TOKENS + half * 8);

@@ -38,7 +38,7 @@ template <enum cuda_kv_type TYPE_, int D_, bool EXACT_> struct cuda_page {
     static constexpr int ROW_BYTES = D_ * ELEMENT_BYTES;
     static constexpr int CHUNKS = ROW_BYTES / 16;
     static constexpr int BYTES = CUDA_PAGE_TOKENS * ROW_BYTES;
-    static constexpr int SCALE_BYTES = IS_E4M3 ? 2 * CUDA_PAGE_TOKENS : 0; /* of K or of V */
+    static constexpr int SCALE_BYTES = IS_E4M3 ? 2 * CUDA_PAGE_TOKENS : 0; /* scales of K or of V */
 
     /* Linear: swizzle(a ^ b) = swizzle(a) ^ swizzle(b). */
     __device__ static constexpr uint32_t swizzle(uint32_t row) {
@@ -102,7 +102,7 @@ __device__ static inline float cuda_capped(float score, float in, float out) {
 struct cuda_scoring {
     float sum;
     float factor;
-    float in, out; /* of the softcap; out 0: none */
+    float in, out; /* factors of the softcap; out 0: none */
 };
 
 template <class P, bool IS_LOWERED = P::IS_E4M3>

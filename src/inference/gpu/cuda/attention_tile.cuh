@@ -25,8 +25,8 @@ template <class PAGE_, int TILES_, int WARPS_, int KEYS_> struct cuda_tile_shape
     static constexpr int TILES = TILES_, WARPS = WARPS_, KEYS = KEYS_;
     static constexpr int THREADS = 32 * WARPS_;
     static constexpr int ROWS = 16 * TILES_ * WARPS_;
-    static constexpr int STEPS = PAGE_::D / 16;                /* of an mma along a head */
-    static constexpr int COLUMNS = KEYS_ / 8;                  /* of an mma along the tokens */
+    static constexpr int STEPS = PAGE_::D / 16;                /* steps of an mma along a head */
+    static constexpr int COLUMNS = KEYS_ / 8;                  /* columns of an mma along tokens */
     static constexpr int QUERY_TURNS = ROWS * STEPS / THREADS; /* 16 elements per turn */
     static constexpr int STAGE_BYTES = KEYS_ * PAGE_::ROW_BYTES;
     static constexpr int SCALE_BYTES = PAGE_::IS_E4M3 ? KEYS_ * 2 : 0;
@@ -64,19 +64,19 @@ template <class S> __device__ static inline struct cuda_bounds *cuda_bounds_of(c
 template <class S> struct cuda_tiler {
     const char *keys; /* this thread's chunk of the KV head in page 0 */
     const char *values;
-    const char *scales;    /* of the KV head in page 0 */
-    const uint32_t *pages; /* of the item, from the page of this thread's row on */
+    const char *scales;    /* scales of the KV head in page 0 */
+    const uint32_t *pages; /* pages of the item, from the page of this thread's row on */
     uint32_t page_bytes;
     uint32_t page_scale_bytes;
     uint32_t row_bytes;
     uint32_t memory; /* the block's, in shared memory */
-    uint32_t place;  /* of this thread's chunk in a stage at the beginning of that */
+    uint32_t place;  /* place of this thread's chunk in a stage at the beginning of that */
     int begin, end;  /* tokens that some row of the block sees */
     uint32_t lane;
     float s[S::TILES][S::COLUMNS][4];
     float o[S::TILES][2 * S::STEPS][4];
     float m[S::TILES][2];
-    float l[S::TILES][2]; /* of this lane's columns alone */
+    float l[S::TILES][2]; /* sums over this lane's columns alone */
 };
 
 /* Scales of keys or values of stage s, those of 8 tokens a copy. */
@@ -103,7 +103,7 @@ template <class S> __device__ static inline uint32_t cuda_place_after(uint32_t m
     return row * S::TOKEN_STEP + S::chunk_at(mixed ^ S::PAGE::swizzle(row)) - S::chunk_at(mixed);
 }
 
-/* Of a thread: its row among those that are copied at once, its chunk, and where that lies. */
+/* For a thread: its row among those that are copied at once, its chunk, and where that lies. */
 template <class S> __device__ static inline uint32_t cuda_copied_row(void) {
     return threadIdx.x / S::PAGE::CHUNKS;
 }

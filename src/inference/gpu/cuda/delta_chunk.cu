@@ -21,11 +21,11 @@
 #include "gpu/cuda/recurrent_rows.cuh"
 
 #define TAPS 4
-#define LOG_MOST 100.0f /* of a decay, to base 2: 2^-100 of a state is nothing */
+#define LOG_MOST 100.0f /* log of a decay, to base 2: 2^-100 of a state is nothing */
 
 /* What delta_rows leaves for delta_chunks. */
 struct delta_gates {
-    float log; /* of the decay, to base 2 */
+    float log; /* log of the decay, to base 2 */
     float beta;
 };
 struct delta_room {

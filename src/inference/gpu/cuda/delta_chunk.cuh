@@ -12,7 +12,7 @@
 #include "gpu/cuda/recurrent.cuh"
 
 #define CHUNK 64 /* rows */
-#define BLOCKS 4 /* of 16 rows, of a chunk */
+#define BLOCKS 4 /* blocks of 16 rows, of a chunk */
 
 /* ---- shared memory of a block of delta_chunks ---- */
 
@@ -296,7 +296,7 @@ __device__ static inline void advance(const delta_tile<D> &k, const struct delta
     for (uint32_t b = 0; b < BLOCKS; b++) {
         uint32_t x[4], y[4];
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++) { /* of columns 2t and 2t + 1, or 8 more */
+        for (uint32_t i = 0; i < 4; i++) { /* in columns 2t and 2t + 1, or 8 more */
             const uint32_t row = 16 * b + i / 2 * 8 + 2 * t;
             x[i] = cuda_pack_bf16(cuda_low_bf16(changes[b][i]) * cuda_exp2(last - rates.log[row]),
                                   cuda_high_bf16(changes[b][i]) *

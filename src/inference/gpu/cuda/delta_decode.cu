@@ -183,7 +183,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
 #pragma unroll
         for (int d = 0; d < DEPTH; d++) {
             const uint32_t at = (turn + d) * ROWS;
-            float *place = shared.qkv + 2 * K + at + own_row; /* of v, then of the output */
+            float *place = shared.qkv + 2 * K + at + own_row; /* place of v, then of the output */
             struct numbers<LANE_NUMBERS> row = lane_numbers<IS_BF16>(words[d]);
             const float o = update_row(keys, head, *place, LANES, &row);
             write_lane<IS_BF16, K>(row, to + (size_t)at * ROW_BYTES);

@@ -10,7 +10,7 @@
 #define EMBED_THREADS 128
 #define EMBED_THREADS_MAX 256
 #define EMBED_EACH 4  /* numbers a thread moves at a time, so that a warp writes whole sectors */
-#define EMBED_TURNS 5 /* of a thread at once: all of a row of 2,560 for 128 threads */
+#define EMBED_TURNS 5 /* reads of a thread at once: all of a row of 2,560 for 128 threads */
 
 /* A block per row. It waits for memory twice, for the token and for the row, because each thread
  * asks for all its numbers before it writes one. Blocks are so small that 2,048 of them fit 132

@@ -35,7 +35,7 @@ extern "C" {
 struct cuda_expert_tiles {
     uint32_t expert;
     uint32_t first; /* place in the order of the expert's first pair */
-    uint32_t count; /* of the expert's pairs */
+    uint32_t count; /* number of the expert's pairs */
     uint32_t begin; /* the expert's first tile */
 };
 
@@ -73,7 +73,7 @@ struct cuda_route {
     uint32_t groups;           /* 0: none; else it divides the experts and is at most 32 */
     uint32_t groups_kept;
     bool is_renormalised;
-    float scale; /* of all weights */
+    float scale; /* scale of all weights */
     struct cuda_expert_order to;
 };
 /* Enqueues it. ERR_INVALID for more experts than there is room for, or groups that hold too few. */
@@ -98,15 +98,15 @@ enum cuda_expert_ending {
  * (pairs, inputs) in the order, and leaves y (pairs, outputs) at the pairs' numbers. */
 struct cuda_experts {
     enum cuda_expert_ending ending;
-    enum cuda_code code;          /* of rows and weights; both of INT8 mixed (rows.h), or neither */
+    enum cuda_code code;          /* rows and weights; both of INT8 mixed (rows.h), or neither */
     uint32_t outputs;             /* a multiple of 32; with a gate both halves together */
     uint32_t inputs;              /* a row has a multiple of 16 B */
     const void *weights;          /* (experts, outputs, inputs); with a gate: gate, then up */
     const uint16_t *column_scale; /* (experts, outputs) bf16; NULL with bf16 */
     const float *bias;            /* (experts, outputs) or NULL */
     const void *in;
-    const float *row_scale; /* of the rows of `in`; NULL with bf16 */
-    float limit, alpha;     /* of CLAMPED */
+    const float *row_scale; /* scales of the rows of `in`; NULL with bf16 */
+    float limit, alpha;     /* for CLAMPED */
     struct cuda_expert_order by;
     uint16_t *y; /* bf16 */
 };

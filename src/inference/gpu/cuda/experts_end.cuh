@@ -18,13 +18,13 @@
 #include <cuda_runtime.h>
 
 #define UNIT_LINES 32
-#define UNITS 8 /* of a tile, at most */
+#define UNITS 8 /* units in a tile, at most */
 
 template <int CODE_, bool IS_GATED_> struct expert_shape {
     static constexpr int CODE = CODE_;
     static constexpr bool IS_GATED = IS_GATED_;
-    static constexpr int PARTS = IS_GATED ? 2 : 1;          /* of the weights */
-    static constexpr int UNIT_WIDTH = UNIT_LINES / PARTS;   /* of y */
+    static constexpr int PARTS = IS_GATED ? 2 : 1;          /* parts of the weights */
+    static constexpr int UNIT_WIDTH = UNIT_LINES / PARTS;   /* width of y */
     static constexpr int HALF_LINES = IS_GATED ? 0 : 8;     /* between the eights of a sixteen */
     static constexpr int SIXTEEN_LINES = IS_GATED ? 8 : 16; /* between those of a unit */
 };
@@ -111,7 +111,7 @@ __device__ static inline struct expert_rows<EIGHTS> rows_of(const struct cuda_ex
 /* What an ending needs beside the sums. */
 template <int EIGHTS>
 struct expert_end {
-    uint32_t column; /* of y, where the unit's begin */
+    uint32_t column; /* column of y where the unit's columns begin */
     bool is_there;   /* the unit, in this tile and in the weights */
     struct expert_lines lines;
     struct expert_rows<EIGHTS> rows;

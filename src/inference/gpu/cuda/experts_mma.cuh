@@ -17,7 +17,7 @@
 #define MMA_THREADS (UNITS * 32)
 #define MMA_STAGE_BYTES ((MMA_LINES + EXPERT_MMA_ROWS) * MMA_STEP)
 #define MMA_SHARED_BYTES (MMA_STAGES * MMA_STAGE_BYTES)
-#define MMA_COPIES (MMA_STAGE_BYTES / 16 / MMA_THREADS) /* of a thread, per stage */
+#define MMA_COPIES (MMA_STAGE_BYTES / 16 / MMA_THREADS) /* copies by a thread, per stage */
 #define MMA_EIGHTS (EXPERT_MMA_ROWS / 8)
 
 /* Where chunk c of a line of a stage is: eight lines of a matrix meet in no bank. */
@@ -87,7 +87,7 @@ __device__ static inline void unpack_e4m3(uint32_t (&ret)[2][4], const uint32_t 
     }
 }
 
-typedef uint32_t mma_lines[2][4]; /* of both sixteens */
+typedef uint32_t mma_lines[2][4]; /* lines of both sixteens */
 
 __device__ static inline void multiply_bf16(float (&sums)[2][MMA_EIGHTS][4], int eight,
                                             const mma_lines &lines, const uint32_t (&rows)[4]) {

@@ -46,7 +46,7 @@ __device__ static inline float warp_sum(float value) {
 template <int SPANS> struct scores {
     float s[SPANS];
     uint32_t rank[SPANS];
-    float sum; /* of all */
+    float sum; /* sum of all */
 };
 
 template <int SPANS>

@@ -64,7 +64,7 @@ __device__ static inline void go_on(struct place *at) {
 /* The item after this one, and its rows: found out bit by bit, so that nothing waits for memory. */
 struct ahead {
     uint32_t index;
-    uint32_t done; /* of: the item, its rows read, its rows listed */
+    uint32_t done; /* counts the item, its rows read, its rows listed */
     struct expert_item item;
     uint32_t rows[(ROWS + GROUP - 1) / GROUP];
 };

@@ -15,7 +15,7 @@
 #define SPANS_MAX 4 /* eights per thread of a row that is quantised */
 #define WIDTH_MAX (512 * SPANS_MAX * EACH)
 #define FLAT_THREADS 256
-#define GRID_ROWS_MAX 65535 /* of a grid's second dimension */
+#define GRID_ROWS_MAX 65535 /* limit of a grid's second dimension */
 
 /* The registers of a thread that holds three or four eights. At 48, three rows of 448 threads or
  * two of 672 are on a multiprocessor; at 64, two of 512; at 72, two of 448. */
@@ -124,7 +124,8 @@ __device__ static inline struct numbers<4> gate_four(const struct cuda_gate &cal
 }
 
 /* Any width, any alignment, by fours: the row is computed twice when it is quantised. */
-__global__ void gate_rows_plain(struct cuda_gate call) {
+__global__ void
+gate_rows_plain(struct cuda_gate call) {
     CUDA_SHARED float2 parts[32];
     size_t row = blockIdx.x;
     float factor = 1.0f;

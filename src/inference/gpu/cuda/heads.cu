@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) heads_rows(struct cuda_heads 
 
 struct heads_launch {
     void (*kernel)(struct cuda_heads call);
-    uint32_t threads; /* of a block */
+    uint32_t threads; /* threads of a block */
 };
 
 template <int IN, int LANES> static struct heads_launch launch_of(const struct cuda_heads *call) {

@@ -14,7 +14,7 @@
 #include "gpu/cuda/norm_ring.cuh"
 
 #define BLOCK_ROWS_MAX 2
-#define SHARED_THREADS_MAX 512 /* of a block of several rows */
+#define SHARED_THREADS_MAX 512 /* threads of a block of several rows */
 #define WIDTH_MAX 12160        /* floats that, with `parts`, fit 48 KiB of shared memory */
 
 __device__ static inline void fetch_weights(const struct cuda_norm &call, char *shared) {
@@ -106,7 +106,8 @@ __device__ static inline struct numbers<4> weighed_four(const struct cuda_norm &
 
 /* Any width, any alignment: three walks over the row, two of them by fours. A thread reads back
  * only its own values. */
-__global__ void norm_rows_plain(struct cuda_norm call) {
+__global__ void
+norm_rows_plain(struct cuda_norm call) {
     CUDA_SHARED float2 parts[2][32];
     size_t row = blockIdx.x;
     float *x = call.x + row * call.x_stride;

@@ -22,7 +22,8 @@ __device__ static inline struct numbers<N> weights_at(const struct cuda_norm &ca
 /* Numbers that a thread moves at a time. All kernels of a form and width have the same, and so one
  * order of sums. Fours are faster for 8-bit codes. For bf16 eights are, but in the rings of 2,048
  * and 4,096 numbers, of 128 and 256 threads, and with a post norm in that of 2,560, of 160. */
-__host__ __device__ static constexpr int at_once(int code, bool has_post, uint32_t row_threads) {
+__host__ __device__ static constexpr int
+at_once(int code, bool has_post, uint32_t row_threads) {
     const bool is_ring_of_fours =
         row_threads == 128 || row_threads == 256 || (has_post && row_threads == 160);
     return code != CUDA_BF16 || is_ring_of_fours ? 4 : 8;
@@ -33,11 +34,11 @@ __host__ __device__ static constexpr int at_once(int code, bool has_post, uint32
 
 template <int N> struct norm_row {
     struct numbers<N> x[SPANS];
-    uint32_t first; /* of its columns; the next place is `step` away */
+    uint32_t first; /* first of its columns; the next place is `step` away */
     uint32_t step;
     uint32_t limit; /* the width; 0 for a row past the last */
     size_t row;
-    uint32_t first_warp; /* of the row's, in the block */
+    uint32_t first_warp; /* the row's first warp in the block */
     uint32_t warps;
 };
 

@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring(struct cuda_norm ca
     constexpr int N = at_once(CODE, POST, THREADS);
     extern __shared__ __align__(128) char cuda_memory[];
     CUDA_SHARED __align__(8) uint64_t full[RING_ROWS];
-    CUDA_SHARED float2 parts[2][2][32]; /* of two rows: a warp may be a row ahead of another */
+    CUDA_SHARED float2 parts[2][2][32]; /* for two rows: a warp may be a row ahead of another */
     const struct norm_columns<N> columns = columns_of<IN, N, THREADS>(call);
     struct norm_row<N> r;
     r.first = threadIdx.x * N, r.step = THREADS * N, r.limit = call.width;
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) norm_ring_ahead(struct cuda_n
     constexpr uint32_t PLACE = RING_PLACE_BYTES(THREADS);
     extern __shared__ __align__(128) char cuda_memory[];
     CUDA_SHARED __align__(8) uint64_t full[AHEAD_ROWS];
-    CUDA_SHARED float4 parts[2][THREADS / 32]; /* of two rows: a warp may be a row ahead */
+    CUDA_SHARED float4 parts[2][THREADS / 32]; /* for two rows: a warp may be a row ahead */
     const struct norm_columns<N> columns = columns_of<IN, N, THREADS>(call);
     struct cuda_product product = call.h;
     struct numbers<N> post[SPANS];

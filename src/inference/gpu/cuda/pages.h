@@ -25,12 +25,12 @@ struct CUstream_st;
 /* The cache: `places` places at equal distances. All sizes and distances are multiples of 16
  * bytes. */
 struct cuda_pages {
-    void *k;             /* of the first place: (pages, bytes) */
+    void *k;             /* keys of the first place: (pages, bytes) */
     void *v;             /* (pages, bytes) */
     void *scales;        /* (pages, scale_bytes); NULL: none */
     size_t place_stride; /* from an array of a place to that of the next, in bytes */
     uint32_t places;
-    uint32_t bytes;       /* of the keys of a page at a place, and of its values */
+    uint32_t bytes;       /* bytes of the keys of a page at a place, and of its values */
     uint32_t scale_bytes; /* 0 without scales */
 };
 

@@ -6,7 +6,7 @@
 #include <cuda_runtime_api.h>
 #include <string.h>
 
-#define BLOCK_ALIGN 16u /* of a part's first byte: cuda_unpack */
+#define BLOCK_ALIGN 16u /* alignment of a part's first byte: cuda_unpack */
 
 /* Rows first..first+count-1 of the part, in the matrix' order, one after another. */
 static void gather(const struct gpu_rows *rows, size_t row_bytes, uint32_t first, uint32_t count,

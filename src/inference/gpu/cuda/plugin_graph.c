@@ -22,8 +22,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROWS_MOST 2048u            /* of a graph, if nobody asks for more */
-#define GRAPH_BYTES_MAX (32 * MIB) /* of the GPU's memory, half of what `open` leaves free */
+#define ROWS_MOST 2048u            /* most rows in a graph, if nobody asks for more */
+#define GRAPH_BYTES_MAX (32 * MIB) /* GPU memory, half of what `open` leaves free */
 
 /* ---- steps ---- */
 

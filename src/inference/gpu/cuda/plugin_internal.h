@@ -46,9 +46,9 @@ struct CUgraph_st;
 struct CUstream_st;
 
 #define FILL_SLICES 2                /* one is copied while the other is filled */
-#define FILL_BYTES ((size_t)8 << 20) /* of a slice, if a row fits */
+#define FILL_BYTES ((size_t)8 << 20) /* bytes in a slice, if a row fits */
 #define MIB (UINT64_C(1) << 20)
-#define WORKSPACE_BYTES (32 * MIB) /* of cuBLASLt; 8 MiB was the most any algorithm wanted */
+#define WORKSPACE_BYTES (32 * MIB) /* for cuBLASLt; 8 MiB was the most any algorithm wanted */
 #define GRAPHS_MAX 32u             /* buckets of up to 7,168 rows */
 
 /* ---- memory ---- */
@@ -107,10 +107,10 @@ struct card_matrix {
     enum gpu_form form;
     char *codes;      /* (rows_padded, cols) */
     uint16_t *scales; /* (rows_padded) bf16; NULL: bf16 codes */
-    /* Of GPU_BLOCKS: `codes` has the parts that were filled. */
+    /* For GPU_BLOCKS: `codes` has the parts that were filled. */
     struct card_blocks parts[GPU_BLOCK_PARTS_MAX];
     uint32_t part_count;
-    size_t block_bytes; /* of `codes` */
+    size_t block_bytes; /* bytes in `codes` */
     size_t blocks_used;
 };
 
@@ -162,7 +162,7 @@ struct card_step {
 
 /* The draws of one call of sample, on the card. */
 struct card_samples {
-    const struct gpu_draw *draws; /* (wanted_count) of all wanted rows */
+    const struct gpu_draw *draws; /* (wanted_count) draws for all wanted rows */
     const uint32_t *drawn;
     uint32_t drawn_count;
     uint32_t bare_count; /* see struct cuda_sample */
@@ -213,10 +213,10 @@ struct flight {
     bool is_under_way;
     bool is_careful; /* while it is under way: the host waits for each operation */
     struct block block;
-    size_t step_bytes; /* of the block: the step's own arrays; behind them are those of draws */
+    size_t step_bytes; /* the step's own arrays in the block; those of draws follow */
     struct card_step step;
     float *logits;           /* (bucket of logit_rows_max, logit_stride) */
-    const float *row_scale;  /* of its logits; NULL: bf16 */
+    const float *row_scale;  /* scale of its logits; NULL: bf16 */
     struct cuda_stat *stats; /* (logit_rows_max) */
     struct results card;
     struct results host;
@@ -251,11 +251,11 @@ struct gpu {
     struct gpu_limits limits;
     struct card_matrix *matrices;
     struct card_op *ops;
-    uint32_t logit_matrix; /* of OP_LOGITS, or GPU_NONE */
+    uint32_t logit_matrix; /* number of OP_LOGITS, or GPU_NONE */
     uint32_t keep_op;      /* index of OP_KEEP */
     size_t logit_stride;
-    uint32_t row_bucket;   /* of rows_max */
-    uint32_t logit_bucket; /* of logit_rows_max */
+    uint32_t row_bucket;   /* bucket of rows_max */
+    uint32_t logit_bucket; /* bucket of logit_rows_max */
     float *cosines[2];     /* (context_max, head_dim / 2) */
     float *sines[2];
 
@@ -266,8 +266,8 @@ struct gpu {
     void *q, *q_kept;     /* (rows, heads · head_dim) bf16 */
     void *attended;       /* (bucket, heads · head_dim) bf16 */
     void *codes;          /* (bucket, widest input of a product) */
-    uint16_t *unpacked;   /* (rows_padded, cols) of the largest matrix of GPU_BLOCKS, or NULL */
-    float *row_scales[2]; /* (bucket) of codes, by turns */
+    uint16_t *unpacked;   /* (rows_padded, cols) the largest matrix of GPU_BLOCKS, or NULL */
+    float *row_scales[2]; /* (bucket) scales for codes, by turns */
     float *partial_o, *partial_ml;
     int32_t *last_token; /* (sequences_max) */
     void *stats_partial;
@@ -283,7 +283,7 @@ struct gpu {
 
     struct graph graphs[GRAPHS_MAX]; /* rows ascending; all flights use them */
     uint32_t graph_count;
-    uint64_t graph_bytes;    /* of the GPU's memory */
+    uint64_t graph_bytes;    /* bytes of the GPU's memory */
     char graph_refusal[256]; /* empty: all graphs that can be of use were made */
 
     struct flight flights[GPU_STEPS_MAX];

@@ -12,7 +12,7 @@
 #define PROMPT_TOKENS 512u     /* rows of a prompt, if the context has as many */
 #define WANTED_OF_TEN 4u       /* rows with logits: answers of 300 tokens behind prompts of 480 */
 #define PREFIX GPU_PAGE_TOKENS /* keys of the made-up prefix */
-#define PARTIALS 3u            /* of the made-up step */
+#define PARTIALS 3u            /* partials in the made-up step */
 
 struct trial {
     struct gpu_step step;
@@ -94,7 +94,7 @@ static void trial_tiles(const struct gpu *gpu, struct trial *trial, uint32_t row
     }
 }
 
-/* Of the rows with logits one continues from a prefix and one is cut. */
+/* Among the rows with logits one continues from a prefix and one is cut. */
 static void trial_decode(const struct gpu *gpu, struct trial *trial) {
     for (uint32_t i = 0; i < trial->step.wanted_count; i++) {
         const uint32_t row = trial->wanted[i], position = trial->positions[row];

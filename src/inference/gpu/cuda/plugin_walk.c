@@ -5,7 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 
-#define NAME_BYTES 64u /* of an operation in a sentence */
+#define NAME_BYTES 64u /* limit for the name of an operation in a sentence */
 
 static const char *const names[OP_KINDS] = {
     [OP_EMBED] = "embed",     [OP_NORM] = "norm",     [OP_MATMUL] = "product",

@@ -29,7 +29,7 @@ extern "C" {
 struct CUstream_st;
 struct cuda_products;
 
-#define CUDA_ALGORITHMS 8 /* of a shape; cuBLASLt 13.1 never returns more */
+#define CUDA_ALGORITHMS 8 /* most algorithms for a shape; cuBLASLt 13.1 never returns more */
 
 enum cuda_format {
     CUDA_FORMAT_BF16,     /* bf16 · bf16 → bf16 */

@@ -27,7 +27,7 @@ struct lt_library {
 #define X(name) decltype(&::name) name;
     LT_FUNCTIONS(X)
 #undef X
-    void *handle; /* of dlopen */
+    void *handle; /* handle from dlopen */
 };
 
 #define SHAPES_MAX 1024
@@ -55,8 +55,8 @@ struct cuda_products {
     size_t workspace_bytes;
     cudaEvent_t begin;
     cudaEvent_t end;
-    char *notes;       /* that were told last */
-    bool has_timed;    /* a shape that no recalled notes had */
+    char *notes;    /* that were told last */
+    bool has_timed; /* a shape that no recalled notes had */
     uint32_t shape_count;
     struct lt_shape shapes[SHAPES_MAX];
 };

@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define PRODUCTS_NOTE_WORDS 8 /* of an algorithm as cuBLASLt keeps it */
+#define PRODUCTS_NOTE_WORDS 8 /* words in an algorithm as cuBLASLt keeps it */
 
 struct products_note {
     uint32_t format;

@@ -30,9 +30,9 @@ struct timing {
 /* An algorithm that is tried. */
 struct candidate {
     const cublasLtMatmulAlgo_t *algorithm;
-    int launches;          /* of a round; 0: it is refused */
+    int launches;          /* launches in a round; 0: it is refused */
     cudaGraphExec_t round; /* these launches; NULL: the host starts each */
-    float us;              /* of a launch in the shortest round; negative: it is refused */
+    float us;              /* time of a launch in the shortest round; negative: it is refused */
 };
 
 static bool launch_all(struct timing *timing, const struct candidate *candidate) {

@@ -15,7 +15,7 @@
 
 #include <math.h>
 
-#define LANE_NUMBERS 16 /* of a row of a state, in a lane */
+#define LANE_NUMBERS 16 /* numbers in a row of a state, in a lane */
 
 /* ---- numbers ---- */
 

@@ -28,7 +28,7 @@ extern "C" {
 /* What one layer keeps, slot by slot. Distances and addresses are multiples of 16 bytes; the caller
  * may put the layers of a slot side by side, or the slots of a layer. */
 struct cuda_states {
-    void *at;      /* of slot 0 */
+    void *at;      /* address of slot 0 */
     size_t stride; /* bytes from a slot to the next */
     bool is_bf16;  /* else float32 */
 };
@@ -63,12 +63,12 @@ struct cuda_delta {
     const float *a_log;      /* (v_heads) */
     const float *dt_bias;    /* (v_heads) */
     const float *norm;       /* (v_dim) */
-    float epsilon;           /* of the norm */
+    float epsilon;           /* epsilon of the norm */
     struct cuda_states states;           /* (v_heads, v_dim, k_dim) */
     struct cuda_states tails;            /* (3, channels of qkv) bf16, the oldest first */
     const struct cuda_state_item *items; /* on the device */
     uint32_t item_count;
-    uint32_t rows;    /* of the arrays; rows without an item are left as they are */
+    uint32_t rows;    /* rows in the arrays; rows without an item are left as they are */
     uint32_t k_heads; /* v_heads / k_heads is 1 to 8 */
     uint32_t v_heads;
     uint32_t k_dim; /* 128, or 64; as v_dim */
@@ -98,10 +98,10 @@ enum err cuda_delta_chunk(const struct cuda_delta *call, struct CUstream_st *str
 struct cuda_short_conv {
     struct cuda_product in;              /* B (width), C (width), v (width) */
     const float *conv;                   /* (width, 3): the last tap is the token's own */
-    struct cuda_states tails;            /* (2, width) of B v, the older first */
+    struct cuda_states tails;            /* (2, width) last two values of B v, the older first */
     const struct cuda_state_item *items; /* on the device */
     uint32_t item_count;
-    uint32_t rows;  /* of the arrays; rows without an item are left as they are */
+    uint32_t rows;  /* rows in the arrays; rows without an item are left as they are */
     uint32_t width; /* a multiple of 4 */
     uint16_t *y;    /* (rows, y_stride) bf16 */
     size_t y_stride;
@@ -132,7 +132,7 @@ struct cuda_mamba {
     struct cuda_states tails;  /* (3, channels of xbc) bf16, the oldest first */
     const struct cuda_state_item *items; /* on the device */
     uint32_t item_count;
-    uint32_t rows;  /* of the arrays; rows without an item are left as they are */
+    uint32_t rows;  /* rows in the arrays; rows without an item are left as they are */
     uint32_t heads; /* a multiple of groups */
     uint32_t groups;
     uint32_t head_dim;  /* a multiple of 4 */
@@ -157,7 +157,7 @@ struct cuda_state_copies {
     void *at;            /* slot 0 of the first place */
     size_t place_stride; /* bytes */
     size_t slot_stride;  /* bytes */
-    size_t bytes;        /* of a slot at a place; all four are multiples of 16 */
+    size_t bytes;        /* bytes of a slot at a place; all four are multiples of 16 */
     uint32_t places;
     const struct cuda_state_copy *copies; /* on the device */
     uint32_t copy_count;                  /* 0: nothing is launched */

@@ -10,9 +10,9 @@
 
 #include "gpu/cuda/recurrent.cuh"
 
-#define TILE_ROWS 16 /* of a block */
+#define TILE_ROWS 16 /* rows in a block */
 #define TILE_THREADS 128
-#define TILE_CHANNELS (TILE_THREADS * 4) /* of a block */
+#define TILE_CHANNELS (TILE_THREADS * 4) /* channels in a block */
 #define ROWS_AHEAD 4                     /* whose inputs are asked for together */
 
 /* Rows whose item a block knows: its own, and those that need a tail. */

@@ -114,7 +114,7 @@ struct cuda_heads {
     uint32_t head_dim;         /* a multiple of 8, at most 256 */
     const float *q_norm;       /* (head_dim) or NULL */
     const float *k_norm;       /* (head_dim) or NULL */
-    float epsilon;             /* of both */
+    float epsilon;             /* epsilon in both */
     const float *cosines;      /* (positions, rotary_dim / 2) or NULL: nothing turns */
     const float *sines;        /* likewise */
     const uint32_t *positions; /* (rows) */

@@ -60,7 +60,7 @@ __device__ static inline struct four read_four(const struct view &view, uint32_t
     return v;
 }
 
-#define FOURS 4 /* of a lane at once: 64 B in flight */
+#define FOURS 4 /* fours that a lane reads at once: 64 B in flight */
 
 /* Calls visit(id, fours, count) for all ids, each warp over a part of its own, in order of ids or,
  * with IS_BACKWARD, the last 512 first: they are what the L2 still has of a walk before. The lanes

@@ -45,7 +45,7 @@ struct cuda_logits {
     uint32_t vocab;    /* ids that may be sampled, at most CUDA_VOCAB_MAX; the statistics read no
                           others */
     uint32_t finished; /* ids that become logits, vocab..stride */
-    /* Of an 8-bit product: logit = sum · row_scale · column_scale. NULL: they are logits already.
+    /* For an 8-bit product: logit = sum · row_scale · column_scale. NULL: they are logits already.
      * `stats` writes the logits back. */
     const float *row_scale;       /* (rows) */
     const uint16_t *column_scale; /* (finished) bf16 */

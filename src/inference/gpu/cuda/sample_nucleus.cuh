@@ -140,7 +140,7 @@ __device__ static inline bool find_brackets(struct nucleus_memory *nucleus, stru
     float mass = 0, masses[EACH];
     uint32_t count = 0, counts[EACH];
     if (threadIdx.x == 0) *likely = *sure = {BINS - 1, BINS - 1}, nucleus->middle = BINS - 1;
-    const float gap = (survey.max - survey.from) * factor - 1.0f / BIN_PLACES; /* of bin 0 */
+    const float gap = (survey.max - survey.from) * factor - 1.0f / BIN_PLACES; /* in bin 0 */
 #pragma unroll
     for (uint32_t i = 0; i < EACH; i++) {
         const uint32_t bin = from + i, held = nucleus->bins[bin];
@@ -189,7 +189,7 @@ struct reach {
 
 __device__ static inline struct reach reach_of(const struct bracket &bracket,
                                                const struct survey &survey, float factor) {
-    const float gap = (survey.max - survey.from) * factor; /* of bin 1 */
+    const float gap = (survey.max - survey.from) * factor; /* in bin 1 */
     float first = ((float)bracket.first - 1.5f) / BIN_PLACES + gap;
     float last = ((float)bracket.last - 0.5f) / BIN_PLACES + gap;
     if (bracket.first == 0) first = -1.0f;

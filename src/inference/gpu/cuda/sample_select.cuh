@@ -6,7 +6,7 @@
 #include "gpu/cuda/sample.cuh"
 
 #define LIST_MAX 3072 /* candidates that fit in shared memory */
-#define DIGIT_BITS 8  /* of a key that a round looks at */
+#define DIGIT_BITS 8  /* bits of a key that a round looks at */
 #define DIGITS (1u << DIGIT_BITS)
 /* Shared memory adds 32 bits at once. A worth is added in three pieces of 11 bits, which
  * CUDA_VOCAB_MAX tokens do not overflow. */

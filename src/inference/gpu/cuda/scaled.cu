@@ -33,7 +33,7 @@ static uint32_t clusters_held(void) {
 /* What computes tiles side by side: clusters, or blocks of scaled_mma.cuh. */
 struct workers {
     uint32_t count;
-    uint32_t rows; /* of a tile */
+    uint32_t rows; /* rows in a tile */
     bool are_clusters;
 };
 

@@ -19,10 +19,10 @@
 template <int ENDING_, int COLUMNS_> struct end_shape {
     static constexpr int ENDING = ENDING_, COLUMNS = COLUMNS_;
     static constexpr bool IS_GATED = ENDING != CUDA_END_SCALED;
-    static constexpr int PARTS = IS_GATED ? 2 : 1; /* of the weights */
+    static constexpr int PARTS = IS_GATED ? 2 : 1; /* parts of the weights */
     static constexpr int Y_COLUMNS = COLUMNS / PARTS;
     static constexpr int PIECE = Y_COLUMNS % 64 == 0 ? 64 : 32;
-    static constexpr int CHUNKS = PIECE / 8; /* of 16 B */
+    static constexpr int CHUNKS = PIECE / 8; /* chunks of 16 B */
     static constexpr int Y_ROW_BYTES = PIECE * 2;
     static constexpr int Y_BYTES = WARP_ROWS * Y_ROW_BYTES;
     static_assert(COLUMNS % 32 == 0, "pieces");

@@ -20,7 +20,7 @@
 #define MMA_WARP 64 /* rows and weights of a warp */
 #define MMA_STAGE_BYTES ((MMA_ROWS + MMA_COLUMNS) * MMA_STEP)
 #define MMA_SHARED_BYTES (MMA_STAGES * MMA_STAGE_BYTES)
-#define MMA_COPIES (MMA_STAGE_BYTES / 16 / MMA_THREADS) /* of a thread, per stage */
+#define MMA_COPIES (MMA_STAGE_BYTES / 16 / MMA_THREADS) /* copies by a thread, per stage */
 
 /* Where chunk c of row r of a stage is: eight rows of a matrix meet in no bank. */
 __device__ static inline uint32_t mma_place(uint32_t row, uint32_t chunk) {
@@ -29,7 +29,7 @@ __device__ static inline uint32_t mma_place(uint32_t row, uint32_t chunk) {
 
 /* What a thread copies: a chunk of the same place in MMA_COPIES rows and weights. */
 struct mma_copies {
-    const char *from[MMA_COPIES]; /* of the first stage; NULL: beyond the last row */
+    const char *from[MMA_COPIES]; /* address for the first stage; NULL: beyond the last row */
     uint32_t chunk;
 };
 

@@ -55,7 +55,7 @@ struct scaled_work {
     struct cuda_tiles in;      /* (rows, inputs) */
     struct cuda_tiles weights; /* (outputs / 8 / parts, parts, 8, inputs) */
     struct cuda_scaled call;
-    uint32_t row_tiles; /* of a cluster's blocks together */
+    uint32_t row_tiles; /* rows in a cluster's blocks together */
     uint32_t tiles;
     uint32_t steps; /* stages per tile */
 };

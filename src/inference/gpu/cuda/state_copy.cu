@@ -6,7 +6,7 @@
 
 #define THREADS 256
 #define AT_ONCE 4                      /* 16-byte accesses of a thread under way */
-#define PART_WORDS (THREADS * AT_ONCE) /* of 16 bytes: what a block copies at a time */
+#define PART_WORDS (THREADS * AT_ONCE) /* units of 16 bytes: what a block copies at a time */
 #define PARTS_MAX 8                    /* blocks per slot and place */
 
 /* Block: part of a slot, then place, then copy. */

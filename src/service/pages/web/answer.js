@@ -2,7 +2,7 @@
 // answer: what a request asks and what came of it, read out of their JSON: texts, fields, calls of
 // tools, reasons of a failure.
 
-const SHORT_URL = 80; // of an image's address; an embedded image can have megabytes
+const SHORT_URL = 80; // characters of an image's address; an embedded image can have megabytes
 
 const nameOf = call => (call?.function ?? call?.custom ?? call)?.name;
 

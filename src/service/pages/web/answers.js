@@ -15,9 +15,9 @@ import {addressOf, orderOf, questionOf, sortedBy, titleOf, viewOf} from "/pages/
 
 const PAGE = 50;
 const COLUMNS = 8; // fields of the answer that are shown before the reader chooses
-const SHOWN_CHARACTERS = 240; // of one cell; the rest is behind a button
-const WIDE_CHARACTERS = 40; // of a text that wants a wide column
-const PHRASE_CHARACTERS = 16; // of a text that wants a column wider than one word
+const SHOWN_CHARACTERS = 240; // characters in one cell; the rest is behind a button
+const WIDE_CHARACTERS = 40; // characters in a text that wants a wide column
+const PHRASE_CHARACTERS = 16; // characters in a text that wants a column wider than one word
 const WIDE = "(min-width: 44rem)"; // above the width of phones, as style.css has it
 const ALWAYS = [".outcome", ".completion_tokens"];
 

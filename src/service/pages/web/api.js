@@ -3,7 +3,7 @@
 // goes nowhere else.
 
 const KEY = "quern-key";
-const JUDGEMENTS = 100; // of one page of the trail
+const JUDGEMENTS = 100; // judgements in one page of the trail
 
 export const key = () => sessionStorage.getItem(KEY) ?? "";
 export const keepKey = text => sessionStorage.setItem(KEY, text);

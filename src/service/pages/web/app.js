@@ -69,7 +69,7 @@ const REFRESH_MS_MAX = 30000; // while the server cannot be reached
 
 let page = null; // what the page's show() gave; null while a form or a refusal is shown
 let shownPath = null;
-let turn = 0; // of the page that is shown now
+let turn = 0; // number of the page that is shown now
 let timer = 0;
 let pause = REFRESH_MS;
 

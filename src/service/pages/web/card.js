@@ -62,13 +62,27 @@ class Card {
   #layout() {
     const {card} = this,
           error = card.result?.error?.message ?? card.result?.response?.body?.error?.message;
+    const isRefusal = saidBy(card.result?.response?.body).kind === "refusal",
+          rating = {class: "options", role: "group", "aria-labelledby": "rating-label"};
     return element("article", {class: "card", tabindex: "-1", "aria-labelledby": "card-title"},
-      element("div", {class: "title"}, element("h2", {id: "card-title"}, card.custom_id), element("span", {class: "quiet"}, `Line ${count(card.line)}`),
-        typeof card.uncertainty === "number" && element("span", {class: "quiet"}, `Uncertainty ${card.uncertainty.toFixed(2)}`), this.state),
-      element("section", {class: "profile", "aria-label": "Request", tabindex: "0"}, profileOf(card.request)),
-      element("section", {class: "answer", "aria-label": "Answer", tabindex: "0"}, error && element("p", {class: "trouble"}, error), saidBy(card.result?.response?.body).kind === "refusal" && element("p", {class: "quiet"}, "The model refused."), this.box, this.#others(),
-        element("div", {class: "verdict"}, element("div", {class: "label", id: "rating-label"}, "Rating"), element("div", {class: "options", role: "group", "aria-labelledby": "rating-label"}, this.ratings),
-          element("label", {class: "label", for: "comment"}, "Comment ", element("kbd", {"aria-hidden": "true"}, "m")), this.comment)));
+      element("div", {class: "title"},
+        element("h2", {id: "card-title"}, card.custom_id),
+        element("span", {class: "quiet"}, `Line ${count(card.line)}`),
+        typeof card.uncertainty === "number" &&
+          element("span", {class: "quiet"}, `Uncertainty ${card.uncertainty.toFixed(2)}`),
+        this.state),
+      element("section", {class: "profile", "aria-label": "Request", tabindex: "0"},
+        profileOf(card.request)),
+      element("section", {class: "answer", "aria-label": "Answer", tabindex: "0"},
+        error && element("p", {class: "trouble"}, error),
+        isRefusal && element("p", {class: "quiet"}, "The model refused."),
+        this.box, this.#others(),
+        element("div", {class: "verdict"},
+          element("div", {class: "label", id: "rating-label"}, "Rating"),
+          element("div", rating, this.ratings),
+          element("label", {class: "label", for: "comment"}, "Comment ",
+            element("kbd", {"aria-hidden": "true"}, "m")),
+          this.comment)));
   }
 
   /** The other run's answer, and the judgements of other curators where a queue is about them. */
@@ -119,7 +133,7 @@ class Card {
       field.addEventListener("click", event => this.#click(event, field.dataset.name));
   }
 
-  /** A click on a field begins its correction; one that selects text, or opens something, does not. */
+  /** A click on a field begins its correction; one that selects text or opens something does not. */
   #click(event, name) {
     if (event.target.closest("button, a, summary") || !getSelection().isCollapsed) return;
     this.correct(name);
@@ -183,7 +197,8 @@ class Card {
     this.element.focus();
   }
 
-  /** The corrected fields of the answer's top level; null, with the focus on the first of them, where one is not as the schema wants it. */
+  /** The corrected fields of the answer's top level. If one is not as the schema wants it: null, and
+   * the first of them has the focus. */
   correction() {
     const problems = [], now = this.editor.read(problems);
     if (problems.length) {

@@ -5,9 +5,9 @@
 import {drawing, element} from "/pages/dom.js";
 import {count, figure} from "/pages/figures.js";
 
-const HEIGHT = 60; // of a histogram's drawing, in its own units; style.css says how large it is
+const HEIGHT = 60; // histogram's drawing, in its own units; style.css says how large it is
 const BIN_WIDTH = 10;
-const VALUE_CHARACTERS = 80; // of a value next to its bar
+const VALUE_CHARACTERS = 80; // characters in a value next to its bar
 
 /**
  * A bar as long as `part` of `all`. The figure stands next to it, so that a reader of the screen

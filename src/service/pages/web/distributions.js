@@ -8,7 +8,7 @@ import {count, figure} from "/pages/figures.js";
 import {addressOf, filteredBy, hasFilter, titleOf, withoutFilter} from "/pages/view.js";
 
 const CHARTS = 12; // before "all fields"
-const VALUES = 8; // of a field, before "all values"
+const VALUES = 8; // values in a field, before "all values"
 const DISTINCT = 20; // values, above which a field without a common value is taken for free text
 const COMMON_SHARE = 0.05;
 const RANGE = new Set(["ge", "lt", "le"]); // comparisons that a chosen bar takes the place of

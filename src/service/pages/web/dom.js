@@ -107,7 +107,7 @@ export function folded(title, make) {
     element("summary", {}, title), box);
 }
 
-const SHOWN_CHARACTERS = 20000; // of one text; the rest is behind a button
+const SHOWN_CHARACTERS = 20000; // characters in one text; the rest is behind a button
 
 /** The parts of a text of any length: a long one is cut, and a button shows the rest of it. */
 export function longText(text, shown = SHOWN_CHARACTERS) {

@@ -6,8 +6,8 @@
 import {element, setText} from "/pages/dom.js";
 import {isSame, wordOf} from "/pages/fields.js";
 
-const OPTIONS_AS_BUTTONS = 12; // of a choice; more are a list to open
-const ROWS_MAX = 18; // of a text's control
+const OPTIONS_AS_BUTTONS = 12; // options in a choice; more are a list to open
+const ROWS_MAX = 18; // rows in a text's control
 const COLUMNS = 60; // by which a text's rows are guessed
 
 let made = 0;

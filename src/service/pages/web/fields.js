@@ -6,7 +6,7 @@ import {element, longText, terms} from "/pages/dom.js";
 import {percent} from "/pages/figures.js";
 import {isObject} from "/pages/shape.js";
 
-const OPTIONS_SHOWN = 8; // of a choice; of more, the chosen one alone
+const OPTIONS_SHOWN = 8; // options in a choice; of more, the chosen one alone
 
 export const isSame = (one, other) => JSON.stringify(sorted(one)) === JSON.stringify(sorted(other));
 

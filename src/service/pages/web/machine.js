@@ -9,7 +9,7 @@ import {showKeys} from "/pages/server_keys.js";
 import {liveTable} from "/pages/live_table.js";
 import {timeline} from "/pages/timeline.js";
 
-const STEPS = 360; // of the hour that the server keeps
+const STEPS = 360; // steps in the hour that the server keeps
 const STATES = {loaded: "good", loading: "live", unloaded: "", failed: "bad"};
 const KINDS = {
   model_loaded: ["loaded", "good"],

@@ -12,7 +12,7 @@ const PAUSE_MS_MAX = 8000;
 
 const entries = [
 ]; // {batch, record, before, state: "waiting" | "conflict" | "refused", sentence, kept, key, told}
-const versions = new Map(); // of the newest judgement that the server has, by place
+const versions = new Map(); // versions of the newest judgement that the server has, by place
 const listeners = new Set();
 let isSending = false, pause = PAUSE_MS, timer = 0, trouble = "";
 

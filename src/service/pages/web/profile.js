@@ -6,7 +6,7 @@ import {element, folded} from "/pages/dom.js";
 import {prose, tree} from "/pages/fields.js";
 
 const FENCE = /^```(\w*)[ \t]*\n([\s\S]*?)^```[ \t]*$/gm;
-const SEARCHED_CHARACTERS = 200000; // of one text, in which JSON is looked for
+const SEARCHED_CHARACTERS = 200000; // characters in one text, in which JSON is looked for
 
 function parsed(text) {
   const trimmed = text.trim();

@@ -10,7 +10,7 @@ const QUEUES = [
   ["all", "All lines"], ["sampled", "A sample"], ["uncertain", "Most uncertain first"],
   ["runs_disagree", "Where another run disagrees"], ["curators_disagree", "Where curators disagree"]
 ];
-const SIZE = 100; // of a sample
+const SIZE = 100; // lines in a sample
 const BATCHES = 100; // that are offered as the other run
 
 const wholeOf = (text, otherwise) => /^[1-9]\d{0,8}$/.test(text ?? "") ? Number(text) : otherwise;

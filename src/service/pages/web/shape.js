@@ -3,7 +3,7 @@
 // there is none, from the answer itself. A node is {kind, name, label, hint, isNullable, …}; kind
 // is choice, switch, number, text, list, group, shares or json.
 
-const REFS_MAX = 16; // of one schema behind another: a circle ends here
+const REFS_MAX = 16; // depth of one schema behind another: a circle ends here
 const DEPTH_MAX = 6; // a deeper value is shown and corrected as JSON
 const REASON =
   /^(?:(.+?)[_ -]?)?(?:reasons?|reasoning|rationale|explanation|justification|evidence|why|begründung|begruendung)(?:[_ -](.+))?$/i;

@@ -5,9 +5,9 @@
 import {drawing, element, fill, setText} from "/pages/dom.js";
 import {rate} from "/pages/figures.js";
 
-const WIDTH = 360; // of the drawing, in its own units; style.css says how large it is
+const WIDTH = 360; // width of the drawing, in its own units; style.css says how large it is
 const HEIGHT = 60;
-const TABLE_S = 300; // of one row of the table
+const TABLE_S = 300; // length of one row of the table
 
 const mean = values => values.reduce((sum, value) => sum + value, 0) / values.length;
 

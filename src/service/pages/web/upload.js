@@ -5,7 +5,7 @@
 import {Refused, call, get, post} from "/pages/api.js";
 
 const PART_BYTES = 16 << 20;
-const TRIES = 6; // of a part that the network lost; their pauses are half a minute together
+const TRIES = 6; // for a part that the network lost; their pauses are half a minute together
 const MEMORY = "quern-upload";
 
 const sleep = ms => new Promise(done => setTimeout(done, ms));

@@ -61,7 +61,7 @@ struct worker_engine {
         too_large[WORKER_TOO_LARGE_MAX]; /* jobs that fit in no frame: the thread refuses them */
     uint32_t too_large_count;
     uint64_t restarts;
-    pid_t process;         /* of the child; 0: none */
+    pid_t process;         /* number of the child; 0: none */
     uint64_t memory_bytes; /* resident bytes of the child at the last ping */
     struct wire_stats stats;
     int64_t step_ms_max;     /* the longest step of all children */

@@ -6,12 +6,12 @@
 #include "json/json.h"
 #include "json/span.h"
 
-#define TOOLS_MEMORY_MAX ((size_t)64 << 20) /* of the tree of the tools */
+#define TOOLS_MEMORY_MAX ((size_t)64 << 20) /* limit for the tree of the tools */
 
 /* What the request says about calls. */
 struct asked {
     json_t *body;    /* owned; its members tools, tool_choice, parallel_tool_calls, function_call */
-    struct str name; /* of the one function that is forced; empty: none */
+    struct str name; /* name of the one function that is forced; empty: none */
     const json_t *allowed; /* an array of the tools that may be called; NULL: all of them */
     bool is_forced, is_none, only_one;
 };

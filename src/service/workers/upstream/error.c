@@ -13,7 +13,7 @@
 #define DETAILS_MAX 8
 #define DEPTH_MAX 4
 #define TEXT_BYTES_MAX ((size_t)300)
-#define PAGE_BYTES_MAX ((size_t)64 << 10) /* of a page that are looked at */
+#define PAGE_BYTES_MAX ((size_t)64 << 10) /* bytes of a page that are looked at */
 
 static struct str string_of(struct str object, const char *key) {
     struct str value = json_span_get(object, key);

@@ -5,7 +5,7 @@
 #include "json/json.h"
 #include "json/span.h"
 
-#define ANSWER_MEMORY_MAX ((size_t)64 << 20) /* of the answer's tree */
+#define ANSWER_MEMORY_MAX ((size_t)64 << 20) /* limit for the answer's tree */
 
 /* What the request says about calls. */
 struct asked {

@@ -5,7 +5,7 @@
 #include "net/retry.h"
 #include "workers/upstream/error.h"
 
-#define WORD_BYTES 64    /* of a code, folded */
+#define WORD_BYTES 64    /* limit for a code, folded */
 #define PHRASE_BYTES 160 /* a longer sentence may quote the request */
 
 static bool is_overload_status(int64_t status) {

@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FAULTY_MEMORY_MAX ((size_t)256 << 20) /* of the tree that finds the fault of a text */
+#define FAULTY_MEMORY_MAX ((size_t)256 << 20) /* the tree that finds a text's fault */
 
 /* --- numbers --- */
 

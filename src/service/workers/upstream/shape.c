@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#define FIELDS_MEMORY_MAX ((size_t)64 << 20) /* of the fields' tree */
+#define FIELDS_MEMORY_MAX ((size_t)64 << 20) /* limit for the fields' tree */
 #define MISMATCH_STATUS 502 /* the upstream broke its word, as a bad gateway does */
 
 /* Appends the members that may ask for a shape, as an object; nothing if there are none. */

@@ -68,7 +68,7 @@ struct dim3 {
     dim3(uint32_t columns = 1, uint32_t rows = 1) : x(columns), y(rows) {
     }
 };
-extern dim3 threadIdx, blockIdx; /* of the context that runs */
+extern dim3 threadIdx, blockIdx; /* place in the context that runs */
 extern dim3 blockDim, gridDim;
 extern char cuda_memory[]; /* shared */
 

@@ -250,7 +250,7 @@ static void a_seed_and_a_counter_give_the_same_token_always(void **state) {
 
 /* ---- the definition, written down as a loop ---- */
 
-static const float *order_logits; /* of the sort, which takes no argument */
+static const float *order_logits; /* for the sort, which takes no argument */
 
 /* By likelihood: the higher logit first, the lower id among equals. */
 static int compare_likelihood(const void *a, const void *b) {

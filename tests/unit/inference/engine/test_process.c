@@ -26,7 +26,7 @@ struct bench {
 };
 
 static struct toy toy;
-static char card_of_toy[64]; /* of the device that the model was opened with; empty: none */
+static char card_of_toy[64]; /* name of the device that the model was opened with; empty: none */
 
 static enum err open_toy(struct served_model *ret_model, const struct wire_hello *options,
                          struct loaded_gpu *device, struct error *error) {

@@ -25,7 +25,7 @@ static void a_step_of_unknown_duration_makes_the_next_one_due_at_once(void **sta
     step_clock_begin(&clock, 100, 1040 * MS);
     assert_int_equal(step_clock_due_ns(&clock), 0); /* one duration is known, two are needed */
     step_clock_end(&clock, 1080 * MS);
-    step_clock_begin(&clock, 5000, 1080 * MS); /* of another number of rows */
+    step_clock_begin(&clock, 5000, 1080 * MS); /* with another number of rows */
     assert_int_equal(step_clock_due_ns(&clock), 0);
 }
 

@@ -52,12 +52,12 @@ struct toy {
     uint32_t held_count;
     int32_t last_tokens[TOY_SLOTS_MAX]; /* sampled last, by slot */
     int64_t until_ns;                   /* it lasts so long */
-    atomic_int delay_us;                /* of each step */
+    atomic_int delay_us;                /* duration of each step */
     atomic_int fail_at_step;            /* submit fails at this one; 0: never */
     atomic_bool is_held; /* a step does not end while this is set; urgent ones pass it */
     _Atomic uint64_t step_count;
     atomic_uint embed_calls;
-    atomic_uint embed_texts_max; /* of one call */
+    atomic_uint embed_texts_max; /* limit for one call */
     atomic_uint embed_tokens_max;
     atomic_bool is_embed_broken; /* a call fails as a device does */
 };

@@ -116,7 +116,7 @@ static const struct sampling ways[REQUESTS] = {
      .temperature = 1.0f,
      .top_p = 0.8f,
      .has_seed = true,
-     .seed = 11}, /* of two */
+     .seed = 11}, /* in two */
 };
 
 static void submit_ways(struct run *run) {

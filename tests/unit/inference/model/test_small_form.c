@@ -72,7 +72,7 @@ static void test_a_quantised_file_is_tried_in_int8_and_as_it_is(void **state) {
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct error error = {0};
         open_refused(types[i], false, GPU_WEIGHTS_AUTO, &error);
-        const bool has_blocks = types[i] != TENSOR_Q8_0; /* of fewer than 8 bits */
+        const bool has_blocks = types[i] != TENSOR_Q8_0; /* with fewer than 8 bits */
         assert_int_equal(tries, has_blocks ? 3 : 2);
         assert_int_equal(tried[0], GPU_BF16);
         assert_int_equal(tried[1], GPU_INT8);

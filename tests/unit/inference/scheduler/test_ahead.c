@@ -25,7 +25,7 @@ struct fixture {
     struct step newest; /* as submitted last; its arrays are the scheduler's */
     uint32_t logit_counts[2];
     uint32_t under_way;
-    uint64_t sampled_number; /* of the last call of sample */
+    uint64_t sampled_number; /* number in the last call of sample */
     uint32_t sampled_count;
     struct logit_row sampled;
     uint32_t tokens[IDS_MAX];

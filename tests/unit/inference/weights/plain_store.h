@@ -13,7 +13,7 @@
 struct plain_call {
     char name[64];
     uint32_t part_count;
-    uint32_t rows; /* of all parts */
+    uint32_t rows; /* rows in all parts */
     uint32_t cols;
     bool is_looked_up, is_multiplied;
 };

@@ -156,7 +156,7 @@ struct question {
     bool descending;
     size_t limit;
     struct answers_marks marks;
-    unsigned char only[ROWS], seen[ROWS]; /* of `marks` */
+    unsigned char only[ROWS], seen[ROWS]; /* copies of `marks` */
 };
 
 static void draw_marks(struct world *world, struct question *question) {

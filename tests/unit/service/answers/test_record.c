@@ -36,7 +36,7 @@ static void say_field(void *context, struct str name, const struct record_value 
     say(context, name, value);
 }
 
-static uint64_t labels; /* of the last walk */
+static uint64_t labels; /* labels in the last walk */
 
 static bool walk(struct str line, struct buf *said) {
     struct record record;

@@ -21,7 +21,7 @@ struct machine {
     size_t count;
     uint64_t given[8]; /* lines */
     int64_t now_s;     /* since the start */
-    double debt;       /* of cost that was given too much */
+    double debt;       /* cost that was given too much */
     int64_t ended_s[8];
 };
 

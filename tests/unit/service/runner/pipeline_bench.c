@@ -52,7 +52,7 @@ static void print_violation(void *context, const char *sentence) {
     printf("violation: %s\n", sentence);
 }
 
-/* Of all threads, so that a busy machine does not hide what the work costs. */
+/* Counts the time of all threads, so that a busy machine does not hide what the work costs. */
 static double cpu_s(void) {
     struct timespec time;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);

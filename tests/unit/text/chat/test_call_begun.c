@@ -15,7 +15,7 @@
 #define CALL(name, arguments)                                                                      \
     "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " arguments "}\n</tool_call>"
 
-static json_t *tools; /* of the readers */
+static json_t *tools; /* argument for the readers */
 
 static int open_tools(void **state) {
     (void)state;

@@ -255,7 +255,7 @@ static const struct row function[] = {
     {"<start_function_call>call:f{days:2}", "", "f({\"days\":2})"},
 };
 
-static json_t *tools; /* of the readers */
+static json_t *tools; /* argument for the readers */
 
 static int open_tools(void **state) {
     (void)state;

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-static struct buf written; /* of the test that runs */
+static struct buf written; /* text of the test that runs */
 
 static int release(void **state) {
     (void)state;

@@ -18,7 +18,7 @@ static const char *const vocabularies[] = {"smollm2",   "gpt-2",         "llama-
                                            "llama-spm", "mistral-v1",    "phi-3",     "bert-bge",
                                            "falcon",    "deepseek-coder"};
 #define VOCABULARY_COUNT (sizeof vocabularies / sizeof *vocabularies)
-/* Of these, the ones that give back every byte. */
+/* Among these, the ones that give back every byte. */
 static const char *const exact_vocabularies[] = {
     "gpt-2", "llama-bpe", "qwen2", "llama-spm", "mistral-v1", "phi-3", "deepseek-coder"};
 

@@ -23,7 +23,7 @@ static const struct turns_options one_at_a_time = {1, 0};
 struct work {
     int64_t arrives_s;
     uint32_t model;
-    int64_t needs_s; /* of the model's time */
+    int64_t needs_s; /* seconds of the model's time */
     int64_t deadline_s;
     bool is_interactive;
     int64_t done_s; /* 0: not yet */

@@ -37,7 +37,7 @@ static void expect_reading(enum endpoint endpoint, const char *request, int stat
     buf_release(&buf);
 }
 
-/* Of an endpoint whose answers may be any object. */
+/* For an endpoint whose answers may be any object. */
 static void expect_answer(int status, const char *body, const char *model, enum outcome outcome,
                           int32_t result_status, const char *expected) {
     expect_reading(ENDPOINT_TOKENIZE, "{}", status, body, model, outcome, result_status, expected);
