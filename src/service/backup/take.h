@@ -10,7 +10,7 @@
  * the bytes that were copied already are known then.
  *
  * Left out, because nothing rests on it: answers kept for equal requests, spools, the ballast,
- * stacks of engines. docs/internals/service/store.md has the whole reasoning.
+ * stacks of engines. docs/internals/service/backup.md has the whole reasoning.
  *
  * Thread: one.
  * Memory: some 160 bytes per file of the state directory, twice. */

@@ -78,7 +78,7 @@ void lift_tokens(float *logits, uint32_t rows, size_t stride, uint32_t vocab) {
 
 #define BATCHES 7
 #define BATCH_US 800.0
-#define HOST_US 8.0 /* a launch takes the host 3–8 µs: docs/internals/inference/gpu.md §4 */
+#define HOST_US 8.0 /* a launch takes the host 3–8 µs: docs/internals/inference/gpu.md */
 
 __global__ static void spin(long long ns) {
     long long begin, now;

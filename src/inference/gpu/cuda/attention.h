@@ -20,7 +20,7 @@
  * that one head of one page is one run of memory. E4M3 elements are multiplied by a float16 for
  * each token and head; those of page p and head h lie in `scales` at (p · kv_heads + h) · 32: 16 of
  * the keys, then 16 of the values. (Behind the runs they would cost 9 % of the bandwidth, there
- * they cost 2 %: docs/internals/inference/gpu.md.)
+ * they cost 2 %: docs/internals/inference/gpu-kernels.md.)
  *
  * A partial is what attention over some of a row's keys has gathered, in float32: for each head the
  * largest score m (in powers of two), l = Σ 2^(score - m) and o = Σ 2^(score - m) · value, of which

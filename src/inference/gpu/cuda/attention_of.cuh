@@ -3,7 +3,7 @@
 
 /* attention_of: which shape of kernel serves a head size and group. A .cu for each type of cache
  * and kind of kernel instantiates them, so that no compilation is long. The figures behind the
- * shapes are in docs/internals/inference/gpu.md. */
+ * shapes are in docs/internals/inference/gpu-kernels.md. */
 
 #include "gpu/cuda/attention.h"
 

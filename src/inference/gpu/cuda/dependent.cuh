@@ -7,7 +7,7 @@
  *
  * A kernel launched so loads what no kernel writes, calls wait_for_before() and only then touches
  * the rest. Each one must call it, or a later kernel could overtake one before. It takes 1.3–1.9 µs
- * off each launch (docs/internals/inference/gpu.md §5). launches.h decides what becomes of a
+ * off each launch (docs/internals/inference/gpu-kernels.md). launches.h decides what becomes of a
  * launch. */
 
 extern "C" {

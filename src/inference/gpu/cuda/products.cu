@@ -16,8 +16,7 @@ struct format_facts {
     size_t in_bytes;
     size_t out_bytes;
     bool is_fast; /* sums of e4m3 stay in 14 bits of the tensor cores for longer: 9–13 % faster, an
-                     error of 0.003 where quantising costs 0.026 (docs/internals/inference/gpu.md
-                     §0.5) */
+                     error of 0.003 where quantising costs 0.026 */
 };
 static const struct format_facts formats[CUDA_FORMAT_COUNT] = {
     {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F, 2, 2, false},

@@ -5,7 +5,7 @@
  *
  * The library (541 MB) is found at run time and not linked. For each format, matrix shape and
  * bucket of rows its algorithms are timed once on the GPU, for its own first choice is 3 % slower
- * on average and up to 68 % (docs/internals/inference/gpu.md §1); the best are kept and can be
+ * on average and up to 68 % (docs/internals/inference/gpu-kernels.md); the best are kept and can be
  * written to a file. Rows are rounded up to a bucket (gpu/row_bucket.h): whoever calls gives memory
  * for that many, and what stands in the rows past the last is computed and ignored.
  *

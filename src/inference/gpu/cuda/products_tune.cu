@@ -4,7 +4,7 @@
  *
  * The launches of a round are recorded as a graph. A host that starts them one by one is slower
  * than the GPU at times, and then all algorithms seem alike: 4 or 5 of 84 shapes got one with less
- * than 95 % of the best one's speed (docs/internals/inference/gpu.md). */
+ * than 95 % of the best one's speed (docs/internals/inference/gpu-kernels.md). */
 
 #include "products_library.cuh"
 #include "products_notes.h"
