@@ -182,7 +182,7 @@ static enum err add_peer(struct chosen *chosen, const char *text, struct error *
         return err_set(error, ERR_INVALID, "--compare-url: there are more than %d servers",
                        BENCH_TARGETS_MAX - 1);
     const char *url = split_name(text, chosen->names[number]);
-    enum err err = remote_options_read_url(url, "--compare-url", chosen->urls[number], error);
+    enum err err = remote_place_read_url(url, "--compare-url", chosen->urls[number], error);
     if (err != OK) return err;
     benchmark->targets[benchmark->target_count++] =
         (struct bench_target){.name = chosen->names[number],
@@ -199,7 +199,7 @@ static enum err read_servers(struct chosen *chosen, struct error *error) {
         return err_set(error, ERR_INVALID, "--compare-key-file needs one --compare-url");
     if (chosen->model && chosen->remote.base_url)
         return err_set(error, ERR_INVALID, "--model starts a server: it excludes --base-url");
-    if (!chosen->model) err = remote_options_read(&chosen->remote, &chosen->place, error);
+    if (!chosen->model) err = remote_place_read(&chosen->remote, &chosen->place, error);
     if (err == OK && chosen->compare_key_file)
         err = secret_read_file(&chosen->peer_key, chosen->compare_key_file, error);
     if (err == OK && chosen->peer_key.text)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/command.h"
-#include "cli/doctor.h"
+#include "cli/doctor_show.h"
+#include "cli/remote_options.h"
 #include "cli/settings.h"
 
 #include <stdlib.h>
@@ -24,21 +25,61 @@ static const struct option rows[] = {
 
 static enum err check(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
-    return remote_options_check(&chosen->remote, error);
+    return remote_place_check(&chosen->remote, error);
+}
+
+static const void *target_of(struct options *options, const char *name) {
+    const struct bound_option *option = options_find(options, str_from(name));
+    return option ? option->target : NULL;
+}
+
+static const char *text_of(struct options *options, const char *name) {
+    const char *const *target = target_of(options, name);
+    return target ? *target : NULL;
+}
+
+static const struct option_list *list_of(struct options *options, const char *name) {
+    static const struct option_list none;
+    const struct option_list *target = target_of(options, name);
+    return target ? target : &none;
+}
+
+/* The values of the options of `quern serve` that the doctor looks at. */
+static struct doctor_settings values_of(struct options *options) {
+    const struct option_list *models = list_of(options, "model");
+    const struct option_list *upstreams = list_of(options, "upstream");
+    const int64_t *port = target_of(options, "port");
+    return (struct doctor_settings){
+        .models = models->values,
+        .model_count = models->count,
+        .upstreams = upstreams->values,
+        .upstream_count = upstreams->count,
+        .state_dir = text_of(options, "state-dir"),
+        .device = text_of(options, "device"),
+        .device_plugin = text_of(options, "device-plugin"),
+        .host = text_of(options, "host"),
+        .port = port ? *port : 0,
+        .certificate = text_of(options, "ssl-certfile"),
+        .certificate_key = text_of(options, "ssl-keyfile"),
+        .api_key_file = text_of(options, "api-key-file"),
+        .webhook_secret_file = text_of(options, "webhook-secret-file"),
+        .env_file = text_of(options, "env-file"),
+    };
 }
 
 /* Reads the settings of `quern serve`, as files and the environment give them. */
-static void check_settings(struct doctor *doctor, const struct chosen *chosen, void *serve,
-                           struct settings *settings) {
+static void read_settings(struct doctor *doctor, const struct chosen *chosen, void *serve,
+                          struct options *options, struct settings *settings) {
     struct error error = {0};
     struct command_call call = {.chosen = serve};
     const char *config = chosen->config ? chosen->config : getenv("QUERN_CONFIG");
-    enum err err = settings_load(settings, doctor->settings, config, &error);
-    struct bound_option *state_dir = options_find(doctor->settings, STR("state-dir"));
+    enum err err = settings_load(settings, options, config, &error);
+    struct bound_option *state_dir = options_find(options, STR("state-dir"));
     if (chosen->state_dir && state_dir) *(const char **)state_dir->target = chosen->state_dir;
-    bool has_work =
-        doctor_list(doctor, "model")->count + doctor_list(doctor, "upstream")->count > 0;
+    doctor->settings = values_of(options);
+    bool has_work = doctor->settings.model_count + doctor->settings.upstream_count > 0;
     if (err == OK && has_work) err = cmd_serve.check(&call, &error);
+    doctor->settings = values_of(options); /* the check may have completed them */
     if (err != OK)
         doctor_find(doctor, DOCTOR_WRONG, "settings",
                     "correct that line; `quern config show serve --origin` names each source", "%s",
@@ -57,17 +98,10 @@ static enum err run(struct command_call *call, struct error *error) {
     struct settings settings = {0};
     if (!options) return err_set(error, ERR_UNAVAILABLE, "no memory");
     void *serve = command_begin(&cmd_serve, options);
-    struct doctor doctor = {.settings = options, .remote = chosen->remote, .stop = call->stop};
-    check_settings(&doctor, chosen, serve, &settings);
-    doctor_check_machine(&doctor);
-    doctor_check_state(&doctor);
-    doctor_check_secrets(&doctor);
-    doctor_check_models(&doctor);
-    doctor_check_service(&doctor);
-    doctor_check_upstreams(&doctor);
-    doctor_check_server(&doctor);
-    doctor_check_device(&doctor); /* at last: a driver may start threads */
-    size_t wrong = doctor_print(&doctor, chosen->json);
+    struct doctor doctor = {.remote = chosen->remote, .stop = call->stop};
+    read_settings(&doctor, chosen, serve, options, &settings);
+    doctor_check(&doctor);
+    size_t wrong = doctor_show(&doctor, chosen->json);
     if (wrong > 0) call->status = EXIT_FAILED;
     doctor_release(&doctor);
     command_end(&cmd_serve, serve);

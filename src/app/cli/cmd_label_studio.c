@@ -91,7 +91,7 @@ static enum err find_url(const struct chosen *chosen, char ret_url[REMOTE_URL_BY
     const char *origin = chosen->url ? "--label-studio-url" : "LABEL_STUDIO_URL";
     if (!text || !*text)
         return err_set(error, ERR_INVALID, "--label-studio-url or LABEL_STUDIO_URL is missing");
-    return remote_options_read_root(text, origin, ret_url, error);
+    return remote_place_read_root(text, origin, ret_url, error);
 }
 
 static enum err check(struct command_call *call, struct error *error) {
@@ -144,7 +144,7 @@ static enum err read_token(const struct chosen *chosen, struct secret *ret_token
                                                       .variable = "LABEL_STUDIO_API_KEY",
                                                       .credential = "label-studio-api-key"},
                                &none, error);
-    if (err == OK) err = remote_options_trim_key(ret_token, error);
+    if (err == OK) err = remote_place_trim_key(ret_token, error);
     if (err == OK && !ret_token->text)
         err = err_set(error, ERR_DENIED,
                       "no token: it goes into LABEL_STUDIO_API_KEY or --label-studio-token-file");

@@ -47,20 +47,21 @@ static void print_file(void *context, const struct model_file *file) {
     struct listing *listing = context;
     const struct chosen *chosen = listing->chosen;
     struct model_facts facts;
+    struct models_card card = {0};
     if (*listing->stop) return;
-    models_read_facts(&facts, file, (uint32_t)chosen->max_model_len);
+    model_facts_read(&facts, file, (uint32_t)chosen->max_model_len);
     const bool has_card = chosen->device_memory_mib > 0;
     struct error unread;
     if (has_card && facts.is_read && !*facts.why_not &&
-        models_card_read(&facts.card, file->path, (uint64_t)chosen->device_memory_mib << 20,
+        models_card_read(&card, file->path, (uint64_t)chosen->device_memory_mib << 20,
                          (uint32_t)chosen->max_model_len, &unread) != OK)
-        facts.card.memory_bytes = 0; /* the list goes on */
+        card.memory_bytes = 0; /* the list goes on */
     if (!chosen->json && listing->count == 0) models_show_head(has_card);
     listing->count++;
     if (chosen->json)
-        models_show_json(&facts);
+        models_show_json(&facts, &card);
     else
-        models_show_line(&facts, has_card);
+        models_show_line(&facts, &card, has_card);
 }
 
 static enum err list(struct command_call *call, struct error *error) {
@@ -117,18 +118,19 @@ static enum err inspect(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     struct model_file file;
     struct model_facts facts;
+    struct models_card card = {0};
     enum err err = find_model(call->operands[1], &file, error);
     if (err != OK) return err;
-    models_read_facts(&facts, &file, (uint32_t)chosen->max_model_len);
+    model_facts_read(&facts, &file, (uint32_t)chosen->max_model_len);
     if (!facts.is_read) return err_set(error, ERR_INVALID, "%s", facts.why_not);
     if (chosen->device_memory_mib > 0 && !*facts.why_not)
-        err = models_card_read(&facts.card, file.path, (uint64_t)chosen->device_memory_mib << 20,
+        err = models_card_read(&card, file.path, (uint64_t)chosen->device_memory_mib << 20,
                                (uint32_t)chosen->max_model_len, error);
     if (err != OK) return err;
     if (chosen->json)
-        models_show_json(&facts);
+        models_show_json(&facts, &card);
     else
-        models_show_page(&facts);
+        models_show_page(&facts, &card);
     return OK;
 }
 

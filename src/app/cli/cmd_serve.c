@@ -124,8 +124,8 @@ static enum err check(struct command_call *call, struct error *error) {
             err_set(error, ERR_INVALID, "--metrics-compat: %s is not vllm", serve->metrics_compat);
     if (err == OK) err = serve_set_profile(serve, chosen->profile, error);
     if (err == OK && serve->studio.url)
-        err = remote_options_read_root(serve->studio.url, "--label-studio-url", chosen->studio_url,
-                                       error);
+        err = remote_place_read_root(serve->studio.url, "--label-studio-url", chosen->studio_url,
+                                     error);
     if (err != OK) return err;
     if (serve->studio.url) serve->studio.url = chosen->studio_url;
     if (chosen->extended_windows) serve->node.runner.rules.extended_windows = true;

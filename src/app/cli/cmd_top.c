@@ -117,11 +117,11 @@ static enum err watch(struct net_client *client, struct fetch *fetch, const stru
 static enum err check(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     char url[REMOTE_URL_BYTES];
-    if (!call->operands[0]) return remote_options_check(&chosen->remote, error);
+    if (!call->operands[0]) return remote_place_check(&chosen->remote, error);
     if (chosen->remote.base_url)
         return err_set(error, ERR_INVALID, "URL and --base-url name the server twice");
     chosen->remote.base_url = call->operands[0];
-    return remote_options_read_url(call->operands[0], "URL", url, error);
+    return remote_place_read_url(call->operands[0], "URL", url, error);
 }
 
 static void make_url(const struct remote_place *place, char ret_url[URL_BYTES]) {
@@ -136,7 +136,7 @@ static enum err run(struct command_call *call, struct error *error) {
     struct remote_place place = {0};
     struct net_client *client = NULL;
     struct fetch fetch = {.url = url};
-    enum err err = remote_options_read(&chosen->remote, &place, error);
+    enum err err = remote_place_read(&chosen->remote, &place, error);
     if (err != OK) {
         remote_place_release(&place);
         return err;

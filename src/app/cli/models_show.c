@@ -3,27 +3,11 @@
 
 #include "base/printable.h"
 #include "cli/pull_show.h"
-#include "hub/inspect_verdict.h"
 #include "json/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-void models_read_facts(struct model_facts *ret_facts, const struct model_file *file,
-                       uint32_t sequence_tokens) {
-    struct error error = {0};
-    *ret_facts = (struct model_facts){.file = file, .machine = inspect_machine()};
-    snprintf(ret_facts->why_not, sizeof ret_facts->why_not, "%s", file->why_not);
-    enum err err = inspect_path(&ret_facts->is, file->path, &error);
-    ret_facts->is_read = err == OK;
-    if (err == OK) {
-        err = inspect_verdict(&ret_facts->is, file->path, &error);
-        ret_facts->fit = inspect_fit(&ret_facts->is, &ret_facts->machine, sequence_tokens);
-    }
-    if (err != OK && !*ret_facts->why_not)
-        snprintf(ret_facts->why_not, sizeof ret_facts->why_not, "%s", error.text);
-}
 
 /* --- text --- */
 
@@ -38,20 +22,21 @@ void models_show_head(bool has_card) {
     puts("path");
 }
 
-void models_show_line(const struct model_facts *facts, bool has_card) {
+void models_show_line(const struct model_facts *facts, const struct models_card *card,
+                      bool has_card) {
     const struct model_file *file = facts->file;
-    char context[24] = "-", kv[24] = "-", sequences[32] = "-", card[MODELS_CARD_BRIEF] = "-";
+    char context[24] = "-", kv[24] = "-", sequences[32] = "-", brief[MODELS_CARD_BRIEF] = "-";
     if (facts->is_read && facts->is.context > 0)
         snprintf(context, sizeof context, "%" PRIu32, facts->is.context);
     if (facts->is_read && facts->is.kv_bytes_per_token > 0) {
         snprintf(kv, sizeof kv, "%" PRIu64, facts->is.kv_bytes_per_token);
         snprintf(sequences, sizeof sequences, "%" PRIu64, facts->fit.sequences);
     }
-    if (facts->card.memory_bytes > 0) models_card_brief(&facts->card, card);
+    if (card->memory_bytes > 0) models_card_brief(card, brief);
     printf("%-40s %9s  %-11s %-12s %8s %9s %9s  ", printable(file->name).text,
            pull_show_bytes(file->bytes).text, model_source_name(file->source),
            facts->is_read ? facts->is.family : "-", context, kv, sequences);
-    show_card_column(has_card, card);
+    show_card_column(has_card, brief);
     printf("%s%s%s\n", printable(file->path).text, *facts->why_not ? "  cannot be served: " : "",
            printable(facts->why_not).text);
 }
@@ -80,7 +65,7 @@ static void show_fit(const struct model_facts *facts) {
                fit->sequence_tokens);
 }
 
-void models_show_page(const struct model_facts *facts) {
+void models_show_page(const struct model_facts *facts, const struct models_card *card) {
     const struct inspection *is = &facts->is;
     printf("model        %s\npath         %s\nsize         %s\n", printable(facts->file->name).text,
            printable(facts->file->path).text,
@@ -104,7 +89,7 @@ void models_show_page(const struct model_facts *facts) {
         printf("template     %s\n", is->has_template ? "yes" : "no");
         printf("licence      %s\n", *is->licence ? printable(is->licence).text : "not said");
         show_fit(facts);
-        if (facts->card.memory_bytes > 0) models_card_show(&facts->card);
+        if (card->memory_bytes > 0) models_card_show(card);
     }
     printf("servable     %s%s\n", *facts->why_not ? "no: " : "yes", printable(facts->why_not).text);
 }
@@ -156,7 +141,7 @@ static void add_inspection(struct buf *line, const struct model_facts *facts) {
     add_number(line, "sequences", facts->fit.sequences);
 }
 
-void models_show_json(const struct model_facts *facts) {
+void models_show_json(const struct model_facts *facts, const struct models_card *card) {
     const struct model_file *file = facts->file;
     struct buf line;
     buf_init(&line, 1 << 16);
@@ -168,7 +153,7 @@ void models_show_json(const struct model_facts *facts) {
     buf_printf(&line, ", \"servable\": %s", *facts->why_not ? "false" : "true");
     add_text(&line, "reason", facts->why_not);
     if (facts->is_read) add_inspection(&line, facts);
-    if (facts->card.memory_bytes > 0) models_card_add_json(&line, &facts->card);
+    if (card->memory_bytes > 0) models_card_add_json(&line, card);
     buf_add_text(&line, "}");
     puts(line.at);
     buf_release(&line);

@@ -7,26 +7,13 @@
  * Memory: the caller's struct. */
 
 #include "cli/models_card.h"
-#include "hub/catalog.h"
-#include "hub/inspect.h"
+#include "hub/model_facts.h"
 
-struct model_facts {
-    const struct model_file *file;
-    bool is_read; /* `is`, `machine` and `fit` are known */
-    struct inspection is;
-    struct machine machine;
-    struct fit fit;
-    struct models_card card;        /* memory_bytes 0: not asked for */
-    char why_not[ERROR_TEXT_BYTES]; /* empty: the model can be served */
-};
-
-/* Reads a model's head. `sequence_tokens`: the length for inspect_fit, 0: the model's context. */
-void models_read_facts(struct model_facts *ret_facts, const struct model_file *file,
-                       uint32_t sequence_tokens);
-
-/* `has_card`: the list has a column for the card. */
+/* `card`: how the model fits a card; its memory_bytes is 0 where that was not asked. `has_card`: the
+ * list has a column for it. */
 void models_show_head(bool has_card);
-void models_show_line(const struct model_facts *facts, bool has_card);
-void models_show_page(const struct model_facts *facts);
+void models_show_line(const struct model_facts *facts, const struct models_card *card,
+                      bool has_card);
+void models_show_page(const struct model_facts *facts, const struct models_card *card);
 /* One object and a newline. */
-void models_show_json(const struct model_facts *facts);
+void models_show_json(const struct model_facts *facts, const struct models_card *card);

@@ -43,7 +43,7 @@ enum err session_open(struct session *ret_session, const char *command,
                       struct error *error) {
     *ret_session = (struct session){.command = command};
     terminal_init(&ret_session->terminal);
-    enum err err = remote_options_read(&choice->remote, &ret_session->place, error);
+    enum err err = remote_place_read(&choice->remote, &ret_session->place, error);
     if (err != OK) return err;
     const struct remote_options options = {.base_url = ret_session->place.base_url,
                                            .key = ret_session->place.key.text,
@@ -71,7 +71,7 @@ void session_print_json(const json_t *object) {
 }
 
 enum err session_check(const struct session_choice *choice, struct error *error) {
-    return remote_options_check(&choice->remote, error);
+    return remote_place_check(&choice->remote, error);
 }
 
 enum err session_check_id(const struct session_choice *choice, const char *operand,

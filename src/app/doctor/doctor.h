@@ -6,15 +6,12 @@
  *
  * A finding is good, a hint or wrong. Hints are facts that a person may want to change and that
  * stop nothing. The checks change nothing: they take no lock for longer than a look, load no model
- * and write no file.
+ * and write no file. The room knows no option and prints nothing.
  *
  * Thread: main; models are read in a process of their own, in the sandbox.
- * Memory: doctor_release frees the findings. */
+ * Memory: doctor_release frees the findings; the settings are borrowed. */
 
-#include "cli/options.h"
-#include "cli/remote_options.h"
-
-#include <stdio.h>
+#include "client/remote_place.h"
 
 enum doctor_verdict { DOCTOR_GOOD, DOCTOR_HINT, DOCTOR_WRONG };
 
@@ -27,8 +24,23 @@ struct doctor_finding {
     char remedy[DOCTOR_TEXT_BYTES]; /* empty: nothing to do */
 };
 
+/* The settings of `quern serve`, as files and variables give them. A text that is NULL or empty is
+ * not set. */
+struct doctor_settings {
+    const char *const *models;    /* (model_count) */
+    const char *const *upstreams; /* (upstream_count) */
+    size_t model_count, upstream_count;
+    const char *state_dir;
+    const char *device, *device_plugin;
+    const char *host;
+    int64_t port;
+    const char *certificate, *certificate_key; /* files of TLS */
+    const char *api_key_file, *webhook_secret_file, *env_file;
+};
+
+/* Zero but for the first three is a valid start. */
 struct doctor {
-    struct options *settings;    /* the options of `quern serve`, as files and variables set them */
+    struct doctor_settings settings;
     struct remote_choice remote; /* base_url NULL: the server of the settings */
     const volatile bool *stop;
     struct doctor_finding *findings;
@@ -36,26 +48,9 @@ struct doctor {
     bool holds_server; /* a server runs with the state directory */
 };
 
+/* Looks at everything but the settings themselves, and adds what it finds. */
+void doctor_check(struct doctor *doctor);
 /* Adds a finding; control characters of its text become blanks. `remedy` NULL or "": none. */
 void doctor_find(struct doctor *doctor, enum doctor_verdict verdict, const char *area,
                  const char *remedy, const char *format, ...) PRINTF_LIKE(5, 6);
 void doctor_release(struct doctor *doctor);
-/* Prints the findings on standard output; returns how many are wrong. */
-size_t doctor_print(const struct doctor *doctor, bool json);
-
-/* A setting of `quern serve`: a text (NULL: not set), a list, a number. */
-const char *doctor_text(const struct doctor *doctor, const char *name);
-const struct option_list *doctor_list(const struct doctor *doctor, const char *name);
-int64_t doctor_integer(const struct doctor *doctor, const char *name);
-
-/* doctor_place.c: the machine, the state directory, files of secrets. */
-void doctor_check_machine(struct doctor *doctor);
-void doctor_check_state(struct doctor *doctor);
-void doctor_check_secrets(struct doctor *doctor);
-/* doctor_models.c: models and cards. */
-void doctor_check_models(struct doctor *doctor);
-void doctor_check_device(struct doctor *doctor);
-/* doctor_server.c: the port, a running server, its service, upstreams. */
-void doctor_check_server(struct doctor *doctor);
-void doctor_check_upstreams(struct doctor *doctor);
-void doctor_check_service(struct doctor *doctor);

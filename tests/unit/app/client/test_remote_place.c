@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/remote_options.h"
+#include "client/remote_place.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 static enum err read_place(const char *url, struct remote_place *ret_place, struct error *error) {
     const struct remote_choice choice = {.base_url = url};
     *ret_place = (struct remote_place){0};
-    return remote_options_read(&choice, ret_place, error);
+    return remote_place_read(&choice, ret_place, error);
 }
 
 static int clear_environment(void **state) {

@@ -3,13 +3,13 @@
 /* Models and cards. Heads of models are foreign files, so that a process in the sandbox reads them
  * and tells its findings through a pipe, a line each. */
 
-#include "cli/doctor.h"
+#include "doctor/doctor_internal.h"
 
 #include "base/sandbox.h"
-#include "cli/models_show.h"
 #include "gpu/gpu_find.h"
 #include "gpu/gpu_load.h"
 #include "gpu/gpu_products.h"
+#include "hub/model_facts.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ static void tell_model(FILE *to, const char *argument) {
     }
     snprintf(file.name, sizeof file.name, "%s", model.names[0]);
     snprintf(file.path, sizeof file.path, "%s", model.path);
-    models_read_facts(&facts, &file, 0);
+    model_facts_read(&facts, &file, 0);
     if (*facts.why_not)
         tell(to, DOCTOR_WRONG, "%.100s cannot be served: %.300s", file.name, facts.why_not);
     else if (facts.is_read && !facts.fit.is_in_memory)
@@ -84,14 +84,14 @@ static void tell_stores(FILE *to, bool has_model) {
              stores.servable, stores.refused);
 }
 
-static int tell_all(int fd, const struct option_list *models, bool has_upstream) {
+static int tell_all(int fd, const struct doctor_settings *settings) {
     struct sandbox_state state;
     const struct sandbox_path all = {.path = "/"};
     FILE *to = fdopen(fd, "w");
     if (!to) return 1;
     sandbox_enter(SANDBOX_FILES, &all, 1, &state);
-    for (size_t i = 0; i < models->count; i++) tell_model(to, models->values[i]);
-    tell_stores(to, models->count > 0 || has_upstream);
+    for (size_t i = 0; i < settings->model_count; i++) tell_model(to, settings->models[i]);
+    tell_stores(to, settings->model_count > 0 || settings->upstream_count > 0);
     return 0;
 }
 
@@ -113,13 +113,12 @@ static void take_lines(struct doctor *doctor, FILE *from) {
 
 void doctor_check_models(struct doctor *doctor) {
     int ends[2], status = 0;
-    bool has_upstream = doctor_list(doctor, "upstream")->count > 0;
     fflush(stdout);
     if (pipe(ends) != 0) return;
     pid_t child = fork();
     if (child == 0) {
         (void)close(ends[0]);
-        _exit(tell_all(ends[1], doctor_list(doctor, "model"), has_upstream));
+        _exit(tell_all(ends[1], &doctor->settings));
     }
     (void)close(ends[1]);
     FILE *from = child > 0 ? fdopen(ends[0], "r") : NULL;
@@ -182,8 +181,8 @@ void doctor_check_device(struct doctor *doctor) {
     struct gpu_settings settings;
     struct error error = {0};
     const struct gpu_texts texts = {
-        .device = str_from(doctor_text(doctor, "device")),
-        .plugin = str_from(doctor_text(doctor, "device-plugin")),
+        .device = str_from(doctor->settings.device),
+        .plugin = str_from(doctor->settings.device_plugin),
     };
     enum err err = gpu_settings_read(&settings, &texts, &error);
     if (err == OK) err = gpu_load(&loaded, &settings, &error);

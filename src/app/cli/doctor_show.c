@@ -1,37 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/doctor.h"
+#include "cli/doctor_show.h"
 
-#include "base/mem.h"
 #include "base/printable.h"
 #include "cli/terminal.h"
-#include "client/objects.h"
 #include "json/json.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static const char *const verdict_names[] = {"good", "hint", "wrong"};
-
-void doctor_find(struct doctor *doctor, enum doctor_verdict verdict, const char *area,
-                 const char *remedy, const char *format, ...) {
-    char text[DOCTOR_TEXT_BYTES * 2];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    doctor->findings =
-        vec_grow(doctor->findings, doctor->count, &doctor->capacity, sizeof *doctor->findings);
-    struct doctor_finding *finding = &doctor->findings[doctor->count++];
-    *finding = (struct doctor_finding){.verdict = verdict, .area = area};
-    object_copy_text(str_from(text), finding->text, sizeof finding->text);
-    object_copy_text(str_from(remedy), finding->remedy, sizeof finding->remedy);
-}
-
-void doctor_release(struct doctor *doctor) {
-    free(doctor->findings);
-    doctor->findings = NULL;
-}
 
 static void print_text(const struct doctor_finding *finding, bool has_colours) {
     static const char *const colours[] = {"\033[32m", "\033[33m", "\033[31m"};
@@ -70,7 +47,7 @@ static void print_json(const struct doctor *doctor, size_t wrong) {
     buf_release(&line);
 }
 
-size_t doctor_print(const struct doctor *doctor, bool json) {
+size_t doctor_show(const struct doctor *doctor, bool json) {
     const char *no_colour = getenv("NO_COLOR");
     bool has_colours = terminal_obeys(STDOUT_FILENO) && !(no_colour && *no_colour);
     size_t wrong = 0, hints = 0;
@@ -85,27 +62,4 @@ size_t doctor_print(const struct doctor *doctor, bool json) {
     for (size_t i = 0; i < doctor->count; i++) print_text(&doctor->findings[i], has_colours);
     printf("\n%zu wrong, %zu to know, %zu good\n", wrong, hints, doctor->count - wrong - hints);
     return wrong;
-}
-
-/* --- settings --- */
-
-static const void *target_of(const struct doctor *doctor, const char *name) {
-    const struct bound_option *option = options_find(doctor->settings, str_from(name));
-    return option ? option->target : NULL;
-}
-
-const char *doctor_text(const struct doctor *doctor, const char *name) {
-    const char *const *target = target_of(doctor, name);
-    return target ? *target : NULL;
-}
-
-const struct option_list *doctor_list(const struct doctor *doctor, const char *name) {
-    static const struct option_list none;
-    const struct option_list *target = target_of(doctor, name);
-    return target ? target : &none;
-}
-
-int64_t doctor_integer(const struct doctor *doctor, const char *name) {
-    const int64_t *target = target_of(doctor, name);
-    return target ? *target : 0;
 }

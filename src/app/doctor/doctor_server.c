@@ -2,7 +2,7 @@
 
 /* The port, a server that runs, its service, and the upstreams. */
 
-#include "cli/doctor.h"
+#include "doctor/doctor_internal.h"
 
 #include "base/address.h"
 #include "client/objects.h"
@@ -165,28 +165,28 @@ static enum err find_place(struct doctor *doctor, struct remote_place *ret_place
     char url[REMOTE_URL_BYTES];
     struct remote_choice choice = doctor->remote;
     struct address address;
-    const char *host = doctor_text(doctor, "host");
+    const char *host = doctor->settings.host;
     const char *variable = getenv("OPENAI_BASE_URL");
     bool is_any = !host || strcmp(host, "0.0.0.0") == 0 || strcmp(host, "::") == 0;
     bool is_v6 = host && address_read(&address, str_from(host)) && strchr(host, ':');
     snprintf(url, sizeof url, "http%s://%s%s%s:%" PRId64 "/v1",
-             doctor_text(doctor, "ssl-certfile") ? "s" : "", is_v6 ? "[" : "",
-             is_any ? "127.0.0.1" : host, is_v6 ? "]" : "", doctor_integer(doctor, "port"));
+             doctor->settings.certificate ? "s" : "", is_v6 ? "[" : "", is_any ? "127.0.0.1" : host,
+             is_v6 ? "]" : "", doctor->settings.port);
     if (!choice.base_url && !(variable && *variable)) choice.base_url = url;
-    return remote_options_read(&choice, ret_place, error);
+    return remote_place_read(&choice, ret_place, error);
 }
 
 void doctor_check_server(struct doctor *doctor) {
     struct remote_place place = {0};
     struct error error = {0};
-    const char *host = doctor_text(doctor, "host"), *variable = getenv("OPENAI_BASE_URL");
+    const char *host = doctor->settings.host, *variable = getenv("OPENAI_BASE_URL");
     bool is_named = doctor->remote.base_url || (variable && *variable);
     if (find_place(doctor, &place, &error) != OK)
         doctor_find(doctor, DOCTOR_WRONG, SERVER, "correct the option or the variable", "%s",
                     error.text);
-    else if (is_named || doctor_integer(doctor, "port") > 0)
+    else if (is_named || doctor->settings.port > 0)
         check_running(doctor, &place, is_named || doctor->holds_server);
-    if (!doctor->holds_server) check_port(doctor, host, doctor_integer(doctor, "port"));
+    if (!doctor->holds_server) check_port(doctor, host, doctor->settings.port);
     remote_place_release(&place);
 }
 
@@ -221,11 +221,11 @@ static void check_upstream(struct doctor *doctor, const struct upstream_spec *sp
 }
 
 void doctor_check_upstreams(struct doctor *doctor) {
-    const struct option_list *upstreams = doctor_list(doctor, "upstream");
-    for (size_t i = 0; i < upstreams->count; i++) {
+    const struct doctor_settings *settings = &doctor->settings;
+    for (size_t i = 0; i < settings->upstream_count; i++) {
         struct upstream_spec spec;
         struct error error = {0};
-        if (upstream_spec_read(upstreams->values[i], &spec, &error) == OK)
+        if (upstream_spec_read(settings->upstreams[i], &spec, &error) == OK)
             check_upstream(doctor, &spec);
         else
             doctor_find(doctor, DOCTOR_WRONG, "upstreams", "see quern-serve(1)", "--upstream: %s",

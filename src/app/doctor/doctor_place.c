@@ -2,7 +2,7 @@
 
 /* The machine, the state directory and the files of secrets. */
 
-#include "cli/doctor.h"
+#include "doctor/doctor_internal.h"
 
 #include "base/clock.h"
 #include "base/os.h"
@@ -230,7 +230,7 @@ static void check_folder(struct doctor *doctor, const char *folder, const struct
 }
 
 void doctor_check_state(struct doctor *doctor) {
-    const char *folder = doctor_text(doctor, "state-dir");
+    const char *folder = doctor->settings.state_dir;
     struct stat status;
     if (!folder || !*folder)
         doctor_find(doctor, DOCTOR_WRONG, STATE, "name one with --state-dir",
@@ -264,26 +264,26 @@ static void check_secret(struct doctor *doctor, const char *setting, const char 
     secret_release(&secret);
 }
 
-static void check_certificate(struct doctor *doctor, const char *setting) {
-    const char *path = doctor_text(doctor, setting);
+static void check_certificate(struct doctor *doctor, const char *setting, const char *path) {
     if (!path || !*path || access(path, R_OK) == 0) return;
     doctor_find(doctor, DOCTOR_WRONG, "secrets", "name a file that this user can read",
                 "%s: cannot read %s: %s", setting, path, strerror(errno));
 }
 
 void doctor_check_secrets(struct doctor *doctor) {
-    static const char *const settings[] = {"api-key-file", "webhook-secret-file", "env-file"};
+    const struct doctor_settings *settings = &doctor->settings;
     static const char *const variables[] = {"QUERN_API_KEYS_FILE", "QUERN_WEBHOOK_SECRET_FILE",
                                             "HF_TOKEN_FILE", "OPENAI_API_KEY_FILE"};
     char keys[PATH_MAX];
     struct stat status;
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        check_secret(doctor, settings[i], doctor_text(doctor, settings[i]));
+    check_secret(doctor, "api-key-file", settings->api_key_file);
+    check_secret(doctor, "webhook-secret-file", settings->webhook_secret_file);
+    check_secret(doctor, "env-file", settings->env_file);
     for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
         check_secret(doctor, variables[i], getenv(variables[i]));
-    check_certificate(doctor, "ssl-certfile");
-    check_certificate(doctor, "ssl-keyfile");
-    const char *folder = doctor_text(doctor, "state-dir");
+    check_certificate(doctor, "ssl-certfile", settings->certificate);
+    check_certificate(doctor, "ssl-keyfile", settings->certificate_key);
+    const char *folder = settings->state_dir;
     snprintf(keys, sizeof keys, "%.*s/keys.jsonl", PATH_MAX - 16, folder ? folder : "");
     if (stat(keys, &status) == 0 && (status.st_mode & 077))
         doctor_find(doctor, DOCTOR_WRONG, "secrets", "chmod 600 it",
