@@ -31,6 +31,3 @@ struct store *store_spool_store(const struct store_spool *spool);
 enum err store_spool_place_at(struct store_spool *spool, const char *path,
                               unsigned char ret_sha256[SHA256_BYTES],
                               struct error *error) MUST_CHECK;
-/* Writes "<dir>/parts/<id>"; ERR_CORRUPT for an id that quern does not make. */
-enum err store_part_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *id,
-                         struct error *error) MUST_CHECK;

@@ -39,11 +39,16 @@ struct store {
     atomic_ullong duplicate_results;
 };
 
+/* --- paths.c: names of a state directory, and folders whose names are durable --- */
+
 /* Writes "<dir>/<text>". */
 void store_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *format, ...)
     PRINTF_LIKE(3, 4);
 /* Writes the path of a file's bytes: "<dir>/files/ab/<id>". */
 void store_file_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *id);
+/* Writes "<dir>/parts/<id>"; ERR_CORRUPT for an id that quern does not make. */
+enum err store_part_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *id,
+                         struct error *error) MUST_CHECK;
 /* Passes OK and ERR_EXHAUSTED on: without a descriptor for it no sync was begun, and it may be
  * tried later. Any other error of a sync is logged and ends the process, because the kernel may
  * have dropped the pages (docs/internals/service/store.md). */
@@ -53,12 +58,23 @@ enum err store_sync_result(struct store *store, enum err err, struct error *erro
 enum err store_make_folder(struct store *store, const char *path, const char *parent,
                            struct error *error) MUST_CHECK;
 
+/* --- ballast.c: a file that gives its place to results when the disk is full --- */
+
+/* Sizes the ballast by the whole disk, not by its free bytes, so that every start gets one size. */
+void ballast_size(struct store *store);
+/* Creates the ballast; ERR_UNAVAILABLE when the disk has no room for it. */
+enum err ballast_make(struct store *store, struct error *error) MUST_CHECK;
+
+/* --- statistics.c --- */
+
 /* Counts one fdatasync of a segment log, and one group commit of `records`. */
 void store_note_sync(struct store *store, int64_t ns);
 void store_note_group(struct store *store, size_t records);
 void store_note_end(struct store *store, const struct store_batch *batch);
 /* When a batch ended; 0 before. */
 int64_t store_batch_end_unix_s(const struct store_batch *batch);
+
+/* --- database.c --- */
 
 /* Opens meta.db, checks and migrates it. */
 enum err database_open(struct store *store, struct error *error) MUST_CHECK;
@@ -86,6 +102,8 @@ typedef enum err (*database_work_fn)(struct store *store, void *context, struct 
  * tries once more: bookkeeping must not fail for the lack of a page. */
 enum err database_transact(struct store *store, database_work_fn work, void *context,
                            struct error *error) MUST_CHECK;
+
+/* --- files_sweep.c --- */
 
 /* Called at start: empties tmp/, removes bytes that nobody was told of, and moves to lost/ what was
  * acknowledged and has no row (lost.h). */

@@ -27,14 +27,6 @@ const char *store_upload_status_name(enum upload_status status) {
     return names[status];
 }
 
-enum err store_part_path(const struct store *store, char ret_path[STORE_PATH_BYTES], const char *id,
-                         struct error *error) {
-    if (!store_id_is_sane(str_from(id)))
-        return err_set(error, ERR_CORRUPT, "a row of meta.db names a part '%s'", id);
-    store_path(store, ret_path, "parts/%s", id);
-    return OK;
-}
-
 /* --- rows of uploads --- */
 
 static enum err check_pending(struct store *store, const struct store_upload *upload,
