@@ -10,7 +10,7 @@
  *
  * (1) runner/validate.c: every line is sound and the line index is on the disk.
  * (2) runner/validate.c: the file is missing or not sound; `errors` says why.
- * (3) runner/active_batch.c: every line has a durable result, or the window has closed, or the
+ * (3) runner/active_end.c: every line has a durable result, or the window has closed, or the
  *     input can no longer be read; final_status tells these apart.
  * (4) (5) runner/publish.c: the result files are on the disk, in the same transaction.
  * (6) runner_batch_cancel: a client asked.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* server: the inside of struct http_server, for the files of http/ that count in it. server.c has its
- * life, its threads and the ends of requests, intake.c a request from libmicrohttpd to the handler,
- * server_account.c what requests hold of the server: memory, pieces of answers, turns.
+/* server: the inside of struct http_server, for the files of http/ that count in it. server.c has
+ * its life, its threads and the ends of requests, intake.c a request from libmicrohttpd to the
+ * handler, server_account.c what requests hold of the server: memory, pieces of answers, turns.
  *
  * Thread: constant after http_open, except the atomic members and those that `lock` guards.
  * Memory: one struct http_server, from http_open to http_close. */

@@ -8,8 +8,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "batch/quality.h"
 #include "batch/validate.h"
-#include "runner/pause.h"
 #include "runner/runner_internal.h"
 
 #include <assert.h>
@@ -83,8 +83,7 @@ void active_free(struct active_batch *batch) {
     free(batch);
 }
 
-/* Ends the giving of the batch's lines. */
-static void leave_order(struct runner *runner, struct active_batch *batch) {
+void active_leave_order(struct runner *runner, struct active_batch *batch) {
     runner->queue->ops->remove(runner->queue, batch->row.sequence);
     order_remove(&runner->order, &batch->order);
     if (runner->current == batch) runner->current = NULL;
@@ -97,7 +96,7 @@ void active_remove(struct runner *runner, struct active_batch *batch) {
     struct active_batch **at = &runner->batches;
     while (*at != batch) at = &(*at)->next;
     *at = batch->next;
-    leave_order(runner, batch);
+    active_leave_order(runner, batch);
     batch->is_removed = true;
     if (batch->readers == 0) active_free(batch);
     pthread_cond_broadcast(&runner->idle);
@@ -223,7 +222,7 @@ static double guess_line_cost(const struct line_index *index) {
 
 /* Begins the giving of the batch's lines. */
 static void join_order(struct runner *runner, struct active_batch *batch) {
-    leave_order(runner, batch);
+    active_leave_order(runner, batch);
     struct queue_work work = {.batch = batch->row.sequence,
                               .epoch = batch->row.epoch,
                               .count = index_count(batch->index)};
@@ -268,55 +267,26 @@ enum err active_move(struct runner *runner, struct active_batch *batch, enum bat
     return OK;
 }
 
-static bool is_done(struct active_batch *batch) {
-    return active_lines_done(batch) >= batch->row.total;
-}
-
 void active_put_back(struct active_batch *batch, const struct line_state *line) {
     batch->pending = vec_grow(batch->pending, batch->pending_count, &batch->pending_capacity,
                               sizeof *batch->pending);
     batch->pending[batch->pending_count++] = *line;
 }
 
-static void add_cancel(struct runner *runner, struct cancel_list *list, const struct slot *slot) {
-    struct worker *worker = runner->seats[slot->seat].worker;
-    list->items = vec_grow(list->items, list->count, &list->capacity, sizeof *list->items);
-    list->items[list->count++] = (struct cancel_item){worker, slot->id};
+bool active_is_paused(const struct active_batch *batch) {
+    bool paused = batch->row.paused == BATCH_PAUSED_BY_REQUEST ||
+                  batch->row.paused == BATCH_PAUSED_BY_QUALITY;
+    return paused && batch->row.status == BATCH_IN_PROGRESS;
 }
 
-void cancel_list_send(struct cancel_list *list) {
-    for (size_t i = 0; i < list->count; i++)
-        list->items[i].worker->ops->cancel(list->items[i].worker, list->items[i].job_id);
-    free(list->items);
-    *list = (struct cancel_list){0};
-}
-
-void active_stop_lines(struct runner *runner, struct active_batch *batch,
-                       struct cancel_list *cancel) {
-    leave_order(runner, batch);
-    for (size_t i = 0; i < batch->pending_count; i++)
-        seat_clear_suspect(runner, &batch->pending[i]);
-    batch->pending_count = 0;
-    reuse_forget(runner, batch);
-    batch->phase = PHASE_END;
-    batch->deadline_ns = clock_monotonic_ns() + runner->options.cancel_deadline_ms * 1000000;
-    if (batch->in_flight == 0) return;
-    for (uint32_t i = 0; i < runner->slot_count; i++) {
-        struct slot *slot = slot_at(runner, i);
-        if (slot->state == SLOT_RUNNING && slot->batch == batch) add_cancel(runner, cancel, slot);
-    }
-}
-
-void active_fault(struct runner *runner, struct active_batch *batch, const char *message,
-                  struct cancel_list *cancel) {
-    struct error error;
-    if (batch->row.status != BATCH_IN_PROGRESS) return;
-    log_error("batch=%s event=fault error=\"%s\"", batch->row.id, message);
-    free(batch->row.errors);
-    batch->row.errors = batch_single_error("internal_error", NULL, message);
-    batch->row.final_status = BATCH_FAILED;
-    if (active_move(runner, batch, BATCH_FINALIZING, &error) == OK)
-        active_stop_lines(runner, batch, cancel);
+char *active_quality(struct active_batch *batch) {
+    struct buf text;
+    struct seglog_counts counts = seglog_counts(batch->log);
+    buf_init(&text, 4096);
+    quality_write(&text, &counts, &batch->extras);
+    char *copy = mem_text(text.at);
+    buf_release(&text);
+    return copy;
 }
 
 void active_copy_row(struct active_batch *batch, struct store_batch *ret_batch) {
@@ -340,59 +310,4 @@ void active_copy_row(struct active_batch *batch, struct store_batch *ret_batch) 
     if (active_is_paused(batch))
         snprintf(row.waiting_for, sizeof row.waiting_for, "its owner: it is paused");
     *ret_batch = row;
-}
-
-/* --- tending --- */
-
-/* Gives jobs up that did not end in time after their batch was cancelled or expired. */
-static void drop_running(struct runner *runner, struct active_batch *batch) {
-    for (uint32_t i = 0; i < runner->slot_count; i++) {
-        struct slot *slot = slot_at(runner, i);
-        if (slot->state != SLOT_RUNNING || slot->batch != batch) continue;
-        seat_leave(runner, slot);
-        seat_clear_suspect(runner, &slot->line);
-        slot_free(runner, slot);
-    }
-}
-
-static void tend_running(struct runner *runner, struct active_batch *batch,
-                         struct cancel_list *cancel) {
-    struct error error;
-    if (batch->in_flight == 0 && is_done(batch)) {
-        if (batch->row.status == BATCH_IN_PROGRESS) {
-            batch->row.final_status = BATCH_COMPLETED;
-            if (active_move(runner, batch, BATCH_FINALIZING, &error) != OK) return;
-        }
-        active_stop_lines(runner, batch, cancel);
-        return;
-    }
-    if (batch->row.status != BATCH_IN_PROGRESS ||
-        runner_now_unix_s(runner) < batch->row.expires_unix_s)
-        return;
-    batch->row.final_status = BATCH_EXPIRED;
-    if (active_move(runner, batch, BATCH_FINALIZING, &error) != OK) return;
-    log_info("batch=%s event=expiring", batch->row.id);
-    active_stop_lines(runner, batch, cancel);
-}
-
-static void tend_one(struct runner *runner, struct active_batch *batch, int64_t now_ns,
-                     struct cancel_list *cancel) {
-    if (batch->phase == PHASE_RUN) active_judge(runner, batch);
-    if (batch->phase == PHASE_RUN) tend_running(runner, batch, cancel);
-    if (batch->phase != PHASE_END) return;
-    if (batch->in_flight > 0 && now_ns >= batch->deadline_ns) drop_running(runner, batch);
-    if (batch->in_flight > 0) return;
-    batch->phase = PHASE_PUBLISH;
-    batch->due_ns = 0;
-    pthread_cond_broadcast(&runner->helpers);
-}
-
-void batches_tend(struct runner *runner) {
-    struct cancel_list cancel = {0};
-    int64_t now_ns = clock_monotonic_ns();
-    pthread_mutex_lock(&runner->lock);
-    for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
-        tend_one(runner, batch, now_ns, &cancel);
-    pthread_mutex_unlock(&runner->lock);
-    cancel_list_send(&cancel);
 }

@@ -8,9 +8,8 @@
  * The phase says which thread acts next. The status in `row` is what clients and the store see; it
  * is changed by active_move only, in the store first.
  *
- * Thread: the runner's lock, for every function except batches_tend and cancel_list_send. Reading
- * `log` and the parts of `row` that no move changes needs no lock while the batch is counted in
- * `readers`, has a slot, or is in a phase of the reading thread.
+ * Thread: the runner's lock. Reading `log` and the parts of `row` that no move changes needs no lock
+ * while the batch is counted in `readers`, has a slot, or is in a phase of the reading thread.
  * Memory: owned by the runner's list; freed by its last reader after active_remove.
  * Invariant: `row` equals the stored row, except for counters. */
 
@@ -88,7 +87,9 @@ void active_free(struct active_batch *batch);
 /* Opens index and log of a batch that was validated, with a new epoch. */
 enum err active_load(struct runner *runner, struct active_batch *batch,
                      struct error *error) MUST_CHECK;
+/* Begins and ends the giving of the batch's lines. */
 void active_start_lines(struct runner *runner, struct active_batch *batch);
+void active_leave_order(struct runner *runner, struct active_batch *batch);
 /* Moves the status, in the store first. ERR_CONFLICT if the store has another one. */
 enum err active_move(struct runner *runner, struct active_batch *batch, enum batch_status to,
                      struct error *error) MUST_CHECK;
@@ -98,23 +99,6 @@ void active_put_back(struct active_batch *batch, const struct line_state *line);
 uint64_t active_lines_done(struct active_batch *batch);
 /* Copies the row, with current counters. */
 void active_copy_row(struct active_batch *batch, struct store_batch *ret_batch);
-
-/* Jobs to cancel at their workers once the lock is free. Zero is an empty list. */
-struct cancel_list {
-    struct cancel_item {
-        struct worker *worker;
-        uint64_t job_id;
-    } * items;
-    size_t count, capacity;
-};
-/* Ends the running of lines: PHASE_END. Adds the jobs in flight to *cancel. */
-void active_stop_lines(struct runner *runner, struct active_batch *batch,
-                       struct cancel_list *cancel);
-/* Ends the batch with a fault of the server. */
-void active_fault(struct runner *runner, struct active_batch *batch, const char *message,
-                  struct cancel_list *cancel);
-/* Without the lock: sends the cancels and frees the list. */
-void cancel_list_send(struct cancel_list *list);
-
-/* Without the lock: looks at the clock of every active batch. */
-void batches_tend(struct runner *runner);
+bool active_is_paused(const struct active_batch *batch);
+/* The shares of marked answers, as JSON text that the caller frees. */
+char *active_quality(struct active_batch *batch);

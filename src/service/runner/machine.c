@@ -2,26 +2,12 @@
 #include "runner/machine.h"
 
 #include "base/mem.h"
+#include "runner/events.h"
 #include "runner/runner_internal.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-void machine_tell(struct runner *runner, enum history_kind kind, const char *batch_id,
-                  const char *owner, const char *format, ...) {
-    struct history_event event = {.at_unix_s = runner_now_unix_s(runner), .kind = kind};
-    va_list arguments;
-    if (batch_id) {
-        snprintf(event.batch_id, sizeof event.batch_id, "%s", batch_id);
-        snprintf(event.owner, sizeof event.owner, "%s", owner);
-    }
-    va_start(arguments, format);
-    vsnprintf(event.text, sizeof event.text, format, arguments);
-    va_end(arguments);
-    history_add(runner->machine.history, &event);
-}
 
 /* --- workers --- */
 
@@ -34,11 +20,11 @@ static void look_at_upstream(struct runner *runner, size_t index,
     struct str why = str_from(status->text);
     if (str_starts_with(why, waiting)) why = str_skip(why, waiting.bytes);
     if (status->ready)
-        machine_tell(runner, HISTORY_UPSTREAM_UP, NULL, NULL, "The upstream %s takes requests.",
-                     status->upstream);
+        events_note(runner, HISTORY_UPSTREAM_UP, NULL, NULL, "The upstream %s takes requests.",
+                    status->upstream);
     else
-        machine_tell(runner, HISTORY_UPSTREAM_DOWN, NULL, NULL,
-                     "The upstream %s takes no requests: %s", status->upstream, why.at);
+        events_note(runner, HISTORY_UPSTREAM_DOWN, NULL, NULL,
+                    "The upstream %s takes no requests: %s", status->upstream, why.at);
 }
 
 static void look_at_engine(struct runner *runner, size_t index,
@@ -54,19 +40,19 @@ static void look_at_engine(struct runner *runner, size_t index,
         *is_up = true;
         *restarts = status->restarts;
         if (is_back)
-            machine_tell(runner, HISTORY_ENGINE_RESTARTED, NULL, NULL,
-                         "The engine of %.150s was started again, and takes requests.", model);
+            events_note(runner, HISTORY_ENGINE_RESTARTED, NULL, NULL,
+                        "The engine of %.150s was started again, and takes requests.", model);
         else
-            machine_tell(runner, HISTORY_MODEL_LOADED, NULL, NULL, "%.150s is loaded.", model);
+            events_note(runner, HISTORY_MODEL_LOADED, NULL, NULL, "%.150s is loaded.", model);
     } else if (state == MODEL_UNLOADED && *is_up) {
         *is_up = false;
-        machine_tell(runner, HISTORY_MODEL_UNLOADED, NULL, NULL, "%.150s is not loaded any more.",
-                     model);
+        events_note(runner, HISTORY_MODEL_UNLOADED, NULL, NULL, "%.150s is not loaded any more.",
+                    model);
     } else if (state == MODEL_FAILED && !*is_failed) {
         *is_failed = true;
         *is_up = false;
-        machine_tell(runner, HISTORY_MODEL_FAILED, NULL, NULL, "%.80s cannot be loaded: %s", model,
-                     status->text);
+        events_note(runner, HISTORY_MODEL_FAILED, NULL, NULL, "%.80s cannot be loaded: %s", model,
+                    status->text);
     }
 }
 
@@ -93,11 +79,11 @@ void machine_look(struct runner *runner, int64_t now_ns) {
     if (disk.disk_full == runner->machine.is_disk_full) return;
     runner->machine.is_disk_full = disk.disk_full;
     if (disk.disk_full)
-        machine_tell(runner, HISTORY_DISK_FULL, NULL, NULL,
-                     "The disk is full: results wait, and uploads are refused.");
+        events_note(runner, HISTORY_DISK_FULL, NULL, NULL,
+                    "The disk is full: results wait, and uploads are refused.");
     else
-        machine_tell(runner, HISTORY_DISK_HAS_ROOM, NULL, NULL,
-                     "The disk has room again: the results that waited are written.");
+        events_note(runner, HISTORY_DISK_HAS_ROOM, NULL, NULL,
+                    "The disk has room again: the results that waited are written.");
 }
 
 /* --- for the API --- */

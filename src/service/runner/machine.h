@@ -6,7 +6,7 @@
  * Workers report only that they go down, so loads and unloads are found by comparison. A
  * model that is loaded and unloaded again within a second leaves no event.
  *
- * Thread: machine_look on the dispatch thread, without the runner's lock; machine_tell on any.
+ * Thread: machine_look on the dispatch thread, without the runner's lock.
  * Memory: in struct runner; the history lives as long as the runner. */
 
 #include "runner/runner.h"
@@ -23,7 +23,3 @@ struct machine {
 };
 
 void machine_look(struct runner *runner, int64_t now_ns);
-/* Notes an event of a batch or of the whole machine. `batch_id` NULL: the machine; else `owner` is
- * the owner of the batch. */
-void machine_tell(struct runner *runner, enum history_kind kind, const char *batch_id,
-                  const char *owner, const char *format, ...) PRINTF_LIKE(5, 6);

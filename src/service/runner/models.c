@@ -5,7 +5,6 @@
 #include "runner/models.h"
 
 #include "base/mem.h"
-#include "runner/pause.h"
 #include "runner/runner_internal.h"
 
 #include <stdio.h>

@@ -5,23 +5,13 @@
 #include "runner/pause.h"
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "batch/quality.h"
+#include "runner/events.h"
 #include "runner/runner_internal.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-_Static_assert(sizeof((struct runner_status *)NULL)->quality_alarms / sizeof(uint64_t) ==
+_Static_assert(sizeof((struct runner *)NULL)->counters.quality_alarms / sizeof(uint64_t) ==
                    QUALITY_SHARES,
                "one counter a share");
-
-bool active_is_paused(const struct active_batch *batch) {
-    bool paused = batch->row.paused == BATCH_PAUSED_BY_REQUEST ||
-                  batch->row.paused == BATCH_PAUSED_BY_QUALITY;
-    return paused && batch->row.status == BATCH_IN_PROGRESS;
-}
 
 static enum err set_paused(struct runner *runner, struct active_batch *batch,
                            enum batch_paused paused, struct error *error) {
@@ -36,17 +26,15 @@ static enum err set_paused(struct runner *runner, struct active_batch *batch,
     return OK;
 }
 
-/* Lines in flight end and count; no other is given. */
-static enum err pause_lines(struct runner *runner, struct active_batch *batch,
-                            enum batch_paused why, struct error *error) {
+enum err active_pause(struct runner *runner, struct active_batch *batch, enum batch_paused why,
+                      struct error *error) {
     if (active_is_paused(batch)) return OK;
     log_info("batch=%s event=paused by=%s", batch->row.id,
              why == BATCH_PAUSED_BY_QUALITY ? "quality" : "request");
     return set_paused(runner, batch, why, error);
 }
 
-static enum err resume_lines(struct runner *runner, struct active_batch *batch,
-                             struct error *error) {
+enum err active_resume(struct runner *runner, struct active_batch *batch, struct error *error) {
     if (!active_is_paused(batch)) return OK;
     log_info("batch=%s event=resumed", batch->row.id);
     /* A client that resumes the batch has seen its answers. */
@@ -65,44 +53,12 @@ void active_judge(struct runner *runner, struct active_batch *batch) {
         runner->counters.quality_alarms[share]++;
         log_warn("batch=%s event=quality_alarm share=%s answers=%llu", batch->row.id,
                  quality_share_names[share], (unsigned long long)counts.successes);
-        machine_tell(runner, HISTORY_QUALITY_ALARM, batch->row.id, batch->row.owner,
-                     "Of %llu answers, too many have the sign '%s'.",
-                     (unsigned long long)counts.successes, quality_share_names[share]);
+        events_note(runner, HISTORY_QUALITY_ALARM, batch->row.id, batch->row.owner,
+                    "Of %llu answers, too many have the sign '%s'.",
+                    (unsigned long long)counts.successes, quality_share_names[share]);
     }
     bool pauses = batch->extras.pauses && batch->row.paused == BATCH_NOT_PAUSED &&
                   batch->row.status == BATCH_IN_PROGRESS;
-    if (pauses && pause_lines(runner, batch, BATCH_PAUSED_BY_QUALITY, &error) != OK)
+    if (pauses && active_pause(runner, batch, BATCH_PAUSED_BY_QUALITY, &error) != OK)
         log_warn("batch=%s error=\"%s\", retrying", batch->row.id, error.text);
-}
-
-char *active_quality(struct active_batch *batch) {
-    struct buf text;
-    struct seglog_counts counts = seglog_counts(batch->log);
-    buf_init(&text, 4096);
-    quality_write(&text, &counts, &batch->extras);
-    char *copy = mem_text(text.at);
-    buf_release(&text);
-    return copy;
-}
-
-enum err runner_batch_pause(struct runner *runner, struct str batch_id, bool pause,
-                            struct store_batch *ret_batch, struct error *error) {
-    struct store_batch row;
-    enum err err = OK;
-    pthread_mutex_lock(&runner->lock);
-    struct active_batch *batch = active_find(runner, batch_id);
-    if (batch && batch->row.status == BATCH_IN_PROGRESS) {
-        err = pause ? pause_lines(runner, batch, BATCH_PAUSED_BY_REQUEST, error)
-                    : resume_lines(runner, batch, error);
-        if (err == OK) active_copy_row(batch, ret_batch);
-        pthread_mutex_unlock(&runner->lock);
-        return err;
-    }
-    pthread_mutex_unlock(&runner->lock);
-    err = runner_batch_get(runner, batch_id, &row, error);
-    if (err != OK) return err;
-    err = err_set(error, ERR_CONFLICT, "Cannot %s a batch with status '%s'.",
-                  pause ? "pause" : "resume", batch_status_name(row.status));
-    store_batch_release(&row);
-    return err;
 }

@@ -9,8 +9,10 @@
 
 #include "runner/active_batch.h"
 
-bool active_is_paused(const struct active_batch *batch);
+/* Lines in flight end and count; no other is given. */
+enum err active_pause(struct runner *runner, struct active_batch *batch, enum batch_paused why,
+                      struct error *error) MUST_CHECK;
+enum err active_resume(struct runner *runner, struct active_batch *batch,
+                       struct error *error) MUST_CHECK;
 /* Looks at the marks of its answers; may pause it. */
 void active_judge(struct runner *runner, struct active_batch *batch);
-/* The shares of marked answers, as JSON text that the caller frees. */
-char *active_quality(struct active_batch *batch);

@@ -12,8 +12,9 @@
 #include "batch/result.h"
 #include "batch/shape_ends.h"
 #include "json/envelope.h"
+#include "runner/events.h"
+#include "runner/leaders.h"
 #include "runner/runner_internal.h"
-#include "runner/watch.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -91,7 +92,7 @@ static void commit_result(struct runner *runner, struct slot *slot,
     } else {
         enum seglog_kind kind = batch_result_kind(from->status);
         if (kind == SEGLOG_SUCCESS) slot->usage = from->usage;
-        if (kind == SEGLOG_SUCCESS) reuse_keep(runner, slot, result.body, from->shape);
+        if (kind == SEGLOG_SUCCESS) leader_keep(runner, slot, result.body, from->shape);
         put_record(runner, slot, &result, kind, from->shape);
     }
     buf_release(&scratch);
@@ -357,7 +358,7 @@ void runner_on_down(void *context, const char *reason) {
     pthread_mutex_unlock(&runner->lock);
     const struct runner_event event = {
         .kind = RUNNER_ENGINE_DOWN, .worker = seat->index, .text = reason};
-    watch_tell(runner, &event);
+    events_tell(runner, &event);
     for (size_t i = 0; i < losses.request_count; i++)
         request_fail(runner, losses.requests[i], 500, "worker_lost",
                      "The engine that ran this request went down.");
@@ -365,9 +366,9 @@ void runner_on_down(void *context, const char *reason) {
         struct slot *slot = losses.lines[i];
         log_error("batch=%s request=%u event=quarantined downs=%u", slot->batch->row.id,
                   slot->line.number, slot->line.downs);
-        machine_tell(runner, HISTORY_LINE_LOST, slot->batch->row.id, slot->batch->row.owner,
-                     "Line %u has an error record: every engine that ran it went down.",
-                     slot->line.number + 1);
+        events_note(runner, HISTORY_LINE_LOST, slot->batch->row.id, slot->batch->row.owner,
+                    "Line %u has an error record: every engine that ran it went down.",
+                    slot->line.number + 1);
         commit_error(runner, slot, 500, "worker_lost", message);
     }
     free(losses.lines);

@@ -46,11 +46,3 @@ enum reuse_choice {
 /* Called by the dispatch thread, without the lock. The slot is PLACING. */
 enum reuse_choice reuse_line(struct runner *runner, struct slot *slot,
                              const struct batch_line *line, struct str model);
-/* Keeps the answer of a leader in the cache, before its record is put, with how it keeps its shape.
- * Any thread; without the lock. */
-void reuse_keep(struct runner *runner, const struct slot *slot, struct str body,
-                enum shape_end shape);
-/* The slot is about to be free: its followers may run. With the lock held. */
-void reuse_leave(struct runner *runner, struct slot *slot);
-/* The batch stops: its followers are forgotten. With the lock held. */
-void reuse_forget(struct runner *runner, struct active_batch *batch);

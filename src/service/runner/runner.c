@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "base/sync.h"
 #include "batch/state.h"
+#include "runner/leaders.h"
 #include "runner/models.h"
 #include "runner/results.h"
 #include "runner/runner_internal.h"
@@ -31,14 +32,6 @@ static void set_defaults(struct runner_options *options) {
     if (options->retry_delay_ms == 0) options->retry_delay_ms = 100;
     if (options->cancel_deadline_ms == 0) options->cancel_deadline_ms = 5000;
     if (!options->now_unix_s) options->now_unix_s = clock_unix_s;
-}
-
-int64_t runner_now_unix_s(struct runner *runner) {
-    return runner->options.now_unix_s();
-}
-
-void runner_wait(struct runner *runner, pthread_cond_t *cond, int64_t due_ns) {
-    sync_wait_until(cond, &runner->lock, due_ns);
 }
 
 enum err runner_open(struct runner **ret_runner, struct store *store,
@@ -208,7 +201,7 @@ void runner_close(struct runner *runner) {
     if (!runner) return;
     runner_halt(runner);
     for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
-        reuse_forget(runner, batch);
+        leaders_forget(runner, batch);
     result_cache_close(runner->reuse.cache);
     buf_release(&runner->reuse.body);
     for (struct active_batch *batch = runner->batches, *next; batch; batch = next) {
@@ -224,117 +217,4 @@ void runner_close(struct runner *runner) {
     pthread_mutex_destroy(&runner->lock);
     history_close(runner->machine.history);
     free(runner);
-}
-
-/* --- batches, for clients --- */
-
-void runner_kick(struct runner *runner, const char *batch_id) {
-    struct store_batch row;
-    struct error error;
-    pthread_mutex_lock(&runner->lock);
-    /* The start takes up every batch of the store, so until then no other call does. */
-    bool known = !runner->is_started || active_find(runner, str_from(batch_id));
-    if (!known && store_batch_get(runner->store, str_from(batch_id), &row, &error) == OK) {
-        if (batch_status_is_terminal(row.status))
-            store_batch_release(&row);
-        else
-            active_adopt(runner, &row);
-    }
-    pthread_mutex_unlock(&runner->lock);
-}
-
-/* Copies the row of a batch that is active; false for any other. While its end is being written,
- * the store knows the end first, and so does the receiver of its webhook, who must not hear of the
- * end and then read "finalizing". */
-static bool copy_active(struct runner *runner, struct str batch_id, struct store_batch *ret_batch) {
-    pthread_mutex_lock(&runner->lock);
-    struct active_batch *batch = active_find(runner, batch_id);
-    bool is_publishing = batch && batch->phase == PHASE_PUBLISHING;
-    if (batch) active_copy_row(batch, ret_batch);
-    pthread_mutex_unlock(&runner->lock);
-    if (!is_publishing) return batch != NULL;
-    struct store_batch stored;
-    struct error ignored;
-    if (store_batch_get(runner->store, batch_id, &stored, &ignored) != OK) return true;
-    bool has_ended = batch_status_is_terminal(stored.status);
-    store_batch_release(has_ended ? ret_batch : &stored);
-    if (has_ended) *ret_batch = stored;
-    return true;
-}
-
-void runner_batch_overlay(struct runner *runner, struct store_batch *row) {
-    struct store_batch active;
-    if (batch_status_is_terminal(row->status)) return;
-    if (copy_active(runner, str_from(row->id), &active)) {
-        store_batch_release(row);
-        *row = active;
-        return;
-    }
-    /* It ended after the row was read, or was never taken up. */
-    struct store_batch ended;
-    struct error error;
-    if (store_batch_get(runner->store, str_from(row->id), &ended, &error) != OK) return;
-    store_batch_release(row);
-    *row = ended;
-}
-
-enum err runner_batch_get(struct runner *runner, struct str batch_id, struct store_batch *ret_batch,
-                          struct error *error) {
-    if (copy_active(runner, batch_id, ret_batch)) return OK;
-    return store_batch_get(runner->store, batch_id, ret_batch, error);
-}
-
-/* The lock is held. */
-static enum err cancel_active(struct runner *runner, struct active_batch *batch,
-                              struct cancel_list *cancel, struct error *error) {
-    switch (batch_cancel_in(batch->row.status)) {
-    case BATCH_CANCEL_ALREADY: return OK;
-    case BATCH_CANCEL_REFUSED: return ERR_CONFLICT;
-    case BATCH_CANCEL_NOW: break;
-    }
-    bool has_lines = batch->row.status != BATCH_VALIDATING;
-    enum err err = active_move(runner, batch, BATCH_CANCELLING, error);
-    if (err != OK) return err;
-    log_info("batch=%s event=cancelling", batch->row.id);
-    batch->stop = true;
-    /* With lines, it could not be opened yet: each line still gets its record once it can be. */
-    if (batch->phase == PHASE_VALIDATE && !has_lines) batch->phase = PHASE_PUBLISH;
-    if (batch->phase == PHASE_RUN) active_stop_lines(runner, batch, cancel);
-    pthread_cond_broadcast(&runner->helpers);
-    pthread_cond_signal(&runner->work);
-    return OK;
-}
-
-/* Answers for a batch that is not active: it has ended, or does not exist. */
-static enum err cancel_ended(struct runner *runner, struct str batch_id,
-                             struct store_batch *ret_batch, struct error *error) {
-    struct store_batch row;
-    enum err err = store_batch_get(runner->store, batch_id, &row, error);
-    if (err != OK) return err;
-    if (row.status == BATCH_CANCELLED) {
-        *ret_batch = row;
-        return OK;
-    }
-    err = err_set(error, ERR_CONFLICT, "Cannot cancel a batch with status '%s'.",
-                  batch_status_name(row.status));
-    store_batch_release(&row);
-    return err;
-}
-
-enum err runner_batch_cancel(struct runner *runner, struct str batch_id,
-                             struct store_batch *ret_batch, struct error *error) {
-    struct cancel_list cancel = {0};
-    char id[STORE_ID_BYTES] = "";
-    enum err err = ERR_CONFLICT;
-    if (batch_id.bytes < sizeof id) memcpy(id, batch_id.at, batch_id.bytes);
-    /* It may be in the store and not yet be known here. */
-    if (*id) runner_kick(runner, id);
-    pthread_mutex_lock(&runner->lock);
-    struct active_batch *batch = active_find(runner, batch_id);
-    if (batch) err = cancel_active(runner, batch, &cancel, error);
-    pthread_mutex_unlock(&runner->lock);
-    cancel_list_send(&cancel);
-    if (err == OK) return runner_batch_get(runner, batch_id, ret_batch, error);
-    /* A conflict means that the batch has ended; its row tells how. */
-    return err == ERR_CONFLICT ? cancel_ended(runner, batch_id, ret_batch, error) : err;
 }

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "batch/result.h"
+#include "runner/leaders.h"
 #include "runner/runner_internal.h"
 
 #include <assert.h>
@@ -46,7 +47,7 @@ struct slot *slot_take(struct runner *runner) {
 
 void slot_free(struct runner *runner, struct slot *slot) {
     assert(slot->state != SLOT_FREE);
-    reuse_leave(runner, slot);
+    leader_leave(runner, slot);
     if (slot->batch) {
         assert(slot->batch->in_flight > 0);
         slot->batch->in_flight--;

@@ -6,8 +6,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "runner/events.h"
 #include "runner/models.h"
-#include "runner/pause.h"
 #include "runner/runner_internal.h"
 
 #include <stdio.h>
@@ -50,7 +50,7 @@ static void tell_risk(struct runner *runner, const char *batch_id, const char *o
         .text = is_late ? "At the rate measured it cannot meet its deadline."
                         : "At the rate measured it would miss its deadline; it goes first now.",
         .age_s = left_s};
-    watch_tell(runner, &event);
+    events_tell(runner, &event);
 }
 
 /* Reports one batch that is newly at risk; false if none is. The lock is held, and released for the
@@ -216,7 +216,7 @@ static void watch_silent(struct runner *runner, const struct silent *silent, int
                                        .owner = silent->owner,
                                        .text = text,
                                        .age_s = age_s};
-    watch_tell(runner, &event);
+    events_tell(runner, &event);
 }
 
 /* --- all of it --- */
@@ -239,24 +239,6 @@ void watch_batches(struct runner *runner) {
     }
     pthread_mutex_unlock(&runner->lock);
     machine_look(runner, now_ns);
-}
-
-void watch_tell(struct runner *runner, const struct runner_event *event) {
-    static const char *const names[] = {"batch_stuck", "batch_at_risk", "engine_down"};
-    if (event->batch_id)
-        log_warn("batch=%s event=%s age_s=%lld text=\"%s\"", event->batch_id, names[event->kind],
-                 (long long)event->age_s, event->text);
-    if (event->kind == RUNNER_BATCH_STUCK)
-        machine_tell(runner, HISTORY_BATCH_STUCK, event->batch_id, event->owner,
-                     "No result for %lld s. %s", (long long)event->age_s, event->text);
-    else if (event->kind == RUNNER_BATCH_AT_RISK)
-        machine_tell(runner, HISTORY_BATCH_AT_RISK, event->batch_id, event->owner, "%s",
-                     event->text);
-    else
-        machine_tell(runner, HISTORY_ENGINE_DOWN, NULL, NULL, "Worker %u: %s.", event->worker,
-                     event->text);
-    const struct runner_events *events = &runner->options.events;
-    if (events->event) events->event(events->context, event);
 }
 
 /* --- for /metrics --- */

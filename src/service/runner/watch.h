@@ -4,7 +4,7 @@
 /* watch: how fast the active batches progress, which of them will be late, and which are stuck and
  * why.
  *
- * Thread: watch_batches on the dispatch thread, watch_tell on any; without the runner's lock.
+ * Thread: the dispatch thread, without the runner's lock.
  * Memory: none kept. */
 
 #include "runner/runner.h"
@@ -12,5 +12,3 @@
 /* Measures, decides and reports, about once a second, and looks at the machine (machine.h); cheap
  * when called more often. */
 void watch_batches(struct runner *runner);
-/* Writes the event to the log and to the history, and tells the listener. */
-void watch_tell(struct runner *runner, const struct runner_event *event);
