@@ -50,6 +50,8 @@ struct api {
 extern const struct http_route api_routes[];
 extern const size_t api_route_count;
 
+/* --- call.c: what the handlers share --- */
+
 /* True if the caller may see objects of `owner`: its own, or all for an admin. An object that it
  * may not see is answered like a missing one. */
 bool api_may_see(const struct http_request *request, const char *owner);
@@ -82,6 +84,8 @@ bool api_read_limit(struct http_request *request, size_t otherwise, size_t most,
 
 /* A copy of a str as a C string in the request's memory; "" if it does not fit. */
 const char *api_text(struct http_request *request, struct str text);
+
+/* --- the other files --- */
 
 /* metrics_cards.c: appends the metrics of engines on cards, and of the cards. */
 void metrics_write_cards(struct api *api, const struct worker_status *statuses, size_t count,

@@ -3,10 +3,10 @@
 /* The publish thread: writes result files and ends batches, one after another, so that a big one
  * does not stall the lines of others. */
 
+#include "batch/publish.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "batch/publish.h"
 #include "runner/runner_internal.h"
 
 #include <stdlib.h>

@@ -3,10 +3,10 @@
 /* The validate thread: checks new batches one after another, and loads batches that could not be
  * loaded at once. */
 
+#include "batch/validate.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "batch/validate.h"
 #include "runner/active_end.h"
 #include "runner/models.h"
 #include "runner/runner_internal.h"
