@@ -19,7 +19,11 @@ struct shape {
     uint32_t group;
     uint32_t head_dim;
     float softcap;
+    bool has_sinks;
 };
+
+/* Below all scores, among them and above them, by the head. */
+static const float sinks[] = {-30.0f, 0.5f, 4.0f, -1.0f, 40.0f, 0.0f, 2.0f, -4.0f, 1.0f};
 
 /* One sequence of `length` tokens in a cache. */
 struct sequence {
@@ -121,7 +125,8 @@ static void attend(const struct kernels *kernels, const struct sequence *sequenc
                              .scale = 1 / sqrtf((float)sequence->shape.head_dim),
                              .softcap = sequence->shape.softcap,
                              .window = window,
-                             .causal = causal};
+                             .causal = causal,
+                             .sinks = sequence->shape.has_sinks ? sinks : NULL};
     struct attention_item item = {.row = first,
                                   .row_count = count,
                                   .position = first,
@@ -293,7 +298,8 @@ static void make_herd(struct rng *rng, const struct kernels *kernels, struct sha
                                     .scale = 1 / sqrtf((float)shape.head_dim),
                                     .softcap = shape.softcap,
                                     .window = window,
-                                    .causal = causal};
+                                    .causal = causal,
+                                    .sinks = shape.has_sinks ? sinks : NULL};
     herd->call.q_stride = herd->call.y_stride = (size_t)herd->call.head_count * shape.head_dim + 5;
     size_t rows = 0;
     uint32_t shared = herd->shared_blocks * KV_BLOCK_TOKENS;
@@ -387,8 +393,11 @@ static void check_groups(struct rng *rng, const struct kernels *kernels, struct 
 
 void check_attention(const struct kernels *kernels) {
     static const struct shape shapes[] = {
-        {3, 3, 64, 0}, {1, 1, 32, 0}, {1, 8, 128, 0}, {1, 2, 256, 0},   {2, 2, 80, 0},
-        {1, 5, 24, 0}, {4, 1, 8, 0},  {1, 7, 64, 0},  {1, 2, 64, 0.7f}, {2, 1, 24, 50.0f}};
+        {3, 3, 64, 0, false},     {1, 1, 32, 0, false}, {1, 8, 128, 0, false},
+        {1, 2, 256, 0, false},    {2, 2, 80, 0, false}, {1, 5, 24, 0, false},
+        {4, 1, 8, 0, false},      {1, 7, 64, 0, false}, {1, 2, 64, 0.7f, false},
+        {2, 1, 24, 50.0f, false}, {3, 3, 64, 0, true},  {1, 8, 128, 0, true},
+        {2, 1, 24, 50.0f, true}};
     static const uint32_t lengths[] = {1, 15, 16, 17, 64, 65, 255, 256, 257};
     static const uint32_t windows[] = {1, 15, 16, 17, 100};
     struct rng rng = {3};
@@ -400,8 +409,9 @@ void check_attention(const struct kernels *kernels) {
             bool is_ok = attention_is_right(&rng, kernels, shape, lengths[i], 0, true);
             if (lengths[i] % 16 == 1)
                 is_ok = attention_is_right(&rng, kernels, shape, lengths[i], 0, false) && is_ok;
-            report(is_ok, "%s attention %ux%u heads of %u, %u tokens, softcap %g", kernels->name,
-                   shape.kv_heads, shape.group, shape.head_dim, lengths[i], (double)shape.softcap);
+            report(is_ok, "%s attention %ux%u heads of %u, %u tokens, softcap %g%s", kernels->name,
+                   shape.kv_heads, shape.group, shape.head_dim, lengths[i], (double)shape.softcap,
+                   shape.has_sinks ? ", sinks" : "");
         }
         for (size_t i = 0; i < COUNT_OF(windows); i++)
             report(attention_is_right(&rng, kernels, shape, 200, windows[i], true),

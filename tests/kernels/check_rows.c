@@ -133,7 +133,9 @@ static bool gate_is_right(struct rng *rng, gate_fn ours, gate_fn reference, size
                         .y = y[0],
                         .y_stride = width,
                         .width = width,
-                        .rows = ROWS};
+                        .rows = ROWS,
+                        .limit = 7.0f,
+                        .alpha = 1.702f};
     reference(&call);
     call.y = y[1];
     ours(&call);
@@ -192,6 +194,8 @@ void check_rows(const struct kernels *kernels) {
                "%s gelu_tanh_mul %zu", kernels->name, width);
         report(gate_is_right(&rng, kernels->sigmoid_mul, kernels_at(0)->sigmoid_mul, width),
                "%s sigmoid_mul %zu", kernels->name, width);
+        report(gate_is_right(&rng, kernels->clamped_mul, kernels_at(0)->clamped_mul, width),
+               "%s clamped_mul %zu", kernels->name, width);
         report(gelu_and_add_are_right(&rng, kernels, width), "%s gelu_erf, add %zu", kernels->name,
                width);
     }

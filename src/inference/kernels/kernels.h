@@ -160,6 +160,8 @@ struct gate {
     size_t y_stride;
     size_t width;
     size_t rows;
+    float limit; /* clamped_mul: above 0 */
+    float alpha; /* clamped_mul */
 };
 
 /* The experts of rows, and the weights of their sum. */
@@ -208,9 +210,11 @@ struct attention {
     size_t y_stride;
     uint32_t head_count; /* a multiple of kv_heads; head h reads KV head h·kv_heads / head_count */
     float scale;
-    float softcap;   /* scores become softcap · tanh(score / softcap); 0: unchanged */
-    uint32_t window; /* a query at p sees keys p - window < j <= p; 0: keys 0 <= j <= p */
-    bool causal;     /* false: every query of an item sees keys 0 <= j < key_count; no window */
+    float softcap;      /* scores become softcap · tanh(score / softcap); 0: unchanged */
+    uint32_t window;    /* a query at p sees keys p - window < j <= p; 0: keys 0 <= j <= p */
+    bool causal;        /* false: every query of an item sees keys 0 <= j < key_count; no window */
+    const float *sinks; /* (head_count) or NULL: one more score of each query of a head, neither
+                           scaled nor capped, which has a share of the softmax and no value */
 };
 
 /* A run of consecutive positions of one sequence. Their keys and values are stored already. */
@@ -289,9 +293,11 @@ struct kernels {
     gate_fn silu_mul;      /* y = silu(gate) · up */
     gate_fn gelu_tanh_mul; /* y = gelu_tanh(gate) · up */
     gate_fn sigmoid_mul;   /* y = sigmoid(gate) · up */
-    gelu_fn gelu_erf;      /* x (rows, width) = x/2 (1 + erf(x/√2)), in place */
-    add_fn add;            /* y (count) += x (count) */
-    route_fn route;        /* the experts of each row */
+    gate_fn clamped_mul; /* y = g σ(alpha g) · (u + 1), g = min(gate, limit), u = up within ±limit
+                            */
+    gelu_fn gelu_erf;    /* x (rows, width) = x/2 (1 + erf(x/√2)), in place */
+    add_fn add;          /* y (count) += x (count) */
+    route_fn route;      /* the experts of each row */
 
     /* Layers with a state; kernels/recurrent.h has their formulas. */
     short_conv_fn short_conv;
@@ -301,7 +307,7 @@ struct kernels {
 
     /* Writes the heads kv_head_begin..kv_head_end-1 of k and v rows into their slots. */
     kv_store_fn kv_store;
-    /* y = softmax(scale q kᵀ + mask) v for the items of a group and the query heads that read KV
+    /* y = softmax(scale q kᵀ + mask | sink) v for the items of a group and the query heads that read KV
      * heads kv_head_begin..kv_head_end-1. The caller may cut an item along its rows (by row,
      * row_count and position) and group items in any way: neither changes a bit. Online softmax
      * over absolute chunks of 64 keys (Milakov and Gimelshein 2018) makes the order of sums depend

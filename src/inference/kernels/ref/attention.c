@@ -70,20 +70,22 @@ static void score_block(const struct attention *call, const float *q, size_t beg
         ret_scores[j] = call->softcap * tanhf(ret_scores[j] / call->softcap);
 }
 
-/* One query and head over keys key_begin..key_end-1: the largest score first, then the sums. */
+/* One query of `head` over keys key_begin..key_end-1: the largest score first, then the sums. */
 static void attend(const struct attention *call, const uint32_t *blocks, const float *q, float *y,
-                   uint32_t kv_head, uint32_t key_begin, uint32_t key_end) {
+                   uint32_t head, uint32_t key_begin, uint32_t key_end) {
     const struct kv_cache *cache = call->cache;
+    const uint32_t kv_head = head / (call->head_count / cache->kv_heads);
     uint32_t dim = cache->head_dim;
     float sums[HEAD_DIM_MAX] = {0};
     float scores[KV_BLOCK_TOKENS];
     float total = 0;
-    float largest = -INFINITY;
+    float largest = call->sinks ? call->sinks[head] : -INFINITY;
     for (uint32_t j = key_begin; j < key_end; j++) {
         size_t begin = head_begin(cache, blocks[j / KV_BLOCK_TOKENS], kv_head);
         if (j == key_begin || j % KV_BLOCK_TOKENS == 0) score_block(call, q, begin, scores);
         largest = fmaxf(largest, scores[j % KV_BLOCK_TOKENS]);
     }
+    if (call->sinks) total = expf(call->sinks[head] - largest);
     for (uint32_t j = key_begin; j < key_end; j++) {
         uint32_t offset = j % KV_BLOCK_TOKENS;
         size_t begin = head_begin(cache, blocks[j / KV_BLOCK_TOKENS], kv_head);
@@ -99,7 +101,6 @@ static void attend(const struct attention *call, const uint32_t *blocks, const f
 
 static void attend_item(const struct attention *call, const struct attention_item *item,
                         uint32_t head_begin, uint32_t head_end) {
-    uint32_t group = call->head_count / call->cache->kv_heads;
     for (uint32_t r = 0; r < item->row_count; r++) {
         uint32_t position = item->position + r;
         uint32_t key_end = call->causal ? position + 1 : item->key_count;
@@ -107,8 +108,7 @@ static void attend_item(const struct attention *call, const struct attention_ite
         for (uint32_t head = head_begin; head < head_end; head++) {
             size_t at = (size_t)head * call->cache->head_dim;
             attend(call, item->blocks, call->q + (item->row + r) * call->q_stride + at,
-                   call->y + (item->row + r) * call->y_stride + at, head / group, key_begin,
-                   key_end);
+                   call->y + (item->row + r) * call->y_stride + at, head, key_begin, key_end);
         }
     }
 }

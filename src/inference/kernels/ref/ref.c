@@ -13,6 +13,7 @@ const struct kernels ref_kernels = {
     .silu_mul = ref_silu_mul,
     .gelu_tanh_mul = ref_gelu_tanh_mul,
     .sigmoid_mul = ref_sigmoid_mul,
+    .clamped_mul = ref_clamped_mul,
     .gelu_erf = ref_gelu_erf,
     .add = ref_add,
     .route = ref_route,

@@ -101,6 +101,19 @@ void ref_sigmoid_mul(const struct gate *call) {
     }
 }
 
+void ref_clamped_mul(const struct gate *call) {
+    const float limit = call->limit;
+    for (size_t row = 0; row < call->rows; row++) {
+        const float *gate = call->gate + row * call->in_stride;
+        const float *up = call->up + row * call->in_stride;
+        float *y = call->y + row * call->y_stride;
+        for (size_t i = 0; i < call->width; i++) {
+            const float g = fminf(gate[i], limit), u = fminf(fmaxf(up[i], -limit), limit);
+            y[i] = g / (1.0f + expf(-call->alpha * g)) * (u + 1.0f);
+        }
+    }
+}
+
 void ref_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows) {
     const float sqrt_half = 0.707106781186548f;
     for (size_t row = 0; row < rows; row++) {
