@@ -4,7 +4,8 @@
 /* block_scales: where the scales of each type of quantised block lie. Tests make random blocks, and
  * random scales would make absurd weights.
  *
- * A scale is an IEEE half. MXFP4 and INT4 have other scales; the tests treat them by name.
+ * A scale is an IEEE half. MXFP4 (both orders) and INT4 have other scales; the tests treat them by
+ * name.
  *
  * Thread: any.
  * Memory: constant. */

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small Hugging Face folder (bert, nomic_bert, phi3, gemma2, qwen3_moe) as a GGUF file, by the
-rules of llama.cpp's converter: gguf_of.py FOLDER OUT.gguf
+"""A small Hugging Face folder (bert, nomic_bert, phi3, gemma2, qwen3_moe, gpt_oss) as a GGUF file,
+by the rules of llama.cpp's converter or Ollama's: gguf_of.py FOLDER OUT.gguf [FORM]
 
 Weights keep their type; only the standard library is needed. Without a vocab.txt the tokens are
 made up."""
 import json, pathlib, struct, sys
 
+import gguf_of_gpt_oss
+
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
-TYPES = {"F32": (0, 4), "F16": (1, 2), "BF16": (30, 2)}
+TYPES = {
+    "F32": (0, 4), "F16": (1, 2), "BF16": (30, 2), "MXFP4": (39, 0), "MXFP4 in turns": (4, 0)}
 
 BERT = {
     "embeddings.word_embeddings": "token_embd", "embeddings.position_embeddings": "position_embd",
@@ -83,7 +86,11 @@ def gguf_name(model_type, name):
     return f"{layer}{NAMES[model_type][base]}.{kind}" if base in NAMES[model_type] else None
 
 
-def tensors_of(folder, config):
+def widened(content):
+    return b"".join(b"\0\0" + content[i:i + 2] for i in range(0, len(content), 2))
+
+
+def tensors_of(folder, config, form):
     data = (folder / "model.safetensors").read_bytes()
     header_bytes, = struct.unpack_from("<Q", data)
     entries = {}
@@ -92,6 +99,12 @@ def tensors_of(folder, config):
             begin, end = entry["data_offsets"]
             entries[name] = (entry["dtype"], entry["shape"],
                              data[8 + header_bytes + begin:8 + header_bytes + end])
+    if config["model_type"] == "gpt_oss":
+        for name, kind, shape, content in gguf_of_gpt_oss.tensors_of(entries, form):
+            if kind == "BF16" and (len(shape) == 1 or name.endswith(".bias")):
+                kind, content = "F32", widened(content)
+            yield name, TYPES[kind][0], shape, content
+        return
     if config["model_type"] == "nomic_bert":  # its files have q, k and v as one
         for name in [name for name in entries if ".q_proj." in name]:
             parts = [
@@ -110,8 +123,7 @@ def tensors_of(folder, config):
         if not (to := gguf_name(config["model_type"], name)):
             continue
         if len(shape) == 1 and kind == "BF16":  # as converters do: vectors in f32
-            kind, content = "F32", b"".join(
-                b"\0\0" + content[i:i + 2] for i in range(0, len(content), 2))
+            kind, content = "F32", widened(content)
         if config["model_type"] == "gemma2" and to.endswith("norm.weight"):
             content = struct.pack(f"<{len(content) // 4}f",
                                   *(1 + value for value, in struct.iter_unpack("<f", content)))
@@ -148,7 +160,14 @@ def vocabulary_of(folder, config):
         yield pair(f"tokenizer.ggml.{name}_token_id", U32, number)
 
 
-def pairs_of(folder, config):
+def pairs_of(folder, config, form):
+    if config["model_type"] == "gpt_oss":
+        kind = "gpt-oss" if form == "llama" else "gptoss"
+        yield pair("general.architecture", STRING, kind)
+        for key, number in gguf_of_gpt_oss.numbers_of(config, form):
+            yield pair(f"{kind}.{key}", {float: F32, int: U32, str: STRING}[type(number)], number)
+        yield from vocabulary_of(folder, config)
+        return
     kind = config["model_type"].replace("_", "" if config["model_type"] == "qwen3_moe" else "-")
     yield pair("general.architecture", STRING, kind)
     yield pair("general.name", STRING, config.get("_name_or_path", folder.name).rsplit("/", 1)[-1])
@@ -167,10 +186,11 @@ def pairs_of(folder, config):
     yield from vocabulary_of(folder, config)
 
 
-def convert(folder, path):
+def convert(folder, path, form="llama"):
     folder = pathlib.Path(folder)
     config = json.loads((folder / "config.json").read_text())
-    pairs, tensors = list(pairs_of(folder, config)), list(tensors_of(folder, config))
+    pairs, tensors = list(pairs_of(folder, config, form)), list(
+        tensors_of(folder, config, form))
     infos, at = b"", 0
     for name, kind, shape, data in tensors:
         infos += string(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape),

@@ -5,7 +5,7 @@ folders of shared/tiny_next, and the GGUF files made of them.
 A route that flips moves the logits of its position by up to 8 in these models of noise, and rounded
 activations flip a few. So the fast paths are held to the reference at the middle position, and
 float32 at every one."""
-import json, math, random, shutil, struct
+import json, math, random, shutil, struct, time
 
 import pytest
 
@@ -13,12 +13,18 @@ import folders, gguf_of, support
 
 TINY = support.SHARED / "tiny_next"
 pytestmark = pytest.mark.skipif(not TINY.exists(), reason="shared/tiny_next is not here")
-FAMILIES = ["qwen3_moe"]
 TOLERANCE = 2e-3  # README of shared/tiny_next; measured: 3e-5
 MARGIN = 0.01
 VOCAB = 512
-# The median over positions of the largest difference of a logit; measured: 0.004, 0.004, 0.07.
-FAST = {"avx2": 0.02, "avx512": 0.02, "avx512-bf16": 0.2}
+FORMS = {
+    "qwen3_moe": ["folder", "gguf", "fused"],
+    "gpt_oss": ["folder", "llama", "ollama", "ollama-first", "whole"]}
+EACH_FORM = [(family, form) for family, forms in FORMS.items() for form in forms]
+# The median over positions of the largest difference of a logit. Measured: 0.004, 0.004, 0.07; and
+# 0.18, 0.18, 0.22 where experts of four bits meet activations of eight.
+FAST = {
+    ("qwen3_moe", "avx2"): 0.02, ("qwen3_moe", "avx512"): 0.02, ("qwen3_moe", "avx512-bf16"): 0.2,
+    ("gpt_oss", "avx2"): 0.4, ("gpt_oss", "avx512"): 0.4, ("gpt_oss", "avx512-bf16"): 0.5}
 
 
 def cases_of(family):
@@ -45,13 +51,20 @@ def difference(row, other):
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The forms of a family: its folder, the GGUF file, and the folder with the experts of a layer
-    in two tensors."""
+    """The forms of each family: its folder, GGUF files by the rules of their writers, and folders
+    that hold the same weights otherwise."""
     folder = tmp_path_factory.mktemp("next")
+    forms = {(family, "folder"): TINY / family for family in FORMS}
     gguf_of.convert(TINY / "qwen3_moe", folder / "qwen3_moe.gguf")
     fuse(TINY / "qwen3_moe", folder / "fused")
-    return {
-        "folder": TINY / "qwen3_moe", "gguf": folder / "qwen3_moe.gguf", "fused": folder / "fused"}
+    forms["qwen3_moe", "gguf"] = folder / "qwen3_moe.gguf"
+    forms["qwen3_moe", "fused"] = folder / "fused"
+    for form in ("llama", "ollama", "ollama-first"):
+        forms["gpt_oss", form] = folder / f"gpt_oss-{form}.gguf"
+        gguf_of.convert(TINY / "gpt_oss", forms["gpt_oss", form], form)
+    forms["gpt_oss", "whole"] = folder / "gpt_oss-whole"
+    widen(TINY / "gpt_oss", folder / "gpt_oss-whole")
+    return forms
 
 
 def tensors_of(folder):
@@ -83,12 +96,39 @@ def fuse(source, folder):
     folders.write_safetensors(folder / "model.safetensors", tensors)
 
 
-@pytest.mark.parametrize("form", ["folder", "gguf", "fused"])
-def test_every_position_of_every_prompt_is_the_references(made, form):
-    cases = cases_of("qwen3_moe")
+STEPS = [0, .5, 1, 1.5, 2, 3, 4, 6]
+
+
+def widen(source, folder):
+    """gpt-oss with its experts as numbers of 16 bits, by inputs, and the config of transformers 5."""
+    shutil.copytree(source, folder)
+    folder.chmod(0o755)
+    tensors = tensors_of(source)
+    for name in [name for name in tensors if name.endswith("_blocks")]:
+        _, (experts, rows, blocks, _), packed = tensors.pop(name)
+        _, _, scales = tensors.pop(name.replace("_blocks", "_scales"))
+        cols = 32 * blocks
+        nibbles = [nibble for byte in packed for nibble in (byte & 15, byte >> 4)]
+        values = [(-1 if nibble & 8 else 1) * STEPS[nibble & 7] * 2.0**(scales[i // 32] - 127)
+                  for i, nibble in enumerate(nibbles)]
+        turned = b"".join(
+            struct.pack("<f", values[(expert * rows + row) * cols + col])[2:]
+            for expert in range(experts) for col in range(cols) for row in range(rows))
+        tensors[name.removesuffix("_blocks")] = ("BF16", (experts, cols, rows), turned)
+    (folder / "model.safetensors").unlink()
+    folders.write_safetensors(folder / "model.safetensors", tensors)
+    config = json.loads((source / "config.v5.json").read_text())
+    del config["quantization_config"]
+    (folder / "config.json").unlink()
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize("family, form", EACH_FORM)
+def test_every_position_of_every_prompt_is_the_references(made, family, form):
+    cases = cases_of(family)
     prompts = [case["ids"] + case["greedy_ids"][:-1] for case in cases]
     worst = compared = 0
-    for case, rows in zip(cases, logits_of(made[form], prompts, "--reference"), strict=True):
+    for case, rows in zip(cases, logits_of(made[family, form], prompts, "--reference"), strict=True):
         last = case["n"] - 1
         for position, logits in [(last, case["last_logits"]),
                                  *((int(at), logits) for at, logits in case["logits_at"].items())]:
@@ -102,37 +142,39 @@ def test_every_position_of_every_prompt_is_the_references(made, form):
                 break
             assert max(rows[last + i], key=rows[last + i].get) == token
             compared += 1
-    print(f"{form}: largest difference {worst:.1e}, {compared} tokens compared")
+    print(f"{family}, {form}: largest difference {worst:.1e}, {compared} tokens compared")
     assert worst <= TOLERANCE and compared >= 80
 
 
-@pytest.mark.parametrize("kernels", FAST)
-def test_the_fast_paths_take_the_same_routes_at_most_positions(made, kernels):
-    prompts = [case["ids"] for case in cases_of("qwen3_moe")]
-    pairs = zip(logits_of(made["folder"], prompts, "--kernels", kernels),
-                logits_of(made["folder"], prompts, "--reference"),
+@pytest.mark.parametrize("family, kernels", FAST)
+def test_the_fast_paths_take_the_same_routes_at_most_positions(made, family, kernels):
+    prompts = [case["ids"] for case in cases_of(family)]
+    model = made[family, "folder"]
+    pairs = zip(logits_of(model, prompts, "--kernels", kernels),
+                logits_of(model, prompts, "--reference"),
                 strict=True)
     worst = sorted(difference(*rows) for both in pairs for rows in zip(*both, strict=True))
-    print(f"{kernels}: median {worst[len(worst) // 2]:.1e}, largest {worst[-1]:.1e}")
-    assert worst[len(worst) // 2] <= FAST[kernels]
+    print(f"{family}, {kernels}: median {worst[len(worst) // 2]:.1e}, largest {worst[-1]:.1e}")
+    assert worst[len(worst) // 2] <= FAST[family, kernels]
 
 
-def test_tokens_one_by_one_are_those_of_the_whole_prompt(tmp_path):
+@pytest.mark.parametrize("family", FORMS)
+def test_tokens_one_by_one_are_those_of_the_whole_prompt(tmp_path, family):
     """Greedy answers of a batch, whose tokens are computed one by one beside those of others, are
     the reference's."""
-    cases = cases_of("qwen3_moe")
+    cases = cases_of(family)
     lines = [{
         "custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": {
             "model": "m", "prompt": case["ids"], "temperature": 0, "max_tokens": 24,
             "ignore_eos": True, "return_token_ids": True}} for i, case in enumerate(cases * 3)]
     (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines))
     done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl",
-                         "--model", f"m={TINY / 'qwen3_moe'}", "--device", "cpu", "--reference",
+                         "--model", f"m={TINY / family}", "--device", "cpu", "--reference",
                          "--max-num-batched-tokens", "64")
     assert done.returncode == 0, done.stderr
     answers = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert len(answers) == len(lines)
-    tokenizer = json.loads((TINY / "qwen3_moe/tokenizer.json").read_text())
+    tokenizer = json.loads((TINY / family / "tokenizer.json").read_text())
     known = {
         *tokenizer["model"]["vocab"].values(),
         *(token["id"] for token in tokenizer["added_tokens"])}  # no other is ever sampled
@@ -149,11 +191,71 @@ def test_tokens_one_by_one_are_those_of_the_whole_prompt(tmp_path):
     assert compared >= 3 * 60
 
 
-def test_made_up_weights_have_experts(tmp_path):
-    (tmp_path / "config.json").write_bytes((TINY / "qwen3_moe/config.json").read_bytes())
-    (tmp_path / "tokenizer.json").write_bytes((TINY / "qwen3_moe/tokenizer.json").read_bytes())
+@pytest.mark.parametrize("family", FORMS)
+def test_made_up_weights_have_experts(tmp_path, family):
+    for file in ("config.json", "tokenizer.json"):
+        (tmp_path / file).write_bytes((TINY / family / file).read_bytes())
     rows, = logits_of(tmp_path, [[1, 2, 3]], "--load-format", "dummy")
     assert all(math.isfinite(logit) for row in rows for logit in row.values())
+
+
+def refusal_of(folder):
+    begin = time.monotonic()
+    done = support.quern("logits", "--model", folder, input='{"ids":[1]}')
+    print(f"refused in {time.monotonic() - begin:.2f} s")
+    assert done.returncode == 3 and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("change, sentence", [
+    ({"num_experts_per_tok": 9}, "num_experts_per_tok is 9, over the 8 experts"),
+    ({"num_local_experts": 0}, "num_local_experts is no integer of 1..1024"),
+    ({"num_local_experts": 1000000}, "num_local_experts is no integer of 1..1024"),
+    ({"num_local_experts": 9}, "tensor model.layers.0.mlp.router.weight has 2 axes, 96 x 8"),
+    ({"swiglu_limit": 0}, "swiglu_limit is no number of 0.001..1e+06"),
+    ({"attention_bias": False}, "attention_bias false is not supported here"),
+    ({"rope_scaling": {"rope_type": "yarn"}}, "the factor of rope_type yarn is missing"),
+    ({"rope_scaling": {"rope_type": "yarn", "factor": 0.5}}, "factor is no number of 1..1e+06"),
+    ({"quantization_config": {"quant_method": "mxfp8"}}, "quant_method 'mxfp8' is not supported"),
+    ({"quantization_config": None}, "_proj_blocks: dtype U8 is not supported here"),
+    ({"layer_types": ["full_attention"]}, "layer_types is no list of 4 layers"),
+    ({"num_key_value_heads": 3}, "4 attention heads cannot share 3 key-value heads"),
+    ({"intermediate_size": 32},
+     "tensor model.layers.0.mlp.experts.gate_up_proj_blocks has 3 axes, 96 x 128 x 8, instead of"), ])
+def test_a_gpt_oss_that_its_tensors_are_not_is_refused_by_one_sentence(tmp_path, change, sentence):
+    for file in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / file).symlink_to(TINY / "gpt_oss" / file)
+    config = json.loads((TINY / "gpt_oss/config.json").read_text()) | change
+    (tmp_path / "config.json").write_text(
+        json.dumps({name: value for name, value in config.items() if value is not None}))
+    assert sentence in refusal_of(tmp_path)
+
+
+EXPERTS_2 = "model.layers.2.mlp.experts."
+
+
+@pytest.mark.parametrize("name, replaced, sentence", [
+    (EXPERTS_2 + "down_proj_scales", None, "down_proj_scales is missing"),
+    (EXPERTS_2 + "down_proj_blocks", None, EXPERTS_2 + "0.down_proj.weight is missing"),
+    (EXPERTS_2 + "down_proj_bias", None, "experts.down_proj_bias is missing"),
+    (EXPERTS_2 + "gate_up_proj_bias", None, "experts.gate_up_proj_bias is missing"),
+    ("model.layers.0.self_attn.sinks", None, "model.layers.0.self_attn.sinks is missing"),
+    ("model.layers.0.self_attn.sinks", ("F32", [4], struct.pack("<4f", 0, math.nan, 0, 0)),
+     "model.layers.0.self_attn.sinks: element 1 is no finite number"),
+    ("model.layers.1.mlp.router.bias", ("F32", [7], bytes(28)), "router.bias has 1 axes, 7 x 1"),
+    (EXPERTS_2 + "down_proj_scales", ("U8", [8, 96, 1], bytes(768)), "does not fit its blocks"),
+    (EXPERTS_2 + "down_proj_blocks", ("U8", [8, 96, 32], bytes(8 * 96 * 32)),
+     "is no U8 of four axes, the last of 16"), ])
+def test_a_gpt_oss_with_a_damaged_tensor_is_refused_by_one_sentence(
+        tmp_path, name, replaced, sentence):
+    tensors = tensors_of(TINY / "gpt_oss")
+    del tensors[name]
+    if replaced:
+        tensors[name] = replaced
+    folders.write_safetensors(tmp_path / "model.safetensors", tensors)
+    for file in ("config.json", "tokenizer.json"):
+        (tmp_path / file).symlink_to(TINY / "gpt_oss" / file)
+    assert sentence in refusal_of(tmp_path)
 
 
 @pytest.mark.parametrize("change, sentence", [
@@ -202,8 +304,8 @@ def test_experts_of_two_types_are_refused(tmp_path):
 
 
 def test_the_list_of_models_says_that_it_is_served(made):
-    for form in ("folder", "gguf"):
-        done = support.quern("models", "inspect", made[form])
+    for each in EACH_FORM:
+        done = support.quern("models", "inspect", made[each])
         assert done.returncode == 0 and "servable     yes" in done.stdout, done.stdout + done.stderr
 
 

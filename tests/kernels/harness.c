@@ -37,7 +37,7 @@ void poison(float *at, size_t count) {
 /* Gives a block of random bytes scales that weights have. */
 static void set_scales(struct rng *rng, enum tensor_type type, unsigned char *block) {
     const struct block_scales *scales = block_scales_find(type);
-    if (type == TENSOR_MXFP4) {
+    if (type == TENSOR_MXFP4 || type == TENSOR_MXFP4_PAIRS) {
         block[0] = (unsigned char)(118 + rng_below(rng, 6));
     } else if (type == TENSOR_INT4) {
         float scale = (float)(rng_unit(rng) + 0.1) * 0.02f;

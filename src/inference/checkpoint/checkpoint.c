@@ -3,6 +3,7 @@
 #include "checkpoint/checkpoint_internal.h"
 
 #include "checkpoint/folder_names.h"
+#include "checkpoint/gguf_names.h"
 #include "checkpoint/tensors.h"
 #include "kernels/kernels.h"
 
@@ -28,7 +29,7 @@ enum err checkpoint_add(struct checkpoint *checkpoint, const struct checkpoint_t
 }
 
 /* Only the text model is served: pictures' tensors are passed over, and so are empty tensors. */
-static void add_gguf_tensors(struct checkpoint *checkpoint) {
+static enum err add_gguf_tensors(struct checkpoint *checkpoint, struct error *error) {
     for (size_t i = 0; i < gguf_tensor_count(checkpoint->gguf); i++) {
         const struct gguf_tensor *from = gguf_tensor_at(checkpoint->gguf, i);
         if (from->bytes == 0 || tensor_is_of_pictures(from->name)) continue;
@@ -40,10 +41,16 @@ static void add_gguf_tensors(struct checkpoint *checkpoint) {
                                            .bytes = from->bytes,
                                            .at = from->at,
                                            .in_gguf = from};
+        struct tensor_name settled;
+        if (gguf_name_settle(checkpoint->gguf, from->name, &settled)) {
+            tensor.name = arena_copy(&checkpoint->arena, str_from(settled.text));
+            if (!tensor.name.at) abort();
+        }
         memcpy(tensor.axes, from->axes, sizeof tensor.axes);
-        enum err err = checkpoint_add(checkpoint, &tensor, NULL);
-        assert(err == OK); /* a gguf has no name twice */
+        enum err err = checkpoint_add(checkpoint, &tensor, error);
+        if (err != OK) return err; /* a gguf has no name twice, but perhaps two for one tensor */
     }
+    return OK;
 }
 
 static struct checkpoint *new_checkpoint(void) {
@@ -55,8 +62,10 @@ static struct checkpoint *new_checkpoint(void) {
 
 struct checkpoint *checkpoint_of_gguf(const struct gguf *gguf) {
     struct checkpoint *checkpoint = new_checkpoint();
+    struct error ignored;
     checkpoint->gguf = gguf;
-    add_gguf_tensors(checkpoint);
+    enum err err = add_gguf_tensors(checkpoint, &ignored);
+    assert(err == OK);
     return checkpoint;
 }
 
@@ -72,7 +81,7 @@ static enum err open_gguf(struct checkpoint *checkpoint, const char *path,
     if (err == OK)
         err = config_init(&checkpoint->config, checkpoint->gguf, checkpoint->vocab.token_count,
                           error);
-    if (err == OK) add_gguf_tensors(checkpoint);
+    if (err == OK) err = add_gguf_tensors(checkpoint, error);
     return err;
 }
 
@@ -136,18 +145,26 @@ const char *checkpoint_form(const struct checkpoint *checkpoint) {
     static const char *const forms[] = {[QUANTISATION_NONE] = NULL,
                                         [QUANTISATION_FP8] = "FP8",
                                         [QUANTISATION_AWQ] = "AWQ",
-                                        [QUANTISATION_GPTQ] = "GPTQ"};
+                                        [QUANTISATION_GPTQ] = "GPTQ",
+                                        [QUANTISATION_MXFP4] = NULL};
     if (!checkpoint->json) return NULL;
     return checkpoint->shards.count == 0 ? "dummy" : forms[checkpoint->json->quantisation.method];
 }
 
 bool checkpoint_is_packed(const struct checkpoint *checkpoint) {
     return checkpoint->json && checkpoint->shards.count > 0 &&
-           checkpoint->json->quantisation.method != QUANTISATION_NONE;
+           checkpoint->json->quantisation.method != QUANTISATION_NONE &&
+           checkpoint->json->quantisation.method != QUANTISATION_MXFP4;
 }
 
 bool checkpoint_is_permuted(const struct checkpoint *checkpoint) {
     return checkpoint->gguf != NULL;
+}
+
+bool checkpoint_alternates_experts(const struct checkpoint *checkpoint) {
+    const struct architecture *architecture = checkpoint->config.architecture;
+    if (!architecture || !architecture->has_alternate_experts) return false;
+    return checkpoint->json || str_is(str_from(architecture->name), "gptoss");
 }
 
 float checkpoint_norm_offset(const struct checkpoint *checkpoint) {
@@ -173,29 +190,42 @@ const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *checkpo
 struct tensor_name checkpoint_spell(const struct checkpoint *checkpoint, const char *name) {
     struct tensor_name same;
     snprintf(same.text, sizeof same.text, "%s", name);
-    if (checkpoint->gguf) return same;
+    if (checkpoint->gguf) {
+        gguf_name_spell(checkpoint->gguf, &same);
+        return same;
+    }
     return folder_name_of(checkpoint->config.architecture, checkpoint->prefix, name);
 }
 
 /* ---- the bytes ---- */
 
-enum err checkpoint_read(const struct checkpoint_tensor *tensor, struct pool *pool,
+enum err checkpoint_read(const struct checkpoint_tensor *tensor, uint32_t slice, struct pool *pool,
                          struct checkpoint_bytes *ret_bytes, struct error *error) {
-    *ret_bytes = (struct checkpoint_bytes){.at = tensor->at};
-    if (!tensor->packed) return OK;
-    ret_bytes->owned = kernels_memory((size_t)tensor->bytes);
+    const uint64_t slice_bytes =
+        tensor->axis_count == 3 ? tensor->axes[1] * tensor->row_bytes : tensor->bytes;
+    assert(slice < tensor->axes[2] || slice == 0);
+    *ret_bytes = (struct checkpoint_bytes){NULL, NULL};
+    if (!tensor->packed) {
+        ret_bytes->at = tensor->at + slice * slice_bytes;
+        return OK;
+    }
+    ret_bytes->owned = kernels_memory((size_t)slice_bytes);
     if (!ret_bytes->owned)
         return err_set(error, ERR_LIMIT, "tensor %.*s: no memory to unpack its %llu bytes",
-                       STR_ARGS(tensor->spelled), (unsigned long long)tensor->bytes);
-    unpack_weight(tensor->packed, pool, ret_bytes->owned);
+                       STR_ARGS(tensor->spelled), (unsigned long long)slice_bytes);
+    unpack_weight(tensor->packed, slice, pool, ret_bytes->owned);
     ret_bytes->at = ret_bytes->owned;
     return OK;
 }
 
-void checkpoint_done(const struct checkpoint *checkpoint, const struct checkpoint_tensor *tensor,
-                     struct checkpoint_bytes *bytes) {
+void checkpoint_free(struct checkpoint_bytes *bytes) {
     free(bytes->owned);
     *bytes = (struct checkpoint_bytes){NULL, NULL};
+}
+
+void checkpoint_done(const struct checkpoint *checkpoint, const struct checkpoint_tensor *tensor,
+                     struct checkpoint_bytes *bytes) {
+    checkpoint_free(bytes);
     if (tensor->in_gguf) gguf_drop_pages(checkpoint->gguf, tensor->in_gguf);
     for (size_t i = 0; i < CHECKPOINT_SOURCES_MAX; i++)
         if (tensor->sources[i].file)

@@ -84,14 +84,20 @@ const struct checkpoint_tensor *checkpoint_find(const struct checkpoint *checkpo
 /* The name that this checkpoint's files would give to a GGUF tensor, for sentences. */
 struct tensor_name checkpoint_spell(const struct checkpoint *checkpoint, const char *name);
 
+/* True when the rows of a tensor of gate and up together alternate: gate 0, up 0, gate 1, … */
+bool checkpoint_alternates_experts(const struct checkpoint *checkpoint);
+
 /* The elements of a tensor, by its type and axes: bytes of the file, or unpacked ones. */
 struct checkpoint_bytes {
     const unsigned char *at;
     void *owned;
 };
-/* ERR_LIMIT without memory for unpacked elements. */
-enum err checkpoint_read(const struct checkpoint_tensor *tensor, struct pool *pool,
+/* Matrix `slice` of a tensor of three axes, or with 0 all of another. ERR_LIMIT without memory for
+ * unpacked elements. */
+enum err checkpoint_read(const struct checkpoint_tensor *tensor, uint32_t slice, struct pool *pool,
                          struct checkpoint_bytes *ret_bytes, struct error *error) MUST_CHECK;
-/* Frees unpacked elements and drops the file's pages: no loader needs the model twice. */
+/* Frees unpacked elements. */
+void checkpoint_free(struct checkpoint_bytes *bytes);
+/* The same, and drops the file's pages: no loader needs the model twice. */
 void checkpoint_done(const struct checkpoint *checkpoint, const struct checkpoint_tensor *tensor,
                      struct checkpoint_bytes *bytes);

@@ -44,5 +44,9 @@ enum err folder_open_bytes(struct checkpoint *checkpoint, struct str config, con
  * names begin with `module` ("model.layers.0.mlp.up_proj"). */
 enum err folder_pack(struct checkpoint *checkpoint, struct str module,
                      struct checkpoint_tensor *tensor, struct error *error) MUST_CHECK;
+/* folder_quant.c: makes a taken tensor of (experts, inputs, outputs) one of matrices with a row for
+ * each output. */
+enum err folder_turn(struct checkpoint *checkpoint, const struct shard_tensor *from,
+                     struct checkpoint_tensor *tensor, struct error *error) MUST_CHECK;
 /* folder_dummy.c: adds every tensor that the config needs, with made-up weights. */
 enum err folder_make_dummy(struct checkpoint *checkpoint, struct error *error) MUST_CHECK;

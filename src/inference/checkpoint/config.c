@@ -8,15 +8,23 @@
 #include <string.h>
 
 #define NAME_BYTES_MAX 128
+#define PI 3.14159265358979323846
 
 /* Sources of the flags: the families' reference implementations, as their GGUF converters store
  * them. Sources of the numbers: the families' configuration classes. Arch llama is also Mistral and
  * SmolLM2. */
+#define OF_GPT_OSS                                                                                 \
+    .has_qkv_bias = true, .has_output_bias = true, .has_sinks = true, .has_expert_bias = true,     \
+    .has_alternate_experts = true, .has_yarn = true, .has_window = true, .window_period = 2,       \
+    .ffn = FFN_EXPERTS, .activation = ACTIVATION_CLAMPED, .eps = 1e-5f, .rope_base = 150000.0f,    \
+    .head_dim = 64
 static const struct architecture architectures[] = {
     {.name = "llama", .rope_is_interleaved = true, .rope_base = 10000.0f},
     {.name = "qwen2", .has_qkv_bias = true},
     {.name = "qwen3", .has_qk_norm = true},
     {.name = "qwen3moe", .has_qk_norm = true, .ffn = FFN_EXPERTS},
+    {.name = "gpt-oss", OF_GPT_OSS},
+    {.name = "gptoss", OF_GPT_OSS}, /* Ollama's name */
     {.name = "phi3",
      .has_fused_gate_up = true,
      .has_long_rope = true,
@@ -72,7 +80,7 @@ static enum err read_architecture(struct model_config *config, const struct gguf
             printable = name.at[i] >= 0x20 && name.at[i] < 0x7F;
         return err_set(
             error, ERR_INVALID,
-            "architecture '%.*s' is not supported (llama, qwen2, qwen3, qwen3moe, gemma2, "
+            "architecture '%.*s' is not supported (llama, qwen2, qwen3, qwen3moe, gpt-oss, gemma2, "
             "gemma3, phi3, bert and nomic-bert are)",
             printable ? (int)name.bytes : 1, printable ? name.at : "?");
     }
@@ -105,10 +113,16 @@ static enum err read_experts(struct model_config *config, const struct gguf *ggu
     if (err == OK)
         err = config_key_count(config, gguf, "expert_used_count", config->experts,
                                &config->experts_used, error);
+    /* Ollama's files of gpt-oss, which has no other feed-forward, have the shorter key. */
+    const bool is_stated = config_key_exists(config, gguf, "expert_feed_forward_length");
+    const char *width = is_stated || !config->architecture->has_expert_bias
+                            ? "expert_feed_forward_length"
+                            : "feed_forward_length";
     if (err == OK)
-        err = config_key_count(config, gguf, "expert_feed_forward_length", CONFIG_FFN_MAX,
-                               &config->expert_ffn, error);
+        err = config_key_count(config, gguf, width, CONFIG_FFN_MAX, &config->expert_ffn, error);
     config->expert_weights_sum_to_one = true; /* llama.cpp has no key for it */
+    config->gate_limit = 7.0f;                /* nor for these */
+    config->gate_alpha = 1.702f;
     for (uint32_t i = 0; i < config->layers; i++) config->list[i].ffn = FFN_EXPERTS;
     return err;
 }
@@ -391,12 +405,32 @@ bool config_has_local_rope(const struct model_config *config) {
     return config->window > 0 && config->architecture->has_local_rope;
 }
 
+/* The share of the stretched frequency in pair i: 0 for those that turn often in the original
+ * length, 1 for those that hardly turn. */
+static double yarn_share(const struct model_config *config, uint32_t i) {
+    const struct yarn *yarn = &config->yarn;
+    const double span = 2.0 * log((double)config->rope_base), last = config->head_dim - 1;
+    const double turn = 2.0 * PI;
+    double low = config->head_dim * log((double)yarn->original / (turn * (double)yarn->beta_fast));
+    double high = config->head_dim * log((double)yarn->original / (turn * (double)yarn->beta_slow));
+    low = yarn->is_rounded ? floor(low / span) : low / span;
+    high = yarn->is_rounded ? ceil(high / span) : high / span;
+    low = fmax(low, 0);
+    high = fmin(high, last);
+    if (!(high > low)) high = low + 0.001;
+    return fmin(fmax((i - low) / (high - low), 0), 1);
+}
+
 void config_rope_frequencies(const struct model_config *config, bool local,
                              float *ret_frequencies) {
     double base = (double)(local ? config->rope_base_local : config->rope_base);
     for (uint32_t i = 0; i < config->head_dim / 2; i++) {
         double frequency = pow(base, -2.0 * i / config->head_dim);
         if (!local) frequency *= (double)config->rope_scale;
+        if (!local && config->yarn.factor > 0) {
+            const double share = yarn_share(config, i);
+            frequency *= 1.0 - share + share / (double)config->yarn.factor;
+        }
         if (config->rope_factors) {
             float factor;
             memcpy(&factor, config->rope_factors + sizeof factor * i, sizeof factor);

@@ -24,7 +24,8 @@
 #define CONFIG_CONTEXT_MAX (1u << 24)
 #define CONFIG_VOCAB_MAX (1u << 21)
 
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH };
+/* CLAMPED: SiLU with a limit and a factor, and one more than the second half. */
+enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH, ACTIVATION_CLAMPED };
 
 /* How the hidden states of a text become one vector; the numbers of pooling_type. */
 enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
@@ -32,6 +33,14 @@ enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
 /* What a layer mixes tokens with, and what follows it. A new family adds a kind. */
 enum mixer_kind { MIXER_ATTENTION };
 enum ffn_kind { FFN_GATED, FFN_EXPERTS };
+
+/* The YaRN scaling of rotations: low frequencies are divided by `factor`, high ones stay. */
+struct yarn {
+    float factor;               /* 0: no such scaling */
+    float original;             /* positions of the first training */
+    float beta_fast, beta_slow; /* turns in them, between which frequencies are blended */
+    bool is_rounded;            /* the ends of the blend are whole pairs */
+};
 
 /* One layer of a decoder. All zero: attention over all keys, and a gated feed-forward. */
 struct layer {
@@ -51,7 +60,12 @@ struct architecture {
                                its norms */
     bool rope_is_interleaved; /* q and k rows were permuted for pairs (2i, 2i+1) */
     bool has_qkv_bias;
-    bool has_qk_norm;         /* RMSNorm of each head of q and k before the rotation */
+    bool has_output_bias;       /* attention ends with one */
+    bool has_sinks;             /* one more score for each head */
+    bool has_expert_bias;       /* the router and the experts have biases */
+    bool has_alternate_experts; /* rows of a fused gate and up alternate */
+    bool has_yarn;              /* may have that scaling */
+    bool has_qk_norm;           /* RMSNorm of each head of q and k before the rotation */
     bool has_post_norm;       /* norms after attention and after the feed-forward, before the sum */
     bool embedding_is_scaled; /* by sqrt(width) */
     bool has_fused_gate_up;   /* one tensor with the rows of gate, then up */
@@ -90,6 +104,7 @@ struct model_config {
     uint32_t experts_used; /* experts of a token */
     uint32_t expert_ffn;   /* width of an expert */
     bool expert_weights_sum_to_one;
+    float gate_limit, gate_alpha; /* for ACTIVATION_CLAMPED */
     uint32_t heads;
     uint32_t kv_heads;
     uint32_t head_dim;
@@ -101,11 +116,12 @@ struct model_config {
     float rope_scale; /* factor of positions: 1/factor of linear scaling */
     float rope_base_local;
     const unsigned char *rope_factors; /* (head_dim/2) f32, unaligned, divisors; NULL: none */
-    float rope_magnitude;              /* factor of cosines and sines; 0 means 1 */
-    float attention_scale;             /* factor of q.k before the softmax */
-    float attention_softcap;           /* cap of the scores; 0: none */
-    float softcap;                     /* cap of the logits; 0: none */
-    uint32_t window;                   /* the window of every local layer; 0: no layer is local */
+    struct yarn yarn;
+    float rope_magnitude;    /* factor of cosines and sines; 0 means 1 */
+    float attention_scale;   /* factor of q.k before the softmax */
+    float attention_softcap; /* cap of the scores; 0: none */
+    float softcap;           /* cap of the logits; 0: none */
+    uint32_t window;         /* the window of every local layer; 0: no layer is local */
     struct layer list[CONFIG_LAYERS_MAX]; /* (layers) */
     uint32_t token_types;                 /* rows of an encoder's token types; else 0 */
     enum pooling pooling;                 /* NONE: the file does not say */

@@ -38,6 +38,7 @@ static const struct family {
     struct json_rope_defaults rope;
     bool head_is_tied;
     bool norms_lack_one;
+    float eps;                        /* 0: 1e-6 */
     float attention_softcap, softcap; /* 0: no cap */
     bool scales_by_scalar; /* query_pre_attn_scalar, by default 256, instead of head_dim */
     const char *activation_key;
@@ -73,6 +74,19 @@ static const struct family {
      .window_rule = WINDOW_ASKED,
      .window = 4096,
      WITH_SILU},
+    {.model_type = "gpt_oss",
+     .architecture = "gpt-oss",
+     .heads = 64,
+     .kv_heads = 8,
+     .head_dim = 64,
+     .context = 131072,
+     .window_rule = WINDOW_PERIODIC,
+     .window_period = 2,
+     .window = 128,
+     .eps = 1e-5f,
+     .rope = {150000.0f, 150000.0f},
+     .activation_key = "hidden_act",
+     .activation = "silu"},
     {.model_type = "phi3",
      .architecture = "phi3",
      .context = 4096,
@@ -152,8 +166,8 @@ static enum err choose_family(const json_t *root, const struct family **ret_fami
     if (*ret_family) return OK;
     return err_set(
         error, ERR_INVALID,
-        "model_type '%.*s' is not supported (llama, mistral, qwen2, qwen3, qwen3_moe, gemma2, "
-        "gemma3, gemma3_text, phi3 and bert are)",
+        "model_type '%.*s' is not supported (llama, mistral, qwen2, qwen3, qwen3_moe, gpt_oss, "
+        "gemma2, gemma3, gemma3_text, phi3 and bert are)",
         STR_ARGS(shown(type)));
 }
 
@@ -164,18 +178,21 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
     if (activation.bytes > 0 && !str_is(activation, family->activation))
         return err_set(error, ERR_INVALID, "%s '%.*s' is not supported (%s is)",
                        family->activation_key, STR_ARGS(shown(activation)), family->activation);
-    static const char *const flags[] = {"attention_bias", "mlp_bias",
-                                        "use_bidirectional_attention"};
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+    const struct architecture *architecture = config_architecture(str_from(family->architecture));
+    static const char *const flags[] = {"mlp_bias", "use_bidirectional_attention",
+                                        "attention_bias"};
+    const size_t flag_count = architecture->has_output_bias ? 2 : 3;
+    for (size_t i = 0; i < flag_count; i++) {
         enum err err = refuse_when_true(text, flags[i], error);
         if (err != OK) return err;
     }
+    if (architecture->has_output_bias && json_is_false(json_member(text, "attention_bias")))
+        return err_set(error, ERR_INVALID, "attention_bias false is not supported here");
     /* A family whose class has no such cap would pass over the field. */
     if (family->attention_softcap == 0.0f && json_member(text, "attn_logit_softcapping"))
         return err_set(error, ERR_INVALID, "attn_logit_softcapping is not supported here");
     static const char *const fields[] = {"kv_lora_rank", "num_local_experts", "num_experts"};
-    const bool has_experts =
-        config_architecture(str_from(family->architecture))->ffn == FFN_EXPERTS;
+    const bool has_experts = architecture->ffn == FFN_EXPERTS;
     for (size_t i = 0; i < (has_experts ? 1 : sizeof fields / sizeof *fields); i++)
         if (json_member(text, fields[i]))
             return err_set(error, ERR_INVALID, "%s is not supported", fields[i]);
@@ -302,7 +319,7 @@ static enum err read_softcap(const json_t *text, const char *key, float fallback
 static enum err read_attention(struct model_config *config, const json_t *text,
                                const struct family *family, struct error *error) {
     float scalar = family->scales_by_scalar ? 256.0f : (float)config->head_dim;
-    config->eps = 1e-6f;
+    config->eps = family->eps > 0 ? family->eps : 1e-6f;
     enum err err = config_json_number(text, "rms_norm_eps", 1e-20, 0.1, &config->eps, error);
     if (err == OK && family->scales_by_scalar)
         err = config_json_number(text, "query_pre_attn_scalar", 1e-6, 1e6, &scalar, error);

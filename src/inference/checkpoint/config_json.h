@@ -19,9 +19,10 @@
 
 enum quantisation_method {
     QUANTISATION_NONE,
-    QUANTISATION_FP8,  /* F8_E4M3 weights with scales: compressed-tensors, fp8 */
-    QUANTISATION_AWQ,  /* 4 bits, "gemm" order */
-    QUANTISATION_GPTQ, /* 4 or 8 bits */
+    QUANTISATION_FP8,   /* F8_E4M3 weights with scales: compressed-tensors, fp8 */
+    QUANTISATION_AWQ,   /* 4 bits, "gemm" order */
+    QUANTISATION_GPTQ,  /* 4 or 8 bits */
+    QUANTISATION_MXFP4, /* experts in blocks of 4-bit floats with a power of two */
 };
 
 /* The facts of quantization_config that the tensors do not show. */

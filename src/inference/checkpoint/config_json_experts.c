@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* The fields of a mixture of experts, and which layers have one. The defaults are those of
- * Qwen3MoeConfig in transformers 5. */
+ * Qwen3MoeConfig and GptOssConfig in transformers 5. */
 
 #include "checkpoint/config_json.h"
 
@@ -41,10 +41,32 @@ static enum err read_layers(struct model_config *config, const json_t *text, str
     return OK;
 }
 
+/* gpt-oss: all layers have experts as wide as intermediate_size. */
+static enum err read_gpt_oss(struct model_config *config, const json_t *text, struct error *error) {
+    config->expert_ffn = config->ffn;
+    config->expert_weights_sum_to_one = true;
+    config->gate_limit = 7.0f;
+    config->gate_alpha = 1.702f;
+    for (uint32_t i = 0; i < config->layers; i++) config->list[i].ffn = FFN_EXPERTS;
+    enum err err = config_json_number(text, "swiglu_limit", 1e-3, 1e6, &config->gate_limit, error);
+    return err == OK
+               ? config_json_number(text, "swiglu_alpha", 1e-3, 1e3, &config->gate_alpha, error)
+               : err;
+}
+
+static enum err read_qwen3(struct model_config *config, const json_t *text, struct error *error) {
+    config->expert_ffn = 768;
+    enum err err = config_json_count(text, "moe_intermediate_size", CONFIG_FFN_MAX,
+                                     &config->expert_ffn, error);
+    if (err == OK)
+        err = config_json_bool(text, "norm_topk_prob", &config->expert_weights_sum_to_one, error);
+    return err == OK ? read_layers(config, text, error) : err;
+}
+
 enum err config_json_read_experts(struct model_config *config, const json_t *text,
                                   struct error *error) {
-    config->experts_used = 8;
-    config->expert_ffn = 768;
+    const bool is_gpt_oss = config->architecture->has_expert_bias;
+    config->experts_used = is_gpt_oss ? 4 : 8;
     enum err err = read_count(config, text, error);
     if (err == OK)
         err = config_json_count(text, "num_experts_per_tok", CONFIG_EXPERTS_MAX,
@@ -52,10 +74,6 @@ enum err config_json_read_experts(struct model_config *config, const json_t *tex
     if (err == OK && config->experts_used > config->experts)
         err = err_set(error, ERR_INVALID, "num_experts_per_tok is %u, over the %u experts",
                       config->experts_used, config->experts);
-    if (err == OK)
-        err = config_json_count(text, "moe_intermediate_size", CONFIG_FFN_MAX, &config->expert_ffn,
-                                error);
-    if (err == OK)
-        err = config_json_bool(text, "norm_topk_prob", &config->expert_weights_sum_to_one, error);
-    return err == OK ? read_layers(config, text, error) : err;
+    if (err != OK) return err;
+    return is_gpt_oss ? read_gpt_oss(config, text, error) : read_qwen3(config, text, error);
 }

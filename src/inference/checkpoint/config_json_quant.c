@@ -116,5 +116,10 @@ enum err config_json_read_quantisation(struct json_config *config, const json_t 
     if (str_is(method, "gptq")) return read_gptq(to, from, error);
     if (str_is(method, "fp8")) return read_fp8(to, from, error);
     if (str_is(method, "compressed-tensors")) return read_compressed(to, from, error);
-    return refuse(error, "quant_method", method, "awq, gptq, fp8 and compressed-tensors are");
+    if (str_is(method, "mxfp4")) {
+        to->method = QUANTISATION_MXFP4;
+        return OK;
+    }
+    return refuse(error, "quant_method", method,
+                  "awq, gptq, fp8, mxfp4 and compressed-tensors are");
 }

@@ -72,6 +72,29 @@ static enum err read_longrope(struct json_config *json, const json_t *text, cons
     return config_json_number(scaling, "attention_factor", 0.1, 10, &config->rope_magnitude, error);
 }
 
+/* YaRN: the numbers themselves; config_rope_frequencies has the formula. */
+static enum err read_yarn(struct json_config *json, const json_t *scaling, struct error *error) {
+    struct model_config *config = &json->config;
+    struct yarn *yarn = &config->yarn;
+    uint32_t original = 4096;
+    *yarn = (struct yarn){.beta_fast = 32, .beta_slow = 1, .is_rounded = true};
+    if (!json_member(scaling, "factor"))
+        return err_set(error, ERR_INVALID, "the factor of rope_type yarn is missing");
+    enum err err = config_json_number(scaling, "factor", 1, 1e6, &yarn->factor, error);
+    if (err == OK)
+        err = config_json_number(scaling, "beta_fast", 1e-3, 1e6, &yarn->beta_fast, error);
+    if (err == OK)
+        err = config_json_number(scaling, "beta_slow", 1e-3, 1e6, &yarn->beta_slow, error);
+    if (err == OK) err = config_json_bool(scaling, "truncate", &yarn->is_rounded, error);
+    if (err == OK)
+        err = config_json_count(scaling, "original_max_position_embeddings", CONFIG_CONTEXT_MAX,
+                                &original, error);
+    if (err != OK) return err;
+    yarn->original = (float)original;
+    config->rope_magnitude = 0.1f * logf(yarn->factor) + 1.0f;
+    return config_json_number(scaling, "attention_factor", 0.1, 10, &config->rope_magnitude, error);
+}
+
 static struct str type_of(const json_t *scaling) {
     struct str type = json_member_str(scaling, "rope_type");
     return type.bytes > 0 ? type : json_member_str(scaling, "type");
@@ -91,6 +114,8 @@ static enum err read_scaling(struct json_config *json, const json_t *text, const
     if (json->config.architecture->has_long_rope &&
         (str_is(type, "longrope") || str_is(type, "su")))
         return read_longrope(json, text, scaling, error);
+    if (json->config.architecture->has_yarn && str_is(type, "yarn"))
+        return read_yarn(json, scaling, error);
     if (str_is(type, "linear")) {
         float factor = 1.0f;
         enum err err = config_json_number(scaling, "factor", 1e-3, 1e6, &factor, error);

@@ -30,13 +30,54 @@ static float factor_of_family(const struct model_config *config, const struct gg
     return has_pictures(config, gguf) ? factor : 1.0f;
 }
 
-/* Reads the scaling of positions: none or linear. */
+/* A number of YaRN, which must be within min..max. */
+static enum err read_yarn_number(const struct model_config *config, const struct gguf *gguf,
+                                 const char *suffix, float min, float max, float *number,
+                                 struct error *error) {
+    struct config_key key = config_key_of(config, gguf, suffix);
+    enum err err = gguf_get_f32(gguf, key.text, number, error);
+    if (err == OK && !(*number >= min && *number <= max))
+        err = err_set(error, ERR_INVALID, "%s is %g, not %g..%g", key.text, (double)*number,
+                      (double)min, (double)max);
+    return err;
+}
+
+/* YaRN (Peng et al. 2023). The format has no key for rounding: models of these families have none.
+ */
+static enum err read_yarn(struct model_config *config, const struct gguf *gguf,
+                          struct error *error) {
+    struct yarn *yarn = &config->yarn;
+    uint32_t original = 0;
+    *yarn = (struct yarn){.beta_fast = 32, .beta_slow = 1};
+    config->rope_scale = 1.0f;
+    enum err err =
+        read_yarn_number(config, gguf, "rope.scaling.factor", 1, 1e6f, &yarn->factor, error);
+    if (err == OK)
+        err = read_yarn_number(config, gguf, "rope.scaling.yarn_beta_fast", 1e-3f, 1e6f,
+                               &yarn->beta_fast, error);
+    if (err == OK)
+        err = read_yarn_number(config, gguf, "rope.scaling.yarn_beta_slow", 1e-3f, 1e6f,
+                               &yarn->beta_slow, error);
+    if (err == OK)
+        err = config_key_count(config, gguf, "rope.scaling.original_context_length",
+                               CONFIG_CONTEXT_MAX, &original, error);
+    if (err != OK) return err;
+    yarn->original = (float)original;
+    config->rope_magnitude = 0.1f * logf(yarn->factor) + 1.0f;
+    return OK;
+}
+
+/* Reads the scaling of positions: none, linear or YaRN. */
 static enum err read_rope_scaling(struct model_config *config, const struct gguf *gguf,
                                   struct error *error) {
     struct str type = {0};
     struct config_key key = config_key_of(config, gguf, "rope.scaling.type");
     enum err err = gguf_get_str(gguf, key.text, &type, error);
     if (err != OK) return err;
+    if (config->architecture->has_yarn &&
+        (str_is(type, "yarn") ||
+         (type.bytes == 0 && config_key_exists(config, gguf, "rope.scaling.factor"))))
+        return read_yarn(config, gguf, error);
     bool is_linear = type.bytes == 0 || str_is(type, "linear");
     bool is_long = config->architecture->has_long_rope && str_is(type, "longrope");
     if (!is_linear && !is_long && !str_is(type, "none")) {

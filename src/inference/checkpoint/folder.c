@@ -88,6 +88,7 @@ static bool is_companion(const struct checkpoint *checkpoint, struct str name) {
     if (method == QUANTISATION_FP8)
         for (size_t i = 0; i < sizeof fp8 / sizeof *fp8; i++)
             if (str_ends_with(name, str_from(fp8[i]))) return true;
+    if (method == QUANTISATION_MXFP4 && str_ends_with(name, STR("_scales"))) return true;
     if (method == QUANTISATION_AWQ || method == QUANTISATION_GPTQ)
         for (size_t i = 0; i < sizeof words / sizeof *words; i++)
             if (str_ends_with(name, str_from(words[i]))) return true;
@@ -133,11 +134,20 @@ static enum err take_plain(const struct shard_tensor *from, struct checkpoint_te
 static bool is_packed(const struct checkpoint *checkpoint, const struct safetensors_tensor *source,
                       struct str *ret_module) {
     enum quantisation_method method = checkpoint->json->quantisation.method;
-    const char *ending = method == QUANTISATION_FP8 ? ".weight" : ".qweight";
+    const char *ending = method == QUANTISATION_FP8     ? ".weight"
+                         : method == QUANTISATION_MXFP4 ? "_blocks"
+                                                        : ".qweight";
     if (method == QUANTISATION_NONE || !str_ends_with(source->name, str_from(ending))) return false;
     if (method == QUANTISATION_FP8 && source->type != SAFETENSORS_F8_E4M3) return false;
     *ret_module = (struct str){source->name.at, source->name.bytes - strlen(ending)};
     return true;
+}
+
+/* gpt-oss stores its experts by inputs where they are no blocks. */
+static bool is_turned(const struct json_config *json, const struct safetensors_tensor *source) {
+    return json->config.architecture->has_expert_bias && source->axis_count == 3 &&
+           (str_ends_with(source->name, STR("mlp.experts.gate_up_proj")) ||
+            str_ends_with(source->name, STR("mlp.experts.down_proj")));
 }
 
 static struct str copy(struct checkpoint *checkpoint, struct str text) {
@@ -157,7 +167,9 @@ static enum err take_tensor(struct checkpoint *checkpoint, const struct shard_te
     bool packed = is_packed(checkpoint, from->tensor, &module);
     char whole[SAFETENSORS_NAME_BYTES_MAX + 8];
     if (packed) {
-        int bytes = snprintf(whole, sizeof whole, "%.*s.weight", STR_ARGS(module));
+        const bool has_ending = json->quantisation.method != QUANTISATION_MXFP4;
+        int bytes =
+            snprintf(whole, sizeof whole, "%.*s%s", STR_ARGS(module), has_ending ? ".weight" : "");
         name = (struct str){whole, (size_t)bytes};
     }
     struct tensor_name known;
@@ -167,6 +179,8 @@ static enum err take_tensor(struct checkpoint *checkpoint, const struct shard_te
     if (json->head_is_tied && str_is(tensor.name, "output.weight")) return OK;
     enum err err =
         packed ? folder_pack(checkpoint, module, &tensor, error) : take_plain(from, &tensor, error);
+    if (err == OK && !packed && is_turned(json, from->tensor))
+        err = folder_turn(checkpoint, from, &tensor, error);
     return err == OK ? checkpoint_add(checkpoint, &tensor, error) : err;
 }
 

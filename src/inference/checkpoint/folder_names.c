@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Families differ in the names around the feed-forward. */
-enum norms { NORMS_ANY, NORMS_TWO, NORMS_FOUR, NORMS_OF_ENCODER };
+enum norms { NORMS_ANY, NORMS_TWO, NORMS_FOUR, NORMS_OF_ENCODER, NAMES_OF_GPT_OSS };
 
 static const struct name_pair {
     const char *gguf;   /* behind "blk.N." */
@@ -34,6 +34,12 @@ static const struct name_pair {
     {"post_attention_norm.weight", "post_attention_layernorm.weight", NORMS_FOUR},
     {"ffn_norm.weight", "pre_feedforward_layernorm.weight", NORMS_FOUR},
     {"post_ffw_norm.weight", "post_feedforward_layernorm.weight", NORMS_FOUR},
+    {"attn_sinks.weight", "self_attn.sinks", NAMES_OF_GPT_OSS},
+    {"attn_output.bias", "self_attn.o_proj.bias", NAMES_OF_GPT_OSS},
+    {"ffn_gate_inp.weight", "mlp.router.weight", NAMES_OF_GPT_OSS},
+    {"ffn_gate_inp.bias", "mlp.router.bias", NAMES_OF_GPT_OSS},
+    {"ffn_gate_up_exps.bias", "mlp.experts.gate_up_proj_bias", NAMES_OF_GPT_OSS},
+    {"ffn_down_exps.bias", "mlp.experts.down_proj_bias", NAMES_OF_GPT_OSS},
     {"attn_q.weight", "attention.self.query.weight", NORMS_OF_ENCODER},
     {"attn_q.bias", "attention.self.query.bias", NORMS_OF_ENCODER},
     {"attn_k.weight", "attention.self.key.weight", NORMS_OF_ENCODER},
@@ -80,6 +86,7 @@ static const struct name_pair single_names[] = {
 static bool is_of(const struct name_pair *pair, const struct architecture *architecture) {
     if (architecture->is_encoder || pair->norms == NORMS_OF_ENCODER)
         return architecture->is_encoder && pair->norms == NORMS_OF_ENCODER;
+    if (pair->norms == NAMES_OF_GPT_OSS) return architecture->has_sinks;
     if (pair->norms == NORMS_ANY)
         return architecture->has_fused_gate_up || !str_is(str_from(pair->folder), fused_gate_up);
     return architecture->has_post_norm == (pair->norms == NORMS_FOUR);

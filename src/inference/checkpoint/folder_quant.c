@@ -224,6 +224,76 @@ static enum err pack_gptq(struct packing_job *job) {
     return err;
 }
 
+/* ---- matrices of all experts, in one tensor ---- */
+
+/* The shape of one matrix of three axes. */
+static enum err size_matrices(struct packing_job *job, uint64_t count, uint64_t rows,
+                              uint64_t cols) {
+    enum err err = size_weight(job, rows, cols);
+    if (err != OK) return err;
+    if (count > CONFIG_EXPERTS_MAX || rows == 0 || cols == 0)
+        return err_set(job->error, ERR_INVALID, "tensor %.*s: %llu x %llu x %llu is not supported",
+                       STR_ARGS(job->module), (unsigned long long)count, (unsigned long long)rows,
+                       (unsigned long long)cols);
+    job->tensor->axis_count = 3;
+    job->tensor->axes[2] = count;
+    return OK;
+}
+
+static void type_matrices(struct packing_job *job, enum tensor_type type) {
+    type_weight(job, type);
+    job->tensor->bytes *= job->tensor->axes[2];
+}
+
+/* "X_blocks", (experts, rows, blocks, 16), and "X_scales", (experts, rows, blocks). */
+static enum err pack_mxfp4(struct packing_job *job) {
+    const struct shard_tensor blocks = find(job, "_blocks"), scales = find(job, "_scales");
+    if (!blocks.file || !scales.file)
+        return err_set(job->error, ERR_INVALID, "tensor %.*s%s is missing", STR_ARGS(job->module),
+                       blocks.file ? "_scales" : "_blocks");
+    const struct safetensors_tensor *values = blocks.tensor, *powers = scales.tensor;
+    const uint32_t block = tensor_type_block_elements(TENSOR_MXFP4);
+    if (values->type != SAFETENSORS_U8 || values->axis_count != 4 || values->axes[3] != block / 2)
+        return err_set(job->error, ERR_INVALID, "tensor %.*s is no U8 of four axes, the last of %u",
+                       STR_ARGS(values->name), block / 2);
+    if (powers->type != SAFETENSORS_U8 || powers->axis_count != 3 ||
+        memcmp(powers->axes, values->axes, 3 * sizeof *values->axes) != 0)
+        return err_set(job->error, ERR_INVALID, "tensor %.*s does not fit its blocks",
+                       STR_ARGS(powers->name));
+    const uint64_t most = COLS_MAX / block;
+    const uint64_t cols = values->axes[2] < most ? values->axes[2] * block : COLS_MAX + 1;
+    enum err err = size_matrices(job, values->axes[0], values->axes[1], cols);
+    if (err != OK) return err;
+    job->weight->packing = PACKING_MXFP4;
+    job->weight->values = values->at;
+    job->weight->scales = powers->at;
+    job->tensor->sources[0] = blocks;
+    job->tensor->sources[1] = scales;
+    type_matrices(job, TENSOR_MXFP4);
+    return OK;
+}
+
+enum err folder_turn(struct checkpoint *checkpoint, const struct shard_tensor *from,
+                     struct checkpoint_tensor *tensor, struct error *error) {
+    const struct safetensors_tensor *source = from->tensor;
+    struct packing_job job = {.checkpoint = checkpoint,
+                              .module = source->name,
+                              .tensor = tensor,
+                              .error = error,
+                              .weight = arena_alloc(&checkpoint->arena, sizeof *job.weight)};
+    if (!job.weight) abort();
+    assert(source->axis_count == 3);
+    const enum tensor_type type = (enum tensor_type)tensor->type; /* as it was taken */
+    enum err err = size_matrices(&job, source->axes[0], source->axes[2], source->axes[1]);
+    if (err != OK) return err;
+    job.weight->packing = PACKING_TURNED;
+    job.weight->values = source->at;
+    tensor->sources[0] = *from;
+    tensor->at = NULL;
+    type_matrices(&job, type);
+    return OK;
+}
+
 enum err folder_pack(struct checkpoint *checkpoint, struct str module,
                      struct checkpoint_tensor *tensor, struct error *error) {
     struct packing_job job = {
@@ -234,6 +304,7 @@ enum err folder_pack(struct checkpoint *checkpoint, struct str module,
     case QUANTISATION_FP8: return pack_fp8(&job);
     case QUANTISATION_AWQ: return pack_awq(&job);
     case QUANTISATION_GPTQ: return pack_gptq(&job);
+    case QUANTISATION_MXFP4: return pack_mxfp4(&job);
     case QUANTISATION_NONE: break;
     }
     return err_set(error, ERR_INVALID, "tensor %.*s: config.json has no quantization_config",

@@ -11,6 +11,9 @@ enum need {
     NEED_DECODER,
     NEED_ENCODER,
     NEED_ENCODER_BIAS,
+    NEED_OUTPUT_BIAS,
+    NEED_SINKS,
+    NEED_EXPERT_BIAS,
     NEED_POSITIONS,
     NEED_GATED, /* a layer without experts */
     NEED_GATE,
@@ -23,6 +26,8 @@ enum need {
     NEED_FUSED_QKV,
     NEED_LONG_ROPE,
     NEED_FUSED_EXPERTS,
+    NEED_FUSED_BIAS,
+    NEED_BIAS_OF_EXPERTS,
 };
 
 /* Extents a shape is made of. */
@@ -38,6 +43,7 @@ enum extent {
     EXTENT_KV,
     EXTENT_QKV,
     EXTENT_HEAD,
+    EXTENT_HEADS,
     EXTENT_PAIRS,
     EXTENT_EXPERTS,
     EXTENT_EXPERT_FFN,
@@ -70,6 +76,8 @@ static const struct row {
     [ROLE_Q_BIAS] = {"attn_q.bias", NEED_QKV_BIAS, EXTENT_Q, EXTENT_NONE},
     [ROLE_K_BIAS] = {"attn_k.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
     [ROLE_V_BIAS] = {"attn_v.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
+    [ROLE_QKV_BIAS] = {"attn_qkv.bias", NEED_FUSED_BIAS, EXTENT_QKV, EXTENT_NONE},
+    [ROLE_SINKS] = {"attn_sinks.weight", NEED_SINKS, EXTENT_HEADS, EXTENT_NONE},
     [ROLE_Q_NORM] = {"attn_q_norm.weight", NEED_QK_NORM, EXTENT_HEAD, EXTENT_NONE},
     [ROLE_K_NORM] = {"attn_k_norm.weight", NEED_QK_NORM, EXTENT_HEAD, EXTENT_NONE},
     [ROLE_OUTPUT_PROJECTION] = {"attn_output.weight", NEED_ALWAYS, EXTENT_Q, EXTENT_WIDTH},
@@ -81,6 +89,7 @@ static const struct row {
     [ROLE_DOWN] = {"ffn_down.weight", NEED_GATED, EXTENT_FFN, EXTENT_WIDTH},
     [ROLE_POST_FFN_NORM] = {"post_ffw_norm.weight", NEED_POST_NORM, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_ROUTER] = {"ffn_gate_inp.weight", NEED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERTS},
+    [ROLE_ROUTER_BIAS] = {"ffn_gate_inp.bias", NEED_EXPERT_BIAS, EXTENT_EXPERTS, EXTENT_NONE},
     [ROLE_GATE_EXPERTS] = {"ffn_gate_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH,
                            EXTENT_EXPERT_FFN},
     [ROLE_UP_EXPERTS] = {"ffn_up_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERT_FFN},
@@ -88,7 +97,15 @@ static const struct row {
                               EXTENT_EXPERT_UP},
     [ROLE_DOWN_EXPERTS] = {"ffn_down_exps.weight", NEED_FUSED_EXPERTS, EXTENT_EXPERT_FFN,
                            EXTENT_WIDTH},
-    [ROLE_OUTPUT_BIAS] = {"attn_output.bias", NEED_ENCODER_BIAS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_GATE_EXPERTS_BIAS] = {"ffn_gate_exps.bias", NEED_BIAS_OF_EXPERTS, EXTENT_EXPERT_FFN,
+                                EXTENT_EXPERTS},
+    [ROLE_UP_EXPERTS_BIAS] = {"ffn_up_exps.bias", NEED_BIAS_OF_EXPERTS, EXTENT_EXPERT_FFN,
+                              EXTENT_EXPERTS},
+    [ROLE_GATE_UP_EXPERTS_BIAS] = {"ffn_gate_up_exps.bias", NEED_BIAS_OF_EXPERTS, EXTENT_EXPERT_UP,
+                                   EXTENT_EXPERTS},
+    [ROLE_DOWN_EXPERTS_BIAS] = {"ffn_down_exps.bias", NEED_EXPERT_BIAS, EXTENT_WIDTH,
+                                EXTENT_EXPERTS},
+    [ROLE_OUTPUT_BIAS] = {"attn_output.bias", NEED_OUTPUT_BIAS, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_ATTENTION_OUTPUT_NORM] = {"attn_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
                                     EXTENT_NONE},
     [ROLE_ATTENTION_OUTPUT_NORM_BIAS] = {"attn_output_norm.bias", NEED_ENCODER, EXTENT_WIDTH,
@@ -120,6 +137,7 @@ static uint64_t extent_of(const struct model_config *config, enum extent extent)
     case EXTENT_KV: return (uint64_t)config->kv_heads * config->head_dim;
     case EXTENT_QKV: return (uint64_t)(config->heads + 2 * config->kv_heads) * config->head_dim;
     case EXTENT_HEAD: return config->head_dim;
+    case EXTENT_HEADS: return config->heads;
     case EXTENT_PAIRS: return config->head_dim / 2;
     case EXTENT_EXPERTS: return config->experts;
     case EXTENT_EXPERT_FFN: return config->expert_ffn;
@@ -139,6 +157,12 @@ static bool is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_ENCODER: return architecture->is_encoder;
     case NEED_ENCODER_BIAS:
     case NEED_POSITIONS: return architecture->is_encoder && !architecture->is_rotary_encoder;
+    case NEED_OUTPUT_BIAS:
+        return architecture->has_output_bias || is_known(config, layer, NEED_ENCODER_BIAS);
+    case NEED_SINKS: return architecture->has_sinks;
+    case NEED_EXPERT_BIAS:
+    case NEED_BIAS_OF_EXPERTS: return !is_gated && architecture->has_expert_bias;
+    case NEED_FUSED_BIAS: return architecture->has_qkv_bias && !architecture->is_encoder;
     case NEED_FUSED_QKV: return !architecture->is_encoder || architecture->is_rotary_encoder;
     case NEED_GATED: return is_gated;
     case NEED_GATE:
@@ -195,8 +219,9 @@ void tensor_shape_of_expert(const struct model_config *config, enum expert_part 
 bool tensor_shape(const struct model_config *config, enum tensor_role role, uint32_t layer,
                   uint64_t ret_axes[GGUF_AXES_MAX], uint32_t *ret_axis_count) {
     const struct row *row = &table[role];
-    if ((row->need >= NEED_OPTIONAL && role != ROLE_HEAD) || !is_known(config, layer, row->need))
-        return false;
+    const bool is_optional = row->need >= NEED_OPTIONAL && role != ROLE_HEAD &&
+                             role != ROLE_GATE_EXPERTS_BIAS && role != ROLE_UP_EXPERTS_BIAS;
+    if (is_optional || !is_known(config, layer, row->need)) return false;
     set_axes(config, row, ret_axes);
     *ret_axis_count = row->rows == EXTENT_NONE ? 1 : 2;
     return true;
@@ -283,6 +308,28 @@ static enum err check_expert_part(const struct checkpoint *checkpoint,
     return OK;
 }
 
+/* The biases of the first halves are stored as their weights are. */
+static enum err check_expert_biases(const struct checkpoint *checkpoint,
+                                    const struct model_config *config, uint32_t layer,
+                                    bool is_paired, struct error *error) {
+    static const enum tensor_role apart[] = {ROLE_GATE_EXPERTS_BIAS, ROLE_UP_EXPERTS_BIAS};
+    static const enum tensor_role paired[] = {ROLE_GATE_UP_EXPERTS_BIAS};
+    const enum tensor_role *wanted = is_paired ? paired : apart;
+    const enum tensor_role *others = is_paired ? apart : paired;
+    if (!config->architecture->has_expert_bias) return OK;
+    for (int i = 0; i < (is_paired ? 1 : 2); i++)
+        if (!find_role(checkpoint, wanted[i], layer))
+            return err_set(
+                error, ERR_INVALID, "tensor %s is missing",
+                checkpoint_spell(checkpoint, tensor_name_of(wanted[i], layer).text).text);
+    for (int i = 0; i < (is_paired ? 2 : 1); i++)
+        if (find_role(checkpoint, others[i], layer))
+            return err_set(
+                error, ERR_INVALID, "tensor %s does not belong to the layer's form of experts",
+                checkpoint_spell(checkpoint, tensor_name_of(others[i], layer).text).text);
+    return OK;
+}
+
 static enum err check_experts(const struct checkpoint *checkpoint,
                               const struct model_config *config, uint32_t layer, size_t *count,
                               struct error *error) {
@@ -294,7 +341,8 @@ static enum err check_experts(const struct checkpoint *checkpoint,
         return err_set(error, ERR_INVALID,
                        "layer %u has both ffn_gate_up_exps.weight and ffn_gate_exps or ffn_up_exps",
                        layer);
-    if (!is_paired) {
+    err = check_expert_biases(checkpoint, config, layer, is_paired, error);
+    if (!is_paired && err == OK) {
         err = check_expert_part(checkpoint, config, EXPERT_GATE, ROLE_GATE_EXPERTS, layer, count,
                                 error);
         if (err == OK)
@@ -308,12 +356,13 @@ static enum err check_experts(const struct checkpoint *checkpoint,
 
 static enum err check_layer(const struct checkpoint *checkpoint, const struct model_config *config,
                             uint32_t layer, size_t *count, struct error *error) {
-    struct tensor_name fused = tensor_name_of(ROLE_QKV, layer);
-    bool is_fused = checkpoint_find(checkpoint, str_from(fused.text)) != NULL;
+    const bool is_fused = find_role(checkpoint, ROLE_QKV, layer) != NULL;
+    const bool has_fused_bias = find_role(checkpoint, ROLE_QKV_BIAS, layer) != NULL;
     enum err err = OK;
     for (int i = ROLE_ATTENTION_NORM; i < ROLE_COUNT && err == OK; i++) {
         /* A layer with both forms keeps its q, k and v uncounted and is refused below. */
-        bool stands_in = is_fused && i >= ROLE_Q && i <= ROLE_V;
+        bool stands_in = (is_fused && i >= ROLE_Q && i <= ROLE_V) ||
+                         (has_fused_bias && i >= ROLE_Q_BIAS && i <= ROLE_V_BIAS);
         if (!stands_in)
             err = check_role(checkpoint, config, (enum tensor_role)i, layer, count, error);
     }

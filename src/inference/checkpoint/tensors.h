@@ -32,6 +32,8 @@ enum tensor_role {
     ROLE_Q_BIAS,
     ROLE_K_BIAS,
     ROLE_V_BIAS,
+    ROLE_QKV_BIAS,
+    ROLE_SINKS,
     ROLE_Q_NORM,
     ROLE_K_NORM,
     ROLE_OUTPUT_PROJECTION,
@@ -42,13 +44,19 @@ enum tensor_role {
     ROLE_DOWN,
     ROLE_POST_FFN_NORM,
     ROLE_ROUTER,
+    ROLE_ROUTER_BIAS,
     /* the rows of all experts in one tensor of three axes */
     ROLE_GATE_EXPERTS,
     ROLE_UP_EXPERTS,
     ROLE_GATE_UP_EXPERTS, /* for each expert gate, then up */
     ROLE_DOWN_EXPERTS,
-    /* an encoder's, after each half layer */
+    /* one line for each expert */
+    ROLE_GATE_EXPERTS_BIAS,
+    ROLE_UP_EXPERTS_BIAS,
+    ROLE_GATE_UP_EXPERTS_BIAS,
+    ROLE_DOWN_EXPERTS_BIAS,
     ROLE_OUTPUT_BIAS,
+    /* an encoder's, after each half layer */
     ROLE_ATTENTION_OUTPUT_NORM,
     ROLE_ATTENTION_OUTPUT_NORM_BIAS,
     ROLE_UP_BIAS,
@@ -76,7 +84,7 @@ bool tensor_is_of_pictures(struct str name);
 
 /* The axes that layer `layer` of a model of this config must have; axes[0] runs fastest, unused
  * axes are 1. False when it needs no such tensor: of the optional ones only the head counts as
- * needed. */
+ * needed, and of the biases of experts those of gate and up apart. */
 bool tensor_shape(const struct model_config *config, enum tensor_role role, uint32_t layer,
                   uint64_t ret_axes[GGUF_AXES_MAX], uint32_t *ret_axis_count);
 /* The axes of a tensor of one expert. */

@@ -93,7 +93,8 @@ static void unpack_gptq(const struct packed_weight *weight, uint32_t begin, uint
 
 /* ---- rows of integers ---- */
 
-#define BLOCK 32 /* elements of a block of INT4 */
+#define BLOCK 32 /* elements of a block of INT4 or MXFP4 */
+#define MXFP4_BYTES ((size_t)17)
 
 /* A block of row `row`, whose inputs are of one group: value = scale · q - scale · zero. */
 static void put_block(const struct packed_weight *weight, size_t row, size_t first_col,
@@ -151,6 +152,49 @@ static void unpack_dummy(const struct packed_weight *weight, uint32_t begin, uin
     }
 }
 
+/* ---- matrices of three axes ---- */
+
+/* Neighbours of a byte become elements 16 apart, as GGUF's blocks have them. */
+static void unpack_mxfp4(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                         void *ret_rows) {
+    const size_t blocks = weight->cols / BLOCK;
+    unsigned char *to = (unsigned char *)ret_rows + begin * blocks * MXFP4_BYTES;
+    for (size_t i = begin * blocks; i < end * blocks; i++, to += MXFP4_BYTES) {
+        const unsigned char *from = weight->values + i * (BLOCK / 2);
+        to[0] = weight->scales[i];
+        for (size_t j = 0; j < BLOCK / 4; j++) {
+            const unsigned low = from[j], high = from[j + BLOCK / 4];
+            to[1 + 2 * j] = (unsigned char)((low & 15) | (high & 15) << 4);
+            to[2 + 2 * j] = (unsigned char)(low >> 4 | (high & 0xF0));
+        }
+    }
+}
+
+static void unpack_turned(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                          void *ret_rows) {
+    const size_t bytes = tensor_type_block_bytes(weight->type);
+    unsigned char *to = ret_rows;
+    for (size_t col = 0; col < weight->cols; col++)
+        for (size_t row = begin; row < end; row++)
+            memcpy(to + (row * weight->cols + col) * bytes,
+                   weight->values + (col * weight->rows + row) * bytes, bytes);
+}
+
+/* The weight of one matrix of those that follow each other. */
+static struct packed_weight slice_of(const struct packed_weight *weight, uint32_t slice) {
+    struct packed_weight one = *weight;
+    const size_t elements = (size_t)slice * weight->rows * weight->cols;
+    if (weight->packing == PACKING_MXFP4) {
+        one.values += elements / 2;
+        one.scales += elements / BLOCK;
+    } else if (weight->packing == PACKING_TURNED) {
+        one.values += elements * tensor_type_block_bytes(weight->type);
+    } else {
+        assert(slice == 0);
+    }
+    return one;
+}
+
 /* ---- spreading ---- */
 
 /* Rows begin..end-1 of a weight, to where row 0 begins. */
@@ -163,6 +207,8 @@ static unpack_fn choose(const struct packed_weight *weight) {
     case PACKING_FP8: return unpack_fp8;
     case PACKING_AWQ: return keeps ? keep_awq : unpack_awq;
     case PACKING_GPTQ: return keeps ? keep_gptq : unpack_gptq;
+    case PACKING_MXFP4: return unpack_mxfp4;
+    case PACKING_TURNED: return unpack_turned;
     case PACKING_DUMMY: break;
     }
     return unpack_dummy;
@@ -182,10 +228,12 @@ static void unpack_task(void *context, uint32_t task, uint32_t worker) {
     job->unpack(job->weight, begin, end, job->rows);
 }
 
-void unpack_weight(const struct packed_weight *weight, struct pool *pool, void *ret_rows) {
+void unpack_weight(const struct packed_weight *weight, uint32_t slice, struct pool *pool,
+                   void *ret_rows) {
+    const struct packed_weight one = slice_of(weight, slice);
     assert(weight->packing != PACKING_AWQ || weight->rows % 8 == 0);
-    assert(weight->type == TENSOR_BF16 ||
+    assert(weight->type != TENSOR_INT4 ||
            (!weight->groups && weight->cols % BLOCK == 0 && weight->block_cols % BLOCK == 0));
-    struct unpack_job job = {weight, choose(weight), ret_rows};
+    struct unpack_job job = {&one, choose(weight), ret_rows};
     pool_run(pool, unpack_task, &job, (weight->rows + TASK_ROWS - 1) / TASK_ROWS);
 }

@@ -17,22 +17,28 @@
 #include "kernels/quant.h"
 
 enum packing {
-    PACKING_FP8,   /* value = e4m3 · scale of the element's block */
-    PACKING_AWQ,   /* (q - zero) · scale; a word has 8 outputs in the order 0 2 4 6 1 3 5 7 */
-    PACKING_GPTQ,  /* value = (q - zero) · scale; a word has neighbouring inputs */
-    PACKING_DUMMY, /* no bytes: values in centre ± spread, the same on every run */
+    PACKING_FP8,    /* value = e4m3 · scale of the element's block */
+    PACKING_AWQ,    /* (q - zero) · scale; a word has 8 outputs in the order 0 2 4 6 1 3 5 7 */
+    PACKING_GPTQ,   /* value = (q - zero) · scale; a word has neighbouring inputs */
+    PACKING_MXFP4,  /* 4-bit floats, neighbours in a byte, times a power of two for 32 of them */
+    PACKING_TURNED, /* numbers of 16 or 32 bits, the outputs of an input next to each other */
+    PACKING_DUMMY,  /* no bytes: values in centre ± spread, the same on every run */
 };
 
 /* A weight of `rows` outputs and `cols` inputs. All bytes are borrowed and unaligned. */
 struct packed_weight {
     enum packing packing;
-    enum tensor_type type; /* type of the unpacked rows: BF16, or INT4 for AWQ and GPTQ of 4 bits
+    enum tensor_type
+        type;      /* type of the unpacked rows: BF16, of MXFP4 that type, of TURNED its own,
+                              or INT4 for AWQ and GPTQ of 4 bits
                               with cols and block_cols multiples of 32 and without `groups` */
-    uint32_t rows;
+    uint32_t rows; /* in each matrix */
     uint32_t cols;
     const unsigned char *values; /* FP8: u8 (rows, cols). AWQ: u32 (cols, rows / 8). GPTQ: u32
-                                    (cols / (32 / bits), rows) */
-    const unsigned char *scales; /* FP8: (scale_rows, scale_cols). AWQ, GPTQ: (groups, rows) */
+                                    (cols / (32 / bits), rows). MXFP4: u8 (matrices, rows, cols
+                                    / 2). TURNED: (matrices, cols, rows) */
+    const unsigned char *scales; /* FP8: (scale_rows, scale_cols). AWQ, GPTQ: (groups, rows).
+                                    MXFP4: u8 (matrices, rows, cols / 32) */
     enum tensor_type scale_type; /* F32, F16 or BF16 */
     uint32_t block_rows;         /* FP8: outputs that share a scale */
     uint32_t block_cols;         /* FP8, AWQ, GPTQ: inputs that share a scale */
@@ -45,6 +51,8 @@ struct packed_weight {
     uint64_t seed;               /* DUMMY */
 };
 
-/* Writes all rows in the weight's type. A BF16 value is computed in float32 and rounded once.
- * ret_rows: (rows, tensor_type_row_bytes), aligned to 2. */
-void unpack_weight(const struct packed_weight *weight, struct pool *pool, void *ret_rows);
+/* Writes all rows of matrix `slice` (MXFP4 and TURNED; 0 for the others) in the weight's type. A
+ * BF16 value is computed in float32 and rounded once. ret_rows: (rows,
+ * tensor_type_row_bytes), aligned to 2. */
+void unpack_weight(const struct packed_weight *weight, uint32_t slice, struct pool *pool,
+                   void *ret_rows);

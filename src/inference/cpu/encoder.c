@@ -229,7 +229,7 @@ static struct matmul output_product(struct encoder *encoder, const struct chunk 
     return (struct matmul){.matrix = layer_of(encoder, layer)->output,
                            .y = x_of(encoder, chunk),
                            .y_stride = encoder->options.config->width,
-                           .bias = layer_of(encoder, layer)->encoder.output_bias,
+                           .bias = layer_of(encoder, layer)->output_bias,
                            .add = true};
 }
 

@@ -74,9 +74,10 @@ static void gather_rows(void *context, uint32_t place, uint32_t count) {
                bytes);
 }
 
-/* y of each place = its activations · the matrix of its expert. */
-static void multiply(struct forward *forward, struct matrix *const *matrices, uint32_t count,
-                     float *y) {
+/* y of each place = its activations · the matrix of its expert, and its line of `biases` (count,
+ * rows) or NULL. */
+static void multiply(struct forward *forward, struct matrix *const *matrices, const float *biases,
+                     uint32_t count, float *y) {
     const struct routing *routing = &forward->routing;
     const size_t bytes = matrices[0]->activation_bytes, rows = matrices[0]->rows;
     uint32_t products = 0, begin = 0;
@@ -88,7 +89,8 @@ static void multiply(struct forward *forward, struct matrix *const *matrices, ui
                                 .activations = routing->activations + begin * bytes,
                                 .rows = end - begin,
                                 .y = y + begin * rows,
-                                .y_stride = rows};
+                                .y_stride = rows,
+                                .bias = biases ? biases + i * rows : NULL};
         begin = end;
     }
     spread_matmuls(forward->options.pool, forward->options.kernels, routing->products, products);
@@ -107,11 +109,13 @@ static void gate_rows(void *context, uint32_t place, uint32_t count) {
                         .y = gate,
                         .y_stride = stride,
                         .width = ffn,
-                        .rows = count};
-    if (job->op->gate == GATE_SILU)
-        kernels->silu_mul(&call);
-    else
-        kernels->gelu_tanh_mul(&call);
+                        .rows = count,
+                        .limit = job->op->experts->gate_limit,
+                        .alpha = job->op->experts->gate_alpha};
+    const gate_fn gates[] = {[GATE_SILU] = kernels->silu_mul,
+                             [GATE_GELU_TANH] = kernels->gelu_tanh_mul,
+                             [GATE_CLAMPED] = kernels->clamped_mul};
+    gates[job->op->gate](&call);
     kernels->activate(down, gate, stride, count,
                       routing->activations + place * down->activation_bytes);
 }
@@ -137,8 +141,9 @@ void experts_run(struct forward *forward, const struct op *op) {
     const struct experts *experts = op->experts;
     const uint32_t places = forward->row_count * experts->used;
     run(forward, op, gather_rows, places);
-    multiply(forward, experts->gate_up, experts->count, forward->routing.hidden);
+    multiply(forward, experts->gate_up, experts->gate_up_bias, experts->count,
+             forward->routing.hidden);
     run(forward, op, gate_rows, places);
-    multiply(forward, experts->down, experts->count, forward->routing.sums);
+    multiply(forward, experts->down, experts->down_bias, experts->count, forward->routing.sums);
     run(forward, op, sum_rows, forward->row_count);
 }

@@ -203,7 +203,8 @@ static void run_attention(struct forward *forward, const struct op *op) {
                                          .scale = op->scale,
                                          .softcap = op->softcap,
                                          .window = op->window,
-                                         .causal = shape->is_causal},
+                                         .causal = shape->is_causal,
+                                         .sinks = op->sinks},
                                 .head_tasks = shape->kv_heads / forward->heads_each};
     pool_run(forward->options.pool, attention_task, &job, job.tasks->group_count * job.head_tasks);
     run_rows(forward, op, attended_rows);

@@ -307,9 +307,9 @@ struct kernels {
 
     /* Writes the heads kv_head_begin..kv_head_end-1 of k and v rows into their slots. */
     kv_store_fn kv_store;
-    /* y = softmax(scale q kᵀ + mask | sink) v for the items of a group and the query heads that read KV
-     * heads kv_head_begin..kv_head_end-1. The caller may cut an item along its rows (by row,
-     * row_count and position) and group items in any way: neither changes a bit. Online softmax
+    /* y = softmax(scale q kᵀ + mask | sink) v for the items of a group and the query heads that
+     * read KV heads kv_head_begin..kv_head_end-1. The caller may cut an item along its rows
+     * (by row, row_count and position) and group items in any way: neither changes a bit. Online softmax
      * over absolute chunks of 64 keys (Milakov and Gimelshein 2018) makes the order of sums depend
      * on a query's position alone. With several items in a call, also unrelated ones, the keys of
      * the next item are fetched while one is computed. */

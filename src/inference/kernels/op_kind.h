@@ -39,4 +39,8 @@ enum op_to {
     TO_X,    /* x += product */
 };
 
-enum op_gate { GATE_SILU, GATE_GELU_TANH };
+enum op_gate {
+    GATE_SILU,
+    GATE_GELU_TANH,
+    GATE_CLAMPED, /* clamped_mul of kernels.h (EXPERTS) */
+};

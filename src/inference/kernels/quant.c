@@ -162,6 +162,15 @@ static void split_mxfp4(const uint8_t *block, struct split *ret_split) {
     split_nibbles(block + 1, ret_split->q);
 }
 
+/* Byte j holds the elements 2j and 2j + 1. */
+static void split_mxfp4_pairs(const uint8_t *block, struct split *ret_split) {
+    ret_split->scales[0] = ldexpf(1.0f, (int)block[0] - 128);
+    for (size_t j = 0; j < 16; j++) {
+        ret_split->q[2 * j] = block[1 + j] & 15u;
+        ret_split->q[2 * j + 1] = block[1 + j] >> 4;
+    }
+}
+
 static void split_q2_k(const uint8_t *block, struct split *ret_split) {
     const uint8_t *scales = block;
     const uint8_t *q = block + 16;
@@ -265,6 +274,7 @@ static const struct type_facts facts_of_types[] = {
     {TENSOR_IQ4_XS, "IQ4_XS", 256, 136, {4, 32, 0, false, iq4_steps}, split_iq4_xs},
     {TENSOR_BF16, "BF16", 1, 2, {0, 0, 0, false, NULL}, NULL},
     {TENSOR_MXFP4, "MXFP4", 32, 17, {4, 32, 0, false, mxfp4_steps}, split_mxfp4},
+    {TENSOR_MXFP4_PAIRS, "MXFP4", 32, 17, {4, 32, 0, false, mxfp4_steps}, split_mxfp4_pairs},
     {TENSOR_INT4, "INT4", 32, 24, {4, 32, 0, true, NULL}, split_int4},
 };
 

@@ -18,6 +18,7 @@ enum tensor_type {
     TENSOR_F16 = 1,
     TENSOR_Q4_0 = 2,
     TENSOR_Q4_1 = 3,
+    TENSOR_MXFP4_PAIRS = 4, /* MXFP4 with neighbours in a byte: Ollama's first files of gpt-oss */
     TENSOR_Q5_0 = 6,
     TENSOR_Q5_1 = 7,
     TENSOR_Q8_0 = 8,

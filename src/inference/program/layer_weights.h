@@ -14,10 +14,9 @@
 /* The norms and biases of an encoder's layer. Its gate_up is `up` alone; that of a rotary encoder
  * is both, and its biases are the norms' only. */
 struct encoder_layer {
-    float *output_bias;         /* (width) or NULL, as up_bias and down_bias */
     float *attention_norm;      /* (width) LayerNorm after attention and its residual */
     float *attention_norm_bias; /* (width) */
-    float *up_bias;             /* (ffn) */
+    float *up_bias;             /* (ffn) or NULL, as down_bias */
     float *down_bias;           /* (width) */
     float *ffn_norm;            /* (width) LayerNorm after the feed-forward and its residual */
     float *ffn_norm_bias;       /* (width) */
@@ -29,9 +28,13 @@ struct experts {
     uint32_t used;  /* experts of a row */
     uint32_t ffn;   /* width of an expert */
     bool sums_to_one;
-    struct matrix *router;   /* (count, width) */
-    struct matrix **gate_up; /* (count) matrices of (gate | up: 2 ffn, width) */
-    struct matrix **down;    /* (count) matrices of (width, ffn) */
+    float gate_limit, gate_alpha; /* for a clamped gate */
+    struct matrix *router;        /* (count, width) */
+    struct matrix **gate_up;      /* (count) matrices of (gate | up: 2 ffn, width) */
+    struct matrix **down;         /* (count) matrices of (width, ffn) */
+    float *router_bias;           /* (count) or NULL */
+    float *gate_up_bias;          /* (count, gate | up) or NULL */
+    float *down_bias;             /* (count, width) or NULL */
 };
 
 struct layer_weights {
@@ -40,7 +43,9 @@ struct layer_weights {
     float *k_norm;              /* (head_dim) or NULL */
     struct matrix *qkv;         /* (q | k | v, width): (heads + 2 kv_heads) · head_dim outputs */
     float *qkv_bias;            /* (q | k | v) or NULL */
+    float *sinks;               /* (heads) or NULL */
     struct matrix *output;      /* (width, heads · head_dim) */
+    float *output_bias;         /* (width) or NULL; an encoder's too */
     float *post_attention_norm; /* (width) or NULL */
     float *ffn_norm;            /* (width) */
     struct matrix *gate_up;     /* (gate | up: 2 ffn, width); NULL with experts */

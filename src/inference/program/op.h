@@ -39,6 +39,7 @@ struct op {
     const float *post;   /* NORM with ADD_NORMED_H: (width) */
     enum op_to to;       /* MATMUL, EXPERTS: not TO_WIDE */
     const float *bias;   /* MATMUL: (matrix->rows) or NULL */
+    const float *sinks;  /* ATTENTION: (heads) or NULL */
     const float *q_norm; /* HEADS: (head_dim) or NULL */
     const float *k_norm; /* HEADS: (head_dim) or NULL */
     uint8_t rope;        /* HEADS: table of frequencies, 0 global, 1 local */

@@ -79,15 +79,19 @@ static void append_attention_half(struct maker *maker, const struct layer_weight
     attention->window = maker->options->is_bidirectional ? 0 : layer->window;
     attention->scale = config->attention_scale;
     attention->softcap = config->attention_softcap;
+    attention->sinks = weights->sinks;
     attention->next = weights->output;
     struct op *output = append_half_end(maker, OP_MATMUL, weights->post_attention_norm);
     output->matrix = weights->output;
+    output->bias = weights->output_bias;
     output->ends_slice = true;
 }
 
 static enum op_gate gate_of(const struct maker *maker) {
-    const bool is_silu = maker->options->config->architecture->activation == ACTIVATION_SILU;
-    return is_silu ? GATE_SILU : GATE_GELU_TANH;
+    static const enum op_gate gates[] = {[ACTIVATION_SILU] = GATE_SILU,
+                                         [ACTIVATION_GELU_TANH] = GATE_GELU_TANH,
+                                         [ACTIVATION_CLAMPED] = GATE_CLAMPED};
+    return gates[maker->options->config->architecture->activation];
 }
 
 /* The last layer's slice goes on to the end of the pass. */
@@ -109,7 +113,7 @@ static void append_gated_half(struct maker *maker, const struct layer_weights *w
 static void append_experts_half(struct maker *maker, const struct layer_weights *weights) {
     const struct experts *experts = &weights->experts;
     append_norm(maker, weights->ffn_norm, experts->router);
-    append_matmul(maker, experts->router, TO_WIDE);
+    append_matmul(maker, experts->router, TO_WIDE)->bias = experts->router_bias;
     struct op *route = append(maker, OP_ROUTE);
     route->experts = experts;
     route->next = experts->gate_up[0];

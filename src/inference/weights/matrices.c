@@ -8,7 +8,7 @@
 
 /* The converter to GGUF stored row (head, half, i) of an interleaved family as (head, i, half);
  * row r of the matrix is file row row_order[r]. */
-enum err weights_make_row_order(struct weights_loader *loader) {
+static enum err make_head_order(struct weights_loader *loader) {
     const struct model_config *config = loader->options.config;
     if (!config->architecture->rope_is_interleaved ||
         !checkpoint_is_permuted(loader->options.checkpoint))
@@ -22,6 +22,22 @@ enum err weights_make_row_order(struct weights_loader *loader) {
         loader->row_order[row] = head * config->head_dim + 2 * (within % half) + within / half;
     }
     return OK;
+}
+
+/* Row r of gate | up is file row halves_order[r], where the file has gate 0, up 0, gate 1, … */
+static enum err make_halves_order(struct weights_loader *loader) {
+    const uint32_t ffn = loader->options.config->expert_ffn;
+    if (!checkpoint_alternates_experts(loader->options.checkpoint)) return OK;
+    loader->halves_order = calloc(2 * (size_t)ffn, sizeof *loader->halves_order);
+    if (!loader->halves_order)
+        return err_set(loader->error, ERR_LIMIT, "no memory for the order of %u rows", 2 * ffn);
+    for (uint32_t i = 0; i < 2 * ffn; i++) loader->halves_order[i] = 2 * (i % ffn) + i / ffn;
+    return OK;
+}
+
+enum err weights_make_row_order(struct weights_loader *loader) {
+    enum err err = make_head_order(loader);
+    return err == OK ? make_halves_order(loader) : err;
 }
 
 /* ---- opening ---- */
@@ -129,6 +145,7 @@ static enum err open_expert(struct weights_loader *loader, uint32_t layer, uint3
         assert(tensor);
         source.tensors[i] = tensor;
         source.parts[i] = part_of(tensor);
+        if (paired) source.parts[i].row_order = loader->halves_order;
     }
     source.slice = expert;
     return open_source(loader, &source, ret_matrix);
@@ -146,7 +163,10 @@ enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
     ret_experts->used = config->experts_used;
     ret_experts->ffn = config->expert_ffn;
     ret_experts->sums_to_one = config->expert_weights_sum_to_one;
-    enum err err = weights_open_matrix(loader, layer, router, 1, &ret_experts->router);
+    ret_experts->gate_limit = config->gate_limit;
+    ret_experts->gate_alpha = config->gate_alpha;
+    enum err err = weights_read_expert_biases(loader, layer, ret_experts);
+    if (err == OK) err = weights_open_matrix(loader, layer, router, 1, &ret_experts->router);
     for (uint32_t i = 0; i < config->experts && err == OK; i++) {
         err = open_expert(loader, layer, i, EXPERT_GATE, &ret_experts->gate_up[i]);
         if (err == OK) err = open_expert(loader, layer, i, EXPERT_DOWN, &ret_experts->down[i]);
@@ -160,11 +180,7 @@ enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
 static void set_blocks(struct weights_source *source, const struct checkpoint_bytes *bytes) {
     const unsigned char *at = NULL;
     for (uint32_t i = 0; i < source->part_count; i++) {
-        if (i < source->tensor_count) {
-            const struct checkpoint_tensor *tensor = source->tensors[i];
-            const uint64_t slice = tensor->axis_count == 3 ? source->slice : 0;
-            at = bytes[i].at + slice * tensor->axes[1] * tensor->row_bytes;
-        }
+        if (i < source->tensor_count) at = bytes[i].at;
         source->parts[i].blocks = at;
         at += source->parts[i].rows *
               tensor_type_row_bytes(source->parts[i].type, (size_t)source->tensors[0]->axes[0]);
@@ -177,8 +193,9 @@ static enum err fill_source(struct weights_loader *loader, struct weights_source
     uint32_t count = 0;
     enum err err = OK;
     while (err == OK && count < source->tensor_count) {
-        err = checkpoint_read(source->tensors[count], loader->options.pool, &bytes[count],
-                              loader->error);
+        const struct checkpoint_tensor *tensor = source->tensors[count];
+        err = checkpoint_read(tensor, tensor->axis_count == 3 ? source->slice : 0,
+                              loader->options.pool, &bytes[count], loader->error);
         if (err == OK) count++;
     }
     if (err == OK) {
@@ -188,8 +205,10 @@ static enum err fill_source(struct weights_loader *loader, struct weights_source
     }
     /* The pages of a tensor with many matrices stay until its last one is read. */
     for (uint32_t i = 0; i < count; i++)
-        if (bytes[i].owned || source->slice + 1 >= source->tensors[i]->axes[2])
+        if (source->slice + 1 >= source->tensors[i]->axes[2])
             checkpoint_done(loader->options.checkpoint, source->tensors[i], &bytes[i]);
+        else
+            checkpoint_free(&bytes[i]);
     return err;
 }
 

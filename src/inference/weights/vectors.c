@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Appends the elements of a vector to *at. */
 static enum err append_tensor(const struct weights_loader *loader, uint32_t layer,
@@ -11,7 +12,7 @@ static enum err append_tensor(const struct weights_loader *loader, uint32_t laye
     const struct checkpoint_tensor *tensor = weights_find(loader, layer, role);
     assert(tensor);
     struct checkpoint_bytes bytes;
-    enum err err = checkpoint_read(tensor, loader->options.pool, &bytes, loader->error);
+    enum err err = checkpoint_read(tensor, 0, loader->options.pool, &bytes, loader->error);
     if (err != OK) return err;
     quant_row_to_f32((enum tensor_type)tensor->type, bytes.at, (size_t)tensor->axes[0], *at);
     checkpoint_done(loader->options.checkpoint, tensor, &bytes);
@@ -54,13 +55,78 @@ enum err weights_read_norm(struct weights_loader *loader, uint32_t layer, enum t
     return OK;
 }
 
+/* ---- experts ---- */
+
+/* Line e of ret_lines, `stride` floats apart, begins with what the tensor has for expert e. */
+static enum err read_lines(struct weights_loader *loader, uint32_t layer, enum tensor_role role,
+                           size_t stride, float *ret_lines) {
+    const struct checkpoint_tensor *tensor = weights_find(loader, layer, role);
+    struct checkpoint_bytes bytes;
+    assert(tensor);
+    const size_t width = (size_t)tensor->axes[0];
+    enum err err = checkpoint_read(tensor, 0, loader->options.pool, &bytes, loader->error);
+    for (uint64_t i = 0; i < tensor->axes[1] && err == OK; i++) {
+        float *line = ret_lines + i * stride;
+        quant_row_to_f32((enum tensor_type)tensor->type, bytes.at + i * tensor->row_bytes, width,
+                         line);
+        for (size_t j = 0; j < width && err == OK; j++)
+            if (!isfinite(line[j]))
+                err = err_set(loader->error, ERR_INVALID,
+                              "tensor %.*s: element %zu of line %llu is no finite number",
+                              STR_ARGS(tensor->spelled), j, (unsigned long long)i);
+    }
+    if (bytes.at) checkpoint_done(loader->options.checkpoint, tensor, &bytes);
+    return err;
+}
+
+/* The biases of gate and up that alternate in the file become those of gate, then of up. */
+static enum err read_alternate(struct weights_loader *loader, uint32_t layer, size_t ffn,
+                               float *ret_lines) {
+    const uint32_t experts = loader->options.config->experts;
+    const uint32_t *order = loader->halves_order;
+    enum err err = read_lines(loader, layer, ROLE_GATE_UP_EXPERTS_BIAS, 2 * ffn, ret_lines);
+    float *line = calloc(2 * ffn, sizeof *line);
+    if (!line)
+        return err_set(loader->error, ERR_LIMIT, "no memory for a bias of %zu weights", 2 * ffn);
+    for (uint32_t i = 0; order && i < experts && err == OK; i++) {
+        float *to = ret_lines + i * 2 * ffn;
+        memcpy(line, to, 2 * ffn * sizeof *line);
+        for (size_t j = 0; j < 2 * ffn; j++) to[j] = line[order[j]];
+    }
+    free(line);
+    return err;
+}
+
+enum err weights_read_expert_biases(struct weights_loader *loader, uint32_t layer,
+                                    struct experts *ret_experts) {
+    static const enum tensor_role router[] = {ROLE_ROUTER_BIAS};
+    const struct model_config *config = loader->options.config;
+    const size_t ffn = config->expert_ffn, count = config->experts, width = config->width;
+    enum err err = weights_read_vector(loader, layer, router, 1, &ret_experts->router_bias);
+    if (err != OK || !ret_experts->router_bias) return err;
+    float *first = ret_experts->gate_up_bias = calloc(count, 2 * ffn * sizeof *first);
+    float *down = ret_experts->down_bias = calloc(count, width * sizeof *down);
+    if (!first || !down)
+        return err_set(loader->error, ERR_LIMIT, "no memory for the biases of %zu experts", count);
+    loader->weights->bytes += count * (2 * ffn + width) * sizeof *first;
+    if (weights_find(loader, layer, ROLE_GATE_UP_EXPERTS_BIAS)) {
+        err = read_alternate(loader, layer, ffn, first);
+    } else {
+        err = read_lines(loader, layer, ROLE_GATE_EXPERTS_BIAS, 2 * ffn, first);
+        if (err == OK) err = read_lines(loader, layer, ROLE_UP_EXPERTS_BIAS, 2 * ffn, first + ffn);
+    }
+    return err == OK ? read_lines(loader, layer, ROLE_DOWN_EXPERTS_BIAS, width, down) : err;
+}
+
+/* ---- positions ---- */
+
 /* The first `count` rows of a matrix as floats: ret_rows (count, width). */
 static enum err read_rows(struct weights_loader *loader, enum tensor_role role, size_t count,
                           float *ret_rows) {
     const struct checkpoint_tensor *tensor = weights_find(loader, 0, role);
     size_t width = loader->options.config->width;
     struct checkpoint_bytes bytes;
-    enum err err = checkpoint_read(tensor, loader->options.pool, &bytes, loader->error);
+    enum err err = checkpoint_read(tensor, 0, loader->options.pool, &bytes, loader->error);
     if (err != OK) return err;
     for (size_t i = 0; i < count; i++)
         quant_row_to_f32((enum tensor_type)tensor->type, bytes.at + i * tensor->row_bytes, width,

@@ -40,7 +40,6 @@ static enum err load_encoder_vectors(struct weights_loader *loader, uint32_t lay
         enum tensor_role role;
         float **vector;
     } vectors[] = {
-        {ROLE_OUTPUT_BIAS, &to->output_bias},
         {ROLE_ATTENTION_OUTPUT_NORM, &to->attention_norm},
         {ROLE_ATTENTION_OUTPUT_NORM_BIAS, &to->attention_norm_bias},
         {ROLE_UP_BIAS, &to->up_bias},
@@ -68,12 +67,18 @@ static enum err open_ffn(struct weights_loader *loader, uint32_t layer, struct l
 static enum err open_layer(struct weights_loader *loader, uint32_t layer) {
     static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V};
     static const enum tensor_role qkv_bias[] = {ROLE_Q_BIAS, ROLE_K_BIAS, ROLE_V_BIAS};
+    static const enum tensor_role fused_bias[] = {ROLE_QKV_BIAS};
     static const enum tensor_role output[] = {ROLE_OUTPUT_PROJECTION};
+    static const enum tensor_role output_bias[] = {ROLE_OUTPUT_BIAS}, sinks[] = {ROLE_SINKS};
     struct layer_weights *to = &loader->weights->layers[layer];
     enum err err = weights_find(loader, layer, ROLE_QKV)
                        ? weights_open_fused_qkv(loader, layer, &to->qkv)
                        : weights_open_matrix(loader, layer, qkv, 3, &to->qkv);
-    if (err == OK) err = weights_read_vector(loader, layer, qkv_bias, 3, &to->qkv_bias);
+    if (err == OK) err = weights_read_vector(loader, layer, fused_bias, 1, &to->qkv_bias);
+    if (err == OK && !to->qkv_bias)
+        err = weights_read_vector(loader, layer, qkv_bias, 3, &to->qkv_bias);
+    if (err == OK) err = weights_read_vector(loader, layer, output_bias, 1, &to->output_bias);
+    if (err == OK) err = weights_read_vector(loader, layer, sinks, 1, &to->sinks);
     if (err == OK) err = weights_open_matrix(loader, layer, output, 1, &to->output);
     if (err == OK) err = open_ffn(loader, layer, to);
     if (err != OK) return err;
@@ -149,6 +154,7 @@ enum err weights_open(struct weights **ret_weights, const struct weights_options
 static void close_loader(struct weights *weights) {
     if (!weights->loader) return;
     free(weights->loader->row_order);
+    free(weights->loader->halves_order);
     free(weights->loader->sources);
     free(weights->loader);
     weights->loader = NULL;
@@ -168,6 +174,9 @@ static void close_experts(struct experts *experts) {
         matrix_close(experts->gate_up[i]);
         matrix_close(experts->down[i]);
     }
+    free(experts->router_bias);
+    free(experts->gate_up_bias);
+    free(experts->down_bias);
     matrix_close(experts->router);
     free(experts->gate_up);
     free(experts->down);
@@ -186,7 +195,8 @@ static void close_layer(struct layer_weights *layer) {
     free(layer->post_attention_norm);
     free(layer->ffn_norm);
     free(layer->post_ffn_norm);
-    free(layer->encoder.output_bias);
+    free(layer->sinks);
+    free(layer->output_bias);
     free(layer->encoder.attention_norm);
     free(layer->encoder.attention_norm_bias);
     free(layer->encoder.up_bias);

@@ -29,7 +29,8 @@ struct weights_source {
 
 struct weights_loader {
     struct weights_options options;
-    uint32_t *row_order; /* (heads · head_dim) for q, its start for k; NULL: the file's */
+    uint32_t *row_order;    /* (heads · head_dim) for q, its start for k; NULL: the file's */
+    uint32_t *halves_order; /* (2 expert_ffn) for gate | up that alternate; NULL: the file's */
     struct weights *weights;
     struct weights_source *sources; /* (source_count) in the order of opening */
     size_t source_count, source_capacity;
@@ -49,12 +50,15 @@ enum err weights_read_vector(struct weights_loader *loader, uint32_t layer,
 /* weights_read_vector for a norm, which some files store less one. */
 enum err weights_read_norm(struct weights_loader *loader, uint32_t layer, enum tensor_role role,
                            float **ret_norm) MUST_CHECK;
+/* Reads the biases of router and experts, if the architecture has them. */
+enum err weights_read_expert_biases(struct weights_loader *loader, uint32_t layer,
+                                    struct experts *ret_experts) MUST_CHECK;
 /* Reads the vectors at which the positions of an encoder begin. */
 enum err weights_read_positions(struct weights_loader *loader) MUST_CHECK;
 
 /* ---- matrices.c ---- */
 
-/* Sets row_order, if the file has permuted rows. */
+/* Sets row_order and halves_order, if the file has such rows. */
 enum err weights_make_row_order(struct weights_loader *loader) MUST_CHECK;
 /* Opens the matrix of the tensors of these roles, one after another. */
 enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,

@@ -194,7 +194,7 @@ static inline void calm_block(uint32_t type, unsigned char *block) {
     const struct block_scales *scales = block_scales_find(type);
     for (uint32_t h = 0; scales && h < scales->count; h++)
         block[scales->at + 2 * h + 1] = scales->high;
-    if (type == TENSOR_MXFP4) block[0] = 122;
+    if (type == TENSOR_MXFP4 || type == TENSOR_MXFP4_PAIRS) block[0] = 122;
     /* Floats need both signs. */
     if (type == TENSOR_F16) block[1] = (unsigned char)(0x24 | (block[1] & 0x80u));
     if (type == TENSOR_BF16) block[1] = (unsigned char)(0x3C | (block[1] & 0x80u));

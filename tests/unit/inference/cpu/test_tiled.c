@@ -293,7 +293,7 @@ static void the_bytes_of_a_tiled_matrix_are_those_of_its_version(void **state) {
             static unsigned char blocks[40 * 512 * 4];
             struct matrix *matrix;
             struct error error;
-            if (!tensor_type_is_known(type)) continue;
+            if (!tensor_type_is_known(type) || type == TENSOR_MXFP4_PAIRS) continue; /* newer */
             for (size_t i = 0; i < sizeof blocks; i++) blocks[i] = (unsigned char)rng_next(&rng);
             /* No NaN, whose bits no calculation promises. */
             size_t block = tensor_type_block_bytes((enum tensor_type)type);

@@ -27,8 +27,8 @@ static void a_matrix_that_cannot_be_is_refused_with_a_sentence(void **state) {
     assert_int_equal(try_open(TENSOR_Q4_0, 4, 48, 1, &error), ERR_INVALID);
     assert_non_null(strstr(error.text, "48"));
     assert_non_null(strstr(error.text, "Q4_0"));
-    assert_int_equal(try_open((enum tensor_type)4, 4, 32, 1, &error), ERR_INVALID);
-    assert_non_null(strstr(error.text, "type 4"));
+    assert_int_equal(try_open((enum tensor_type)5, 4, 32, 1, &error), ERR_INVALID);
+    assert_non_null(strstr(error.text, "type 5"));
     assert_int_equal(try_open(TENSOR_F32, 0, 32, 1, &error), ERR_INVALID);
     assert_int_equal(try_open(TENSOR_F32, 1, 0, 1, &error), ERR_INVALID);
     assert_int_equal(try_open(TENSOR_F32, 1, 32, 0, &error), ERR_INVALID);

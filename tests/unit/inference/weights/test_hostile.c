@@ -167,7 +167,7 @@ static const struct {
      {.change_tensor = "blk.0.attn_q.weight", .change = {.axes = {TO_ZERO}}}},
     {"blk.0.attn_q.weight: axis 1 is zero",
      {.change_tensor = "blk.0.attn_q.weight", .change = {.axes = {0, TO_ZERO}}}},
-    {"retired type 4", {.change_tensor = "blk.0.attn_q.weight", .change = {.type = 4}}},
+    {"retired type 5", {.change_tensor = "blk.0.attn_q.weight", .change = {.type = 5}}},
     {"retired type 31", {.change_tensor = "blk.0.attn_q.weight", .change = {.type = 31}}},
     {"retired type 38", {.change_tensor = "blk.0.attn_q.weight", .change = {.type = 38}}},
     {"retired type 9999", {.change_tensor = "blk.0.attn_q.weight", .change = {.type = 9999}}},
