@@ -273,7 +273,8 @@ class Quern:
             "completion_tokens": tokens, "output_tok_s": round(tokens / took) if took else None,
             "is_whole": figures["failed"] == 0 and tokens == wanted and len(ends) == n
             and set(ends.values()) == {200}, "running_max": max(
-                running, default=None), "step_rows": rows_of(log), "card_bytes": watch.taken(), **watch.figures(took, tokens)}
+                running, default=None), "step_rows": rows_of(log), "card_bytes": watch.taken(), **watch.figures(
+                    took, tokens)}
         if not result["is_whole"]:
             result[
                 "trouble"] = f"{tokens} of {wanted} tokens, {len(ends)} of {n} results; {first_trouble(out)} {log[-600:]}".strip(

@@ -32,7 +32,7 @@ MODELS = ("llama-3.2-1b", "qwen3-4b", "gemma-3-4b", "llama-3.1-8b")
 GOALS = {("bf16", "300"): (1.5, 1.25, 1.25, 1.15), ("bf16", "473"): (1.7, 1.4, 1.4, 1.25),
          ("fp8-kv", "300"): (1.8, 1.5, 1.5, 1.3), ("fp8", "300"): (2.3, 1.85, 2.0, 1.5)}
 
-# Of experts, whose peer was measured on 2026-11-28.
+# Goals of experts, whose peer was measured on 2026-11-28.
 EXPERTS_GOALS = {("qwen3-30b-a3b", "bf16", "300"): 1.7, ("qwen3-30b-a3b", "fp8", "300"): 2.6}
 
 

@@ -136,10 +136,13 @@ struct gpu {
     float *x, *h, *wide, *attended, *logits;
     float *cosines[2], *sines[2]; /* (rows_max, head_dim / 2) */
     float *weights;               /* one row of a matrix */
-    unsigned char *kv;            /* (layer_places, slots, kv_heads, key and value, head_dim) */
-    uint16_t *kv_scales;          /* (layer_places, slots, kv_heads, 2), of E4M3 */
-    struct plain_stamp *stamps;   /* (layer_places, slots) */
-    uint64_t *slot_marks;         /* (slots) the submit that wrote it last */
+    uint32_t *chosen;             /* (rows_max, used) experts of the ROUTE before; likewise: */
+    float *chosen_weights;
+    float *gated;               /* one expert (2 ffn), its sums and those of all (width) */
+    unsigned char *kv;          /* (layer_places, slots, kv_heads, key and value, head_dim) */
+    uint16_t *kv_scales;        /* (layer_places, slots, kv_heads, 2), of E4M3 */
+    struct plain_stamp *stamps; /* (layer_places, slots) */
+    uint64_t *slot_marks;       /* (slots) the submit that wrote it last */
     uint64_t submits;
 
     float *partial_sums; /* (partials_max, heads, head_dim + 2): o, m, l */

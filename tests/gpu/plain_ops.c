@@ -153,6 +153,63 @@ static void run_heads(struct plain_pass *pass, const struct gpu_op *op) {
     }
 }
 
+/* ---- ROUTE and EXPERTS ---- */
+
+static void run_route(struct plain_pass *pass, const struct gpu_op *op) {
+    const struct gpu *gpu = pass->gpu;
+    const struct gpu_experts *experts = &op->experts;
+    ref_route(&(struct route){.logits = pass->wide,
+                              .stride = experts->count,
+                              .rows = pass->row_count,
+                              .experts = experts->count,
+                              .used = experts->used,
+                              .sums_to_one = experts->sums_to_one,
+                              .ret_experts = gpu->chosen,
+                              .ret_weights = gpu->chosen_weights});
+    prepare_rows(pass, op, pass->h, gpu->program.width, gpu->program.width);
+}
+
+/* y (count) = input · rows first..first+count-1 of the matrix. */
+static void multiply_rows(const struct gpu *gpu, uint32_t matrix, uint32_t first, uint32_t count,
+                          const float *input, float *y) {
+    const struct plain_matrix *from = &gpu->matrices[matrix];
+    for (uint32_t i = 0; i < count; i++)
+        y[i] = plain_dot(input, row_of(from, first + i, gpu->weights), from->shape.cols);
+}
+
+/* sums += weight · the expert of a row of h. */
+static void add_expert(const struct gpu *gpu, const struct gpu_op *op, const float *h,
+                       uint32_t expert, float weight, float *sums) {
+    const struct gpu_experts *experts = &op->experts;
+    const uint32_t ffn = experts->ffn, width = gpu->program.width;
+    float *gated = gpu->gated, *y = gated + 2 * (size_t)ffn;
+    multiply_rows(gpu, experts->gate_up, expert * 2 * ffn, 2 * ffn, h, gated);
+    struct gate call = {.gate = gated,
+                        .up = gated + ffn,
+                        .in_stride = 2 * (size_t)ffn,
+                        .y = gated,
+                        .y_stride = 2 * (size_t)ffn,
+                        .width = ffn,
+                        .rows = 1};
+    (op->gate == GATE_SILU ? ref_silu_mul : ref_gelu_tanh_mul)(&call);
+    plain_round(gpu->matrices[experts->down].shape.form, gated, ffn);
+    multiply_rows(gpu, experts->down, expert * width, width, gated, y);
+    for (uint32_t i = 0; i < width; i++) sums[i] += weight * y[i];
+}
+
+static void run_experts(struct plain_pass *pass, const struct gpu_op *op) {
+    const struct gpu *gpu = pass->gpu;
+    const size_t width = gpu->program.width, used = op->experts.used;
+    float *sums = gpu->gated + 2 * (size_t)op->experts.ffn + width;
+    for (size_t row = 0; row < pass->row_count; row++) {
+        float *h = pass->h + row * width;
+        memset(sums, 0, width * sizeof *sums);
+        for (size_t i = row * used; i < (row + 1) * used; i++)
+            add_expert(gpu, op, h, gpu->chosen[i], gpu->chosen_weights[i], sums);
+        memcpy(h, sums, width * sizeof *h);
+    }
+}
+
 /* ---- GATE and KEEP ---- */
 
 static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
@@ -194,7 +251,7 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
         plain_attention(pass, op);
         prepare_rows(pass, op, pass->attended, pass->gpu->q_width, pass->gpu->q_width);
         return;
-    case OP_ROUTE:
-    case OP_EXPERTS: abort(); /* plain_program.c refuses them */
+    case OP_ROUTE: run_route(pass, op); return;
+    case OP_EXPERTS: run_experts(pass, op); return;
     }
 }

@@ -111,6 +111,21 @@ static void open_buffers(struct gpu *gpu) {
     gpu->has_token = room(gpu, limits->sequences_max, sizeof *gpu->has_token);
 }
 
+/* Room for the layer that has most. */
+static void open_experts(struct gpu *gpu) {
+    const struct gpu_program *program = &gpu->program;
+    size_t used = 0, ffn = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_experts *experts = &program->ops[i].experts;
+        if (experts->used > used) used = experts->used;
+        if (experts->ffn > ffn) ffn = experts->ffn;
+    }
+    const size_t pairs = used * gpu->limits.rows_max;
+    gpu->chosen = room(gpu, pairs, sizeof *gpu->chosen);
+    gpu->chosen_weights = room(gpu, pairs, sizeof *gpu->chosen_weights);
+    gpu->gated = room(gpu, 2 * (ffn + program->width), sizeof *gpu->gated);
+}
+
 static void open_kv(struct gpu *gpu) {
     const struct gpu_limits *limits = &gpu->limits;
     size_t slots = plain_slots(gpu), places = limits->layer_places;
@@ -155,6 +170,7 @@ enum err plain_prepare(struct gpu *gpu, const struct gpu_program *program,
                        (unsigned long long)gpu->ledger.limit >> 10);
     open_matrices(gpu);
     open_buffers(gpu);
+    open_experts(gpu);
     open_kv(gpu);
     gpu->is_prepared = true;
     return OK;

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "kernels/kernels.h"
 #include "plain_internal.h"
 
 static enum err check_shape(const struct gpu_program *program, enum gpu_form kv_form,
@@ -53,6 +54,9 @@ static void copy_program(struct gpu *gpu, const struct gpu_program *from) {
     gpu->kv_width = from->kv_heads * from->head_dim;
     gpu->qkv_width = gpu->q_width + 2 * gpu->kv_width;
     gpu->wide_width = gpu->qkv_width > 2 * from->ffn ? gpu->qkv_width : 2 * from->ffn;
+    for (uint32_t i = 0; i < from->op_count; i++)
+        if (from->ops[i].experts.count > gpu->wide_width)
+            gpu->wide_width = from->ops[i].experts.count;
 }
 
 /* ---- the check ---- */
@@ -86,11 +90,31 @@ static void check_product(const struct gpu *gpu, uint32_t index) {
              program->vocab_rows);
     else if (op->to == TO_H)
         MUST(matrix->rows == program->width, "operation %u: %u rows go to h", index, matrix->rows);
+    else if (index + 1 < program->op_count && op[1].kind == OP_ROUTE)
+        MUST(op->to == TO_WIDE && matrix->rows == op[1].experts.count,
+             "operation %u: %u logits of %u experts", index, matrix->rows, op[1].experts.count);
     else
         MUST(op->to == TO_WIDE &&
                  (matrix->rows == gpu->qkv_width || matrix->rows == 2 * program->ffn),
              "operation %u: %u rows go to %s", index, matrix->rows,
              op->to == TO_WIDE ? "wide" : "x, to which a device never adds");
+}
+
+static void check_experts(const struct gpu *gpu, uint32_t index) {
+    const struct gpu_program *program = &gpu->program;
+    const struct gpu_experts *experts = &program->ops[index].experts;
+    MUST(index > 0 && program->ops[index - 1].kind ==
+                          (program->ops[index].kind == OP_ROUTE ? OP_MATMUL : OP_ROUTE),
+         "operation %u: a router, ROUTE and EXPERTS follow each other", index);
+    MUST(experts->used > 0 && experts->used <= experts->count && experts->count <= EXPERTS_MAX &&
+             experts->gate_up < program->matrix_count && experts->down < program->matrix_count,
+         "operation %u: %u of %u experts", index, experts->used, experts->count);
+    const struct gpu_matrix *gate_up = &program->matrices[experts->gate_up];
+    const struct gpu_matrix *down = &program->matrices[experts->down];
+    MUST(gate_up->rows == experts->count * 2 * experts->ffn && gate_up->cols == program->width &&
+             down->rows == experts->count * program->width && down->cols == experts->ffn,
+         "operation %u: the matrices of experts are %u x %u and %u x %u", index, gate_up->rows,
+         gate_up->cols, down->rows, down->cols);
 }
 
 static void check_op(struct gpu *gpu, uint32_t index) {
@@ -127,7 +151,7 @@ static void check_op(struct gpu *gpu, uint32_t index) {
     case OP_GATE: return;
     case OP_KEEP: return;
     case OP_ROUTE:
-    case OP_EXPERTS: break; /* the CPU's alone so far */
+    case OP_EXPERTS: check_experts(gpu, index); return;
     }
     plain_refuse("operation %u: unknown kind %d", index, (int)op->kind);
 }

@@ -104,20 +104,55 @@ static void run_attention(const struct pass *pass, const struct world_layer *lay
     }
 }
 
+/* y += weight · an expert of h, or the feed-forward of a layer without experts. */
+static void add_expert(const struct pass *pass, const struct world_layer *layer, uint32_t expert,
+                       double weight) {
+    const struct world_traits *t = pass->traits;
+    const float *gate_up = layer->gate_up + (size_t)expert * 2 * t->ffn * t->width;
+    const float *down = layer->down + (size_t)expert * t->width * t->ffn;
+    double inner[512];
+    for (uint32_t i = 0; i < t->ffn; i++) {
+        double g = product(gate_up + (size_t)i * t->width, pass->h, t->width);
+        double up = product(gate_up + (size_t)(t->ffn + i) * t->width, pass->h, t->width);
+        double gelu = 0.5 * g * (1.0 + tanh(0.7978845608028654 * (g + 0.044715 * g * g * g)));
+        inner[i] = (t->is_gelu ? gelu : g / (1.0 + exp(-g))) * up;
+    }
+    for (uint32_t i = 0; i < t->width; i++)
+        pass->y[i] += weight * product(down + (size_t)i * t->ffn, inner, t->ffn);
+}
+
+/* The experts of h with the largest logits, by the softmax over all or over these alone. */
+static void add_experts(const struct pass *pass, const struct world_layer *layer) {
+    const struct world_traits *t = pass->traits;
+    double scores[WORLD_EXPERTS_MAX], all = 0.0, kept = 0.0;
+    uint32_t chosen[WORLD_EXPERTS_MAX];
+    for (uint32_t i = 0; i < t->experts; i++) {
+        scores[i] = exp(product(layer->router + (size_t)i * t->width, pass->h, t->width));
+        all += scores[i];
+        chosen[i] = i;
+    }
+    for (uint32_t i = 0; i < t->used; i++) {
+        uint32_t best = i;
+        for (uint32_t j = i + 1; j < t->experts; j++)
+            if (scores[chosen[j]] > scores[chosen[best]]) best = j;
+        const uint32_t expert = chosen[best];
+        chosen[best] = chosen[i];
+        chosen[i] = expert;
+        kept += scores[expert];
+    }
+    for (uint32_t i = 0; i < t->used; i++)
+        add_expert(pass, layer, chosen[i], scores[chosen[i]] / (t->has_post ? all : kept));
+}
+
 static void run_ffn(const struct pass *pass, const struct world_layer *layer) {
     const struct world_traits *t = pass->traits;
-    double inner[512];
     for (uint32_t p = 0; p < pass->count; p++) {
         norm(pass->x + (size_t)p * t->width, layer->ffn_norm, t->width, pass->h);
-        for (uint32_t i = 0; i < t->ffn; i++) {
-            double g = product(layer->gate_up + (size_t)i * t->width, pass->h, t->width);
-            double up =
-                product(layer->gate_up + (size_t)(t->ffn + i) * t->width, pass->h, t->width);
-            double gelu = 0.5 * g * (1.0 + tanh(0.7978845608028654 * (g + 0.044715 * g * g * g)));
-            inner[i] = (t->is_gelu ? gelu : g / (1.0 + exp(-g))) * up;
-        }
-        for (uint32_t i = 0; i < t->width; i++)
-            pass->y[i] = product(layer->down + (size_t)i * t->ffn, inner, t->ffn);
+        memset(pass->y, 0, t->width * sizeof *pass->y);
+        if (layer->router)
+            add_experts(pass, layer);
+        else
+            add_expert(pass, layer, 0, 1.0);
         add_half(pass, pass->y, layer->post_ffn, pass->x + (size_t)p * t->width);
     }
 }

@@ -32,6 +32,14 @@ static float *random_matrix(struct world *world, uint32_t rows, uint32_t cols) {
                          world->traits.form == GPU_BF16);
 }
 
+/* Weights so large that a row's first experts have nearly all of its sum: rounded activations take
+ * others where two are as good, and those must not count. */
+static float *random_router(struct world *world) {
+    const struct world_traits *t = &world->traits;
+    return random_values(world, (size_t)t->experts * t->width, 0.0, 30.0 / sqrt((double)t->width),
+                         world->traits.form != GPU_F32);
+}
+
 static void make_layer(struct world *world, struct world_layer *layer) {
     const struct world_traits *t = &world->traits;
     uint32_t q_width = t->heads * t->head_dim, qkv = q_width + 2 * t->kv_heads * t->head_dim;
@@ -39,8 +47,10 @@ static void make_layer(struct world *world, struct world_layer *layer) {
     layer->ffn_norm = random_values(world, t->width, 1.0, 0.3, false);
     layer->qkv = random_matrix(world, qkv, t->width);
     layer->output = random_matrix(world, t->width, q_width);
-    layer->gate_up = random_matrix(world, 2 * t->ffn, t->width);
-    layer->down = random_matrix(world, t->width, t->ffn);
+    const uint32_t experts = t->experts > 0 && layer != world->layers ? t->experts : 1;
+    layer->gate_up = random_matrix(world, experts * 2 * t->ffn, t->width);
+    layer->down = random_matrix(world, experts * t->width, t->ffn);
+    if (experts > 1) layer->router = random_router(world);
     if (t->has_bias) layer->qkv_bias = random_values(world, qkv, 0.0, 0.5, false);
     if (t->has_head_norms) {
         layer->q_norm = random_values(world, t->head_dim, 1.0, 0.3, false);
@@ -108,14 +118,46 @@ static void append_matmul(struct world *world, uint32_t matrix, enum op_to to, c
     op->bias = bias;
 }
 
+static void append_gated(struct world *world, const struct world_layer *layer) {
+    const struct world_traits *t = &world->traits;
+    const uint32_t gate_up = add_matrix(world, layer->gate_up, 2 * t->ffn, t->width);
+    const uint32_t down = add_matrix(world, layer->down, t->width, t->ffn);
+    append_norm(world, layer->ffn_norm, gate_up, layer->post_attention, false);
+    append_matmul(world, gate_up, TO_WIDE, NULL);
+    struct gpu_op *gate = append(world, OP_GATE);
+    gate->gate = t->is_gelu ? GATE_GELU_TANH : GATE_SILU;
+    gate->next = down;
+    append_matmul(world, down, TO_H, NULL);
+}
+
+static void append_experts(struct world *world, const struct world_layer *layer) {
+    const struct world_traits *t = &world->traits;
+    const uint32_t router = add_matrix(world, layer->router, t->experts, t->width);
+    if (t->form != GPU_F32) world->matrices[router].form = GPU_BF16;
+    const struct gpu_experts experts = {
+        .count = t->experts,
+        .used = t->used,
+        .ffn = t->ffn,
+        .sums_to_one = !t->has_post,
+        .gate_up = add_matrix(world, layer->gate_up, t->experts * 2 * t->ffn, t->width),
+        .down = add_matrix(world, layer->down, t->experts * t->width, t->ffn)};
+    append_norm(world, layer->ffn_norm, router, layer->post_attention, false);
+    append_matmul(world, router, TO_WIDE, NULL);
+    struct gpu_op *route = append(world, OP_ROUTE);
+    route->next = experts.gate_up;
+    route->experts = experts;
+    struct gpu_op *sum = append(world, OP_EXPERTS);
+    sum->gate = t->is_gelu ? GATE_GELU_TANH : GATE_SILU;
+    sum->experts = experts;
+    sum->to = TO_H;
+}
+
 static void append_layer(struct world *world, uint32_t index) {
     const struct world_traits *t = &world->traits;
     const struct world_layer *layer = &world->layers[index];
     uint32_t q_width = t->heads * t->head_dim, qkv_rows = q_width + 2 * t->kv_heads * t->head_dim;
     uint32_t qkv = add_matrix(world, layer->qkv, qkv_rows, t->width);
     uint32_t output = add_matrix(world, layer->output, t->width, q_width);
-    uint32_t gate_up = add_matrix(world, layer->gate_up, 2 * t->ffn, t->width);
-    uint32_t down = add_matrix(world, layer->down, t->width, t->ffn);
     append_norm(world, layer->attention_norm, qkv, index ? world->layers[index - 1].post_ffn : NULL,
                 index == 0);
     append_matmul(world, qkv, TO_WIDE, layer->qkv_bias);
@@ -133,12 +175,7 @@ static void append_layer(struct world *world, uint32_t index) {
     attention->softcap = t->softcap;
     attention->next = output;
     append_matmul(world, output, TO_H, NULL);
-    append_norm(world, layer->ffn_norm, gate_up, layer->post_attention, false);
-    append_matmul(world, gate_up, TO_WIDE, NULL);
-    struct gpu_op *gate = append(world, OP_GATE);
-    gate->gate = t->is_gelu ? GATE_GELU_TANH : GATE_SILU;
-    gate->next = down;
-    append_matmul(world, down, TO_H, NULL);
+    (layer->router ? append_experts : append_gated)(world, layer);
 }
 
 static void make_program(struct world *world) {

@@ -24,6 +24,7 @@
 #define WORLD_SHARED 32u /* tokens that sequences 0..2 have in common, and their pages */
 #define WORLD_PART 5u    /* tokens behind them that they have in common as well */
 #define WORLD_VOCAB_MAX 64u
+#define WORLD_EXPERTS_MAX 64u
 
 struct world_traits {
     const char *name;
@@ -35,6 +36,7 @@ struct world_traits {
     bool has_post, has_head_norms, has_bias, has_head, is_gelu;
     enum gpu_form form, kv_form;
     double tolerance;
+    uint32_t experts, used; /* each of width ffn, in all layers but the first; 0: none */
 };
 
 extern const struct world_traits world_small; /* a plain decoder in float32 */
@@ -42,6 +44,7 @@ extern const struct world_traits world_small; /* a plain decoder in float32 */
 struct world_layer {
     float *attention_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *output, *post_attention;
     float *ffn_norm, *gate_up, *down, *post_ffn;
+    float *router; /* NULL: no experts, whose gate_up and down stand one behind another */
     bool is_local;
 };
 
@@ -58,8 +61,8 @@ struct world {
     float *embedding, *head, *output_norm, *frequencies[2];
     uint32_t vocab, vocab_rows;
     struct world_sequence sequences[WORLD_SEQUENCES];
-    struct gpu_matrix matrices[2 + 4 * WORLD_LAYERS];
-    const float *values[2 + 4 * WORLD_LAYERS]; /* values in the matrices */
+    struct gpu_matrix matrices[2 + 5 * WORLD_LAYERS];
+    const float *values[2 + 5 * WORLD_LAYERS]; /* values in the matrices */
     struct gpu_op ops[4 + 9 * WORLD_LAYERS];
     struct gpu_program program;
     struct gpu_limits limits;

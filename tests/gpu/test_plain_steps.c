@@ -18,6 +18,10 @@ static const struct world_traits shapes[] = {
      .tolerance = 0.06},
     {"E4M3 keys and values", 32, 48, 4, 2, 16, 1.0f, .window = 33, .has_head = true,
      .kv_form = GPU_E4M3, .tolerance = 0.4},
+    {"experts", 32, 24, 4, 4, 16, 1.0f, .has_head = true, .tolerance = 1e-4, .experts = 9,
+     .used = 3},
+    {"all experts, post norms, window", 32, 24, 4, 2, 16, 1.0f, .window = 20, .has_post = true,
+     .is_gelu = true, .has_head = true, .tolerance = 1e-4, .experts = 3, .used = 3},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 

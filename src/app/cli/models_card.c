@@ -25,7 +25,7 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
                                        .sequence_tokens = sequence_tokens};
     const struct architecture *architecture = options.config->architecture;
     card->is_for_card = !architecture->is_encoder && !architecture->is_rotary_encoder &&
-                        !options.config->is_bidirectional && !config_has_experts(options.config);
+                        !options.config->is_bidirectional && !architecture->has_sinks;
     if (!card->is_for_card) return;
     struct tensor_name head = tensor_name_of(ROLE_HEAD, 0);
     options.is_tied = !checkpoint_find(checkpoint, str_from(head.text));
@@ -63,7 +63,7 @@ static uint64_t mib(uint64_t bytes) {
 void models_card_show(const struct models_card *card) {
     printf("card         %" PRIu64 " MiB", mib(card->memory_bytes));
     if (!card->is_for_card) {
-        printf(": the CPU computes embeddings and mixtures of experts\n");
+        printf(": the CPU computes embeddings and gpt-oss\n");
         return;
     }
     printf(", of which the driver takes %" PRIu64 "\n", mib(GPU_CONTEXT_BYTES));

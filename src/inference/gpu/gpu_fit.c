@@ -13,13 +13,14 @@
 #define TILE_ROWS_HEADS 64u
 #define SPLIT_TOKENS 64u
 
-#define LAYER_MATRICES 4u
+#define LAYER_MATRICES 5u /* at most, with experts */
 
 /* The weights of a model as shapes: matrices without rows, and vectors that are one float. */
 struct shapes {
     struct matrix *matrices;      /* (count) by handle */
     struct gpu_matrix *forms;     /* (count) */
     struct layer_weights *layers; /* (layers) */
+    struct matrix **experts;      /* (2 layers) gate_up and down of the first expert of each */
     uint32_t count;
     float vector;
 };
@@ -35,10 +36,9 @@ static struct matrix *add_matrix(struct shapes *shapes, uint32_t rows, uint32_t 
 /* A layer's matrix of the tensors with these roles. With GPU_BLOCKS it has the form that the
  * store would give it. */
 static struct matrix *add_product(struct shapes *shapes, const struct card_fit_options *options,
-                                  const enum tensor_role *roles, uint32_t role_count, uint32_t rows,
-                                  uint32_t cols) {
+                                  uint32_t layer, const enum tensor_role *roles,
+                                  uint32_t role_count, uint32_t rows, uint32_t cols) {
     struct matrix *matrix = add_matrix(shapes, rows, cols, options->weights);
-    const uint32_t layer = (shapes->count - 1) / LAYER_MATRICES;
     struct matrix_part parts[GPU_BLOCK_PARTS_MAX];
     if (options->weights != GPU_BLOCKS) return matrix;
     for (uint32_t i = 0; i < role_count; i++) {
@@ -55,8 +55,31 @@ static struct matrix *add_product(struct shapes *shapes, const struct card_fit_o
     return matrix;
 }
 
-static struct layer_weights layer_of(struct shapes *shapes,
-                                     const struct card_fit_options *options) {
+/* The form that the store would give a matrix of which it knows only this. */
+static enum gpu_form form_of(enum gpu_form weights, struct weight_matrix from) {
+    const struct gpu_store_options store = {.form = weights};
+    return gpu_store_matrix(&store, &from).form;
+}
+
+static struct experts experts_of(struct shapes *shapes, const struct card_fit_options *options,
+                                 uint32_t layer) {
+    const struct model_config *config = options->config;
+    const uint32_t count = config->experts, ffn = config->expert_ffn;
+    const enum gpu_form form = form_of(options->weights, (struct weight_matrix){.experts = count});
+    struct matrix **first = shapes->experts + 2 * (size_t)layer;
+    struct experts experts = {.count = count, .used = config->experts_used, .ffn = ffn};
+    experts.router =
+        add_matrix(shapes, count, config->width,
+                   form_of(options->weights, (struct weight_matrix){.is_router = true}));
+    first[0] = add_matrix(shapes, count * 2 * ffn, config->width, form);
+    first[1] = add_matrix(shapes, count * config->width, ffn, form);
+    experts.gate_up = &first[0];
+    experts.down = &first[1];
+    return experts;
+}
+
+static struct layer_weights layer_of(struct shapes *shapes, const struct card_fit_options *options,
+                                     uint32_t layer) {
     const struct model_config *config = options->config;
     const struct architecture *has = config->architecture;
     const uint32_t q_width = config->heads * config->head_dim;
@@ -65,24 +88,25 @@ static struct layer_weights layer_of(struct shapes *shapes,
                                   output[] = {ROLE_OUTPUT_PROJECTION},
                                   gate_up[] = {ROLE_GATE, ROLE_UP}, down[] = {ROLE_DOWN};
     float *vector = &shapes->vector;
-    return (struct layer_weights){
+    const bool has_experts = config->list[layer].ffn == FFN_EXPERTS;
+    struct layer_weights weights = {
         .attention_norm = vector,
         .q_norm = has->has_qk_norm ? vector : NULL,
         .k_norm = has->has_qk_norm ? vector : NULL,
-        .qkv = add_product(shapes, options, qkv, 3, q_width + 2 * kv_width, config->width),
+        .qkv = add_product(shapes, options, layer, qkv, 3, q_width + 2 * kv_width, config->width),
         .qkv_bias = has->has_qkv_bias ? vector : NULL,
-        .output = add_product(shapes, options, output, 1, config->width, q_width),
+        .output = add_product(shapes, options, layer, output, 1, config->width, q_width),
         .post_attention_norm = has->has_post_norm ? vector : NULL,
         .ffn_norm = vector,
-        .gate_up = add_product(shapes, options, gate_up, 2, 2 * config->ffn, config->width),
-        .down = add_product(shapes, options, down, 1, config->width, config->ffn),
         .post_ffn_norm = has->has_post_norm ? vector : NULL};
-}
-
-/* The form that the store would give a head of its own. */
-static enum gpu_form head_form(enum gpu_form weights) {
-    const struct gpu_store_options store = {.form = weights};
-    return gpu_store_matrix(&store, &(struct weight_matrix){.is_head = true}).form;
+    if (has_experts) {
+        weights.experts = experts_of(shapes, options, layer);
+        return weights;
+    }
+    weights.gate_up =
+        add_product(shapes, options, layer, gate_up, 2, 2 * config->ffn, config->width);
+    weights.down = add_product(shapes, options, layer, down, 1, config->width, config->ffn);
+    return weights;
 }
 
 /* Makes the program that an executor would make. `shapes` and `layout` must outlive it. */
@@ -94,12 +118,15 @@ static void make_program(struct program *ret_program, struct gpu_program *ret_gp
     shapes->matrices = mem_new(matrices, sizeof *shapes->matrices);
     shapes->forms = mem_new(matrices, sizeof *shapes->forms);
     shapes->layers = mem_new(config->layers, sizeof *shapes->layers);
-    for (uint32_t i = 0; i < config->layers; i++) shapes->layers[i] = layer_of(shapes, options);
+    shapes->experts = mem_new(2 * (size_t)config->layers, sizeof *shapes->experts);
+    for (uint32_t i = 0; i < config->layers; i++) shapes->layers[i] = layer_of(shapes, options, i);
     struct program_weights weights = {.layers = shapes->layers, .output_norm = &shapes->vector};
     weights.embedding = add_matrix(shapes, config->vocab_rows, config->width, GPU_BF16);
-    weights.head = options->is_tied ? weights.embedding
-                                    : add_matrix(shapes, config->vocab_rows, config->width,
-                                                 head_form(options->weights));
+    weights.head =
+        options->is_tied
+            ? weights.embedding
+            : add_matrix(shapes, config->vocab_rows, config->width,
+                         form_of(options->weights, (struct weight_matrix){.is_head = true}));
     program_of(ret_program,
                &(struct program_options){.config = config, .layout = layout, .weights = weights});
     gpu_program_of(ret_gpu_program, ret_program, shapes->forms, shapes->count, config->token_count);
@@ -153,5 +180,6 @@ struct card_fit card_fit_of(const struct card_fit_options *options) {
     free(shapes.matrices);
     free(shapes.forms);
     free(shapes.layers);
+    free(shapes.experts);
     return fit;
 }

@@ -12,6 +12,7 @@
 /* Memory of the library for products, and two slices through which weights are filled. */
 #define WORKSPACE_BYTES (48 * MIB)
 #define PRODUCT_ALIGN 8u
+#define EXPERTS_ROUTE_BYTES 10u /* a row and one of its experts: number, weight, place */
 /* Gaps between the parts, and limits that grow in steps: a prediction has neither. */
 #define UNTOLD_BYTES MIB
 /* A refusal advises no smaller values: a server with less is of no use. */
@@ -62,6 +63,11 @@ static uint64_t weight_bytes(const struct gpu_program *program, const struct gpu
     return bytes;
 }
 
+/* Whether operation i is a product that leaves the logits of experts, in float32. */
+static bool is_router(const struct gpu_program *program, uint32_t i) {
+    return i + 1 < program->op_count && program->ops[i + 1].kind == OP_ROUTE;
+}
+
 /* The widest result of a product into `to`, per row. */
 static uint64_t product_bytes(const struct gpu_program *program, enum op_to to) {
     uint64_t most = 0;
@@ -69,8 +75,22 @@ static uint64_t product_bytes(const struct gpu_program *program, enum op_to to) 
         const struct gpu_op *op = &program->ops[i];
         if (op->kind != OP_MATMUL || op->to != to) continue;
         const struct gpu_matrix *matrix = &program->matrices[op->matrix];
-        bool is_wide = matrix->form == GPU_F32 || matrix->form == GPU_INT8;
+        bool is_wide = matrix->form == GPU_F32 || matrix->form == GPU_INT8 || is_router(program, i);
         most = most_u64(most, (uint64_t)matrix->rows * (is_wide ? 4 : 2));
+    }
+    return most;
+}
+
+/* What a row's experts leave, in bf16: gated, and each sum; with 8 bits codes of both inputs. */
+static uint64_t experts_bytes(const struct gpu_program *program) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_experts *experts = &program->ops[i].experts;
+        if (program->ops[i].kind != OP_EXPERTS) continue;
+        const bool has_codes = has_scales(program->matrices[experts->gate_up].form);
+        const uint64_t pair = 2 * ((uint64_t)experts->ffn + program->width) + EXPERTS_ROUTE_BYTES +
+                              (has_codes ? experts->ffn + sizeof(float) : 0);
+        most = most_u64(most, experts->used * pair + (has_codes ? program->width : 0));
     }
     return most;
 }
@@ -89,7 +109,8 @@ static uint64_t activation_bytes(const struct gpu_program *program,
     }
     return (rows + kept) * program->width * 4 +
            rows * (product_bytes(program, TO_H) + product_bytes(program, TO_WIDE)) +
-           (2 * rows + kept) * q_bytes + rows * input_bytes + unpacked_bytes +
+           (2 * rows + kept) * q_bytes + rows * (input_bytes + experts_bytes(program)) +
+           unpacked_bytes +
            (uint64_t)limits->partials_max * program->heads * (program->head_dim + 2) * 4;
 }
 
@@ -200,13 +221,20 @@ static uint64_t needed(const struct gpu_refusal *refusal, const struct gpu_limit
            follow(is->steps, before.steps, after.steps) + follow(is->kv, before.kv, after.kv);
 }
 
+static uint64_t saved_by(const struct gpu_matrix *matrix) {
+    return matrix->form == GPU_BF16 ? (uint64_t)matrix->rows * matrix->cols : 0;
+}
+
 /* Bytes that weights of 8 bits would save. */
 static uint64_t saved_by_small(const struct gpu_program *program) {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
         const struct gpu_op *op = &program->ops[i];
-        if (op->kind != OP_MATMUL || program->matrices[op->matrix].form != GPU_BF16) continue;
-        bytes += (uint64_t)program->matrices[op->matrix].rows * program->matrices[op->matrix].cols;
+        if (op->kind == OP_EXPERTS)
+            bytes += saved_by(&program->matrices[op->experts.gate_up]) +
+                     saved_by(&program->matrices[op->experts.down]);
+        else if (op->kind == OP_MATMUL && !is_router(program, i)) /* a router has no 8 bits */
+            bytes += saved_by(&program->matrices[op->matrix]);
     }
     return bytes;
 }

@@ -12,8 +12,19 @@ static uint32_t handle_of(const struct matrix *matrix, uint32_t matrix_count) {
     return matrix->handle;
 }
 
+static struct gpu_experts experts_of(const struct experts *experts, uint32_t matrix_count) {
+    if (!experts) return (struct gpu_experts){.gate_up = GPU_NONE, .down = GPU_NONE};
+    return (struct gpu_experts){.count = experts->count,
+                                .used = experts->used,
+                                .ffn = experts->ffn,
+                                .sums_to_one = experts->sums_to_one,
+                                .gate_up = handle_of(experts->gate_up[0], matrix_count),
+                                .down = handle_of(experts->down[0], matrix_count)};
+}
+
 static struct gpu_op op_of(const struct op *op, uint32_t matrix_count) {
-    assert(op->to != TO_X); /* a GPU's products never add */
+    assert(op->to != TO_X);                         /* a GPU's products never add */
+    assert(!op->sinks && op->gate != GATE_CLAMPED); /* model.c keeps gpt-oss on the CPU */
     return (struct gpu_op){.kind = op->kind,
                            .matrix = handle_of(op->matrix, matrix_count),
                            .next = handle_of(op->next, matrix_count),
@@ -29,6 +40,7 @@ static struct gpu_op op_of(const struct op *op, uint32_t matrix_count) {
                            .kv_place = op->kv_place,
                            .window = op->window,
                            .gate = op->gate,
+                           .experts = experts_of(op->experts, matrix_count),
                            .scale = op->scale,
                            .softcap = op->softcap};
 }

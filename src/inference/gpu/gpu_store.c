@@ -30,15 +30,30 @@ struct gpu_matrix gpu_store_matrix(const struct gpu_store_options *options,
                                    const struct weight_matrix *from) {
     struct gpu_matrix matrix = {.cols = from->cols, .form = options->form};
     for (uint32_t i = 0; i < from->part_count; i++) matrix.rows += from->parts[i].rows;
-    if (from->is_looked_up && matrix.form != GPU_F32) matrix.form = GPU_BF16;
+    if (from->experts > 0) matrix.rows *= from->experts;
+    if ((from->is_looked_up || from->is_router) && matrix.form != GPU_F32) matrix.form = GPU_BF16;
     if (from->is_head && (matrix.form == GPU_E4M3 || matrix.form == GPU_BLOCKS))
         matrix.form = GPU_SMALL_FORM;
-    if (matrix.form == GPU_BLOCKS && !is_in_blocks(from)) matrix.form = GPU_SMALL_FORM;
+    if (matrix.form == GPU_BLOCKS && (from->experts > 0 || !is_in_blocks(from)))
+        matrix.form = GPU_SMALL_FORM;
     if (matrix.form != GPU_BLOCKS) return matrix;
     for (uint32_t i = 0; i < from->part_count; i++)
         matrix.block_bytes +=
             (uint64_t)from->parts[i].rows * tensor_type_row_bytes(from->parts[i].type, from->cols);
     return matrix;
+}
+
+/* The matrix that has an expert's rows: its own with the first expert, then that one. */
+static uint32_t handle_for(struct gpu_store *store, const struct weight_matrix *from,
+                           const struct gpu_matrix *is) {
+    if (from->expert > 0)
+        for (size_t i = store->count; i > 0; i--)
+            if (store->matrices[i - 1].rows == is->rows && store->matrices[i - 1].cols == is->cols)
+                return (uint32_t)(i - 1);
+    store->matrices =
+        vec_grow(store->matrices, store->count, &store->capacity, sizeof *store->matrices);
+    store->matrices[store->count] = *is;
+    return (uint32_t)store->count++;
 }
 
 static enum err store_open(void *self, const struct weight_matrix *from, struct matrix **ret_matrix,
@@ -49,10 +64,7 @@ static enum err store_open(void *self, const struct weight_matrix *from, struct 
     const struct gpu_matrix is = gpu_store_matrix(&store->options, from);
     matrix->rows = is.rows;
     matrix->cols = is.cols;
-    matrix->handle = (uint32_t)store->count;
-    store->matrices =
-        vec_grow(store->matrices, store->count, &store->capacity, sizeof *store->matrices);
-    store->matrices[store->count++] = is;
+    matrix->handle = handle_for(store, from, &is);
     *ret_matrix = matrix;
     *ret_is_filled = false;
     return OK;
@@ -62,7 +74,7 @@ static enum err store_fill(void *self, struct matrix *matrix, const struct weigh
                            struct error *error) {
     struct gpu_store *store = self;
     enum err err = OK;
-    uint32_t row = 0;
+    uint32_t row = from->experts > 0 ? from->expert * (matrix->rows / from->experts) : 0;
     for (uint32_t i = 0; i < from->part_count && err == OK; i++) {
         const struct matrix_part *part = &from->parts[i];
         const struct gpu_rows rows = {.matrix = matrix->handle,

@@ -46,7 +46,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 13u
+#define GPU_ABI 14u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -105,10 +105,20 @@ static inline bool gpu_form_is_bf16(enum gpu_form form) {
 #define GPU_BLOCK_PARTS_MAX 4u /* parts of a GPU_BLOCKS matrix; one call fills each */
 
 struct gpu_matrix {
-    uint32_t rows; /* outputs, over all parts */
+    uint32_t rows; /* outputs, over all parts and experts */
     uint32_t cols; /* inputs */
     enum gpu_form form;
     uint64_t block_bytes; /* bytes of GPU_BLOCKS: all rows in their file's types */
+};
+
+/* The experts of a layer. Their matrices stand one behind another in one, each with its rows. */
+struct gpu_experts {
+    uint32_t count; /* 0: the operation has none */
+    uint32_t used;  /* experts of a row */
+    uint32_t ffn;   /* width of an expert */
+    bool sums_to_one;
+    uint32_t gate_up; /* index of the matrix (count · (gate | up: 2 ffn), width) */
+    uint32_t down;    /* index of the matrix (count · width, ffn) */
 };
 
 /* program/op.h's operation with matrices by index. Vectors are copied by prepare. */
@@ -128,6 +138,7 @@ struct gpu_op {
     uint32_t kv_place;   /* below gpu_limits.layer_places */
     uint32_t window;     /* keys that a row sees, its own included; 0: all */
     enum op_gate gate;
+    struct gpu_experts experts; /* ROUTE, EXPERTS */
     float scale;
     float softcap;
 };
@@ -340,16 +351,18 @@ struct gpu_result {
  * may be NULL. A prepared result stands as numbers in the buffer of its maker: NORM's in h,
  * ATTENTION's in attended, GATE's in the first ffn of each row of wide, which stay 2 ffn apart.
  * MATMUL and LOGITS read it there; the maker is the nearest operation before whose `next` is their
- * matrix. KEEP moves the wanted rows of x and wide to the front. */
+ * matrix. KEEP moves the wanted rows of x and wide to the front. ROUTE reads h, too, for the form
+ * of the experts; its choice stays with the GPU for the EXPERTS that follows, which reads h again.
+ */
 struct gpu_op_call {
     uint32_t op;                 /* index into gpu_program.ops */
     const struct gpu_step *step; /* rows, slots, attention; not counted as a step */
     bool is_behind_keep;         /* rows are the wanted ones */
     float *x;                    /* (rows, width) */
     float *h;                    /* (rows, width) */
-    float *wide;                 /* (rows, q | k | v) or (rows, 2 ffn), without gaps */
-    float *attended;             /* (rows, heads · head_dim) */
-    float *logits;               /* (rows, vocab_rows) */
+    float *wide;     /* (rows, q | k | v), (rows, 2 ffn) or (rows, experts), without gaps */
+    float *attended; /* (rows, heads · head_dim) */
+    float *logits;   /* (rows, vocab_rows) */
 };
 
 struct gpu_counters {

@@ -169,10 +169,10 @@ static enum err open_weights(struct model *model, const struct model_options *op
 /* A device computes decoders that generate and nothing else. */
 static enum err check_device(const struct model *model, const struct model_options *options,
                              struct error *error) {
-    if (options->device && config_has_experts(&model->config))
+    if (options->device && model->config.architecture->has_sinks)
         return err_set(error, ERR_UNAVAILABLE,
-                       "a mixture of experts is computed on the CPU only so far: run with --device "
-                       "cpu");
+                       "attention with sinks (gpt-oss) is computed on the CPU only so far: run "
+                       "with --device cpu");
     if (!options->device ||
         (model_generates(model) && embed_pooling(&model->config, options->pooling) == POOLING_NONE))
         return OK;

@@ -20,8 +20,10 @@ struct weight_matrix {
     const struct matrix_part *parts; /* (part_count) one after another, as q | k | v */
     uint32_t part_count;
     uint32_t cols;
-    bool is_router;     /* its products choose experts: small, and worth all bits */
-    bool is_head;       /* its products are the logits; false for an embedding that is both */
+    uint32_t expert;  /* its number among `experts` of one shape, which are opened in their order */
+    uint32_t experts; /* 0: it is of no expert */
+    bool is_router;   /* its products choose experts: small, and worth all bits */
+    bool is_head;     /* its products are the logits; false for an embedding that is both */
     bool is_looked_up;  /* an embedding: its rows are read one by one */
     bool is_multiplied; /* a product reads it: true but for an embedding that no head is tied to */
 };

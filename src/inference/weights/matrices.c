@@ -54,6 +54,8 @@ static struct weight_matrix matrix_of(const struct weights_source *source) {
                                   .parts = source->parts,
                                   .part_count = source->part_count,
                                   .cols = (uint32_t)source->tensors[0]->axes[0],
+                                  .expert = source->experts > 0 ? source->slice : 0,
+                                  .experts = source->experts,
                                   .is_router = source->is_router,
                                   .is_head = source->is_head,
                                   .is_looked_up = source->is_looked_up,
@@ -137,6 +139,8 @@ static enum err open_expert(struct weights_loader *loader, uint32_t layer, uint3
     struct weights_source source = {.name = tensor_name_of_expert(first, layer, expert),
                                     .tensor_count = count,
                                     .part_count = count,
+                                    .slice = expert,
+                                    .experts = loader->options.config->experts,
                                     .is_multiplied = true};
     for (uint32_t i = 0; i < count; i++) {
         const enum expert_part part = (enum expert_part)((uint32_t)first + i);
@@ -147,7 +151,6 @@ static enum err open_expert(struct weights_loader *loader, uint32_t layer, uint3
         source.parts[i] = part_of(tensor);
         if (paired) source.parts[i].row_order = loader->halves_order;
     }
-    source.slice = expert;
     return open_source(loader, &source, ret_matrix);
 }
 

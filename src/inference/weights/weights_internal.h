@@ -20,7 +20,8 @@ struct weights_source {
     uint32_t tensor_count; /* as many as parts, or one that has the rows of all parts */
     struct matrix_part parts[MATRIX_PARTS_MAX]; /* (part_count) */
     uint32_t part_count;
-    uint32_t slice; /* which of the tensors' matrices, for those of three axes */
+    uint32_t slice;   /* which of the tensors' matrices, for those of three axes */
+    uint32_t experts; /* experts of the layer, `slice` one of them; 0: none */
     bool is_router;
     bool is_head;
     bool is_looked_up;

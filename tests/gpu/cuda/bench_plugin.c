@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Milliseconds per step of three models' shapes, with random weights: 510 sequences decode at
+/* Milliseconds per step of four models' shapes, with random weights: 510 sequences decode at
  * contexts of 500 to 1,100 tokens and two prompts run, 1,313 rows in all; 288 tokens are shared by
  * all. Then that step sampled, beside greedy; steps of few sequences, with graphs and kernel by
  * kernel; and the time of a step against its rows. */
@@ -35,20 +35,24 @@
 #define SMALL_STEPS 200u
 #define SAMPLED_TURNS 5u
 #define OPS_PER_LAYER 9u
-#define MATRICES_PER_LAYER 4u
+#define MATRICES_PER_LAYER 5u
 
 static const struct shape {
     const char *name;
     uint32_t layers, width, ffn, heads, kv_heads, head_dim, vocab;
     bool has_head_norms;
     enum gpu_form form, kv_form;
+    uint32_t experts, used; /* each of width ffn; 0: none */
 } shapes[] = {
-    {"Llama-3.2-1B", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_BF16, GPU_BF16},
-    {"Llama-3.2-1B e4m3", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_E4M3, GPU_E4M3},
-    {"Qwen3-4B", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_BF16, GPU_BF16},
-    {"Qwen3-4B e4m3", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_E4M3, GPU_E4M3},
-    {"Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_BF16, GPU_E4M3},
-    {"Llama-3.1-8B int8", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_INT8, GPU_E4M3},
+    {"Llama-3.2-1B", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_BF16, GPU_BF16, 0, 0},
+    {"Llama-3.2-1B e4m3", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_E4M3, GPU_E4M3, 0, 0},
+    {"Qwen3-4B", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_BF16, GPU_BF16, 0, 0},
+    {"Qwen3-4B e4m3", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_E4M3, GPU_E4M3, 0, 0},
+    {"Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_BF16, GPU_E4M3, 0, 0},
+    {"Llama-3.1-8B int8", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_INT8, GPU_E4M3, 0, 0},
+    {"30B-A3B, 12 layers", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_BF16, GPU_BF16, 128, 8},
+    {"30B-A3B int8, 12", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_INT8, GPU_E4M3, 128, 8},
+    {"30B-A3B e4m3, 12", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_E4M3, GPU_E4M3, 128, 8},
 };
 
 struct bench {
@@ -79,8 +83,8 @@ struct bench {
 enum mode { MODE_STEPS, MODE_MEASURED, MODE_NO_GRAPHS, MODES };
 static const char *const mode_names[MODES] = {"", "", " without graphs"};
 
-static const char *const kinds[OP_KINDS] = {"embed",     "norm", "products", "heads",
-                                            "attention", "gate", "keep",     "logits"};
+static const char *const kinds[OP_KINDS] = {"embed", "norm", "products", "heads", "attention",
+                                            "gate",  "keep", "logits",   "route", "experts"};
 
 /* ---- the program ---- */
 
@@ -103,13 +107,39 @@ static uint32_t add_matrix(struct bench *bench, uint32_t rows, uint32_t cols, en
     return bench->program.matrix_count++;
 }
 
+static void append_gated(struct bench *bench) {
+    const struct shape *s = bench->shape;
+    const uint32_t gate_up = add_matrix(bench, 2 * s->ffn, s->width, s->form);
+    const uint32_t down = add_matrix(bench, s->width, s->ffn, s->form);
+    append_norm(bench, gate_up, false);
+    append(bench, OP_MATMUL, gate_up, GPU_NONE)->to = TO_WIDE;
+    (void)append(bench, OP_GATE, GPU_NONE, down);
+    append(bench, OP_MATMUL, down, GPU_NONE)->to = TO_H;
+}
+
+static void append_experts(struct bench *bench) {
+    const struct shape *s = bench->shape;
+    const uint32_t router = add_matrix(bench, s->experts, s->width, GPU_BF16);
+    const struct gpu_experts experts = {
+        .count = s->experts,
+        .used = s->used,
+        .ffn = s->ffn,
+        .sums_to_one = true,
+        .gate_up = add_matrix(bench, s->experts * 2 * s->ffn, s->width, s->form),
+        .down = add_matrix(bench, s->experts * s->width, s->ffn, s->form)};
+    append_norm(bench, router, false);
+    append(bench, OP_MATMUL, router, GPU_NONE)->to = TO_WIDE;
+    append(bench, OP_ROUTE, GPU_NONE, experts.gate_up)->experts = experts;
+    struct gpu_op *op = append(bench, OP_EXPERTS, GPU_NONE, GPU_NONE);
+    op->experts = experts;
+    op->to = TO_H;
+}
+
 static void append_layer(struct bench *bench, uint32_t layer) {
     const struct shape *s = bench->shape;
     const uint32_t q_width = s->heads * s->head_dim;
     uint32_t qkv = add_matrix(bench, q_width + 2 * s->kv_heads * s->head_dim, s->width, s->form);
     uint32_t output = add_matrix(bench, s->width, q_width, s->form);
-    uint32_t gate_up = add_matrix(bench, 2 * s->ffn, s->width, s->form);
-    uint32_t down = add_matrix(bench, s->width, s->ffn, s->form);
     append_norm(bench, qkv, layer == 0);
     append(bench, OP_MATMUL, qkv, GPU_NONE)->to = TO_WIDE;
     struct gpu_op *heads = append(bench, OP_HEADS, GPU_NONE, GPU_NONE);
@@ -120,10 +150,10 @@ static void append_layer(struct bench *bench, uint32_t layer) {
     attention->kv_place = layer;
     attention->scale = 1.0f / sqrtf((float)s->head_dim);
     append(bench, OP_MATMUL, output, GPU_NONE)->to = TO_H;
-    append_norm(bench, gate_up, false);
-    append(bench, OP_MATMUL, gate_up, GPU_NONE)->to = TO_WIDE;
-    (void)append(bench, OP_GATE, GPU_NONE, down);
-    append(bench, OP_MATMUL, down, GPU_NONE)->to = TO_H;
+    if (s->experts > 0)
+        append_experts(bench);
+    else
+        append_gated(bench);
 }
 
 static void make_program(struct bench *bench) {
@@ -487,7 +517,7 @@ static void bench_shape(const struct gpu_table *table, const struct shape *shape
     free(bench);
 }
 
-void bench_gpu(const struct gpu_table *table) {
+void bench_gpu(const struct gpu_table *table, const char *name) {
     struct gpu_info cards[8];
     struct error error = {0};
     uint32_t count;
@@ -496,7 +526,7 @@ void bench_gpu(const struct gpu_table *table) {
                  cards[0].multiprocessors, (unsigned long long)cards[0].memory_bytes >> 20);
     uint16_t *block = random_block();
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
-        for (int mode = 0; mode < MODES; mode++)
+        for (int mode = 0; mode < MODES && strncmp(shapes[i].name, name, strlen(name)) == 0; mode++)
             bench_shape(table, &shapes[i], &cards[0], block, (enum mode)mode);
     free(block);
 }

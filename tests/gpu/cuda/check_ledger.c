@@ -82,7 +82,7 @@ static void check_prediction(const struct gpu_table *table, const struct world_t
     struct error error = {0};
     struct memory_ledger is;
     struct world_traits traits = *given;
-    traits.width *= 8, traits.ffn *= 16;
+    traits.width *= 8, traits.ffn *= traits.experts > 0 ? 3 : 16;
     world_make(&world, &traits, 1);
     world_card_forms(&world);
     widen(&world.limits);

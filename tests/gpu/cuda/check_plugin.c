@@ -5,7 +5,7 @@
  *   check-plugin PLUGIN               TAP
  *   check-plugin PLUGIN --part N      one part of it: 1 is the ledger, then each shape, graphs,
  * notes check-plugin PLUGIN --notes FILE  either for a sanitizer; the file keeps choices of
- * products check-plugin PLUGIN --bench       milliseconds per step of two models' shapes
+ * products check-plugin PLUGIN --bench [NAME] milliseconds per step of shapes that begin so
  *   check-plugin PLUGIN --refused     TAP of the steps that graphs would run, which it refuses
  *
  * Without a GPU: "1..0 # SKIP ", the plugin's sentence, and exit status 0. */
@@ -55,6 +55,15 @@ static const struct world_traits shapes[] = {
      .has_bias = true, .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.06},
     {"INT8 products, biases, post norms", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
      .has_bias = true, .has_post = true, .form = GPU_INT8, .kv_form = GPU_E4M3, .tolerance = 1.0},
+    {"experts", 64, 96, 4, 4, 64, 1.0f, .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16,
+     .tolerance = 0.2, .experts = 24, .used = 3},
+    {"experts, post norms, window", 96, 80, 4, 2, 64, 1.0f, .window = 20, .has_post = true,
+     .has_head = true, .is_gelu = true, .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.2,
+     .experts = 7, .used = 2},
+    {"experts in E4M3", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_E4M3,
+     .kv_form = GPU_BF16, .tolerance = 1.5, .experts = 3, .used = 3},
+    {"experts in INT8", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_INT8,
+     .kv_form = GPU_BF16, .tolerance = 1.0, .experts = 8, .used = 2},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
@@ -328,17 +337,21 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     world_close(&world);
 }
 
-#define GRAPHS 3 /* worlds of check_graphs, of which the first two refuse graphs, too */
+#define INT8_SHAPE 8 /* behind it are those of experts */
+#define GRAPHS 5     /* worlds of check_graphs, of which the first two refuse graphs, too */
 
 static void check_graphs_of(uint32_t which, bool is_refused) {
     struct world_traits wide = shapes[1]; /* its window sees the shared tokens of most sequences */
     wide.name = "two groups";
     wide.window = 100;
     wide.is_local_last = true;
-    const struct world_traits *traits[GRAPHS] = {&wide, &shapes[SHAPES - 1], &shapes[SHAPES - 2]};
+    const struct world_traits *traits[GRAPHS] = {&wide, &shapes[INT8_SHAPE],
+                                                 &shapes[INT8_SHAPE - 1], &shapes[INT8_SHAPE + 1],
+                                                 &shapes[SHAPES - 1]};
     check_graphs(plugin, traits[which], memory_wanted(), is_refused);
 }
 
+#define GRAPHS_REFUSED 2
 #define PARTS (SHAPES + GRAPHS + 2)
 
 static void check_part(uint32_t part) {
@@ -362,19 +375,21 @@ static bool is_part(const char *word, uint32_t *ret_part) {
 static int usage(void) {
     (void)fprintf(
         stderr,
-        "usage: check-plugin PLUGIN [--bench | --refused | [--part 1-%zu] [--notes FILE]]\n",
+        "usage: check-plugin PLUGIN [--bench [NAME] | --refused | [--part 1-%zu] [--notes FILE]]\n",
         PARTS);
     return 2;
 }
 
 int main(int count, char **words) {
     bool is_bench = false, is_refused = false;
-    uint32_t part = 0; /* all */
+    const char *name = ""; /* how the shapes that are timed begin */
+    uint32_t part = 0;     /* all */
     if (count < 2) return usage();
     for (int i = 2; i < count; i++) {
-        if (strcmp(words[i], "--bench") == 0)
+        if (strcmp(words[i], "--bench") == 0) {
             is_bench = true;
-        else if (strcmp(words[i], "--refused") == 0)
+            name = i + 1 < count ? words[++i] : name;
+        } else if (strcmp(words[i], "--refused") == 0)
             is_refused = true;
         else if (strcmp(words[i], "--notes") == 0 && i + 1 < count)
             notes_read(words[++i]);
@@ -394,11 +409,11 @@ int main(int count, char **words) {
     plugin = table();
     (void)memory_wanted(); /* or skips */
     if (is_bench) {
-        bench_gpu(plugin);
+        bench_gpu(plugin, name);
         return 0;
     }
     if (is_refused) {
-        for (uint32_t i = 0; i < GRAPHS - 1; i++) check_graphs_of(i, true);
+        for (uint32_t i = 0; i < GRAPHS_REFUSED; i++) check_graphs_of(i, true);
         return report_end();
     }
     report(plugin->abi == GPU_ABI && plugin->bytes == sizeof *plugin, "the table is this one");

@@ -15,6 +15,7 @@
  *     plugin_warm.c     algorithms of products, a first run of all kernels
  *     plugin_step.c     a step's arrays, submit
  *     plugin_walk.c     operations become kernels
+ *     plugin_experts.c  those of experts
  *     plugin_graph.c    steps as graphs
  *     plugin_sample.c   draws and answers
  *     plugin_result.c   wait, logits, counters
@@ -28,6 +29,7 @@
  * Invariant: GPU memory that a step reads changes only when the step has been waited for. */
 
 #include "gpu/cuda/attention.h"
+#include "gpu/cuda/experts.h"
 #include "gpu/cuda/launches.h"
 #include "gpu/cuda/pages.h"
 #include "gpu/cuda/products.h"
@@ -48,6 +50,7 @@ struct CUstream_st;
 #define FILL_SLICES 2                /* one is copied while the other is filled */
 #define FILL_BYTES ((size_t)8 << 20) /* bytes in a slice, if a row fits */
 #define MIB (UINT64_C(1) << 20)
+#define PRODUCT_ALIGN 16u          /* outputs of a product: 16 bytes of 8-bit codes */
 #define WORKSPACE_BYTES (32 * MIB) /* for cuBLASLt; 8 MiB was the most any algorithm wanted */
 #define GRAPHS_MAX 32u             /* buckets of up to 7,168 rows */
 
@@ -107,6 +110,7 @@ struct card_matrix {
     enum gpu_form form;
     char *codes;      /* (rows_padded, cols) */
     uint16_t *scales; /* (rows_padded) bf16; NULL: bf16 codes */
+    bool is_router;   /* its products are float32 */
     /* For GPU_BLOCKS: `codes` has the parts that were filled. */
     struct card_blocks parts[GPU_BLOCK_PARTS_MAX];
     uint32_t part_count;
@@ -182,6 +186,17 @@ struct results {
     int32_t *tokens;            /* (logit_rows_max), behind them the count of nonfinite rows */
     struct gpu_answer *answers; /* (logit_rows_max) */
     float *named;               /* (named_max) */
+};
+
+/* What layers of experts need beside the buffers of all layers; all NULL without them. A pair is a
+ * row and one of its experts. */
+struct experts_room {
+    struct cuda_expert_order order; /* that of the layer that runs */
+    void *in;                       /* (bucket, width) codes of 8 bits of what ROUTE prepares */
+    uint16_t *gated;                /* (pairs, ffn) in the order */
+    void *codes;                    /* (pairs, ffn) its codes of 8 bits */
+    float *scales;                  /* (pairs) scales of codes */
+    uint16_t *sums;                 /* (pairs, width) */
 };
 
 /* The state between two operations. */
@@ -268,6 +283,7 @@ struct gpu {
     void *codes;          /* (bucket, widest input of a product) */
     uint16_t *unpacked;   /* (rows_padded, cols) the largest matrix of GPU_BLOCKS, or NULL */
     float *row_scales[2]; /* (bucket) scales for codes, by turns */
+    struct experts_room experts;
     float *partial_o, *partial_ml;
     int32_t *last_token; /* (sequences_max) */
     void *stats_partial;
@@ -330,6 +346,19 @@ enum err plugin_run_op(struct gpu *gpu, const struct gpu_op_call *call,
                        struct error *error) MUST_CHECK;
 enum err plugin_counters_read(struct gpu *gpu, struct gpu_counters *ret_counters,
                               struct error *error) MUST_CHECK;
+
+/* ---- plugin_check.c ---- */
+
+/* ERR_INVALID for a program or limits that no kernel is made for. */
+enum err program_check(const struct gpu_program *program, const struct gpu_limits *limits,
+                       struct error *error) MUST_CHECK;
+
+/* ---- plugin_experts.c ---- */
+
+/* The room for the program's experts; none without them. */
+void experts_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory);
+enum err walk_route(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_experts(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
 
 /* ---- plugin_fill.c ---- */
 

@@ -63,18 +63,33 @@ static size_t qkv_width_of(const struct gpu *gpu) {
     return q_width_of(gpu) + (size_t)2 * gpu->program.kv_heads * gpu->program.head_dim;
 }
 
+static void put_rows(struct one *one, const float *rows, size_t stride, size_t width) {
+    put_bf16(one, one->gpu->codes, width, rows, stride, width);
+    one->walk.prepared = (struct cuda_rows){.codes = one->gpu->codes, .stride = width};
+}
+
 /* What a product reads lies where its maker left it. */
 static void put_prepared(struct one *one) {
-    struct gpu *gpu = one->gpu;
+    const struct gpu *gpu = one->gpu;
     const size_t width = gpu->matrices[one->op->op.matrix].cols, ffn = gpu->program.ffn;
     uint32_t maker = one->call->op;
     while (maker > 0 && gpu->ops[maker].op.next != one->op->op.matrix) maker--;
     switch (gpu->ops[maker].op.kind) {
-    case OP_GATE: put_bf16(one, gpu->codes, width, one->call->wide, 2 * ffn, ffn); break;
-    case OP_ATTENTION: put_bf16(one, gpu->codes, width, one->call->attended, width, width); break;
-    default: put_bf16(one, gpu->codes, width, one->call->h, width, width); break;
+    case OP_GATE: put_rows(one, one->call->wide, 2 * ffn, ffn); break;
+    case OP_ATTENTION: put_rows(one, one->call->attended, width, width); break;
+    default: put_rows(one, one->call->h, width, width); break;
     }
-    one->walk.prepared = (struct cuda_rows){.codes = gpu->codes, .stride = width};
+}
+
+/* The router's logits, and the rows that it read. */
+static void put_route(struct one *one) {
+    const uint32_t experts = one->op->op.experts.count, width = one->gpu->program.width;
+    struct cuda_product *logits = &one->walk.product[TO_WIDE];
+    *logits = product_at(one->gpu->wide, one->gpu->matrices[one->op[-1].op.matrix].rows_padded);
+    for (size_t i = 0; i < one->walk.rows; i++)
+        copy(one, (float *)one->gpu->wide + i * logits->stride,
+             one->call->wide ? one->call->wide + i * experts : NULL, experts * sizeof(float));
+    put_rows(one, one->call->h, width, width);
 }
 
 static void put_operands(struct one *one) {
@@ -96,6 +111,8 @@ static void put_operands(struct one *one) {
     if (kind == OP_ATTENTION || kind == OP_KEEP)
         put_bf16(one, one->walk.q, q_width, call->wide, qkv, q_width);
     if (kind == OP_MATMUL || kind == OP_LOGITS) put_prepared(one);
+    if (kind == OP_ROUTE) put_route(one);
+    if (kind == OP_EXPERTS) put_rows(one, one->call->h, program->width, program->width);
 }
 
 static float *bias_of(struct one *one, size_t width) {
@@ -106,7 +123,12 @@ static float *bias_of(struct one *one, size_t width) {
 
 static void get_product(struct one *one) {
     const struct cuda_product *product = &one->walk.product[one->op->op.to];
+    const struct card_matrix *matrix = &one->gpu->matrices[one->op->op.matrix];
     float *to = one->op->op.to == TO_H ? one->call->h : one->call->wide;
+    for (size_t i = 0; matrix->is_router && i < one->walk.rows; i++)
+        copy(one, to ? to + i * matrix->rows : NULL,
+             (const float *)product->sums + i * product->stride, matrix->rows * sizeof(float));
+    if (matrix->is_router) return;
     float *bias = bias_of(one, product->stride);
     get_bf16(one, product->sums, product->stride, to, product->stride, product->stride, bias);
     free(bias);
@@ -144,8 +166,10 @@ static void get_results(struct one *one) {
                  one->walk.flight->logits + i * gpu->logit_stride,
                  program->vocab_rows * sizeof(float));
         break;
-    case OP_ROUTE:
-    case OP_EXPERTS: break; /* no program of a GPU has them so far */
+    case OP_ROUTE: break; /* the choice stays here */
+    case OP_EXPERTS:
+        get_bf16(one, gpu->h, program->width, call->h, program->width, program->width, NULL);
+        break;
     }
 }
 
@@ -166,7 +190,9 @@ enum err plugin_run_op(struct gpu *gpu, const struct gpu_op_call *call, struct e
     struct flight *flight = &gpu->flights[0];
     struct one one = {.gpu = gpu, .op = &gpu->ops[call->op], .call = call};
     const struct gpu_op *op = &one.op->op;
-    const uint32_t matrix = op->matrix != GPU_NONE ? op->matrix : op->next;
+    const uint32_t matrix = op->kind == OP_EXPERTS   ? op->experts.gate_up
+                            : op->matrix != GPU_NONE ? op->matrix
+                                                     : op->next;
     if (matrix != GPU_NONE && !gpu_form_is_bf16(gpu->matrices[matrix].form))
         return err_set(error, ERR_INVALID, "operation %u alone: of matrices in bf16 only",
                        call->op);

@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PRODUCT_ALIGN 16u    /* outputs of a product: 16 bytes of 8-bit codes */
-#define INPUT_ALIGN 16u      /* inputs, likewise */
 #define BLOCK_GAP 16u        /* before a part of blocks, at most */
 #define ROPE_POSITIONS 1024u /* angles that are computed at once */
 
@@ -26,62 +24,6 @@ static uint32_t round_up(uint32_t value, uint32_t to) {
 
 static size_t largest(size_t a, size_t b) {
     return a > b ? a : b;
-}
-
-/* ---- what can be computed ---- */
-
-static enum err check_matrices(const struct gpu_program *program, struct error *error) {
-    for (uint32_t i = 0; i < program->matrix_count; i++) {
-        const struct gpu_matrix *matrix = &program->matrices[i];
-        if (matrix->form == GPU_F32 || matrix->rows == 0 || matrix->cols == 0 ||
-            matrix->cols % INPUT_ALIGN != 0)
-            return err_set(error, ERR_INVALID,
-                           "a matrix of %u x %u has no product: columns come in multiples of %u",
-                           matrix->rows, matrix->cols, INPUT_ALIGN);
-    }
-    for (uint32_t i = 0; i < program->op_count; i++) {
-        const struct gpu_op *op = &program->ops[i];
-        bool reads = op->kind == OP_EMBED || op->kind == OP_MATMUL || op->kind == OP_LOGITS;
-        enum gpu_form form = reads ? program->matrices[op->matrix].form : GPU_BF16;
-        if (op->kind == OP_EMBED && form != GPU_BF16)
-            return err_set(error, ERR_INVALID, "an embedding is kept in bf16 only");
-        if (op->kind == OP_MATMUL &&
-            (op->to == TO_X || program->matrices[op->matrix].rows % PRODUCT_ALIGN != 0))
-            return err_set(error, ERR_INVALID, "a product of %u columns is no multiple of %u",
-                           program->matrices[op->matrix].rows, PRODUCT_ALIGN);
-        if ((op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_GATE) &&
-            op->next == GPU_NONE)
-            return err_set(error, ERR_INVALID, "operation %u: nobody reads its result", i);
-        if ((op->kind == OP_HEADS || op->kind == OP_ATTENTION) && op->kv_group >= GPU_GROUPS_MAX)
-            return err_set(error, ERR_INVALID, "operation %u: group %u", i, op->kv_group);
-    }
-    return OK;
-}
-
-static enum err check_shape(const struct gpu_program *program, const struct gpu_limits *limits,
-                            struct error *error) {
-    if (!cuda_has_head_size(program->head_dim))
-        return err_set(error, ERR_INVALID,
-                       "no CUDA kernel has head size %u: sizes are multiples of 16 to 128, and 256",
-                       program->head_dim);
-    if (program->kv_heads == 0 || program->heads % program->kv_heads != 0 ||
-        program->heads / program->kv_heads > CUDA_GROUP_MAX || program->heads == 0)
-        return err_set(error, ERR_INVALID, "no CUDA kernel has %u heads over %u KV heads",
-                       program->heads, program->kv_heads);
-    if (program->width % INPUT_ALIGN != 0 || program->ffn % INPUT_ALIGN != 0)
-        return err_set(error, ERR_INVALID, "rows of %u or %u numbers are no multiples of %u",
-                       program->width, program->ffn, INPUT_ALIGN);
-    if (program->vocab > CUDA_VOCAB_MAX)
-        return err_set(error, ERR_INVALID, "no CUDA kernel draws from %u tokens: at most %u",
-                       program->vocab, CUDA_VOCAB_MAX);
-    if (limits->rows_max == 0 || limits->rows_max > ROW_BUCKET_MAX ||
-        limits->logit_rows_max > limits->rows_max || limits->steps_max == 0 ||
-        limits->steps_max > GPU_STEPS_MAX || limits->group_count > GPU_GROUPS_MAX)
-        return err_set(error, ERR_INVALID, "a step of %u rows, %u with logits, in %u groups",
-                       limits->rows_max, limits->logit_rows_max, limits->group_count);
-    if (limits->kv_form != GPU_BF16 && limits->kv_form != GPU_E4M3)
-        return err_set(error, ERR_INVALID, "a KV cache is kept in bf16 or e4m3 only");
-    return check_matrices(program, error);
 }
 
 /* ---- weights and vectors ---- */
@@ -133,6 +75,8 @@ static void place_ops(struct layout *layout) {
         to->op.q_norm = place_vector(layout, from->q_norm, program->head_dim);
         to->op.k_norm = place_vector(layout, from->k_norm, program->head_dim);
         if (from->kind == OP_LOGITS) layout->gpu->logit_matrix = from->matrix;
+        if (from->kind == OP_ROUTE)
+            layout->gpu->matrices[program->ops[i - 1].matrix].is_router = true;
     }
 }
 
@@ -207,8 +151,9 @@ static size_t product_bytes(const struct gpu_program *program, enum op_to to) {
         const struct gpu_op *op = &program->ops[i];
         if (op->kind != OP_MATMUL || op->to != to) continue;
         const struct gpu_matrix *matrix = &program->matrices[op->matrix];
-        enum cuda_format format = format_of(matrix->form, false);
-        most = largest(most, matrix->rows * cuda_format_out_bytes(format));
+        const bool is_router = i + 1 < program->op_count && op[1].kind == OP_ROUTE;
+        const size_t bytes = cuda_format_out_bytes(format_of(matrix->form, is_router));
+        most = largest(most, round_up(matrix->rows, PRODUCT_ALIGN) * bytes);
     }
     return most;
 }
@@ -391,6 +336,7 @@ static void lay_out(struct layout *layout) {
     for (uint32_t i = 0; i < layout->program->rope_count; i++) place_angles(layout, i);
     place_buffers(layout);
     place_unpacked(layout);
+    experts_place(layout->gpu, layout->program, &layout->memory);
     place_flights(layout);
     place_cache(layout);
 }
@@ -466,7 +412,7 @@ enum err plugin_prepare(struct gpu *gpu, const struct gpu_program *program,
                         const struct gpu_limits *limits, struct memory_ledger *ret_ledger,
                         struct error *error) {
     assert(!gpu->is_prepared && !gpu->ops);
-    enum err err = check_shape(program, limits, error);
+    enum err err = program_check(program, limits, error);
     if (err == OK) err = set_sizes(gpu, program, limits, error);
     if (err != OK) return err;
     const size_t page_bytes = limits->layer_places * (2 * place_bytes(program, limits->kv_form) +

@@ -13,6 +13,7 @@
 #define WANTED_OF_TEN 4u       /* rows with logits: answers of 300 tokens behind prompts of 480 */
 #define PREFIX GPU_PAGE_TOKENS /* keys of the made-up prefix */
 #define PARTIALS 3u            /* partials in the made-up step */
+#define TOKENS_APART 7919u     /* a prime: rows are of many tokens, or they had the same experts */
 
 struct trial {
     struct gpu_step step;
@@ -162,6 +163,7 @@ static void trial_make(const struct gpu *gpu, struct trial *trial, uint32_t rows
     if (gpu->logit_matrix == GPU_NONE) wanted = 0;
     trial->prompt = prompt_rows(gpu);
     for (uint32_t i = 0; i < rows; i++) {
+        trial->tokens[i] = (int32_t)(i * TOKENS_APART % gpu->program.vocab);
         trial->positions[i] = i % trial->prompt;
         trial->slots[i] = i;
         trial->pages[i] = i; /* more than there are pages; only the first are named */

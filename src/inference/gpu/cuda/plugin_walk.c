@@ -107,7 +107,7 @@ static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct 
     enum cuda_ending ending;
     if (walk_is_scaled(gpu, op, walk->rows, &ending)) return walk_scaled(walk, op, ending, error);
     struct cuda_multiply call = {
-        .format = format_of(matrix->form, false),
+        .format = format_of(matrix->form, matrix->is_router),
         .outputs = matrix->rows_padded,
         .inputs = matrix->cols,
         .rows = walk->rows,
@@ -286,26 +286,29 @@ void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight) {
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) {
     static enum err (*const run[OP_KINDS])(struct walk *, const struct card_op *,
                                            struct error *) = {
-        [OP_EMBED] = walk_embed, [OP_NORM] = walk_norm,     [OP_MATMUL] = walk_matmul,
-        [OP_HEADS] = walk_heads, [OP_KEEP] = walk_keep,     [OP_ATTENTION] = walk_attention,
-        [OP_GATE] = walk_gate,   [OP_LOGITS] = walk_logits,
+        [OP_EMBED] = walk_embed,     [OP_NORM] = walk_norm,     [OP_MATMUL] = walk_matmul,
+        [OP_HEADS] = walk_heads,     [OP_KEEP] = walk_keep,     [OP_ATTENTION] = walk_attention,
+        [OP_GATE] = walk_gate,       [OP_LOGITS] = walk_logits, [OP_ROUTE] = walk_route,
+        [OP_EXPERTS] = walk_experts,
     };
     if (walk->rows == 0) return OK;
-    if (!run[op->op.kind])
-        return err_set(error, ERR_INVALID, "the plugin computes no operation of the kind %s",
-                       names[op->op.kind]);
     return run[op->op.kind](walk, op, error);
 }
 
-/* Fills *ret_name with what the operation is: "operation 3 (heads of layer 0)". A layer ends with
- * the product behind its gate; before the first and behind the last layer there is none. */
+/* The product behind a gate, or experts. */
+static bool ends_layer(const struct card_op *ops, uint32_t index) {
+    return ops[index].op.kind == OP_EXPERTS || (index > 0 && ops[index - 1].op.kind == OP_GATE);
+}
+
+/* Fills *ret_name with what the operation is: "operation 3 (heads of layer 0)". Before the first
+ * and behind the last layer there is none. */
 static void name_op(const struct gpu *gpu, uint32_t index, char ret_name[NAME_BYTES]) {
     const struct card_op *ops = gpu->ops;
     const char *name = names[ops[index].op.kind];
     uint32_t layer = 0, layers = 0;
     for (uint32_t i = 0; i < gpu->program.op_count; i++) {
-        layers += ops[i].op.kind == OP_GATE;
-        layer += i > 0 && i < index && ops[i - 1].op.kind == OP_GATE;
+        layers += ends_layer(ops, i);
+        layer += i < index && ends_layer(ops, i);
     }
     if (ops[index].op.kind == OP_EMBED || layer == layers)
         (void)snprintf(ret_name, NAME_BYTES, "operation %u (%s)", index, name);

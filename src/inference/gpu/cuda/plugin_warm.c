@@ -37,7 +37,7 @@ static enum err tune(struct gpu *gpu, const struct card_op *at, struct error *er
     enum err err = weights_ready(gpu, op->matrix, &weights, error);
     if (err != OK) return err;
     struct cuda_multiply call = {
-        .format = format_of(matrix->form, is_logits),
+        .format = format_of(matrix->form, is_logits || matrix->is_router),
         .outputs = matrix->rows_padded,
         .inputs = matrix->cols,
         .weights = weights,

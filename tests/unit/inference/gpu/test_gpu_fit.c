@@ -67,6 +67,29 @@ static void a_window_keeps_few_pages_of_a_long_sequence(void **state) {
     assert_true(windowed.sequences > 2 * full.sequences);
 }
 
+static void experts_are_predicted_as_well(void **state) {
+    (void)state;
+    struct model_config config = qwen3_4b();
+    config.architecture = config_architecture(STR("qwen3moe"));
+    config.layers = 48, config.width = 2048, config.kv_heads = 4;
+    config.experts = 128, config.experts_used = 8, config.expert_ffn = 768;
+    for (uint32_t i = 0; i < config.layers; i++) config.list[i].ffn = FFN_EXPERTS;
+    struct card_fit_options options = {.config = &config,
+                                       .weights = GPU_BF16,
+                                       .kv = GPU_BF16,
+                                       .memory_bytes = 139 * 1024 * MIB,
+                                       .sequence_tokens = 1024};
+    const struct card_fit wide = card_fit_of(&options);
+    options.weights = GPU_INT8;
+    const struct card_fit small = card_fit_of(&options);
+    /* 30.5 G parameters of 2 bytes, and angles; the embedding stays so. */
+    assert_in_range(wide.ledger.weights / MIB, 58200, 58400);
+    assert_in_range((wide.ledger.weights - small.ledger.weights) / MIB, 28700, 28800);
+    assert_int_equal(wide.kv_bytes_per_token, 98304);
+    assert_true(wide.is_fitting && small.is_fitting);
+    assert_true(small.ledger.activations > wide.ledger.activations);
+}
+
 static void what_does_not_fit_has_no_sequence(void **state) {
     (void)state;
     struct model_config config = qwen3_4b();
@@ -81,6 +104,7 @@ int main(void) {
         cmocka_unit_test(a_decoder_is_predicted_from_its_config),
         cmocka_unit_test(eight_bits_leave_more_sequences),
         cmocka_unit_test(a_window_keeps_few_pages_of_a_long_sequence),
+        cmocka_unit_test(experts_are_predicted_as_well),
         cmocka_unit_test(what_does_not_fit_has_no_sequence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,6 +196,61 @@ static void a_program_names_its_matrices_by_number(void **state) {
     gpu_program_release(&is);
 }
 
+/* Gate and up of an expert, its down, those of the next, as the loader opens them. */
+static void experts_stand_behind_one_another_in_one_matrix(void **state) {
+    (void)state;
+    static const enum gpu_form forms[][3] = {/* asked for, of experts, of the router */
+                                             {GPU_F32, GPU_F32, GPU_F32},
+                                             {GPU_BF16, GPU_BF16, GPU_BF16},
+                                             {GPU_E4M3, GPU_E4M3, GPU_BF16},
+                                             {GPU_BLOCKS, GPU_SMALL_FORM, GPU_BF16}};
+    const struct matrix_part parts[] = {{.type = TENSOR_Q4_0, .rows = 32},
+                                        {.type = TENSOR_Q4_0, .rows = 32}};
+    const struct matrix_part down_part = {.type = TENSOR_Q4_0, .rows = 64};
+    for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+        struct gpu_store *store =
+            gpu_store_open(&(struct gpu_store_options){.table = &table, .form = forms[i][0]});
+        const struct weight_store to = gpu_store_interface(store);
+        struct matrix *matrices[2][3][2]; /* by layer and expert */
+        struct error error;
+        uint32_t count;
+        fill_count = 0;
+        for (uint32_t k = 0; k < 6; k++) {
+            struct weight_matrix from = {.parts = parts,
+                                         .part_count = 2,
+                                         .cols = 64,
+                                         .expert = k % 3,
+                                         .experts = 3,
+                                         .is_multiplied = true};
+            matrices[k / 3][k % 3][0] = open_matrix(&to, &from);
+            from.parts = &down_part, from.part_count = 1, from.cols = 32;
+            matrices[k / 3][k % 3][1] = open_matrix(&to, &from);
+            assert_int_equal(matrices[k / 3][k % 3][0]->handle, k / 3 * 2);
+            assert_int_equal(matrices[k / 3][k % 3][1]->handle, k / 3 * 2 + 1);
+        }
+        const struct gpu_matrix *is = gpu_store_matrices(store, &count);
+        assert_int_equal(count, 4);
+        assert_int_equal(is[2].rows, 3 * 64);
+        assert_int_equal(is[3].rows, 3 * 64);
+        assert_int_equal(is[2].cols, 64);
+        assert_int_equal(is[3].cols, 32);
+        assert_int_equal(is[2].form, forms[i][1]);
+        struct weight_matrix from = {
+            .parts = parts, .part_count = 2, .cols = 64, .expert = 2, .experts = 3};
+        assert_int_equal(to.ops->fill(to.self, matrices[1][2][0], &from, &error), OK);
+        assert_int_equal(fill_count, 2);
+        assert_int_equal(filled[0].matrix, 2);
+        assert_int_equal(filled[0].row_first, 2 * 64);
+        assert_int_equal(filled[1].row_first, 2 * 64 + 32);
+        const struct gpu_store_options options = {.form = forms[i][0]};
+        const struct weight_matrix router = {
+            .parts = &down_part, .part_count = 1, .cols = 64, .is_router = true};
+        assert_int_equal(gpu_store_matrix(&options, &router).form, forms[i][2]);
+        for (uint32_t k = 0; k < 12; k++) matrix_close(matrices[k / 6][k % 6 / 2][k % 2]);
+        gpu_store_close(store);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_are_numbered_and_get_their_forms),
@@ -203,6 +258,7 @@ int main(void) {
         cmocka_unit_test(a_head_of_8_bits_is_int8),
         cmocka_unit_test(rows_reach_the_gpu_part_by_part),
         cmocka_unit_test(a_program_names_its_matrices_by_number),
+        cmocka_unit_test(experts_stand_behind_one_another_in_one_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

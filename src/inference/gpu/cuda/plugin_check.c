@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* What the kernels can compute: `prepare` refuses all else. */
+
+#include "gpu/cuda/plugin_internal.h"
+
+#define INPUT_ALIGN 16u  /* inputs of a product: 16 bytes of 8-bit codes */
+#define EXPERT_ALIGN 16u /* half of the outputs of a unit (experts.h) */
+
+/* A row's experts and the sizes of their products, as experts.h has them. */
+static enum err check_experts(const struct gpu_program *program, const struct gpu_op *op,
+                              struct error *error) {
+    const struct gpu_experts *experts = &op->experts;
+    if (experts->count == 0 || experts->count > CUDA_EXPERTS_MAX || experts->used == 0 ||
+        experts->used > CUDA_EXPERTS_PER_ROW_MAX || experts->used > experts->count)
+        return err_set(error, ERR_INVALID,
+                       "no CUDA kernel chooses %u of %u experts: at most %u of %u", experts->used,
+                       experts->count, CUDA_EXPERTS_PER_ROW_MAX, CUDA_EXPERTS_MAX);
+    const struct gpu_matrix *gate_up = &program->matrices[experts->gate_up];
+    const struct gpu_matrix *down = &program->matrices[experts->down];
+    if (gate_up->form == GPU_BLOCKS || down->form == GPU_BLOCKS)
+        return err_set(error, ERR_INVALID, "experts are kept in bf16, e4m3 or int8 only");
+    if (experts->ffn % EXPERT_ALIGN != 0 || program->width % (2 * EXPERT_ALIGN) != 0)
+        return err_set(error, ERR_INVALID, "no CUDA kernel has experts of %u x %u numbers",
+                       experts->ffn, program->width);
+    return OK;
+}
+
+static bool is_padded(const struct gpu_program *program, uint32_t index) {
+    return index + 1 < program->op_count && program->ops[index + 1].kind == OP_ROUTE;
+}
+
+static enum err check_matrices(const struct gpu_program *program, struct error *error) {
+    for (uint32_t i = 0; i < program->matrix_count; i++) {
+        const struct gpu_matrix *matrix = &program->matrices[i];
+        if (matrix->form == GPU_F32 || matrix->rows == 0 || matrix->cols == 0 ||
+            matrix->cols % INPUT_ALIGN != 0)
+            return err_set(error, ERR_INVALID,
+                           "a matrix of %u x %u has no product: columns come in multiples of %u",
+                           matrix->rows, matrix->cols, INPUT_ALIGN);
+    }
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_op *op = &program->ops[i];
+        bool reads = op->kind == OP_EMBED || op->kind == OP_MATMUL || op->kind == OP_LOGITS;
+        enum gpu_form form = reads ? program->matrices[op->matrix].form : GPU_BF16;
+        if (op->kind == OP_EMBED && form != GPU_BF16)
+            return err_set(error, ERR_INVALID, "an embedding is kept in bf16 only");
+        if (op->kind == OP_MATMUL &&
+            (op->to == TO_X ||
+             (program->matrices[op->matrix].rows % PRODUCT_ALIGN != 0 && !is_padded(program, i))))
+            return err_set(error, ERR_INVALID, "a product of %u columns is no multiple of %u",
+                           program->matrices[op->matrix].rows, PRODUCT_ALIGN);
+        if ((op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_GATE ||
+             op->kind == OP_ROUTE) &&
+            op->next == GPU_NONE)
+            return err_set(error, ERR_INVALID, "operation %u: nobody reads its result", i);
+        if ((op->kind == OP_HEADS || op->kind == OP_ATTENTION) && op->kv_group >= GPU_GROUPS_MAX)
+            return err_set(error, ERR_INVALID, "operation %u: group %u", i, op->kv_group);
+        if (op->kind == OP_ROUTE &&
+            (i == 0 || program->ops[i - 1].kind != OP_MATMUL ||
+             program->matrices[program->ops[i - 1].matrix].form != GPU_BF16))
+            return err_set(error, ERR_INVALID, "operation %u: a router is kept in bf16 only", i);
+        enum err err =
+            op->kind == OP_ROUTE || op->kind == OP_EXPERTS ? check_experts(program, op, error) : OK;
+        if (err != OK) return err;
+    }
+    return OK;
+}
+
+enum err program_check(const struct gpu_program *program, const struct gpu_limits *limits,
+                       struct error *error) {
+    if (!cuda_has_head_size(program->head_dim))
+        return err_set(error, ERR_INVALID,
+                       "no CUDA kernel has head size %u: sizes are multiples of 16 to 128, and 256",
+                       program->head_dim);
+    if (program->kv_heads == 0 || program->heads % program->kv_heads != 0 ||
+        program->heads / program->kv_heads > CUDA_GROUP_MAX || program->heads == 0)
+        return err_set(error, ERR_INVALID, "no CUDA kernel has %u heads over %u KV heads",
+                       program->heads, program->kv_heads);
+    if (program->width % INPUT_ALIGN != 0 || program->ffn % INPUT_ALIGN != 0)
+        return err_set(error, ERR_INVALID, "rows of %u or %u numbers are no multiples of %u",
+                       program->width, program->ffn, INPUT_ALIGN);
+    if (program->vocab > CUDA_VOCAB_MAX)
+        return err_set(error, ERR_INVALID, "no CUDA kernel draws from %u tokens: at most %u",
+                       program->vocab, CUDA_VOCAB_MAX);
+    if (limits->rows_max == 0 || limits->rows_max > ROW_BUCKET_MAX ||
+        limits->logit_rows_max > limits->rows_max || limits->steps_max == 0 ||
+        limits->steps_max > GPU_STEPS_MAX || limits->group_count > GPU_GROUPS_MAX)
+        return err_set(error, ERR_INVALID, "a step of %u rows, %u with logits, in %u groups",
+                       limits->rows_max, limits->logit_rows_max, limits->group_count);
+    if (limits->kv_form != GPU_BF16 && limits->kv_form != GPU_E4M3)
+        return err_set(error, ERR_INVALID, "a KV cache is kept in bf16 or e4m3 only");
+    return check_matrices(program, error);
+}

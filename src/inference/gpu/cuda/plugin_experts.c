@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The operations ROUTE and EXPERTS (experts.h), and the room that they need. */
+
+#include "gpu/cuda/plugin_internal.h"
+
+#include <assert.h>
+
+/* The largest of each number over the operations. */
+static struct gpu_experts most_of(const struct gpu_program *program) {
+    struct gpu_experts most = {0};
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_experts *experts = &program->ops[i].experts;
+        if (program->ops[i].kind != OP_EXPERTS) continue;
+        if (experts->count > most.count) most.count = experts->count;
+        if (experts->used > most.used) most.used = experts->used;
+        if (experts->ffn > most.ffn) most.ffn = experts->ffn;
+    }
+    return most;
+}
+
+/* Whether some expert's rows are codes of 8 bits. */
+static bool has_codes(const struct gpu_program *program) {
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_experts *experts = &program->ops[i].experts;
+        if (program->ops[i].kind == OP_EXPERTS &&
+            (program->matrices[experts->gate_up].form != GPU_BF16 ||
+             program->matrices[experts->down].form != GPU_BF16))
+            return true;
+    }
+    return false;
+}
+
+void experts_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory) {
+    const struct gpu_experts most = most_of(program);
+    const size_t pairs = (size_t)gpu->row_bucket * most.used;
+    struct experts_room *room = &gpu->experts;
+    *room = (struct experts_room){
+        .order = {.experts = most.count, .each = most.used, .rows = gpu->row_bucket}};
+    if (most.count == 0) return;
+    struct cuda_expert_order *order = &room->order;
+    const size_t tiles = (size_t)cuda_expert_tiles_most(order) + 1;
+    const enum memory_part part = MEMORY_ACTIVATIONS;
+    order->chosen = memory_take(memory, part, pairs * sizeof *order->chosen);
+    order->weights = memory_take(memory, part, pairs * sizeof *order->weights);
+    order->order = memory_take(memory, part, pairs * sizeof *order->order);
+    order->tiles = memory_take(memory, part, tiles * sizeof *order->tiles);
+    room->gated = memory_take(memory, part, pairs * most.ffn * sizeof *room->gated);
+    room->sums = memory_take(memory, part, pairs * program->width * sizeof *room->sums);
+    if (!has_codes(program)) return;
+    room->in = memory_take(memory, part, (size_t)gpu->row_bucket * program->width);
+    room->codes = memory_take(memory, part, pairs * most.ffn);
+    room->scales = memory_take(memory, part, pairs * sizeof *room->scales);
+}
+
+/* Rows of bf16 in the form of a matrix: as they are, or as codes at `codes` with `scales`. */
+static enum err in_form(const struct gpu *gpu, enum gpu_form form, const struct cuda_rows *from,
+                        uint32_t width, uint32_t rows, void *codes, float *scales,
+                        struct cuda_rows *ret_rows, struct error *error) {
+    *ret_rows = *from;
+    if (gpu_form_is_bf16(form)) return OK;
+    *ret_rows = (struct cuda_rows){codes, code_of(form), width, scales};
+    const struct cuda_quantise call = {.from = from->codes,
+                                       .from_stride = from->stride,
+                                       .y = *ret_rows,
+                                       .width = width,
+                                       .rows = rows};
+    return cuda_quantise(&call, gpu->compute, error);
+}
+
+/* The router's product stands in wide, and what NORM prepared for it is bf16. */
+enum err walk_route(struct walk *walk, const struct card_op *op, struct error *error) {
+    struct gpu *gpu = walk->gpu;
+    const struct gpu_experts *experts = &op->op.experts;
+    const struct cuda_product *logits = &walk->product[TO_WIDE];
+    const struct cuda_rows normed = walk->prepared;
+    struct cuda_expert_order *order = &gpu->experts.order;
+    assert(normed.type == CUDA_BF16);
+    order->experts = experts->count, order->each = experts->used, order->rows = walk->rows;
+    const struct cuda_route call = {.logits = logits->sums,
+                                    .stride = logits->stride,
+                                    .is_f32 = true,
+                                    .scores = CUDA_SCORES_SOFTMAX,
+                                    .is_renormalised = experts->sums_to_one,
+                                    .scale = 1,
+                                    .to = *order};
+    enum err err = cuda_route(&call, gpu->compute, error);
+    if (err != OK) return err;
+    return in_form(gpu, gpu->matrices[op->op.next].form, &normed, gpu->program.width, walk->rows,
+                   gpu->experts.in, gpu->row_scales[walk->scale_turn++ % 2], &walk->prepared,
+                   error);
+}
+
+static enum err multiply(const struct gpu *gpu, uint32_t index, enum cuda_expert_ending ending,
+                         const struct cuda_rows *in, uint16_t *y, struct error *error) {
+    const struct card_matrix *matrix = &gpu->matrices[index];
+    const struct cuda_expert_order *order = &gpu->experts.order;
+    const struct cuda_experts call = {.ending = ending,
+                                      .code = code_of(matrix->form),
+                                      .outputs = matrix->rows / order->experts,
+                                      .inputs = matrix->cols,
+                                      .weights = matrix->codes,
+                                      .column_scale = matrix->scales,
+                                      .in = in->codes,
+                                      .row_scale = in->scale,
+                                      .by = *order,
+                                      .y = y};
+    return cuda_experts(&call, gpu->compute, error);
+}
+
+enum err walk_experts(struct walk *walk, const struct card_op *op, struct error *error) {
+    const struct gpu *gpu = walk->gpu;
+    const struct experts_room *room = &gpu->experts;
+    const struct gpu_experts *experts = &op->op.experts;
+    const uint32_t pairs = walk->rows * experts->used, width = gpu->program.width;
+    const struct cuda_rows gated = {
+        .codes = room->gated, .type = CUDA_BF16, .stride = experts->ffn};
+    struct cuda_rows in;
+    const enum cuda_expert_ending ending =
+        op->op.gate == GATE_SILU ? CUDA_EXPERTS_SILU : CUDA_EXPERTS_GELU_TANH;
+    enum err err = multiply(gpu, experts->gate_up, ending, &walk->prepared, room->gated, error);
+    if (err == OK)
+        err = in_form(gpu, gpu->matrices[experts->down].form, &gated, experts->ffn, pairs,
+                      room->codes, room->scales, &in, error);
+    if (err == OK) err = multiply(gpu, experts->down, CUDA_EXPERTS_DOWN, &in, room->sums, error);
+    if (err != OK) return err;
+    const struct cuda_experts_sum call = {
+        .by = room->order, .h = room->sums, .y = gpu->h, .width = width};
+    walk->product[TO_H] =
+        (struct cuda_product){.sums = gpu->h, .type = CUDA_SUMS_BF16, .stride = width};
+    return cuda_experts_sum(&call, gpu->compute, error);
+}

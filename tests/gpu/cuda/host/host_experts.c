@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The kernels of gpu/cuda/experts.h in plain C: right and slow, of what the plugin asks of them. */
+
+#include "gpu/cuda/experts.h"
+#include "gpu/cuda/experts_tiles.h"
+
+#include "host_kernels.h"
+#include "kernels/quant.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t cuda_expert_tile_rows(void) {
+    return EXPERT_MMA_ROWS;
+}
+
+uint32_t cuda_expert_tiles_most(const struct cuda_expert_order *order) {
+    const uint32_t pairs = order->rows * order->each;
+    const uint32_t met = pairs < order->experts ? pairs : order->experts;
+    return met + pairs / EXPERT_MMA_ROWS > 0 ? met + pairs / EXPERT_MMA_ROWS : 1;
+}
+
+/* ---- the route ---- */
+
+/* The best experts of a row, the lower number first among equals, and their weights. */
+static void choose(const struct cuda_route *call, size_t row) {
+    const struct cuda_expert_order *to = &call->to;
+    const float *logits = (const float *)call->logits + row * call->stride;
+    uint16_t *chosen = to->chosen + row * to->each;
+    float *weights = to->weights + row * to->each, all = 0, kept = 0;
+    bool is_taken[CUDA_EXPERTS_MAX] = {false};
+    for (uint32_t i = 0; i < to->each; i++) {
+        uint32_t best = UINT32_MAX;
+        for (uint32_t e = 0; e < to->experts; e++)
+            if (!is_taken[e] && (best == UINT32_MAX || logits[e] > logits[best])) best = e;
+        is_taken[best] = true;
+        chosen[i] = (uint16_t)best;
+    }
+    for (uint32_t e = 0; e < to->experts; e++) all += expf(logits[e] - logits[chosen[0]]);
+    for (uint32_t i = 0; i < to->each; i++) {
+        weights[i] = expf(logits[chosen[i]] - logits[chosen[0]]) / all;
+        kept += weights[i];
+    }
+    for (uint32_t i = 0; i < to->each; i++)
+        weights[i] *= call->scale / (call->is_renormalised ? kept : 1);
+}
+
+static void put_in_order(const struct cuda_expert_order *to) {
+    const uint32_t pairs = to->rows * to->each;
+    uint32_t at = 0, tile = 0;
+    for (uint32_t e = 0; e < to->experts; e++) {
+        const uint32_t first = at, begin = tile;
+        for (uint32_t pair = 0; pair < pairs; pair++)
+            if (to->chosen[pair] == e) to->order[at++] = pair;
+        for (uint32_t row = first; row < at; row += EXPERT_MMA_ROWS)
+            to->tiles[1 + tile++] = (struct cuda_expert_tiles){e, first, at - first, begin};
+    }
+    assert(tile <= cuda_expert_tiles_most(to));
+    to->tiles[0] = (struct cuda_expert_tiles){.count = tile};
+}
+
+HOST_AGAIN(cuda_route)
+enum err cuda_route(const struct cuda_route *call, struct CUstream_st *stream,
+                    struct error *error) {
+    (void)error;
+    if (host_record(stream, again_cuda_route, call, sizeof *call, NULL, 0)) return OK;
+    assert(call->is_f32 && call->scores == CUDA_SCORES_SOFTMAX && call->groups == 0);
+    assert(!call->bias && !call->choice_bias && !call->expert_scale);
+    for (size_t row = 0; row < call->to.rows; row++) choose(call, row);
+    put_in_order(&call->to);
+    return OK;
+}
+
+/* ---- products ---- */
+
+static float number_at(enum cuda_code code, const void *from, size_t at) {
+    if (code == CUDA_BF16) return bf16_to_f32(((const uint16_t *)from)[at]);
+    if (code == CUDA_E4M3) return host_from_e4m3(((const uint8_t *)from)[at]);
+    return (float)((const int8_t *)from)[at];
+}
+
+/* An expert's sum of a row of `in` and one of its lines, scaled. */
+static float sum_of(const struct cuda_experts *call, uint32_t expert, uint32_t line, size_t row) {
+    const size_t at = (size_t)expert * call->outputs + line;
+    double sum = 0;
+    for (size_t i = 0; i < call->inputs; i++)
+        sum += (double)number_at(call->code, call->weights, at * call->inputs + i) *
+               (double)number_at(call->code, call->in, row * call->inputs + i);
+    if (call->code != CUDA_BF16)
+        sum *= (double)call->row_scale[row] * (double)bf16_to_f32(call->column_scale[at]);
+    return (float)sum + (call->bias ? call->bias[at] : 0);
+}
+
+static float gated(enum cuda_expert_ending ending, float gate, float up) {
+    const float inner = 0.79788456f * (gate + 0.044715f * gate * gate * gate);
+    assert(ending != CUDA_EXPERTS_CLAMPED);
+    return up * (ending == CUDA_EXPERTS_SILU ? gate / (1 + expf(-gate))
+                                             : 0.5f * gate * (1 + tanhf(inner)));
+}
+
+HOST_AGAIN(cuda_experts)
+enum err cuda_experts(const struct cuda_experts *call, struct CUstream_st *stream,
+                      struct error *error) {
+    (void)error;
+    if (host_record(stream, again_cuda_experts, call, sizeof *call, NULL, 0)) return OK;
+    const struct cuda_expert_order *by = &call->by;
+    const bool is_down = call->ending == CUDA_EXPERTS_DOWN;
+    const uint32_t width = is_down ? call->outputs : call->outputs / 2;
+    for (size_t place = 0; place < (size_t)by->rows * by->each; place++) {
+        const uint32_t pair = by->order[place], expert = by->chosen[pair];
+        uint16_t *y = call->y + (is_down ? pair : place) * width;
+        for (uint32_t i = 0; i < width; i++) {
+            const size_t row = is_down ? place : pair / by->each;
+            const float sum = sum_of(call, expert, i, row);
+            y[i] = bf16_from_f32(
+                is_down ? sum : gated(call->ending, sum, sum_of(call, expert, width + i, row)));
+        }
+    }
+    return OK;
+}
+
+/* ---- the sum ---- */
+
+HOST_AGAIN(cuda_experts_sum)
+enum err cuda_experts_sum(const struct cuda_experts_sum *call, struct CUstream_st *stream,
+                          struct error *error) {
+    (void)error;
+    if (host_record(stream, again_cuda_experts_sum, call, sizeof *call, NULL, 0)) return OK;
+    assert(!call->shared && !call->shared_gate);
+    for (size_t row = 0; row < call->by.rows; row++)
+        for (uint32_t i = 0; i < call->width; i++) {
+            float sum = 0;
+            for (size_t pair = row * call->by.each; pair < (row + 1) * call->by.each; pair++)
+                sum += call->by.weights[pair] * bf16_to_f32(call->h[pair * call->width + i]);
+            call->y[row * call->width + i] = bf16_from_f32(sum);
+        }
+    return OK;
+}
