@@ -75,6 +75,7 @@ void batch_show_page(const struct batch_object *batch) {
     print_time("begun", batch->begun_unix_s);
     print_time(batch_object_is_over(batch) ? "ended" : "expires",
                batch_object_is_over(batch) ? batch->ended_unix_s : batch->expires_unix_s);
+    print_time("deleted on", batch->delete_unix_s);
     print_text("input", batch->input_file_id);
     print_text("output", batch->output_file_id);
     print_text("errors", batch->error_file_id);

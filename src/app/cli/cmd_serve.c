@@ -24,6 +24,7 @@ struct chosen {
     const char *profile;
     bool extended_windows;
     int64_t max_file_bytes; /* 0: the profile's */
+    int64_t keep_days;      /* 0: for ever */
     int64_t connections_per_address, body_memory_bytes, answer_memory_bytes;
     struct option_list api_keys, allowed_hosts, allowed_origins;
     char state_dir_usual[PATH_MAX];
@@ -55,6 +56,9 @@ static const struct option rows[] = {
     {"stuck-seconds", OPTION_INTEGER, AT(stuck_s), "N",
      .help = "time without a result before a batch is reported as stuck (default 900 s)", .min = 1,
      .max = 86400 * 30},
+    {"keep-days", OPTION_INTEGER, AT(keep_days), "N",
+     .help = "days after which ended batches are deleted with all their files (default 0: never)",
+     .max = 36500},
     {"preflight-seconds", OPTION_INTEGER, AT(preflight_s), "N",
      .help = "time limit of a preflight that a client asks for (default 600 s)", .min = 1,
      .max = 86400},
@@ -139,6 +143,7 @@ static enum err check(struct command_call *call, struct error *error) {
     serve->node.watches_cards = true;
     serve->node.runner.rules.webhook_http = serve->webhooks.allow_private;
     serve->node.runner.lookahead_lines = (uint32_t)chosen->lookahead_lines;
+    serve->node.runner.keep_days = (uint32_t)chosen->keep_days;
     serve->node.runner.stuck_ms = chosen->stuck_s * 1000;
     serve->node.engine.hang_ms = chosen->hang_s * 1000;
     serve->origins = (struct origin_rules){.allowed_hosts = chosen->allowed_hosts.values,

@@ -18,7 +18,7 @@
 
 #include <stdbool.h>
 
-#define COMMAND_OPERANDS_MAX 3
+#define COMMAND_OPERANDS_MAX 65
 
 /* One run of a command. */
 struct command_call {
@@ -85,6 +85,7 @@ extern const struct command cmd_render;
 extern const struct command cmd_restore;
 extern const struct command cmd_results;
 extern const struct command cmd_retry;
+extern const struct command cmd_rm;
 extern const struct command cmd_run;
 extern const struct command cmd_serve;
 extern const struct command cmd_status;

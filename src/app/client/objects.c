@@ -185,6 +185,7 @@ enum err batch_object_read(struct batch_object *ret_batch, const json_t *object,
     copy_member(object, "waiting_for", batch.waiting_for, sizeof batch.waiting_for);
     copy_id(json_member(object, "metadata"), OBJECT_SUBMISSION, batch.submission);
     batch.is_quern = json_is_object(own);
+    batch.delete_unix_s = read_time(own, "delete_at");
     copy_member(own, "paused", batch.paused, sizeof batch.paused);
     read_errors(&batch, object);
     *ret_batch = batch;

@@ -48,6 +48,7 @@ struct batch_object {
     uint64_t total, completed, failed;
     uint64_t input_tokens, output_tokens;                               /* 0: not told */
     int64_t created_unix_s, begun_unix_s, ended_unix_s, expires_unix_s; /* 0: not told */
+    int64_t delete_unix_s; /* when a quern server deletes it; 0: not told */
     char waiting_for[OBJECT_WAITING_BYTES], paused[16];
     char submission[OBJECT_ID_BYTES]; /* member of the metadata */
     bool is_quern;                    /* the object has quern's own member */

@@ -44,6 +44,7 @@ struct remote_call {
     const char *path;              /* behind the base URL, with its '/'; ids percent-encoded */
     bool at_root;                  /* the path stands behind the host, not behind /v1 */
     struct str body;               /* JSON to POST; at is NULL: none */
+    bool is_delete;                /* DELETE in place of GET */
     const struct net_file *file;   /* to POST instead */
     const char *idempotency_key;   /* for the header; NULL: none */
     const char *authorization;     /* header line that replaces the key's; NULL: none */

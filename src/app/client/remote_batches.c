@@ -51,6 +51,27 @@ enum err remote_batches_retry(struct remote *remote, const char *id, const char 
     return err;
 }
 
+enum err remote_batches_delete(struct remote *remote, const char *id, json_t **ret_deleted,
+                               struct error *error) {
+    struct buf path;
+    struct remote_answer answer;
+    bool was_lost = false;
+    enum err err;
+    add_path(&path, id, "");
+    const struct remote_call call = {.path = path.at, .is_delete = true};
+    while ((err = remote_try(remote, &call, &answer, error)) == OK && remote_may_pass(&answer)) {
+        was_lost = was_lost || answer.end == REMOTE_LOST;
+        err = remote_wait(remote, &answer, error);
+        if (err != OK) break;
+    }
+    buf_release(&path);
+    *ret_deleted = NULL;
+    if (err != OK || (was_lost && answer.end == REMOTE_ANSWERED && answer.status == 404))
+        return err;
+    err = remote_judge(remote, &answer, error);
+    return err == OK ? object_read(answer.body, ret_deleted, error) : err;
+}
+
 /* --- lists --- */
 
 /* Reads a page behind the batch `after` (empty: the first one). The caller owns *ret_page. */

@@ -31,6 +31,10 @@ enum err remote_batches_get(struct remote *remote, const char *id, json_t **ret_
                             struct error *error) MUST_CHECK;
 enum err remote_batches_cancel(struct remote *remote, const char *id, json_t **ret_batch,
                                struct error *error) MUST_CHECK;
+/* Deletes an ended batch of a quern server with its files. *ret_deleted is the server's answer, or
+ * NULL if an attempt whose answer was lost had deleted it. ERR_CONFLICT before its end. */
+enum err remote_batches_delete(struct remote *remote, const char *id, json_t **ret_deleted,
+                               struct error *error) MUST_CHECK;
 /* Makes a batch of the failed lines of an ended one on a quern server. ERR_NOT_FOUND also from a
  * server that does not have the route. */
 enum err remote_batches_retry(struct remote *remote, const char *id, const char *submission,

@@ -239,6 +239,7 @@ static void set_request(struct net_exchange *exchange, const struct net_request 
         SET(CURLOPT_POSTFIELDS, exchange->out.at);
         SET(CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)exchange->out.bytes);
     }
+    if (request->is_delete) SET(CURLOPT_CUSTOMREQUEST, "DELETE");
     if (request->file) {
         add_line(exchange, "Expect:");
         set_file(exchange, request->file);

@@ -99,6 +99,7 @@ struct net_request {
     const char *const *headers;        /* further lines, NULL at the end; NULL: none */
     struct str body;                   /* JSON to POST; at is NULL: GET */
     const struct net_file *file;       /* to send instead; lives as long as the exchange */
+    bool is_delete;                    /* DELETE, without a body */
     bool sends_key;
     bool may_repeat; /* the body may go out again if the kept connection turns out to be closed */
     enum net_stream stream;

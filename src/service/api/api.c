@@ -40,6 +40,8 @@ const struct http_route api_routes[] = {
     {"POST", "/v1/batches", KEY_SCOPE_BATCHES, batches_create, NULL, "createBatch", HTTP_PLAIN},
     {"GET", "/v1/batches", KEY_SCOPE_BATCHES, batches_list, NULL, "listBatches", HTTP_PLAIN},
     {"GET", "/v1/batches/{id}", KEY_SCOPE_BATCHES, batches_get, NULL, "retrieveBatch", HTTP_PLAIN},
+    {"DELETE", "/v1/batches/{id}", KEY_SCOPE_BATCHES, batches_delete, NULL, "deleteBatch",
+     HTTP_PLAIN},
     {"POST", "/v1/batches/preflight", KEY_SCOPE_BATCHES, preflight_create, NULL, "preflightBatch",
      HTTP_PLAIN},
     {"POST", "/v1/batches/{id}/cancel", KEY_SCOPE_BATCHES, batches_cancel, NULL, "cancelBatch",

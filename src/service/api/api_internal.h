@@ -130,6 +130,7 @@ void batches_create(void *context, struct http_request *request);
 void batches_list(void *context, struct http_request *request);
 void batches_get(void *context, struct http_request *request);
 void batches_cancel(void *context, struct http_request *request);
+void batches_delete(void *context, struct http_request *request);
 void batches_pause(void *context, struct http_request *request);
 void batches_resume(void *context, struct http_request *request);
 void batches_retry(void *context, struct http_request *request);

@@ -6,6 +6,7 @@
 #include "batch/object.h"
 #include "batch/retry.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -179,6 +180,29 @@ void batches_cancel(void *context, struct http_request *request) {
         answer_batch(api, request, &batch);
     else
         fail(request, err, &error);
+}
+
+/* A batch that was deleted before is answered like one that never was. */
+void batches_delete(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct store_batch batch;
+    struct store_freed freed;
+    struct error error;
+    struct buf body;
+    if (!batches_find(api, request, &batch)) return;
+    enum err err = runner_batch_delete(api->options.runner, str_from(batch.id), &freed, &error);
+    if (err == OK) {
+        buf_init(&body, 4096);
+        buf_printf(
+            &body,
+            "{\"id\":\"%s\",\"object\":\"batch\",\"deleted\":true,\"quern\":{\"files\":%" PRIu64
+            ",\"bytes\":%" PRIu64 ",\"judgements\":%" PRIu64 "}}",
+            batch.id, freed.files, freed.bytes, freed.judgements);
+        api_answer_json(request, &body);
+    } else {
+        fail(request, err, &error);
+    }
+    store_batch_release(&batch);
 }
 
 /* The body chooses lines and changes parameters; it may be absent. */

@@ -349,6 +349,19 @@ static void write_workers(struct api *api, struct buf *buf) {
 
 /* --- the rest --- */
 
+static void write_retention(const struct runner_status *status, struct buf *buf) {
+    static const char *const names[DELETED_COUNT] = {"request", "age"};
+    metrics_head(buf, "quern_batches_deleted_total", "counter",
+                 "Ended batches that were deleted, by a client's request or by their age.");
+    for (int why = 0; why < DELETED_COUNT; why++)
+        buf_printf(buf, "quern_batches_deleted_total{by=\"%s\"} %" PRIu64 "\n", names[why],
+                   status->batches_deleted[why]);
+    metrics_one(buf, "quern_deleted_bytes_total", "counter", (double)status->bytes_freed,
+                "Bytes of deleted batches: files, orders of results, judgements.");
+    metrics_one(buf, "quern_keep_days", "gauge", status->keep_days,
+                "Days after which ended batches are deleted; 0: never.");
+}
+
 static void write_store(struct api *api, int64_t recovery_ns, struct buf *buf) {
     struct store_status status;
     store_status(api->options.store, &status);
@@ -460,6 +473,7 @@ void metrics_write(struct api *api, struct buf *buf) {
     write_requests(&api->metrics, buf);
     write_tokens(&api->metrics, &status, buf);
     write_runner(&status, buf);
+    write_retention(&status, buf);
     write_progress(api, buf);
     write_workers(api, buf);
     write_store(api, status.recovery_ns, buf);

@@ -56,6 +56,7 @@ static void write_state(const struct api *api, const char *batch_id, const json_
     char path[PATH_MAX];
     struct buf text;
     struct error error;
+    if (!store_batch_exists(api->options.store, batch_id)) return; /* it was deleted meanwhile */
     name_state(api, batch_id, path);
     buf_init(&text, BUF_UNLIMITED);
     json_write(&text, state);
@@ -152,7 +153,7 @@ bool studio_job_is_stopped(struct studio_job *job) {
     pthread_mutex_lock(&jobs->lock);
     bool stops = jobs->is_stopping;
     pthread_mutex_unlock(&jobs->lock);
-    return stops;
+    return stops || !store_batch_exists(job->api->options.store, job->batch_id);
 }
 
 void studio_job_change(struct studio_job *job, void (*change)(json_t *state, const json_t *event),

@@ -15,6 +15,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LINK_HEX 12                   /* digits of the URL's SHA-256, in the name of the link */
 #define PIECE_BYTES ((size_t)1 << 20) /* results between two tests for the end of the job */
@@ -329,6 +330,8 @@ enum err studio_job_run(struct studio_job *job, struct error *error) {
     bool is_open = err == OK;
     if (err == OK) err = run(&work, error);
     close_work(&work);
+    /* Its batch was deleted meanwhile, and nothing of it stays. */
+    if (is_open && !store_batch_exists(job->api->options.store, job->batch_id)) unlink(work.link);
     if (is_open || err == ERR_CANCELLED || err == ERR_NOT_FOUND || err == ERR_UNAVAILABLE)
         return err;
     log_error("batch=%s event=label_studio_failed error=\"%s\"", job->batch_id, error->text);

@@ -68,6 +68,7 @@ static void add_extras(struct buf *buf, const struct store_batch *batch,
     add_text(buf, "paused", paused);
     buf_printf(buf, ",\"quality\":%s,\"costs\":", batch->quality ? batch->quality : "null");
     batch_costs_write(buf, batch, prices);
+    add_time(buf, "delete_at", batch->delete_unix_s);
     buf_add_byte(buf, '}');
 }
 

@@ -283,6 +283,10 @@ void runner_status(struct runner *runner, struct runner_status *ret_status) {
     store_status(runner->store, &disk);
     pthread_mutex_lock(&runner->lock);
     *ret_status = runner->counters;
+    ret_status->keep_days = runner->retention.keep_days;
+    for (int why = 0; why < DELETED_COUNT; why++)
+        ret_status->batches_deleted[why] = atomic_load(&runner->retention.deleted[why]);
+    ret_status->bytes_freed = atomic_load(&runner->retention.bytes);
     ret_status->draining = runner->is_draining || runner->is_stopping;
     ret_status->requests_in_flight = runner->request_count;
     ret_status->lines_in_flight = runner->slots_taken;

@@ -118,30 +118,32 @@ static struct active_batch *next_due(struct runner *runner, int64_t now_ns) {
     return NULL;
 }
 
-/* Removes expired and deleted files, about once per minute. The lock is held, and let go. */
-static void sweep(struct runner *runner) {
-    struct error error;
+/* Removes what is expired, deleted or too old. True if there is more. The lock is held, and let
+ * go. */
+static bool sweep(struct runner *runner) {
     int64_t now_unix_s = runner_now_unix_s(runner);
     pthread_mutex_unlock(&runner->lock);
-    if (store_file_sweep(runner->store, now_unix_s, &error) != OK)
-        log_warn("event=sweep error=\"%s\", retrying", error.text);
+    bool has_more = retention_sweep(&runner->retention, now_unix_s);
     pthread_mutex_lock(&runner->lock);
+    return has_more;
 }
 
 void *publish_main(void *context) {
     struct runner *runner = context;
-    int64_t sweep_ns = clock_monotonic_ns() + SWEEP_NS;
+    int64_t sweep_ns = 0; /* what a kill has cut off goes on at once */
     pthread_mutex_lock(&runner->lock);
     while (!runner->is_stopping) {
         int64_t now_ns = clock_monotonic_ns();
         struct active_batch *batch = next_due(runner, now_ns);
-        if (batch)
+        if (batch) {
             publish(runner, batch);
-        else if (now_ns >= sweep_ns)
-            sweep(runner);
-        else
+        } else if (runner->is_sweep_due || now_ns >= sweep_ns) {
+            sweep_ns = now_ns + SWEEP_NS;
+            runner->is_sweep_due = false;
+            if (sweep(runner)) runner->is_sweep_due = true;
+        } else {
             runner_wait(runner, &runner->helpers, now_ns + WAIT_NS);
-        if (now_ns >= sweep_ns) sweep_ns = now_ns + SWEEP_NS;
+        }
     }
     pthread_mutex_unlock(&runner->lock);
     return NULL;

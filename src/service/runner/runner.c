@@ -39,6 +39,8 @@ enum err runner_open(struct runner **ret_runner, struct store *store,
     struct runner *runner = mem_new(1, sizeof *runner);
     runner->store = store;
     runner->options = *options;
+    runner->retention.store = store;
+    runner->retention.keep_days = options->keep_days;
     set_defaults(&runner->options);
     runner->nonce = id_u64();
     pthread_mutex_init(&runner->lock, NULL);

@@ -19,6 +19,7 @@
 #include "protocol/names.h"
 #include "protocol/worker.h"
 #include "runner/history.h"
+#include "runner/retention.h"
 #include "store/seglog.h"
 
 struct runner;
@@ -61,6 +62,7 @@ struct runner_options {
     int64_t stuck_ms;           /* without a result: the batch is stuck (default 900 s) */
     struct runner_events events;
     uint64_t result_cache_bytes; /* for answers of equal requests; 0: every line runs */
+    uint32_t keep_days;          /* ended batches are deleted after them; 0: never */
     int64_t (*now_unix_s)(void); /* default clock_unix_s; tests have their own */
     const struct names *names;   /* aliases; borrowed; NULL: none */
 };
@@ -104,6 +106,11 @@ void runner_batch_overlay(struct runner *runner, struct store_batch *row);
  * status '…'." */
 enum err runner_batch_cancel(struct runner *runner, struct str batch_id,
                              struct store_batch *ret_batch, struct error *error) MUST_CHECK;
+
+/* Deletes an ended batch with all that it has (store/batches_remove.h). ERR_NOT_FOUND;
+ * ERR_CONFLICT "Cannot delete a batch with status '…'." before its end. */
+enum err runner_batch_delete(struct runner *runner, struct str batch_id,
+                             struct store_freed *ret_freed, struct error *error) MUST_CHECK;
 
 /* A reader of one batch's results, while it runs and after. One thread at a time. */
 struct runner_results;
@@ -184,7 +191,10 @@ struct runner_status {
     uint64_t quality_alarms[5]; /* raised since start, in the order of batch/extras.h's shares */
     uint64_t shapes[SHAPE_END_COUNT]; /* durable lines that asked for a shape, by their end */
     uint64_t batches_paused;
-    char text[WORKER_TEXT_BYTES]; /* "ready", or why it is not ready */
+    uint64_t batches_deleted[DELETED_COUNT]; /* since start */
+    uint64_t bytes_freed;                    /* by these deletions */
+    uint32_t keep_days;                      /* as in the options */
+    char text[WORKER_TEXT_BYTES];            /* "ready", or why it is not ready */
 };
 
 void runner_status(struct runner *runner, struct runner_status *ret_status);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* What clients do to batches: look, cancel, pause. */
+/* What clients do to batches: look, cancel, pause, delete. */
 
 #include "runner/runner.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "batch/state.h"
 #include "runner/active_end.h"
@@ -11,6 +12,8 @@
 #include "runner/runner_internal.h"
 
 #include <string.h>
+
+#define PUBLISHER_NS INT64_C(5000000000) /* a wait for the publisher of an ended batch */
 
 void runner_kick(struct runner *runner, const char *batch_id) {
     struct store_batch row;
@@ -48,6 +51,7 @@ static bool copy_active(struct runner *runner, struct str batch_id, struct store
 
 void runner_batch_overlay(struct runner *runner, struct store_batch *row) {
     struct store_batch active;
+    retention_note(&runner->retention, row);
     if (batch_status_is_terminal(row->status)) return;
     if (copy_active(runner, str_from(row->id), &active)) {
         store_batch_release(row);
@@ -60,12 +64,16 @@ void runner_batch_overlay(struct runner *runner, struct store_batch *row) {
     if (store_batch_get(runner->store, str_from(row->id), &ended, &error) != OK) return;
     store_batch_release(row);
     *row = ended;
+    retention_note(&runner->retention, row);
 }
 
 enum err runner_batch_get(struct runner *runner, struct str batch_id, struct store_batch *ret_batch,
                           struct error *error) {
-    if (copy_active(runner, batch_id, ret_batch)) return OK;
-    return store_batch_get(runner->store, batch_id, ret_batch, error);
+    enum err err = OK;
+    if (!copy_active(runner, batch_id, ret_batch))
+        err = store_batch_get(runner->store, batch_id, ret_batch, error);
+    if (err == OK) retention_note(&runner->retention, ret_batch);
+    return err;
 }
 
 /* The lock is held. */
@@ -143,4 +151,43 @@ enum err runner_batch_pause(struct runner *runner, struct str batch_id, bool pau
                   pause ? "pause" : "resume", batch_status_name(row.status));
     store_batch_release(&row);
     return err;
+}
+
+/* Waits until the publisher of a batch that has ended lets go of it. True if it did. */
+static bool wait_for_publisher(struct runner *runner, struct str batch_id) {
+    int64_t until_ns = clock_monotonic_ns() + PUBLISHER_NS;
+    bool is_active;
+    pthread_mutex_lock(&runner->lock);
+    while ((is_active = active_find(runner, batch_id) != NULL) && clock_monotonic_ns() < until_ns)
+        runner_wait(runner, &runner->idle, until_ns);
+    pthread_mutex_unlock(&runner->lock);
+    return !is_active;
+}
+
+static enum err check_over(struct runner *runner, struct str batch_id, struct error *error) {
+    struct store_batch batch;
+    enum err err = runner_batch_get(runner, batch_id, &batch, error);
+    if (err != OK) return err;
+    const char *status = batch_status_name(batch.status);
+    if (!batch_status_is_terminal(batch.status))
+        err = err_set(error, ERR_CONFLICT, "Cannot delete a batch with status '%s'.", status);
+    else if (!wait_for_publisher(runner, batch_id))
+        err = err_set(error, ERR_UNAVAILABLE, "The end of the batch is still being written.");
+    store_batch_release(&batch);
+    return err;
+}
+
+enum err runner_batch_delete(struct runner *runner, struct str batch_id,
+                             struct store_freed *ret_freed, struct error *error) {
+    bool has_more = false;
+    enum err err = check_over(runner, batch_id, error);
+    if (err == OK)
+        err = retention_delete(&runner->retention, batch_id, runner_now_unix_s(runner), ret_freed,
+                               &has_more, error);
+    if (err != OK || !has_more) return err;
+    pthread_mutex_lock(&runner->lock);
+    runner->is_sweep_due = true;
+    pthread_cond_broadcast(&runner->helpers);
+    pthread_mutex_unlock(&runner->lock);
+    return OK;
 }

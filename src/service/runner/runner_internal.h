@@ -16,6 +16,7 @@
 #include "runner/active_batch.h"
 #include "runner/machine.h"
 #include "runner/requests.h"
+#include "runner/retention.h"
 #include "runner/reuse.h"
 #include "runner/seat.h"
 #include "runner/slot.h"
@@ -50,7 +51,8 @@ struct runner {
     uint32_t current_left;        /* lines until it chooses again */
     bool is_reordered;            /* it chooses again at once */
     struct runs_warm warm;
-    int64_t watch_ns; /* the next look at progress is due; dispatch's alone */
+    bool is_sweep_due; /* publish sweeps at once */
+    int64_t watch_ns;  /* the next look at progress is due; dispatch's alone */
 
     struct slot **chunks; /* see slot.h */
     uint32_t slot_count;
@@ -65,7 +67,8 @@ struct runner {
     uint64_t request_order;
 
     struct runner_status counters;
-    struct machine machine; /* has a lock of its own */
+    struct retention retention; /* has no need of the lock */
+    struct machine machine;     /* has a lock of its own */
 };
 
 /* The threads; the argument is the runner. */

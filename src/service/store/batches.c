@@ -294,7 +294,8 @@ static enum err get_by_text(struct store *store, const char *sql, struct str tex
 enum err store_batch_get(struct store *store, struct str id, struct store_batch *ret_batch,
                          struct error *error) {
     enum err err =
-        get_by_text(store, "SELECT " COLUMNS " FROM batches WHERE id = ?", id, ret_batch, error);
+        get_by_text(store, "SELECT " COLUMNS " FROM batches WHERE id = ? AND deleted IS NULL", id,
+                    ret_batch, error);
     if (err == ERR_NOT_FOUND)
         err_set(error, err, "No batch found with id '%.*s'.", (int)(id.bytes < 80 ? id.bytes : 80),
                 id.bytes ? id.at : "");
@@ -316,9 +317,9 @@ static enum err read_page(struct store *store, const char *owner, uint64_t befor
     enum err err = database_prepare(
         store, &statement,
         owner ? "SELECT " COLUMNS " FROM batches INDEXED BY batches_of WHERE sequence < ?1"
-                " AND owner = ?3 ORDER BY sequence DESC LIMIT ?2"
-              : "SELECT " COLUMNS " FROM batches WHERE sequence < ?1 ORDER BY sequence DESC"
-                " LIMIT ?2",
+                " AND owner = ?3 AND deleted IS NULL ORDER BY sequence DESC LIMIT ?2"
+              : "SELECT " COLUMNS " FROM batches WHERE sequence < ?1 AND deleted IS NULL"
+                " ORDER BY sequence DESC LIMIT ?2",
         error);
     if (err != OK) return err;
     sqlite3_bind_int64(statement, 1, (sqlite3_int64)before);
@@ -390,7 +391,8 @@ enum err store_batch_next_live(struct store *store, uint64_t after_sequence,
 enum err store_batch_next(struct store *store, uint64_t after_sequence,
                           struct store_batch *ret_batch, struct error *error) {
     return next_row(store,
-                    "SELECT " COLUMNS " FROM batches WHERE sequence > ? ORDER BY sequence LIMIT 1",
+                    "SELECT " COLUMNS " FROM batches WHERE sequence > ? AND deleted IS NULL"
+                    " ORDER BY sequence LIMIT 1",
                     after_sequence, ret_batch, error);
 }
 
@@ -445,7 +447,9 @@ enum err store_batch_counts(struct store *store, uint64_t ret_counts[BATCH_STATU
     sqlite3_stmt *statement;
     pthread_mutex_lock(&store->lock);
     enum err err = database_prepare(store, &statement,
-                                    "SELECT status, count(*) FROM batches GROUP BY status", error);
+                                    "SELECT status, count(*) FROM batches WHERE deleted IS NULL"
+                                    " GROUP BY status",
+                                    error);
     if (err == OK) {
         bool row;
         while ((err = database_step(store, statement, &row, error)) == OK && row)

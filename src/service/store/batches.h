@@ -79,6 +79,8 @@ struct store_batch {
     char *quality; /* JSON text of quality_write in batch/quality.h, or NULL */
     /* not stored: the runner's words for what an unfinished batch waits for; empty: nothing */
     char waiting_for[STORE_WAITING_BYTES];
+    /* not stored: when the runner deletes the batch (runner_options.keep_days); 0: never */
+    int64_t delete_unix_s;
 };
 
 void store_batch_release(struct store_batch *batch);
@@ -128,6 +130,8 @@ enum err store_batch_next_live(struct store *store, uint64_t after_sequence,
 enum err store_batch_update(struct store *store, const struct store_batch *batch,
                             enum batch_status from, const struct store_file *files,
                             size_t file_count, struct error *error) MUST_CHECK;
+/* When a batch ended; 0 before. */
+int64_t store_batch_end_unix_s(const struct store_batch *batch);
 /* Counts the batches in each state. */
 enum err store_batch_counts(struct store *store, uint64_t ret_counts[BATCH_STATUS_COUNT],
                             struct error *error) MUST_CHECK;

@@ -158,6 +158,19 @@ static const char *const migrations[] = {
     "CREATE INDEX files_purposes ON files (owner, purpose, sequence) WHERE deleted IS NULL;"
     "CREATE INDEX files_of_purpose ON files (purpose, sequence) WHERE deleted IS NULL;"
     "CREATE INDEX batches_of ON batches (owner, sequence);",
+    /* A batch that is deleted keeps a row that no client sees until all that it had is gone. */
+    "ALTER TABLE batches ADD COLUMN deleted INTEGER;"
+    "CREATE INDEX batches_ended ON batches"
+    " (coalesce(completed_at, failed_at, expired_at, cancelled_at))"
+    " WHERE status >= 4 AND deleted IS NULL;"
+    "CREATE INDEX batches_leaving ON batches (sequence) WHERE deleted IS NOT NULL;"
+    "CREATE INDEX batches_input ON batches (input_file_id);"
+    "CREATE INDEX batches_output ON batches (output_file_id) WHERE output_file_id IS NOT NULL;"
+    "CREATE INDEX batches_errors ON batches (error_file_id) WHERE error_file_id IS NOT NULL;"
+    "DROP TRIGGER judgements_kept;"
+    "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements WHEN NOT EXISTS"
+    " (SELECT 1 FROM batches WHERE id = OLD.batch_id AND deleted IS NOT NULL)"
+    " BEGIN SELECT RAISE(ABORT, 'a judgement goes with its batch only'); END;",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 

@@ -58,6 +58,29 @@ static enum err take_rows(struct store *store, void *context, struct error *erro
     return err;
 }
 
+/* The batches whose result files are gone since `id` is: the order of their results goes, too. */
+static enum err remove_order(struct store *store, const char *id, struct error *error) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    char batch_id[STORE_ID_BYTES] = "";
+    pthread_mutex_lock(&store->lock);
+    enum err err = database_prepare(store, &statement,
+                                    "SELECT id FROM batches WHERE (output_file_id = ?1 OR"
+                                    " error_file_id = ?1) AND status >= 4 AND NOT EXISTS (SELECT 1"
+                                    " FROM files WHERE files.id IN (output_file_id, error_file_id))"
+                                    " LIMIT 1",
+                                    error);
+    if (err == OK) {
+        database_bind_str(statement, 1, str_from(id));
+        err = database_step(store, statement, &row, error);
+        if (err == OK && row) database_column(statement, 0, batch_id, sizeof batch_id);
+        sqlite3_finalize(statement);
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (err != OK || !store_id_is_sane(str_from(batch_id))) return err;
+    return store_remove_run(store, batch_id, false, error);
+}
+
 enum err store_file_sweep(struct store *store, int64_t now_unix_s, struct error *error) {
     struct file_sweep *sweep = mem_new(1, sizeof *sweep);
     sweep->now_unix_s = now_unix_s;
@@ -68,6 +91,7 @@ enum err store_file_sweep(struct store *store, int64_t now_unix_s, struct error 
             char path[STORE_PATH_BYTES];
             store_file_path(store, path, sweep->ids[i]);
             err = os_unlink(path, error);
+            if (err == OK) err = remove_order(store, sweep->ids[i], error);
         }
     } while (err == OK && sweep->count == SWEEP_MAX);
     free(sweep);
@@ -173,8 +197,8 @@ static enum err remove_all_but_order(struct store *store, const char *path, cons
     return strcmp(name, STORE_ORDER_NAME) == 0 ? OK : os_unlink(path, error);
 }
 
-static enum err remove_batch_dir(struct store *store, const char *name, bool keep_order,
-                                 struct error *error) {
+enum err store_remove_run(struct store *store, const char *name, bool keep_order,
+                          struct error *error) {
     char folder[256], path[STORE_PATH_BYTES];
     snprintf(folder, sizeof folder, "batches/%.200s", name);
     enum err err =
@@ -198,7 +222,7 @@ static enum err clean_batch(struct store *store, const char *path, const char *n
                       " ON files.id IN (output_file_id, error_file_id) WHERE batches.id = ?",
                       name, &files, error);
     if (err != OK || told) return err;
-    return status < BATCH_COMPLETED ? OK : remove_batch_dir(store, name, files > 0, error);
+    return status < BATCH_COMPLETED ? OK : store_remove_run(store, name, files > 0, error);
 }
 
 static enum err each_unknown(struct store *store, const struct told *told, struct error *error) {
@@ -207,8 +231,48 @@ static enum err each_unknown(struct store *store, const struct told *told, struc
     return err == OK ? each_entry(store, "batches", clean_batch, told, error) : err;
 }
 
+/* --- what other rooms keep by the name of a batch --- */
+
+/* The names in label_studio/ begin with the id of their batch. */
+static size_t id_bytes(const char *name) {
+    return strcspn(name, "-.");
+}
+
+enum err store_remove_studio(struct store *store, const char *batch_id, struct error *error) {
+    char path[STORE_PATH_BYTES];
+    store_path(store, path, "label_studio");
+    DIR *dir = os_opendir(path);
+    if (!dir) return errno == ENOENT ? OK : err_from_errno(error, errno, "cannot read %s", path);
+    enum err err = OK;
+    for (struct dirent *at; err == OK && (at = readdir(dir));) {
+        size_t bytes = id_bytes(at->d_name);
+        if (bytes != strlen(batch_id) || memcmp(at->d_name, batch_id, bytes) != 0) continue;
+        if (strlen(at->d_name) > 200) continue;
+        store_path(store, path, "label_studio/%s", at->d_name);
+        err = os_unlink(path, error);
+    }
+    closedir(dir);
+    return err;
+}
+
+/* A job that ended after its batch was deleted may have left its state. */
+static enum err clean_studio(struct store *store, const char *path, const char *name,
+                             const struct told *told, struct error *error) {
+    char id[STORE_ID_BYTES];
+    int64_t sequence;
+    size_t bytes = id_bytes(name);
+    (void)told;
+    if (bytes >= sizeof id || !store_id_is_sane((struct str){name, bytes})) return OK;
+    memcpy(id, name, bytes);
+    id[bytes] = '\0';
+    enum err err = look_up(store, "SELECT sequence FROM batches WHERE id = ? AND deleted IS NULL",
+                           id, &sequence, error);
+    return err == OK && sequence < 0 ? os_unlink(path, error) : err;
+}
+
 enum err store_clean(struct store *store, struct error *error) {
     enum err err = each_entry(store, "tmp", remove_entry, NULL, error);
+    if (err == OK) err = each_entry(store, "label_studio", clean_studio, NULL, error);
     return err == OK ? each_unknown(store, NULL, error) : err;
 }
 
@@ -218,5 +282,5 @@ enum err store_tell_unknown(struct store *store, fsck_report_fn report, void *co
 }
 
 enum err store_batch_forget_log(struct store *store, const char *batch_id, struct error *error) {
-    return remove_batch_dir(store, batch_id, true, error);
+    return store_remove_run(store, batch_id, true, error);
 }

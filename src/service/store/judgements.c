@@ -155,11 +155,28 @@ static enum err insert_row(struct store *store, const struct store_judgement *ju
     return database_run(store, statement, NULL, error);
 }
 
-/* Checks the id and the version, and adds the row. database_transact may run it twice. */
+/* A batch that was deleted meanwhile gets no judgement that would outlive it. */
+static enum err check_batch(struct store *store, const char *batch_id, struct error *error) {
+    sqlite3_stmt *statement;
+    bool row = false;
+    enum err err = database_prepare(
+        store, &statement, "SELECT 1 FROM batches WHERE id = ?1 AND deleted IS NULL", error);
+    if (err != OK) return err;
+    database_bind_str(statement, 1, str_from(batch_id));
+    err = database_step(store, statement, &row, error);
+    sqlite3_finalize(statement);
+    if (err == OK && !row)
+        err = err_set(error, ERR_NOT_FOUND, "No batch found with id '%s'.", batch_id);
+    return err;
+}
+
+/* Checks the batch, the id and the version, and adds the row. database_transact may run it
+ * twice. */
 static enum err add(struct store *store, void *context, struct error *error) {
     struct add_call *call = context;
     store_judgement_release(&call->row);
-    enum err err = find_by_id(store, call->judgement, &call->row, error);
+    enum err err = check_batch(store, call->judgement->batch_id, error);
+    if (err == OK) err = find_by_id(store, call->judgement, &call->row, error);
     if (err != OK) return err;
     if (call->row.seq != 0) {
         call->added = is_same(&call->row, call->judgement) ? JUDGEMENT_KNOWN : JUDGEMENT_ID_TAKEN;
@@ -328,11 +345,12 @@ static const struct {
     {"SELECT batch_id, line, curator FROM judgements GROUP BY batch_id, line, curator"
      " HAVING min(version) <> 1 OR max(version) <> count(*)",
      "the versions of the judgements are not 1 to their number (I14)"},
-    {"SELECT one.batch_id, one.line, one.curator FROM judgements AS one JOIN judgements AS later"
+    {"SELECT one.batch_id AS batch_id, one.line AS line, one.curator AS curator FROM judgements AS"
+     " one JOIN judgements AS later"
      " ON later.batch_id = one.batch_id AND later.line = one.line AND later.curator = one.curator"
      " AND later.version = one.version + 1 WHERE later.seq <= one.seq",
      "a later version has an earlier place in the trail (I14)"},
-    {"SELECT batch_id, line, min(curator) FROM judgements GROUP BY batch_id, line"
+    {"SELECT batch_id, line, min(curator) AS curator FROM judgements GROUP BY batch_id, line"
      " HAVING min(custom_id) <> max(custom_id)",
      "the judgements name two custom_ids (I14)"},
     {"SELECT batch_id, line, curator FROM judgements WHERE batch_id NOT IN"
@@ -343,11 +361,18 @@ static const struct {
     {JUDGEMENT_SUMS_BROKEN, "the sums of the batch's judgements are not those of its rows (I14)"},
 };
 
+/* Rows of a batch whose deletion a kill has cut off break no promise. */
+#define OF_BATCHES_THAT_STAY                                                                       \
+    "SELECT batch_id, line, curator FROM (%s) WHERE batch_id NOT IN"                               \
+    " (SELECT id FROM batches WHERE deleted IS NOT NULL)"
+
 static enum err check_promise(struct store *store, size_t at, fsck_report_fn report, void *context,
                               struct error *error) {
     sqlite3_stmt *statement;
     bool row = false;
-    enum err err = database_prepare(store, &statement, promises[at].sql, error);
+    char sql[2048];
+    snprintf(sql, sizeof sql, OF_BATCHES_THAT_STAY, promises[at].sql);
+    enum err err = database_prepare(store, &statement, sql, error);
     if (err != OK) return err;
     while ((err = database_step(store, statement, &row, error)) == OK && row) {
         char batch_id[STORE_ID_BYTES], curator[JUDGEMENT_CURATOR_BYTES], sentence[512];

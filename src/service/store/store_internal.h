@@ -71,8 +71,6 @@ enum err ballast_make(struct store *store, struct error *error) MUST_CHECK;
 void store_note_sync(struct store *store, int64_t ns);
 void store_note_group(struct store *store, size_t records);
 void store_note_end(struct store *store, const struct store_batch *batch);
-/* When a batch ended; 0 before. */
-int64_t store_batch_end_unix_s(const struct store_batch *batch);
 
 /* --- database.c --- */
 
@@ -104,6 +102,13 @@ enum err database_transact(struct store *store, database_work_fn work, void *con
                            struct error *error) MUST_CHECK;
 
 /* --- files_sweep.c --- */
+
+/* Removes the folder of a run, or all of it but the order of the results. */
+enum err store_remove_run(struct store *store, const char *batch_id, bool keep_order,
+                          struct error *error) MUST_CHECK;
+/* Removes what label_studio/ has of a batch. */
+enum err store_remove_studio(struct store *store, const char *batch_id,
+                             struct error *error) MUST_CHECK;
 
 /* Called at start: empties tmp/, removes bytes that nobody was told of, and moves to lost/ what was
  * acknowledged and has no row (lost.h). */

@@ -40,7 +40,7 @@ static const char *const object_keys[] = {"id",
                                           "waiting_for",
                                           "quern"};
 static const char *const quern_keys[] = {"retry_of", "retry",   "on_quality", "quality_limits",
-                                         "paused",   "quality", "costs"};
+                                         "paused",   "quality", "costs",      "delete_at"};
 
 static json_t *written(const struct store_batch *batch) {
     struct buf text;

@@ -233,6 +233,14 @@ static int tamper(const struct scratch *s, const char *sql) {
     return code;
 }
 
+/* Takes back what version 9 adds. */
+#define NO_DELETION                                                                                \
+    "DROP TRIGGER judgements_kept; DROP INDEX batches_ended; DROP INDEX batches_leaving;"          \
+    "DROP INDEX batches_input; DROP INDEX batches_output; DROP INDEX batches_errors;"              \
+    "ALTER TABLE batches DROP COLUMN deleted;"                                                     \
+    "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements"                                   \
+    " BEGIN SELECT RAISE(ABORT, 'a judgement is never removed'); END;"
+
 #define UNCHANGED                                                                                  \
     "CREATE TRIGGER judgements_unchanged BEFORE UPDATE ON judgements"                              \
     " BEGIN SELECT RAISE(ABORT, 'a judgement is never changed'); END"
@@ -251,8 +259,9 @@ static void rows_cannot_be_changed_or_removed_and_fsck_sees_it_if_they_were(void
     /* The triggers are made again, as they were: the schema is compared at each start. */
     static const char *const tampering[] = {
         "DROP TRIGGER judgements_kept; DELETE FROM judgements WHERE version = 1 AND line = 1;"
-        "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements"
-        " BEGIN SELECT RAISE(ABORT, 'a judgement is never removed'); END",
+        "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements WHEN NOT EXISTS"
+        " (SELECT 1 FROM batches WHERE id = OLD.batch_id AND deleted IS NOT NULL)"
+        " BEGIN SELECT RAISE(ABORT, 'a judgement goes with its batch only'); END",
         ("DROP TRIGGER judgements_unchanged;"
          " UPDATE judgements SET version = 1, verdict = 1 WHERE version = 2;" UNCHANGED),
         "DROP TRIGGER judgements_unchanged;"
@@ -473,7 +482,8 @@ static void a_directory_from_before_the_sums_gets_them(void **state) {
                             "DROP INDEX uploads_ended; DROP INDEX files_sum; DROP INDEX files_list;"
                             "DROP INDEX files_purposes; DROP INDEX files_of_purpose;"
                             "DROP INDEX batches_of; ALTER TABLE uploads DROP COLUMN part_bytes;"
-                            "ALTER TABLE uploads DROP COLUMN part_count; PRAGMA user_version = 7"),
+                            "ALTER TABLE uploads DROP COLUMN part_count;" NO_DELETION
+                            "PRAGMA user_version = 7"),
                      SQLITE_OK);
     assert_int_equal(scratch_reopen(&s), OK);
     assert_int_equal(faults(&s, &count), 0);

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Ended batches are deleted with all that they have, by a call or by their age, and a kill at any
+ * call to the disk leaves a directory that fsck finds sound and that the next start finishes. */
+
+#include "pipeline.h"
+
+#include "base/log.h"
+#include "store/batches_remove.h"
+#include "store/judgements.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cmocka.h>
+
+#define LINES 20
+#define DAY_S 86400
+
+static const struct worker_echo_options echo = {.fail_every = 7};
+
+static void judge(struct pipeline *p, const char *id, uint64_t line, uint32_t version) {
+    struct store_judgement row, judgement = {.line = line,
+                                             .custom_id = (char[]){"c"},
+                                             .created_unix_s = test_now(),
+                                             .version = version,
+                                             .verdict = VERDICT_ACCEPTED};
+    enum judgement_added added;
+    struct error error;
+    snprintf(judgement.id, sizeof judgement.id, "j-%u-%u", (unsigned)line, version);
+    snprintf(judgement.batch_id, sizeof judgement.batch_id, "%s", id);
+    snprintf(judgement.curator, sizeof judgement.curator, "ann");
+    must(store_judgement_add(p->store, &judgement, NULL, &added, &row, &error));
+    store_judgement_release(&row);
+}
+
+/* A directory with one ended batch, which has failed lines and judgements. */
+static struct store_batch make_ended(struct pipeline *p, const struct runner_options *options) {
+    char id[STORE_ID_BYTES];
+    pipeline_dir(p);
+    pipeline_open(p, options, &echo, 1);
+    pipeline_submit(p, "delete", LINES, id);
+    struct store_batch batch = pipeline_wait(p, id, is_over);
+    for (uint32_t version = 1; version <= 3; version++) judge(p, id, 2, version);
+    return batch;
+}
+
+static bool has(const struct pipeline *p, const char *folder, const char *name) {
+    char path[512];
+    struct stat status;
+    snprintf(path, sizeof path, "%s/%s/%s", p->dir, folder, name);
+    return stat(path, &status) == 0;
+}
+
+static bool has_file(const struct pipeline *p, const char *id) {
+    char folder[64];
+    snprintf(folder, sizeof folder, "files/%s", id + strlen(id) - 2);
+    return has(p, folder, id);
+}
+
+static void assert_gone(struct pipeline *p, const struct store_batch *batch) {
+    assert_false(has(p, "batches", batch->id));
+    assert_false(has_file(p, batch->input_file_id));
+    assert_false(has_file(p, batch->output_file_id));
+    assert_false(has_file(p, batch->error_file_id));
+    assert_false(store_batch_exists(p->store, batch->id));
+}
+
+static void a_deleted_batch_leaves_nothing(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct store_freed freed;
+    struct error error;
+    struct store_batch batch = make_ended(&p, &(struct runner_options){0});
+    assert_true(has(&p, "batches", batch.id));
+    must(runner_batch_delete(p.runner, str_from(batch.id), &freed, &error));
+    assert_int_equal(freed.files, 3);
+    assert_int_equal(freed.judgements, 3);
+    assert_true(freed.bytes > 1000);
+    assert_gone(&p, &batch);
+    assert_int_equal(runner_batch_delete(p.runner, str_from(batch.id), &freed, &error),
+                     ERR_NOT_FOUND);
+    uint64_t bytes = 1;
+    must(store_owner_bytes(p.store, batch.owner, test_now(), &bytes, &error));
+    assert_int_equal(bytes, 0);
+    store_batch_release(&batch);
+    pipeline_close(&p);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    pipeline_remove(&p);
+}
+
+static void an_input_that_another_batch_has_stays(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct store_freed freed;
+    struct error error;
+    char other[STORE_ID_BYTES];
+    struct store_batch batch = make_ended(&p, &(struct runner_options){0});
+    pipeline_create(&p, batch.input_file_id, 0, other);
+    struct store_batch second = pipeline_wait(&p, other, is_over);
+    must(runner_batch_delete(p.runner, str_from(batch.id), &freed, &error));
+    assert_int_equal(freed.files, 2);
+    assert_true(has_file(&p, batch.input_file_id));
+    must(runner_batch_delete(p.runner, str_from(other), &freed, &error));
+    assert_int_equal(freed.files, 3);
+    assert_gone(&p, &second);
+    store_batch_release(&batch);
+    store_batch_release(&second);
+    pipeline_close(&p);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    pipeline_remove(&p);
+}
+
+static void batches_older_than_keep_days_are_deleted_and_younger_ones_stay(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct error error;
+    const struct runner_options options = {.keep_days = 30};
+    struct store_batch batch = make_ended(&p, &options);
+    struct store_batch row;
+    must(runner_batch_get(p.runner, str_from(batch.id), &row, &error));
+    assert_int_equal(row.delete_unix_s, store_batch_end_unix_s(&row) + 30 * DAY_S);
+    store_batch_release(&row);
+    pipeline_close(&p);
+    test_unix_s += 29 * DAY_S;
+    pipeline_open(&p, &options, &echo, 1);
+    char fresh[STORE_ID_BYTES];
+    pipeline_submit(&p, "fresh", LINES, fresh);
+    struct store_batch young = pipeline_wait(&p, fresh, is_over);
+    assert_true(store_batch_exists(p.store, batch.id));
+    pipeline_close(&p);
+    test_unix_s += 2 * DAY_S;
+    pipeline_open(&p, &options, &echo, 1); /* a start looks at once */
+    for (int i = 0; i < 6000 && store_batch_exists(p.store, batch.id); i++) clock_sleep_ms(10);
+    for (int i = 0; i < 6000 && has(&p, "batches", batch.id); i++) clock_sleep_ms(10);
+    assert_true(store_batch_exists(p.store, fresh));
+    pipeline_close(&p);
+    pipeline_open_store(&p);
+    assert_gone(&p, &batch);
+    assert_true(has_file(&p, young.output_file_id));
+    store_close(p.store);
+    store_batch_release(&batch);
+    store_batch_release(&young);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    pipeline_remove(&p);
+}
+
+static void the_order_of_results_goes_with_the_last_result_file(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct error error;
+    struct store_batch batch = make_ended(&p, &(struct runner_options){0});
+    must(store_file_delete(p.store, str_from(batch.output_file_id), test_now(), &error));
+    assert_true(has(&p, "batches", batch.id));
+    must(store_file_delete(p.store, str_from(batch.error_file_id), test_now(), &error));
+    assert_false(has(&p, "batches", batch.id));
+    store_batch_release(&batch);
+    pipeline_close(&p);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    pipeline_remove(&p);
+}
+
+/* Deletes under a fault plan in a child. Returns its wait status. */
+static int delete_in_child(struct pipeline *p, const char *id, const char *plan) {
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        struct store_freed freed;
+        struct error error;
+        bool has_more;
+        alarm(60); /* a hang is a failure */
+        must(os_fault_plan(plan, &error));
+        pipeline_open_store(p);
+        enum err err = store_batch_delete(p->store, str_from(id), test_now(), &freed, &error);
+        if (err != OK && err != ERR_NOT_FOUND) _exit(5);
+        must(store_batch_sweep(p->store, test_now(), 100, &has_more, &error));
+        store_close(p->store);
+        _exit(0);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static void a_kill_at_any_call_to_the_disk_leaves_a_sound_directory(void **state) {
+    (void)state;
+    struct pipeline template = {0}, p = {0};
+    struct store_batch batch = make_ended(&template, &(struct runner_options){0});
+    pipeline_close(&template);
+    snprintf(p.dir, sizeof p.dir, "%.48s-run", template.dir);
+    int killed = 0, unfinished = 0;
+    for (int at = 1;; at++) {
+        char plan[64];
+        tree_remove(p.dir);
+        tree_copy(template.dir, p.dir);
+        snprintf(plan, sizeof plan, "any:%d:KILL", at);
+        int status = delete_in_child(&p, batch.id, plan);
+        if (WIFEXITED(status)) {
+            assert_int_equal(WEXITSTATUS(status), 0);
+            break;
+        }
+        assert_int_equal(WTERMSIG(status), SIGKILL);
+        killed++;
+        assert_int_equal(pipeline_fsck(&p), 0);
+        /* Now and then what goes on after the restart dies as well. */
+        if (at % 3 == 0) {
+            snprintf(plan, sizeof plan, "any:%d:KILL", at / 2 + 1);
+            delete_in_child(&p, batch.id, plan);
+            assert_int_equal(pipeline_fsck(&p), 0);
+        }
+        struct error error;
+        bool has_more;
+        pipeline_open_store(&p);
+        if (!store_batch_exists(p.store, batch.id)) {
+            unfinished++;
+            must(store_batch_sweep(p.store, test_now(), 100, &has_more, &error));
+            assert_gone(&p, &batch);
+        }
+        store_close(p.store);
+        assert_int_equal(pipeline_fsck(&p), 0);
+        assert_false(has(&p, "lost", batch.id));
+    }
+    print_message("# killed at %d calls, %d of them after the mark\n", killed, unfinished);
+    assert_true(killed > 10 && unfinished > 3);
+    store_batch_release(&batch);
+    pipeline_remove(&p);
+    pipeline_remove(&template);
+}
+
+int main(void) {
+    log_set_level(LOG_ERROR);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_deleted_batch_leaves_nothing),
+        cmocka_unit_test(an_input_that_another_batch_has_stays),
+        cmocka_unit_test(batches_older_than_keep_days_are_deleted_and_younger_ones_stay),
+        cmocka_unit_test(the_order_of_results_goes_with_the_last_result_file),
+        cmocka_unit_test(a_kill_at_any_call_to_the_disk_leaves_a_sound_directory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
