@@ -63,7 +63,8 @@ struct request {
     int64_t thinking_token_budget; /* -1: none */
     bool add_generation_prompt;
     bool continue_final_message;
-    bool closes_thought; /* a thought that the template opens is closed in the prompt */
+    bool clamp_max_tokens; /* max_tokens is cut to the rest of the context, not refused */
+    bool closes_thought;   /* a thought that the template opens is closed in the prompt */
     /* COMPLETIONS */
     json_t *prompt;      /* string, [string], [integer] or [[integer]]; no array is empty */
     struct id_lists ids; /* the prompts, if they were a long array of ids; `prompt` is 0 then */

@@ -95,6 +95,19 @@ const struct http_route api_routes[] = {
      HTTP_LARGE_BODY},
     {"POST", "/v1/responses", KEY_SCOPE_INFER, inference_unsupported, NULL, "createResponse",
      HTTP_LARGE_BODY},
+    {"POST", "/api/chat", KEY_SCOPE_INFER, ollama_post_chat, NULL, "ollamaChat", HTTP_LARGE_BODY},
+    {"POST", "/api/generate", KEY_SCOPE_INFER, ollama_post_generate, NULL, "ollamaGenerate",
+     HTTP_LARGE_BODY},
+    {"POST", "/api/embed", KEY_SCOPE_INFER, ollama_post_embed, NULL, "ollamaEmbed",
+     HTTP_LARGE_BODY},
+    {"POST", "/api/embeddings", KEY_SCOPE_INFER, ollama_post_embeddings, NULL, "ollamaEmbeddings",
+     HTTP_LARGE_BODY},
+    {"GET", "/api/tags", KEY_SCOPE_ANY, ollama_get_tags, NULL, "ollamaTags", HTTP_PLAIN},
+    {"GET", "/api/ps", KEY_SCOPE_ANY, ollama_get_ps, NULL, "ollamaPs", HTTP_PLAIN},
+    {"POST", "/api/show", KEY_SCOPE_ANY, ollama_post_show, NULL, "ollamaShow", HTTP_PLAIN},
+    {"GET", "/api/version", KEY_SCOPE_OPEN, ollama_get_version, NULL, "ollamaVersion", HTTP_QUICK},
+    {"POST", "/api/create", KEY_SCOPE_ADMIN, ollama_unsupported, NULL, "ollamaCreate", HTTP_PLAIN},
+    {"POST", "/api/push", KEY_SCOPE_ADMIN, ollama_unsupported, NULL, "ollamaPush", HTTP_PLAIN},
     {"GET", "/v1/models", KEY_SCOPE_ANY, models_list, NULL, "listModels", HTTP_PLAIN},
     {"GET", "/v1/keys", KEY_SCOPE_ADMIN, keys_list, NULL, "listKeys", HTTP_PLAIN},
     {"POST", "/v1/keys", KEY_SCOPE_ADMIN, keys_create, NULL, "createKey", HTTP_PLAIN},
@@ -123,18 +136,9 @@ static void connection_refused(void *context, const struct http_refused *refused
     access_log_gate(&api->access, refused, clock_monotonic_ns());
 }
 
-enum err api_open(struct api **ret_api, const struct api_options *options, uint16_t *ret_port,
-                  struct error *error) {
-    struct api *api = mem_new(1, sizeof *api);
-    api->options = *options;
-    api->started_unix_s = clock_unix_s();
-    if (!api->options.file_bytes_max) api->options.file_bytes_max = FILE_BYTES_MAX;
-    if (!api->options.rules.lines_max) api->options.rules = batch_rules_default();
-    pthread_mutex_init(&api->lock, NULL);
-    large_init(&api->large);
-    damaged_init(&api->damaged);
-    access_init(&api->access, options->no_access_log, options->access_log_leaves_out);
-    struct http_options http = {
+static struct http_options http_options_of(struct api *api) {
+    const struct api_options *options = &api->options;
+    return (struct http_options){
         .host = options->host,
         .port = options->port,
         .tls = options->tls,
@@ -145,6 +149,8 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .context = api,
         .alias = api_alias,
         .hint = api_hint,
+        .is_lenient = api_is_lenient,
+        .error_form = api_error_form,
         .done = request_done,
         .refused = connection_refused,
         .connections_max = options->connections_max,
@@ -156,6 +162,20 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         .answer_memory_bytes_max = options->answer_memory_bytes_max,
         .upload_bytes_max = api->options.file_bytes_max + MULTIPART_ROOM_BYTES,
     };
+}
+
+enum err api_open(struct api **ret_api, const struct api_options *options, uint16_t *ret_port,
+                  struct error *error) {
+    struct api *api = mem_new(1, sizeof *api);
+    api->options = *options;
+    api->started_unix_s = clock_unix_s();
+    if (!api->options.file_bytes_max) api->options.file_bytes_max = FILE_BYTES_MAX;
+    if (!api->options.rules.lines_max) api->options.rules = batch_rules_default();
+    pthread_mutex_init(&api->lock, NULL);
+    large_init(&api->large);
+    damaged_init(&api->damaged);
+    access_init(&api->access, options->no_access_log, options->access_log_leaves_out);
+    struct http_options http = http_options_of(api);
     enum err err = followers_open(api, error);
     if (err == OK) err = preflights_open(api, error);
     if (err == OK) err = studio_jobs_open(api, error);

@@ -76,6 +76,9 @@ size_t api_tree_room(size_t text_bytes);
 /* Reads the body as a JSON object, which the caller owns. False, and answered with 400, if it is
  * none or too complex, with 503 without memory. */
 bool api_read_object(struct http_request *request, json_t **ret_body);
+/* Finds the object that the body `text` is, as a span, without a tree of a long one. False, and
+ * answered with 400, if it is none. */
+bool api_find_object(struct http_request *request, struct str text, struct str *ret_object);
 /* Answers a body that json_read_within did not read. */
 void api_fail_json(struct http_request *request, enum err err, const struct error *error);
 
@@ -183,6 +186,16 @@ void inference_detokenize(void *context, struct http_request *request);
 void inference_tokenizer_info(void *context, struct http_request *request);
 void inference_unsupported(void *context, struct http_request *request);
 void inference_cancel_all(struct api *api);
+/* ollama.c: Ollama's own API */
+void ollama_post_chat(void *context, struct http_request *request);
+void ollama_post_generate(void *context, struct http_request *request);
+void ollama_post_embed(void *context, struct http_request *request);
+void ollama_post_embeddings(void *context, struct http_request *request);
+void ollama_post_show(void *context, struct http_request *request);
+void ollama_get_tags(void *context, struct http_request *request);
+void ollama_get_ps(void *context, struct http_request *request);
+void ollama_get_version(void *context, struct http_request *request);
+void ollama_unsupported(void *context, struct http_request *request);
 /* hint.c: appends to the sentence about an unknown URL what the client may have meant; nothing if
  * it cannot be guessed. */
 void api_hint(const char *method, struct str path, struct buf *sentence);
@@ -191,6 +204,9 @@ void api_hint(const char *method, struct str path, struct buf *sentence);
  * /openai/deployments/NAME/chat/completions. The name becomes the query's `deployment`. False for
  * any other target. */
 bool api_alias(struct str target, struct buf *ret_target);
+/* As http_options has them: the paths and error bodies of other APIs (dialects/dialect.h). */
+bool api_is_lenient(struct str target);
+bool api_error_form(struct str target, int status, struct str error, struct buf *ret_body);
 /* models.c */
 /* Answers 404 for a model that nobody serves; `whose` is a phrase behind the name, or "". */
 void api_fail_model(struct api *api, struct http_request *request, struct str model,

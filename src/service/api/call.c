@@ -3,8 +3,11 @@
 /* What the handlers of routes share about a call: who may see what, its body, its limit. */
 
 #include "api/api_internal.h"
+#include "json/span.h"
 
 #include <string.h>
+
+#define SHORT_BYTES ((size_t)64 << 10) /* longer bodies are not built as trees */
 
 bool api_may_see(const struct http_request *request, const char *owner) {
     const struct key_caller *caller = http_request_caller(request);
@@ -89,4 +92,27 @@ bool api_read_limit(struct http_request *request, size_t otherwise, size_t most,
 const char *api_text(struct http_request *request, struct str text) {
     struct str copy = arena_copy(http_request_arena(request), text);
     return copy.at ? copy.at : "";
+}
+
+/* A long body is only stepped over: its tree would cost up to 75
+ * times its bytes here, and the worker reads it once more. False, and answered with 400, if the
+ * body is no object. */
+bool api_find_object(struct http_request *request, struct str text, struct str *ret_object) {
+    struct error error;
+    json_t *tree = NULL;
+    size_t room = api_tree_room(text.bytes);
+    bool is_json = json_span_is_utf8(text) && json_span_read(text, ret_object);
+    if (text.bytes <= SHORT_BYTES || !is_json) {
+        /* The tree tells the fault and its place, and finds numbers that quern cannot hold. */
+        enum err err = json_read_once(&tree, text, &room, &error);
+        json_decref(tree);
+        if (err == ERR_LIMIT && !is_json) err = err_set(&error, ERR_INVALID, "not valid JSON");
+        if (err != OK && err != ERR_LIMIT) {
+            api_fail_json(request, err, &error);
+            return false;
+        }
+    }
+    if (json_span_is_object(*ret_object)) return true;
+    api_fail_param(request, NULL, NULL, "The request body must be a JSON object");
+    return false;
 }

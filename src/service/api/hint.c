@@ -1,18 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api_internal.h"
+#include "dialects/dialect.h"
 #include "http/route.h"
 
 #include <string.h>
-
-/* Ollama's own API, whose clients are often pointed at other servers, and what to use instead. */
-static const struct {
-    const char *path, *instead;
-} ollama[] = {
-    {"/api/chat", "/v1/chat/completions"}, {"/api/generate", "/v1/completions"},
-    {"/api/embed", "/v1/embeddings"},      {"/api/embeddings", "/v1/embeddings"},
-    {"/api/tags", "/v1/models"},           {"/api/ps", "/v1/models"},
-    {"/api/show", "/v1/models"},           {"/api/version", "/version"},
-};
 
 /* Whether a route has this path, for any method. */
 static bool is_path(const char *method, struct str path) {
@@ -101,19 +92,8 @@ static bool hint_slashes(const char *method, struct str path, struct buf *senten
     return is_found;
 }
 
-static bool hint_ollama(struct str path, struct buf *sentence) {
-    if (!str_starts_with(path, STR("/api/"))) return false;
-    buf_add_text(sentence, ". This server speaks OpenAI's API and not Ollama's");
-    for (size_t i = 0; i < sizeof ollama / sizeof *ollama; i++)
-        if (str_is(path, ollama[i].path)) buf_printf(sentence, "; use %s", ollama[i].instead);
-    buf_add_text(sentence, ". The base URL of a client is http://HOST:PORT/v1");
-    return true;
-}
-
 void api_hint(const char *method, struct str path, struct buf *sentence) {
     if (hint_base(method, path, sentence) || hint_slashes(method, path, sentence)) return;
-    bool has_v1 = str_find(path, STR("/v1/"), 0) != SIZE_MAX; /* Ollama's own API has none */
-    if (!has_v1 && hint_ollama(path, sentence)) return;
     (void)hint_end(method, path, sentence);
 }
 
@@ -138,4 +118,15 @@ bool api_alias(struct str target, struct buf *ret_target) {
         buf_printf(ret_target, "%c%.*s", name.at ? '&' : '?',
                    STR_ARGS(str_skip(rest, question + 1)));
     return !ret_target->overflowed;
+}
+
+bool api_is_lenient(struct str target) {
+    return str_starts_with(target, STR("/api/"));
+}
+
+bool api_error_form(struct str target, int status, struct str error, struct buf *ret_body) {
+    enum dialect_errors form = dialect_errors_of(target);
+    if (form == ERRORS_OPENAI) return false;
+    dialect_write_error(form, status, error, ret_body);
+    return true;
 }

@@ -48,7 +48,7 @@ static void add_answer_headers(struct http_request *request, const struct http_a
         add_header(request, answer->headers[i].name, answer->headers[i].value);
 }
 
-void http_answer(struct http_request *request, const struct http_answer *answer) {
+static void answer_bytes(struct http_request *request, const struct http_answer *answer) {
     struct str body = answer->body;
     bool is_small = body.bytes <= HTTP_SMALL_ANSWER_BYTES;
     if (!answer->is_static && !http_server_keep_answer(request->server, body.bytes, is_small)) {
@@ -65,6 +65,20 @@ void http_answer(struct http_request *request, const struct http_answer *answer)
     if (!answer->is_static) request->answer_kept = body.bytes;
     if (!answer->is_static) buf_add_str(&request->answer_body, body);
     hand_over(request, true);
+}
+
+void http_answer(struct http_request *request, const struct http_answer *answer) {
+    const struct http_options *options = &request->server->options;
+    struct http_answer formed = *answer;
+    struct buf body;
+    buf_init(&body, BUF_UNLIMITED);
+    if (answer->status >= 400 && !answer->content_type && options->error_form &&
+        options->error_form(request->target, answer->status, answer->body, &body)) {
+        formed.body = buf_str(&body);
+        formed.is_static = false;
+    }
+    answer_bytes(request, &formed);
+    buf_release(&body);
 }
 
 void http_answer_json(struct http_request *request, struct buf *body) {

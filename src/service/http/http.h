@@ -25,7 +25,7 @@
 #include <stdatomic.h>
 
 #define HTTP_REQUEST_ID_BYTES 72 /* room for the 64 of a client's id, or "req_" and 32 digits */
-#define HTTP_ROUTES_MAX 64
+#define HTTP_ROUTES_MAX 128
 #define HTTP_PLAIN_BODY_BYTES_MAX ((uint64_t)1 << 20) /* limit for plain routes */
 /* The memory that a body of each kind takes here at its peak, in times its bytes: the received
  * text, the copy of the one who answers it, and two on their way to it; or the text and its
@@ -118,6 +118,12 @@ struct http_options {
     /* Appends to the sentence about a path without a route what the client may have meant. NULL:
      * nothing is known. */
     void (*hint)(const char *method, struct str path, struct buf *sentence);
+    /* True for a target whose bodies are JSON whatever their Content-Type says, if no web page sent
+     * them. NULL: there is none. */
+    bool (*is_lenient)(struct str target);
+    /* Writes the body of an answer with status 400 or more in the form that the target's clients
+     * read, from the error object of OpenAI's API; false: it is that one. NULL: it always is. */
+    bool (*error_form)(struct str target, int status, struct str error, struct buf *ret_body);
     /* A request is over. On the connection's thread, which is one of two: calls may overlap. */
     void (*done)(void *context, const struct http_done *done);
     /* The gate has refused a connection or its bytes. On the gate's thread. NULL: not told. */

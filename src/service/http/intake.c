@@ -175,6 +175,10 @@ static bool check_content_type(struct http_request *request) {
     size_t end = str_find_byte(type, ';', 0);
     struct str media = str_trim((struct str){type.at, end == SIZE_MAX ? type.bytes : end});
     if (media.bytes == 16 && strncasecmp(media.at, "application/json", 16) == 0) return true;
+    const struct http_options *options = &request->server->options;
+    if (request->page == ORIGIN_NO_PAGE && options->is_lenient &&
+        options->is_lenient(request->target))
+        return true;
     snprintf(text, sizeof text,
              "The body must be JSON, sent with 'Content-Type: application/json', not with %s%.*s",
              media.bytes ? "" : "none", media.bytes > 100 ? 100 : (int)media.bytes,

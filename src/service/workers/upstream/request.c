@@ -32,12 +32,19 @@ static void add_stream_options(struct buf *buf, const char **comma, struct str o
     *comma = ",";
 }
 
+/* Members that only quern's own engine knows; a server of another make may refuse them. */
+static bool is_own(struct str key) {
+    return json_span_string_is(key, "clamp_max_tokens");
+}
+
 void upstream_request_write(struct buf *buf, struct str body, const char *model, bool is_stream,
                             bool *ret_wants_usage) {
     struct str value, key, options;
     struct json_span_iter iter;
+    bool may_have_own = str_find(body, STR("clamp_max_tokens"), 0) != SIZE_MAX;
     *ret_wants_usage = false;
-    if ((!model && !is_stream) || !json_span_read(body, &value) || !json_span_is_object(value)) {
+    if ((!model && !is_stream && !may_have_own) || !json_span_read(body, &value) ||
+        !json_span_is_object(value)) {
         buf_add_str(buf, body);
         return;
     }
@@ -50,6 +57,7 @@ void upstream_request_write(struct buf *buf, struct str body, const char *model,
     struct str member;
     while (inside && json_span_member(&iter, &key, &member)) {
         if (is_stream && json_span_string_is(key, "stream_options")) continue;
+        if (may_have_own && is_own(key)) continue;
         if (model && json_span_string_is(key, "model")) {
             buf_add_text(buf, comma);
             buf_add_text(buf, "\"model\":");

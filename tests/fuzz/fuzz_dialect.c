@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The translators of other APIs: any bytes as a request, whose translation is JSON again, and as
+ * chunks and bodies of an answer, whose events are whole lines of JSON. */
+#include "dialects/ollama.h"
+#include "json/json.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
+
+static void check_json(struct str text) {
+    struct str value;
+    assert(json_span_read(text, &value) && value.bytes == text.bytes);
+}
+
+static void check_lines(struct str events) {
+    while (events.bytes > 0) {
+        size_t end = str_find_byte(events, '\n', 0);
+        assert(end != SIZE_MAX);
+        check_json((struct str){events.at, end});
+        events = str_skip(events, end + 1);
+    }
+}
+
+static void answer(struct dialect_call *call, struct str text) {
+    const struct dialect_end end = {.usage = {.input_tokens = 1}};
+    struct piece piece;
+    struct buf out;
+    buf_init(&out, BUF_UNLIMITED);
+    if (call->dialect->take && piece_read(text, &piece)) {
+        call->dialect->take(call, &piece, 0, &out);
+        call->dialect->take(call, &piece, 0, &out);
+        call->dialect->end(call, &end, &out);
+        check_lines(buf_str(&out));
+    }
+    buf_clear(&out);
+    if (call->dialect->body(call, text, &end, &out)) check_json(buf_str(&out));
+    buf_release(&out);
+}
+
+static void read_request(const struct dialect *dialect, struct str object) {
+    struct refusal refusal;
+    struct dialect_call *call = dialect_read(dialect, object, &refusal);
+    if (!call) return;
+    if (call->wish == DIALECT_RUN) check_json(buf_str(&call->body));
+    assert(call->body.bytes <= 16 * object.bytes + 1024);
+    dialect_call_free(call);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    static const struct dialect *const dialects[] = {&ollama_chat, &ollama_generate, &ollama_embed,
+                                                     &ollama_embeddings};
+    const struct str plain = STR("{\"model\":\"m\",\"messages\":[],\"input\":[],\"prompt\":\"\"}");
+    struct refusal refusal;
+    struct str object;
+    char *copy = malloc(bytes ? bytes : 1);
+    if (!copy) abort();
+    if (bytes) memcpy(copy, data, bytes);
+    struct str text = {copy, bytes};
+    if (json_span_is_utf8(text) && json_span_read(text, &object) && json_span_is_object(object))
+        for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
+            read_request(dialects[i], object);
+            struct dialect_call *call = dialect_read(dialects[i], plain, &refusal);
+            answer(call, text);
+            dialect_call_free(call);
+        }
+    free(copy);
+    return 0;
+}

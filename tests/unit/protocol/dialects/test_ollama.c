@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "dialects/ollama.h"
+#include "json/json.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static json_t *open_cases(const char *list) {
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tests/unit/protocol/dialects/ollama.json",
+             getenv("QUERN_SOURCE"));
+    json_t *whole = json_load_file(path, 0, NULL);
+    json_t *cases = json_incref(json_object_get(whole, list));
+    json_decref(whole);
+    assert_true(json_array_size(cases) > 10);
+    return cases;
+}
+
+static const struct dialect *dialect_of(const json_t *item) {
+    struct str route = json_member_str(item, "route");
+    if (str_is(route, "chat")) return &ollama_chat;
+    if (str_is(route, "generate")) return &ollama_generate;
+    if (str_is(route, "embed")) return &ollama_embed;
+    return &ollama_embeddings;
+}
+
+static const char *name_of(const json_t *item) {
+    return json_string_value(json_object_get(item, "name"));
+}
+
+/* Compares texts of JSON as trees, in which 1 and 1.0 are one number. */
+static void check_json(const json_t *item, const char *what, struct str text, const json_t *want) {
+    char *wanted = json_dumps(want, JSON_COMPACT);
+    json_t *got = json_loadb(text.at ? text.at : "", text.bytes, JSON_DECODE_INT_AS_REAL, NULL);
+    json_t *tree = json_loads(wanted, JSON_DECODE_INT_AS_REAL, NULL);
+    if (!got || !json_equal(got, tree))
+        fail_msg("%s: %s: got %.*s, wanted %s", name_of(item), what, STR_ARGS(text), wanted);
+    json_decref(got);
+    json_decref(tree);
+    free(wanted);
+}
+
+/* The text of the case's request, written in one of two ways. */
+static char *text_of(const json_t *item, size_t flags) {
+    const json_t *text = json_object_get(item, "text");
+    if (text) return strdup(json_string_value(text));
+    return json_dumps(json_object_get(item, "body"), flags);
+}
+
+static void check_wish(const json_t *item, const struct dialect_call *call) {
+    static const char *const wishes[] = {
+        [DIALECT_RUN] = "run", [DIALECT_LOAD] = "load", [DIALECT_UNLOAD] = "unload"};
+    const char *wish = json_string_value(json_object_get(item, "wish"));
+    const char *endpoint = json_string_value(json_object_get(item, "endpoint"));
+    json_t *stream = json_object_get(item, "stream"), *alive = json_object_get(item, "keep_alive");
+    assert_string_equal(wishes[call->wish], wish ? wish : "run");
+    if (call->wish == DIALECT_RUN)
+        assert_string_equal(endpoint_path(call->endpoint),
+                            endpoint ? endpoint : "/v1/chat/completions");
+    if (stream) assert_int_equal(call->stream, json_is_true(stream));
+    assert_true(!alive || call->keep_alive_s == json_number_value(alive));
+    assert_true(str_is(buf_str(&call->model), "m"));
+}
+
+static void check_read(const json_t *item, size_t flags) {
+    char *text = text_of(item, flags);
+    struct refusal refusal = {.status = 0};
+    struct dialect_call *call = dialect_read(dialect_of(item), str_from(text), &refusal);
+    const char *refused = json_string_value(json_object_get(item, "refused"));
+    const char *param = json_string_value(json_object_get(item, "param"));
+    if (refused) {
+        if (call) fail_msg("%s: was taken", name_of(item));
+        assert_string_equal(refusal.message, refused);
+        assert_string_equal(refusal.param, param ? param : "");
+        assert_int_equal(refusal.status, 400);
+    } else {
+        if (!call) fail_msg("%s: %s", name_of(item), refusal.message);
+        check_wish(item, call);
+        if (call->wish == DIALECT_RUN)
+            check_json(item, "request", buf_str(&call->body), json_object_get(item, "inside"));
+    }
+    dialect_call_free(call);
+    free(text);
+}
+
+static void each_request_is_read_or_refused_by_name(void **state) {
+    (void)state;
+    json_t *cases = open_cases("reads"), *item;
+    size_t index;
+    json_array_foreach(cases, index, item) {
+        check_read(item, JSON_COMPACT);
+        /* The arguments of calls are kept as the client wrote them. */
+        char *text = text_of(item, 0);
+        if (!strstr(text, "arguments")) check_read(item, JSON_INDENT(1) | JSON_ENSURE_ASCII);
+        free(text);
+    }
+    json_decref(cases);
+}
+
+/* A call whose answer is written: the model is shown as its client wrote it. */
+static struct dialect_call *open_call(const json_t *item) {
+    struct refusal refusal;
+    struct dialect_call *call = dialect_read(
+        dialect_of(item), STR("{\"model\":\"M\",\"prompt\":\"p\",\"messages\":[]}"), &refusal);
+    assert_non_null(call);
+    call->wants_logprobs = json_is_true(json_object_get(item, "logprobs"));
+    return call;
+}
+
+static const struct dialect_end the_end = {
+    .usage = {.input_tokens = 26, .output_tokens = 12},
+    .times = {.total_ns = 4, .prefill_ns = 3, .decode_ns = 1}};
+
+/* Reads the events of a stream, each on one line, as a list. */
+static void check_events(const json_t *item, struct str events) {
+    const json_t *want = json_object_get(item, "events");
+    size_t count = 0;
+    while (events.bytes > 0) {
+        size_t end = str_find_byte(events, '\n', 0);
+        assert_true(end != SIZE_MAX);
+        if (count >= json_array_size(want)) fail_msg("%s: too many events", name_of(item));
+        check_json(item, "event", (struct str){events.at, end}, json_array_get(want, count++));
+        events = str_skip(events, end + 1);
+    }
+    assert_int_equal(count, json_array_size(want));
+}
+
+static void check_stream(const json_t *item) {
+    struct dialect_call *call = open_call(item);
+    const json_t *chunk;
+    struct buf events;
+    size_t index;
+    buf_init(&events, BUF_UNLIMITED);
+    json_array_foreach(json_object_get(item, "chunks"), index, chunk) {
+        struct piece piece;
+        char *text = json_dumps(chunk, JSON_COMPACT | JSON_ENSURE_ASCII);
+        assert_true(piece_read(str_from(text), &piece));
+        call->dialect->take(call, &piece, 0, &events);
+        free(text);
+    }
+    call->dialect->end(call, &the_end, &events);
+    check_events(item, buf_str(&events));
+    buf_release(&events);
+    dialect_call_free(call);
+}
+
+static void check_body(const json_t *item) {
+    struct dialect_call *call = open_call(item);
+    struct buf body;
+    char *text = json_dumps(json_object_get(item, "body"), JSON_COMPACT | JSON_ENSURE_ASCII);
+    buf_init(&body, BUF_UNLIMITED);
+    assert_true(call->dialect->body(call, str_from(text), &the_end, &body));
+    check_json(item, "body", buf_str(&body), json_object_get(item, "whole"));
+    buf_release(&body);
+    free(text);
+    dialect_call_free(call);
+}
+
+static void a_stream_and_a_body_say_the_same(void **state) {
+    (void)state;
+    json_t *cases = open_cases("answers"), *item;
+    size_t index;
+    json_array_foreach(cases, index, item) {
+        check_stream(item);
+        check_body(item);
+    }
+    json_decref(cases);
+}
+
+static void vectors_are_copied(void **state) {
+    (void)state;
+    const struct str inner =
+        STR("{\"data\":[{\"index\":0,\"embedding\":[1.0,2e-3]},{\"index\":1,\"embedding\":[0]}]}");
+    struct refusal refusal;
+    struct buf body;
+    buf_init(&body, BUF_UNLIMITED);
+    struct dialect_call *call =
+        dialect_read(&ollama_embed, STR("{\"model\":\"m\",\"input\":[\"a\",\"b\"]}"), &refusal);
+    assert_true(call->dialect->body(call, inner, &the_end, &body));
+    assert_true(str_is(buf_str(&body), "{\"model\":\"m\",\"embeddings\":[[1.0,2e-3],[0]],"
+                                       "\"total_duration\":4,\"load_duration\":1,"
+                                       "\"prompt_eval_count\":26}"));
+    dialect_call_free(call);
+    buf_clear(&body);
+    call = dialect_read(&ollama_embeddings, STR("{\"model\":\"m\",\"prompt\":\"a\"}"), &refusal);
+    assert_true(call->dialect->body(call, inner, &the_end, &body));
+    assert_true(str_is(buf_str(&body), "{\"embedding\":[1.0,2e-3]}"));
+    assert_false(call->dialect->body(call, STR("{\"data\":{}}"), &the_end, &body));
+    assert_false(call->dialect->body(call, STR("[]"), &the_end, &body));
+    dialect_call_free(call);
+    buf_release(&body);
+}
+
+static void an_error_is_one_sentence(void **state) {
+    (void)state;
+    const struct str error = STR("{\"error\":{\"message\":\"no \\u00e9\",\"type\":\"x\"}}");
+    struct buf body;
+    buf_init(&body, BUF_UNLIMITED);
+    assert_int_equal(dialect_errors_of(STR("/api/chat?a")), ERRORS_OLLAMA);
+    assert_int_equal(dialect_errors_of(STR("/v1/chat/completions")), ERRORS_OPENAI);
+    dialect_write_error(ERRORS_OLLAMA, 400, error, &body);
+    assert_true(str_is(buf_str(&body), "{\"error\":\"no \\u00e9\"}"));
+    buf_clear(&body);
+    dialect_write_error(ERRORS_OPENAI, 400, error, &body);
+    assert_true(str_equals(buf_str(&body), error));
+    buf_clear(&body);
+    dialect_write_error(ERRORS_OLLAMA, 500, STR("oops"), &body);
+    assert_true(str_is(buf_str(&body), "oops"));
+    buf_release(&body);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_request_is_read_or_refused_by_name),
+        cmocka_unit_test(a_stream_and_a_body_say_the_same),
+        cmocka_unit_test(vectors_are_copied),
+        cmocka_unit_test(an_error_is_one_sentence),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
