@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small Hugging Face folder (bert, nomic_bert, phi3, gemma2, qwen3_moe, gpt_oss) as a GGUF file,
-by the rules of llama.cpp's converter or Ollama's: gguf_of.py FOLDER OUT.gguf [FORM]
+"""A small Hugging Face folder (bert, nomic_bert, phi3, gemma2, qwen3_moe, qwen3_5, qwen3_5_moe,
+gpt_oss) as a GGUF file, by the rules of llama.cpp's converter or Ollama's:
+gguf_of.py FOLDER OUT.gguf [FORM]
 
 Weights keep their type; only the standard library is needed. Without a vocab.txt the tokens are
 made up."""
 import json, pathlib, struct, sys
 
 import gguf_of_gpt_oss
+import gguf_of_hybrid
 
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 TYPES = {
@@ -105,6 +107,10 @@ def tensors_of(folder, config, form):
                 kind, content = "F32", widened(content)
             yield name, TYPES[kind][0], shape, content
         return
+    if gguf_of_hybrid.is_hybrid(config):
+        for name, kind, shape, content in gguf_of_hybrid.tensors_of(entries, config):
+            yield name, TYPES[kind][0], shape, content
+        return
     if config["model_type"] == "nomic_bert":  # its files have q, k and v as one
         for name in [name for name in entries if ".q_proj." in name]:
             parts = [
@@ -167,6 +173,13 @@ def pairs_of(folder, config, form):
         for key, number in gguf_of_gpt_oss.numbers_of(config, form):
             yield pair(f"{kind}.{key}", {float: F32, int: U32, str: STRING}[type(number)], number)
         yield from vocabulary_of(folder, config)
+        return
+    if gguf_of_hybrid.is_hybrid(config):
+        kind = config["model_type"].replace("3_5", "35").replace("_", "")
+        yield pair("general.architecture", STRING, kind)
+        for key, number in gguf_of_hybrid.numbers_of(config).items():
+            yield pair(f"{kind}.{key}", F32 if isinstance(number, float) else U32, number)
+        yield from vocabulary_of(folder, config["text_config"])
         return
     kind = config["model_type"].replace("_", "" if config["model_type"] == "qwen3_moe" else "-")
     yield pair("general.architecture", STRING, kind)

@@ -253,5 +253,9 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
         return;
     case OP_ROUTE: run_route(pass, op); return;
     case OP_EXPERTS: run_experts(pass, op); return;
+    case OP_PREPARE:
+    case OP_CONV:
+    case OP_DELTA:
+    case OP_GATED_NORM: abort(); /* plain_program.c refuses them */
     }
 }

@@ -242,7 +242,7 @@ static void check_conv(const struct kernels *kernels, struct rng *rng, uint32_t 
 }
 
 static void check_delta(const struct kernels *kernels, struct rng *rng, uint32_t k_heads,
-                        uint32_t v_heads, uint32_t k_dim, uint32_t v_dim) {
+                        uint32_t v_heads, uint32_t k_dim, uint32_t v_dim, bool is_tiled) {
     bool is_ok = true;
     for (size_t i = 0; i < COUNT_OF(row_counts); i++) {
         const size_t keys = (size_t)2 * k_heads * k_dim, values = (size_t)v_heads * v_dim;
@@ -253,8 +253,11 @@ static void check_delta(const struct kernels *kernels, struct rng *rng, uint32_t
                               .y_at = keys,
                               .y_width = values,
                               .state_count = values * k_dim};
-        trial.delta = (struct delta_rule){
-            .k_heads = k_heads, .v_heads = v_heads, .k_dim = k_dim, .v_dim = v_dim};
+        trial.delta = (struct delta_rule){.k_heads = k_heads,
+                                          .v_heads = v_heads,
+                                          .k_dim = k_dim,
+                                          .v_dim = v_dim,
+                                          .heads_are_tiled = is_tiled};
         trial_fill(&trial, rng, (size_t)2 * v_heads);
         is_ok = trial_is_right(&trial, kernels, rng) && is_ok;
         trial_release(&trial);
@@ -347,7 +350,9 @@ void check_recurrent(const struct kernels *kernels) {
                 check_conv(kernels, &rng, channels[i], taps, form & 1, form & 2);
     }
     for (size_t i = 0; i < COUNT_OF(deltas); i++)
-        check_delta(kernels, &rng, deltas[i][0], deltas[i][1], deltas[i][2], deltas[i][3]);
+        for (int tiled = 0; tiled < 2; tiled++)
+            check_delta(kernels, &rng, deltas[i][0], deltas[i][1], deltas[i][2], deltas[i][3],
+                        tiled == 1);
     for (size_t i = 0; i < COUNT_OF(mambas); i++)
         check_mamba(kernels, &rng, mambas[i][0], mambas[i][1], mambas[i][2], mambas[i][3]);
     for (size_t i = 0; i < COUNT_OF(norms); i++)

@@ -95,7 +95,7 @@ static void write_state(const struct chunk *chunk, float *state) {
 static void delta_head(const struct delta_rule *call, const struct recurrent_item *item,
                        uint32_t head, struct chunk *chunk) {
     float *state = item->state + (size_t)head * call->k_dim * call->v_dim;
-    const size_t key = (size_t)(head / (call->v_heads / call->k_heads)) * call->k_dim;
+    const size_t key = (size_t)delta_key_head(call, head) * call->k_dim;
     double decay = 0;
     for (size_t i = 0; i < chunk->rows; i++) {
         const size_t row = item->row + i;

@@ -25,7 +25,8 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
                                        .sequence_tokens = sequence_tokens};
     const struct architecture *architecture = options.config->architecture;
     card->is_for_card = !architecture->is_encoder && !architecture->is_rotary_encoder &&
-                        !options.config->is_bidirectional && !architecture->has_sinks;
+                        !options.config->is_bidirectional && !architecture->has_sinks &&
+                        !config_is_recurrent(options.config);
     if (!card->is_for_card) return;
     struct tensor_name head = tensor_name_of(ROLE_HEAD, 0);
     options.is_tied = !checkpoint_find(checkpoint, str_from(head.text));

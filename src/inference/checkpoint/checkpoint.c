@@ -28,12 +28,52 @@ enum err checkpoint_add(struct checkpoint *checkpoint, const struct checkpoint_t
     return OK;
 }
 
-/* Only the text model is served: pictures' tensors are passed over, and so are empty tensors. */
+/* Names of hybrids' tensors, behind "blk.N.", for which another family has a name, or that older
+ * converters called otherwise. */
+static const struct {
+    const char *spelled, *name;
+} hybrid_names[] = {{"post_attention_norm.weight", "ffn_norm.weight"}, {"ssm_dt", "ssm_dt.bias"}};
+
+/* "blk.12.rest"; false for another name. */
+static bool cut_block(struct str name, uint64_t *ret_layer, struct str *ret_rest) {
+    if (!str_starts_with(name, STR("blk."))) return false;
+    const size_t dot = str_find_byte(name, '.', 4);
+    if (dot == SIZE_MAX) return false;
+    *ret_rest = str_skip(name, dot + 1);
+    return str_to_u64((struct str){name.at + 4, dot - 4}, ret_layer);
+}
+
+/* The name under which a hybrid's tensor is known; empty: it is of a layer that is not run. */
+static struct str hybrid_name(struct checkpoint *checkpoint, struct str spelled) {
+    const struct model_config *config = &checkpoint->config;
+    uint64_t layer;
+    struct str rest;
+    if (!cut_block(spelled, &layer, &rest)) return spelled;
+    if (layer >= config->layers && layer < config->layers + config->layers_skipped)
+        return (struct str){0};
+    for (size_t i = 0; i < sizeof hybrid_names / sizeof *hybrid_names; i++) {
+        struct tensor_name known;
+        if (!str_is(rest, hybrid_names[i].spelled)) continue;
+        const int bytes = snprintf(known.text, sizeof known.text, "blk.%u.%s", (unsigned)layer,
+                                   hybrid_names[i].name);
+        struct str kept = arena_copy(&checkpoint->arena, (struct str){known.text, (size_t)bytes});
+        if (!kept.at) abort();
+        return kept;
+    }
+    return spelled;
+}
+
+/* Only the text model is served: pictures' tensors are passed over, and so are empty tensors and
+ * layers that are not run. ERR_INVALID when two tensors stand for one. */
 static enum err add_gguf_tensors(struct checkpoint *checkpoint, struct error *error) {
     for (size_t i = 0; i < gguf_tensor_count(checkpoint->gguf); i++) {
         const struct gguf_tensor *from = gguf_tensor_at(checkpoint->gguf, i);
-        if (from->bytes == 0 || tensor_is_of_pictures(from->name)) continue;
-        struct checkpoint_tensor tensor = {.name = from->name,
+        struct str name = from->name;
+        if (from->bytes == 0 || tensor_is_of_pictures(name)) continue;
+        if (checkpoint->config.architecture && checkpoint->config.architecture->is_hybrid)
+            name = hybrid_name(checkpoint, name);
+        if (name.bytes == 0) continue;
+        struct checkpoint_tensor tensor = {.name = name,
                                            .spelled = from->name,
                                            .type = from->type,
                                            .axis_count = from->axis_count,
@@ -169,6 +209,10 @@ bool checkpoint_alternates_experts(const struct checkpoint *checkpoint) {
 
 float checkpoint_norm_offset(const struct checkpoint *checkpoint) {
     return checkpoint->json && checkpoint->json->norms_lack_one ? 1.0f : 0.0f;
+}
+
+bool checkpoint_has_rates(const struct checkpoint *checkpoint) {
+    return checkpoint->gguf != NULL;
 }
 
 size_t checkpoint_tensor_count(const struct checkpoint *checkpoint) {

@@ -75,6 +75,9 @@ bool checkpoint_is_permuted(const struct checkpoint *checkpoint);
 /* The number to add to the weight of every RMSNorm: 0 or 1. */
 float checkpoint_norm_offset(const struct checkpoint *checkpoint);
 
+/* True when the decay of a state is stored as the rate -e^A, as GGUF has it, and not as A. */
+bool checkpoint_has_rates(const struct checkpoint *checkpoint);
+
 size_t checkpoint_tensor_count(const struct checkpoint *checkpoint);
 const struct checkpoint_tensor *checkpoint_tensor_at(const struct checkpoint *checkpoint,
                                                      size_t index);

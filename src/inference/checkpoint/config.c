@@ -2,6 +2,7 @@
 #include "checkpoint/config.h"
 
 #include "checkpoint/config_key.h"
+#include "checkpoint/config_recurrent.h"
 #include "checkpoint/config_rope.h"
 
 #include <math.h>
@@ -25,6 +26,19 @@ static const struct architecture architectures[] = {
     {.name = "qwen3moe", .has_qk_norm = true, .ffn = FFN_EXPERTS},
     {.name = "gpt-oss", OF_GPT_OSS},
     {.name = "gptoss", OF_GPT_OSS}, /* Ollama's name */
+    {.name = "qwen35",
+     .has_qk_norm = true,
+     .has_output_gate = true,
+     .is_hybrid = true,
+     .rotary_share = 0.25f},
+    {.name = "qwen35moe",
+     .has_qk_norm = true,
+     .has_output_gate = true,
+     .is_hybrid = true,
+     .rotary_share = 0.25f,
+     .ffn = FFN_EXPERTS,
+     .has_shared_expert = true,
+     .expert_weights_sum_to_one = true},
     {.name = "phi3",
      .has_fused_gate_up = true,
      .has_long_rope = true,
@@ -80,8 +94,8 @@ static enum err read_architecture(struct model_config *config, const struct gguf
             printable = name.at[i] >= 0x20 && name.at[i] < 0x7F;
         return err_set(
             error, ERR_INVALID,
-            "architecture '%.*s' is not supported (llama, qwen2, qwen3, qwen3moe, gpt-oss, gemma2, "
-            "gemma3, phi3, bert and nomic-bert are)",
+            "architecture '%.*s' is not supported (llama, qwen2, qwen3, qwen3moe, gpt-oss, "
+            "qwen35, qwen35moe, gemma2, gemma3, phi3, bert and nomic-bert are)",
             printable ? (int)name.bytes : 1, printable ? name.at : "?");
     }
     uint32_t split_count = 1;
@@ -120,6 +134,9 @@ static enum err read_experts(struct model_config *config, const struct gguf *ggu
                             : "feed_forward_length";
     if (err == OK)
         err = config_key_count(config, gguf, width, CONFIG_FFN_MAX, &config->expert_ffn, error);
+    if (err == OK && config->architecture->has_shared_expert)
+        err = config_key_count(config, gguf, "expert_shared_feed_forward_length", CONFIG_FFN_MAX,
+                               &config->shared_ffn, error);
     config->expert_weights_sum_to_one = true; /* llama.cpp has no key for it */
     config->gate_limit = 7.0f;                /* nor for these */
     config->gate_alpha = 1.702f;
@@ -134,6 +151,7 @@ static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
     if (err == OK)
         err = config_key_count(config, gguf, "embedding_length", CONFIG_WIDTH_MAX, &config->width,
                                error);
+    if (err == OK) err = config_read_recurrent(config, gguf, error);
     if (err == OK) err = read_experts(config, gguf, error);
     /* The width of layers without experts: a family without such layers may leave it out. */
     if (err == OK && (config->architecture->ffn != FFN_EXPERTS ||
@@ -153,7 +171,9 @@ static enum err read_heads(struct model_config *config, const struct gguf *gguf,
     if (err != OK) return err;
     config->kv_heads = config->heads;
     struct config_key kv_key = config_key_of(config, gguf, "attention.head_count_kv");
-    if (gguf_find(gguf, kv_key.text))
+    if (config->architecture->is_hybrid)
+        err = config_read_kv_heads(config, gguf, error);
+    else if (gguf_find(gguf, kv_key.text))
         err = config_key_count(config, gguf, "attention.head_count_kv", CONFIG_HEADS_MAX,
                                &config->kv_heads, error);
     if (err != OK) return err;
@@ -401,6 +421,10 @@ bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
     return config->list[layer].window > 0;
 }
 
+uint32_t config_rotary_dim(const struct model_config *config) {
+    return config->rotary_dim > 0 ? config->rotary_dim : config->head_dim;
+}
+
 bool config_has_local_rope(const struct model_config *config) {
     return config->window > 0 && config->architecture->has_local_rope;
 }
@@ -424,8 +448,9 @@ static double yarn_share(const struct model_config *config, uint32_t i) {
 void config_rope_frequencies(const struct model_config *config, bool local,
                              float *ret_frequencies) {
     double base = (double)(local ? config->rope_base_local : config->rope_base);
-    for (uint32_t i = 0; i < config->head_dim / 2; i++) {
-        double frequency = pow(base, -2.0 * i / config->head_dim);
+    const uint32_t dimensions = config_rotary_dim(config);
+    for (uint32_t i = 0; i < dimensions / 2; i++) {
+        double frequency = pow(base, -2.0 * i / dimensions);
         if (!local) frequency *= (double)config->rope_scale;
         if (!local && config->yarn.factor > 0) {
             const double share = yarn_share(config, i);

@@ -19,8 +19,12 @@
 #define CONFIG_WIDTH_MAX 65536u
 #define CONFIG_FFN_MAX 262144u
 #define CONFIG_HEADS_MAX 512u
-#define CONFIG_HEAD_DIM_MAX 256u /* the limit of kernels/kernels.h */
-#define CONFIG_EXPERTS_MAX 1024u /* likewise */
+#define CONFIG_HEAD_DIM_MAX 256u    /* the limit of kernels/kernels.h */
+#define CONFIG_EXPERTS_MAX 1024u    /* likewise */
+#define CONFIG_STATE_HEADS_MAX 512u /* the limits of kernels/recurrent.h */
+#define CONFIG_STATE_DIM_MAX 256u
+#define CONFIG_TAPS_MAX 4u
+#define CONFIG_STATE_BYTES_MAX (1ull << 30) /* state of a sequence, in all layers */
 #define CONFIG_CONTEXT_MAX (1u << 24)
 #define CONFIG_VOCAB_MAX (1u << 21)
 
@@ -31,7 +35,7 @@ enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH, ACTIVATION_CLAMPED };
 enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
 
 /* What a layer mixes tokens with, and what follows it. A new family adds a kind. */
-enum mixer_kind { MIXER_ATTENTION };
+enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA };
 enum ffn_kind { FFN_GATED, FFN_EXPERTS };
 
 /* The YaRN scaling of rotations: low frequencies are divided by `factor`, high ones stay. */
@@ -40,6 +44,18 @@ struct yarn {
     float original;             /* positions of the first training */
     float beta_fast, beta_slow; /* turns in them, between which frequencies are blended */
     bool is_rounded;            /* the ends of the blend are whole pairs */
+};
+
+/* The sizes of the recurrent layers of a model; all zero: it has none. Gated DeltaNet has a state
+ * (key_dim, value_dim) per value head. The channels that the convolution mixes are q, k and v. */
+struct recurrent_sizes {
+    uint32_t taps; /* inputs of the convolution, a row's own input included */
+    uint32_t key_heads;
+    uint32_t value_heads; /* a multiple of key_heads */
+    uint32_t key_dim;
+    uint32_t value_dim;
+    bool heads_are_tiled; /* value head j uses key head j % key_heads, as GGUF has them; false:
+                             j / (value_heads / key_heads) */
 };
 
 /* One layer of a decoder. All zero: attention over all keys, and a gated feed-forward. */
@@ -66,6 +82,9 @@ struct architecture {
     bool has_alternate_experts; /* rows of a fused gate and up alternate */
     bool has_yarn;              /* may have that scaling */
     bool has_qk_norm;           /* RMSNorm of each head of q and k before the rotation */
+    bool has_output_gate;       /* a sigmoid of a product of the input is a factor of what attention
+                                   leaves; its rows stand behind those of q, head by head */
+    bool is_hybrid;             /* some layers are recurrent */
     bool has_post_norm;       /* norms after attention and after the feed-forward, before the sum */
     bool embedding_is_scaled; /* by sqrt(width) */
     bool has_fused_gate_up;   /* one tensor with the rows of gate, then up */
@@ -75,6 +94,10 @@ struct architecture {
     bool has_local_rope;    /* layers with the window have a base of their own and no scaling */
     uint32_t window_period; /* 0: all layers have the window */
     enum ffn_kind ffn;      /* kind in the layers of which the file says nothing else */
+    bool has_shared_expert; /* a layer with experts has one more, which all rows go through, times
+                               the sigmoid of a product of the row */
+    bool expert_weights_sum_to_one; /* when the file has no field for it */
+    float rotary_share; /* share of a head that is rotated, when the file does not say; 0: all */
     /* A model with this number of layers scales attention by width / heads. GGUF has no key for it;
      * llama.cpp tells by the layers too. 0: no model does. */
     uint32_t wide_scale_layers;
@@ -103,11 +126,15 @@ struct model_config {
     uint32_t experts;      /* experts of a layer of FFN_EXPERTS; 0: the family has none */
     uint32_t experts_used; /* experts of a token */
     uint32_t expert_ffn;   /* width of an expert */
+    uint32_t shared_ffn;   /* width of the shared expert; 0: none */
     bool expert_weights_sum_to_one;
     float gate_limit, gate_alpha; /* for ACTIVATION_CLAMPED */
     uint32_t heads;
     uint32_t kv_heads;
     uint32_t head_dim;
+    uint32_t rotary_dim; /* leading elements of a head that are rotated; 0: all */
+    struct recurrent_sizes recurrent;
+    uint32_t layers_skipped; /* layers behind the last one that the file has and no pass needs */
     uint32_t context_max;
     uint32_t vocab_rows;  /* rows of the embedding; at least token_count */
     uint32_t token_count; /* tokens the tokenizer knows: ids from here on are never sampled */
@@ -115,7 +142,8 @@ struct model_config {
     float rope_base;
     float rope_scale; /* factor of positions: 1/factor of linear scaling */
     float rope_base_local;
-    const unsigned char *rope_factors; /* (head_dim/2) f32, unaligned, divisors; NULL: none */
+    const unsigned char
+        *rope_factors; /* (config_rotary_dim/2) f32, unaligned, divisors; NULL: none */
     struct yarn yarn;
     float rope_magnitude;    /* factor of cosines and sines; 0 means 1 */
     float attention_scale;   /* factor of q.k before the softmax */
@@ -129,6 +157,12 @@ struct model_config {
     bool is_bidirectional;     /* every position sees the whole text, also later tokens */
 };
 
+/* True when a layer has a state instead of keys and values. */
+bool config_layer_is_recurrent(const struct model_config *config, uint32_t layer);
+bool config_is_recurrent(const struct model_config *config); /* true when any layer is */
+/* Inputs of the convolution of a recurrent layer, and what its state leaves behind. */
+uint32_t config_state_channels(const struct model_config *config);
+uint32_t config_state_width(const struct model_config *config);
 /* True when a layer has experts. */
 bool config_has_experts(const struct model_config *config);
 /* The table's row of that name, or NULL. */
@@ -148,7 +182,10 @@ void config_set_windows(struct model_config *config, uint32_t window,
                         const bool is_local[CONFIG_LAYERS_MAX]);
 /* True when layer `layer` sees only the last `window` keys. */
 bool config_layer_is_local(const struct model_config *config, uint32_t layer);
+/* Elements of a head that are rotated: even. */
+uint32_t config_rotary_dim(const struct model_config *config);
 /* True when local layers rotate by frequencies of their own. */
 bool config_has_local_rope(const struct model_config *config);
-/* The inverse frequencies of a layer's rotation, (head_dim/2), with scaling and factors applied. */
+/* The inverse frequencies of a layer's rotation, (config_rotary_dim/2), with scaling and factors
+ * applied. */
 void config_rope_frequencies(const struct model_config *config, bool local, float *ret_frequencies);

@@ -87,6 +87,26 @@ static const struct family {
      .rope = {150000.0f, 150000.0f},
      .activation_key = "hidden_act",
      .activation = "silu"},
+    {.model_type = "qwen3_5_text",
+     .architecture = "qwen35",
+     .heads = 16,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .context = 32768,
+     .norms_lack_one = true,
+     .rope = {10000.0f, 10000.0f},
+     .activation_key = "hidden_act",
+     .activation = "silu"},
+    {.model_type = "qwen3_5_moe_text",
+     .architecture = "qwen35moe",
+     .heads = 16,
+     .kv_heads = 2,
+     .head_dim = 256,
+     .context = 32768,
+     .norms_lack_one = true,
+     .rope = {10000.0f, 10000.0f},
+     .activation_key = "hidden_act",
+     .activation = "silu"},
     {.model_type = "phi3",
      .architecture = "phi3",
      .context = 4096,
@@ -112,7 +132,10 @@ static const struct family {
 static const struct {
     const char *model_type;
     const char *text_type; /* the default of text_config's model_type */
-} wholes[] = {{"gemma3", "gemma3_text"}, {"mistral3", "mistral"}};
+} wholes[] = {{"gemma3", "gemma3_text"},
+              {"mistral3", "mistral"},
+              {"qwen3_5", "qwen3_5_text"},
+              {"qwen3_5_moe", "qwen3_5_moe_text"}};
 
 /* ---- fields ---- */
 
@@ -167,7 +190,7 @@ static enum err choose_family(const json_t *root, const struct family **ret_fami
     return err_set(
         error, ERR_INVALID,
         "model_type '%.*s' is not supported (llama, mistral, qwen2, qwen3, qwen3_moe, gpt_oss, "
-        "gemma2, gemma3, gemma3_text, phi3 and bert are)",
+        "qwen3_5, qwen3_5_moe, gemma2, gemma3, gemma3_text, phi3 and bert are)",
         STR_ARGS(shown(type)));
 }
 
@@ -239,7 +262,9 @@ static enum err read_sizes(struct json_config *json, const json_t *text,
         required_count(text, "num_hidden_layers", CONFIG_LAYERS_MAX, &config->layers, error);
     if (err == OK)
         err = required_count(text, "hidden_size", CONFIG_WIDTH_MAX, &config->width, error);
-    if (err == OK)
+    /* The width of layers without experts. */
+    if (err == OK &&
+        (config->architecture->ffn != FFN_EXPERTS || json_member(text, "intermediate_size")))
         err = required_count(text, "intermediate_size", CONFIG_FFN_MAX, &config->ffn, error);
     if (err == OK)
         err = config_json_count(text, "max_position_embeddings", CONFIG_CONTEXT_MAX,
@@ -248,6 +273,8 @@ static enum err read_sizes(struct json_config *json, const json_t *text,
         err = config_json_count(text, "vocab_size", CONFIG_VOCAB_MAX, &json->vocab_size, error);
     if (err == OK && config->architecture->ffn == FFN_EXPERTS)
         err = config_json_read_experts(config, text, error);
+    if (err == OK && config->architecture->is_hybrid)
+        err = config_json_read_recurrent(config, text, error);
     return err == OK ? read_heads(config, text, family, error) : err;
 }
 

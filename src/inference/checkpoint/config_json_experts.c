@@ -38,6 +38,10 @@ static enum err read_layers(struct model_config *config, const json_t *text, str
                            i, config->layers - 1);
         config->list[layer].ffn = FFN_GATED;
     }
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (config->list[i].ffn == FFN_GATED && config->ffn == 0)
+            return err_set(error, ERR_INVALID,
+                           "intermediate_size is missing, but layer %u has no experts", i);
     return OK;
 }
 
@@ -60,6 +64,11 @@ static enum err read_qwen3(struct model_config *config, const json_t *text, stru
                                      &config->expert_ffn, error);
     if (err == OK)
         err = config_json_bool(text, "norm_topk_prob", &config->expert_weights_sum_to_one, error);
+    if (err == OK && config->architecture->has_shared_expert) {
+        config->shared_ffn = 512;
+        err = config_json_count(text, "shared_expert_intermediate_size", CONFIG_FFN_MAX,
+                                &config->shared_ffn, error);
+    }
     return err == OK ? read_layers(config, text, error) : err;
 }
 
@@ -67,6 +76,7 @@ enum err config_json_read_experts(struct model_config *config, const json_t *tex
                                   struct error *error) {
     const bool is_gpt_oss = config->architecture->has_expert_bias;
     config->experts_used = is_gpt_oss ? 4 : 8;
+    config->expert_weights_sum_to_one = config->architecture->expert_weights_sum_to_one;
     enum err err = read_count(config, text, error);
     if (err == OK)
         err = config_json_count(text, "num_experts_per_tok", CONFIG_EXPERTS_MAX,

@@ -29,8 +29,9 @@ static enum err read_llama3(struct json_config *json, const json_t *scaling, str
     if (!(high > low))
         return err_set(error, ERR_INVALID, "high_freq_factor %g is not above low_freq_factor %g",
                        (double)high, (double)low);
-    for (uint32_t i = 0; i < config->head_dim / 2; i++) {
-        double frequency = pow((double)config->rope_base, -2.0 * i / config->head_dim);
+    const uint32_t dimensions = config_rotary_dim(config);
+    for (uint32_t i = 0; i < dimensions / 2; i++) {
+        double frequency = pow((double)config->rope_base, -2.0 * i / dimensions);
         double waves = original * frequency / (2.0 * PI); /* turns in the original length */
         double blend = (waves - (double)low) / ((double)high - (double)low);
         if (blend < 0) blend = 0;
@@ -134,13 +135,33 @@ static enum err read_base(const json_t *object, const char *key, float *base, st
     return config_json_number(object, key, 1, BASE_MAX, base, error);
 }
 
+/* How much of a head is rotated. */
+static enum err read_share(struct model_config *config, const json_t *text, const json_t *global,
+                           struct error *error) {
+    const float of_family = config->architecture->rotary_share;
+    float share = of_family > 0.0f ? of_family : 1.0f;
+    enum err err = config_json_number(text, "partial_rotary_factor", 0, 1, &share, error);
+    if (err == OK) err = config_json_number(global, "partial_rotary_factor", 0, 1, &share, error);
+    if (err != OK) return err;
+    const uint32_t dimensions = (uint32_t)((float)config->head_dim * share);
+    if (of_family == 0.0f && dimensions != config->head_dim)
+        return err_set(error, ERR_INVALID,
+                       "partial_rotary_factor is %g: only whole heads can be rotated",
+                       (double)share);
+    if (dimensions < 2 || dimensions % 2 != 0)
+        return err_set(error, ERR_INVALID,
+                       "partial_rotary_factor is %g: %u of %u elements cannot be rotated in pairs",
+                       (double)share, dimensions, config->head_dim);
+    config->rotary_dim = dimensions;
+    return OK;
+}
+
 enum err config_json_read_rope(struct json_config *json, const json_t *text,
                                const struct json_rope_defaults *defaults, struct error *error) {
     struct model_config *config = &json->config;
     const json_t *parameters = json_member(text, "rope_parameters");
     const json_t *global = json_member(parameters, "full_attention");
     const json_t *local = json_member(parameters, "sliding_attention");
-    float share = 1.0f;
     config->rope_base = defaults->base;
     config->rope_base_local = defaults->base_local;
     config->rope_magnitude = 1.0f;
@@ -149,13 +170,8 @@ enum err config_json_read_rope(struct json_config *json, const json_t *text,
     if (err == OK) err = read_base(global, "rope_theta", &config->rope_base, error);
     if (err == OK) err = read_base(text, "rope_local_base_freq", &config->rope_base_local, error);
     if (err == OK) err = read_base(local, "rope_theta", &config->rope_base_local, error);
-    if (err == OK) err = config_json_number(text, "partial_rotary_factor", 0, 1, &share, error);
-    if (err == OK) err = config_json_number(global, "partial_rotary_factor", 0, 1, &share, error);
+    if (err == OK) err = read_share(config, text, global, error);
     if (err != OK) return err;
-    if (share != 1.0f)
-        return err_set(error, ERR_INVALID,
-                       "partial_rotary_factor is %g: only whole heads can be rotated",
-                       (double)share);
     if (local && !is_plain(local))
         return err_set(error, ERR_INVALID,
                        "rope_parameters: sliding_attention with a scaling is not supported");

@@ -159,14 +159,20 @@ static enum err read_base(const struct model_config *config, const struct gguf *
     return err;
 }
 
-/* Whole heads must be rotated. Ollama's converter for arch llama states width / heads, also for a
- * model that rotates its longer or shorter heads as a whole. */
-static enum err check_dimensions(const struct model_config *config, const struct gguf *gguf,
-                                 struct error *error) {
+/* Whole heads must be rotated, except in families with a share. Ollama's converter for arch llama
+ * states width / heads, also for a model that rotates its longer or shorter heads as a whole. */
+static enum err read_dimensions(struct model_config *config, const struct gguf *gguf,
+                                struct error *error) {
     uint32_t dimensions = config->head_dim;
+    const float share = config->architecture->rotary_share;
     struct config_key key = config_key_of(config, gguf, "rope.dimension_count");
+    if (share > 0.0f) dimensions = (uint32_t)((float)config->head_dim * share);
     enum err err = gguf_get_u32(gguf, key.text, &dimensions, error);
     if (err != OK || dimensions == config->head_dim) return err;
+    if (share > 0.0f && dimensions >= 2 && dimensions % 2 == 0 && dimensions < config->head_dim) {
+        config->rotary_dim = dimensions;
+        return OK;
+    }
     if (config->architecture->rope_is_interleaved && dimensions == config->width / config->heads)
         return OK;
     return err_set(error, ERR_INVALID, "%s is %u: only whole heads of %u can be rotated", key.text,
@@ -181,7 +187,7 @@ enum err config_read_rope(struct model_config *config, const struct gguf *gguf,
     if (err == OK && architecture->has_local_rope)
         err = read_base(config, gguf, "rope.freq_base_swa", architecture->rope_base_local,
                         &config->rope_base_local, error);
-    if (err == OK) err = check_dimensions(config, gguf, error);
+    if (err == OK) err = read_dimensions(config, gguf, error);
     if (err == OK) err = read_rope_scaling(config, gguf, error);
     if (err == OK) err = read_rope_factors(config, gguf, "rope_freqs.weight", error);
     if (err == OK) err = read_long_rope(config, gguf, error);

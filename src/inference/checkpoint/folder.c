@@ -120,6 +120,12 @@ static enum err take_plain(const struct shard_tensor *from, struct checkpoint_te
     tensor->axis_count = source->axis_count;
     for (uint32_t i = 0; i < GGUF_AXES_MAX; i++)
         tensor->axes[i] = i < source->axis_count ? source->axes[source->axis_count - 1 - i] : 1;
+    /* A convolution of each channel alone is (channels, 1, taps). */
+    if (source->axis_count == 3 && source->axes[1] == 1) {
+        tensor->axis_count = 2;
+        tensor->axes[1] = tensor->axes[2];
+        tensor->axes[2] = 1;
+    }
     tensor->bytes = source->bytes;
     /* The product of all axes was checked, unless one axis is 0; then no row is read. */
     if (source->bytes > 0)

@@ -31,6 +31,8 @@ static enum err add(struct checkpoint *checkpoint, struct tensor_name name,
                                      .seed = seed_of(tensor.name)};
     if (tensor.axis_count > 1)
         weight->spread = sqrtf(3.0f / (float)tensor.axes[0]);
+    else if (str_ends_with(tensor.name, STR(".ssm_norm.weight")))
+        weight->centre = 1.0f;
     else if (!str_ends_with(tensor.name, STR(".bias")))
         weight->centre = 1.0f - checkpoint_norm_offset(checkpoint);
     tensor.packed = weight;

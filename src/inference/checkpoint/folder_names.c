@@ -30,6 +30,19 @@ static const struct name_pair {
     {"ffn_gate_inp.weight", "mlp.gate.weight", NORMS_ANY},
     {"ffn_gate_up_exps.weight", "mlp.experts.gate_up_proj", NORMS_ANY},
     {"ffn_down_exps.weight", "mlp.experts.down_proj", NORMS_ANY},
+    {"ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight", NORMS_ANY},
+    {"ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight", NORMS_ANY},
+    {"ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight", NORMS_ANY},
+    {"ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight", NORMS_ANY},
+    {"attn_qkv.weight", "linear_attn.in_proj_qkv.weight", NORMS_ANY},
+    {"attn_gate.weight", "linear_attn.in_proj_z.weight", NORMS_ANY},
+    {"ssm_alpha.weight", "linear_attn.in_proj_a.weight", NORMS_ANY},
+    {"ssm_beta.weight", "linear_attn.in_proj_b.weight", NORMS_ANY},
+    {"ssm_conv1d.weight", "linear_attn.conv1d.weight", NORMS_ANY},
+    {"ssm_a", "linear_attn.A_log", NORMS_ANY},
+    {"ssm_dt.bias", "linear_attn.dt_bias", NORMS_ANY},
+    {"ssm_norm.weight", "linear_attn.norm.weight", NORMS_ANY},
+    {"ssm_out.weight", "linear_attn.out_proj.weight", NORMS_ANY},
     {"ffn_norm.weight", "post_attention_layernorm.weight", NORMS_TWO},
     {"post_attention_norm.weight", "post_attention_layernorm.weight", NORMS_FOUR},
     {"ffn_norm.weight", "pre_feedforward_layernorm.weight", NORMS_FOUR},
@@ -201,6 +214,9 @@ bool folder_name_is_needless(const struct architecture *architecture, struct str
     static const char *const behind[] = {"pooler.", "bert.pooler.", "cls."};
     static const char *const endings[] = {"rotary_emb.inv_freq", ".position_ids",
                                           "self_attn.masked_bias"};
+    /* Layers that guess further tokens, and the part that sees: a flat config may stand beside them.
+     */
+    static const char *const of_hybrids[] = {"mtp.", "model.visual.", "visual."};
     static const char *const parts[] = {"vision_tower.",          "vision_model.",
                                         "multi_modal_projector.", "model.vision_tower.",
                                         "model.vision_model.",    "model.multi_modal_projector.",
@@ -209,6 +225,8 @@ bool folder_name_is_needless(const struct architecture *architecture, struct str
         if (str_ends_with(name, str_from(endings[i]))) return true;
     for (size_t i = 0; architecture->is_encoder && i < sizeof behind / sizeof *behind; i++)
         if (str_starts_with(name, str_from(behind[i]))) return true;
+    for (size_t i = 0; architecture->is_hybrid && i < sizeof of_hybrids / sizeof *of_hybrids; i++)
+        if (str_starts_with(name, str_from(of_hybrids[i]))) return true;
     for (size_t i = 0; is_part_of_another && i < sizeof parts / sizeof *parts; i++)
         if (str_starts_with(name, str_from(parts[i]))) return true;
     return false;

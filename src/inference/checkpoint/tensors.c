@@ -18,6 +18,9 @@ enum need {
     NEED_GATED, /* a layer without experts */
     NEED_GATE,
     NEED_EXPERTS,
+    NEED_ATTENTION,
+    NEED_DELTA,
+    NEED_SHARED_EXPERT,
     NEED_QKV_BIAS,
     NEED_QK_NORM,
     NEED_POST_NORM,
@@ -48,6 +51,14 @@ enum extent {
     EXTENT_EXPERTS,
     EXTENT_EXPERT_FFN,
     EXTENT_EXPERT_UP,
+    EXTENT_Q_GATED,
+    EXTENT_SHARED,
+    EXTENT_ONE,
+    EXTENT_CHANNELS,
+    EXTENT_TAPS,
+    EXTENT_STATE_WIDTH,
+    EXTENT_STATE_HEADS,
+    EXTENT_VALUE_DIM,
 };
 
 static const struct row {
@@ -69,9 +80,9 @@ static const struct row {
     [ROLE_EMBEDDING_NORM] = {"token_embd_norm.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_EMBEDDING_NORM_BIAS] = {"token_embd_norm.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_ATTENTION_NORM] = {"attn_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
-    [ROLE_Q] = {"attn_q.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_Q},
-    [ROLE_K] = {"attn_k.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_KV},
-    [ROLE_V] = {"attn_v.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_KV},
+    [ROLE_Q] = {"attn_q.weight", NEED_ATTENTION, EXTENT_WIDTH, EXTENT_Q_GATED},
+    [ROLE_K] = {"attn_k.weight", NEED_ATTENTION, EXTENT_WIDTH, EXTENT_KV},
+    [ROLE_V] = {"attn_v.weight", NEED_ATTENTION, EXTENT_WIDTH, EXTENT_KV},
     [ROLE_QKV] = {"attn_qkv.weight", NEED_FUSED_QKV, EXTENT_WIDTH, EXTENT_QKV},
     [ROLE_Q_BIAS] = {"attn_q.bias", NEED_QKV_BIAS, EXTENT_Q, EXTENT_NONE},
     [ROLE_K_BIAS] = {"attn_k.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
@@ -80,7 +91,7 @@ static const struct row {
     [ROLE_SINKS] = {"attn_sinks.weight", NEED_SINKS, EXTENT_HEADS, EXTENT_NONE},
     [ROLE_Q_NORM] = {"attn_q_norm.weight", NEED_QK_NORM, EXTENT_HEAD, EXTENT_NONE},
     [ROLE_K_NORM] = {"attn_k_norm.weight", NEED_QK_NORM, EXTENT_HEAD, EXTENT_NONE},
-    [ROLE_OUTPUT_PROJECTION] = {"attn_output.weight", NEED_ALWAYS, EXTENT_Q, EXTENT_WIDTH},
+    [ROLE_OUTPUT_PROJECTION] = {"attn_output.weight", NEED_ATTENTION, EXTENT_Q, EXTENT_WIDTH},
     [ROLE_POST_ATTENTION_NORM] = {"post_attention_norm.weight", NEED_POST_NORM, EXTENT_WIDTH,
                                   EXTENT_NONE},
     [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
@@ -105,6 +116,20 @@ static const struct row {
                                    EXTENT_EXPERTS},
     [ROLE_DOWN_EXPERTS_BIAS] = {"ffn_down_exps.bias", NEED_EXPERT_BIAS, EXTENT_WIDTH,
                                 EXTENT_EXPERTS},
+    [ROLE_SHARED_GATE] = {"ffn_gate_shexp.weight", NEED_SHARED_EXPERT, EXTENT_WIDTH, EXTENT_SHARED},
+    [ROLE_SHARED_UP] = {"ffn_up_shexp.weight", NEED_SHARED_EXPERT, EXTENT_WIDTH, EXTENT_SHARED},
+    [ROLE_SHARED_DOWN] = {"ffn_down_shexp.weight", NEED_SHARED_EXPERT, EXTENT_SHARED, EXTENT_WIDTH},
+    [ROLE_SHARED_SCALE] = {"ffn_gate_inp_shexp.weight", NEED_SHARED_EXPERT, EXTENT_WIDTH,
+                           EXTENT_ONE},
+    [ROLE_STATE_IN] = {"attn_qkv.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_CHANNELS},
+    [ROLE_STATE_GATE] = {"attn_gate.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_WIDTH},
+    [ROLE_STATE_ALPHA] = {"ssm_alpha.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_HEADS},
+    [ROLE_STATE_BETA] = {"ssm_beta.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_HEADS},
+    [ROLE_STATE_CONV] = {"ssm_conv1d.weight", NEED_DELTA, EXTENT_TAPS, EXTENT_CHANNELS},
+    [ROLE_STATE_DECAY] = {"ssm_a", NEED_DELTA, EXTENT_STATE_HEADS, EXTENT_NONE},
+    [ROLE_STATE_STEP_BIAS] = {"ssm_dt.bias", NEED_DELTA, EXTENT_STATE_HEADS, EXTENT_NONE},
+    [ROLE_STATE_NORM] = {"ssm_norm.weight", NEED_DELTA, EXTENT_VALUE_DIM, EXTENT_NONE},
+    [ROLE_STATE_OUTPUT] = {"ssm_out.weight", NEED_DELTA, EXTENT_STATE_WIDTH, EXTENT_WIDTH},
     [ROLE_OUTPUT_BIAS] = {"attn_output.bias", NEED_OUTPUT_BIAS, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_ATTENTION_OUTPUT_NORM] = {"attn_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
                                     EXTENT_NONE},
@@ -142,6 +167,16 @@ static uint64_t extent_of(const struct model_config *config, enum extent extent)
     case EXTENT_EXPERTS: return config->experts;
     case EXTENT_EXPERT_FFN: return config->expert_ffn;
     case EXTENT_EXPERT_UP: return 2ull * config->expert_ffn;
+    case EXTENT_Q_GATED:
+        return (config->architecture->has_output_gate ? 2ull : 1ull) * config->heads *
+               config->head_dim;
+    case EXTENT_SHARED: return config->shared_ffn;
+    case EXTENT_ONE: return 1;
+    case EXTENT_CHANNELS: return config_state_channels(config);
+    case EXTENT_TAPS: return config->recurrent.taps;
+    case EXTENT_STATE_WIDTH: return config_state_width(config);
+    case EXTENT_STATE_HEADS: return config->recurrent.value_heads;
+    case EXTENT_VALUE_DIM: return config->recurrent.value_dim;
     }
     return 0;
 }
@@ -150,6 +185,7 @@ static uint64_t extent_of(const struct model_config *config, enum extent extent)
 static bool is_known(const struct model_config *config, uint32_t layer, enum need need) {
     const struct architecture *architecture = config->architecture;
     const bool is_gated = config->list[layer].ffn == FFN_GATED;
+    const bool is_attention = !config_layer_is_recurrent(config, layer);
     switch (need) {
     case NEED_ALWAYS: return true;
     case NEED_DECODER:
@@ -163,7 +199,12 @@ static bool is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_EXPERT_BIAS:
     case NEED_BIAS_OF_EXPERTS: return !is_gated && architecture->has_expert_bias;
     case NEED_FUSED_BIAS: return architecture->has_qkv_bias && !architecture->is_encoder;
-    case NEED_FUSED_QKV: return !architecture->is_encoder || architecture->is_rotary_encoder;
+    case NEED_FUSED_QKV:
+        return is_attention && !architecture->has_output_gate &&
+               (!architecture->is_encoder || architecture->is_rotary_encoder);
+    case NEED_ATTENTION: return is_attention;
+    case NEED_DELTA: return config->list[layer].mixer == MIXER_DELTA;
+    case NEED_SHARED_EXPERT: return !is_gated && config->shared_ffn > 0;
     case NEED_GATED: return is_gated;
     case NEED_GATE:
         return is_gated && (!architecture->is_encoder || architecture->is_rotary_encoder) &&
@@ -171,8 +212,8 @@ static bool is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_EXPERTS:
     case NEED_FUSED_EXPERTS: return !is_gated;
     case NEED_LONG_ROPE: return architecture->has_long_rope;
-    case NEED_QKV_BIAS: return architecture->has_qkv_bias;
-    case NEED_QK_NORM: return architecture->has_qk_norm;
+    case NEED_QKV_BIAS: return is_attention && architecture->has_qkv_bias;
+    case NEED_QK_NORM: return is_attention && architecture->has_qk_norm;
     case NEED_POST_NORM: return architecture->has_post_norm;
     }
     return false;
@@ -242,7 +283,9 @@ static enum err check_shape(const struct checkpoint_tensor *tensor,
                        (unsigned long long)tensor->axes[0], (unsigned long long)tensor->axes[1],
                        (unsigned long long)tensor->axes[2], (unsigned long long)cols,
                        (unsigned long long)rows, (unsigned long long)slices);
-    if (tensor->axis_count != axis_count || tensor->axes[0] != cols || tensor->axes[1] != rows)
+    const bool is_flat = rows == 1 && tensor->axis_count == 1; /* a matrix of one row */
+    if ((tensor->axis_count != axis_count && !is_flat) || tensor->axes[0] != cols ||
+        tensor->axes[1] != rows)
         return err_set(error, ERR_INVALID,
                        "tensor %.*s has %u axes, %llu x %llu, instead of %llu x %llu",
                        STR_ARGS(tensor->spelled), tensor->axis_count,
@@ -356,7 +399,8 @@ static enum err check_experts(const struct checkpoint *checkpoint,
 
 static enum err check_layer(const struct checkpoint *checkpoint, const struct model_config *config,
                             uint32_t layer, size_t *count, struct error *error) {
-    const bool is_fused = find_role(checkpoint, ROLE_QKV, layer) != NULL;
+    const bool is_fused =
+        !config_layer_is_recurrent(config, layer) && find_role(checkpoint, ROLE_QKV, layer) != NULL;
     const bool has_fused_bias = find_role(checkpoint, ROLE_QKV_BIAS, layer) != NULL;
     enum err err = OK;
     for (int i = ROLE_ATTENTION_NORM; i < ROLE_COUNT && err == OK; i++) {

@@ -55,6 +55,21 @@ enum tensor_role {
     ROLE_UP_EXPERTS_BIAS,
     ROLE_GATE_UP_EXPERTS_BIAS,
     ROLE_DOWN_EXPERTS_BIAS,
+    ROLE_SHARED_GATE,
+    ROLE_SHARED_UP,
+    ROLE_SHARED_DOWN,
+    ROLE_SHARED_SCALE, /* one row: how much of the shared expert a row gets */
+    /* a recurrent layer's */
+    ROLE_STATE_IN,   /* q, k and v */
+    ROLE_STATE_GATE, /* factor of what the state leaves */
+    ROLE_STATE_ALPHA,
+    ROLE_STATE_BETA,
+    ROLE_STATE_CONV,
+    ROLE_STATE_DECAY,
+    ROLE_STATE_STEP_BIAS,
+    ROLE_STATE_NORM,
+    ROLE_STATE_OUTPUT,
+    /* an encoder's, after each half layer */
     ROLE_OUTPUT_BIAS,
     /* an encoder's, after each half layer */
     ROLE_ATTENTION_OUTPUT_NORM,

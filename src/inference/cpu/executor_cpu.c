@@ -33,6 +33,7 @@ enum { LANE_PLAIN, LANE_URGENT, LANE_COUNT };
 struct executor_cpu {
     struct executor_cpu_options options;
     struct backend_caps caps;
+    uint32_t state_count;
     struct lane lanes[LANE_COUNT];
     struct sampler *samplers; /* (threads of the pool) */
 };
@@ -172,6 +173,8 @@ static void describe(const void *self, struct executor_description *ret_descript
         .threads = threads,
         .kv_bytes_per_token = block_bytes / KV_BLOCK_TOKENS,
         .kv_bytes = page_bytes(executor) * caps->page_count,
+        .state_bytes = forward_state_bytes(options->config),
+        .states_bytes = forward_state_bytes(options->config) * executor->state_count,
         .workspace_bytes = threads * sampler_bytes(options->config->token_count) +
                            (caps->rows_max + caps->urgent_rows_max) * sizeof(struct sample)};
     for (int i = 0; i < LANE_COUNT; i++)
@@ -225,6 +228,23 @@ static enum err count_pages(const struct executor_cpu *executor, uint32_t *ret_c
     return OK;
 }
 
+/* As many sequences as have a state within the memory for states. */
+static enum err count_states(struct executor_cpu *executor, struct error *error) {
+    const uint64_t limit = executor->options.limits.state_bytes;
+    const uint64_t bytes = limit > 0 ? limit : EXECUTOR_CPU_STATE_BYTES;
+    const uint64_t each = forward_state_bytes(executor->options.config);
+    struct backend_caps *caps = &executor->caps;
+    if (each == 0) return OK;
+    if (bytes < each)
+        return err_set(error, ERR_INVALID,
+                       "the memory for states is %llu bytes, less than the %llu of one sequence",
+                       (unsigned long long)bytes, (unsigned long long)each);
+    if (bytes / each < caps->sequences_max) caps->sequences_max = (uint32_t)(bytes / each);
+    executor->state_count = caps->sequences_max;
+    caps->has_states = true;
+    return OK;
+}
+
 static enum err set_caps(struct executor_cpu *executor, struct error *error) {
     const struct executor_cpu_options *options = &executor->options;
     const struct executor_limits *limits = &options->limits;
@@ -241,7 +261,8 @@ static enum err set_caps(struct executor_cpu *executor, struct error *error) {
         .urgent_rows_max = least_u32(rows_max, URGENT_ROWS_MAX),
         .steps_max = 1,
         .copies_pages = true};
-    return count_pages(executor, &executor->caps.page_count, error);
+    enum err err = count_states(executor, error);
+    return err == OK ? count_pages(executor, &executor->caps.page_count, error) : err;
 }
 
 static void size_lane(struct lane *lane, const struct backend_caps *caps, uint32_t rows_max) {
@@ -264,7 +285,8 @@ static enum err open_lanes(struct executor_cpu *executor, struct error *error) {
                                       .rows_max = caps->rows_max,
                                       .logit_rows_max = plain->logit_rows_max,
                                       .layout = options->layout,
-                                      .page_count = caps->page_count};
+                                      .page_count = caps->page_count,
+                                      .state_count = executor->state_count};
     enum err err = forward_open(&plain->forward, &forward, error);
     if (err != OK) return err;
     return forward_open_beside(&urgent->forward, plain->forward, caps->urgent_rows_max,

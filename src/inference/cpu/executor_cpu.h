@@ -18,9 +18,10 @@
 #include "program/kv_layout.h"
 #include "weights/weights.h"
 
-#define EXECUTOR_CPU_ROWS 512u             /* default of executor_limits.rows_max */
-#define EXECUTOR_CPU_SEQUENCES 128u        /* likewise of sequences_max */
-#define EXECUTOR_CPU_KV_BYTES (1ull << 30) /* likewise of kv_bytes */
+#define EXECUTOR_CPU_ROWS 512u                /* default of executor_limits.rows_max */
+#define EXECUTOR_CPU_SEQUENCES 128u           /* likewise of sequences_max */
+#define EXECUTOR_CPU_KV_BYTES (1ull << 30)    /* likewise of kv_bytes */
+#define EXECUTOR_CPU_STATE_BYTES (2ull << 30) /* likewise of state_bytes */
 
 struct executor_cpu_options {
     const struct model_config *config; /* config of a decoder that generates */
@@ -31,7 +32,8 @@ struct executor_cpu_options {
     struct executor_limits limits;
 };
 
-/* ERR_INVALID when kv_bytes is less than a block, ERR_LIMIT without memory. Everything that the
+/* ERR_INVALID when kv_bytes is less than a block or state_bytes less than a state, ERR_LIMIT without
+ * memory. Everything that the
  * options point to must outlive the executor. */
 enum err executor_cpu_open(struct executor *ret_executor,
                            const struct executor_cpu_options *options,

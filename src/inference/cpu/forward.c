@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/experts.h"
 #include "cpu/forward_state.h"
+#include "cpu/recurrent.h"
 #include "cpu/spread.h"
 
 #include <assert.h>
@@ -43,7 +44,7 @@ static void set_angles(const struct forward *forward, uint32_t table, uint32_t r
                        uint32_t position) {
     const struct program_shape *shape = &forward->program->shape;
     const struct rope_tables *rope = &forward->rope[table];
-    const uint32_t pairs = shape->head_dim / 2;
+    const uint32_t pairs = shape->rotary_dim / 2;
     float *cosines = rope->cosines + (size_t)row * pairs;
     float *sines = rope->sines + (size_t)row * pairs;
     rope_table(forward->program->frequencies[table], pairs, position, position + 1, cosines, sines);
@@ -101,7 +102,10 @@ static void run_norm(struct forward *forward, const struct op *op) {
 /* ---- MATMUL ---- */
 
 static void run_matmul(struct forward *forward, const struct op *op) {
-    float *const buffers[] = {[TO_WIDE] = forward->wide, [TO_H] = forward->h, [TO_X] = forward->x};
+    float *const buffers[] = {[TO_WIDE] = forward->wide,
+                              [TO_H] = forward->h,
+                              [TO_X] = forward->x,
+                              [TO_NARROW] = forward->narrow};
     spread_matmul(forward->options.pool, forward->options.kernels,
                   &(struct matmul){.matrix = op->matrix,
                                    .activations = forward->activations,
@@ -138,7 +142,7 @@ static void rotate_heads(const struct forward *forward, const struct rope_tables
                                                   .rows = count,
                                                   .head_count = heads,
                                                   .head_dim = shape->head_dim,
-                                                  .rotary_dim = shape->head_dim,
+                                                  .rotary_dim = shape->rotary_dim,
                                                   .cosines = rope->cosines,
                                                   .sines = rope->sines});
 }
@@ -187,7 +191,19 @@ static void attention_task(void *context, uint32_t task, uint32_t worker) {
 
 static void attended_rows(struct forward *forward, const struct op *op, uint32_t row,
                           uint32_t count) {
-    prepare_rows(forward, op->next, forward->attended, forward->program->shape.q_width, row, count);
+    const struct program_shape *shape = &forward->program->shape;
+    const size_t width = shape->q_width, stride = shape->qkv_width;
+    float *attended = forward->attended + row * width;
+    if (op->is_gated) /* the gate stands behind q, k and v */
+        for (uint32_t i = 0; i < count; i++)
+            forward->options.kernels->sigmoid_mul(&(struct gate){
+                .gate = forward->wide + (row + i + 1) * stride - width,
+                .up = attended + i * width,
+                .y = attended + i * width,
+                .width = width,
+                .rows = 1,
+            });
+    prepare_rows(forward, op->next, forward->attended, width, row, count);
 }
 
 static void run_attention(struct forward *forward, const struct op *op) {
@@ -261,11 +277,30 @@ static void group_all_items(struct forward *forward) {
         group_items(&plan->groups[i], plan->item_count, cost_each, &forward->tasks[i]);
 }
 
+/* ---- PREPARE ---- */
+
+static void h_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
+    prepare_rows(forward, op->next, forward->h, forward->program->shape.width, row, count);
+}
+
+static void run_prepare(struct forward *forward, const struct op *op) {
+    run_rows(forward, op, h_rows);
+}
+
 /* ---- GATE ---- */
+
+/* y · the sigmoid of the row's number in narrow. */
+static void scale_rows(const struct forward *forward, float *y, size_t stride, size_t width,
+                       uint32_t row, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++, y += stride) {
+        const float factor = 1.0f / (1.0f + expf(-forward->narrow[row + i]));
+        for (size_t j = 0; j < width; j++) y[j] *= factor;
+    }
+}
 
 static void gate_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
     const struct kernels *kernels = forward->options.kernels;
-    const size_t ffn = forward->program->shape.ffn, stride = 2 * ffn;
+    const size_t ffn = op->width, stride = 2 * ffn;
     float *gate = forward->wide + row * stride;
     struct gate call = {.gate = gate,
                         .up = gate + ffn,
@@ -278,6 +313,7 @@ static void gate_rows(struct forward *forward, const struct op *op, uint32_t row
         kernels->silu_mul(&call);
     else
         kernels->gelu_tanh_mul(&call);
+    if (op->is_gated) scale_rows(forward, gate, stride, ffn, row, count);
     prepare_rows(forward, op->next, forward->wide, stride, row, count);
 }
 
@@ -287,21 +323,22 @@ static void run_gate(struct forward *forward, const struct op *op) {
 
 /* ---- KEEP ---- */
 
+static void move_row(float *rows, size_t width, uint32_t from, uint32_t to) {
+    memcpy(rows + to * width, rows + from * width, width * sizeof *rows);
+}
+
 /* Moves the wanted rows to the front, each with an attention item of its own. A row never moves
  * past one that is still to move, for `wanted` ascends. */
 static void run_keep(struct forward *forward, const struct op *op) {
-    (void)op;
-    const struct program_shape *shape = &forward->program->shape;
-    const size_t width = shape->width, qkv_width = shape->qkv_width;
     const uint32_t count = forward->wanted_count;
     if (count == forward->row_count) return;
     plan_keep(&forward->plan, forward->step, forward->wanted, count);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t row = forward->wanted[i];
         if (row == i) continue;
-        memcpy(forward->x + i * width, forward->x + row * width, width * sizeof(float));
-        memcpy(forward->wide + i * qkv_width, forward->wide + row * qkv_width,
-               shape->q_width * sizeof(float));
+        move_row(forward->x, forward->program->shape.width, row, i);
+        move_row(forward->wide, op->width, row, i);
+        if (op->attended > 0) move_row(forward->attended, op->attended, row, i);
     }
     forward->row_count = count;
     group_all_items(forward);
@@ -310,9 +347,19 @@ static void run_keep(struct forward *forward, const struct op *op) {
 /* ---- a step ---- */
 
 static void (*const runners[OP_KINDS])(struct forward *forward, const struct op *op) = {
-    [OP_EMBED] = run_embed,         [OP_NORM] = run_norm,       [OP_MATMUL] = run_matmul,
-    [OP_HEADS] = run_heads,         [OP_KEEP] = run_keep,       [OP_GATE] = run_gate,
-    [OP_ATTENTION] = run_attention, [OP_ROUTE] = experts_route, [OP_EXPERTS] = experts_run,
+    [OP_EMBED] = run_embed,
+    [OP_NORM] = run_norm,
+    [OP_MATMUL] = run_matmul,
+    [OP_HEADS] = run_heads,
+    [OP_KEEP] = run_keep,
+    [OP_GATE] = run_gate,
+    [OP_ATTENTION] = run_attention,
+    [OP_ROUTE] = experts_route,
+    [OP_EXPERTS] = experts_run,
+    [OP_PREPARE] = run_prepare,
+    [OP_CONV] = recurrent_conv,
+    [OP_DELTA] = recurrent_delta,
+    [OP_GATED_NORM] = recurrent_gated_norm,
 };
 
 /* Copies keys and values of all layers of a page. */

@@ -31,12 +31,15 @@ struct forward_options {
     uint32_t logit_rows_max;        /* most rows of one forward_logits */
     const struct kv_layout *layout; /* layers of the pages; NULL: a page has all layers */
     uint32_t page_count;            /* pages of KV_BLOCK_TOKENS positions */
+    uint32_t state_count;           /* slots with a state, of a model with recurrent layers */
     /* for embeddings */
     bool is_one_pass;      /* each step holds whole texts: the layers take turns in one layer's KV
                               blocks, and nothing is kept for later steps */
     bool is_bidirectional; /* every row sees all rows of its sequence; only with is_one_pass */
 };
 
+/* Bytes of the state of a sequence in all recurrent layers; 0: there is none. */
+uint64_t forward_state_bytes(const struct model_config *config);
 /* Bytes of one page: keys and values of a group's layers. */
 uint64_t forward_page_bytes(const struct model_config *config, const struct kv_layout *layout,
                             const struct kernels *kernels);

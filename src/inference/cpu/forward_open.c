@@ -14,6 +14,10 @@ uint64_t forward_page_bytes(const struct model_config *config, const struct kv_l
     return 2 * (uint64_t)layout->layers_each * kv_block_bytes(&cache);
 }
 
+uint64_t forward_state_bytes(const struct model_config *config) {
+    return state_layout_of(config).floats * sizeof(float);
+}
+
 /* The part of the formula below for a mixture of experts. */
 static void lay_out_experts(struct forward *forward) {
     struct workspace *space = &forward->workspace;
@@ -38,15 +42,18 @@ static void lay_out(struct forward *forward) {
     struct workspace *space = &forward->workspace;
     const struct forward_options *options = &forward->options;
     const struct model_config *config = options->config;
-    size_t rows = options->rows_max, pairs = config->head_dim / 2;
     const struct program_shape *shape = &forward->program->shape;
-    size_t attention_width = (size_t)shape->qkv_width + shape->q_width;
+    size_t rows = options->rows_max, pairs = shape->rotary_dim / 2;
+    size_t in_width = most_size(shape->qkv_width, (size_t)shape->channels + shape->state_width);
+    size_t mixer_width = in_width + most_size(shape->q_width, shape->state_width);
     size_t ffn_width = most_size(2 * (size_t)config->ffn, config->experts);
+    ffn_width = most_size(ffn_width, 2 * (size_t)config->shared_ffn);
     forward->x = workspace_take(space, rows * config->width * sizeof(float));
     forward->h = workspace_take(space, rows * config->width * sizeof(float));
-    forward->wide =
-        workspace_take(space, rows * most_size(attention_width, ffn_width) * sizeof(float));
-    forward->attended = forward->wide ? forward->wide + rows * shape->qkv_width : NULL;
+    forward->wide = workspace_take(space, rows * most_size(mixer_width, ffn_width) * sizeof(float));
+    forward->attended = forward->wide ? forward->wide + rows * in_width : NULL;
+    forward->narrow = workspace_take(
+        space, rows * most_size(2 * (size_t)shape->recurrent.value_heads, 1) * sizeof(float));
     forward->activations =
         workspace_take(space, rows * workspace_activation_bytes(options->weights));
     lay_out_experts(forward);
@@ -90,6 +97,22 @@ static enum err open_kv(struct forward *forward, struct error *error) {
         if (!options->is_one_pass) at += 2 * plane;
     }
     return OK;
+}
+
+static enum err open_states(struct forward *forward, struct error *error) {
+    const struct forward_options *options = &forward->options;
+    const uint64_t floats = forward->program->states.floats;
+    if (floats == 0) return OK;
+    if (options->is_one_pass)
+        return err_set(error, ERR_INVALID,
+                       "embeddings of a model with recurrent layers are not supported");
+    if (__builtin_mul_overflow(floats * sizeof(float), (size_t)options->state_count,
+                               &forward->state_bytes))
+        return err_set(error, ERR_LIMIT, "%u states are too large", options->state_count);
+    forward->states = workspace_map(forward->state_bytes);
+    if (forward->states) return OK;
+    return err_set(error, ERR_LIMIT, "no memory for %u states of %zu bytes", options->state_count,
+                   (size_t)(floats * sizeof(float)));
 }
 
 static enum err open_workspace(struct forward *forward, struct error *error) {
@@ -139,6 +162,7 @@ enum err forward_open(struct forward **ret_forward, const struct forward_options
     struct forward *forward = new_forward(options);
     make_program(forward);
     enum err err = open_kv(forward, error);
+    if (err == OK) err = open_states(forward, error);
     if (err == OK) err = open_workspace(forward, error);
     if (err == OK)
         *ret_forward = forward;
@@ -156,6 +180,7 @@ enum err forward_open_beside(struct forward **ret_forward, const struct forward 
     forward->beside = of;
     forward->program = of->program;
     forward->caches = of->caches;
+    forward->states = of->states;
     enum err err = open_workspace(forward, error);
     if (err == OK)
         *ret_forward = forward;
@@ -168,6 +193,7 @@ void forward_close(struct forward *forward) {
     if (!forward) return;
     workspace_close(&forward->workspace);
     if (forward->kv_memory) munmap(forward->kv_memory, forward->kv_bytes);
+    if (forward->state_bytes > 0 && forward->states) munmap(forward->states, forward->state_bytes);
     if (!forward->beside) free(forward->caches);
     program_release(&forward->own_program);
     free(forward);

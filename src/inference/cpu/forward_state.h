@@ -2,7 +2,7 @@
 #pragma once
 
 /* forward_state: the struct that forward_open.c allocates and forward.c works on. Only these
- * files and experts.c include it.
+ * files, experts.c and recurrent.c include it.
  *
  * Thread: as forward.h.
  * Memory: forward_open allocates all of it; with `beside`, program and caches belong to that
@@ -15,7 +15,7 @@
 
 /* The angles of the rows of this step. */
 struct rope_tables {
-    float *cosines; /* (rows_max, head_dim/2) */
+    float *cosines; /* (rows_max, rotary_dim/2) */
     float *sines;
 };
 
@@ -48,12 +48,16 @@ struct forward {
     struct kv_cache *caches;       /* (layers_each) views into kv_memory, by a layer's place */
     void *kv_memory;
     size_t kv_bytes;
+    float *states;      /* (state_count, states.floats) by slot; NULL: no layer is recurrent */
+    size_t state_bytes; /* size of all states; 0 with `beside` */
     struct workspace workspace; /* the arrays below */
     float *x;                   /* (rows_max, width): the residual stream */
     float *h;                   /* (rows_max, width): normed, or the output of a half layer */
-    float *wide;                /* (rows_max, qkv_width) and (rows_max, q_width), or
-                                   (rows_max, 2 ffn), or (rows_max, experts) */
-    float *attended;            /* the second part of wide */
+    float *wide;     /* (rows_max, qkv_width), or (rows_max, channels + state_width), or (rows_max,
+                      2 ffn), or (rows_max, experts) */
+    float *attended; /* (rows_max, q_width or state_width); it may lie in wide, behind the first two
+                      */
+    float *narrow;   /* (rows_max, 2 value_heads), or (rows_max) */
     unsigned char *activations; /* (rows_max, most bytes any matrix needs) */
     float *logits;              /* (logit_rows_max, vocab_rows) */
     struct rope_tables rope[2]; /* global, local */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PARTS_MAX 3
+#define PARTS_MAX 4
 #define TILES_EACH 4 /* tiles of a task of the pool */
 
 struct tile_store {
@@ -36,10 +36,10 @@ static bool is_to_round(const struct tile_store *store, const struct weight_matr
            (part->type == TENSOR_F32 || part->type == TENSOR_F16);
 }
 
-/* A router's logits decide which weights a row meets, so it keeps the activations' bits: floats of
+/* A router's logits decide which weights a row meets, and rates of decay are powers, so each keeps the activations' bits: floats of
  * 16 bits would make the kernels round them. */
 static bool is_to_widen(const struct weight_matrix *from, const struct matrix_part *part) {
-    return from->is_router && (part->type == TENSOR_BF16 || part->type == TENSOR_F16);
+    return from->is_exact && (part->type == TENSOR_BF16 || part->type == TENSOR_F16);
 }
 
 /* The type in which a part is tiled. */

@@ -41,15 +41,22 @@ size_t workspace_activation_bytes(const struct weights *weights) {
     size_t most = weights->head ? weights->head->activation_bytes : 0;
     for (uint32_t i = 0; i < weights->layer_count; i++) {
         const struct layer_weights *layer = &weights->layers[i];
-        most = most_size(most, layer->qkv->activation_bytes);
-        most = most_size(most, layer->output->activation_bytes);
-        if (layer->experts.count > 0) {
-            most = most_size(most, layer->experts.router->activation_bytes);
-            most = most_size(most, layer->experts.gate_up[0]->activation_bytes);
-            continue;
-        }
-        most = most_size(most, layer->gate_up->activation_bytes);
-        most = most_size(most, layer->down->activation_bytes);
+        const struct experts *experts = &layer->experts;
+        const struct matrix *const matrices[] = {
+            layer->qkv,
+            layer->output,
+            layer->gate_up,
+            layer->down,
+            layer->recurrent.in,
+            layer->recurrent.rates,
+            experts->router,
+            experts->count > 0 ? experts->gate_up[0] : NULL,
+            experts->shared_gate_up,
+            experts->shared_down,
+            experts->shared_scale,
+        };
+        for (size_t j = 0; j < sizeof matrices / sizeof *matrices; j++)
+            if (matrices[j]) most = most_size(most, matrices[j]->activation_bytes);
     }
     return most;
 }

@@ -70,7 +70,7 @@ static struct experts experts_of(struct shapes *shapes, const struct card_fit_op
     struct experts experts = {.count = count, .used = config->experts_used, .ffn = ffn};
     experts.router =
         add_matrix(shapes, count, config->width,
-                   form_of(options->weights, (struct weight_matrix){.is_router = true}));
+                   form_of(options->weights, (struct weight_matrix){.is_exact = true}));
     first[0] = add_matrix(shapes, count * 2 * ffn, config->width, form);
     first[1] = add_matrix(shapes, count * config->width, ffn, form);
     experts.gate_up = &first[0];

@@ -31,7 +31,7 @@ struct gpu_matrix gpu_store_matrix(const struct gpu_store_options *options,
     struct gpu_matrix matrix = {.cols = from->cols, .form = options->form};
     for (uint32_t i = 0; i < from->part_count; i++) matrix.rows += from->parts[i].rows;
     if (from->experts > 0) matrix.rows *= from->experts;
-    if ((from->is_looked_up || from->is_router) && matrix.form != GPU_F32) matrix.form = GPU_BF16;
+    if ((from->is_looked_up || from->is_exact) && matrix.form != GPU_F32) matrix.form = GPU_BF16;
     if (from->is_head && (matrix.form == GPU_E4M3 || matrix.form == GPU_BLOCKS))
         matrix.form = GPU_SMALL_FORM;
     if (matrix.form == GPU_BLOCKS && (from->experts > 0 || !is_in_blocks(from)))

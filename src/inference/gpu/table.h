@@ -46,7 +46,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 14u
+#define GPU_ABI 15u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u

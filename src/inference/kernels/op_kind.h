@@ -16,14 +16,20 @@ enum op_kind {
     OP_HEADS,     /* q and k of wide: RMSNorm per head, rotation; k and v go into the KV cache */
     OP_ATTENTION, /* attended = softmax(scale · q kᵀ) v over the KV cache; prepared for next */
     OP_GATE,      /* wide = gate(first half) · second half; prepared for next */
-    OP_KEEP,   /* leaves only the wanted rows of x and wide: the last layer has stored its keys */
+    OP_KEEP,   /* leaves only the wanted rows of x, wide and attended: the last layer has stored its
+                  keys, or its states */
     OP_LOGITS, /* logits = prepared · matrixᵀ, capped; runs for as many rows at once as fit */
     OP_ROUTE,  /* each row's experts and their weights, from the logits in wide; h prepared for the
                   experts */
     OP_EXPERTS, /* `to` = Σ weight · (gate(first half) · second half · downᵀ) over a row's experts
                  */
+    OP_PREPARE, /* h prepared for next */
+    OP_CONV,    /* the channels of wide: silu of a convolution over the rows of a sequence */
+    OP_DELTA, /* attended = Gated DeltaNet of the channels, by the rates in narrow; the state of the
+                   sequence goes on */
+    OP_GATED_NORM, /* attended = RMSNorm per head · weight · silu(gate in wide); prepared for next */
 };
-#define OP_KINDS (OP_EXPERTS + 1)
+#define OP_KINDS (OP_GATED_NORM + 1)
 
 /* NORM: the sum that the half layer before it left open. */
 enum op_add {
@@ -34,9 +40,10 @@ enum op_add {
 
 /* MATMUL: the buffer of the product. */
 enum op_to {
-    TO_WIDE, /* wide = product */
-    TO_H,    /* h = product */
-    TO_X,    /* x += product */
+    TO_WIDE,   /* wide = product */
+    TO_H,      /* h = product */
+    TO_X,      /* x += product */
+    TO_NARROW, /* narrow = product */
 };
 
 enum op_gate {

@@ -49,7 +49,7 @@ struct short_conv {
 };
 
 /* Gated DeltaNet (Yang et al. 2024, "Gated Delta Networks"). Per value head j, which uses key head
- * j / (v_heads / k_heads), and row:
+ * delta_key_head(j), and row:
  *   q = q / |q| / sqrt(k_dim), k = k / |k|, where |x| = sqrt(Σ x² + 1e-6)
  *   S = exp(g) S with g = -exp(a_log) softplus(a + dt_bias)
  *   S = S + k ⊗ sigmoid(b) (v - Sᵀ k)
@@ -72,7 +72,13 @@ struct delta_rule {
     uint32_t v_heads; /* a multiple of k_heads */
     uint32_t k_dim;
     uint32_t v_dim;
+    bool heads_are_tiled; /* value heads take turns with the key heads, as GGUF has them; false: the
+                             value heads of a key head are neighbours */
 };
+
+static inline uint32_t delta_key_head(const struct delta_rule *call, uint32_t head) {
+    return call->heads_are_tiled ? head % call->k_heads : head / (call->v_heads / call->k_heads);
+}
 
 /* Mamba-2 (Dao and Gu 2024, "Transformers are SSMs"). Per head h, which uses group
  * h / (heads / groups), and row:

@@ -173,6 +173,14 @@ static enum err check_device(const struct model *model, const struct model_optio
         return err_set(error, ERR_UNAVAILABLE,
                        "attention with sinks (gpt-oss) is computed on the CPU only so far: run "
                        "with --device cpu");
+    if (options->device && config_is_recurrent(&model->config))
+        return err_set(error, ERR_UNAVAILABLE,
+                       "a model with recurrent layers is computed on the CPU only so far: run with "
+                       "--device cpu");
+    if (config_is_recurrent(&model->config) &&
+        embed_pooling(&model->config, options->pooling) != POOLING_NONE)
+        return err_set(error, ERR_INVALID,
+                       "embeddings of a model with recurrent layers are not supported");
     if (!options->device ||
         (model_generates(model) && embed_pooling(&model->config, options->pooling) == POOLING_NONE))
         return OK;

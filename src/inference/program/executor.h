@@ -22,6 +22,7 @@ struct executor_limits {
     uint32_t context_max;   /* positions of a sequence; never 0 */
     uint32_t block_count;   /* KV blocks, at most EXECUTOR_PAGES_MAX; 0: as many as fit kv_bytes */
     uint64_t kv_bytes;
+    uint64_t state_bytes; /* memory for all states, in a model with recurrent layers */
 };
 
 struct executor_description {
@@ -29,8 +30,10 @@ struct executor_description {
     const char *kv_type; /* "F16" */
     uint32_t threads;
     uint64_t kv_bytes_per_token;
-    uint64_t kv_bytes;           /* when every page is in use */
-    uint64_t workspace_bytes;    /* memory of the host: buffers for a step and for sampling */
+    uint64_t kv_bytes;        /* when every page is in use */
+    uint64_t state_bytes;     /* size of a sequence's state in recurrent layers; 0: there is none */
+    uint64_t states_bytes;    /* when every state is in use */
+    uint64_t workspace_bytes; /* memory of the host: buffers for a step and for sampling */
     struct memory_ledger ledger; /* memory on a device; all zero: a CPU */
 };
 

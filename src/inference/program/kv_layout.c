@@ -18,8 +18,9 @@ uint32_t kv_layout_groups(const struct kv_layout *layout) {
 }
 
 struct kv_layout kv_layout_plain(const struct model_config *config) {
-    struct kv_layout layout = {.layers_each = config->layers, .full_groups = 1};
-    for (uint32_t i = 0; i < config->layers; i++) layout.place[i] = (uint16_t)i;
+    struct kv_layout layout = {.full_groups = 1};
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (!config_layer_is_recurrent(config, i)) layout.place[i] = (uint16_t)layout.layers_each++;
     return layout;
 }
 
@@ -35,9 +36,11 @@ static uint32_t choose_layers_each(uint32_t full, uint32_t local) {
 }
 
 struct kv_layout kv_layout_of(const struct model_config *config, uint32_t context_max) {
-    uint32_t local = 0;
-    for (uint32_t i = 0; i < config->layers; i++) local += config_layer_is_local(config, i);
-    uint32_t full = config->layers - local;
+    uint32_t local = 0, full = 0;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        local += config_layer_is_local(config, i);
+        full += !config_layer_is_local(config, i) && !config_layer_is_recurrent(config, i);
+    }
     uint32_t each = choose_layers_each(full, local);
     /* A sequence that ends within a block of the window has nothing to give back. */
     bool is_short = context_max <= config->window + BACKEND_BLOCK_TOKENS;
@@ -48,6 +51,7 @@ struct kv_layout kv_layout_of(const struct model_config *config, uint32_t contex
                                .window_tokens = config->window};
     uint32_t counts[2] = {0, layout.full_groups * each};
     for (uint32_t i = 0; i < config->layers; i++) {
+        if (config_layer_is_recurrent(config, i)) continue;
         uint32_t number = counts[config_layer_is_local(config, i)]++;
         layout.group[i] = (uint16_t)(number / each);
         layout.place[i] = (uint16_t)(number % each);

@@ -23,6 +23,6 @@ struct kv_layout {
 
 /* The layout for sequences of up to `context_max` positions. */
 struct kv_layout kv_layout_of(const struct model_config *config, uint32_t context_max);
-/* The layout with all layers in one group. */
+/* The layout with all layers in one group. A recurrent layer has no place in any. */
 struct kv_layout kv_layout_plain(const struct model_config *config);
 uint32_t kv_layout_groups(const struct kv_layout *layout);

@@ -28,29 +28,46 @@ struct experts {
     uint32_t used;  /* experts of a row */
     uint32_t ffn;   /* width of an expert */
     bool sums_to_one;
-    float gate_limit, gate_alpha; /* for a clamped gate */
-    struct matrix *router;        /* (count, width) */
-    struct matrix **gate_up;      /* (count) matrices of (gate | up: 2 ffn, width) */
-    struct matrix **down;         /* (count) matrices of (width, ffn) */
-    float *router_bias;           /* (count) or NULL */
-    float *gate_up_bias;          /* (count, gate | up) or NULL */
-    float *down_bias;             /* (count, width) or NULL */
+    float gate_limit, gate_alpha;  /* for a clamped gate */
+    struct matrix *router;         /* (count, width) */
+    struct matrix **gate_up;       /* (count) matrices of (gate | up: 2 ffn, width) */
+    struct matrix **down;          /* (count) matrices of (width, ffn) */
+    float *router_bias;            /* (count) or NULL */
+    float *gate_up_bias;           /* (count, gate | up) or NULL */
+    float *down_bias;              /* (count, width) or NULL */
+    uint32_t shared_ffn;           /* width of the one that all rows go through; 0: none */
+    struct matrix *shared_gate_up; /* (gate | up: 2 shared_ffn, width) */
+    struct matrix *shared_down;    /* (width, shared_ffn) */
+    struct matrix *shared_scale; /* (1, width): its sigmoid is a factor of the shared expert; NULL:
+                                    1 */
+};
+
+/* A recurrent layer. Its channels, which the convolution mixes, are q | k | v. */
+struct recurrent {
+    struct matrix *in;    /* (channels | gate, width) */
+    struct matrix *rates; /* (alpha | beta: 2 value_heads, width) */
+    float *conv;          /* (taps, channels) */
+    float *decay;         /* (value_heads) logarithms of the rates of decay */
+    float *step_bias;     /* (value_heads) */
+    float *norm;          /* (value_dim) */
 };
 
 struct layer_weights {
     float *attention_norm;      /* (width) */
     float *q_norm;              /* (head_dim) or NULL */
     float *k_norm;              /* (head_dim) or NULL */
-    struct matrix *qkv;         /* (q | k | v, width): (heads + 2 kv_heads) · head_dim outputs */
+    struct matrix *qkv;         /* (q | k | v, width): (heads + 2 kv_heads) · head_dim outputs; or
+                                   (q | k | v | gate, width); NULL in a recurrent layer */
     float *qkv_bias;            /* (q | k | v) or NULL */
     float *sinks;               /* (heads) or NULL */
-    struct matrix *output;      /* (width, heads · head_dim) */
+    struct matrix *output;      /* (width, heads · head_dim), or what a state leaves */
     float *output_bias;         /* (width) or NULL; an encoder's too */
     float *post_attention_norm; /* (width) or NULL */
     float *ffn_norm;            /* (width) */
     struct matrix *gate_up;     /* (gate | up: 2 ffn, width); NULL with experts */
     struct matrix *down;        /* (width, ffn); likewise */
     struct experts experts;
+    struct recurrent recurrent;
     float *post_ffn_norm; /* (width) or NULL */
     struct encoder_layer encoder;
 };

@@ -9,10 +9,14 @@
  *
  *     x         (width)            the residual stream
  *     h         (width)            what NORM leaves, or the product of a half layer before its sum
- *     wide      (q | k | v)        or (gate | up), of which GATE leaves the first half, or the
- * logits of a router experts   (used)             the row's experts, and the weights of their sum
- * (ROUTE) attended  (heads · head_dim) what ATTENTION leaves prepared  (next's form)      the last
- * result, in the form that the matrix `next` reads
+ *     wide      (q | k | v)        or q | k | v | gate; or the channels | gate of a recurrent layer;
+ *                                  or gate | up, of which GATE leaves the first half; or the logits of
+ *                                  a router
+ *     narrow    (few)              the rates of a recurrent layer, or the factor of a shared expert,
+ *                                  before its sigmoid
+ *     experts   (used)             the row's experts, and the weights of their sum (ROUTE)
+ *     attended  (heads · head_dim) what ATTENTION or DELTA leaves
+ *     prepared  (next's form)      the last result, in the form that the matrix `next` reads
  *
  * Thread: any; constant.
  * Memory: matrices and vectors are the weights', which outlive the list. */
@@ -27,13 +31,19 @@
 /* A field that the kind does not name is zero. */
 struct op {
     enum op_kind kind;
-    uint16_t layer;                /* from 0; the number of layers behind the last one */
-    bool ends_slice;               /* an urgent step may pass behind this operation */
-    const struct matrix *matrix;   /* EMBED, MATMUL, LOGITS */
-    const struct experts *experts; /* ROUTE, EXPERTS */
-    const struct matrix
-        *next;           /* NORM, ATTENTION, GATE, ROUTE: reader of the result, whose form it gets;
-                                    NULL: the result stays as numbers (NORM without a head) */
+    uint16_t layer;                    /* from 0; the number of layers behind the last one */
+    bool ends_slice;                   /* an urgent step may pass behind this operation */
+    const struct matrix *matrix;       /* EMBED, MATMUL, LOGITS */
+    const struct experts *experts;     /* ROUTE, EXPERTS */
+    const struct recurrent *recurrent; /* CONV, DELTA, GATED_NORM */
+    const struct matrix *next; /* NORM, ATTENTION, GATE, ROUTE, PREPARE, GATED_NORM: reader of the
+                                  result, whose form it gets; NULL: the result stays as numbers (NORM
+                                  without a head) */
+    uint32_t state_at; /* CONV, DELTA: where the layer's part of a state begins, in floats */
+    uint32_t width;    /* GATE: width of a half; KEEP: of a row of wide */
+    uint32_t attended; /* KEEP: width of a row of attended; 0: ATTENTION is yet to come */
+    bool
+        is_gated; /* ATTENTION: times the sigmoid of the gate in wide; GATE: times that of narrow */
     enum op_add add;     /* NORM */
     const float *weight; /* NORM: (width) */
     const float *post;   /* NORM with ADD_NORMED_H: (width) */

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 /* Operations of a layer, and around all layers: EMBED, KEEP, NORM, LOGITS. */
-#define OPS_PER_LAYER 9u
+#define OPS_PER_LAYER 18u
 #define OPS_AROUND 4u
 
 struct maker {
@@ -59,6 +59,29 @@ static struct op *append_attention(struct maker *maker, enum op_kind kind) {
     return op;
 }
 
+/* Leaves the wanted rows, behind the last operation that needs all. `wide` is the width of its rows
+ * there. */
+static void append_keep(struct maker *maker, uint32_t wide, uint32_t attended) {
+    if (maker->layer != maker->options->config->layers - 1) return;
+    maker->program->ops[maker->program->op_count - 1].ends_slice = false;
+    struct op *keep = append(maker, OP_KEEP);
+    keep->width = wide;
+    keep->attended = attended;
+    keep->ends_slice = true;
+}
+
+/* h, which is normed already, for another matrix. */
+static void append_prepare(struct maker *maker, const struct matrix *next) {
+    append(maker, OP_PREPARE)->next = next;
+}
+
+static void append_output(struct maker *maker, const struct layer_weights *weights) {
+    struct op *output = append_half_end(maker, OP_MATMUL, weights->post_attention_norm);
+    output->matrix = weights->output;
+    output->bias = weights->output_bias;
+    output->ends_slice = true;
+}
+
 static void append_attention_half(struct maker *maker, const struct layer_weights *weights) {
     const struct model_config *config = maker->options->config;
     const struct layer *layer = &config->list[maker->layer];
@@ -70,10 +93,7 @@ static void append_attention_half(struct maker *maker, const struct layer_weight
     heads->k_norm = weights->k_norm;
     heads->rope = (uint8_t)layer->rope;
     heads->ends_slice = true;
-    if (maker->layer == config->layers - 1) {
-        heads->ends_slice = false;
-        append(maker, OP_KEEP)->ends_slice = true;
-    }
+    append_keep(maker, maker->program->shape.qkv_width, 0);
 
     struct op *attention = append_attention(maker, OP_ATTENTION);
     attention->window = maker->options->is_bidirectional ? 0 : layer->window;
@@ -81,10 +101,31 @@ static void append_attention_half(struct maker *maker, const struct layer_weight
     attention->softcap = config->attention_softcap;
     attention->sinks = weights->sinks;
     attention->next = weights->output;
-    struct op *output = append_half_end(maker, OP_MATMUL, weights->post_attention_norm);
-    output->matrix = weights->output;
-    output->bias = weights->output_bias;
-    output->ends_slice = true;
+    attention->is_gated = config->architecture->has_output_gate;
+    append_output(maker, weights);
+}
+
+static struct op *append_recurrent(struct maker *maker, enum op_kind kind,
+                                   const struct recurrent *recurrent, const uint32_t *state_at) {
+    struct op *op = append(maker, kind);
+    op->recurrent = recurrent;
+    op->state_at = state_at[maker->layer];
+    return op;
+}
+
+static void append_delta_half(struct maker *maker, const struct layer_weights *weights) {
+    const struct recurrent *recurrent = &weights->recurrent;
+    const struct program_shape *shape = &maker->program->shape;
+    const struct state_layout *states = &maker->program->states;
+    append_norm(maker, weights->attention_norm, recurrent->rates);
+    append_matmul(maker, recurrent->rates, TO_NARROW);
+    append_prepare(maker, recurrent->in);
+    append_matmul(maker, recurrent->in, TO_WIDE);
+    append_recurrent(maker, OP_CONV, recurrent, states->tail);
+    append_recurrent(maker, OP_DELTA, recurrent, states->matrix)->ends_slice = true;
+    append_keep(maker, shape->channels + shape->state_width, shape->state_width);
+    append_recurrent(maker, OP_GATED_NORM, recurrent, states->matrix)->next = weights->output;
+    append_output(maker, weights);
 }
 
 static enum op_gate gate_of(const struct maker *maker) {
@@ -104,15 +145,32 @@ static void append_gated_half(struct maker *maker, const struct layer_weights *w
     append_matmul(maker, weights->gate_up, TO_WIDE);
     struct op *gate = append(maker, OP_GATE);
     gate->gate = gate_of(maker);
+    gate->width = maker->options->config->ffn;
     gate->next = weights->down;
     struct op *down = append_half_end(maker, OP_MATMUL, weights->post_ffn_norm);
     down->matrix = weights->down;
     down->ends_slice = ends_slice(maker);
 }
 
+/* x += what the shared expert makes of h, which stays. */
+static void append_shared_expert(struct maker *maker, const struct experts *experts) {
+    append_matmul(maker, experts->shared_scale, TO_NARROW);
+    append_prepare(maker, experts->shared_gate_up);
+    append_matmul(maker, experts->shared_gate_up, TO_WIDE);
+    struct op *gate = append(maker, OP_GATE);
+    gate->gate = gate_of(maker);
+    gate->width = experts->shared_ffn;
+    gate->is_gated = true;
+    gate->next = experts->shared_down;
+    append_matmul(maker, experts->shared_down, TO_X);
+    append_prepare(maker, experts->router);
+}
+
 static void append_experts_half(struct maker *maker, const struct layer_weights *weights) {
     const struct experts *experts = &weights->experts;
-    append_norm(maker, weights->ffn_norm, experts->router);
+    append_norm(maker, weights->ffn_norm,
+                experts->shared_ffn > 0 ? experts->shared_scale : experts->router);
+    if (experts->shared_ffn > 0) append_shared_expert(maker, experts);
     append_matmul(maker, experts->router, TO_WIDE)->bias = experts->router_bias;
     struct op *route = append(maker, OP_ROUTE);
     route->experts = experts;
@@ -125,7 +183,8 @@ static void append_experts_half(struct maker *maker, const struct layer_weights 
 
 /* The halves of a layer by their kinds. */
 typedef void (*append_fn)(struct maker *maker, const struct layer_weights *weights);
-static const append_fn append_mixer[] = {[MIXER_ATTENTION] = append_attention_half};
+static const append_fn append_mixer[] = {
+    [MIXER_ATTENTION] = append_attention_half, [MIXER_DELTA] = append_delta_half};
 static const append_fn append_ffn[] = {
     [FFN_GATED] = append_gated_half, [FFN_EXPERTS] = append_experts_half};
 
@@ -133,6 +192,7 @@ static struct program_shape shape_of(const struct program_options *options) {
     const struct model_config *config = options->config;
     const uint32_t q_width = config->heads * config->head_dim;
     const uint32_t kv_width = config->kv_heads * config->head_dim;
+    const uint32_t gate_width = config->architecture->has_output_gate ? q_width : 0;
     return (struct program_shape){
         .layers = config->layers,
         .width = config->width,
@@ -142,7 +202,11 @@ static struct program_shape shape_of(const struct program_options *options) {
         .head_dim = config->head_dim,
         .q_width = q_width,
         .kv_width = kv_width,
-        .qkv_width = q_width + 2 * kv_width,
+        .rotary_dim = config_rotary_dim(config),
+        .qkv_width = q_width + 2 * kv_width + gate_width,
+        .recurrent = config->recurrent,
+        .channels = config_state_channels(config),
+        .state_width = config_state_width(config),
         .vocab_rows = config->vocab_rows,
         .rope_count = config_has_local_rope(config) ? 2 : 1,
         .rope_magnitude = config->rope_magnitude,
@@ -158,9 +222,10 @@ void program_of(struct program *ret_program, const struct program_options *optio
     assert(!config->architecture->is_encoder && config->layers > 0);
     const uint32_t most = config->layers * OPS_PER_LAYER + OPS_AROUND;
     *ret_program = (struct program){.shape = shape_of(options),
+                                    .states = state_layout_of(config),
                                     .ops = mem_new(most, sizeof *ret_program->ops)};
     for (uint32_t i = 0; i < ret_program->shape.rope_count; i++) {
-        float *frequencies = mem_new(config->head_dim / 2, sizeof *frequencies);
+        float *frequencies = mem_new(config_rotary_dim(config) / 2, sizeof *frequencies);
         config_rope_frequencies(config, i == 1, frequencies);
         ret_program->frequencies[i] = frequencies;
     }

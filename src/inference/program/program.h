@@ -6,7 +6,8 @@
  * program_of walks the layers of a config (checkpoint/config.h), each by the kinds of its halves. A
  * layer of a llama is NORM MATMUL HEADS ATTENTION MATMUL NORM MATMUL GATE MATMUL; other families
  * differ in the fields. The list is in the order of execution: EMBED, the layers, KEEP between
- * HEADS and ATTENTION of the last one, NORM, LOGITS. It knows no processor and no thread.
+ * HEADS and ATTENTION of the last one (or behind its DELTA), NORM, LOGITS. It knows no processor and
+ * no thread.
  *
  * Thread: any; constant after program_of.
  * Memory: owns the list and the frequencies. Config, layout and weights must outlive it.
@@ -16,6 +17,7 @@
 #include "program/kv_layout.h"
 #include "program/layer_weights.h"
 #include "program/op.h"
+#include "program/state_layout.h"
 
 /* The numbers that hold for all operations. */
 struct program_shape {
@@ -25,9 +27,13 @@ struct program_shape {
     uint32_t heads;
     uint32_t kv_heads;
     uint32_t head_dim;
-    uint32_t q_width;     /* heads · head_dim */
-    uint32_t kv_width;    /* kv_heads · head_dim */
-    uint32_t qkv_width;   /* width of wide before ATTENTION: q | k | v */
+    uint32_t q_width;    /* heads · head_dim */
+    uint32_t kv_width;   /* kv_heads · head_dim */
+    uint32_t rotary_dim; /* leading elements of a head that are rotated */
+    uint32_t qkv_width;  /* width of wide before ATTENTION: q | k | v, and perhaps gate */
+    struct recurrent_sizes recurrent;
+    uint32_t channels;    /* width in wide before CONV, where the gate follows */
+    uint32_t state_width; /* width of what DELTA leaves */
     uint32_t vocab_rows;  /* logits per row */
     uint32_t rope_count;  /* tables of frequencies: 1 or 2 */
     float rope_magnitude; /* factor of cosines and sines; 0 means 1 */
@@ -55,7 +61,8 @@ struct program_options {
 
 struct program {
     struct program_shape shape;
-    /* [0, rope_count): (head_dim / 2) radians per position, by which pair i of a head turns */
+    struct state_layout states;
+    /* [0, rope_count): (rotary_dim / 2) radians per position, by which pair i of a head turns */
     float *frequencies[2];
     struct op *ops; /* (op_count) */
     uint32_t op_count;

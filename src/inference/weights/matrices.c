@@ -56,7 +56,7 @@ static struct weight_matrix matrix_of(const struct weights_source *source) {
                                   .cols = (uint32_t)source->tensors[0]->axes[0],
                                   .expert = source->experts > 0 ? source->slice : 0,
                                   .experts = source->experts,
-                                  .is_router = source->is_router,
+                                  .is_exact = source->is_exact,
                                   .is_head = source->is_head,
                                   .is_looked_up = source->is_looked_up,
                                   .is_multiplied = source->is_multiplied};
@@ -77,6 +77,10 @@ static enum err open_source(struct weights_loader *loader, struct weights_source
     return OK;
 }
 
+static bool is_exact(enum tensor_role role) {
+    return role == ROLE_ROUTER || role == ROLE_STATE_ALPHA || role == ROLE_SHARED_SCALE;
+}
+
 enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
                              const enum tensor_role *roles, uint32_t role_count,
                              struct matrix **ret_matrix) {
@@ -85,7 +89,7 @@ enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
     struct weights_source source = {.name = tensor_name_of(roles[0], layer),
                                     .tensor_count = role_count,
                                     .part_count = role_count,
-                                    .is_router = roles[0] == ROLE_ROUTER,
+                                    .is_exact = is_exact(roles[0]),
                                     .is_head = roles[0] == ROLE_HEAD,
                                     .is_looked_up = roles[0] == ROLE_EMBEDDING,
                                     .is_multiplied = roles[0] != ROLE_EMBEDDING || is_tied};
@@ -116,6 +120,57 @@ enum err weights_open_fused_qkv(struct weights_loader *loader, uint32_t layer,
         source.parts[i].row_order = i < 2 ? loader->row_order : NULL;
     }
     return open_source(loader, &source, ret_matrix);
+}
+
+/* The rows of q alone, then those of the gate alone: in the file each head has both. */
+static enum err make_gated_order(struct weights_loader *loader) {
+    const struct model_config *config = loader->options.config;
+    const uint32_t dim = config->head_dim, rows = config->heads * dim;
+    if (loader->gated_order) return OK;
+    loader->gated_order = calloc(2 * (size_t)rows, sizeof *loader->gated_order);
+    if (!loader->gated_order)
+        return err_set(loader->error, ERR_LIMIT, "no memory for the order of %u rows", 2 * rows);
+    for (uint32_t row = 0; row < rows; row++) {
+        loader->gated_order[row] = row / dim * 2 * dim + row % dim;
+        loader->gated_order[rows + row] = loader->gated_order[row] + dim;
+    }
+    return OK;
+}
+
+enum err weights_open_gated_qkv(struct weights_loader *loader, uint32_t layer,
+                                struct matrix **ret_matrix) {
+    static const enum tensor_role roles[] = {ROLE_Q, ROLE_K, ROLE_V, ROLE_Q};
+    const struct model_config *config = loader->options.config;
+    const uint32_t q_rows = config->heads * config->head_dim;
+    struct weights_source source = {.name = tensor_name_of(ROLE_Q, layer),
+                                    .tensor_count = 4,
+                                    .part_count = 4,
+                                    .is_multiplied = true};
+    enum err err = make_gated_order(loader);
+    if (err != OK) return err;
+    for (int i = 0; i < 4; i++) {
+        source.tensors[i] = weights_find(loader, layer, roles[i]);
+        assert(source.tensors[i]);
+        source.parts[i] = part_of(source.tensors[i]);
+        if (roles[i] != ROLE_Q) continue;
+        source.parts[i].rows = q_rows;
+        source.parts[i].row_order = loader->gated_order + (i == 0 ? 0 : q_rows);
+    }
+    return open_source(loader, &source, ret_matrix);
+}
+
+enum err weights_open_recurrent(struct weights_loader *loader, uint32_t layer,
+                                struct recurrent *ret_recurrent) {
+    static const enum tensor_role in[] = {ROLE_STATE_IN, ROLE_STATE_GATE};
+    static const enum tensor_role rates[] = {ROLE_STATE_ALPHA, ROLE_STATE_BETA};
+    static const enum tensor_role step_bias[] = {ROLE_STATE_STEP_BIAS}, norm[] = {ROLE_STATE_NORM};
+    enum err err = weights_open_matrix(loader, layer, in, 2, &ret_recurrent->in);
+    if (err == OK) err = weights_open_matrix(loader, layer, rates, 2, &ret_recurrent->rates);
+    if (err == OK) err = weights_read_conv(loader, layer, &ret_recurrent->conv);
+    if (err == OK) err = weights_read_decay(loader, layer, &ret_recurrent->decay);
+    if (err == OK)
+        err = weights_read_vector(loader, layer, step_bias, 1, &ret_recurrent->step_bias);
+    return err == OK ? weights_read_vector(loader, layer, norm, 1, &ret_recurrent->norm) : err;
 }
 
 /* The tensor that has a part of an expert, alone or with all others. */
@@ -154,6 +209,19 @@ static enum err open_expert(struct weights_loader *loader, uint32_t layer, uint3
     return open_source(loader, &source, ret_matrix);
 }
 
+/* Opens the expert that all rows go through, if there is one. */
+static enum err open_shared_expert(struct weights_loader *loader, uint32_t layer,
+                                   struct experts *ret_experts) {
+    static const enum tensor_role gate_up[] = {ROLE_SHARED_GATE, ROLE_SHARED_UP};
+    static const enum tensor_role down[] = {ROLE_SHARED_DOWN}, scale[] = {ROLE_SHARED_SCALE};
+    ret_experts->shared_ffn = loader->options.config->shared_ffn;
+    if (ret_experts->shared_ffn == 0) return OK;
+    enum err err = weights_open_matrix(loader, layer, gate_up, 2, &ret_experts->shared_gate_up);
+    if (err == OK) err = weights_open_matrix(loader, layer, down, 1, &ret_experts->shared_down);
+    return err == OK ? weights_open_matrix(loader, layer, scale, 1, &ret_experts->shared_scale)
+                     : err;
+}
+
 enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
                               struct experts *ret_experts) {
     static const enum tensor_role router[] = {ROLE_ROUTER};
@@ -170,6 +238,7 @@ enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
     ret_experts->gate_alpha = config->gate_alpha;
     enum err err = weights_read_expert_biases(loader, layer, ret_experts);
     if (err == OK) err = weights_open_matrix(loader, layer, router, 1, &ret_experts->router);
+    if (err == OK) err = open_shared_expert(loader, layer, ret_experts);
     for (uint32_t i = 0; i < config->experts && err == OK; i++) {
         err = open_expert(loader, layer, i, EXPERT_GATE, &ret_experts->gate_up[i]);
         if (err == OK) err = open_expert(loader, layer, i, EXPERT_DOWN, &ret_experts->down[i]);

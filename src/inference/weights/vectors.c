@@ -120,6 +120,49 @@ enum err weights_read_expert_biases(struct weights_loader *loader, uint32_t laye
 
 /* ---- positions ---- */
 
+enum err weights_read_conv(struct weights_loader *loader, uint32_t layer, float **ret_conv) {
+    const struct checkpoint_tensor *tensor = weights_find(loader, layer, ROLE_STATE_CONV);
+    const size_t taps = (size_t)tensor->axes[0], channels = (size_t)tensor->axes[1];
+    struct checkpoint_bytes bytes;
+    float row[CONFIG_TAPS_MAX];
+    assert(taps <= CONFIG_TAPS_MAX);
+    float *conv = *ret_conv = calloc(taps * channels, sizeof *conv);
+    if (!conv)
+        return err_set(loader->error, ERR_LIMIT, "no memory for %zu weights of a convolution",
+                       taps * channels);
+    loader->weights->bytes += taps * channels * sizeof *conv;
+    enum err err = checkpoint_read(tensor, 0, loader->options.pool, &bytes, loader->error);
+    if (err != OK) return err;
+    for (size_t i = 0; i < channels; i++) {
+        quant_row_to_f32((enum tensor_type)tensor->type, bytes.at + i * tensor->row_bytes, taps,
+                         row);
+        for (size_t j = 0; j < taps; j++) conv[j * channels + i] = row[j];
+    }
+    checkpoint_done(loader->options.checkpoint, tensor, &bytes);
+    for (size_t i = 0; i < taps * channels; i++)
+        if (!isfinite(conv[i]))
+            return err_set(loader->error, ERR_INVALID,
+                           "tensor %.*s: a weight of channel %zu is no finite number",
+                           STR_ARGS(tensor->spelled), i % channels);
+    return OK;
+}
+
+enum err weights_read_decay(struct weights_loader *loader, uint32_t layer, float **ret_decay) {
+    static const enum tensor_role roles[] = {ROLE_STATE_DECAY};
+    enum err err = weights_read_vector(loader, layer, roles, 1, ret_decay);
+    if (err != OK || !checkpoint_has_rates(loader->options.checkpoint)) return err;
+    const struct checkpoint_tensor *tensor = weights_find(loader, layer, ROLE_STATE_DECAY);
+    for (uint64_t i = 0; i < tensor->axes[0]; i++) {
+        float *rate = &(*ret_decay)[i];
+        if (*rate >= 0.0f)
+            return err_set(loader->error, ERR_INVALID,
+                           "tensor %.*s: element %llu is %g, and no decay below 0",
+                           STR_ARGS(tensor->spelled), (unsigned long long)i, (double)*rate);
+        *rate = logf(-*rate);
+    }
+    return OK;
+}
+
 /* The first `count` rows of a matrix as floats: ret_rows (count, width). */
 static enum err read_rows(struct weights_loader *loader, enum tensor_role role, size_t count,
                           float *ret_rows) {

@@ -64,22 +64,42 @@ static enum err open_ffn(struct weights_loader *loader, uint32_t layer, struct l
     return err == OK ? weights_open_matrix(loader, layer, down, 1, &to->down) : err;
 }
 
-static enum err open_layer(struct weights_loader *loader, uint32_t layer) {
+static enum err open_qkv(struct weights_loader *loader, uint32_t layer, struct matrix **ret_qkv) {
     static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V};
+    if (loader->options.config->architecture->has_output_gate)
+        return weights_open_gated_qkv(loader, layer, ret_qkv);
+    return weights_find(loader, layer, ROLE_QKV)
+               ? weights_open_fused_qkv(loader, layer, ret_qkv)
+               : weights_open_matrix(loader, layer, qkv, 3, ret_qkv);
+}
+
+static enum err open_attention(struct weights_loader *loader, uint32_t layer,
+                               struct layer_weights *to) {
     static const enum tensor_role qkv_bias[] = {ROLE_Q_BIAS, ROLE_K_BIAS, ROLE_V_BIAS};
     static const enum tensor_role fused_bias[] = {ROLE_QKV_BIAS};
     static const enum tensor_role output[] = {ROLE_OUTPUT_PROJECTION};
     static const enum tensor_role output_bias[] = {ROLE_OUTPUT_BIAS}, sinks[] = {ROLE_SINKS};
-    struct layer_weights *to = &loader->weights->layers[layer];
-    enum err err = weights_find(loader, layer, ROLE_QKV)
-                       ? weights_open_fused_qkv(loader, layer, &to->qkv)
-                       : weights_open_matrix(loader, layer, qkv, 3, &to->qkv);
+    enum err err = open_qkv(loader, layer, &to->qkv);
     if (err == OK) err = weights_read_vector(loader, layer, fused_bias, 1, &to->qkv_bias);
     if (err == OK && !to->qkv_bias)
         err = weights_read_vector(loader, layer, qkv_bias, 3, &to->qkv_bias);
     if (err == OK) err = weights_read_vector(loader, layer, output_bias, 1, &to->output_bias);
     if (err == OK) err = weights_read_vector(loader, layer, sinks, 1, &to->sinks);
-    if (err == OK) err = weights_open_matrix(loader, layer, output, 1, &to->output);
+    return err == OK ? weights_open_matrix(loader, layer, output, 1, &to->output) : err;
+}
+
+static enum err open_mixer(struct weights_loader *loader, uint32_t layer,
+                           struct layer_weights *to) {
+    static const enum tensor_role output[] = {ROLE_STATE_OUTPUT};
+    if (!config_layer_is_recurrent(loader->options.config, layer))
+        return open_attention(loader, layer, to);
+    enum err err = weights_open_recurrent(loader, layer, &to->recurrent);
+    return err == OK ? weights_open_matrix(loader, layer, output, 1, &to->output) : err;
+}
+
+static enum err open_layer(struct weights_loader *loader, uint32_t layer) {
+    struct layer_weights *to = &loader->weights->layers[layer];
+    enum err err = open_mixer(loader, layer, to);
     if (err == OK) err = open_ffn(loader, layer, to);
     if (err != OK) return err;
     return loader->options.config->architecture->is_encoder
@@ -155,6 +175,7 @@ static void close_loader(struct weights *weights) {
     if (!weights->loader) return;
     free(weights->loader->row_order);
     free(weights->loader->halves_order);
+    free(weights->loader->gated_order);
     free(weights->loader->sources);
     free(weights->loader);
     weights->loader = NULL;
@@ -178,12 +199,25 @@ static void close_experts(struct experts *experts) {
     free(experts->gate_up_bias);
     free(experts->down_bias);
     matrix_close(experts->router);
+    matrix_close(experts->shared_gate_up);
+    matrix_close(experts->shared_down);
+    matrix_close(experts->shared_scale);
     free(experts->gate_up);
     free(experts->down);
 }
 
+static void close_recurrent(struct recurrent *recurrent) {
+    matrix_close(recurrent->in);
+    matrix_close(recurrent->rates);
+    free(recurrent->conv);
+    free(recurrent->decay);
+    free(recurrent->step_bias);
+    free(recurrent->norm);
+}
+
 static void close_layer(struct layer_weights *layer) {
     close_experts(&layer->experts);
+    close_recurrent(&layer->recurrent);
     matrix_close(layer->qkv);
     matrix_close(layer->output);
     matrix_close(layer->gate_up);

@@ -9,7 +9,7 @@
 #include "checkpoint/tensors.h"
 #include "weights/weights.h"
 
-#define MATRIX_PARTS_MAX 3
+#define MATRIX_PARTS_MAX 4
 
 /* An open matrix, and the tensors that its rows come from. */
 struct weights_source {
@@ -22,7 +22,7 @@ struct weights_source {
     uint32_t part_count;
     uint32_t slice;   /* which of the tensors' matrices, for those of three axes */
     uint32_t experts; /* experts of the layer, `slice` one of them; 0: none */
-    bool is_router;
+    bool is_exact;
     bool is_head;
     bool is_looked_up;
     bool is_multiplied;
@@ -32,6 +32,9 @@ struct weights_loader {
     struct weights_options options;
     uint32_t *row_order;    /* (heads · head_dim) for q, its start for k; NULL: the file's */
     uint32_t *halves_order; /* (2 expert_ffn) for gate | up that alternate; NULL: the file's */
+    uint32_t
+        *gated_order; /* (2 heads · head_dim) the rows of q, then those of its gate; NULL: it has
+                              none */
     struct weights *weights;
     struct weights_source *sources; /* (source_count) in the order of opening */
     size_t source_count, source_capacity;
@@ -54,6 +57,12 @@ enum err weights_read_norm(struct weights_loader *loader, uint32_t layer, enum t
 /* Reads the biases of router and experts, if the architecture has them. */
 enum err weights_read_expert_biases(struct weights_loader *loader, uint32_t layer,
                                     struct experts *ret_experts) MUST_CHECK;
+/* Reads the weights of a convolution, transposed: (taps, channels). */
+enum err weights_read_conv(struct weights_loader *loader, uint32_t layer,
+                           float **ret_conv) MUST_CHECK;
+/* Reads the logarithms of a state's rates of decay. ERR_INVALID for a rate that is none. */
+enum err weights_read_decay(struct weights_loader *loader, uint32_t layer,
+                            float **ret_decay) MUST_CHECK;
 /* Reads the vectors at which the positions of an encoder begin. */
 enum err weights_read_positions(struct weights_loader *loader) MUST_CHECK;
 
@@ -68,6 +77,13 @@ enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
 /* Opens the matrix of one tensor that has the rows of q, then k, then v. */
 enum err weights_open_fused_qkv(struct weights_loader *loader, uint32_t layer,
                                 struct matrix **ret_matrix) MUST_CHECK;
+/* Opens the matrix of q, k, v and the gate of what attention leaves, whose rows stand behind those
+ * of q, head by head. */
+enum err weights_open_gated_qkv(struct weights_loader *loader, uint32_t layer,
+                                struct matrix **ret_matrix) MUST_CHECK;
+/* Opens matrices and reads vectors of a recurrent layer. */
+enum err weights_open_recurrent(struct weights_loader *loader, uint32_t layer,
+                                struct recurrent *ret_recurrent) MUST_CHECK;
 /* Opens router and experts of a layer that has them; weights_close closes what is open. */
 enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
                               struct experts *ret_experts) MUST_CHECK;

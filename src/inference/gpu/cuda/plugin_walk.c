@@ -8,10 +8,13 @@
 #define NAME_BYTES 64u /* limit for the name of an operation in a sentence */
 
 static const char *const names[OP_KINDS] = {
-    [OP_EMBED] = "embed",     [OP_NORM] = "norm",     [OP_MATMUL] = "product",
-    [OP_HEADS] = "heads",     [OP_KEEP] = "keep",     [OP_ATTENTION] = "attention",
-    [OP_GATE] = "gate",       [OP_LOGITS] = "logits", [OP_ROUTE] = "route",
-    [OP_EXPERTS] = "experts",
+    [OP_EMBED] = "embed",     [OP_NORM] = "norm",
+    [OP_MATMUL] = "product",  [OP_HEADS] = "heads",
+    [OP_KEEP] = "keep",       [OP_ATTENTION] = "attention",
+    [OP_GATE] = "gate",       [OP_LOGITS] = "logits",
+    [OP_ROUTE] = "route",     [OP_EXPERTS] = "experts",
+    [OP_PREPARE] = "prepare", [OP_CONV] = "convolution",
+    [OP_DELTA] = "delta",     [OP_GATED_NORM] = "gated norm",
 };
 
 static const struct card_matrix *matrix_of(const struct walk *walk, uint32_t index) {

@@ -70,7 +70,7 @@ static void update(float *state, float keep, const float *x, uint32_t rows, cons
 static void delta_row(const struct delta_rule *call, size_t row, uint32_t head, float *state) {
     const uint32_t k_dim = call->k_dim, v_dim = call->v_dim;
     const size_t at = row * call->qkv_stride;
-    const size_t key = (size_t)(head / (call->v_heads / call->k_heads)) * k_dim;
+    const size_t key = (size_t)delta_key_head(call, head) * k_dim;
     const float *v = call->v + at + (size_t)head * v_dim;
     float q[RECURRENT_DIM_MAX], k[RECURRENT_DIM_MAX], change[RECURRENT_DIM_MAX];
     normalise(call->q + at + key, k_dim, 1.0f / sqrtf((float)k_dim), q);

@@ -31,6 +31,7 @@ struct runner_sequence {
     uint32_t chunk; /* rows a step */
     uint32_t start; /* the step it enters in */
     uint32_t blocks[64];
+    uint32_t slot;         /* place of its state, which no other has at the time */
     uint32_t cached;       /* positions another sequence writes for it */
     struct page_copy copy; /* before its first step, unless both pages are the same */
     uint32_t done;         /* positions so far */
@@ -60,7 +61,8 @@ static inline enum err rig_open(struct rig *rig, const char *path, const struct 
                                       .pool = rig->pool,
                                       .rows_max = 512,
                                       .logit_rows_max = 128,
-                                      .page_count = 96};
+                                      .page_count = 96,
+                                      .state_count = RUNNER_SEQUENCES_MAX};
     if (err == OK) err = forward_open(&rig->forward, &options, error);
     if (err == OK) err = forward_open_beside(&rig->beside, rig->forward, 128, 16, error);
     if (err != OK) rig_close(rig);
@@ -113,7 +115,9 @@ static inline void run_sequences(struct rig *rig, struct runner_sequence *sequen
             if (sequence->done == sequence->cached && sequence->copy.from != sequence->copy.to)
                 copies[copy_count++] = sequence->copy;
             of[members] = i;
-            parts[members++] = (struct step_sequence){.row_first = rows,
+            parts[members++] = (struct step_sequence){.slot = sequence->slot,
+                                                      .slot_is_new = sequence->done == 0,
+                                                      .row_first = rows,
                                                       .row_count = take,
                                                       .kv_tokens = sequence->done,
                                                       .block_count = 64,

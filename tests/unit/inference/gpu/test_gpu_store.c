@@ -244,7 +244,7 @@ static void experts_stand_behind_one_another_in_one_matrix(void **state) {
         assert_int_equal(filled[1].row_first, 2 * 64 + 32);
         const struct gpu_store_options options = {.form = forms[i][0]};
         const struct weight_matrix router = {
-            .parts = &down_part, .part_count = 1, .cols = 64, .is_router = true};
+            .parts = &down_part, .part_count = 1, .cols = 64, .is_exact = true};
         assert_int_equal(gpu_store_matrix(&options, &router).form, forms[i][2]);
         for (uint32_t k = 0; k < 12; k++) matrix_close(matrices[k / 6][k % 6 / 2][k % 2]);
         gpu_store_close(store);

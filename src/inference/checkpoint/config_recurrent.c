@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/config_recurrent.h"
+
+#include "checkpoint/config_key.h"
+
+bool config_layer_is_recurrent(const struct model_config *config, uint32_t layer) {
+    return config->list[layer].mixer != MIXER_ATTENTION;
+}
+
+bool config_is_recurrent(const struct model_config *config) {
+    return config->recurrent.taps > 0;
+}
+
+uint32_t config_state_width(const struct model_config *config) {
+    return config->recurrent.value_heads * config->recurrent.value_dim;
+}
+
+uint32_t config_state_channels(const struct model_config *config) {
+    const struct recurrent_sizes *sizes = &config->recurrent;
+    return 2 * sizes->key_heads * sizes->key_dim + config_state_width(config);
+}
+
+enum err config_check_recurrent(const struct model_config *config, struct error *error) {
+    const struct recurrent_sizes *sizes = &config->recurrent;
+    uint32_t attention = 0;
+    for (uint32_t i = 0; i < config->layers; i++)
+        attention += !config_layer_is_recurrent(config, i);
+    if (attention == 0)
+        return err_set(error, ERR_INVALID, "no layer is of attention: not supported");
+    if (sizes->taps < 2 || sizes->taps > CONFIG_TAPS_MAX)
+        return err_set(error, ERR_INVALID,
+                       "a convolution over %u inputs is not supported (2 to %u)", sizes->taps,
+                       CONFIG_TAPS_MAX);
+    if (sizes->value_heads % sizes->key_heads != 0)
+        return err_set(error, ERR_INVALID, "%u value heads cannot share %u key heads of a state",
+                       sizes->value_heads, sizes->key_heads);
+    if (sizes->key_dim > CONFIG_STATE_DIM_MAX || sizes->value_dim > CONFIG_STATE_DIM_MAX)
+        return err_set(error, ERR_INVALID, "states of %u x %u are not supported (up to %u)",
+                       sizes->key_dim, sizes->value_dim, CONFIG_STATE_DIM_MAX);
+    const uint64_t bytes = (uint64_t)(config->layers - attention) * sizeof(float) *
+                           ((uint64_t)sizes->value_heads * sizes->key_dim * sizes->value_dim +
+                            (sizes->taps - 1) * (uint64_t)config_state_channels(config));
+    if (bytes > CONFIG_STATE_BYTES_MAX)
+        return err_set(error, ERR_INVALID, "the state of a sequence takes %llu bytes, over %llu",
+                       (unsigned long long)bytes, CONFIG_STATE_BYTES_MAX);
+    return OK;
+}
+
+/* Gives a layer its kind. */
+static void set_kind(struct model_config *config, uint32_t layer, bool is_attention) {
+    config->list[layer].mixer = is_attention ? MIXER_ATTENTION : MIXER_DELTA;
+}
+
+/* Each full_attention_interval-th layer is of attention, unless a list says which are recurrent. */
+static enum err read_kinds(struct model_config *config, const struct gguf *gguf,
+                           struct error *error) {
+    const struct config_key key = config_key_of(config, gguf, "attention.recurrent_layers");
+    const struct gguf_value *list = gguf_find(gguf, key.text);
+    uint32_t interval = 4;
+    enum err err = gguf_get_u32(gguf, config_key_of(config, gguf, "full_attention_interval").text,
+                                &interval, error);
+    if (err != OK) return err;
+    if (interval < 1) return err_set(error, ERR_INVALID, "full_attention_interval is 0");
+    if (list && (list->kind != GGUF_ARRAY || list->count < config->layers))
+        return err_set(error, ERR_INVALID, "%s is no list of %u layers", key.text, config->layers);
+    for (uint32_t i = 0; i < config->layers; i++) {
+        int64_t is_recurrent = (i + 1) % interval != 0;
+        if (list && list->element == GGUF_BOOL)
+            is_recurrent = list->at[i] != 0;
+        else if (list && !gguf_element_i64(list, i, &is_recurrent))
+            return err_set(error, ERR_INVALID, "%s is no list of flags", key.text);
+        set_kind(config, i, is_recurrent == 0);
+    }
+    return OK;
+}
+
+/* Layers that guess further tokens stand behind the others and are not run. */
+static enum err skip_layers(struct model_config *config, const struct gguf *gguf,
+                            struct error *error) {
+    const struct config_key key = config_key_of(config, gguf, "nextn_predict_layers");
+    enum err err = gguf_get_u32(gguf, key.text, &config->layers_skipped, error);
+    if (err == OK && config->layers_skipped >= config->layers)
+        err = err_set(error, ERR_INVALID, "%s is %u, but there are %u layers", key.text,
+                      config->layers_skipped, config->layers);
+    if (err == OK) config->layers -= config->layers_skipped;
+    return err;
+}
+
+enum err config_read_recurrent(struct model_config *config, const struct gguf *gguf,
+                               struct error *error) {
+    struct recurrent_sizes *sizes = &config->recurrent;
+    const struct {
+        const char *suffix;
+        uint32_t max, *count;
+    } counts[] = {
+        {"ssm.conv_kernel", CONFIG_TAPS_MAX, &sizes->taps},
+        {"ssm.group_count", CONFIG_STATE_HEADS_MAX, &sizes->key_heads},
+        {"ssm.time_step_rank", CONFIG_STATE_HEADS_MAX, &sizes->value_heads},
+        {"ssm.state_size", CONFIG_STATE_DIM_MAX, &sizes->key_dim},
+    };
+    uint32_t inner = 0;
+    if (!config->architecture->is_hybrid) return OK;
+    enum err err = skip_layers(config, gguf, error);
+    if (err == OK) err = read_kinds(config, gguf, error);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts && err == OK; i++)
+        err =
+            config_key_count(config, gguf, counts[i].suffix, counts[i].max, counts[i].count, error);
+    if (err == OK)
+        err = config_key_count(config, gguf, "ssm.inner_size",
+                               CONFIG_STATE_HEADS_MAX * CONFIG_STATE_DIM_MAX, &inner, error);
+    if (err != OK) return err;
+    if (inner % sizes->value_heads != 0)
+        return err_set(error, ERR_INVALID, "%s is %u: it cannot be cut into %u heads",
+                       config_key_of(config, gguf, "ssm.inner_size").text, inner,
+                       sizes->value_heads);
+    sizes->value_dim = inner / sizes->value_heads;
+    sizes->heads_are_tiled = true;
+    return config_check_recurrent(config, error);
+}
+
+enum err config_read_kv_heads(struct model_config *config, const struct gguf *gguf,
+                              struct error *error) {
+    const struct config_key key = config_key_of(config, gguf, "attention.head_count_kv");
+    const struct gguf_value *value = gguf_find(gguf, key.text);
+    if (!value) return OK;
+    if (value->kind != GGUF_ARRAY)
+        return config_key_count(config, gguf, "attention.head_count_kv", CONFIG_HEADS_MAX,
+                                &config->kv_heads, error);
+    if (value->count < config->layers)
+        return err_set(error, ERR_INVALID, "%s is no list of %u layers", key.text, config->layers);
+    int64_t heads = 0;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        int64_t count = 0;
+        if (!gguf_element_i64(value, i, &count) || count < 0 || count > CONFIG_HEADS_MAX)
+            return err_set(error, ERR_INVALID, "%s: element %u is not 0..%u", key.text, i,
+                           CONFIG_HEADS_MAX);
+        if (count > 0 && heads > 0 && count != heads)
+            return err_set(error, ERR_INVALID, "%s differs between layers: not supported",
+                           key.text);
+        if (count > 0) heads = count;
+        if ((count > 0) == config_layer_is_recurrent(config, i))
+            return err_set(error, ERR_INVALID,
+                           "%s: element %u is %lld, but the layer is%s recurrent", key.text, i,
+                           (long long)count, config_layer_is_recurrent(config, i) ? "" : " not");
+    }
+    if (heads > 0) config->kv_heads = (uint32_t)heads;
+    return OK;
+}
