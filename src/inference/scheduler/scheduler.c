@@ -324,11 +324,6 @@ void scheduler_cancel(struct scheduler *scheduler, uint64_t id) {
     let_go_leaving(scheduler);
 }
 
-bool scheduler_has_work(const struct scheduler *scheduler) {
-    return scheduler->running_count > 0 || first_in_line(scheduler, LINE_URGENT) ||
-           first_in_line(scheduler, LINE_OTHERS);
-}
-
 /* Called when the step has been submitted and on_event may call the scheduler. It may have ended a
  * preempted sequence before its event. */
 static void report_preempted(const struct scheduler *scheduler) {

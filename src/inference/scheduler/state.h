@@ -196,6 +196,10 @@ bool make_room(struct scheduler *scheduler);
  * in line waits for blocks. */
 bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *plan,
                 uint32_t rows_end);
+
+/* running.c */
+
+/* The first of a line: preempted sequences come before those that wait. NULL: an empty line. */
 struct sequence *first_in_line(const struct scheduler *scheduler, enum line_kind kind);
 /* Rows before the next token of a running sequence; 0 when its last token is pending. */
 uint32_t rows_missing(const struct sequence *sequence);
@@ -204,6 +208,9 @@ bool is_to_be_scored(const struct sequence *sequence);
 bool has_block_for_next(const struct sequence *sequence);
 /* Rows that the blocks of a running sequence have room for. */
 uint32_t rows_with_block(const struct sequence *sequence);
+/* The place of a sequence in `running`, or where it would be. */
+uint32_t running_index(const struct scheduler *scheduler, const struct sequence *sequence);
+void add_running(struct scheduler *scheduler, struct sequence *sequence);
 /* Takes blocks and slot away from a running sequence, which is in no list afterwards. */
 void stop_running(struct scheduler *scheduler, struct sequence *sequence);
 /* Writes the pages of block table[index] of a running sequence into its page tables. */
