@@ -30,7 +30,7 @@ struct checkpoint {
     struct arena arena; /* names and packed weights */
 };
 
-/* Adds a tensor; ERR_INVALID when another one has its name. */
+/* tensor_table.c: adds a tensor; ERR_INVALID when another one has its name. */
 enum err checkpoint_add(struct checkpoint *checkpoint, const struct checkpoint_tensor *tensor,
                         struct error *error) MUST_CHECK;
 
