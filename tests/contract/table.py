@@ -37,7 +37,8 @@ def cases():
             if not isinstance(node, ast.FunctionDef) or not (name := re.match(
                     r"test_case_(\d{3})_", node.name)):
                 continue
-            sentence = (ast.get_docstring(node) or "").splitlines()[0]
+            paragraph = (ast.get_docstring(node) or "").partition("\n\n")[0]
+            sentence = " ".join(paragraph.split())
             found = marks(whole + node.decorator_list)
             if "not_there_yet" in found:
                 state = f"refused clearly: {found['not_there_yet']}"
