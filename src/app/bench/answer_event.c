@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench/answer_event.h"
 
+#include "answer/answer_text.h"
 #include "answer/answer_usage.h"
-#include "answer/said.h"
 #include "json/span.h"
 
 static bool is_null(struct str value) {
@@ -11,14 +11,14 @@ static bool is_null(struct str value) {
 
 static void read_choices(struct answer_event *event, struct str choices) {
     struct json_span_iter iter;
-    struct said said;
+    struct answer_text found;
     struct str choice;
     if (choices.bytes == 0 || choices.at[0] != '[' || !json_span_enter(&iter, choices)) return;
     while (json_span_element(&iter, &choice)) {
         if (!json_span_is_object(choice)) continue;
-        said_read(&said, choice);
-        event->has_text |= said.count > 0 || said.thought.at;
-        event->is_finished |= said.finish_reason.at != NULL;
+        answer_text_read(&found, choice);
+        event->has_text |= found.count > 0 || found.thought.at;
+        event->is_finished |= found.finish_reason.at != NULL;
     }
 }
 

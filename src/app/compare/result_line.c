@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "compare/result_line.h"
 
+#include "answer/answer_tree.h"
 #include "answer/answer_usage.h"
-#include "answer/said_tree.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -120,22 +120,22 @@ static void add_decisions(struct result_line *line, struct buf *name, const json
 
 static void read_values(struct result_line *line, const json_t *body) {
     const json_t *answers = json_member(body, "answers");
-    struct said_tree said;
+    struct answer_tree found;
     json_t *call;
     size_t index;
     struct buf name, text;
-    said_tree_find(&said, body);
+    answer_tree_find(&found, body);
     buf_init(&name, NAME_BYTES_MAX);
     buf_init(&text, BUF_UNLIMITED);
     line->values = json_object();
     if (!line->values) abort();
-    json_array_foreach(said.calls, index, call)
+    json_array_foreach(found.calls, index, call)
         add_call(line, &name, json_member(call, "function"));
-    if (json_is_object(said.calls)) add_call(line, &name, said.calls);
-    said_tree_add_text(&text, &said);
+    if (json_is_object(found.calls)) add_call(line, &name, found.calls);
+    answer_tree_add_text(&text, &found);
     if (json_is_array(answers) || json_is_object(answers))
         add_decisions(line, &name, answers);
-    else if (said.kind != SAID_NOTHING && said.kind != SAID_CALL)
+    else if (found.kind != ANSWER_IS_NOTHING && found.kind != ANSWER_IS_CALL)
         add_text(line, &name, buf_str(&text));
     if (json_object_size(line->values) == 0) set(line->values, STR(RESULT_BODY), body);
     buf_release(&text);

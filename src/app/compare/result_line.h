@@ -13,8 +13,8 @@
  *   and /v1/systemone   a choice, the score of a score; "QUESTION.probability" of a predicate
  *   any other body      "(body)", the whole body
  *
- * The answer is the one of answer/said_kind.h, next to all calls. A JSON text inside a code fence
- * of Markdown counts as the JSON.
+ * The answer is the one of answer/answer_member.h, next to all calls. A JSON text inside a code
+ * fence of Markdown counts as the JSON.
  *
  * Thread: any.
  * Memory: owns the values; result_line_release frees them. The id lies in the caller's buf. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label_studio/reply.h"
 
-#include "answer/said_tree.h"
+#include "answer/answer_tree.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -66,19 +66,19 @@ static json_t *decisions_of(const json_t *answers) {
 
 static json_t *read_object(const json_t *body) {
     const json_t *answers = json_member(body, "answers");
-    struct said_tree said;
+    struct answer_tree found;
     struct buf text;
     json_t *object = NULL;
-    said_tree_find(&said, body);
+    answer_tree_find(&found, body);
     buf_init(&text, BUF_UNLIMITED);
-    said_tree_add_text(&text, &said);
+    answer_tree_add_text(&text, &found);
     if (answers)
         object = decisions_of(answers);
-    else if (said.kind != SAID_NOTHING)
+    else if (found.kind != ANSWER_IS_NOTHING)
         object = object_of(buf_str(&text));
-    if (!object && said.kind == SAID_CALL)
-        object = calls_as_text(said.calls);
-    else if (!object && said.kind != SAID_NOTHING)
+    if (!object && found.kind == ANSWER_IS_CALL)
+        object = calls_as_text(found.calls);
+    else if (!object && found.kind != ANSWER_IS_NOTHING)
         object = whole_text(buf_str(&text));
     buf_release(&text);
     if (object && json_object_size(object) > 0) return object;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "table/result_parts.h"
 
+#include "answer/answer_text.h"
 #include "answer/embedding.h"
-#include "answer/said.h"
 #include "json/span.h"
 
 #include <inttypes.h>
@@ -30,12 +30,12 @@ static bool has_any(struct str object, const char *const *names, size_t count) {
 /* --- choices --- */
 
 /* The answer of a chat or of a completion, and whether it is all that the choice says. */
-static struct str answer_of_choice(const struct said *said, bool *ret_is_whole) {
+static struct str answer_of_choice(const struct answer_text *found, bool *ret_is_whole) {
     static const char *const further[] = {
         "reasoning_content", "reasoning", "thinking", "audio", "images", "annotations"};
-    *ret_is_whole = said->count <= 1 && is_void(said->logprobs) &&
-                    !has_any(said->message, further, sizeof further / sizeof *further);
-    return said->kind == SAID_CALL ? said->calls : said->raw;
+    *ret_is_whole = found->count <= 1 && is_void(found->logprobs) &&
+                    !has_any(found->message, further, sizeof further / sizeof *further);
+    return found->kind == ANSWER_IS_CALL ? found->calls : found->raw;
 }
 
 /* The answer of another endpoint: an embedding, decisions, or the whole list of data. */
@@ -62,7 +62,7 @@ static struct str answered_body(struct str body) {
 
 bool result_parts_read(struct str line, struct result_parts *ret_parts) {
     struct result_parts parts = {.is_whole = true};
-    struct said said;
+    struct answer_text found;
     uint64_t count;
     if (!json_span_is_utf8(line) || !json_span_read(line, &line) || !json_span_is_object(line))
         return false;
@@ -72,10 +72,10 @@ bool result_parts_read(struct str line, struct result_parts *ret_parts) {
     parts.has_response = json_span_is_object(response);
     parts.body = member(response, "body");
     struct str body = answered_body(parts.body);
-    if (said_first(&said, member(body, "choices"), &count)) {
-        parts.answer = answer_of_choice(&said, &parts.is_whole);
-        parts.is_refusal = said.kind == SAID_REFUSAL;
-        parts.finish_reason = said.finish_reason;
+    if (answer_text_first(&found, member(body, "choices"), &count)) {
+        parts.answer = answer_of_choice(&found, &parts.is_whole);
+        parts.is_refusal = found.kind == ANSWER_IS_REFUSAL;
+        parts.finish_reason = found.finish_reason;
     } else {
         parts.answer = answer_of_body(body, &parts.is_whole);
     }

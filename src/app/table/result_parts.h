@@ -4,8 +4,8 @@
 /* result_parts: the parts of a result line that a row of a table shows, from whatever server it
  * comes: the answer of its first choice, its error in any form, why it ended, its tokens.
  *
- * The answer of a choice is by the rule of answer/said_kind.h, with all calls; other endpoints have
- * theirs in other members. A part that the line does not have has `at` NULL.
+ * The answer of a choice is by the rule of answer/answer_member.h, with all calls; other endpoints
+ * have theirs in other members. A part that the line does not have has `at` NULL.
  *
  * Thread: any; pure.
  * Memory: views of the line. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "answers/record.h"
 
+#include "answer/answer_text.h"
 #include "answer/answer_usage.h"
-#include "answer/said.h"
 #include "answers/question.h"
 #include "answers/table.h"
 #include "json/span.h"
@@ -273,16 +273,16 @@ static bool put_object(struct record *record, struct str object, unsigned depth)
 /* --- chats and completions --- */
 
 /* Decodes the answer of a choice into record->answer. */
-static struct str read_answer(struct record *record, const struct said *said) {
+static struct str read_answer(struct record *record, const struct answer_text *found) {
     buf_clear(&record->answer);
-    said_add_text(&record->answer, said);
+    answer_text_add(&record->answer, found);
     return buf_str(&record->answer);
 }
 
 struct str record_answer(struct record *record) {
-    struct said said;
-    said_first(&said, json_span_get(record->body, "choices"), NULL);
-    return read_answer(record, &said);
+    struct answer_text found;
+    answer_text_first(&found, json_span_get(record->body, "choices"), NULL);
+    return read_answer(record, &found);
 }
 
 static double characters_of(struct str text) {
@@ -307,14 +307,14 @@ static void add_logprobs(struct record *record, struct str logprobs) {
     }
 }
 
-static void walk_choice(struct record *record, const struct said *said) {
-    struct str text = read_answer(record, said);
+static void walk_choice(struct record *record, const struct answer_text *found) {
+    struct str text = read_answer(record, found);
     put_fixed_text(record, TABLE_OUTCOME,
-                   json_span_is_string(said->finish_reason)
-                       ? json_span_text(said->finish_reason, &record->scratch)
+                   json_span_is_string(found->finish_reason)
+                       ? json_span_text(found->finish_reason, &record->scratch)
                        : STR("ok"));
     put_fixed_number(record, TABLE_CHARACTERS, characters_of(text));
-    if (json_span_is_object(said->logprobs)) add_logprobs(record, said->logprobs);
+    if (json_span_is_object(found->logprobs)) add_logprobs(record, found->logprobs);
     struct str object = object_in(text);
     buf_clear(&record->name);
     record->has_answer = true;
@@ -408,13 +408,13 @@ static void put_error(struct record *record, struct str error) {
 static void walk_body(struct record *record) {
     struct json_span_iter iter;
     struct str key, value, error = {NULL, 0};
-    struct said said;
+    struct answer_text found;
     bool has_outcome = false;
     if (!json_span_is_object(record->body) || !json_span_enter(&iter, record->body)) return;
     while (json_span_member(&iter, &key, &value)) {
         if (json_span_string_is(key, "choices") && is_array(value)) {
-            has_outcome = said_first(&said, value, NULL);
-            if (has_outcome) walk_choice(record, &said);
+            has_outcome = answer_text_first(&found, value, NULL);
+            if (has_outcome) walk_choice(record, &found);
         } else if (json_span_string_is(key, "usage")) {
             walk_usage(record, value);
         } else if (json_span_string_is(key, "answers")) {

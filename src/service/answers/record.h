@@ -3,9 +3,9 @@
 
 /* record: a result line as the fields of its answer, found in the text without building a tree.
  *
- * The answer is that of the choice with the lowest index, by the rule of answer/said_kind.h. If it
- * is a JSON object, also inside a Markdown code block, its scalars are fields:
- * "name", or "outer.name" for nested objects; an array is the number "name.length". The answers of
+ * The answer is that of the choice with the lowest index, by the rule of answer/answer_member.h. If
+ * it is a JSON object, also inside a Markdown code block, its scalars are fields: "name", or
+ * "outer.name" for nested objects; an array is the number "name.length". The answers of
  * a decision are the fields "question.choice", "question.confidence" and so on. A name that
  * begins with a dot gets a second dot, so that it differs from the line's own fields.
  *

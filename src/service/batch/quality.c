@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "batch/quality.h"
 
-#include "answer/said.h"
+#include "answer/answer_text.h"
 #include "base/crc.h"
 #include "batch/shape_ends.h"
 #include "json/span.h"
@@ -21,17 +21,17 @@ static uint8_t look_at_text(struct str text) {
 
 /* Looks at one choice of a chat or of a text completion. */
 static uint8_t look_at_choice(struct str choice, struct buf *scratch, uint32_t *hash) {
-    struct said said;
+    struct answer_text found;
     uint8_t marks = 0;
-    said_read(&said, choice);
+    answer_text_read(&found, choice);
     buf_clear(scratch);
-    if (said.kind != SAID_CALL) said_add_text(scratch, &said);
-    if (said.calls.at) /* tool calls are an answer without text */
-        *hash = crc32c(*hash, said.calls.at, said.calls.bytes);
+    if (found.kind != ANSWER_IS_CALL) answer_text_add(scratch, &found);
+    if (found.calls.at) /* tool calls are an answer without text */
+        *hash = crc32c(*hash, found.calls.at, found.calls.bytes);
     else
         marks = look_at_text(buf_str(scratch));
     if (scratch->bytes > 0) *hash = crc32c(*hash, scratch->at, scratch->bytes);
-    if (json_span_string_is(said.finish_reason, "length")) marks |= 1u << SEGLOG_TRUNCATED;
+    if (json_span_string_is(found.finish_reason, "length")) marks |= 1u << SEGLOG_TRUNCATED;
     return marks;
 }
 

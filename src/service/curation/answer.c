@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "curation/answer.h"
 
-#include "answer/said_tree.h"
+#include "answer/answer_tree.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -42,24 +42,25 @@ static void set_place(struct answer *answer, json_t *place, const char *member,
 
 /* Makes the answer a text of the tree where it is another value, such as a list of parts or
  * arguments that are an object: corrections are about texts. */
-static void make_text(const struct said_tree *said) {
+static void make_text(const struct answer_tree *found) {
     struct buf text;
-    if (json_is_string(json_member(said->place, said->member))) return;
+    if (json_is_string(json_member(found->place, found->member))) return;
     buf_init(&text, BUF_UNLIMITED);
-    said_tree_add_text(&text, said);
-    json_object_set_new_nocheck(said->place, said->member,
+    answer_tree_add_text(&text, found);
+    json_object_set_new_nocheck(found->place, found->member,
                                 json_stringn_nocheck(text.at ? text.at : "", text.bytes));
     buf_release(&text);
 }
 
 static void find_text(struct answer *answer, const json_t *body) {
-    struct said_tree said;
-    said_tree_find(&said, body);
-    answer->calls = said.calls;
-    answer->is_refusal = said.kind == SAID_REFUSAL;
-    if (!json_member(said.place, said.member)) return;
-    make_text(&said);
-    set_place(answer, said.place, said.member, said.kind == SAID_CALL ? ANSWER_CALL : ANSWER_TEXT);
+    struct answer_tree found;
+    answer_tree_find(&found, body);
+    answer->calls = found.calls;
+    answer->is_refusal = found.kind == ANSWER_IS_REFUSAL;
+    if (!json_member(found.place, found.member)) return;
+    make_text(&found);
+    set_place(answer, found.place, found.member,
+              found.kind == ANSWER_IS_CALL ? ANSWER_CALL : ANSWER_TEXT);
 }
 
 /* --- decisions --- */

@@ -10,8 +10,8 @@
  *                                    without a name is called by its place, "0" and so on
  *   any other text                   no object, and the text; also a refusal
  *
- * The rule of answer/said_kind.h says which text that is. A line without a response of status 200
- * has no answer.
+ * The rule of answer/answer_member.h says which text that is. A line without a response of status
+ * 200 has no answer.
  *
  * Thread: one per struct.
  * Memory: owns the tree of the line; answer_release frees it. Texts are views of the tree. All

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workers/upstream/calls.h"
 
-#include "answer/said.h"
+#include "answer/answer_text.h"
 #include "grammar/shape_match.h"
 #include "json/json.h"
 #include "json/span.h"
@@ -98,16 +98,16 @@ static const char *look_at_call(const struct asked *asked, struct str call, uint
 }
 
 static const char *look_at_choice(const struct asked *asked, struct str choice, uint32_t *fuel) {
-    struct said said;
+    struct answer_text found;
     struct str call;
     struct json_span_iter iter;
     const char *param = NULL;
     size_t count = 0;
-    said_read(&said, choice);
-    if (json_span_string_is(said.finish_reason, "length")) return NULL;
-    if (said.kind == SAID_REFUSAL) return NULL; /* an answer, whatever was asked for */
+    answer_text_read(&found, choice);
+    if (json_span_string_is(found.finish_reason, "length")) return NULL;
+    if (found.kind == ANSWER_IS_REFUSAL) return NULL; /* an answer, whatever was asked for */
     bool inside =
-        said.calls.bytes > 0 && *said.calls.at == '[' && json_span_enter(&iter, said.calls);
+        found.calls.bytes > 0 && *found.calls.at == '[' && json_span_enter(&iter, found.calls);
     while (inside && !param && json_span_element(&iter, &call)) {
         count++;
         param = look_at_call(asked, call, fuel);
@@ -119,18 +119,18 @@ static const char *look_at_choice(const struct asked *asked, struct str choice, 
 
 /* The older form of a named function, which has no tools. */
 static bool has_function(struct str request, struct str choice) {
-    struct str body, asked, said;
+    struct str body, asked, found;
     struct buf a, b;
     if (!json_span_read(request, &body)) return true;
     asked = json_span_get(json_span_get(body, "function_call"), "name");
     if (!json_span_is_string(asked) ||
         json_span_string_is(json_span_get(choice, "finish_reason"), "length"))
         return true;
-    said = json_span_get(json_span_get(json_span_get(choice, "message"), "function_call"), "name");
-    if (!json_span_is_string(said)) return false;
+    found = json_span_get(json_span_get(json_span_get(choice, "message"), "function_call"), "name");
+    if (!json_span_is_string(found)) return false;
     buf_init(&a, BUF_UNLIMITED);
     buf_init(&b, BUF_UNLIMITED);
-    bool is_same = str_equals(json_span_text(asked, &a), json_span_text(said, &b));
+    bool is_same = str_equals(json_span_text(asked, &a), json_span_text(found, &b));
     buf_release(&a);
     buf_release(&b);
     return is_same;

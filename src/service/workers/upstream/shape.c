@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "workers/upstream/shape.h"
 
-#include "answer/said.h"
+#include "answer/answer_text.h"
 #include "grammar/asked_names.h"
 #include "grammar/asked_shape.h"
 #include "grammar/shape_match.h"
@@ -66,13 +66,13 @@ static bool read_shape(struct str fields, struct asked_shape *ret_shape) {
 /* One choice of a chat or of a text completion. */
 static enum shape_end look_at_choice(const struct asked_shape *shape, struct str choice,
                                      struct buf *scratch, uint32_t *fuel) {
-    struct said said;
-    said_read(&said, choice);
-    if (json_span_string_is(said.finish_reason, "length")) return SHAPE_TRUNCATED;
-    if (said.calls.at || said.kind == SAID_REFUSAL) return SHAPE_UNCHECKED;
-    if (!json_span_is_string(said.raw)) return SHAPE_MISMATCHED;
+    struct answer_text found;
+    answer_text_read(&found, choice);
+    if (json_span_string_is(found.finish_reason, "length")) return SHAPE_TRUNCATED;
+    if (found.calls.at || found.kind == ANSWER_IS_REFUSAL) return SHAPE_UNCHECKED;
+    if (!json_span_is_string(found.raw)) return SHAPE_MISMATCHED;
     buf_clear(scratch);
-    said_add_text(scratch, &said);
+    answer_text_add(scratch, &found);
     if (scratch->overflowed) return SHAPE_UNCHECKED;
     switch (shape_match_text(shape->kind, shape->source, buf_str(scratch), fuel)) {
     case SHAPE_MATCH_NO: return SHAPE_MISMATCHED;

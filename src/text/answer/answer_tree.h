@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* said_tree: the answer of a choice in a tree, by the rule of said_kind.h, for places that compare
- * or edit its values.
+/* answer_tree: the answer of a choice in a tree, by the rule of answer_member.h, for places that
+ * compare or edit its values.
  *
  * Thread: one per tree.
  * Memory: borrows everything from the tree. */
 
-#include "answer/said_kind.h"
+#include "answer/answer_member.h"
 #include "base/buf.h"
 
 #include <jansson.h>
 
-struct said_tree {
-    enum said_kind kind;
+struct answer_tree {
+    enum answer_member kind;
     json_t *place; /* the object whose member `member` is the answer; NULL if nothing is said */
     const char *member;  /* in a call "arguments", which a call may lack */
     json_t *choice;      /* the one with the lowest index; NULL without choices */
@@ -21,6 +21,6 @@ struct said_tree {
 };
 
 /* Finds the answer of a response body. */
-void said_tree_find(struct said_tree *ret_said, const json_t *body);
+void answer_tree_find(struct answer_tree *ret_answer, const json_t *body);
 /* Appends the text of the answer. */
-void said_tree_add_text(struct buf *buf, const struct said_tree *said);
+void answer_tree_add_text(struct buf *buf, const struct answer_tree *answer);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "answer/said.h"
+#include "answer/answer_text.h"
 
 #include "answer/by_index.h"
 #include "answer/members.h"
@@ -28,15 +28,16 @@ static struct str text_of_part(struct str part) {
     return is_text(text) ? text : nothing;
 }
 
-static enum said_much much_of_content(struct str content) {
+static enum member_fill much_of_content(struct str content) {
     struct json_span_iter iter;
     struct str part;
-    if (!content.at) return SAID_ABSENT;
-    if (!is_list(content)) return is_text(content) || *content.at != '"' ? SAID_FULL : SAID_EMPTY;
+    if (!content.at) return MEMBER_ABSENT;
+    if (!is_list(content))
+        return is_text(content) || *content.at != '"' ? MEMBER_FULL : MEMBER_EMPTY;
     bool is_inside = json_span_enter(&iter, content);
     while (is_inside && json_span_element(&iter, &part))
-        if (text_of_part(part).at) return SAID_FULL;
-    return SAID_EMPTY;
+        if (text_of_part(part).at) return MEMBER_FULL;
+    return MEMBER_EMPTY;
 }
 
 /* --- calls --- */
@@ -51,17 +52,17 @@ static struct str arguments_of_call(struct str call) {
 
 /* Finds the calls of a message in `tool_calls`, else in the older `function_call`, and the
  * arguments of the first one. */
-static void read_calls(struct said *said, struct str list, struct str older,
+static void read_calls(struct answer_text *found, struct str list, struct str older,
                        struct str *ret_arguments) {
     struct json_span_iter iter;
     struct str call;
     *ret_arguments = nothing;
     if (is_list(list) && json_span_enter(&iter, list) && json_span_element(&iter, &call)) {
-        said->calls = list;
+        found->calls = list;
         *ret_arguments = arguments_of_call(call);
     } else if (json_span_is_object(older) && json_span_enter(&iter, older) &&
                json_span_member(&iter, &call, &call)) {
-        said->calls = older;
+        found->calls = older;
         *ret_arguments = json_span_get(older, "arguments");
         if (is_null(*ret_arguments)) *ret_arguments = nothing;
     }
@@ -87,65 +88,66 @@ static const struct str message_names[MEMBERS] = {
     [THINKING] = {"thinking", 8},
 };
 
-static enum said_much much_of(struct str value) {
-    if (!json_span_is_string(value)) return SAID_ABSENT;
-    return is_text(value) ? SAID_FULL : SAID_EMPTY;
+static enum member_fill much_of(struct str value) {
+    if (!json_span_is_string(value)) return MEMBER_ABSENT;
+    return is_text(value) ? MEMBER_FULL : MEMBER_EMPTY;
 }
 
-void said_read(struct said *ret_said, struct str choice) {
+void answer_text_read(struct answer_text *ret_answer, struct str choice) {
     struct str own[CHOICE_MEMBERS], of[MEMBERS], arguments;
     members_find(choice, choice_names, CHOICE_MEMBERS, own);
-    struct said said = {.message = json_span_is_object(own[MESSAGE]) ? own[MESSAGE] : own[DELTA],
-                        .finish_reason = own[FINISH_REASON],
-                        .logprobs = own[LOGPROBS],
-                        .index = own[INDEX]};
-    if (!json_span_is_object(said.message)) said.message = nothing;
-    members_find(said.message, message_names, MEMBERS, of);
-    for (size_t i = REASONING_CONTENT; i <= THINKING && !said.thought.at; i++)
-        if (is_text(of[i])) said.thought = of[i];
-    read_calls(&said, of[CALLS], of[OLDER_CALL], &arguments);
-    struct said_members members = {.content = much_of_content(of[CONTENT]),
-                                   .calls = said.calls.at ? SAID_FULL : SAID_ABSENT,
-                                   .refusal = much_of(of[REFUSAL]),
-                                   .text = much_of(own[TEXT])};
-    said.count = (members.content == SAID_FULL) + (members.calls == SAID_FULL) +
-                 (members.refusal == SAID_FULL) + (members.text == SAID_FULL);
-    said.kind = said_kind_of(&members);
-    switch (said.kind) {
-    case SAID_NOTHING: break;
-    case SAID_CONTENT: said.raw = of[CONTENT]; break;
-    case SAID_CALL: said.raw = arguments; break;
-    case SAID_REFUSAL: said.raw = of[REFUSAL]; break;
-    case SAID_TEXT: said.raw = own[TEXT]; break;
+    struct answer_text found = {.message =
+                                    json_span_is_object(own[MESSAGE]) ? own[MESSAGE] : own[DELTA],
+                                .finish_reason = own[FINISH_REASON],
+                                .logprobs = own[LOGPROBS],
+                                .index = own[INDEX]};
+    if (!json_span_is_object(found.message)) found.message = nothing;
+    members_find(found.message, message_names, MEMBERS, of);
+    for (size_t i = REASONING_CONTENT; i <= THINKING && !found.thought.at; i++)
+        if (is_text(of[i])) found.thought = of[i];
+    read_calls(&found, of[CALLS], of[OLDER_CALL], &arguments);
+    struct answer_members members = {.content = much_of_content(of[CONTENT]),
+                                     .calls = found.calls.at ? MEMBER_FULL : MEMBER_ABSENT,
+                                     .refusal = much_of(of[REFUSAL]),
+                                     .text = much_of(own[TEXT])};
+    found.count = (members.content == MEMBER_FULL) + (members.calls == MEMBER_FULL) +
+                  (members.refusal == MEMBER_FULL) + (members.text == MEMBER_FULL);
+    found.kind = answer_member_of(&members);
+    switch (found.kind) {
+    case ANSWER_IS_NOTHING: break;
+    case ANSWER_IS_CONTENT: found.raw = of[CONTENT]; break;
+    case ANSWER_IS_CALL: found.raw = arguments; break;
+    case ANSWER_IS_REFUSAL: found.raw = of[REFUSAL]; break;
+    case ANSWER_IS_TEXT: found.raw = own[TEXT]; break;
     }
-    *ret_said = said;
+    *ret_answer = found;
 }
 
-bool said_first(struct said *ret_said, struct str choices, uint64_t *ret_count) {
+bool answer_text_first(struct answer_text *ret_answer, struct str choices, uint64_t *ret_count) {
     struct by_index order = {0};
     struct json_span_iter iter;
-    struct said said;
+    struct answer_text found;
     struct str choice;
-    *ret_said = (struct said){.kind = SAID_NOTHING};
+    *ret_answer = (struct answer_text){.kind = ANSWER_IS_NOTHING};
     bool is_inside = is_list(choices) && json_span_enter(&iter, choices);
     while (is_inside && (ret_count || !by_index_is_settled(&order)) &&
            json_span_element(&iter, &choice)) {
-        said_read(&said, choice);
-        if (by_index_take(&order, said.index)) *ret_said = said;
+        answer_text_read(&found, choice);
+        if (by_index_take(&order, found.index)) *ret_answer = found;
     }
     if (ret_count) *ret_count = order.count;
     return order.count > 0;
 }
 
-void said_add_text(struct buf *buf, const struct said *said) {
+void answer_text_add(struct buf *buf, const struct answer_text *found) {
     struct json_span_iter iter;
     struct str part;
-    if (!said->raw.at) return;
-    if (json_span_is_string(said->raw)) {
-        json_span_decode(buf, said->raw);
-    } else if (said->kind != SAID_CONTENT || !is_list(said->raw)) {
-        buf_add_str(buf, said->raw);
-    } else if (json_span_enter(&iter, said->raw)) {
+    if (!found->raw.at) return;
+    if (json_span_is_string(found->raw)) {
+        json_span_decode(buf, found->raw);
+    } else if (found->kind != ANSWER_IS_CONTENT || !is_list(found->raw)) {
+        buf_add_str(buf, found->raw);
+    } else if (json_span_enter(&iter, found->raw)) {
         while (json_span_element(&iter, &part)) {
             struct str text = text_of_part(part);
             if (text.at) json_span_decode(buf, text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* said: what a choice of an OpenAI response body says, found in its text without building a tree:
- * its answer by the rule of said_kind.h, its calls, its thought and its end.
+/* answer_text: what a choice of an OpenAI response body says, found in its text without building a
+ * tree: its answer by the rule of answer_member.h, its calls, its thought and its end.
  *
  * One pass over the members of the choice and one over those of its message, since each step over
  * a value reads it: the index of a million answers is made by these passes. A piece of a stream is
@@ -11,11 +11,11 @@
  * Thread: any; pure.
  * Memory: views of the text. */
 
-#include "answer/said_kind.h"
+#include "answer/answer_member.h"
 #include "base/buf.h"
 
-struct said {
-    enum said_kind kind;
+struct answer_text {
+    enum answer_member kind;
     struct str raw;           /* the member, a JSON value; of calls the arguments of the first */
     struct str calls;         /* the list `tool_calls`, or `function_call`; none without calls */
     struct str message;       /* raw object; none without one */
@@ -27,9 +27,9 @@ struct said {
 };
 
 /* Reads a choice. One that is no object says nothing. */
-void said_read(struct said *ret_said, struct str choice);
+void answer_text_read(struct answer_text *ret_answer, struct str choice);
 /* Reads the choice with the lowest index; false, and nothing said, if there is none. *ret_count, if
  * it is wanted, is the number of choices; without it only as many are read as must be. */
-bool said_first(struct said *ret_said, struct str choices, uint64_t *ret_count);
+bool answer_text_first(struct answer_text *ret_answer, struct str choices, uint64_t *ret_count);
 /* Appends the text of the answer, decoded. */
-void said_add_text(struct buf *buf, const struct said *said);
+void answer_text_add(struct buf *buf, const struct answer_text *answer);

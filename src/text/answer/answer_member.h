@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* said_kind: which member of a choice is its answer. The one rule of quern.
+/* answer_member: which member of a choice is its answer. The one rule of quern.
  *
  *   1. the content of the message, if it is not empty
  *   2. else its calls of tools: the arguments of the first one, or all where a place shows all
@@ -16,13 +16,19 @@
  * Thread: any; pure.
  * Memory: owns nothing. */
 
-enum said_kind { SAID_NOTHING, SAID_CONTENT, SAID_CALL, SAID_REFUSAL, SAID_TEXT };
-
-/* How much a member says. */
-enum said_much { SAID_ABSENT, SAID_EMPTY, SAID_FULL };
-
-struct said_members {
-    enum said_much content, calls, refusal, text;
+enum answer_member {
+    ANSWER_IS_NOTHING,
+    ANSWER_IS_CONTENT,
+    ANSWER_IS_CALL,
+    ANSWER_IS_REFUSAL,
+    ANSWER_IS_TEXT
 };
 
-enum said_kind said_kind_of(const struct said_members *members);
+/* How much a member says. */
+enum member_fill { MEMBER_ABSENT, MEMBER_EMPTY, MEMBER_FULL };
+
+struct answer_members {
+    enum member_fill content, calls, refusal, text;
+};
+
+enum answer_member answer_member_of(const struct answer_members *members);
