@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/id.h"
 #include "cli/batch_show.h"
-#include "cli/retry_lines.h"
-#include "cli/submit.h"
+#include "cli/follow.h"
 #include "client/remote_batches.h"
+#include "client/retry_lines.h"
 
 #include <inttypes.h>
 
@@ -28,13 +28,14 @@ static enum err check(struct command_call *call, struct error *error) {
 /* Makes the new batch from the two files of the old one. */
 static enum err retry_by_files(struct session *session, const struct batch_object *batch,
                                const char *path, json_t **ret_batch, struct error *error) {
-    struct submit_input input;
+    struct requests_file input;
     const struct submit_wish wish = {.endpoint = batch->endpoint, .window = batch->window};
-    enum err err = retry_lines_make(session, batch, path, &input, error);
+    enum err err = retry_lines_make(session->remote, batch, path, &input, error);
     if (err != OK) return err;
     session_say(session, "%" PRIu64 " failed lines go into a new batch", input.lines);
-    err = submit_make(session, &wish, &input, ret_batch, error);
-    submit_input_close(&input);
+    const struct submission submission = follow_submission(session);
+    err = submit_make(&submission, &wish, &input, ret_batch, error);
+    requests_file_close(&input);
     return err;
 }
 
@@ -70,7 +71,7 @@ static enum err run(struct command_call *call, struct error *error) {
                                  error);
     if (err == OK) err = retry(&session, call, &batch, error);
     if (err == OK)
-        err = submit_follow(&session, call, &chosen->follow, chosen->session.json, batch, error);
+        err = follow_batch(&session, call, &chosen->follow, chosen->session.json, batch, error);
     session_close(&session);
     return err;
 }

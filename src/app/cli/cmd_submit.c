@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/submit.h"
+#include "cli/follow.h"
+#include "cli/price_options.h"
 
 #include <inttypes.h>
 
@@ -7,6 +8,7 @@ struct chosen {
     struct session_choice session;
     struct follow_choice follow;
     struct submit_wish wish;
+    struct option_list metadata;
     int64_t limit;
 };
 
@@ -18,7 +20,7 @@ static const struct option rows[] = {
      .help = "endpoint of the batch (default: the url of the first line)"},
     {"completion-window", OPTION_TEXT, AT(wish.window), "24h",
      .help = "time that the batch may take (default 24h)"},
-    {"metadata", OPTION_LIST, AT(wish.metadata), "NAME=VALUE",
+    {"metadata", OPTION_LIST, AT(metadata), "NAME=VALUE",
      .help = "pair to keep with the batch; may be repeated"},
     {"idempotency-key", OPTION_TEXT, AT(wish.submission), "KEY",
      .help = "key of this submission: a batch of the same key is taken, not made again"},
@@ -28,7 +30,9 @@ static const struct option rows[] = {
 };
 
 static enum err check(struct command_call *call, struct error *error) {
-    const struct chosen *chosen = call->chosen;
+    struct chosen *chosen = call->chosen;
+    chosen->wish.metadata = chosen->metadata.values;
+    chosen->wish.metadata_count = chosen->metadata.count;
     if (!call->operands[0])
         return err_set(error, ERR_INVALID, "FILE is missing; - reads standard input");
     enum err err = session_check(&chosen->session, error);
@@ -38,18 +42,19 @@ static enum err check(struct command_call *call, struct error *error) {
 static enum err submit(struct session *session, struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     const struct results_wish *results = &chosen->follow.results;
-    struct submit_input input;
+    struct requests_file input;
     json_t *batch;
     bool is_finished;
     /* An output that may not be written is found before anything is sent. */
     enum err err = results_show_check(session, results, "this batch", &is_finished, error);
     if (err == OK)
-        err = submit_input_open(&input, call->operands[0], (uint64_t)chosen->limit, error);
+        err = requests_file_open(&input, call->operands[0], (uint64_t)chosen->limit, error);
     if (err != OK) return err;
-    err = submit_make(session, &chosen->wish, &input, &batch, error);
-    submit_input_close(&input);
+    const struct submission submission = follow_submission(session);
+    err = submit_make(&submission, &chosen->wish, &input, &batch, error);
+    requests_file_close(&input);
     if (err != OK) return err;
-    return submit_follow(session, call, &chosen->follow, chosen->session.json, batch, error);
+    return follow_batch(session, call, &chosen->follow, chosen->session.json, batch, error);
 }
 
 static enum err run(struct command_call *call, struct error *error) {

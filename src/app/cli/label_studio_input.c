@@ -2,18 +2,18 @@
 #include "cli/label_studio_input.h"
 
 #include "base/os.h"
-#include "cli/fetched_lines.h"
-#include "cli/submit_input.h"
+#include "client/fetched_lines.h"
 #include "client/remote_batches.h"
+#include "client/requests_file.h"
 
 #include <fcntl.h>
 
 /* Fetches the requests, or the results, of a batch into a file without a name. */
 static enum err fetch(struct session *session, const struct batch_object *batch,
                       enum fetched_part part, int *ret_fd, struct error *error) {
-    enum err err = submit_input_scratch(ret_fd, error);
+    enum err err = requests_file_scratch(ret_fd, error);
     if (err != OK) return err;
-    err = fetched_lines(session, batch, part, *ret_fd, error);
+    err = fetched_lines(session->remote, batch, part, *ret_fd, error);
     return err == OK
                ? OK
                : err_prefix(error, part == FETCHED_REQUESTS ? "the input file" : "the results");

@@ -2,7 +2,7 @@
 #include "cli/results_table.h"
 
 #include "base/os.h"
-#include "cli/fetched_lines.h"
+#include "client/fetched_lines.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -49,7 +49,7 @@ static enum err fetch(struct session *session, const struct batch_object *batch,
     int fd;
     enum err err = os_create(&fd, path, 0600, error);
     if (err != OK) return err;
-    err = fetched_lines(session, batch, part, fd, error);
+    err = fetched_lines(session->remote, batch, part, fd, error);
     os_close(fd);
     return err == OK || part != FETCHED_REQUESTS
                ? err

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/submit_input.h"
+#include "client/requests_file.h"
 
 #include "base/os.h"
 #include "batch/jsonl_file.h"
@@ -18,7 +18,7 @@
 
 #define PIECE_BYTES 65536
 
-enum err submit_input_scratch(int *ret_fd, struct error *error) {
+enum err requests_file_scratch(int *ret_fd, struct error *error) {
     const char *folder = getenv("TMPDIR");
     char path[PATH_MAX];
     if (!folder || !*folder) folder = "/tmp";
@@ -34,7 +34,7 @@ static enum err keep_standard_input(int *ret_fd, struct error *error) {
     char piece[PIECE_BYTES];
     size_t count = 1;
     int fd;
-    enum err err = submit_input_scratch(&fd, error);
+    enum err err = requests_file_scratch(&fd, error);
     if (err != OK) return err;
     while (err == OK && count > 0) {
         err = os_read(STDIN_FILENO, piece, sizeof piece, &count, error);
@@ -71,7 +71,7 @@ static enum err refuse_first(const char *name, struct error *error) {
                    name);
 }
 
-static enum err read_first(struct submit_input *input, struct str line, struct error *error) {
+static enum err read_first(struct requests_file *input, struct str line, struct error *error) {
     json_t *object;
     struct error why = {0};
     if (object_read(line, &object, &why) != OK) return refuse_first(input->name, error);
@@ -81,7 +81,7 @@ static enum err read_first(struct submit_input *input, struct str line, struct e
 }
 
 /* Looks at the first line, and at as many as are wanted. */
-static enum err look(struct submit_input *input, uint64_t lines_max, struct error *error) {
+static enum err look(struct requests_file *input, uint64_t lines_max, struct error *error) {
     struct jsonl_file file;
     struct str line;
     uint64_t lines = 0, wanted = lines_max ? lines_max : 1;
@@ -102,24 +102,24 @@ static enum err look(struct submit_input *input, uint64_t lines_max, struct erro
     return err;
 }
 
-enum err submit_input_open(struct submit_input *ret_input, const char *path, uint64_t lines_max,
-                           struct error *error) {
+enum err requests_file_open(struct requests_file *ret_input, const char *path, uint64_t lines_max,
+                            struct error *error) {
     bool is_standard = strcmp(path, "-") == 0;
-    struct submit_input input = {.fd = -1, .name = is_standard ? "standard input" : path};
+    struct requests_file input = {.fd = -1, .name = is_standard ? "standard input" : path};
     enum err err =
         is_standard ? keep_standard_input(&input.fd, error) : open_file(&input.fd, path, error);
     if (err != OK) return err;
     err = os_file_bytes(input.fd, &input.bytes, error);
     if (err == OK) err = look(&input, lines_max, error);
     if (err != OK) {
-        submit_input_close(&input);
+        requests_file_close(&input);
         return err;
     }
     *ret_input = input;
     return OK;
 }
 
-void submit_input_close(struct submit_input *input) {
+void requests_file_close(struct requests_file *input) {
     os_close(input->fd);
     input->fd = -1;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/cost_guess.h"
+#include "client/cost_guess.h"
 
 #include "batch/jsonl_file.h"
 #include "json/span.h"
@@ -31,7 +31,7 @@ static void add_line(struct cost_guess *guess, struct str line, bool generates) 
         guess->unbounded++;
 }
 
-enum err cost_guess_make(struct cost_guess *ret_guess, const struct submit_input *input,
+enum err cost_guess_make(struct cost_guess *ret_guess, const struct requests_file *input,
                          struct error *error) {
     struct jsonl_file file;
     struct cost_guess guess = {0};

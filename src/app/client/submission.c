@@ -1,11 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/submit.h"
+#include "client/submission.h"
 
-#include "base/clock.h"
 #include "base/id.h"
-#include "base/printable.h"
-#include "cli/batch_watch.h"
-#include "cli/cost_guess.h"
+#include "client/cost_guess.h"
 #include "client/remote_batches.h"
 #include "client/upload.h"
 #include "json/json.h"
@@ -15,24 +12,6 @@
 #include <string.h>
 
 #define PREFLIGHT_MS 660000 /* a server gives up after 600 s unless it is set otherwise */
-
-#define AT(field) offsetof(struct follow_choice, field)
-const struct option follow_option_rows[] = {
-    {"watch", OPTION_SWITCH, AT(watches), .help = "wait for the end of the batch, with progress"},
-    {"seconds", OPTION_INTEGER, AT(seconds), "N",
-     .help = "time between two looks of --watch (default 2 s)", .min = 1, .max = 3600},
-    {"output-file", OPTION_TEXT, AT(results.output), "OUT",
-     .help = "wait for the end, and write the results to OUT, or a table of them (.csv, .tsv, "
-             ".parquet)",
-     .letter = 'o'},
-    {"overwrite", OPTION_SWITCH, AT(results.overwrite), .help = "replace OUT if it exists"},
-    {0},
-};
-#undef AT
-
-void follow_set_defaults(struct follow_choice *choice) {
-    choice->seconds = 2;
-}
 
 /* ERR_INVALID for a limit without any price. */
 static enum err cost_check(const struct cost_choice *choice, struct error *error) {
@@ -53,11 +32,11 @@ static size_t find_equals(const char *pair) {
 }
 
 enum err submit_check(const struct submit_wish *wish, struct error *error) {
-    for (size_t i = 0; i < wish->metadata.count; i++) {
-        size_t equals = find_equals(wish->metadata.values[i]);
+    for (size_t i = 0; i < wish->metadata_count; i++) {
+        size_t equals = find_equals(wish->metadata[i]);
         if (equals == 0 || equals == SIZE_MAX)
             return err_set(error, ERR_INVALID, "--metadata: '%.80s' is not NAME=VALUE",
-                           wish->metadata.values[i]);
+                           wish->metadata[i]);
     }
     if (wish->submission &&
         (!object_id_is_sane(str_from(wish->submission)) || strlen(wish->submission) > 64))
@@ -69,12 +48,25 @@ enum err submit_check(const struct submit_wish *wish, struct error *error) {
 
 static json_t *make_metadata(const struct submit_wish *wish) {
     json_t *metadata = json_object();
-    for (size_t i = 0; i < wish->metadata.count; i++) {
-        const char *pair = wish->metadata.values[i];
+    for (size_t i = 0; i < wish->metadata_count; i++) {
+        const char *pair = wish->metadata[i];
         size_t equals = find_equals(pair);
         (void)json_object_setn_new(metadata, pair, equals, json_string(pair + equals + 1));
     }
     return metadata;
+}
+
+/* Tells the user a sentence. */
+static void say(const struct submission *submission, const char *format, ...) PRINTF_LIKE(2, 3);
+static void say(const struct submission *submission, const char *format, ...) {
+    char text[ERROR_TEXT_BYTES];
+    struct error note;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    (void)(err_set)(&note, ERR_UNAVAILABLE, "%s", text); /* control characters become blanks */
+    submission->say(submission->context, note.text);
 }
 
 /* --- the price --- */
@@ -108,20 +100,20 @@ static void write_question(const struct prices *prices, const char *file_id, str
     buf_add_byte(body, '}');
 }
 
-static enum err compare_price(struct session *session, double requests, double cost, double most,
-                              struct error *error) {
+static enum err compare_price(const struct submission *submission, double requests, double cost,
+                              double most, struct error *error) {
     if (cost > most)
         return err_set(error, ERR_LIMIT,
                        "nothing is submitted: %.0f requests would cost up to %.4g, and --max-cost "
                        "is %.4g (--limit N submits the first N only)",
                        requests, cost, most);
-    session_say(session, "%.0f requests will cost up to %.4g of %.4g", requests, cost, most);
+    say(submission, "%.0f requests will cost up to %.4g of %.4g", requests, cost, most);
     return OK;
 }
 
 /* Prices a file for a server that cannot: by its bytes, and the longest answers. */
-static enum err guess_price(struct session *session, const struct cost_choice *choice,
-                            const struct submit_input *input, struct error *error) {
+static enum err guess_price(const struct submission *submission, const struct cost_choice *choice,
+                            const struct requests_file *input, struct error *error) {
     const struct prices *prices = &choice->prices;
     struct cost_guess guess;
     enum err err = cost_guess_make(&guess, input, error);
@@ -130,23 +122,23 @@ static enum err guess_price(struct session *session, const struct cost_choice *c
         return err_set(error, ERR_INVALID,
                        "what the file costs cannot be known before: %.150s has no preflight; give "
                        "--input-price and --output-price for an estimate",
-                       session->place.base_url);
+                       submission->base_url);
     if (guess.unbounded > 0 && prices->output_per_million > 0)
         return err_set(error, ERR_INVALID,
                        "what the file costs cannot be known before: %.150s has no preflight, and "
                        "%" PRIu64 " of %" PRIu64 " requests set no max_tokens",
-                       session->place.base_url, guess.unbounded, guess.requests);
-    session_say(session, "the server has no preflight: an ESTIMATE, one token for four bytes and "
-                         "each answer as long as its max_tokens");
+                       submission->base_url, guess.unbounded, guess.requests);
+    say(submission, "the server has no preflight: an ESTIMATE, one token for four bytes and "
+                    "each answer as long as its max_tokens");
     double cost = (guess.input_tokens * price_or_none(prices->input_per_million) +
                    guess.output_tokens * price_or_none(prices->output_per_million)) *
                   (1 - prices->batch_discount) / 1e6;
-    return compare_price(session, (double)guess.requests, cost, choice->cost_max, error);
+    return compare_price(submission, (double)guess.requests, cost, choice->cost_max, error);
 }
 
 /* Asks the server what the file would cost. ERR_LIMIT over the limit. */
-static enum err ask_price(struct session *session, const struct cost_choice *choice,
-                          const struct submit_input *input, const char *file_id,
+static enum err ask_price(const struct submission *submission, const struct cost_choice *choice,
+                          const struct requests_file *input, const char *file_id,
                           struct error *error) {
     struct buf body;
     struct remote_answer answer;
@@ -155,11 +147,11 @@ static enum err ask_price(struct session *session, const struct cost_choice *cho
     write_question(&choice->prices, file_id, &body);
     const struct remote_call call = {
         .path = "/batches/preflight", .body = buf_str(&body), .answer_ms = PREFLIGHT_MS};
-    enum err err = remote_get(session->remote, &call, &answer, error);
+    enum err err = remote_get(submission->remote, &call, &answer, error);
     buf_release(&body);
     if (err == OK && (answer.status == 404 || answer.status == 405))
-        return guess_price(session, choice, input, error);
-    if (err == OK) err = remote_judge(session->remote, &answer, error);
+        return guess_price(submission, choice, input, error);
+    if (err == OK) err = remote_judge(submission->remote, &answer, error);
     if (err == OK) err = object_read(answer.body, &object, error);
     if (err != OK) return err;
     double cost = mean_of(object, "api_cost") + mean_of(object, "energy_cost");
@@ -167,108 +159,66 @@ static enum err ask_price(struct session *session, const struct cost_choice *cho
     json_decref(object);
     if (!(cost > 0))
         return err_set(error, ERR_INVALID, "the server's preflight could not price the file");
-    return compare_price(session, requests, cost, choice->cost_max, error);
+    return compare_price(submission, requests, cost, choice->cost_max, error);
 }
 
 /* --- making --- */
 
 struct sending {
-    struct session *session;
+    const struct submission *submission;
     uint64_t bytes;
 };
 
-static void show_sending(void *context, uint64_t bytes) {
-    struct sending *sending = context;
-    char line[96];
-    snprintf(line, sizeof line, "sending: %.1f of %.1f MB", (double)bytes / 1e6,
-             (double)sending->bytes / 1e6);
-    terminal_draw(&sending->session->terminal, line);
+static void report_sending(void *context, uint64_t bytes) {
+    const struct sending *sending = context;
+    const struct submission *submission = sending->submission;
+    submission->sending(submission->context, bytes, sending->bytes);
 }
 
-static enum err create(struct session *session, const struct submit_wish *wish,
-                       const struct submit_input *input, const char *submission, json_t **ret_batch,
+static enum err create(const struct submission *submission, const struct submit_wish *wish,
+                       const struct requests_file *input, const char *key, json_t **ret_batch,
                        struct error *error) {
     char file_id[OBJECT_FILE_ID_BYTES];
-    struct sending sending = {session, input->bytes};
+    struct sending sending = {submission, input->bytes};
     const struct upload_source source = {.fd = input->fd,
                                          .bytes = input->bytes,
                                          .name = input->name,
                                          .context = &sending,
-                                         .progress = show_sending};
-    enum err err = upload_file(session->remote, &source, file_id, error);
-    terminal_clear(&session->terminal);
+                                         .progress = report_sending};
+    enum err err = upload_file(submission->remote, &source, file_id, error);
+    submission->sent(submission->context);
     if (err == OK && wish->cost.cost_max > 0)
-        err = ask_price(session, &wish->cost, input, file_id, error);
+        err = ask_price(submission, &wish->cost, input, file_id, error);
     if (err != OK) return err;
     struct batch_wish batch = {.input_file_id = file_id,
                                .endpoint = wish->endpoint ? wish->endpoint : input->endpoint,
                                .window = wish->window ? wish->window : "24h",
-                               .submission = submission,
+                               .submission = key,
                                .metadata = make_metadata(wish)};
-    err = remote_batches_create(session->remote, &batch, ret_batch, error);
+    err = remote_batches_create(submission->remote, &batch, ret_batch, error);
     json_decref(batch.metadata);
     return err;
 }
 
-enum err submit_make(struct session *session, const struct submit_wish *wish,
-                     const struct submit_input *input, json_t **ret_batch, struct error *error) {
-    char submission[64];
+enum err submit_make(const struct submission *submission, const struct submit_wish *wish,
+                     const struct requests_file *input, json_t **ret_batch, struct error *error) {
+    char key[64];
     json_t *found = NULL;
-    id_hex(submission, sizeof submission, "submit-", 32);
+    id_hex(key, sizeof key, "submit-", 32);
     if (!wish->endpoint && !*input->endpoint)
         return err_set(error, ERR_INVALID,
                        "the first line of %s names no url; say --endpoint /v1/chat/completions, or "
                        "another one",
                        input->name);
     if (wish->submission) {
-        enum err err = remote_batches_find(session->remote, wish->submission, &found, error);
+        enum err err = remote_batches_find(submission->remote, wish->submission, &found, error);
         if (err != OK) return err;
     }
     if (found) {
-        session_say(session, "the server has a batch of this --idempotency-key already");
+        say(submission, "the server has a batch of this --idempotency-key already");
         *ret_batch = found;
         return OK;
     }
-    return create(session, wish, input, wish->submission ? wish->submission : submission, ret_batch,
+    return create(submission, wish, input, wish->submission ? wish->submission : key, ret_batch,
                   error);
-}
-
-/* --- afterwards --- */
-
-static enum err watch(struct session *session, struct command_call *call,
-                      const struct follow_choice *choice, bool json, const char *id,
-                      struct error *error) {
-    struct batch_object batch;
-    bool is_whole = true;
-    const struct batch_watch watch = {
-        .id = id, .seconds = choice->seconds, .json = json, .stop = call->stop};
-    remote_set_patience_at_least(session->remote, SESSION_WATCH_S * 1000);
-    enum err err = batch_watch(session, &watch, &batch, error);
-    terminal_end(&session->terminal);
-    if (err != OK) return err;
-    if (!choice->results.output || batch.state == STATE_FAILED)
-        batch_show_end(session, &batch);
-    else
-        err = results_show(session, &choice->results, &batch, &is_whole, error);
-    call->status = batch_show_status(&batch);
-    if (!is_whole && call->status == EXIT_GOOD) call->status = EXIT_FAILED;
-    return err;
-}
-
-enum err submit_follow(struct session *session, struct command_call *call,
-                       const struct follow_choice *choice, bool json, json_t *object,
-                       struct error *error) {
-    struct batch_object batch;
-    enum err err = session_read_batch(object, &batch, error);
-    if (err != OK) return err;
-    if (json)
-        session_print_json(object);
-    else
-        printf("%s\n", printable(batch.id).text);
-    fflush(stdout);
-    json_decref(object);
-    if (choice->watches || choice->results.output)
-        return watch(session, call, choice, json, batch.id, error);
-    session_say(session, "%s is %s; quern watch %s", batch.id, batch.status, batch.id);
-    return OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/retry_lines.h"
+#include "client/retry_lines.h"
 
 #include "base/map.h"
 #include "base/os.h"
@@ -71,16 +71,16 @@ static enum err read_path(struct gathering *gathering, const char *path, struct 
 }
 
 /* Reads both files. */
-static enum err gather(struct session *session, struct gathering *gathering,
+static enum err gather(struct remote *remote, struct gathering *gathering,
                        const struct batch_object *batch, const char *path, struct error *error) {
-    enum err err = results_read_file(session->remote, batch->error_file_id, 0, RESULTS_ERROR,
-                                     take_failed, gathering, error);
+    enum err err = results_read_file(remote, batch->error_file_id, 0, RESULTS_ERROR, take_failed,
+                                     gathering, error);
     if (err != OK) return err_prefix(error, "the error file of %.80s", batch->id);
     if (path)
         err = read_path(gathering, path, error);
     else
-        err = results_read_file(session->remote, batch->input_file_id, 0, RESULTS_OUTPUT,
-                                take_input, gathering, error);
+        err = results_read_file(remote, batch->input_file_id, 0, RESULTS_OUTPUT, take_input,
+                                gathering, error);
     if (err == ERR_NOT_FOUND && !path)
         return err_set(error, err,
                        "the server no longer has the input of %.80s: name your own file with -i",
@@ -95,28 +95,28 @@ static enum err gather(struct session *session, struct gathering *gathering,
                    path ? path : "the input file that the server gives");
 }
 
-enum err retry_lines_make(struct session *session, const struct batch_object *batch,
-                          const char *path, struct submit_input *ret_input, struct error *error) {
+enum err retry_lines_make(struct remote *remote, const struct batch_object *batch, const char *path,
+                          struct requests_file *ret_input, struct error *error) {
     struct gathering gathering = {0};
     enum err err = batch_object_check_files(batch, error);
     if (err == OK && !*batch->error_file_id)
         err = err_set(error, ERR_INVALID, "%.80s has no failed lines", batch->id);
-    if (err == OK) err = submit_input_scratch(&gathering.fd, error);
+    if (err == OK) err = requests_file_scratch(&gathering.fd, error);
     if (err != OK) return err;
     map_init(&gathering.failed);
     buf_init(&gathering.scratch, BUF_UNLIMITED);
     buf_init(&gathering.line, BUF_UNLIMITED);
-    err = gather(session, &gathering, batch, path, error);
-    struct submit_input input = {.fd = gathering.fd,
-                                 .bytes = gathering.bytes,
-                                 .lines = gathering.found,
-                                 .name = "retry.jsonl"};
+    err = gather(remote, &gathering, batch, path, error);
+    struct requests_file input = {.fd = gathering.fd,
+                                  .bytes = gathering.bytes,
+                                  .lines = gathering.found,
+                                  .name = "retry.jsonl"};
     memcpy(input.endpoint, batch->endpoint, sizeof input.endpoint);
     buf_release(&gathering.line);
     buf_release(&gathering.scratch);
     map_release(&gathering.failed);
     if (err != OK)
-        submit_input_close(&input);
+        requests_file_close(&input);
     else
         *ret_input = input;
     return err;

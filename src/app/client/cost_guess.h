@@ -10,7 +10,7 @@
  * Thread: main.
  * Memory: one line. */
 
-#include "cli/submit_input.h"
+#include "client/requests_file.h"
 
 struct cost_guess {
     uint64_t requests;
@@ -18,5 +18,5 @@ struct cost_guess {
     double input_tokens, output_tokens;
 };
 
-enum err cost_guess_make(struct cost_guess *ret_guess, const struct submit_input *input,
+enum err cost_guess_make(struct cost_guess *ret_guess, const struct requests_file *input,
                          struct error *error) MUST_CHECK;

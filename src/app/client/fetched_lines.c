@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/fetched_lines.h"
+#include "client/fetched_lines.h"
 
 #include "base/os.h"
 #include "client/results.h"
@@ -26,26 +26,25 @@ static enum err take(void *context, struct str line, enum results_kind kind, str
     return flush(file, FLUSH_BYTES, error);
 }
 
-static enum err read_requests(struct session *session, const struct batch_object *batch,
+static enum err read_requests(struct remote *remote, const struct batch_object *batch,
                               struct fetched *file, struct error *error) {
     if (!*batch->input_file_id)
         return err_set(error, ERR_NOT_FOUND, "the server names no input file of %.100s", batch->id);
-    return results_read_file(session->remote, batch->input_file_id, 0, RESULTS_OUTPUT, take, file,
-                             error);
+    return results_read_file(remote, batch->input_file_id, 0, RESULTS_OUTPUT, take, file, error);
 }
 
-enum err fetched_lines(struct session *session, const struct batch_object *batch,
+enum err fetched_lines(struct remote *remote, const struct batch_object *batch,
                        enum fetched_part part, int fd, struct error *error) {
     const struct results_place start = {0};
     struct fetched file = {.fd = fd};
     buf_init(&file.pending, 2 * RESULTS_LINE_BYTES_MAX);
     enum err err = batch_object_check_files(batch, error);
     if (err == OK && part == FETCHED_REQUESTS)
-        err = read_requests(session, batch, &file, error);
+        err = read_requests(remote, batch, &file, error);
     else if (err == OK && batch_object_is_over(batch))
-        err = results_read(session->remote, batch, &start, take, &file, error);
+        err = results_read(remote, batch, &start, take, &file, error);
     else if (err == OK)
-        err = results_read_live(session->remote, batch, take, &file, error);
+        err = results_read_live(remote, batch, take, &file, error);
     if (err == OK) err = flush(&file, 0, error);
     buf_release(&file.pending);
     return err;

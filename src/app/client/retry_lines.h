@@ -10,11 +10,11 @@
  * Thread: main.
  * Memory: the custom_ids of the error file, and one line. */
 
-#include "cli/session.h"
-#include "cli/submit_input.h"
+#include "client/objects.h"
+#include "client/remote.h"
+#include "client/requests_file.h"
 
 /* Writes the lines to a file without a name. `path` is the user's file (NULL: the server's).
  * ERR_INVALID if the batch has no failed lines, ERR_NOT_FOUND if a line of them is nowhere. */
-enum err retry_lines_make(struct session *session, const struct batch_object *batch,
-                          const char *path, struct submit_input *ret_input,
-                          struct error *error) MUST_CHECK;
+enum err retry_lines_make(struct remote *remote, const struct batch_object *batch, const char *path,
+                          struct requests_file *ret_input, struct error *error) MUST_CHECK;

@@ -8,12 +8,12 @@
  * Thread: main.
  * Memory: one line. */
 
-#include "cli/session.h"
+#include "client/remote.h"
 #include "client/remote_batches.h"
 
 enum fetched_part { FETCHED_REQUESTS, FETCHED_RESULTS };
 
 /* Writes to `fd` from its place on, a line per request or result. Errors of client/results.h and
  * of the file; the file then has a part. */
-enum err fetched_lines(struct session *session, const struct batch_object *batch,
+enum err fetched_lines(struct remote *remote, const struct batch_object *batch,
                        enum fetched_part part, int fd, struct error *error) MUST_CHECK;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* submit_input: the file of requests that a command sends: a whole file, its first lines, standard
+/* requests_file: the file of requests that a command sends: a whole file, its first lines, standard
  * input, or lines that the command itself writes.
  *
  * What does not lie in a file of the user is kept in a file without a name in $TMPDIR (else /tmp),
@@ -16,7 +16,7 @@
 
 #define SUBMIT_ENDPOINT_BYTES 64
 
-struct submit_input {
+struct requests_file {
     int fd;
     uint64_t bytes; /* from the beginning; less than the file has if it was cut */
     uint64_t lines; /* requests in them; 0: not counted */
@@ -27,8 +27,8 @@ struct submit_input {
 /* Opens a file, or standard input for "-". `lines_max` cuts it behind so many requests (0: does
  * not). ERR_NOT_FOUND, ERR_INVALID for a folder, an empty file or a first line that is no JSON
  * object. */
-enum err submit_input_open(struct submit_input *ret_input, const char *path, uint64_t lines_max,
-                           struct error *error) MUST_CHECK;
-void submit_input_close(struct submit_input *input);
+enum err requests_file_open(struct requests_file *ret_input, const char *path, uint64_t lines_max,
+                            struct error *error) MUST_CHECK;
+void requests_file_close(struct requests_file *input);
 /* Opens a file without a name for lines to come. */
-enum err submit_input_scratch(int *ret_fd, struct error *error) MUST_CHECK;
+enum err requests_file_scratch(int *ret_fd, struct error *error) MUST_CHECK;
