@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
+#include "bench/bench_server.h"
 #include "bench/benchmark.h"
-#include "cli/bench_server.h"
 #include "cli/bench_show.h"
 #include "cli/command.h"
 #include "cli/remote_options.h"

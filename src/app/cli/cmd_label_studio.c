@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/whole_file.h"
 #include "cli/command.h"
-#include "cli/label_studio_events.h"
-#include "cli/label_studio_input.h"
+#include "cli/session.h"
 #include "cli/stop.h"
-#include "json/json.h"
-#include "label_studio/studio_pull.h"
-#include "label_studio/studio_push.h"
-#include "label_studio/studio_send.h"
+#include "label_studio/exchange.h"
 
-#include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define OUTPUT_BYTES_MAX ((size_t)4 << 30)
 
 struct chosen {
     struct session_choice session;
@@ -63,13 +54,11 @@ static const struct option rows[] = {
     {0},
 };
 
-enum work { WORK_PUSH = 1, WORK_PULL = 2, WORK_SYNC = WORK_PUSH | WORK_PULL };
-
-static enum work read_work(const char *word) {
+static enum exchange_work read_work(const char *word) {
     if (!word) return 0;
-    if (strcmp(word, "push") == 0) return WORK_PUSH;
-    if (strcmp(word, "pull") == 0) return WORK_PULL;
-    return strcmp(word, "sync") == 0 ? WORK_SYNC : 0;
+    if (strcmp(word, "push") == 0) return EXCHANGE_PUSH;
+    if (strcmp(word, "pull") == 0) return EXCHANGE_PULL;
+    return strcmp(word, "sync") == 0 ? EXCHANGE_SYNC : 0;
 }
 
 static enum err read_preference(const struct chosen *chosen,
@@ -111,31 +100,6 @@ static enum err check(struct command_call *call, struct error *error) {
     return err == OK ? find_url(chosen, url, error) : err;
 }
 
-/* --- opening --- */
-
-struct work_place {
-    struct session session;
-    bool has_session, has_events;
-    char url[REMOTE_URL_BYTES];
-    struct secret token;
-    struct studio *studio;
-    struct link link;
-    struct label_studio_input input;
-};
-
-/* The counts of the command. */
-struct report {
-    struct studio_push_report pushed;
-    struct studio_pull_report pulled;
-    struct studio_send_report sent;
-};
-
-static void say(void *context, const char *sentence) {
-    struct work_place *place = context;
-    session_say(&place->session, "Label Studio: %s", sentence);
-    if (place->has_events) label_studio_event_text("said", sentence);
-}
-
 static enum err read_token(const struct chosen *chosen, struct secret *ret_token,
                            struct error *error) {
     const struct secret_variables none = {0};
@@ -151,174 +115,7 @@ static enum err read_token(const struct chosen *chosen, struct secret *ret_token
     return err;
 }
 
-static enum err open_place(struct work_place *place, const struct command_call *call,
-                           struct error *error) {
-    const struct chosen *chosen = call->chosen;
-    const char *id = call->operands[1];
-    char state[PATH_MAX];
-    snprintf(state, sizeof state, "label-studio-%s.jsonl", id);
-    enum err err =
-        session_open(&place->session, "label-studio", &chosen->session, call->stop, error);
-    place->has_session = true;
-    place->has_events = chosen->has_events;
-    if (err == OK) err = find_url(chosen, place->url, error);
-    if (err == OK) err = read_token(chosen, &place->token, error);
-    if (err != OK) return err;
-    const struct studio_options options = {.url = place->url,
-                                           .token = place->token.text,
-                                           .certificates = chosen->session.remote.ca_file,
-                                           .patience_ms = chosen->session.retry_seconds * 1000,
-                                           .stop = call->stop,
-                                           .context = place,
-                                           .say = say};
-    err = studio_open(&place->studio, &options, error);
-    if (err != OK) return err;
-    err = link_open(&place->link, chosen->state ? chosen->state : state, id, place->url, error);
-    if (place->has_events && err == ERR_CORRUPT) label_studio_event_link("damaged");
-    if (place->has_events && err == ERR_CONFLICT) label_studio_event_link("busy");
-    return err;
-}
-
-static void close_place(struct work_place *place) {
-    label_studio_input_close(&place->input);
-    link_close(&place->link);
-    studio_close(place->studio);
-    secret_release(&place->token);
-    if (place->has_session) session_close(&place->session);
-}
-
-/* --- push --- */
-
-static void show_tasks(void *context, int64_t project, uint64_t tasks) {
-    struct work_place *place = context;
-    session_say(&place->session, "%" PRIu64 " tasks are in project %" PRId64, tasks, project);
-    if (place->has_events) label_studio_event_tasks(project, tasks);
-}
-
-static enum err push(struct work_place *place, const struct command_call *call,
-                     struct studio_push_report *ret_report, struct error *error) {
-    const struct chosen *chosen = call->chosen;
-    const char *id = call->operands[1];
-    struct label_studio_input *input = &place->input;
-    char title[50]; /* Label Studio takes 3 to 50 characters */
-    snprintf(title, sizeof title, "quern %s", id);
-    const struct studio_push_wish wish = {.title = chosen->title ? chosen->title : title,
-                                          .project = chosen->project,
-                                          .is_unique = chosen->is_unique,
-                                          .settle_ms = chosen->settle_s * 1000,
-                                          .context = place,
-                                          .progress = show_tasks};
-    enum err err = chosen->requests
-                       ? label_studio_input_files(input, chosen->requests, &chosen->results, error)
-                       : label_studio_input_fetch(input, &place->session, id, error);
-    if (err == OK)
-        err = studio_push_run(place->studio, &place->link, input->pairs, &wish, ret_report, error);
-    if (err == OK)
-        session_say(&place->session,
-                    "project %" PRId64 " of %s: %" PRIu64 " tasks pushed, %" PRIu64
-                    " were there, %" PRIu64 " requests without an answer",
-                    place->link.project, place->url, ret_report->pushed, ret_report->known,
-                    ret_report->unanswered);
-    if (err == OK && ret_report->unused > 0)
-        session_say(&place->session,
-                    "%" PRIu64 " results are no tasks: no request has their custom_id, or a later "
-                    "result has it",
-                    ret_report->unused);
-    if (err == OK && ret_report->removed > 0)
-        session_say(&place->session, "%" PRIu64 " second tasks were removed", ret_report->removed);
-    return err;
-}
-
-/* --- pull --- */
-
-static void show(void *context, const char *sentence) {
-    struct work_place *place = context;
-    session_say(&place->session, "conflict: %s", sentence);
-    if (place->has_events) label_studio_event_text("conflict", sentence);
-}
-
-static void show_pulled(void *context, uint64_t pulled) {
-    const struct work_place *place = context;
-    if (place->has_events) label_studio_event_count("pulled", pulled);
-}
-
-static void write_judgement(void *context, const json_t *judgement) {
-    json_write(context, judgement);
-    buf_add_byte(context, '\n');
-}
-
-static enum err write_output(struct work_place *place, const struct chosen *chosen,
-                             struct error *error) {
-    struct buf text;
-    buf_init(&text, OUTPUT_BYTES_MAX);
-    enum err err = link_each_judgement(&place->link, write_judgement, &text, error);
-    if (err == OK && text.overflowed)
-        err = err_set(error, ERR_LIMIT, "the judgements are too many");
-    if (err == OK) err = whole_file_write(chosen->output, buf_str(&text), chosen->overwrite, error);
-    buf_release(&text);
-    if (err != ERR_CONFLICT) return err;
-    return err_set(error, err, "%s exists with another text; name another file, or --overwrite it",
-                   chosen->output);
-}
-
-static enum err pull(struct work_place *place, const struct command_call *call,
-                     struct studio_pull_report *ret_report, struct error *error) {
-    const struct chosen *chosen = call->chosen;
-    struct studio_pull_wish wish = {.batch = call->operands[1],
-                                    .remote = chosen->requests ? NULL : place->session.remote,
-                                    .judgements_path = chosen->judgements,
-                                    .context = place,
-                                    .show = show,
-                                    .progress = show_pulled};
-    enum err err = read_preference(chosen, &wish.preference, error);
-    if (err == OK) err = studio_pull_run(place->studio, &place->link, &wish, ret_report, error);
-    if (err == OK && chosen->output) err = write_output(place, chosen, error);
-    if (err == OK)
-        session_say(&place->session,
-                    "%" PRIu64 " judgements pulled, %" PRIu64 " known before, %" PRIu64
-                    " conflicts, %" PRIu64 " held back",
-                    ret_report->pulled, ret_report->known, ret_report->conflicts, ret_report->held);
-    return err;
-}
-
-/* Prints all judgements of the link, those of earlier commands included: the reader may have been
- * killed before it kept them. Returns the error of the work, if it has one. */
-static enum err print_judgements(const struct work_place *place, enum err err,
-                                 struct error *error) {
-    struct error own;
-    enum err own_err = link_each_judgement(&place->link, label_studio_event_judgement, NULL, &own);
-    if (err != OK || own_err == OK) return err;
-    *error = own;
-    return own_err;
-}
-
-/* --- judgements of quern --- */
-
-static void show_sent(void *context, uint64_t sent) {
-    const struct work_place *place = context;
-    if (place->has_events) label_studio_event_count("sent", sent);
-}
-
-static enum err send_judgements(struct work_place *place, const struct command_call *call,
-                                struct studio_send_report *ret_report, struct error *error) {
-    const struct chosen *chosen = call->chosen;
-    const struct studio_send_wish wish = {.batch = call->operands[1],
-                                          .remote = chosen->requests ? NULL : place->session.remote,
-                                          .judgements_path = chosen->judgements,
-                                          .context = place,
-                                          .progress = show_sent};
-    enum err err =
-        studio_send_run(place->studio, &place->link, place->input.pairs, &wish, ret_report, error);
-    if (err == OK && ret_report->sent + ret_report->unsent > 0)
-        session_say(&place->session,
-                    "%" PRIu64 " judgements of quern sent, %" PRIu64 " have no place there",
-                    ret_report->sent, ret_report->unsent);
-    return err;
-}
-
-/* --- the command --- */
-
-static void print_report(const struct work_place *place, const struct report *report) {
+static void print_report(const struct exchange_report *report) {
     const struct studio_push_report *pushed = &report->pushed;
     const struct studio_pull_report *pulled = &report->pulled;
     json_t *object = json_object();
@@ -331,27 +128,61 @@ static void print_report(const struct work_place *place, const struct report *re
                    {"pulled", pulled->pulled},         {"known_judgements", pulled->known},
                    {"conflicts", pulled->conflicts},   {"held", pulled->held},
                    {"sent", report->sent.sent}};
-    json_object_set_new(object, "project", json_integer(place->link.project));
+    json_object_set_new(object, "project", json_integer(report->project));
     for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
         json_object_set_new(object, figures[i].name, json_integer((json_int_t)figures[i].value));
     session_print_json(object);
     json_decref(object);
 }
 
+static void say(void *context, const char *sentence) {
+    session_say(context, "%s", sentence);
+}
+
+static enum err exchange(struct session *session, const struct command_call *call, const char *url,
+                         const char *token, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    struct exchange_report report;
+    struct exchange_wish wish = {.batch = call->operands[1],
+                                 .work = read_work(call->operands[0]),
+                                 .remote = session->remote,
+                                 .url = url,
+                                 .token = token,
+                                 .certificates = chosen->session.remote.ca_file,
+                                 .patience_ms = chosen->session.retry_seconds * 1000,
+                                 .stop = call->stop,
+                                 .state = chosen->state,
+                                 .requests = chosen->requests,
+                                 .results = chosen->results.values,
+                                 .result_count = chosen->results.count,
+                                 .judgements = chosen->judgements,
+                                 .output = chosen->output,
+                                 .overwrite = chosen->overwrite,
+                                 .title = chosen->title,
+                                 .project = chosen->project,
+                                 .is_unique = chosen->is_unique,
+                                 .settle_ms = chosen->settle_s * 1000,
+                                 .has_events = chosen->has_events,
+                                 .context = session,
+                                 .say = say};
+    enum err err = read_preference(chosen, &wish.preference, error);
+    if (err == OK) err = exchange_run(&wish, &report, error);
+    if (err == OK && (chosen->session.json || chosen->has_events)) print_report(&report);
+    return err;
+}
+
 static enum err run(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
-    enum work work = read_work(call->operands[0]);
-    struct work_place place = {.link = {.fd = -1}, .input = {.requests = -1}};
-    struct report report = {0};
+    struct session session;
+    struct secret token = {0};
+    char url[REMOTE_URL_BYTES];
     if (chosen->ends_with_parent) stop_with_parent();
-    enum err err = open_place(&place, call, error);
-    bool is_open = err == OK;
-    if (err == OK && (work & WORK_PUSH)) err = push(&place, call, &report.pushed, error);
-    if (err == OK && (work & WORK_PULL)) err = pull(&place, call, &report.pulled, error);
-    if (err == OK && work == WORK_SYNC) err = send_judgements(&place, call, &report.sent, error);
-    if (is_open && chosen->has_events) err = print_judgements(&place, err, error);
-    if (err == OK && (chosen->session.json || chosen->has_events)) print_report(&place, &report);
-    close_place(&place);
+    enum err err = session_open(&session, "label-studio", &chosen->session, call->stop, error);
+    if (err == OK) err = find_url(chosen, url, error);
+    if (err == OK) err = read_token(chosen, &token, error);
+    if (err == OK) err = exchange(&session, call, url, token.text, error);
+    secret_release(&token);
+    session_close(&session);
     return err;
 }
 

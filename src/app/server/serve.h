@@ -9,8 +9,8 @@
 #include "costs/prices.h"
 #include "http/origin.h"
 #include "keys/keys.h"
+#include "label_studio/studio_child.h"
 #include "node/node.h"
-#include "server/studio_child.h"
 #include "server/webhooks.h"
 
 #include <signal.h>

@@ -2,7 +2,7 @@
 #pragma once
 
 /* studio: batches on their way to the Label Studio of this server and back, each a
- * `quern label-studio` in a process of its own (server/studio_child.h).
+ * `quern label-studio` in a process of its own (label_studio/studio_child.h).
  *
  * The process gets requests, results and judgements of its batch as files, and never calls this
  * server: no key of a client leaves the server. Its events (cli/label_studio_events.h) become the

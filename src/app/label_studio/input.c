@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/label_studio_input.h"
+#include "label_studio/input.h"
 
 #include "base/os.h"
 #include "client/fetched_lines.h"
@@ -9,11 +9,11 @@
 #include <fcntl.h>
 
 /* Fetches the requests, or the results, of a batch into a file without a name. */
-static enum err fetch(struct session *session, const struct batch_object *batch,
+static enum err fetch(struct remote *remote, const struct batch_object *batch,
                       enum fetched_part part, int *ret_fd, struct error *error) {
     enum err err = requests_file_scratch(ret_fd, error);
     if (err != OK) return err;
-    err = fetched_lines(session->remote, batch, part, *ret_fd, error);
+    err = fetched_lines(remote, batch, part, *ret_fd, error);
     return err == OK
                ? OK
                : err_prefix(error, part == FETCHED_REQUESTS ? "the input file" : "the results");
@@ -24,30 +24,31 @@ static enum err open_pairs(struct label_studio_input *input, struct error *error
 }
 
 enum err label_studio_input_files(struct label_studio_input *ret_input, const char *requests,
-                                  const struct option_list *results, struct error *error) {
+                                  const char *const *results, size_t result_count,
+                                  struct error *error) {
     *ret_input = (struct label_studio_input){.requests = -1};
     enum err err = os_open(&ret_input->requests, requests, O_RDONLY | O_CLOEXEC, 0, error);
-    for (size_t i = 0; i < results->count && err == OK; i++) {
-        err = os_open(&ret_input->results[i], results->values[i], O_RDONLY | O_CLOEXEC, 0, error);
+    for (size_t i = 0; i < result_count && err == OK; i++) {
+        err = os_open(&ret_input->results[i], results[i], O_RDONLY | O_CLOEXEC, 0, error);
         if (err == OK) ret_input->count++;
     }
     return err == OK ? open_pairs(ret_input, error) : err;
 }
 
-enum err label_studio_input_fetch(struct label_studio_input *ret_input, struct session *session,
+enum err label_studio_input_fetch(struct label_studio_input *ret_input, struct remote *remote,
                                   const char *batch_id, struct error *error) {
     struct batch_object batch;
-    json_t *object;
+    json_t *object = NULL;
     *ret_input = (struct label_studio_input){.requests = -1, .results = {-1}};
-    enum err err = remote_batches_get(session->remote, batch_id, &object, error);
-    if (err == OK) err = session_read_batch(object, &batch, error);
-    if (err != OK) return err;
+    enum err err = remote_batches_get(remote, batch_id, &object, error);
+    if (err == OK) err = batch_object_read(&batch, object, error);
     json_decref(object);
+    if (err != OK) return err;
     if (batch.state == STATE_FAILED)
         return err_set(error, ERR_INVALID, "%.100s has no results: its file was refused", batch.id);
     ret_input->count = 1;
-    err = fetch(session, &batch, FETCHED_RESULTS, &ret_input->results[0], error);
-    if (err == OK) err = fetch(session, &batch, FETCHED_REQUESTS, &ret_input->requests, error);
+    err = fetch(remote, &batch, FETCHED_RESULTS, &ret_input->results[0], error);
+    if (err == OK) err = fetch(remote, &batch, FETCHED_REQUESTS, &ret_input->requests, error);
     return err == OK ? open_pairs(ret_input, error) : err;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/bench_server.h"
+#include "bench/bench_server.h"
 
 #include "base/os.h"
 #include "base/spawn.h"

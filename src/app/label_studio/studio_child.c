@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "server/studio_child.h"
+#include "label_studio/studio_child.h"
 
 #include "base/child.h"
 #include "base/os.h"

@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cli/label_studio_events.h"
+#include "label_studio/events.h"
 
-#include "cli/session.h"
 #include "json/json.h"
 
 #include <stdio.h>
+
+/* Prints an object on standard output, as one line of JSON in ASCII. */
+static void print_line(const json_t *object) {
+    struct buf text;
+    buf_init(&text, BUF_UNLIMITED);
+    json_write(&text, object);
+    puts(text.at);
+    fflush(stdout);
+    buf_release(&text);
+}
 
 static void print(const char *event, const char *member, json_t *value) {
     json_t *object = json_object();
     json_object_set_new(object, "event", json_string(event));
     json_object_set_new(object, member, value);
-    session_print_json(object);
+    print_line(object);
     json_decref(object);
 }
 
@@ -19,7 +28,7 @@ void label_studio_event_tasks(int64_t project, uint64_t tasks) {
     json_object_set_new(object, "event", json_string("tasks"));
     json_object_set_new(object, "project", json_integer((json_int_t)project));
     json_object_set_new(object, "tasks", json_integer((json_int_t)tasks));
-    session_print_json(object);
+    print_line(object);
     json_decref(object);
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* label_studio_events: the course of `quern label-studio` for a program that reads it, as one JSON
+/* events: the course of `quern label-studio` for a program that reads it, as one JSON
  * object per line on standard output.
  *
  *     {"event":"tasks","project":N,"tasks":N}      answers that have a task in the project
