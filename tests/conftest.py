@@ -3,7 +3,7 @@ import pathlib, resource, sys
 
 import pytest
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
+sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
 import support
 
 NEEDS_MODEL = {"real", "model", "embedding_server", "embedder", "model_server", "minilm_server"}

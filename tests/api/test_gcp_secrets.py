@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """gcp-secret:// names in every place of a secret, against a metadata server and a Secret Manager of
-the tests (tests/gcp.py). Where quern waits, its clock is moved."""
+the tests (tests/support/gcp.py). Where quern waits, its clock is moved."""
 import contextlib, http.client, os, pathlib, ssl, subprocess
 
 import pytest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that knows a Label Studio (tests/label_studio_server.py): batches are sent there and
+"""A server that knows a Label Studio (tests/support/label_studio_server.py): batches are sent there and
 annotations fetched by a route, each once, also after kills of the server; owners, wrong tokens,
 hostile answers, and addresses that no setting names."""
 import contextlib, fcntl, http.client, json, os, random

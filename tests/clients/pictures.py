@@ -14,7 +14,7 @@ import argparse, contextlib, hashlib, http.server, io, json, pathlib, random, sy
 import threading, time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests/clients")]
+sys.path[:0] = [str(ROOT / "tests/support"), str(ROOT / "tests/clients")]
 import support
 from PIL import Image
 from playwright.sync_api import sync_playwright

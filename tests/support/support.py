@@ -4,7 +4,7 @@ judging result files."""
 import contextlib, http.client, http.server, json, mmap, os, pathlib, re, shutil, signal, socket
 import subprocess, threading, time, uuid
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))
 os.environ.setdefault("QUERN_PACKED_CACHE_DIR", str(ROOT / "build/packed"))  # and not the user's
 SHARED = pathlib.Path(os.environ.get("QUERN_SHARED", ROOT.parent / "shared"))
