@@ -20,6 +20,17 @@ def boards():
     return [json.loads(path.read_text()) for path in BOARDS]
 
 
+def test_each_alert_has_an_entry_in_the_runbook():
+    page = (support.ROOT / "docs/guides/runbook.md").read_text()
+    names = [rule["alert"] for rule in rules()]
+    assert names == re.findall(r"^### (\w+)$", page, re.M)
+    for rule in rules():
+        assert rule["annotations"]["runbook"] == f"docs/guides/runbook.md#{rule['alert'].lower()}"
+    for entry in page.split("\n### ")[1:]:
+        name, text = entry.split("\n", 1)
+        assert len(text.split()) > 20, name
+
+
 def targets():
     return [(board["uid"], panel, target["expr"])
             for board in boards()

@@ -382,6 +382,8 @@ static void write_store(struct api *api, int64_t recovery_ns, struct buf *buf) {
                 "Results of lines that had one already.");
     metrics_one(buf, "quern_store_free_bytes", "gauge", (double)status.free_bytes,
                 "Free bytes on the state directory's file system.");
+    metrics_one(buf, "quern_store_size_bytes", "gauge", (double)status.size_bytes,
+                "Size of the state directory's file system.");
     metrics_one(buf, "quern_store_reserve_bytes", "gauge", (double)status.reserve_bytes,
                 "Bytes kept free for bookkeeping.");
     metrics_one(buf, "quern_store_full", "gauge", status.disk_full,

@@ -5,6 +5,7 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 const struct histogram_bounds store_sync_bounds = {
     16, {.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}};
@@ -57,6 +58,9 @@ void store_status(struct store *store, struct store_status *ret_status) {
     struct error error;
     if (os_free_bytes(store->dir, &ret_status->free_bytes, &error) != OK)
         ret_status->free_bytes = 0;
+    struct statvfs disk;
+    if (statvfs(store->dir, &disk) == 0)
+        ret_status->size_bytes = (uint64_t)disk.f_blocks * disk.f_frsize;
     char path[STORE_PATH_BYTES];
     store_path(store, path, "meta.db-wal");
     struct stat status;
