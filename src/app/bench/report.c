@@ -139,7 +139,7 @@ static void write_table(struct buf *out, const struct benchmark *benchmark, size
         buf_printf(out, "<th>%s</th>", metrics[metric].head);
     buf_add_text(out, "<th>");
     plot_write_text(out, benchmark->targets[0].name);
-    buf_add_text(out, " is so many times as fast</th></tr>\n");
+    buf_add_text(out, " is faster by this factor</th></tr>\n");
     for (size_t load = 0; load < benchmark->load_count; load++)
         for (size_t target = 0; target < benchmark->target_count; target++)
             write_row(out, benchmark, workload, load, target);

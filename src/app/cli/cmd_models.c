@@ -71,8 +71,8 @@ static enum err list(struct command_call *call, struct error *error) {
     if (*call->stop) return err_set(error, ERR_CANCELLED, "stopped");
     if (err == OK && listing.count == 0 && catalog_folder(folder))
         fprintf(stderr,
-                "quern models: none in %s nor elsewhere; `quern pull` fetches one, and "
-                "tools/fetch-model the default one\n",
+                "quern models: none in %s nor elsewhere; `quern pull ORG/NAME` fetches one, and "
+                "`quern pull smollm2` a small one\n",
                 folder);
     return err;
 }

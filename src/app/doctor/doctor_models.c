@@ -19,6 +19,7 @@
 
 #define MODELS "models"
 #define LINE_BYTES 2048
+#define NO_MODEL "no model lies on this machine, and no setting names one"
 
 /* --- in the sandbox: "VERDICT text" per line --- */
 
@@ -78,10 +79,10 @@ static void tell_stores(FILE *to, bool has_model) {
     if (catalog_list(count_file, &stores, &error) != OK)
         tell(to, DOCTOR_WRONG, "the models of this machine: %s", error.text);
     else if (stores.servable == 0 && !has_model)
-        tell(to, DOCTOR_HINT, "no model lies on this machine, and no setting names one");
+        tell(to, DOCTOR_HINT, NO_MODEL);
     else
-        tell(to, DOCTOR_GOOD, "%zu models lie on this machine, and %zu that quern does not serve",
-             stores.servable, stores.refused);
+        tell(to, DOCTOR_GOOD, "%zu %s of this machine can be served, and %zu cannot",
+             stores.servable, stores.servable == 1 ? "model" : "models", stores.refused);
 }
 
 static int tell_all(int fd, const struct doctor_settings *settings) {
@@ -107,6 +108,8 @@ static void take_lines(struct doctor *doctor, FILE *from) {
         if (verdict == DOCTOR_WRONG)
             remedy = "`quern models` lists what is here, `quern pull` fetches";
         if (verdict == DOCTOR_HINT) remedy = "`quern models inspect NAME` tells more";
+        if (strcmp(line + 1, NO_MODEL) == 0)
+            remedy = "`quern pull smollm2` fetches a small one, `quern pull ORG/NAME` another";
         doctor_find(doctor, (enum doctor_verdict)verdict, MODELS, remedy, "%s", line + 1);
     }
 }

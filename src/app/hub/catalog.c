@@ -22,10 +22,10 @@ static const struct known_model {
 } known_models[] = {
     {"SmolLM2-135M-Instruct.Q4_1.gguf",
      {"smollm2", "smollm2:135m", "HuggingFaceTB/SmolLM2-135M-Instruct"},
-     "tools/fetch-model fetches it once"},
+     "`quern pull smollm2` fetches it once"},
     {"all-MiniLM-L6-v2",
      {"all-minilm", "all-minilm:22m", "sentence-transformers/all-MiniLM-L6-v2", "all-MiniLM-L6-v2"},
-     "tools/fetch-model all-minilm fetches it once"},
+     "`quern pull all-minilm` fetches it once"},
 };
 #define KNOWN_COUNT (sizeof known_models / sizeof *known_models)
 

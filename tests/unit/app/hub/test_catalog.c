@@ -39,7 +39,7 @@ static void a_known_name_that_was_not_fetched_says_how_to_get_it(void **state) {
     struct model_choice choice;
     struct error error;
     assert_int_equal(catalog_choose("smollm2", &choice, &error), ERR_NOT_FOUND);
-    assert_non_null(strstr(error.text, "tools/fetch-model"));
+    assert_non_null(strstr(error.text, "quern pull smollm2"));
 }
 
 static void a_known_name_is_served_under_all_its_names_the_alias_first(void **state) {
