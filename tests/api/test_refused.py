@@ -101,3 +101,13 @@ def test_a_client_without_a_place_may_send_on_before_it_reads(tmp_path):
             client.sendall(bytes(MIB))
         data = read(client)
         assert b" 503 " in data[:20] and b"Too many connections" in data
+
+
+def test_a_batch_whose_file_was_refused_has_no_schema(echo_server):
+    batch = echo_server.json(
+        "POST", "/v1/batches", {
+            "input_file_id": "file-none", "endpoint": "/v1/chat/completions",
+            "completion_window": "24h"})
+    echo_server.wait(batch["id"])
+    found = echo_server.json("GET", f"/v1/batches/{batch['id']}/schema")
+    assert found == {"schema": None, "is_made": True, "indexed": 0, "lines": 0}

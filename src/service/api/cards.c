@@ -7,6 +7,7 @@
 #include "api/judgement_body.h"
 
 #include "base/mem.h"
+#include "batch/state.h"
 #include "curation/card.h"
 #include "curation/queue.h"
 
@@ -362,6 +363,11 @@ void cards_list(void *context, struct http_request *request) {
     close_lines(&one);
 }
 
+/* A batch whose file was refused: its input may be missing, and no request asks for anything. */
+static bool has_no_lines(const struct store_batch *batch) {
+    return batch_status_is_terminal(batch->status) && batch->total == 0;
+}
+
 void cards_schema(void *context, struct http_request *request) {
     struct api *api = context;
     struct large_turn turn = {.large = &api->large};
@@ -370,7 +376,15 @@ void cards_schema(void *context, struct http_request *request) {
     struct error error;
     struct buf body;
     enum err err = OK;
-    if (!open_path(context, request, &one)) return;
+    if (!batches_find(api, request, &one.batch)) return;
+    if (has_no_lines(&one.batch)) {
+        store_batch_release(&one.batch);
+        buf_init(&body, 256);
+        buf_add_text(&body, "{\"schema\":null,\"is_made\":true,\"indexed\":0,\"lines\":0}");
+        api_answer_json(request, &body);
+        return;
+    }
+    if (!open_lines(api, request, &one)) return;
     buf_init(&body, BUF_UNLIMITED);
     buf_add_text(&body, "{\"schema\":");
     if (is_made(&one) && one.requests.has_one_shape)
