@@ -8,7 +8,7 @@ import support
 
 ECHO = ("--model", "smollm2=echo")
 CHAT = "/v1/chat/completions"
-REQUEST = r"\S+ serve (\w+) request_id=(\S+) event=request method=(\S+) path=(\S+) status=(\d+) bytes=(\d+) body_bytes=(\d+) ms=[\d.]+ peer=127.0.0.1 owner=(\S+)"
+REQUEST = r"\S+ serve (\w+) request_id=(\S+) event=request method=(\S+) path=(\S+) status=(\d+) bytes=(\d+) body_bytes=(\d+) ms=[\d.]+ peer=127.0.0.1 owner=(\S+) key=\S+"
 
 
 def chat(text, **more):

@@ -181,7 +181,7 @@ def test_each_alert_has_a_severity_words_and_a_case_that_fires_and_one_that_does
     assert len(set(names)) == len(names)
     for rule in rules():
         assert rule["labels"]["severity"] in ("page", "warn") and set(rule["annotations"]) == {
-            "summary", "description"}
+            "summary", "description", "runbook"}
         case = next(case for case in cases if case["name"] == rule["alert"])
         assert {'"bad"', '"good"'} <= set(re.findall(r'instance=("\w+")',
                                                      str(case["input_series"])))

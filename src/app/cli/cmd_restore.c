@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backup/restore.h"
 #include "base/printable.h"
+#include "cli/audit_command.h"
 #include "cli/backup_show.h"
 #include "cli/command.h"
 #include "cli/pull_show.h"
@@ -49,6 +50,10 @@ static enum err run(struct command_call *call, struct error *error) {
     char when[BACKUP_TIME_BYTES];
     enum err err = backup_restore(&restore, &restored, error);
     if (err != OK) return err;
+    char generation[32];
+    snprintf(generation, sizeof generation, "generation %" PRIu64, restored.generation);
+    err = audit_by_command(chosen->state_dir, "restore", generation, error);
+    if (err != OK) return err_prefix(error, "everything is restored, but the audit trail");
     backup_time_text(restored.begun_unix_s, when);
     if (restored.broken_off)
         printf("generation %" PRIu64 " was begun later and did not end: it cannot be restored\n",

@@ -62,6 +62,7 @@ struct command {
     int (*main)(int argc, char **argv);
 };
 
+extern const struct command cmd_audit;
 extern const struct command cmd_backup;
 extern const struct command cmd_bench;
 extern const struct command cmd_calibrate;

@@ -146,18 +146,20 @@ static bool tell(const struct http_done *done, enum log_level level, int status)
     if (status < 400)
         return log_offer(level,
                          "request_id=%s event=request method=%s path=%.*s status=%d bytes=%llu "
-                         "body_bytes=%llu ms=%.1f peer=%s owner=%s",
+                         "body_bytes=%llu ms=%.1f peer=%s owner=%s key=%s",
                          done->request_id, done->method, path_bytes, done->path.at, status,
                          (unsigned long long)done->answer_bytes,
                          (unsigned long long)done->body_bytes, ms, peer,
-                         done->is_known ? owner : "");
+                         done->is_known ? owner : "", done->is_known ? done->key_id : "");
     access_sentence(note, sentence);
-    return log_offer(level,
-                     "request_id=%s event=request method=%s path=%.*s status=%d bytes=%llu "
-                     "body_bytes=%llu ms=%.1f peer=%s owner=%s code=%s param=%s error=\"%s\"",
-                     done->request_id, done->method, path_bytes, done->path.at, status,
-                     (unsigned long long)done->answer_bytes, (unsigned long long)done->body_bytes,
-                     ms, peer, done->is_known ? owner : "", note->code, note->param, sentence);
+    return log_offer(
+        level,
+        "request_id=%s event=request method=%s path=%.*s status=%d bytes=%llu "
+        "body_bytes=%llu ms=%.1f peer=%s owner=%s key=%s code=%s param=%s error=\"%s\"",
+        done->request_id, done->method, path_bytes, done->path.at, status,
+        (unsigned long long)done->answer_bytes, (unsigned long long)done->body_bytes, ms, peer,
+        done->is_known ? owner : "", done->is_known ? done->key_id : "", note->code, note->param,
+        sentence);
 }
 
 void access_log(struct access *access, const struct http_done *done, bool is_probe,

@@ -112,6 +112,7 @@ const struct http_route api_routes[] = {
     {"GET", "/v1/keys", KEY_SCOPE_ADMIN, keys_list, NULL, "listKeys", HTTP_PLAIN},
     {"POST", "/v1/keys", KEY_SCOPE_ADMIN, keys_create, NULL, "createKey", HTTP_PLAIN},
     {"DELETE", "/v1/keys/{id}", KEY_SCOPE_ADMIN, keys_revoke, NULL, "revokeKey", HTTP_PLAIN},
+    {"GET", "/v1/audit", KEY_SCOPE_ADMIN, audit_list, NULL, "listAudit", HTTP_PLAIN},
     {"GET", "/v1/machine", KEY_SCOPE_METRICS, machine_get, NULL, "getMachine", HTTP_PLAIN},
     {"POST", "/v1/machine/models/{model}/load", KEY_SCOPE_ADMIN, models_load, NULL, "loadModel",
      HTTP_PLAIN},

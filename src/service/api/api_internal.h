@@ -98,6 +98,15 @@ void metrics_write_cards(struct api *api, const struct worker_status *statuses, 
 void metrics_write_timings(struct api *api, const struct worker_status *statuses, size_t count,
                            struct buf *buf);
 
+/* audit.c: the trail of who changed what (store/audit.h). */
+/* Adds an entry before the change is made. False, and answered, if it cannot be kept: then nothing
+ * may be changed. */
+bool api_audit(struct api *api, struct http_request *request, const char *action,
+               const char *subject);
+/* The change that the last entry announced was not made. */
+void api_audit_failed(struct api *api, const struct http_request *request, const char *action,
+                      const char *subject, const struct error *reason);
+void audit_list(void *context, struct http_request *request);
 /* files.c */
 #define API_FILES_LIST_MAX 10000
 void files_list(void *context, struct http_request *request);

@@ -172,14 +172,29 @@ void batches_cancel(void *context, struct http_request *request) {
     struct api *api = context;
     struct store_batch batch;
     struct error error;
+    char id[STORE_ID_BYTES];
     if (!batches_find(api, request, &batch)) return;
+    memcpy(id, batch.id, sizeof id);
     store_batch_release(&batch);
-    enum err err =
-        runner_batch_cancel(api->options.runner, http_request_param(request, 0), &batch, &error);
-    if (err == OK)
+    if (!api_audit(api, request, "batch.cancel", id)) return;
+    enum err err = runner_batch_cancel(api->options.runner, str_from(id), &batch, &error);
+    if (err == OK) {
         answer_batch(api, request, &batch);
-    else
+    } else {
+        api_audit_failed(api, request, "batch.cancel", id, &error);
         fail(request, err, &error);
+    }
+}
+
+static void answer_deleted(struct http_request *request, const char *id,
+                           const struct store_freed *freed) {
+    struct buf body;
+    buf_init(&body, 4096);
+    buf_printf(&body,
+               "{\"id\":\"%s\",\"object\":\"batch\",\"deleted\":true,\"quern\":{\"files\":%" PRIu64
+               ",\"bytes\":%" PRIu64 ",\"judgements\":%" PRIu64 "}}",
+               id, freed->files, freed->bytes, freed->judgements);
+    api_answer_json(request, &body);
 }
 
 /* A batch that was deleted before is answered like one that never was. */
@@ -188,18 +203,16 @@ void batches_delete(void *context, struct http_request *request) {
     struct store_batch batch;
     struct store_freed freed;
     struct error error;
-    struct buf body;
     if (!batches_find(api, request, &batch)) return;
+    if (!api_audit(api, request, "batch.delete", batch.id)) {
+        store_batch_release(&batch);
+        return;
+    }
     enum err err = runner_batch_delete(api->options.runner, str_from(batch.id), &freed, &error);
     if (err == OK) {
-        buf_init(&body, 4096);
-        buf_printf(
-            &body,
-            "{\"id\":\"%s\",\"object\":\"batch\",\"deleted\":true,\"quern\":{\"files\":%" PRIu64
-            ",\"bytes\":%" PRIu64 ",\"judgements\":%" PRIu64 "}}",
-            batch.id, freed.files, freed.bytes, freed.judgements);
-        api_answer_json(request, &body);
+        answer_deleted(request, batch.id, &freed);
     } else {
+        api_audit_failed(api, request, "batch.delete", batch.id, &error);
         fail(request, err, &error);
     }
     store_batch_release(&batch);

@@ -169,9 +169,10 @@ void files_delete(void *context, struct http_request *request) {
     struct error error;
     struct buf body;
     struct str id = http_request_param(request, 0);
-    if (!find_file(api, request, &file)) return;
+    if (!find_file(api, request, &file) || !api_audit(api, request, "file.delete", file.id)) return;
     enum err err = store_file_delete(api->options.store, id, clock_unix_s(), &error);
     if (err != OK) {
+        api_audit_failed(api, request, "file.delete", file.id, &error);
         fail(request, err, &error);
         return;
     }

@@ -10,6 +10,7 @@
 #include "api/api_internal.h"
 #include "base/address.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "keys/key_new.h"
 
@@ -277,8 +278,14 @@ void keys_create(void *context, struct http_request *request) {
         api_fail_err(request, err, &error, NULL);
         return;
     }
-    key_set_look(api->options.keys);
-    answer_created(api, request, &row, text);
+    /* Its id is known only now. A key without an entry opens nothing. */
+    if (api_audit(api, request, "key.create", row.id)) {
+        key_set_look(api->options.keys);
+        answer_created(api, request, &row, text);
+    } else if (key_file_revoke(store_dir(api->options.store), str_from(row.id), now_unix_s, &row,
+                               &error) != OK) {
+        log_error("event=key_without_audit key=%s error=\"%s\"", row.id, error.text);
+    }
     explicit_bzero(text, sizeof text);
 }
 
@@ -289,10 +296,12 @@ void keys_revoke(void *context, struct http_request *request) {
     struct key_row row;
     struct error error;
     struct buf body;
-    if (!has_keys(api, request)) return;
-    enum err err = key_file_revoke(store_dir(api->options.store), http_request_param(request, 0),
-                                   clock_unix_s(), &row, &error);
+    const char *id = api_text(request, http_request_param(request, 0));
+    if (!has_keys(api, request) || !api_audit(api, request, "key.revoke", id)) return;
+    enum err err =
+        key_file_revoke(store_dir(api->options.store), str_from(id), clock_unix_s(), &row, &error);
     if (err != OK) {
+        api_audit_failed(api, request, "key.revoke", id, &error);
         api_fail_err(request, err, &error, "id");
         return;
     }

@@ -90,8 +90,11 @@ void models_get(void *context, struct http_request *request) {
 /* Answers with the current state of the model, which changes soon after. */
 static void hold(struct api *api, struct http_request *request, bool is_held) {
     struct error error;
-    enum err err =
-        runner_model_hold(api->options.runner, http_request_param(request, 0), is_held, &error);
+    struct str model = http_request_param(request, 0);
+    const char *action = is_held ? "model.unload" : "model.load";
+    if (!api_audit(api, request, action, api_text(request, model))) return;
+    enum err err = runner_model_hold(api->options.runner, model, is_held, &error);
+    if (err != OK) api_audit_failed(api, request, action, api_text(request, model), &error);
     if (err == ERR_CONFLICT)
         api_fail_err(request, err, &error, "model");
     else

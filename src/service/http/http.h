@@ -88,6 +88,7 @@ struct http_done {
     uint64_t answer_bytes; /* in the answer's body; of a stream, those that the client has taken */
     const struct address *peer;
     const char *owner;
+    const char *key_id;           /* public; empty for a fixed key, and where none is needed */
     bool is_known;                /* a good key was shown, or none is needed */
     const struct http_note *note; /* NULL: none */
 };

@@ -60,6 +60,7 @@ static void tell_done(struct http_server *server, const struct http_request *req
     done->body_bytes = request->body_seen;
     done->peer = gate_peer(request->connection);
     done->owner = request->caller.owner;
+    done->key_id = request->caller.id;
     done->is_known = request->is_known;
     done->note = done->status != 0 ? request->note : NULL; /* else a handler may be writing it */
     server->options.done(server->options.context, done);

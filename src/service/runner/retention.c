@@ -2,8 +2,10 @@
 #include "runner/retention.h"
 
 #include "base/log.h"
+#include "store/audit.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #define DAY_S 86400
@@ -19,6 +21,19 @@ static void note(struct retention *retention, const char *id, enum retention_why
              id, names[why], freed->files, freed->bytes, freed->judgements);
 }
 
+static enum err audit_age(struct retention *retention, const char *id, int64_t now_unix_s,
+                          struct error *error) {
+    char detail[64];
+    snprintf(detail, sizeof detail, "it ended more than %" PRIu32 " days ago",
+             retention->keep_days);
+    const struct audit_entry entry = {.unix_s = now_unix_s,
+                                      .action = "batch.delete",
+                                      .subject = id,
+                                      .actor = "server",
+                                      .detail = detail};
+    return audit_add(store_dir(retention->store), &entry, error);
+}
+
 /* Marks the oldest batches that are too old. True if one call does not do for all. */
 static bool delete_old(struct retention *retention, int64_t now_unix_s) {
     int64_t before = now_unix_s - (int64_t)retention->keep_days * DAY_S;
@@ -29,6 +44,7 @@ static bool delete_old(struct retention *retention, int64_t now_unix_s) {
         struct error error;
         enum err err = store_batch_oldest_ended(retention->store, before, id, &error);
         if (err == ERR_NOT_FOUND) return false;
+        if (err == OK) err = audit_age(retention, id, now_unix_s, &error);
         if (err == OK)
             err = store_batch_delete(retention->store, str_from(id), now_unix_s, &freed, &error);
         if (err == OK) {

@@ -61,7 +61,7 @@ extern const struct histogram_bounds store_batch_bounds;
 struct store_status {
     bool disk_full; /* results wait for space; uploads answer ERR_UNAVAILABLE */
     uint64_t free_bytes;
-    uint64_t size_bytes;    /* of the directory's file system */
+    uint64_t size_bytes;    /* size of the directory's file system */
     uint64_t reserve_bytes; /* size of the ballast */
     uint64_t wal_bytes;
     uint64_t log_append_bytes;          /* since start, over all segment logs */
