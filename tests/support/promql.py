@@ -7,7 +7,8 @@ FUNCTIONS = {
     "rate", "increase", "sum", "min", "max", "avg", "count", "histogram_quantile", "predict_linear",
     "clamp_min", "time", "label_values"}
 WORDS = {
-    "and", "or", "unless", "by", "on", "without", "ignoring", "group_left", "group_right", "bool"}
+    "and", "or", "unless", "by", "on", "without", "ignoring", "group_left", "group_right", "bool",
+    "offset"}
 TARGET = {"job", "instance"}  # labels that Prometheus adds
 TOKEN = re.compile(
     r'"(?:[^"\\]|\\.)*"|\[[^\]]*\]|[a-zA-Z_:][a-zA-Z0-9_:]*|\d[\d.e+-]*\w*|[{}(),]|=~|!=|!~|==|[^\s\w]'
