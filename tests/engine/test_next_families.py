@@ -15,23 +15,30 @@ TINY = support.SHARED / "tiny_next"
 pytestmark = pytest.mark.skipif(not TINY.exists(), reason="shared/tiny_next is not here")
 TOLERANCE = 2e-3  # README of shared/tiny_next; measured: 3e-5
 MARGIN = 0.01
-VOCAB = 512
 FORMS = {
     "qwen3_moe": ["folder", "gguf", "fused"],
-    "gpt_oss": ["folder", "llama", "ollama", "ollama-first", "whole"]}
+    "gpt_oss": ["folder", "llama", "ollama", "ollama-first", "whole"],
+    "gemma4_e": ["folder", "gguf", "text"], "gemma4_moe": ["folder", "gguf", "text"]}
 EACH_FORM = [(family, form) for family, forms in FORMS.items() for form in forms]
 # The median over positions of the largest difference of a logit. Measured: 0.004, 0.004, 0.07; and
-# 0.18, 0.18, 0.22 where experts of four bits meet activations of eight.
+# 0.16, 0.16, 0.2 where experts of four bits meet activations of eight (transformers in bf16: 0.3).
 FAST = {
     ("qwen3_moe", "avx2"): 0.02, ("qwen3_moe", "avx512"): 0.02, ("qwen3_moe", "avx512-bf16"): 0.2,
-    ("gpt_oss", "avx2"): 0.4, ("gpt_oss", "avx512"): 0.4, ("gpt_oss", "avx512-bf16"): 0.5}
+    ("gpt_oss", "avx2"): 0.4, ("gpt_oss", "avx512"): 0.4, ("gpt_oss", "avx512-bf16"): 0.5,
+    ("gemma4_e", "avx2"): 0.02, ("gemma4_e", "avx512"): 0.02, ("gemma4_e", "avx512-bf16"): 0.3,
+    ("gemma4_moe", "avx2"): 0.02, ("gemma4_moe", "avx512"): 0.02,
+    ("gemma4_moe", "avx512-bf16"): 0.6}
 
 
 def cases_of(family):
     return json.loads((TINY / family / "reference.json").read_text())["cases"]
 
 
-def logits_of(model, prompts, *flags, vocab=VOCAB):
+def vocab_of(family):
+    return len(cases_of(family)[0]["last_logits"])
+
+
+def logits_of(model, prompts, *flags, vocab=512):
     """[prompt][position] → {token: logit}."""
     queries = "".join(
         json.dumps({"ids": ids, "positions": list(range(len(ids))), "top": vocab}) + "\n"
@@ -64,6 +71,11 @@ def made(tmp_path_factory):
         gguf_of.convert(TINY / "gpt_oss", forms["gpt_oss", form], form)
     forms["gpt_oss", "whole"] = folder / "gpt_oss-whole"
     widen(TINY / "gpt_oss", folder / "gpt_oss-whole")
+    for family in ("gemma4_e", "gemma4_moe"):
+        forms[family, "gguf"] = folder / f"{family}.gguf"
+        gguf_of.convert(TINY / family, forms[family, "gguf"])
+        forms[family, "text"] = folder / f"{family}-text"
+        take_text(TINY / family, forms[family, "text"])
     return forms
 
 
@@ -94,6 +106,18 @@ def fuse(source, folder):
             down[2] for down in parts["down"]))
     (folder / "model.safetensors").unlink()
     folders.write_safetensors(folder / "model.safetensors", tensors)
+
+
+def take_text(source, folder):
+    """The text model alone, as its own class saves it."""
+    shutil.copytree(source, folder)
+    folder.chmod(0o755)
+    tensors = {
+        name.replace("language_model.", ""): tensor for name, tensor in tensors_of(source).items()}
+    for name in ("model.safetensors", "config.json"):
+        (folder / name).unlink()
+    folders.write_safetensors(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_bytes((source / "config.text.json").read_bytes())
 
 
 STEPS = [0, .5, 1, 1.5, 2, 3, 4, 6]
@@ -128,7 +152,8 @@ def test_every_position_of_every_prompt_is_the_references(made, family, form):
     cases = cases_of(family)
     prompts = [case["ids"] + case["greedy_ids"][:-1] for case in cases]
     worst = compared = 0
-    for case, rows in zip(cases, logits_of(made[family, form], prompts, "--reference"), strict=True):
+    found = logits_of(made[family, form], prompts, "--reference", vocab=vocab_of(family))
+    for case, rows in zip(cases, found, strict=True):
         last = case["n"] - 1
         for position, logits in [(last, case["last_logits"]),
                                  *((int(at), logits) for at, logits in case["logits_at"].items())]:
@@ -143,16 +168,16 @@ def test_every_position_of_every_prompt_is_the_references(made, family, form):
             assert max(rows[last + i], key=rows[last + i].get) == token
             compared += 1
     print(f"{family}, {form}: largest difference {worst:.1e}, {compared} tokens compared")
-    assert worst <= TOLERANCE and compared >= 80
+    assert worst <= TOLERANCE and compared >= 70
 
 
 @pytest.mark.parametrize("family, kernels", FAST)
 def test_the_fast_paths_take_the_same_routes_at_most_positions(made, family, kernels):
     prompts = [case["ids"] for case in cases_of(family)]
     model = made[family, "folder"]
-    pairs = zip(logits_of(model, prompts, "--kernels", kernels),
-                logits_of(model, prompts, "--reference"),
-                strict=True)
+    pairs = zip(
+        *(logits_of(model, prompts, *flags, vocab=vocab_of(family))
+          for flags in (["--kernels", kernels], ["--reference"])), strict=True)
     worst = sorted(difference(*rows) for both in pairs for rows in zip(*both, strict=True))
     print(f"{family}, {kernels}: median {worst[len(worst) // 2]:.1e}, largest {worst[-1]:.1e}")
     assert worst[len(worst) // 2] <= FAST[family, kernels]
@@ -188,14 +213,14 @@ def test_tokens_one_by_one_are_those_of_the_whole_prompt(tmp_path, family):
             "greedy_ids"][:sure]
         compared += sure
     print(f"{compared} tokens compared")
-    assert compared >= 3 * 60
+    assert compared >= 3 * 50
 
 
 @pytest.mark.parametrize("family", FORMS)
 def test_made_up_weights_have_experts(tmp_path, family):
     for file in ("config.json", "tokenizer.json"):
         (tmp_path / file).write_bytes((TINY / family / file).read_bytes())
-    rows, = logits_of(tmp_path, [[1, 2, 3]], "--load-format", "dummy")
+    rows, = logits_of(tmp_path, [[1, 2, 3]], "--load-format", "dummy", vocab=vocab_of(family))
     assert all(math.isfinite(logit) for row in rows for logit in row.values())
 
 
@@ -228,6 +253,37 @@ def test_a_gpt_oss_that_its_tensors_are_not_is_refused_by_one_sentence(tmp_path,
     config = json.loads((TINY / "gpt_oss/config.json").read_text()) | change
     (tmp_path / "config.json").write_text(
         json.dumps({name: value for name, value in config.items() if value is not None}))
+    assert sentence in refusal_of(tmp_path)
+
+
+@pytest.mark.parametrize("family, change, sentence", [
+    ("gemma4_e", {"num_kv_shared_layers": 6}, "num_kv_shared_layers is 6, not below the 6 layers"),
+    ("gemma4_e", {"num_kv_shared_layers": 4},
+     "num_kv_shared_layers is 4, but no layer before has keys for layer 2"),
+    ("gemma4_e", {"num_kv_shared_layers": 10**6}, "num_kv_shared_layers is no integer of 1..512"),
+    ("gemma4_e", {"use_double_wide_mlp": False},
+     "layers.3.mlp.gate_proj.weight has 2 axes, 64 x 192, instead of 64 x 96"),
+    ("gemma4_e", {"global_head_dim": 1024}, "global_head_dim is no integer of 1..512"),
+    ("gemma4_e", {"global_head_dim": 500}, "global_head_dim is 500, no multiple of 8"),
+    ("gemma4_e", {"hidden_size_per_layer_input": 0},
+     "embed_tokens_per_layer.weight is not part of architecture gemma4"),
+    ("gemma4_e", {"hidden_size_per_layer_input": 10**6},
+     "hidden_size_per_layer_input is no integer of 1..65536"),
+    ("gemma4_e", {"attention_k_eq_v": True}, "v_proj.weight is not part of architecture gemma4"),
+    ("gemma4_moe", {"num_experts": 0}, "num_experts is no integer of 1..1024"),
+    ("gemma4_moe", {"num_experts": 10**6}, "num_experts is no integer of 1..1024"),
+    ("gemma4_moe", {"top_k_experts": 9}, "top_k_experts is 9, over the 8 experts"),
+    ("gemma4_moe", {"top_k_experts": None}, "top_k_experts is missing"),
+    ("gemma4_moe", {"num_global_key_value_heads": 3},
+     "4 attention heads cannot share 3 key-value heads"),
+    ("gemma4_moe", {"enable_moe_block": False}, "is not part of architecture gemma4"), ])
+def test_a_gemma_4_that_its_tensors_are_not_is_refused_by_one_sentence(
+        tmp_path, family, change, sentence):
+    for file in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / file).symlink_to(TINY / family / file)
+    config = json.loads((TINY / family / "config.json").read_text())
+    config["text_config"] |= change
+    (tmp_path / "config.json").write_text(json.dumps(config))
     assert sentence in refusal_of(tmp_path)
 
 
@@ -307,6 +363,26 @@ def test_the_list_of_models_says_that_it_is_served(made):
     for each in EACH_FORM:
         done = support.quern("models", "inspect", made[each])
         assert done.returncode == 0 and "servable     yes" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_memory_of_weights_is_counted_as_the_cpu_keeps_them(made):
+    """Blocks of four bits with a scale in float32 for 32 of them; vectors, biases and routers in
+    float32; the embedding, which no head is tied to, as it is stored."""
+    expected = 0
+    for name, (kind, shape, content) in tensors_of(TINY / "gpt_oss").items():
+        if name.endswith("_blocks"):
+            expected += 2 * len(content) // 32 * (16 + 4)
+        elif len(shape) == 1 or name.endswith(("router.weight", "_proj_bias")):
+            expected += 4 * math.prod(shape)
+        elif not name.endswith("_scales"):
+            expected += len(content)
+    for form in FORMS["gpt_oss"]:
+        if form == "whole":
+            continue
+        done = support.quern("models", "inspect", "--json", made["gpt_oss", form])
+        assert done.returncode == 0, done.stderr
+        needed = json.loads(done.stdout)["memory_needed_bytes"] - (256 << 20)
+        assert needed == pytest.approx(expected, rel=0.001), form
 
 
 @pytest.mark.parametrize("form", ["fp8-block", "fp8-channel", "awq", "gptq", "gptq-act"])

@@ -256,6 +256,9 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
     case OP_PREPARE:
     case OP_CONV:
     case OP_DELTA:
-    case OP_GATED_NORM: abort(); /* plain_program.c refuses them */
+    case OP_GATED_NORM:
+    case OP_INPUTS:
+    case OP_ASIDE:
+    case OP_JOIN: abort(); /* plain_program.c refuses them */
     }
 }

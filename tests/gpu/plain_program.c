@@ -155,7 +155,10 @@ static void check_op(struct gpu *gpu, uint32_t index) {
     case OP_PREPARE:
     case OP_CONV:
     case OP_DELTA:
-    case OP_GATED_NORM: break; /* the CPU's alone so far */
+    case OP_GATED_NORM:
+    case OP_INPUTS:
+    case OP_ASIDE:
+    case OP_JOIN: break; /* the CPU's alone so far */
     }
     plain_refuse("operation %u: unknown kind %d", index, (int)op->kind);
 }

@@ -8,6 +8,7 @@ Weights keep their type; only the standard library is needed. Without a vocab.tx
 made up."""
 import json, pathlib, struct, sys
 
+import gguf_of_gemma4
 import gguf_of_gpt_oss
 import gguf_of_hybrid
 
@@ -71,7 +72,7 @@ def pair(key, kind, value):
     if kind == ARRAY:
         element, values = value
         body = b"".join(map(string, values)) if element == STRING else struct.pack(
-            f"<{len(values)}{'i' if element == I32 else 'f'}", *values)
+            f"<{len(values)}{ {I32: 'i', F32: 'f', BOOL: '?'}[element]}", *values)
         return head + struct.pack("<IQ", element, len(values)) + body
     return head + struct.pack({U32: "<I", F32: "<f", BOOL: "<?"}[kind], value)
 
@@ -109,6 +110,12 @@ def tensors_of(folder, config, form):
         return
     if gguf_of_hybrid.is_hybrid(config):
         for name, kind, shape, content in gguf_of_hybrid.tensors_of(entries, config):
+            yield name, TYPES[kind][0], shape, content
+        return
+    if config["model_type"] == "gemma4":
+        for name, kind, shape, content in gguf_of_gemma4.tensors_of(entries, config["text_config"]):
+            if kind == "BF16" and len(shape) == 1:
+                kind, content = "F32", widened(content)
             yield name, TYPES[kind][0], shape, content
         return
     if config["model_type"] == "nomic_bert":  # its files have q, k and v as one
@@ -166,7 +173,20 @@ def vocabulary_of(folder, config):
         yield pair(f"tokenizer.ggml.{name}_token_id", U32, number)
 
 
+def number_pair(key, value):
+    if isinstance(value, list):
+        kind = BOOL if isinstance(value[0], bool) else I32
+        return pair(key, ARRAY, (kind, value))
+    return pair(key, F32 if isinstance(value, float) else U32, value)
+
+
 def pairs_of(folder, config, form):
+    if config["model_type"] == "gemma4":
+        yield pair("general.architecture", STRING, "gemma4")
+        for key, number in gguf_of_gemma4.numbers_of(config["text_config"]):
+            yield number_pair(f"gemma4.{key}", number)
+        yield from vocabulary_of(folder, config["text_config"])
+        return
     if config["model_type"] == "gpt_oss":
         kind = "gpt-oss" if form == "llama" else "gptoss"
         yield pair("general.architecture", STRING, kind)

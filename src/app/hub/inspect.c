@@ -86,7 +86,9 @@ static uint64_t sequence_bytes(const struct inspection *inspection, uint32_t tok
 
 struct fit inspect_fit(const struct inspection *inspection, const struct machine *machine,
                        uint32_t sequence_tokens) {
-    struct fit fit = {.needed_bytes = inspection->weight_bytes + ENGINE_OTHER_BYTES,
+    const uint64_t weights =
+        inspection->memory_bytes > 0 ? inspection->memory_bytes : inspection->weight_bytes;
+    struct fit fit = {.needed_bytes = weights + ENGINE_OTHER_BYTES,
                       .sequence_tokens = sequence_tokens};
     if (sequence_tokens == 0 || (inspection->context > 0 && sequence_tokens > inspection->context))
         fit.sequence_tokens = inspection->context;

@@ -31,6 +31,7 @@ struct inspection {
     char tokenizer[33];
     uint64_t file_bytes;
     uint64_t weight_bytes;
+    uint64_t memory_bytes; /* weights as the CPU keeps them, by inspect_verdict; 0: not known */
     uint64_t parameters;
     struct inspect_type types[INSPECT_TYPES_MAX]; /* the one with the most bytes first */
     uint32_t type_count;

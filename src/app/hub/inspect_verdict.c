@@ -4,17 +4,43 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/tensors.h"
 
-#include <assert.h>
-
-/* In the families that have windows, every layer keeps the same number of bytes per token. */
-static void take_windows(struct inspection *inspection, const struct model_config *config) {
-    uint64_t far_layers = 0;
-    assert(config->layers > 0);
-    for (uint32_t i = 0; i < config->layers; i++)
-        if (!config_layer_is_local(config, i)) far_layers++;
+/* Keys and values in F16, of the layers that have their own. */
+static void take_keys(struct inspection *inspection, const struct model_config *config) {
+    uint64_t all = 0, far = 0;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        const uint64_t bytes = 4 * (uint64_t)config_kv_width(config, i);
+        all += bytes;
+        if (!config_layer_is_local(config, i)) far += bytes;
+    }
     inspection->window = config->window;
-    inspection->kv_far_bytes_per_token =
-        inspection->kv_bytes_per_token / config->layers * far_layers;
+    inspection->kv_bytes_per_token = all;
+    inspection->kv_far_bytes_per_token = far;
+}
+
+/* Bytes of a tensor as the CPU keeps it: vectors and routers in F32, blocks as integers with F32
+ * scales, and tables that are only looked up as the file has them. */
+static uint64_t memory_of(const struct checkpoint_tensor *tensor, bool is_tied) {
+    const enum tensor_type type = (enum tensor_type)tensor->type;
+    const bool is_table =
+        str_is(tensor->name, tensor_name_of(ROLE_INPUT_TABLE, 0).text) ||
+        (str_is(tensor->name, tensor_name_of(ROLE_EMBEDDING, 0).text) && !is_tied);
+    uint64_t elements = 1;
+    for (uint32_t i = 0; i < tensor->axis_count; i++) elements *= tensor->axes[i];
+    if (tensor->axis_count == 1 || str_ends_with(tensor->name, STR("ffn_gate_inp.weight")) ||
+        str_ends_with(tensor->name, STR("_exps.bias")))
+        return elements * sizeof(float);
+    if (is_table || !tensor_type_is_quantised(type)) return tensor->bytes;
+    const struct quant_form form = quant_form_of(type);
+    const uint64_t numbers = form.has_minimum ? 2 : 1;
+    return elements / 8 * form.bits + elements / form.group * numbers * sizeof(float);
+}
+
+/* The memory of the weights of a decoder. */
+static void take_memory(struct inspection *inspection, const struct checkpoint *checkpoint) {
+    const bool is_tied = !checkpoint_find(checkpoint, STR("output.weight"));
+    inspection->memory_bytes = 0;
+    for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++)
+        inspection->memory_bytes += memory_of(checkpoint_tensor_at(checkpoint, i), is_tied);
 }
 
 enum err inspect_verdict(struct inspection *inspection, const char *path, struct error *error) {
@@ -23,8 +49,10 @@ enum err inspect_verdict(struct inspection *inspection, const char *path, struct
     enum err err = checkpoint_open(&checkpoint, path, &options, error);
     if (err != OK) return err;
     const struct model_config *config = checkpoint_config(checkpoint);
-    if (config->window > 0) take_windows(inspection, config);
+    const bool is_encoder = config->architecture->is_encoder;
     err = tensors_check(checkpoint, config, error);
+    if (!is_encoder) take_keys(inspection, config);
+    if (err == OK && !is_encoder) take_memory(inspection, checkpoint);
     checkpoint_close(checkpoint);
     return err;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/config.h"
 
+#include "checkpoint/config_gemma.h"
 #include "checkpoint/config_key.h"
 #include "checkpoint/config_recurrent.h"
 #include "checkpoint/config_rope.h"
@@ -9,7 +10,6 @@
 #include <string.h>
 
 #define NAME_BYTES_MAX 128
-#define PI 3.14159265358979323846
 
 /* Sources of the flags: the families' reference implementations, as their GGUF converters store
  * them. Sources of the numbers: the families' configuration classes. Arch llama is also Mistral and
@@ -73,6 +73,19 @@ static const struct architecture architectures[] = {
      .head_dim = 256,
      .scaling_with_pictures = 8.0f,
      .layers_with_pictures = {34, 48, 62}},
+    {.name = "gemma4",
+     .has_qk_norm = true,
+     .has_v_norm = true,
+     .has_layer_scale = true,
+     .has_post_norm = true,
+     .embedding_is_scaled = true,
+     .has_window = true,
+     .has_local_rope = true,
+     .window_period = 6,
+     .activation = ACTIVATION_GELU_TANH,
+     .eps = 1e-6f,
+     .rope_base = 1e6f,
+     .rope_base_local = 10000.0f},
 };
 
 const struct architecture *config_architecture(struct str name) {
@@ -95,7 +108,7 @@ static enum err read_architecture(struct model_config *config, const struct gguf
         return err_set(
             error, ERR_INVALID,
             "architecture '%.*s' is not supported (llama, qwen2, qwen3, qwen3moe, gpt-oss, "
-            "qwen35, qwen35moe, gemma2, gemma3, phi3, bert and nomic-bert are)",
+            "qwen35, qwen35moe, gemma2, gemma3, gemma4, phi3, bert and nomic-bert are)",
             printable ? (int)name.bytes : 1, printable ? name.at : "?");
     }
     uint32_t split_count = 1;
@@ -115,6 +128,7 @@ static enum err read_experts(struct model_config *config, const struct gguf *ggu
                              struct error *error) {
     uint32_t stated = 0;
     struct config_key key = config_key_of(config, gguf, "expert_count");
+    if (config->architecture->has_v_norm) return OK; /* config_gemma.c reads them */
     if (config->architecture->ffn != FFN_EXPERTS) {
         enum err err = gguf_get_u32(gguf, key.text, &stated, error);
         if (err != OK || stated == 0) return err;
@@ -154,8 +168,9 @@ static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
     if (err == OK) err = config_read_recurrent(config, gguf, error);
     if (err == OK) err = read_experts(config, gguf, error);
     /* The width of layers without experts: a family without such layers may leave it out. */
-    if (err == OK && (config->architecture->ffn != FFN_EXPERTS ||
-                      config_key_exists(config, gguf, "feed_forward_length")))
+    if (err == OK && !config->architecture->has_v_norm &&
+        (config->architecture->ffn != FFN_EXPERTS ||
+         config_key_exists(config, gguf, "feed_forward_length")))
         err = config_key_count(config, gguf, "feed_forward_length", CONFIG_FFN_MAX, &config->ffn,
                                error);
     if (err == OK)
@@ -173,7 +188,7 @@ static enum err read_heads(struct model_config *config, const struct gguf *gguf,
     struct config_key kv_key = config_key_of(config, gguf, "attention.head_count_kv");
     if (config->architecture->is_hybrid)
         err = config_read_kv_heads(config, gguf, error);
-    else if (gguf_find(gguf, kv_key.text))
+    else if (gguf_find(gguf, kv_key.text) && !config->architecture->has_v_norm)
         err = config_key_count(config, gguf, "attention.head_count_kv", CONFIG_HEADS_MAX,
                                &config->kv_heads, error);
     if (err != OK) return err;
@@ -299,6 +314,7 @@ static enum err read_attention(struct model_config *config, const struct gguf *g
     bool is_wide = config->layers == config->architecture->wide_scale_layers;
     config->attention_scale =
         1.0f / sqrtf((float)(is_wide ? config->width / config->heads : config->head_dim));
+    if (config->architecture->has_v_norm) config->attention_scale = 1.0f;
     struct config_key key = config_key_of(config, gguf, "attention.scale");
     enum err err = gguf_get_f32(gguf, key.text, &config->attention_scale, error);
     if (err == OK && !(config->attention_scale > 0.0f && config->attention_scale <= 1e3f))
@@ -378,6 +394,7 @@ enum err config_init(struct model_config *ret_config, const struct gguf *gguf, s
         err = config_read_rope(&config, gguf, error);
     if (err == OK) err = read_norm(&config, gguf, error);
     if (err == OK) err = read_attention(&config, gguf, error);
+    if (err == OK && config.architecture->has_v_norm) err = config_read_gemma(&config, gguf, error);
     if (err == OK) err = read_pooling(&config, gguf, error);
     if (err == OK) err = read_token_types(&config, gguf, error);
     if (err == OK) err = read_vocab_rows(&config, gguf, token_count, error);
@@ -394,73 +411,4 @@ bool pooling_of_name(struct str name, enum pooling *ret_pooling) {
         return true;
     }
     return false;
-}
-
-void config_local_layers(uint32_t layers, uint32_t from, uint32_t period,
-                         bool ret_is_local[CONFIG_LAYERS_MAX]) {
-    for (uint32_t i = 0; i < layers; i++)
-        ret_is_local[i] = i >= from && (period == 0 || (i + 1) % period != 0);
-}
-
-void config_set_windows(struct model_config *config, uint32_t window,
-                        const bool is_local[CONFIG_LAYERS_MAX]) {
-    config->window = 0;
-    for (uint32_t i = 0; i < config->layers; i++) {
-        if (!is_local[i]) continue;
-        config->window = window;
-        config->list[i].window = window;
-        config->list[i].rope = config->architecture->has_local_rope;
-    }
-}
-
-bool config_has_experts(const struct model_config *config) {
-    return config->experts > 0;
-}
-
-bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
-    return config->list[layer].window > 0;
-}
-
-uint32_t config_rotary_dim(const struct model_config *config) {
-    return config->rotary_dim > 0 ? config->rotary_dim : config->head_dim;
-}
-
-bool config_has_local_rope(const struct model_config *config) {
-    return config->window > 0 && config->architecture->has_local_rope;
-}
-
-/* The share of the stretched frequency in pair i: 0 for those that turn often in the original
- * length, 1 for those that hardly turn. */
-static double yarn_share(const struct model_config *config, uint32_t i) {
-    const struct yarn *yarn = &config->yarn;
-    const double span = 2.0 * log((double)config->rope_base), last = config->head_dim - 1;
-    const double turn = 2.0 * PI;
-    double low = config->head_dim * log((double)yarn->original / (turn * (double)yarn->beta_fast));
-    double high = config->head_dim * log((double)yarn->original / (turn * (double)yarn->beta_slow));
-    low = yarn->is_rounded ? floor(low / span) : low / span;
-    high = yarn->is_rounded ? ceil(high / span) : high / span;
-    low = fmax(low, 0);
-    high = fmin(high, last);
-    if (!(high > low)) high = low + 0.001;
-    return fmin(fmax((i - low) / (high - low), 0), 1);
-}
-
-void config_rope_frequencies(const struct model_config *config, bool local,
-                             float *ret_frequencies) {
-    double base = (double)(local ? config->rope_base_local : config->rope_base);
-    const uint32_t dimensions = config_rotary_dim(config);
-    for (uint32_t i = 0; i < dimensions / 2; i++) {
-        double frequency = pow(base, -2.0 * i / dimensions);
-        if (!local) frequency *= (double)config->rope_scale;
-        if (!local && config->yarn.factor > 0) {
-            const double share = yarn_share(config, i);
-            frequency *= 1.0 - share + share / (double)config->yarn.factor;
-        }
-        if (config->rope_factors) {
-            float factor;
-            memcpy(&factor, config->rope_factors + sizeof factor * i, sizeof factor);
-            frequency /= (double)factor;
-        }
-        ret_frequencies[i] = (float)frequency;
-    }
 }

@@ -19,7 +19,7 @@
 #define CONFIG_WIDTH_MAX 65536u
 #define CONFIG_FFN_MAX 262144u
 #define CONFIG_HEADS_MAX 512u
-#define CONFIG_HEAD_DIM_MAX 256u    /* the limit of kernels/kernels.h */
+#define CONFIG_HEAD_DIM_MAX 512u    /* the limit of kernels/kernels.h */
 #define CONFIG_EXPERTS_MAX 1024u    /* likewise */
 #define CONFIG_STATE_HEADS_MAX 512u /* the limits of kernels/recurrent.h */
 #define CONFIG_STATE_DIM_MAX 256u
@@ -36,7 +36,7 @@ enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
 
 /* What a layer mixes tokens with, and what follows it. A new family adds a kind. */
 enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA };
-enum ffn_kind { FFN_GATED, FFN_EXPERTS };
+enum ffn_kind { FFN_GATED, FFN_EXPERTS, FFN_BOTH /* one beside the other */ };
 
 /* The YaRN scaling of rotations: low frequencies are divided by `factor`, high ones stay. */
 struct yarn {
@@ -64,6 +64,12 @@ struct layer {
     enum ffn_kind ffn;
     uint32_t window; /* keys that a row sees, its own too; 0: all */
     uint32_t rope;   /* table of the rotation's frequencies: 0 global, 1 local */
+    /* Sizes of this layer; 0: the model's. */
+    uint32_t head_dim;
+    uint32_t kv_heads;
+    uint32_t width_of_ffn; /* gated */
+    uint32_t kv_from;      /* 1 + the layer before whose keys and values it reads; 0: its own */
+    bool v_is_k;           /* no rows of v: what k is before its norm and rotation */
 };
 
 /* How a family differs from the common decoder (RMSNorm, rotary positions, grouped-query attention,
@@ -85,6 +91,8 @@ struct architecture {
     bool has_output_gate;       /* a sigmoid of a product of the input is a factor of what attention
                                    leaves; its rows stand behind those of q, head by head */
     bool is_hybrid;             /* some layers are recurrent */
+    bool has_v_norm;            /* RMSNorm of each head of v, without weights */
+    bool has_layer_scale;       /* a factor of the residual stream behind each layer */
     bool has_post_norm;       /* norms after attention and after the feed-forward, before the sum */
     bool embedding_is_scaled; /* by sqrt(width) */
     bool has_fused_gate_up;   /* one tensor with the rows of gate, then up */
@@ -135,6 +143,8 @@ struct model_config {
     uint32_t rotary_dim; /* leading elements of a head that are rotated; 0: all */
     struct recurrent_sizes recurrent;
     uint32_t layers_skipped; /* layers behind the last one that the file has and no pass needs */
+    uint32_t input_width;    /* a layer's own part of a token's embedding; 0: none */
+    uint32_t turned_pairs;   /* that rotate, the leading ones, with table 0; 0: all */
     uint32_t context_max;
     uint32_t vocab_rows;  /* rows of the embedding; at least token_count */
     uint32_t token_count; /* tokens the tokenizer knows: ids from here on are never sampled */
@@ -163,6 +173,21 @@ bool config_is_recurrent(const struct model_config *config); /* true when any la
 /* Inputs of the convolution of a recurrent layer, and what its state leaves behind. */
 uint32_t config_state_channels(const struct model_config *config);
 uint32_t config_state_width(const struct model_config *config);
+/* The sizes of a layer. */
+uint32_t config_head_dim(const struct model_config *config, uint32_t layer);
+uint32_t config_kv_heads(const struct model_config *config, uint32_t layer);
+uint32_t config_ffn(const struct model_config *config, uint32_t layer);
+/* The elements of keys, or of values, that a layer has for a token; 0 for one that reads another's.
+ */
+uint32_t config_kv_width(const struct model_config *config, uint32_t layer);
+/* Elements of a head that are rotated in the layers that turn by table `rope`: even. */
+uint32_t config_rope_width(const struct model_config *config, uint32_t rope);
+/* True when layers differ in their sizes. */
+bool config_layers_differ(const struct model_config *config);
+/* True for a decoder whose layers only the CPU computes so far, experts apart. */
+bool config_has_odd_layers(const struct model_config *config);
+/* True when a layer has experts beside a gated feed-forward. */
+bool config_has_both(const struct model_config *config);
 /* True when a layer has experts. */
 bool config_has_experts(const struct model_config *config);
 /* The table's row of that name, or NULL. */
@@ -186,6 +211,6 @@ bool config_layer_is_local(const struct model_config *config, uint32_t layer);
 uint32_t config_rotary_dim(const struct model_config *config);
 /* True when local layers rotate by frequencies of their own. */
 bool config_has_local_rope(const struct model_config *config);
-/* The inverse frequencies of a layer's rotation, (config_rotary_dim/2), with scaling and factors
+/* The inverse frequencies of a layer's rotation, (config_rope_width/2), with scaling and factors
  * applied. */
 void config_rope_frequencies(const struct model_config *config, bool local, float *ret_frequencies);

@@ -126,6 +126,19 @@ static const struct family {
      .window_period = 6,
      .rope = {1e6f, 10000.0f},
      OF_GEMMA},
+    {.model_type = "gemma4_text",
+     .architecture = "gemma4",
+     .heads = 8,
+     .kv_heads = 4,
+     .head_dim = 256,
+     .context = 131072,
+     .window_rule = WINDOW_PERIODIC,
+     .window_period = 6,
+     .window = 512,
+     .rope = {1e6f, 10000.0f},
+     .head_is_tied = true,
+     .activation_key = "hidden_activation",
+     .activation = "gelu_pytorch_tanh"},
 };
 
 /* Models that also read pictures: their text model is a family of its own, in text_config. */
@@ -133,6 +146,7 @@ static const struct {
     const char *model_type;
     const char *text_type; /* the default of text_config's model_type */
 } wholes[] = {{"gemma3", "gemma3_text"},
+              {"gemma4", "gemma4_text"},
               {"mistral3", "mistral"},
               {"qwen3_5", "qwen3_5_text"},
               {"qwen3_5_moe", "qwen3_5_moe_text"}};
@@ -190,7 +204,7 @@ static enum err choose_family(const json_t *root, const struct family **ret_fami
     return err_set(
         error, ERR_INVALID,
         "model_type '%.*s' is not supported (llama, mistral, qwen2, qwen3, qwen3_moe, gpt_oss, "
-        "qwen3_5, qwen3_5_moe, gemma2, gemma3, gemma3_text, phi3 and bert are)",
+        "qwen3_5, qwen3_5_moe, gemma2, gemma3, gemma3_text, gemma4, phi3 and bert are)",
         STR_ARGS(shown(type)));
 }
 
@@ -205,7 +219,10 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
     static const char *const flags[] = {"mlp_bias", "use_bidirectional_attention",
                                         "attention_bias"};
     const size_t flag_count = architecture->has_output_bias ? 2 : 3;
+    const bool is_for_pictures =
+        str_is(json_member_str(text, "use_bidirectional_attention"), "vision");
     for (size_t i = 0; i < flag_count; i++) {
+        if (i == 1 && architecture->has_v_norm && is_for_pictures) continue;
         enum err err = refuse_when_true(text, flags[i], error);
         if (err != OK) return err;
     }
@@ -215,7 +232,7 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
     if (family->attention_softcap == 0.0f && json_member(text, "attn_logit_softcapping"))
         return err_set(error, ERR_INVALID, "attn_logit_softcapping is not supported here");
     static const char *const fields[] = {"kv_lora_rank", "num_local_experts", "num_experts"};
-    const bool has_experts = architecture->ffn == FFN_EXPERTS;
+    const bool has_experts = architecture->ffn == FFN_EXPERTS || architecture->has_v_norm;
     for (size_t i = 0; i < (has_experts ? 1 : sizeof fields / sizeof *fields); i++)
         if (json_member(text, fields[i]))
             return err_set(error, ERR_INVALID, "%s is not supported", fields[i]);
@@ -389,6 +406,8 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
     bool is_causal = true;
     if (err == OK) err = config_json_bool(text, "is_causal", &is_causal, error);
     config->is_bidirectional = !is_causal;
+    if (err == OK && config->architecture->has_v_norm)
+        err = config_json_read_gemma(config, text, error);
     if (err == OK) err = config_json_read_rope(ret_config, text, &family->rope, error);
     if (err == OK) err = read_tie(ret_config, root, text, family, error);
     if (err == OK) err = config_json_read_quantisation(ret_config, root, error);

@@ -111,6 +111,7 @@ static enum err read_scaling(struct json_config *json, const json_t *text, const
     struct str type = type_of(scaling);
     json->config.rope_scale = 1.0f;
     if (!scaling || is_plain(scaling)) return OK;
+    if (json->config.architecture->has_v_norm && str_is(type, "proportional")) return OK;
     if (str_is(type, "llama3")) return read_llama3(json, scaling, error);
     if (json->config.architecture->has_long_rope &&
         (str_is(type, "longrope") || str_is(type, "su")))
@@ -135,6 +136,16 @@ static enum err read_base(const json_t *object, const char *key, float *base, st
     return config_json_number(object, key, 1, BASE_MAX, base, error);
 }
 
+/* Gemma 4: the rotated pairs are spread over the whole head, and the others stand still. */
+static enum err read_turned(struct model_config *config, const json_t *global, float share,
+                            struct error *error) {
+    const bool is_proportional = str_is(type_of(global), "proportional");
+    config->turned_pairs = (uint32_t)(share * (float)(config->head_dim / 2));
+    if (config->turned_pairs > 0 && (is_proportional || share >= 1.0f)) return OK;
+    return err_set(error, ERR_INVALID,
+                   "partial_rotary_factor is %g, without rope_type proportional", (double)share);
+}
+
 /* How much of a head is rotated. */
 static enum err read_share(struct model_config *config, const json_t *text, const json_t *global,
                            struct error *error) {
@@ -143,6 +154,7 @@ static enum err read_share(struct model_config *config, const json_t *text, cons
     enum err err = config_json_number(text, "partial_rotary_factor", 0, 1, &share, error);
     if (err == OK) err = config_json_number(global, "partial_rotary_factor", 0, 1, &share, error);
     if (err != OK) return err;
+    if (config->architecture->has_v_norm) return read_turned(config, global, share, error);
     const uint32_t dimensions = (uint32_t)((float)config->head_dim * share);
     if (of_family == 0.0f && dimensions != config->head_dim)
         return err_set(error, ERR_INVALID,

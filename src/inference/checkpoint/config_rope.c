@@ -112,7 +112,7 @@ static enum err read_rope_factors(struct model_config *config, const struct gguf
     for (uint32_t i = 0; i < config->head_dim / 2; i++) {
         float factor;
         memcpy(&factor, tensor->at + sizeof factor * i, sizeof factor);
-        if (!(factor >= 1e-3f && factor <= 1e6f))
+        if (!(factor >= 1e-3f && factor <= (config->architecture->has_v_norm ? 1e32f : 1e6f)))
             return err_set(error, ERR_INVALID, "tensor %s: factor %u is not within 0.001..1000000",
                            name, i);
     }
@@ -168,7 +168,8 @@ static enum err read_dimensions(struct model_config *config, const struct gguf *
     struct config_key key = config_key_of(config, gguf, "rope.dimension_count");
     if (share > 0.0f) dimensions = (uint32_t)((float)config->head_dim * share);
     enum err err = gguf_get_u32(gguf, key.text, &dimensions, error);
-    if (err != OK || dimensions == config->head_dim) return err;
+    /* Gemma 4 has a number for each kind of layer, and turns a part of them by its factors. */
+    if (err != OK || dimensions == config->head_dim || config->architecture->has_v_norm) return err;
     if (share > 0.0f && dimensions >= 2 && dimensions % 2 == 0 && dimensions < config->head_dim) {
         config->rotary_dim = dimensions;
         return OK;

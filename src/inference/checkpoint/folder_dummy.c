@@ -52,7 +52,7 @@ static enum err add_role(struct checkpoint *checkpoint, enum tensor_role role, u
 static enum err add_experts(struct checkpoint *checkpoint, uint32_t layer, struct error *error) {
     const struct model_config *config = &checkpoint->config;
     enum err err = OK;
-    if (config->list[layer].ffn != FFN_EXPERTS) return OK;
+    if (config->list[layer].ffn == FFN_GATED) return OK;
     for (uint32_t i = 0; i < config->experts; i++)
         for (int part = 0; part < EXPERT_PARTS && err == OK; part++) {
             struct checkpoint_tensor tensor = {.type = TENSOR_BF16, .axis_count = 2};

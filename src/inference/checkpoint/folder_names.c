@@ -5,7 +5,14 @@
 #include <string.h>
 
 /* Families differ in the names around the feed-forward. */
-enum norms { NORMS_ANY, NORMS_TWO, NORMS_FOUR, NORMS_OF_ENCODER, NAMES_OF_GPT_OSS };
+enum norms {
+    NORMS_ANY,
+    NORMS_TWO,
+    NORMS_FOUR,
+    NORMS_OF_ENCODER,
+    NAMES_OF_GPT_OSS,
+    NAMES_OF_GEMMA_4
+};
 
 static const struct name_pair {
     const char *gguf;   /* behind "blk.N." */
@@ -53,6 +60,18 @@ static const struct name_pair {
     {"ffn_gate_inp.bias", "mlp.router.bias", NAMES_OF_GPT_OSS},
     {"ffn_gate_up_exps.bias", "mlp.experts.gate_up_proj_bias", NAMES_OF_GPT_OSS},
     {"ffn_down_exps.bias", "mlp.experts.down_proj_bias", NAMES_OF_GPT_OSS},
+    {"ffn_gate_inp.weight", "router.proj.weight", NAMES_OF_GEMMA_4},
+    {"ffn_gate_inp.scale", "router.scale", NAMES_OF_GEMMA_4},
+    {"ffn_down_exps.scale", "router.per_expert_scale", NAMES_OF_GEMMA_4},
+    {"ffn_gate_up_exps.weight", "experts.gate_up_proj", NAMES_OF_GEMMA_4},
+    {"ffn_down_exps.weight", "experts.down_proj", NAMES_OF_GEMMA_4},
+    {"pre_ffw_norm_2.weight", "pre_feedforward_layernorm_2.weight", NAMES_OF_GEMMA_4},
+    {"post_ffw_norm_1.weight", "post_feedforward_layernorm_1.weight", NAMES_OF_GEMMA_4},
+    {"post_ffw_norm_2.weight", "post_feedforward_layernorm_2.weight", NAMES_OF_GEMMA_4},
+    {"inp_gate.weight", "per_layer_input_gate.weight", NAMES_OF_GEMMA_4},
+    {"proj.weight", "per_layer_projection.weight", NAMES_OF_GEMMA_4},
+    {"post_norm.weight", "post_per_layer_input_norm.weight", NAMES_OF_GEMMA_4},
+    {"layer_output_scale.weight", "layer_scalar", NAMES_OF_GEMMA_4},
     {"attn_q.weight", "attention.self.query.weight", NORMS_OF_ENCODER},
     {"attn_q.bias", "attention.self.query.bias", NORMS_OF_ENCODER},
     {"attn_k.weight", "attention.self.key.weight", NORMS_OF_ENCODER},
@@ -88,6 +107,9 @@ static const char fused_gate_up[] = "mlp.gate_up_proj.weight";
 static const struct name_pair single_names[] = {
     {"token_embd.weight", "embed_tokens.weight", NORMS_ANY},
     {"output_norm.weight", "norm.weight", NORMS_ANY},
+    {"per_layer_token_embd.weight", "embed_tokens_per_layer.weight", NAMES_OF_GEMMA_4},
+    {"per_layer_model_proj.weight", "per_layer_model_projection.weight", NAMES_OF_GEMMA_4},
+    {"per_layer_proj_norm.weight", "per_layer_projection_norm.weight", NAMES_OF_GEMMA_4},
     {"token_embd.weight", "embeddings.word_embeddings.weight", NORMS_OF_ENCODER},
     {"position_embd.weight", "embeddings.position_embeddings.weight", NORMS_OF_ENCODER},
     {"token_types.weight", "embeddings.token_type_embeddings.weight", NORMS_OF_ENCODER},
@@ -99,6 +121,7 @@ static const struct name_pair single_names[] = {
 static bool is_of(const struct name_pair *pair, const struct architecture *architecture) {
     if (architecture->is_encoder || pair->norms == NORMS_OF_ENCODER)
         return architecture->is_encoder && pair->norms == NORMS_OF_ENCODER;
+    if (pair->norms == NAMES_OF_GEMMA_4) return architecture->has_layer_scale;
     if (pair->norms == NAMES_OF_GPT_OSS) return architecture->has_sinks;
     if (pair->norms == NORMS_ANY)
         return architecture->has_fused_gate_up || !str_is(str_from(pair->folder), fused_gate_up);
@@ -220,7 +243,8 @@ bool folder_name_is_needless(const struct architecture *architecture, struct str
     static const char *const parts[] = {"vision_tower.",          "vision_model.",
                                         "multi_modal_projector.", "model.vision_tower.",
                                         "model.vision_model.",    "model.multi_modal_projector.",
-                                        "audio_tower.",           "model.audio_tower."};
+                                        "audio_tower.",           "model.audio_tower.",
+                                        "model.embed_vision.",    "model.embed_audio."};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (str_ends_with(name, str_from(endings[i]))) return true;
     for (size_t i = 0; architecture->is_encoder && i < sizeof behind / sizeof *behind; i++)

@@ -19,6 +19,9 @@ enum tensor_role {
     ROLE_ROPE_FACTORS,
     ROLE_ROPE_FACTORS_SHORT,
     ROLE_ROPE_FACTORS_LONG,
+    ROLE_INPUT_TABLE, /* all layers' parts */
+    ROLE_INPUT_PROJECTION,
+    ROLE_INPUT_NORM,
     ROLE_POSITIONS,
     ROLE_TOKEN_TYPES,
     ROLE_EMBEDDING_NORM,
@@ -43,6 +46,15 @@ enum tensor_role {
     ROLE_UP,
     ROLE_DOWN,
     ROLE_POST_FFN_NORM,
+    ROLE_FFN_NORM_2, /* before the experts beside a feed-forward */
+    ROLE_POST_FFN_NORM_1,
+    ROLE_POST_FFN_NORM_2,
+    ROLE_ROUTER_NORM,
+    ROLE_EXPERT_SCALES,
+    ROLE_INPUT_GATE, /* for the layer's own part of a token */
+    ROLE_INPUT_OUT,
+    ROLE_POST_INPUT_NORM,
+    ROLE_LAYER_SCALE,
     ROLE_ROUTER,
     ROLE_ROUTER_BIAS,
     /* the rows of all experts in one tensor of three axes */
@@ -93,7 +105,8 @@ struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer);
 /* GGUF's name of a tensor of one expert, such as "blk.3.ffn_gate.17.weight". */
 struct tensor_name tensor_name_of_expert(enum expert_part part, uint32_t layer, uint32_t expert);
 
-/* True for a tensor of the encoder of pictures ("v.…") or of its projector ("mm.…"), which Ollama's
+/* True for a tensor of the encoder of pictures ("v.…") or sounds ("a.…"), or of its projector
+ * ("mm.…"), which Ollama's
  * files have next to those of the text model. */
 bool tensor_is_of_pictures(struct str name);
 

@@ -257,6 +257,9 @@ static enum err read_all(struct checkpoint_vocab *vocab, const struct gguf *gguf
     if (err != OK) return err;
     if (vocab->model.bytes == 0)
         return err_set(error, ERR_INVALID, "tokenizer.ggml.model is missing");
+    /* Spaces and bytes as SentencePiece has them, but merges instead of scores. */
+    const bool has_merges = str_is(vocab->model, "gemma4");
+    if (has_merges) vocab->model = STR("llama");
     err = read_strings(gguf, "tokenizer.ggml.tokens", CHECKPOINT_VOCAB_TOKENS_MAX, &vocab->tokens,
                        &vocab->token_count, error);
     if (err != OK) return err;
@@ -265,7 +268,7 @@ static enum err read_all(struct checkpoint_vocab *vocab, const struct gguf *gguf
     err = read_strings(gguf, "tokenizer.ggml.merges", CHECKPOINT_VOCAB_MERGES_MAX, &vocab->merges,
                        &vocab->merge_count, error);
     if (err == OK) err = read_kinds(vocab, gguf, error);
-    if (err == OK) err = read_scores(vocab, gguf, error);
+    if (err == OK && !has_merges) err = read_scores(vocab, gguf, error);
     if (err == OK) mark_bytes(vocab);
     if (err == OK) drop_tokens_without_rows(vocab, gguf);
     if (err == OK) name_pre(vocab, gguf);

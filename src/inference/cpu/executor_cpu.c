@@ -159,7 +159,7 @@ static enum err logits(void *self, const struct step *step, float *ret_logits,
 
 static uint64_t page_bytes(const struct executor_cpu *executor) {
     const struct executor_cpu_options *options = &executor->options;
-    return forward_page_bytes(options->config, options->layout, options->kernels);
+    return forward_page_bytes(options->layout, options->kernels);
 }
 
 static void describe(const void *self, struct executor_description *ret_description) {

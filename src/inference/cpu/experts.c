@@ -33,8 +33,12 @@ static void route_rows(void *context, uint32_t row, uint32_t count) {
                                    .sums_to_one = experts->sums_to_one,
                                    .ret_experts = forward->routing.experts + row * used,
                                    .ret_weights = forward->routing.weights + row * used});
-    kernels->activate(next, forward->h + row * width, width, count,
-                      forward->activations + row * next->activation_bytes);
+    const float *scales = experts->scales;
+    for (size_t i = row * used; scales && i < (row + count) * used; i++)
+        forward->routing.weights[i] *= scales[forward->routing.experts[i]];
+    if (next) /* otherwise a NORM of its own is */
+        kernels->activate(next, forward->h + row * width, width, count,
+                          forward->activations + row * next->activation_bytes);
 }
 
 /* Sorts the places by expert, and within an expert by row. */

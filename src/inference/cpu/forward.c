@@ -2,6 +2,7 @@
 #include "cpu/experts.h"
 #include "cpu/forward_state.h"
 #include "cpu/recurrent.h"
+#include "cpu/side.h"
 #include "cpu/spread.h"
 
 #include <assert.h>
@@ -44,7 +45,7 @@ static void set_angles(const struct forward *forward, uint32_t table, uint32_t r
                        uint32_t position) {
     const struct program_shape *shape = &forward->program->shape;
     const struct rope_tables *rope = &forward->rope[table];
-    const uint32_t pairs = shape->rotary_dim / 2;
+    const uint32_t pairs = shape->rope_width[table] / 2;
     float *cosines = rope->cosines + (size_t)row * pairs;
     float *sines = rope->sines + (size_t)row * pairs;
     rope_table(forward->program->frequencies[table], pairs, position, position + 1, cosines, sines);
@@ -64,6 +65,7 @@ static void embed_rows(struct forward *forward, const struct op *op, uint32_t ro
         for (uint32_t table = 0; table < shape->rope_count; table++)
             set_angles(forward, table, i, forward->step->positions[i]);
     }
+    prepare_rows(forward, op->next, forward->x, shape->width, row, count);
 }
 
 static void run_embed(struct forward *forward, const struct op *op) {
@@ -88,10 +90,16 @@ static void norm_to(const struct forward *forward, const float *x, float *y, con
 }
 
 static void norm_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
+    const size_t width = forward->program->shape.width;
     assert(op->add != ADD_H); /* products add by themselves here */
     if (op->add == ADD_NORMED_H)
         norm_to(forward, forward->h, forward->x, op->post, true, row, count);
-    norm_to(forward, forward->x, forward->h, op->weight, false, row, count);
+    float *x = forward->x + row * width;
+    for (size_t i = 0; op->x_scale && i < count * width; i++) x[i] *= op->x_scale[0];
+    if (op->weight)
+        norm_to(forward, forward->x, forward->h, op->weight, false, row, count);
+    else
+        memcpy(forward->h + row * width, x, count * width * sizeof *x);
     prepare_rows(forward, op->next, forward->h, forward->program->shape.width, row, count);
 }
 
@@ -105,7 +113,8 @@ static void run_matmul(struct forward *forward, const struct op *op) {
     float *const buffers[] = {[TO_WIDE] = forward->wide,
                               [TO_H] = forward->h,
                               [TO_X] = forward->x,
-                              [TO_NARROW] = forward->narrow};
+                              [TO_NARROW] = forward->narrow,
+                              [TO_INPUTS] = forward->inputs};
     spread_matmul(forward->options.pool, forward->options.kernels,
                   &(struct matmul){.matrix = op->matrix,
                                    .activations = forward->activations,
@@ -118,52 +127,64 @@ static void run_matmul(struct forward *forward, const struct op *op) {
 
 /* ---- HEADS ---- */
 
-/* RMSNorm of each head of some rows of q or k. */
-static void norm_heads(const struct forward *forward, float *x, uint32_t heads, const float *weight,
-                       uint32_t count) {
-    const struct program_shape *shape = &forward->program->shape;
-    for (uint32_t i = 0; weight && i < count; i++, x += shape->qkv_width)
+/* RMSNorm of each head of some rows of q, k or v. */
+static void norm_heads(const struct forward *forward, const struct head_sizes *sizes, float *x,
+                       uint32_t heads, const float *weight, uint32_t count) {
+    for (uint32_t i = 0; weight && i < count; i++, x += sizes->stride)
         forward->options.kernels->rms_norm(&(struct norm){.x = x,
-                                                          .x_stride = shape->head_dim,
+                                                          .x_stride = sizes->head_dim,
                                                           .y = x,
-                                                          .y_stride = shape->head_dim,
+                                                          .y_stride = sizes->head_dim,
                                                           .weight = weight,
-                                                          .width = shape->head_dim,
+                                                          .width = sizes->head_dim,
                                                           .rows = heads,
-                                                          .epsilon = shape->eps});
+                                                          .epsilon = forward->program->shape.eps});
 }
 
-static void rotate_heads(const struct forward *forward, const struct rope_tables *rope, float *x,
+static void rotate_heads(const struct forward *forward, const struct op *op, float *x,
                          uint32_t heads, uint32_t row, uint32_t count) {
-    const struct program_shape *shape = &forward->program->shape;
-    forward->options.kernels->rope(&(struct rope){.x = x,
-                                                  .x_stride = shape->qkv_width,
-                                                  .positions = forward->row_numbers + row,
-                                                  .rows = count,
-                                                  .head_count = heads,
-                                                  .head_dim = shape->head_dim,
-                                                  .rotary_dim = shape->rotary_dim,
-                                                  .cosines = rope->cosines,
-                                                  .sines = rope->sines});
+    const struct rope_tables *rope = &forward->rope[op->rope];
+    forward->options.kernels->rope(
+        &(struct rope){.x = x,
+                       .x_stride = op->heads.stride,
+                       .positions = forward->row_numbers + row,
+                       .rows = count,
+                       .head_count = heads,
+                       .head_dim = op->heads.head_dim,
+                       .rotary_dim = forward->program->shape.rope_width[op->rope],
+                       .cosines = rope->cosines,
+                       .sines = rope->sines});
+}
+
+/* The cache of a layer, whose place may be as wide as another's. */
+static struct kv_cache cache_of(const struct forward *forward, const struct op *op) {
+    struct kv_cache cache = forward->caches[op->kv_place];
+    cache.block_elements = kv_block_elements(&cache);
+    cache.kv_heads = op->heads.kv_heads;
+    cache.head_dim = op->heads.head_dim;
+    return cache;
 }
 
 static void heads_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
-    const struct program_shape *shape = &forward->program->shape;
-    const struct rope_tables *rope = &forward->rope[op->rope];
-    float *q = forward->wide + (size_t)row * shape->qkv_width;
-    float *k = q + shape->q_width;
-    norm_heads(forward, q, shape->heads, op->q_norm, count);
-    norm_heads(forward, k, shape->kv_heads, op->k_norm, count);
-    rotate_heads(forward, rope, q, shape->heads, row, count);
-    rotate_heads(forward, rope, k, shape->kv_heads, row, count);
-    struct kv_store store = {.cache = &forward->caches[op->kv_place],
+    const struct head_sizes *sizes = &op->heads;
+    const uint32_t heads = forward->program->shape.heads, kv_heads = sizes->kv_heads;
+    float *q = forward->wide + (size_t)row * sizes->stride;
+    float *k = q + sizes->q_width, *v = k + sizes->kv_width;
+    norm_heads(forward, sizes, q, heads, op->q_norm, count);
+    rotate_heads(forward, op, q, heads, row, count);
+    if (op->is_query_only) return;
+    norm_heads(forward, sizes, k, kv_heads, op->k_norm, count);
+    rotate_heads(forward, op, k, kv_heads, row, count);
+    if (op->norms_v) norm_heads(forward, sizes, v, kv_heads, forward->ones, count);
+    const struct kv_cache cache = cache_of(forward, op);
+    struct kv_store store = {.cache = &cache,
                              .k = k,
-                             .k_stride = shape->qkv_width,
-                             .v = k + shape->kv_width,
-                             .v_stride = shape->qkv_width,
+                             .k_stride = sizes->stride,
+                             .v = v,
+                             .v_stride = sizes->stride,
                              .slots = forward->plan.groups[op->kv_group].slots + row,
                              .rows = count};
-    forward->options.kernels->kv_store(&store, 0, shape->kv_heads);
+    forward->options.kernels->kv_store(&store, 0, kv_heads);
 }
 
 static void run_heads(struct forward *forward, const struct op *op) {
@@ -184,15 +205,15 @@ static void attention_task(void *context, uint32_t task, uint32_t worker) {
     const struct attention_job *job = context;
     const struct forward *forward = job->forward;
     const struct attention_group *groups = job->tasks->groups;
-    uint32_t head = task % job->head_tasks * forward->heads_each;
+    const uint32_t heads_each = job->call.cache->kv_heads / job->head_tasks;
+    uint32_t head = task % job->head_tasks * heads_each;
     forward->options.kernels->attention(&job->call, &groups[task / job->head_tasks], head,
-                                        head + forward->heads_each);
+                                        head + heads_each);
 }
 
 static void attended_rows(struct forward *forward, const struct op *op, uint32_t row,
                           uint32_t count) {
-    const struct program_shape *shape = &forward->program->shape;
-    const size_t width = shape->q_width, stride = shape->qkv_width;
+    const size_t width = op->heads.q_width, stride = op->heads.stride;
     float *attended = forward->attended + row * width;
     if (op->is_gated) /* the gate stands behind q, k and v */
         for (uint32_t i = 0; i < count; i++)
@@ -208,20 +229,21 @@ static void attended_rows(struct forward *forward, const struct op *op, uint32_t
 
 static void run_attention(struct forward *forward, const struct op *op) {
     const struct program_shape *shape = &forward->program->shape;
+    const struct kv_cache cache = cache_of(forward, op);
     struct attention_job job = {.forward = forward,
                                 .tasks = &forward->tasks[op->kv_group],
-                                .call = {.cache = &forward->caches[op->kv_place],
+                                .call = {.cache = &cache,
                                          .q = forward->wide,
-                                         .q_stride = shape->qkv_width,
+                                         .q_stride = op->heads.stride,
                                          .y = forward->attended,
-                                         .y_stride = shape->q_width,
+                                         .y_stride = op->heads.q_width,
                                          .head_count = shape->heads,
                                          .scale = op->scale,
                                          .softcap = op->softcap,
                                          .window = op->window,
                                          .causal = shape->is_causal,
                                          .sinks = op->sinks},
-                                .head_tasks = shape->kv_heads / forward->heads_each};
+                                .head_tasks = forward->is_by_head ? cache.kv_heads : 1};
     pool_run(forward->options.pool, attention_task, &job, job.tasks->group_count * job.head_tasks);
     run_rows(forward, op, attended_rows);
 }
@@ -272,7 +294,7 @@ static void group_all_items(struct forward *forward) {
     uint64_t cost_each = 0;
     for (uint32_t i = 0; i < plan->item_count; i++) cost_each += cost_of(&plan->groups[0].items[i]);
     cost_each /= has_plenty ? tasks : (tasks + kv_heads - 1) / kv_heads;
-    forward->heads_each = has_plenty ? kv_heads : 1;
+    forward->is_by_head = !has_plenty;
     for (uint32_t i = 0; i < plan->group_count; i++)
         group_items(&plan->groups[i], plan->item_count, cost_each, &forward->tasks[i]);
 }
@@ -300,20 +322,28 @@ static void scale_rows(const struct forward *forward, float *y, size_t stride, s
 
 static void gate_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
     const struct kernels *kernels = forward->options.kernels;
-    const size_t ffn = op->width, stride = 2 * ffn;
+    const size_t width = op->width, stride = op->gates_inputs ? width : 2 * width;
+    const size_t inputs = (size_t)forward->program->shape.layers * width;
     float *gate = forward->wide + row * stride;
+    const float *up =
+        op->gates_inputs ? forward->inputs + row * inputs + op->layer * width : gate + width;
     struct gate call = {.gate = gate,
-                        .up = gate + ffn,
+                        .up = up,
                         .in_stride = stride,
                         .y = gate,
                         .y_stride = stride,
-                        .width = ffn,
-                        .rows = count};
-    if (op->gate == GATE_SILU)
-        kernels->silu_mul(&call);
-    else
-        kernels->gelu_tanh_mul(&call);
-    if (op->is_gated) scale_rows(forward, gate, stride, ffn, row, count);
+                        .width = width,
+                        .rows = op->gates_inputs ? 1 : count};
+    for (uint32_t i = 0; i < count; i += (uint32_t)call.rows) {
+        if (op->gate == GATE_SILU)
+            kernels->silu_mul(&call);
+        else
+            kernels->gelu_tanh_mul(&call);
+        call.gate += stride;
+        call.y += stride;
+        call.up += inputs;
+    }
+    if (op->is_gated) scale_rows(forward, gate, stride, width, row, count);
     prepare_rows(forward, op->next, forward->wide, stride, row, count);
 }
 
@@ -330,15 +360,18 @@ static void move_row(float *rows, size_t width, uint32_t from, uint32_t to) {
 /* Moves the wanted rows to the front, each with an attention item of its own. A row never moves
  * past one that is still to move, for `wanted` ascends. */
 static void run_keep(struct forward *forward, const struct op *op) {
+    const struct program_shape *shape = &forward->program->shape;
+    const size_t inputs = (size_t)shape->layers * shape->input_width;
     const uint32_t count = forward->wanted_count;
     if (count == forward->row_count) return;
     plan_keep(&forward->plan, forward->step, forward->wanted, count);
     for (uint32_t i = 0; i < count; i++) {
         uint32_t row = forward->wanted[i];
         if (row == i) continue;
-        move_row(forward->x, forward->program->shape.width, row, i);
+        move_row(forward->x, shape->width, row, i);
         move_row(forward->wide, op->width, row, i);
         if (op->attended > 0) move_row(forward->attended, op->attended, row, i);
+        if (inputs > 0) move_row(forward->inputs, inputs, row, i);
     }
     forward->row_count = count;
     group_all_items(forward);
@@ -360,14 +393,17 @@ static void (*const runners[OP_KINDS])(struct forward *forward, const struct op 
     [OP_CONV] = recurrent_conv,
     [OP_DELTA] = recurrent_delta,
     [OP_GATED_NORM] = recurrent_gated_norm,
+    [OP_INPUTS] = side_inputs,
+    [OP_ASIDE] = side_run,
+    [OP_JOIN] = side_run,
 };
 
 /* Copies keys and values of all layers of a page. */
 static void copy_page(const struct forward *forward, struct page_copy copy) {
     const struct kv_cache *caches = forward->caches;
-    const size_t bytes = kv_block_bytes(&caches[0]);
     assert(copy.from < forward->plan.page_count && copy.to < forward->plan.page_count);
     for (uint32_t i = 0; i < forward->layout.layers_each; i++) {
+        const size_t bytes = kv_block_bytes(&caches[i]);
         unsigned char *k = caches[i].k, *v = caches[i].v;
         memcpy(k + copy.to * bytes, k + copy.from * bytes, bytes);
         memcpy(v + copy.to * bytes, v + copy.from * bytes, bytes);

@@ -41,8 +41,7 @@ struct forward_options {
 /* Bytes of the state of a sequence in all recurrent layers; 0: there is none. */
 uint64_t forward_state_bytes(const struct model_config *config);
 /* Bytes of one page: keys and values of a group's layers. */
-uint64_t forward_page_bytes(const struct model_config *config, const struct kv_layout *layout,
-                            const struct kernels *kernels);
+uint64_t forward_page_bytes(const struct kv_layout *layout, const struct kernels *kernels);
 
 /* ERR_LIMIT without memory. Everything that the options point to must outlive it. */
 enum err forward_open(struct forward **ret_forward, const struct forward_options *options,

@@ -7,11 +7,22 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-uint64_t forward_page_bytes(const struct model_config *config, const struct kv_layout *layout,
-                            const struct kernels *kernels) {
-    struct kv_cache cache = {
-        .type = kernels->kv_type, .kv_heads = config->kv_heads, .head_dim = config->head_dim};
-    return 2 * (uint64_t)layout->layers_each * kv_block_bytes(&cache);
+/* The cache of a place, without memory; a layer there says which heads it has. */
+static struct kv_cache place_of(const struct kv_layout *layout, const struct kernels *kernels,
+                                uint32_t place) {
+    return (struct kv_cache){.type = kernels->kv_type,
+                             .kv_heads = 1,
+                             .head_dim = layout->width[place],
+                             .block_elements = (size_t)KV_BLOCK_TOKENS * layout->width[place]};
+}
+
+uint64_t forward_page_bytes(const struct kv_layout *layout, const struct kernels *kernels) {
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < layout->layers_each; i++) {
+        const struct kv_cache cache = place_of(layout, kernels, i);
+        bytes += 2 * (uint64_t)kv_block_bytes(&cache);
+    }
+    return bytes;
 }
 
 uint64_t forward_state_bytes(const struct model_config *config) {
@@ -43,10 +54,12 @@ static void lay_out(struct forward *forward) {
     const struct forward_options *options = &forward->options;
     const struct model_config *config = options->config;
     const struct program_shape *shape = &forward->program->shape;
-    size_t rows = options->rows_max, pairs = shape->rotary_dim / 2;
+    const size_t rows = options->rows_max, inputs = (size_t)config->layers * config->input_width;
     size_t in_width = most_size(shape->qkv_width, (size_t)shape->channels + shape->state_width);
     size_t mixer_width = in_width + most_size(shape->q_width, shape->state_width);
-    size_t ffn_width = most_size(2 * (size_t)config->ffn, config->experts);
+    size_t ffn_width = most_size(config->experts, inputs);
+    for (uint32_t i = 0; i < config->layers; i++)
+        ffn_width = most_size(ffn_width, 2 * (size_t)config_ffn(config, i));
     ffn_width = most_size(ffn_width, 2 * (size_t)config->shared_ffn);
     forward->x = workspace_take(space, rows * config->width * sizeof(float));
     forward->h = workspace_take(space, rows * config->width * sizeof(float));
@@ -57,9 +70,15 @@ static void lay_out(struct forward *forward) {
     forward->activations =
         workspace_take(space, rows * workspace_activation_bytes(options->weights));
     lay_out_experts(forward);
+    forward->inputs = workspace_take(space, rows * inputs * sizeof(float));
+    if (config_has_both(config))
+        forward->side = workspace_take(space, rows * config->width * sizeof(float));
+    if (config->architecture->has_v_norm)
+        forward->ones = workspace_take(space, config->head_dim * sizeof(float));
     forward->logits =
         workspace_take(space, (size_t)options->logit_rows_max * config->vocab_rows * sizeof(float));
     for (uint32_t i = 0; i < forward->program->shape.rope_count; i++) {
+        const size_t pairs = shape->rope_width[i] / 2;
         forward->rope[i].cosines = workspace_take(space, rows * pairs * sizeof(float));
         forward->rope[i].sines = workspace_take(space, rows * pairs * sizeof(float));
     }
@@ -74,27 +93,31 @@ static void lay_out(struct forward *forward) {
 
 static enum err open_kv(struct forward *forward, struct error *error) {
     const struct forward_options *options = &forward->options;
-    const struct model_config *config = options->config;
     const uint32_t layers_each = forward->layout.layers_each;
     forward->caches = mem_new(layers_each, sizeof *forward->caches);
-    struct kv_cache cache = {.type = options->kernels->kv_type,
-                             .kv_heads = config->kv_heads,
-                             .head_dim = config->head_dim};
-    size_t plane; /* keys, or values, of one layer of each group */
-    size_t planes = options->is_one_pass ? 2 : 2 * (size_t)layers_each;
-    if (__builtin_mul_overflow(kv_block_bytes(&cache), (size_t)options->page_count, &plane) ||
-        __builtin_mul_overflow(plane, planes, &forward->kv_bytes))
-        return err_set(error, ERR_LIMIT, "a KV cache of %u pages is too large",
-                       options->page_count);
+    size_t each[CONFIG_LAYERS_MAX]; /* bytes of the keys, or values, at a place */
+    size_t all = 0, most = 0;
+    for (uint32_t i = 0; i < layers_each; i++) {
+        const struct kv_cache cache = place_of(&forward->layout, options->kernels, i);
+        if (__builtin_mul_overflow(kv_block_bytes(&cache), (size_t)options->page_count, &each[i]) ||
+            __builtin_add_overflow(all, each[i], &all) || all > SIZE_MAX / 2)
+            return err_set(error, ERR_LIMIT, "a KV cache of %u pages is too large",
+                           options->page_count);
+        most = most_size(most, each[i]);
+        forward->caches[i] = cache;
+    }
+    /* A plane for all layers in turn, unless one reads what another has left. */
+    const bool is_one = options->is_one_pass && !config_layers_differ(options->config);
+    forward->kv_bytes = 2 * (is_one ? most : all);
     unsigned char *at = forward->kv_memory = workspace_map(forward->kv_bytes);
     if (!at)
         return err_set(error, ERR_LIMIT, "no memory for a KV cache of %zu bytes",
                        forward->kv_bytes);
     for (uint32_t i = 0; i < layers_each; i++) {
-        forward->caches[i] = cache;
+        const size_t plane = is_one ? most : each[i];
         forward->caches[i].k = at;
         forward->caches[i].v = at + plane;
-        if (!options->is_one_pass) at += 2 * plane;
+        if (!is_one) at += 2 * plane;
     }
     return OK;
 }
@@ -121,6 +144,8 @@ static enum err open_workspace(struct forward *forward, struct error *error) {
     if (err != OK) return err;
     lay_out(forward);
     for (uint32_t i = 0; i < forward->options.rows_max; i++) forward->row_numbers[i] = i;
+    for (uint32_t i = 0; forward->ones && i < forward->options.config->head_dim; i++)
+        forward->ones[i] = 1;
     return OK;
 }
 
@@ -150,6 +175,9 @@ static void make_program(struct forward *forward) {
                    .layout = &forward->layout,
                    .weights = {.layers = weights->layers,
                                .embedding = weights->embedding,
+                               .input_table = weights->input_table,
+                               .input_projection = weights->input_projection,
+                               .input_norm = weights->input_norm,
                                .head = options->logit_rows_max > 0 ? weights->head : NULL,
                                .output_norm = weights->output_norm},
                    .is_bidirectional = options->is_bidirectional,

@@ -15,7 +15,7 @@
 
 /* The angles of the rows of this step. */
 struct rope_tables {
-    float *cosines; /* (rows_max, rotary_dim/2) */
+    float *cosines; /* (rows_max, rope_width/2) */
     float *sines;
 };
 
@@ -54,10 +54,13 @@ struct forward {
     float *x;                   /* (rows_max, width): the residual stream */
     float *h;                   /* (rows_max, width): normed, or the output of a half layer */
     float *wide;     /* (rows_max, qkv_width), or (rows_max, channels + state_width), or (rows_max,
-                      2 ffn), or (rows_max, experts) */
+                      2 ffn), or (rows_max, experts), or as inputs */
     float *attended; /* (rows_max, q_width or state_width); it may lie in wide, behind the first two
                       */
     float *narrow;   /* (rows_max, 2 value_heads), or (rows_max) */
+    float *inputs;   /* (rows_max, layers · input_width) or NULL */
+    float *ones;     /* (head_dim) ones, or NULL: weights of a norm without */
+    float *side;     /* (rows_max, width) or NULL */
     unsigned char *activations; /* (rows_max, most bytes any matrix needs) */
     float *logits;              /* (logit_rows_max, vocab_rows) */
     struct rope_tables rope[2]; /* global, local */
@@ -65,7 +68,7 @@ struct forward {
     uint32_t *row_numbers; /* (rows_max) 0, 1, 2, …: a row's line in the rope tables */
     struct plan plan;
     struct attention_tasks tasks[BACKEND_GROUPS_MAX]; /* one per group of the layout */
-    uint32_t heads_each;                              /* KV heads per attention task */
+    bool is_by_head;                                  /* an attention task has one KV head */
     const struct step *step;                          /* the step begun last */
     const uint32_t *wanted; /* (wanted_count) its rows that can have logits */
     uint32_t wanted_count;

@@ -39,6 +39,8 @@ void *workspace_map(size_t bytes) {
 
 size_t workspace_activation_bytes(const struct weights *weights) {
     size_t most = weights->head ? weights->head->activation_bytes : 0;
+    if (weights->input_projection)
+        most = most_size(most, weights->input_projection->activation_bytes);
     for (uint32_t i = 0; i < weights->layer_count; i++) {
         const struct layer_weights *layer = &weights->layers[i];
         const struct experts *experts = &layer->experts;
@@ -49,6 +51,8 @@ size_t workspace_activation_bytes(const struct weights *weights) {
             layer->down,
             layer->recurrent.in,
             layer->recurrent.rates,
+            layer->input_gate,
+            layer->input_out,
             experts->router,
             experts->count > 0 ? experts->gate_up[0] : NULL,
             experts->shared_gate_up,

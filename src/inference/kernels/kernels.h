@@ -29,7 +29,7 @@
 #define MATRIX_TILE 32     /* output columns of one tile */
 #define MATRIX_TILING 1    /* grows whenever the bytes of a tiled matrix change their meaning */
 #define KV_BLOCK_TOKENS 16 /* tokens of one KV block */
-#define HEAD_DIM_MAX 256   /* head_dim is also a multiple of 8 */
+#define HEAD_DIM_MAX 512   /* head_dim is also a multiple of 8 */
 #define EXPERTS_MAX 1024   /* experts of a layer */
 
 struct kernels;
@@ -181,16 +181,23 @@ struct route {
 /* One layer's keys and values. A block holds KV_BLOCK_TOKENS tokens of every KV head:
  * k: (blocks, kv_heads, head_dim, 16), v: (blocks, kv_heads, 16, head_dim). Token `position` of a
  * sequence lies in block table[position / 16] at offset position % 16. A block's bytes are
- * contiguous in k and in v, kv_block_bytes each. */
+ * contiguous in k and in v, kv_block_bytes each. In a cache that layers of several sizes share, a
+ * block may be longer than this layer's part of it. */
 struct kv_cache {
     void *k;
     void *v;
     enum tensor_type type; /* kernels->kv_type; ref takes F32 and F16 */
     uint32_t kv_heads;
-    uint32_t head_dim; /* a multiple of 8, at most HEAD_DIM_MAX */
+    uint32_t head_dim;     /* a multiple of 8, at most HEAD_DIM_MAX */
+    size_t block_elements; /* from one block to the next; 0: as many as one has */
 };
 
 size_t kv_block_bytes(const struct kv_cache *cache);
+/* Elements from one block to the next. */
+static inline size_t kv_block_elements(const struct kv_cache *cache) {
+    return cache->block_elements > 0 ? cache->block_elements
+                                     : (size_t)KV_BLOCK_TOKENS * cache->kv_heads * cache->head_dim;
+}
 
 struct kv_store {
     const struct kv_cache *cache;
@@ -308,11 +315,11 @@ struct kernels {
     /* Writes the heads kv_head_begin..kv_head_end-1 of k and v rows into their slots. */
     kv_store_fn kv_store;
     /* y = softmax(scale q kᵀ + mask | sink) v for the items of a group and the query heads that
-     * read KV heads kv_head_begin..kv_head_end-1. The caller may cut an item along its rows
-     * (by row, row_count and position) and group items in any way: neither changes a bit. Online softmax
-     * over absolute chunks of 64 keys (Milakov and Gimelshein 2018) makes the order of sums depend
-     * on a query's position alone. With several items in a call, also unrelated ones, the keys of
-     * the next item are fetched while one is computed. */
+     * read KV heads kv_head_begin..kv_head_end-1. The caller may cut an item along its rows (by
+     * row, row_count and position) and group items in any way: neither changes a bit. Online
+     * softmax over absolute chunks of 64 keys (Milakov and Gimelshein 2018) makes the order of
+     * sums depend on a query's position alone. With several items in a call, also unrelated
+     * ones, the keys of the next item are fetched while one is computed. */
     attention_fn attention;
 
     /* ret_weights: (count), draw_weight (kernels/draw.h) of each x, or 0 below `least`. Returns

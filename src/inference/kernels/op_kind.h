@@ -28,8 +28,12 @@ enum op_kind {
     OP_DELTA, /* attended = Gated DeltaNet of the channels, by the rates in narrow; the state of the
                    sequence goes on */
     OP_GATED_NORM, /* attended = RMSNorm per head · weight · silu(gate in wide); prepared for next */
+    OP_INPUTS, /* inputs = (the token's row of matrix · scale + RMSNorm(inputs / √width) · weight) /
+                  √2, norm by norm of a layer's part */
+    OP_ASIDE, /* side = RMSNorm(h) · weight */
+    OP_JOIN,  /* h = RMSNorm(h) · weight + side */
 };
-#define OP_KINDS (OP_GATED_NORM + 1)
+#define OP_KINDS (OP_JOIN + 1)
 
 /* NORM: the sum that the half layer before it left open. */
 enum op_add {
@@ -44,6 +48,7 @@ enum op_to {
     TO_H,      /* h = product */
     TO_X,      /* x += product */
     TO_NARROW, /* narrow = product */
+    TO_INPUTS, /* inputs = product */
 };
 
 enum op_gate {

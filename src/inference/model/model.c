@@ -181,6 +181,10 @@ static enum err check_device(const struct model *model, const struct model_optio
         embed_pooling(&model->config, options->pooling) != POOLING_NONE)
         return err_set(error, ERR_INVALID,
                        "embeddings of a model with recurrent layers are not supported");
+    if (options->device && config_has_odd_layers(&model->config))
+        return err_set(error, ERR_UNAVAILABLE,
+                       "%s is computed on the CPU only so far: run with --device cpu",
+                       model->config.architecture->name);
     if (!options->device ||
         (model_generates(model) && embed_pooling(&model->config, options->pooling) == POOLING_NONE))
         return OK;

@@ -17,10 +17,24 @@ uint32_t kv_layout_groups(const struct kv_layout *layout) {
     return layout->full_groups + layout->window_groups;
 }
 
+/* Sets the widths of the places, and where the layers without keys of their own read. */
+static void finish(struct kv_layout *layout, const struct model_config *config) {
+    for (uint32_t i = 0; i < config->layers; i++) {
+        const uint32_t width = config_kv_width(config, i), from = config->list[i].kv_from;
+        if (from > 0) {
+            layout->group[i] = layout->group[from - 1];
+            layout->place[i] = layout->place[from - 1];
+        } else if (width > layout->width[layout->place[i]]) {
+            layout->width[layout->place[i]] = width;
+        }
+    }
+}
+
 struct kv_layout kv_layout_plain(const struct model_config *config) {
     struct kv_layout layout = {.full_groups = 1};
     for (uint32_t i = 0; i < config->layers; i++)
-        if (!config_layer_is_recurrent(config, i)) layout.place[i] = (uint16_t)layout.layers_each++;
+        if (config_kv_width(config, i) > 0) layout.place[i] = (uint16_t)layout.layers_each++;
+    finish(&layout, config);
     return layout;
 }
 
@@ -38,8 +52,9 @@ static uint32_t choose_layers_each(uint32_t full, uint32_t local) {
 struct kv_layout kv_layout_of(const struct model_config *config, uint32_t context_max) {
     uint32_t local = 0, full = 0;
     for (uint32_t i = 0; i < config->layers; i++) {
+        if (config_kv_width(config, i) == 0) continue; /* no keys, or another's */
         local += config_layer_is_local(config, i);
-        full += !config_layer_is_local(config, i) && !config_layer_is_recurrent(config, i);
+        full += !config_layer_is_local(config, i);
     }
     uint32_t each = choose_layers_each(full, local);
     /* A sequence that ends within a block of the window has nothing to give back. */
@@ -51,11 +66,12 @@ struct kv_layout kv_layout_of(const struct model_config *config, uint32_t contex
                                .window_tokens = config->window};
     uint32_t counts[2] = {0, layout.full_groups * each};
     for (uint32_t i = 0; i < config->layers; i++) {
-        if (config_layer_is_recurrent(config, i)) continue;
+        if (config_kv_width(config, i) == 0) continue;
         uint32_t number = counts[config_layer_is_local(config, i)]++;
         layout.group[i] = (uint16_t)(number / each);
         layout.place[i] = (uint16_t)(number % each);
     }
     assert(kv_layout_groups(&layout) <= BACKEND_GROUPS_MAX);
+    finish(&layout, config);
     return layout;
 }

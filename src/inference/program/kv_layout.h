@@ -19,6 +19,9 @@ struct kv_layout {
     uint32_t window_tokens; /* window of the window groups; 0 without them */
     uint16_t group[CONFIG_LAYERS_MAX]; /* group of each layer */
     uint16_t place[CONFIG_LAYERS_MAX]; /* place of each layer in its group, below layers_each */
+    /* Elements of keys, or of values, per token at each place: the most of its layers. A layer that
+     * reads the keys of another has its group and place. */
+    uint32_t width[CONFIG_LAYERS_MAX]; /* (layers_each) */
 };
 
 /* The layout for sequences of up to `context_max` positions. */

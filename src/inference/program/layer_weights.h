@@ -32,6 +32,7 @@ struct experts {
     struct matrix *router;         /* (count, width) */
     struct matrix **gate_up;       /* (count) matrices of (gate | up: 2 ffn, width) */
     struct matrix **down;          /* (count) matrices of (width, ffn) */
+    float *scales;                 /* (count) factors of the experts' weights, or NULL */
     float *router_bias;            /* (count) or NULL */
     float *gate_up_bias;           /* (count, gate | up) or NULL */
     float *down_bias;              /* (count, width) or NULL */
@@ -69,5 +70,15 @@ struct layer_weights {
     struct experts experts;
     struct recurrent recurrent;
     float *post_ffn_norm; /* (width) or NULL */
+    /* Experts beside a feed-forward, or NULL. */
+    float *router_norm;       /* (width), with the router's factor */
+    float *experts_norm;      /* (width) */
+    float *post_dense_norm;   /* (width) */
+    float *post_experts_norm; /* (width) */
+    /* The layer's part of a token's embedding, or NULL. */
+    struct matrix *input_gate; /* (input_width, width) */
+    struct matrix *input_out;  /* (width, input_width) */
+    float *post_input_norm;    /* (width) */
+    float *scale;              /* (1): factor of the residual stream behind the layer, or NULL */
     struct encoder_layer encoder;
 };

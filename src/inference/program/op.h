@@ -28,6 +28,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The heads of a layer. */
+struct head_sizes {
+    uint32_t kv_heads;
+    uint32_t head_dim;
+    uint32_t q_width;  /* heads · head_dim */
+    uint32_t kv_width; /* kv_heads · head_dim */
+    uint32_t stride;   /* a row of wide: q | k | v, or q alone */
+};
+
 /* A field that the kind does not name is zero. */
 struct op {
     enum op_kind kind;
@@ -45,18 +54,23 @@ struct op {
     bool
         is_gated; /* ATTENTION: times the sigmoid of the gate in wide; GATE: times that of narrow */
     enum op_add add;     /* NORM */
-    const float *weight; /* NORM: (width) */
-    const float *post;   /* NORM with ADD_NORMED_H: (width) */
-    enum op_to to;       /* MATMUL, EXPERTS: not TO_WIDE */
-    const float *bias;   /* MATMUL: (matrix->rows) or NULL */
-    const float *sinks;  /* ATTENTION: (heads) or NULL */
-    const float *q_norm; /* HEADS: (head_dim) or NULL */
-    const float *k_norm; /* HEADS: (head_dim) or NULL */
-    uint8_t rope;        /* HEADS: table of frequencies, 0 global, 1 local */
-    uint16_t kv_group;   /* HEADS, ATTENTION: group of the layer, which has its pages */
-    uint16_t kv_place;   /* HEADS, ATTENTION: place of the layer in its group */
-    uint32_t window;     /* ATTENTION: keys that a row sees, its own too; 0: all */
-    enum op_gate gate;   /* GATE, EXPERTS */
-    float scale;         /* EMBED: factor of the row; ATTENTION: factor of q · k */
-    float softcap;       /* ATTENTION: cap of scores; LOGITS: cap of logits; 0: none */
+    const float *weight; /* NORM: (width), or NULL: h = x; ASIDE, JOIN: (width); INPUTS: (a part) */
+    const float *x_scale;    /* NORM: (1) factor of x after the sum, or NULL */
+    const float *post;       /* NORM with ADD_NORMED_H: (width) */
+    enum op_to to;           /* MATMUL, EXPERTS: not TO_WIDE */
+    const float *bias;       /* MATMUL: (matrix->rows) or NULL */
+    const float *sinks;      /* ATTENTION: (heads) or NULL */
+    const float *q_norm;     /* HEADS: (head_dim) or NULL */
+    const float *k_norm;     /* HEADS: (head_dim) or NULL */
+    struct head_sizes heads; /* HEADS, ATTENTION, KEEP */
+    bool norms_v;            /* HEADS: RMSNorm of each head of v, without weights */
+    bool is_query_only;      /* HEADS: keys and values are another layer's */
+    bool gates_inputs;       /* GATE: the second half is the layer's part of inputs */
+    uint8_t rope;            /* HEADS: table of frequencies, 0 global, 1 local */
+    uint16_t kv_group;       /* HEADS, ATTENTION: group of the layer, which has its pages */
+    uint16_t kv_place;       /* HEADS, ATTENTION: place of the layer in its group */
+    uint32_t window;         /* ATTENTION: keys that a row sees, its own too; 0: all */
+    enum op_gate gate;       /* GATE, EXPERTS */
+    float scale;             /* EMBED, INPUTS: factor of the row; ATTENTION: factor of q · k */
+    float softcap;           /* ATTENTION: cap of scores; LOGITS: cap of logits; 0: none */
 };

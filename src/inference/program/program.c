@@ -8,15 +8,16 @@
 #include <stdlib.h>
 
 /* Operations of a layer, and around all layers: EMBED, KEEP, NORM, LOGITS. */
-#define OPS_PER_LAYER 18u
-#define OPS_AROUND 4u
+#define OPS_PER_LAYER 24u
+#define OPS_AROUND 6u
 
 struct maker {
     const struct program_options *options;
     struct program *program;
     uint16_t layer;
-    enum op_add add;   /* what the next NORM adds */
-    const float *post; /* with which weights */
+    enum op_add add;      /* what the next NORM adds */
+    const float *post;    /* with which weights */
+    const float *x_scale; /* and multiplies x by, or NULL */
 };
 
 static struct op *append(struct maker *maker, enum op_kind kind) {
@@ -32,6 +33,10 @@ static void append_norm(struct maker *maker, const float *weight, const struct m
     op->next = next;
     op->add = maker->add;
     op->post = maker->post;
+    op->x_scale = maker->x_scale;
+    maker->add = ADD_NOTHING;
+    maker->post = NULL;
+    maker->x_scale = NULL;
 }
 
 static struct op *append_matmul(struct maker *maker, const struct matrix *matrix, enum op_to to) {
@@ -54,8 +59,18 @@ static struct op *append_half_end(struct maker *maker, enum op_kind kind, const 
 static struct op *append_attention(struct maker *maker, enum op_kind kind) {
     const struct kv_layout *layout = maker->options->layout;
     struct op *op = append(maker, kind);
+    const struct model_config *config = maker->options->config;
+    const uint32_t dim = config_head_dim(config, maker->layer);
+    const uint32_t kv_heads = config_kv_heads(config, maker->layer);
+    const bool is_query_only = config->list[maker->layer].kv_from > 0;
     op->kv_group = layout->group[maker->layer];
     op->kv_place = layout->place[maker->layer];
+    op->heads = (struct head_sizes){.kv_heads = kv_heads,
+                                    .head_dim = dim,
+                                    .q_width = config->heads * dim,
+                                    .kv_width = kv_heads * dim};
+    op->heads.stride = op->heads.q_width + (is_query_only ? 0 : 2 * op->heads.kv_width);
+    if (config->architecture->has_output_gate) op->heads.stride += op->heads.q_width;
     return op;
 }
 
@@ -92,8 +107,10 @@ static void append_attention_half(struct maker *maker, const struct layer_weight
     heads->q_norm = weights->q_norm;
     heads->k_norm = weights->k_norm;
     heads->rope = (uint8_t)layer->rope;
+    heads->norms_v = config->architecture->has_v_norm;
+    heads->is_query_only = layer->kv_from > 0;
     heads->ends_slice = true;
-    append_keep(maker, maker->program->shape.qkv_width, 0);
+    append_keep(maker, heads->heads.stride, 0);
 
     struct op *attention = append_attention(maker, OP_ATTENTION);
     attention->window = maker->options->is_bidirectional ? 0 : layer->window;
@@ -140,13 +157,18 @@ static bool ends_slice(const struct maker *maker) {
     return maker->layer < maker->options->config->layers - 1;
 }
 
-static void append_gated_half(struct maker *maker, const struct layer_weights *weights) {
+/* Up to the product of down. */
+static void append_gate(struct maker *maker, const struct layer_weights *weights) {
     append_norm(maker, weights->ffn_norm, weights->gate_up);
     append_matmul(maker, weights->gate_up, TO_WIDE);
     struct op *gate = append(maker, OP_GATE);
     gate->gate = gate_of(maker);
-    gate->width = maker->options->config->ffn;
+    gate->width = config_ffn(maker->options->config, maker->layer);
     gate->next = weights->down;
+}
+
+static void append_gated_half(struct maker *maker, const struct layer_weights *weights) {
+    append_gate(maker, weights);
     struct op *down = append_half_end(maker, OP_MATMUL, weights->post_ffn_norm);
     down->matrix = weights->down;
     down->ends_slice = ends_slice(maker);
@@ -181,18 +203,75 @@ static void append_experts_half(struct maker *maker, const struct layer_weights 
     sum->ends_slice = ends_slice(maker);
 }
 
+static void append_side(struct maker *maker, enum op_kind kind, const float *weight) {
+    append(maker, kind)->weight = weight;
+}
+
+/* Both read the residual stream, each after a norm of its own; their sum is normed once more. */
+static void append_both(struct maker *maker, const struct layer_weights *weights) {
+    const struct experts *experts = &weights->experts;
+    append_gate(maker, weights);
+    append_matmul(maker, weights->down, TO_H);
+    append_side(maker, OP_ASIDE, weights->post_dense_norm);
+    append_norm(maker, weights->router_norm, experts->router);
+    append_matmul(maker, experts->router, TO_WIDE);
+    append(maker, OP_ROUTE)->experts = experts;
+    append_norm(maker, weights->experts_norm, experts->gate_up[0]);
+    struct op *sum = append_half_end(maker, OP_EXPERTS, weights->post_ffn_norm);
+    sum->experts = experts;
+    sum->gate = gate_of(maker);
+    append_side(maker, OP_JOIN, weights->post_experts_norm);
+    maker->program->ops[maker->program->op_count - 1].ends_slice = ends_slice(maker);
+}
+
+/* The layer's part of the token, times a gate of the residual stream, is one more half. */
+static void append_input(struct maker *maker, const struct layer_weights *weights) {
+    if (!weights->input_gate) return;
+    append_norm(maker, NULL, weights->input_gate);
+    append_matmul(maker, weights->input_gate, TO_WIDE);
+    struct op *gate = append(maker, OP_GATE);
+    gate->gate = gate_of(maker);
+    gate->width = maker->options->config->input_width;
+    gate->gates_inputs = true;
+    gate->next = weights->input_out;
+    struct op *out = append_half_end(maker, OP_MATMUL, weights->post_input_norm);
+    out->matrix = weights->input_out;
+    out->ends_slice = ends_slice(maker);
+}
+
+/* All layers' parts of the tokens. */
+static void append_inputs(struct maker *maker, struct op *embed) {
+    const struct program_weights *weights = &maker->options->weights;
+    const uint32_t width = maker->options->config->input_width;
+    if (!weights->input_table) return;
+    embed->next = weights->input_projection;
+    append_matmul(maker, weights->input_projection, TO_INPUTS);
+    struct op *inputs = append(maker, OP_INPUTS);
+    inputs->matrix = weights->input_table;
+    inputs->weight = weights->input_norm;
+    inputs->width = width;
+    inputs->scale = sqrtf((float)width);
+}
+
 /* The halves of a layer by their kinds. */
 typedef void (*append_fn)(struct maker *maker, const struct layer_weights *weights);
 static const append_fn append_mixer[] = {
     [MIXER_ATTENTION] = append_attention_half, [MIXER_DELTA] = append_delta_half};
 static const append_fn append_ffn[] = {
-    [FFN_GATED] = append_gated_half, [FFN_EXPERTS] = append_experts_half};
+    [FFN_GATED] = append_gated_half, [FFN_EXPERTS] = append_experts_half, [FFN_BOTH] = append_both};
 
 static struct program_shape shape_of(const struct program_options *options) {
     const struct model_config *config = options->config;
-    const uint32_t q_width = config->heads * config->head_dim;
-    const uint32_t kv_width = config->kv_heads * config->head_dim;
-    const uint32_t gate_width = config->architecture->has_output_gate ? q_width : 0;
+    const uint32_t is_output_gated = config->architecture->has_output_gate;
+    uint32_t q_width = 0, kv_width = 0, qkv_width = 0;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        const uint32_t q = config->heads * config_head_dim(config, i);
+        const uint32_t kv = config_kv_heads(config, i) * config_head_dim(config, i);
+        const uint32_t all = (1 + is_output_gated) * q + 2 * kv;
+        if (q > q_width) q_width = q;
+        if (kv > kv_width) kv_width = kv;
+        if (all > qkv_width) qkv_width = all;
+    }
     return (struct program_shape){
         .layers = config->layers,
         .width = config->width,
@@ -202,11 +281,12 @@ static struct program_shape shape_of(const struct program_options *options) {
         .head_dim = config->head_dim,
         .q_width = q_width,
         .kv_width = kv_width,
-        .rotary_dim = config_rotary_dim(config),
-        .qkv_width = q_width + 2 * kv_width + gate_width,
+        .qkv_width = qkv_width,
         .recurrent = config->recurrent,
         .channels = config_state_channels(config),
         .state_width = config_state_width(config),
+        .input_width = config->input_width,
+        .rope_width = {config_rope_width(config, 0), config_rope_width(config, 1)},
         .vocab_rows = config->vocab_rows,
         .rope_count = config_has_local_rope(config) ? 2 : 1,
         .rope_magnitude = config->rope_magnitude,
@@ -225,16 +305,20 @@ void program_of(struct program *ret_program, const struct program_options *optio
                                     .states = state_layout_of(config),
                                     .ops = mem_new(most, sizeof *ret_program->ops)};
     for (uint32_t i = 0; i < ret_program->shape.rope_count; i++) {
-        float *frequencies = mem_new(config_rotary_dim(config) / 2, sizeof *frequencies);
+        float *frequencies = mem_new(ret_program->shape.rope_width[i] / 2, sizeof *frequencies);
         config_rope_frequencies(config, i == 1, frequencies);
         ret_program->frequencies[i] = frequencies;
     }
     struct op *embed = append(&maker, OP_EMBED);
     embed->matrix = weights->embedding;
     embed->scale = config->architecture->embedding_is_scaled ? sqrtf((float)config->width) : 1.0f;
+    append_inputs(&maker, embed);
     for (; maker.layer < config->layers; maker.layer++) {
-        append_mixer[config->list[maker.layer].mixer](&maker, &weights->layers[maker.layer]);
-        append_ffn[config->list[maker.layer].ffn](&maker, &weights->layers[maker.layer]);
+        const struct layer_weights *layer = &weights->layers[maker.layer];
+        append_mixer[config->list[maker.layer].mixer](&maker, layer);
+        append_ffn[config->list[maker.layer].ffn](&maker, layer);
+        append_input(&maker, layer);
+        maker.x_scale = layer->scale;
     }
     append_norm(&maker, weights->output_norm, weights->head);
     if (weights->head) {

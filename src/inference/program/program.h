@@ -27,26 +27,30 @@ struct program_shape {
     uint32_t heads;
     uint32_t kv_heads;
     uint32_t head_dim;
-    uint32_t q_width;    /* heads · head_dim */
-    uint32_t kv_width;   /* kv_heads · head_dim */
-    uint32_t rotary_dim; /* leading elements of a head that are rotated */
-    uint32_t qkv_width;  /* width of wide before ATTENTION: q | k | v, and perhaps gate */
+    uint32_t q_width;   /* heads · head_dim; the widest of all layers, as the next two */
+    uint32_t kv_width;  /* kv_heads · head_dim */
+    uint32_t qkv_width; /* width of wide before ATTENTION: q | k | v, and perhaps gate */
     struct recurrent_sizes recurrent;
-    uint32_t channels;    /* width in wide before CONV, where the gate follows */
-    uint32_t state_width; /* width of what DELTA leaves */
-    uint32_t vocab_rows;  /* logits per row */
-    uint32_t rope_count;  /* tables of frequencies: 1 or 2 */
-    float rope_magnitude; /* factor of cosines and sines; 0 means 1 */
-    float eps;            /* epsilon of every norm */
-    bool is_causal;       /* false: a row sees all rows of its sequence, also later ones */
+    uint32_t channels;      /* width in wide before CONV, where the gate follows */
+    uint32_t state_width;   /* width of what DELTA leaves */
+    uint32_t vocab_rows;    /* logits per row */
+    uint32_t input_width;   /* a layer's part of inputs; 0: none */
+    uint32_t rope_count;    /* tables of frequencies: 1 or 2 */
+    float rope_magnitude;   /* factor of cosines and sines; 0 means 1 */
+    float eps;              /* epsilon of every norm */
+    uint32_t rope_width[2]; /* leading elements of a head that are rotated, per table */
+    bool is_causal;         /* false: a row sees all rows of its sequence, also later ones */
 };
 
 struct program_weights {
-    const struct layer_weights *layers; /* (config->layers) */
-    const struct matrix *embedding;     /* (vocab_rows, width) */
-    const struct matrix *head;          /* (vocab_rows, width); NULL: the pass ends in hidden
+    const struct layer_weights *layers;    /* (config->layers) */
+    const struct matrix *embedding;        /* (vocab_rows, width) */
+    const struct matrix *input_table;      /* (vocab_rows, layers · input_width) or NULL */
+    const struct matrix *input_projection; /* (layers · input_width, width) or NULL */
+    const float *input_norm;               /* (input_width) or NULL */
+    const struct matrix *head;             /* (vocab_rows, width); NULL: the pass ends in hidden
                                            states */
-    const float *output_norm;           /* (width) */
+    const float *output_norm;              /* (width) */
 };
 
 struct program_options {
@@ -62,7 +66,7 @@ struct program_options {
 struct program {
     struct program_shape shape;
     struct state_layout states;
-    /* [0, rope_count): (rotary_dim / 2) radians per position, by which pair i of a head turns */
+    /* [0, rope_count): (rope_width / 2) radians per position, by which pair i of a head turns */
     float *frequencies[2];
     struct op *ops; /* (op_count) */
     uint32_t op_count;

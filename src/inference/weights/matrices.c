@@ -86,13 +86,14 @@ enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
                              struct matrix **ret_matrix) {
     const bool is_encoder = loader->options.config->architecture->is_encoder;
     const bool is_tied = !is_encoder && !weights_find(loader, 0, ROLE_HEAD);
-    struct weights_source source = {.name = tensor_name_of(roles[0], layer),
-                                    .tensor_count = role_count,
-                                    .part_count = role_count,
-                                    .is_exact = is_exact(roles[0]),
-                                    .is_head = roles[0] == ROLE_HEAD,
-                                    .is_looked_up = roles[0] == ROLE_EMBEDDING,
-                                    .is_multiplied = roles[0] != ROLE_EMBEDDING || is_tied};
+    struct weights_source source = {
+        .name = tensor_name_of(roles[0], layer),
+        .tensor_count = role_count,
+        .part_count = role_count,
+        .is_exact = is_exact(roles[0]),
+        .is_head = roles[0] == ROLE_HEAD,
+        .is_looked_up = roles[0] == ROLE_EMBEDDING || roles[0] == ROLE_INPUT_TABLE,
+        .is_multiplied = roles[0] == ROLE_EMBEDDING ? is_tied : roles[0] != ROLE_INPUT_TABLE};
     assert(role_count <= MATRIX_PARTS_MAX);
     for (uint32_t i = 0; i < role_count; i++) {
         source.tensors[i] = weights_find(loader, layer, roles[i]);

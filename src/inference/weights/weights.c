@@ -5,6 +5,7 @@
 #include "weights/weights_internal.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 
 const struct checkpoint_tensor *weights_find(const struct weights_loader *loader, uint32_t layer,
@@ -27,10 +28,21 @@ static enum err load_norms(struct weights_loader *loader, uint32_t layer,
         {ROLE_POST_ATTENTION_NORM, &to->post_attention_norm},
         {ROLE_FFN_NORM, &to->ffn_norm},
         {ROLE_POST_FFN_NORM, &to->post_ffn_norm},
+        {ROLE_FFN_NORM_2, &to->experts_norm},
+        {ROLE_POST_FFN_NORM_1, &to->post_dense_norm},
+        {ROLE_POST_FFN_NORM_2, &to->post_experts_norm},
+        {ROLE_ROUTER_NORM, &to->router_norm},
+        {ROLE_EXPERT_SCALES, &to->experts.scales},
+        {ROLE_POST_INPUT_NORM, &to->post_input_norm},
+        {ROLE_LAYER_SCALE, &to->scale},
     };
     enum err err = OK;
     for (size_t i = 0; i < sizeof norms / sizeof *norms && err == OK; i++)
         err = weights_read_norm(loader, layer, norms[i].role, norms[i].norm);
+    /* The router reads rows of a norm without weights, times its own, over √width. */
+    const uint32_t width = loader->options.config->width;
+    for (uint32_t i = 0; err == OK && to->router_norm && i < width; i++)
+        to->router_norm[i] /= sqrtf((float)width);
     return err;
 }
 
@@ -56,21 +68,26 @@ static enum err load_encoder_vectors(struct weights_loader *loader, uint32_t lay
 static enum err open_ffn(struct weights_loader *loader, uint32_t layer, struct layer_weights *to) {
     static const enum tensor_role gate_up[] = {ROLE_GATE, ROLE_UP};
     static const enum tensor_role down[] = {ROLE_DOWN};
-    if (loader->options.config->list[layer].ffn == FFN_EXPERTS)
-        return weights_open_experts(loader, layer, &to->experts);
+    const enum ffn_kind kind = loader->options.config->list[layer].ffn;
+    enum err err = OK;
+    if (kind != FFN_GATED) err = weights_open_experts(loader, layer, &to->experts);
+    if (kind == FFN_EXPERTS || err != OK) return err;
     /* Without a gate, or with one in the same tensor, only `up` is loaded. */
     uint32_t ungated = weights_find(loader, layer, ROLE_GATE) ? 0 : 1;
-    enum err err = weights_open_matrix(loader, layer, gate_up + ungated, 2 - ungated, &to->gate_up);
+    err = weights_open_matrix(loader, layer, gate_up + ungated, 2 - ungated, &to->gate_up);
     return err == OK ? weights_open_matrix(loader, layer, down, 1, &to->down) : err;
 }
 
 static enum err open_qkv(struct weights_loader *loader, uint32_t layer, struct matrix **ret_qkv) {
     static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V};
+    static const enum tensor_role qkk[] = {ROLE_Q, ROLE_K, ROLE_K};
+    const struct layer *kind = &loader->options.config->list[layer];
     if (loader->options.config->architecture->has_output_gate)
         return weights_open_gated_qkv(loader, layer, ret_qkv);
     return weights_find(loader, layer, ROLE_QKV)
                ? weights_open_fused_qkv(loader, layer, ret_qkv)
-               : weights_open_matrix(loader, layer, qkv, 3, ret_qkv);
+               : weights_open_matrix(loader, layer, kind->v_is_k ? qkk : qkv,
+                                     kind->kv_from > 0 ? 1 : 3, ret_qkv);
 }
 
 static enum err open_attention(struct weights_loader *loader, uint32_t layer,
@@ -98,9 +115,14 @@ static enum err open_mixer(struct weights_loader *loader, uint32_t layer,
 }
 
 static enum err open_layer(struct weights_loader *loader, uint32_t layer) {
+    static const enum tensor_role input_gate[] = {ROLE_INPUT_GATE}, input_out[] = {ROLE_INPUT_OUT};
     struct layer_weights *to = &loader->weights->layers[layer];
     enum err err = open_mixer(loader, layer, to);
     if (err == OK) err = open_ffn(loader, layer, to);
+    if (err == OK && loader->options.config->input_width > 0) {
+        err = weights_open_matrix(loader, layer, input_gate, 1, &to->input_gate);
+        if (err == OK) err = weights_open_matrix(loader, layer, input_out, 1, &to->input_out);
+    }
     if (err != OK) return err;
     return loader->options.config->architecture->is_encoder
                ? load_encoder_vectors(loader, layer, &to->encoder)
@@ -120,6 +142,15 @@ static enum err open_ends(struct weights_loader *loader) {
             err = weights_read_norm(loader, 0, ROLE_EMBEDDING_NORM_BIAS,
                                     &weights->embedding_norm_bias);
         return err;
+    }
+    if (loader->options.config->input_width > 0) {
+        static const enum tensor_role table[] = {ROLE_INPUT_TABLE};
+        static const enum tensor_role projection[] = {ROLE_INPUT_PROJECTION};
+        err = weights_open_matrix(loader, 0, table, 1, &weights->input_table);
+        if (err == OK)
+            err = weights_open_matrix(loader, 0, projection, 1, &weights->input_projection);
+        if (err == OK) err = weights_read_norm(loader, 0, ROLE_INPUT_NORM, &weights->input_norm);
+        if (err != OK) return err;
     }
     if (weights_find(loader, 0, ROLE_HEAD))
         err = weights_open_matrix(loader, 0, head, 1, &weights->head);
@@ -195,6 +226,7 @@ static void close_experts(struct experts *experts) {
         matrix_close(experts->gate_up[i]);
         matrix_close(experts->down[i]);
     }
+    free(experts->scales);
     free(experts->router_bias);
     free(experts->gate_up_bias);
     free(experts->down_bias);
@@ -229,6 +261,14 @@ static void close_layer(struct layer_weights *layer) {
     free(layer->post_attention_norm);
     free(layer->ffn_norm);
     free(layer->post_ffn_norm);
+    free(layer->router_norm);
+    free(layer->experts_norm);
+    free(layer->post_dense_norm);
+    free(layer->post_experts_norm);
+    matrix_close(layer->input_gate);
+    matrix_close(layer->input_out);
+    free(layer->post_input_norm);
+    free(layer->scale);
     free(layer->sinks);
     free(layer->output_bias);
     free(layer->encoder.attention_norm);
@@ -246,6 +286,9 @@ void weights_close(struct weights *weights) {
     free(weights->layers);
     if (weights->head != weights->embedding) matrix_close(weights->head);
     matrix_close(weights->embedding);
+    matrix_close(weights->input_table);
+    matrix_close(weights->input_projection);
+    free(weights->input_norm);
     free(weights->output_norm);
     free(weights->positions);
     free(weights->embedding_norm);

@@ -32,6 +32,9 @@ struct weights {
     struct matrix *embedding;     /* (vocab_rows, width) */
     struct matrix *head;        /* (vocab_rows, width); the embedding itself when tied; NULL for an
                                    encoder */
+    struct matrix *input_table; /* as program_weights has them, or NULL */
+    struct matrix *input_projection;
+    float *input_norm;
     float *output_norm;         /* (width); NULL for an encoder */
     float *positions;           /* encoder: (context_max, width), with the first token type added;
                                    rotary encoder: (width), that type alone */

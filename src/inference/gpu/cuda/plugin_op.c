@@ -167,6 +167,9 @@ static void get_results(struct one *one) {
                  program->vocab_rows * sizeof(float));
         break;
     case OP_ROUTE: break; /* the choice stays here */
+    case OP_INPUTS:
+    case OP_ASIDE:
+    case OP_JOIN: break; /* no program of a GPU has them so far */
     case OP_EXPERTS:
         get_bf16(one, gpu->h, program->width, call->h, program->width, program->width, NULL);
         break;

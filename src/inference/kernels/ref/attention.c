@@ -7,13 +7,12 @@
 
 size_t kv_block_bytes(const struct kv_cache *cache) {
     assert(cache->type == TENSOR_F32 || cache->type == TENSOR_F16);
-    return (size_t)KV_BLOCK_TOKENS * cache->kv_heads * cache->head_dim *
-           tensor_type_block_bytes(cache->type);
+    return kv_block_elements(cache) * tensor_type_block_bytes(cache->type);
 }
 
 /* Element numbers of a (block, KV head): where its 16 x head_dim elements begin. */
 static size_t head_begin(const struct kv_cache *cache, uint32_t block, uint32_t kv_head) {
-    return ((size_t)block * cache->kv_heads + kv_head) * cache->head_dim * KV_BLOCK_TOKENS;
+    return block * kv_block_elements(cache) + (size_t)kv_head * cache->head_dim * KV_BLOCK_TOKENS;
 }
 
 static void put(void *elements, enum tensor_type type, size_t at, float value) {

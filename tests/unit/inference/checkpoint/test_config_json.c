@@ -309,7 +309,7 @@ static const struct {
     {"4 attention heads cannot share 3", "{\"num_key_value_heads\":3}"},
     {"num_key_value_heads is no integer", "{\"num_key_value_heads\":0}"},
     {"hidden_size of 64 cannot be cut into 5", "{\"num_attention_heads\":5}"},
-    {"head_dim is no integer of 1..256", "{\"head_dim\":512}"},
+    {"head_dim is no integer of 1..512", "{\"head_dim\":520}"},
     {"heads of 12 are not supported", "{\"head_dim\":12}"},
     {"heads of 4 are not supported", "{\"num_attention_heads\":16}"},
     {"vocab_size is no integer", "{\"vocab_size\":2097153}"},

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The layers of a config: their windows, sizes and rotations. */
+
+#include "checkpoint/config.h"
+
+#include <math.h>
+#include <string.h>
+
+#define PI 3.14159265358979323846
+
+void config_local_layers(uint32_t layers, uint32_t from, uint32_t period,
+                         bool ret_is_local[CONFIG_LAYERS_MAX]) {
+    for (uint32_t i = 0; i < layers; i++)
+        ret_is_local[i] = i >= from && (period == 0 || (i + 1) % period != 0);
+}
+
+void config_set_windows(struct model_config *config, uint32_t window,
+                        const bool is_local[CONFIG_LAYERS_MAX]) {
+    config->window = 0;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        if (!is_local[i]) continue;
+        config->window = window;
+        config->list[i].window = window;
+        config->list[i].rope = config->architecture->has_local_rope;
+    }
+}
+
+uint32_t config_head_dim(const struct model_config *config, uint32_t layer) {
+    const uint32_t own = config->list[layer].head_dim;
+    return own > 0 ? own : config->head_dim;
+}
+
+uint32_t config_kv_heads(const struct model_config *config, uint32_t layer) {
+    const uint32_t own = config->list[layer].kv_heads;
+    return own > 0 ? own : config->kv_heads;
+}
+
+uint32_t config_ffn(const struct model_config *config, uint32_t layer) {
+    const uint32_t own = config->list[layer].width_of_ffn;
+    return own > 0 ? own : config->ffn;
+}
+
+uint32_t config_kv_width(const struct model_config *config, uint32_t layer) {
+    if (config->list[layer].kv_from > 0 || config_layer_is_recurrent(config, layer)) return 0;
+    return config_kv_heads(config, layer) * config_head_dim(config, layer);
+}
+
+uint32_t config_rotary_dim(const struct model_config *config) {
+    return config->rotary_dim > 0 ? config->rotary_dim : config->head_dim;
+}
+
+uint32_t config_rope_width(const struct model_config *config, uint32_t rope) {
+    if (config->rotary_dim > 0) return config->rotary_dim;
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (config->list[i].rope == rope) return config_head_dim(config, i);
+    return config->head_dim;
+}
+
+bool config_layers_differ(const struct model_config *config) {
+    for (uint32_t i = 0; i < config->layers; i++) {
+        const struct layer *layer = &config->list[i];
+        if (layer->head_dim > 0 || layer->kv_heads > 0 || layer->width_of_ffn > 0 ||
+            layer->kv_from > 0 || layer->v_is_k)
+            return true;
+    }
+    return false;
+}
+
+bool config_has_odd_layers(const struct model_config *config) {
+    return config_layers_differ(config) || config->input_width > 0 ||
+           config->architecture->has_layer_scale;
+}
+
+bool config_has_both(const struct model_config *config) {
+    return config->layers > 0 && config->list[0].ffn == FFN_BOTH; /* all layers, or none */
+}
+
+bool config_has_experts(const struct model_config *config) {
+    return config->experts > 0;
+}
+
+bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
+    return config->list[layer].window > 0;
+}
+
+bool config_has_local_rope(const struct model_config *config) {
+    return config->window > 0 && config->architecture->has_local_rope;
+}
+
+/* The share of the stretched frequency in pair i: 0 for those that turn often in the original
+ * length, 1 for those that hardly turn. */
+static double yarn_share(const struct model_config *config, uint32_t i) {
+    const struct yarn *yarn = &config->yarn;
+    const double span = 2.0 * log((double)config->rope_base), last = config->head_dim - 1;
+    const double turn = 2.0 * PI;
+    double low = config->head_dim * log((double)yarn->original / (turn * (double)yarn->beta_fast));
+    double high = config->head_dim * log((double)yarn->original / (turn * (double)yarn->beta_slow));
+    low = yarn->is_rounded ? floor(low / span) : low / span;
+    high = yarn->is_rounded ? ceil(high / span) : high / span;
+    low = fmax(low, 0);
+    high = fmin(high, last);
+    if (!(high > low)) high = low + 0.001;
+    return fmin(fmax((i - low) / (high - low), 0), 1);
+}
+
+void config_rope_frequencies(const struct model_config *config, bool local,
+                             float *ret_frequencies) {
+    double base = (double)(local ? config->rope_base_local : config->rope_base);
+    const uint32_t width = config_rope_width(config, local);
+    const bool has_still = !local && config->turned_pairs > 0;
+    for (uint32_t i = 0; i < width / 2; i++) {
+        double frequency = pow(base, -2.0 * i / width);
+        if (has_still && i >= config->turned_pairs) frequency = 0;
+        if (!local) frequency *= (double)config->rope_scale;
+        if (!local && config->yarn.factor > 0) {
+            const double share = yarn_share(config, i);
+            frequency *= 1.0 - share + share / (double)config->yarn.factor;
+        }
+        if (config->rope_factors && (!local || !config->architecture->has_local_rope)) {
+            float factor;
+            memcpy(&factor, config->rope_factors + sizeof factor * i, sizeof factor);
+            frequency /= (double)factor;
+        }
+        ret_frequencies[i] = (float)frequency;
+    }
+}

@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/tensor_roles.h"
+
+const struct tensor_row tensor_rows[ROLE_COUNT] = {
+    [ROLE_EMBEDDING] = {"token_embd.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_VOCAB},
+    [ROLE_OUTPUT_NORM] = {"output_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_HEAD] = {"output.weight", NEED_OPTIONAL, EXTENT_WIDTH, EXTENT_VOCAB},
+    [ROLE_ROPE_FACTORS] = {"rope_freqs.weight", NEED_OPTIONAL, EXTENT_PAIRS, EXTENT_NONE},
+    [ROLE_ROPE_FACTORS_SHORT] = {"rope_factors_short.weight", NEED_LONG_ROPE, EXTENT_PAIRS,
+                                 EXTENT_NONE},
+    [ROLE_ROPE_FACTORS_LONG] = {"rope_factors_long.weight", NEED_LONG_ROPE, EXTENT_PAIRS,
+                                EXTENT_NONE},
+    [ROLE_INPUT_TABLE] = {"per_layer_token_embd.weight", NEED_INPUTS, EXTENT_INPUTS, EXTENT_VOCAB},
+    [ROLE_INPUT_PROJECTION] = {"per_layer_model_proj.weight", NEED_INPUTS, EXTENT_WIDTH,
+                               EXTENT_INPUTS},
+    [ROLE_INPUT_NORM] = {"per_layer_proj_norm.weight", NEED_INPUTS, EXTENT_INPUT, EXTENT_NONE},
+    [ROLE_POSITIONS] = {"position_embd.weight", NEED_POSITIONS, EXTENT_WIDTH, EXTENT_CONTEXT},
+    [ROLE_TOKEN_TYPES] = {"token_types.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_TYPES},
+    [ROLE_EMBEDDING_NORM] = {"token_embd_norm.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_EMBEDDING_NORM_BIAS] = {"token_embd_norm.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ATTENTION_NORM] = {"attn_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_Q] = {"attn_q.weight", NEED_ATTENTION, EXTENT_WIDTH, EXTENT_Q_GATED},
+    [ROLE_K] = {"attn_k.weight", NEED_KEYS, EXTENT_WIDTH, EXTENT_KV},
+    [ROLE_V] = {"attn_v.weight", NEED_VALUES, EXTENT_WIDTH, EXTENT_KV},
+    [ROLE_QKV] = {"attn_qkv.weight", NEED_FUSED_QKV, EXTENT_WIDTH, EXTENT_QKV},
+    [ROLE_Q_BIAS] = {"attn_q.bias", NEED_QKV_BIAS, EXTENT_Q, EXTENT_NONE},
+    [ROLE_K_BIAS] = {"attn_k.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
+    [ROLE_V_BIAS] = {"attn_v.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
+    [ROLE_QKV_BIAS] = {"attn_qkv.bias", NEED_FUSED_BIAS, EXTENT_QKV, EXTENT_NONE},
+    [ROLE_SINKS] = {"attn_sinks.weight", NEED_SINKS, EXTENT_HEADS, EXTENT_NONE},
+    [ROLE_Q_NORM] = {"attn_q_norm.weight", NEED_QK_NORM, EXTENT_HEAD, EXTENT_NONE},
+    [ROLE_K_NORM] = {"attn_k_norm.weight", NEED_K_NORM, EXTENT_HEAD, EXTENT_NONE},
+    [ROLE_OUTPUT_PROJECTION] = {"attn_output.weight", NEED_ATTENTION, EXTENT_Q, EXTENT_WIDTH},
+    [ROLE_POST_ATTENTION_NORM] = {"post_attention_norm.weight", NEED_POST_NORM, EXTENT_WIDTH,
+                                  EXTENT_NONE},
+    [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_GATE] = {"ffn_gate.weight", NEED_GATE, EXTENT_WIDTH, EXTENT_FFN},
+    [ROLE_UP] = {"ffn_up.weight", NEED_GATED, EXTENT_WIDTH, EXTENT_UP},
+    [ROLE_DOWN] = {"ffn_down.weight", NEED_GATED, EXTENT_FFN, EXTENT_WIDTH},
+    [ROLE_FFN_NORM_2] = {"pre_ffw_norm_2.weight", NEED_BOTH, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_POST_FFN_NORM_1] = {"post_ffw_norm_1.weight", NEED_BOTH, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_POST_FFN_NORM_2] = {"post_ffw_norm_2.weight", NEED_BOTH, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ROUTER_NORM] = {"ffn_gate_inp.scale", NEED_BOTH, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_EXPERT_SCALES] = {"ffn_down_exps.scale", NEED_BOTH, EXTENT_EXPERTS, EXTENT_NONE},
+    [ROLE_INPUT_GATE] = {"inp_gate.weight", NEED_INPUTS, EXTENT_WIDTH, EXTENT_INPUT},
+    [ROLE_INPUT_OUT] = {"proj.weight", NEED_INPUTS, EXTENT_INPUT, EXTENT_WIDTH},
+    [ROLE_POST_INPUT_NORM] = {"post_norm.weight", NEED_INPUTS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_LAYER_SCALE] = {"layer_output_scale.weight", NEED_LAYER_SCALE, EXTENT_ONE, EXTENT_NONE},
+    [ROLE_POST_FFN_NORM] = {"post_ffw_norm.weight", NEED_POST_NORM, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ROUTER] = {"ffn_gate_inp.weight", NEED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERTS},
+    [ROLE_ROUTER_BIAS] = {"ffn_gate_inp.bias", NEED_EXPERT_BIAS, EXTENT_EXPERTS, EXTENT_NONE},
+    [ROLE_GATE_EXPERTS] = {"ffn_gate_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH,
+                           EXTENT_EXPERT_FFN},
+    [ROLE_UP_EXPERTS] = {"ffn_up_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERT_FFN},
+    [ROLE_GATE_UP_EXPERTS] = {"ffn_gate_up_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH,
+                              EXTENT_EXPERT_UP},
+    [ROLE_DOWN_EXPERTS] = {"ffn_down_exps.weight", NEED_FUSED_EXPERTS, EXTENT_EXPERT_FFN,
+                           EXTENT_WIDTH},
+    [ROLE_GATE_EXPERTS_BIAS] = {"ffn_gate_exps.bias", NEED_BIAS_OF_EXPERTS, EXTENT_EXPERT_FFN,
+                                EXTENT_EXPERTS},
+    [ROLE_UP_EXPERTS_BIAS] = {"ffn_up_exps.bias", NEED_BIAS_OF_EXPERTS, EXTENT_EXPERT_FFN,
+                              EXTENT_EXPERTS},
+    [ROLE_GATE_UP_EXPERTS_BIAS] = {"ffn_gate_up_exps.bias", NEED_BIAS_OF_EXPERTS, EXTENT_EXPERT_UP,
+                                   EXTENT_EXPERTS},
+    [ROLE_DOWN_EXPERTS_BIAS] = {"ffn_down_exps.bias", NEED_EXPERT_BIAS, EXTENT_WIDTH,
+                                EXTENT_EXPERTS},
+    [ROLE_SHARED_GATE] = {"ffn_gate_shexp.weight", NEED_SHARED_EXPERT, EXTENT_WIDTH, EXTENT_SHARED},
+    [ROLE_SHARED_UP] = {"ffn_up_shexp.weight", NEED_SHARED_EXPERT, EXTENT_WIDTH, EXTENT_SHARED},
+    [ROLE_SHARED_DOWN] = {"ffn_down_shexp.weight", NEED_SHARED_EXPERT, EXTENT_SHARED, EXTENT_WIDTH},
+    [ROLE_SHARED_SCALE] = {"ffn_gate_inp_shexp.weight", NEED_SHARED_EXPERT, EXTENT_WIDTH,
+                           EXTENT_ONE},
+    [ROLE_STATE_IN] = {"attn_qkv.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_CHANNELS},
+    [ROLE_STATE_GATE] = {"attn_gate.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_WIDTH},
+    [ROLE_STATE_ALPHA] = {"ssm_alpha.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_HEADS},
+    [ROLE_STATE_BETA] = {"ssm_beta.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_HEADS},
+    [ROLE_STATE_CONV] = {"ssm_conv1d.weight", NEED_DELTA, EXTENT_TAPS, EXTENT_CHANNELS},
+    [ROLE_STATE_DECAY] = {"ssm_a", NEED_DELTA, EXTENT_STATE_HEADS, EXTENT_NONE},
+    [ROLE_STATE_STEP_BIAS] = {"ssm_dt.bias", NEED_DELTA, EXTENT_STATE_HEADS, EXTENT_NONE},
+    [ROLE_STATE_NORM] = {"ssm_norm.weight", NEED_DELTA, EXTENT_VALUE_DIM, EXTENT_NONE},
+    [ROLE_STATE_OUTPUT] = {"ssm_out.weight", NEED_DELTA, EXTENT_STATE_WIDTH, EXTENT_WIDTH},
+    [ROLE_OUTPUT_BIAS] = {"attn_output.bias", NEED_OUTPUT_BIAS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ATTENTION_OUTPUT_NORM] = {"attn_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
+                                    EXTENT_NONE},
+    [ROLE_ATTENTION_OUTPUT_NORM_BIAS] = {"attn_output_norm.bias", NEED_ENCODER, EXTENT_WIDTH,
+                                         EXTENT_NONE},
+    [ROLE_UP_BIAS] = {"ffn_up.bias", NEED_ENCODER_BIAS, EXTENT_FFN, EXTENT_NONE},
+    [ROLE_DOWN_BIAS] = {"ffn_down.bias", NEED_ENCODER_BIAS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_LAYER_OUTPUT_NORM] = {"layer_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
+                                EXTENT_NONE},
+    [ROLE_LAYER_OUTPUT_NORM_BIAS] = {"layer_output_norm.bias", NEED_ENCODER, EXTENT_WIDTH,
+                                     EXTENT_NONE},
+};
+
+const struct tensor_row tensor_expert_rows[EXPERT_PARTS] = {
+    [EXPERT_GATE] = {"ffn_gate", NEED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERT_FFN},
+    [EXPERT_UP] = {"ffn_up", NEED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERT_FFN},
+    [EXPERT_DOWN] = {"ffn_down", NEED_EXPERTS, EXTENT_EXPERT_FFN, EXTENT_WIDTH},
+};
+
+uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum extent extent) {
+    const uint64_t dim = config_head_dim(config, layer), kv_heads = config_kv_heads(config, layer);
+    switch (extent) {
+    case EXTENT_NONE: return 1;
+    case EXTENT_WIDTH: return config->width;
+    case EXTENT_FFN: return config_ffn(config, layer);
+    case EXTENT_UP:
+        return (config->architecture->has_fused_gate_up ? 2ull : 1ull) * config_ffn(config, layer);
+    case EXTENT_CONTEXT: return config->context_max;
+    case EXTENT_TYPES: return config->token_types;
+    case EXTENT_VOCAB: return config->vocab_rows;
+    case EXTENT_Q: return config->heads * dim;
+    case EXTENT_KV: return kv_heads * dim;
+    case EXTENT_QKV: return (config->heads + 2 * kv_heads) * dim;
+    case EXTENT_HEAD: return dim;
+    case EXTENT_ONE: return 1;
+    case EXTENT_INPUT: return config->input_width;
+    case EXTENT_INPUTS: return (uint64_t)config->layers * config->input_width;
+    case EXTENT_HEADS: return config->heads;
+    case EXTENT_PAIRS: return config->head_dim / 2;
+    case EXTENT_EXPERTS: return config->experts;
+    case EXTENT_EXPERT_FFN: return config->expert_ffn;
+    case EXTENT_EXPERT_UP: return 2ull * config->expert_ffn;
+    case EXTENT_Q_GATED:
+        return (config->architecture->has_output_gate ? 2ull : 1ull) * config->heads * dim;
+    case EXTENT_SHARED: return config->shared_ffn;
+    case EXTENT_CHANNELS: return config_state_channels(config);
+    case EXTENT_TAPS: return config->recurrent.taps;
+    case EXTENT_STATE_WIDTH: return config_state_width(config);
+    case EXTENT_STATE_HEADS: return config->recurrent.value_heads;
+    case EXTENT_VALUE_DIM: return config->recurrent.value_dim;
+    }
+    return 0;
+}
+
+bool tensor_is_known(const struct model_config *config, uint32_t layer, enum need need) {
+    const struct architecture *architecture = config->architecture;
+    const struct layer *kind = &config->list[layer];
+    const bool is_gated = kind->ffn != FFN_EXPERTS, has_experts = kind->ffn != FFN_GATED;
+    const bool is_attention = !config_layer_is_recurrent(config, layer);
+    switch (need) {
+    case NEED_ALWAYS: return true;
+    case NEED_DECODER:
+    case NEED_OPTIONAL: return !architecture->is_encoder;
+    case NEED_ENCODER: return architecture->is_encoder;
+    case NEED_ENCODER_BIAS:
+    case NEED_POSITIONS: return architecture->is_encoder && !architecture->is_rotary_encoder;
+    case NEED_OUTPUT_BIAS:
+        return architecture->has_output_bias || tensor_is_known(config, layer, NEED_ENCODER_BIAS);
+    case NEED_SINKS: return architecture->has_sinks;
+    case NEED_EXPERT_BIAS:
+    case NEED_BIAS_OF_EXPERTS: return has_experts && architecture->has_expert_bias;
+    case NEED_FUSED_BIAS: return architecture->has_qkv_bias && !architecture->is_encoder;
+    case NEED_FUSED_QKV:
+        return is_attention && !architecture->has_output_gate &&
+               (!architecture->is_encoder || architecture->is_rotary_encoder);
+    case NEED_ATTENTION: return is_attention;
+    case NEED_DELTA: return kind->mixer == MIXER_DELTA;
+    case NEED_SHARED_EXPERT: return has_experts && config->shared_ffn > 0;
+    case NEED_KEYS: return is_attention;
+    case NEED_VALUES: return is_attention && !kind->v_is_k;
+    case NEED_K_NORM: return is_attention && architecture->has_qk_norm;
+    case NEED_INPUTS: return config->input_width > 0;
+    case NEED_LAYER_SCALE: return architecture->has_layer_scale;
+    case NEED_BOTH: return kind->ffn == FFN_BOTH;
+    case NEED_GATED: return is_gated;
+    case NEED_GATE:
+        return is_gated && (!architecture->is_encoder || architecture->is_rotary_encoder) &&
+               !architecture->has_fused_gate_up;
+    case NEED_EXPERTS:
+    case NEED_FUSED_EXPERTS: return has_experts;
+    case NEED_LONG_ROPE: return architecture->has_long_rope;
+    case NEED_QKV_BIAS: return is_attention && architecture->has_qkv_bias;
+    case NEED_QK_NORM: return is_attention && architecture->has_qk_norm;
+    case NEED_POST_NORM: return architecture->has_post_norm;
+    }
+    return false;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* tensor_roles: the table that tensors.c walks: each tensor's name, extents, and which layers have
+ * it.
+ *
+ * Thread: any; constant.
+ * Memory: none. */
+
+#include "checkpoint/tensors.h"
+
+/* Which layers, or models, have a tensor. */
+enum need {
+    NEED_ALWAYS,
+    NEED_DECODER,
+    NEED_ENCODER,
+    NEED_ENCODER_BIAS,
+    NEED_OUTPUT_BIAS,
+    NEED_SINKS,
+    NEED_EXPERT_BIAS,
+    NEED_POSITIONS,
+    NEED_KEYS,
+    NEED_VALUES,
+    NEED_K_NORM,
+    NEED_INPUTS,
+    NEED_LAYER_SCALE,
+    NEED_BOTH,  /* a layer with experts beside the others */
+    NEED_GATED, /* a layer without experts */
+    NEED_GATE,
+    NEED_EXPERTS,
+    NEED_ATTENTION,
+    NEED_DELTA,
+    NEED_SHARED_EXPERT,
+    NEED_QKV_BIAS,
+    NEED_QK_NORM,
+    NEED_POST_NORM,
+    /* From here on it may be absent. */
+    NEED_OPTIONAL,
+    NEED_FUSED_QKV,
+    NEED_LONG_ROPE,
+    NEED_FUSED_EXPERTS,
+    NEED_FUSED_BIAS,
+    NEED_BIAS_OF_EXPERTS,
+};
+
+/* Extents a shape is made of. */
+enum extent {
+    EXTENT_NONE,
+    EXTENT_WIDTH,
+    EXTENT_FFN,
+    EXTENT_UP,
+    EXTENT_CONTEXT,
+    EXTENT_TYPES,
+    EXTENT_VOCAB,
+    EXTENT_Q,
+    EXTENT_KV,
+    EXTENT_QKV,
+    EXTENT_HEAD,
+    EXTENT_ONE,
+    EXTENT_INPUT,
+    EXTENT_INPUTS,
+    EXTENT_HEADS,
+    EXTENT_PAIRS,
+    EXTENT_EXPERTS,
+    EXTENT_EXPERT_FFN,
+    EXTENT_EXPERT_UP,
+    EXTENT_Q_GATED,
+    EXTENT_SHARED,
+    EXTENT_CHANNELS,
+    EXTENT_TAPS,
+    EXTENT_STATE_WIDTH,
+    EXTENT_STATE_HEADS,
+    EXTENT_VALUE_DIM,
+};
+
+struct tensor_row {
+    const char *name; /* without "blk.N." */
+    enum need need;
+    enum extent cols; /* axes[0] */
+    enum extent rows; /* axes[1]; EXTENT_NONE for a vector */
+};
+
+extern const struct tensor_row tensor_rows[ROLE_COUNT];
+extern const struct tensor_row tensor_expert_rows[EXPERT_PARTS];
+
+/* The number that an extent stands for in a layer; outside the layers any layer serves. */
+uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum extent extent);
+/* Whether this layer can have such a tensor at all; likewise. */
+bool tensor_is_known(const struct model_config *config, uint32_t layer, enum need need);
