@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The translators of other APIs: any bytes as a request, whose translation is JSON again, and as
  * chunks and bodies of an answer, whose events are whole lines of JSON. */
+#include "dialects/messages.h"
 #include "dialects/ollama.h"
 #include "json/json.h"
 
@@ -19,8 +20,11 @@ static void check_lines(struct str events) {
     while (events.bytes > 0) {
         size_t end = str_find_byte(events, '\n', 0);
         assert(end != SIZE_MAX);
-        check_json((struct str){events.at, end});
+        struct str line = {events.at, end};
         events = str_skip(events, end + 1);
+        if (str_starts_with(line, STR("data: "))) line = str_skip(line, 6);
+        bool is_type = str_starts_with(line, STR("event: "));
+        if (line.bytes > 0 && !is_type) check_json(line);
     }
 }
 
@@ -50,9 +54,12 @@ static void read_request(const struct dialect *dialect, struct str object) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-    static const struct dialect *const dialects[] = {&ollama_chat, &ollama_generate, &ollama_embed,
-                                                     &ollama_embeddings};
-    const struct str plain = STR("{\"model\":\"m\",\"messages\":[],\"input\":[],\"prompt\":\"\"}");
+    static const struct dialect *const dialects[] = {&ollama_chat,     &ollama_generate,
+                                                     &ollama_embed,    &ollama_embeddings,
+                                                     &messages_create, &messages_count};
+    const struct str plain =
+        STR("{\"model\":\"m\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"\"}],"
+            "\"input\":[],\"prompt\":\"\"}");
     struct refusal refusal;
     struct str object;
     char *copy = malloc(bytes ? bytes : 1);

@@ -57,15 +57,18 @@ static void write_usage(struct buf *out, const struct job *job) {
 
 /* Appends the usage up to now, in the middle of a stream. */
 static void write_usage_so_far(struct buf *out, const struct job *job) {
-    uint64_t prompt_tokens = 0, completion_tokens = 0;
-    for (size_t i = 0; i < job->request.prompt_count; i++)
+    uint64_t prompt_tokens = 0, completion_tokens = 0, cached_tokens = 0;
+    for (size_t i = 0; i < job->request.prompt_count; i++) {
         prompt_tokens += job->prompts[i].token_count;
+        cached_tokens += job->choices[i * (size_t)job->request.candidates].cached_tokens;
+    }
     for (uint32_t i = 0; i < job->choice_count; i++)
         completion_tokens += job->choices[i].token_count;
     buf_printf(out,
                ",\"usage\":{\"prompt_tokens\":%" PRIu64 ",\"completion_tokens\":%" PRIu64
-               ",\"total_tokens\":%" PRIu64 "}",
-               prompt_tokens, completion_tokens, prompt_tokens + completion_tokens);
+               ",\"total_tokens\":%" PRIu64 ",\"prompt_tokens_details\":{\"cached_tokens\":%" PRIu64
+               "}}",
+               prompt_tokens, completion_tokens, prompt_tokens + completion_tokens, cached_tokens);
 }
 
 static void write_ids(struct buf *out, const char *key, const struct ids *ids, size_t first) {
@@ -176,6 +179,13 @@ static void write_message(struct buf *out, const struct job *job, const struct c
     buf_add_text(out, calls > 0 ? "]}" : "}");
 }
 
+/* Appends the stop string that ended a choice, under the name that vLLM has for it. */
+static void write_stop(struct buf *out, const struct job *job, const struct choice *choice) {
+    if (!choice->stopped) return;
+    write_key(out, "stop_reason");
+    json_write_string(out, job->request.stops[choice->stop_index]);
+}
+
 static void write_choice(struct buf *out, const struct answer_source *source, const struct job *job,
                          uint32_t index, uint32_t shown_index) {
     const struct choice *choice = &job->choices[index];
@@ -199,6 +209,7 @@ static void write_choice(struct buf *out, const struct answer_source *source, co
     write_logprobs(out, source, job, index, 0, choice_logprobs_shown(&whole, whole.raw.bytes),
                    true);
     buf_printf(out, ",\"finish_reason\":\"%s\"", choice_reason(choice, &job->request));
+    write_stop(out, job, choice);
     if (!is_chat(job)) write_prompt_logprobs(out, source, job, prompt);
     if (job->request.return_token_ids) {
         if (!is_chat(job)) write_ids(out, "prompt_token_ids", &prompt->ids, 0);
@@ -278,6 +289,7 @@ static void write_chunk_end(struct buf *out, struct job *job, uint32_t index, co
         buf_printf(out, "\"%s\"", reason);
     else
         buf_add_text(out, "null");
+    if (reason) write_stop(out, job, choice);
     if (job->request.return_token_ids) {
         write_ids(out, "token_ids", &choice->token_ids, choice->token_ids_shown);
         choice->token_ids_shown = choice->token_ids.count;

@@ -37,7 +37,7 @@ static bool find_stop(struct choice *choice, const struct request *request) {
     size_t from = choice->stop_searched;
     choice->stop_searched = choice->raw.bytes;
     size_t best_end = SIZE_MAX, best_at = 0;
-    for (size_t i = 0; i < request->stop_count; i++) {
+    for (uint32_t i = 0; i < request->stop_count; i++) {
         struct str stop = request->stops[i];
         size_t start = from > stop.bytes - 1 ? from - (stop.bytes - 1) : 0;
         if (start < choice->stop_from) start = choice->stop_from;
@@ -47,6 +47,7 @@ static bool find_stop(struct choice *choice, const struct request *request) {
         if (end < best_end || (end == best_end && at < best_at)) {
             best_end = end;
             best_at = at;
+            choice->stop_index = i;
         }
     }
     if (best_end == SIZE_MAX) return false;

@@ -31,6 +31,7 @@ struct choice {
         stop_from; /* a stop string may begin here or later (min_tokens, the end of the thought) */
     size_t stop_searched; /* no stop string is whole in the bytes before this */
     bool stopped;         /* a stop string was found, and raw is cut to the answer */
+    uint32_t stop_index;  /* the one of the request's that was found, once stopped */
     bool is_done;         /* the scheduler has finished the sequence */
     bool has_begun;       /* its first chunk was sent */
     bool has_ended;       /* its last chunk was sent */

@@ -324,7 +324,10 @@ void loop_on_event(void *user, const struct scheduler_event *event) {
     }
     assert(index < job->choice_count);
     switch (event->kind) {
-    case SCHEDULER_STARTED: loop_time_start(engine, job); break;
+    case SCHEDULER_STARTED:
+        job->choices[index].cached_tokens = event->cached_tokens;
+        loop_time_start(engine, job);
+        break;
     case SCHEDULER_SCORED: on_scored(engine, job, index, event); break;
     case SCHEDULER_TOKEN: on_token(engine, job, index, event); break;
     case SCHEDULER_FINISHED: on_finished(engine, job, index, event); break;

@@ -19,7 +19,7 @@
 #include "protocol/wire_messages.h"
 #include "scheduler/sampling.h"
 
-#define REQUEST_STOPS_MAX 4
+#define REQUEST_STOPS_MAX 16
 #define REQUEST_STOP_BYTES_MAX 1024
 #define REQUEST_CHOICES_MAX 128
 #define REQUEST_SEQUENCES_MAX 1024 /* prompts times n */
@@ -63,8 +63,9 @@ struct request {
     int64_t thinking_token_budget; /* -1: none */
     bool add_generation_prompt;
     bool continue_final_message;
-    bool clamp_max_tokens; /* max_tokens is cut to the rest of the context, not refused */
-    bool closes_thought;   /* a thought that the template opens is closed in the prompt */
+    bool optional_thinking; /* wishes about thinking that the model cannot follow change nothing */
+    bool clamp_max_tokens;  /* max_tokens is cut to the rest of the context, not refused */
+    bool closes_thought;    /* a thought that the template opens is closed in the prompt */
     /* COMPLETIONS */
     json_t *prompt;      /* string, [string], [integer] or [[integer]]; no array is empty */
     struct id_lists ids; /* the prompts, if they were a long array of ids; `prompt` is 0 then */

@@ -30,6 +30,7 @@ static const struct field rows[] = {
     {"top_logprobs", FIELD_INTEGER, REQUEST_CHAT, 0, REQUEST_TOP_LOGPROBS_MAX, 0, AT(top_logprobs)},
     {"logprobs", FIELD_BOOL, REQUEST_CHAT, 0, 0, 0, AT(logprobs)},
     {"stream", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(stream)},
+    {"optional_thinking", FIELD_BOOL, REQUEST_CHAT, 0, 0, 0, AT(optional_thinking)},
     {"clamp_max_tokens", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(clamp_max_tokens)},
     {"echo", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(echo)},
     {"ignore_eos", FIELD_BOOL, REQUEST_BOTH, 0, 0, 0, AT(ignore_eos)},

@@ -77,7 +77,7 @@ struct scheduler_event {
     const struct sample *sample; /* logprobs, if asked for; borrowed until on_event returns */
     bool is_given;               /* TOKEN: it was not sampled */
 
-    /* SCHEDULER_FINISHED */
+    /* SCHEDULER_FINISHED; `cached_tokens` also STARTED */
     enum finish_reason reason;
     bool has_stop_token; /* `token` is the stop or end token, the last one reported */
     uint32_t prompt_tokens;

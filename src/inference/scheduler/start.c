@@ -178,8 +178,10 @@ static void leave_line(struct scheduler *scheduler, struct sequence *sequence,
     sequence->cached_tokens = least_u32(matched_tokens, request->prompt_count);
     scheduler->stats.prefix_queried_tokens += request->prompt_count;
     scheduler->stats.prefix_hit_tokens += sequence->cached_tokens;
-    const struct scheduler_event event = {
-        .kind = SCHEDULER_STARTED, .id = request->id, .sequence = sequence->index};
+    const struct scheduler_event event = {.kind = SCHEDULER_STARTED,
+                                          .id = request->id,
+                                          .sequence = sequence->index,
+                                          .cached_tokens = sequence->cached_tokens};
     if (scheduler->on_event) scheduler->on_event(scheduler->user, &event);
     do {
         request->sequence_next++;

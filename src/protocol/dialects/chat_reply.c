@@ -8,6 +8,7 @@
 
 void chat_reply_init(struct chat_reply *reply) {
     *reply = (struct chat_reply){.end = CHAT_REPLY_OPEN};
+    buf_init(&reply->id, BUF_UNLIMITED);
     buf_init(&reply->text, BUF_UNLIMITED);
     buf_init(&reply->thought, BUF_UNLIMITED);
     buf_init(&reply->logprobs, BUF_UNLIMITED);
@@ -21,6 +22,7 @@ void chat_reply_release(struct chat_reply *reply) {
         buf_release(&reply->calls[i].arguments);
     }
     free(reply->calls);
+    buf_release(&reply->id);
     buf_release(&reply->text);
     buf_release(&reply->thought);
     buf_release(&reply->logprobs);
@@ -85,6 +87,7 @@ void chat_reply_take(struct chat_reply *reply, const struct piece *piece) {
     struct json_span_iter iter;
     struct str element;
     size_t place = 0;
+    if (reply->id.bytes == 0) add_inside(&reply->id, piece->id);
     add_inside(&reply->text, piece->content);
     add_inside(&reply->thought, piece->thought);
     if (piece->refusal.at) {

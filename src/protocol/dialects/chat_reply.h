@@ -31,6 +31,7 @@ enum chat_reply_end {
 };
 
 struct chat_reply {
+    struct buf id; /* the answer's own */
     struct buf text, thought;
     struct buf logprobs; /* entries with commas between */
     struct buf stop;     /* the stop text that ended it; empty: none is known */

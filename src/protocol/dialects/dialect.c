@@ -2,6 +2,7 @@
 #include "dialects/dialect.h"
 
 #include "base/mem.h"
+#include "dialects/messages.h"
 #include "json/json.h"
 #include "json/span.h"
 
@@ -31,18 +32,22 @@ void dialect_call_free(struct dialect_call *call) {
 }
 
 enum dialect_errors dialect_errors_of(struct str target) {
-    return str_starts_with(target, STR("/api/")) ? ERRORS_OLLAMA : ERRORS_OPENAI;
+    if (str_starts_with(target, STR("/api/"))) return ERRORS_OLLAMA;
+    return str_starts_with(target, STR("/v1/messages")) ? ERRORS_ANTHROPIC : ERRORS_OPENAI;
 }
 
 void dialect_write_error(enum dialect_errors form, int32_t status, struct str error,
                          struct buf *body) {
     struct str whole, inside = {NULL, 0}, message = {NULL, 0};
-    (void)status;
     if (form != ERRORS_OPENAI && json_span_read(error, &whole) && json_span_is_object(whole))
         inside = json_span_get(whole, "error");
     if (inside.at && json_span_is_object(inside)) message = json_span_get(inside, "message");
     if (!message.at || !json_span_is_string(message)) {
         buf_add_str(body, error);
+        return;
+    }
+    if (form == ERRORS_ANTHROPIC) {
+        messages_add_error(status, message, body);
         return;
     }
     buf_add_text(body, "{\"error\":");

@@ -40,7 +40,9 @@ struct dialect_call {
     size_t calls_shown;      /* calls of tools that are in the stream */
     bool wants_logprobs;     /* the answer shows them */
     bool is_bare;            /* no template: the answer is a text completion */
-    bool is_list;            /* several inputs, as far as the form of the answer goes */
+    bool has_begun;          /* the stream's first event was written */
+    unsigned block;          /* the kind of the block that is open; 0: none */
+    size_t block_index;      /* blocks before it */
 };
 
 /* How long an answer took, in nanoseconds; 0 is not known. */
@@ -84,7 +86,7 @@ struct dialect_call *dialect_read(const struct dialect *dialect, struct str obje
 void dialect_call_free(struct dialect_call *call);
 
 /* The form of errors that the clients of a request's target read. */
-enum dialect_errors { ERRORS_OPENAI, ERRORS_OLLAMA };
+enum dialect_errors { ERRORS_OPENAI, ERRORS_OLLAMA, ERRORS_ANTHROPIC };
 enum dialect_errors dialect_errors_of(struct str target);
 /* Appends an error body in that form, from one of OpenAI's form; any other body as it stands. */
 void dialect_write_error(enum dialect_errors form, int32_t status, struct str error,

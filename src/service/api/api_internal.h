@@ -195,6 +195,9 @@ void inference_detokenize(void *context, struct http_request *request);
 void inference_tokenizer_info(void *context, struct http_request *request);
 void inference_unsupported(void *context, struct http_request *request);
 void inference_cancel_all(struct api *api);
+/* dialects.c: Anthropic's Messages */
+void messages_post(void *context, struct http_request *request);
+void messages_post_count(void *context, struct http_request *request);
 /* ollama.c: Ollama's own API */
 void ollama_post_chat(void *context, struct http_request *request);
 void ollama_post_generate(void *context, struct http_request *request);

@@ -2,7 +2,7 @@
 #include "dialects/ollama.h"
 
 #include "api/api_internal.h"
-#include "api/inference_run.h"
+#include "api/dialects.h"
 #include "base/clock.h"
 #include "base/digest.h"
 #include "json/span.h"
@@ -18,60 +18,20 @@
 #define OLLAMA_VERSION "0.33.0"
 #define NS_PER_MS 1000000
 
-/* --- answers --- */
-
-/* Runs what the call asks for. A load or unload becomes the shortest question about the model's
- * words, which is answered as soon as the model is there. */
-static void run(struct api *api, struct http_request *request, struct dialect_call *call) {
-    struct runner_request job = {.endpoint = call->endpoint,
-                                 .tier = TIER_DEFAULT,
-                                 .stream = call->stream,
-                                 .model = buf_str(&call->model),
-                                 .body = buf_str(&call->body)};
-    struct buf probe;
-    buf_init(&probe, BUF_UNLIMITED);
-    memcpy(job.owner, http_request_caller(request)->owner, sizeof job.owner);
-    if (call->wish != DIALECT_RUN) {
-        buf_add_text(&probe, "{\"prompt\":\"\",\"model\":");
-        json_write_string(&probe, buf_str(&call->model));
-        buf_add_byte(&probe, '}');
-        job.endpoint = ENDPOINT_TOKENIZE;
-        job.stream = false;
-        job.body = buf_str(&probe);
-    }
-    inference_submit(api, request, &job, call);
-    buf_release(&probe);
-}
-
-static void answer(struct api *api, struct http_request *request, const struct dialect *dialect) {
-    struct str object;
-    struct refusal refusal;
-    if (api_refuses_new_work(api, request)) return;
-    struct buf body = http_request_take_body(request);
-    if (api_find_object(request, buf_str(&body), &object)) {
-        struct dialect_call *call = dialect_read(dialect, object, &refusal);
-        if (call)
-            run(api, request, call);
-        else
-            api_refuse(request, &refusal);
-    }
-    buf_release(&body);
-}
-
 void ollama_post_chat(void *context, struct http_request *request) {
-    answer(context, request, &ollama_chat);
+    api_answer_in(context, request, &ollama_chat);
 }
 
 void ollama_post_generate(void *context, struct http_request *request) {
-    answer(context, request, &ollama_generate);
+    api_answer_in(context, request, &ollama_generate);
 }
 
 void ollama_post_embed(void *context, struct http_request *request) {
-    answer(context, request, &ollama_embed);
+    api_answer_in(context, request, &ollama_embed);
 }
 
 void ollama_post_embeddings(void *context, struct http_request *request) {
-    answer(context, request, &ollama_embeddings);
+    api_answer_in(context, request, &ollama_embeddings);
 }
 
 /* --- models --- */

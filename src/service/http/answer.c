@@ -208,11 +208,11 @@ void http_answer_file(struct http_request *request, const struct http_file *file
 /* --- streams --- */
 
 void http_stream_begin(struct http_request *request) {
-    request->is_event_stream = true;
     http_stream_begin_as(request, "text/event-stream; charset=utf-8");
 }
 
 void http_stream_begin_as(struct http_request *request, const char *content_type) {
+    request->is_event_stream = str_starts_with(str_from(content_type), STR("text/event-stream"));
     request->kind = ANSWER_STREAM;
     request->status = 200;
     add_header(request, "Content-Type", content_type);

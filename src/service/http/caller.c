@@ -11,10 +11,12 @@ static void wipe(struct str text) {
     if (text.bytes > 0) explicit_bzero((char *)(uintptr_t)text.at, text.bytes);
 }
 
-/* The key in the form of an Authorization header. Azure's clients send it alone, as `api-key`. */
+/* The key in the form of an Authorization header. Azure's clients send it alone, as `api-key`, and
+ * Anthropic's as `x-api-key`. */
 static struct str find_key(struct http_request *request) {
     struct str key = http_request_header(request, "authorization");
     struct str alone = http_request_header(request, "api-key");
+    if (alone.bytes == 0) alone = http_request_header(request, "x-api-key");
     if (key.bytes > 0 || alone.bytes == 0) return key;
     char *line = arena_alloc(&request->arena, alone.bytes + sizeof "Bearer ");
     if (!line) return key;
@@ -27,6 +29,7 @@ static void forget_key(struct http_request *request, struct str key) {
     wipe(key);
     wipe(http_request_header(request, "authorization"));
     wipe(http_request_header(request, "api-key"));
+    wipe(http_request_header(request, "x-api-key"));
 }
 
 /* Warns once of a key that everyone on the way could read. */

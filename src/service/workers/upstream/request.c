@@ -34,7 +34,8 @@ static void add_stream_options(struct buf *buf, const char **comma, struct str o
 
 /* Members that only quern's own engine knows; a server of another make may refuse them. */
 static bool is_own(struct str key) {
-    return json_span_string_is(key, "clamp_max_tokens");
+    return json_span_string_is(key, "clamp_max_tokens") ||
+           json_span_string_is(key, "optional_thinking");
 }
 
 void upstream_request_write(struct buf *buf, struct str body, const char *model, bool is_stream,

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "dialects/messages.h"
 #include "dialects/ollama.h"
 #include "json/json.h"
 
@@ -12,10 +13,12 @@
 
 #include <cmocka.h>
 
-static json_t *open_cases(const char *list) {
+static const char *const files[] = {"ollama", "messages"};
+
+static json_t *open_cases(const char *file, const char *list) {
     char path[4096];
-    snprintf(path, sizeof path, "%s/tests/unit/protocol/dialects/ollama.json",
-             getenv("QUERN_SOURCE"));
+    snprintf(path, sizeof path, "%s/tests/unit/protocol/dialects/%s.json", getenv("QUERN_SOURCE"),
+             file);
     json_t *whole = json_load_file(path, 0, NULL);
     json_t *cases = json_incref(json_object_get(whole, list));
     json_decref(whole);
@@ -28,6 +31,8 @@ static const struct dialect *dialect_of(const json_t *item) {
     if (str_is(route, "chat")) return &ollama_chat;
     if (str_is(route, "generate")) return &ollama_generate;
     if (str_is(route, "embed")) return &ollama_embed;
+    if (str_is(route, "messages")) return &messages_create;
+    if (str_is(route, "count")) return &messages_count;
     return &ollama_embeddings;
 }
 
@@ -92,23 +97,31 @@ static void check_read(const json_t *item, size_t flags) {
 
 static void each_request_is_read_or_refused_by_name(void **state) {
     (void)state;
-    json_t *cases = open_cases("reads"), *item;
-    size_t index;
-    json_array_foreach(cases, index, item) {
-        check_read(item, JSON_COMPACT);
-        /* The arguments of calls are kept as the client wrote them. */
-        char *text = text_of(item, 0);
-        if (!strstr(text, "arguments")) check_read(item, JSON_INDENT(1) | JSON_ENSURE_ASCII);
-        free(text);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        json_t *cases = open_cases(files[i], "reads"), *item;
+        size_t index;
+        json_array_foreach(cases, index, item) {
+            check_read(item, JSON_COMPACT);
+            /* The arguments of calls are kept as the client wrote them. */
+            char *text = text_of(item, 0);
+            bool has_call = strstr(text, "arguments") || strstr(text, "tool_use");
+            if (!has_call) check_read(item, JSON_INDENT(1) | JSON_ENSURE_ASCII);
+            free(text);
+        }
+        json_decref(cases);
     }
-    json_decref(cases);
 }
 
 /* A call whose answer is written: the model is shown as its client wrote it. */
 static struct dialect_call *open_call(const json_t *item) {
     struct refusal refusal;
-    struct dialect_call *call = dialect_read(
-        dialect_of(item), STR("{\"model\":\"M\",\"prompt\":\"p\",\"messages\":[]}"), &refusal);
+    bool is_messages = dialect_of(item) == &messages_create;
+    struct dialect_call *call =
+        dialect_read(dialect_of(item),
+                     is_messages ? STR("{\"model\":\"m\",\"max_tokens\":1,\"messages\":[{\"role\":"
+                                       "\"user\",\"content\":\"\"}]}")
+                                 : STR("{\"model\":\"M\",\"prompt\":\"p\",\"messages\":[]}"),
+                     &refusal);
     assert_non_null(call);
     call->wants_logprobs = json_is_true(json_object_get(item, "logprobs"));
     return call;
@@ -118,16 +131,30 @@ static const struct dialect_end the_end = {
     .usage = {.input_tokens = 26, .output_tokens = 12},
     .times = {.total_ns = 4, .prefill_ns = 3, .decode_ns = 1}};
 
-/* Reads the events of a stream, each on one line, as a list. */
+/* Checks one event, on its line, or with its type before it. Returns what follows it. */
+static struct str check_event(const json_t *item, struct str events, const json_t *want) {
+    if (str_starts_with(events, STR("event: "))) {
+        size_t line = str_find_byte(events, '\n', 0), end = str_find(events, STR("\n\n"), 0);
+        assert_true(line != SIZE_MAX && end != SIZE_MAX);
+        struct str type = {events.at + 7, line - 7};
+        struct str data = str_skip(events, line + 1);
+        assert_true(str_equals(type, json_member_str(want, "type")));
+        assert_true(str_starts_with(data, STR("data: ")));
+        check_json(item, "event", (struct str){data.at + 6, end - line - 7}, want);
+        return str_skip(events, end + 2);
+    }
+    size_t end = str_find_byte(events, '\n', 0);
+    assert_true(end != SIZE_MAX);
+    check_json(item, "event", (struct str){events.at, end}, want);
+    return str_skip(events, end + 1);
+}
+
 static void check_events(const json_t *item, struct str events) {
     const json_t *want = json_object_get(item, "events");
     size_t count = 0;
     while (events.bytes > 0) {
-        size_t end = str_find_byte(events, '\n', 0);
-        assert_true(end != SIZE_MAX);
         if (count >= json_array_size(want)) fail_msg("%s: too many events", name_of(item));
-        check_json(item, "event", (struct str){events.at, end}, json_array_get(want, count++));
-        events = str_skip(events, end + 1);
+        events = check_event(item, events, json_array_get(want, count++));
     }
     assert_int_equal(count, json_array_size(want));
 }
@@ -165,13 +192,15 @@ static void check_body(const json_t *item) {
 
 static void a_stream_and_a_body_say_the_same(void **state) {
     (void)state;
-    json_t *cases = open_cases("answers"), *item;
-    size_t index;
-    json_array_foreach(cases, index, item) {
-        check_stream(item);
-        check_body(item);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        json_t *cases = open_cases(files[i], "answers"), *item;
+        size_t index;
+        json_array_foreach(cases, index, item) {
+            check_stream(item);
+            check_body(item);
+        }
+        json_decref(cases);
     }
-    json_decref(cases);
 }
 
 static void vectors_are_copied(void **state) {
@@ -210,6 +239,11 @@ static void an_error_is_one_sentence(void **state) {
     buf_clear(&body);
     dialect_write_error(ERRORS_OPENAI, 400, error, &body);
     assert_true(str_equals(buf_str(&body), error));
+    buf_clear(&body);
+    assert_int_equal(dialect_errors_of(STR("/v1/messages/count_tokens")), ERRORS_ANTHROPIC);
+    dialect_write_error(ERRORS_ANTHROPIC, 404, error, &body);
+    assert_true(str_is(buf_str(&body), "{\"type\":\"error\",\"error\":{\"type\":"
+                                       "\"not_found_error\",\"message\":\"no \\u00e9\"}}"));
     buf_clear(&body);
     dialect_write_error(ERRORS_OLLAMA, 500, STR("oops"), &body);
     assert_true(str_is(buf_str(&body), "oops"));

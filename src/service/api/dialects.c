@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/dialects.h"
+
+#include "api/inference_run.h"
+#include "dialects/messages.h"
+#include "json/span.h"
+
+#include <string.h>
+
+/* Runs what the call asks for. A load or unload becomes the shortest question about the model's
+ * words, which is answered as soon as the model is there. */
+static void run(struct api *api, struct http_request *request, struct dialect_call *call) {
+    struct runner_request job = {.endpoint = call->endpoint,
+                                 .tier = TIER_DEFAULT,
+                                 .stream = call->stream,
+                                 .model = buf_str(&call->model),
+                                 .body = buf_str(&call->body)};
+    struct buf probe;
+    buf_init(&probe, BUF_UNLIMITED);
+    memcpy(job.owner, http_request_caller(request)->owner, sizeof job.owner);
+    if (call->wish != DIALECT_RUN) {
+        buf_add_text(&probe, "{\"prompt\":\"\",\"model\":");
+        json_write_string(&probe, buf_str(&call->model));
+        buf_add_byte(&probe, '}');
+        job.endpoint = ENDPOINT_TOKENIZE;
+        job.stream = false;
+        job.body = buf_str(&probe);
+    }
+    inference_submit(api, request, &job, call);
+    buf_release(&probe);
+}
+
+void api_answer_in(struct api *api, struct http_request *request, const struct dialect *dialect) {
+    struct str object;
+    struct refusal refusal;
+    if (api_refuses_new_work(api, request)) return;
+    struct buf body = http_request_take_body(request);
+    if (api_find_object(request, buf_str(&body), &object)) {
+        struct dialect_call *call = dialect_read(dialect, object, &refusal);
+        if (call)
+            run(api, request, call);
+        else
+            api_refuse(request, &refusal);
+    }
+    buf_release(&body);
+}
+
+void messages_post(void *context, struct http_request *request) {
+    api_answer_in(context, request, &messages_create);
+}
+
+void messages_post_count(void *context, struct http_request *request) {
+    api_answer_in(context, request, &messages_count);
+}
