@@ -24,7 +24,7 @@
 
 struct inference;
 struct followers;
-struct preflights;
+struct preflight_queue;
 struct answers;
 struct studio_jobs;
 struct answers_state;
@@ -40,7 +40,7 @@ struct api {
     pthread_mutex_t lock;      /* guards running */
     struct inference *running; /* requests that the runner has, for api_close */
     struct followers *followers;
-    struct preflights *preflights;
+    struct preflight_queue *preflights;
     struct answers *answers; /* indexes of batches' answers */
     struct large large;      /* the turn of those who read large lines */
     struct studio_jobs *studio_jobs;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* POST /v1/batches/preflight (an extension): what running a file would take. One thread takes the
- * questions one after another, because a sample run wants the machine to itself; a few may wait.
- * Owners take turns, and an owner gets a further place only while it has fewer than are free: one
- * that asks much neither fills the places nor comes before another's first question.
- * The answer is one JSON object, so the connection is silent until then. */
+/* POST /v1/batches/preflight (an extension): what running a file would take. preflight_queue.h says
+ * whose question comes next. The answer is one JSON object, so the connection is silent until
+ * then. */
 
 #include "api/api_internal.h"
+#include "api/preflight_queue.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/os.h"
@@ -14,14 +13,12 @@
 #include "batch/line.h"
 #include "json/span.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ASKS_MAX 9 /* the current one and the waiting ones; 5 of one owner if it is alone */
 #define PREFLIGHT_MS ((int64_t)600000)
 #define PILOT_LINES_DEFAULT 48
 #define NAMES_KNOWN 8    /* names of a file's models to remember; others are looked up again */
@@ -82,45 +79,23 @@ const struct fields preflight_fields = {rows, sizeof rows / sizeof *rows, false,
 
 /* A question that waits or is worked on; it lives as long as its request. */
 struct ask {
-    struct ask *next;
+    struct queued_ask queued; /* first, so that the queue's pointer is this one's */
     struct api *api;
     struct http_request *request;
     struct api_preflight preflight;
     char model[MODEL_NAME_BYTES]; /* the client's name for it, then its worker's */
-    char owner[OWNER_BYTES];
     char currency[CURRENCY_BYTES];
     int64_t deadline_ns;
-    bool is_waiting; /* the lock guards this and the next two */
-    bool is_gone;
-    uint32_t before; /* questions of its owner that were there before it */
-};
-
-struct preflights {
-    pthread_t thread;
-    pthread_mutex_t lock; /* guards the members below */
-    pthread_cond_t work;
-    struct ask *first; /* the waiting questions, in the order of their turns */
-    bool is_working;   /* on a question of `owner` */
-    char owner[OWNER_BYTES];
-    uint32_t count; /* waiting ones and the current one */
-    bool is_stopping;
 };
 
 /* --- whether anybody waits --- */
 
 static bool is_stopping(struct api *api) {
-    struct preflights *preflights = api->preflights;
-    pthread_mutex_lock(&preflights->lock);
-    bool stops = preflights->is_stopping;
-    pthread_mutex_unlock(&preflights->lock);
-    return stops || atomic_load(&api->draining);
+    return preflight_queue_is_stopping(api->preflights) || atomic_load(&api->draining);
 }
 
 static bool is_gone(struct ask *ask) {
-    pthread_mutex_lock(&ask->api->preflights->lock);
-    bool gone = ask->is_gone;
-    pthread_mutex_unlock(&ask->api->preflights->lock);
-    return gone;
+    return preflight_queue_is_gone(ask->api->preflights, &ask->queued);
 }
 
 static bool is_stopped(void *context) {
@@ -139,29 +114,9 @@ static void answer_gone(struct ask *ask) {
     api_fail(ask->request, 499, NULL, NULL, "The client has gone.");
 }
 
-/* A question of this owner that had so many before it is over: later ones come nearer to their
- * turn. The caller holds the lock. */
-static void move_up(struct preflights *preflights, const char *owner, uint32_t before) {
-    for (struct ask *ask = preflights->first; ask; ask = ask->next)
-        if (ask->before > before && strcmp(ask->owner, owner) == 0) ask->before--;
-}
-
 static void take_gone(void *context) {
     struct ask *ask = context;
-    struct preflights *preflights = ask->api->preflights;
-    pthread_mutex_lock(&preflights->lock);
-    ask->is_gone = true;
-    bool was_waiting = ask->is_waiting;
-    if (was_waiting) {
-        struct ask **at = &preflights->first;
-        while (*at != ask) at = &(*at)->next;
-        *at = ask->next;
-        move_up(preflights, ask->owner, ask->before);
-        preflights->count--;
-        ask->is_waiting = false;
-    }
-    pthread_mutex_unlock(&preflights->lock);
-    if (was_waiting) answer_gone(ask);
+    if (preflight_queue_leave(ask->api->preflights, &ask->queued)) answer_gone(ask);
 }
 
 /* --- the model --- */
@@ -291,7 +246,8 @@ static void answer(struct ask *ask, enum err err, const struct error *error, str
 
 /* Works on a question and answers it. Afterwards the request may be freed, and the question with
  * it. */
-static void work_on(struct ask *ask) {
+static void work_on(struct queued_ask *queued) {
+    struct ask *ask = (struct ask *)queued;
     const struct api_options *options = &ask->api->options;
     struct error error = {0};
     struct buf json;
@@ -310,72 +266,6 @@ static void work_on(struct ask *ask) {
         err = options->preflight(options->preflight_context, &ask->preflight, &json, &error);
     answer(ask, err, &error, &json);
     buf_release(&json);
-}
-
-/* --- the thread --- */
-
-/* Waits for the next question; NULL at the end. */
-static struct ask *take(struct preflights *preflights) {
-    pthread_mutex_lock(&preflights->lock);
-    while (!preflights->first && !preflights->is_stopping)
-        pthread_cond_wait(&preflights->work, &preflights->lock);
-    struct ask *ask = preflights->first;
-    if (ask) {
-        preflights->first = ask->next;
-        preflights->is_working = true;
-        snprintf(preflights->owner, sizeof preflights->owner, "%s", ask->owner);
-        ask->is_waiting = false;
-    }
-    pthread_mutex_unlock(&preflights->lock);
-    return ask;
-}
-
-static void *preflights_main(void *context) {
-    struct preflights *preflights = context;
-    for (struct ask *ask; (ask = take(preflights));) {
-        work_on(ask);
-        pthread_mutex_lock(&preflights->lock);
-        move_up(preflights, preflights->owner, 0);
-        preflights->is_working = false;
-        preflights->count--;
-        pthread_mutex_unlock(&preflights->lock);
-    }
-    return NULL;
-}
-
-/* The caller holds the lock, as of the next function. */
-static uint32_t count_of(const struct preflights *preflights, const char *owner) {
-    uint32_t count = preflights->is_working && strcmp(preflights->owner, owner) == 0;
-    for (const struct ask *ask = preflights->first; ask; ask = ask->next)
-        count += strcmp(ask->owner, owner) == 0;
-    return count;
-}
-
-/* Puts a question behind those whose owners had as few before them: owners take turns. */
-static void put_in_turn(struct preflights *preflights, struct ask *ask) {
-    struct ask **at = &preflights->first;
-    while (*at && (*at)->before <= ask->before) at = &(*at)->next;
-    ask->next = *at;
-    *at = ask;
-}
-
-enum added { ADDED, ADDED_NOT, ADDED_NOT_GONE };
-
-/* Adds a question, unless too many wait, or too many of its owner, or its client has gone. */
-static enum added add(struct preflights *preflights, struct ask *ask) {
-    enum added added = ADDED_NOT;
-    pthread_mutex_lock(&preflights->lock);
-    ask->before = count_of(preflights, ask->owner);
-    if (ask->before < ASKS_MAX - preflights->count && !preflights->is_stopping) added = ADDED;
-    if (ask->is_gone) added = ADDED_NOT_GONE;
-    if (added == ADDED) {
-        preflights->count++;
-        ask->is_waiting = true;
-        put_in_turn(preflights, ask);
-        pthread_cond_signal(&preflights->work);
-    }
-    pthread_mutex_unlock(&preflights->lock);
-    return added;
 }
 
 /* --- the route --- */
@@ -413,7 +303,7 @@ static void put_question(struct api *api, struct http_request *request,
     struct ask *ask = mem_new(1, sizeof *ask);
     ask->api = api;
     ask->request = request;
-    memcpy(ask->owner, http_request_caller(request)->owner, sizeof ask->owner);
+    memcpy(ask->queued.owner, http_request_caller(request)->owner, sizeof ask->queued.owner);
     ask->preflight = (struct api_preflight){.fd = fd,
                                             .endpoint = ENDPOINT_COUNT,
                                             .pilot_lines = (uint32_t)question->pilot_lines,
@@ -425,10 +315,10 @@ static void put_question(struct api *api, struct http_request *request,
     if (question->endpoint.at) (void)endpoint_find(question->endpoint, &ask->preflight.endpoint);
     if (question->model.at) memcpy(ask->model, question->model.at, question->model.bytes);
     http_request_on_gone(request, take_gone, release, ask);
-    switch (add(api->preflights, ask)) {
-    case ADDED: return; /* the request may be over */
-    case ADDED_NOT_GONE: answer_gone(ask); return;
-    case ADDED_NOT: break;
+    switch (preflight_queue_add(api->preflights, &ask->queued)) {
+    case PREFLIGHT_QUEUED: return; /* the request may be over */
+    case PREFLIGHT_GONE: answer_gone(ask); return;
+    case PREFLIGHT_TOO_MANY: break;
     }
     api_fail(request, 429, "rate_limit_exceeded", NULL,
              "Other preflights wait already; try again later");
@@ -453,38 +343,15 @@ void preflight_create(void *context, struct http_request *request) {
 /* --- opening and closing --- */
 
 enum err preflights_open(struct api *api, struct error *error) {
-    struct preflights *preflights = mem_new(1, sizeof *preflights);
     if (!api->options.preflight_ms) api->options.preflight_ms = PREFLIGHT_MS;
-    pthread_mutex_init(&preflights->lock, NULL);
-    pthread_cond_init(&preflights->work, NULL);
-    int failed = pthread_create(&preflights->thread, NULL, preflights_main, preflights);
-    if (failed) {
-        pthread_cond_destroy(&preflights->work);
-        pthread_mutex_destroy(&preflights->lock);
-        free(preflights);
-        return err_from_errno(error, failed, "cannot start a thread for preflights");
-    }
-    pthread_setname_np(preflights->thread, "api-preflight");
-    api->preflights = preflights;
-    return OK;
+    return preflight_queue_open(&api->preflights, work_on, error);
 }
 
 void preflights_stop(struct api *api) {
-    struct preflights *preflights = api->preflights;
-    if (!preflights) return;
-    pthread_mutex_lock(&preflights->lock);
-    preflights->is_stopping = true;
-    pthread_cond_signal(&preflights->work);
-    pthread_mutex_unlock(&preflights->lock);
-    pthread_join(preflights->thread, NULL);
+    preflight_queue_stop(api->preflights);
 }
 
 void preflights_close(struct api *api) {
-    struct preflights *preflights = api->preflights;
-    if (!preflights) return;
-    assert(!preflights->first);
-    pthread_cond_destroy(&preflights->work);
-    pthread_mutex_destroy(&preflights->lock);
-    free(preflights);
+    preflight_queue_close(api->preflights);
     api->preflights = NULL;
 }
