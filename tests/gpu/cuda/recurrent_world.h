@@ -9,6 +9,7 @@
 #include "rows_of.h"
 
 extern "C" {
+#include "gpu/cuda/delta_ways.h"
 #include "gpu/cuda/recurrent.h"
 }
 
