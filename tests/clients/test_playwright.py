@@ -210,15 +210,70 @@ def test_from_a_file_to_saved_results(browser, small, tmp_path):
     assert not tab.troubles
 
 
-def test_a_broken_file_names_its_line(browser, server, tmp_path):
+def test_a_broken_file_names_its_lines_once_and_does_not_start(browser, server, tmp_path):
     path = tmp_path / "broken.jsonl"
-    path.write_bytes(file_of(tmp_path, ["one"]).read_bytes() + b"{no JSON\n")
+    good = file_of(tmp_path, ["one"]).read_bytes()
+    path.write_bytes(good + good + b"{no JSON\n")
     tab = Tab(browser, server)
     tab.page.set_input_files("#file", path)
-    tab.sees("Line 2:")
+    tab.sees("Line 3:")
+    expect(tab.page.locator(".look .trouble").filter(has_text=re.compile(r"^Line \d"))).to_have_count(2)
+    tab.sees("2 lines are no request that can run")
+    assert tab.page.get_by_text("more such line").count() == 0
+    expect(tab.page.get_by_role("button", name="Start the batch")).to_be_disabled()
+    tab.page.set_input_files("#file", file_of(tmp_path, ["one"]))
+    start_button = tab.page.get_by_role("button", name="Start the batch")
+    expect(start_button).to_be_enabled(timeout=PATIENCE_MS)
+    assert not tab.troubles
+
+
+@pytest.mark.parametrize("name, contents, sentence", [
+    ("empty.jsonl", b"", "empty.jsonl is empty."), ("blank.jsonl", b"\n\n", "only blank lines"),
+    ("notes.txt", b"Dear all,\nhello\n", "its first line is not JSON")])
+def test_a_file_that_is_none_of_requests_is_refused_before_it_is_sent(browser, server, tmp_path,
+                                                                      name, contents, sentence):
+    (tmp_path / name).write_bytes(contents)
+    tab = Tab(browser, server)
+    tab.page.set_input_files("#file", tmp_path / name)
+    tab.sees(sentence)
+    assert tab.page.get_by_role("button", name="Go on").count() == 0
+    assert server.json("GET", "/v1/files")["data"] == []
+    assert not tab.troubles
+
+
+def test_a_table_with_a_template_becomes_a_batch(browser, server, tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text('id;name;notes\n7;"Ana; B";"says ""hi"""\n8;Chloé;\n9;Dan;{name}\n')
+    tab = Tab(browser, server)
+    tab.page.set_input_files("#file", path)
+    tab.page.get_by_role("button", name="notes", exact=True).wait_for(timeout=PATIENCE_MS)
+    expect(tab.page.get_by_label("Separator")).to_have_value(";")
+    tab.page.get_by_label("Prompt of each row").fill("Rate {name} with {score}: ")
+    tab.page.get_by_role("button", name="notes", exact=True).click()
+    tab.sees('Rate Ana; B with {score}: says "hi"')
+    tab.sees("No column of the table: {score}")
+    tab.page.get_by_text("More", exact=True).click()
+    tab.page.get_by_label("Id of a request").select_option("id")
+    tab.page.get_by_label("Instructions").fill("Be brief.")
+    tab.page.get_by_label("Tokens of an answer").fill("5")
+    tab.page.get_by_label("JSON schema").fill("{")
+    tab.sees("The JSON schema is not JSON")
+    expect(tab.page.get_by_role("button", name="Make the requests")).to_be_disabled()
+    tab.page.get_by_label("JSON schema").fill("")
+    tab.page.get_by_role("button", name="Make the requests").click()
     tab.page.get_by_role("button", name="Start the batch").click()
-    tab.sees("failed")
-    tab.sees("Line 2:")
+    expect(tab.page.get_by_role("heading", name="people.csv")).to_be_visible(timeout=PATIENCE_MS)
+    tab.sees("3 of 3 requests")
+    batch = server.json("GET", "/v1/batches")["data"][0]
+    lines = [
+        json.loads(line)
+        for line in server.call("GET", f"/v1/files/{batch['input_file_id']}/content")[1].splitlines()]
+    assert [line["custom_id"] for line in lines] == ["7", "8", "9"]
+    assert lines[0]["row"] == {"id": "7", "name": "Ana; B", "notes": 'says "hi"'}
+    assert [line["body"]["messages"][1]["content"] for line in lines] == [
+        'Rate Ana; B with {score}: says "hi"', "Rate Chloé with {score}: ",
+        "Rate Dan with {score}: {name}"]
+    assert lines[1]["row"]["notes"] is None and lines[1]["body"]["max_tokens"] == 5
     assert not tab.troubles
 
 

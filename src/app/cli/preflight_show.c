@@ -23,18 +23,15 @@ static void print_time(const char *label, double seconds) {
 
 static void print_histogram(const struct lengths *lengths) {
     uint64_t most = 1;
-    size_t last = 0;
-    for (size_t i = 0; i < ESTIMATE_BINS; i++) {
-        if (lengths->bins[i] > most) most = lengths->bins[i];
-        if (lengths->bins[i] > 0) last = i;
-    }
-    for (size_t i = 0; i <= last; i++) {
+    for (size_t i = 0; i < lengths->bin_count; i++)
+        if (lengths->bins[i].count > most) most = lengths->bins[i].count;
+    for (size_t i = 0; i < lengths->bin_count; i++) {
         char bar[BAR_WIDTH + 1];
-        size_t width = (size_t)((lengths->bins[i] * BAR_WIDTH + most - 1) / most);
+        size_t width = (size_t)((lengths->bins[i].count * BAR_WIDTH + most - 1) / most);
         for (size_t j = 0; j < BAR_WIDTH; j++) bar[j] = j < width ? '#' : ' ';
         bar[BAR_WIDTH] = '\0';
-        printf("  %8u+  %s %llu\n", estimate_bin_start(i), bar,
-               (unsigned long long)lengths->bins[i]);
+        printf("  %8u+  %s %llu\n", lengths->bins[i].from, bar,
+               (unsigned long long)lengths->bins[i].count);
     }
 }
 

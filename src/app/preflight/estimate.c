@@ -3,7 +3,8 @@
 
 #include <math.h>
 
-#define FIRST_BIN 64u
+#define USUAL_SHARE 0.95
+#define SQUEEZE 4u /* times the spread of the usual lengths, from where the longest are outliers */
 #define ROOM_TOKENS 500u
 #define ROUND_TOKENS 128u
 
@@ -42,17 +43,21 @@ struct interval estimate_scaled(struct interval interval, double factor) {
                              interval.is_known};
 }
 
-uint32_t estimate_bin_start(size_t bin) {
-    return bin == 0 ? 0 : FIRST_BIN << (bin - 1);
-}
-
-void estimate_histogram(const uint32_t *lengths, size_t count, uint64_t ret_bins[ESTIMATE_BINS]) {
-    for (size_t i = 0; i < ESTIMATE_BINS; i++) ret_bins[i] = 0;
+size_t estimate_histogram(const uint32_t *sorted, size_t count,
+                          struct estimate_bin ret_bins[ESTIMATE_BINS]) {
+    if (count == 0) return 0;
+    uint32_t least = sorted[0], most = sorted[count - 1];
+    uint32_t usual = estimate_quantile(sorted, count, USUAL_SHARE) - least;
+    if (usual > 0 && (most - least) / SQUEEZE > usual) most = least + 2 * usual;
+    uint32_t width = (most - least) / ESTIMATE_BINS + 1;
+    size_t bins = (most - least) / width + 1;
+    for (size_t i = 0; i < bins; i++)
+        ret_bins[i] = (struct estimate_bin){.from = least + (uint32_t)i * width};
     for (size_t i = 0; i < count; i++) {
-        size_t bin = 0;
-        while (bin + 1 < ESTIMATE_BINS && lengths[i] >= estimate_bin_start(bin + 1)) bin++;
-        ret_bins[bin]++;
+        size_t bin = (sorted[i] - least) / width;
+        ret_bins[bin < bins ? bin : bins - 1].count++;
     }
+    return bins;
 }
 
 uint32_t estimate_roomy(uint32_t length) {

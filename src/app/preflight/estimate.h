@@ -31,9 +31,16 @@ struct interval estimate_scaled(struct interval interval, double factor);
 
 #define ESTIMATE_BINS 12
 
-/* Counts lengths in bins that double: [0,64), [64,128), …; the last one is open. */
-void estimate_histogram(const uint32_t *lengths, size_t count, uint64_t ret_bins[ESTIMATE_BINS]);
-uint32_t estimate_bin_start(size_t bin);
+struct estimate_bin {
+    uint32_t from; /* to the next bin's; the last bin of a histogram is open */
+    uint64_t count;
+};
+
+/* Counts sorted lengths in equally wide bins that begin with the shortest; returns their number, 0
+ * without lengths. Where a few lengths are much longer than 95 % of all, the last bin has them, so
+ * that they do not squeeze the others into one bin. */
+size_t estimate_histogram(const uint32_t *sorted, size_t count,
+                          struct estimate_bin ret_bins[ESTIMATE_BINS]);
 
 /* `length` plus 500 tokens, rounded up to a multiple of 128. */
 uint32_t estimate_roomy(uint32_t length);

@@ -36,7 +36,7 @@ static void fill_lengths(struct preflight *is, const struct request_count *count
                                    .p95 = estimate_quantile(scratch, count, 0.95),
                                    .p99 = estimate_quantile(scratch, count, 0.99),
                                    .max = estimate_quantile(scratch, count, 1)};
-    estimate_histogram(scratch, count, is->prompts.bins);
+    is->prompts.bin_count = estimate_histogram(scratch, count, is->prompts.bins);
     for (uint64_t i = 0; i < counted->requests; i++) {
         if (counted->prompt_tokens[i] == 0) continue;
         is->answers_asked += counted->answer_tokens[i];
@@ -256,9 +256,9 @@ static void add_faults(struct buf *buf, const struct preflight *is) {
 static void add_lengths_json(struct buf *buf, const struct lengths *is) {
     buf_printf(buf, ",\"prompt_lengths\":{\"p50\":%u,\"p95\":%u,\"p99\":%u,\"max\":%u,\"bins\":[",
                is->p50, is->p95, is->p99, is->max);
-    for (size_t i = 0; i < ESTIMATE_BINS; i++)
-        buf_printf(buf, "%s{\"from\":%u,\"count\":%llu}", i ? "," : "", estimate_bin_start(i),
-                   (unsigned long long)is->bins[i]);
+    for (size_t i = 0; i < is->bin_count; i++)
+        buf_printf(buf, "%s{\"from\":%u,\"count\":%llu}", i ? "," : "", is->bins[i].from,
+                   (unsigned long long)is->bins[i].count);
     buf_add_text(buf, "]}");
 }
 

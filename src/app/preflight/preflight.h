@@ -36,7 +36,8 @@ struct preflight_options {
 
 struct lengths {
     uint32_t p50, p95, p99, max;
-    uint64_t bins[ESTIMATE_BINS];
+    size_t bin_count;
+    struct estimate_bin bins[ESTIMATE_BINS];
 };
 
 struct preflight {

@@ -98,10 +98,11 @@ void health_ready(void *context, struct http_request *request) {
 }
 
 void health_version(void *context, struct http_request *request) {
+    const struct api *api = context;
     struct buf body;
-    (void)context;
     buf_init(&body, 256);
-    buf_add_text(&body, "{\"version\":\"" QUERN_VERSION "\"}");
+    buf_printf(&body, "{\"version\":\"" QUERN_VERSION "\",\"extended_windows\":%s}",
+               api->options.rules.extended_windows ? "true" : "false");
     api_answer_json(request, &body);
 }
 

@@ -23,7 +23,8 @@ async function refusal(answer) {
   let sentence = `The server answered ${answer.status}`, code = null;
   try {
     ({message: sentence, code} = (await answer.json()).error);
-  } catch { /* not the shape of an error: the status has to do */ }
+  } catch { /* not the shape of an error: the status has to do */
+  }
   return new Refused(
     answer.status, sentence, Number(answer.headers.get("retry-after")) || null, code);
 }
@@ -51,14 +52,24 @@ export async function call(path, options = {}) {
 
 export const get = async (path, options) => (await call(path, options)).json();
 
-export const post = async (path, body = {}, headers = {}) => (await call(path, {
+export const post = async (path, body = {}, headers = {}, signal) => (await call(path, {
   method: "POST",
   headers: {"Content-Type": "application/json", ...headers},
-  body: JSON.stringify(body)
+  body: JSON.stringify(body),
+  signal
 })).json();
 
-export const batches = (after, limit) => get(
-  `/v1/batches?limit=${limit}${after ? `&after=${encodeURIComponent(after)}` : ""}`);
+const asQuery = values => new URLSearchParams(
+  Object.entries(values).filter(
+    ([, value]) =>
+      value !== null && value !== undefined
+      && value !== "")).toString();
+
+/**
+ * A page of batches, newest first; query: {after, limit, status, q}, each of which may be absent.
+ */
+export const batches = query => get(`/v1/batches?${asQuery(query)}`);
+export const models = () => get("/v1/models");
 export const batch = id => get(`/v1/batches/${encodeURIComponent(id)}`);
 export const file = id => get(`/v1/files/${encodeURIComponent(id)}`);
 export const content = id => call(`/v1/files/${encodeURIComponent(id)}/content`);
@@ -66,8 +77,8 @@ export const content = id => call(`/v1/files/${encodeURIComponent(id)}/content`)
 export const act = (id, action) => post(`/v1/batches/${encodeURIComponent(id)}/${action}`);
 
 /** What a batch's answers have: {indexed, lines, data: fields with their distributions}. */
-export const answerFields = (id, signal) => get(
-  `/v1/batches/${encodeURIComponent(id)}/answers/fields`, {signal});
+export const answerFields = (id, signal) =>
+  get(`/v1/batches/${encodeURIComponent(id)}/answers/fields`, {signal});
 
 /** A page of answers; `question` has filters, order and search as parameters (view.js). */
 export function answers(id, question, after, limit, signal) {
@@ -78,14 +89,11 @@ export function answers(id, question, after, limit, signal) {
 }
 
 /** One line: {line, custom_id, request, result}. */
-export const line = (id, number, signal) => get(
-  `/v1/batches/${encodeURIComponent(id)}/lines/${number}`, {signal});
+export const line = (id, number, signal) =>
+  get(`/v1/batches/${encodeURIComponent(id)}/lines/${number}`, {signal});
 
-const asQuery = values => new URLSearchParams(
-  Object.entries(values).filter(([, value]) => value !== null && value !== undefined
-      && value !== "")).toString();
-const ofBatch = (id, rest,
-  values = {}) => `/v1/batches/${encodeURIComponent(id)}/${rest}?${asQuery(values)}`;
+const ofBatch = (id, rest, values = {}) =>
+  `/v1/batches/${encodeURIComponent(id)}/${rest}?${asQuery(values)}`;
 
 /** Cards of a queue, see docs/internals/service/curation.md. */
 export const cards = (id, query) => get(ofBatch(id, "cards", query));
@@ -122,8 +130,8 @@ export const startStudio = (id, action) => post(ofBatch(id, "label_studio"), {ac
 
 export const machine = () => get("/v1/machine");
 /** action: load or unload. */
-export const actOnModel = (id, action) => post(
-  `/v1/machine/models/${encodeURIComponent(id)}/${action}`);
+export const actOnModel = (id, action) =>
+  post(`/v1/machine/models/${encodeURIComponent(id)}/${action}`);
 
 /** The keys of the server; asks: whether it wants one of each client. */
 export const keys = () => get("/v1/keys");

@@ -122,7 +122,7 @@ export function showBatches(main) {
   }
 
   const showMore = () => pressed(more, async () => {
-    const page = await batches(last, PAGE);
+    const page = await batches({after: last, limit: PAGE});
     wanted += PAGE;
     place(page.data, false);
     last = page.last_id ?? last;
@@ -130,7 +130,7 @@ export function showBatches(main) {
   });
 
   async function refresh() {
-    const page = await batches(null, PAGE);
+    const page = await batches({limit: PAGE});
     place(page.data, true);
     if (wanted === PAGE) {
       last = page.last_id;

@@ -78,7 +78,7 @@ export function showQueue(batch, query) {
     }, "also cards that I have judged")));
 
   async function offer() {
-    const page = await batches(null, BATCHES);
+    const page = await batches({limit: BATCHES});
     fill(other, element("option", {value: ""}, "Choose a batch"),
       page.data.filter(({id}) => id !== batch)
         .map(({id, metadata, created_at: created}) => element("option",

@@ -50,18 +50,43 @@ static void uncertainties_of_ratios_add_up_as_squares_of_logarithms(void **state
     assert_true(is.low == 100 && is.high == 100);
 }
 
-static void bins_double_and_the_last_is_open(void **state) {
+static void bins_are_equally_wide_from_the_shortest_length(void **state) {
     (void)state;
-    const uint32_t lengths[] = {0, 63, 64, 127, 128, 65535, 65536, UINT32_MAX};
-    uint64_t bins[ESTIMATE_BINS];
-    estimate_histogram(lengths, 8, bins);
-    assert_int_equal(bins[0], 2);
-    assert_int_equal(bins[1], 2);
-    assert_int_equal(bins[2], 1);
-    assert_int_equal(bins[ESTIMATE_BINS - 2], 1);
-    assert_int_equal(bins[ESTIMATE_BINS - 1], 2);
-    assert_int_equal(estimate_bin_start(0), 0);
-    assert_int_equal(estimate_bin_start(ESTIMATE_BINS - 1), 65536);
+    struct estimate_bin bins[ESTIMATE_BINS];
+    assert_int_equal(estimate_histogram(NULL, 0, bins), 0);
+    const uint32_t close[] = {238, 239, 239, 240, 242};
+    assert_int_equal(estimate_histogram(close, 5, bins), 5);
+    const uint64_t counts[] = {1, 2, 1, 0, 1};
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_int_equal(bins[i].from, 238 + i);
+        assert_int_equal(bins[i].count, counts[i]);
+    }
+    const uint32_t wide[] = {512, 600, 700, 971};
+    assert_int_equal(estimate_histogram(wide, 4, bins), 12);
+    assert_int_equal(bins[0].from, 512);
+    assert_int_equal(bins[1].from, 551); /* (971 - 512) / 12 + 1 = 39 */
+    assert_int_equal(bins[2].count, 1);
+    assert_int_equal(bins[11].count, 1);
+    const uint32_t ends[] = {1, UINT32_MAX};
+    assert_int_equal(estimate_histogram(ends, 2, bins), 12);
+    assert_int_equal(bins[0].count, 1);
+    assert_int_equal(bins[11].count, 1);
+}
+
+static void an_outlier_squeezes_no_histogram(void **state) {
+    (void)state;
+    struct estimate_bin bins[ESTIMATE_BINS];
+    uint32_t lengths[100];
+    for (uint32_t i = 0; i < 99; i++) lengths[i] = 100 + i; /* 95 % are at most 194 */
+    lengths[99] = 1000000;
+    size_t count = estimate_histogram(lengths, 100, bins);
+    assert_int_equal(count, 12);
+    assert_int_equal(bins[1].from - bins[0].from, 16); /* (2 * 94) / 12 + 1 */
+    assert_int_equal(bins[0].count, 16);
+    assert_int_equal(bins[count - 1].count, 1);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < count; i++) sum += bins[i].count;
+    assert_int_equal(sum, 100);
 }
 
 static void a_roomy_length_has_five_hundred_more_and_is_round(void **state) {
@@ -126,7 +151,8 @@ int main(void) {
         cmocka_unit_test(quantiles_are_values_that_are_there),
         cmocka_unit_test(points_are_those_of_students_distribution),
         cmocka_unit_test(uncertainties_of_ratios_add_up_as_squares_of_logarithms),
-        cmocka_unit_test(bins_double_and_the_last_is_open),
+        cmocka_unit_test(bins_are_equally_wide_from_the_shortest_length),
+        cmocka_unit_test(an_outlier_squeezes_no_histogram),
         cmocka_unit_test(a_roomy_length_has_five_hundred_more_and_is_round),
         cmocka_unit_test(a_set_of_hashes_tells_new_ones_from_old),
         cmocka_unit_test(shared_text_behind_private_text_is_found_and_in_front_of_it_is_good),
