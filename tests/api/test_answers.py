@@ -135,7 +135,8 @@ def quoted(text):
 
 
 def test_fields_have_their_types_counts_values_and_histograms(ended):
-    got = ended.fields()
+    got = {  # those of arrays: test_answers_table.py
+        name: field for name, field in ended.fields().items() if field["type"] != "array"}
     wanted = {}
     for _, fields, _ in ended.rows:
         for name, value in fields.items():

@@ -196,7 +196,12 @@ def test_from_a_file_to_saved_results(browser, small, tmp_path):
     tab.page.reload()  # a full page of the time when the batch ran stays under the reader's eyes
     tab.has_rows(50)
     seen = tab.custom_ids()
-    tab.page.get_by_role("button", name="Later").click()
+    tab.page.get_by_role("link", name="Show later answers").click()
+    tab.has_rows(10)
+    assert "page=2" in tab.page.url
+    tab.page.go_back()
+    tab.has_rows(50)
+    tab.page.go_forward()
     tab.has_rows(10)
     assert seen + tab.custom_ids() == [f"c{number}" for number in range(60)]
     answers = judged(saved(tab))
@@ -277,6 +282,71 @@ def test_a_table_with_a_template_becomes_a_batch(browser, server, tmp_path):
     assert not tab.troubles
 
 
+def test_batches_are_found_by_name_and_state_and_the_address_keeps_it(browser, server, tmp_path):
+    for number in range(60):
+        server.create(
+            support.jsonl([support.request("a", "x")]), **({
+                "metadata": {"name": f"Intake {number}"}} if number % 2 else {}))
+    tab = Tab(browser, server)
+    listed = lambda: tab.page.locator("table.batches tbody tr td:first-child a").all_inner_texts()
+    rows = tab.page.locator("table.batches tbody tr")
+    expect(rows).to_have_count(50, timeout=PATIENCE_MS)
+    expect(tab.page.get_by_role("link", name="in.jsonl").first).to_be_visible(timeout=PATIENCE_MS)
+    first = listed()
+    tab.page.get_by_role("link", name="Older batches").click()
+    expect(rows).to_have_count(10, timeout=PATIENCE_MS)
+    tab.sees("Page 2")
+    named = {name for name in listed() if name.startswith("Intake")}
+    assert "page=2" in tab.page.url and len(named) == 5 and not named & set(first)
+    tab.page.reload()
+    expect(rows).to_have_count(10, timeout=PATIENCE_MS)
+    tab.page.go_back()
+    expect(rows).to_have_count(50, timeout=PATIENCE_MS)
+    tab.page.get_by_label("Search by name").fill("intake 5")
+    tab.page.keyboard.press("Enter")
+    expect(rows).to_have_count(6, timeout=PATIENCE_MS)
+    assert listed() == [f"Intake {number}" for number in (59, 57, 55, 53, 51, 5)]
+    tab.page.get_by_role("button", name="Delete Intake 59").click()
+    tab.page.get_by_role("dialog").get_by_role("button", name="Keep it").click()
+    tab.page.get_by_role("button", name="Delete Intake 57").click()
+    tab.page.get_by_role("dialog").get_by_role("button", name="Delete it").click()
+    expect(rows).to_have_count(5, timeout=PATIENCE_MS)
+    tab.page.get_by_label("State").select_option("failed")
+    tab.sees("No batch matches")
+    tab.page.go_back()
+    expect(rows).to_have_count(5, timeout=PATIENCE_MS)
+    tab.has_no_violation()
+    assert not tab.troubles
+
+
+def test_a_conversation_is_a_transcript_and_the_answer_comes_first_on_a_phone(browser, server):
+    call = {
+        "id": "call_1", "type": "function", "function": {
+            "name": "weather", "arguments": '{"city":"Köln"}'}}
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Rain?"}, {
+        "role": "assistant", "content": None, "reasoning_content": "I must look.", "tool_calls": [
+            call]}, {"role": "tool", "tool_call_id": "call_1", "content": '{"rain": true}'},
+                {"role": "user", "content": "So?"}]
+    made = server.create(
+        support.jsonl([{
+            "custom_id": "talk", "method": "POST", "url": "/v1/chat/completions", "body": {
+                "model": "smollm2", "messages": messages}}]))
+    server.wait(made["id"])
+    tab = Tab(browser, server, f"/#/batch/{made['id']}?line=1",
+              viewport={"width": 390, "height": 844})
+    dialog = tab.page.get_by_role("dialog")
+    for text in ("Instructions", "Calls weather", "Result of weather", "Rain?", "So?"):
+        expect(dialog.get_by_text(text).first).to_be_visible(timeout=PATIENCE_MS)
+    assert dialog.get_by_text("I must look.").count() == 0
+    dialog.get_by_text("Reasoning").click()
+    expect(dialog.get_by_text("I must look.")).to_be_visible(timeout=PATIENCE_MS)
+    asked, answered = (dialog.get_by_role("region", name=name).bounding_box()
+                       for name in ("Asked", "Answered"))
+    assert answered["y"] < asked["y"]
+    tab.has_no_violation()
+    assert not tab.troubles
+
+
 def test_hostile_answers_are_text(browser, server, tmp_path):
     tab = Tab(browser, server)
     start(
@@ -286,7 +356,7 @@ def test_hostile_answers_are_text(browser, server, tmp_path):
                 "<img src=x onerror=alert(1)>.jsonl"))
     tab.sees("2 of 2 requests")
     tab.sees("<script>document.title='taken'</script>")
-    tab.sees("field<b>")
+    expect(tab.page.get_by_role("heading", name="field<b>")).to_be_visible(timeout=PATIENCE_MS)
     assert "taken" not in tab.page.title() and tab.page.locator(
         "main img, main script, main b").count() == 0
     assert "\u202e" not in tab.page.locator("main").inner_text() and "U+202E" in tab.page.locator(
@@ -427,10 +497,10 @@ def test_answers_are_filtered_sorted_and_searched_and_the_address_keeps_it(brows
                                                                              timeout=PATIENCE_MS)
     hired = sorted(answer["score"] for answer in ANSWERS if answer["recommendation"] == "HIRE")
     assert tab.column("score") == [str(score) for score in hired[:50]]
-    tab.page.get_by_role("button", name="Later answers").click()
+    tab.page.get_by_role("link", name="later answers").click()
     tab.has_rows(10)
     assert tab.column("score") == [str(score) for score in hired[50:]]
-    tab.page.get_by_role("button", name="Earlier answers").click()
+    tab.page.get_by_role("link", name="earlier answers").click()
     tab.has_rows(50)
     head.click()
     expect(tab.page.locator("th[aria-sort=descending]")).to_contain_text("score",
@@ -455,6 +525,20 @@ def test_answers_are_filtered_sorted_and_searched_and_the_address_keeps_it(brows
     tab.page.go_back()
     tab.has_rows(50)
     assert not tab.troubles and not other.troubles
+
+
+def test_a_filtered_view_is_saved_as_csv(browser, answered):
+    server, path = answered
+    tab = Tab(browser, server, f"{path}?filter=recommendation%3Aeq%3AHIRE&sort=score")
+    tab.sees("1 to 50 of 60 that match")
+    rows = saved(tab, "Save these answers as CSV")
+    hired = sorted(answer["score"] for answer in ANSWERS if answer["recommendation"] == "HIRE")
+    at = rows[0].removeprefix("\ufeff").split(",").index("score")
+    assert len(rows) == 61 and [row.split(",")[at] for row in rows[1:]] == [
+        str(score) for score in hired]
+    bars = tab.page.locator(".chart").filter(has_text="recommendation").locator(".values li")
+    expect(bars.filter(has_text="HIRE").first).to_contain_text("60, 33.1%")
+    assert not tab.troubles
 
 
 def test_a_histogram_is_a_filter_and_columns_are_chosen(browser, answered):
@@ -492,7 +576,7 @@ def test_a_histogram_is_a_filter_by_keyboard_alone(browser, answered):
     name = bars.nth(1).get_attribute("aria-label")
     expect(axis).to_contain_text(name)
     tab.has_no_violation()
-    low, high, lines = map(float, re.fullmatch(r"([\d.]+) to ([\d.]+): (\d+)", name).groups())
+    low, high, lines = map(float, re.fullmatch(r"([\d.]+) to ([\d.]+): (\d+), .*", name).groups())
     tab.page.keyboard.press("Enter")
     tab.sees(f"of {int(lines)} that match")
     assert sorted(map(int, tab.column("score"))) == sorted(
@@ -520,7 +604,7 @@ def test_a_line_opens_with_its_request_and_by_keyboard_alone(browser, answered):
     tab.page.keyboard.press("Enter")
     dialog = tab.page.get_by_role("dialog")
     expect(dialog.get_by_role("heading", name="c3")).to_be_visible(timeout=PATIENCE_MS)
-    expect(dialog.get_by_role("region", name="Asked")).to_contain_text("user")
+    expect(dialog.get_by_role("region", name="Asked")).to_contain_text("User")
     expect(dialog.get_by_role("region", name="Answered")).to_contain_text("Grund 3")
     dialog.get_by_text("The request as sent").press("Enter")
     expect(dialog.locator("pre")).to_contain_text('"custom_id": "c3"')

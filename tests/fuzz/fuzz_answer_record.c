@@ -39,7 +39,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (bytes) memcpy(copy, data, bytes);
     struct record record;
     struct table table;
-    struct record_walk walk = {&table, put_fixed, put_field};
+    struct record_walk walk = {&table, put_fixed, put_field, NULL};
     record_init(&record);
     table_init(&table, 1, key);
     if (record_read(&record, (struct str){copy, bytes})) record_each(&record, &walk);

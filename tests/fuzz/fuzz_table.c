@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* CSV and TSV. A table that is taken is written so that it is taken back, and is the same then. */
+#include "csv/csv_writer.h"
 #include "table/csv_reader.h"
-#include "table/csv_writer.h"
 
 #include <assert.h>
 #include <stdint.h>

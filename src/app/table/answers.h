@@ -16,7 +16,7 @@
  * Thread: one.
  * Memory: the names of the columns, and a few texts of one row. */
 
-#include "table/csv_writer.h"
+#include "csv/csv_writer.h"
 #include "table/requests.h"
 
 struct table_answers_form {

@@ -44,6 +44,7 @@ static struct answers_index *add(struct answers *answers, const char *batch_id) 
     pthread_rwlock_init(&index->rows, NULL);
     pthread_mutex_init(&index->requests, NULL);
     record_init(&index->record);
+    buf_init(&index->array_texts, SEGLOG_TEXT_BYTES_MAX);
     jsonl_file_init(&index->input);
     index->next = answers->indexes;
     answers->indexes = index;
@@ -53,6 +54,7 @@ static struct answers_index *add(struct answers *answers, const char *batch_id) 
 static void free_index(struct answers_index *index) {
     runner_results_close(index->results);
     record_release(&index->record);
+    buf_release(&index->array_texts);
     jsonl_file_close(&index->input);
     if (index->has_table) table_release(&index->table);
     pthread_rwlock_destroy(&index->rows);

@@ -21,6 +21,7 @@
  * Invariant: a row that is seen is the whole of its line's result. */
 
 #include "answers/large.h"
+#include "base/arena.h"
 #include "base/buf.h"
 #include "runner/runner.h"
 #include "store/batches.h"
@@ -173,6 +174,11 @@ void answers_write_fields(struct buf *buf, struct str result);
 void answers_write_row(struct buf *buf, struct answers_index *index, uint32_t line);
 
 /* --- all rows --- */
+
+/* Copies the names of the answers' fields, in the order of their columns, without the line's own
+ * fields; returns their number, `most` at most. */
+size_t answers_names(struct answers_index *index, struct arena *arena, struct str *ret_names,
+                     size_t most);
 
 /* Appends the array of fields with their values, counts and histograms, as
  * GET /v1/batches/{id}/answers/fields has it. */

@@ -51,6 +51,7 @@ struct answers_index {
     struct runner_results *results; /* NULL before the first look */
     uint64_t after;                 /* sequence number of the last row */
     struct record record;
+    struct buf array_texts;  /* texts of the array that becomes a cell */
     struct jsonl_file input; /* requests that were not read yet */
     uint32_t input_lines;    /* requests that were read */
     uint64_t shape;          /* hash of the shape that the first request asks for; 0: none */

@@ -8,11 +8,14 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "batch/state.h"
+#include "json/span.h"
+#include "store/seglog.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define ROWS_AT_A_TIME 64
+#define ARRAY_TEXTS_MAX 256           /* elements of one array that are looked at */
 #define MADE_MAX 4                    /* new columns per answer, after the first piece of results */
 #define LONG_BYTES ((size_t)16 << 20) /* a longer result gets a row without fields */
 
@@ -21,8 +24,9 @@
 struct filling {
     struct table *table;
     uint32_t row;
-    uint32_t hint; /* the column behind the last one: answers are alike */
-    uint32_t made; /* new columns for this answer */
+    uint32_t hint;       /* the column behind the last one: answers are alike */
+    uint32_t made;       /* new columns for this answer */
+    struct buf *scratch; /* for the texts of an array */
 };
 
 static void fill_cell(struct filling *filling, uint32_t column, const struct record_value *value) {
@@ -41,8 +45,8 @@ static void fill_fixed(void *context, unsigned field, const struct record_value 
     fill_cell(context, field, value);
 }
 
-static void fill_field(void *context, struct str name, const struct record_value *value) {
-    struct filling *filling = context;
+/* The column of an answer's field, which is made if there is room. */
+static uint32_t column_for(struct filling *filling, struct str name) {
     struct table *table = filling->table;
     uint32_t count = table->column_count, column;
     if (filling->made < MADE_MAX) {
@@ -52,9 +56,55 @@ static void fill_field(void *context, struct str name, const struct record_value
         if (column == TABLE_NO_COLUMN) table->left_out++;
     }
     filling->made += table->column_count - count;
-    if (column == TABLE_NO_COLUMN) return;
-    filling->hint = column + 1;
-    fill_cell(filling, column, value);
+    if (column != TABLE_NO_COLUMN) filling->hint = column + 1;
+    return column;
+}
+
+static void fill_field(void *context, struct str name, const struct record_value *value) {
+    uint32_t column = column_for(context, name);
+    if (column != TABLE_NO_COLUMN) fill_cell(context, column, value);
+}
+
+static bool is_scalar(struct str element) {
+    return element.bytes > 0 && *element.at != '{' && *element.at != '[' &&
+           !str_is(element, "null");
+}
+
+/* Reads the scalars of an array as texts; those that need decoding stand in the scratch, which has
+ * room for all of them. Returns their count. */
+static size_t read_scalars(struct buf *scratch, struct str array, struct str *ret_texts,
+                           size_t most) {
+    struct json_span_iter iter;
+    struct str element;
+    struct buf one;
+    size_t count = 0;
+    if (!json_span_enter(&iter, array)) return 0;
+    buf_clear(scratch);
+    if (!buf_reserve(scratch, array.bytes))
+        return 0; /* a decoded text is no longer than its JSON */
+    buf_init(&one, SEGLOG_TEXT_BYTES_MAX);
+    while (count < most && json_span_element(&iter, &element)) {
+        if (!is_scalar(element)) continue;
+        if (json_span_is_string(element)) {
+            struct str text = json_span_text(element, &one);
+            size_t from = scratch->bytes;
+            buf_add_str(scratch, text);
+            element = (struct str){scratch->at + from, text.bytes};
+        }
+        ret_texts[count++] = element;
+    }
+    buf_release(&one);
+    return count;
+}
+
+static void fill_array(void *context, struct str name, struct str array) {
+    struct filling *filling = context;
+    struct str texts[ARRAY_TEXTS_MAX];
+    size_t count = read_scalars(filling->scratch, array, texts, ARRAY_TEXTS_MAX);
+    if (count == 0) return;
+    uint32_t column = column_for(filling, name);
+    if (column != TABLE_NO_COLUMN)
+        table_set_list(filling->table, filling->row, column, texts, count);
 }
 
 /* Makes the row of one result line. A line that quern did not write is left out. */
@@ -66,8 +116,8 @@ static void add_row(struct answers_index *index, struct str text, uint64_t seque
     uint32_t row = (uint32_t)record->line;
     bool is_new = !table->sequences[row];
     if (!is_new) table_clear_row(table, row); /* its record was damaged, and it ran again */
-    struct filling filling = {table, row, TABLE_FIXED_COUNT, 0};
-    struct record_walk walk = {&filling, fill_fixed, fill_field};
+    struct filling filling = {table, row, TABLE_FIXED_COUNT, 0, &index->array_texts};
+    struct record_walk walk = {&filling, fill_fixed, fill_field, fill_array};
     record_each(record, &walk);
     table->labels[row] = record->labels;
     table->sequences[row] = (uint32_t)sequence;
@@ -121,6 +171,14 @@ static void vote(void *context, struct str name, const struct record_value *valu
     election->votes[number].votes += election->share;
 }
 
+/* An array of scalars has a column of its own, next to that of its length. */
+static void vote_array(void *context, struct str name, struct str array) {
+    struct json_span_iter iter;
+    struct str element;
+    if (json_span_enter(&iter, array) && json_span_element(&iter, &element) && is_scalar(element))
+        vote(context, name, NULL);
+}
+
 /* Makes columns of the names with the most votes; between equal ones, the first wins. */
 static void make_columns(struct table *table, const struct election *election) {
     while (table->column_count + LATER_COLUMNS < table->columns_max) {
@@ -135,8 +193,8 @@ static void make_columns(struct table *table, const struct election *election) {
 
 static void elect_columns(struct answers_index *index, struct str text) {
     struct election election = {.votes = mem_new(NAMES_MAX, sizeof *election.votes)};
-    struct record_walk counting = {&election, ignore_fixed, ignore_field};
-    struct record_walk voting = {&election, ignore_fixed, vote};
+    struct record_walk counting = {&election, ignore_fixed, ignore_field, NULL};
+    struct record_walk voting = {&election, ignore_fixed, vote, vote_array};
     map_init(&election.numbers);
     arena_init(&election.names, NAMES_MAX * (size_t)(TABLE_NAME_BYTES + 32));
     for (size_t at = 0, end; at < text.bytes; at = end + 1) {

@@ -47,6 +47,7 @@ static void searches_close(struct searches *searches) {
 struct checking {
     const struct answers_query *query;
     const struct searches *searches;
+    struct buf *scratch;
     struct str name;  /* name of the current field */
     uint32_t fitting; /* bits of the filters with ANSWERS_HAS that fit */
 };
@@ -70,16 +71,30 @@ static void check_field(void *context, struct str name, const struct record_valu
     check_value(context, name, value);
 }
 
+/* An array has a text if one of its elements does. */
+static void check_array(void *context, struct str name, struct str array) {
+    struct checking *checking = context;
+    struct json_span_iter iter;
+    struct record_value value = {.kind = RECORD_TEXT};
+    struct str element;
+    if (!json_span_enter(&iter, array)) return;
+    while (json_span_element(&iter, &element)) {
+        if (!json_span_is_string(element)) continue;
+        value.text = json_span_text(element, checking->scratch);
+        check_value(checking, name, &value);
+    }
+}
+
 /* True if the result has the text of the search, and of all filters that ask for a text. */
 static bool result_fits(const struct answers_query *query, const struct searches *searches,
                         struct record *record, struct str result) {
-    struct checking checking = {.query = query, .searches = searches};
+    struct checking checking = {.query = query, .searches = searches, .scratch = &record->scratch};
     const struct text_search *text = searches->text;
     if (!record_read(record, result)) return false;
     if (text && !text_search_finds(text, json_span_text(record->custom_id, &record->scratch)) &&
         !text_search_finds(text, record_answer(record)))
         return false;
-    struct record_walk walk = {&checking, check_fixed, check_field};
+    struct record_walk walk = {&checking, check_fixed, check_field, check_array};
     record_each(record, &walk);
     for (size_t i = 0; i < query->filter_count; i++)
         if (query->filters[i].op == ANSWERS_HAS && !(checking.fitting >> i & 1)) return false;

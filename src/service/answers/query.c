@@ -89,6 +89,25 @@ static bool text_fits(struct filter *filter, const struct table *table, uint64_t
     return has_end(op, str_compare(table->texts[number].text, filter->from->value));
 }
 
+/* Whether one of the texts of a list fits; "is not" holds if none is equal. */
+static enum filter_end list_fits(struct filter *filter, const struct table *table, uint64_t cell) {
+    enum answers_op op = filter->from->op;
+    enum filter_end end = FILTER_NO;
+    size_t count;
+    const uint32_t *list = table_list(table, cell, &count);
+    if (op != ANSWERS_EQ && op != ANSWERS_NE && op != ANSWERS_HAS) return FILTER_NO;
+    for (size_t i = 0; i < count; i++) {
+        enum filter_end one = FILTER_NO;
+        if (op == ANSWERS_HAS)
+            one = text_has(filter, table, list[i]);
+        else if (filter->text != 0 && filter->text == list[i])
+            one = FILTER_YES;
+        if (one == FILTER_YES) return op == ANSWERS_NE ? FILTER_NO : FILTER_YES;
+        if (one == FILTER_UNKNOWN) end = FILTER_UNKNOWN;
+    }
+    return op == ANSWERS_NE ? FILTER_YES : end;
+}
+
 static enum filter_end cell_fits(struct filter *filter, const struct table *table, uint64_t cell) {
     enum answers_op op = filter->from->op;
     bool fits = false;
@@ -103,6 +122,7 @@ static enum filter_end cell_fits(struct filter *filter, const struct table *tabl
         if (op == ANSWERS_EQ || op == ANSWERS_NE)
             fits = (filter->boolean == (int)(cell & 1)) == (op == ANSWERS_EQ);
         break;
+    case CELL_LIST: return list_fits(filter, table, cell);
     case CELL_LONG:
         if (op == ANSWERS_HAS) return FILTER_UNKNOWN;
         if (op == ANSWERS_EQ || op == ANSWERS_NE)
@@ -133,10 +153,11 @@ static enum filter_end row_fits(struct filter *filters, size_t count, const stru
 
 /* --- order --- */
 
-/* The kinds in the order of a sort: numbers, truth values, texts, long texts; absent ones last. */
+/* The kinds in the order of a sort: numbers, truth values, texts, long texts, lists; absent ones
+ * last. */
 static int rank_of(enum cell_kind kind) {
-    static const int ranks[] = {
-        [CELL_NUMBER] = 0, [CELL_BOOL] = 1, [CELL_TEXT] = 2, [CELL_LONG] = 3, [CELL_ABSENT] = 4};
+    static const int ranks[] = {[CELL_NUMBER] = 0, [CELL_BOOL] = 1, [CELL_TEXT] = 2,
+                                [CELL_LONG] = 3,   [CELL_LIST] = 4, [CELL_ABSENT] = 5};
     return ranks[kind];
 }
 
@@ -250,6 +271,7 @@ void cursor_write(struct buf *buf, const struct order *order, const struct order
     switch (key->kind) {
     case CELL_ABSENT: buf_add_text(buf, ".a"); break;
     case CELL_LONG: buf_add_text(buf, ".l"); break;
+    case CELL_LIST: buf_add_text(buf, ".s"); break;
     case CELL_NUMBER:
     case CELL_BOOL:
         memcpy(&bits, &key->number, sizeof bits);
@@ -300,6 +322,7 @@ bool cursor_read(struct str text, const struct order *order, struct buf *room,
     switch (text.at[dot + 1]) {
     case 'a': ret_key->kind = CELL_ABSENT; return value.bytes == 0;
     case 'l': ret_key->kind = CELL_LONG; return value.bytes == 0;
+    case 's': ret_key->kind = CELL_LIST; return value.bytes == 0;
     case 'n': return read_bits(value, room, &ret_key->number);
     case 'b': ret_key->kind = CELL_BOOL; return read_bits(value, room, &ret_key->number);
     case 't':

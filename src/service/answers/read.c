@@ -128,7 +128,7 @@ static void write_field(void *context, struct str name, const struct record_valu
 void answers_write_fields(struct buf *buf, struct str result) {
     struct record record;
     struct writing writing = {.buf = buf};
-    struct record_walk walk = {&writing, write_fixed, write_field};
+    struct record_walk walk = {&writing, write_fixed, write_field, NULL};
     record_init(&record);
     bool is_read = record_read(&record, result);
     buf_add_text(buf, "\"custom_id\":");
@@ -156,7 +156,7 @@ void answers_write_row(struct buf *buf, struct answers_index *index, uint32_t li
     for (uint32_t i = TABLE_CUSTOM_ID + 1; i < count; i++) {
         struct cell_value cell = cell_of(index, line, i);
         struct record_value value = {.number = cell.number, .text = cell.text};
-        if (cell.kind == CELL_ABSENT || cell.kind == CELL_LONG) continue;
+        if (cell.kind == CELL_ABSENT || cell.kind == CELL_LONG || cell.kind == CELL_LIST) continue;
         if (cell.kind == CELL_TEXT) value.kind = RECORD_TEXT;
         if (cell.kind == CELL_BOOL) value.kind = RECORD_BOOL;
         write_value(&writing, index->table.columns[i].name, &value);

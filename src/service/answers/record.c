@@ -119,7 +119,7 @@ static bool is_array(struct str span) {
 
 /* Reads a scalar; false for null, objects, arrays and numbers outside the range of a double. */
 static bool read_value(struct record *record, struct str span, struct record_value *ret_value) {
-    *ret_value = (struct record_value){.kind = RECORD_NUMBER};
+    *ret_value = (struct record_value){.kind = RECORD_NUMBER, .raw = span};
     if (json_span_is_string(span)) {
         ret_value->kind = RECORD_TEXT;
         ret_value->text = json_span_text(span, &record->scratch);
@@ -239,6 +239,8 @@ static void put_scalar(struct record *record, const struct record_value *value) 
 
 static void put_array(struct record *record, struct str array, unsigned depth) {
     double count = add_elements(record, array, depth);
+    if (record->walk->array)
+        record->walk->array(record->walk->context, buf_str(&record->name), array);
     buf_add_text(&record->name, ".length");
     put_field(record, &(struct record_value){.kind = RECORD_NUMBER, .number = count});
 }

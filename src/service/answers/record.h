@@ -28,6 +28,7 @@ struct record_value {
     enum { RECORD_NUMBER, RECORD_BOOL, RECORD_TEXT } kind;
     double number;   /* also a truth value, as 1 or 0 */
     struct str text; /* decoded; valid until the next value */
+    struct str raw;  /* the JSON of an answer's field, with all digits */
 };
 
 /* A reader of lines; record_init makes it. */
@@ -63,5 +64,7 @@ struct record_walk {
     void *context;
     void (*fixed)(void *context, unsigned field, const struct record_value *value);
     void (*field)(void *context, struct str name, const struct record_value *value);
+    /* NULL, or receives each array of the answer's fields, raw, before the number NAME.length. */
+    void (*array)(void *context, struct str name, struct str array);
 };
 void record_each(struct record *record, struct record_walk *walk);

@@ -18,6 +18,8 @@
 #define DISTINCT_SLOTS 4096
 #define VALUES_MAX 50
 #define BARS 20
+#define SQUEEZED_SHARE 0.9 /* share of the numbers in one bar */
+#define PASSES_MAX 6u      /* over a column, for its bars */
 
 void number_write(struct buf *buf, double number) {
     char text[40];
@@ -30,7 +32,7 @@ void number_write(struct buf *buf, double number) {
 
 /* Counts of one pass over a column. */
 struct counted {
-    uint64_t numbers, booleans, texts, longs;
+    uint64_t numbers, booleans, texts, longs, lists;
     uint64_t trues;
     double least, most, sum;
     /* Distinct values other than short texts: a set of cells. */
@@ -55,7 +57,15 @@ static void count_number(struct counted *counted, double number) {
     counted->numbers++;
 }
 
-static void count_cells(struct counted *counted, const uint64_t *cells, uint32_t count) {
+static void count_list(struct counted *counted, const struct table *table, uint64_t cell) {
+    size_t count;
+    const uint32_t *list = table_list(table, cell, &count);
+    counted->lists++;
+    for (size_t i = 0; i < count; i++) counted->text_counts[list[i]]++;
+}
+
+static void count_cells(struct counted *counted, const struct table *table, const uint64_t *cells) {
+    uint32_t count = table->row_count;
     for (uint32_t i = 0; i < count; i++) {
         uint64_t cell = cells[i];
         switch (table_kind(cell)) {
@@ -69,6 +79,7 @@ static void count_cells(struct counted *counted, const uint64_t *cells, uint32_t
             counted->texts++;
             counted->text_counts[table_payload(cell)]++;
             continue;
+        case CELL_LIST: count_list(counted, table, cell); continue;
         case CELL_LONG: counted->longs++; break;
         }
         note_distinct(counted, cell);
@@ -105,7 +116,7 @@ static size_t find_values(const struct counted *counted, size_t text_count,
         if (rows > 0)
             count = keep_value(ret_values, count, &(struct value_count){0, boolean != 0, rows});
     }
-    for (size_t i = 1; i < text_count && counted->texts > 0; i++) {
+    for (size_t i = 1; i < text_count && counted->texts + counted->lists > 0; i++) {
         if (counted->text_counts[i] == 0) continue;
         ++*ret_distinct;
         count = keep_value(ret_values, count,
@@ -130,22 +141,98 @@ static void write_values(struct buf *buf, const struct table *table,
 
 /* --- numbers --- */
 
-static void write_histogram(struct buf *buf, const struct counted *counted, const uint64_t *cells,
-                            uint32_t count) {
-    uint64_t bars[BARS] = {0};
-    double scale = counted->most > counted->least ? BARS / (counted->most - counted->least) : 0;
+/* The bars of a histogram: `edges` of equally wide ones, and one bar each for values outside of
+ * them, if is_below or is_above is set. */
+struct bars {
+    double edges[BARS + 1];
+    bool is_below, is_above;
+    uint64_t counts[BARS];
+    double least[BARS], most[BARS]; /* the ends of the numbers in a bar that has any */
+};
+
+static void set_edges(struct bars *bars, const struct counted *counted, double from, double to) {
+    size_t first, end;
+    bars->is_below = from > counted->least;
+    bars->is_above = to < counted->most;
+    first = bars->is_below ? 1 : 0;
+    end = bars->is_above ? BARS - 1 : BARS;
+    /* A number equal to the last edge belongs to the bar behind it, as to a filter. */
+    if (bars->is_above) to = nextafter(to, INFINITY);
+    for (size_t i = first; i <= end; i++)
+        bars->edges[i] = from + (to - from) * ((double)(i - first) / (double)(end - first));
+    bars->edges[end] = to;
+    if (bars->is_below) bars->edges[0] = counted->least;
+    if (bars->is_above) bars->edges[BARS] = counted->most;
+}
+
+static size_t bar_of(const struct bars *bars, double number) {
+    size_t low = 0, high = BARS - 1;
+    while (low < high) {
+        size_t middle = (low + high + 1) / 2;
+        if (number >= bars->edges[middle])
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static void count_bars(struct bars *bars, const uint64_t *cells, uint32_t count) {
+    memset(bars->counts, 0, sizeof bars->counts);
     for (uint32_t i = 0; i < count; i++) {
         if (table_kind(cells[i]) != CELL_NUMBER) continue;
-        double bar = (table_number(cells[i]) - counted->least) * scale;
-        bars[bar >= BARS - 1 ? BARS - 1 : bar > 0 ? (size_t)bar : 0]++;
+        double number = table_number(cells[i]);
+        size_t bar = bar_of(bars, number);
+        bool is_first = bars->counts[bar]++ == 0;
+        if (is_first || number < bars->least[bar]) bars->least[bar] = number;
+        if (is_first || number > bars->most[bar]) bars->most[bar] = number;
     }
+}
+
+/* The bar of the histogram's scale that has so many of the numbers that it hides how they are
+ * spread; BARS if there is none. One value alone hides nothing. */
+static size_t squeezed_bar(const struct bars *bars, uint64_t numbers) {
+    size_t end = bars->is_above ? BARS - 1 : BARS;
+    for (size_t i = bars->is_below ? 1 : 0; i < end; i++)
+        if ((double)bars->counts[i] > SQUEEZED_SHARE * (double)numbers &&
+            bars->most[i] > bars->least[i])
+            return i;
+    return BARS;
+}
+
+/* Counts the bars, and again within the one that has nearly all numbers: a few that are far away
+ * then have an outer bar, and squeeze the others into one no more. */
+static void fill_bars(struct bars *bars, const struct counted *counted, const uint64_t *cells,
+                      uint32_t count) {
+    double from = counted->least, to = counted->most;
+    for (unsigned pass = 0; pass < PASSES_MAX; pass++) {
+        set_edges(bars, counted, from, to);
+        count_bars(bars, cells, count);
+        size_t bar = squeezed_bar(bars, counted->numbers);
+        if (bar == BARS) return;
+        from = bars->least[bar];
+        to = bars->most[bar];
+    }
+}
+
+static void write_histogram(struct buf *buf, const struct counted *counted, const uint64_t *cells,
+                            uint32_t count) {
+    struct bars bars;
+    fill_bars(&bars, counted, cells, count);
     buf_add_text(buf, ",\"histogram\":{\"from\":");
     number_write(buf, counted->least);
     buf_add_text(buf, ",\"to\":");
     number_write(buf, counted->most);
     buf_add_text(buf, ",\"counts\":[");
-    for (size_t i = 0; i < BARS; i++) buf_printf(buf, "%s%" PRIu64, i > 0 ? "," : "", bars[i]);
-    buf_add_text(buf, "]}");
+    for (size_t i = 0; i < BARS; i++)
+        buf_printf(buf, "%s%" PRIu64, i > 0 ? "," : "", bars.counts[i]);
+    buf_add_text(buf, "],\"edges\":[");
+    for (size_t i = 0; i <= BARS; i++) {
+        if (i > 0) buf_add_byte(buf, ',');
+        number_write(buf, bars.edges[i]);
+    }
+    buf_printf(buf, "],\"is_clipped_below\":%s,\"is_clipped_above\":%s}",
+               bars.is_below ? "true" : "false", bars.is_above ? "true" : "false");
 }
 
 static void write_numbers(struct buf *buf, const struct counted *counted, const uint64_t *cells,
@@ -167,7 +254,9 @@ static void write_numbers(struct buf *buf, const struct counted *counted, const 
 
 static const char *type_of(const struct counted *counted) {
     uint64_t texts = counted->texts + counted->longs;
-    if ((texts > 0) + (counted->numbers > 0) + (counted->booleans > 0) > 1) return "mixed";
+    if ((texts > 0) + (counted->numbers > 0) + (counted->booleans > 0) + (counted->lists > 0) > 1)
+        return "mixed";
+    if (counted->lists > 0) return "array";
     return texts ? "string" : counted->numbers ? "number" : "boolean";
 }
 
@@ -181,8 +270,9 @@ static bool write_column(struct buf *buf, const struct table *table, uint32_t co
     memset(counted, 0, sizeof *counted);
     memset(text_counts, 0, table->text_count * sizeof *text_counts);
     counted->text_counts = text_counts;
-    count_cells(counted, cells, table->row_count);
-    uint64_t count = counted->numbers + counted->booleans + counted->texts + counted->longs;
+    count_cells(counted, table, cells);
+    uint64_t count =
+        counted->numbers + counted->booleans + counted->texts + counted->longs + counted->lists;
     if (count == 0) return false;
     size_t value_count = find_values(counted, table->text_count, values, &texts);
     buf_add_text(buf, is_first ? "{\"name\":" : ",{\"name\":");
@@ -192,7 +282,7 @@ static bool write_column(struct buf *buf, const struct table *table, uint32_t co
         buf_printf(buf, ",\"distinct\":%" PRIu64, counted->distinct + texts);
     else
         buf_add_text(buf, ",\"distinct\":null");
-    if (counted->texts + counted->booleans > 0 && column != TABLE_CUSTOM_ID)
+    if (counted->texts + counted->lists + counted->booleans > 0 && column != TABLE_CUSTOM_ID)
         write_values(buf, table, values, value_count);
     if (counted->numbers > 0) write_numbers(buf, counted, cells, table->row_count);
     buf_add_byte(buf, '}');
@@ -221,4 +311,17 @@ uint64_t answers_left_out(struct answers_index *index) {
     uint64_t left_out = index->has_table ? index->table.left_out : 0;
     pthread_rwlock_unlock(&index->rows);
     return left_out;
+}
+
+size_t answers_names(struct answers_index *index, struct arena *arena, struct str *ret_names,
+                     size_t most) {
+    size_t count = 0;
+    pthread_rwlock_rdlock(&index->rows);
+    uint32_t columns = index->has_table ? index->table.column_count : 0;
+    for (uint32_t i = TABLE_FIXED_COUNT; i < columns && count < most; i++) {
+        ret_names[count] = arena_copy(arena, index->table.columns[i].name);
+        if (ret_names[count].at) count++;
+    }
+    pthread_rwlock_unlock(&index->rows);
+    return count;
 }

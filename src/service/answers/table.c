@@ -14,6 +14,8 @@
 #define TAG_TEXT ((uint64_t)1 << 48)
 #define TAG_LONG ((uint64_t)2 << 48)
 #define TAG_BOOL ((uint64_t)3 << 48)
+#define TAG_LIST ((uint64_t)4 << 48)
+#define LISTS_MAX ((size_t)16 << 20) /* counts and numbers of texts, 64 MiB */
 
 const char *const table_fixed_names[TABLE_FIXED_COUNT] = {
     [TABLE_CUSTOM_ID] = ".custom_id",
@@ -52,6 +54,7 @@ void table_release(struct table *table) {
     free(table->labels);
     free(table->ids);
     free(table->texts);
+    free(table->lists);
     free(table->slots);
     arena_release(&table->bytes);
     *table = (struct table){0};
@@ -61,7 +64,8 @@ size_t table_bytes(const struct table *table) {
     return (size_t)table->row_count *
                (sizeof(uint32_t) + sizeof(uint64_t) + table->column_count * sizeof(uint64_t)) +
            table->id_slots * sizeof *table->ids + table->text_capacity * sizeof *table->texts +
-           table->slot_count * sizeof *table->slots + table->bytes.bytes_used;
+           table->slot_count * sizeof *table->slots + table->list_capacity * sizeof *table->lists +
+           table->bytes.bytes_used;
 }
 
 /* --- columns --- */
@@ -214,6 +218,52 @@ void table_set_text(struct table *table, uint32_t row, uint32_t column, struct s
     table->columns[column].cells[row] = number ? TAG_TEXT | number : TAG_LONG | (hash & HASH_BITS);
 }
 
+static void add_number(struct table *table, uint32_t number) {
+    table->lists =
+        vec_grow(table->lists, table->list_count, &table->list_capacity, sizeof *table->lists);
+    table->lists[table->list_count++] = number;
+}
+
+/* The numbers of different texts; returns their count, and counts the texts that have no room. */
+static size_t list_numbers(struct table *table, const struct str *texts, size_t count,
+                           uint32_t ret_numbers[TABLE_LIST_MAX]) {
+    size_t used = 0;
+    for (size_t i = 0; i < count; i++) {
+        uint32_t number = 0;
+        size_t at = 0;
+        if (texts[i].bytes <= TABLE_TEXT_BYTES)
+            number = add_text(table, texts[i], hash_of(table, texts[i]));
+        while (at < used && ret_numbers[at] != number) at++;
+        if (number && at < used) continue;
+        if (!number || used == TABLE_LIST_MAX)
+            table->left_out++;
+        else
+            ret_numbers[used++] = number;
+    }
+    return used;
+}
+
+void table_set_list(struct table *table, uint32_t row, uint32_t column, const struct str *texts,
+                    size_t count) {
+    uint32_t numbers[TABLE_LIST_MAX];
+    size_t used = list_numbers(table, texts, count, numbers);
+    if (table->list_count == 0) add_number(table, 0); /* list 0 is not used */
+    if (used == 0) return;
+    if (table->list_count + used + 1 > LISTS_MAX) {
+        table->left_out += used;
+        return;
+    }
+    table->columns[column].cells[row] = TAG_LIST | table->list_count;
+    add_number(table, (uint32_t)used);
+    for (size_t i = 0; i < used; i++) add_number(table, numbers[i]);
+}
+
+const uint32_t *table_list(const struct table *table, uint64_t cell, size_t *ret_count) {
+    const uint32_t *list = &table->lists[table_payload(cell)];
+    *ret_count = list[0];
+    return list + 1;
+}
+
 void table_clear_row(struct table *table, uint32_t row) {
     for (uint32_t i = 0; i < table->column_count; i++) table->columns[i].cells[row] = 0;
 }
@@ -225,7 +275,8 @@ struct cell_value table_cell(const struct table *table, uint64_t cell) {
     case CELL_NUMBER: found.number = table_number(cell); break;
     case CELL_BOOL: found.number = (double)(cell & 1); break;
     case CELL_TEXT: found.text = table->texts[table_payload(cell)].text; break;
-    case CELL_LONG: break;
+    case CELL_LONG:
+    case CELL_LIST: break;
     }
     return found;
 }

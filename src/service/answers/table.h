@@ -23,6 +23,7 @@
 #define TABLE_BYTES_MAX ((size_t)256 << 20) /* limit for cells; 1,000,000 lines have 33 columns */
 #define TABLE_NAME_BYTES 96                 /* a field with a longer name is left out */
 #define TABLE_TEXT_BYTES 96                 /* a longer text is kept as its hash */
+#define TABLE_LIST_MAX 32                   /* different values of one array */
 #define TABLE_NO_COLUMN UINT32_MAX
 #define TABLE_NO_ROW UINT32_MAX
 
@@ -64,6 +65,8 @@ struct table {
     size_t text_count, text_capacity;
     uint32_t *slots; /* numbers of texts, by hash; 0: free */
     size_t slot_count;
+    uint32_t *lists; /* lists of texts: a count, then their numbers; list 0 is not used */
+    size_t list_count, list_capacity;
     struct arena bytes;       /* holds texts and names */
     const unsigned char *key; /* key for the hash, 16 bytes; borrowed */
 };
@@ -80,6 +83,10 @@ uint32_t table_find_column(const struct table *table, struct str name);
 void table_set_number(struct table *table, uint32_t row, uint32_t column, double number);
 void table_set_bool(struct table *table, uint32_t row, uint32_t column, bool value);
 void table_set_text(struct table *table, uint32_t row, uint32_t column, struct str text);
+/* Sets the cell to texts. Those without room are left out and counted: texts of more than
+ * TABLE_TEXT_BYTES, and those behind TABLE_LIST_MAX. Texts may be there twice. */
+void table_set_list(struct table *table, uint32_t row, uint32_t column, const struct str *texts,
+                    size_t count);
 /* Empties the row: its line has run again. */
 void table_clear_row(struct table *table, uint32_t row);
 
@@ -101,6 +108,7 @@ enum cell_kind {
     CELL_BOOL, /* `number` is 1 or 0 */
     CELL_TEXT,
     CELL_LONG, /* a text over TABLE_TEXT_BYTES: its hash alone is kept */
+    CELL_LIST, /* texts of the dictionary, each once: the values of an array */
 };
 
 struct cell_value {
@@ -110,7 +118,8 @@ struct cell_value {
 };
 
 static inline enum cell_kind table_kind(uint64_t cell) {
-    static const enum cell_kind kinds[8] = {CELL_ABSENT, CELL_TEXT, CELL_LONG, CELL_BOOL};
+    static const enum cell_kind kinds[8] = {CELL_ABSENT, CELL_TEXT, CELL_LONG, CELL_BOOL,
+                                            CELL_LIST};
     return cell >> 51 ? CELL_NUMBER : kinds[cell >> 48 & 7];
 }
 
@@ -120,6 +129,8 @@ static inline uint64_t table_payload(uint64_t cell) {
 
 double table_number(uint64_t cell);
 struct cell_value table_cell(const struct table *table, uint64_t cell);
+/* The texts of a CELL_LIST by their numbers. */
+const uint32_t *table_list(const struct table *table, uint64_t cell, size_t *ret_count);
 /* The number of a text; 0 if no cell has it. */
 uint32_t table_find_text(const struct table *table, struct str text);
 /* The 48 bits by which a long text is known. */

@@ -67,8 +67,7 @@ static int hex_value(char c) {
     return -1;
 }
 
-/* Decodes %XX a second time, because a name or a value may have a colon. */
-static bool decode(struct arena *arena, struct str text, struct str *ret_text) {
+bool answers_decode(struct arena *arena, struct str text, struct str *ret_text) {
     char *out = arena_alloc(arena, text.bytes + 1);
     size_t used = 0;
     if (!out) return false;
@@ -114,8 +113,8 @@ static bool read_filter(struct http_request *request, struct str text,
     size_t second = first == SIZE_MAX ? SIZE_MAX : str_find_byte(text, ':', first + 1);
     if (second == SIZE_MAX) return refuse_filter(request, text, "it has fewer than two colons");
     struct str name = {text.at, first}, op = {text.at + first + 1, second - first - 1};
-    if (!decode(arena, name, &ret_filter->name) ||
-        !decode(arena, str_skip(text, second + 1), &ret_filter->value))
+    if (!answers_decode(arena, name, &ret_filter->name) ||
+        !answers_decode(arena, str_skip(text, second + 1), &ret_filter->value))
         return refuse_filter(request, text, "its percent-encoding is broken");
     if (!read_op(op, &ret_filter->op))
         return refuse_filter(request, text, "OP is one of eq, ne, lt, le, gt, ge, has and is");
@@ -147,7 +146,7 @@ static bool read_sort(struct http_request *request, struct answers_query *query)
     struct str text = http_request_query(request, "sort"), name = text;
     query->descending = str_starts_with(text, STR("-"));
     if (query->descending) name = str_skip(text, 1);
-    if (decode(http_request_arena(request), name, &query->sort) &&
+    if (answers_decode(http_request_arena(request), name, &query->sort) &&
         (!text.at || answers_is_name(query->sort)))
         return true;
     api_fail_param(request, "invalid_value", "sort",
@@ -270,6 +269,17 @@ static void answer_page(struct http_request *request, struct answers_index *inde
     free(page);
 }
 
+/* Reads the form of a page. False, and answered with 400, for an unknown one. */
+static bool read_format(struct http_request *request, bool *ret_is_csv) {
+    struct str text = http_request_query(request, "format");
+    *ret_is_csv = str_is(text, "csv");
+    if (!text.at || *ret_is_csv || str_is(text, "json")) return true;
+    api_fail_param(request, "invalid_value", "format",
+                   "Invalid value for 'format': '%.100s'. Supported values are: 'json' and 'csv'.",
+                   api_text(request, text));
+    return false;
+}
+
 void answers_list(void *context, struct http_request *request) {
     struct api *api = context;
     struct answers_filter filters[ANSWERS_FILTERS_MAX];
@@ -282,12 +292,17 @@ void answers_list(void *context, struct http_request *request) {
     struct store_batch batch;
     struct answers_index *index;
     struct answers_state state;
-    if (!read_filters(request, filters, &query.filter_count) || !read_sort(request, &query) ||
-        !read_text(request, &query) ||
-        !api_read_limit(request, PAGE_LINES_DEFAULT, ANSWERS_LIMIT_MAX, &query.limit) ||
+    bool is_csv;
+    if (!read_format(request, &is_csv) || !read_filters(request, filters, &query.filter_count) ||
+        !read_sort(request, &query) || !read_text(request, &query) ||
+        !api_read_limit(request, is_csv ? ANSWERS_LIMIT_MAX : PAGE_LINES_DEFAULT, ANSWERS_LIMIT_MAX,
+                        &query.limit) ||
         !take(api, request, &batch, &index, &state))
         return;
-    answer_page(request, index, &state, &batch, &query);
+    if (is_csv)
+        answers_csv(request, index, &query);
+    else
+        answer_page(request, index, &state, &batch, &query);
     answers_drop(index);
     store_batch_release(&batch);
 }

@@ -152,6 +152,15 @@ void results_get(void *context, struct http_request *request);
 void answers_fields(void *context, struct http_request *request);
 void answers_list(void *context, struct http_request *request);
 void answers_line(void *context, struct http_request *request);
+/* Decodes %XX a second time, because a name or a value may have a colon or a comma. False if the
+ * encoding is broken. */
+bool answers_decode(struct arena *arena, struct str text, struct str *ret_text);
+/* answers_csv.c: answers with a page of the query as CSV, with the columns that the request names.
+ * False, and answered with 400, if it names too many. */
+struct answers_index;
+struct answers_query;
+void answers_csv(struct http_request *request, struct answers_index *index,
+                 struct answers_query *query);
 /* Appends "indexed":N,"lines":M: results that are rows of the index, and durable results. */
 void answers_write_counts(struct buf *buf, const struct answers_state *state,
                           const struct store_batch *batch);

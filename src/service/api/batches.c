@@ -5,10 +5,13 @@
 #include "batch/create.h"
 #include "batch/object.h"
 #include "batch/retry.h"
+#include "batch/state.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define SEARCHED_BYTES_MAX 200 /* limit for the text of a search */
 
 static void answer_batch(const struct api *api, struct http_request *request,
                          struct store_batch *batch) {
@@ -115,39 +118,94 @@ static void write_id(struct buf *buf, const char *key, const struct store_batch 
         buf_add_text(buf, "null");
 }
 
+/* Reads the states and the text that a list is asked for. False, and answered with 400, for a state
+ * that no batch has or a text that is too long. */
+static bool read_wish(struct http_request *request, struct store_batch_wish *wish) {
+    struct str text;
+    wish->text = http_request_query(request, "q");
+    for (size_t i = 0; (text = http_request_query_nth(request, "status", i)).at; i++) {
+        uint32_t status = 0;
+        while (status < BATCH_STATUS_COUNT &&
+               !str_is(text, batch_status_name((enum batch_status)status)))
+            status++;
+        if (status == BATCH_STATUS_COUNT) {
+            api_fail_param(request, "invalid_value", "status",
+                           "Invalid value for 'status': '%.100s' is no status of a batch.",
+                           api_text(request, text));
+            return false;
+        }
+        wish->statuses |= 1u << status;
+    }
+    if (wish->text.bytes <= SEARCHED_BYTES_MAX) return true;
+    api_fail_param(request, "string_above_max_length", "q",
+                   "Invalid 'q': it has %zu bytes, and at most %d are allowed.", wish->text.bytes,
+                   SEARCHED_BYTES_MAX);
+    return false;
+}
+
+/* A page of the list of batches. */
+struct listed {
+    struct store_batch *batches;
+    size_t count;
+    bool has_more;
+    bool is_search;
+    char last[STORE_ID_BYTES]; /* the last batch that a search has looked at */
+};
+
+/* Answers with a page. A search also says after which batch it goes on: it may have found less than
+ * the limit. */
+static void answer_list(struct api *api, struct http_request *request, struct listed *listed) {
+    struct store_batch *batches = listed->batches;
+    size_t count = listed->count;
+    struct buf body;
+    buf_init(&body, BUF_UNLIMITED);
+    buf_add_text(&body, "{\"object\":\"list\",\"data\":[");
+    for (size_t i = 0; i < count; i++) {
+        if (i > 0) buf_add_byte(&body, ',');
+        runner_batch_overlay(api->options.runner, &batches[i]);
+        batch_write_json(&body, &batches[i], api->options.prices);
+    }
+    buf_add_byte(&body, ']');
+    write_id(&body, "first_id", count ? &batches[0] : NULL);
+    write_id(&body, "last_id", count ? &batches[count - 1] : NULL);
+    if (listed->is_search) {
+        buf_add_text(&body, ",\"after\":");
+        if (listed->has_more)
+            json_write_string(&body, str_from(listed->last));
+        else
+            buf_add_text(&body, "null");
+    }
+    buf_printf(&body, ",\"has_more\":%s}", listed->has_more ? "true" : "false");
+    for (size_t i = 0; i < count; i++) store_batch_release(&batches[i]);
+    api_answer_json(request, &body);
+}
+
 void batches_list(void *context, struct http_request *request) {
     struct api *api = context;
     struct str after = http_request_query(request, "after");
+    struct store_batch_wish wish = {.owner = api_sees_owner(request)};
+    struct listed listed = {.count = 0};
     struct error error;
-    size_t limit, count = 0;
-    bool has_more = false;
-    if (!api_read_limit(request, API_BATCHES_LIST_DEFAULT, API_BATCHES_LIST_MAX, &limit)) return;
-    struct store_batch *batches = mem_new(limit, sizeof *batches);
-    enum err err = store_batch_list(api->options.store, api_sees_owner(request), after, limit,
-                                    batches, &count, &has_more, &error);
-    if (err == OK) {
-        struct buf body;
-        buf_init(&body, BUF_UNLIMITED);
-        buf_add_text(&body, "{\"object\":\"list\",\"data\":[");
-        for (size_t i = 0; i < count; i++) {
-            if (i > 0) buf_add_byte(&body, ',');
-            runner_batch_overlay(api->options.runner, &batches[i]);
-            batch_write_json(&body, &batches[i], api->options.prices);
-        }
-        buf_add_byte(&body, ']');
-        write_id(&body, "first_id", count ? &batches[0] : NULL);
-        write_id(&body, "last_id", count ? &batches[count - 1] : NULL);
-        buf_printf(&body, ",\"has_more\":%s}", has_more ? "true" : "false");
-        for (size_t i = 0; i < count; i++) store_batch_release(&batches[i]);
-        api_answer_json(request, &body);
-    } else if (err == ERR_INVALID) {
+    size_t limit;
+    if (!api_read_limit(request, API_BATCHES_LIST_DEFAULT, API_BATCHES_LIST_MAX, &limit) ||
+        !read_wish(request, &wish))
+        return;
+    listed.batches = mem_new(limit + 1, sizeof *listed.batches);
+    listed.is_search = wish.statuses || wish.text.bytes > 0;
+    enum err err = listed.is_search
+                       ? store_batch_find(api->options.store, &wish, after, limit, listed.batches,
+                                          &listed.count, &listed.has_more, listed.last, &error)
+                       : store_batch_list(api->options.store, wish.owner, after, limit,
+                                          listed.batches, &listed.count, &listed.has_more, &error);
+    if (err == OK)
+        answer_list(api, request, &listed);
+    else if (err == ERR_INVALID)
         api_fail_param(request, "invalid_value", "after",
                        "Invalid value for 'after': no batch found with id '%s'.",
                        api_text(request, after));
-    } else {
+    else
         api_fail_err(request, err, &error, NULL);
-    }
-    free(batches);
+    free(listed.batches);
 }
 
 bool batches_find(struct api *api, struct http_request *request, struct store_batch *ret_batch) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/batches.h"
+#include "store/batches_internal.h"
 
 #include "base/mem.h"
 #include "store/files_internal.h"
@@ -9,15 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define COLUMNS                                                                                    \
-    "sequence, id, endpoint, input_file_id, completion_window, metadata, webhook_url,"             \
-    " service_tier, priority, output_expires_after, created, expires, idempotency_key,"            \
-    " parameters_sha256, status, final_status, in_progress, finalizing, completed_at, failed_at,"  \
-    " expired_at, cancelling, cancelled_at, model, errors, output_file_id, error_file_id, total,"  \
-    " completed, failed, has_usage, input_tokens, cached_tokens, output_tokens, reasoning_tokens," \
-    " epoch, reused_input_tokens, reused_output_tokens, owner,"                                    \
-    " retry_of, extras, paused, quality"
 
 void store_batch_release(struct store_batch *batch) {
     free(batch->metadata);
@@ -76,7 +67,7 @@ static void read_fixed(sqlite3_stmt *statement, struct store_batch *batch) {
         memcpy(batch->parameters_sha256, digest, SHA256_BYTES);
 }
 
-static void read_row(sqlite3_stmt *statement, struct store_batch *ret_batch) {
+void batches_read_row(sqlite3_stmt *statement, struct store_batch *ret_batch) {
     struct store_batch batch = {0};
     read_fixed(statement, &batch);
     /* The table's CHECK keeps both in range. */
@@ -273,7 +264,7 @@ static enum err first_row(struct store *store, sqlite3_stmt *statement,
     bool row;
     enum err err = database_step(store, statement, &row, error);
     if (err == OK && !row) err = err_set(error, ERR_NOT_FOUND, "there is no such batch");
-    if (err == OK) read_row(statement, ret_batch);
+    if (err == OK) batches_read_row(statement, ret_batch);
     sqlite3_finalize(statement);
     return err;
 }
@@ -294,8 +285,8 @@ static enum err get_by_text(struct store *store, const char *sql, struct str tex
 enum err store_batch_get(struct store *store, struct str id, struct store_batch *ret_batch,
                          struct error *error) {
     enum err err =
-        get_by_text(store, "SELECT " COLUMNS " FROM batches WHERE id = ? AND deleted IS NULL", id,
-                    ret_batch, error);
+        get_by_text(store, "SELECT " BATCH_COLUMNS " FROM batches WHERE id = ? AND deleted IS NULL",
+                    id, ret_batch, error);
     if (err == ERR_NOT_FOUND)
         err_set(error, err, "No batch found with id '%.*s'.", (int)(id.bytes < 80 ? id.bytes : 80),
                 id.bytes ? id.at : "");
@@ -305,7 +296,7 @@ enum err store_batch_get(struct store *store, struct str id, struct store_batch 
 enum err store_batch_get_by_key(struct store *store, const char *owner, const char *idempotency_key,
                                 struct store_batch *ret_batch, struct error *error) {
     char key[KEY_COLUMN_BYTES];
-    return get_by_text(store, "SELECT " COLUMNS " FROM batches WHERE idempotency_key = ?",
+    return get_by_text(store, "SELECT " BATCH_COLUMNS " FROM batches WHERE idempotency_key = ?",
                        str_from(write_key(key, owner, idempotency_key)), ret_batch, error);
 }
 
@@ -316,9 +307,9 @@ static enum err read_page(struct store *store, const char *owner, uint64_t befor
     sqlite3_stmt *statement;
     enum err err = database_prepare(
         store, &statement,
-        owner ? "SELECT " COLUMNS " FROM batches INDEXED BY batches_of WHERE sequence < ?1"
+        owner ? "SELECT " BATCH_COLUMNS " FROM batches INDEXED BY batches_of WHERE sequence < ?1"
                 " AND owner = ?3 AND deleted IS NULL ORDER BY sequence DESC LIMIT ?2"
-              : "SELECT " COLUMNS " FROM batches WHERE sequence < ?1 AND deleted IS NULL"
+              : "SELECT " BATCH_COLUMNS " FROM batches WHERE sequence < ?1 AND deleted IS NULL"
                 " ORDER BY sequence DESC LIMIT ?2",
         error);
     if (err != OK) return err;
@@ -330,7 +321,7 @@ static enum err read_page(struct store *store, const char *owner, uint64_t befor
     while ((err = database_step(store, statement, &row, error)) == OK && row) {
         has_more = count == limit;
         if (has_more) break;
-        read_row(statement, &ret_batches[count++]);
+        batches_read_row(statement, &ret_batches[count++]);
     }
     sqlite3_finalize(statement);
     if (err != OK) {
@@ -342,27 +333,33 @@ static enum err read_page(struct store *store, const char *owner, uint64_t befor
     return OK;
 }
 
+enum err batches_find_place(struct store *store, const char *owner, struct str after,
+                            uint64_t *ret_before, struct error *error) {
+    struct store_batch batch;
+    *ret_before = INT64_MAX;
+    if (after.bytes == 0) return OK;
+    enum err err = store_batch_get(store, after, &batch, error);
+    if (err == OK && owner && strcmp(owner, batch.owner) != 0) {
+        store_batch_release(&batch);
+        err = ERR_NOT_FOUND;
+    }
+    if (err == ERR_NOT_FOUND)
+        return err_set(error, ERR_INVALID, "after: there is no batch '%.*s' to go on from",
+                       (int)(after.bytes < 80 ? after.bytes : 80), after.at);
+    if (err != OK) return err;
+    *ret_before = batch.sequence;
+    store_batch_release(&batch);
+    return OK;
+}
+
 enum err store_batch_list(struct store *store, const char *owner, struct str after, size_t limit,
                           struct store_batch *ret_batches, size_t *ret_count, bool *ret_has_more,
                           struct error *error) {
-    uint64_t before = INT64_MAX;
-    if (after.bytes > 0) {
-        struct store_batch batch;
-        enum err err = store_batch_get(store, after, &batch, error);
-        if (err == OK && owner && strcmp(owner, batch.owner) != 0) {
-            store_batch_release(&batch);
-            err = ERR_NOT_FOUND;
-        }
-        if (err == ERR_NOT_FOUND)
-            return err_set(error, ERR_INVALID, "after: there is no batch '%.*s' to go on from",
-                           (int)(after.bytes < 80 ? after.bytes : 80), after.at);
-        if (err != OK) return err;
-        before = batch.sequence;
-        store_batch_release(&batch);
-    }
+    uint64_t before;
+    enum err err = batches_find_place(store, owner, after, &before, error);
+    if (err != OK) return err;
     pthread_mutex_lock(&store->lock);
-    enum err err =
-        read_page(store, owner, before, limit, ret_batches, ret_count, ret_has_more, error);
+    err = read_page(store, owner, before, limit, ret_batches, ret_count, ret_has_more, error);
     pthread_mutex_unlock(&store->lock);
     return err;
 }
@@ -383,7 +380,7 @@ static enum err next_row(struct store *store, const char *sql, uint64_t after_se
 enum err store_batch_next_live(struct store *store, uint64_t after_sequence,
                                struct store_batch *ret_batch, struct error *error) {
     return next_row(store,
-                    "SELECT " COLUMNS " FROM batches WHERE sequence > ? AND status < 4"
+                    "SELECT " BATCH_COLUMNS " FROM batches WHERE sequence > ? AND status < 4"
                     " ORDER BY sequence LIMIT 1",
                     after_sequence, ret_batch, error);
 }
@@ -391,7 +388,7 @@ enum err store_batch_next_live(struct store *store, uint64_t after_sequence,
 enum err store_batch_next(struct store *store, uint64_t after_sequence,
                           struct store_batch *ret_batch, struct error *error) {
     return next_row(store,
-                    "SELECT " COLUMNS " FROM batches WHERE sequence > ? AND deleted IS NULL"
+                    "SELECT " BATCH_COLUMNS " FROM batches WHERE sequence > ? AND deleted IS NULL"
                     " ORDER BY sequence LIMIT 1",
                     after_sequence, ret_batch, error);
 }

@@ -121,6 +121,22 @@ enum err store_batch_get_by_key(struct store *store, const char *owner, const ch
 enum err store_batch_list(struct store *store, const char *owner, struct str after, size_t limit,
                           struct store_batch *ret_batches, size_t *ret_count, bool *ret_has_more,
                           struct error *error) MUST_CHECK;
+/* Which batches store_batch_find finds; zero is all of them. */
+struct store_batch_wish {
+    const char *owner; /* NULL: all owners */
+    uint32_t statuses; /* a bit per enum batch_status; 0: all */
+    struct str text;   /* in the id, the metadata or the name of the input file, ASCII letters in
+                          any case; empty: all */
+};
+#define STORE_BATCH_FIND_ROWS 2000 /* rows that one call looks at */
+
+/* As store_batch_list, for batches that a reader looks for. It looks at STORE_BATCH_FIND_ROWS rows
+ * at most: fewer batches than `limit` are no end while *ret_has_more is true, and the next call goes
+ * on after the batch ret_last, the last one that was looked at (empty: none). */
+enum err store_batch_find(struct store *store, const struct store_batch_wish *wish,
+                          struct str after, size_t limit, struct store_batch *ret_batches,
+                          size_t *ret_count, bool *ret_has_more, char ret_last[STORE_ID_BYTES],
+                          struct error *error) MUST_CHECK;
 /* The first unfinished batch after `after_sequence`, oldest first; ERR_NOT_FOUND without one. */
 enum err store_batch_next_live(struct store *store, uint64_t after_sequence,
                                struct store_batch *ret_batch, struct error *error) MUST_CHECK;

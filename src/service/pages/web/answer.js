@@ -4,7 +4,7 @@
 
 const SHORT_URL = 80; // characters of an image's address; an embedded image can have megabytes
 
-const nameOf = call => (call?.function ?? call?.custom ?? call)?.name;
+export const nameOf = call => (call?.function ?? call?.custom ?? call)?.name;
 
 /** A value that is no text is its JSON: some servers give arguments as an object. */
 const asText = value => typeof value === "string" ? value
@@ -35,12 +35,19 @@ function firstByIndex(list) {
     ?.element;
 }
 
-function callsOf(message) {
+/** The calls of tools in a message, in the newer or the older form. */
+export function callsOf(message) {
   if (Array.isArray(message?.tool_calls) && message.tool_calls.length > 0)
     return message.tool_calls;
   const older = message?.function_call;
   return older && typeof older === "object" && Object.keys(older).length > 0 ? [older] : [];
 }
+
+/** What the model thought before a message; "" where it did not. */
+export const thoughtOf = message =>
+  [message?.reasoning_content, message?.reasoning, message?.thinking].find(
+    value => typeof value === "string" && value !== "")
+  ?? "";
 
 /**
  * What a response body says, {kind, text, shown, thought, choice}, by the rule of text/answer: a
@@ -51,9 +58,7 @@ function callsOf(message) {
 export function saidBy(body) {
   const choice = firstByIndex(body?.choices), message = choice?.message,
         content = textOfContent(message?.content), calls = callsOf(message);
-  const thought = [message?.reasoning_content, message?.reasoning, message?.thinking].find(
-                    value => typeof value === "string" && value !== "")
-    ?? "";
+  const thought = thoughtOf(message);
   const said = (kind, text, shown = text) => ({kind, text, shown, thought, choice});
   if (content) return said("content", content);
   if (calls.length > 0)
@@ -76,8 +81,8 @@ function objectIn(text) {
 }
 
 /**
- * What came of a line: {text, object, outcome, thought, isBad, isRefusal}; `object` where the
- * answer is a JSON object.
+ * What came of a line: {text, object, outcome, thought, isBad, isRefusal, isCall, calls}; `object`
+ * where the answer is a JSON object, `calls` where the model called tools, next to a text or alone.
  */
 export function answerOf(line) {
   const body = line.response?.body, trouble = line.error?.message ?? body?.error?.message;
@@ -99,7 +104,9 @@ export function answerOf(line) {
     outcome: choice?.finish_reason ?? "done",
     thought,
     isBad: choice?.finish_reason === "length",
-    isRefusal: kind === "refusal"
+    isRefusal: kind === "refusal",
+    isCall: kind === "call",
+    calls: callsOf(choice?.message)
   };
 }
 
@@ -112,7 +119,8 @@ const partText = part => {
   return part?.text ?? JSON.stringify(part);
 };
 
-function contentText(content) {
+/** A content as text; what is no text in it is named. */
+export function contentText(content) {
   if (Array.isArray(content)) return content.map(partText).join("\n");
   return typeof content === "string"            ? content
     : content === null || content === undefined ? ""
@@ -120,20 +128,11 @@ function contentText(content) {
 }
 
 /**
- * The texts that a request puts before the model, as {title, text}: its messages, its prompt, or
+ * The texts that a request without messages puts before the model, as {title, text}: its prompt, or
  * what else its route takes.
  */
 export function textsOf(request) {
-  const {messages, prompt, input, ...rest} = request?.body ?? {};
-  const texts = (Array.isArray(messages) ? messages : []).map(message => ({
-    title: message?.role ?? "message",
-    text: [
-      contentText(message?.content),
-      ...(message?.tool_calls ?? [])
-        .map(call => `${call.function?.name}(${call.function?.arguments})`)
-    ].filter(text => text)
-            .join("\n")
-  }));
+  const {prompt, input, ...rest} = request?.body ?? {}, texts = [];
   if (prompt !== undefined) texts.push({title: "prompt", text: contentText(prompt)});
   if (input !== undefined) texts.push({title: "input", text: contentText(input)});
   if (texts.length > 0) return texts;

@@ -5,13 +5,23 @@
 
 import {answerOf, valueText} from "/pages/answer.js";
 import {answerPage} from "/pages/answer_page.js";
-import {answerFields, answers} from "/pages/api.js";
+import {answerFields, answers, answersTable} from "/pages/api.js";
 import {distributions} from "/pages/distributions.js";
-import {element, fill, longText, refill, setText} from "/pages/dom.js";
+import {element, fill, longText, pressed, refill, say, setText} from "/pages/dom.js";
 import {count, figure} from "/pages/figures.js";
 import {filterBar} from "/pages/filters.js";
 import {lineDialog} from "/pages/line.js";
-import {addressOf, orderOf, questionOf, sortedBy, titleOf, viewOf} from "/pages/view.js";
+import {savePages} from "/pages/save.js";
+import {
+  addressOf,
+  orderOf,
+  placedAt,
+  placeOf,
+  questionOf,
+  sortedBy,
+  titleOf,
+  viewOf
+} from "/pages/view.js";
 
 const PAGE = 50;
 const COLUMNS = 8; // fields of the answer that are shown before the reader chooses
@@ -26,32 +36,35 @@ const textCell = text => element("td",
   longText(text, SHOWN_CHARACTERS));
 
 export function showAnswers(id, query) {
-  let view = viewOf(query), found = null, page = null, after = null, starts = [], shownDone = -1,
-      isClosed = false;
+  let view = viewOf(query), found = null, page = null, shownDone = -1, isClosed = false;
+  const before = new Map(); // where the page before a page begins, by where that page begins
   let asking = new AbortController();
+  const saving = new AbortController(); // its end is that of the page
   const charts = distributions(id, () => view), bar = filterBar(id, () => view);
   const head = element("thead"), body = element("tbody"),
         where = element("p", {class: "where", role: "status"}),
-        trouble = element("p", {class: "trouble", role: "alert"});
-  const back = element(
-    "button", {type: "button", onclick: () => turn(starts.pop())}, "Show earlier answers");
-  const next = element("button", {type: "button", onclick: () => {
-    starts.push(after);
-    turn(page.after);
-  }}, "Show later answers");
+        trouble = element("p", {class: "trouble", role: "alert"}),
+        leftOut = element("p", {class: "quiet"});
+  const back = element("a", {class: "button", hidden: true}, "Show earlier answers"),
+        next = element("a", {class: "button", hidden: true}, "Show later answers");
   const again = element(
-    "button", {type: "button", hidden: true, onclick: () => turn(after)}, "Show newer answers");
+    "button", {type: "button", hidden: true, onclick: () => turn()}, "Show newer answers");
   const dialog = lineDialog(
     id, () => view.line && location.assign(addressOf(id, {...view, line: null})), neighbour);
+  const spread = element("details", {class: "spread", open: matchMedia(WIDE).matches},
+    element("summary", {}, "How the answers are spread"), charts.element, leftOut);
   const made = element("section",
     {class: "answers", "aria-labelledby": "answers-title", hidden: true},
     element("h2", {id: "answers-title"}, "Answers"),
-    element("details", {open: matchMedia(WIDE).matches},
-      element("summary", {}, "How the answers are spread"), charts.element),
-    bar.element, trouble, where,
+    bar.element,
+    element("div", {class: "buttons"},
+      element("button", {type: "button", onclick: showDrawings}, "Show how they are spread"),
+      element("button", {type: "button", onclick: event => saveTable(event.currentTarget)},
+        "Save these answers as CSV")),
+    trouble, where,
     element("div", {class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of answers"},
       element("table", {class: "results"}, head, body)),
-    element("div", {class: "buttons"}, back, next, again), dialog.element);
+    element("div", {class: "buttons"}, back, next, again), spread, dialog.element);
 
   /** The address of the line that stands `by` rows after the open one on this page, or null. */
   function neighbour(by) {
@@ -59,6 +72,22 @@ export function showAnswers(id, query) {
     const row = at >= 0 && rows[at + by];
     return row ? addressOf(id, {...view, line: row.line}) : null;
   }
+
+  /** All answers that match, not those of the page alone, with the columns of the table. */
+  const saveTable = button => pressed(button, async () => {
+    const question = questionOf(view), names = columns();
+    await savePages(async take => {
+      let after = null, done = 0;
+      do {
+        const page = await answersTable(id, question, names, after, saving.signal);
+        after = page.headers.get("x-after");
+        done++;
+        if (after) say(`Page ${count(done)} of the table is here, and it goes on`);
+        await take(page);
+      } while (after);
+    }, `${id}.csv`, "text/csv");
+    say("The table is whole");
+  });
 
   function columns() {
     if (view.columns.length > 0) return view.columns;
@@ -107,7 +136,8 @@ export function showAnswers(id, query) {
   }
 
   function renderWhere() {
-    const first = starts.length * PAGE, isKnown = typeof page.matched === "number";
+    const {after, page: number} = placeOf(view), first = (number - 1) * PAGE,
+          isKnown = typeof page.matched === "number";
     const parts = [page.data.length ? `${count(first + 1)} to ${count(first + page.data.length)}`
                                     : "No answer"],
           isSearch = page.searched > 0 && page.left > 0;
@@ -120,12 +150,18 @@ export function showAnswers(id, query) {
     if (page.indexed < page.lines)
       parts.push(`(${count(page.indexed)} of ${count(page.lines)} answers are read so far)`);
     setText(where, parts.join(" "));
-    back.disabled = starts.length === 0;
-    next.disabled = !page.has_more || page.isSearching;
+    next.hidden = !page.has_more || page.isSearching || !page.after;
+    if (!next.hidden) before.set(page.after, after);
+    next.href = addressOf(id, placedAt(view, page.after, number + 1));
+    // a page that was opened by its address knows no way back but to the first one
+    const start = before.get(after) ?? "", isFar = start === "" && number > 2;
+    back.hidden = number === 1;
+    back.href = addressOf(id, placedAt(view, start, isFar ? 1 : number - 1));
+    setText(back, isFar ? "Show the first answers" : "Show earlier answers");
   }
 
   /**
-   * Asks for the page that begins at `after`; a question that is asked later takes the place of
+   * Asks for the page that the address names; a question that is asked later takes the place of
    * this one.
    */
   async function load() {
@@ -135,7 +171,8 @@ export function showAnswers(id, query) {
     let isFirst = true;
     try {
       await answerPage(
-        (cursor, limit) => answers(id, question, cursor, limit, signal), after, PAGE, grown => {
+        (cursor, limit) => answers(id, question, cursor, limit, signal),
+        placeOf(view).after || null, PAGE, grown => {
           const hasNews = isFirst || grown.data.length > page.data.length;
           page = grown;
           if (isFirst) fill(trouble);
@@ -148,20 +185,32 @@ export function showAnswers(id, query) {
       if (page) page.isSearching = false;
       if (error.status !== 400) throw error;
       // a filter that the server does not take
-      page = {data: [], matched: 0, has_more: false, indexed: 0, lines: 0};
+      page = {data: [], matched: 0, has_more: false, indexed: 0, lines: 0, after: null};
       fill(trouble, error.message);
       renderWhere();
       fill(body);
     }
   }
 
-  async function turn(to) {
-    after = to ?? null;
+  async function turn() {
     try {
       await load();
     } catch (error) {
       if (error.name !== "AbortError") fill(trouble, error.message);
     }
+  }
+
+  function showDrawings() {
+    spread.open = true;
+    spread.scrollIntoView();
+    spread.querySelector("summary").focus({preventScroll: true});
+  }
+
+  function showSpread() {
+    charts.show(found);
+    const why = "values are in no drawing and no filter finds them: the answers have too many "
+      + "fields, or lists that are too long. The results have them.";
+    setText(leftOut, found.left_out > 0 ? `${count(found.left_out)} ${why}` : "");
   }
 
   function showLine() {
@@ -174,20 +223,20 @@ export function showAnswers(id, query) {
     close() {
       isClosed = true;
       asking.abort();
+      saving.abort();
       dialog.hide();
     },
     /** Another view of the same answers, from the address. */
     async move(parameters) {
-      const asked = questionOf(view), shownColumns = view.columns.join();
+      const asked = [questionOf(view), placeOf(view).after].join(" "),
+            shownColumns = view.columns.join();
       view = viewOf(parameters);
       if (!found) return;
       bar.show(found.data, columns());
-      charts.show(found);
+      showSpread();
       showLine();
-      if (questionOf(view) !== asked) {
-        starts = [];
-        await turn(null);
-      } else if (view.columns.join() !== shownColumns) renderTable();
+      if ([questionOf(view), placeOf(view).after].join(" ") !== asked) await turn();
+      else if (view.columns.join() !== shownColumns) renderTable();
     },
     /**
        News of a running batch: distributions follow, and so does a page that is not full; a full
@@ -198,7 +247,7 @@ export function showAnswers(id, query) {
       found = await answerFields(id);
       made.hidden = done === 0;
       bar.show(found.data, columns());
-      charts.show(found);
+      showSpread();
       const isFirst = page === null;
       // a search under way is not begun anew
       if (isFirst || page.data.length < PAGE && !page.isSearching) await load();

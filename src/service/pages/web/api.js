@@ -59,11 +59,13 @@ export const post = async (path, body = {}, headers = {}, signal) => (await call
   signal
 })).json();
 
-const asQuery = values => new URLSearchParams(
-  Object.entries(values).filter(
-    ([, value]) =>
-      value !== null && value !== undefined
-      && value !== "")).toString();
+/** Parameters of a query; a list is one per element, and what is empty is left out. */
+function asQuery(values) {
+  const given = Object.entries(values).flatMap(
+    ([name, value]) => [value].flat().map(one => [name, one]));
+  return new URLSearchParams(
+    given.filter(([, value]) => value !== null && value !== undefined && value !== "")).toString();
+}
 
 /**
  * A page of batches, newest first; query: {after, limit, status, q}, each of which may be absent.
@@ -73,6 +75,9 @@ export const models = () => get("/v1/models");
 export const batch = id => get(`/v1/batches/${encodeURIComponent(id)}`);
 export const file = id => get(`/v1/files/${encodeURIComponent(id)}`);
 export const content = id => call(`/v1/files/${encodeURIComponent(id)}/content`);
+/** Deletes an ended batch with its files. */
+export const deleteBatch = async id =>
+  (await call(`/v1/batches/${encodeURIComponent(id)}`, {method: "DELETE"})).json();
 /** action: pause, resume, cancel or retry. */
 export const act = (id, action) => post(`/v1/batches/${encodeURIComponent(id)}/${action}`);
 
@@ -86,6 +91,15 @@ export function answers(id, question, after, limit, signal) {
   parameters.set("limit", limit);
   if (after) parameters.set("after", after);
   return get(`/v1/batches/${encodeURIComponent(id)}/answers?${parameters}`, {signal});
+}
+
+/** A page of the same as CSV; the answer's header X-After is the `after` of the next page. */
+export function answersTable(id, question, columns, after, signal) {
+  const parameters = new URLSearchParams(question);
+  parameters.set("format", "csv");
+  parameters.set("columns", columns.map(encodeURIComponent).join(","));
+  if (after) parameters.set("after", after);
+  return call(`/v1/batches/${encodeURIComponent(id)}/answers?${parameters}`, {signal});
 }
 
 /** One line: {line, custom_id, request, result}. */

@@ -4,7 +4,7 @@
 import {showAnswers} from "/pages/answers.js";
 import {act, batch as ask, content, file as askFile} from "/pages/api.js";
 import {element, fill, pressed, say, setText, terms} from "/pages/dom.js";
-import {isOver, progressText, state} from "/pages/batches.js";
+import {deleted, isOver, nameOf, progressText, state} from "/pages/batches.js";
 import {bytes, compact, costText, count, moment, share} from "/pages/figures.js";
 import {qualityOf} from "/pages/quality.js";
 import {saveAnswer} from "/pages/save.js";
@@ -19,9 +19,11 @@ const DONE = {
 
 function actionsOf(batch) {
   const isCutOff = batch.status === "cancelled" || batch.status === "expired";
+  const last = ["delete", "Delete"];
   if (isOver(batch))
-    return batch.request_counts.failed > 0 || isCutOff ? [["retry", "Run the failed lines again"]]
-                                                       : [];
+    return batch.request_counts.failed > 0 || isCutOff
+      ? [["retry", "Run the failed lines again"], last]
+      : [last];
   if (batch.status === "cancelling" || batch.status === "finalizing") return [];
   return [batch.quern?.paused ? ["resume", "Resume"] : ["pause", "Pause"], ["cancel", "Cancel"]];
 }
@@ -59,9 +61,13 @@ export function showBatch(main, id, query) {
   const samples = [];
   let shownActions = "", shownQuality = "";
   fill(main, element("p", {}, element("a", {href: "#/"}, "All batches")), title, word, bar, counts,
-    buttons, errors, list, quality, studio.element, table.element);
+    buttons, errors, list, table.element, quality, studio.element);
 
   const run = (action, button) => pressed(button, async () => {
+    if (action === "delete") {
+      if (await deleted({id}, title.textContent)) location.assign("#/");
+      return;
+    }
     const answer = await act(id, action);
     say(DONE[action]);
     if (action === "retry") location.assign(`#/batch/${answer.id}`);
@@ -93,7 +99,7 @@ export function showBatch(main, id, query) {
   async function refresh() {
     const batch = await ask(id), {total, completed, failed} = batch.request_counts,
           [text, kind] = state(batch);
-    setText(title, batch.metadata?.name ?? id);
+    setText(title, await nameOf(batch));
     setText(word, text);
     word.dataset.kind = kind;
     bar.max = total || 1;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// batches: the list, newest first, with live progress. Rows stay where they are while their figures
-// change.
+// batches: the list, newest first, by name, state and page, with live progress. Rows stay where
+// they are while their figures change. The address has what is looked for, and the page.
 
-import {batch as ask, batches, serverNow} from "/pages/api.js";
+import {batches, deleteBatch, file as askFile, serverNow} from "/pages/api.js";
+import {confirmed} from "/pages/confirm.js";
 import {showUpload} from "/pages/create.js";
-import {element, fill, pressed, setText} from "/pages/dom.js";
+import {element, fill, pressed, say, setText} from "/pages/dom.js";
 import {compact, costText, count, duration, moment, rate} from "/pages/figures.js";
 
 const PAGE = 50;
-const OLDER = 10; // running batches below the first page that are asked for one by one, at a time
 const OVER = new Set(["completed", "failed", "expired", "cancelled"]);
 const RATE_S = 60; // what a rate is measured over
 
@@ -51,11 +51,30 @@ export function progressText(batch, samples) {
                   : "no line in the last minute";
 }
 
+/** Asks, then deletes a batch; resolves to whether it is gone. */
+export async function deleted(batch, name) {
+  const sentence = `Delete ${name} with its input, its results and what curators said of them? `
+    + "Nothing of it can be had back.";
+  if (!await confirmed("Delete a batch", sentence, "Delete it")) return false;
+  await deleteBatch(batch.id);
+  say(`${name} is deleted`);
+  return true;
+}
+
 class Row {
-  constructor(batch) {
+  /** `gone` is called once the batch is deleted. */
+  constructor(batch, gone) {
     this.samples = [];
     this.name = element("a", {href: `#/batch/${batch.id}`}, batch.metadata?.name ?? batch.id);
     this.state = element("span", {class: "state"});
+    this.remove = element("button", {
+      type: "button",
+      class: "more",
+      hidden: true,
+      onclick: () => pressed(this.remove,
+        async () => await deleted(batch, this.name.textContent) && gone())
+    },
+      "Delete");
     this.bar = element("progress", {max: "1", "aria-label": "Progress"});
     this.counts = element("span", {class: "counts"});
     this.pace = element("span", {class: "pace"});
@@ -64,24 +83,26 @@ class Row {
     this.cost = element("span", {class: "when"});
     this.element = element("tr", {},
       element("td", {}, this.name, element("span", {class: "when"}, moment(batch.created_at))),
-      element("td", {}, this.state),
+      element("td", {}, this.state, this.remove),
       element("td", {class: "progress"}, this.bar, this.counts, this.pace), this.model,
       element("td", {class: "number"}, this.tokens, this.cost));
     this.show(batch);
+    nameOf(batch).then(name => {
+      setText(this.name, name);
+      this.remove.setAttribute("aria-label", `Delete ${name}`);
+    });
   }
 
   show(batch) {
-    this.isOver = isOver(batch);
-    this.asked = performance.now();
     const {total, completed, failed} = batch.request_counts, [word, kind] = state(batch);
     setText(this.state, word);
     this.state.dataset.kind = kind;
+    this.remove.hidden = !isOver(batch);
     this.bar.max = total || 1;
     this.bar.value = completed + failed;
-    setText(this.counts,
-      total ? `${count(completed + failed)} of ${count(total)}${
-        failed ? `, ${count(failed)} failed` : ""}`
-               : "");
+    setText(this.counts, total ? `${count(completed + failed)} of ${count(total)}${
+                           failed ? `, ${count(failed)} failed` : ""}`
+                                  : "");
     setText(this.pace, progressText(batch, this.samples));
     setText(this.model, batch.model ?? "");
     setText(this.tokens,
@@ -92,58 +113,162 @@ class Row {
   }
 }
 
-export function showBatches(main) {
-  const rows = new Map(); // id → Row
-  const body = element("tbody");
-  const none = element("p", {hidden: true},
-    "No batch yet. Drop a JSONL file of requests above, or send one with openai, curl or quern.");
-  const more = element(
-    "button", {type: "button", hidden: true, onclick: () => showMore()}, "Show older batches");
-  let last = null, wanted = PAGE;
-  fill(main, element("h1", {}, "Batches"), showUpload(id => location.assign(`#/batch/${id}`)), none,
-    element("div", {class: "scroll"},
-      element("table", {class: "batches"},
-        element("thead", {},
-          element("tr", {},
-            ["Batch", "State", "Progress", "Model", "Tokens, cost"].map(
-              title => element(
-                "th", {scope: "col", class: title === "Tokens, cost" && "number"}, title)))),
-        body)),
-    more);
+/** Groups of states that a reader can choose; each is a list of the server's. */
+const STATES = {
+  running: ["in work", ["validating", "in_progress", "finalizing", "cancelling"]],
+  completed: ["completed", ["completed"]],
+  failed: ["failed", ["failed"]],
+  expired: ["expired", ["expired"]],
+  cancelled: ["cancelled", ["cancelled"]]
+};
 
-  function place(list, isFirst) {
+/** What the address says of the list: {q, state, page, after}; page counts from 1. */
+const viewOf = query => ({
+  q: query.get("q") ?? "",
+  state: STATES[query.get("state")] ? query.get("state") : "",
+  page: query.get("after") ? Math.max(Number(query.get("page")) || 2, 2) : 1,
+  after: query.get("after") ?? ""
+});
+
+function addressOf(view) {
+  const parameters = new URLSearchParams();
+  if (view.q) parameters.set("q", view.q);
+  if (view.state) parameters.set("state", view.state);
+  if (view.after) {
+    parameters.set("page", view.page);
+    parameters.set("after", view.after);
+  }
+  const text = parameters.toString();
+  return `#/${text ? `?${text}` : ""}`;
+}
+
+/**
+ * A page of the list, over as many requests as it takes: the server looks at some thousand batches
+ * per request.
+ */
+async function pageOf(view) {
+  const data = [];
+  let after = view.after;
+  for (;;) {
+    const part = await batches({
+      after,
+      limit: PAGE - data.length,
+      q: view.q,
+      status: view.state ? STATES[view.state][1] : []
+    });
+    data.push(...part.data);
+    after = part.after === undefined ? part.last_id : part.after;
+    if (!part.has_more || data.length === PAGE) return {data, after, hasMore: part.has_more};
+  }
+}
+
+/** The form above the list; go(view) opens another view of it. */
+function searchForm(view, go) {
+  const search =
+    element("input", {id: "batches-search", type: "search", maxlength: 200, value: view.q});
+  const state =
+    element("select", {id: "batches-state", onchange: find}, element("option", {value: ""}, "any"),
+      Object.entries(STATES).map(
+        ([name, [text]]) => element("option", {value: name, selected: name === view.state}, text)));
+
+  function find(event) {
+    event.preventDefault();
+    go({q: search.value.trim(), state: state.value, page: 1, after: ""});
+  }
+
+  const pair = (text, input) => element("span", {class: "pair"}, element("label", {for: input.id
+  }, text), input);
+  return {
+    element: element("div", {class: "filters"},
+      element("form", {role: "search", onsubmit: find},
+        pair("Search by name, id or metadata", search), pair("State", state),
+        element("button", {type: "submit"}, "Search"))),
+    show(now) {
+      if (document.activeElement !== search) search.value = now.q;
+      state.value = now.state;
+    }
+  };
+}
+
+const names = new Map(); // the name of an input file by its id, null while it is asked for
+
+/** The name of a batch: the one it was given, its file's, or its id. */
+export async function nameOf(batch) {
+  if (batch.metadata?.name) return batch.metadata.name;
+  const id = batch.input_file_id;
+  if (!names.has(id)) names.set(id, askFile(id).then(file => file.filename, () => null));
+  return await names.get(id) ?? batch.id;
+}
+
+export function showBatches(main, _, query) {
+  let view = viewOf(query), rows = new Map(); // id → Row
+  const before = new Map();                   // the cursor of a page by that of the page behind it
+  const go = next => location.assign(addressOf(next));
+  const form = searchForm(view, go), body = element("tbody");
+  const none = element("p", {hidden: true}), where = element("p", {class: "where", role: "status"});
+  const earlier = element("a", {class: "button", hidden: true}, "Newer batches"),
+        later = element("a", {class: "button", hidden: true}, "Older batches");
+  const head = element("thead", {},
+    element("tr", {},
+      ["Batch", "State", "Progress", "Model", "Tokens, cost"].map(
+        title =>
+          element("th", {scope: "col", class: title === "Tokens, cost" && "number"}, title))));
+  fill(main, element("h1", {}, "Batches"), showUpload(id => location.assign(`#/batch/${id}`)),
+    form.element, none, where,
+    element("div", {class: "scroll"}, element("table", {class: "batches"}, head, body)),
+    element("nav", {class: "buttons", "aria-label": "Pages of the list"}, earlier, later));
+
+  function place(list) {
+    const wanted = new Set(list.map(batch => batch.id));
+    for (const [id, row] of rows)
+      if (!wanted.has(id)) {
+        row.element.remove();
+        rows.delete(id);
+      }
     list.forEach((batch, at) => {
-      const known = rows.get(batch.id);
-      if (known) return known.show(batch);
-      const row = new Row(batch);
-      rows.set(batch.id, row);
-      body.insertBefore(row.element, isFirst ? body.children[at] ?? null : null);
+      if (!rows.has(batch.id)) rows.set(batch.id, new Row(batch, refresh));
+      const row = rows.get(batch.id);
+      row.show(batch);
+      if (body.children[at] !== row.element)
+        body.insertBefore(row.element, body.children[at] ?? null);
     });
   }
 
-  const showMore = () => pressed(more, async () => {
-    const page = await batches({after: last, limit: PAGE});
-    wanted += PAGE;
-    place(page.data, false);
-    last = page.last_id ?? last;
-    more.hidden = !page.has_more;
-  });
-
-  async function refresh() {
-    const page = await batches({limit: PAGE});
-    place(page.data, true);
-    if (wanted === PAGE) {
-      last = page.last_id;
-      more.hidden = !page.has_more;
-    }
-    none.hidden = rows.size > 0;
-    const listed = new Set(page.data.map(batch => batch.id));
-    const older = [...rows]
-                    .filter(([id, row]) => !row.isOver && !listed.has(id))
-                    .sort(([, a], [, b]) => a.asked - b.asked)
-                    .slice(0, OLDER);
-    await Promise.all(older.map(async ([id, row]) => row.show(await ask(id))));
+  function showWays({data, after, hasMore}) {
+    const isChosen = view.q || view.state;
+    none.hidden = data.length > 0;
+    setText(none,
+      isChosen || view.after
+        ? "No batch matches."
+        : "No batch yet. Choose a file of requests above, or send one with openai, curl or quern.");
+    setText(where, view.page > 1 ? `Page ${count(view.page)}` : "");
+    if (hasMore && after) before.set(after, view.after);
+    later.hidden = !hasMore;
+    later.href = addressOf({...view, page: view.page + 1, after: after ?? ""});
+    earlier.hidden = view.page === 1;
+    // a page that was opened by its address knows no way but to the first one
+    const back = before.get(view.after) ?? "";
+    earlier.href = addressOf({...view, page: view.page - 1, after: back});
+    setText(earlier, back || view.page === 2 ? "Newer batches" : "The newest batches");
   }
 
-  return {refresh};
+  async function refresh() {
+    const asked = view, page = await pageOf(asked);
+    if (asked !== view) return;
+    place(page.data);
+    showWays(page);
+  }
+
+  async function move(parameters) {
+    view = viewOf(parameters);
+    form.show(view);
+    try {
+      await refresh();
+    } catch (error) {
+      fill(none, error.message);
+      none.hidden = false;
+    }
+  }
+
+  return {refresh, move};
 }

@@ -3,7 +3,7 @@
 // docs/adr/0019 has why no library draws them.
 
 import {drawing, element} from "/pages/dom.js";
-import {count, figure} from "/pages/figures.js";
+import {count, figure, share} from "/pages/figures.js";
 
 const HEIGHT = 60; // histogram's drawing, in its own units; style.css says how large it is
 const BIN_WIDTH = 10;
@@ -16,7 +16,8 @@ const VALUE_CHARACTERS = 80; // characters in a value next to its bar
 export const bar = (part, all) => drawing("svg", {class: "bar", "aria-hidden": "true"},
   drawing("rect", {width: `${all > 0 ? 100 * part / all : 0}%`, height: "100%", rx: "2"}));
 
-const rangeOf = bin => `${figure(bin.from)} to ${figure(bin.to)}: ${count(bin.count)}`;
+const rangeOf = bin => `${figure(bin.from)} to ${figure(bin.to)}: ${count(bin.count)}${
+  bin.total ? `, ${share(bin.count, bin.total)}` : ""}`;
 
 function barOf(bin, at, most) {
   const height = bin.count > 0 ? Math.max(1, HEIGHT * bin.count / most) : 0;
@@ -93,16 +94,16 @@ const shortened = text => text.length > VALUE_CHARACTERS ? `${text.slice(0, VALU
                                                          : text;
 
 /**
- * A list of values with their counts, the commonest first; `link` gives a value's address and
- * whether it is chosen.
+ * A list of values with their counts and shares of `total`, the commonest first; `link` gives a
+ * value's address and whether it is chosen.
  */
-export function valueBars(values, link) {
-  const most = Math.max(...values.map(value => value.count), 1);
+export function valueBars(values, total, link) {
   return element("ul", {class: "values"}, values.map(({value, count: number}) => {
     const {address, isChosen} = link(value);
     return element("li", {},
       element("a", {href: address, "aria-current": isChosen && "true", "data-key": address},
         value === "" ? "(empty)" : shortened(value)),
-      element("span", {class: "number"}, count(number)), bar(number, most));
+      element("span", {class: "number"}, `${count(number)}, ${share(number, total)}`),
+      bar(number, total));
   }));
 }

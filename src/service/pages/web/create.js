@@ -62,120 +62,120 @@ export function showUpload(started) {
       chosen, " or drop a file of requests (JSONL) or a table (CSV) here"),
     panel);
 
-    function over(event) {
+  function over(event) {
+    event.preventDefault();
+    zone.dataset.over = "yes";
+  }
+
+  function leave() { delete zone.dataset.over; }
+
+  function drop(event) {
+    event.preventDefault();
+    leave();
+    if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
+  }
+
+  const refuse = (...sentence) =>
+    fill(panel, element("p", {class: "trouble", role: "alert"}, ...sentence));
+
+  async function take(file) {
+    try {
+      if (TABLE.test(file.name) && file.size > 0) {
+        const {tableForm} = await import("/pages/table_form.js");
+        fill(panel, await tableForm(file, upload, () => fill(panel)));
+      } else
+        await upload(file);
+    } catch (error) {
+      refuse(error.message);
+    }
+    chosen.value = "";
+  }
+
+  /** `name` of the batch; that of the file, or of the table from which it was made. */
+  async function upload(file, name = file.name) {
+    const {url, trouble} = await beginningOf(file);
+    if (trouble) return refuse(trouble);
+    const bar = element("progress", {max: file.size, value: 0, "aria-label": "Upload"});
+    const told = element("p", {}, `${file.name}, ${bytes(file.size)}`);
+    fill(panel, told, bar);
+    chosen.disabled = true;
+    try {
+      const id = await send(file, sent => bar.value = sent);
+      say(`${file.name} is on the server`);
+      offer(name, id, url);
+    } catch (error) {
+      // a file that the server does not take is not taken when it is sent again
+      const mayGoOn = error instanceof Refused && PASSING.has(error.status);
+      fill(panel, told, element("p", {class: "trouble", role: "alert"}, error.message),
+        mayGoOn
+          && element("button", {type: "button", onclick: () => upload(file, name)},
+            "Go on with the upload"));
+    }
+    chosen.disabled = false;
+  }
+
+  function offer(fileName, id, endpoint) {
+    const trouble = element("p", {class: "trouble", role: "alert"}),
+          begin = element("button", {type: "submit"}, "Start the batch");
+    const name = element("input", {id: "batch-name", value: fileName, maxlength: 512});
+    const priority = element("input", {id: "batch-priority", type: "number", value: 0, step: 1});
+    const window = element("input", {
+      id: "batch-window",
+      value: "24h",
+      required: true,
+      pattern: "[1-9][0-9]*[mhd]",
+      readonly: true,
+      title: "Minutes, hours or days: 90m, 24h, 7d"
+    });
+    const windowLabel = element("label", {for: window.id
+    }, "Has to end within (this server takes 24h alone)");
+    get("/version").then(({extended_windows: isFree}) => {
+      window.readOnly = !isFree;
+      if (isFree) fill(windowLabel, "Has to end within (1m to 30d, such as 90m, 24h, 7d)");
+    }, () => {}); // the server says what it takes when the batch is started
+    const metadata = element("textarea", {id: "batch-metadata", rows: 2, spellcheck: "false"});
+    const pauses = element("input", {id: "batch-pauses", type: "checkbox"});
+    // a lost answer makes no second batch
+    const again = crypto.getRandomValues(new Uint32Array(4)).join("-");
+    const field = (text, input) => [element("label", {for: input.id
+    }, text), input];
+    const form = element("form", {class: "start", onsubmit: start}, field("Name", name),
+      windowLabel, window, field("Priority (a higher one runs first)", priority),
+      field("Metadata (name = value, one per line)", metadata),
+      element("span", {class: "box"}, pauses,
+        element("label",
+          {for: "batch-pauses"
+          },
+          "Pause the batch when its answers look wrong")),
+      element("div", {class: "buttons"}, begin,
+        element("button", {type: "button", onclick: () => fill(panel)}, "Not now")),
+      trouble);
+    const looked = found => begin.disabled = found.refused > 0 || Boolean(found.file_fault);
+    fill(panel, element("h2", {}, fileName), lookAt(id, endpoint, looked), form);
+
+    async function start(event) {
       event.preventDefault();
-      zone.dataset.over = "yes";
-    }
-
-    function leave() { delete zone.dataset.over; }
-
-    function drop(event) {
-      event.preventDefault();
-      leave();
-      if (event.dataTransfer.files[0]) take(event.dataTransfer.files[0]);
-    }
-
-    const refuse = (...sentence) =>
-      fill(panel, element("p", {class: "trouble", role: "alert"}, ...sentence));
-
-    async function take(file) {
+      const named = metadataOf(metadata.value);
+      if (!named) return fill(trouble, "Each line of the metadata is a name, =, and a value.");
       try {
-        if (TABLE.test(file.name) && file.size > 0) {
-          const {tableForm} = await import("/pages/table_form.js");
-          fill(panel, await tableForm(file, upload, () => fill(panel)));
-        } else
-          await upload(file);
+        const body = {
+          input_file_id: id,
+          endpoint,
+          completion_window: window.value,
+          priority: Number(priority.value),
+          metadata: {name: name.value, ...named}
+        };
+        const batch = await insist(
+          () => post("/v1/batches", pauses.checked ? {...body, on_quality: "pause"} : body,
+            {"Idempotency-Key": again}));
+        fill(panel);
+        say("The batch has started");
+        started(batch.id);
       } catch (error) {
-        refuse(error.message);
-      }
-      chosen.value = "";
-    }
-
-    /** `name` of the batch; that of the file, or of the table from which it was made. */
-    async function upload(file, name = file.name) {
-      const {url, trouble} = await beginningOf(file);
-      if (trouble) return refuse(trouble);
-      const bar = element("progress", {max: file.size, value: 0, "aria-label": "Upload"});
-      const told = element("p", {}, `${file.name}, ${bytes(file.size)}`);
-      fill(panel, told, bar);
-      chosen.disabled = true;
-      try {
-        const id = await send(file, sent => bar.value = sent);
-        say(`${file.name} is on the server`);
-        offer(name, id, url);
-      } catch (error) {
-        // a file that the server does not take is not taken when it is sent again
-        const mayGoOn = error instanceof Refused && PASSING.has(error.status);
-        fill(panel, told, element("p", {class: "trouble", role: "alert"}, error.message),
-          mayGoOn
-            && element("button", {type: "button", onclick: () => upload(file, name)},
-              "Go on with the upload"));
-      }
-      chosen.disabled = false;
-    }
-
-    function offer(fileName, id, endpoint) {
-      const trouble = element("p", {class: "trouble", role: "alert"}),
-            begin = element("button", {type: "submit"}, "Start the batch");
-      const name = element("input", {id: "batch-name", value: fileName, maxlength: 512});
-      const priority = element("input", {id: "batch-priority", type: "number", value: 0, step: 1});
-      const window = element("input", {
-        id: "batch-window",
-        value: "24h",
-        required: true,
-        pattern: "[1-9][0-9]*[mhd]",
-        readonly: true,
-        title: "Minutes, hours or days: 90m, 24h, 7d"
-      });
-      const windowLabel = element("label", {for: window.id
-      }, "Has to end within (this server takes 24h alone)");
-      get("/version").then(({extended_windows: isFree}) => {
-        window.readOnly = !isFree;
-        if (isFree) fill(windowLabel, "Has to end within (1m to 30d, such as 90m, 24h, 7d)");
-      }, () => {}); // the server says what it takes when the batch is started
-      const metadata = element("textarea", {id: "batch-metadata", rows: 2, spellcheck: "false"});
-      const pauses = element("input", {id: "batch-pauses", type: "checkbox"});
-      // a lost answer makes no second batch
-      const again = crypto.getRandomValues(new Uint32Array(4)).join("-");
-      const field = (text, input) => [element("label", {for: input.id
-      }, text), input];
-      const form = element("form", {class: "start", onsubmit: start}, field("Name", name),
-        windowLabel, window, field("Priority (a higher one runs first)", priority),
-        field("Metadata (name = value, one per line)", metadata),
-        element("span", {class: "box"}, pauses,
-          element("label",
-            {for: "batch-pauses"
-            },
-            "Pause the batch when its answers look wrong")),
-        element("div", {class: "buttons"}, begin,
-          element("button", {type: "button", onclick: () => fill(panel)}, "Not now")),
-        trouble);
-      const looked = found => begin.disabled = found.refused > 0 || Boolean(found.file_fault);
-      fill(panel, element("h2", {}, fileName), lookAt(id, endpoint, looked), form);
-
-      async function start(event) {
-        event.preventDefault();
-        const named = metadataOf(metadata.value);
-        if (!named) return fill(trouble, "Each line of the metadata is a name, =, and a value.");
-        try {
-          const body = {
-            input_file_id: id,
-            endpoint,
-            completion_window: window.value,
-            priority: Number(priority.value),
-            metadata: {name: name.value, ...named}
-          };
-          const batch = await insist(
-            () => post("/v1/batches", pauses.checked ? {...body, on_quality: "pause"} : body,
-              {"Idempotency-Key": again}));
-          fill(panel);
-          say("The batch has started");
-          started(batch.id);
-        } catch (error) {
-          fill(trouble, error.message);
-        }
+        fill(trouble, error.message);
       }
     }
+  }
 
-    return zone;
+  return zone;
 }

@@ -15,14 +15,24 @@ const RANGE = new Set(["ge", "lt", "le"]); // comparisons that a chosen bar take
 // different on every line, or told by the outcome
 const LEFT_OUT = new Set([".line", ".custom_id", ".status"]);
 
-function binsOf({from, to, counts}) {
-  const width = (to - from) / counts.length;
-  return counts.map((number, at) => ({
-    from: from + width * at,
-    to: at === counts.length - 1 ? to : from + width * (at + 1),
-    count: number,
-    isLast: at === counts.length - 1
-  }));
+const binsOf = ({edges, counts}, total) => counts.map((number, at) => ({
+  from: edges[at],
+  to: edges[at + 1],
+  count: number,
+  total,
+  isLast: at === counts.length - 1
+}));
+
+/**
+ * Says which values a clipped histogram has in its outer bars, so that they do not squeeze the
+ * others into one.
+ */
+function outliersOf({edges, counts, is_clipped_below: below, is_clipped_above: above}) {
+  const parts = [];
+  if (below) parts.push(`${count(counts[0])} below ${figure(edges[1])}`);
+  if (above) parts.push(`${count(counts.at(-1))} from ${figure(edges.at(-2))} on`);
+  return parts.length > 0
+    && element("p", {class: "quiet"}, `Not to scale: ${parts.join(" and ")}, in one bar each.`);
 }
 
 /**
@@ -45,7 +55,7 @@ export function distributions(id, state) {
     text);
 
   function numbersOf(field) {
-    const bins = binsOf(field.histogram), view = state();
+    const bins = binsOf(field.histogram, lines), view = state();
     const link = (bin, at) => {
       const ends = [
         {name: field.name, op: "ge", value: String(bin.from)},
@@ -69,7 +79,8 @@ export function distributions(id, state) {
     return [
       histogramOfLinks(bins, label, link, text => setText(middle, text || mean)),
       element("p", {class: "axis"}, element("span", {}, figure(field.min)), middle,
-        element("span", {}, figure(field.max)))
+        element("span", {}, figure(field.max))),
+      outliersOf(field.histogram)
     ];
   }
 
@@ -88,7 +99,8 @@ export function distributions(id, state) {
     };
     const left = (field.distinct ?? all.length) - few.length;
     return [
-      valueBars(few.map(({value, count: number}) => ({value: String(value), count: number})), link),
+      valueBars(
+        few.map(({value, count: number}) => ({value: String(value), count: number})), lines, link),
       left > 0
         && (few.length < all.length
             ? widen(field.name, `Show ${count(all.length - few.length)} more values`)

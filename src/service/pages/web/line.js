@@ -2,10 +2,11 @@
 // line: one line of a batch in a dialog: what was asked next to what was answered, its tokens and
 // its time.
 
-import {answerOf, settingsOf, textsOf, valueText} from "/pages/answer.js";
+import {answerOf, settingsOf, valueText} from "/pages/answer.js";
 import {line as askLine} from "/pages/api.js";
 import {element, fill, folded, longText, terms} from "/pages/dom.js";
 import {count} from "/pages/figures.js";
+import {callsView, thoughtView, transcriptOf} from "/pages/transcript.js";
 
 const pairs = list => list.length > 0
   && element("dl", {}, terms(list.map(([name, text]) => [name, longText(text)])));
@@ -13,11 +14,10 @@ const pairs = list => list.length > 0
 const raw = value => element("pre", {tabindex: 0}, longText(JSON.stringify(value, null, 2)));
 
 function askedPart({request}) {
-  return element("section", {"aria-labelledby": "asked"}, element("h3", {id: "asked"}, "Asked"),
-    textsOf(request).map(
-      ({title, text}) => element("div", {class: "message"}, element("p", {class: "role"}, title),
-        element("p", {class: "text"}, longText(text)))),
-    pairs(settingsOf(request)), folded("The request as sent", () => raw(request)));
+  return element("section", {class: "asked", "aria-labelledby": "asked"},
+    element("h3", {id: "asked"}, "Asked"),
+    transcriptOf(request), pairs(settingsOf(request)),
+    folded("The request as sent", () => raw(request)));
 }
 
 function answeredPart({result}, fields) {
@@ -35,16 +35,15 @@ function answeredPart({result}, fields) {
   if (typeof fields?.[".seconds"] === "number")
     facts.push(["Seconds", fields[".seconds"].toFixed(2)]);
   return element("section", {"aria-labelledby": "answered"}, title,
+    thoughtView(answer.thought),
     answer.isRefusal && element("p", {class: "role"}, "The model refused"),
-    answer.object
+    answer.isCall ? null : answer.object
       ? pairs(Object.entries(answer.object).map(([name, value]) => [name, valueText(value)]))
       : element("p",
         {class: answer.isBad && !result.response?.body?.choices ? "text trouble" : "text"},
         longText(answer.text)),
-    answer.thought
-      && folded("What the model thought first",
-        () => element("p", {class: "text"}, longText(answer.thought))),
-    pairs(facts), folded("The result as it is in the file", () => raw(result)));
+    callsView(answer.calls ?? []), pairs(facts),
+    folded("The result as it is in the file", () => raw(result)));
 }
 
 /**

@@ -3,6 +3,7 @@
 // end of one.
 
 import {createKey, keepKey, key as ownKey, keys as ask, revokeKey} from "/pages/api.js";
+import {confirmed} from "/pages/confirm.js";
 import {element, fill, say, shownIfAllowed} from "/pages/dom.js";
 import {bytes, count, moment} from "/pages/figures.js";
 import {liveTable} from "/pages/live_table.js";
@@ -49,28 +50,6 @@ const times = row => [`made ${moment(row.created_at)}`,
                      : ""]
                        .filter(text => text)
                        .join(", ");
-
-/** Asks whether a key is to be revoked; resolves to the answer. */
-function confirmed(sentence) {
-  return new Promise(resolve => {
-    const close = answer => { dialog.close(); dialog.remove(); resolve(answer); };
-    const dialog = element("dialog", {
-      class: "ask",
-      "aria-label": "Revoke a key",
-      oncancel: event => {
-        event.preventDefault();
-        close(false);
-      }
-    },
-      element("p", {}, sentence),
-      element("div", {class: "buttons"},
-        element("button", {type: "button", onclick: () => close(false)}, "Keep it"),
-        element(
-          "button", {type: "button", class: "danger", onclick: () => close(true)}, "Revoke it")));
-    document.body.append(dialog);
-    dialog.showModal();
-  });
-}
 
 /** The new key whose text is still shown, {row, isFirst}: until the reader hides it, whatever page
  * is opened in between. */
@@ -210,9 +189,9 @@ export function showKeys() {
   }
 
   async function revoke(row) {
-    if (!await confirmed(`Revoke the key ${row.name} (${row.id}) of ${
+    if (!await confirmed("Revoke a key", `Revoke the key ${row.name} (${row.id}) of ${
           row.owner}? Programs that use it are refused at once.${
-          isOwn(row) ? " This tab uses this key." : ""}`))
+          isOwn(row) ? " This tab uses this key." : ""}`, "Revoke it"))
       return;
     try {
       await revokeKey(row.id);

@@ -19,8 +19,8 @@ import {
 const HEAD_BYTES = 64 << 10; // in which the separator shows
 const SHOWN_ROWS = 3;
 const SHOWN_COLUMNS = 40;         // as buttons; the others can be written
-const SHOWN_CHARACTERS = 2000;    // of a message in the preview
-const PIECE_CHARACTERS = 1 << 20; // of requests that are put together before they become a Blob
+const SHOWN_CHARACTERS = 2000;    // the most of a message in the preview
+const PIECE_CHARACTERS = 1 << 20; // the size of a Blob of requests
 const PAUSE_MS = 250;             // after the last key before the preview follows
 const SEPARATORS = [[",", "comma"], [";", "semicolon"], ["\t", "tab"]];
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// view: which answers of a batch are shown: filters, order, search, columns and the line that is
-// open. The address has all of it, so that a reload and a link show the same.
+// view: which answers of a batch are shown: filters, order, search, columns, the page and the line
+// that is open. The address has all of it, so that a reload and a link show the same.
 
 /** The comparisons of a filter, as the route and as a reader has them. */
 export const OPERATIONS = {
@@ -43,14 +43,29 @@ export function viewOf(query) {
   const filters = query.getAll("filter").map(text => text.split(":").map(decoded)).filter(([
     , op, value
   ]) => op in OPERATIONS && value !== undefined);
-  return {
+  const view = {
     filters: filters.map(([name, op, value]) => ({name, op, value})),
     sort: query.get("sort") ?? "",
     q: query.get("q") ?? "",
     columns: query.getAll("column"),
     line: Number(query.get("line")) || null
   };
+  const after = query.get("after") ?? "",
+        page = after ? Math.max(Number(query.get("page")) || 2, 2) : 1;
+  return {...view, place: {question: questionOf(view), after, page}};
 }
+
+const FIRST = {after: "", page: 1};
+
+/**
+ * {after, page}: where the shown page begins, and its number from 1 on. A place belongs to its
+ * question: other filters, another order and another search begin anew.
+ */
+export const placeOf = view => view.place?.question === questionOf(view) ? view.place : FIRST;
+
+/** The same answers from another place. */
+export const placedAt = (view, after, page) => (
+  {...view, line: null, place: {question: questionOf(view), after: after ?? "", page}});
 
 function parametersOf(view) {
   const parameters = new URLSearchParams();
@@ -66,6 +81,11 @@ export const questionOf = view => parametersOf(view).toString();
 export function addressOf(id, view) {
   const parameters = parametersOf(view);
   for (const column of view.columns) parameters.append("column", column);
+  const {after, page} = placeOf(view);
+  if (after) {
+    parameters.set("page", page);
+    parameters.set("after", after);
+  }
   if (view.line) parameters.set("line", view.line);
   const text = parameters.toString();
   return `#/batch/${id}${text ? `?${text}` : ""}`;

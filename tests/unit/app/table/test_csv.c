@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/os.h"
 #include "base/rng.h"
+#include "csv/csv_writer.h"
 #include "table/csv_reader.h"
-#include "table/csv_writer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

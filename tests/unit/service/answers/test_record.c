@@ -40,7 +40,7 @@ static uint64_t labels; /* labels in the last walk */
 
 static bool walk(struct str line, struct buf *said) {
     struct record record;
-    struct record_walk walk = {said, say_fixed, say_field};
+    struct record_walk walk = {said, say_fixed, say_field, NULL};
     record_init(&record);
     bool is_read = record_read(&record, line);
     if (is_read) record_each(&record, &walk);
@@ -236,7 +236,7 @@ static void hostile_answers_have_few_fields(void **state) {
         struct buf line;
         size_t fields = 0;
         struct record record;
-        struct record_walk walk = {&fields, ignore_fixed, count_field};
+        struct record_walk walk = {&fields, ignore_fixed, count_field, NULL};
         buf_init(&line, BUF_UNLIMITED);
         buf_add_text(&line, "{\"id\":\"" ID "00000000\",\"custom_id\":\"a\",\"response\":"
                             "{\"status_code\":200,\"body\":{\"choices\":[{\"text\":\"");

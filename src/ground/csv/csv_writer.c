@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "table/csv_writer.h"
+#include "csv/csv_writer.h"
 
 #include <string.h>
 
