@@ -107,7 +107,8 @@ def test_a_lost_disk_costs_nothing_that_was_counted_before_the_backup(tmp_path):
         path.name.split("-")[0].split(".")[0]: path.stat().st_mode & 0o777
         for path in state.rglob("*")
         if path.is_file()}
-    assert modes == {"LOCK": 0o600, "meta": 0o600, "file": 0o400, "lines": 0o600, "seg": 0o600}
+    assert modes == {
+        "LOCK": 0o600, "audit": 0o600, "meta": 0o600, "file": 0o400, "lines": 0o600, "seg": 0o600}
     go_on(client, state, clock, 150)
 
 
@@ -360,7 +361,9 @@ def test_a_newer_version_takes_a_backup_of_an_older_one_and_not_the_reverse(tmp_
         tmp_path / "backups", 1,
         "DROP TABLE uploads; DROP TABLE upload_parts; DROP TABLE judgements; DROP TABLE judgement_sums;"
         "DROP TABLE judgement_curators; DROP INDEX files_sum; DROP INDEX files_list; DROP INDEX files_purposes; DROP INDEX files_of_purpose;"
-        "DROP INDEX batches_of; PRAGMA user_version = 5;")
+        "DROP INDEX batches_of; DROP INDEX batches_ended; DROP INDEX batches_leaving;"
+        "DROP INDEX batches_input; DROP INDEX batches_output; DROP INDEX batches_errors;"
+        "ALTER TABLE batches DROP COLUMN deleted; PRAGMA user_version = 5;")
     check(tmp_path / "backups")
     said = restore(tmp_path / "backups", tmp_path / "restored").stdout
     assert "the next start brings its database to this version" in said

@@ -132,6 +132,7 @@ def test_old_batches_go_by_themselves_with_keep_days(tmp_path):
     with support.serving(state, *life.ECHO, "--keep-days", "2",
                          environment=clock.environment) as server:
         batch = ended(server)
+        assert "event=retention keep_days=2" in server.log_text()
         shown = server.json("GET", f"/v1/batches/{batch['id']}")
         assert shown["quern"]["delete_at"] == shown["completed_at"] + 2 * 86400
         assert "deleted on" in support.quern("status", batch["id"], "--base-url",

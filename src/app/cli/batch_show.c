@@ -47,6 +47,14 @@ static void print_time(const char *label, int64_t unix_s) {
     printf("%-12s%s UTC\n", label, text);
 }
 
+/* From the first line to the end of an ended batch. */
+static void print_duration(const struct batch_object *batch) {
+    char clock[16];
+    if (!batch->begun_unix_s || batch->ended_unix_s < batch->begun_unix_s) return;
+    progress_clock(clock, (double)(batch->ended_unix_s - batch->begun_unix_s));
+    printf("%-12s%s\n", "took", clock);
+}
+
 static void print_errors(const struct batch_object *batch, FILE *to) {
     for (size_t i = 0; i < batch->error_count && i < OBJECT_ERRORS_SHOWN; i++) {
         if (batch->errors[i].line > 0)
@@ -75,6 +83,7 @@ void batch_show_page(const struct batch_object *batch) {
     print_time("begun", batch->begun_unix_s);
     print_time(batch_object_is_over(batch) ? "ended" : "expires",
                batch_object_is_over(batch) ? batch->ended_unix_s : batch->expires_unix_s);
+    print_duration(batch);
     print_time("deleted on", batch->delete_unix_s);
     print_text("input", batch->input_file_id);
     print_text("output", batch->output_file_id);

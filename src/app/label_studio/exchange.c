@@ -154,8 +154,8 @@ static enum err pull(struct exchange *exchange, struct studio_pull_report *ret_r
     if (err == OK && exchange->wish->output) err = write_output(exchange, error);
     if (err == OK)
         say(exchange,
-            "%" PRIu64 " judgements pulled, %" PRIu64 " known before, %" PRIu64
-            " conflicts, %" PRIu64 " held back",
+            "judgements: %" PRIu64 " pulled, %" PRIu64 " known before, %" PRIu64
+            " in conflict, %" PRIu64 " held back",
             ret_report->pulled, ret_report->known, ret_report->conflicts, ret_report->held);
     return err;
 }

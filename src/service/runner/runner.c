@@ -15,6 +15,7 @@
 #include "store/seglog_writer.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -147,6 +148,9 @@ enum err runner_start(struct runner *runner, struct error *error) {
     if (err != OK) return err;
     runner->counters.recovery_ns += clock_monotonic_ns() - begun_ns; /* no other thread yet */
     runner->is_started = true;
+    if (runner->options.keep_days)
+        log_info("event=retention keep_days=%" PRIu32 "; ended batches are deleted after them",
+                 runner->options.keep_days);
     return start_threads(runner, error);
 }
 

@@ -149,9 +149,8 @@ static void a_wrong_name_is_answered_with_what_would_be_right(void **state) {
     check(*state, "GET", "/files/file-1/content", "", 404, "Did you mean /v1/files/file-1/content?",
           "lacks it");
     check(*state, "POST", "/v1/v1/embeddings", "{}", 404, "Did you mean /v1/embeddings?", "once");
-    check(*state, "POST", "/api/chat", "{}", 404, "not Ollama's; use /v1/chat/completions",
-          "http://HOST:PORT/v1");
-    check(*state, "POST", "/api/pull", "{}", 404, "not Ollama's.", "http://HOST:PORT/v1");
+    check(*state, "POST", "/api/chat", "{}", 400, "{\"error\":\"", "model is required");
+    check(*state, "POST", "/api/pull", "{}", 404, "{\"error\":\"", "POST /api/pull");
     check(*state, "GET", "/v2/models", "", 404, "Check the URL for typos", "GET /v2/models");
 }
 
