@@ -14,9 +14,7 @@
 #define DRAM_BYTES ((size_t)128 << 20)
 #define L2_BYTES ((size_t)512 << 10)
 
-typedef void (*bench_fn)(void *context);
-
-static double seconds_of(bench_fn function, void *context) {
+double seconds_of(bench_fn function, void *context) {
     int64_t best_ns = INT64_MAX;
     int64_t all_ns = 0;
     for (int tries = 0; tries < 3 || (all_ns < TRY_NS && tries < 1000); tries++) {
@@ -304,5 +302,6 @@ void bench(const struct kernels *kernels) {
     bench_attention(kernels, 8, 4, 128, 16, 1, 900, 300, true);
     bench_attention(kernels, 4, 2, 256, 16, 1, 900, 0, false);
     bench_attention(kernels, 12, 1, 32, 1, 256, 256, 0, false);
+    bench_recurrent(kernels);
     bench_rows(kernels);
 }

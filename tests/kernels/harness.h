@@ -41,4 +41,7 @@ void check_rows(const struct kernels *kernels);
 void check_attention(const struct kernels *kernels);
 void check_recurrent(const struct kernels *kernels);
 void check_logits(const struct kernels *kernels);
+typedef void (*bench_fn)(void *context);
+double seconds_of(bench_fn function, void *context); /* the best of several tries */
+void bench_recurrent(const struct kernels *kernels);
 void bench(const struct kernels *kernels);

@@ -17,3 +17,5 @@ struct peak {
 struct peak peak_of(const struct kernels *kernels, enum matrix_layout layout);
 /* Reading `bytes` over and over. */
 double peak_read_gb_s(size_t bytes);
+/* Multiplying `bytes` in place, over and over; bytes read and bytes written count. */
+double peak_update_gb_s(size_t bytes);

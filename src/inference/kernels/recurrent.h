@@ -10,7 +10,7 @@
  *
  * Rows go through the state one after another, also those of a long run: a head's columns are
  * independent, so a strip of them stays in the first-level cache for some rows, and the products
- * of chunks would need as many multiplications (docs/internals/inference/engine.md).
+ * of chunks would need as many multiplications (docs/internals/inference/recurrent.md).
  *
  * Thread: any. Calls with different states, or with different channels or heads of one, may run at
  *     once.

@@ -23,6 +23,14 @@ void avx2_clamped_mul(const struct gate *call);
 void avx2_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows);
 void avx2_add(const float *x, float *y, size_t count);
 
+void avx2_short_conv(const struct short_conv *call, const struct recurrent_item *item,
+                     uint32_t channel_begin, uint32_t channel_end);
+void avx2_delta_rule(const struct delta_rule *call, const struct recurrent_item *item,
+                     uint32_t head_begin, uint32_t head_end);
+void avx2_mamba(const struct mamba *call, const struct recurrent_item *item, uint32_t head_begin,
+                uint32_t head_end);
+void avx2_gated_norm(const struct gated_norm *call);
+
 void avx2_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end);
 void avx2_attention(const struct attention *call, const struct attention_group *group,
                     uint32_t kv_head_begin, uint32_t kv_head_end);

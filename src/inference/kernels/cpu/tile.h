@@ -7,18 +7,11 @@
  * Thread: any.
  * Memory: none; everything is inline. */
 
+#include "kernels/cpu/inline.h"
 #include "kernels/matrix.h"
 
 #include <assert.h>
 #include <string.h>
-
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
-/* Arrays of registers exist only when the loops over them are gone. */
-#ifdef __clang__
-#define UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define UNROLL _Pragma("GCC unroll 32")
-#endif
 
 /* How a tile of a BYTES matrix stores its weights. */
 enum weight_kind {
