@@ -30,7 +30,7 @@ struct recurrent_work {
     const struct kernels *kernels;
     struct shape shape;
     size_t sequences;
-    size_t rows; /* of a sequence */
+    size_t rows; /* per sequence */
     size_t state_floats;
     size_t in_stride;
     size_t y_stride;

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A small Hugging Face folder (bert, nomic_bert, phi3, gemma2, qwen3_moe, qwen3_5, qwen3_5_moe,
-gpt_oss) as a GGUF file, by the rules of llama.cpp's converter or Ollama's:
-gguf_of.py FOLDER OUT.gguf [FORM]
+"""A small Hugging Face folder (of a family of NAMES, or gpt_oss) as a GGUF file, by the rules of
+llama.cpp's converter or Ollama's: gguf_of.py FOLDER OUT.gguf [FORM]
 
 Weights keep their type; only the standard library is needed. Without a vocab.txt the tokens are
 made up."""
@@ -40,11 +39,24 @@ MOE = {
     "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
     "mlp.experts.gate_proj": "ffn_gate_exps", "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps"}
+TWO = DECODER | {
+    "post_attention_layernorm": "ffn_norm", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm"}
+AFTER = TWO | {
+    "post_attention_layernorm": "post_attention_norm",
+    "post_feedforward_layernorm": "post_ffw_norm"}
 NAMES = {
+    "ministral3": TWO, "olmo2": AFTER, "olmo3": AFTER, "exaone4": AFTER, "gemma": TWO, "granite": TWO, "smollm3": TWO, "qwen2_5_vl_text": TWO, "qwen3_vl_text": TWO,
+    "seed_oss": TWO | {"post_attention_layernorm": "post_attention_norm"}, "glm4": TWO | {
+        "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
     "qwen3_moe": DECODER | MOE, "bert": BERT, "nomic_bert": NOMIC,
     "phi3": DECODER | {"post_attention_layernorm": "ffn_norm"}, "gemma2": DECODER | {
         "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
         "post_feedforward_layernorm": "post_ffw_norm"}}
+ARCHITECTURES = {
+    "qwen3_moe": "qwen3moe", "nomic_bert": "nomic-bert", "qwen2_5_vl_text": "qwen2vl",
+    "qwen3_vl_text": "qwen3vl", "olmo3": "olmo2", "ministral3": "mistral3"}
+PERMUTED = ("granite", "ministral3", "smollm3")
 COUNTS = {
     "block_count": "num_hidden_layers", "context_length": "max_position_embeddings",
     "embedding_length": "hidden_size", "feed_forward_length": "intermediate_size",
@@ -57,7 +69,9 @@ FLOATS = {
     "attention.layer_norm_epsilon": "layer_norm_eps",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps", "rope.freq_base": "rope_theta",
     "attn_logit_softcapping": "attn_logit_softcapping",
-    "final_logit_softcapping": "final_logit_softcapping"}
+    "final_logit_softcapping": "final_logit_softcapping", "attention.scale": "attention_multiplier",
+    "embedding_scale": "embedding_multiplier", "residual_scale": "residual_multiplier",
+    "logit_scale": "logits_scaling"}
 
 
 def string(text):
@@ -79,7 +93,7 @@ def pair(key, kind, value):
 
 def gguf_name(model_type, name):
     """None for what is no weight: position_ids, a pooler."""
-    name = name.removeprefix("bert.").removeprefix("encoder.").removeprefix("model.").replace(
+    name = name.replace("language_model.", "").removeprefix("bert.").removeprefix("encoder.").removeprefix("model.").replace(
         ".gamma", ".weight").replace(".beta", ".bias")
     layer = ""
     if name.startswith(("layer.", "layers.")):
@@ -91,6 +105,17 @@ def gguf_name(model_type, name):
 
 def widened(content):
     return b"".join(b"\0\0" + content[i:i + 2] for i in range(0, len(content), 2))
+
+
+def permuted(content, rows, config):
+    """Rows (head, half, i) as (head, i, half)."""
+    row = len(content) // rows
+    dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    order = (head + half * (dim // 2) + i
+             for head in range(0, rows, dim)
+             for i in range(dim // 2)
+             for half in range(2))
+    return b"".join(content[at * row:(at + 1) * row] for at in order)
 
 
 def tensors_of(folder, config, form):
@@ -137,7 +162,9 @@ def tensors_of(folder, config, form):
             continue
         if len(shape) == 1 and kind == "BF16":  # as converters do: vectors in f32
             kind, content = "F32", widened(content)
-        if config["model_type"] == "gemma2" and to.endswith("norm.weight"):
+        if config["model_type"] in PERMUTED and to.endswith(("attn_q.weight", "attn_k.weight")):
+            content = permuted(content, shape[0], config)
+        if config["model_type"] in ("gemma", "gemma2") and to.endswith("norm.weight"):
             content = struct.pack(f"<{len(content) // 4}f",
                                   *(1 + value for value, in struct.iter_unpack("<f", content)))
         yield to, TYPES[kind][0], shape, content
@@ -201,7 +228,7 @@ def pairs_of(folder, config, form):
             yield pair(f"{kind}.{key}", F32 if isinstance(number, float) else U32, number)
         yield from vocabulary_of(folder, config["text_config"])
         return
-    kind = config["model_type"].replace("_", "" if config["model_type"] == "qwen3_moe" else "-")
+    kind = ARCHITECTURES.get(config["model_type"], config["model_type"])
     yield pair("general.architecture", STRING, kind)
     yield pair("general.name", STRING, config.get("_name_or_path", folder.name).rsplit("/", 1)[-1])
     for keys, form in ((COUNTS, U32), (FLOATS, F32)):
@@ -211,6 +238,21 @@ def pairs_of(folder, config, form):
     if config.get("original_max_position_embeddings"):
         yield pair(f"{kind}.rope.scaling.original_context_length", U32,
                    config["original_max_position_embeddings"])
+    yarn = (config.get("rope_parameters") or {}) | (config.get("rope_scaling") or {})
+    if yarn.get("rope_type") == "yarn":
+        yield pair(f"{kind}.rope.scaling.type", STRING, "yarn")
+        yield pair(f"{kind}.rope.scaling.original_context_length", U32,
+                   yarn["original_max_position_embeddings"])
+        for key, field in (("rope.scaling.factor", "factor"),
+                           ("rope.scaling.yarn_beta_fast", "beta_fast"),
+                           ("rope.scaling.yarn_beta_slow", "beta_slow"),
+                           ("rope.scaling.yarn_log_multiplier", "mscale_all_dim"),
+                           ("attention.temperature_scale", "llama_4_scaling_beta")):
+            if field in yarn:
+                yield pair(f"{kind}.{key}", F32, yarn[field])
+    if config.get("partial_rotary_factor"):
+        dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+        yield pair(f"{kind}.rope.dimension_count", U32, int(dim * config["partial_rotary_factor"]))
     if kind in ("bert", "nomic-bert"):
         pooling_file = folder / "1_Pooling/config.json"
         pooling = json.loads(pooling_file.read_text()) if pooling_file.exists() else {}
@@ -222,6 +264,9 @@ def pairs_of(folder, config, form):
 def convert(folder, path, form="llama"):
     folder = pathlib.Path(folder)
     config = json.loads((folder / "config.json").read_text())
+    config |= config.get("text_config", {})
+    config |= {key: value for key, value in config.get("rope_parameters", {}).items()
+               if key == "rope_theta"}
     pairs, tensors = list(pairs_of(folder, config, form)), list(
         tensors_of(folder, config, form))
     infos, at = b"", 0

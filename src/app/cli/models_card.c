@@ -25,9 +25,7 @@ static void predict(struct models_card *card, const struct checkpoint *checkpoin
                                        .sequence_tokens = sequence_tokens};
     const struct architecture *architecture = options.config->architecture;
     card->is_for_card = !architecture->is_encoder && !architecture->is_rotary_encoder &&
-                        !options.config->is_bidirectional && !architecture->has_sinks &&
-                        !config_is_recurrent(options.config) &&
-                        !config_has_odd_layers(options.config);
+                        !options.config->is_bidirectional && !config_cpu_only(options.config);
     if (!card->is_for_card) return;
     struct tensor_name head = tensor_name_of(ROLE_HEAD, 0);
     options.is_tied = !checkpoint_find(checkpoint, str_from(head.text));
@@ -65,7 +63,7 @@ static uint64_t mib(uint64_t bytes) {
 void models_card_show(const struct models_card *card) {
     printf("card         %" PRIu64 " MiB", mib(card->memory_bytes));
     if (!card->is_for_card) {
-        printf(": the CPU computes embeddings, gpt-oss and Gemma 4\n");
+        printf(": this model is computed on the CPU only\n");
         return;
     }
     printf(", of which the driver takes %" PRIu64 "\n", mib(GPU_CONTEXT_BYTES));

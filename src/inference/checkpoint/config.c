@@ -21,7 +21,49 @@
     .head_dim = 64
 static const struct architecture architectures[] = {
     {.name = "llama", .rope_is_interleaved = true, .rope_base = 10000.0f},
+    {.name = "mistral3",
+     .rope_is_interleaved = true,
+     .has_yarn = true,
+     .yarn_is_rounded = true,
+     .has_temper = true,
+     .rope_base = 1e6f},
     {.name = "qwen2", .has_qkv_bias = true},
+    {.name = "qwen2vl", .has_qkv_bias = true},
+    {.name = "qwen3vl", .has_qk_norm = true},
+    {.name = "seed_oss", .has_qkv_bias = true},
+    {.name = "smollm3", .rope_is_interleaved = true, .unrotated_period = 4},
+    {.name = "granite", .rope_is_interleaved = true, .has_multipliers = true},
+    {.name = "glm4",
+     .pairs_are_neighbours = true,
+     .rotary_share = 0.5f,
+     .may_have_qkv_bias = true,
+     .has_post_norm = true,
+     .has_glm_norms = true,
+     .has_fused_gate_up = true},
+    {.name = "olmo2",
+     .has_qk_norm = true,
+     .qk_norm_is_wide = true,
+     .has_no_pre_norm = true,
+     .has_post_norm = true,
+     .may_have_window = true,
+     .window_period = 4,
+     .has_yarn = true,
+     .yarn_is_rounded = true,
+     .has_local_rope = true,
+     .rope_base_local = 500000.0f},
+    {.name = "exaone4",
+     .globals_do_not_turn = true,
+     .has_qk_norm = true,
+     .has_no_pre_norm = true,
+     .has_post_norm = true,
+     .may_have_window = true,
+     .window_period = 4},
+    {.name = "gemma",
+     .embedding_is_scaled = true,
+     .activation = ACTIVATION_GELU_TANH,
+     .eps = 1e-6f,
+     .rope_base = 10000.0f,
+     .head_dim = 256},
     {.name = "qwen3", .has_qk_norm = true},
     {.name = "qwen3moe", .has_qk_norm = true, .ffn = FFN_EXPERTS},
     {.name = "gpt-oss", OF_GPT_OSS},
@@ -41,6 +83,7 @@ static const struct architecture architectures[] = {
      .expert_weights_sum_to_one = true},
     {.name = "phi3",
      .has_fused_gate_up = true,
+     .rotary_share = 1.0f,
      .has_long_rope = true,
      .may_have_window = true,
      .rope_base = 10000.0f},
@@ -107,8 +150,10 @@ static enum err read_architecture(struct model_config *config, const struct gguf
             printable = name.at[i] >= 0x20 && name.at[i] < 0x7F;
         return err_set(
             error, ERR_INVALID,
-            "architecture '%.*s' is not supported (llama, qwen2, qwen3, qwen3moe, gpt-oss, "
-            "qwen35, qwen35moe, gemma2, gemma3, gemma4, phi3, bert and nomic-bert are)",
+            "architecture '%.*s' is not supported (llama, mistral3, qwen2, qwen2vl, qwen3, "
+            "qwen3vl, "
+            "qwen3moe, qwen35, qwen35moe, gpt-oss, gemma, gemma2, gemma3, gemma4, phi3, glm4, "
+            "granite, seed_oss, smollm3, olmo2, exaone4, bert and nomic-bert are)",
             printable ? (int)name.bytes : 1, printable ? name.at : "?");
     }
     uint32_t split_count = 1;
@@ -309,6 +354,25 @@ static bool softcap_is_made_up(const struct model_config *config, const struct g
            config_key_exists(config, gguf, "rope.global.freq_base");
 }
 
+/* Reads Granite's multipliers. A logit is divided by the last. */
+static enum err read_multipliers(struct model_config *config, const struct gguf *gguf,
+                                 struct error *error) {
+    static const char *const suffixes[] = {"embedding_scale", "residual_scale", "logit_scale"};
+    float values[3] = {1.0f, 1.0f, 1.0f};
+    if (!config->architecture->has_multipliers) return OK;
+    for (size_t i = 0; i < 3; i++) {
+        struct config_key key = config_key_of(config, gguf, suffixes[i]);
+        enum err err = gguf_get_f32(gguf, key.text, &values[i], error);
+        if (err != OK) return err;
+        if (!(values[i] >= 1e-4f && values[i] <= 1e4f))
+            return err_set(error, ERR_INVALID, "%s is not within 0.0001..10000", key.text);
+    }
+    config->embedding_scale = values[0];
+    config->output_scale = 1.0f / values[2];
+    config_set_residual(config, values[1]);
+    return OK;
+}
+
 static enum err read_attention(struct model_config *config, const struct gguf *gguf,
                                struct error *error) {
     bool is_wide = config->layers == config->architecture->wide_scale_layers;
@@ -327,6 +391,8 @@ static enum err read_attention(struct model_config *config, const struct gguf *g
         err = read_softcap(config, gguf, "final_logit_softcapping", config->architecture->softcap,
                            &config->softcap, error);
     if (err == OK && softcap_is_made_up(config, gguf)) config->softcap = 0.0f;
+    if (err == OK) err = read_multipliers(config, gguf, error);
+    if (err == OK) config_set_unrotated(config, config->architecture->unrotated_period);
     return err == OK ? read_window(config, gguf, error) : err;
 }
 

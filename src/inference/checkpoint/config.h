@@ -80,21 +80,31 @@ struct architecture {
                                causal mask, no gate (GELU), no head */
     bool is_rotary_encoder; /* an encoder with rotary positions, a gate (SiLU), and biases only in
                                its norms */
-    bool rope_is_interleaved; /* q and k rows were permuted for pairs (2i, 2i+1) */
+    bool rope_is_interleaved;  /* q and k rows were permuted for pairs (2i, 2i+1) */
+    bool pairs_are_neighbours; /* heads turn in pairs (2i, 2i+1), in every form of the files */
+    bool globals_do_not_turn;  /* layers without the window do not rotate, if others have it */
+    uint32_t unrotated_period; /* each such layer does not rotate; 0: all rotate */
     bool has_qkv_bias;
     bool has_output_bias;       /* attention ends with one */
     bool has_sinks;             /* one more score for each head */
     bool has_expert_bias;       /* the router and the experts have biases */
     bool has_alternate_experts; /* rows of a fused gate and up alternate */
     bool has_yarn;              /* may have that scaling */
-    bool has_qk_norm;           /* RMSNorm of each head of q and k before the rotation */
-    bool has_output_gate;       /* a sigmoid of a product of the input is a factor of what attention
+    bool yarn_is_rounded;       /* where the file does not say it */
+    bool has_temper;            /* q has a factor by its position */
+    bool may_have_qkv_bias;
+    bool has_qk_norm;         /* RMSNorm of each head of q and k before the rotation */
+    bool qk_norm_is_wide;     /* one norm for all heads, not one for each */
+    bool has_no_pre_norm;     /* no norms before attention and before the feed-forward */
+    bool has_output_gate;     /* a sigmoid of a product of the input is a factor of what attention
                                    leaves; its rows stand behind those of q, head by head */
-    bool is_hybrid;             /* some layers are recurrent */
-    bool has_v_norm;            /* RMSNorm of each head of v, without weights */
-    bool has_layer_scale;       /* a factor of the residual stream behind each layer */
+    bool is_hybrid;           /* some layers are recurrent */
+    bool has_v_norm;          /* RMSNorm of each head of v, without weights */
+    bool has_layer_scale;     /* a factor of the residual stream behind each layer */
     bool has_post_norm;       /* norms after attention and after the feed-forward, before the sum */
     bool embedding_is_scaled; /* by sqrt(width) */
+    bool has_glm_norms;       /* config.json's tensors name the four norms as GLM-4 does */
+    bool has_multipliers;     /* for embedding, sums and logits (Granite) */
     bool has_fused_gate_up;   /* one tensor with the rows of gate, then up */
     bool has_long_rope;       /* may have rope factors for short texts, and others for long ones */
     bool has_window;          /* needs sliding_window; each window_period-th layer is without it */
@@ -155,7 +165,11 @@ struct model_config {
     const unsigned char
         *rope_factors; /* (config_rotary_dim/2) f32, unaligned, divisors; NULL: none */
     struct yarn yarn;
+    float temper_beta;       /* factor of q: 1 + beta · log(1 + position / temper_tokens) */
+    uint32_t temper_tokens;  /* with the quotient as a whole number; beta 0: none */
     float rope_magnitude;    /* factor of cosines and sines; 0 means 1 */
+    float embedding_scale;   /* factor of the embedding; 0: as the family says */
+    float output_scale;      /* factor of the logits; 0 means 1 */
     float attention_scale;   /* factor of q.k before the softmax */
     float attention_softcap; /* cap of the scores; 0: none */
     float softcap;           /* cap of the logits; 0: none */
@@ -207,10 +221,19 @@ void config_set_windows(struct model_config *config, uint32_t window,
                         const bool is_local[CONFIG_LAYERS_MAX]);
 /* True when layer `layer` sees only the last `window` keys. */
 bool config_layer_is_local(const struct model_config *config, uint32_t layer);
+/* True when local layers, or those without a rotation, have frequencies of their own. */
+bool config_has_local_rope(const struct model_config *config);
+/* Why only the CPU computes such a model: a noun, or NULL when GPUs do as well. */
+const char *config_cpu_only(const struct model_config *config);
 /* Elements of a head that are rotated: even. */
 uint32_t config_rotary_dim(const struct model_config *config);
-/* True when local layers rotate by frequencies of their own. */
-bool config_has_local_rope(const struct model_config *config);
+/* Factor of a row of the embedding. */
+float config_embedding_scale(const struct model_config *config);
+/* Gives the layers without a rotation their table: each `period`-th; 0: no layer. */
+void config_set_unrotated(struct model_config *config, uint32_t period);
+/* Takes Granite's multiplier of the sums, r: x += r f(x) in each half layer. All norms are of x, so
+ * x / r with the epsilon / r² gives the same, without a factor in the sums. */
+void config_set_residual(struct model_config *config, float multiplier);
 /* The inverse frequencies of a layer's rotation, (config_rope_width/2), with scaling and factors
- * applied. */
+ * applied. In layers that do not turn they are 0. */
 void config_rope_frequencies(const struct model_config *config, bool local, float *ret_frequencies);

@@ -17,7 +17,8 @@ enum window_rule {
 };
 
 /* Defaults that several families share. */
-#define WITH_SILU .rope = {10000.0f, 10000.0f}, .activation_key = "hidden_act", .activation = "silu"
+#define SILU .activation_key = "hidden_act", .activation = "silu"
+#define WITH_SILU .rope = {10000.0f, 10000.0f}, SILU
 #define OF_GEMMA                                                                                   \
     .heads = 8, .kv_heads = 4, .head_dim = 256, .window_rule = WINDOW_PERIODIC, .window = 4096,    \
     .head_is_tied = true, .norms_lack_one = true, .scales_by_scalar = true,                        \
@@ -85,8 +86,7 @@ static const struct family {
      .window = 128,
      .eps = 1e-5f,
      .rope = {150000.0f, 150000.0f},
-     .activation_key = "hidden_act",
-     .activation = "silu"},
+     SILU},
     {.model_type = "qwen3_5_text",
      .architecture = "qwen35",
      .heads = 16,
@@ -95,8 +95,7 @@ static const struct family {
      .context = 32768,
      .norms_lack_one = true,
      .rope = {10000.0f, 10000.0f},
-     .activation_key = "hidden_act",
-     .activation = "silu"},
+     SILU},
     {.model_type = "qwen3_5_moe_text",
      .architecture = "qwen35moe",
      .heads = 16,
@@ -105,8 +104,81 @@ static const struct family {
      .context = 32768,
      .norms_lack_one = true,
      .rope = {10000.0f, 10000.0f},
-     .activation_key = "hidden_act",
-     .activation = "silu"},
+     SILU},
+    {.model_type = "ministral3",
+     .architecture = "mistral3",
+     .heads = 32,
+     .kv_heads = 8,
+     .head_dim = 128,
+     .context = 262144,
+     .eps = 1e-5f,
+     .rope = {1e6f, 1e6f},
+     SILU},
+    {.model_type = "qwen2_5_vl_text",
+     .architecture = "qwen2vl",
+     .context = 32768,
+     .window_rule = WINDOW_ASKED,
+     .window = 4096,
+     .rope = {1e6f, 1e6f},
+     SILU},
+    {.model_type = "qwen3_vl_text",
+     .architecture = "qwen3vl",
+     .head_dim = 128,
+     .context = 128000,
+     .rope = {5e5f, 5e5f},
+     SILU},
+    {.model_type = "seed_oss",
+     .architecture = "seed_oss",
+     .head_dim = 128,
+     .kv_heads = 8,
+     .context = 524288,
+     WITH_SILU},
+    {.model_type = "smollm3",
+     .architecture = "smollm3",
+     .heads = 16,
+     .kv_heads = 4,
+     .context = 32768,
+     .rope = {2e6f, 2e6f},
+     .head_is_tied = true,
+     SILU},
+    {.model_type = "olmo2", .architecture = "olmo2", .context = 2048, WITH_SILU},
+    {.model_type = "olmo3",
+     .architecture = "olmo2",
+     .context = 2048,
+     .window_rule = WINDOW_PERIODIC,
+     .window = 4096,
+     .window_period = 4,
+     .rope = {500000.0f, 500000.0f},
+     SILU},
+    {.model_type = "exaone4",
+     .architecture = "exaone4",
+     .heads = 32,
+     .kv_heads = 32,
+     .context = 2048,
+     .window_rule = WINDOW_PERIODIC,
+     .window = 4096,
+     .window_period = 4,
+     WITH_SILU},
+    {.model_type = "granite", .architecture = "granite", .context = 2048, WITH_SILU},
+    {.model_type = "glm4",
+     .architecture = "glm4",
+     .heads = 32,
+     .kv_heads = 2,
+     .head_dim = 128,
+     .context = 131072,
+     .rope = {10000.0f, 10000.0f},
+     SILU},
+    {.model_type = "gemma",
+     .architecture = "gemma",
+     .heads = 16,
+     .kv_heads = 16,
+     .head_dim = 256,
+     .context = 8192,
+     .rope = {10000.0f, 10000.0f},
+     .head_is_tied = true,
+     .norms_lack_one = true,
+     .activation_key = "hidden_activation",
+     .activation = "gelu_pytorch_tanh"},
     {.model_type = "phi3",
      .architecture = "phi3",
      .context = 4096,
@@ -145,11 +217,14 @@ static const struct family {
 static const struct {
     const char *model_type;
     const char *text_type; /* the default of text_config's model_type */
-} wholes[] = {{"gemma3", "gemma3_text"},
-              {"gemma4", "gemma4_text"},
-              {"mistral3", "mistral"},
-              {"qwen3_5", "qwen3_5_text"},
-              {"qwen3_5_moe", "qwen3_5_moe_text"}};
+    bool may_be_flat;      /* older files have the text model's fields next to vision_config */
+} wholes[] = {{"gemma3", "gemma3_text", false},
+              {"gemma4", "gemma4_text", false},
+              {"mistral3", "mistral", false},
+              {"qwen2_5_vl", "qwen2_5_vl_text", true},
+              {"qwen3_vl", "qwen3_vl_text", false},
+              {"qwen3_5", "qwen3_5_text", false},
+              {"qwen3_5_moe", "qwen3_5_moe_text", false}};
 
 /* ---- fields ---- */
 
@@ -193,18 +268,21 @@ static enum err choose_family(const json_t *root, const struct family **ret_fami
     for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++) {
         if (!str_is(type, wholes[i].model_type)) continue;
         *ret_text = json_member(root, "text_config");
+        const bool is_flat = wholes[i].may_be_flat && !*ret_text;
+        if (is_flat) *ret_text = root;
         if (!json_is_object(*ret_text))
             return err_set(error, ERR_INVALID, "text_config is missing");
         type = json_member_str(*ret_text, "model_type");
-        if (type.bytes == 0) type = str_from(wholes[i].text_type);
+        if (is_flat || type.bytes == 0) type = str_from(wholes[i].text_type);
         break;
     }
     *ret_family = find_family(type);
     if (*ret_family) return OK;
     return err_set(
         error, ERR_INVALID,
-        "model_type '%.*s' is not supported (llama, mistral, qwen2, qwen3, qwen3_moe, gpt_oss, "
-        "qwen3_5, qwen3_5_moe, gemma2, gemma3, gemma3_text, gemma4, phi3 and bert are)",
+        "model_type '%.*s' is not supported (llama, mistral, ministral3, qwen2, qwen2_5_vl, qwen3, "
+        "qwen3_vl, qwen3_moe, qwen3_5, qwen3_5_moe, gpt_oss, gemma, gemma2, gemma3, gemma3_text, "
+        "gemma4, phi3, glm4, granite, seed_oss, smollm3, olmo2, olmo3, exaone4 and bert are)",
         STR_ARGS(shown(type)));
 }
 
@@ -215,14 +293,14 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
     if (activation.bytes > 0 && !str_is(activation, family->activation))
         return err_set(error, ERR_INVALID, "%s '%.*s' is not supported (%s is)",
                        family->activation_key, STR_ARGS(shown(activation)), family->activation);
+    static const char *const flags[] = {"attention_bias", "attention_out_bias", "mlp_bias",
+                                        "use_bidirectional_attention"};
     const struct architecture *architecture = config_architecture(str_from(family->architecture));
-    static const char *const flags[] = {"mlp_bias", "use_bidirectional_attention",
-                                        "attention_bias"};
-    const size_t flag_count = architecture->has_output_bias ? 2 : 3;
+    const bool may_have_bias = architecture->has_qkv_bias || architecture->may_have_qkv_bias;
     const bool is_for_pictures =
         str_is(json_member_str(text, "use_bidirectional_attention"), "vision");
-    for (size_t i = 0; i < flag_count; i++) {
-        if (i == 1 && architecture->has_v_norm && is_for_pictures) continue;
+    for (size_t i = may_have_bias; i < sizeof flags / sizeof *flags; i++) {
+        if (i == 3 && architecture->has_v_norm && is_for_pictures) continue;
         enum err err = refuse_when_true(text, flags[i], error);
         if (err != OK) return err;
     }
@@ -319,7 +397,7 @@ static enum err read_window_rule(const struct model_config *config, const json_t
     uint32_t from = 0, period = 0;
     *ret_has = family->window_rule != WINDOW_NEVER;
     enum err err = OK;
-    if (family->window_rule == WINDOW_PERIODIC) {
+    if (family->window_rule == WINDOW_PERIODIC && !json_member(text, "layer_types")) {
         period = family->window_period;
         err = config_json_count(text, "_sliding_window_pattern", WINDOW_PERIOD_MAX, &period, error);
         if (err == OK)
@@ -400,7 +478,7 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
     struct model_config *config = &ret_config->config;
     config->architecture = config_architecture(str_from(family->architecture));
     ret_config->norms_lack_one = family->norms_lack_one;
-    ret_config->is_part_of_another = text != root;
+    ret_config->is_part_of_another = text != root || json_member(root, "vision_config");
     err = read_sizes(ret_config, text, family, error);
     if (err == OK) err = read_attention(config, text, family, error);
     bool is_causal = true;
@@ -409,6 +487,8 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
     if (err == OK && config->architecture->has_v_norm)
         err = config_json_read_gemma(config, text, error);
     if (err == OK) err = config_json_read_rope(ret_config, text, &family->rope, error);
+    if (err == OK) err = config_json_read_multipliers(config, text, error);
+    if (err == OK) err = config_json_read_unrotated(config, text, error);
     if (err == OK) err = read_tie(ret_config, root, text, family, error);
     if (err == OK) err = config_json_read_quantisation(ret_config, root, error);
     return err;

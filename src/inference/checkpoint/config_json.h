@@ -50,9 +50,9 @@ struct json_config {
 enum err config_json_init(struct json_config *ret_config, const json_t *root,
                           struct error *error) MUST_CHECK;
 
-/* Parts of config_json_init, in config_json_encoder.c, config_json_experts.c,
- * config_json_gemma.c, config_json_recurrent.c, config_json_rope.c and config_json_quant.c. `text` is
- * the object with the fields of the text model. */
+/* Parts of config_json_init, in config_json_encoder.c, config_json_experts.c, config_json_family.c,
+ * config_json_gemma.c, config_json_recurrent.c, config_json_rope.c and config_json_quant.c. `text`
+ * is the object with the fields of the text model. */
 enum err config_json_read_encoder(struct json_config *json, const json_t *root,
                                   struct error *error) MUST_CHECK;
 struct json_rope_defaults {
@@ -61,6 +61,10 @@ struct json_rope_defaults {
 enum err config_json_read_rope(struct json_config *json, const json_t *text,
                                const struct json_rope_defaults *defaults,
                                struct error *error) MUST_CHECK;
+enum err config_json_read_multipliers(struct model_config *config, const json_t *text,
+                                      struct error *error) MUST_CHECK;
+enum err config_json_read_unrotated(struct model_config *config, const json_t *text,
+                                    struct error *error) MUST_CHECK;
 enum err config_json_read_experts(struct model_config *config, const json_t *text,
                                   struct error *error) MUST_CHECK;
 enum err config_json_read_recurrent(struct model_config *config, const json_t *text,

@@ -57,10 +57,10 @@ static enum err read_longrope(struct json_config *json, const json_t *text, cons
     if (original < 2 || original > config->context_max)
         return err_set(error, ERR_INVALID, "original_max_position_embeddings is %u, not 2..%u",
                        original, config->context_max);
-    if (json_array_size(factors) != config->head_dim / 2)
-        return err_set(error, ERR_INVALID, "short_factor is no list of %u numbers",
-                       config->head_dim / 2);
-    for (uint32_t i = 0; i < config->head_dim / 2; i++) {
+    const uint32_t pairs = config_rotary_dim(config) / 2;
+    if (json_array_size(factors) != pairs)
+        return err_set(error, ERR_INVALID, "short_factor is no list of %u numbers", pairs);
+    for (uint32_t i = 0; i < pairs; i++) {
         double factor = json_number_value(json_array_get(factors, i));
         if (!(factor >= 1e-3 && factor <= 1e6))
             return err_set(error, ERR_INVALID, "short_factor %u is not within 0.001..1000000", i);
@@ -93,6 +93,17 @@ static enum err read_yarn(struct json_config *json, const json_t *scaling, struc
     if (err != OK) return err;
     yarn->original = (float)original;
     config->rope_magnitude = 0.1f * logf(yarn->factor) + 1.0f;
+    config->temper_tokens = original;
+    float scale = 0, scale_all = 0;
+    err = config_json_number(scaling, "mscale", 0, 100, &scale, error);
+    if (err == OK) err = config_json_number(scaling, "mscale_all_dim", 0, 100, &scale_all, error);
+    if (err == OK && scale > 0 && scale_all > 0)
+        config->rope_magnitude = (0.1f * scale * logf(yarn->factor) + 1.0f) /
+                                 (0.1f * scale_all * logf(yarn->factor) + 1.0f);
+    if (err == OK && config->architecture->has_temper)
+        err =
+            config_json_number(scaling, "llama_4_scaling_beta", 0, 10, &config->temper_beta, error);
+    if (err != OK) return err;
     return config_json_number(scaling, "attention_factor", 0.1, 10, &config->rope_magnitude, error);
 }
 

@@ -24,6 +24,8 @@ void config_set_windows(struct model_config *config, uint32_t window,
         config->list[i].window = window;
         config->list[i].rope = config->architecture->has_local_rope;
     }
+    for (uint32_t i = 0; config->architecture->globals_do_not_turn && i < config->layers; i++)
+        if (config->window > 0 && !is_local[i]) config->list[i].rope = 1;
 }
 
 uint32_t config_head_dim(const struct model_config *config, uint32_t layer) {
@@ -84,18 +86,52 @@ bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
     return config->list[layer].window > 0;
 }
 
+const char *config_cpu_only(const struct model_config *config) {
+    const struct architecture *architecture = config->architecture;
+    if (config_has_odd_layers(config)) return architecture->name;
+    if (architecture->has_sinks) return "attention with sinks (gpt-oss)";
+    if (config_is_recurrent(config)) return "a model with recurrent layers";
+    if (config_rotary_dim(config) < config->head_dim) return "a rotation of parts of heads";
+    if (architecture->has_no_pre_norm) return "a layer without a norm before it";
+    if (config->temper_beta > 0) return "a temperature by position";
+    return NULL;
+}
+
+/* The second table of rotations is then of the layers that do not turn. */
+static bool has_still_layers(const struct model_config *config) {
+    const struct architecture *architecture = config->architecture;
+    return architecture->unrotated_period > 0 ||
+           (architecture->globals_do_not_turn && config->window > 0);
+}
+
 bool config_has_local_rope(const struct model_config *config) {
-    return config->window > 0 && config->architecture->has_local_rope;
+    return has_still_layers(config) || (config->window > 0 && config->architecture->has_local_rope);
+}
+
+float config_embedding_scale(const struct model_config *config) {
+    if (config->embedding_scale > 0) return config->embedding_scale;
+    return config->architecture->embedding_is_scaled ? sqrtf((float)config->width) : 1.0f;
+}
+
+void config_set_unrotated(struct model_config *config, uint32_t period) {
+    for (uint32_t i = 0; period > 0 && i < config->layers; i++)
+        if ((i + 1) % period == 0) config->list[i].rope = 1;
+}
+
+void config_set_residual(struct model_config *config, float multiplier) {
+    config->embedding_scale = config_embedding_scale(config) / multiplier;
+    config->eps /= multiplier * multiplier;
 }
 
 /* The share of the stretched frequency in pair i: 0 for those that turn often in the original
  * length, 1 for those that hardly turn. */
 static double yarn_share(const struct model_config *config, uint32_t i) {
     const struct yarn *yarn = &config->yarn;
-    const double span = 2.0 * log((double)config->rope_base), last = config->head_dim - 1;
+    const double dim = config_rotary_dim(config);
+    const double span = 2.0 * log((double)config->rope_base), last = dim - 1;
     const double turn = 2.0 * PI;
-    double low = config->head_dim * log((double)yarn->original / (turn * (double)yarn->beta_fast));
-    double high = config->head_dim * log((double)yarn->original / (turn * (double)yarn->beta_slow));
+    double low = dim * log((double)yarn->original / (turn * (double)yarn->beta_fast));
+    double high = dim * log((double)yarn->original / (turn * (double)yarn->beta_slow));
     low = yarn->is_rounded ? floor(low / span) : low / span;
     high = yarn->is_rounded ? ceil(high / span) : high / span;
     low = fmax(low, 0);
@@ -109,7 +145,10 @@ void config_rope_frequencies(const struct model_config *config, bool local,
     double base = (double)(local ? config->rope_base_local : config->rope_base);
     const uint32_t width = config_rope_width(config, local);
     const bool has_still = !local && config->turned_pairs > 0;
+    const bool is_still = local && has_still_layers(config);
     for (uint32_t i = 0; i < width / 2; i++) {
+        ret_frequencies[i] = 0.0f;
+        if (is_still) continue;
         double frequency = pow(base, -2.0 * i / width);
         if (has_still && i >= config->turned_pairs) frequency = 0;
         if (!local) frequency *= (double)config->rope_scale;

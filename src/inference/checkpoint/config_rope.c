@@ -42,13 +42,14 @@ static enum err read_yarn_number(const struct model_config *config, const struct
     return err;
 }
 
-/* YaRN (Peng et al. 2023). The format has no key for rounding: models of these families have none.
- */
+/* YaRN (Peng et al. 2023). The format has no key for rounding. Where mscale_all_dim is stated
+ * (yarn_log_multiplier), mscale has the same value, and the magnitude is 1. */
 static enum err read_yarn(struct model_config *config, const struct gguf *gguf,
                           struct error *error) {
     struct yarn *yarn = &config->yarn;
     uint32_t original = 0;
-    *yarn = (struct yarn){.beta_fast = 32, .beta_slow = 1};
+    *yarn = (struct yarn){
+        .beta_fast = 32, .beta_slow = 1, .is_rounded = config->architecture->yarn_is_rounded};
     config->rope_scale = 1.0f;
     enum err err =
         read_yarn_number(config, gguf, "rope.scaling.factor", 1, 1e6f, &yarn->factor, error);
@@ -63,8 +64,14 @@ static enum err read_yarn(struct model_config *config, const struct gguf *gguf,
                                CONFIG_CONTEXT_MAX, &original, error);
     if (err != OK) return err;
     yarn->original = (float)original;
-    config->rope_magnitude = 0.1f * logf(yarn->factor) + 1.0f;
-    return OK;
+    config->rope_magnitude = config_key_exists(config, gguf, "rope.scaling.yarn_log_multiplier")
+                                 ? 1.0f
+                                 : 0.1f * logf(yarn->factor) + 1.0f;
+    config->temper_tokens = original;
+    return config->architecture->has_temper
+               ? read_yarn_number(config, gguf, "attention.temperature_scale", 0, 10,
+                                  &config->temper_beta, error)
+               : OK;
 }
 
 /* Reads the scaling of positions: none, linear or YaRN. */
@@ -106,10 +113,11 @@ static enum err read_rope_factors(struct model_config *config, const struct gguf
     const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(name));
     bool is_empty = tensor && tensor->axis_count == 1 && tensor->axes[0] == 0;
     if (!tensor || is_empty) return OK; /* Ollama's converter writes empty ones for no factors */
-    if (tensor->type != 0 || tensor->axis_count != 1 || tensor->axes[0] != config->head_dim / 2)
+    if (tensor->type != 0 || tensor->axis_count != 1 ||
+        tensor->axes[0] != config_rotary_dim(config) / 2)
         return err_set(error, ERR_INVALID, "tensor %s is no F32 vector of %u", name,
-                       config->head_dim / 2);
-    for (uint32_t i = 0; i < config->head_dim / 2; i++) {
+                       config_rotary_dim(config) / 2);
+    for (uint32_t i = 0; i < config_rotary_dim(config) / 2; i++) {
         float factor;
         memcpy(&factor, tensor->at + sizeof factor * i, sizeof factor);
         if (!(factor >= 1e-3f && factor <= (config->architecture->has_v_norm ? 1e32f : 1e6f)))

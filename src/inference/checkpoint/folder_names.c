@@ -9,6 +9,7 @@ enum norms {
     NORMS_ANY,
     NORMS_TWO,
     NORMS_FOUR,
+    NORMS_OF_GLM,
     NORMS_OF_ENCODER,
     NAMES_OF_GPT_OSS,
     NAMES_OF_GEMMA_4
@@ -54,6 +55,9 @@ static const struct name_pair {
     {"post_attention_norm.weight", "post_attention_layernorm.weight", NORMS_FOUR},
     {"ffn_norm.weight", "pre_feedforward_layernorm.weight", NORMS_FOUR},
     {"post_ffw_norm.weight", "post_feedforward_layernorm.weight", NORMS_FOUR},
+    {"post_attention_norm.weight", "post_self_attn_layernorm.weight", NORMS_OF_GLM},
+    {"ffn_norm.weight", "post_attention_layernorm.weight", NORMS_OF_GLM},
+    {"post_ffw_norm.weight", "post_mlp_layernorm.weight", NORMS_OF_GLM},
     {"attn_sinks.weight", "self_attn.sinks", NAMES_OF_GPT_OSS},
     {"attn_output.bias", "self_attn.o_proj.bias", NAMES_OF_GPT_OSS},
     {"ffn_gate_inp.weight", "mlp.router.weight", NAMES_OF_GPT_OSS},
@@ -125,7 +129,10 @@ static bool is_of(const struct name_pair *pair, const struct architecture *archi
     if (pair->norms == NAMES_OF_GPT_OSS) return architecture->has_sinks;
     if (pair->norms == NORMS_ANY)
         return architecture->has_fused_gate_up || !str_is(str_from(pair->folder), fused_gate_up);
-    return architecture->has_post_norm == (pair->norms == NORMS_FOUR);
+    const enum norms norms = architecture->has_glm_norms   ? NORMS_OF_GLM
+                             : architecture->has_post_norm ? NORMS_FOUR
+                                                           : NORMS_TWO;
+    return pair->norms == norms;
 }
 
 static const char *layers_of(const struct architecture *architecture) {
@@ -240,11 +247,18 @@ bool folder_name_is_needless(const struct architecture *architecture, struct str
     /* Layers that guess further tokens, and the part that sees: a flat config may stand beside them.
      */
     static const char *const of_hybrids[] = {"mtp.", "model.visual.", "visual."};
-    static const char *const parts[] = {"vision_tower.",          "vision_model.",
-                                        "multi_modal_projector.", "model.vision_tower.",
-                                        "model.vision_model.",    "model.multi_modal_projector.",
-                                        "audio_tower.",           "model.audio_tower.",
-                                        "model.embed_vision.",    "model.embed_audio."};
+    static const char *const parts[] = {"vision_tower.",
+                                        "vision_model.",
+                                        "multi_modal_projector.",
+                                        "model.vision_tower.",
+                                        "model.vision_model.",
+                                        "model.multi_modal_projector.",
+                                        "audio_tower.",
+                                        "model.audio_tower.",
+                                        "model.embed_vision.",
+                                        "model.embed_audio.",
+                                        "visual.",
+                                        "model.visual."};
     for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
         if (str_ends_with(name, str_from(endings[i]))) return true;
     for (size_t i = 0; architecture->is_encoder && i < sizeof behind / sizeof *behind; i++)

@@ -12,6 +12,7 @@ static const struct {
     {"gpt-oss", "post_attention_norm.weight", "ffn_norm.weight"},
     {"gptoss", "post_attention_norm.weight", "ffn_norm.weight"},
     {"gptoss", "attn_out.weight", "attn_output.weight"},
+    {"seed_oss", "post_attention_norm.weight", "ffn_norm.weight"},
     {"gptoss", "attn_out.bias", "attn_output.bias"},
     {"gptoss", "attn_sinks", "attn_sinks.weight"},
 };

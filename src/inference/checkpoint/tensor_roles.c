@@ -18,7 +18,7 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_TOKEN_TYPES] = {"token_types.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_TYPES},
     [ROLE_EMBEDDING_NORM] = {"token_embd_norm.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_EMBEDDING_NORM_BIAS] = {"token_embd_norm.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
-    [ROLE_ATTENTION_NORM] = {"attn_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ATTENTION_NORM] = {"attn_norm.weight", NEED_PRE_NORM, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_Q] = {"attn_q.weight", NEED_ATTENTION, EXTENT_WIDTH, EXTENT_Q_GATED},
     [ROLE_K] = {"attn_k.weight", NEED_KEYS, EXTENT_WIDTH, EXTENT_KV},
     [ROLE_V] = {"attn_v.weight", NEED_VALUES, EXTENT_WIDTH, EXTENT_KV},
@@ -28,12 +28,12 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_V_BIAS] = {"attn_v.bias", NEED_QKV_BIAS, EXTENT_KV, EXTENT_NONE},
     [ROLE_QKV_BIAS] = {"attn_qkv.bias", NEED_FUSED_BIAS, EXTENT_QKV, EXTENT_NONE},
     [ROLE_SINKS] = {"attn_sinks.weight", NEED_SINKS, EXTENT_HEADS, EXTENT_NONE},
-    [ROLE_Q_NORM] = {"attn_q_norm.weight", NEED_QK_NORM, EXTENT_HEAD, EXTENT_NONE},
-    [ROLE_K_NORM] = {"attn_k_norm.weight", NEED_K_NORM, EXTENT_HEAD, EXTENT_NONE},
+    [ROLE_Q_NORM] = {"attn_q_norm.weight", NEED_QK_NORM, EXTENT_Q_NORM, EXTENT_NONE},
+    [ROLE_K_NORM] = {"attn_k_norm.weight", NEED_K_NORM, EXTENT_K_NORM, EXTENT_NONE},
     [ROLE_OUTPUT_PROJECTION] = {"attn_output.weight", NEED_ATTENTION, EXTENT_Q, EXTENT_WIDTH},
     [ROLE_POST_ATTENTION_NORM] = {"post_attention_norm.weight", NEED_POST_NORM, EXTENT_WIDTH,
                                   EXTENT_NONE},
-    [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_PRE_NORM, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_GATE] = {"ffn_gate.weight", NEED_GATE, EXTENT_WIDTH, EXTENT_FFN},
     [ROLE_UP] = {"ffn_up.weight", NEED_GATED, EXTENT_WIDTH, EXTENT_UP},
     [ROLE_DOWN] = {"ffn_down.weight", NEED_GATED, EXTENT_FFN, EXTENT_WIDTH},
@@ -112,11 +112,13 @@ uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum e
     case EXTENT_KV: return kv_heads * dim;
     case EXTENT_QKV: return (config->heads + 2 * kv_heads) * dim;
     case EXTENT_HEAD: return dim;
+    case EXTENT_Q_NORM: return config->architecture->qk_norm_is_wide ? config->heads * dim : dim;
+    case EXTENT_K_NORM: return config->architecture->qk_norm_is_wide ? kv_heads * dim : dim;
     case EXTENT_ONE: return 1;
     case EXTENT_INPUT: return config->input_width;
     case EXTENT_INPUTS: return (uint64_t)config->layers * config->input_width;
     case EXTENT_HEADS: return config->heads;
-    case EXTENT_PAIRS: return config->head_dim / 2;
+    case EXTENT_PAIRS: return config_rotary_dim(config) / 2;
     case EXTENT_EXPERTS: return config->experts;
     case EXTENT_EXPERT_FFN: return config->expert_ffn;
     case EXTENT_EXPERT_UP: return 2ull * config->expert_ffn;
@@ -141,6 +143,7 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_ALWAYS: return true;
     case NEED_DECODER:
     case NEED_OPTIONAL: return !architecture->is_encoder;
+    case NEED_PRE_NORM: return !architecture->is_encoder && !architecture->has_no_pre_norm;
     case NEED_ENCODER: return architecture->is_encoder;
     case NEED_ENCODER_BIAS:
     case NEED_POSITIONS: return architecture->is_encoder && !architecture->is_rotary_encoder;
@@ -169,7 +172,8 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_EXPERTS:
     case NEED_FUSED_EXPERTS: return has_experts;
     case NEED_LONG_ROPE: return architecture->has_long_rope;
-    case NEED_QKV_BIAS: return is_attention && architecture->has_qkv_bias;
+    case NEED_QKV_BIAS:
+        return is_attention && (architecture->has_qkv_bias || architecture->may_have_qkv_bias);
     case NEED_QK_NORM: return is_attention && architecture->has_qk_norm;
     case NEED_POST_NORM: return architecture->has_post_norm;
     }

@@ -13,6 +13,7 @@
 enum need {
     NEED_ALWAYS,
     NEED_DECODER,
+    NEED_PRE_NORM,
     NEED_ENCODER,
     NEED_ENCODER_BIAS,
     NEED_OUTPUT_BIAS,
@@ -56,6 +57,8 @@ enum extent {
     EXTENT_KV,
     EXTENT_QKV,
     EXTENT_HEAD,
+    EXTENT_Q_NORM,
+    EXTENT_K_NORM,
     EXTENT_ONE,
     EXTENT_INPUT,
     EXTENT_INPUTS,

@@ -106,7 +106,8 @@ static enum err check_role(const struct checkpoint *checkpoint, const struct mod
     struct tensor_name name = tensor_name_of(role, layer);
     const struct checkpoint_tensor *tensor = checkpoint_find(checkpoint, str_from(name.text));
     if (!tensor) {
-        if (row->need >= NEED_OPTIONAL || is_dead(config, layer, row->need)) return OK;
+        const bool is_free = row->need == NEED_QKV_BIAS && config->architecture->may_have_qkv_bias;
+        if (row->need >= NEED_OPTIONAL || is_free || is_dead(config, layer, row->need)) return OK;
         return err_set(error, ERR_INVALID, "tensor %s is missing",
                        checkpoint_spell(checkpoint, name.text).text);
     }

@@ -49,7 +49,8 @@ static void set_angles(const struct forward *forward, uint32_t table, uint32_t r
     float *cosines = rope->cosines + (size_t)row * pairs;
     float *sines = rope->sines + (size_t)row * pairs;
     rope_table(forward->program->frequencies[table], pairs, position, position + 1, cosines, sines);
-    for (uint32_t j = 0; shape->rope_magnitude > 0 && j < pairs; j++) {
+    /* Layers with a table of their own have no scaling. */
+    for (uint32_t j = 0; table == 0 && shape->rope_magnitude > 0 && j < pairs; j++) {
         cosines[j] *= shape->rope_magnitude;
         sines[j] *= shape->rope_magnitude;
     }
@@ -127,17 +128,19 @@ static void run_matmul(struct forward *forward, const struct op *op) {
 
 /* ---- HEADS ---- */
 
-/* RMSNorm of each head of some rows of q, k or v. */
-static void norm_heads(const struct forward *forward, const struct head_sizes *sizes, float *x,
-                       uint32_t heads, const float *weight, uint32_t count) {
+/* RMSNorm of each head of some rows of q, k or v, or of all heads of a row at once. */
+static void norm_heads(const struct forward *forward, const struct op *op, float *x, uint32_t heads,
+                       const float *weight, uint32_t count) {
+    const struct head_sizes *sizes = &op->heads;
+    const uint32_t width = sizes->head_dim * (op->norms_all ? heads : 1);
     for (uint32_t i = 0; weight && i < count; i++, x += sizes->stride)
         forward->options.kernels->rms_norm(&(struct norm){.x = x,
-                                                          .x_stride = sizes->head_dim,
+                                                          .x_stride = width,
                                                           .y = x,
-                                                          .y_stride = sizes->head_dim,
+                                                          .y_stride = width,
                                                           .weight = weight,
-                                                          .width = sizes->head_dim,
-                                                          .rows = heads,
+                                                          .width = width,
+                                                          .rows = op->norms_all ? 1 : heads,
                                                           .epsilon = forward->program->shape.eps});
 }
 
@@ -165,17 +168,29 @@ static struct kv_cache cache_of(const struct forward *forward, const struct op *
     return cache;
 }
 
+/* The scores of a row at a late position are sharpened (Llama 4). */
+static void temper_rows(const struct forward *forward, const struct op *op, float *q, uint32_t row,
+                        uint32_t count) {
+    const struct head_sizes *sizes = &op->heads;
+    for (uint32_t i = 0; op->temper > 0 && i < count; i++, q += sizes->stride) {
+        const uint32_t passed = forward->step->positions[row + i] / op->temper_tokens;
+        const float factor = 1.0f + op->temper * logf(1.0f + (float)passed);
+        for (uint32_t e = 0; e < sizes->q_width; e++) q[e] *= factor;
+    }
+}
+
 static void heads_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
     const struct head_sizes *sizes = &op->heads;
     const uint32_t heads = forward->program->shape.heads, kv_heads = sizes->kv_heads;
     float *q = forward->wide + (size_t)row * sizes->stride;
     float *k = q + sizes->q_width, *v = k + sizes->kv_width;
-    norm_heads(forward, sizes, q, heads, op->q_norm, count);
+    norm_heads(forward, op, q, heads, op->q_norm, count);
     rotate_heads(forward, op, q, heads, row, count);
+    temper_rows(forward, op, q, row, count);
     if (op->is_query_only) return;
-    norm_heads(forward, sizes, k, kv_heads, op->k_norm, count);
+    norm_heads(forward, op, k, kv_heads, op->k_norm, count);
     rotate_heads(forward, op, k, kv_heads, row, count);
-    if (op->norms_v) norm_heads(forward, sizes, v, kv_heads, forward->ones, count);
+    if (op->norms_v) norm_heads(forward, op, v, kv_heads, forward->ones, count);
     const struct kv_cache cache = cache_of(forward, op);
     struct kv_store store = {.cache = &cache,
                              .k = k,

@@ -169,22 +169,14 @@ static enum err open_weights(struct model *model, const struct model_options *op
 /* A device computes decoders that generate and nothing else. */
 static enum err check_device(const struct model *model, const struct model_options *options,
                              struct error *error) {
-    if (options->device && model->config.architecture->has_sinks)
+    const char *cpu_only = config_cpu_only(&model->config);
+    if (options->device && cpu_only)
         return err_set(error, ERR_UNAVAILABLE,
-                       "attention with sinks (gpt-oss) is computed on the CPU only so far: run "
-                       "with --device cpu");
-    if (options->device && config_is_recurrent(&model->config))
-        return err_set(error, ERR_UNAVAILABLE,
-                       "a model with recurrent layers is computed on the CPU only so far: run with "
-                       "--device cpu");
+                       "%s is computed on the CPU only so far: run with --device cpu", cpu_only);
     if (config_is_recurrent(&model->config) &&
         embed_pooling(&model->config, options->pooling) != POOLING_NONE)
         return err_set(error, ERR_INVALID,
                        "embeddings of a model with recurrent layers are not supported");
-    if (options->device && config_has_odd_layers(&model->config))
-        return err_set(error, ERR_UNAVAILABLE,
-                       "%s is computed on the CPU only so far: run with --device cpu",
-                       model->config.architecture->name);
     if (!options->device ||
         (model_generates(model) && embed_pooling(&model->config, options->pooling) == POOLING_NONE))
         return OK;

@@ -54,9 +54,9 @@ struct recurrent {
 };
 
 struct layer_weights {
-    float *attention_norm;      /* (width) */
-    float *q_norm;              /* (head_dim) or NULL */
-    float *k_norm;              /* (head_dim) or NULL */
+    float *attention_norm;      /* (width) or NULL */
+    float *q_norm;              /* (head_dim), or of all heads, or NULL */
+    float *k_norm;              /* likewise */
     struct matrix *qkv;         /* (q | k | v, width): (heads + 2 kv_heads) · head_dim outputs; or
                                    (q | k | v | gate, width); NULL in a recurrent layer */
     float *qkv_bias;            /* (q | k | v) or NULL */
@@ -64,7 +64,7 @@ struct layer_weights {
     struct matrix *output;      /* (width, heads · head_dim), or what a state leaves */
     float *output_bias;         /* (width) or NULL; an encoder's too */
     float *post_attention_norm; /* (width) or NULL */
-    float *ffn_norm;            /* (width) */
+    float *ffn_norm;            /* (width) or NULL */
     struct matrix *gate_up;     /* (gate | up: 2 ffn, width); NULL with experts */
     struct matrix *down;        /* (width, ffn); likewise */
     struct experts experts;

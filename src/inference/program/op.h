@@ -66,11 +66,14 @@ struct op {
     bool norms_v;            /* HEADS: RMSNorm of each head of v, without weights */
     bool is_query_only;      /* HEADS: keys and values are another layer's */
     bool gates_inputs;       /* GATE: the second half is the layer's part of inputs */
-    uint8_t rope;            /* HEADS: table of frequencies, 0 global, 1 local */
-    uint16_t kv_group;       /* HEADS, ATTENTION: group of the layer, which has its pages */
-    uint16_t kv_place;       /* HEADS, ATTENTION: place of the layer in its group */
-    uint32_t window;         /* ATTENTION: keys that a row sees, its own too; 0: all */
-    enum op_gate gate;       /* GATE, EXPERTS */
-    float scale;             /* EMBED, INPUTS: factor of the row; ATTENTION: factor of q · k */
-    float softcap;           /* ATTENTION: cap of scores; LOGITS: cap of logits; 0: none */
+    bool norms_all; /* HEADS: the norms are of all heads at once: (heads · head_dim) of q */
+    float temper; /* HEADS: q · (1 + temper · log(1 + position / temper_tokens)); 0: no factor */
+    uint32_t temper_tokens;
+    uint8_t rope;      /* HEADS: table of frequencies, 0 global, 1 local */
+    uint16_t kv_group; /* HEADS, ATTENTION: group of the layer, which has its pages */
+    uint16_t kv_place; /* HEADS, ATTENTION: place of the layer in its group */
+    uint32_t window;   /* ATTENTION: keys that a row sees, its own too; 0: all */
+    enum op_gate gate; /* GATE, EXPERTS */
+    float scale;       /* EMBED, INPUTS: factor of the row; ATTENTION: factor of q · k */
+    float softcap;     /* ATTENTION: cap of scores; LOGITS: cap of logits; 0: none */
 };

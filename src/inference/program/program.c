@@ -106,6 +106,9 @@ static void append_attention_half(struct maker *maker, const struct layer_weight
     struct op *heads = append_attention(maker, OP_HEADS);
     heads->q_norm = weights->q_norm;
     heads->k_norm = weights->k_norm;
+    heads->temper = config->temper_beta;
+    heads->temper_tokens = config->temper_tokens;
+    heads->norms_all = config->architecture->qk_norm_is_wide;
     heads->rope = (uint8_t)layer->rope;
     heads->norms_v = config->architecture->has_v_norm;
     heads->is_query_only = layer->kv_from > 0;
@@ -311,7 +314,7 @@ void program_of(struct program *ret_program, const struct program_options *optio
     }
     struct op *embed = append(&maker, OP_EMBED);
     embed->matrix = weights->embedding;
-    embed->scale = config->architecture->embedding_is_scaled ? sqrtf((float)config->width) : 1.0f;
+    embed->scale = config_embedding_scale(config);
     append_inputs(&maker, embed);
     for (; maker.layer < config->layers; maker.layer++) {
         const struct layer_weights *layer = &weights->layers[maker.layer];

@@ -6,20 +6,25 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* The converter to GGUF stored row (head, half, i) of an interleaved family as (head, i, half);
- * row r of the matrix is file row row_order[r]. */
+/* Row r of the matrix is file row row_order[r]. In the part of a head that turns, elements i and
+ * i + half of it turn together. Files have them as neighbours where the converter to GGUF permuted
+ * the rows of an interleaved family, or where the family turns neighbours. */
 static enum err make_head_order(struct weights_loader *loader) {
     const struct model_config *config = loader->options.config;
-    if (!config->architecture->rope_is_interleaved ||
-        !checkpoint_is_permuted(loader->options.checkpoint))
-        return OK;
-    uint32_t half = config->head_dim / 2, rows = config->heads * config->head_dim;
+    const struct architecture *architecture = config->architecture;
+    const bool are_neighbours =
+        architecture->pairs_are_neighbours ||
+        (architecture->rope_is_interleaved && checkpoint_is_permuted(loader->options.checkpoint));
+    const uint32_t turning = config_rotary_dim(config), half = turning / 2;
+    const uint32_t rows = config->heads * config->head_dim;
+    if (!are_neighbours) return OK;
     loader->row_order = calloc(rows, sizeof *loader->row_order);
     if (!loader->row_order)
         return err_set(loader->error, ERR_LIMIT, "no memory for the order of %u rows", rows);
     for (uint32_t row = 0; row < rows; row++) {
-        uint32_t head = row / config->head_dim, within = row % config->head_dim;
-        loader->row_order[row] = head * config->head_dim + 2 * (within % half) + within / half;
+        const uint32_t within = row % config->head_dim;
+        loader->row_order[row] =
+            within < turning ? row - within + 2 * (within % half) + within / half : row;
     }
     return OK;
 }

@@ -25,6 +25,29 @@ static enum err append_tensor(const struct weights_loader *loader, uint32_t laye
     return OK;
 }
 
+/* A bias goes with the rows of its matrix. */
+static void order_heads(const struct weights_loader *loader, float *bias, size_t count) {
+    const uint32_t head_dim = loader->options.config->head_dim;
+    float head[CONFIG_HEAD_DIM_MAX];
+    for (size_t at = 0; loader->row_order && at < count; at += head_dim) {
+        memcpy(head, bias + at, head_dim * sizeof *head);
+        for (uint32_t i = 0; i < head_dim; i++) bias[at + i] = head[loader->row_order[i]];
+    }
+}
+
+/* Elements of a bias that belong to rows of q and k. */
+static size_t turning_count(const struct weights_loader *loader, enum tensor_role role) {
+    const struct model_config *config = loader->options.config;
+    const size_t q = (size_t)config->heads * config->head_dim;
+    const size_t k = (size_t)config->kv_heads * config->head_dim;
+    switch (role) {
+    case ROLE_Q_BIAS: return q;
+    case ROLE_K_BIAS: return k;
+    case ROLE_QKV_BIAS: return q + k;
+    default: return 0;
+    }
+}
+
 enum err weights_read_vector(struct weights_loader *loader, uint32_t layer,
                              const enum tensor_role *roles, size_t role_count, float **ret_vector) {
     size_t count = 0;
@@ -40,8 +63,11 @@ enum err weights_read_vector(struct weights_loader *loader, uint32_t layer,
     loader->weights->bytes += count * sizeof *vector;
     float *at = vector;
     enum err err = OK;
-    for (size_t i = 0; i < role_count && err == OK; i++)
+    for (size_t i = 0; i < role_count && err == OK; i++) {
+        float *begin = at;
         err = append_tensor(loader, layer, roles[i], &at);
+        if (err == OK) order_heads(loader, begin, turning_count(loader, roles[i]));
+    }
     return err;
 }
 

@@ -129,6 +129,17 @@ static enum err open_layer(struct weights_loader *loader, uint32_t layer) {
                : load_norms(loader, layer, to);
 }
 
+/* The factor of the logits is one of the norm before the head. */
+static enum err read_output_norm(struct weights_loader *loader) {
+    const struct model_config *config = loader->options.config;
+    float *norm = NULL;
+    enum err err = weights_read_norm(loader, 0, ROLE_OUTPUT_NORM, &loader->weights->output_norm);
+    norm = loader->weights->output_norm;
+    for (uint32_t i = 0; err == OK && config->output_scale > 0 && i < config->width; i++)
+        norm[i] *= config->output_scale;
+    return err;
+}
+
 static enum err open_ends(struct weights_loader *loader) {
     static const enum tensor_role embedding[] = {ROLE_EMBEDDING}, head[] = {ROLE_HEAD};
     struct weights *weights = loader->weights;
@@ -156,7 +167,7 @@ static enum err open_ends(struct weights_loader *loader) {
         err = weights_open_matrix(loader, 0, head, 1, &weights->head);
     else
         weights->head = weights->embedding;
-    return err == OK ? weights_read_norm(loader, 0, ROLE_OUTPUT_NORM, &weights->output_norm) : err;
+    return err == OK ? read_output_norm(loader) : err;
 }
 
 static enum err open_all(struct weights_loader *loader) {

@@ -16,6 +16,7 @@ DECODER = SIZES | {"num_key_value_heads": 1, "rms_norm_eps": 1e-5, "torch_dtype"
 LONG = {
     "type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.5, 1.9, 2.4, 3.1, 4.0], "long_factor": [
         1.0, 1.4, 2.0, 3.0, 5.0, 9.0, 16.0, 30.0]}
+EYES = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2}
 CONFIGS = {
     "phi3": DECODER | {
         "model_type": "phi3", "num_hidden_layers": 2, "max_position_embeddings": 256,
@@ -30,6 +31,71 @@ CONFIGS = {
         "head_dim": 16, "rope_theta": 10000.0, "query_pre_attn_scalar": 16, "sliding_window": 12,
         "attn_logit_softcapping": 2.0, "final_logit_softcapping": 6.0,
         "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True},
+    "gemma": DECODER | {
+        "model_type": "gemma", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "head_dim": 16, "rope_theta": 10000.0, "hidden_act": "gelu_pytorch_tanh",
+        "tie_word_embeddings": True},
+    "granite": DECODER | {
+        "model_type": "granite", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True,
+        "embedding_multiplier": 6.0, "residual_multiplier": 0.3, "attention_multiplier": 0.4,
+        "logits_scaling": 0.5},
+    "ministral3": DECODER | {
+        "model_type": "ministral3", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "head_dim": 24, "hidden_act": "silu", "tie_word_embeddings": False, "rope_parameters": {
+            "rope_type": "yarn", "type": "yarn", "rope_theta": 10000.0, "factor": 16.0,
+            "original_max_position_embeddings": 16, "beta_fast": 4.0, "beta_slow": 1.0,
+            "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.3}},
+    "olmo2": DECODER | {
+        "model_type": "olmo2", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False},
+    "olmo3": DECODER | {
+        "model_type": "olmo3", "num_hidden_layers": 4, "max_position_embeddings": 256,
+        "rope_theta": 10000.0, "hidden_act": "silu", "sliding_window": 12,
+        "rope_scaling": {
+            "rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32,
+            "beta_fast": 4.0, "beta_slow": 1.0, "attention_factor": 1.2079441541679836},
+        "tie_word_embeddings": False},
+    "exaone4": DECODER | {
+        "model_type": "exaone4", "num_hidden_layers": 4, "max_position_embeddings": 256,
+        "rope_theta": 10000.0, "hidden_act": "silu", "sliding_window": 12,
+        "sliding_window_pattern": 4, "tie_word_embeddings": True},
+    "seed_oss": DECODER | {
+        "model_type": "seed_oss", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "head_dim": 24, "rope_theta": 10000.0, "hidden_act": "silu", "attention_bias": True,
+        "attention_out_bias": False, "tie_word_embeddings": False},
+    "smollm3": DECODER | {
+        "model_type": "smollm3", "num_hidden_layers": 4, "max_position_embeddings": 256,
+        "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True,
+        "no_rope_layers": [1, 1, 1, 0]},
+    "glm4": DECODER | {
+        "model_type": "glm4", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "head_dim": 16, "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "hidden_act": "silu",
+        "attention_bias": True, "tie_word_embeddings": False},
+    "phi4-mini": DECODER | {
+        "model_type": "phi3", "num_hidden_layers": 2, "max_position_embeddings": 512,
+        "original_max_position_embeddings": 64, "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.75,
+        "rope_scaling": LONG | {key: LONG[key][:6] for key in ("short_factor", "long_factor")},
+        "sliding_window": None, "hidden_act": "silu", "tie_word_embeddings": True},
+    "qwen2_5_vl": {
+        "model_type": "qwen2_5_vl", "vision_config": EYES | {"out_hidden_size": 32},
+        "text_config": DECODER | {
+            "model_type": "qwen2_5_vl_text", "num_hidden_layers": 2,
+            "max_position_embeddings": 256, "hidden_act": "silu",
+            "rope_parameters": {
+                "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3]}},
+        "tie_word_embeddings": False},
+    "qwen3_vl": {
+        "model_type": "qwen3_vl", "vision_config": EYES | {
+            "out_hidden_size": 32, "deepstack_visual_indexes": [0]},
+        "text_config": DECODER | {
+            "model_type": "qwen3_vl_text", "num_hidden_layers": 2, "head_dim": 16,
+            "max_position_embeddings": 256, "hidden_act": "silu",
+            "rope_parameters": {
+                "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3],
+                "mrope_interleaved": True}},
+        "tie_word_embeddings": True},
     "nomic-bert": SIZES | {
         "model_type": "nomic_bert", "num_hidden_layers": 2, "max_position_embeddings": 64,
         "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "silu", "rope_theta": 1000.0,
@@ -106,12 +172,15 @@ def make(name):
         if key in settings}
     config = transformers.AutoConfig.for_model(given["model_type"], **settings)
     config._attn_implementation = "eager"
+    sees = "vision_config" in given
     kind = transformers.AutoModel if is_encoder else transformers.AutoModelForCausalLM
+    if sees:
+        kind = transformers.AutoModelForImageTextToText
     model = kind.from_config(config,
                              dtype=torch.float32,
                              attn_implementation="eager",
                              **({"add_pooling_layer": False} if is_encoder else {})).eval()
-    fill(model, 7, name == "gemma2")
+    fill(model, 7, name in ("gemma", "gemma2"))
     model.tie_weights()
     random = numpy.random.default_rng(3)
     if is_encoder:
@@ -120,7 +189,7 @@ def make(name):
             for length in (2, 5, 17, 33, 48)]
         given = given | {"architectures": [type(model).__name__]}
     else:
-        lengths = (4, 23, 45) if name == "phi3-long" else (
+        lengths = (4, 23, 45) if "long_factor" in (given.get("rope_scaling") or {}) else (
             4, 23, 70)  # with the greedy ids still below the original length of 64
         cases = [
             decoder_case(model, [1, *map(int, random.integers(3, 64, length - 1))])
@@ -131,6 +200,11 @@ def make(name):
         key: value.to(dtype).contiguous()
         for key, value in model.state_dict().items()
         if key != "lm_head.weight" or not given.get("tie_word_embeddings")}
+    if sees:  # one tensor stands for all that a reader of text passes over
+        weights = {
+            key: value
+            for key, value in weights.items()
+            if "visual" not in key or key.endswith("blocks.0.norm1.weight")}
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     (folder / "config.json").write_text(json.dumps(given, indent=1) + "\n")
     (folder / "reference.json").write_text(

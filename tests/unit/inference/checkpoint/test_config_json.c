@@ -111,6 +111,50 @@ static void gemma_2_caps_scores_and_logits_unless_a_null_says_no(void **state) {
     assert_true(json.config.attention_softcap == 0.0f && json.config.softcap == 8.0f);
 }
 
+static void multipliers_become_factors_of_ends_and_of_epsilon(void **state) {
+    (void)state;
+    struct json_config json;
+    open_good("{\"model_type\":\"granite\",\"embedding_multiplier\":12,\"rms_norm_eps\":0.02,"
+              "\"residual_multiplier\":0.5,\"attention_multiplier\":0.125,\"logits_scaling\":8}",
+              &json);
+    assert_true(config_embedding_scale(&json.config) == 24.0f);
+    assert_true(json.config.eps == 0.08f);
+    assert_true(json.config.attention_scale == 0.125f && json.config.output_scale == 0.125f);
+    open_good("{\"model_type\":\"gemma\",\"num_key_value_heads\":1}", &json);
+    assert_true(config_embedding_scale(&json.config) == 8.0f && json.norms_lack_one);
+    open_good("{\"embedding_multiplier\":12}", &json); /* llama's class does not know it */
+    assert_true(config_embedding_scale(&json.config) == 1.0f);
+}
+
+static void layers_that_do_not_turn_have_the_frequency_0(void **state) {
+    (void)state;
+    struct json_config json;
+    float turns[8];
+    open_good("{\"model_type\":\"smollm3\",\"head_dim\":16}", &json);
+    for (uint32_t i = 0; i < 12; i++) assert_int_equal(json.config.list[i].rope, i % 4 == 3);
+    config_rope_frequencies(&json.config, true, turns);
+    for (uint32_t i = 0; i < 8; i++) assert_true(turns[i] == 0.0f);
+    config_rope_frequencies(&json.config, false, turns);
+    assert_true(turns[0] == 1.0f && turns[7] > 0.0f);
+    open_good("{\"model_type\":\"smollm3\",\"no_rope_layers\":[0,1,1,1,1,1,1,1,1,1,1,0]}", &json);
+    assert_true(json.config.list[0].rope == 1 && json.config.list[3].rope == 0 &&
+                json.config.list[11].rope == 1);
+    open_good("{\"model_type\":\"glm4\",\"head_dim\":16}", &json);
+    assert_int_equal(config_rotary_dim(&json.config), 8);
+    config_rope_frequencies(&json.config, false, turns);
+    assert_true(turns[0] == 1.0f && fabsf(turns[1] - 0.1f) < 1e-6f && turns[3] > 0.0f);
+}
+
+static void the_text_part_of_a_model_that_sees_may_lie_flat(void **state) {
+    (void)state;
+    struct json_config json;
+    open_good("{\"model_type\":\"qwen2_5_vl\",\"vision_config\":{},\"rope_scaling\":"
+              "{\"type\":\"default\",\"mrope_section\":[2,3,3]}}",
+              &json);
+    assert_string_equal(json.config.architecture->name, "qwen2vl");
+    assert_true(json.is_part_of_another && json.config.rope_base == 1e6f);
+}
+
 #define LONG_ROPE(rest)                                                                            \
     "{\"model_type\":\"phi3\",\"max_position_embeddings\":4096,\"rope_scaling\":{\"type\":"        \
     "\"longrope\","                                                                                \
@@ -364,6 +408,14 @@ static const struct {
     {"short_factor 7 is not within", LONG_ROPE("\"short_factor\":[1,1,1,1,1,1,1,\"1\"],"
                                                "\"original_max_position_embeddings\":64")},
     {"partial_rotary_factor is 0.5", "{\"partial_rotary_factor\":0.5}"},
+    {"partial_rotary_factor is 0.1",
+     "{\"model_type\":\"glm4\",\"head_dim\":16,\"partial_rotary_factor\":0.1}"},
+    {"no_rope_layers is no list of 12 layers",
+     "{\"model_type\":\"smollm3\",\"no_rope_layers\":[1]}"},
+    {"no_rope_layers: element 1 is not 0 or 1",
+     "{\"model_type\":\"smollm3\",\"no_rope_layers\":[1,2,1,1,1,1,1,1,1,1,1,1]}"},
+    {"residual_multiplier is no number", "{\"model_type\":\"granite\",\"residual_multiplier\":0}"},
+    {"attention_out_bias true is not", "{\"model_type\":\"seed_oss\",\"attention_out_bias\":true}"},
     {"sliding_attention with a scaling",
      "{\"model_type\":\"gemma3_text\",\"rope_parameters\":{\"full_attention\":{},"
      "\"sliding_attention\":{\"rope_type\":\"linear\",\"factor\":2}}}"},
@@ -412,6 +464,9 @@ int main(void) {
         cmocka_unit_test(what_is_not_said_is_what_the_family_s_class_says),
         cmocka_unit_test(gemma_3_has_its_own_norms_scale_window_and_two_bases),
         cmocka_unit_test(gemma_2_caps_scores_and_logits_unless_a_null_says_no),
+        cmocka_unit_test(multipliers_become_factors_of_ends_and_of_epsilon),
+        cmocka_unit_test(layers_that_do_not_turn_have_the_frequency_0),
+        cmocka_unit_test(the_text_part_of_a_model_that_sees_may_lie_flat),
         cmocka_unit_test(the_context_of_a_long_rope_is_that_of_its_first_training),
         cmocka_unit_test(a_window_counts_for_qwen_only_when_it_is_asked_for),
         cmocka_unit_test(a_list_of_layer_types_has_the_last_word),
