@@ -32,4 +32,4 @@ void answer_text_read(struct answer_text *ret_answer, struct str choice);
  * it is wanted, is the number of choices; without it only as many are read as must be. */
 bool answer_text_first(struct answer_text *ret_answer, struct str choices, uint64_t *ret_count);
 /* Appends the text of the answer, decoded. */
-void answer_text_add(struct buf *buf, const struct answer_text *answer);
+void answer_text_add(struct buf *buf, const struct answer_text *found);

@@ -23,4 +23,4 @@ struct answer_tree {
 /* Finds the answer of a response body. */
 void answer_tree_find(struct answer_tree *ret_answer, const json_t *body);
 /* Appends the text of the answer. */
-void answer_tree_add_text(struct buf *buf, const struct answer_tree *answer);
+void answer_tree_add_text(struct buf *buf, const struct answer_tree *found);
