@@ -143,6 +143,23 @@ def test_a_new_key_stays_under_refusals_until_it_is_hidden(browser, server, tmp_
     assert not tab.troubles
 
 
+def test_the_audit_trail_names_who_did_what(browser, server, tmp_path):
+    root = make_key(tmp_path / "state", "--scopes", "admin")
+    support.until(lambda: server.call("GET", "/v1/keys")[0] == 401)
+    owned = {"Authorization": f"Bearer {root}"}
+    for number in range(3):
+        assert server.call("POST", "/v1/keys", {"name": f"key {number}", "scopes": ["files"]},
+                           headers=owned)[0] == 200
+    tab = Tab(browser, server, "/#/audit")
+    sign_in(tab, root)
+    rows = tab.page.get_by_role("table", name="Audit trail").locator("tbody tr")
+    expect(rows.first).to_be_visible(timeout=PATIENCE_MS)
+    assert rows.count() >= 3
+    expect(rows.first).to_contain_text(root[3:11])
+    tab.has_no_violation()
+    assert not tab.troubles
+
+
 def test_a_refused_wish_says_what_is_wrong(browser, server):
     tab = Tab(browser, server, MACHINE)
     tab.page.get_by_text("New key").click()

@@ -50,7 +50,8 @@ export function showAnswers(id, query) {
   const again = element(
     "button", {type: "button", hidden: true, onclick: () => turn()}, "Show newer answers");
   const dialog = lineDialog(
-    id, () => view.line && location.assign(addressOf(id, {...view, line: null})), neighbour);
+    id, () => !isClosed && view.line
+      && location.assign(addressOf(id, {...view, line: null})), neighbour);
   const spread = element("details", {class: "spread", open: matchMedia(WIDE).matches},
     element("summary", {}, "How the answers are spread"), charts.element, leftOut);
   const made = element("section",

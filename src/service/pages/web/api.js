@@ -147,6 +147,9 @@ export const machine = () => get("/v1/machine");
 export const actOnModel = (id, action) =>
   post(`/v1/machine/models/${encodeURIComponent(id)}/${action}`);
 
+/** Entries of the audit trail, newest first; query: {before, limit}. */
+export const audit = query => get(`/v1/audit?${asQuery(query)}`);
+
 /** The keys of the server; asks: whether it wants one of each client. */
 export const keys = () => get("/v1/keys");
 /** The answer's `key` is the only copy of the new key's text. */

@@ -37,6 +37,13 @@ const PAGES = [
     title: () => "Machine",
     show: later(async () => (await import("/pages/machine.js")).showMachine)
   },
+  {
+    pattern: /^\/audit$/,
+    link: "Audit",
+    address: () => "/audit",
+    title: () => "Audit trail",
+    show: later(async () => (await import("/pages/audit.js")).showAudit)
+  },
 ];
 
 /** A page whose modules are loaded when it is first opened, so that the others stay small. */
