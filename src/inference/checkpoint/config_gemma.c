@@ -3,6 +3,7 @@
 
 #include "checkpoint/config_key.h"
 
+#include <assert.h>
 #include <stdio.h>
 
 enum err config_share_keys(struct model_config *config, uint32_t shared, const char *key,
@@ -31,6 +32,7 @@ static enum err read_each(const struct model_config *config, const struct gguf *
     struct config_key key = config_key_of(config, gguf, suffix);
     const struct gguf_value *value = gguf_find(gguf, key.text);
     if (!value) return err_set(error, ERR_INVALID, "%s is missing", key.text);
+    assert(config->layers > 0);
     const bool is_list = value->kind == GGUF_ARRAY;
     if (is_list && value->count != config->layers)
         return err_set(error, ERR_INVALID, "%s has %llu elements for %u layers", key.text,
@@ -47,7 +49,7 @@ static enum err read_each(const struct model_config *config, const struct gguf *
 
 static enum err read_widths(struct model_config *config, const struct gguf *gguf,
                             struct error *error) {
-    uint32_t counts[CONFIG_LAYERS_MAX];
+    uint32_t counts[CONFIG_LAYERS_MAX] = {0};
     enum err err = read_each(config, gguf, "feed_forward_length", CONFIG_FFN_MAX, counts, error);
     if (err != OK) return err;
     config->ffn = counts[0];
@@ -59,7 +61,7 @@ static enum err read_widths(struct model_config *config, const struct gguf *gguf
 
 static enum err read_heads(struct model_config *config, const struct gguf *gguf,
                            struct error *error) {
-    uint32_t counts[CONFIG_LAYERS_MAX], local = config->head_dim;
+    uint32_t counts[CONFIG_LAYERS_MAX] = {0}, local = config->head_dim;
     enum err err =
         read_each(config, gguf, "attention.head_count_kv", CONFIG_HEADS_MAX, counts, error);
     if (err == OK && config_key_exists(config, gguf, "attention.key_length_swa"))

@@ -207,6 +207,7 @@ static enum err read_rows(struct weights_loader *loader, enum tensor_role role, 
 /* A position begins with its own vector, and the first token type's. */
 enum err weights_read_positions(struct weights_loader *loader) {
     const struct model_config *config = loader->options.config;
+    assert(config->width > 0);
     bool is_rotary = config->architecture->is_rotary_encoder;
     size_t width = config->width, count = is_rotary ? 1 : config->context_max;
     float *at = loader->weights->positions = calloc(count * width, sizeof *at);
