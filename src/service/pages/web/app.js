@@ -119,7 +119,8 @@ async function refresh(mine) {
     }
     if (error.status === 403 || error.status === 404) {
       leave();
-      fill(main, element("p", {class: "trouble"}, error.message),
+      fill(main, element("h1", {}, error.status === 404 ? "Not found" : "Not allowed"),
+        element("p", {class: "trouble"}, error.message),
         element("p", {}, element("a", {href: "#/"}, "All batches")));
       return;
     }
