@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine that bench/gpu runs on: quern's programs, the card by NVML, and runs of quern. Only
+"""The machine that bench/gpu runs on: quern's programs, the GPU by NVML, and runs of quern. Only
 the standard library is needed."""
 import ctypes, json, os, pathlib, re, signal, subprocess, sys, tempfile, threading, time
 
@@ -62,7 +62,7 @@ def with_products(environment, plugin):
             return
 
 
-# The card
+# The GPU
 
 class Memory(ctypes.Structure):
     _fields_ = [("version", ctypes.c_uint), ("total", ctypes.c_ulonglong),
@@ -75,7 +75,7 @@ class Rates(ctypes.Structure):
 
 
 class Card:
-    """The first card, through NVML."""
+    """The first GPU, through NVML."""
 
     def __init__(self):
         try:
@@ -120,7 +120,7 @@ class Card:
 
 
 class Watch:
-    """Samples the card while it is open: memory every `pause` seconds, the rest every tenth of a
+    """Samples the GPU while it is open: memory every `pause` seconds, the rest every tenth of a
     second."""
 
     def __init__(self, card, pause=0.005):
@@ -178,7 +178,7 @@ def find_card(is_needed=True):
 
 
 def wait_for_memory(card, bytes_in_use=1 << 30, seconds=60):
-    """Waits until processes that ended have given the card's memory back."""
+    """Waits until processes that ended have given the GPU's memory back."""
     for _ in range(int(seconds / 0.1)):
         if not card or card.memory()[1] < bytes_in_use:
             return
@@ -187,7 +187,7 @@ def wait_for_memory(card, bytes_in_use=1 << 30, seconds=60):
 
 # Processes
 
-# A script that is told to end leaves no quern on the card.
+# A script that is told to end leaves no quern on the GPU.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 

@@ -79,7 +79,7 @@ QWEN3_MOE = dict(COMMON,
                  rope_theta=1000000.0,
                  max_position_embeddings=40960)
 # The public hyper-parameters of the reference models, as vLLM's runs had them; `tiny` and
-# `tiny-experts` are for a try of the scripts without a card.
+# `tiny-experts` are for a try of the scripts without a GPU.
 CONFIGS = {
     "llama-3.2-1b": dict(LLAMA,
                          hidden_size=2048,

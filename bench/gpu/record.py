@@ -2,8 +2,8 @@
 """What quern is compared with: vLLM's figures on one H200, and the ratios that are asked for.
 
 Figures: requests a second, greedy, 2,000 requests, seed 7; vLLM 0.26.0, torch 2.11, FlashAttention
-3, prefix cache on, CUDA graphs; 2026-11-21 and -22. They repeat within 2 % from run to run on cards
-of this kind, and say nothing about other cards. Weights are those that vLLM makes up itself
+3, prefix cache on, CUDA graphs; 2026-11-21 and -22. They repeat within 2 % from run to run on GPUs
+of this kind, and say nothing about other GPUs. Weights are those that vLLM makes up itself
 (docs/internals/inference/gpu.md tells what that means for a KV cache in fp8)."""
 CARD = "H200"
 SOURCE = "vLLM 0.26.0 on an H200, 2026-11-21 and -22"

@@ -137,7 +137,7 @@ def test_ports_and_upstreams(tmp_path):
 
 
 def test_a_card_without_cublaslt_is_told(tmp_path):
-    """The plugin is a stub, and any library stands for cuBLASLt: no card is needed."""
+    """The plugin is a stub, and any library stands for cuBLASLt: no GPU is needed."""
     settings = ("port = 0", "model = m=echo", f"device-plugin = {support.plugin('cuda')}")
     folder = tmp_path / "lib"
     folder.mkdir()

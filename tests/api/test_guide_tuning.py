@@ -50,7 +50,7 @@ def test_a_command_of_the_guides_runs(place, page, command):
                           timeout=240)
     assert done.returncode == 0, done.stderr
     if command.startswith("awk"):
-        assert done.stdout == "7.45 TFLOP per request, at most 52.4 requests/s, 4292 need 82 cards\n"
+        assert done.stdout == "7.45 TFLOP per request, at most 52.4 requests/s, 4292 need 82 GPUs\n"
 
 
 def test_the_seven_settings_of_the_guide_are_those_of_the_command():
@@ -76,7 +76,7 @@ def test_settings_are_measured_and_the_others_say_why_not(place):
     assert threads["ratio"]["low"] == threads["ratio"]["mean"] > 0 and threads[
         "equal_share"] == 1 and threads["joules_per_request"] > 0
     refused = by_option["--kv-cache-dtype fp8"]
-    assert refused["rounds"] == 0 and "only a card has one" in refused[
+    assert refused["rounds"] == 0 and "only a GPU has one" in refused[
         "why_not"] and "ratio" not in refused
 
 

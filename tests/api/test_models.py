@@ -106,7 +106,7 @@ def test_a_model_is_inspected_by_name_and_by_path(served, quern):
     assert unasked["sequence_tokens"] == 8192 and unasked["card"][
         "forms"] == forms  # what an engine needs room for, not the whole context
     page = quern("models", "inspect", "org/smol-GGUF", "--device-memory-mib", "700").stdout
-    assert "card         700 MiB, of which the driver takes 608" in page and "it does not fit" in page
+    assert "GPU          700 MiB, of which the driver takes 608" in page and "it does not fit" in page
     assert quern("models", "inspect", "nowhere").returncode == 4
     assert quern("models", "inspect", "/etc/hostname").returncode == 3
 
@@ -118,17 +118,17 @@ def test_a_list_tells_how_models_fit_the_card(served, quern, tmp_path):
         head, *lines = done.stdout.splitlines()
         return head, next(line for line in lines if line.startswith("org/smol"))
 
-    assert "on the card" not in row()[0]
+    assert "on the GPU" not in row()[0]
     head, line = row("--device-memory-mib", "1600")
     [card] = [
         model["card"]
         for model in listed(quern, "list", "--device-memory-mib", "1600", "--max-model-len", "4096")
         if model["model"].startswith("org/smol")]
-    assert line[head.index("on the card"):].startswith(
+    assert line[head.index("on the GPU"):].startswith(
         f"bfloat16/bfloat16 {card['forms'][0]['sequences']} ")
     head, line = row("--device-memory-mib", "700")
-    assert line[head.index("on the card"):].startswith("too large ")
-    # A card of this machine, of which an engine takes nine tenths.
+    assert line[head.index("on the GPU"):].startswith("too large ")
+    # A GPU of this machine, of which an engine takes nine tenths.
     (tmp_path / "nvml").write_text(f"memory_total {2000 << 20}\n")
     fake = {
         "LD_LIBRARY_PATH": str(pathlib.Path(support.BINARY).resolve().parent.parent / "tests/nvml"),
@@ -136,10 +136,10 @@ def test_a_list_tells_how_models_fit_the_card(served, quern, tmp_path):
     # Not the whole line: the memory that is free for the CPU, and so its sequences, may change from
     # call to call.
     told = [
-        line[head.index("on the card"):]
+        line[head.index("on the GPU"):]
         for head, line in (row(**fake), row("--device-memory-mib", "1800"))]
     assert told[0] == told[1]
-    assert "card         1800 MiB" in quern("models", "inspect", "org/smol-GGUF", **fake).stdout
+    assert "GPU          1800 MiB" in quern("models", "inspect", "org/smol-GGUF", **fake).stdout
 
 
 def test_a_model_of_no_known_family_is_shown_and_not_served(quern, home, tmp_path):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts of bench/gpu without a card: over the plain device and a made-up NVML they run to
+"""The scripts of bench/gpu without a GPU: over the plain device and a made-up NVML they run to
 their end; figures of kernels are read from lines of the programs that print them."""
 import importlib.machinery, importlib.util, json, os, pathlib, re, subprocess, sys
 
@@ -154,7 +154,7 @@ def test_run_all_names_the_parts_that_it_has_no_time_for(tmp_path):
 
 
 class Shrinking:
-    """A card whose memory in use is what the list says, call by call, then its last value."""
+    """A GPU whose memory in use is what the list says, call by call, then its last value."""
 
     def __init__(self, *used):
         self.used = list(used)
@@ -285,7 +285,7 @@ BENCH_LINES = "# ceiling: linear read 4653 GB/s\n" + "".join(
          "7.60 us    2100.0 GB/s     49.0 % (81 % of a copy as large)"),
         ("products   bf16 qwen3-4b qkv 1024: 3 of 8, first 1.05, 99.7 % of the best",
          "44.10 us     719.0 TFLOP/s 105.6 %")))
-STEP_LINE = "Qwen3-4B e4m3      19.560 ms per step of 1313 rows, the card busy 19.540 ms, the host 0.410 us per row; items: 1 prefix, 2 tiles, 3 decode\n"
+STEP_LINE = "Qwen3-4B e4m3      19.560 ms per step of 1313 rows, the GPU busy 19.540 ms, the host 0.410 us per row; items: 1 prefix, 2 tiles, 3 decode\n"
 
 
 def test_shares_of_kernels_are_judged_by_what_is_asked_for():

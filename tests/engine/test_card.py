@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real card that is taken away while a batch runs: each line has one result.
+"""A real GPU that is taken away while a batch runs: each line has one result.
 tests/engine/test_device_faults.py has more situations, on a device in plain C. Skips without a
-card; QUERN_GPU_PLUGIN names its plugin."""
+GPU; QUERN_GPU_PLUGIN names its plugin."""
 import os, re, signal
 
 import pytest

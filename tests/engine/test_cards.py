@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What /metrics tells about cards: the memory of an engine on the plain device, and the card itself
+"""What /metrics tells about GPUs: the memory of an engine on the plain device, and the GPU itself
 by a made-up NVML (tests/nvml)."""
 import pathlib, re
 

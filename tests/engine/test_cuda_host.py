@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models through the CUDA plugin's host code, over a runtime and kernels in plain C
-(tests/gpu/cuda/host): the whole way from a request to a step's kernels, without a card."""
+(tests/gpu/cuda/host): the whole way from a request to a step's kernels, without a GPU."""
 import json, pathlib, re, shutil
 
 import pytest
@@ -22,7 +22,7 @@ PENALTIES = [0, 0, 0.5]  # frequency_penalty of each
 # Where two logits are closer than this, either may come first in bf16: engine.md 7.2's near-tie.
 NEAR_TIE = 0.25
 POISON = 77  # as in tests/gpu/poison_plugin.c
-# What the card may tell of one access outside, by the host code's name of it; an Xid ends kernels
+# What the GPU may tell of one access outside, by the host code's name of it; an Xid ends kernels
 # with a launch failure, too.
 FAULTS = {"illegal": r"an illegal memory access was encountered \(cudaErrorIllegalAddress\)",
           "ecc": r"uncorrectable ECC error encountered \(cudaErrorECCUncorrectable\)",
@@ -50,7 +50,7 @@ def answers(tmp_path, model, name, *arguments, fields=({}, {}, {}), tokens=16):
 
 
 def equal_tokens(tmp_path, model, card, tokens):
-    """The number of the card's tokens that are the CPU's, of each answer up to its first near-tie.
+    """The number of the GPU's tokens that are the CPU's, of each answer up to its first near-tie.
     Fails if an answer differs elsewhere."""
     asked = [{
         "logprobs": 1, "logprob_token_ids": sorted(set(choice["token_ids"])),
@@ -95,7 +95,7 @@ def test_a_trained_model_that_fits_in_its_4_bits_alone_has_the_cpu_s_tokens(tmp_
                              *small, "--gpu-memory-limit-mib", 200, "--quantization", form)
         assert done.returncode == 3, done.stderr
         limits[form] = int(
-            re.search(r"the model needs (\d+) MiB of the card's memory and may take 200",
+            re.search(r"the model needs (\d+) MiB of the GPU's memory and may take 200",
                       done.stderr).group(1))
     assert limits["auto"] + 20 < limits["int8"]
     card = answers(tmp_path,
@@ -164,7 +164,7 @@ def test_a_head_size_without_a_kernel_is_refused(tmp_path):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_error_of_the_card_names_its_operation_to_the_line_that_repeats_it(
         tmp_path, state, fault):
-    """The card tells its error at the next wait: the first process waits for a step, and those
+    """The GPU tells its error at the next wait: the first process waits for a step, and those
     behind it for each operation."""
     requests = lines(12)
     for i, request in enumerate(requests):
@@ -203,15 +203,15 @@ MACHINES = {
     "no-driver": "no CUDA device: libcuda.so.1 is not found: install NVIDIA's driver, or run with --device cpu",
     "old-driver": "no CUDA device: the driver runs CUDA 11.4 and this plugin needs 13.0: update the driver, build the plugin with an older nvcc, "
     "or run with --device cpu",
-    "no-card": "no CUDA device: the driver finds no card: see nvidia-smi, give the container its card, or run with --device cpu",
-    "old-card": "card 0, host, cannot be used: its compute capability is 6.0, and the kernels need 8.0: use a newer card (A100, RTX 30 or later), "
+    "no-card": "no CUDA device: the driver finds no GPU: see nvidia-smi, give the container its GPU, or run with --device cpu",
+    "old-card": "GPU 0, host, cannot be used: its compute capability is 6.0, and the kernels need 8.0: use a newer GPU (A100, RTX 30 or later), "
     "or run with --device cpu",
     "no-code": "CUDA device 0: the plugin has no code for compute capability 9.0, and the driver cannot compile it: no kernel image is available for "
     "execution on the device (cudaErrorNoKernelImageForDevice): build the plugin for it (-Dgpu_archs), update the driver, give a container "
     "NVIDIA_DRIVER_CAPABILITIES=compute,utility, or run with --device cpu",
     "no-library": "libcublasLt.so cannot be loaded: install cuBLAS of CUDA 13 or 12 (NVIDIA's packages libcublas-13-0, libcublas-12-9), "
     "put libcublasLt.so.13 next to the plugin, or run with --device cpu", }
-HIDDEN = "no CUDA device: the driver finds no card of CUDA_VISIBLE_DEVICES=7: see nvidia-smi -L, change or unset the variable, or run with --device cpu"
+HIDDEN = "no CUDA device: the driver finds no GPU of CUDA_VISIBLE_DEVICES=7: see nvidia-smi -L, change or unset the variable, or run with --device cpu"
 
 
 def run_one(tmp_path, *arguments):
@@ -243,7 +243,7 @@ def test_auto_says_in_one_line_what_the_machine_lacks_and_runs_on_the_cpu(tmp_pa
 @pytest.mark.parametrize("device, status", [("auto", 0), ("cuda", 3)])
 def test_cards_that_a_variable_hides_are_no_cards_and_the_variable_is_named(
         tmp_path, monkeypatch, device, status):
-    """The engine's process has the variable, so that CUDA shows it the cards that its user
+    """The engine's process has the variable, so that CUDA shows it the GPUs that its user
     means."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
     done = run_one(tmp_path, "--device", device, "--device-plugin",
@@ -266,12 +266,12 @@ def test_kernels_are_compiled_for_a_card_without_code_before_the_sandbox_shuts(t
     done = run_one(tmp_path, *CARD, "--device-plugin", plugin, "--log-level", "info")
     assert done.returncode == 0, done.stderr
     [said] = events(done, "device_compiled")
-    assert re.search(r'seconds=\d+\.\d+ reason="the plugin has no code of its own for this card',
+    assert re.search(r'seconds=\d+\.\d+ reason="the plugin has no code of its own for this GPU',
                      said)
     assert json.loads((tmp_path / "out.jsonl").read_text())["response"]["status_code"] == 200
 
 
-# Before the library is opened the card has a context, so that the runtime knows what is free. 636:
+# Before the library is opened the GPU has a context, so that the runtime knows what is free. 636:
 # plugin.c's CONTEXT_USUAL and others.
 FULL = {"context": "fewer|\\d+", "stream": "12", "library": "12"}
 
@@ -285,7 +285,7 @@ def test_a_card_that_others_fill_is_asked_again_until_it_has_room(tmp_path, plac
     assert done.returncode == 0, done.stderr
     waits = events(done, "device_waits")
     assert len(waits) == 2 and all(
-        re.search(rf"need 636 MiB of the card's memory, and ({FULL[place]}) are free", line)
+        re.search(rf"need 636 MiB of the GPU's memory, and ({FULL[place]}) are free", line)
         for line in waits)
     [said] = events(done, "device")
     assert "device=cuda:0" in said and json.loads(
@@ -299,7 +299,7 @@ def test_a_card_that_others_keep_full_ends_it_with_the_numbers(tmp_path, place, 
     plugin = support.with_variables(PLUGIN, tmp_path, f"QUERN_HOST_FULL={place}:1000")
     done = run_one(tmp_path, *CARD, "--device", device, "--device-plugin", plugin)
     said = (
-        rf"driver and libraries need 636 MiB of the card's memory, and ({FULL[place]}) are free: "
+        rf"driver and libraries need 636 MiB of the GPU's memory, and ({FULL[place]}) are free: "
         "end what else nvidia-smi shows on it, or run with --device cpu")
     assert done.returncode == 3 and re.search(said, done.stderr), done.stderr
     assert len(events(done, "device_waits")) == 4 and not events(done, "device")
@@ -307,7 +307,7 @@ def test_a_card_that_others_keep_full_ends_it_with_the_numbers(tmp_path, place, 
 
 @pytest.mark.parametrize("limit", [191, 192, 195, 200])
 def test_each_setting_that_a_refusal_names_fits(tmp_path, limit):
-    """Buffers have the rows of a bucket, and the card's memory is taken in whole MiB: the advice
+    """Buffers have the rows of a bucket, and the GPU's memory is taken in whole MiB: the advice
     knows both."""
     memory = ["--device", "cuda", "--device-plugin", PLUGIN, "--gpu-memory-limit-mib", limit]
     done = run_one(tmp_path, *memory)
@@ -321,10 +321,10 @@ def test_each_setting_that_a_refusal_names_fits(tmp_path, limit):
 
 @pytest.mark.parametrize("limit, said", [
     (100,
-     r"100 MiB of the card's memory are too few: driver and libraries take 166, and 921 more are free: end what else nvidia-smi shows on it, "
+     r"100 MiB of the GPU's memory are too few: driver and libraries take 166, and 921 more are free: end what else nvidia-smi shows on it, "
      r"raise --gpu-memory-limit-mib, or run with --device cpu"),
     (1100,
-     r"1100 MiB of the card's memory are the limit, driver and libraries take 166 of them, and 921 are free for the rest: "
+     r"1100 MiB of the GPU's memory are the limit, driver and libraries take 166 of them, and 921 are free for the rest: "
      r"end what else nvidia-smi shows on it, or lower --gpu-memory-limit-mib"), ])
 def test_a_limit_that_the_card_cannot_keep_has_its_numbers(tmp_path, limit, said):
     done = run_one(tmp_path, "--device", "cuda", "--device-plugin", PLUGIN,

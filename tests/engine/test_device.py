@@ -14,8 +14,8 @@ SITUATIONS = {
     "abi": "is of another build: its interface is", "bytes": "is of another build: its table has",
     "version": "is of another build: quern 0.0.1",
     "driver": "libcuda.so.1 cannot be loaded; install NVIDIA's driver",
-    "empty": "this machine has no stub card that the driver shows; see nvidia-smi, or run with --device cpu",
-    "refused": "card 0, Stub 0, cannot be used: it has compute capability 6.1, and quern needs 8.0",
+    "empty": "this machine has no stub GPU that the driver shows; see nvidia-smi, or run with --device cpu",
+    "refused": "GPU 0, Stub 0, cannot be used: it has compute capability 6.1, and quern needs 8.0",
     "library": "libcublasLt.so cannot be loaded; install cuBLAS", }
 
 
@@ -66,7 +66,7 @@ def test_without_a_plugin_next_to_it_quern_says_how_to_get_one(tmp_path):
     assert done.returncode == 3 and said in done.stderr, done.stderr
     assert not (tmp_path / "out.jsonl").exists()
     done = run(tmp_path, "--log-level", "info",
-               program=alone)  # no warning on a machine that has no card either
+               program=alone)  # no warning on a machine that has no GPU either
     assert done.returncode == 0, done.stderr
     [line] = [line for line in done.stderr.splitlines() if "event=device " in line]
     assert f'device=cpu reason="{said}"' in line
@@ -165,7 +165,7 @@ def test_the_log_names_the_card(tmp_path):
         support.until(lambda: "event=model " in server.log_text())
         log = server.log_text()
     assert 'event=device device=plain:0 name="plain card 0" limit_mib=500' in log
-    assert re.search(r"event=model llama .*; card plain card 0, threads", log), log
+    assert re.search(r"event=model llama .*; GPU plain card 0, threads", log), log
 
 
 def restarts(server):
@@ -176,7 +176,7 @@ def restarts(server):
 
 @pytest.mark.parametrize("fault, said", [
     ("wait:7:error", "call 7 of wait fails, as the test asks"),
-    ("submit:5:lost", "plain device: the card is lost"),
+    ("submit:5:lost", "plain device: the GPU is lost"),
 ])
 def test_a_device_that_fails_ends_its_engine_and_the_lines_run_again(tmp_path, fault, said):
     plugin = support.plain_device(tmp_path, "once", f"QUERN_PLAIN_FAULT={fault}")
@@ -252,7 +252,7 @@ def test_lines_wait_for_a_card_that_is_lost_or_that_others_fill(tmp_path, gone, 
         assert server.batch(batch["id"])["status"] == "in_progress"
         assert server.batch(batch["id"])["request_counts"]["failed"] == 0
         status, health = server.call("GET", "/health")
-        assert status == 503 and f"waiting for its card: {said}" in health.decode()
+        assert status == 503 and f"waiting for its GPU: {said}" in health.decode()
         variables.unlink()
         batch = server.wait(batch["id"])
         assert batch["request_counts"] == {"total": 12, "completed": 12, "failed": 0}
@@ -282,7 +282,7 @@ def test_a_model_too_large_for_the_card_is_refused_before_its_weights_are_read(t
     done = support.quern(*arguments, "--max-num-seqs", "1024")  # the default is what fits
     assert done.returncode == 3, done.stderr
     assert re.search(
-        r"the model needs \d+ MiB of the card's memory and may take 36: driver \d+, weights \d+, buffers \d+, logits \d+, "
+        r"the model needs \d+ MiB of the GPU's memory and may take 36: driver \d+, weights \d+, buffers \d+, logits \d+, "
         r"steps \d+, workspace \d+, least KV cache \d+; ", done.stderr), done.stderr
     fitting = re.search(r"--max-num-seqs (\d+)", done.stderr)
     assert fitting, done.stderr

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A card that fails while a batch runs, on the plain device (tests/gpu): each line has one result,
+"""A GPU that fails while a batch runs, on the plain device (tests/gpu): each line has one result,
 and no line runs on the CPU instead."""
 import os, re, signal
 
@@ -48,7 +48,7 @@ def deaths(server):
 
 def results(server, batch, requests):
     """The results by custom_id, each there exactly once; an engine's log names no other device than
-    the card."""
+    the GPU."""
     good, bad = server.results(batch)
     assert sorted(line["custom_id"] for line in good + bad) == [
         request["custom_id"] for request in requests]
@@ -66,7 +66,7 @@ def texts(good):
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """The texts of the 60 lines on a card without a fault."""
+    """The texts of the 60 lines on a GPU without a fault."""
     folder = tmp_path_factory.mktemp("undisturbed")
     with support.serving(folder / "state", *arguments(support.plain_device())) as server:
         requests = lines(60)
@@ -74,7 +74,7 @@ def undisturbed(tmp_path_factory):
 
 
 def at_half(server, batch_id):
-    """Waits until the batch stands still in the middle: its card hangs in a call."""
+    """Waits until the batch stands still in the middle: its GPU hangs in a call."""
     support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] > 0)
     assert server.batch(batch_id)["status"] == "in_progress"
 
@@ -147,7 +147,7 @@ def test_a_line_that_breaks_the_card_each_time_gets_an_error_record(tmp_path, st
 
 
 def test_another_worker_of_the_model_finishes_the_batch_of_a_lost_card(tmp_path, state):
-    """The upstream refuses until the card is lost, so that the card has lines then. The card stays
+    """The upstream refuses until the GPU is lost, so that the GPU has lines then. The GPU stays
     lost."""
     requests, clock, fake = lines(40), support.Clock(tmp_path), upstream.Upstream()
     fake.behaviour.clock = clock.now
@@ -163,7 +163,7 @@ def test_another_worker_of_the_model_finishes_the_batch_of_a_lost_card(tmp_path,
         plugin.with_name(plugin.name + ".env").write_text("QUERN_PLAIN_CARDS=none\n")
         batch_id = create(server, requests)
         support.until(lambda: "no driver of plain cards" in server.log_text())
-        assert "plain device: the card is lost" in server.log_text()
+        assert "plain device: the GPU is lost" in server.log_text()
         assert server.batch(batch_id)["request_counts"]["failed"] == 0
         fake.control(None)
         clock.until(lambda: server.batch(batch_id)["status"] in support.TERMINAL, 0.5, fake.is_busy)

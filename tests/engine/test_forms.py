@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders with weights in FP8, AWQ and GPTQ on devices: on the plain device of the tests, and
 through the CUDA plugin's host code over kernels in plain C (tests/gpu/cuda/host), in every form
-that a card gives them; on a real card, if there is one."""
+that a GPU gives them; on a real GPU, if there is one."""
 import json, math, pathlib, random, re, shutil
 
 import pytest
@@ -118,11 +118,11 @@ def test_a_quantised_folder_on_a_real_card_is_as_near_the_cpu(tmp_path, name):
 
 
 def need(tmp_path, model, form):
-    """MiB of a card that the model needs in a form, from the sentence of its refusal."""
+    """MiB of a GPU that the model needs in a form, from the sentence of its refusal."""
     done = run(tmp_path, model, *ON_CARD, "--gpu-memory-limit-mib", TOO_FEW, "--quantization", form)
     assert done.returncode == 3, done.stderr
     return int(
-        re.search(rf"the model needs (\d+) MiB of the card's memory and may take {TOO_FEW}:",
+        re.search(rf"the model needs (\d+) MiB of the GPU's memory and may take {TOO_FEW}:",
                   done.stderr).group(1))
 
 

@@ -31,8 +31,8 @@ def read(path):
 
 @pytest.fixture(scope="module", params=["cpu", "stub", "device", "card"])
 def server(request, tmp_path_factory):
-    """A server on the CPU; one whose engine has opened a card with a thread of its driver, and
-    computes on the CPU; one on a device; one on a real card."""
+    """A server on the CPU; one whose engine has opened a GPU with a thread of its driver, and
+    computes on the CPU; one on a device; one on a real GPU."""
     if request.param == "card" and not support.has_card():
         pytest.skip(support.NO_CARD)
     tmp = tmp_path_factory.mktemp("sandbox")
@@ -63,7 +63,7 @@ def test_the_engine_has_no_secret_of_the_environment(server):
 
 
 def drivers_sockets(pid):
-    """The Unix socket at which a card's driver hands its memory's descriptor to other processes of
+    """The Unix socket at which a GPU's driver hands its memory's descriptor to other processes of
     the user. It is bound to an abstract name, and the sandbox lets nobody be answered at it."""
     rows = [
         line.split() for line in pathlib.Path(f"/proc/{pid}/net/unix").read_text().splitlines()[1:]]

@@ -93,7 +93,7 @@ static enum err strike(const struct plain_fault *fault, enum plain_call call, ui
         MUST(ret_is_nan, "%s knows no NaN", call_names[call]);
         *ret_is_nan = true;
         return OK;
-    case FAULT_LOST: return err_set(error, ERR_IO, "plain device: the card is lost");
+    case FAULT_LOST: return err_set(error, ERR_IO, "plain device: the GPU is lost");
     default:
         return err_set(error, ERR_IO, "plain device: call %u of %s fails, as the test asks", number,
                        call_names[call]);

@@ -4,7 +4,7 @@
 /* plain_internal: the GPU of the tests (gpu/table.h) in plain C, as its files share it.
  *
  * It computes a step in wait, in the order of the submits, so late draws and two steps under way
- * behave as on a card. It is also the referee of the callers: an invariant of gpu/table.h that
+ * behave as on a GPU. It is also the referee of the callers: an invariant of gpu/table.h that
  * a caller breaks ends the process with a sentence (MUST), in every build.
  *
  * Environment, for tests:

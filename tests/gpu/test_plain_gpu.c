@@ -223,7 +223,7 @@ static void the_call_that_the_environment_names_fails(void **state) {
     set("QUERN_PLAIN_FAULT", "submit:1:lost");
     world_open(&world, &world_small, 1);
     assert_int_equal(one_step(&world, 1, &error), ERR_IO);
-    assert_string_equal(error.text, "plain device: the card is lost");
+    assert_string_equal(error.text, "plain device: the GPU is lost");
     assert_int_equal(world.table->counters(world.gpu, &(struct gpu_counters){0}, &error),
                      ERR_CONFLICT);
     world_close(&world);

@@ -17,18 +17,18 @@ def plugin(kind):
 
 
 def cuda_plugin():
-    """The plugin of real cards, which is built only where nvcc is."""
+    """The plugin of real GPUs, which is built only where nvcc is."""
     return pathlib.Path(
         os.environ.get("QUERN_GPU_PLUGIN")
         or pathlib.Path(BINARY).resolve().parent.parent / "src/inference/gpu/cuda/libquern-cuda.so")
 
 
 def has_card():
-    """Whether tests can use a real card: its driver is here, and its plugin was built."""
+    """Whether tests can use a real GPU: its driver is here, and its plugin was built."""
     return cuda_plugin().exists() and pathlib.Path("/dev/nvidiactl").exists()
 
 
-NO_CARD = "no CUDA plugin was built, or there is no NVIDIA card"
+NO_CARD = "no CUDA plugin was built, or there is no NVIDIA GPU"
 
 
 def plain_device(folder=None, *lines):
@@ -47,7 +47,7 @@ def with_variables(plugin, folder, *lines):
 
 
 def poison_plugin(folder, plugin):
-    """A plugin around `plugin` in which a line with the token POISON makes the card access memory
+    """A plugin around `plugin` in which a line with the token POISON makes the GPU access memory
     outside (tests/gpu/poison_plugin.c)."""
     built = pathlib.Path(
         os.environ.get("QUERN_POISON_PLUGIN")

@@ -117,7 +117,7 @@ const struct command cmd_doctor = {
     .summary = "tell what is wrong with this installation, and what to do",
     .usage = "doctor [options]",
     .help =
-        "Looks at settings, state directory, secrets, models, cards, ports, a running server and\n"
+        "Looks at settings, state directory, secrets, models, GPUs, ports, a running server and\n"
         "upstreams, and tells what is wrong, each with its remedy. It changes nothing. Run it as\n"
         "the user that the server runs as.\n",
     .tables = tables,

@@ -24,11 +24,11 @@ struct chosen {
 static const struct option rows[] = {
     {"json", OPTION_SWITCH, AT(json), .help = "print one JSON object per model"},
     {"max-model-len", OPTION_INTEGER, AT(max_model_len), "N",
-     .help = "tokens of the sequences that are counted (default: the context; on a card 4096)",
+     .help = "tokens of the sequences that are counted (default: the context; on a GPU 4096)",
      .min = 1, .max = 1 << 24, .is_size = true},
     {"device-memory-mib", OPTION_INTEGER, AT(device_memory_mib), "N",
-     .help = "memory of a card that the engine may take, to see how models fit it (default: 0.9 of "
-             "this machine's largest card)",
+     .help = "memory of a GPU that the engine may take, to see how models fit it (default: 0.9 of "
+             "this machine's largest GPU)",
      .min = 1, .max = 1 << 28, .is_size = true},
     {"name", OPTION_TEXT, AT(name), "N",
      .help = "with add: the model's new name (default: the file's)"},
@@ -177,7 +177,7 @@ static const struct action {
     const char *word;
     const char *operand; /* the meaning of the second word; NULL: no second word */
     bool reads_only;
-    bool has_card; /* shows how models fit a card */
+    bool has_card; /* shows how models fit a GPU */
     enum err (*run)(struct command_call *call, struct error *error);
 } actions[] = {
     {"list", NULL, true, true, list},
@@ -214,7 +214,7 @@ static void enter_sandbox(void) {
     sandbox_enter(SANDBOX_FILES, &all, 1, &state);
 }
 
-/* MiB that an engine takes of this machine's largest card; 0 without a card. */
+/* MiB that an engine takes of this machine's largest GPU; 0 without a GPU. */
 static int64_t card_mib(void) {
     struct nvml *nvml;
     struct error error;
@@ -242,7 +242,7 @@ const struct command cmd_models = {
     .help =
         "list: the models in ${XDG_CACHE_HOME:-~/.cache}/quern/models, in Ollama's store and in\n"
         "the Hugging Face cache, with the name for --model, size, family, context, KV-cache bytes\n"
-        "per token, the sequences that fit into the free memory and onto the card, and the reason\n"
+        "per token, the sequences that fit into the free memory and onto the GPU, and the reason\n"
         "if one cannot be served. --model also takes the path of any other GGUF file or folder.\n"
         "inspect: everything that a model's head says.\n"
         "verify: compares a model's files with the sums they were fetched with.\n"

@@ -167,10 +167,10 @@ static const struct option_table tables[] = {{rows, 0}, {remote_option_rows, AT(
 
 const struct command cmd_top = {
     .name = "top",
-    .summary = "show the engines and cards of a running server",
+    .summary = "show the engines and GPUs of a running server",
     .usage = "top [URL] [options]",
     .help = "Shows, anew every few seconds, what the /metrics of the server at URL tell: engines,\n"
-            "their rates and memory, and cards. The key needs the scope metrics.\n",
+            "their rates and memory, and GPUs. The key needs the scope metrics.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

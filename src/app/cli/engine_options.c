@@ -48,14 +48,14 @@ const struct option engine_option_rows[] = {
      .help = "tokens of prompt and answer together (default 0: the model's context)",
      .max = 1 << 24, .is_size = true},
     {"max-num-seqs", OPTION_INTEGER, AT(max_num_seqs), "N",
-     .help = "sequences that run at a time; interactive requests add 16 (default 128, on a card up "
+     .help = "sequences that run at a time; interactive requests add 16 (default 128, on a GPU up "
              "to 1024)",
      .max = 1 << 16, .is_size = true},
     {"max-num-batched-tokens", OPTION_INTEGER, AT(max_num_batched_tokens), "N",
-     .help = "tokens computed per step (default 512, on a card 512 to 2048 by trials)",
+     .help = "tokens computed per step (default 512, on a GPU 512 to 2048 by trials)",
      .max = 1 << 20, .is_size = true},
     {"kv-cache-memory-bytes", OPTION_INTEGER, AT(kv_bytes), "N",
-     .help = "memory of the KV cache (default 1 GiB, on a card all that is left)", .max = 1e15,
+     .help = "memory of the KV cache (default 1 GiB, on a GPU all that is left)", .max = 1e15,
      .is_size = true},
     {"enable-prefix-caching", OPTION_SWITCH, AT(prefix_caching),
      .help = "share computed prompt prefixes (default on; off: --no-enable-prefix-caching)"},
@@ -72,29 +72,29 @@ const struct option engine_option_rows[] = {
 
     /* Devices. */
     {"device", OPTION_TEXT, AT(device), "D",
-     .help = "auto (a card if one can be used), cpu, cuda, cuda:N or cuda:UUID (default auto)",
+     .help = "auto (a GPU if one can be used), cpu, cuda, cuda:N or cuda:UUID (default auto)",
      .words = "auto|cpu|cuda"},
     {"gpu-memory-utilization", OPTION_NUMBER, AT(gpu_memory_share), "X",
-     .help = "share of a card's memory to take (default 0.9, then at most what is free)",
+     .help = "share of a GPU's memory to take (default 0.9, then at most what is free)",
      .min = 0.01, .max = 1},
     {"gpu-memory-limit-mib", OPTION_INTEGER, AT(gpu_memory_limit_mib), "N",
-     .help = "memory of a card to take, in MiB, instead of a share", .min = 1, .max = 1 << 28,
+     .help = "memory of a GPU to take, in MiB, instead of a share", .min = 1, .max = 1 << 28,
      .is_size = true},
     {"dtype", OPTION_TEXT, AT(dtype), "NAME",
-     .help = "numbers between operations: auto, or bfloat16 on a card (default auto)",
+     .help = "numbers between operations: auto, or bfloat16 on a GPU (default auto)",
      .words = "auto|bfloat16"},
     {"kv-cache-dtype", OPTION_TEXT, AT(kv_cache_dtype), "NAME",
-     .help = "numbers of the KV cache: auto, or on a card bfloat16 or fp8 (default auto)",
+     .help = "numbers of the KV cache: auto, or on a GPU bfloat16 or fp8 (default auto)",
      .words = "auto|bfloat16|fp8"},
     {"quantization", OPTION_TEXT, AT(quantization), "NAME",
-     .help = "weights: auto, on a card none, fp8 or int8; or the files' own form (default auto)",
+     .help = "weights: auto, on a GPU none, fp8 or int8; or the files' own form (default auto)",
      .words = "auto|none|fp8|int8|awq|awq_marlin|gptq|gptq_marlin|compressed-tensors|gguf"},
     {"tensor-parallel-size", OPTION_INTEGER, AT(tensor_parallel_size), "N",
-     .help = "cards per engine, only 1 (default 1)", .brief = "tp"},
+     .help = "GPUs per engine, only 1 (default 1)", .brief = "tp"},
     {"block-size", OPTION_INTEGER, AT(block_size), "N",
      .help = "tokens per KV block, only 16 (default 16)"},
     {"device-plugin", OPTION_TEXT, AT(device_plugin), "FILE",
-     .help = "plugin that drives the cards (default: the one next to quern)"},
+     .help = "plugin that drives the GPUs (default: the one next to quern)"},
 
     /* Reading models. */
     {"packed-cache", OPTION_SWITCH, AT(packed_cache),
@@ -241,7 +241,7 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
     if (choice->tensor_parallel_size != 1)
         return err_set(error, ERR_INVALID,
                        "--tensor-parallel-size %lld is not supported (1 is: an engine computes on "
-                       "one card)",
+                       "one GPU)",
                        (long long)choice->tensor_parallel_size);
     if (choice->block_size != GPU_PAGE_TOKENS)
         return err_set(error, ERR_INVALID, "--block-size %lld is not supported (%u is)",

@@ -61,7 +61,7 @@ static uint64_t mib(uint64_t bytes) {
 }
 
 void models_card_show(const struct models_card *card) {
-    printf("card         %" PRIu64 " MiB", mib(card->memory_bytes));
+    printf("GPU          %" PRIu64 " MiB", mib(card->memory_bytes));
     if (!card->is_for_card) {
         printf(": this model is computed on the CPU only\n");
         return;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* models_card: how a model would fit a card, for `quern models`.
+/* models_card: how a model would fit a GPU, for `quern models`.
  *
  * Thread: main, in the sandbox.
  * Memory: the caller's struct. */

@@ -18,7 +18,7 @@ static void show_card_column(bool has_card, const char *text) {
 void models_show_head(bool has_card) {
     printf("%-40s %9s  %-11s %-12s %8s %9s %9s  ", "model", "size", "store", "family", "context",
            "KV/token", "sequences");
-    show_card_column(has_card, "on the card");
+    show_card_column(has_card, "on the GPU");
     puts("path");
 }
 

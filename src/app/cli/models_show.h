@@ -9,7 +9,7 @@
 #include "cli/models_card.h"
 #include "hub/model_facts.h"
 
-/* `card`: how the model fits a card; its memory_bytes is 0 where that was not asked. `has_card`: the
+/* `card`: how the model fits a GPU; its memory_bytes is 0 where that was not asked. `has_card`: the
  * list has a column for it. */
 void models_show_head(bool has_card);
 void models_show_line(const struct model_facts *facts, const struct models_card *card,

@@ -204,8 +204,7 @@ void top_show_write(struct buf *out, const struct top_reading *now,
                now->batches_in_progress, now->queue_depth, now->lines);
     if (isfinite(rate(now->lines, before->lines, seconds)))
         buf_printf(out, " (%.1f/s)", rate(now->lines, before->lines, seconds));
-    buf_add_text(out,
-                 "\n\nengine  state running waiting    KV tokens/s  prompt/s restarts  card\n");
+    buf_add_text(out, "\n\nengine  state running waiting    KV tokens/s  prompt/s restarts  GPU\n");
     for (size_t i = 0; i < now->engine_count; i++)
         write_engine(out, i, &now->engines[i],
                      i < before->engine_count ? &before->engines[i] : NULL, seconds);

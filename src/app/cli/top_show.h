@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* top_show: one screen of `quern top`: engines and cards of a server, from its /metrics.
+/* top_show: one screen of `quern top`: engines and GPUs of a server, from its /metrics.
  *
  * Rates are the difference of two readings. A value that the server does not tell is NAN and is
  * shown as "-".
@@ -25,7 +25,7 @@ enum top_engine_value {
     TOP_PROMPT_TOKENS,
     TOP_GENERATED_TOKENS,
     TOP_KV_USED,
-    TOP_LIMIT_BYTES, /* most memory of the card that the engine may take */
+    TOP_LIMIT_BYTES, /* most memory of the GPU that the engine may take */
     TOP_ENGINE_VALUES
 };
 
@@ -47,7 +47,7 @@ enum top_card_value {
 
 struct top_engine {
     double values[TOP_ENGINE_VALUES];
-    double weight_bytes, kv_bytes, other_bytes; /* parts of its memory on the card */
+    double weight_bytes, kv_bytes, other_bytes; /* parts of its memory on the GPU */
     char card[64];                              /* UUID; empty: none */
 };
 

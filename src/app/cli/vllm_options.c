@@ -31,7 +31,7 @@ const struct option vllm_option_rows[] = {
     {"override-generation-config", OPTION_FOREIGN, .value = "JSON", .takes = "",
      .help = "set the fields in the requests"},
     {"max-seq-len-to-capture", OPTION_FOREIGN, .value = "N",
-     .help = "a card's graphs have sequences of any length"},
+     .help = "a GPU's graphs have sequences of any length"},
     {"chat-template-content-format", OPTION_FOREIGN, .value = "NAME", .takes = "auto",
      .help = "the template shows which form it takes"},
     {"reasoning-parser", OPTION_FOREIGN, .value = "NAME",
@@ -154,7 +154,7 @@ const struct option vllm_option_rows[] = {
 
     /* Switches. */
     {"enforce-eager", OPTION_FOREIGN_SWITCH,
-     .help = "a card's graphs give the same bits as single launches, and stay on"},
+     .help = "a GPU's graphs give the same bits as single launches, and stay on"},
     {"trust-remote-code", OPTION_FOREIGN_SWITCH,
      .help = "no code of a model is ever run"},
     {"enable-chunked-prefill", OPTION_FOREIGN_SWITCH,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Models and cards. Heads of models are foreign files, so that a process in the sandbox reads them
+/* Models and GPUs. Heads of models are foreign files, so that a process in the sandbox reads them
  * and tells its findings through a pipe, a line each. */
 
 #include "doctor/doctor_internal.h"
@@ -138,9 +138,9 @@ void doctor_check_models(struct doctor *doctor) {
                     "a model's file broke the process that read it (behind the models above)");
 }
 
-/* --- cards --- */
+/* --- GPUs --- */
 
-/* Tells whether cuBLASLt, without which a card of NVIDIA cannot be opened, can be loaded. */
+/* Tells whether cuBLASLt, without which a GPU of NVIDIA cannot be opened, can be loaded. */
 static void tell_products(struct doctor *doctor, const struct loaded_gpu *loaded) {
     char plugin[PATH_MAX], found[PATH_MAX];
     struct str named = loaded->settings.plugin;
@@ -154,7 +154,7 @@ static void tell_products(struct doctor *doctor, const struct loaded_gpu *loaded
     else
         doctor_find(doctor, DOCTOR_WRONG, "device",
                     "install CUDA's cuBLAS, or put libcublasLt.so next to the plugin",
-                    "the card cannot be opened: libcublasLt.so.13 and libcublasLt.so.12 cannot be "
+                    "the GPU cannot be opened: libcublasLt.so.13 and libcublasLt.so.12 cannot be "
                     "loaded");
 }
 
@@ -172,10 +172,9 @@ static void tell_card(struct doctor *doctor, const struct loaded_gpu *loaded) {
                     "the CPU computes: a driver of NVIDIA is here, and the plugin is not");
     else
         doctor_find(doctor, loaded->is_surprising ? DOCTOR_HINT : DOCTOR_GOOD, "device",
-                    loaded->is_surprising
-                        ? "--device cuda insists on a card, --device cpu does not "
-                          "ask for one"
-                        : NULL,
+                    loaded->is_surprising ? "--device cuda insists on a GPU, --device cpu does not "
+                                            "ask for one"
+                                          : NULL,
                     "the CPU computes%s%s", *loaded->reason ? ": " : "", loaded->reason);
 }
 

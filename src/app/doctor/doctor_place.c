@@ -61,7 +61,7 @@ void doctor_check_machine(struct doctor *doctor) {
     struct machine machine = inspect_machine();
     const struct kernels *best = kernels_choose(NULL);
     if (best && strcmp(best->name, "ref") == 0)
-        doctor_find(doctor, DOCTOR_HINT, "processor", "use a CPU with AVX2, a card, or an upstream",
+        doctor_find(doctor, DOCTOR_HINT, "processor", "use a CPU with AVX2, a GPU, or an upstream",
                     "quern %s computes in portable C here, which is slow", QUERN_VERSION);
     else if (best)
         doctor_find(doctor, DOCTOR_GOOD, "processor", NULL, "quern %s computes with its %s kernels",

@@ -77,7 +77,7 @@ static void add_sample(struct watched *card, uint64_t tokens, int64_t now_ns) {
 
 /* ---- the thread ---- */
 
-/* The entry of a card, made when it is used for the first time; NULL: there are too many. */
+/* The entry of a GPU, made when it is used for the first time; NULL: there are too many. */
 static struct watched *find(struct card_watch *watch, const char *uuid, bool is_new) {
     for (size_t i = 0; i < watch->count; i++)
         if (strcmp(watch->cards[i].status.uuid, uuid) == 0) return &watch->cards[i];
@@ -89,7 +89,7 @@ static struct watched *find(struct card_watch *watch, const char *uuid, bool is_
     return card;
 }
 
-/* Adds the cards that are new; true for each of them in ret_new. False: the watch is closing. */
+/* Adds the GPUs that are new; true for each of them in ret_new. False: the watch is closing. */
 static bool ask_uses(struct card_watch *watch, struct card_use *ret_uses, size_t *ret_count,
                      bool *ret_new) {
     pthread_mutex_lock(&watch->lock);
@@ -113,14 +113,14 @@ static bool has_library(struct card_watch *watch) {
     return false;
 }
 
-/* How many uncorrected errors of its memory a card tells that it had not told before. A count that
+/* How many uncorrected errors of its memory a GPU tells that it had not told before. A count that
  * is new to the watch is no news: the errors may be of last week. */
 static double ecc_grown(const struct watched *card, const struct card_status *now) {
     double grown = now->values[CARD_ECC_ERRORS] - card->status.values[CARD_ECC_ERRORS];
     return grown > 0 ? grown : 0;
 }
 
-/* One card: asked without the lock, since a driver may hold the call. */
+/* One GPU: asked without the lock, since a driver may hold the call. */
 static void look(struct card_watch *watch, const struct card_use *use) {
     struct card_status now;
     double ecc_new = 0;

@@ -28,7 +28,7 @@ struct node {
     struct store *store;
     struct runner *runner;
     struct turns *turns;                     /* NULL: all models stay loaded */
-    struct card_watch *cards;                /* NULL: nothing is told about cards */
+    struct card_watch *cards;                /* NULL: nothing is told about GPUs */
     struct worker *workers[NODE_MODELS_MAX]; /* engines only */
     size_t worker_count;
     char dump_dir[4096];
@@ -212,7 +212,7 @@ static uint32_t models_that_fit(const uint64_t *model_bytes, size_t count, uint6
     return count > 0 ? (uint32_t)count : 1;
 }
 
-/* The number of models that may be loaded at a time: on a card one, because it takes the card's
+/* The number of models that may be loaded at a time: on a GPU one, because it takes the GPU's
  * memory, unless the options leave some to others. */
 static uint32_t models_at_a_time(const struct node_options *options, const uint64_t *model_bytes,
                                  size_t count) {
@@ -227,7 +227,7 @@ static uint32_t models_at_a_time(const struct node_options *options, const uint6
     return models_that_fit(model_bytes, count, kv_bytes + ENGINE_OTHER_BYTES, memory);
 }
 
-/* Opens the turns of the engines on the one device, the CPU or a card, if they do not all fit. */
+/* Opens the turns of the engines on the one device, the CPU or a GPU, if they do not all fit. */
 static void open_turns(struct node *node, const struct node_options *options) {
     uint64_t bytes[NODE_MODELS_MAX];
     size_t count = 0;
@@ -283,7 +283,7 @@ static enum err check_aliases(struct node *node, struct error *error) {
     return OK;
 }
 
-/* The cards that engines run on now; card_watch's thread asks. */
+/* The GPUs that engines run on now; card_watch's thread asks. */
 static size_t card_uses(void *context, struct card_use ret_uses[CARDS_MAX]) {
     struct node *node = context;
     struct worker_status *statuses = mem_new(RUNNER_WORKERS_MAX, sizeof *statuses);

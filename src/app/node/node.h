@@ -56,7 +56,7 @@ struct node_options {
     size_t alias_count;
     int64_t model_stay_s; /* least time of a loaded model before another one takes its place */
     uint32_t loaded_models_max; /* models in memory at a time; 0: as many as fit */
-    bool watches_cards;         /* node_cards tells about the cards that engines run on */
+    bool watches_cards;         /* node_cards tells about the GPUs that engines run on */
 };
 
 /* The HELLO for an engine of the model; its texts are borrowed. */
@@ -90,5 +90,5 @@ void node_keys_take(struct node *node, const struct node_keys *keys);
 
 struct store *node_store(struct node *node);
 struct runner *node_runner(struct node *node);
-/* The cards that engines have run on, at most CARDS_MAX; returns their number. Any thread. */
+/* The GPUs that engines have run on, at most CARDS_MAX; returns their number. Any thread. */
 size_t node_cards(struct node *node, struct card_status ret_cards[CARDS_MAX]);

@@ -2,7 +2,7 @@
 #pragma once
 
 /* node_power: the mean power of this machine while a node works: what the processors' counters and
- * the driver of its cards tell.
+ * the driver of its GPUs tell.
  *
  * Each counter is a sum of joules, so its power is the sum's growth over the time between two
  * looks. A part of the machine without a counter (disks, fans, the losses of the power supply) is

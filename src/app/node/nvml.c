@@ -195,7 +195,7 @@ void nvml_read(struct nvml *nvml, const char *uuid, struct card_status *ret_stat
     read_memory(nvml, card, ret_status->values);
     read_power(nvml, card, ret_status->values);
     read_brakes(nvml, card, ret_status->brakes);
-    /* A lost card keeps its handle and tells nothing. */
+    /* A lost GPU keeps its handle and tells nothing. */
     bool tells = false;
     for (size_t i = 0; i < CARD_VALUES; i++) tells = tells || !isnan(ret_status->values[i]);
     ret_status->is_up = tells;

@@ -41,7 +41,7 @@ struct process {
     struct served_model model;
     bool has_model;
     struct engine *engine;
-    bool lacks_card; /* it fails because a card, or the card's memory, is not to be had */
+    bool lacks_card; /* it fails because a GPU, or the GPU's memory, is not to be had */
     atomic_bool has_failed;
     bool is_draining;
 };
@@ -249,7 +249,7 @@ static enum err read_hello(struct process *process, struct wire_hello *ret_hello
     return wire_get_hello(frame.payload, ret_hello, error);
 }
 
-/* Opens the card that HELLO asks for, or leaves the CPU and says why. */
+/* Opens the GPU that HELLO asks for, or leaves the CPU and says why. */
 static enum err open_device(struct process *process, const struct wire_hello *hello,
                             struct error *error) {
     const struct gpu_texts texts = {.device = hello->device.name,
@@ -307,7 +307,7 @@ static enum err open_engine(struct process *process, const struct engine_process
                             const struct wire_hello *hello, struct error *error) {
     enum err err = (options->open_model ? options->open_model : served_model_open)(
         &process->model, hello, &process->device, error);
-    /* With less free memory than before, the card opens and the model does not fit. */
+    /* With less free memory than before, the GPU opens and the model does not fit. */
     process->lacks_card = err == ERR_LIMIT && process->device.gpu;
     if (err != OK) return err;
     process->has_model = true;
@@ -315,7 +315,7 @@ static enum err open_engine(struct process *process, const struct engine_process
     return engine_open(&process->engine, &process->model, hello, &events, error);
 }
 
-/* The card's name for --device: by its UUID, since numbers change when a card is lost. */
+/* The GPU's name for --device: by its UUID, since numbers change when a GPU is lost. */
 static void name_card(const struct gpu_info *card, char *ret_text, size_t text_bytes) {
     if (*card->uuid)
         snprintf(ret_text, text_bytes, "cuda:%s", card->uuid);

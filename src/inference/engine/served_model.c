@@ -29,7 +29,7 @@ static enum err copy_text(char *ret_text, size_t text_bytes, struct str text, co
 }
 
 /* Opens the model on the device if there is one. A model that only the CPU computes goes there,
- * with the reason in the log, unless a card was asked for. */
+ * with the reason in the log, unless a GPU was asked for. */
 static enum err open_somewhere(struct served_model *model, const char *path,
                                struct model_options *wanted, struct loaded_gpu *device,
                                struct error *error) {
@@ -176,7 +176,7 @@ static void describe(struct served_model *model, const struct model_description 
                "threads %u; weights %.0f MiB, workspace %.0f MiB",
                is->architecture, is->name[0] ? is->name : "(unnamed)", (double)is->parameters / 1e6,
                is->type, is->layers, is->width, is->context_max, is->context_model,
-               *is->card ? "card" : "kernels", *is->card ? is->card : is->kernels, is->threads,
+               *is->card ? "GPU" : "kernels", *is->card ? is->card : is->kernels, is->threads,
                (double)is->weight_bytes / (1 << 20), (double)is->workspace_bytes / (1 << 20));
     if (is->generates)
         buf_printf(&text, ", KV %u blocks of %.1f KiB (%s)", is->kv_blocks,

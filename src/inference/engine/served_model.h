@@ -44,7 +44,7 @@ struct served_model {
     enum tool_format tool_format; /* named by the owner for calls; NONE: from the template */
     const char *name; /* the file's, without folders and ".gguf": the default name of the model */
     const char *description;   /* one line for the log */
-    struct card_ledger ledger; /* memory on the card; all zero: the CPU computes */
+    struct card_ledger ledger; /* memory on the GPU; all zero: the CPU computes */
     int64_t created_unix_s;    /* time of the file */
 
     /* Only served_model_open fills these, and served_model_close frees them. */

@@ -18,5 +18,5 @@ bool gpu_find_plugin(char ret_path[PATH_MAX]);
 /* True when the machine has a driver of NVIDIA, loaded or under Windows. */
 bool gpu_find_driver(void);
 /* True when an engine with these values of --GPU and --device-plugin will probably run on a
- * card. */
+ * GPU. */
 bool gpu_find_is_likely(struct str gpu, struct str plugin);

@@ -315,7 +315,7 @@ enum err gpu_ledger_refuse(const struct gpu_refusal *refusal, struct error *erro
     struct advice advice = {.bytes = 0};
     advise(refusal, &advice);
     return err_set(error, ERR_LIMIT,
-                   "the model needs %llu MiB of the card's memory and may take %llu: driver %llu, "
+                   "the model needs %llu MiB of the GPU's memory and may take %llu: driver %llu, "
                    "weights %llu, buffers %llu, logits %llu, steps %llu, workspace %llu, least KV "
                    "cache %llu; %s",
                    mib(is->used), mib(is->limit), mib(is->context), mib(is->weights),

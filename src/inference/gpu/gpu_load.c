@@ -121,15 +121,15 @@ static enum err choose_card(struct loaded_gpu *loaded, struct error *error) {
         return OK;
     }
     if (refused)
-        return err_set(error, ERR_UNAVAILABLE, "card %u, %s, cannot be used: %s", refused->index,
+        return err_set(error, ERR_UNAVAILABLE, "GPU %u, %s, cannot be used: %s", refused->index,
                        refused->name, refused->refusal);
     if (count == 0)
         return err_set(error, ERR_UNAVAILABLE,
-                       "this machine has no %s card that the driver shows; see nvidia-smi, or run "
+                       "this machine has no %s GPU that the driver shows; see nvidia-smi, or run "
                        "with --device cpu",
                        loaded->table->kind);
     return err_set(error, ERR_UNAVAILABLE,
-                   "--device cuda:%.*s: no card has this number or UUID; there are %u, from "
+                   "--device cuda:%.*s: no GPU has this number or UUID; there are %u, from "
                    "cuda:0 to cuda:%u",
                    TEXT_MAX(settings->card), count, count - 1);
 }

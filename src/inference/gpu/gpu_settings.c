@@ -72,7 +72,7 @@ enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_t
     if (err != OK) return err;
     if (!read_word(&meaning, dtypes, texts->dtype))
         return refuse_word("dtype", texts->dtype,
-                           "auto and bfloat16 are: a card computes in bfloat16", error);
+                           "auto and bfloat16 are: a GPU computes in bfloat16", error);
     settings.has_dtype = meaning;
     if (!read_word(&meaning, kvs, texts->kv_cache_dtype))
         return refuse_word("kv-cache-dtype", texts->kv_cache_dtype,
@@ -100,5 +100,5 @@ enum err gpu_settings_check_cpu(const struct gpu_settings *settings, struct erro
                                                                  : NULL;
     if (!option) return OK;
     return err_set(error, ERR_INVALID,
-                   "--%s: the CPU has no other value than auto; only a card has one", option);
+                   "--%s: the CPU has no other value than auto; only a GPU has one", option);
 }

@@ -98,7 +98,7 @@ static enum err tell_made(const struct gpu_store_options *options, struct error 
     const unsigned long long kib = counters.graph_bytes >> 10;
     if (counters.compile_ns > 0)
         log_info("event=device_compiled seconds=%.3f reason=\"the plugin has no code of its own "
-                 "for this card; the driver keeps it where its cache can be written\"",
+                 "for this GPU; the driver keeps it where its cache can be written\"",
                  1e-9 * (double)counters.compile_ns);
     if (counters.graph_refusal)
         log_warn("event=device_graphs graphs=%u kib=%llu reason=\"%s\"", counters.graphs, kib,

@@ -393,7 +393,7 @@ struct gpu_table {
     uint64_t prefix_reads_min; /* keys times rows that the prefixes of a step must save together:
                                   fewer are read in less time than a launch takes */
 
-    /* Fills up to `room` entries and tells how many GPUs there are. Opens no card. ERR_UNAVAILABLE
+    /* Fills up to `room` entries and tells how many GPUs there are. Opens no GPU. ERR_UNAVAILABLE
      * with a sentence and the remedy: no driver, or one too old. */
     enum err (*list)(struct gpu_info *ret_infos, uint32_t room, uint32_t *ret_count,
                      struct error *error);

@@ -51,7 +51,7 @@ struct model_description {
     const char *architecture; /* "llama" */
     const char *type;         /* the type or form of most weights: "Q4_1", "GPTQ" */
     const char *kernels;      /* "avx512"; the CPU's also when a device computes */
-    char card[64];            /* name of the device's card; empty: the CPU computes */
+    char card[64];            /* name of the device's GPU; empty: the CPU computes */
     const char *kv_type;      /* "F16"; NULL when it does not generate, as kv_… below are 0 */
     uint64_t parameters;
     uint32_t layers;
@@ -72,7 +72,7 @@ struct model_description {
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;           /* when every block is in use */
     uint64_t workspace_bytes;    /* for a step of rows_max rows, and for sampling */
-    struct memory_ledger ledger; /* memory on the card; all zero: the CPU computes */
+    struct memory_ledger ledger; /* memory on the GPU; all zero: the CPU computes */
     uint64_t peak_rss_bytes;     /* peak of this process when model_open returned */
 };
 

@@ -26,7 +26,7 @@ struct executor_limits {
 };
 
 struct executor_description {
-    char name[96];       /* "avx512", or the name of the card */
+    char name[96];       /* "avx512", or the name of the GPU */
     const char *kv_type; /* "F16" */
     uint32_t threads;
     uint64_t kv_bytes_per_token;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* card: the values that are told about a card: where an engine's memory on it goes, its load, power
+/* GPU: the values that are told about a GPU: where an engine's memory on it goes, its load, power
  * and errors.
  *
  * The ledger comes from the engine, once its model is loaded. The rest comes from the driver, which
  * the server asks (node/card_watch.h), because an engine's sandbox forbids the calls. These are
- * plain structs, so that the API tells about cards and knows no driver.
+ * plain structs, so that the API tells about GPUs and knows no driver.
  *
  * Thread: any.
  * Memory: none. */
@@ -58,11 +58,11 @@ struct card_status {
     char uuid[CARD_UUID_BYTES];
     char name[CARD_NAME_BYTES];
     bool is_up;                 /* the driver answered in the last 10 s; else the values are old */
-    double values[CARD_VALUES]; /* NAN: not told by the card */
+    double values[CARD_VALUES]; /* NAN: not told by the GPU */
     bool brakes[CARD_BRAKES];
     uint64_t xid_count; /* errors that the driver reported since the watch began */
     uint32_t xid_last;  /* number of the last one; 0: none */
     /* Over the last minute; NAN until two samples exist. */
-    double tokens_per_s;           /* generated, by all engines on the card */
+    double tokens_per_s;           /* generated, by all engines on the GPU */
     double joules_per_1000_tokens; /* NAN without tokens, too */
 };

@@ -45,10 +45,10 @@ enum wire_kind {
     WIRE_FATAL = 20,  /* one sentence; the engine exits after it */
 };
 
-/* The sentence of this FATAL is about the card and not about the model: the card is lost, or others
+/* The sentence of this FATAL is about the GPU and not about the model: the GPU is lost, or others
  * hold its memory. A later start may find it again. */
 #define WIRE_FLAG_NO_CARD 1u
-/* The sentence of this FATAL is an error of the card in a step. */
+/* The sentence of this FATAL is an error of the GPU in a step. */
 #define WIRE_FLAG_CARD_FAILED 2u
 
 struct wire_frame {

@@ -52,7 +52,7 @@ struct wire_device {
     struct str dtype;
     struct str kv_cache_dtype;
     struct str quantization;
-    double memory_share; /* share of the card's memory, 0..1 */
+    double memory_share; /* share of the GPU's memory, 0..1 */
     uint64_t memory_bytes;
 };
 
@@ -78,7 +78,7 @@ struct wire_hello {
     struct str packed_dir;       /* keeps files of packed weights; empty: none are kept */
     uint64_t packed_bytes_max;   /* the sum of all these files */
     struct wire_device device;
-    bool is_careful; /* the engine before this one ended by an error of its card */
+    bool is_careful; /* the engine before this one ended by an error of its GPU */
 };
 
 /* READY. */
@@ -92,7 +92,7 @@ struct wire_ready {
     bool generates, embeds;    /* at least one of them */
     bool decides;              /* takes questions: it generates, and has a chat template */
     struct str description;    /* one line for the log */
-    struct str device;         /* the card that it runs on, as --device names it; empty: the CPU */
+    struct str device;         /* the GPU that it runs on, as --device names it; empty: the CPU */
     struct card_ledger ledger; /* account of its memory there */
 };
 

@@ -95,7 +95,7 @@ struct worker_status {
     uint64_t memory_bytes;   /* resident bytes of the engine's process */
     int process;             /* number of that process; 0: none */
     char card
-        [CARD_UUID_BYTES]; /* the UUID of the card that it computes on; empty: none, or not known */
+        [CARD_UUID_BYTES]; /* the UUID of the GPU that it computes on; empty: none, or not known */
     struct card_ledger ledger; /* account of its memory there */
     /* For an upstream only: */
     const char *upstream; /* its name, as long as the worker lives; NULL: no upstream */

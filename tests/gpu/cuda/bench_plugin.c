@@ -414,7 +414,7 @@ static void run_small(struct bench *bench, enum mode mode) {
         run(bench, number + 1000, SMALL_STEPS, tokens);
         double wall = seconds() - begin;
         must(bench->table->counters(bench->gpu, &after, &error), &error, "counters");
-        (void)printf("%-18s %.3f ms per step of %u sequences%s, the card busy %.3f ms, submit "
+        (void)printf("%-18s %.3f ms per step of %u sequences%s, the GPU busy %.3f ms, submit "
                      "%.0f us; %llu of %u steps were graphs\n",
                      bench->shape->name, 1e3 * wall / SMALL_STEPS, counts[i], mode_names[mode],
                      (double)(after.busy_ns - before.busy_ns) / 1e6 / SMALL_STEPS,
@@ -422,7 +422,7 @@ static void run_small(struct bench *bench, enum mode mode) {
                      (unsigned long long)(after.graph_steps - before.graph_steps), SMALL_STEPS);
     }
     if (mode != MODE_NO_GRAPHS)
-        (void)printf("# %s: %u graphs take %llu KiB of the card's memory%s%s\n", bench->shape->name,
+        (void)printf("# %s: %u graphs take %llu KiB of the GPU's memory%s%s\n", bench->shape->name,
                      after.graphs, (unsigned long long)after.graph_bytes >> 10,
                      after.graph_refusal ? "; " : "",
                      after.graph_refusal ? after.graph_refusal : "");
@@ -458,7 +458,7 @@ static void run_large(struct bench *bench, enum mode mode) {
         print_ops(bench, &after);
         return;
     }
-    (void)printf("%-18s %.3f ms per step of %u rows%s, the card busy %.3f ms, the host %.3f us per "
+    (void)printf("%-18s %.3f ms per step of %u rows%s, the GPU busy %.3f ms, the host %.3f us per "
                  "row; %llu of %u steps were graphs; items: %u prefix, %u tiles, %u decode\n",
                  bench->shape->name, 1e3 * wall / STEPS, bench->step.row_count, mode_names[mode],
                  (double)(after.busy_ns - before.busy_ns) / 1e6 / STEPS,
@@ -490,7 +490,7 @@ static void run_sampled(struct bench *bench) {
         ms[is_sampled] += (double)(after.busy_ns - before.busy_ns) / 1e6 / (SAMPLED_TURNS * STEPS);
     }
     (void)printf(
-        "%-18s measured by turns: %.3f ms of the card per sampled step, %.3f per greedy one, "
+        "%-18s measured by turns: %.3f ms of the GPU per sampled step, %.3f per greedy one, "
         "%.2f us per sampled row\n",
         bench->shape->name, ms[1], ms[0], 1e3 * (ms[1] - ms[0]) / SEQUENCES);
 }

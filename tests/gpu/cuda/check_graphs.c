@@ -354,7 +354,7 @@ static void check_up_to(struct graph_check *check, const struct world_traits *tr
     struct outcome *graphs = run(check, false);
     struct outcome *ahead = run(check, true);
     const struct gpu_counters *counters = &ahead->counters;
-    note("%s: %u graphs of up to %u rows take %llu KiB of the card's memory%s%s", traits->name,
+    note("%s: %u graphs of up to %u rows take %llu KiB of the GPU's memory%s%s", traits->name,
          counters->graphs, most, (unsigned long long)counters->graph_bytes >> 10,
          counters->graph_refusal ? "; " : "",
          counters->graph_refusal ? counters->graph_refusal : "");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Checks and times the CUDA kernels on the first card.
+/* Checks and times the CUDA kernels on the first GPU.
  *
  *   cuda-kernels --check [FAMILY] [--seed N]   TAP; each kernel against a plain C reference
  *   cuda-kernels --bench [FAMILY]              one line a kernel and shape, share of its ceiling

@@ -231,7 +231,7 @@ void check_unpack(void) {
         memcpy(&value, &word, sizeof value);
         wrong += e4m3_of_bits(word) != e4m3_from_f32(value);
     }
-    report(wrong == 0, "unpack: e4m3 by bit tricks, for cards without the instruction");
+    report(wrong == 0, "unpack: e4m3 by bit tricks, for GPUs without the instruction");
 }
 
 void bench_unpack(void) {

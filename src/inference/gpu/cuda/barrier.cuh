@@ -8,7 +8,7 @@
  * that were expected have come. Its phases are waited for by parity: 0 for the first, 1 for the
  * second, 0 again.
  *
- * tests/gpu/cuda/emulated/ has the same functions for a machine without a card. */
+ * tests/gpu/cuda/emulated/ has the same functions for a machine without a GPU. */
 
 #include "gpu/cuda/ptx.cuh"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 /* launch: a dependent launch (dependent.cuh) of a kernel that may want much shared memory, and how
- * many blocks of a kernel stay on the card. */
+ * many blocks of a kernel stay on the GPU. */
 
 #include "gpu/cuda/dependent.cuh"
 
@@ -42,7 +42,7 @@ static inline enum err cuda_launch(const char *name, uint32_t blocks, uint32_t t
 
 /* How many blocks of a kernel with bulk copies the GPU holds at once. 0, and the caller takes
  * another kernel, if a multiprocessor holds fewer than `least`, as on sm_120 with its 100 KiB, or
- * if the kernel's code is older than such copies, as PTX of compute_80 is on any card. A kernel
+ * if the kernel's code is older than such copies, as PTX of compute_80 is on any GPU. A kernel
  * always comes with the same threads and shared_bytes, so its answer is kept. */
 template <auto KERNEL>
 static inline uint32_t cuda_blocks_held(uint32_t threads, uint32_t shared_bytes, uint32_t least) {

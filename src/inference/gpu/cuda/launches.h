@@ -14,7 +14,7 @@
  *
  * It does not know operations or steps. Kernels of libraries are launched past it.
  *
- * Thread: the process's one that uses the card.
+ * Thread: the process's one that uses the GPU.
  * Memory: the recorded graph owns the nodes; the caller owns the list of them.
  * Invariant: a replay makes the launches of its recording, in the same order. */
 

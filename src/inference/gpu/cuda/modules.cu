@@ -3,7 +3,7 @@
 
 #include <cuda_runtime.h>
 
-/* pages is the smallest: it alone is loaded where the plugin has code for the card. */
+/* pages is the smallest: it alone is loaded where the plugin has code for the GPU. */
 #define MODULES(X)                                                                                 \
     X(attention)                                                                                   \
     X(attention_decode_bf16)                                                                       \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* modules: the code of all kernels, made ready for the card.
+/* modules: the code of all kernels, made ready for the GPU.
  *
  * Each .cu with kernels is a module: code for the kinds of GPUs that the plugin was built for, and
  * PTX. For any other GPU the driver compiles the PTX at the first kernel of the module and keeps
@@ -26,7 +26,7 @@ extern "C" {
         return (const void *)(__VA_ARGS__);                                                        \
     }
 
-/* Loads the modules that have no code for the open card. *ret_is_compiled: there are such. Returns
+/* Loads the modules that have no code for the open GPU. *ret_is_compiled: there are such. Returns
  * a cudaError_t: cudaSuccess, or why there is no code and the driver can make none. */
 int cuda_modules_load(bool *ret_is_compiled);
 

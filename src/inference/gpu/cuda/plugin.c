@@ -18,7 +18,7 @@
 
 /* ---- list ---- */
 
-/* The reason why the driver cannot be used. cudaGetDeviceCount opens no card. */
+/* The reason why the driver cannot be used. cudaGetDeviceCount opens no GPU. */
 static enum err count_cards(int *ret_count, struct error *error) {
     int driver = 0, runtime = 0;
     *ret_count = 0;
@@ -41,14 +41,14 @@ static enum err count_cards(int *ret_count, struct error *error) {
     bool has_none = code == cudaSuccess || code == cudaErrorNoDevice;
     if (has_none && visible)
         return err_set(error, ERR_UNAVAILABLE,
-                       "no CUDA device: the driver finds no card of CUDA_VISIBLE_DEVICES=%s: see "
+                       "no CUDA device: the driver finds no GPU of CUDA_VISIBLE_DEVICES=%s: see "
                        "nvidia-smi -L, change or unset the variable, or run with --device cpu",
                        visible);
     if (has_none)
         return err_set(
             error, ERR_UNAVAILABLE,
-            "no CUDA device: the driver finds no card: see nvidia-smi, give the container "
-            "its card, or run with --device cpu");
+            "no CUDA device: the driver finds no GPU: see nvidia-smi, give the container "
+            "its GPU, or run with --device cpu");
     return err_set(error, ERR_UNAVAILABLE,
                    "no CUDA device: %s (%s): see nvidia-smi, restart the machine if its driver was "
                    "updated, or run with --device cpu",
@@ -72,11 +72,10 @@ static void describe(int index, const struct cudaDeviceProp *card, struct gpu_in
                          before, id[i]);
     }
     if (ret_info->compute < COMPUTE_LEAST)
-        (void)snprintf(
-            ret_info->refusal, sizeof ret_info->refusal,
-            "its compute capability is %d.%d, and the kernels need 8.0: use a newer card "
-            "(A100, RTX 30 or later), or run with --device cpu",
-            card->major, card->minor);
+        (void)snprintf(ret_info->refusal, sizeof ret_info->refusal,
+                       "its compute capability is %d.%d, and the kernels need 8.0: use a newer GPU "
+                       "(A100, RTX 30 or later), or run with --device cpu",
+                       card->major, card->minor);
 }
 
 static enum err plugin_list(struct gpu_info *ret_infos, uint32_t room, uint32_t *ret_count,
@@ -112,7 +111,7 @@ static enum err lack_room(const struct gpu *gpu, bool has_context, struct error 
     if (has_context) free_bytes = left;
     if (is_known) (void)snprintf(told, sizeof told, "%llu", (unsigned long long)(free_bytes / MIB));
     return err_set(error, ERR_LIMIT,
-                   "driver and libraries need %llu MiB of the card's memory, and %s are free: end "
+                   "driver and libraries need %llu MiB of the GPU's memory, and %s are free: end "
                    "what else nvidia-smi shows on it, or run with --device cpu",
                    (unsigned long long)((CONTEXT_USUAL + LATER_BYTES + WORKSPACE_BYTES) / MIB),
                    told);
@@ -168,7 +167,7 @@ static enum err open_card(struct gpu *gpu, const struct gpu_options *options, st
 static enum err take_memory(struct gpu *gpu, struct error *error) {
     size_t free_bytes = 0, total = 0;
     cudaError_t code = cudaMemGetInfo(&free_bytes, &total);
-    if (code != cudaSuccess) return card_error(code, error, "asking for the card's memory");
+    if (code != cudaSuccess) return card_error(code, error, "asking for the GPU's memory");
     uint64_t used = total - free_bytes;
     uint64_t context = used > WORKSPACE_BYTES ? used - WORKSPACE_BYTES : 0;
     if (context > CONTEXT_MOST) context = CONTEXT_USUAL;
@@ -176,7 +175,7 @@ static enum err take_memory(struct gpu *gpu, struct error *error) {
     uint64_t outside = gpu->context_bytes + WORKSPACE_BYTES;
     if (gpu->limit <= outside)
         return err_set(error, ERR_LIMIT,
-                       "%llu MiB of the card's memory are too few: driver and libraries take %llu, "
+                       "%llu MiB of the GPU's memory are too few: driver and libraries take %llu, "
                        "and %llu more are free: end what else nvidia-smi shows on it, raise "
                        "--gpu-memory-limit-mib, or run with --device cpu",
                        (unsigned long long)(gpu->limit / MIB), (unsigned long long)(outside / MIB),
@@ -190,7 +189,7 @@ static enum err take_memory(struct gpu *gpu, struct error *error) {
         (void)cudaGetLastError();
     }
     return err_set(error, ERR_LIMIT,
-                   "%llu MiB of the card's memory are the limit, driver and libraries take %llu of "
+                   "%llu MiB of the GPU's memory are the limit, driver and libraries take %llu of "
                    "them, and %llu are free for the rest: end what else nvidia-smi shows on it, or "
                    "lower --gpu-memory-limit-mib",
                    (unsigned long long)(gpu->limit / MIB), (unsigned long long)(outside / MIB),

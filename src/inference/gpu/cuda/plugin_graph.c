@@ -140,7 +140,7 @@ static bool make(struct gpu *gpu, uint32_t rows) {
     if (after > before) gpu->graph_bytes += after - before;
     gpu->graph_count++;
     if (gpu->graph_bytes <= GRAPH_BYTES_MAX) return true;
-    refuse(gpu, "no more graphs", "they take too much of the card's memory");
+    refuse(gpu, "no more graphs", "they take too much of the GPU's memory");
     return false;
 }
 

@@ -76,7 +76,7 @@ struct memory {
 /* `bytes` of GPU memory at a multiple of 256; NULL while counting. */
 void *memory_take(struct memory *memory, enum memory_part part, size_t bytes);
 
-/* Arrays on their way to the GPU: pinned memory, and its like on the card. */
+/* Arrays on their way to the GPU: pinned memory, and its like on the GPU. */
 struct block {
     char *host;
     char *card;
@@ -118,7 +118,7 @@ struct card_matrix {
     size_t blocks_used;
 };
 
-/* An operation whose vectors lie on the card. */
+/* An operation whose vectors lie on the GPU. */
 struct card_op {
     struct gpu_op op;
     struct cuda_weights weight; /* NORM: of op.weight */
@@ -152,7 +152,7 @@ struct card_group {
     struct card_attention all;
     struct card_attention kept;
 };
-/* A step's arrays on the card. */
+/* A step's arrays on the GPU. */
 struct card_step {
     uint32_t row_count;
     uint32_t wanted_count;
@@ -164,7 +164,7 @@ struct card_step {
     struct card_group groups[GPU_GROUPS_MAX];
 };
 
-/* The draws of one call of sample, on the card. */
+/* The draws of one call of sample, on the GPU. */
 struct card_samples {
     const struct gpu_draw *draws; /* (wanted_count) draws for all wanted rows */
     const uint32_t *drawn;

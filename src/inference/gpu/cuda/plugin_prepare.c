@@ -366,7 +366,7 @@ static unsigned long long mib(uint64_t bytes) {
 
 static enum err refuse(const struct memory_ledger *ledger, struct error *error) {
     return err_set(error, ERR_LIMIT,
-                   "the model needs %llu MiB of the card's memory and may have %llu: weights %llu, "
+                   "the model needs %llu MiB of the GPU's memory and may have %llu: weights %llu, "
                    "buffers %llu, logits %llu, steps %llu, workspace %llu, driver %llu, and the "
                    "least KV cache %llu (%u pages)",
                    mib(ledger->used), mib(ledger->limit), mib(ledger->weights),

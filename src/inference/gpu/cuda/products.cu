@@ -65,7 +65,7 @@ static enum err make_handle(struct cuda_products *products, struct error *error)
     if (status == CUBLAS_STATUS_ALLOC_FAILED || cudaGetLastError() == cudaErrorMemoryAllocation)
         return err_set(error, ERR_LIMIT, "no device memory for cuBLASLt");
     return err_set(error, ERR_UNAVAILABLE,
-                   "cuBLASLt refuses this card with status %d: install cuBLAS of a CUDA that the "
+                   "cuBLASLt refuses this GPU with status %d: install cuBLAS of a CUDA that the "
                    "driver runs (see nvidia-smi), or run with --device cpu",
                    (int)status);
 }

@@ -168,7 +168,7 @@ enum err cuda_products_tune(struct cuda_products *products, const struct cuda_mu
 static_assert(sizeof(cublasLtMatmulAlgo_t) == PRODUCTS_NOTE_WORDS * sizeof(uint64_t),
               "an algorithm is what notes have room for");
 
-/* Names what the choices hold for: their version, build, library, driver and card. */
+/* Names what the choices hold for: their version, build, library, driver and GPU. */
 static void name_of(const struct cuda_products *products, char ret[NAME_BYTES]) {
     cudaDeviceProp card = {};
     int gpu = 0, driver = 0;

@@ -4,7 +4,7 @@
 /* ptx: the instructions that CUDA C++ has no words for, one function each; all of them run from
  * sm_80 on. What is .sync is for all 32 lanes of a warp at once.
  *
- * tests/gpu/cuda/emulated/ has the same functions for a machine without a card. */
+ * tests/gpu/cuda/emulated/ has the same functions for a machine without a GPU. */
 
 #include <cuda_runtime.h>
 

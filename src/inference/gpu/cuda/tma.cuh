@@ -10,7 +10,7 @@
  *
  * Blocks of a cluster have the same shared memory layout; one of them may bring a tile into all.
  *
- * tests/gpu/cuda/emulated/ has the same functions for a machine without a card. */
+ * tests/gpu/cuda/emulated/ has the same functions for a machine without a GPU. */
 
 #include "gpu/cuda/barrier.cuh"
 #include "gpu/cuda/launch.cuh"
@@ -154,7 +154,7 @@ static inline cudaLaunchAttribute cuda_cluster_attribute(void) {
     return cluster;
 }
 
-/* How many clusters of a kernel the GPU holds at once; 0 if it was compiled for another card. A
+/* How many clusters of a kernel the GPU holds at once; 0 if it was compiled for another GPU. A
  * kernel always comes with the same threads and shared_bytes, so its answer is kept. */
 template <auto KERNEL>
 static inline uint32_t cuda_clusters_held(uint32_t threads, uint32_t shared_bytes) {

@@ -67,7 +67,7 @@ bool engine_death_await(struct worker_engine *engine) {
     return true;
 }
 
-/* Whether a model has been ready on the card that the engine lacks now: this one, or one that takes
+/* Whether a model has been ready on the GPU that the engine lacks now: this one, or one that takes
  * turns with it. */
 static bool had_card(const struct worker_engine *engine) {
     return engine->has_ready || (engine->turns && turns_have_loaded(engine->turns));
@@ -76,7 +76,7 @@ static bool had_card(const struct worker_engine *engine) {
 /* Whether the worker fails for good. A FATAL before the first READY would come again, and so would
  * the third death before it. A model that has loaded once may have met a passing trouble, or a file
  * that is being replaced: it fails after WORKER_ENGINE_RELOADS_MAX loads with the same sentence. A
- * card that was there once is waited for without end, and so are the lines. */
+ * GPU that was there once is waited for without end, and so are the lines. */
 static bool is_hopeless(struct worker_engine *engine, bool was_ready, const char *reason) {
     /* Only this thread writes `reason`. */
     bool is_same = !was_ready && strcmp(engine->reason, reason) == 0;

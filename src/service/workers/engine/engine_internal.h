@@ -48,7 +48,7 @@ struct worker_engine {
     pthread_cond_t changed;
     enum worker_phase phase;
     char reason[ERROR_TEXT_BYTES]; /* why it is down or has failed */
-    bool lacks_card;               /* its last start found no card, or no memory on it */
+    bool lacks_card;               /* its last start found no GPU, or no memory on it */
     pid_t held_pid;                /* a child that was killed and does not end; 0: none */
     bool is_closing;
     bool is_held;            /* an administrator holds its model unloaded */
@@ -82,7 +82,7 @@ struct worker_engine {
     uint32_t failures; /* deaths since the last result */
     bool has_told_fatal;
     bool has_told_no_card;  /* with WIRE_FLAG_NO_CARD */
-    bool is_careful;        /* the last child that was READY ended by an error of its card */
+    bool is_careful;        /* the last child that was READY ended by an error of its GPU */
     uint32_t same_failures; /* loads in a row that ended with the sentence in `reason` */
 };
 

@@ -329,8 +329,8 @@ static void close_child(struct worker_engine *engine) {
     log_info("event=engine_closed end=\"%s\"", text);
 }
 
-/* Queues HELLO; the lock is held. After the first READY on a card it asks for this card, and after
- * an error of the card for care. */
+/* Queues HELLO; the lock is held. After the first READY on a GPU it asks for this GPU, and after
+ * an error of the GPU for care. */
 static void put_hello(struct worker_engine *engine) {
     struct wire_hello hello;
     struct buf payload;

@@ -22,7 +22,7 @@
  * may ask again, and waiting costs no more than loading again.
  *
  * turns_decide is the whole policy, a function of its arguments. Knows no process, no model and no
- * card.
+ * GPU.
  *
  * Thread: any; one lock, which is taken after a worker's. `wake` is called with it held.
  * Memory: owned by the turns; members are never reused. */

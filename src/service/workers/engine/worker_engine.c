@@ -167,7 +167,7 @@ static size_t models(struct worker *worker, struct worker_model *ret_models, siz
     return count;
 }
 
-/* The UUID of "cuda:UUID"; a number does not name a card for long. */
+/* The UUID of "cuda:UUID"; a number does not name a GPU for long. */
 static void card_of(struct str device, char ret_uuid[CARD_UUID_BYTES]) {
     const char *colon = memchr(device.at, ':', device.bytes);
     if (!colon) return;
@@ -213,7 +213,7 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         ret_status->step_age_ms = (clock_monotonic_ns() - engine->moved_ns) / NS_PER_MS;
     static const char *const texts[] = {"loading", "ready", "not loaded",
                                         "restarting: ", "failed: "};
-    /* It lacks the card while it is down, and while the next child looks for the card. */
+    /* It lacks the GPU while it is down, and while the next child looks for the GPU. */
     if (engine->held_pid > 0)
         snprintf(ret_status->text, sizeof ret_status->text,
                  "waiting for its killed process %d to end: %.100s", (int)engine->held_pid,
@@ -222,7 +222,7 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         snprintf(ret_status->text, sizeof ret_status->text, "%s by an administrator",
                  engine->phase == PHASE_PARKED ? "unloaded" : "being unloaded");
     else if (engine->lacks_card)
-        snprintf(ret_status->text, sizeof ret_status->text, "waiting for its card: %.130s",
+        snprintf(ret_status->text, sizeof ret_status->text, "waiting for its GPU: %.130s",
                  engine->reason);
     else
         snprintf(ret_status->text, sizeof ret_status->text, "%s%.140s", texts[engine->phase],

@@ -11,19 +11,19 @@
  *     FAILED
  *
  * It fails for good by a FATAL before the first READY, by three deaths before it, or, later, by
- * five loads in a row that end with the same sentence. The reason is kept. A card that is lost, or
+ * five loads in a row that end with the same sentence. The reason is kept. A GPU that is lost, or
  * whose memory others hold, is no such failure once a model has been ready on it: the worker stays
- * DOWN, its lines wait, and it looks for the card again after each pause.
+ * DOWN, its lines wait, and it looks for the GPU again after each pause.
  *
  * On a shared device (turns.h) it begins PARKED, without a child, and loads in its turn. To make
  * room it takes no more jobs, gives its lines back to the runner, finishes the requests of single
  * clients, and is PARKED again.
  *
- * A child that replaces one on a card gets that card or none: with `auto` a lost card would send
+ * A child that replaces one on a GPU gets that GPU or none: with `auto` a lost GPU would send
  * the rest of a batch to the CPU, silently.
  *
- * After a child that ended by an error of its card the next one is careful: it is told so, and its
- * first steps name the operation at which the card fails (gpu_options.careful_steps).
+ * After a child that ended by an error of its GPU the next one is careful: it is told so, and its
+ * first steps name the operation at which the GPU fails (gpu_options.careful_steps).
  *
  * A child that is killed and does not end, because a driver holds one of its calls, is told in the
  * log and in the status. Its jobs are lost at once. Its device is left alone until it has ended: no
@@ -57,7 +57,7 @@ struct worker_engine_options {
     int64_t restart_delay_ms; /* before the first restart, doubled by each death (default 200 ms) */
     int64_t close_ms;         /* for draining in close (default 2 s) */
     int64_t kill_ms;      /* between SIGKILL and the end of a child (default 10 s: the driver takes
-                      * seconds to give back a card's memory) */
+                      * seconds to give back a GPU's memory) */
     const char *dump_dir; /* keeps the stacks of engines that hung or crashed; copied; NULL: none */
     struct turns *turns;  /* shared with other engines; borrowed; NULL: not shared */
 };

@@ -209,7 +209,7 @@ static inline cudaError_t cudaSetDevice(int) {
     return cudaSuccess;
 }
 static inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *ret, int) {
-    *ret = {"no card: emulated", 8, 0, 4, 1 << 20};
+    *ret = {"no GPU: emulated", 8, 0, 4, 1 << 20};
     return cudaSuccess;
 }
 static inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *ret, int) {

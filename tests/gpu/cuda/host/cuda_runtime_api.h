@@ -2,7 +2,7 @@
 #pragma once
 
 /* The calls of CUDA's runtime that the plugin's host code makes, over memory of the host, so that
- * the host code runs without a card. A stream runs each call at once, or records it while it is
+ * the host code runs without a GPU. A stream runs each call at once, or records it while it is
  * captured; it then takes kernels alone. Memory of the "GPU" is poisoned when it is taken, and a
  * copy checks its direction. A kernel's access outside of it is told as a GPU tells it: not by the
  * kernel's call but by each wait from then on.

@@ -237,7 +237,7 @@ enum err cuda_keep(const struct cuda_keep *call, struct CUstream_st *stream, str
 
 #define SHAPES_MAX 4096 /* a bucket per 16 rows of each matrix */
 #define LANES 16
-#define NOTES_NAME "products of a card in plain C"
+#define NOTES_NAME "products of a GPU in plain C"
 
 struct cuda_products {
     struct products_note shapes[SHAPES_MAX];

@@ -332,9 +332,8 @@ static void a_card_that_cannot_be_used_leaves_the_cpu_or_is_fatal(void **state) 
     struct wire_device device = {.name = STR("auto"), .plugin = STR(STUBS "/stub-refused.so")};
     expect_ready_on(&device, "");
     device.name = STR("cuda");
-    expect_fatal(&device,
-                 "card 0, Stub 0, cannot be used: it has compute capability 6.1, and quern "
-                 "needs 8.0");
+    expect_fatal(&device, "GPU 0, Stub 0, cannot be used: it has compute capability 6.1, and quern "
+                          "needs 8.0");
     device.plugin = STR(STUBS "/stub-driver.so");
     expect_fatal(&device, "libcuda.so.1 cannot be loaded; install NVIDIA's driver");
 }
@@ -345,7 +344,7 @@ static void the_cpu_refuses_what_only_a_card_does(void **state) {
     expect_ready_on(&device, "Stub 2");
     device.plugin = STR(STUBS "/stub-empty.so");
     expect_fatal(&device,
-                 "--quantization: the CPU has no other value than auto; only a card has one");
+                 "--quantization: the CPU has no other value than auto; only a GPU has one");
 }
 
 int main(void) {

@@ -54,8 +54,8 @@ static void each_bad_plugin_has_its_sentence(void **state) {
 static void each_bad_machine_has_its_sentence(void **state) {
     (void)state;
     expect_reason(STUB("driver"), "libcuda.so.1 cannot be loaded; install NVIDIA's driver");
-    expect_reason(STUB("empty"), "this machine has no stub card");
-    expect_reason(STUB("refused"), "card 0, Stub 0, cannot be used: it has compute capability 6.1");
+    expect_reason(STUB("empty"), "this machine has no stub GPU");
+    expect_reason(STUB("refused"), "GPU 0, Stub 0, cannot be used: it has compute capability 6.1");
     expect_reason(STUB("library"), "libcublasLt.so cannot be loaded");
 }
 
@@ -104,9 +104,9 @@ static void a_card_that_is_named_is_the_only_choice(void **state) {
     struct error error = {0};
     assert_int_equal(load(&loaded, "cuda:1", STUB("good"), &error), ERR_UNAVAILABLE);
     assert_string_equal(error.text,
-                        "card 1, Stub 1, cannot be used: it is lost; restart the machine");
+                        "GPU 1, Stub 1, cannot be used: it is lost; restart the machine");
     assert_int_equal(load(&loaded, "cuda:3", STUB("good"), &error), ERR_UNAVAILABLE);
-    assert_string_equal(error.text, "--device cuda:3: no card has this number or UUID; there are "
+    assert_string_equal(error.text, "--device cuda:3: no GPU has this number or UUID; there are "
                                     "3, from cuda:0 to cuda:2");
     assert_int_equal(load(&loaded, "cuda:GPU-x", STUB("good"), &error), ERR_UNAVAILABLE);
 }

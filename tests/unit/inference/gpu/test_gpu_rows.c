@@ -26,7 +26,7 @@ static uint64_t step_ns(uint32_t rows) {
 
 static enum err trial(struct gpu *gpu, uint32_t rows, uint64_t *ret_ns, struct error *error) {
     (void)gpu;
-    if (++card.trials == card.fails_at) return err_set(error, ERR_IO, "the card is gone");
+    if (++card.trials == card.fails_at) return err_set(error, ERR_IO, "the GPU is gone");
     *ret_ns = step_ns(rows) * (rows == card.rows_last ? 1 : 2);
     card.rows_last = rows, card.worked_ns += *ret_ns;
     return OK;
@@ -116,7 +116,7 @@ static void an_error_of_the_card_is_told(void **state) {
         (void)enough(1000, 1000, 1, 2048);
         card.fails_at = fails_at, card.trials = 0;
         assert_int_equal(gpu_rows_enough(&table, NULL, 2048, &rows, &error), ERR_IO);
-        assert_string_equal(error.text, "trying steps: the card is gone");
+        assert_string_equal(error.text, "trying steps: the GPU is gone");
         assert_int_equal(card.trials, fails_at);
     }
 }

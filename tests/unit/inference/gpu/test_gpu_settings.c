@@ -62,7 +62,7 @@ static void other_values_are_refused_with_those_that_exist(void **state) {
             gpu_settings_read(&settings, &(struct gpu_texts){.device = str_from(bad[i])}, &error),
             ERR_INVALID);
     expect_refusal(&(struct gpu_texts){.dtype = STR("float16")},
-                   "--dtype 'float16' is not supported (auto and bfloat16 are: a card computes in "
+                   "--dtype 'float16' is not supported (auto and bfloat16 are: a GPU computes in "
                    "bfloat16)");
     expect_refusal(&(struct gpu_texts){.kv_cache_dtype = STR("fp8_e5m2")},
                    "--kv-cache-dtype 'fp8_e5m2' is not supported (auto, bfloat16, fp8 and fp8_e4m3 "
@@ -78,7 +78,7 @@ static void the_cpu_takes_its_own_values_only(void **state) {
     (void)state;
     read(&(struct gpu_texts){.device = STR("cpu"), .dtype = STR("auto"), .memory_share = 0.9});
     expect_refusal(&(struct gpu_texts){.device = STR("cpu"), .quantization = STR("fp8")},
-                   "--quantization: the CPU has no other value than auto; only a card has one");
+                   "--quantization: the CPU has no other value than auto; only a GPU has one");
     struct gpu_settings settings = read(&(struct gpu_texts){.kv_cache_dtype = STR("fp8")});
     struct error error = {0};
     assert_int_equal(gpu_settings_check_cpu(&settings, &error), ERR_INVALID);

@@ -18,7 +18,7 @@ static uint32_t fill_count, warm_count;
 static enum err fill(struct gpu *gpu, const struct gpu_rows *rows, struct error *error) {
     (void)gpu;
     filled[fill_count++] = *rows;
-    return fill_count < 5 ? OK : err_set(error, ERR_IO, "the card is gone");
+    return fill_count < 5 ? OK : err_set(error, ERR_IO, "the GPU is gone");
 }
 
 static enum err warm(struct gpu *gpu, struct error *error) {

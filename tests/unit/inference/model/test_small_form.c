@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The form of a model's weights on a card that bf16 does not fit. */
+/* The form of a model's weights on a GPU that bf16 does not fit. */
 
 #include "../checkpoint/gguf_builder.h"
 #include "model/model.h"
@@ -17,7 +17,7 @@
 
 #define TRIES_MAX 4
 
-/* Products of every prepare that the card was asked for. */
+/* Products of every prepare that the GPU was asked for. */
 static enum gpu_form tried[TRIES_MAX];
 static uint32_t tries;
 
@@ -28,7 +28,7 @@ static enum gpu_form form_of_products(const struct gpu_program *program) {
     return form;
 }
 
-/* A card that is too small for everything. */
+/* A GPU that is too small for everything. */
 static enum err prepare(struct gpu *device, const struct gpu_program *program,
                         const struct gpu_limits *limits, struct memory_ledger *ret_ledger,
                         struct error *error) {

@@ -190,7 +190,7 @@ static void a_card_that_is_lost_is_waited_for(void **state) {
     assert_int_equal(load_of(&bench), MOVING);
     assert_int_equal(load_of(&other), MOVING);
     bench.worker->ops->status(bench.worker, &status);
-    assert_string_equal(status.text, "waiting for its card: card 0 is lost");
+    assert_string_equal(status.text, "waiting for its GPU: card 0 is lost");
     assert_false(status.is_failed || status.ready);
     assert_int_equal(unlink(lost), 0);
     give_job(&bench, 4, "y");

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real card on a machine that cannot use it as it is: hidden, without cuBLASLt, with too little
-memory, or with memory that others hold. Skips without a card. tests/engine/test_cuda_host.py has
+"""A real GPU on a machine that cannot use it as it is: hidden, without cuBLASLt, with too little
+memory, or with memory that others hold. Skips without a GPU. tests/engine/test_cuda_host.py has
 the same over a made-up machine."""
 import contextlib, glob, json, os, re, shutil, signal, subprocess, sys
 
@@ -13,12 +13,12 @@ from test_device_faults import create, lines, results, state  # noqa: F401 (a fi
 
 TINY = support.SHARED / "tiny/llama3/model-q8_0.gguf"
 CARD = ["--device", "cuda", "--device-plugin", support.cuda_plugin()]
-HIDDEN = "no CUDA device: the driver finds no card of CUDA_VISIBLE_DEVICES=-1: see nvidia-smi -L, change or unset the variable, or run with --device cpu"
-FULL = "{limit} MiB of the card's memory are the limit, driver and libraries take \\d+ of them, and \\d+ are free for the rest"
+HIDDEN = "no CUDA device: the driver finds no GPU of CUDA_VISIBLE_DEVICES=-1: see nvidia-smi -L, change or unset the variable, or run with --device cpu"
+FULL = "{limit} MiB of the GPU's memory are the limit, driver and libraries take \\d+ of them, and \\d+ are free for the rest"
 
 pytestmark = pytest.mark.skipif(not support.has_card(), reason=support.NO_CARD)
 
-# Another process on the card: tells the free memory in MiB, takes as much as a line of its input
+# Another process on the GPU: tells the free memory in MiB, takes as much as a line of its input
 # says once that is free, and holds it until the input ends.
 OTHER = """
 import ctypes, sys, time
@@ -113,7 +113,7 @@ def test_without_cublaslt_it_says_what_to_install(tmp_path, device, status):
 
 def test_each_setting_that_a_refusal_names_fits_the_card(tmp_path):
     done = run_one(tmp_path, *CARD, "--gpu-memory-limit-mib", 100)
-    few = re.search(r"100 MiB of the card's memory are too few: driver and libraries take (\d+)",
+    few = re.search(r"100 MiB of the GPU's memory are too few: driver and libraries take (\d+)",
                     done.stderr)
     assert done.returncode == 3 and few, done.stderr
     refused = []
@@ -164,7 +164,7 @@ def test_memory_that_another_process_gives_back_is_waited_for(tmp_path):
 
 
 def test_lines_wait_while_another_process_holds_the_memory_of_their_card(state):
-    """The other process wants more than half of the card, as the engine has, and gets it when the
+    """The other process wants more than half of the GPU, as the engine has, and gets it when the
     engine is killed."""
     requests = [
         dict(line, custom_id=f"line-{i:04d}", body=dict(line["body"], max_tokens=100))
@@ -184,7 +184,7 @@ def test_lines_wait_while_another_process_holds_the_memory_of_their_card(state):
             support.until(
                 lambda: re.search(f"event=engine_down will_restart=yes.*{said}", server.log_text()))
             status, health = server.call("GET", "/health")
-            assert status == 503 and re.search(f"waiting for its card: .*{said}",
+            assert status == 503 and re.search(f"waiting for its GPU: .*{said}",
                                                health.decode()), health
             batch = server.batch(batch_id)
             assert batch["status"] == "in_progress" and batch["request_counts"]["failed"] == 0
