@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
 
 static unsigned reported;
 static unsigned failed;
@@ -27,6 +29,16 @@ void note(const char *format, ...) {
     (void)vprintf(format, arguments);
     va_end(arguments);
     (void)printf("\n");
+}
+
+double report_share(uint64_t *seed) {
+    const char *words = getenv("QUERN_SHARE"), *chosen = getenv("QUERN_SEED");
+    const double share = words ? strtod(words, NULL) : 1;
+    if (!(share > 0 && share < 1)) return 1;
+    *seed =
+        chosen ? strtoull(chosen, NULL, 10) : (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid();
+    note("QUERN_SHARE=%g QUERN_SEED=%llu", share, (unsigned long long)*seed);
+    return share;
 }
 
 int report_end(void) {

@@ -9,6 +9,7 @@ BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))
 os.environ.setdefault("QUERN_PACKED_CACHE_DIR", str(ROOT / "build/packed"))  # and not the user's
 SHARED = pathlib.Path(os.environ.get("QUERN_SHARED", ROOT.parent / "shared"))
 MINILM = os.environ.get("QUERN_MINILM", "all-minilm")
+SHARE = float(os.environ.get("QUERN_SHARE") or 1)  # how many drawn cases slow tests run
 
 
 def plugin(kind):

@@ -33,6 +33,7 @@ int main(int count, char **words) {
         if (strcmp(words[i], "--one-in") == 0) check_one_in = strtoull(words[i + 1], 0, 0);
         if (strcmp(words[i], "--major") == 0) emulated_major = atoi(words[i + 1]);
     }
+    check_one_in = (uint64_t)((double)check_one_in / report_share(&seed));
     harness_open(seed);
     for (const auto &family : families)
         if (count > 1 && strcmp(words[1], family.name) == 0) family.check();
