@@ -270,7 +270,7 @@ def test_a_broken_download_goes_on(tmp_path, ranges):
         [part] = tmp_path.glob("out.jsonl.*.part")
         assert 0 < part.stat().st_size <= 3000 and whole.startswith(part.read_bytes())
         done = run(other.url, "results", batch, "-o", out)
-        assert done.returncode == 1 and "going on behind" in done.stderr and out.read_bytes(
+        assert done.returncode == 1 and "going on after" in done.stderr and out.read_bytes(
         ) == whole
         assert not list(tmp_path.glob("*.part"))
         errors = other.files[other.batches[batch][0]["error_file_id"]]

@@ -238,7 +238,7 @@ def test_results_stay_if_standard_output_closes(tmp_path):
 
 @pytest.mark.parametrize("arguments,said", [
     (["run", "-i", "in.jsonl", "-o", "-", "--json"], "both print on standard output"),
-    (["run", "-i", "-", "-o", "out.csv", "--prompt", "p.jinja"], "does not tell the kind"),
+    (["run", "-i", "-", "-o", "out.csv", "--prompt", "p.jinja"], "does not show the kind"),
 ])
 def test_a_stream_that_means_nothing_is_refused(tmp_path, arguments, said):
     done = support.quern(*arguments, "--model", "smollm2=echo", cwd=tmp_path, input="")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens that a shape forces are given, not sampled: the answers are those of masks alone, their
+"""Tokens that a schema forces are given, not sampled: the answers are those of masks alone, their
 tokens the tokenizer's own.
 
 With `logprobs` every token is sampled, so a request is its own witness."""

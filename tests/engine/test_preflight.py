@@ -111,7 +111,7 @@ def test_shared_text_behind_private_text_is_noticed(tmp_path):
         "tokens_per_request"] > 50
     assert said["shared_prefix_share"] < 0.5
     shown = support.quern("preflight", path, "--model", "smollm2", "--pilot", "0")
-    assert "Advice" in shown.stdout and "behind text of their own" in shown.stdout
+    assert "Advice" in shown.stdout and "after text of their own" in shown.stdout
 
 
 def test_what_does_not_fit_and_what_is_no_request_is_told_before_it_runs(tmp_path):

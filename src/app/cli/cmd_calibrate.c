@@ -33,7 +33,7 @@ static const struct option rows[] = {
              "the answers of an earlier run",
      .letter = 'm'},
     {"answers", OPTION_TEXT, offsetof(struct chosen, answers), "FILE",
-     .help = "results of the labelled lines (default LABELLED with .answers behind its name)"},
+     .help = "results of the labelled lines (default LABELLED with .answers after its name)"},
     {"output-file", OPTION_TEXT, offsetof(struct chosen, output), "FILE",
      .help = "file for the temperatures, as members of a request's body", .letter = 'o'},
     {"overwrite", OPTION_SWITCH, offsetof(struct chosen, overwrite),

@@ -114,11 +114,12 @@ static const struct option_table tables[] = {{rows, 0}, {remote_option_rows, AT(
 
 const struct command cmd_doctor = {
     .name = "doctor",
-    .summary = "tell what is wrong with this installation, and what to do",
+    .summary = "report what is wrong with this installation, and what to do",
     .usage = "doctor [options]",
     .help =
         "Looks at settings, state directory, secrets, models, GPUs, ports, a running server and\n"
-        "upstreams, and tells what is wrong, each with its remedy. It changes nothing. Run it as\n"
+        "upstreams, and reports what is wrong, each with its remedy. It changes nothing. Run it "
+        "as\n"
         "the user that the server runs as.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,

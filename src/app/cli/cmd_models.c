@@ -143,7 +143,7 @@ static void print_verified(void *context, const struct verified *file) {
     if (file->err != OK)
         printf("UNREADABLE %s: %s\n", printable(path).text, printable(file->why).text);
     else if (!*file->wanted)
-        printf("no sum     %s: nobody told one; its SHA-256 is %s\n", printable(path).text,
+        printf("no sum     %s: none is known; its SHA-256 is %s\n", printable(path).text,
                file->sum);
     else
         printf("%s %s\n", file->is_good ? "good      " : "DAMAGED   ", printable(path).text);

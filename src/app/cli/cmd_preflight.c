@@ -121,11 +121,12 @@ static const struct option_table tables[] = {{rows, 0},
 
 const struct command cmd_preflight = {
     .name = "preflight",
-    .summary = "tell what running a file will take, before it runs",
+    .summary = "report what running a file will take, before it runs",
     .usage = "preflight FILE --model M [options]",
-    .help = "Reads a file of requests as the engine would and tells what running it takes: exact\n"
-            "tokens, lengths, requests that do not fit, shared text, and, from a sample that it\n"
-            "runs, time and cost.\n",
+    .help =
+        "Reads a file of requests as the engine would and reports what running it takes: exact\n"
+        "tokens, lengths, requests that do not fit, shared text, and, from a sample that it\n"
+        "runs, time and cost.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

@@ -179,7 +179,7 @@ static enum err check(struct command_call *call, struct error *error) {
         return err_set(error, ERR_INVALID, "--json and -o - both print on standard output");
     if (chosen->table.table.prompt && strcmp(chosen->input, "-") == 0)
         return err_set(error, ERR_INVALID,
-                       "--prompt: the name of standard input does not tell the kind of its table; "
+                       "--prompt: the name of standard input does not show the kind of its table; "
                        "give it as a file (.csv, .tsv, .jsonl, .parquet)");
     enum err err = table_options_check(&chosen->table, chosen->input, chosen->output, error);
     if (err != OK) return err;

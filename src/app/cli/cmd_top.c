@@ -92,7 +92,7 @@ static void wait_seconds(int64_t seconds, const volatile bool *stop) {
     while (!*stop && clock_monotonic_ns() < end_ns) clock_sleep_ms(SLICE_MS / 2);
 }
 
-/* Reads and shows until it is stopped. A server that goes away is told and waited for. */
+/* Reads and shows until it is stopped. A server that goes away is reported and waited for. */
 static enum err watch(struct net_client *client, struct fetch *fetch, const struct chosen *chosen,
                       const volatile bool *stop, struct error *error) {
     struct top_reading *readings = mem_new(2, sizeof *readings);
@@ -169,8 +169,9 @@ const struct command cmd_top = {
     .name = "top",
     .summary = "show the engines and GPUs of a running server",
     .usage = "top [URL] [options]",
-    .help = "Shows, anew every few seconds, what the /metrics of the server at URL tell: engines,\n"
-            "their rates and memory, and GPUs. The key needs the scope metrics.\n",
+    .help =
+        "Shows, anew every few seconds, what the /metrics of the server at URL report: engines,\n"
+        "their rates and memory, and GPUs. The key needs the scope metrics.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

@@ -50,7 +50,7 @@ static const struct option rows[] = {
 };
 static const struct option watts_row[] = {
     {"watts", OPTION_NUMBER, offsetof(struct prices, watts), "W",
-     .help = "power of this machine at work, in watts (default: what its counters tell)",
+     .help = "power of this machine at work, in watts (default: what its counters report)",
      .max = 1e6},
     {0},
 };
@@ -223,7 +223,7 @@ const struct command cmd_tune = {
     .summary = "measure what each setting does to a file of your own",
     .usage = "tune FILE --model M [options]",
     .help = "Runs the first requests of FILE with today's options and with one option changed at\n"
-            "a time, in turn, and tells requests per second, energy and equal answers of each.\n",
+            "a time, in turn, and reports requests per second, energy and equal answers of each.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

@@ -53,7 +53,7 @@ const struct command cmd_watch = {
     .usage = "watch ID [options]",
     .help =
         "Shows the progress of a batch of an OpenAI-compatible server until it has ended, with\n"
-        "rate and remaining time. A server that goes away is told and waited for. Ctrl-C ends\n"
+        "rate and remaining time. A server that goes away is reported and waited for. Ctrl-C ends\n"
         "the watching, not the batch.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,

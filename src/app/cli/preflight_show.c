@@ -106,7 +106,7 @@ static void print_sharing(const struct preflight *is) {
         percent(is->shared_tokens, is->prompt_tokens), (unsigned long long)is->shared_tokens,
         (unsigned long long)is->prompt_tokens);
     if (is->late_share >= 0.1)
-        printf("Advice      In %.0f %% of the requests, text that many share stands behind text of "
+        printf("Advice      In %.0f %% of the requests, text that many share stands after text of "
                "their own. Moved\n            to the front, about %.0f tokens a request would be "
                "computed once.\n",
                100 * is->late_share, is->late_tokens_mean);

@@ -4,7 +4,7 @@
 #define AT(field) offsetof(struct prices, field)
 const struct option price_option_rows[] = {
     {"watts", OPTION_NUMBER, AT(watts), "W",
-     .help = "power of the machine at work, in watts (default: what its counters tell)",
+     .help = "power of the machine at work, in watts (default: what its counters report)",
      .max = 1e6},
     {"price-per-kwh", OPTION_NUMBER, AT(per_kwh), "P", .help = "price of electricity", .max = 1e6},
     {"input-price", OPTION_NUMBER, AT(input_per_million), "P",
@@ -26,6 +26,6 @@ const struct option cost_option_rows[] = {
      .max = 1e6},
     {"currency", OPTION_TEXT, AT(currency), "NAME", .help = "currency of all prices (default USD)"},
     {"times-per-month", OPTION_INTEGER, AT(times_per_month), "N",
-     .help = "runs of this job per month, to tell its monthly costs", .max = 1e6},
+     .help = "runs of this job per month, to report its monthly costs", .max = 1e6},
     {0},
 };

@@ -82,7 +82,7 @@ static enum err read_ended(struct session *session, struct result_file *file,
     if (err == OK && file->kept_bytes > 0)
         err = result_file_place(file, output_bytes, &place, error);
     if (err == OK && file->kept_bytes > 0)
-        session_say(session, "going on behind the %" PRIu64 " bytes that are here already",
+        session_say(session, "going on after the %" PRIu64 " bytes that are here already",
                     file->kept_bytes);
     if (err == OK)
         err = results_read(session->remote, batch, &place, result_file_take, file, error);

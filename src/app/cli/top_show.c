@@ -182,7 +182,7 @@ static void write_card(struct buf *out, const struct top_card *card) {
     const double *is = card->values;
     buf_printf(out, "%-12.*s  %-24.24s", UUID_SHOWN, card->uuid, card->name);
     if (!(is[TOP_CARD_UP] > 0)) {
-        buf_printf(out, "  down: the driver tells nothing about it, Xid errors %s\n",
+        buf_printf(out, "  down: the driver reports nothing about it, Xid errors %s\n",
                    cell(is[TOP_CARD_XIDS], "%.0f").text);
         return;
     }

@@ -107,7 +107,7 @@ static void take_lines(struct doctor *doctor, FILE *from) {
         const char *remedy = NULL;
         if (verdict == DOCTOR_WRONG)
             remedy = "`quern models` lists what is here, `quern pull` fetches";
-        if (verdict == DOCTOR_HINT) remedy = "`quern models inspect NAME` tells more";
+        if (verdict == DOCTOR_HINT) remedy = "`quern models inspect NAME` shows more";
         if (strcmp(line + 1, NO_MODEL) == 0)
             remedy = "`quern pull smollm2` fetches a small one, `quern pull ORG/NAME` another";
         doctor_find(doctor, (enum doctor_verdict)verdict, MODELS, remedy, "%s", line + 1);
@@ -135,7 +135,7 @@ void doctor_check_models(struct doctor *doctor) {
     while (waitpid(child, &status, 0) < 0 && errno == EINTR) continue;
     if (status != 0)
         doctor_find(doctor, DOCTOR_WRONG, MODELS, "move it away, and tell quern's makers about it",
-                    "a model's file broke the process that read it (behind the models above)");
+                    "a model's file broke the process that read it (after the models above)");
 }
 
 /* --- GPUs --- */

@@ -65,7 +65,7 @@ static void check_version(struct doctor *doctor, const char *url, const json_t *
     copy_member(object, "version", version, sizeof version);
     if (!*version)
         doctor_find(doctor, DOCTOR_HINT, SERVER, NULL,
-                    "%s answers, but tells no version: it is not quern", url);
+                    "%s answers, but reports no version: it is not quern", url);
     else if (strcmp(version, QUERN_VERSION) != 0)
         doctor_find(doctor, DOCTOR_HINT, SERVER, "restart the server after an update",
                     "%s is of version %s, and this program of %s", url, version, QUERN_VERSION);
@@ -84,7 +84,7 @@ static void check_ready(struct doctor *doctor, struct remote *remote, const char
         doctor_find(doctor, DOCTOR_GOOD, SERVER, NULL, "%s takes work", url);
     else if (status == 503)
         doctor_find(doctor, DOCTOR_WRONG, SERVER,
-                    "its log tells more; `quern top` shows its engines", "%s takes no work now%s%s",
+                    "its log says more; `quern top` shows its engines", "%s takes no work now%s%s",
                     url, *text ? ": " : "", text);
     json_decref(object);
 }

@@ -178,7 +178,7 @@ static void *watch_main(void *argument) {
     while (ask_uses(watch, uses, &count, is_new)) {
         for (size_t i = 0; i < count && has_library(watch); i++) {
             if (is_new[i] && !nvml_follow(watch->nvml, uses[i].uuid))
-                log_info("event=card_watch card=%s reason=\"it tells no errors\"", uses[i].uuid);
+                log_info("event=card_watch card=%s reason=\"it reports no errors\"", uses[i].uuid);
             look(watch, &uses[i]);
         }
         if (watch->nvml) take_xids(watch);

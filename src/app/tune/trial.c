@@ -111,7 +111,7 @@ static enum err read_summary(const char *path, struct trial *trial, struct error
     if (err != OK) return err;
     err = json_read(&said, (struct str){text, bytes}, error);
     free(text);
-    if (err != OK) return err_set(error, ERR_INVALID, "the run told no summary");
+    if (err != OK) return err_set(error, ERR_INVALID, "the run gave no summary");
     const json_t *hours =
         json_object_get(json_object_get(json_object_get(said, "costs"), "once"), "watt_hours");
     trial->requests_per_s = json_number_value(json_object_get(said, "req_s"));

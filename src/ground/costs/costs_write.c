@@ -177,7 +177,7 @@ void costs_write_text(struct buf *buf, const struct cost_job *job, const struct 
         if (!job->is_measured) buf_printf(buf, " (%.4g to %.4g)", wh->low, wh->high);
         buf_printf(buf, " at %.4g W, %s\n", costs->watts,
                    costs->power_source == POWER_GIVEN ? "as given"
-                                                      : "as the machine's counters tell");
+                                                      : "as the machine's counters report");
     }
     add_price_line(buf, "Electricity", costs->shared.electricity, costs->unshared.electricity, job,
                    prices);

@@ -52,7 +52,7 @@ static enum err read_mode(const json_t *root, const char *name, struct model_con
         if (!names_mode(root, modes[i].key, modes[i].mode)) continue;
         if (modes[i].pooling == POOLING_NONE || config->pooling != POOLING_NONE)
             return err_set(error, ERR_INVALID, "%s: %s is not supported%s", name, modes[i].key,
-                           config->pooling != POOLING_NONE ? " beside another mode" : "");
+                           config->pooling != POOLING_NONE ? " together with another mode" : "");
         config->pooling = modes[i].pooling;
     }
     if (config->pooling == POOLING_NONE)

@@ -210,7 +210,7 @@ static bool check_prompt(struct preparation *is, uint32_t index, const struct id
         memcmp(ids->at + ids->count - tail->count, tail->at, tail->count * sizeof *ids->at) != 0)
         return refuse(is->refusal, "invalid_value", is->text_member,
                       "Invalid '%s': with %s the chat template of this model ends the prompt in "
-                      "another way, behind which the labels' tokens are not known.",
+                      "another way, after which the labels' tokens are not known.",
                       is->text_member, name);
     return true;
 }

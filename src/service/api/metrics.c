@@ -161,7 +161,7 @@ static void write_runner(const struct runner_status *status, struct buf *buf) {
         buf_printf(buf, "quern_quality_alarms_total{share=\"%s\"} %" PRIu64 "\n",
                    quality_share_names[i], status->quality_alarms[i]);
     metrics_head(buf, "quern_shaped_lines_total", "counter",
-                 "Batch lines that asked for a shape of their answer, by how they ended.");
+                 "Batch lines that asked for structured output, by how they ended.");
     for (size_t i = SHAPE_NONE + 1; i < SHAPE_END_COUNT; i++)
         buf_printf(buf, "quern_shaped_lines_total{end=\"%s\"} %" PRIu64 "\n", shape_end_names[i],
                    status->shapes[i]);

@@ -98,7 +98,7 @@ static void write_name(struct buf *buf, const char *name) {
 }
 
 static void write_state(const struct card_status *cards, size_t count, struct buf *buf) {
-    metrics_head(buf, "quern_card_up", "gauge", "1 while the driver tells about the GPU.");
+    metrics_head(buf, "quern_card_up", "gauge", "1 while the driver reports the GPU.");
     for (size_t i = 0; i < count; i++) {
         buf_printf(buf, "quern_card_up{card=\"%s\",name=\"", cards[i].uuid);
         write_name(buf, cards[i].name);

@@ -68,7 +68,7 @@ static const struct field rows[] = {
     {"rent_speed", FIELD_NUMBER, FIELD_ANY, 0.001, PRICE_MAX, 0, AT(prices.rent_speed), NULL,
      "How often as fast as this machine the rented one is; 1 without it."},
     {"times_per_month", FIELD_INTEGER, FIELD_ANY, 0, PRICE_MAX, 0, AT(prices.times_per_month), NULL,
-     "How often the job runs, to tell its costs per month."},
+     "How often the job runs, to report its costs per month."},
     {"currency", FIELD_TEXT, FIELD_ANY, 1, CURRENCY_BYTES - 1, 0, AT(currency), NULL,
      "Of all prices."},
     {"batch_discount", FIELD_NUMBER, FIELD_ANY, 0, 1, 0, AT(prices.batch_discount), NULL,

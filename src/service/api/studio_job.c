@@ -303,7 +303,7 @@ static enum err judge(const struct work *work, enum err err, struct error *error
     /* The link's path is no client's business. */
     if (!strstr(error->text, work->link)) return err;
     log_error("batch=%s event=label_studio_failed error=\"%s\"", work->batch.id, error->text);
-    return err_set(error, err, "the server cannot use its notes of this batch; its log tells why");
+    return err_set(error, err, "the server cannot use its notes of this batch; its log says why");
 }
 
 static enum err run(struct work *work, struct error *error) {
@@ -335,5 +335,5 @@ enum err studio_job_run(struct studio_job *job, struct error *error) {
     if (is_open || err == ERR_CANCELLED || err == ERR_NOT_FOUND || err == ERR_UNAVAILABLE)
         return err;
     log_error("batch=%s event=label_studio_failed error=\"%s\"", job->batch_id, error->text);
-    return err_set(error, err, "the server cannot read the batch; its log tells why");
+    return err_set(error, err, "the server cannot read the batch; its log says why");
 }

@@ -14,7 +14,7 @@
 
 #include <stddef.h>
 
-/* Opens dir/path for reading. ERR_CORRUPT if it is no regular file, or lies behind a link. */
+/* Opens dir/path for reading. ERR_CORRUPT if it is no regular file, or is reached by a link. */
 enum err regular_open(int *ret_fd, const char *dir, const char *path,
                       struct error *error) MUST_CHECK;
 /* As os_read_file. `file` begins with `dir` and a slash. */

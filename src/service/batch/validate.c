@@ -191,7 +191,7 @@ static bool check_shape(struct validation *v, const struct batch_line *parsed,
     if (!generates) return true;
     if (v->shapes == SHAPES_REFUSED && batch_line_asks_shape(parsed))
         return refuse(ret_refusal, "unsupported_parameter", "body",
-                      "The upstream of '%.100s' holds no answer to a shape ('shapes=refuse' of its "
+                      "The upstream of '%.100s' does no structured output ('shapes=refuse' of its "
                       "--upstream).",
                       v->model);
     if (!v->options->shapes) return true;

@@ -6,7 +6,7 @@
  * The probability of an option is its share among the labels: the softmax of their log
  * probabilities, divided by the temperature of the question. The label mass is the probability of
  * all labels together in the whole vocabulary: how far the model answered at all. No temperature
- * changes it. Confidence tells how concentrated the shares p are, by the formulas of System One.
+ * changes it. Confidence says how concentrated the shares p are, by the formulas of System One.
  * n is the number of options, and `top` the first largest share:
  *
  *     choice   max(0, (n·p[top] − 1) ÷ (n − 1))

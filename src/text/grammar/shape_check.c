@@ -58,7 +58,7 @@ static bool read_fields(struct str fields, json_t **ret_body, struct refusal *re
     struct error error;
     size_t memory = MEMORY_MAX;
     return json_read_within(ret_body, fields, &memory, &error) == OK ||
-           refuse(refusal, "invalid_value", NULL, "Invalid body: its shape and tools %s%s.",
+           refuse(refusal, "invalid_value", NULL, "Invalid body: its schema and tools %s%s.",
                   error.code == ERR_INVALID ? "are " : "are too large: ", error.text);
 }
 

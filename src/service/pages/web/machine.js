@@ -91,7 +91,7 @@ const cardRow = card => ({
       text: card.limited_by.length ? `limited by ${card.limited_by.join(", ")}` : "up",
       kind: card.limited_by.length ? "warn" : "good"
     }
-            : {text: "the driver tells nothing", kind: "bad"},
+            : {text: "the driver reports nothing", kind: "bad"},
     known(card.utilisation, percent),
     card.memory_used_bytes === null
       ? ""

@@ -25,7 +25,7 @@ const ENDS = {
   valid: "valid",
   truncated: "cut short",
   unchecked: "not checked",
-  refused: "shape refused",
+  refused: "schema refused",
   mismatched: "of another form",
   failed: "failed"
 };

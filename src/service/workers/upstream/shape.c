@@ -118,8 +118,7 @@ void upstream_shape_write_error(struct buf *buf, struct str answer, const char *
                                 const char *name) {
     char message[300];
     snprintf(message, sizeof message,
-             "The answer of the upstream %.63s does not have the shape that '%.90s' asks for.",
-             name, param);
+             "The answer of the upstream %.63s does not match what '%.90s' asks for.", name, param);
     envelope_write(buf, MISMATCH_STATUS, "schema_mismatch", param, str_from(message));
     buf_truncate(buf, buf->bytes - 1); /* the brace */
     buf_add_text(buf, ",\"answer\":");

@@ -125,7 +125,7 @@ static void an_engine_on_a_card_tells_its_memory_and_the_card_its_state(void **s
     free(text);
     text = shown("quern_card_up{card=\"GPU-12345678-9\",name=\"a\033b\"} 0\n", NULL);
     has(text, "GPU-12345678  a?b ");
-    has(text, "down: the driver tells nothing about it");
+    has(text, "down: the driver reports nothing about it");
     free(text);
 }
 

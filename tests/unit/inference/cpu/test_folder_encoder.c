@@ -141,7 +141,7 @@ static void what_cannot_be_run_is_refused_by_its_name(void **state) {
         {"1_Pooling/config.json", "{\"pooling_mode_max_tokens\":true}", "pooling_mode_max_tokens"},
         {"1_Pooling/config.json",
          "{\"pooling_mode_cls_token\":true,\"pooling_mode_mean_tokens\":true}",
-         "beside another mode"},
+         "together with another mode"},
         {"1_Pooling/config.json", "{}", "no mode"},
         {"1_Pooling/config.json", "[]", "no mode"},
         {"1_Pooling/config.json", "{\"pooling_mode\":\"max\"}", "pooling_mode"},
