@@ -264,7 +264,8 @@ def pairs_of(folder, config, form):
 def convert(folder, path, form="llama"):
     folder = pathlib.Path(folder)
     config = json.loads((folder / "config.json").read_text())
-    config |= config.get("text_config", {})
+    if config["model_type"] in ("qwen2_5_vl", "qwen3_vl"):
+        config |= config["text_config"]
     config |= {key: value for key, value in config.get("rope_parameters", {}).items()
                if key == "rope_theta"}
     pairs, tensors = list(pairs_of(folder, config, form)), list(
