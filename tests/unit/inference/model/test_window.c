@@ -187,7 +187,9 @@ static void groups_waste_little(void **state) {
         uint32_t layers, period, layers_each, full, window;
     } cases[] = {{34, 6, 5, 1, 6}, {62, 6, 5, 2, 11}, {26, 6, 2, 2, 11}, {32, 0, 32, 0, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        struct model_config config = {.architecture = config_architecture(STR("gemma3")),
+        struct model_config config = {.kv_heads = 1,
+                                      .head_dim = 8,
+                                      .architecture = config_architecture(STR("gemma3")),
                                       .layers = cases[i].layers};
         bool is_local[CONFIG_LAYERS_MAX];
         config_local_layers(config.layers, 0, cases[i].period, is_local);
