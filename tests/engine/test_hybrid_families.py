@@ -155,3 +155,7 @@ def test_the_list_of_models_says_that_it_is_served(forms, family):
     for form in ("folder", "gguf"):
         done = support.quern("models", "inspect", forms[family][form])
         assert done.returncode == 0 and "servable     yes" in done.stdout, done.stdout + done.stderr
+        # 4 layers of 4 heads of 128 x 128, and 3 inputs of 1024 channels; one layer of KV
+        assert "state        1097728 bytes a sequence" in done.stdout
+        kv = {"qwen3_5": 2048, "qwen3_5_moe": 1024}[family]
+        assert f"KV           {kv} bytes a token" in done.stdout

@@ -86,6 +86,8 @@ void models_show_page(const struct model_facts *facts, const struct models_card 
         if (is->kv_far_bytes_per_token != is->kv_bytes_per_token)
             printf(", %" PRIu64 " beyond the window", is->kv_far_bytes_per_token);
         putchar('\n');
+        if (is->state_bytes > 0)
+            printf("state        %" PRIu64 " bytes a sequence\n", is->state_bytes);
         printf("template     %s\n", is->has_template ? "yes" : "no");
         printf("licence      %s\n", *is->licence ? printable(is->licence).text : "not said");
         show_fit(facts);
@@ -130,6 +132,7 @@ static void add_inspection(struct buf *line, const struct model_facts *facts) {
     add_number(line, "head_dim", is->head_dim);
     add_number(line, "window", is->window);
     add_number(line, "kv_bytes_per_token", is->kv_bytes_per_token);
+    add_number(line, "state_bytes", is->state_bytes);
     add_number(line, "kv_far_bytes_per_token", is->kv_far_bytes_per_token);
     buf_printf(line, ", \"chat_template\": %s, \"embeds\": %s", is->has_template ? "true" : "false",
                is->embeds ? "true" : "false");

@@ -80,7 +80,7 @@ struct machine inspect_machine(void) {
 static uint64_t sequence_bytes(const struct inspection *inspection, uint32_t tokens) {
     uint64_t near =
         inspection->window > 0 && inspection->window < tokens ? inspection->window : tokens;
-    return inspection->kv_bytes_per_token * near +
+    return inspection->state_bytes + inspection->kv_bytes_per_token * near +
            inspection->kv_far_bytes_per_token * (tokens - near);
 }
 

@@ -43,6 +43,8 @@ struct inspection {
     /* The same for tokens beyond the window, which only layers without a window keep. Equal to
      * kv_bytes_per_token if no layer has a window, or before inspect_verdict. */
     uint64_t kv_far_bytes_per_token;
+    /* States of a sequence, whatever its length; 0: no layer has one, or before inspect_verdict. */
+    uint64_t state_bytes;
     bool has_template;
     bool embeds; /* made for embeddings: the file says how to pool */
 };

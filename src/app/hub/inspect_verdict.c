@@ -15,6 +15,7 @@ static void take_keys(struct inspection *inspection, const struct model_config *
     inspection->window = config->window;
     inspection->kv_bytes_per_token = all;
     inspection->kv_far_bytes_per_token = far;
+    inspection->state_bytes = config_state_bytes(config);
 }
 
 /* Bytes of a tensor as the CPU keeps it: vectors and routers in F32, blocks as integers with F32

@@ -187,6 +187,8 @@ bool config_is_recurrent(const struct model_config *config); /* true when any la
 /* Inputs of the convolution of a recurrent layer, and what its state leaves behind. */
 uint32_t config_state_channels(const struct model_config *config);
 uint32_t config_state_width(const struct model_config *config);
+/* Bytes of a sequence's states in all layers; 0 without such layers. */
+uint64_t config_state_bytes(const struct model_config *config);
 /* The sizes of a layer. */
 uint32_t config_head_dim(const struct model_config *config, uint32_t layer);
 uint32_t config_kv_heads(const struct model_config *config, uint32_t layer);

@@ -48,6 +48,16 @@ uint32_t config_kv_width(const struct model_config *config, uint32_t layer) {
     return config_kv_heads(config, layer) * config_head_dim(config, layer);
 }
 
+uint64_t config_state_bytes(const struct model_config *config) {
+    const struct recurrent_sizes *sizes = &config->recurrent;
+    uint64_t layers = 0;
+    for (uint32_t i = 0; i < config->layers; i++) layers += config_layer_is_recurrent(config, i);
+    if (layers == 0) return 0;
+    return layers * sizeof(float) *
+           ((uint64_t)sizes->value_heads * sizes->key_dim * sizes->value_dim +
+            (sizes->taps - 1) * (uint64_t)config_state_channels(config));
+}
+
 uint32_t config_rotary_dim(const struct model_config *config) {
     return config->rotary_dim > 0 ? config->rotary_dim : config->head_dim;
 }
