@@ -133,7 +133,7 @@ class Card {
       field.addEventListener("click", event => this.#click(event, field.dataset.name));
   }
 
-  /** A click on a field begins its correction; one that selects text or opens something does not. */
+  /** A click on a field begins its correction, unless it selects text or opens something. */
   #click(event, name) {
     if (event.target.closest("button, a, summary") || !getSelection().isCollapsed) return;
     this.correct(name);
@@ -197,8 +197,8 @@ class Card {
     this.element.focus();
   }
 
-  /** The corrected fields of the answer's top level. If one is not as the schema wants it: null, and
-   * the first of them has the focus. */
+  /** The corrected fields of the answer's top level. If one is not as the schema wants it: null,
+   * and the first of them has the focus. */
   correction() {
     const problems = [], now = this.editor.read(problems);
     if (problems.length) {
