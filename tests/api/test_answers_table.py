@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the page shows of answers, from the server: values of arrays, histograms that one outlier does
-not squeeze, the answers as CSV; and batches by name and state."""
+"""What the page shows of answers, from the server: values of arrays, histograms that one outlier
+does not squeeze, the answers as CSV; and batches by name and state."""
 import csv, io, json, urllib.parse, urllib.request
 
 import pytest

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A folder of Qwen3.5 (dense or with experts) as the pairs and tensors of a GGUF file, by the rules of
-llama.cpp's converter, which Ollama's follows: value heads take turns with the key heads, the decay is
+"""A folder of Qwen3.5 (dense or with experts) as the pairs and tensors of a GGUF file, by the
+rules of llama.cpp's converter, which Ollama's follows: value heads take turns with the key heads, the decay is
 -e^A, norms have their one. gguf_of.py calls it."""
 import array, math
 

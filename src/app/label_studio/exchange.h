@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* exchange: one command of `quern label-studio`: answers of a batch become tasks of a project (push),
- * annotations become judgements (pull), or both, and judgements of quern become annotations (sync).
+/* exchange: one command of `quern label-studio`: answers of a batch become tasks of a project
+ * (push), annotations become judgements (pull), or both, and judgements of quern become annotations
+ * (sync).
  *
  * The link (link.h) is the memory of all of it, so that the same command goes on after a break.
  *

@@ -19,10 +19,13 @@
  *                                                       the server refused it
  *     outcome    {"project":N,"form":[…]}
  *     end        {"gone":N}                             of a project, with its tasks and
- * annotations intent     {"sending":[custom_id…],"at_ms":T,"after":TASK}   a chunk is imported;
- * tasks up to TASK existed before note       {"import":N}                           N > 0: number
- * of a background import; -1: the import is done outcome    {"tasks":{custom_id:TASK…}} these tasks
- * exist end        {"sent":true} or {"sent":false}        of a chunk: it arrived whole, or did not
+ *                annotations
+ *     intent     {"sending":[custom_id…],"at_ms":T,"after":TASK}   a chunk is imported; tasks up
+ *                                                       to TASK existed before
+ *     note       {"import":N}                           N > 0: number of a background import;
+ *                                                       -1: the import is done
+ *     outcome    {"tasks":{custom_id:TASK…}}            these tasks exist
+ *     end        {"sent":true} or {"sent":false}        of a chunk: it arrived whole, or did not
  *     outcome    {"annotation":KEY,"judgement":{…},"held":bool}
  *     outcome    {"judgement_sent":ID}                  a judgement of quern is an annotation
  *

@@ -10,8 +10,8 @@
  *     calls without arguments         {".text": the calls as JSON}
  *
  * A judgement corrects fields by these names. A value inside a field that is an object has the name
- * "outer.inner". Which of them an answer is says answer/answer_member.h. A line with an error has no
- * answer, nor has a response in which none of these is.
+ * "outer.inner". Which of them an answer is says answer/answer_member.h. A line with an error has
+ * no answer, nor has a response in which none of these is.
  *
  * Thread: any.
  * Memory: reply_release frees the line and the object. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* config_recurrent: the sizes of recurrent layers, and which layers are recurrent, from the metadata
- * of a GGUF (config_json_recurrent.c reads them from a config.json).
+/* config_recurrent: the sizes of recurrent layers, and which layers are recurrent, from the
+ * metadata of a GGUF (config_json_recurrent.c reads them from a config.json).
  *
  * Thread: any.
  * Memory: none. */

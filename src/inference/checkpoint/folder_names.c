@@ -244,7 +244,8 @@ bool folder_name_is_needless(const struct architecture *architecture, struct str
     static const char *const behind[] = {"pooler.", "bert.pooler.", "cls."};
     static const char *const endings[] = {"rotary_emb.inv_freq", ".position_ids",
                                           "self_attn.masked_bias"};
-    /* Layers that guess further tokens, and the part that sees: a flat config may stand beside them.
+    /* Layers that guess further tokens, and the part that sees: a flat config may stand beside
+     * them.
      */
     static const char *const of_hybrids[] = {"mtp.", "model.visual.", "visual."};
     static const char *const parts[] = {"vision_tower.",

@@ -32,9 +32,8 @@ struct executor_cpu_options {
     struct executor_limits limits;
 };
 
-/* ERR_INVALID when kv_bytes is less than a block or state_bytes less than a state, ERR_LIMIT without
- * memory. Everything that the
- * options point to must outlive the executor. */
+/* ERR_INVALID when kv_bytes is less than a block or state_bytes less than a state, ERR_LIMIT
+ * without memory. Everything that the options point to must outlive the executor. */
 enum err executor_cpu_open(struct executor *ret_executor,
                            const struct executor_cpu_options *options,
                            struct error *error) MUST_CHECK;

@@ -36,8 +36,8 @@ static bool is_to_round(const struct tile_store *store, const struct weight_matr
            (part->type == TENSOR_F32 || part->type == TENSOR_F16);
 }
 
-/* A router's logits decide which weights a row meets, and rates of decay are powers, so each keeps the activations' bits: floats of
- * 16 bits would make the kernels round them. */
+/* A router's logits decide which weights a row meets, and rates of decay are powers, so each keeps
+ * the activations' bits: floats of 16 bits would make the kernels round them. */
 static bool is_to_widen(const struct weight_matrix *from, const struct matrix_part *part) {
     return from->is_exact && (part->type == TENSOR_BF16 || part->type == TENSOR_F16);
 }

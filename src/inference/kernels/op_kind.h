@@ -27,7 +27,7 @@ enum op_kind {
     OP_CONV,    /* the channels of wide: silu of a convolution over the rows of a sequence */
     OP_DELTA, /* attended = Gated DeltaNet of the channels, by the rates in narrow; the state of the
                    sequence goes on */
-    OP_GATED_NORM, /* attended = RMSNorm per head · weight · silu(gate in wide); prepared for next */
+    OP_GATED_NORM, /* attended = RMSNorm per head · weight · silu(gate in wide); then prepared */
     OP_INPUTS, /* inputs = (the token's row of matrix · scale + RMSNorm(inputs / √width) · weight) /
                   √2, norm by norm of a layer's part */
     OP_ASIDE, /* side = RMSNorm(h) · weight */

@@ -9,11 +9,11 @@
  *
  *     x         (width)            the residual stream
  *     h         (width)            what NORM leaves, or the product of a half layer before its sum
- *     wide      (q | k | v)        or q | k | v | gate; or the channels | gate of a recurrent layer;
- *                                  or gate | up, of which GATE leaves the first half; or the logits of
- *                                  a router
- *     narrow    (few)              the rates of a recurrent layer, or the factor of a shared expert,
- *                                  before its sigmoid
+ *     wide      (q | k | v)        or q | k | v | gate; or the channels | gate of a recurrent
+ *                                  layer; or gate | up, of which GATE leaves the first half; or
+ *                                  the logits of a router
+ *     narrow    (few)              the rates of a recurrent layer, or the factor of a shared
+ *                                  expert, before its sigmoid
  *     experts   (used)             the row's experts, and the weights of their sum (ROUTE)
  *     attended  (heads · head_dim) what ATTENTION or DELTA leaves
  *     prepared  (next's form)      the last result, in the form that the matrix `next` reads
@@ -46,8 +46,8 @@ struct op {
     const struct experts *experts;     /* ROUTE, EXPERTS */
     const struct recurrent *recurrent; /* CONV, DELTA, GATED_NORM */
     const struct matrix *next; /* NORM, ATTENTION, GATE, ROUTE, PREPARE, GATED_NORM: reader of the
-                                  result, whose form it gets; NULL: the result stays as numbers (NORM
-                                  without a head) */
+                                  result, whose form it gets; NULL: the result stays as numbers
+                                  (NORM without a head) */
     uint32_t state_at; /* CONV, DELTA: where the layer's part of a state begins, in floats */
     uint32_t width;    /* GATE: width of a half; KEEP: of a row of wide */
     uint32_t attended; /* KEEP: width of a row of attended; 0: ATTENTION is yet to come */

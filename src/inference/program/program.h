@@ -6,8 +6,8 @@
  * program_of walks the layers of a config (checkpoint/config.h), each by the kinds of its halves. A
  * layer of a llama is NORM MATMUL HEADS ATTENTION MATMUL NORM MATMUL GATE MATMUL; other families
  * differ in the fields. The list is in the order of execution: EMBED, the layers, KEEP between
- * HEADS and ATTENTION of the last one (or behind its DELTA), NORM, LOGITS. It knows no processor and
- * no thread.
+ * HEADS and ATTENTION of the last one (or behind its DELTA), NORM, LOGITS. It knows no processor
+ * and no thread.
  *
  * Thread: any; constant after program_of.
  * Memory: owns the list and the frequencies. Config, layout and weights must outlive it.

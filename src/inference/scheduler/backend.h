@@ -55,9 +55,9 @@
  * runs from its beginning to its end. It needs activations of its own; both steps use one KV cache.
  * The scheduler promises that neither step reads or writes a slot that the other writes.
  *
- * STATES. With has_states some layers keep no keys and values, but a block of numbers per slot, which
- * each row of the slot's sequence reads and changes, in the order of positions. It is zero where
- * slot_is_new.
+ * STATES. With has_states some layers keep no keys and values, but a block of numbers per slot,
+ * which each row of the slot's sequence reads and changes, in the order of positions. It is zero
+ * where slot_is_new.
  *
  * Errors: an operating error of any call is fatal for the engine process. After it the content of
  * the cache is unknown, and the scheduler takes no further step. A single row cannot fail.
@@ -95,9 +95,8 @@ struct backend_caps {
     uint32_t urgent_rows_max;    /* rows of an urgent step; 0: the backend cannot interject */
     uint32_t steps_max;          /* steps under way: 1, or 2 with `sample` and without `advance` */
     bool copies_pages;           /* step.copies may have entries */
-    bool
-        has_states; /* a sequence has a state in its slot, which all its rows change: its prefix is no
-                        start for another one */
+    bool has_states; /* a sequence has a state in its slot, which all its rows change: its prefix is
+                        no start for another one */
 };
 
 #define BACKEND_STEPS_MAX 2u

@@ -10,11 +10,16 @@
  * once.
  *
  * The format is SQLite's (https://www.sqlite.org/fileformat2.html#walformat), all numbers
- * big-endian. HEADER, 32 bytes: 0  u32  magic, 0x377F0682 or, where sums are of big-endian words,
- * 0x377F0683 8  u32  bytes of a page 16  u32  two salts 24  u32  two sums of bytes 0 to 23 FRAME,
- * 24 bytes and a page: 0  u32  number of the page 4  u32  pages of the database after a commit; 0:
- * the frame ends no transaction 8  u32  the two salts of the header 16  u32  two sums, from those
- * before it, of bytes 0 to 7 and of the page
+ * big-endian. HEADER, 32 bytes:
+ *     0  u32  magic, 0x377F0682 or, where sums are of big-endian words, 0x377F0683
+ *     8  u32  bytes of a page
+ *    16  u32  two salts
+ *    24  u32  two sums of bytes 0 to 23
+ * FRAME, 24 bytes and a page:
+ *     0  u32  number of the page
+ *     4  u32  pages of the database after a commit; 0: the frame ends no transaction
+ *     8  u32  the two salts of the header
+ *    16  u32  two sums, from those before it, of bytes 0 to 7 and of the page
  *
  * Thread: any.
  * Memory: one page. */

@@ -3,8 +3,8 @@
 
 /* thought: the part of an answer in which a model thinks, before it answers.
  *
- *     <think>…</think>   [THINK]…[/THINK]   <seed:think>…</seed:think> <|channel>thought…<channel|>
- * (Gemma 4)
+ *     <think>…</think>   [THINK]…[/THINK]   <seed:think>…</seed:think>
+ *                        <|channel>thought…<channel|> (Gemma 4)
  *     <|channel|>analysis<|message|>…<|end|>   (gpt-oss; harmony.h)
  *
  * The template tells which marks a model was taught, and the end of the prompt whether the answer

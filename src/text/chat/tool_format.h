@@ -5,11 +5,15 @@
  * teaches.
  *
  *     HERMES    text <tool_call>{"name": "f", "arguments": {…}}</tool_call> …   (Hermes, Qwen 2.5
- * and 3) XML       text <tool_call><function=f><parameter=a>…</parameter></function></tool_call> …
- * (Qwen3-Coder) MISTRAL   text [TOOL_CALLS][{"name": "f", "arguments": {…}}, …] NAMED     text
- * [TOOL_CALLS]f[ARGS]{…}[TOOL_CALLS]…                        (Mistral from v11 on) LLAMA {"name":
- * "f", "parameters": {…}}; …         alone, or after <|python_tag|> PYTHON    [f(a=1, b="x"), …]
- * alone; Llama 3.2 and 4 PHI       text functools[{"name": "f", "arguments": {…}}, …] (Phi-4-mini)
+ *               and 3)
+ *     XML       text <tool_call><function=f><parameter=a>…</parameter></function></tool_call> …
+ *               (Qwen3-Coder)
+ *     MISTRAL   text [TOOL_CALLS][{"name": "f", "arguments": {…}}, …]
+ *     NAMED     text [TOOL_CALLS]f[ARGS]{…}[TOOL_CALLS]…                        (Mistral from v11
+ *               on)
+ *     LLAMA     {"name": "f", "parameters": {…}}; …         alone, or after <|python_tag|>
+ *     PYTHON    [f(a=1, b="x"), …]                          alone; Llama 3.2 and 4
+ *     PHI       text functools[{"name": "f", "arguments": {…}}, …]              (Phi-4-mini)
  *     GEMMA     text <|tool_call>call:f{a:1,b:<|"|>x<|"|>}<tool_call|> …        (Gemma 4)
  *     FUNCTION  text <start_function_call>call:f{a:1,b:<escape>x<escape>}<end_function_call> …
  *     HARMONY   messages of harmony.h; one of them is a call (gpt-oss)

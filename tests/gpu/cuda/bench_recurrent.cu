@@ -6,7 +6,6 @@
 #include "harness.h"
 
 extern "C" {
-#include "gpu/cuda/delta_ways.h"
 #include "gpu/cuda/recurrent.h"
 }
 
@@ -65,7 +64,7 @@ static const struct cuda_state_item *items_of(uint32_t sequences, uint32_t rows,
     return gpu_copy(items);
 }
 
-static void bench_decode(const struct delta_load &load, enum cuda_delta_way way) {
+static void bench_decode(const struct delta_load &load) {
     const size_t values = load.v_heads * 128, channels = 2 * load.k_heads * 128 + values;
     const double state = (double)values * 128 * (load.is_bf16 ? 2 : 4);
     const double each = 2 * state + 12.0 * channels + 2.0 * channels + 4.0 * values;
@@ -76,11 +75,10 @@ static void bench_decode(const struct delta_load &load, enum cuda_delta_way way)
     const struct cuda_state_item *items = items_of(load.sequences, 1, sets);
     const double us = time_us([&](int i) {
         call.items = items + (size_t)(i % sets) * load.sequences;
-        MUST_BE_OK(cuda_delta_decode_by(&call, way, stream, error));
+        MUST_BE_OK(cuda_delta_decode(&call, stream, error));
     });
-    bench_moved("delta_decode", us, bytes, "%u of %u and %u heads, states in %s, way %d",
-                load.sequences, load.k_heads, load.v_heads, load.is_bf16 ? "bf16" : "float32",
-                (int)way);
+    bench_moved("delta_decode", us, bytes, "%u of %u and %u heads, states in %s", load.sequences,
+                load.k_heads, load.v_heads, load.is_bf16 ? "bf16" : "float32");
     gpu_release();
 }
 
@@ -186,12 +184,8 @@ static void bench_copies(uint32_t count) {
 void bench_recurrent(void) {
     for (bool is_bf16 : {false, true})
         for (uint32_t sequences : {1u, 16u, 64u, 256u, 512u, 817u, 1024u})
-            bench_decode({16, 32, sequences, 1, is_bf16}, CUDA_DELTA_REGISTERS);
-    for (int way = 0; way < CUDA_DELTA_WAYS; way++)
-        for (bool is_bf16 : {false, true})
-            for (uint32_t sequences : {64u, 512u, 1024u})
-                bench_decode({16, 32, sequences, 1, is_bf16}, (enum cuda_delta_way)way);
-    bench_decode({16, 64, 512, 1, false}, CUDA_DELTA_REGISTERS);
+            bench_decode({16, 32, sequences, 1, is_bf16});
+    bench_decode({16, 64, 512, 1, false});
     for (const auto &load :
          {delta_load{16, 32, 1, 2048, false}, delta_load{16, 32, 4, 512, false},
           delta_load{16, 32, 4, 512, true}, delta_load{16, 32, 16, 128, false},

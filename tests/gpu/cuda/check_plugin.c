@@ -4,8 +4,10 @@
  *
  *   check-plugin PLUGIN               TAP
  *   check-plugin PLUGIN --part N      one part of it: 1 is the ledger, then each shape, graphs,
- * notes check-plugin PLUGIN --notes FILE  either for a sanitizer; the file keeps choices of
- * products check-plugin PLUGIN --bench [NAME] milliseconds per step of shapes that begin so
+ *                                     notes
+ *   check-plugin PLUGIN --notes FILE  either for a sanitizer; the file keeps choices of products
+ *   check-plugin PLUGIN --bench [NAME]
+ *                                     milliseconds per step of the shapes that begin so
  *   check-plugin PLUGIN --refused     TAP of the steps that graphs would run, which it refuses
  *
  * Without a GPU: "1..0 # SKIP ", the plugin's sentence, and exit status 0. */

@@ -9,7 +9,6 @@
 #include "rows_of.h"
 
 extern "C" {
-#include "gpu/cuda/delta_ways.h"
 #include "gpu/cuda/recurrent.h"
 }
 

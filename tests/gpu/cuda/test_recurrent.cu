@@ -75,31 +75,6 @@ static void check_decode(struct rng *rng) {
     report(is_well, "delta_decode: many sequences");
 }
 
-/* The way that run_way takes. */
-static enum cuda_delta_way way_taken;
-static enum err run_way(const struct cuda_delta *call, struct CUstream_st *stream,
-                        struct error *error) {
-    return cuda_delta_decode_by(call, way_taken, stream, error);
-}
-
-/* More blocks than go by registers, one to eight value heads per key head. */
-static void check_ways(struct rng *rng) {
-    const struct delta_shape shapes[] = {
-        {16, 32, 128, false, FORM_BF16},
-        {16, 16, 128, true, FORM_BF16_SCALED},
-        {9, 27, 128, true, FORM_INT32_BIAS},
-    };
-    for (int way = 1; way < CUDA_DELTA_WAYS; way++) {
-        bool is_well = true;
-        way_taken = (enum cuda_delta_way)way;
-        for (const struct delta_shape &shape : shapes)
-            is_well &=
-                check_delta(rng, shape, {std::vector<uint32_t>(265 / shape.k_heads + 1, 1), false},
-                            run_way, decode_room(shape));
-        report(is_well, "delta_decode: many sequences by way %d", way);
-    }
-}
-
 /* Every operand of a product has bf16's rounding, and the output has it twice more. */
 static struct delta_room chunk_room(const struct delta_shape &shape) {
     return {1e-2, 1e-2, shape.form == FORM_BF16 ? 0 : 1e-3};
@@ -195,7 +170,6 @@ static void check_state_copy(struct rng *rng) {
 void check_recurrent(void) {
     struct rng rng = random_of("recurrent");
     check_decode(&rng);
-    check_ways(&rng);
     check_chunk(&rng);
     check_delta_edges(&rng);
     check_state_copy(&rng);

@@ -64,27 +64,3 @@ __device__ static inline void cuda_bulk_read(uint32_t to, const void *from, uint
                            "l"(from), "r"(bytes), "r"(barrier)
                            : "memory"));
 }
-
-/* ---- bulk copies out of shared memory ---- */
-
-/* Lets copies see what this thread has written to shared memory. */
-__device__ static inline void cuda_bulk_show(void) {
-    CUDA_SM90(asm volatile("fence.proxy.async.shared::cta;" ::: "memory"));
-}
-
-/* One thread begins a copy that cuda_bulk_read_left and cuda_bulk_written of this thread wait for.
- * Addresses and bytes are multiples of 16. */
-__device__ static inline void cuda_bulk_write(void *to, uint32_t from, uint32_t bytes) {
-    CUDA_SM90(asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;\n"
-                           "cp.async.bulk.commit_group;" ::"l"(to),
-                           "r"(from), "r"(bytes)
-                           : "memory"));
-}
-/* Waits until at most COUNT copies, the last ones, have not read all of shared memory. */
-template <int COUNT> __device__ static inline void cuda_bulk_read_left(void) {
-    CUDA_SM90(asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(COUNT) : "memory"));
-}
-/* Waits until all copies of this thread stand in memory. */
-__device__ static inline void cuda_bulk_written(void) {
-    CUDA_SM90(asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"));
-}

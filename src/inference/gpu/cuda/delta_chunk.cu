@@ -7,8 +7,9 @@
  * of log decays up to row i, the changes x_i = beta_i (v_i - prediction) solve a triangular system:
  *
  *   (I + A) X = R,  A_ij = beta_i exp(G_i - G_j) k_i k_j for j < i,  R_i = beta_i (v_i - exp(G_i) S
- * k_i) o_i = exp(G_i) S q_i + sum over j <= i of exp(G_i - G_j) (q_i k_j) x_j S = exp(G_last) S +
- * sum of exp(G_last - G_j) x_j k_j'
+ *                   k_i)
+ *   o_i = exp(G_i) S q_i + sum over j <= i of exp(G_i - G_j) (q_i k_j) x_j
+ *   S = exp(G_last) S + sum of exp(G_last - G_j) x_j k_j'
  *
  * Two kernels. delta_rows convolves, all rows at once, and leaves q, k and v in bf16 with both
  * gates. delta_chunks has a block per item and value head, which goes through the chunks. A warp

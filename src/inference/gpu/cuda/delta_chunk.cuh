@@ -274,6 +274,7 @@ __device__ static inline void answer(const delta_tile<CHUNK> &asks, const struct
     for (uint32_t i = 0; i < 8; i++)
         sum[i / 4][i % 4] *= cuda_exp2(rates.log[16 * B + i / 4 * 8 + 2 * t + i % 2]);
     add_blocks<B + 1>(asks, changes, B, sum);
+    __syncwarp(); /* the warp has read the part of v that its answers take the place of */
 #pragma unroll
     for (uint32_t i = 0; i < 4; i++) {
         const float *pair = sum[i / 2] + i % 2 * 2;

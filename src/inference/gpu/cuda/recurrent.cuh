@@ -100,20 +100,6 @@ __device__ static inline void read_lane(lane_words<IS_BF16> *ret, const char *ro
     }
 }
 
-/* The same in shared memory. */
-template <bool IS_BF16, int K>
-__device__ static inline void read_lane_near(lane_words<IS_BF16> *ret, const char *row,
-                                             bool is_there) {
-    constexpr int AT_ONCE = IS_BF16 ? 8 : 4, BYTES = IS_BF16 ? 2 : 4;
-#pragma unroll
-    for (int i = 0; i < LANE_NUMBERS; i += AT_ONCE) {
-        uint4 four = make_uint4(0, 0, 0, 0);
-        if (is_there) four = *(const uint4 *)(row + lane_place<IS_BF16, K>(i) * BYTES);
-        uint32_t *to = ret->raw.at + i / AT_ONCE * 4;
-        to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
-    }
-}
-
 template <bool IS_BF16>
 __device__ static inline struct numbers<LANE_NUMBERS>
 lane_numbers(const lane_words<IS_BF16> &words) {
@@ -127,34 +113,20 @@ lane_numbers(const lane_words<IS_BF16> &words) {
     }
 }
 
-/* 16 B of a lane, from number `i` on. */
-template <bool IS_BF16>
-__device__ static inline uint4 lane_chunk(const struct numbers<LANE_NUMBERS> &v, int i) {
-    constexpr int AT_ONCE = IS_BF16 ? 8 : 4;
-    uint32_t w[4];
-#pragma unroll
-    for (int j = 0; j < 4; j++)
-        w[j] = IS_BF16
-                   ? cuda_pack_bf16(v.at[i + (2 * j) % AT_ONCE], v.at[i + (2 * j + 1) % AT_ONCE])
-                   : __float_as_uint(v.at[i + j]);
-    return make_uint4(w[0], w[1], w[2], w[3]);
-}
-
 template <bool IS_BF16, int K>
 __device__ static inline void write_lane(const struct numbers<LANE_NUMBERS> &v, char *row) {
     constexpr int AT_ONCE = IS_BF16 ? 8 : 4, BYTES = IS_BF16 ? 2 : 4;
 #pragma unroll
-    for (int i = 0; i < LANE_NUMBERS; i += AT_ONCE)
-        __stcs((uint4 *)(row + lane_place<IS_BF16, K>(i) * BYTES), lane_chunk<IS_BF16>(v, i));
-}
-
-/* The same in shared memory. */
-template <bool IS_BF16, int K>
-__device__ static inline void write_lane_near(const struct numbers<LANE_NUMBERS> &v, char *row) {
-    constexpr int AT_ONCE = IS_BF16 ? 8 : 4, BYTES = IS_BF16 ? 2 : 4;
+    for (int i = 0; i < LANE_NUMBERS; i += AT_ONCE) {
+        uint32_t w[4];
 #pragma unroll
-    for (int i = 0; i < LANE_NUMBERS; i += AT_ONCE)
-        *(uint4 *)(row + lane_place<IS_BF16, K>(i) * BYTES) = lane_chunk<IS_BF16>(v, i);
+        for (int j = 0; j < 4; j++)
+            w[j] = IS_BF16 ? cuda_pack_bf16(v.at[i + (2 * j) % AT_ONCE],
+                                            v.at[i + (2 * j + 1) % AT_ONCE])
+                           : __float_as_uint(v.at[i + j]);
+        __stcs((uint4 *)(row + lane_place<IS_BF16, K>(i) * BYTES),
+               make_uint4(w[0], w[1], w[2], w[3]));
+    }
 }
 
 /* A vector of K floats in shared memory, at the places that this lane has of a row. */

@@ -15,7 +15,7 @@
  *     health=PATH           asked after failures, before any request is sent (default /health)
  *     proxy=env             the proxy that the environment names (default: no proxy)
  *     shapes=pass|refuse    requests for a shape of the answer are passed on and the answers of
- * lines checked (default), or lines with such requests refused
+ *                           lines checked (default), or lines with such requests refused
  *
  * Thread: any; pure.
  * Memory: the caller's struct. */

@@ -74,7 +74,6 @@ struct barrier {
 static std::vector<group> groups;
 static group meetings[16];                   /* of some warps, by number */
 static std::map<uint32_t, barrier> barriers; /* by address */
-static std::map<uint32_t, std::vector<std::function<void(void)>>> writes; /* by thread */
 static ucontext_t home_context;
 static jmp_buf home;
 static bool is_late;           /* copies happen when they are waited for */
@@ -165,8 +164,6 @@ void emulated_block(uint32_t index, uint32_t count, void (*body)(void *), void *
     if (threads.size() < count) threads.resize(count);
     warps.assign((count + 31) / 32, {});
     groups.assign((count + 127) / 128, {});
-    for (const auto &one : writes)
-        if (!one.second.empty()) die("a copy to memory that nobody waited for");
     barriers.clear();
     for (group &meeting : meetings) meeting = {};
     block_arrived = 0, is_late = turn++ % 2;
@@ -495,21 +492,6 @@ void cuda_bulk_read(uint32_t to, const void *from, uint32_t bytes, uint32_t addr
     if (to % 16 || (uintptr_t)from % 16 || bytes % 16) die("a copy at no multiple of 16");
     if (to + bytes > SHARED_BYTES) die("a copy leaves shared memory");
     bring(address, bytes, [=] { memcpy(cuda_memory + to, from, bytes); });
-}
-
-/* A thread's copies to memory that are under way, the oldest first. */
-void cuda_bulk_write(void *to, uint32_t from, uint32_t bytes) {
-    if (from % 16 || (uintptr_t)to % 16 || bytes % 16) die("a copy at no multiple of 16");
-    if (from + bytes > SHARED_BYTES) die("a copy comes from outside of shared memory");
-    writes[threadIdx.x].push_back([=] { memcpy(to, cuda_memory + from, bytes); });
-    if (!is_late) emulated_bulk_left(0);
-}
-
-void emulated_bulk_left(size_t count) {
-    std::vector<std::function<void(void)>> &own = writes[threadIdx.x];
-    const size_t done = own.size() > count ? own.size() - count : 0;
-    for (size_t i = 0; i < done; i++) own[i]();
-    own.erase(own.begin(), own.begin() + (long)done);
 }
 
 /* Bytes of a tile in order, the innermost dimension first; beyond the matrix they are 0. */

@@ -8,7 +8,7 @@
  *   QUERN_HOST_FULL     "place:n": the first n tries to make this find no memory; the place is
  *                       context, stream or library (cuBLASLt's handle)
  *   QUERN_HOST_FAULT    ecc or launch: what a kernel that stores outside makes the GPU tell,
- * instead of an illegal access
+ *                       instead of an illegal access
  *
  * Thread: one. */
 

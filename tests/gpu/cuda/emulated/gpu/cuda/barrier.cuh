@@ -17,14 +17,3 @@ static inline void cuda_barrier_arrive_here(uint32_t barrier) {
 void cuda_barrier_arrive_copied(uint32_t barrier);
 void cuda_barrier_wait(uint32_t barrier, uint32_t parity);
 void cuda_bulk_read(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier);
-
-static inline void cuda_bulk_show(void) {
-}
-void cuda_bulk_write(void *to, uint32_t from, uint32_t bytes);
-void emulated_bulk_left(size_t count);
-template <int COUNT> static inline void cuda_bulk_read_left(void) {
-    emulated_bulk_left(COUNT);
-}
-static inline void cuda_bulk_written(void) {
-    emulated_bulk_left(0);
-}
