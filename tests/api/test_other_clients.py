@@ -107,7 +107,8 @@ def test_an_url_without_any_sense_has_no_hint(server):
     for path in ("/v1/nothing", "/nothing/", "/v1/chat"):
         assert json.loads(server.call(
             "POST", path, ASK)[1])["error"]["message"].endswith(". Check the URL for typos")
-    assert "Ollama" in json.loads(server.call("POST", "/api/chat", ASK)[1])["error"]["message"]
+    assert json.loads(server.call("POST", "/api/nothing",
+                                  ASK)[1])["error"].endswith(". Check the URL for typos")
 
 
 @pytest.mark.parametrize("path,kind", [(CHAT, "application/json"),

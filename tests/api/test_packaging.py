@@ -173,7 +173,8 @@ def test_the_unit_is_one_that_systemd_reads_without_a_word(units):
 
 def test_the_unit_names_variables_and_credentials_that_quern_reads():
     text = (UNITS / "quern.service.in").read_text()
-    rooms = [support.ROOT / room for room in ("src/app/server", "src/service/keys")]
+    rooms = [support.ROOT / room for room in (
+        "src/app/server", "src/service/keys", "src/app/label_studio")]
     code = "".join(path.read_text() for room in rooms for path in room.glob("*.c"))
     for name in re.findall(r"^LoadCredential=([\w-]+)", text, re.M):
         assert f'"{name}"' in code, name

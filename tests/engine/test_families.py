@@ -329,7 +329,7 @@ def test_an_encoders_folder_pools_as_its_files_say(files, tmp_path):
     for config, sentence in {
             '{"pooling_mode_max_tokens": true}': "pooling_mode_max_tokens is not supported",
             "{}": "no mode of pooling",
-            '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}': "beside another",
+            '{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": true}': "together with another",
             "[": "1_Pooling/config.json: "}.items():
         (folder / "1_Pooling/config.json").write_text(config)
         assert sentence in refusal()

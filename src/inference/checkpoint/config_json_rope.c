@@ -151,7 +151,8 @@ static enum err read_base(const json_t *object, const char *key, float *base, st
 static enum err read_turned(struct model_config *config, const json_t *global, float share,
                             struct error *error) {
     const bool is_proportional = str_is(type_of(global), "proportional");
-    config->turned_pairs = (uint32_t)(share * (float)(config->head_dim / 2));
+    const uint32_t pairs = config->head_dim / 2;
+    config->turned_pairs = (uint32_t)(share * (float)pairs);
     if (config->turned_pairs > 0 && (is_proportional || share >= 1.0f)) return OK;
     return err_set(error, ERR_INVALID,
                    "partial_rotary_factor is %g, without rope_type proportional", (double)share);

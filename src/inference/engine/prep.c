@@ -341,9 +341,9 @@ static bool check_lengths(const struct request *request, uint32_t context_tokens
         if (prompts[i].ids.count > longest) longest = prompts[i].ids.count;
     }
     uint64_t answer = request->max_tokens > 0 ? (uint64_t)request->max_tokens : 1;
-    bool is_clamped = request->clamp_max_tokens && longest < context_tokens_max;
+    bool is_clamped = request->is_translated && longest < context_tokens_max;
     if (is_clamped && answer > context_tokens_max - longest) answer = context_tokens_max - longest;
-    if (longest >= context_tokens_max && (request->max_tokens == 0 || request->clamp_max_tokens))
+    if (longest >= context_tokens_max && (request->max_tokens == 0 || request->is_translated))
         return refuse(refusal, "context_length_exceeded", param,
                       "This model's maximum context length is %u tokens. However, your %s resulted "
                       "in %zu tokens, which leaves no room for an answer. Please reduce the length "

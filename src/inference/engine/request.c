@@ -46,11 +46,12 @@ static bool parse_stops(struct request *request, struct refusal *refusal) {
     if (!json_is_array(stop))
         return refuse_type(refusal, "stop", "a string or an array of strings", stop);
     size_t count = json_array_size(stop);
-    if (count > REQUEST_STOPS_MAX)
+    size_t most = request->is_translated ? REQUEST_STOPS_MAX : REQUEST_STOPS_MAX_OPENAI;
+    if (count > most)
         return refuse(refusal, "array_above_max_length", "stop",
-                      "Invalid 'stop': array too long. Expected at most %d stop sequences, but got "
-                      "%zu.",
-                      REQUEST_STOPS_MAX, count);
+                      "Invalid 'stop': array too long. Expected at most %zu stop sequences, but "
+                      "got %zu.",
+                      most, count);
     for (size_t i = 0; i < count; i++) {
         char param[32];
         snprintf(param, sizeof param, "stop[%zu]", i);

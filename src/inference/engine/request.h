@@ -19,7 +19,8 @@
 #include "protocol/wire_messages.h"
 #include "scheduler/sampling.h"
 
-#define REQUEST_STOPS_MAX 16
+#define REQUEST_STOPS_MAX 16 /* for a request in another API's form */
+#define REQUEST_STOPS_MAX_OPENAI 4
 #define REQUEST_STOP_BYTES_MAX 1024
 #define REQUEST_CHOICES_MAX 128
 #define REQUEST_SEQUENCES_MAX 1024 /* prompts times n */
@@ -63,9 +64,11 @@ struct request {
     int64_t thinking_token_budget; /* -1: none */
     bool add_generation_prompt;
     bool continue_final_message;
-    bool optional_thinking; /* wishes about thinking that the model cannot follow change nothing */
-    bool clamp_max_tokens;  /* max_tokens is cut to the rest of the context, not refused */
-    bool closes_thought;    /* a thought that the template opens is closed in the prompt */
+    /* It came in another API's form (protocol/dialects): max_tokens is cut to the rest of the
+     * context, a wish about thinking that the model cannot follow changes nothing, and
+     * REQUEST_STOPS_MAX stop strings are allowed in place of OpenAI's 4. */
+    bool is_translated;
+    bool closes_thought; /* a thought that the template opens is closed in the prompt */
     /* COMPLETIONS */
     json_t *prompt;      /* string, [string], [integer] or [[integer]]; no array is empty */
     struct id_lists ids; /* the prompts, if they were a long array of ids; `prompt` is 0 then */

@@ -24,7 +24,7 @@ static bool prep_messages(struct request *request, const struct served_model *mo
                           struct refusal *refusal) {
     static const char *const efforts[] = {"low", "medium", "high"};
     struct str effort = request->reasoning_effort;
-    bool is_known = effort.bytes == 0 || request->optional_thinking;
+    bool is_known = effort.bytes == 0 || request->is_translated;
     for (size_t i = 0; i < 3; i++)
         if (str_is(effort, efforts[i])) is_known = true;
     request->tool_format = TOOL_FORMAT_HARMONY;
@@ -43,7 +43,7 @@ bool request_prep_thought(struct request *request, const struct served_model *mo
     bool has_channels = request->thought_marks.has_channels;
     if (has_channels && !prep_messages(request, model, ret_refusal)) return false;
     if (!request->thought_marks.begin)
-        return request->thinking_token_budget < 0 || request->optional_thinking ||
+        return request->thinking_token_budget < 0 || request->is_translated ||
                refuse_unsupported(ret_refusal, "thinking_token_budget",
                                   "this model does not think");
     request->thought_start = thought_start_of(request->thought_marks, prompt);

@@ -157,6 +157,7 @@ enum err weights_read_conv(struct weights_loader *loader, uint32_t layer, float 
         return err_set(loader->error, ERR_LIMIT, "no memory for %zu weights of a convolution",
                        taps * channels);
     loader->weights->bytes += taps * channels * sizeof *conv;
+    assert(channels > 0);
     enum err err = checkpoint_read(tensor, 0, loader->options.pool, &bytes, loader->error);
     if (err != OK) return err;
     for (size_t i = 0; i < channels; i++) {

@@ -32,7 +32,8 @@ void dialect_call_free(struct dialect_call *call) {
 }
 
 enum dialect_errors dialect_errors_of(struct str target) {
-    if (str_starts_with(target, STR("/api/"))) return ERRORS_OLLAMA;
+    bool is_nearly_openai = str_starts_with(target, STR("/api/v1/")); /* a base URL too many */
+    if (str_starts_with(target, STR("/api/")) && !is_nearly_openai) return ERRORS_OLLAMA;
     return str_starts_with(target, STR("/v1/messages")) ? ERRORS_ANTHROPIC : ERRORS_OPENAI;
 }
 

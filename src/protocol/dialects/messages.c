@@ -221,7 +221,7 @@ static bool read_create(struct dialect_call *call, struct str object, struct ref
     if (call->stream)
         buf_add_text(&call->body, ",\"stream\":true,\"stream_options\":{\"include_usage\":true,"
                                   "\"continuous_usage_stats\":true}");
-    buf_add_text(&call->body, ",\"clamp_max_tokens\":true,\"optional_thinking\":true}");
+    buf_add_text(&call->body, ",\"translated\":true}");
     return true;
 }
 

@@ -40,7 +40,7 @@ static bool refuse_block(struct conversation *is, const char *member, const char
 }
 
 static void add_inside(struct buf *to, struct str string) {
-    buf_add(to, string.at + 1, string.bytes - 2);
+    if (json_span_is_string(string)) buf_add(to, string.at + 1, string.bytes - 2);
 }
 
 static void begin_message(struct conversation *is, const char *role) {
@@ -182,7 +182,7 @@ static bool add_search(struct conversation *is, struct str block) {
 }
 
 static bool add_block(struct conversation *is, struct str block, bool is_assistant) {
-    struct str type = json_span_get(block, "type"), text;
+    struct str type = json_span_get(block, "type"), text = {NULL, 0};
     char sentence[160];
     if (!type.at || !json_span_is_string(type))
         return refuse_block(is, ".type", "expected a string");

@@ -180,7 +180,7 @@ static bool add_common(struct dialect_call *call, const struct asked *asked,
     if (!call->is_bare && !add_think(call, asked->think, refusal)) return false;
     if (call->stream)
         buf_add_text(body, ",\"stream\":true,\"stream_options\":{\"include_usage\":true}");
-    buf_add_text(body, ",\"clamp_max_tokens\":true}");
+    buf_add_text(body, ",\"translated\":true}");
     return true;
 }
 

@@ -116,7 +116,7 @@ static void add_result_id(struct conversation *is, struct str id, struct str nam
             if (is->open[i].id.at && str_equals(is->open[i].id, id)) found = i;
     } else {
         found = find_open(is, name);
-        if (found == SIZE_MAX)
+        if (found == SIZE_MAX || !is->open)
             buf_printf(body, "\"call_%zu\"", is->numbered++);
         else
             add_id(body, &is->open[found]);

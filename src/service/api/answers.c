@@ -273,6 +273,13 @@ static void answer_page(struct http_request *request, struct answers_index *inde
 static bool read_format(struct http_request *request, bool *ret_is_csv) {
     struct str text = http_request_query(request, "format");
     *ret_is_csv = str_is(text, "csv");
+    struct str columns = http_request_query(request, "columns");
+    if (columns.at && (columns.bytes == 0 || !*ret_is_csv)) {
+        api_fail_param(
+            request, "invalid_value", "columns",
+            "Invalid value for 'columns': expected names of fields, next to format=csv.");
+        return false;
+    }
     if (!text.at || *ret_is_csv || str_is(text, "json")) return true;
     api_fail_param(request, "invalid_value", "format",
                    "Invalid value for 'format': '%.100s'. Supported values are: 'json' and 'csv'.",

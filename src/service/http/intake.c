@@ -96,6 +96,20 @@ static struct str read_alias(struct http_request *request) {
     return target.at ? target : request->target;
 }
 
+/* A parameter that is left out would be a filter or a limit that does not hold. */
+static bool read_query(struct http_request *request, struct str query) {
+    char text[100];
+    size_t count = route_query(query, &request->arena, request->query);
+    if (count <= ROUTE_QUERY_MAX) {
+        request->query_count = count;
+        return true;
+    }
+    snprintf(text, sizeof text, "The request has too many query parameters: at most %d are read",
+             ROUTE_QUERY_MAX);
+    http_request_fail(request, 400, text, "too_many_parameters");
+    return false;
+}
+
 /* True if the request names a row that its client may use; else it has been answered. */
 static bool find_route(struct http_request *request) {
     struct http_server *server = request->server;
@@ -106,10 +120,7 @@ static bool find_route(struct http_request *request) {
                                         request->method, path, &request->arena, &request->match);
     request->has_route = found == ROUTE_FOUND;
     if (found == ROUTE_FOUND) {
-        if (question != SIZE_MAX)
-            request->query_count =
-                route_query(str_skip(target, question + 1), &request->arena, request->query);
-        return true;
+        return question == SIZE_MAX || read_query(request, str_skip(target, question + 1));
     }
     if (found == ROUTE_NO_METHOD && strcmp(request->method, "OPTIONS") == 0) {
         answer_options(request);

@@ -115,14 +115,16 @@ enum route_found route_find(const struct http_route *routes, size_t route_count,
 size_t route_query(struct str query, struct arena *arena,
                    struct route_pair ret_pairs[ROUTE_QUERY_MAX]) {
     size_t count = 0;
-    while (query.bytes > 0 && count < ROUTE_QUERY_MAX) {
+    while (query.bytes > 0) {
         size_t end = str_find_byte(query, '&', 0);
         struct str pair = {query.at, end == SIZE_MAX ? query.bytes : end};
         query = str_skip(query, pair.bytes + 1);
         size_t equals = str_find_byte(pair, '=', 0);
         struct str name = {pair.at, equals == SIZE_MAX ? pair.bytes : equals};
         struct str value = str_skip(pair, equals == SIZE_MAX ? pair.bytes : equals + 1);
-        if (name.bytes == 0 || !decode(name, true, arena, &ret_pairs[count].name)) continue;
+        if (name.bytes == 0) continue;
+        if (count == ROUTE_QUERY_MAX) return ROUTE_QUERY_MAX + 1;
+        if (!decode(name, true, arena, &ret_pairs[count].name)) continue;
         /* A value that cannot be decoded stays raw. No valid value has a '%' in it, and a known key
          * with a broken value must not pass for an absent one. */
         if (!decode(value, true, arena, &ret_pairs[count].value)) ret_pairs[count].value = value;

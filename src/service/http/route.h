@@ -16,7 +16,7 @@
 #include "base/err.h"
 
 #define ROUTE_PARAMS_MAX 4
-#define ROUTE_QUERY_MAX 32
+#define ROUTE_QUERY_MAX 64
 
 struct http_route;
 
@@ -44,7 +44,7 @@ enum route_found route_find(const struct http_route *routes, size_t route_count,
                             struct str path, struct arena *arena, struct route_match *ret_match);
 
 /* Splits `a=1&b=2` into decoded pairs and returns their number. A value that cannot be decoded
- * stays raw, for its reader to refuse. Pairs with a name that cannot be decoded, and those after
- * the first ROUTE_QUERY_MAX, are dropped, like unknown keys. */
+ * stays raw, for its reader to refuse. Pairs with a name that cannot be decoded are dropped, like
+ * unknown keys. ROUTE_QUERY_MAX + 1 if there are more pairs than that: none counts then. */
 size_t route_query(struct str query, struct arena *arena,
                    struct route_pair ret_pairs[ROUTE_QUERY_MAX]);

@@ -104,7 +104,7 @@ enum err database_transact(struct store *store, database_work_fn work, void *con
 /* --- files_sweep.c --- */
 
 /* Removes the folder of a run, or all of it but the order of the results. */
-enum err store_remove_run(struct store *store, const char *batch_id, bool keep_order,
+enum err store_remove_run(struct store *store, const char *name, bool keep_order,
                           struct error *error) MUST_CHECK;
 /* Removes what label_studio/ has of a batch. */
 enum err store_remove_studio(struct store *store, const char *batch_id,

@@ -32,17 +32,16 @@ static void add_stream_options(struct buf *buf, const char **comma, struct str o
     *comma = ",";
 }
 
-/* Members that only quern's own engine knows; a server of another make may refuse them. */
+/* The member that only quern's own engine knows; a server of another make may refuse it. */
 static bool is_own(struct str key) {
-    return json_span_string_is(key, "clamp_max_tokens") ||
-           json_span_string_is(key, "optional_thinking");
+    return json_span_string_is(key, "translated");
 }
 
 void upstream_request_write(struct buf *buf, struct str body, const char *model, bool is_stream,
                             bool *ret_wants_usage) {
     struct str value, key, options;
     struct json_span_iter iter;
-    bool may_have_own = str_find(body, STR("clamp_max_tokens"), 0) != SIZE_MAX;
+    bool may_have_own = str_find(body, STR("\"translated\""), 0) != SIZE_MAX;
     *ret_wants_usage = false;
     if ((!model && !is_stream && !may_have_own) || !json_span_read(body, &value) ||
         !json_span_is_object(value)) {

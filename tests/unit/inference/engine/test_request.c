@@ -100,8 +100,9 @@ static const struct row both[] = {
     {"\"stop\":\"x\"", NULL, NULL, NULL},
     {"\"stop\":[]", NULL, NULL, NULL},
     {"\"stop\":[\"a\",\"b\",\"c\",\"d\"]", NULL, NULL, NULL},
-    {"\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\",\"k\",\"l\",\"m\","
-     "\"n\",\"o\",\"p\",\"q\"]",
+    {"\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\"]", "array_above_max_length", "stop", "5"},
+    {"\"translated\":true,\"stop\":[\"a\",\"b\",\"c\",\"d\",\"e\",\"f\",\"g\",\"h\",\"i\",\"j\","
+     "\"k\",\"l\",\"m\",\"n\",\"o\",\"p\",\"q\"]",
      "array_above_max_length", "stop", "17"},
     {"\"stop\":\"\"", VALUE, "stop", "empty"},
     {"\"stop\":[\"a\",\"\"]", VALUE, "stop[1]", "empty"},
