@@ -157,7 +157,6 @@ enum err weights_read_conv(struct weights_loader *loader, uint32_t layer, float 
         return err_set(loader->error, ERR_LIMIT, "no memory for %zu weights of a convolution",
                        taps * channels);
     loader->weights->bytes += taps * channels * sizeof *conv;
-    assert(channels > 0);
     enum err err = checkpoint_read(tensor, 0, loader->options.pool, &bytes, loader->error);
     if (err != OK) return err;
     for (size_t i = 0; i < channels; i++) {
@@ -166,11 +165,12 @@ enum err weights_read_conv(struct weights_loader *loader, uint32_t layer, float 
         for (size_t j = 0; j < taps; j++) conv[j * channels + i] = row[j];
     }
     checkpoint_done(loader->options.checkpoint, tensor, &bytes);
-    for (size_t i = 0; i < taps * channels; i++)
-        if (!isfinite(conv[i]))
-            return err_set(loader->error, ERR_INVALID,
-                           "tensor %.*s: a weight of channel %zu is no finite number",
-                           STR_ARGS(tensor->spelled), i % channels);
+    for (size_t j = 0; j < taps; j++)
+        for (size_t i = 0; i < channels; i++)
+            if (!isfinite(conv[j * channels + i]))
+                return err_set(loader->error, ERR_INVALID,
+                               "tensor %.*s: a weight of channel %zu is no finite number",
+                               STR_ARGS(tensor->spelled), i);
     return OK;
 }
 
