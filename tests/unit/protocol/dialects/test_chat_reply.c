@@ -51,8 +51,7 @@ static void strange_chunks_are_refused_or_say_nothing(void **state) {
         "{\"choices\":[1,null,[]]}",
         "{\"choices\":[{\"index\":1,\"delta\":{\"content\":\"a\"}}]}",
         "{\"choices\":[{\"delta\":{\"content\":5,\"tool_calls\":{}}}]}",
-        "{\"choices\":[{\"delta\":{\"tool_calls\":[1,{\"index\":-1},{\"index\":9,\"id\":\"x\"}]}}]"
-        "}",
+        "{\"choices\":[{\"delta\":{\"tool_calls\":[1,{\"index\":-1},{\"index\":9}]}}]}",
     };
     struct chat_reply reply;
     struct piece piece;
