@@ -5,7 +5,7 @@
  * keys and values; a part of the table of kernels.h.
  *
  * An item is a run of neighbouring rows of one sequence with the state before them, which becomes
- * the state behind them. A new sequence has a state of zeros. The caller cuts the work by items,
+ * the state after them. A new sequence has a state of zeros. The caller cuts the work by items,
  * and by channels or heads; a run of rows goes on in the state that the run before it left.
  *
  * Rows go through the state one after another, also those of a long run: a head's columns are
@@ -15,7 +15,7 @@
  * Thread: any. Calls with different states, or with different channels or heads of one, may run at
  *     once.
  * Memory: the caller's; nothing is allocated.
- * Invariant: a row of a result and the state behind it are bitwise the same for any cut of a
+ * Invariant: a row of a result and the state after it are bitwise the same for any cut of a
  *     sequence into items and for any range of channels or heads. */
 
 #include <stdbool.h>

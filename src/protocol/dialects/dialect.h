@@ -19,9 +19,8 @@
 
 /* What the caller of a call is to do. */
 enum dialect_wish {
-    DIALECT_RUN,    /* run the body */
-    DIALECT_LOAD,   /* load the model, and answer without a run */
-    DIALECT_UNLOAD, /* let the model go, and answer without a run */
+    DIALECT_RUN,  /* run the body */
+    DIALECT_LOAD, /* load the model, and answer without a run */
 };
 
 struct dialect;
@@ -29,13 +28,10 @@ struct dialect;
 struct dialect_call {
     const struct dialect *dialect;
     enum dialect_wish wish;
-    enum endpoint endpoint; /* the one that `body` is for */
-    struct buf body;        /* the request inside */
-    struct buf model;       /* the model as the client wrote it, decoded */
-    bool stream;            /* the client wants events */
-    bool has_keep_alive;
-    double keep_alive_s;     /* after the answer; negative: for ever */
-    int64_t begun_ns;        /* monotonic; set by the caller */
+    enum endpoint endpoint;  /* the one that `body` is for */
+    struct buf body;         /* the request inside */
+    struct buf model;        /* the model as the client wrote it, decoded */
+    bool stream;             /* the client wants events */
     struct chat_reply reply; /* what a stream has said up to now */
     size_t calls_shown;      /* calls of tools that are in the stream */
     bool wants_logprobs;     /* the answer shows them */
@@ -75,7 +71,7 @@ struct dialect {
     /* Appends the whole answer, from the worker's body. False if that body is no answer. */
     bool (*body)(struct dialect_call *call, struct str inner, const struct dialect_end *end,
                  struct buf *body);
-    /* Appends the answer of a load or unload. */
+    /* Appends the answer of a load. */
     void (*idle)(struct dialect_call *call, const struct dialect_times *times, struct buf *body);
 };
 

@@ -9,7 +9,6 @@
 
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 #define TOP_LOGPROBS_MAX 20
-#define KEEP_ALIVE_S_MAX 1e9 /* some 31 years: as good as for ever */
 
 /* The members of chat and generate that this server reads. */
 struct asked {
@@ -85,22 +84,23 @@ static bool read_duration(const char *text, double *ret_seconds) {
     return true;
 }
 
-bool ollama_read_keep_alive(struct dialect_call *call, struct str value, struct refusal *refusal) {
+bool ollama_read_keep_alive(struct str value, bool *ret_is_zero, struct refusal *refusal) {
     struct buf text;
+    double seconds = 1;
+    *ret_is_zero = false;
     if (!value.at) return true;
-    bool is_read = member_number(value, &call->keep_alive_s);
+    bool is_read = member_number(value, &seconds);
     buf_init(&text, 256);
     if (!is_read && json_span_is_string(value) && value.bytes < 64) {
         json_span_decode(&text, value);
         buf_add_byte(&text, '\0');
-        is_read = strlen(text.at) + 1 == text.bytes && read_duration(text.at, &call->keep_alive_s);
+        is_read = strlen(text.at) + 1 == text.bytes && read_duration(text.at, &seconds);
     }
     buf_release(&text);
-    if (!is_read || !isfinite(call->keep_alive_s))
+    if (!is_read || !isfinite(seconds))
         return refuse(refusal, "invalid_value", "keep_alive", "time: invalid duration %.*s",
                       (int)(value.bytes < 64 ? value.bytes : 64), value.at);
-    if (call->keep_alive_s > KEEP_ALIVE_S_MAX) call->keep_alive_s = -1;
-    call->has_keep_alive = true;
+    *ret_is_zero = seconds == 0;
     return true;
 }
 
@@ -185,21 +185,28 @@ static bool add_common(struct dialect_call *call, const struct asked *asked,
 }
 
 /* The members that every request of both may have. */
-static bool read_common(struct dialect_call *call, const struct asked *asked,
+static bool read_common(struct dialect_call *call, const struct asked *asked, bool *ret_is_zero,
                         struct refusal *refusal) {
     if (!ollama_read_model(call, asked->model, refusal) ||
         !check_bool(asked->stream, "stream", refusal) ||
         !check_bool(asked->truncate, "truncate", refusal) ||
         !check_bool(asked->shift, "shift", refusal) ||
-        !ollama_read_keep_alive(call, asked->keep_alive, refusal))
+        !ollama_read_keep_alive(asked->keep_alive, ret_is_zero, refusal))
         return false;
     call->stream = !str_is(asked->stream, "false");
     return true;
 }
 
-/* A request without a question loads the model, or unloads it with keep_alive 0. */
-static bool rest(struct dialect_call *call) {
-    call->wish = call->has_keep_alive && call->keep_alive_s == 0 ? DIALECT_UNLOAD : DIALECT_LOAD;
+/* A request without a question loads the model. With keep_alive 0 it would unload it, which one
+ * client may not do to the others. */
+static bool rest(struct dialect_call *call, bool is_unload, struct refusal *refusal) {
+    if (is_unload)
+        return refuse_status(refusal, 501, "unsupported_parameter", "keep_alive",
+                             "keep_alive 0 unloads nothing here: a model makes room when another "
+                             "one is asked for, and an administrator unloads it with "
+                             "POST /v1/machine/models/%.*s/unload",
+                             STR_ARGS(buf_str(&call->model)));
+    call->wish = DIALECT_LOAD;
     call->stream = false;
     return true;
 }
@@ -211,11 +218,13 @@ static void begin_body(struct dialect_call *call, struct str model) {
 
 static bool read_chat(struct dialect_call *call, struct str object, struct refusal *refusal) {
     struct asked asked;
+    bool is_unload;
     call->endpoint = ENDPOINT_CHAT;
-    if (!find(object, &asked, refusal) || !read_common(call, &asked, refusal)) return false;
+    if (!find(object, &asked, refusal) || !read_common(call, &asked, &is_unload, refusal))
+        return false;
     if (asked.messages.at && !member_is_array(asked.messages))
         return refuse_kind(refusal, "messages", "an array", asked.messages);
-    if (member_is_empty(asked.messages)) return rest(call);
+    if (member_is_empty(asked.messages)) return rest(call, is_unload, refusal);
     begin_body(call, asked.model);
     return ollama_add_messages(call, asked.messages, refusal) &&
            add_tools(call, asked.tools, refusal) && add_common(call, &asked, refusal);
@@ -260,12 +269,13 @@ static void add_turns(struct dialect_call *call, const struct asked *asked) {
 
 static bool read_generate(struct dialect_call *call, struct str object, struct refusal *refusal) {
     struct asked asked;
-    if (!find(object, &asked, refusal) || !read_common(call, &asked, refusal) ||
+    bool is_unload;
+    if (!find(object, &asked, refusal) || !read_common(call, &asked, &is_unload, refusal) ||
         !check_generate(call, &asked, refusal))
         return false;
     call->is_bare = member_is_true(asked.raw);
     call->endpoint = call->is_bare ? ENDPOINT_COMPLETIONS : ENDPOINT_CHAT;
-    if (member_is_empty(asked.prompt)) return rest(call);
+    if (member_is_empty(asked.prompt)) return rest(call, is_unload, refusal);
     begin_body(call, asked.model);
     if (call->is_bare)
         dialect_add_member(&call->body, "prompt", asked.prompt);

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Runs what the call asks for. A load or unload becomes the shortest question about the model's
+/* Runs what the call asks for. A load becomes the shortest question about the model's
  * words, which is answered as soon as the model is there. */
 static void run(struct api *api, struct http_request *request, struct dialect_call *call) {
     struct runner_request job = {.endpoint = call->endpoint,
