@@ -33,7 +33,6 @@ enum { LANE_PLAIN, LANE_URGENT, LANE_COUNT };
 struct executor_cpu {
     struct executor_cpu_options options;
     struct backend_caps caps;
-    uint32_t state_count;
     struct lane lanes[LANE_COUNT];
     struct sampler *samplers; /* (threads of the pool) */
 };
@@ -174,7 +173,7 @@ static void describe(const void *self, struct executor_description *ret_descript
         .kv_bytes_per_token = block_bytes / KV_BLOCK_TOKENS,
         .kv_bytes = page_bytes(executor) * caps->page_count,
         .state_bytes = forward_state_bytes(options->config),
-        .states_bytes = forward_state_bytes(options->config) * executor->state_count,
+        .states_bytes = forward_state_bytes(options->config) * executor->caps.state_places,
         .workspace_bytes = threads * sampler_bytes(options->config->token_count) +
                            (caps->rows_max + caps->urgent_rows_max) * sizeof(struct sample)};
     for (int i = 0; i < LANE_COUNT; i++)
@@ -240,8 +239,7 @@ static enum err count_states(struct executor_cpu *executor, struct error *error)
                        "the memory for states is %llu bytes, less than the %llu of one sequence",
                        (unsigned long long)bytes, (unsigned long long)each);
     if (bytes / each < caps->sequences_max) caps->sequences_max = (uint32_t)(bytes / each);
-    executor->state_count = caps->sequences_max;
-    caps->has_states = true;
+    caps->state_places = caps->sequences_max;
     return OK;
 }
 
@@ -286,7 +284,7 @@ static enum err open_lanes(struct executor_cpu *executor, struct error *error) {
                                       .logit_rows_max = plain->logit_rows_max,
                                       .layout = options->layout,
                                       .page_count = caps->page_count,
-                                      .state_count = executor->state_count};
+                                      .state_count = caps->state_places};
     enum err err = forward_open(&plain->forward, &forward, error);
     if (err != OK) return err;
     return forward_open_beside(&urgent->forward, plain->forward, caps->urgent_rows_max,

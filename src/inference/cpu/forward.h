@@ -31,7 +31,7 @@ struct forward_options {
     uint32_t logit_rows_max;        /* most rows of one forward_logits */
     const struct kv_layout *layout; /* layers of the pages; NULL: a page has all layers */
     uint32_t page_count;            /* pages of KV_BLOCK_TOKENS positions */
-    uint32_t state_count;           /* slots with a state, of a model with recurrent layers */
+    uint32_t state_count;           /* places for states, of a model with recurrent layers */
     /* for embeddings */
     bool is_one_pass;      /* each step holds whole texts: the layers take turns in one layer's KV
                               blocks, and nothing is kept for later steps */

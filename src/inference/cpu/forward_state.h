@@ -48,7 +48,7 @@ struct forward {
     struct kv_cache *caches;       /* (layers_each) views into kv_memory, by a layer's place */
     void *kv_memory;
     size_t kv_bytes;
-    float *states;      /* (state_count, states.floats) by slot; NULL: no layer is recurrent */
+    float *states;      /* (state_count, states.floats) by place; NULL: no layer is recurrent */
     size_t state_bytes; /* size of all states; 0 with `beside` */
     struct workspace workspace; /* the arrays below */
     float *x;                   /* (rows_max, width): the residual stream */

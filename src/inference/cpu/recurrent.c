@@ -16,49 +16,74 @@ struct job {
     const struct op *op;
     uint32_t count; /* channels, or heads, of a state */
     uint32_t each;
+    /* A channel, or head, has `floats` neighbours in each of `strips` strips of a state. */
+    size_t floats;
+    uint32_t strips;
+    /* Runs the kernel over an item's rows, for channels or heads begin..end-1. */
+    void (*run)(const struct job *job, const struct recurrent_item *item, uint32_t begin,
+                uint32_t end);
 };
 
-static float *state_of(const struct job *job, const struct step_sequence *sequence) {
+/* The state of the operation's layer in a place. */
+static float *state_at(const struct job *job, uint32_t place) {
     const struct forward *forward = job->forward;
-    assert(sequence->slot < forward->options.state_count);
-    return forward->states + sequence->slot * forward->program->states.floats + job->op->state_at;
+    assert(place < forward->options.state_count);
+    return forward->states + place * forward->program->states.floats + job->op->state_at;
 }
 
-/* The sequence and the part of a task. */
-struct part {
-    const struct step_sequence *sequence;
-    struct recurrent_item item;
-    uint32_t begin, end;
-};
+/* Copies a part of a state from a place, or zeros it. */
+static void copy_part(const struct job *job, uint32_t from, uint32_t to, uint32_t begin,
+                      uint32_t end) {
+    const size_t bytes = (end - begin) * job->floats * sizeof(float);
+    for (uint32_t i = 0; i < job->strips; i++) {
+        const size_t at = ((size_t)i * job->count + begin) * job->floats;
+        if (from == BACKEND_STATE_ZERO)
+            memset(state_at(job, to) + at, 0, bytes);
+        else
+            memcpy(state_at(job, to) + at, state_at(job, from) + at, bytes);
+    }
+}
 
-static struct part part_of(const struct job *job, uint32_t task) {
+/* One part of one sequence: its state is fetched, goes through the rows, and is saved between two
+ * of them where the step says so. Other parts need nothing of it. */
+static void part_task(void *context, uint32_t task, uint32_t worker) {
+    (void)worker;
+    const struct job *job = context;
     const uint32_t parts = spread_divide_up(job->count, job->each);
     const struct step_sequence *sequence = &job->forward->step->sequences[task / parts];
     const uint32_t begin = task % parts * job->each;
-    return (struct part){.sequence = sequence,
-                         .item = {.row = sequence->row_first,
+    const uint32_t end = least_u32(begin + job->each, job->count);
+    const uint32_t saved = sequence->save_rows;
+    struct recurrent_item item = {.row = sequence->row_first,
                                   .row_count = sequence->row_count,
-                                  .state = state_of(job, sequence)},
-                         .begin = begin,
-                         .end = least_u32(begin + job->each, job->count)};
+                                  .state = state_at(job, sequence->state)};
+    if (sequence->state_from != sequence->state)
+        copy_part(job, sequence->state_from, sequence->state, begin, end);
+    if (saved > 0) {
+        assert(saved <= sequence->row_count && sequence->save_to != sequence->state);
+        item.row_count = saved;
+        job->run(job, &item, begin, end);
+        copy_part(job, sequence->state, sequence->save_to, begin, end);
+        item.row += saved;
+        item.row_count = sequence->row_count - saved;
+    }
+    if (item.row_count > 0) job->run(job, &item, begin, end);
 }
 
-/* Runs `task` for each part of each sequence: as many tasks as keep all threads busy. */
-static void run_parts(struct job *job, uint32_t each_min, pool_task_fn task) {
+/* Runs all parts of all sequences: as many tasks as keep all threads busy. */
+static void run_parts(struct job *job, uint32_t each_min) {
     const uint32_t sequences = job->forward->step->sequence_count;
     const uint32_t tasks = SPREAD_TASKS_PER_THREAD * pool_threads(job->forward->options.pool);
     const uint32_t parts = spread_divide_up(tasks, sequences);
     job->each = most_u32(spread_divide_up(job->count, parts), least_u32(each_min, job->count));
-    pool_run(job->forward->options.pool, task, job,
+    pool_run(job->forward->options.pool, part_task, job,
              sequences * spread_divide_up(job->count, job->each));
 }
 
 /* ---- CONV ---- */
 
-static void conv_task(void *context, uint32_t task, uint32_t worker) {
-    (void)worker;
-    const struct job *job = context;
-    const struct part part = part_of(job, task);
+static void conv_item(const struct job *job, const struct recurrent_item *item, uint32_t begin,
+                      uint32_t end) {
     const struct forward *forward = job->forward;
     const struct program_shape *shape = &forward->program->shape;
     const size_t stride = (size_t)shape->channels + shape->state_width;
@@ -70,23 +95,24 @@ static void conv_task(void *context, uint32_t task, uint32_t worker) {
                                     .channels = shape->channels,
                                     .taps = shape->recurrent.taps,
                                     .has_silu = true};
-    for (uint32_t i = 0; part.sequence->slot_is_new && i + 1 < call.taps; i++)
-        memset(part.item.state + (size_t)i * call.channels + part.begin, 0,
-               (part.end - part.begin) * sizeof(float));
-    forward->options.kernels->short_conv(&call, &part.item, part.begin, part.end);
+    forward->options.kernels->short_conv(&call, item, begin, end);
 }
 
 void recurrent_conv(struct forward *forward, const struct op *op) {
-    struct job job = {.forward = forward, .op = op, .count = forward->program->shape.channels};
-    run_parts(&job, CHANNELS_EACH_MIN, conv_task);
+    const struct program_shape *shape = &forward->program->shape;
+    struct job job = {.forward = forward,
+                      .op = op,
+                      .count = shape->channels,
+                      .floats = 1,
+                      .strips = shape->recurrent.taps - 1,
+                      .run = conv_item};
+    run_parts(&job, CHANNELS_EACH_MIN);
 }
 
 /* ---- DELTA ---- */
 
-static void delta_task(void *context, uint32_t task, uint32_t worker) {
-    (void)worker;
-    const struct job *job = context;
-    const struct part part = part_of(job, task);
+static void delta_item(const struct job *job, const struct recurrent_item *item, uint32_t begin,
+                       uint32_t end) {
     const struct forward *forward = job->forward;
     const struct program_shape *shape = &forward->program->shape;
     const struct recurrent_sizes *sizes = &shape->recurrent;
@@ -108,17 +134,18 @@ static void delta_task(void *context, uint32_t task, uint32_t worker) {
                                     .k_dim = sizes->key_dim,
                                     .v_dim = sizes->value_dim,
                                     .heads_are_tiled = sizes->heads_are_tiled};
-    const size_t head = (size_t)sizes->key_dim * sizes->value_dim;
-    if (part.sequence->slot_is_new)
-        memset(part.item.state + part.begin * head, 0,
-               (part.end - part.begin) * head * sizeof(float));
-    forward->options.kernels->delta_rule(&call, &part.item, part.begin, part.end);
+    forward->options.kernels->delta_rule(&call, item, begin, end);
 }
 
 void recurrent_delta(struct forward *forward, const struct op *op) {
-    struct job job = {
-        .forward = forward, .op = op, .count = forward->program->shape.recurrent.value_heads};
-    run_parts(&job, 1, delta_task);
+    const struct recurrent_sizes *sizes = &forward->program->shape.recurrent;
+    struct job job = {.forward = forward,
+                      .op = op,
+                      .count = sizes->value_heads,
+                      .floats = (size_t)sizes->key_dim * sizes->value_dim,
+                      .strips = 1,
+                      .run = delta_item};
+    run_parts(&job, 1);
 }
 
 /* ---- GATED_NORM ---- */

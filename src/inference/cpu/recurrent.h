@@ -3,8 +3,10 @@
 
 /* recurrent: the operations CONV, DELTA and GATED_NORM of a forward pass on the CPU.
  *
- * Each sequence of a step goes on in the state of its slot, cut by channels or heads into tasks. A
- * state begins with zeros where the slot was another sequence's. It knows no architecture.
+ * Each sequence of a step goes on in the place of its state (scheduler/backend.h), cut by channels
+ * or heads into tasks. A task fetches its part of the state from another place, or zeros it, and
+ * saves it after some rows, where the step says so: nothing waits for a copy. It knows no
+ * architecture.
  *
  * Thread: as forward.h.
  * Memory: the states of the forward that owns the KV cache.

@@ -46,6 +46,7 @@ enum err model_logits(struct model *model, const struct logits_request *request,
     for (uint32_t begin = 0; begin < request->count && err == OK; begin += rows_max) {
         uint32_t left = request->count - begin, count = 0;
         struct step_sequence sequence = {.slot_is_new = begin == 0,
+                                         .state_from = begin == 0 ? BACKEND_STATE_ZERO : 0,
                                          .row_count = left < rows_max ? left : rows_max,
                                          .kv_tokens = begin,
                                          .block_count = block_count,

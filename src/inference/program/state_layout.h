@@ -5,7 +5,7 @@
  *
  * A sequence has one block of float32, whatever its length: per recurrent layer the last inputs of
  * the convolution, (taps - 1, channels), and the state, (value_heads, key_dim, value_dim). The
- * block of a slot (scheduler/backend.h) is one after another.
+ * blocks of all places (scheduler/backend.h) lie one after another.
  *
  * Thread: any.
  * Memory: the struct. */

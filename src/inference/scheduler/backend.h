@@ -55,9 +55,18 @@
  * runs from its beginning to its end. It needs activations of its own; both steps use one KV cache.
  * The scheduler promises that neither step reads or writes a slot that the other writes.
  *
- * STATES. With has_states some layers keep no keys and values, but a block of numbers per slot,
- * which each row of the slot's sequence reads and changes, in the order of positions. It is zero
- * where slot_is_new.
+ * STATES. With state_places some layers keep no keys and values but a state: a block of numbers,
+ * which each row of a sequence reads and changes, in the order of positions. States lie in places.
+ * A running sequence has the place `state` to itself, as long as its slot. A step reads the state
+ * before the sequence's rows from state_from: the sequence's own place; BACKEND_STATE_ZERO, a state
+ * of zeros; or the place of a stored state, which stays as it is. The step leaves the state after
+ * the rows in `state`, and with save_rows a copy of the state after the first save_rows rows in the
+ * place save_to. The scheduler promises:
+ *   - No two sequences of a step write the same place, and none reads a place that the step writes,
+ *     but its own.
+ *   - A place that a step reads has been written by an earlier step, which may be under way.
+ *   - An urgent step reads and writes no place that the step it passes writes, and writes none that
+ *     it reads.
  *
  * Errors: an operating error of any call is fatal for the engine process. After it the content of
  * the cache is unknown, and the scheduler takes no further step. A single row cannot fail.
@@ -94,12 +103,12 @@ struct backend_caps {
     uint32_t vocab;              /* token ids are 0..vocab-1 */
     uint32_t urgent_rows_max;    /* rows of an urgent step; 0: the backend cannot interject */
     uint32_t steps_max;          /* steps under way: 1, or 2 with `sample` and without `advance` */
+    uint32_t state_places;       /* 0: no layer has a state; else at least sequences_max */
     bool copies_pages;           /* step.copies may have entries */
-    bool has_states; /* a sequence has a state in its slot, which all its rows change: its prefix is
-                        no start for another one */
 };
 
 #define BACKEND_STEPS_MAX 2u
+#define BACKEND_STATE_ZERO UINT32_MAX /* state_from of a sequence at its beginning */
 
 /* A pending token: in step.tokens, the token sampled last in this slot. Ids are never negative. */
 static inline int32_t backend_pending(uint32_t slot) {
@@ -119,7 +128,7 @@ static inline uint32_t backend_pending_slot(int32_t token) {
 struct step_sequence {
     uint32_t slot;         /* place for per-sequence device state; the sequence keeps it from the
                               step with slot_is_new until it is finished or preempted */
-    bool slot_is_new;      /* the slot's state is another sequence's */
+    bool slot_is_new;      /* what a backend keeps for the slot is another sequence's */
     uint32_t row_first;    /* its rows are row_first..row_first+row_count-1 */
     uint32_t row_count;    /* at least 1 */
     uint32_t kv_tokens;    /* positions in the cache before this step; the first row's position */
@@ -127,6 +136,12 @@ struct step_sequence {
     uint32_t page_stride;  /* at least block_count */
     const uint32_t *pages; /* (full_pages + window_pages, block_count), rows page_stride apart: page
                               numbers in order of position */
+    /* With state_places; else 0. */
+    uint32_t state;      /* place of the state after its rows */
+    uint32_t state_from; /* place of the state before them, or BACKEND_STATE_ZERO */
+    uint32_t save_rows;  /* 1..row_count: the state after so many rows goes to save_to, too; 0: none
+                            does */
+    uint32_t save_to;
 };
 
 /* A row that needs logits: the last row of its sequence, from which a token is sampled, or with

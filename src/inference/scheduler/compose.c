@@ -199,6 +199,8 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
         .block_count = backend_blocks_for(end),
         .page_stride = scheduler->table_blocks_max,
         .pages = page_table(scheduler, sequence->slot),
+        .state = sequence->slot,
+        .state_from = sequence->slot_is_new ? BACKEND_STATE_ZERO : sequence->slot,
     };
     step->row_count += count;
     sequence->slot_is_new = false;

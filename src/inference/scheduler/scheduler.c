@@ -139,7 +139,7 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->given = options->given;
     scheduler->user = options->user;
     scheduler->seed = options->seed;
-    scheduler->is_caching = options->enable_prefix_caching && !caps->has_states;
+    scheduler->is_caching = options->enable_prefix_caching && caps->state_places == 0;
     scheduler->rows_max = option_or(options->max_num_batched_tokens, caps->rows_max);
     scheduler->logit_rows_max = caps->logit_rows_max > 0 ? caps->logit_rows_max : caps->rows_max;
     /* Each running sequence must have room for a row in every step. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #define RUNNER_SEQUENCES_MAX 16
+#define RUNNER_STATES_MAX (2 * RUNNER_SEQUENCES_MAX)
 
 /* One model opened by its parts. */
 struct rig {
@@ -34,9 +35,12 @@ struct runner_sequence {
     uint32_t slot;         /* place of its state, which no other has at the time */
     uint32_t cached;       /* positions another sequence writes for it */
     struct page_copy copy; /* before its first step, unless both pages are the same */
-    uint32_t done;         /* positions so far */
-    bool last_only;        /* logits of the last row of each step alone */
-    float *logits;         /* (count, vocab_rows); rows without wanted logits stay zero */
+    uint32_t state_from;   /* place of its state after `cached` positions, if there are any */
+    uint32_t save_at;      /* its state after so many positions goes to save_to; 0: none does */
+    uint32_t save_to;
+    uint32_t done;  /* positions so far */
+    bool last_only; /* logits of the last row of each step alone */
+    float *logits;  /* (count, vocab_rows); rows without wanted logits stay zero */
 };
 
 static inline void rig_close(struct rig *rig) {
@@ -62,11 +66,22 @@ static inline enum err rig_open(struct rig *rig, const char *path, const struct 
                                       .rows_max = 512,
                                       .logit_rows_max = 128,
                                       .page_count = 96,
-                                      .state_count = RUNNER_SEQUENCES_MAX};
+                                      .state_count = RUNNER_STATES_MAX};
     if (err == OK) err = forward_open(&rig->forward, &options, error);
     if (err == OK) err = forward_open_beside(&rig->beside, rig->forward, 128, 16, error);
     if (err != OK) rig_close(rig);
     return err;
+}
+
+/* Says where the state of a sequence comes from, and where it is saved. */
+static inline void set_state(const struct runner_sequence *sequence, struct step_sequence *part) {
+    part->state = part->state_from = sequence->slot;
+    if (part->slot_is_new)
+        part->state_from = sequence->cached > 0 ? sequence->state_from : BACKEND_STATE_ZERO;
+    if (sequence->save_at <= sequence->done || sequence->save_at > sequence->done + part->row_count)
+        return;
+    part->save_rows = sequence->save_at - sequence->done;
+    part->save_to = sequence->save_to;
 }
 
 /* Appends the rows of a sequence's part of a step that shall have logits. */
@@ -115,14 +130,16 @@ static inline void run_sequences(struct rig *rig, struct runner_sequence *sequen
             if (sequence->done == sequence->cached && sequence->copy.from != sequence->copy.to)
                 copies[copy_count++] = sequence->copy;
             of[members] = i;
-            parts[members++] = (struct step_sequence){.slot = sequence->slot,
-                                                      .slot_is_new = sequence->done == 0,
-                                                      .row_first = rows,
-                                                      .row_count = take,
-                                                      .kv_tokens = sequence->done,
-                                                      .block_count = 64,
-                                                      .page_stride = 64,
-                                                      .pages = sequence->blocks};
+            parts[members++] =
+                (struct step_sequence){.slot = sequence->slot,
+                                       .slot_is_new = sequence->done == sequence->cached,
+                                       .row_first = rows,
+                                       .row_count = take,
+                                       .kv_tokens = sequence->done,
+                                       .block_count = 64,
+                                       .page_stride = 64,
+                                       .pages = sequence->blocks};
+            set_state(sequence, &parts[members - 1]);
             want_rows(sequence, &parts[members - 1], wanted, &wanted_count);
             for (uint32_t j = 0; j < take; j++, rows++) {
                 tokens[rows] = sequence->tokens[sequence->done + j];

@@ -113,24 +113,43 @@ static void check_shared(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX])
     free(pair[1].logits);
 }
 
-/* A sequence with the same first 43 tokens takes two blocks of the first one, which has been
- * computed, and a copy of the third. */
-static void check_copied(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX]) {
+/* A sequence with the same first `common` tokens takes the whole blocks of the first one, which has
+ * been computed in pieces of `chunk` rows, a copy of the next one, and the state saved there. */
+static void check_continued(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX],
+                            const float *whole, uint32_t common, uint32_t chunk) {
     int32_t fork[FORK_TOKENS];
-    float *alone = run_fork(rig, tokens, 43, fork);
-    struct runner_sequence first = sequence_of(tokens, 7, TOKENS_MAX);
+    float *alone = run_fork(rig, tokens, common, fork);
+    struct runner_sequence first = sequence_of(tokens, 7, chunk);
     struct runner_sequence second = sequence_of(tokens, 5, TOKENS_MAX);
+    const uint32_t blocks = common / KV_BLOCK_TOKENS;
+    first.save_at = common;
+    first.save_to = second.state_from = SEQUENCES;
     run_sequences(rig, &first, 1);
+    assert_same(rig, &first, whole);
     second.tokens = fork;
     second.count = FORK_TOKENS;
-    second.cached = 43;
-    memcpy(second.blocks, first.blocks, 2 * sizeof(uint32_t));
-    second.copy = (struct page_copy){.from = first.blocks[2], .to = second.blocks[2]};
+    second.cached = common;
+    memcpy(second.blocks, first.blocks, blocks * sizeof(uint32_t));
+    second.copy = (struct page_copy){.from = first.blocks[blocks], .to = second.blocks[blocks]};
+    run_sequences(rig, &second, 1);
+    assert_same(rig, &second, alone);
+    /* The saved state is as it was: a third one goes on from it. */
+    free(second.logits);
     run_sequences(rig, &second, 1);
     assert_same(rig, &second, alone);
     free(alone);
     free(first.logits);
     free(second.logits);
+}
+
+/* The state is saved within a piece, after its first row, and after its last. */
+static void check_copied(struct rig *rig, int32_t tokens[SEQUENCES][TOKENS_MAX],
+                         float *const alone[SEQUENCES]) {
+    check_continued(rig, tokens, alone[7], 43, TOKENS_MAX);
+    if (!config_is_recurrent(&rig->config)) return;
+    check_continued(rig, tokens, alone[7], 43, 21);
+    check_continued(rig, tokens, alone[7], 48, 16);
+    check_continued(rig, tokens, alone[7], 2, 1);
 }
 
 /* The sequence that passes the steps of the others, and its expected tokens. */
@@ -190,10 +209,8 @@ static void check_file(const char *path, const struct kernels *kernels) {
     run_alone(&rig, tokens, alone);
     check_mixed(&rig, tokens, alone, 0);
     check_mixed(&rig, tokens, alone, 13);
-    if (!config_is_recurrent(&rig.config)) {
-        check_shared(&rig, tokens);
-        check_copied(&rig, tokens);
-    }
+    if (!config_is_recurrent(&rig.config)) check_shared(&rig, tokens);
+    check_copied(&rig, tokens, alone);
     check_passed(&rig, tokens, alone);
     rig_close(&rig);
     for (uint32_t threads = 2; threads <= 3; threads++) {

@@ -56,14 +56,17 @@ static inline bool add_rows(struct driver_step *to, struct driver_run *run, uint
     if (count > rows_max - to->step.row_count) count = rows_max - to->step.row_count;
     if (count == 0) return false;
     struct step *step = &to->step;
-    to->sequences[step->sequence_count] = (struct step_sequence){.slot = slot,
-                                                                 .slot_is_new = run->kv_tokens == 0,
-                                                                 .row_first = step->row_count,
-                                                                 .row_count = count,
-                                                                 .kv_tokens = run->kv_tokens,
-                                                                 .block_count = DRIVER_BLOCKS_MAX,
-                                                                 .page_stride = DRIVER_BLOCKS_MAX,
-                                                                 .pages = run->pages};
+    to->sequences[step->sequence_count] =
+        (struct step_sequence){.slot = slot,
+                               .slot_is_new = run->kv_tokens == 0,
+                               .state = slot,
+                               .state_from = run->kv_tokens == 0 ? BACKEND_STATE_ZERO : slot,
+                               .row_first = step->row_count,
+                               .row_count = count,
+                               .kv_tokens = run->kv_tokens,
+                               .block_count = DRIVER_BLOCKS_MAX,
+                               .page_stride = DRIVER_BLOCKS_MAX,
+                               .pages = run->pages};
     for (uint32_t i = 0; i < count; i++) {
         to->tokens[step->row_count + i] = token_at(run, run->kv_tokens + i);
         to->positions[step->row_count + i] = run->kv_tokens + i;
