@@ -22,7 +22,7 @@ def server(tmp_path_factory):
 def asset(server, path, headers=None):
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=600)
     try:
-        connection.request("GET", path, headers=headers or {})
+        connection.request("GET", path, headers={"Accept": "text/html", **(headers or {})})
         answer = connection.getresponse()
         return answer.status, answer.read().decode(), {
             name.lower(): value

@@ -149,8 +149,14 @@ def test_an_empty_request_loads_the_model(server):
 def test_what_is_wrong_is_refused_in_one_sentence(server):
     assert refused(server, "/api/chat", {"messages": QUESTION}) == "model is required"
     assert "nobody" in refused(server, "/api/chat", chat(model="nobody"), 404)
-    assert "template" in refused(server, "/api/chat", chat(tools=[{
-        "type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]))
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    assert refused(server, "/api/chat", chat(tools=[tool])) == '"smollm2" does not support tools'
+    for think in (True, "low"):
+        assert refused(server, "/api/chat", chat(think=think)) == \
+            '"smollm2" does not support thinking'
+    whole(server, "/api/chat", chat(think=False))
+    assert refused(server, "/api/embed", {"model": "smollm2", "input": "a"}) == \
+        '"smollm2" does not support embeddings'
     assert "images" in refused(server, "/api/chat", chat(messages=[{
         "role": "user", "content": "a", "images": ["AAAA"]}]))
     refused(server, "/api/create", {"model": "x"}, 501)
@@ -183,10 +189,17 @@ def test_models_are_listed_and_shown(server):
         assert all(model["details"][name] for name in (
             "format", "family", "families", "parameter_size", "quantization_level"))
         assert model["capabilities"] == ["completion"]
+        assert model["size"] > 9 * 10**7 and model["details"]["format"] == "gguf"
+        assert model["details"]["family"] == "llama"
+        assert re.fullmatch(r"13\d\.\d\dM", model["details"]["parameter_size"])
+        assert re.match(r"(I?Q\d|F16|BF16)", model["details"]["quantization_level"])
     for name in ("model", "name"):
         shown = server.json("POST", "/api/show", {name: "smollm2"})
         architecture = shown["model_info"]["general.architecture"]
+        assert architecture == "llama"
         assert shown["model_info"][f"{architecture}.context_length"] == 8192
+        assert shown["model_info"]["general.parameter_count"] > 13 * 10**7
+        assert "{%" in shown["template"]
     refused(server, "/api/show", {"model": "nobody"}, 404)
     assert re.fullmatch(r"[\d.]+", server.json("GET", "/api/version")["version"])
 
@@ -207,3 +220,31 @@ def test_vectors(embedder):
     long = "word " * 2000
     assert len(json.loads(post(embedder, "/api/embed", {**body, "input": long}))["embeddings"]) == 1
     refused(embedder, "/api/embed", {**body, "input": long, "truncate": False})
+    assert model["details"]["family"] == "bert" and model["details"]["embedding_length"] == 384
+    assert "does not support chat" in refused(embedder, "/api/chat", {
+        "model": model["name"], "messages": QUESTION})
+    assert "does not support generate" in refused(embedder, "/api/generate", {
+        "model": model["name"], "prompt": "a"})
+
+
+def test_durations_are_those_of_the_engine(server):
+    for last in (whole(server, "/api/chat", chat()), stream(server, "/api/chat", chat())[-1]):
+        parts = [last[name] for name in ("load_duration", "prompt_eval_duration", "eval_duration")]
+        assert all(part > 1 for part in parts)
+        assert sum(parts) <= last["total_duration"]
+
+
+def test_the_root_says_that_it_runs_unless_a_page_is_asked_for(server):
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    for accept, kind in (("*/*", "text/plain"), ("text/html,*/*;q=0.8", "text/html")):
+        connection.request("GET", "/", headers={"Accept": accept})
+        answer = connection.getresponse()
+        text = answer.read()
+        assert answer.headers["Content-Type"].startswith(kind)
+        assert answer.headers["Vary"] == "Accept"
+        assert (text == b"Ollama is running") == (kind == "text/plain")
+    for path in ("/", "/api/tags", "/api/version", "/api/ps"):
+        connection.request("HEAD", path)
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (200, b"")
+    connection.close()

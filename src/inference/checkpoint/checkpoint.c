@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "checkpoint/checkpoint_internal.h"
 
+#include "checkpoint/file_type.h"
 #include "checkpoint/gguf_names.h"
 #include "checkpoint/tensors.h"
 #include "kernels/kernels.h"
@@ -163,6 +164,14 @@ const struct checkpoint_vocab *checkpoint_vocab(const struct checkpoint *checkpo
 uint64_t checkpoint_file_bytes(const struct checkpoint *checkpoint) {
     return checkpoint->gguf ? gguf_file_bytes(checkpoint->gguf)
                             : shards_file_bytes(&checkpoint->shards);
+}
+
+bool checkpoint_is_gguf(const struct checkpoint *checkpoint) {
+    return checkpoint->gguf != NULL;
+}
+
+const char *checkpoint_file_type(const struct checkpoint *checkpoint) {
+    return checkpoint->gguf ? file_type_name(checkpoint->gguf) : NULL;
 }
 
 const char *checkpoint_form(const struct checkpoint *checkpoint) {

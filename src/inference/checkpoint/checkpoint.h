@@ -66,6 +66,10 @@ uint64_t checkpoint_file_bytes(const struct checkpoint *checkpoint);
 /* The form in which most weights are stored, such as "GPTQ"; NULL when they are stored as the type
  * they are read as. */
 const char *checkpoint_form(const struct checkpoint *checkpoint);
+/* The mixture of types of a GGUF's weights, such as "Q4_K_M"; NULL for a folder, and for a file
+ * that does not name it. */
+const char *checkpoint_file_type(const struct checkpoint *checkpoint);
+bool checkpoint_is_gguf(const struct checkpoint *checkpoint);
 /* True when most weights are stored in at most 8 bits and are read as numbers of 16, as FP8 is, or
  * as blocks (struct packed_weight). */
 bool checkpoint_is_packed(const struct checkpoint *checkpoint);

@@ -182,6 +182,7 @@ void engine_ready(const struct engine *engine, struct wire_ready *ret_ready) {
         .decides = engine->scheduler && engine->model->vocabulary.template,
         .description = str_from(engine->model->description),
         .ledger = engine->model->ledger,
+        .about = engine->model->about,
     };
     ret_ready->names.count = engine->name_count;
     for (size_t i = 0; i < engine->name_count; i++)

@@ -87,3 +87,12 @@ struct usage job_usage(const struct job *job) {
     }
     return usage;
 }
+
+struct request_times job_times(const struct job *job) {
+    struct request_times times = {0};
+    if (job->started_ns > job->arrived_ns) times.queue_ns = job->started_ns - job->arrived_ns;
+    if (job->started_ns == 0 || job->first_token_ns < job->started_ns) return times;
+    times.prefill_ns = job->first_token_ns - job->started_ns;
+    times.decode_ns = job->last_token_ns - job->first_token_ns;
+    return times;
+}

@@ -75,3 +75,5 @@ void job_refuse_failed(struct job *job);
 
 /* The tokens of the request over all choices; a prompt counts once. */
 struct usage job_usage(const struct job *job);
+/* How long its parts took; after its end. */
+struct request_times job_times(const struct job *job);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "chat/thought.h"
 #include "checkpoint/checkpoint.h"
 #include "model/model.h"
 
@@ -170,6 +171,9 @@ static void describe(struct served_model *model, const struct model_description 
     buf_init(&text, 64 * 1024);
     buf_add_str(&text, name_of(path));
     buf_add_byte(&text, '\0');
+    size_t title_at = text.bytes;
+    buf_add_text(&text, is->name);
+    buf_add_byte(&text, '\0');
     size_t description_at = text.bytes;
     buf_printf(&text,
                "%s %s, %.0fM parameters, %s; %u layers of %u; context %u of %u; %s %s, "
@@ -190,9 +194,33 @@ static void describe(struct served_model *model, const struct model_description 
                    is->embed_tokens_max);
     model->text = text.at; /* owned from here */
     model->name = text.at;
+    model->title = text.at + title_at;
     model->description = text.at + description_at;
     struct stat file;
     model->created_unix_s = stat(path, &file) == 0 ? (int64_t)file.st_mtime : 0;
+}
+
+/* Fills in what clients are told about the model; `is` has its texts as constants, but its name. */
+static void tell_about(struct served_model *model, const struct model_description *is) {
+    const struct vocabulary *words = &model->vocabulary;
+    const struct jinja_template *for_tools = vocabulary_template(words, true);
+    bool is_named = model->tool_format == TOOL_FORMAT_HARMONY;
+    model->about = (struct model_about){
+        .architecture = str_from(is->architecture),
+        .title = str_from(model->title),
+        .format = is->is_gguf ? STR("gguf") : STR("safetensors"),
+        .quantization = str_from(is->mixture),
+        .parameters = is->parameters,
+        .file_bytes = is->file_bytes,
+        .memory_bytes = is->weight_bytes + is->kv_bytes + is->workspace_bytes,
+        .context_tokens = is->context_model,
+        .layers = is->layers,
+        .width = is->width,
+        .takes_tools = is->generates && tool_format_of(for_tools) != TOOL_FORMAT_NONE,
+        .thinks = is->generates && words->template &&
+                  (is_named || thought_marks_of(words->template).begin),
+    };
+    if (words->template) model->about.template = jinja_template_source(words->template);
 }
 
 static struct card_ledger ledger_of(const struct memory_ledger *from) {
@@ -246,6 +274,7 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
         struct model_description is;
         model_describe(model.model, &is);
         describe(&model, &is, path);
+        tell_about(&model, &is);
         model.ledger = ledger_of(&is.ledger);
         fill_uses(&model, &is, options);
         log_info("event=loaded seconds=%.3f", seconds_since(begin_ns));

@@ -42,14 +42,16 @@ struct served_model {
     const struct backend *backend; /* NULL: the model generates nothing */
     struct served_embedder embedder;
     enum tool_format tool_format; /* named by the owner for calls; NONE: from the template */
-    const char *name; /* the file's, without folders and ".gguf": the default name of the model */
+    const char *name;  /* the file's, without folders and ".gguf": the default name of the model */
+    const char *title; /* the name that the files give; may be empty */
     const char *description;   /* one line for the log */
     struct card_ledger ledger; /* memory on the GPU; all zero: the CPU computes */
+    struct model_about about;  /* its texts live as long as the model */
     int64_t created_unix_s;    /* time of the file */
 
     /* Only served_model_open fills these, and served_model_close frees them. */
     struct model *model;
-    char *text; /* name and description */
+    char *text; /* name, title and description */
 };
 
 /* Reads the model file that HELLO names, with its threads, kv_bytes, kernels and limits. It runs on

@@ -240,6 +240,7 @@ static void write_result(const struct engine *engine, struct job *job, struct bu
     bool has_run =
         job->choice_count > 0 || job->embedding.vectors || job->decision.input_tokens > 0;
     if (has_run) ret_result->usage = job_usage(job);
+    if (has_run) ret_result->times = job_times(job);
     ret_result->body = buf_str(body);
 }
 

@@ -299,9 +299,13 @@ void model_describe(const struct model *model, struct model_description *ret_des
     struct executor_description executor = {.kv_type = NULL};
     if (model->executor.ops) model->executor.ops->describe(model->executor.self, &executor);
     const char *form = checkpoint_form(model->checkpoint);
+    const char *type = form ? form : tensor_type_name(model->weights->type);
+    const char *mixture = checkpoint_file_type(model->checkpoint);
     *ret_description = (struct model_description){
         .architecture = config->architecture->name,
-        .type = form ? form : tensor_type_name(model->weights->type),
+        .type = type,
+        .mixture = mixture ? mixture : type,
+        .is_gguf = checkpoint_is_gguf(model->checkpoint),
         .kernels = model->kernels->name,
         .kv_type = executor.kv_type,
         .parameters = model->weights->parameters,

@@ -50,6 +50,8 @@ struct model_description {
     char name[129];           /* general.name, printable; may be empty */
     const char *architecture; /* "llama" */
     const char *type;         /* the type or form of most weights: "Q4_1", "GPTQ" */
+    const char *mixture;      /* name of the mixture of their types: "Q4_K_M"; else as `type` */
+    bool is_gguf;             /* else a folder of .safetensors */
     const char *kernels;      /* "avx512"; the CPU's also when a device computes */
     char card[64];            /* name of the device's GPU; empty: the CPU computes */
     const char *kv_type;      /* "F16"; NULL when it does not generate, as kv_… below are 0 */

@@ -15,7 +15,7 @@
 
 #include "dialects/chat_reply.h"
 #include "json/refusal.h"
-#include "protocol/request.h"
+#include "protocol/worker.h"
 
 /* What the caller of a call is to do. */
 enum dialect_wish {
@@ -36,6 +36,8 @@ struct dialect_call {
     size_t calls_shown;      /* calls of tools that are in the stream */
     bool wants_logprobs;     /* the answer shows them */
     bool is_bare;            /* no template: the answer is a text completion */
+    bool wants_tools;        /* the model must take tools */
+    bool wants_thought;      /* the model must think */
     bool has_begun;          /* the stream's first event was written */
     unsigned block;          /* the kind of the block that is open; 0: none */
     size_t block_index;      /* blocks before it */
@@ -58,6 +60,10 @@ struct dialect {
     /* Reads the request `object`, the span of a valid JSON object, into a call with `dialect` set
      * and its buffers empty. False, with *ret_refusal, for a request that is refused. */
     bool (*read)(struct dialect_call *call, struct str object, struct refusal *ret_refusal);
+    /* False, with *ret_refusal, if the model is known not to do what the call asks for, and this
+     * API refuses it in words of its own. NULL: the worker refuses. */
+    bool (*fits)(const struct dialect_call *call, const struct worker_model *model,
+                 struct refusal *ret_refusal);
     /* Appends the events of one chunk of the worker's stream. */
     void (*take)(struct dialect_call *call, const struct piece *piece, int64_t unix_ns,
                  struct buf *events);

@@ -130,14 +130,17 @@ static bool add_format(struct dialect_call *call, struct str format, struct refu
 static bool add_tools(struct dialect_call *call, struct str tools, struct refusal *refusal) {
     if (!tools.at) return true;
     if (!member_is_array(tools)) return refuse_kind(refusal, "tools", "an array", tools);
-    if (!member_is_empty(tools)) dialect_add_member(&call->body, "tools", tools);
+    call->wants_tools = !member_is_empty(tools);
+    if (call->wants_tools) dialect_add_member(&call->body, "tools", tools);
     return true;
 }
 
 static bool add_think(struct dialect_call *call, struct str think, struct refusal *refusal) {
     static const char *const words[][2] = {
         {"low", "\"low\""}, {"medium", "\"medium\""}, {"high", "\"high\""}, {"max", "\"high\""}};
-    if (!think.at || str_is(think, "true")) return true;
+    if (!think.at) return true;
+    call->wants_thought = !str_is(think, "false");
+    if (str_is(think, "true")) return true;
     if (str_is(think, "false")) {
         dialect_add_member(&call->body, "reasoning_effort", STR("\"none\""));
         return true;
@@ -287,6 +290,7 @@ static bool read_generate(struct dialect_call *call, struct str object, struct r
 const struct dialect ollama_chat = {
     .stream_type = "application/x-ndjson",
     .read = read_chat,
+    .fits = ollama_fits,
     .take = ollama_take,
     .end = ollama_end,
     .fail = ollama_fail,
@@ -298,6 +302,7 @@ const struct dialect ollama_chat = {
 const struct dialect ollama_generate = {
     .stream_type = "application/x-ndjson",
     .read = read_generate,
+    .fits = ollama_fits,
     .take = ollama_take,
     .end = ollama_end,
     .fail = ollama_fail,

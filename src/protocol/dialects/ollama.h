@@ -34,6 +34,9 @@ bool ollama_add_messages(struct dialect_call *call, struct str messages,
                          struct refusal *ret_refusal);
 /* Refuses images, but for none, null and []. `param` names them. */
 bool ollama_check_images(struct str images, const char *param, struct refusal *ret_refusal);
+/* What the model must do for the call, as far as it is known. */
+bool ollama_fits(const struct dialect_call *call, const struct worker_model *model,
+                 struct refusal *ret_refusal);
 /* The events and bodies of chat and generate. */
 void ollama_take(struct dialect_call *call, const struct piece *piece, int64_t unix_ns,
                  struct buf *events);

@@ -112,3 +112,10 @@ struct usage {
 };
 
 void usage_add(struct usage *sum, const struct usage *more);
+
+/* How long the parts of one request took, in nanoseconds; timings.h says what each part is. 0: not
+ * known. */
+struct request_times {
+    int64_t wait_ns; /* from its arrival at the runner until a worker took it: its model loaded */
+    int64_t queue_ns, prefill_ns, decode_ns;
+};

@@ -204,6 +204,39 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     return err;
 }
 
+static void put_about(struct buf *out, const struct model_about *about) {
+    put_str(out, about->architecture);
+    put_str(out, about->title);
+    put_str(out, about->format);
+    put_str(out, about->quantization);
+    put_str(out, about->template);
+    wire_put_u64(out, about->parameters);
+    wire_put_u64(out, about->file_bytes);
+    wire_put_u64(out, about->memory_bytes);
+    wire_put_u32(out, about->context_tokens);
+    wire_put_u32(out, about->layers);
+    wire_put_u32(out, about->width);
+    wire_put_u8(out, about->takes_tools);
+    wire_put_u8(out, about->thinks);
+}
+
+static struct model_about get_about(struct wire_cursor *cursor) {
+    struct model_about about = {.architecture = get_str(cursor)};
+    about.title = get_str(cursor);
+    about.format = get_str(cursor);
+    about.quantization = get_str(cursor);
+    about.template = get_str(cursor);
+    about.parameters = wire_get_u64(cursor);
+    about.file_bytes = wire_get_u64(cursor);
+    about.memory_bytes = wire_get_u64(cursor);
+    about.context_tokens = wire_get_u32(cursor);
+    about.layers = wire_get_u32(cursor);
+    about.width = wire_get_u32(cursor);
+    about.takes_tools = get_bool(cursor);
+    about.thinks = get_bool(cursor);
+    return about;
+}
+
 void wire_put_ready(struct buf *out, const struct wire_ready *ready) {
     wire_put_u32(out, ready->version);
     put_names(out, &ready->names);
@@ -218,6 +251,7 @@ void wire_put_ready(struct buf *out, const struct wire_ready *ready) {
     put_str(out, ready->device);
     wire_put_u64(out, ready->ledger.limit_bytes);
     for (size_t i = 0; i < CARD_PARTS; i++) wire_put_u64(out, ready->ledger.part_bytes[i]);
+    put_about(out, &ready->about);
 }
 
 enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct error *error) {
@@ -237,6 +271,7 @@ enum err wire_get_ready(struct str payload, struct wire_ready *ret_ready, struct
     ready.device = get_str(&cursor);
     ready.ledger.limit_bytes = wire_get_u64(&cursor);
     for (size_t i = 0; i < CARD_PARTS; i++) ready.ledger.part_bytes[i] = wire_get_u64(&cursor);
+    ready.about = get_about(&cursor);
     /* A model without a name, or without a use. */
     if (ready.names.count == 0 || (!ready.generates && !ready.embeds)) cursor.bad = true;
     err = end(&cursor, "ready", error);
@@ -280,7 +315,17 @@ void wire_put_result(struct buf *out, const struct wire_result *result) {
     wire_put_u32(out, (uint32_t)result->usage.output_tokens);
     wire_put_u32(out, (uint32_t)result->usage.reasoning_tokens);
     wire_put_u8(out, (uint8_t)result->shape);
+    wire_put_u64(out, (uint64_t)result->times.queue_ns);
+    wire_put_u64(out, (uint64_t)result->times.prefill_ns);
+    wire_put_u64(out, (uint64_t)result->times.decode_ns);
     put_str(out, result->body);
+}
+
+/* Bad unless it is 0 or more. */
+static int64_t get_time(struct wire_cursor *cursor) {
+    uint64_t ns = wire_get_u64(cursor);
+    if (ns > INT64_MAX) cursor->bad = true;
+    return cursor->bad ? 0 : (int64_t)ns;
 }
 
 enum err wire_get_result(struct str payload, struct wire_result *ret_result, struct error *error) {
@@ -296,6 +341,9 @@ enum err wire_get_result(struct str payload, struct wire_result *ret_result, str
     uint8_t shape = wire_get_u8(&cursor);
     if (shape > SHAPE_TRUNCATED) cursor.bad = true;
     result.shape = (enum shape_end)shape;
+    result.times.queue_ns = get_time(&cursor);
+    result.times.prefill_ns = get_time(&cursor);
+    result.times.decode_ns = get_time(&cursor);
     result.body = get_str(&cursor);
     /* An HTTP status, because the server writes it into a status line. */
     if (result.status < 200 || result.status > 599) cursor.bad = true;

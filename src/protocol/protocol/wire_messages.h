@@ -15,6 +15,7 @@
  * Memory: decoded strings are borrowed from the payload; encoders append to a buffer. */
 
 #include "protocol/card.h"
+#include "protocol/model_about.h"
 #include "protocol/request.h"
 #include "protocol/timings.h"
 #include "protocol/wire.h"
@@ -94,6 +95,7 @@ struct wire_ready {
     struct str description;    /* one line for the log */
     struct str device;         /* the GPU that it runs on, as --device names it; empty: the CPU */
     struct card_ledger ledger; /* account of its memory there */
+    struct model_about about;
 };
 
 /* JOB. */
@@ -115,6 +117,7 @@ struct wire_result {
     struct str body;
     enum shape_end
         shape; /* SHAPE_VALID or SHAPE_TRUNCATED of an answer held to a shape, else NONE */
+    struct request_times times; /* none below 0; wait_ns does not travel */
 };
 
 #define WIRE_STATS_BYTES_MAX ((size_t)16 * 1024)

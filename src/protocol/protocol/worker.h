@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "protocol/card.h"
+#include "protocol/model_about.h"
 #include "protocol/request.h"
 #include "protocol/timings.h"
 
@@ -38,6 +39,7 @@ struct worker_result {
     int32_t status;  /* the HTTP status that belongs to `body` */
     struct str body; /* the OpenAI response body, or {"error":{…}}; pure ASCII JSON on one line */
     struct usage usage;
+    struct request_times times; /* wait_ns is the runner's */
     enum shape_end shape;   /* outcome for an answer that the worker held to a shape, or checked */
     int64_t retry_after_ms; /* the next try comes no sooner; 0 or less: the runner decides */
 };
@@ -65,6 +67,7 @@ struct worker_model {
     uint32_t context_tokens_max; /* 0: not known */
     bool generates, embeds;      /* both false: not known */
     bool decides;                /* takes questions, in prompt format DECISION_PROMPT_FORMAT */
+    struct model_about about;    /* borrowed from the worker */
 };
 
 #define WORKER_TEXT_BYTES 320

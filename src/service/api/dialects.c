@@ -30,6 +30,26 @@ static void run(struct api *api, struct http_request *request, struct dialect_ca
     buf_release(&probe);
 }
 
+/* What the model of a call is asked. */
+struct fit {
+    const struct dialect_call *call;
+    struct refusal *refusal;
+    bool is_good;
+};
+
+static void check_model(void *context, const struct runner_model *model) {
+    struct fit *fit = context;
+    fit->is_good = fit->call->dialect->fits(fit->call, &model->served, fit->refusal);
+}
+
+/* A model that no worker serves is refused later. */
+static bool fits(struct api *api, const struct dialect_call *call, struct refusal *refusal) {
+    struct fit fit = {call, refusal, true};
+    if (call->dialect->fits && call->wish == DIALECT_RUN)
+        runner_model_find(api->options.runner, buf_str(&call->model), check_model, &fit);
+    return fit.is_good;
+}
+
 void api_answer_in(struct api *api, struct http_request *request, const struct dialect *dialect) {
     struct str object;
     struct refusal refusal;
@@ -37,10 +57,13 @@ void api_answer_in(struct api *api, struct http_request *request, const struct d
     struct buf body = http_request_take_body(request);
     if (api_find_object(request, buf_str(&body), &object)) {
         struct dialect_call *call = dialect_read(dialect, object, &refusal);
-        if (call)
+        bool is_good = call && fits(api, call, &refusal);
+        if (is_good) {
             run(api, request, call);
-        else
+        } else {
+            dialect_call_free(call);
             api_refuse(request, &refusal);
+        }
     }
     buf_release(&body);
 }

@@ -157,15 +157,19 @@ static void count_result(struct inference *inference, const struct worker_result
     atomic_fetch_add(&metrics->tokens[TOKENS_OUTPUT], result->usage.output_tokens);
 }
 
-/* How the call ended, with the times as this side has seen them. */
+/* How the call ended, with the worker's times, or else as this side has seen them. */
 static struct dialect_end end_of(struct inference *inference, const struct worker_result *result) {
     int64_t now_ns = clock_monotonic_ns(), first_ns = atomic_load(&inference->first_ns);
     struct dialect_end end = {.usage = result->usage};
+    const struct request_times *times = &result->times;
     if (first_ns == 0) first_ns = now_ns;
     end.times.unix_ns = clock_unix_ms() * INT64_C(1000000);
     end.times.total_ns = now_ns - inference->begun_ns;
-    end.times.prefill_ns = first_ns - inference->begun_ns;
-    end.times.decode_ns = now_ns - first_ns;
+    end.times.load_ns = times->wait_ns;
+    bool is_told = times->prefill_ns > 0;
+    end.times.prefill_ns =
+        is_told ? times->prefill_ns : first_ns - inference->begun_ns - times->wait_ns;
+    end.times.decode_ns = is_told ? times->decode_ns : now_ns - first_ns;
     return end;
 }
 

@@ -20,6 +20,17 @@ static const struct pages_file *find(struct str name) {
     return NULL;
 }
 
+/* GET / depends on it. */
+static const struct http_header by_accept = {"Vary", "Accept"};
+
+/* Browsers ask for HTML. Clients of Ollama look at / to see whether it runs. */
+static bool wants_page(struct http_request *request) {
+    struct str accept = http_request_header(request, "accept");
+    for (size_t i = 0; i + 9 <= accept.bytes; i++)
+        if (str_starts_with(str_skip(accept, i), STR("text/html"))) return true;
+    return false;
+}
+
 /* A browser keeps a file, and asks each time whether it is still the same: a newer binary shows its
  * own pages at once. */
 static void answer(struct http_request *request, const struct pages_file *file) {
@@ -30,6 +41,7 @@ static void answer(struct http_request *request, const struct pages_file *file) 
         {"Referrer-Policy", "no-referrer"},
         {"X-Content-Type-Options", "nosniff"},
         {"X-Frame-Options", "DENY"},
+        by_accept,
     };
     bool is_known = str_is(http_request_header(request, "if-none-match"), file->etag);
     http_answer(request, &(struct http_answer){
@@ -46,7 +58,16 @@ void pages_index(void *context, struct http_request *request) {
     (void)context;
     const struct pages_file *file = find(STR("index.html"));
     assert(file);
-    answer(request, file);
+    if (wants_page(request)) {
+        answer(request, file);
+        return;
+    }
+    http_answer(request, &(struct http_answer){.status = 200,
+                                               .content_type = "text/plain; charset=utf-8",
+                                               .body = STR("Ollama is running"),
+                                               .is_static = true,
+                                               .headers = &by_accept,
+                                               .header_count = 1});
 }
 
 void pages_get(void *context, struct http_request *request) {

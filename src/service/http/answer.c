@@ -213,6 +213,7 @@ void http_stream_begin(struct http_request *request) {
 
 void http_stream_begin_as(struct http_request *request, const char *content_type) {
     request->is_event_stream = str_starts_with(str_from(content_type), STR("text/event-stream"));
+    request->is_line_stream = strcmp(content_type, "application/x-ndjson") == 0;
     request->kind = ANSWER_STREAM;
     request->status = 200;
     add_header(request, "Content-Type", content_type);
@@ -238,16 +239,22 @@ static bool has_room(struct http_request *request, size_t bytes) {
 
 /* Ends a stream whose client reads too slowly, with a last event that says so. */
 static void break_slow_stream(struct http_request *request) {
-    struct buf error;
+    const struct http_options *options = &request->server->options;
+    struct buf error, formed;
     request->stream_broken = true;
-    if (!request->is_event_stream) return;
+    if (!request->is_event_stream && !request->is_line_stream) return;
     buf_init(&error, 4096);
+    buf_init(&formed, 4096);
     envelope_write(&error, 503, "slow_client", NULL,
                    STR("The stream ends here because its client reads too slowly: too many bytes "
                        "were waiting for it"));
     request->stream.bytes_max = BUF_UNLIMITED; /* for this event, the last one */
-    buf_printf(&request->stream, "data: %.*s\n\n", STR_ARGS(buf_str(&error)));
+    bool has_form =
+        options->error_form && options->error_form(request->target, 503, buf_str(&error), &formed);
+    buf_printf(&request->stream, request->is_line_stream ? "%.*s\n" : "data: %.*s\n\n",
+               STR_ARGS(buf_str(has_form ? &formed : &error)));
     buf_release(&error);
+    buf_release(&formed);
 }
 
 bool http_stream_put(struct http_request *request, struct str bytes) {

@@ -290,8 +290,8 @@ void http_stream_on_empty(struct http_request *request, void (*empty)(void *cont
 size_t http_stream_waiting(struct http_request *request);
 /* Queues bytes without waiting. False if the client has gone or reads too slowly, so that more than
  * stream_bytes_max of its stream or answer_memory_bytes_max of all answers would wait: then nothing
- * more is sent but, in an event stream, an event that says so, and the caller still has to end the
- * stream. */
+ * more is sent but, in an event stream or one of x-ndjson, an event that says so, and the caller
+ * still has to end the stream. */
 bool http_stream_put(struct http_request *request, struct str bytes);
 /* Ends the stream, and with it the request, which must not be used any more. */
 void http_stream_end(struct http_request *request);

@@ -71,6 +71,7 @@ struct http_request {
     /* The answer; the thread that sets `answered` writes it, once. */
     enum answer_kind kind;
     bool is_event_stream; /* a stream that may get comment lines */
+    bool is_line_stream;  /* a stream of JSON objects, one per line, that may end in an error */
     int status;
     struct http_note *note;        /* in the arena; NULL: none */
     struct MHD_Response *response; /* NULL until the connection thread makes it */

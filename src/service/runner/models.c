@@ -210,9 +210,13 @@ static void add_one(const struct listing *listing, struct str name,
                     const struct worker_model *served, runner_model_fn add, void *context) {
     size_t worker = listing->worker_of[served - listing->models];
     const struct worker_status *status = &listing->statuses[worker];
+    uint64_t card_bytes = 0;
+    for (size_t i = 0; i < CARD_PARTS; i++) card_bytes += status->ledger.part_bytes[i];
     add(context, &(struct runner_model){.name = name,
                                         .state = model_state_of(status),
                                         .text = status->is_failed ? status->text : NULL,
+                                        .memory_bytes = status->memory_bytes,
+                                        .card_bytes = card_bytes,
                                         .served = *served});
 }
 

@@ -59,6 +59,8 @@ void request_finish(struct runner *runner, struct request *request,
                     const struct worker_result *result) {
     struct worker_result own = *result;
     own.id = request->id;
+    if (request->placed_ns > request->begun_ns)
+        own.times.wait_ns = request->placed_ns - request->begun_ns;
     pthread_mutex_lock(&request->calling);
     if (!request->is_finished) {
         request->is_finished = true;
@@ -110,6 +112,7 @@ static struct request *new_request(const struct runner_request *call,
     request->call.body.at = request->body;
     request->blocked_at = UINT64_MAX;
     request->holds = 1;
+    request->begun_ns = clock_monotonic_ns();
     pthread_mutex_init(&request->calling, NULL);
     return request;
 }
@@ -213,6 +216,7 @@ static bool submit(struct runner *runner, struct request *request, struct seat *
     slot->request = request;
     request->job_id = slot->id;
     request->seat = seat->index;
+    request->placed_ns = clock_monotonic_ns();
     pthread_mutex_unlock(&runner->lock);
     struct worker_job job = {.id = slot->id,
                              .endpoint = request->call.endpoint,

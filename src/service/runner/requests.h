@@ -23,6 +23,8 @@ struct request {
     char *body;
     uint64_t job_id;     /* 0 while it waits */
     uint32_t seat;       /* where it was last submitted */
+    int64_t begun_ns;    /* when it came */
+    int64_t placed_ns;   /* when it was last submitted; 0: not yet */
     uint64_t blocked_at; /* runner->progress when no worker had room */
     bool is_placing;     /* dispatch is handing it to a worker */
     bool was_lost;       /* one try failed: the second failure is its result */

@@ -255,6 +255,8 @@ struct runner_model {
     struct str name;
     enum model_state state;     /* state of its worker */
     const char *text;           /* why it failed; otherwise NULL */
+    uint64_t memory_bytes;      /* memory of its process; 0: not loaded, or not known */
+    uint64_t card_bytes;        /* memory on the GPU; 0: it runs on the CPU */
     struct worker_model served; /* under the worker's own name */
 };
 typedef void (*runner_model_fn)(void *context, const struct runner_model *model);

@@ -153,6 +153,7 @@ static enum err take_result(struct worker_engine *engine, const struct wire_fram
         .body = from.body,
         .usage = from.usage,
         .shape = from.shape,
+        .times = from.times,
     };
     engine->events.result(engine->events.context, &result);
     return OK;

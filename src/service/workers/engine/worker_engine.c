@@ -162,6 +162,7 @@ static size_t models(struct worker *worker, struct worker_model *ret_models, siz
             .generates = engine->ready.generates,
             .embeds = engine->ready.embeds,
             .decides = engine->ready.decides,
+            .about = engine->ready.about,
         };
     pthread_mutex_unlock(&engine->lock);
     return count;

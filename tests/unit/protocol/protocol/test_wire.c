@@ -241,6 +241,18 @@ static void a_ready_comes_back(void **state) {
     in.device = STR("cuda:GPU-1");
     in.ledger =
         (struct card_ledger){.limit_bytes = 1ull << 34, .part_bytes = {1, 2, 3, 4, 5, 6, 7}};
+    in.about = (struct model_about){.architecture = STR("llama"),
+                                    .title = STR("SmolLM"),
+                                    .format = STR("gguf"),
+                                    .quantization = STR("Q4_K_M"),
+                                    .template = STR("{{ messages }}"),
+                                    .parameters = 1ull << 37,
+                                    .file_bytes = 1ull << 36,
+                                    .memory_bytes = 1ull << 35,
+                                    .context_tokens = 4096,
+                                    .layers = 30,
+                                    .width = 576,
+                                    .takes_tools = true};
     struct wire_ready out;
     struct buf buf;
     buf_init(&buf, 1000);
@@ -252,6 +264,14 @@ static void a_ready_comes_back(void **state) {
     assert_true(same(in.description, out.description) && same(in.names.at[0], out.names.at[0]));
     assert_true(same(in.device, out.device));
     assert_memory_equal(&in.ledger, &out.ledger, sizeof in.ledger);
+    assert_true(same(in.about.architecture, out.about.architecture) &&
+                same(in.about.title, out.about.title) && same(in.about.format, out.about.format) &&
+                same(in.about.quantization, out.about.quantization) &&
+                same(in.about.template, out.about.template));
+    assert_true(out.about.parameters == 1ull << 37 && out.about.file_bytes == 1ull << 36 &&
+                out.about.memory_bytes == 1ull << 35 && out.about.context_tokens == 4096);
+    assert_true(out.about.layers == 30 && out.about.width == 576 && out.about.takes_tools &&
+                !out.about.thinks);
     buf_release(&buf);
 }
 
@@ -271,11 +291,8 @@ static void a_job_comes_back(void **state) {
 
 static void a_result_and_stats_come_back(void **state) {
     (void)state;
-    struct wire_result in = {503,
-                             OUTCOME_TRY_AGAIN,
-                             {1, 2, 3, 4, 0, 0},
-                             STR("{}"),
-                             SHAPE_TRUNCATED},
+    struct wire_result in = {503,       OUTCOME_TRY_AGAIN, {1, 2, 3, 4, 0, 0},
+                             STR("{}"), SHAPE_TRUNCATED,   {0, 5, 1ll << 40, 7}},
                        out;
     struct buf buf;
     buf_init(&buf, WIRE_STATS_BYTES_MAX);
@@ -286,6 +303,8 @@ static void a_result_and_stats_come_back(void **state) {
     assert_true(out.usage.cached_tokens == 2 && out.usage.output_tokens == 3);
     assert_true(out.usage.reasoning_tokens == 4);
     assert_true(same(in.body, out.body) && out.shape == SHAPE_TRUNCATED);
+    assert_true(out.times.queue_ns == 5 && out.times.prefill_ns == 1ll << 40 &&
+                out.times.decode_ns == 7);
     buf_clear(&buf);
 
     struct wire_stats stats = {1, 2, 12,   3, 4, 5,  11,
