@@ -80,5 +80,6 @@ void leaders_forget(struct runner *runner, struct active_batch *batch) {
 void leader_keep(struct runner *runner, const struct slot *slot, struct str body,
                  enum shape_end shape) {
     const struct result_cache_facts facts = {slot->usage, shape};
-    if (slot->is_leader) result_cache_put(runner->reuse.cache, slot->key, body, &facts);
+    if (slot->is_leader)
+        result_cache_put(runner->reuse.cache, slot->key, slot->batch->row.id, body, &facts);
 }

@@ -54,9 +54,12 @@ enum err runner_open(struct runner **ret_runner, struct store *store,
     enum err err = queue_open(&runner->queue, "local", error);
     if (err == OK)
         err = seglog_writer_open(&runner->writer, store, runner_on_durable, runner, error);
-    if (err == OK && runner->options.result_cache_bytes > 0)
+    if (err == OK && runner->options.result_cache_bytes == 0)
+        err = result_cache_remove(store_dir(store), error);
+    else if (err == OK)
         err = result_cache_open(&runner->reuse.cache, store_dir(store),
                                 runner->options.result_cache_bytes, error);
+    runner->retention.cache = runner->reuse.cache;
     if (err != OK) {
         runner_close(runner);
         return err;

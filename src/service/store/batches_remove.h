@@ -5,18 +5,20 @@
  *
  * One transaction marks the row (`deleted`), its result files, and its input unless another batch
  * has the same; from then on no client sees any of them, and the batch's idempotency key is free.
- * What is left goes in this order, each step once more after a kill: its judgements in pieces, its
- * folder and its files of label_studio/, the bytes of its files, and in a last transaction the row
- * with its events. The folder is gone, durably, before the row, because a folder without a row is
- * damage (store.md, I15). A start and each sweep go on with what a kill has left.
+ * What is left goes in this order, each step once more after a kill: its answers in the result
+ * cache, its judgements in pieces, its folder and its files of label_studio/, the bytes of its
+ * files, and in a last transaction the row with its events. The folder is gone, durably, before the
+ * row, because a folder without a row is damage (store.md, I15). A start and each sweep go on with
+ * what a kill has left.
  *
- * Answers in the result cache, things in lost/ and backups are not the batch's, and stay.
+ * Things in lost/ and backups are not the batch's, and stay.
  *
  * Thread: any, also two at a time on one batch.
  * Memory: fixed buffers.
  * Invariant: a row that is marked is removed, and never seen again. */
 
 #include "store/batches.h"
+#include "store/result_cache.h"
 
 /* What a deletion frees. */
 struct store_freed {
@@ -30,10 +32,10 @@ struct store_freed {
 enum err store_batch_delete(struct store *store, struct str id, int64_t now_unix_s,
                             struct store_freed *ret_freed, struct error *error) MUST_CHECK;
 /* Removes what has expired (store_file_sweep) and what marked batches have, in at most `pieces`
- * transactions of judgements, of which each batch takes one or more. *ret_has_more: batches are
- * left for the next call. */
-enum err store_batch_sweep(struct store *store, int64_t now_unix_s, uint64_t pieces,
-                           bool *ret_has_more, struct error *error) MUST_CHECK;
+ * transactions of judgements, of which each batch takes one or more. The cache may be NULL if there
+ * are no answers in it. *ret_has_more: batches are left for the next call. */
+enum err store_batch_sweep(struct store *store, struct result_cache *cache, int64_t now_unix_s,
+                           uint64_t pieces, bool *ret_has_more, struct error *error) MUST_CHECK;
 /* The batch that ended first of those before `before_unix_s`; ERR_NOT_FOUND without one. */
 enum err store_batch_oldest_ended(struct store *store, int64_t before_unix_s,
                                   char ret_id[STORE_ID_BYTES], struct error *error) MUST_CHECK;

@@ -3,6 +3,7 @@
 
 #include "base/os.h"
 #include "store/files_internal.h"
+#include "store/result_cache.h"
 #include "store/wal_check.h"
 
 #include <stdio.h>
@@ -122,6 +123,38 @@ static enum err check_log(struct store *store, fsck_report_fn report, void *cont
     return OK;
 }
 
+/* --- cached answers --- */
+
+struct cache_check {
+    struct store *store;
+    fsck_report_fn report;
+    void *context;
+};
+
+static enum err check_cached(void *context, const char *file, const char *batch_id,
+                             struct error *error) {
+    const struct cache_check *check = context;
+    struct store *store = check->store;
+    sqlite3_stmt *statement;
+    char sentence[512];
+    bool row = false;
+    if (!store_id_is_sane(str_from(batch_id))) return OK; /* damage: a miss for every reader */
+    pthread_mutex_lock(&store->lock);
+    enum err err =
+        database_prepare(store, &statement, "SELECT 1 FROM batches WHERE id = ?1", error);
+    if (err == OK) {
+        database_bind_str(statement, 1, str_from(batch_id));
+        err = database_step(store, statement, &row, error);
+        sqlite3_finalize(statement);
+    }
+    pthread_mutex_unlock(&store->lock);
+    if (err != OK || row) return err;
+    snprintf(sentence, sizeof sentence, "%s: it has answers of %s, which is deleted (I16)", file,
+             batch_id);
+    check->report(check->context, sentence);
+    return OK;
+}
+
 enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
                     struct error *error) {
     struct store_file file = {0};
@@ -130,5 +163,7 @@ enum err store_fsck(struct store *store, fsck_report_fn report, void *context,
         check_file(store, &file, report, context);
     if (err == ERR_NOT_FOUND) err = check_parts(store, report, context, error);
     if (err == OK) err = check_log(store, report, context, error);
+    struct cache_check check = {store, report, context};
+    if (err == OK) err = result_cache_tell(store->dir, check_cached, &check, error);
     return err == OK ? store_tell_unknown(store, report, context, error) : err;
 }

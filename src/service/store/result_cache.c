@@ -1,43 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "store/result_cache.h"
+#include "store/result_cache_internal.h"
 
 #include "base/crc.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/os.h"
 
-#include <dirent.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SEGMENT_BYTES ((uint32_t)16 << 20)
-#define SEGMENTS_MAX 4096
-#define BODY_BYTES_MAX ((size_t)1 << 20)
-#define MAGIC 0x45484351u   /* "QCHE" */
-#define UNIT 16             /* records begin at multiples of it */
 #define PROBES 16           /* places that a key may have */
 #define BYTES_PER_PLACE 512 /* the table has one place per 512 bytes of the limit */
+#define FILTER_BITS 1024    /* in the filter of a segment */
 
 /* A place is one word of the table in memory: tag of the key (20 bits) | segment (24) | unit inside
  * the segment (20). Segments count from 1, so 0 is a free place. */
 #define UNIT_BITS 20
-#define SEGMENT_BITS 24
-#define SEGMENT_MASK ((1u << SEGMENT_BITS) - 1)
 _Static_assert(SEGMENT_BYTES / UNIT <= 1u << UNIT_BITS, "a unit's number fits");
 
-struct cache_record {
-    uint32_t magic;
-    uint32_t crc; /* sum over everything behind this field, the body included */
-    unsigned char key[RESULT_CACHE_KEY_BYTES];
-    uint32_t bytes; /* bytes of the body */
-    uint32_t usage[4];
-    uint32_t shape;
+/* A Bloom filter of the batches with answers in a segment, so that a deletion reads few files. */
+struct filter {
+    uint64_t words[FILTER_BITS / 64];
 };
-_Static_assert(sizeof(struct cache_record) == 64, "written as it is");
 
 struct result_cache {
     pthread_mutex_t lock;
@@ -46,16 +33,12 @@ struct result_cache {
     uint32_t first, last;  /* segments that exist; records are appended to the last */
     int fds[SEGMENTS_MAX]; /* segment s has place s % SEGMENTS_MAX here and in sizes */
     uint32_t sizes[SEGMENTS_MAX];
+    struct filter filters[SEGMENTS_MAX];
     uint64_t *places;
     size_t mask;
     bool is_broken; /* a write failed: no further answer is kept */
     struct buf record;
 };
-
-static void segment_path(const struct result_cache *cache, uint32_t segment, char path[PATH_MAX]) {
-    int bytes = snprintf(path, PATH_MAX, "%s/%08u.seg", cache->dir, segment);
-    if (bytes >= PATH_MAX) path[0] = '\0';
-}
 
 static int *fd_of(struct result_cache *cache, uint32_t segment) {
     return &cache->fds[segment % SEGMENTS_MAX];
@@ -63,6 +46,31 @@ static int *fd_of(struct result_cache *cache, uint32_t segment) {
 
 static uint32_t *size_of(struct result_cache *cache, uint32_t segment) {
     return &cache->sizes[segment % SEGMENTS_MAX];
+}
+
+static struct filter *filter_of(struct result_cache *cache, uint32_t segment) {
+    return &cache->filters[segment % SEGMENTS_MAX];
+}
+
+/* The two bits of a batch. */
+static void filter_bits(const char *batch_id, uint32_t ret_bits[2]) {
+    uint32_t sum = crc32c(0, batch_id, strnlen(batch_id, STORE_ID_BYTES));
+    ret_bits[0] = sum % FILTER_BITS;
+    ret_bits[1] = sum / FILTER_BITS % FILTER_BITS;
+}
+
+static void filter_add(struct filter *filter, const char *batch_id) {
+    uint32_t bits[2];
+    filter_bits(batch_id, bits);
+    for (int i = 0; i < 2; i++) filter->words[bits[i] / 64] |= (uint64_t)1 << bits[i] % 64;
+}
+
+static bool filter_may_have(const struct filter *filter, const char *batch_id) {
+    uint32_t bits[2];
+    filter_bits(batch_id, bits);
+    for (int i = 0; i < 2; i++)
+        if (!(filter->words[bits[i] / 64] >> bits[i] % 64 & 1)) return false;
+    return true;
 }
 
 /* --- places --- */
@@ -102,10 +110,11 @@ static void remember(struct result_cache *cache, const unsigned char *key, uint3
 static void drop_segment(struct result_cache *cache, uint32_t segment) {
     char path[PATH_MAX];
     struct error error;
-    segment_path(cache, segment, path);
+    cache_segment_path(cache->dir, segment, path);
     os_close(*fd_of(cache, segment));
     *fd_of(cache, segment) = -1;
     *size_of(cache, segment) = 0;
+    *filter_of(cache, segment) = (struct filter){0};
     if (os_unlink(path, &error) != OK) log_warn("event=cache_file_stays error=\"%s\"", error.text);
 }
 
@@ -116,7 +125,7 @@ static enum err add_segment(struct result_cache *cache, struct error *error) {
     if (segment > SEGMENT_MASK)
         return err_set(error, ERR_LIMIT, "the result cache has used up its file numbers");
     while (segment - cache->first >= cache->segments_max) drop_segment(cache, cache->first++);
-    segment_path(cache, segment, path);
+    cache_segment_path(cache->dir, segment, path);
     enum err err = os_create(&fd, path, 0600, error);
     if (err != OK) return err;
     cache->last = segment;
@@ -125,54 +134,35 @@ static enum err add_segment(struct result_cache *cache, struct error *error) {
     return OK;
 }
 
-/* Remembers the records of a file that an earlier process wrote; returns where they end. */
-static uint64_t scan_segment(struct result_cache *cache, uint32_t segment, uint64_t bytes) {
-    struct cache_record record;
-    struct error error;
-    uint64_t at = 0;
-    while (at + sizeof record <= bytes &&
-           os_pread_all(*fd_of(cache, segment), &record, sizeof record, at, &error) == OK &&
-           record.magic == MAGIC && record.bytes <= BODY_BYTES_MAX) {
-        uint64_t end = at + sizeof record + record.bytes;
-        if (end > bytes) break;
-        remember(cache, record.key, segment, (uint32_t)at);
-        at = (end + UNIT - 1) / UNIT * UNIT;
-    }
-    return at;
-}
+struct scan {
+    struct result_cache *cache;
+    uint32_t segment;
+};
 
-static enum err open_segment(struct result_cache *cache, uint32_t segment, struct error *error) {
-    char path[PATH_MAX];
-    uint64_t bytes = 0;
-    segment_path(cache, segment, path);
-    enum err err = os_open(fd_of(cache, segment), path, O_RDWR | O_NOFOLLOW, 0, error);
-    if (err == OK) err = os_file_bytes(*fd_of(cache, segment), &bytes, error);
-    if (err != OK) return err;
-    if (bytes > SEGMENT_BYTES) bytes = SEGMENT_BYTES;
-    *size_of(cache, segment) = (uint32_t)scan_segment(cache, segment, bytes);
+static enum err remember_record(void *context, int fd, uint64_t at,
+                                const struct cache_record *record, struct error *error) {
+    struct scan *scan = context;
+    (void)fd, (void)error;
+    if (!record->batch[0]) return OK;
+    remember(scan->cache, record->key, scan->segment, (uint32_t)at);
+    filter_add(filter_of(scan->cache, scan->segment), record->batch);
     return OK;
 }
 
-static int by_number(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* The numbers of the folder's files, ascending. */
-static size_t list_segments(const struct result_cache *cache, uint32_t *numbers, size_t max) {
-    DIR *dir = os_opendir(cache->dir);
-    struct dirent *entry;
-    size_t count = 0;
-    while (dir && count < max && (entry = readdir(dir))) {
-        unsigned number;
-        char tail;
-        if (sscanf(entry->d_name, "%8u.se%c", &number, &tail) == 2 && tail == 'g' && number > 0 &&
-            number <= SEGMENT_MASK)
-            numbers[count++] = number;
-    }
-    if (dir) closedir(dir);
-    qsort(numbers, count, sizeof *numbers, by_number);
-    return count;
+/* Takes up the records of a file that an earlier process wrote, and cuts off what is none. */
+static enum err open_segment(struct result_cache *cache, uint32_t segment, struct error *error) {
+    char path[PATH_MAX];
+    uint64_t bytes = 0, end = 0;
+    struct scan scan = {cache, segment};
+    cache_segment_path(cache->dir, segment, path);
+    enum err err = os_open(fd_of(cache, segment), path, O_RDWR | O_NOFOLLOW, 0, error);
+    int fd = *fd_of(cache, segment);
+    if (err == OK) err = os_file_bytes(fd, &bytes, error);
+    uint64_t read = bytes > SEGMENT_BYTES ? SEGMENT_BYTES : bytes;
+    if (err == OK) err = cache_walk(fd, read, remember_record, &scan, &end, error);
+    if (err == OK && end != bytes) err = os_ftruncate(fd, end, error);
+    if (err == OK) *size_of(cache, segment) = (uint32_t)end;
+    return err;
 }
 
 /* Opens the newest files that have no gap between their numbers, and removes the others. */
@@ -180,21 +170,23 @@ static void take_up(struct result_cache *cache) {
     uint32_t numbers[SEGMENTS_MAX];
     char path[PATH_MAX];
     struct error error;
-    size_t count = list_segments(cache, numbers, SEGMENTS_MAX);
+    size_t count = cache_segments(cache->dir, numbers, SEGMENTS_MAX);
     size_t from = count;
     while (from > 0 && count - from < cache->segments_max &&
            (from == count || numbers[from - 1] + 1 == numbers[from]))
         from--;
     for (size_t i = 0; i < from; i++) {
-        segment_path(cache, numbers[i], path);
+        cache_segment_path(cache->dir, numbers[i], path);
         if (os_unlink(path, &error) != OK)
             log_warn("event=cache_file_stays error=\"%s\"", error.text);
     }
     cache->first = from < count ? numbers[from] : 1;
     cache->last = from < count ? numbers[count - 1] : 0;
     for (uint32_t segment = cache->first; segment <= cache->last; segment++)
-        if (open_segment(cache, segment, &error) != OK)
+        if (open_segment(cache, segment, &error) != OK) {
             log_warn("event=cache_file_unread error=\"%s\"", error.text);
+            drop_segment(cache, segment);
+        }
 }
 
 enum err result_cache_open(struct result_cache **ret_cache, const char *state_dir,
@@ -240,8 +232,8 @@ void result_cache_close(struct result_cache *cache) {
 /* --- putting and getting --- */
 
 /* Fills cache->record. */
-static void write_record(struct result_cache *cache, const unsigned char *key, struct str body,
-                         const struct result_cache_facts *facts) {
+static void write_record(struct result_cache *cache, const unsigned char *key, const char *batch_id,
+                         struct str body, const struct result_cache_facts *facts) {
     const struct usage *usage = &facts->usage;
     struct cache_record record = {
         .magic = MAGIC,
@@ -250,6 +242,7 @@ static void write_record(struct result_cache *cache, const unsigned char *key, s
                   (uint32_t)usage->output_tokens, (uint32_t)usage->reasoning_tokens},
         .shape = facts->shape};
     memcpy(record.key, key, sizeof record.key);
+    memcpy(record.batch, batch_id, strnlen(batch_id, sizeof record.batch - 1));
     const size_t before = offsetof(struct cache_record, key);
     record.crc = crc32c(0, (const char *)&record + before, sizeof record - before);
     record.crc = crc32c(record.crc, body.at, body.bytes);
@@ -259,7 +252,8 @@ static void write_record(struct result_cache *cache, const unsigned char *key, s
     while (cache->record.bytes % UNIT) buf_add_byte(&cache->record, '\0');
 }
 
-static enum err append(struct result_cache *cache, const unsigned char *key, struct error *error) {
+static enum err append(struct result_cache *cache, const unsigned char *key, const char *batch_id,
+                       struct error *error) {
     size_t bytes = cache->record.bytes;
     if (*size_of(cache, cache->last) + bytes > SEGMENT_BYTES) {
         enum err err = add_segment(cache, error);
@@ -267,20 +261,27 @@ static enum err append(struct result_cache *cache, const unsigned char *key, str
     }
     uint32_t at = *size_of(cache, cache->last);
     enum err err = os_pwrite_all(*fd_of(cache, cache->last), cache->record.at, bytes, at, error);
-    if (err != OK) return err;
+    if (err != OK) {
+        struct error later; /* the first error is told */
+        if (os_ftruncate(*fd_of(cache, cache->last), at, &later) != OK)
+            drop_segment(cache, cache->last);
+        return err;
+    }
     *size_of(cache, cache->last) += (uint32_t)bytes;
     remember(cache, key, cache->last, at);
+    filter_add(filter_of(cache, cache->last), batch_id);
     return OK;
 }
 
 void result_cache_put(struct result_cache *cache, const unsigned char key[RESULT_CACHE_KEY_BYTES],
-                      struct str body, const struct result_cache_facts *facts) {
+                      const char *batch_id, struct str body,
+                      const struct result_cache_facts *facts) {
     struct error error;
     if (body.bytes > BODY_BYTES_MAX) return;
     pthread_mutex_lock(&cache->lock);
     if (!cache->is_broken) {
-        write_record(cache, key, body, facts);
-        if (append(cache, key, &error) != OK) {
+        write_record(cache, key, batch_id, body, facts);
+        if (append(cache, key, batch_id, &error) != OK) {
             log_warn("event=cache_off error=\"%s\"", error.text);
             cache->is_broken = true;
         }
@@ -329,4 +330,68 @@ bool result_cache_get(struct result_cache *cache, const unsigned char key[RESULT
     }
     pthread_mutex_unlock(&cache->lock);
     return found;
+}
+
+/* --- forgetting --- */
+
+struct forgetting {
+    struct result_cache *cache;
+    const char *batch_id;
+    struct filter others; /* the batches whose answers stay */
+    bool has_others;
+    uint64_t count;
+};
+
+/* Leaves a record of the same length without a batch, a key and a body. */
+static enum err blank_record(void *context, int fd, uint64_t at, const struct cache_record *record,
+                             struct error *error) {
+    struct forgetting *forgetting = context;
+    struct buf *blank = &forgetting->cache->record;
+    if (strncmp(record->batch, forgetting->batch_id, sizeof record->batch) != 0) {
+        if (!record->batch[0]) return OK;
+        filter_add(&forgetting->others, record->batch);
+        forgetting->has_others = true;
+        return OK;
+    }
+    const struct cache_record head = {.magic = MAGIC, .bytes = record->bytes};
+    buf_clear(blank);
+    buf_add(blank, &head, sizeof head);
+    for (uint32_t i = 0; i < record->bytes; i++) buf_add_byte(blank, '\0');
+    forgetting->count++;
+    return os_pwrite_all(fd, blank->at, blank->bytes, at, error);
+}
+
+/* With the lock. */
+static enum err forget_in(struct result_cache *cache, uint32_t segment, const char *batch_id,
+                          struct error *error) {
+    struct forgetting forgetting = {.cache = cache, .batch_id = batch_id};
+    uint64_t end;
+    int fd = *fd_of(cache, segment);
+    if (fd < 0 || !filter_may_have(filter_of(cache, segment), batch_id)) return OK;
+    enum err err = cache_walk(fd, *size_of(cache, segment), blank_record, &forgetting, &end, error);
+    if (err == OK && end < *size_of(cache, segment))
+        err = err_set(error, ERR_IO, "the result cache cannot be read at %llu of file %u",
+                      (unsigned long long)end, segment);
+    if (err == OK && !forgetting.has_others) err = os_ftruncate(fd, 0, error);
+    if (err == OK && forgetting.count > 0) err = os_fdatasync(fd, error);
+    if (err != OK) return err;
+    if (!forgetting.has_others) *size_of(cache, segment) = 0;
+    *filter_of(cache, segment) = forgetting.others;
+    return OK;
+}
+
+enum err result_cache_forget(struct result_cache *cache, const char *batch_id,
+                             struct error *error) {
+    enum err err = OK;
+    if (!cache) return OK;
+    pthread_mutex_lock(&cache->lock);
+    uint32_t last = cache->last;
+    pthread_mutex_unlock(&cache->lock);
+    for (uint32_t segment = 1; err == OK && segment <= last; segment++) {
+        pthread_mutex_lock(&cache->lock); /* for one file, so that lines go on in between */
+        if (segment < cache->first) segment = cache->first;
+        err = forget_in(cache, segment, batch_id, error);
+        pthread_mutex_unlock(&cache->lock);
+    }
+    return err;
 }

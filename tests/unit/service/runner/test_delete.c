@@ -21,6 +21,7 @@
 
 #define LINES 20
 #define DAY_S 86400
+#define CACHE_BYTES ((uint64_t)32 << 20)
 
 static const struct worker_echo_options echo = {.fail_every = 7};
 
@@ -39,12 +40,48 @@ static void judge(struct pipeline *p, const char *id, uint64_t line, uint32_t ve
     store_judgement_release(&row);
 }
 
-/* A directory with one ended batch, which has failed lines and judgements. */
+/* Submits LINES lines whose answers are kept for equal requests. */
+static void submit(struct pipeline *p, const char *salt, char ret_id[STORE_ID_BYTES]) {
+    struct buf text;
+    char file_id[STORE_ID_BYTES];
+    buf_init(&text, BUF_UNLIMITED);
+    for (int i = 0; i < LINES; i++)
+        buf_printf(&text,
+                   "{\"custom_id\":\"%s-%d\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\","
+                   "\"body\":{\"model\":\"m\",\"temperature\":0,\"messages\":[{\"role\":\"user\","
+                   "\"content\":\"%s %d\"}]}}\n",
+                   salt, i, salt, i);
+    pipeline_upload(p, buf_str(&text), "batch", file_id);
+    pipeline_create(p, file_id, 0, ret_id);
+    buf_release(&text);
+}
+
+/* How often a text is in the bytes of the result cache. */
+static int count_cached(const struct pipeline *p, const char *text) {
+    char path[512], *bytes;
+    size_t size;
+    struct error error;
+    int count = 0;
+    for (int segment = 1; segment < 4; segment++) {
+        snprintf(path, sizeof path, "%s/cache/%08d.seg", p->dir, segment);
+        if (access(path, R_OK) != 0) continue;
+        must(os_read_file(path, (size_t)32 << 20, &bytes, &size, &error));
+        for (char *at = bytes; (at = memmem(at, size - (size_t)(at - bytes), text, strlen(text)));
+             at++)
+            count++;
+        free(bytes);
+    }
+    return count;
+}
+
+/* A directory with one ended batch, which has failed lines, judgements and cached answers. */
 static struct store_batch make_ended(struct pipeline *p, const struct runner_options *options) {
     char id[STORE_ID_BYTES];
+    struct runner_options own = *options;
+    own.result_cache_bytes = CACHE_BYTES;
     pipeline_dir(p);
-    pipeline_open(p, options, &echo, 1);
-    pipeline_submit(p, "delete", LINES, id);
+    pipeline_open(p, &own, &echo, 1);
+    submit(p, "delete", id);
     struct store_batch batch = pipeline_wait(p, id, is_over);
     for (uint32_t version = 1; version <= 3; version++) judge(p, id, 2, version);
     return batch;
@@ -65,6 +102,8 @@ static bool has_file(const struct pipeline *p, const char *id) {
 
 static void assert_gone(struct pipeline *p, const struct store_batch *batch) {
     assert_false(has(p, "batches", batch->id));
+    assert_int_equal(count_cached(p, "delete "), 0);
+    assert_int_equal(count_cached(p, batch->id), 0);
     assert_false(has_file(p, batch->input_file_id));
     assert_false(has_file(p, batch->output_file_id));
     assert_false(has_file(p, batch->error_file_id));
@@ -150,6 +189,57 @@ static void batches_older_than_keep_days_are_deleted_and_younger_ones_stay(void 
     pipeline_remove(&p);
 }
 
+/* Another batch's answers stay, also those that it got from the cache alone. */
+static void only_the_answers_of_the_batch_are_forgotten(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct store_freed freed;
+    struct error error;
+    char kept[STORE_ID_BYTES], again[STORE_ID_BYTES];
+    struct store_batch batch = make_ended(&p, &(struct runner_options){0});
+    submit(&p, "stays", kept);
+    struct store_batch other = pipeline_wait(&p, kept, is_over);
+    int stays = count_cached(&p, "stays ");
+    assert_true(stays > 0 && count_cached(&p, "delete ") > 0);
+    must(runner_batch_delete(p.runner, str_from(batch.id), &freed, &error));
+    assert_int_equal(count_cached(&p, "delete "), 0);
+    assert_int_equal(count_cached(&p, "stays "), stays);
+    uint64_t answered = answered_by(p.workers[0]);
+    submit(&p, "delete", again);
+    struct store_batch third = pipeline_wait(&p, again, is_over);
+    assert_true(answered_by(p.workers[0]) - answered >= LINES); /* none came out of the cache */
+    pipeline_close(&p);
+    pipeline_open(&p, &(struct runner_options){0}, &echo, 1); /* a server without a cache */
+    assert_int_equal(count_cached(&p, "stays "), 0);
+    pipeline_close(&p);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    store_batch_release(&batch);
+    store_batch_release(&other);
+    store_batch_release(&third);
+    pipeline_remove(&p);
+}
+
+/* The cache of a directory with the batch, in one that has deleted it. */
+static void fsck_names_cached_answers_of_no_batch(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct store_freed freed;
+    struct error error;
+    char from[512], to[512];
+    struct store_batch batch = make_ended(&p, &(struct runner_options){0});
+    snprintf(from, sizeof from, "%s/cache", p.dir);
+    snprintf(to, sizeof to, "%s/kept", p.dir);
+    tree_copy(from, to);
+    must(runner_batch_delete(p.runner, str_from(batch.id), &freed, &error));
+    pipeline_close(&p);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    tree_remove(from);
+    tree_copy(to, from);
+    assert_int_equal(pipeline_fsck(&p), 1);
+    store_batch_release(&batch);
+    pipeline_remove(&p);
+}
+
 static void the_order_of_results_goes_with_the_last_result_file(void **state) {
     (void)state;
     struct pipeline p = {0};
@@ -172,13 +262,16 @@ static int delete_in_child(struct pipeline *p, const char *id, const char *plan)
     if (child == 0) {
         struct store_freed freed;
         struct error error;
+        struct result_cache *cache;
         bool has_more;
         alarm(60); /* a hang is a failure */
         must(os_fault_plan(plan, &error));
         pipeline_open_store(p);
+        must(result_cache_open(&cache, p->dir, CACHE_BYTES, &error));
         enum err err = store_batch_delete(p->store, str_from(id), test_now(), &freed, &error);
         if (err != OK && err != ERR_NOT_FOUND) _exit(5);
-        must(store_batch_sweep(p->store, test_now(), 100, &has_more, &error));
+        must(store_batch_sweep(p->store, cache, test_now(), 100, &has_more, &error));
+        result_cache_close(cache);
         store_close(p->store);
         _exit(0);
     }
@@ -192,6 +285,7 @@ static void a_kill_at_any_call_to_the_disk_leaves_a_sound_directory(void **state
     struct pipeline template = {0}, p = {0};
     struct store_batch batch = make_ended(&template, &(struct runner_options){0});
     pipeline_close(&template);
+    assert_int_equal(count_cached(&template, batch.id), LINES - LINES / echo.fail_every);
     snprintf(p.dir, sizeof p.dir, "%.48s-run", template.dir);
     int killed = 0, unfinished = 0;
     for (int at = 1;; at++) {
@@ -217,8 +311,11 @@ static void a_kill_at_any_call_to_the_disk_leaves_a_sound_directory(void **state
         bool has_more;
         pipeline_open_store(&p);
         if (!store_batch_exists(p.store, batch.id)) {
+            struct result_cache *cache;
             unfinished++;
-            must(store_batch_sweep(p.store, test_now(), 100, &has_more, &error));
+            must(result_cache_open(&cache, p.dir, CACHE_BYTES, &error));
+            must(store_batch_sweep(p.store, cache, test_now(), 100, &has_more, &error));
+            result_cache_close(cache);
             assert_gone(&p, &batch);
         }
         store_close(p.store);
@@ -238,6 +335,8 @@ int main(void) {
         cmocka_unit_test(a_deleted_batch_leaves_nothing),
         cmocka_unit_test(an_input_that_another_batch_has_stays),
         cmocka_unit_test(batches_older_than_keep_days_are_deleted_and_younger_ones_stay),
+        cmocka_unit_test(only_the_answers_of_the_batch_are_forgotten),
+        cmocka_unit_test(fsck_names_cached_answers_of_no_batch),
         cmocka_unit_test(the_order_of_results_goes_with_the_last_result_file),
         cmocka_unit_test(a_kill_at_any_call_to_the_disk_leaves_a_sound_directory),
     };

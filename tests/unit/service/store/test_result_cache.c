@@ -47,7 +47,7 @@ static void put(struct cached *c, uint64_t number, struct str body) {
     const struct result_cache_facts facts = {{.input_tokens = number, .output_tokens = 7},
                                              SHAPE_TRUNCATED};
     key_of(number, key);
-    result_cache_put(c->cache, key, body, &facts);
+    result_cache_put(c->cache, key, number % 2 ? "batch_odd" : "batch_even", body, &facts);
 }
 
 static bool get(struct cached *c, uint64_t number) {
@@ -126,10 +126,10 @@ static void a_damaged_or_planted_record_is_a_miss(void **state) {
     int fd = open(path, O_RDWR);
     assert_true(fd >= 0);
     /* Another answer under the first key; another key over the second answer. */
-    assert_int_equal(pwrite(fd, "9", 1, 64 + 9), 1);
-    assert_int_equal(pread(fd, &byte, 1, 80 + 8), 1);
+    assert_int_equal(pwrite(fd, "9", 1, 128 + 9), 1);
+    assert_int_equal(pread(fd, &byte, 1, 144 + 8), 1);
     byte ^= 1;
-    assert_int_equal(pwrite(fd, &byte, 1, 80 + 8), 1);
+    assert_int_equal(pwrite(fd, &byte, 1, 144 + 8), 1);
     close(fd);
     assert_false(get(&c, 1));
     assert_false(get(&c, 2));
@@ -147,14 +147,47 @@ static void a_file_that_ends_anywhere_is_read_up_to_there(void **state) {
     for (uint64_t i = 0; i < 10; i++) put(&c, i, STR("{\"a\":\"0123456789\"}"));
     result_cache_close(c.cache);
     snprintf(path, sizeof path, "%s/cache/00000001.seg", c.dir);
-    for (off_t bytes = 960; bytes >= 0; bytes -= 37) {
+    for (off_t bytes = 1600; bytes >= 0; bytes -= 37) {
         assert_int_equal(truncate(path, bytes), 0);
         open_cache(&c, 32 * MIB);
         for (uint64_t i = 0; i < 10; i++)
-            assert_int_equal(get(&c, i), (off_t)i * 96 + 64 + 18 <= bytes);
+            assert_int_equal(get(&c, i), (off_t)i * 160 + 128 + 18 <= bytes);
         result_cache_close(c.cache);
     }
     open_cache(&c, 32 * MIB);
+    tear_down(&c);
+}
+
+static void a_batch_is_forgotten_and_others_stay(void **state) {
+    (void)state;
+    struct cached c;
+    struct error error;
+    char *body = calloc(MIB, 1);
+    set_up(&c, 64 * MIB);
+    for (uint64_t i = 0; i < 40; i++) put(&c, i, (struct str){body, MIB - 200}); /* three files */
+    put(&c, 100, STR("last"));
+    assert_int_equal(result_cache_forget(c.cache, "batch_none", &error), OK);
+    assert_int_equal(result_cache_forget(c.cache, "batch_odd", &error), OK);
+    for (int again = 0; again < 2; again++) {
+        for (uint64_t i = 0; i < 40; i++) assert_int_equal(get(&c, i), i % 2 == 0);
+        assert_true(get(&c, 100));
+        result_cache_close(c.cache);
+        open_cache(&c, 64 * MIB);
+    }
+    assert_int_equal(result_cache_forget(c.cache, "batch_even", &error), OK);
+    for (uint64_t i = 0; i <= 100; i++) assert_false(get(&c, i));
+    put(&c, 7, STR("new"));
+    put(&c, 8, STR("newer"));
+    assert_true(get(&c, 7) && get(&c, 8));
+    assert_int_equal(result_cache_forget(c.cache, "batch_even", &error), OK);
+    assert_true(get(&c, 7) && !get(&c, 8));
+    assert_int_equal(result_cache_forget(NULL, "batch_even", &error), OK);
+    result_cache_close(c.cache);
+    assert_int_equal(result_cache_remove(c.dir, &error), OK);
+    assert_int_equal(count_files(&c), 0);
+    open_cache(&c, 64 * MIB);
+    assert_false(get(&c, 7));
+    free(body);
     tear_down(&c);
 }
 
@@ -163,6 +196,7 @@ int main(void) {
         cmocka_unit_test(what_was_put_comes_back_also_after_a_reopen),
         cmocka_unit_test(the_oldest_go_when_the_bytes_are_used_up),
         cmocka_unit_test(a_damaged_or_planted_record_is_a_miss),
+        cmocka_unit_test(a_batch_is_forgotten_and_others_stay),
         cmocka_unit_test(a_file_that_ends_anywhere_is_read_up_to_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
