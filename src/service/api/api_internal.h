@@ -98,6 +98,10 @@ void metrics_write_cards(struct api *api, const struct worker_status *statuses, 
 void metrics_write_timings(struct api *api, const struct worker_status *statuses, size_t count,
                            struct buf *buf);
 
+/* metrics_workers.c: appends the metrics of engines and upstreams. Every worker counts as an
+ * engine; those in front of a foreign server are upstreams as well. */
+void metrics_write_workers(struct api *api, struct buf *buf);
+
 /* audit.c: the trail of who changed what (store/audit.h). */
 /* Adds an entry before the change is made. False, and answered, if it cannot be kept: then nothing
  * may be changed. */

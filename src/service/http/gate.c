@@ -8,6 +8,7 @@
 #include "http/http.h"
 #include "http/listener.h"
 #include "http/places.h"
+#include "http/time_limits.h"
 #include "http/turned_away.h"
 #include "http/unfinished.h"
 
@@ -24,7 +25,6 @@
 #define EVENTS_MAX 64
 #define CROWD_MAX 16   /* steps for crowds between two looks at the others */
 #define ACCEPTS_MAX 16 /* accepts in a row, before open connections get their turn */
-#define PACE_MS 10000  /* the window in which the pace of a body is measured */
 /* Refused clients that go on sending share this pace, 400 MiB/s: taking their bytes as fast as they
  * come would keep the gate from the others. One step per client is at least 16 KiB. */
 #define DROP_MS 5
@@ -270,47 +270,12 @@ static void accept_some(struct gate *gate) {
     }
 }
 
-/* Refuses a client that sends too slowly. One from which the gate does not read now is not slow. */
-static void judge_pace(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
-    bool in_body = c->reading == RELAY_LENGTH || c->reading == RELAY_CHUNKED;
-    if (!in_body || c->up_start < c->up_ready) {
-        c->pace_ms = at_ms;
-        c->pace_bytes = 0;
-        return;
-    }
-    if (at_ms - c->pace_ms < PACE_MS) return;
-    if (c->pace_bytes < gate->options.body_bytes_per_s_min * (PACE_MS / 1000))
-        relay_refuse(c, 408, "The request body comes too slowly");
-    c->pace_ms = at_ms;
-    c->pace_bytes = 0;
-}
-
-static void judge_times(struct gate *gate, struct gate_connection *c, int64_t at_ms) {
-    const struct gate_options *options = &gate->options;
-    if (c->lingering) {
-        /* A client sees the answer to a body only if the rest of it is still taken. */
-        if (at_ms - c->linger_ms > (c->in_body ? options->stall_ms : RELAY_LINGER_MS))
-            c->dead = true;
-        return;
-    }
-    if (c->reading == RELAY_HEAD && c->head_ms != 0 && at_ms - c->head_ms > options->head_ms) {
-        if (c->up_ready == c->up_end) /* not a byte since the accept: nobody waits for an answer */
-            c->dead = true;
-        else
-            relay_refuse(c, 408, "The header block comes too slowly");
-    }
-    judge_pace(gate, c, at_ms);
-    if (c->stalled_ms != 0 && at_ms - c->stalled_ms > options->stall_ms) c->dead = true;
-    if (relay_is_idle(c) && c->head_ms == 0 && at_ms - c->active_ms > options->idle_ms)
-        c->dead = true;
-}
-
 /* Takes the steps that no event announces: refusals after a time limit, and ends of requests that a
  * connection waits for. Only between batches of events, because it frees connections. */
 static void tick(struct gate *gate, int64_t at_ms) {
     for (struct gate_connection *c = gate->places.first, *next; c; c = next) {
         next = c->next;
-        judge_times(gate, c, at_ms);
+        time_limits_judge(&gate->options, c, at_ms);
         bool quiet = at_ms - c->active_ms >= gate->options.quiet_ms &&
                      c->down_start == c->down_end && atomic_load(&c->unanswered) > 0;
         if (quiet && !c->dead && !c->lingering) gate->options.quiet(gate->options.context, c);

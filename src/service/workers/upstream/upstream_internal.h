@@ -2,7 +2,8 @@
 #pragma once
 
 /* upstream_internal: the inside of a worker_upstream, shared by the calls of the runner
- * (worker_upstream.c), the loop of its thread (loop.c) and the way of its answers (results.c).
+ * (worker_upstream.c), the loop of its thread (loop.c), the way of its answers (results.c) and what
+ * the upstream learns from them (learn.c).
  *
  * Thread: as each group of members says.
  * Memory: see worker_upstream.h. */
@@ -104,6 +105,13 @@ void upstream_refuse(struct worker_upstream *upstream, struct upstream_job *job,
 void upstream_job_free(struct upstream_job *job);
 /* Takes the job off the list of those in flight; without the lock. */
 void upstream_unlink_running(struct worker_upstream *upstream, struct upstream_job *job);
+/* learn.c: the outcome of an answer's job. It decides and changes nothing. */
+enum outcome upstream_decide(const struct worker_upstream *upstream,
+                             const struct net_answer *answer,
+                             const struct upstream_reading *reading);
+/* What key, limit and breaker learn from the answer; after upstream_decide. */
+void upstream_learn(struct worker_upstream *upstream, const struct net_answer *answer,
+                    const struct upstream_reading *reading, enum outcome outcome);
 /* Writes "the upstream NAME cannot be reached", or why else no whole answer came. */
 void upstream_write_reason(const struct worker_upstream *upstream, const struct net_answer *answer,
                            char ret_reason[UPSTREAM_REASON_BYTES]);
