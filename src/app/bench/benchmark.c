@@ -94,6 +94,15 @@ static enum err run_all(struct benchmark *benchmark, struct error *error) {
     return err;
 }
 
+enum err benchmark_find_models(struct benchmark *benchmark, struct error *error) {
+    const char *wanted =
+        json_string_value(json_object_get(benchmark->workloads[0].lines[0].body, "model"));
+    enum err err = OK;
+    for (size_t i = 0; i < benchmark->target_count && err == OK; i++)
+        err = bench_find_model(&benchmark->targets[i], wanted, &benchmark->targets[i].model, error);
+    return err;
+}
+
 enum err benchmark_run(struct benchmark *benchmark, struct error *error) {
     const struct buf nothing = {.at = NULL};
     benchmark->figure_count = benchmark->workload_count * benchmark->load_count *
@@ -146,6 +155,12 @@ struct plot_point benchmark_metric(const struct benchmark *benchmark, size_t wor
     struct figures is = figures_of(values, count);
     free(values);
     return (struct plot_point){is.median, is.min, is.max, count > 0};
+}
+
+uint64_t benchmark_failed(const struct benchmark *benchmark) {
+    uint64_t failed = 0;
+    for (size_t i = 0; i < benchmark->figure_count; i++) failed += benchmark->figures[i].failed;
+    return failed;
 }
 
 void benchmark_load_name(char ret_name[24], const struct bench_load *load) {

@@ -57,6 +57,9 @@ struct benchmark {
     size_t figure_count;
 };
 
+/* Sets the model of each server: that of the first line if the server has it, else its first
+ * one. */
+enum err benchmark_find_models(struct benchmark *benchmark, struct error *error) MUST_CHECK;
 /* Runs everything and writes the files. ERR_CANCELLED after *drive.stop, with the files of the runs
  * that ended. The caller releases in any case. */
 enum err benchmark_run(struct benchmark *benchmark, struct error *error) MUST_CHECK;
@@ -69,5 +72,7 @@ const struct bench_figures *benchmark_figures(const struct benchmark *benchmark,
 /* Median, least and largest of the rounds; unknown if no round measured the metric. */
 struct plot_point benchmark_metric(const struct benchmark *benchmark, size_t workload, size_t load,
                                    size_t target, enum bench_metric metric);
+/* Requests that failed, of all runs. */
+uint64_t benchmark_failed(const struct benchmark *benchmark);
 /* "8" for a concurrency, "2/s" for a rate. */
 void benchmark_load_name(char ret_name[24], const struct bench_load *load);

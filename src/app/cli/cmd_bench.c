@@ -250,22 +250,6 @@ static enum err start_server(struct chosen *chosen, struct error *error) {
     return err;
 }
 
-/* The model of each server: that of the first line if the server has it, else its first one. */
-static enum err find_models(struct benchmark *benchmark, struct error *error) {
-    const char *wanted =
-        json_string_value(json_object_get(benchmark->workloads[0].lines[0].body, "model"));
-    enum err err = OK;
-    for (size_t i = 0; i < benchmark->target_count && err == OK; i++)
-        err = bench_find_model(&benchmark->targets[i], wanted, &benchmark->targets[i].model, error);
-    return err;
-}
-
-static uint64_t failed_of(const struct benchmark *benchmark) {
-    uint64_t failed = 0;
-    for (size_t i = 0; i < benchmark->figure_count; i++) failed += benchmark->figures[i].failed;
-    return failed;
-}
-
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct benchmark *benchmark = &chosen->benchmark;
@@ -276,7 +260,7 @@ static enum err run(struct command_call *call, struct error *error) {
                             chosen->prompts > 0 ? (size_t)chosen->prompts : 0, error);
     }
     if (err == OK) err = start_server(chosen, error);
-    if (err == OK) err = find_models(benchmark, error);
+    if (err == OK) err = benchmark_find_models(benchmark, error);
     if (err != OK) return err;
     terminal_init(&terminal);
     benchmark->drive.stop = call->stop;
@@ -289,7 +273,7 @@ static enum err run(struct command_call *call, struct error *error) {
         bench_show_json(benchmark);
     else
         bench_show_table(benchmark);
-    if (failed_of(benchmark) > 0) call->status = EXIT_FAILED;
+    if (benchmark_failed(benchmark) > 0) call->status = EXIT_FAILED;
     return OK;
 }
 

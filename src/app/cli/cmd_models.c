@@ -3,16 +3,14 @@
 #include "base/sandbox.h"
 #include "cli/command.h"
 #include "cli/models_show.h"
-#include "gpu/gpu_settings.h"
 #include "hub/catalog_add.h"
+#include "hub/catalog_find.h"
 #include "hub/catalog_path.h"
 #include "hub/verify.h"
-#include "node/nvml.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 struct chosen {
     const char *name;
@@ -79,47 +77,12 @@ static enum err list(struct command_call *call, struct error *error) {
 
 /* --- inspect --- */
 
-/* The search for a model of a store by its name. */
-struct search {
-    const char *name;
-    bool found;
-    struct model_file file;
-};
-
-static void match_name(void *context, const struct model_file *file) {
-    struct search *search = context;
-    if (search->found || strcasecmp(search->name, file->name) != 0) return;
-    search->found = true;
-    search->file = *file;
-}
-
-/* Finds the model that --model would take, or one that cannot be served: its head tells why. */
-static enum err find_model(const char *name, struct model_file *ret_file, struct error *error) {
-    struct model_choice model;
-    struct search search = {.name = name};
-    struct error listing;
-    enum err err = catalog_choose(name, &model, error);
-    if (err == OK && model.is_echo) return err_set(error, ERR_INVALID, "echo is no file");
-    *ret_file = (struct model_file){.source = SOURCE_FOLDER};
-    if (err == OK || catalog_is_model_path(name)) {
-        const char *path = err == OK ? model.path : name;
-        snprintf(ret_file->name, sizeof ret_file->name, "%.255s",
-                 err == OK ? model.names[0] : name);
-        snprintf(ret_file->path, sizeof ret_file->path, "%s", path);
-        ret_file->source = catalog_source_of(path);
-        return OK;
-    }
-    if (catalog_list(match_name, &search, &listing) != OK || !search.found) return err;
-    *ret_file = search.file;
-    return OK;
-}
-
 static enum err inspect(struct command_call *call, struct error *error) {
     const struct chosen *chosen = call->chosen;
     struct model_file file;
     struct model_facts facts;
     struct models_card card = {0};
-    enum err err = find_model(call->operands[1], &file, error);
+    enum err err = catalog_find(call->operands[1], &file, error);
     if (err != OK) return err;
     model_facts_read(&facts, &file, (uint32_t)chosen->max_model_len);
     if (!facts.is_read) return err_set(error, ERR_INVALID, "%s", facts.why_not);
@@ -214,21 +177,11 @@ static void enter_sandbox(void) {
     sandbox_enter(SANDBOX_FILES, &all, 1, &state);
 }
 
-/* MiB that an engine takes of this machine's largest GPU; 0 without a GPU. */
-static int64_t card_mib(void) {
-    struct nvml *nvml;
-    struct error error;
-    if (nvml_open(&nvml, NULL, &error) != OK) return 0;
-    const double bytes = (double)nvml_largest_bytes(nvml) * GPU_SHARE_DEFAULT;
-    nvml_close(nvml);
-    return (int64_t)(bytes / (1 << 20));
-}
-
 static enum err run(struct command_call *call, struct error *error) {
     const struct action *action = find_action(call);
     struct chosen *chosen = call->chosen;
     if (action->has_card && chosen->device_memory_mib == 0)
-        chosen->device_memory_mib = card_mib(); /* now: the sandbox opens no library */
+        chosen->device_memory_mib = models_card_mib(); /* now: the sandbox opens no library */
     if (action->reads_only) enter_sandbox();
     return action->run(call, error);
 }

@@ -2,6 +2,8 @@
 #include "cli/models_card.h"
 
 #include "checkpoint/checkpoint.h"
+#include "gpu/gpu_settings.h"
+#include "node/nvml.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -109,4 +111,13 @@ void models_card_add_json(struct buf *line, const struct models_card *card) {
             fit->sequence_tokens, fit->sequences);
     }
     buf_add_text(line, "]}");
+}
+
+int64_t models_card_mib(void) {
+    struct nvml *nvml;
+    struct error error;
+    if (nvml_open(&nvml, NULL, &error) != OK) return 0;
+    const double bytes = (double)nvml_largest_bytes(nvml) * GPU_SHARE_DEFAULT;
+    nvml_close(nvml);
+    return (int64_t)(bytes / (1 << 20));
 }

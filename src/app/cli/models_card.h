@@ -26,6 +26,9 @@ struct models_card {
     size_t form_count;
 };
 
+/* MiB that an engine takes of this machine's largest GPU; 0 without a GPU. Not in the sandbox,
+ * which opens no library. */
+int64_t models_card_mib(void);
 /* Reads the model's config. `sequence_tokens` 0: card_fit's. Errors of checkpoint_open. */
 enum err models_card_read(struct models_card *ret_card, const char *path, uint64_t memory_bytes,
                           uint32_t sequence_tokens, struct error *error) MUST_CHECK;
