@@ -3,6 +3,7 @@
 line of a batch has the same answer and the same counts; streams say what bodies say; what is wrong
 is refused in Ollama's form."""
 import http.client, json, re
+from datetime import datetime, timezone
 
 import pytest
 
@@ -144,6 +145,43 @@ def test_an_empty_request_loads_the_model(server):
     answer = json.loads(post(server, "/api/generate", {"model": "smollm2:latest"}))
     assert answer["done_reason"] == "load" and answer["response"] == ""
     assert answer["model"] == "smollm2:latest"
+
+
+def loaded(server):
+    return {model["name"]: model for model in server.json("GET", "/api/ps")["models"]}
+
+
+def test_a_model_is_kept_as_long_as_the_last_client_asks(server):
+    whole(server, "/api/chat", chat(keep_alive="5m"))
+    left = datetime.fromisoformat(loaded(server)["smollm2:latest"]["expires_at"]) - \
+        datetime.now(timezone.utc)
+    assert 200 < left.total_seconds() <= 300
+    whole(server, "/api/chat", chat(keep_alive=-1))
+    assert loaded(server)["smollm2:latest"]["expires_at"] > "2300"
+    text = whole(server, "/api/chat", chat(keep_alive=0))["message"]["content"]
+    support.until(lambda: not loaded(server))
+    again = whole(server, "/api/chat", chat())
+    assert again["message"]["content"] == text
+    assert again["load_duration"] > 10**6 and loaded(server)
+    for path in ("/api/chat", "/api/generate"):
+        answer = json.loads(post(server, path, {"model": "smollm2", "keep_alive": 0}))
+        assert answer["done"] is True and answer["done_reason"] == "unload"
+        assert not loaded(server)
+        assert json.loads(post(server, path, {"model": "smollm2"}))["done_reason"] == "load"
+        assert loaded(server)
+    refused(server, "/api/generate", {"model": "nobody", "keep_alive": 0}, 404)
+    assert "duration" in refused(server, "/api/chat", chat(keep_alive="later"))
+
+
+def test_no_client_interrupts_a_batch(server):
+    lines = [{"custom_id": f"{i}", "method": "POST", "url": "/v1/chat/completions", "body": {
+        "model": "smollm2", "messages": QUESTION, "max_tokens": 60, "seed": i}} for i in range(40)]
+    batch = server.create(support.jsonl(lines))
+    for _ in range(10):
+        json.loads(post(server, "/api/generate", {"model": "smollm2", "keep_alive": 0}))
+    batch = server.wait(batch["id"])
+    assert batch["request_counts"] == {"total": 40, "completed": 40, "failed": 0}
+    assert server.json("GET", f"/v1/batches/{batch['id']}")["quern"].get("lines_retried", 0) == 0
 
 
 def test_what_is_wrong_is_refused_in_one_sentence(server):

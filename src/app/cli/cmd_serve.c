@@ -9,6 +9,7 @@
 #include "cli/state_dir.h"
 #include "cli/stop.h"
 #include "cli/vllm_options.h"
+#include "dialects/duration.h"
 #include "server/reload.h"
 #include "server/serve.h"
 
@@ -25,6 +26,7 @@ struct chosen {
     bool extended_windows;
     int64_t max_file_bytes; /* 0: the profile's */
     int64_t keep_days;      /* 0: for ever */
+    const char *keep_alive;
     int64_t connections_per_address, body_memory_bytes, answer_memory_bytes;
     struct option_list api_keys, allowed_hosts, allowed_origins;
     char state_dir_usual[PATH_MAX];
@@ -59,6 +61,9 @@ static const struct option rows[] = {
     {"keep-days", OPTION_INTEGER, AT(keep_days), "N",
      .help = "days after which ended batches are deleted with all their files (default 0: never)",
      .max = 36500},
+    {"keep-alive", OPTION_TEXT, AT(keep_alive), "TIME",
+     .help = "time without a request after which a model is unloaded, such as 5m; -1: never "
+             "(default -1)"},
     {"preflight-seconds", OPTION_INTEGER, AT(preflight_s), "N",
      .help = "time limit of a preflight that a client asks for (default 600 s)", .min = 1,
      .max = 86400},
@@ -130,6 +135,10 @@ static enum err check(struct command_call *call, struct error *error) {
     if (err == OK && serve->studio.url)
         err = remote_place_read_root(serve->studio.url, "--label-studio-url", chosen->studio_url,
                                      error);
+    if (err == OK && chosen->keep_alive &&
+        !duration_read_keep(chosen->keep_alive, &serve->node.keep_ms))
+        err = err_set(error, ERR_INVALID, "--keep-alive '%.40s' is no time such as 5m, 90s or -1",
+                      chosen->keep_alive);
     if (err != OK) return err;
     if (serve->studio.url) serve->studio.url = chosen->studio_url;
     if (chosen->extended_windows) serve->node.runner.rules.extended_windows = true;

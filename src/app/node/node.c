@@ -67,8 +67,9 @@ struct wire_hello node_hello(const struct model_choice *choice,
     return hello;
 }
 
-static enum err open_worker(struct node *node, size_t index, const struct engine_settings *settings,
+static enum err open_worker(struct node *node, size_t index, const struct node_options *from,
                             struct error *error) {
+    const struct engine_settings *settings = &from->engine;
     const struct model_choice *choice = &node->models[index];
     struct worker_events events;
     uint32_t seat;
@@ -96,7 +97,8 @@ static enum err open_worker(struct node *node, size_t index, const struct engine
                                                       .arguments = arguments,
                                                       .hang_ms = settings->hang_ms,
                                                       .dump_dir = node->dump_dir,
-                                                      .turns = node->turns};
+                                                      .turns = node->turns,
+                                                      .keep_ms = from->keep_ms};
         err = worker_engine_open(&worker, &options, &events, error);
         if (err == OK) node->workers[node->worker_count++] = worker;
     }
@@ -327,7 +329,7 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
     if (err == OK) open_turns(node, options);
     if (err == OK && options->engine.packed_dir) sweep_packed(node, options);
     for (size_t i = 0; i < options->model_count && err == OK; i++)
-        err = open_worker(node, i, &options->engine, error);
+        err = open_worker(node, i, options, error);
     for (size_t i = 0; i < options->upstream_count && err == OK; i++)
         err = open_upstream(node, &options->upstreams[i], error);
     if (err == OK) err = check_aliases(node, error);

@@ -55,6 +55,7 @@ struct node_options {
     struct name_alias aliases[NODE_ALIASES_MAX]; /* --alias; the texts are borrowed */
     size_t alias_count;
     int64_t model_stay_s; /* least time of a loaded model before another one takes its place */
+    int64_t keep_ms;      /* a model leaves after this time without a job; 0 or less: it stays */
     uint32_t loaded_models_max; /* models in memory at a time; 0: as many as fit */
     bool watches_cards;         /* node_cards tells about the GPUs that engines run on */
 };

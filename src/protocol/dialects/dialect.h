@@ -19,8 +19,9 @@
 
 /* What the caller of a call is to do. */
 enum dialect_wish {
-    DIALECT_RUN,  /* run the body */
-    DIALECT_LOAD, /* load the model, and answer without a run */
+    DIALECT_RUN,    /* run the body */
+    DIALECT_LOAD,   /* load the model, and answer without a run */
+    DIALECT_UNLOAD, /* let the model leave, and answer at once */
 };
 
 struct dialect;
@@ -31,6 +32,7 @@ struct dialect_call {
     enum endpoint endpoint;  /* the one that `body` is for */
     struct buf body;         /* the request inside */
     struct buf model;        /* the model as the client wrote it, decoded */
+    int64_t keep_ms;         /* how long the model stays after it (duration.h) */
     bool stream;             /* the client wants events */
     struct chat_reply reply; /* what a stream has said up to now */
     size_t calls_shown;      /* calls of tools that are in the stream */
@@ -77,7 +79,7 @@ struct dialect {
     /* Appends the whole answer, from the worker's body. False if that body is no answer. */
     bool (*body)(struct dialect_call *call, struct str inner, const struct dialect_end *end,
                  struct buf *body);
-    /* Appends the answer of a load. */
+    /* Appends the answer of a load or an unload. */
     void (*idle)(struct dialect_call *call, const struct dialect_times *times, struct buf *body);
 };
 

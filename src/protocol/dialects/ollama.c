@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dialects/ollama.h"
 
+#include "dialects/duration.h"
 #include "json/json.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
@@ -55,52 +55,22 @@ bool ollama_read_model(struct dialect_call *call, struct str model, struct refus
     return true;
 }
 
-/* The seconds of a duration of Go's form; false for any other text. */
-static bool read_duration(const char *text, double *ret_seconds) {
-    static const struct {
-        const char *name;
-        double seconds;
-    } units[] = {{"ns", 1e-9}, {"us", 1e-6}, {"µs", 1e-6}, {"ms", 1e-3},
-                 {"s", 1},     {"m", 60},    {"h", 3600}};
-    bool is_negative = *text == '-';
-    double sum = 0;
-    if (*text == '-' || *text == '+') text++;
-    if (strcmp(text, "0") == 0) text = "0s";
-    if (!*text) return false;
-    while (*text) {
-        char *end;
-        size_t unit = 0;
-        if ((*text < '0' || *text > '9') && *text != '.') return false;
-        double number = strtod(text, &end);
-        size_t letters = strcspn(end, "0123456789.+-");
-        while (unit < COUNT(units) &&
-               (strlen(units[unit].name) != letters || memcmp(units[unit].name, end, letters) != 0))
-            unit++;
-        if (end == text || unit == COUNT(units)) return false;
-        sum += number * units[unit].seconds;
-        text = end + letters;
-    }
-    *ret_seconds = is_negative ? -sum : sum;
-    return true;
-}
-
-bool ollama_read_keep_alive(struct str value, bool *ret_is_zero, struct refusal *refusal) {
+bool ollama_read_keep_alive(struct dialect_call *call, struct str value, struct refusal *refusal) {
     struct buf text;
-    double seconds = 1;
-    *ret_is_zero = false;
+    double seconds;
     if (!value.at) return true;
-    bool is_read = member_number(value, &seconds);
+    bool is_read = member_number(value, &seconds) && isfinite(seconds);
     buf_init(&text, 256);
     if (!is_read && json_span_is_string(value) && value.bytes < 64) {
         json_span_decode(&text, value);
         buf_add_byte(&text, '\0');
-        is_read = strlen(text.at) + 1 == text.bytes && read_duration(text.at, &seconds);
+        is_read = strlen(text.at) + 1 == text.bytes && duration_read(text.at, &seconds);
     }
     buf_release(&text);
-    if (!is_read || !isfinite(seconds))
+    if (!is_read)
         return refuse(refusal, "invalid_value", "keep_alive", "time: invalid duration %.*s",
                       (int)(value.bytes < 64 ? value.bytes : 64), value.at);
-    *ret_is_zero = seconds == 0;
+    call->keep_ms = duration_keep_of(seconds);
     return true;
 }
 
@@ -188,28 +158,21 @@ static bool add_common(struct dialect_call *call, const struct asked *asked,
 }
 
 /* The members that every request of both may have. */
-static bool read_common(struct dialect_call *call, const struct asked *asked, bool *ret_is_zero,
+static bool read_common(struct dialect_call *call, const struct asked *asked,
                         struct refusal *refusal) {
     if (!ollama_read_model(call, asked->model, refusal) ||
         !check_bool(asked->stream, "stream", refusal) ||
         !check_bool(asked->truncate, "truncate", refusal) ||
         !check_bool(asked->shift, "shift", refusal) ||
-        !ollama_read_keep_alive(asked->keep_alive, ret_is_zero, refusal))
+        !ollama_read_keep_alive(call, asked->keep_alive, refusal))
         return false;
     call->stream = !str_is(asked->stream, "false");
     return true;
 }
 
-/* A request without a question loads the model. With keep_alive 0 it would unload it, which one
- * client may not do to the others. */
-static bool rest(struct dialect_call *call, bool is_unload, struct refusal *refusal) {
-    if (is_unload)
-        return refuse_status(refusal, 501, "unsupported_parameter", "keep_alive",
-                             "keep_alive 0 unloads nothing here: a model makes room when another "
-                             "one is asked for, and an administrator unloads it with "
-                             "POST /v1/machine/models/%.*s/unload",
-                             STR_ARGS(buf_str(&call->model)));
-    call->wish = DIALECT_LOAD;
+/* A request without a question loads the model, or with keep_alive 0 unloads it. */
+static bool rest(struct dialect_call *call) {
+    call->wish = call->keep_ms == KEEP_NOT ? DIALECT_UNLOAD : DIALECT_LOAD;
     call->stream = false;
     return true;
 }
@@ -221,13 +184,11 @@ static void begin_body(struct dialect_call *call, struct str model) {
 
 static bool read_chat(struct dialect_call *call, struct str object, struct refusal *refusal) {
     struct asked asked;
-    bool is_unload;
     call->endpoint = ENDPOINT_CHAT;
-    if (!find(object, &asked, refusal) || !read_common(call, &asked, &is_unload, refusal))
-        return false;
+    if (!find(object, &asked, refusal) || !read_common(call, &asked, refusal)) return false;
     if (asked.messages.at && !member_is_array(asked.messages))
         return refuse_kind(refusal, "messages", "an array", asked.messages);
-    if (member_is_empty(asked.messages)) return rest(call, is_unload, refusal);
+    if (member_is_empty(asked.messages)) return rest(call);
     begin_body(call, asked.model);
     return ollama_add_messages(call, asked.messages, refusal) &&
            add_tools(call, asked.tools, refusal) && add_common(call, &asked, refusal);
@@ -272,13 +233,12 @@ static void add_turns(struct dialect_call *call, const struct asked *asked) {
 
 static bool read_generate(struct dialect_call *call, struct str object, struct refusal *refusal) {
     struct asked asked;
-    bool is_unload;
-    if (!find(object, &asked, refusal) || !read_common(call, &asked, &is_unload, refusal) ||
+    if (!find(object, &asked, refusal) || !read_common(call, &asked, refusal) ||
         !check_generate(call, &asked, refusal))
         return false;
     call->is_bare = member_is_true(asked.raw);
     call->endpoint = call->is_bare ? ENDPOINT_COMPLETIONS : ENDPOINT_CHAT;
-    if (member_is_empty(asked.prompt)) return rest(call, is_unload, refusal);
+    if (member_is_empty(asked.prompt)) return rest(call);
     begin_body(call, asked.model);
     if (call->is_bare)
         dialect_add_member(&call->body, "prompt", asked.prompt);

@@ -23,9 +23,9 @@ extern const struct dialect ollama_embeddings; /* the older one, for a single pr
 
 /* Reads `model`, which must be a text that is not empty. */
 bool ollama_read_model(struct dialect_call *call, struct str model, struct refusal *ret_refusal);
-/* Reads `keep_alive`: a number of seconds, or a duration of Go's form ("5m", "1h30m", "-1m").
- * It changes nothing: models stay until another one needs their place. *ret_is_zero: it is 0. */
-bool ollama_read_keep_alive(struct str value, bool *ret_is_zero, struct refusal *ret_refusal);
+/* Reads `keep_alive`: a number of seconds, or a duration of Go's form ("5m", "1h30m", "-1m"). */
+bool ollama_read_keep_alive(struct dialect_call *call, struct str value,
+                            struct refusal *ret_refusal);
 /* Appends the samplers of `options` as members of the request inside. `is_bare`: of a completion,
  * not of a chat. */
 bool ollama_add_options(struct dialect_call *call, struct str options, struct refusal *ret_refusal);

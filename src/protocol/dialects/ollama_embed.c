@@ -9,14 +9,13 @@
 
 static bool read_common(struct dialect_call *call, struct str model, struct str keep_alive,
                         struct str options, struct refusal *refusal) {
-    bool is_zero;
     call->endpoint = ENDPOINT_EMBEDDINGS;
     if (options.at && !json_span_is_object(options))
         return refuse(refusal, "invalid_type", "options",
                       "Invalid type for 'options': expected an object, got %s.",
                       member_kind(options));
     return ollama_read_model(call, model, refusal) &&
-           ollama_read_keep_alive(keep_alive, &is_zero, refusal);
+           ollama_read_keep_alive(call, keep_alive, refusal);
 }
 
 /* Writes the request inside. `cuts`: an input longer than the context is cut, as the client asks. */

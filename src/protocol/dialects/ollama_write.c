@@ -155,5 +155,6 @@ bool ollama_body(struct dialect_call *call, struct str inner, const struct diale
 void ollama_idle(struct dialect_call *call, const struct dialect_times *times, struct buf *body) {
     begin(call, times->unix_ns, body);
     add_said(call, (struct str){NULL, 0}, (struct str){NULL, 0}, NULL, body);
-    buf_add_text(body, ",\"done\":true,\"done_reason\":\"load\"}");
+    buf_printf(body, ",\"done\":true,\"done_reason\":\"%s\"}",
+               call->wish == DIALECT_UNLOAD ? "unload" : "load");
 }

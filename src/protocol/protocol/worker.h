@@ -31,6 +31,9 @@ struct worker_job {
     struct str body;         /* the request body as JSON text, as the client wrote it */
     char owner[OWNER_BYTES]; /* cached prefixes are shared inside one owner only */
     int64_t deadline_unix_s; /* the answer is of no use after it; 0: always of use */
+    /* How long the model stays loaded after it, if no other job says otherwise. 0: as long as the
+     * worker keeps it; negative: until another one needs its place. */
+    int64_t keep_ms;
 };
 
 struct worker_result {
@@ -73,12 +76,13 @@ struct worker_model {
 #define WORKER_TEXT_BYTES 320
 
 struct worker_status {
-    bool ready;       /* takes jobs now */
-    bool is_parked;   /* not loaded; loads for a waiting job, unless is_held */
-    bool can_unload;  /* worker_ops.hold is not NULL */
-    bool is_held;     /* an administrator keeps its model unloaded */
-    bool is_failed;   /* will never be ready */
-    bool knows_names; /* it will never serve a name that it does not serve now */
+    bool ready;        /* takes jobs now */
+    bool is_parked;    /* not loaded; loads for a waiting job, unless is_held */
+    bool can_unload;   /* worker_ops.hold is not NULL */
+    bool is_held;      /* an administrator keeps its model unloaded */
+    bool is_failed;    /* will never be ready */
+    bool knows_names;  /* it will never serve a name that it does not serve now */
+    int64_t leaves_ms; /* until the model unloads if no job comes; 0: it stays */
     /* "loading", "ready", or why it is not ready */
     char text[WORKER_TEXT_BYTES];
     uint64_t restarts;
@@ -141,6 +145,8 @@ struct worker_ops {
      * returned. False: lets the model load, at once if no other model has its place. NULL: the
      * worker has no model to unload. */
     void (*hold)(struct worker *worker, bool is_held);
+    /* Unloads the model as soon as it has no job, until a job waits for it. NULL: as for `hold`. */
+    void (*park)(struct worker *worker);
     /* Begins no job any more; jobs that wait come back as OUTCOME_RETURNED. NULL: its jobs have all
      * begun. */
     void (*quiesce)(struct worker *worker);

@@ -2,10 +2,26 @@
 #include "api/dialects.h"
 
 #include "api/inference_run.h"
+#include "base/clock.h"
 #include "dialects/messages.h"
 #include "json/span.h"
 
 #include <string.h>
+
+/* Lets the model leave, and answers at once, as Ollama does. */
+static void unload(struct api *api, struct http_request *request, struct dialect_call *call) {
+    struct error error;
+    struct buf body;
+    const struct dialect_times times = {.unix_ns = clock_unix_ms() * INT64_C(1000000)};
+    if (runner_model_park(api->options.runner, buf_str(&call->model), &error) != OK) {
+        api_fail_model(api, request, buf_str(&call->model), "");
+    } else {
+        buf_init(&body, BUF_UNLIMITED);
+        call->dialect->idle(call, &times, &body);
+        http_answer_json(request, &body);
+    }
+    dialect_call_free(call);
+}
 
 /* Runs what the call asks for. A load becomes the shortest question about the model's
  * words, which is answered as soon as the model is there. */
@@ -14,8 +30,13 @@ static void run(struct api *api, struct http_request *request, struct dialect_ca
                                  .tier = TIER_DEFAULT,
                                  .stream = call->stream,
                                  .model = buf_str(&call->model),
-                                 .body = buf_str(&call->body)};
+                                 .body = buf_str(&call->body),
+                                 .keep_ms = call->keep_ms};
     struct buf probe;
+    if (call->wish == DIALECT_UNLOAD) {
+        unload(api, request, call);
+        return;
+    }
     buf_init(&probe, BUF_UNLIMITED);
     memcpy(job.owner, http_request_caller(request)->owner, sizeof job.owner);
     if (call->wish != DIALECT_RUN) {

@@ -13,6 +13,7 @@
 #include <math.h>
 
 #define NS_PER_S INT64_C(1000000000)
+#define NS_PER_MS INT64_C(1000000)
 
 /* --- the parts of a model's object --- */
 
@@ -117,10 +118,13 @@ struct listing {
 
 /* What only the list of loaded models has. */
 static void add_loaded(struct buf *body, const struct runner_model *model) {
-    buf_printf(body,
-               ",\"expires_at\":\"2318-01-01T00:00:00Z\",\"size_vram\":%" PRIu64
-               ",\"context_length\":%" PRIu32,
-               model->card_bytes, model->served.context_tokens_max);
+    buf_add_text(body, ",\"expires_at\":");
+    if (model->leaves_ms == 0)
+        buf_add_text(body, "\"2318-01-01T00:00:00Z\""); /* it stays: as Ollama says for ever */
+    else
+        dialect_add_time(body, (clock_unix_ms() + model->leaves_ms) * NS_PER_MS);
+    buf_printf(body, ",\"size_vram\":%" PRIu64 ",\"context_length\":%" PRIu32, model->card_bytes,
+               model->served.context_tokens_max);
 }
 
 /* The bytes of a model's files, or of the memory that it takes while it is loaded. */

@@ -99,6 +99,20 @@ enum err runner_model_hold(struct runner *runner, struct str model, bool is_held
         shown, model.at);
 }
 
+enum err runner_model_park(struct runner *runner, struct str model, struct error *error) {
+    struct worker *workers[RUNNER_WORKERS_MAX];
+    char served[MODEL_NAME_BYTES];
+    size_t count = runner_workers(runner, workers), found = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (!runner_finds(runner, workers[i], model, served)) continue;
+        found++;
+        if (workers[i]->ops->park) workers[i]->ops->park(workers[i]);
+    }
+    if (found > 0) return OK;
+    return err_set(error, ERR_NOT_FOUND, "The model '%.*s' does not exist",
+                   (int)(model.bytes < 100 ? model.bytes : 100), model.at);
+}
+
 enum serving runner_serving(struct runner *runner, struct str model) {
     struct worker *workers[RUNNER_WORKERS_MAX];
     char served[MODEL_NAME_BYTES];
@@ -217,6 +231,7 @@ static void add_one(const struct listing *listing, struct str name,
                                         .text = status->is_failed ? status->text : NULL,
                                         .memory_bytes = status->memory_bytes,
                                         .card_bytes = card_bytes,
+                                        .leaves_ms = status->leaves_ms,
                                         .served = *served});
 }
 

@@ -224,7 +224,8 @@ static bool submit(struct runner *runner, struct request *request, struct seat *
                              .priority = request->call.priority,
                              .stream = request->call.stream,
                              .model = str_from(served),
-                             .body = request->call.body};
+                             .body = request->call.body,
+                             .keep_ms = request->call.keep_ms};
     memcpy(job.owner, request->call.owner, sizeof job.owner);
     if (seat_submit(runner, seat, slot, &job)) return true;
     pthread_mutex_lock(&runner->lock);

@@ -142,6 +142,7 @@ struct runner_request {
     struct str model;        /* the body's `model` */
     struct str body;         /* copied */
     char owner[OWNER_BYTES]; /* as in struct worker_job */
+    int64_t keep_ms;         /* likewise */
 };
 
 /* Called on threads of the worker, without locks; must not block for long. */
@@ -257,6 +258,7 @@ struct runner_model {
     const char *text;           /* why it failed; otherwise NULL */
     uint64_t memory_bytes;      /* memory of its process; 0: not loaded, or not known */
     uint64_t card_bytes;        /* memory on the GPU; 0: it runs on the CPU */
+    int64_t leaves_ms;          /* until it unloads if no job comes; 0: it stays */
     struct worker_model served; /* under the worker's own name */
 };
 typedef void (*runner_model_fn)(void *context, const struct runner_model *model);
@@ -268,6 +270,9 @@ void runner_models(struct runner *runner, runner_model_fn add, void *context);
  * worker serves the model, ERR_CONFLICT if none of its workers can unload it. */
 enum err runner_model_hold(struct runner *runner, struct str model, bool is_held,
                            struct error *error) MUST_CHECK;
+/* Unloads the model as soon as it has no job, until a job waits for it; a model that cannot be
+ * unloaded stays. ERR_NOT_FOUND if no worker serves the model. */
+enum err runner_model_park(struct runner *runner, struct str model, struct error *error) MUST_CHECK;
 /* Appends what a client can do about a model that no worker serves (names_write_advice). */
 void runner_write_advice(struct runner *runner, struct str model, struct buf *buf);
 /* Calls `add` for the model that a request with this name gets; false if none does. */

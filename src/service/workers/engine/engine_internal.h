@@ -39,6 +39,7 @@ struct worker_engine {
     struct wire_names names;
     uint32_t jobs_max;
     int64_t hang_ns, load_ns, restart_delay_ms, close_ms, kill_ms;
+    int64_t keep_usual_ms;
     struct turns *turns; /* NULL: not shared */
     uint32_t member;
     int wake_fd; /* an eventfd that wakes the thread: there are frames to send, or it closes */
@@ -53,6 +54,10 @@ struct worker_engine {
     bool is_closing;
     bool is_held;            /* an administrator holds its model unloaded */
     bool is_leaving;         /* makes room on its device: takes no more jobs */
+    bool is_asleep;          /* without turns: it has left, or leaves, until a job waits */
+    int64_t keep_ms;         /* time without a job until it leaves; 0 or less: it stays */
+    int64_t idle_ns;         /* when its last job ended, or it was loaded */
+    bool had_line;           /* its last job was a line */
     bool wants_room;         /* submit has returned false since the last room event */
     struct buf out;          /* frames to send */
     struct engine_job *jobs; /* (jobs_max) in no order */
@@ -111,8 +116,14 @@ void engine_death_bury(struct worker_engine *engine, const struct error *why);
 /* Waits until it is this engine's turn to load, and its model is not held; false if the worker
  * closes. */
 bool engine_turn_wait(struct worker_engine *engine);
-/* True if the engine must make room, or is held, and has no job left; begins to make room if it
- * must. */
+/* Milliseconds until the model leaves if no job comes; 0: it stays. With the lock held. */
+int64_t engine_turn_leaves_ms(const struct worker_engine *engine);
+/* Takes no more jobs and leaves, if no job is inside; takes the lock. */
+void engine_turn_park(struct worker_engine *engine);
+/* A job waits for the model: it loads again if it slept. True if it did; takes the lock. */
+bool engine_turn_rouse(struct worker_engine *engine);
+/* True if the engine must make room, is held, or has had no job for long, and has no job left;
+ * begins to make room if it must. */
 bool engine_turn_is_over(struct worker_engine *engine);
 /* Its process has ended. */
 void engine_turn_end(struct worker_engine *engine);

@@ -54,6 +54,7 @@ static bool take_job(struct worker_engine *engine, uint64_t id, struct engine_jo
     if (is_found) {
         *ret_job = engine->jobs[at];
         engine->jobs[at] = engine->jobs[--engine->job_count];
+        if (engine->job_count == 0) engine->idle_ns = clock_monotonic_ns();
         if (engine->turns) turns_jobs_left(engine->turns, engine->member, engine->job_count);
     }
     pthread_mutex_unlock(&engine->lock);
@@ -108,6 +109,9 @@ static enum err take_ready(struct worker_engine *engine, const struct wire_frame
         engine->has_ready = true;
     }
     engine->lacks_card = false;
+    engine->idle_ns = clock_monotonic_ns();
+    engine->keep_ms = engine->keep_usual_ms;
+    engine->had_line = false;
     engine->wants_room = true; /* jobs may have been refused while it loaded */
     pthread_mutex_unlock(&engine->lock);
     if (!is_expected) return err_set(error, ERR_CORRUPT, "a second READY");

@@ -199,6 +199,12 @@ enum turn_state turns_state_of(struct turns *turns, uint32_t member) {
     return state;
 }
 
+void turns_park(struct turns *turns, uint32_t member) {
+    pthread_mutex_lock(&turns->lock);
+    if (turns->members[member].state == TURN_LOADED) turns->members[member].state = TURN_LEAVING;
+    pthread_mutex_unlock(&turns->lock);
+}
+
 void turns_report(struct turns *turns, uint32_t member, enum turn_state state) {
     pthread_mutex_lock(&turns->lock);
     struct turn_member *one = &turns->members[member];

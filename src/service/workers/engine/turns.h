@@ -83,6 +83,8 @@ void turns_leave(struct turns *turns, uint32_t member);
 void turns_want(struct turns *turns, uint32_t member, enum tier tier, int64_t deadline_unix_s);
 /* The state that is wanted of the member: LOADING: load now; LEAVING: make room. */
 enum turn_state turns_state_of(struct turns *turns, uint32_t member);
+/* The loaded member leaves by itself; jobs that come from now on wait for its next turn. */
+void turns_park(struct turns *turns, uint32_t member);
 /* The member has become LOADED, AWAY or FAILED. */
 void turns_report(struct turns *turns, uint32_t member, enum turn_state state);
 /* Whether any member has been LOADED. */

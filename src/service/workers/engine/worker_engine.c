@@ -73,6 +73,15 @@ static bool can_take(struct worker_engine *engine) {
     return worker_engine_has_room(engine) && engine->too_large_count < WORKER_TOO_LARGE_MAX;
 }
 
+/* A job waits for the model. */
+static void demand(struct worker_engine *engine, enum tier tier, int64_t deadline_unix_s) {
+    if (engine->turns) {
+        turns_want(engine->turns, engine->member, tier, deadline_unix_s);
+    } else if (engine_turn_rouse(engine)) {
+        wake(engine);
+    }
+}
+
 static bool submit(struct worker *worker, const struct worker_job *job) {
     struct worker_engine *engine = engine_of(worker);
     struct buf frame;
@@ -89,6 +98,8 @@ static bool submit(struct worker *worker, const struct worker_job *job) {
     if (is_taken) {
         engine->jobs[engine->job_count++] =
             (struct engine_job){.id = job->id, .is_line = job->is_line};
+        engine->keep_ms = job->keep_ms ? job->keep_ms : engine->keep_usual_ms;
+        engine->had_line = job->is_line;
         queue_frame(engine, job->id, &frame);
         if (engine->turns)
             turns_job(engine->turns, engine->member, urgency_of(job), job->deadline_unix_s);
@@ -99,8 +110,7 @@ static bool submit(struct worker *worker, const struct worker_job *job) {
     pthread_mutex_unlock(&engine->lock);
     buf_release(&frame);
     if (is_taken) wake(engine);
-    if (!is_taken && !is_held && engine->turns)
-        turns_want(engine->turns, engine->member, urgency_of(job), job->deadline_unix_s);
+    if (!is_taken && !is_held) demand(engine, urgency_of(job), job->deadline_unix_s);
     return is_taken;
 }
 
@@ -109,7 +119,12 @@ static void want(struct worker *worker, enum tier tier, int64_t deadline_unix_s)
     pthread_mutex_lock(&engine->lock);
     bool is_held = engine->is_held;
     pthread_mutex_unlock(&engine->lock);
-    if (engine->turns && !is_held) turns_want(engine->turns, engine->member, tier, deadline_unix_s);
+    if (!is_held) demand(engine, tier, deadline_unix_s);
+}
+
+static void park(struct worker *worker) {
+    engine_turn_park(engine_of(worker));
+    wake(engine_of(worker));
 }
 
 static void hold(struct worker *worker, bool is_held) {
@@ -187,6 +202,7 @@ static void status(struct worker *worker, struct worker_status *ret_status) {
         .is_parked = engine->phase == PHASE_PARKED,
         .can_unload = true,
         .is_held = engine->is_held,
+        .leaves_ms = engine_turn_leaves_ms(engine),
         .is_failed = engine->phase == PHASE_FAILED,
         .knows_names = engine->names.count > 0 || engine->has_ready,
         .running = stats->running,
@@ -326,6 +342,7 @@ static void copy_options(struct worker_engine *engine,
     engine->restart_delay_ms = options->restart_delay_ms ? options->restart_delay_ms : 200;
     engine->close_ms = options->close_ms ? options->close_ms : 2000;
     engine->kill_ms = options->kill_ms ? options->kill_ms : 10000;
+    engine->keep_ms = engine->keep_usual_ms = options->keep_ms;
     struct wire_hello hello = options->hello, kept;
     hello.version = WIRE_VERSION;
     wire_put_hello(&engine->hello, &hello);
@@ -346,6 +363,7 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
                                           .identity = identity,
                                           .want = want,
                                           .hold = hold,
+                                          .park = park,
                                           .close = close_worker};
     int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd < 0) return err_from_errno(error, errno, "cannot make an eventfd");

@@ -19,6 +19,10 @@
  * room it takes no more jobs, gives its lines back to the runner, finishes the requests of single
  * clients, and is PARKED again.
  *
+ * A model leaves after a time without a job, if a job or the options say so: it is PARKED, and
+ * loads again when a job waits for it. It never leaves with jobs inside. After a line it stays at
+ * least WORKER_ENGINE_LINES_MS, since more lines of the batch may come.
+ *
  * A child that replaces one on a GPU gets that GPU or none: with `auto` a lost GPU would send
  * the rest of a batch to the CPU, silently.
  *
@@ -60,9 +64,11 @@ struct worker_engine_options {
                       * seconds to give back a GPU's memory) */
     const char *dump_dir; /* keeps the stacks of engines that hung or crashed; copied; NULL: none */
     struct turns *turns;  /* shared with other engines; borrowed; NULL: not shared */
+    int64_t keep_ms;      /* the model leaves after this time without a job (default: it stays) */
 };
 
 #define WORKER_ENGINE_JOBS_MAX 8192
+#define WORKER_ENGINE_LINES_MS 5000
 #define WORKER_ENGINE_RESTART_DELAY_MS_MAX 30000
 #define WORKER_ENGINE_LOADS_MAX 3
 #define WORKER_ENGINE_RELOADS_MAX 5 /* in a row, after it was ready once */

@@ -60,10 +60,13 @@ static char *text_of(const json_t *item, size_t flags) {
 }
 
 static void check_wish(const json_t *item, const struct dialect_call *call) {
-    static const char *const wishes[] = {[DIALECT_RUN] = "run", [DIALECT_LOAD] = "load"};
+    static const char *const wishes[] = {
+        [DIALECT_RUN] = "run", [DIALECT_LOAD] = "load", [DIALECT_UNLOAD] = "unload"};
     const char *wish = json_string_value(json_object_get(item, "wish"));
     const char *endpoint = json_string_value(json_object_get(item, "endpoint"));
     json_t *stream = json_object_get(item, "stream");
+    const json_t *keep_ms = json_object_get(item, "keep_ms");
+    if (keep_ms) assert_int_equal(call->keep_ms, json_number_value(keep_ms));
     assert_string_equal(wishes[call->wish], wish ? wish : "run");
     if (call->wish == DIALECT_RUN)
         assert_string_equal(endpoint_path(call->endpoint),

@@ -168,6 +168,72 @@ static void a_held_model_ends_its_single_requests_first(void **state) {
     bench_close(&a);
 }
 
+/* Submits until it is taken, for a model that sleeps tells no room before it is asked. */
+static void give_keeping(struct bench *bench, uint64_t id, bool is_line, int64_t keep_ms) {
+    const struct worker_job job = {
+        .id = id, .tier = TIER_DEFAULT, .is_line = is_line, .body = STR("x"), .keep_ms = keep_ms};
+    uint32_t results = bench->results;
+    while (!bench->worker->ops->submit(bench->worker, &job)) clock_sleep_ms(1);
+    wait_for(bench, &bench->results, results + 1);
+}
+
+static void leave_and_come_back(struct bench *a) {
+    give_keeping(a, 1, false, 1);
+    while (load_of(a) != UNLOADED) clock_sleep_ms(1);
+    give_keeping(a, 2, false, 0); /* loads again, and stays */
+    struct worker_status status;
+    a->worker->ops->status(a->worker, &status);
+    assert_int_equal(status.leaves_ms, 0);
+    clock_move_ms(3600000);
+    clock_sleep_ms(600); /* longer than two looks of its thread */
+    assert_int_equal(load_of(a), LOADED);
+    give_keeping(a, 3, false, 60000);
+    a->worker->ops->status(a->worker, &status);
+    assert_in_range(status.leaves_ms, 1, 60000);
+    assert_int_equal(load_of(a), LOADED);
+    clock_move_ms(60001);
+    while (load_of(a) != UNLOADED) clock_sleep_ms(1);
+    give_keeping(a, 4, false, 1);
+    give_keeping(a, 5, true, 0); /* the last job decides */
+    a->worker->ops->status(a->worker, &status);
+    assert_int_equal(status.leaves_ms, 0);
+    a->worker->ops->park(a->worker);
+    clock_move_ms(WORKER_ENGINE_LINES_MS + 1);
+    while (load_of(a) != UNLOADED) clock_sleep_ms(1);
+    assert_int_equal(a->returned + a->downs, 0);
+}
+
+static void a_model_leaves_after_its_time_and_loads_again_for_a_job(void **state) {
+    (void)state;
+    struct bench a, b;
+    bench_open_good(&a, (struct worker_engine_options){0});
+    leave_and_come_back(&a);
+    bench_close(&a);
+    struct turns *turns = open_two(&a, &b);
+    leave_and_come_back(&a);
+    give_job(&b, 1, "of b");
+    wait_for(&b, &b.results, 1);
+    close_two(&a, &b, turns);
+}
+
+static void a_model_with_jobs_does_not_leave(void **state) {
+    (void)state;
+    struct bench a;
+    bench_open_good(&a, (struct worker_engine_options){.keep_ms = 1});
+    for (uint64_t i = 1; i <= 3; i++) give_job(&a, i, "hold");
+    a.worker->ops->park(a.worker);
+    clock_move_ms(3600000);
+    clock_sleep_ms(600); /* longer than two looks of its thread */
+    assert_int_equal(load_of(&a), LOADED);
+    assert_int_equal(a.results, 0);
+    for (uint64_t i = 1; i <= 3; i++) a.worker->ops->cancel(a.worker, i);
+    wait_for(&a, &a.results, 3);
+    assert_int_equal(a.returned, 0);
+    clock_move_ms(WORKER_ENGINE_LINES_MS + 1);
+    while (load_of(&a) != UNLOADED) clock_sleep_ms(1);
+    bench_close(&a);
+}
+
 int main(int count, char **words) {
     bench_begin(count, words);
     const struct CMUnitTest tests[] = {
@@ -178,6 +244,8 @@ int main(int count, char **words) {
         cmocka_unit_test(a_held_model_returns_its_lines_and_loads_only_when_told),
         cmocka_unit_test(a_held_model_leaves_its_turn_to_others),
         cmocka_unit_test(a_held_model_ends_its_single_requests_first),
+        cmocka_unit_test(a_model_leaves_after_its_time_and_loads_again_for_a_job),
+        cmocka_unit_test(a_model_with_jobs_does_not_leave),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
