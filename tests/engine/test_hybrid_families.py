@@ -9,15 +9,15 @@ import folders, gguf_of, support
 from test_next_families import MARGIN, TINY, TOLERANCE, cases_of, difference, logits_of, tensors_of
 
 pytestmark = pytest.mark.skipif(not TINY.exists(), reason="shared/tiny_next is not here")
-FAMILIES = ["qwen3_5", "qwen3_5_moe"]
+FAMILIES = ["qwen3_5", "qwen3_5_moe", "lfm2"]
 # The median over positions of the largest difference of a logit; measured: 2e-4, 2e-4, 0.03.
 FAST = {"avx2": 0.01, "avx512": 0.01, "avx512-bf16": 0.2}
 
 
 @pytest.fixture(scope="module")
 def forms(tmp_path_factory):
-    """{family: {form: path}}: the folder, the folder with the flat config of a text model, and the
-    GGUF file."""
+    """{family: {form: path}}: the folder, the folder with the other form of its config (flat, or as
+    transformers 5 writes it), and the GGUF file."""
     folder = tmp_path_factory.mktemp("hybrid")
     made = {}
     for family in FAMILIES:
@@ -25,7 +25,8 @@ def forms(tmp_path_factory):
         shutil.copytree(TINY / family, flat)
         flat.chmod(0o755)
         (flat / "config.json").unlink()
-        (flat / "config.json").write_bytes((TINY / family / "config.text.json").read_bytes())
+        other = next((TINY / family).glob("config.*.json"))
+        (flat / "config.json").write_bytes(other.read_bytes())
         gguf_of.convert(TINY / family, folder / f"{family}.gguf")
         made[family] = {"folder": TINY / family, "flat": flat, "gguf": folder / f"{family}.gguf"}
     return made
@@ -109,6 +110,11 @@ def test_made_up_weights_have_states(tmp_path, family):
     assert all(math.isfinite(logit) for row in rows for logit in row.values())
 
 
+# Bytes of a sequence's state: 4 layers of 4 heads of 128 x 128, and 3 inputs of 1024 channels; 3
+# layers of 2 inputs of 128 channels. Bytes of keys and values of a token.
+STATES = {"qwen3_5": (1097728, 2048), "qwen3_5_moe": (1097728, 1024), "lfm2": (3072, 512)}
+
+
 def text(**change):
     return lambda config: {**config, "text_config": config["text_config"] | change}
 
@@ -150,12 +156,11 @@ def test_a_tensor_of_a_state_that_is_not_there_is_named(tmp_path):
     assert done.returncode == 3 and f"tensor {name} is missing" in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", STATES)
 def test_the_list_of_models_says_that_it_is_served(forms, family):
     for form in ("folder", "gguf"):
         done = support.quern("models", "inspect", forms[family][form])
         assert done.returncode == 0 and "servable     yes" in done.stdout, done.stdout + done.stderr
-        # 4 layers of 4 heads of 128 x 128, and 3 inputs of 1024 channels; one layer of KV
-        assert "state        1097728 bytes a sequence" in done.stdout
-        kv = {"qwen3_5": 2048, "qwen3_5_moe": 1024}[family]
+        state, kv = STATES[family]
+        assert f"state        {state} bytes a sequence" in done.stdout
         assert f"KV           {kv} bytes a token" in done.stdout

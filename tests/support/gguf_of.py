@@ -10,6 +10,7 @@ import json, pathlib, struct, sys
 import gguf_of_gemma4
 import gguf_of_gpt_oss
 import gguf_of_hybrid
+import gguf_of_states
 
 U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
 TYPES = {
@@ -137,6 +138,10 @@ def tensors_of(folder, config, form):
         for name, kind, shape, content in gguf_of_hybrid.tensors_of(entries, config):
             yield name, TYPES[kind][0], shape, content
         return
+    if config["model_type"] in gguf_of_states.KINDS:
+        for name, kind, shape, content in gguf_of_states.tensors_of(entries, config):
+            yield name, TYPES[kind][0], shape, content
+        return
     if config["model_type"] == "gemma4":
         for name, kind, shape, content in gguf_of_gemma4.tensors_of(entries, config["text_config"]):
             if kind == "BF16" and len(shape) == 1:
@@ -213,6 +218,12 @@ def pairs_of(folder, config, form):
         for key, number in gguf_of_gemma4.numbers_of(config["text_config"]):
             yield number_pair(f"gemma4.{key}", number)
         yield from vocabulary_of(folder, config["text_config"])
+        return
+    if kind := gguf_of_states.KINDS.get(config["model_type"]):
+        yield pair("general.architecture", STRING, kind)
+        for key, number in gguf_of_states.numbers_of(config).items():
+            yield number_pair(f"{kind}.{key}", number)
+        yield from vocabulary_of(folder, config)
         return
     if config["model_type"] == "gpt_oss":
         kind = "gpt-oss" if form == "llama" else "gptoss"

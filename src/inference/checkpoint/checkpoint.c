@@ -28,14 +28,15 @@ static bool cut_block(struct str name, uint64_t *ret_layer, struct str *ret_rest
     return str_to_u64((struct str){name.at + 4, dot - 4}, ret_layer);
 }
 
-/* The name under which a hybrid's tensor is known; empty: it is of a layer that is not run. */
-static struct str hybrid_name(struct checkpoint *checkpoint, struct str spelled) {
+/* The name under which a tensor is known; empty: it is of a layer that is not run. */
+static struct str known_name(struct checkpoint *checkpoint, struct str spelled) {
     const struct model_config *config = &checkpoint->config;
     uint64_t layer;
     struct str rest;
     if (!cut_block(spelled, &layer, &rest)) return spelled;
     if (layer >= config->layers && layer < config->layers + config->layers_skipped)
         return (struct str){0};
+    if (config->architecture->recurrent != MIXER_DELTA) return spelled;
     for (size_t i = 0; i < sizeof hybrid_names / sizeof *hybrid_names; i++) {
         struct tensor_name known;
         if (!str_is(rest, hybrid_names[i].spelled)) continue;
@@ -55,8 +56,7 @@ static enum err add_gguf_tensors(struct checkpoint *checkpoint, struct error *er
         const struct gguf_tensor *from = gguf_tensor_at(checkpoint->gguf, i);
         struct str name = from->name;
         if (from->bytes == 0 || tensor_is_of_pictures(name)) continue;
-        if (checkpoint->config.architecture && checkpoint->config.architecture->is_hybrid)
-            name = hybrid_name(checkpoint, name);
+        if (checkpoint->config.architecture) name = known_name(checkpoint, name);
         if (name.bytes == 0) continue;
         struct checkpoint_tensor tensor = {.name = name,
                                            .spelled = from->name,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/config.h"
 
+#include "checkpoint/config_experts.h"
 #include "checkpoint/config_gemma.h"
 #include "checkpoint/config_key.h"
 #include "checkpoint/config_recurrent.h"
@@ -10,132 +11,6 @@
 #include <string.h>
 
 #define NAME_BYTES_MAX 128
-
-/* Sources of the flags: the families' reference implementations, as their GGUF converters store
- * them. Sources of the numbers: the families' configuration classes. Arch llama is also Mistral and
- * SmolLM2. */
-#define OF_GPT_OSS                                                                                 \
-    .has_qkv_bias = true, .has_output_bias = true, .has_sinks = true, .has_expert_bias = true,     \
-    .has_alternate_experts = true, .has_yarn = true, .has_window = true, .window_period = 2,       \
-    .ffn = FFN_EXPERTS, .activation = ACTIVATION_CLAMPED, .eps = 1e-5f, .rope_base = 150000.0f,    \
-    .head_dim = 64
-static const struct architecture architectures[] = {
-    {.name = "llama", .rope_is_interleaved = true, .rope_base = 10000.0f},
-    {.name = "mistral3",
-     .rope_is_interleaved = true,
-     .has_yarn = true,
-     .yarn_is_rounded = true,
-     .has_temper = true,
-     .rope_base = 1e6f},
-    {.name = "qwen2", .has_qkv_bias = true},
-    {.name = "qwen2vl", .has_qkv_bias = true},
-    {.name = "qwen3vl", .has_qk_norm = true},
-    {.name = "seed_oss", .has_qkv_bias = true},
-    {.name = "smollm3", .rope_is_interleaved = true, .unrotated_period = 4},
-    {.name = "granite", .rope_is_interleaved = true, .has_multipliers = true},
-    {.name = "glm4",
-     .pairs_are_neighbours = true,
-     .rotary_share = 0.5f,
-     .may_have_qkv_bias = true,
-     .has_post_norm = true,
-     .has_glm_norms = true,
-     .has_fused_gate_up = true},
-    {.name = "olmo2",
-     .has_qk_norm = true,
-     .qk_norm_is_wide = true,
-     .has_no_pre_norm = true,
-     .has_post_norm = true,
-     .may_have_window = true,
-     .window_period = 4,
-     .has_yarn = true,
-     .yarn_is_rounded = true,
-     .has_local_rope = true,
-     .rope_base_local = 500000.0f},
-    {.name = "exaone4",
-     .globals_do_not_turn = true,
-     .has_qk_norm = true,
-     .has_no_pre_norm = true,
-     .has_post_norm = true,
-     .may_have_window = true,
-     .window_period = 4},
-    {.name = "gemma",
-     .embedding_is_scaled = true,
-     .activation = ACTIVATION_GELU_TANH,
-     .eps = 1e-6f,
-     .rope_base = 10000.0f,
-     .head_dim = 256},
-    {.name = "qwen3", .has_qk_norm = true},
-    {.name = "qwen3moe", .has_qk_norm = true, .ffn = FFN_EXPERTS},
-    {.name = "gpt-oss", OF_GPT_OSS},
-    {.name = "gptoss", OF_GPT_OSS}, /* Ollama's name */
-    {.name = "qwen35",
-     .has_qk_norm = true,
-     .has_output_gate = true,
-     .is_hybrid = true,
-     .rotary_share = 0.25f},
-    {.name = "qwen35moe",
-     .has_qk_norm = true,
-     .has_output_gate = true,
-     .is_hybrid = true,
-     .rotary_share = 0.25f,
-     .ffn = FFN_EXPERTS,
-     .has_shared_expert = true,
-     .expert_weights_sum_to_one = true},
-    {.name = "phi3",
-     .has_fused_gate_up = true,
-     .rotary_share = 1.0f,
-     .has_long_rope = true,
-     .may_have_window = true,
-     .rope_base = 10000.0f},
-    {.name = "bert", .is_encoder = true, .has_qkv_bias = true},
-    {.name = "nomic-bert", .is_encoder = true, .is_rotary_encoder = true},
-    {.name = "gemma2",
-     .has_post_norm = true,
-     .embedding_is_scaled = true,
-     .has_window = true,
-     .window_period = 2,
-     .wide_scale_layers = 46,
-     .attention_softcap = 50.0f,
-     .softcap = 30.0f,
-     .activation = ACTIVATION_GELU_TANH,
-     .eps = 1e-6f,
-     .rope_base = 10000.0f,
-     .head_dim = 256},
-    {.name = "gemma3",
-     .has_qk_norm = true,
-     .has_post_norm = true,
-     .embedding_is_scaled = true,
-     .has_window = true,
-     .has_local_rope = true,
-     .window_period = 6,
-     .wide_scale_layers = 62,
-     .activation = ACTIVATION_GELU_TANH,
-     .eps = 1e-6f,
-     .rope_base = 1e6f,
-     .rope_base_local = 10000.0f,
-     .head_dim = 256,
-     .scaling_with_pictures = 8.0f,
-     .layers_with_pictures = {34, 48, 62}},
-    {.name = "gemma4",
-     .has_qk_norm = true,
-     .has_v_norm = true,
-     .has_layer_scale = true,
-     .has_post_norm = true,
-     .embedding_is_scaled = true,
-     .has_window = true,
-     .has_local_rope = true,
-     .window_period = 6,
-     .activation = ACTIVATION_GELU_TANH,
-     .eps = 1e-6f,
-     .rope_base = 1e6f,
-     .rope_base_local = 10000.0f},
-};
-
-const struct architecture *config_architecture(struct str name) {
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
-        if (str_is(name, architectures[i].name)) return &architectures[i];
-    return NULL;
-}
 
 static enum err read_architecture(struct model_config *config, const struct gguf *gguf,
                                   struct error *error) {
@@ -153,7 +28,7 @@ static enum err read_architecture(struct model_config *config, const struct gguf
             "architecture '%.*s' is not supported (llama, mistral3, qwen2, qwen2vl, qwen3, "
             "qwen3vl, "
             "qwen3moe, qwen35, qwen35moe, gpt-oss, gemma, gemma2, gemma3, gemma4, phi3, glm4, "
-            "granite, seed_oss, smollm3, olmo2, exaone4, bert and nomic-bert are)",
+            "granite, lfm2, lfm2moe, seed_oss, smollm3, olmo2, exaone4, bert and nomic-bert are)",
             printable ? (int)name.bytes : 1, printable ? name.at : "?");
     }
     uint32_t split_count = 1;
@@ -168,41 +43,6 @@ static enum err read_architecture(struct model_config *config, const struct gguf
     return err;
 }
 
-/* Reads the mixture of experts, which all layers of such a family have. */
-static enum err read_experts(struct model_config *config, const struct gguf *gguf,
-                             struct error *error) {
-    uint32_t stated = 0;
-    struct config_key key = config_key_of(config, gguf, "expert_count");
-    if (config->architecture->has_v_norm) return OK; /* config_gemma.c reads them */
-    if (config->architecture->ffn != FFN_EXPERTS) {
-        enum err err = gguf_get_u32(gguf, key.text, &stated, error);
-        if (err != OK || stated == 0) return err;
-        return err_set(error, ERR_INVALID,
-                       "a mixture of %u experts is not supported in architecture %s", stated,
-                       config->architecture->name);
-    }
-    enum err err =
-        config_key_count(config, gguf, "expert_count", CONFIG_EXPERTS_MAX, &config->experts, error);
-    if (err == OK)
-        err = config_key_count(config, gguf, "expert_used_count", config->experts,
-                               &config->experts_used, error);
-    /* Ollama's files of gpt-oss, which has no other feed-forward, have the shorter key. */
-    const bool is_stated = config_key_exists(config, gguf, "expert_feed_forward_length");
-    const char *width = is_stated || !config->architecture->has_expert_bias
-                            ? "expert_feed_forward_length"
-                            : "feed_forward_length";
-    if (err == OK)
-        err = config_key_count(config, gguf, width, CONFIG_FFN_MAX, &config->expert_ffn, error);
-    if (err == OK && config->architecture->has_shared_expert)
-        err = config_key_count(config, gguf, "expert_shared_feed_forward_length", CONFIG_FFN_MAX,
-                               &config->shared_ffn, error);
-    config->expert_weights_sum_to_one = true; /* llama.cpp has no key for it */
-    config->gate_limit = 7.0f;                /* nor for these */
-    config->gate_alpha = 1.702f;
-    for (uint32_t i = 0; i < config->layers; i++) config->list[i].ffn = FFN_EXPERTS;
-    return err;
-}
-
 static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
                            struct error *error) {
     enum err err =
@@ -211,7 +51,7 @@ static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
         err = config_key_count(config, gguf, "embedding_length", CONFIG_WIDTH_MAX, &config->width,
                                error);
     if (err == OK) err = config_read_recurrent(config, gguf, error);
-    if (err == OK) err = read_experts(config, gguf, error);
+    if (err == OK) err = config_read_experts(config, gguf, error);
     /* The width of layers without experts: a family without such layers may leave it out. */
     if (err == OK && !config->architecture->has_v_norm &&
         (config->architecture->ffn != FFN_EXPERTS ||
@@ -231,7 +71,7 @@ static enum err read_heads(struct model_config *config, const struct gguf *gguf,
     if (err != OK) return err;
     config->kv_heads = config->heads;
     struct config_key kv_key = config_key_of(config, gguf, "attention.head_count_kv");
-    if (config->architecture->is_hybrid)
+    if (config->architecture->recurrent != MIXER_ATTENTION)
         err = config_read_kv_heads(config, gguf, error);
     else if (gguf_find(gguf, kv_key.text) && !config->architecture->has_v_norm)
         err = config_key_count(config, gguf, "attention.head_count_kv", CONFIG_HEADS_MAX,

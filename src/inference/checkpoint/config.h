@@ -35,7 +35,7 @@ enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH, ACTIVATION_CLAMPED };
 enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
 
 /* What a layer mixes tokens with, and what follows it. A new family adds a kind. */
-enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA };
+enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA, MIXER_CONV };
 enum ffn_kind { FFN_GATED, FFN_EXPERTS, FFN_BOTH /* one beside the other */ };
 
 /* The YaRN scaling of rotations: low frequencies are divided by `factor`, high ones stay. */
@@ -47,7 +47,8 @@ struct yarn {
 };
 
 /* The sizes of the recurrent layers of a model; all zero: it has none. Gated DeltaNet has a state
- * (key_dim, value_dim) per value head. The channels that the convolution mixes are q, k and v. */
+ * (key_dim, value_dim) per value head. The channels that the convolution mixes are q, k and v. A
+ * convolution alone has no keys, and its channels are one value head as wide as the model. */
 struct recurrent_sizes {
     uint32_t taps; /* inputs of the convolution, a row's own input included */
     uint32_t key_heads;
@@ -56,6 +57,16 @@ struct recurrent_sizes {
     uint32_t value_dim;
     bool heads_are_tiled; /* value head j uses key head j % key_heads, as GGUF has them; false:
                              j / (value_heads / key_heads) */
+};
+
+/* How a router's logits choose the experts of a row. All zero: the most probable ones. */
+struct routing_rule {
+    bool is_sigmoid;      /* an expert's probability is the sigmoid of its logit alone */
+    bool has_bias;        /* a number for each expert is added to its probability for the choice */
+    bool groups_by_best;  /* a group counts by its best expert; false: by the sum of its two best */
+    uint32_t groups;      /* neighbouring experts in as many groups of one size; 0: none */
+    uint32_t groups_used; /* groups that the experts of a row are in */
+    float scale;          /* factor of the weights of a row; 0 means 1 */
 };
 
 /* One layer of a decoder. All zero: attention over all keys, and a gated feed-forward. */
@@ -93,14 +104,15 @@ struct architecture {
     bool yarn_is_rounded;       /* where the file does not say it */
     bool has_temper;            /* q has a factor by its position */
     bool may_have_qkv_bias;
-    bool has_qk_norm;         /* RMSNorm of each head of q and k before the rotation */
-    bool qk_norm_is_wide;     /* one norm for all heads, not one for each */
-    bool has_no_pre_norm;     /* no norms before attention and before the feed-forward */
-    bool has_output_gate;     /* a sigmoid of a product of the input is a factor of what attention
+    bool has_qk_norm;          /* RMSNorm of each head of q and k before the rotation */
+    bool qk_norm_is_wide;      /* one norm for all heads, not one for each */
+    bool has_no_pre_norm;      /* no norms before attention and before the feed-forward */
+    bool has_output_gate;      /* a sigmoid of a product of the input is a factor of what attention
                                    leaves; its rows stand behind those of q, head by head */
-    bool is_hybrid;           /* some layers are recurrent */
-    bool has_v_norm;          /* RMSNorm of each head of v, without weights */
-    bool has_layer_scale;     /* a factor of the residual stream behind each layer */
+    enum mixer_kind recurrent; /* kind of the layers that are not of attention; MIXER_ATTENTION:
+                                  all layers are */
+    bool has_v_norm;           /* RMSNorm of each head of v, without weights */
+    bool has_layer_scale;      /* a factor of the residual stream behind each layer */
     bool has_post_norm;       /* norms after attention and after the feed-forward, before the sum */
     bool embedding_is_scaled; /* by sqrt(width) */
     bool has_glm_norms;       /* config.json's tensors name the four norms as GLM-4 does */
@@ -114,7 +126,9 @@ struct architecture {
     enum ffn_kind ffn;      /* kind in the layers of which the file says nothing else */
     bool has_shared_expert; /* a layer with experts has one more, which all rows go through, times
                                the sigmoid of a product of the row */
+    bool shared_expert_is_plain;    /* without that factor */
     bool expert_weights_sum_to_one; /* when the file has no field for it */
+    bool router_is_sigmoid;         /* likewise */
     float rotary_share; /* share of a head that is rotated, when the file does not say; 0: all */
     /* A model with this number of layers scales attention by width / heads. GGUF has no key for it;
      * llama.cpp tells by the layers too. 0: no model does. */
@@ -146,6 +160,7 @@ struct model_config {
     uint32_t expert_ffn;   /* width of an expert */
     uint32_t shared_ffn;   /* width of the shared expert; 0: none */
     bool expert_weights_sum_to_one;
+    struct routing_rule routing;
     float gate_limit, gate_alpha; /* for ACTIVATION_CLAMPED */
     uint32_t heads;
     uint32_t kv_heads;
@@ -184,9 +199,11 @@ struct model_config {
 /* True when a layer has a state instead of keys and values. */
 bool config_layer_is_recurrent(const struct model_config *config, uint32_t layer);
 bool config_is_recurrent(const struct model_config *config); /* true when any layer is */
-/* Inputs of the convolution of a recurrent layer, and what its state leaves behind. */
+/* Inputs of the convolution of a recurrent layer, what its state leaves behind, and the rows of its
+ * first product: the channels and their gates. */
 uint32_t config_state_channels(const struct model_config *config);
 uint32_t config_state_width(const struct model_config *config);
+uint32_t config_state_rows(const struct model_config *config);
 /* Bytes of a sequence's states in all layers; 0 without such layers. */
 uint64_t config_state_bytes(const struct model_config *config);
 /* The sizes of a layer. */

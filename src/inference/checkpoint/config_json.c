@@ -1,230 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/config_json.h"
+#include "checkpoint/config_json_families.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #define WINDOW_PERIOD_MAX 1024u
-#define SHOWN_BYTES 64
-
-/* Which layers see a window only. */
-enum window_rule {
-    WINDOW_NEVER,
-    WINDOW_EVERYWHERE, /* when sliding_window is not null */
-    WINDOW_ASKED,      /* from layer max_window_layers on, when use_sliding_window says so */
-    WINDOW_PERIODIC,   /* all but each sliding_window_pattern-th */
-};
-
-/* Defaults that several families share. */
-#define SILU .activation_key = "hidden_act", .activation = "silu"
-#define WITH_SILU .rope = {10000.0f, 10000.0f}, SILU
-#define OF_GEMMA                                                                                   \
-    .heads = 8, .kv_heads = 4, .head_dim = 256, .window_rule = WINDOW_PERIODIC, .window = 4096,    \
-    .head_is_tied = true, .norms_lack_one = true, .scales_by_scalar = true,                        \
-    .activation_key = "hidden_activation", .activation = "gelu_pytorch_tanh"
-
-/* Sources: the defaults of the configuration classes of transformers 5. Sizes that every file
- * states have no default; 0 where the last column of the struct says so. */
-static const struct family {
-    const char *model_type;
-    const char *architecture; /* the architecture in config.h */
-    uint32_t heads;           /* 0: must be there */
-    uint32_t kv_heads;        /* 0: as many as heads */
-    uint32_t head_dim;        /* 0: width / heads */
-    uint32_t context;
-    enum window_rule window_rule;
-    uint32_t window;
-    uint32_t window_period; /* WINDOW_PERIODIC */
-    struct json_rope_defaults rope;
-    bool head_is_tied;
-    bool norms_lack_one;
-    float eps;                        /* 0: 1e-6 */
-    float attention_softcap, softcap; /* 0: no cap */
-    bool scales_by_scalar; /* query_pre_attn_scalar, by default 256, instead of head_dim */
-    const char *activation_key;
-    const char *activation;
-} families[] = {
-    {.model_type = "llama", .architecture = "llama", .context = 2048, WITH_SILU},
-    {.model_type = "mistral",
-     .architecture = "llama",
-     .kv_heads = 8,
-     .context = 131072,
-     .window_rule = WINDOW_EVERYWHERE,
-     .window = 4096,
-     WITH_SILU},
-    {.model_type = "qwen2",
-     .architecture = "qwen2",
-     .context = 32768,
-     .window_rule = WINDOW_ASKED,
-     .window = 4096,
-     WITH_SILU},
-    {.model_type = "qwen3",
-     .architecture = "qwen3",
-     .head_dim = 128,
-     .context = 32768,
-     .window_rule = WINDOW_ASKED,
-     .window = 4096,
-     WITH_SILU},
-    {.model_type = "qwen3_moe",
-     .architecture = "qwen3moe",
-     .heads = 32,
-     .kv_heads = 4,
-     .head_dim = 128,
-     .context = 32768,
-     .window_rule = WINDOW_ASKED,
-     .window = 4096,
-     WITH_SILU},
-    {.model_type = "gpt_oss",
-     .architecture = "gpt-oss",
-     .heads = 64,
-     .kv_heads = 8,
-     .head_dim = 64,
-     .context = 131072,
-     .window_rule = WINDOW_PERIODIC,
-     .window_period = 2,
-     .window = 128,
-     .eps = 1e-5f,
-     .rope = {150000.0f, 150000.0f},
-     SILU},
-    {.model_type = "qwen3_5_text",
-     .architecture = "qwen35",
-     .heads = 16,
-     .kv_heads = 4,
-     .head_dim = 256,
-     .context = 32768,
-     .norms_lack_one = true,
-     .rope = {10000.0f, 10000.0f},
-     SILU},
-    {.model_type = "qwen3_5_moe_text",
-     .architecture = "qwen35moe",
-     .heads = 16,
-     .kv_heads = 2,
-     .head_dim = 256,
-     .context = 32768,
-     .norms_lack_one = true,
-     .rope = {10000.0f, 10000.0f},
-     SILU},
-    {.model_type = "ministral3",
-     .architecture = "mistral3",
-     .heads = 32,
-     .kv_heads = 8,
-     .head_dim = 128,
-     .context = 262144,
-     .eps = 1e-5f,
-     .rope = {1e6f, 1e6f},
-     SILU},
-    {.model_type = "qwen2_5_vl_text",
-     .architecture = "qwen2vl",
-     .context = 32768,
-     .window_rule = WINDOW_ASKED,
-     .window = 4096,
-     .rope = {1e6f, 1e6f},
-     SILU},
-    {.model_type = "qwen3_vl_text",
-     .architecture = "qwen3vl",
-     .head_dim = 128,
-     .context = 128000,
-     .rope = {5e5f, 5e5f},
-     SILU},
-    {.model_type = "seed_oss",
-     .architecture = "seed_oss",
-     .head_dim = 128,
-     .kv_heads = 8,
-     .context = 524288,
-     WITH_SILU},
-    {.model_type = "smollm3",
-     .architecture = "smollm3",
-     .heads = 16,
-     .kv_heads = 4,
-     .context = 32768,
-     .rope = {2e6f, 2e6f},
-     .head_is_tied = true,
-     SILU},
-    {.model_type = "olmo2", .architecture = "olmo2", .context = 2048, WITH_SILU},
-    {.model_type = "olmo3",
-     .architecture = "olmo2",
-     .context = 2048,
-     .window_rule = WINDOW_PERIODIC,
-     .window = 4096,
-     .window_period = 4,
-     .rope = {500000.0f, 500000.0f},
-     SILU},
-    {.model_type = "exaone4",
-     .architecture = "exaone4",
-     .heads = 32,
-     .kv_heads = 32,
-     .context = 2048,
-     .window_rule = WINDOW_PERIODIC,
-     .window = 4096,
-     .window_period = 4,
-     WITH_SILU},
-    {.model_type = "granite", .architecture = "granite", .context = 2048, WITH_SILU},
-    {.model_type = "glm4",
-     .architecture = "glm4",
-     .heads = 32,
-     .kv_heads = 2,
-     .head_dim = 128,
-     .context = 131072,
-     .rope = {10000.0f, 10000.0f},
-     SILU},
-    {.model_type = "gemma",
-     .architecture = "gemma",
-     .heads = 16,
-     .kv_heads = 16,
-     .head_dim = 256,
-     .context = 8192,
-     .rope = {10000.0f, 10000.0f},
-     .head_is_tied = true,
-     .norms_lack_one = true,
-     .activation_key = "hidden_activation",
-     .activation = "gelu_pytorch_tanh"},
-    {.model_type = "phi3",
-     .architecture = "phi3",
-     .context = 4096,
-     .window_rule = WINDOW_EVERYWHERE,
-     WITH_SILU},
-    {.model_type = "gemma2",
-     .architecture = "gemma2",
-     .context = 8192,
-     .window_period = 2,
-     .rope = {10000.0f, 10000.0f},
-     .attention_softcap = 50.0f,
-     .softcap = 30.0f,
-     OF_GEMMA},
-    {.model_type = "gemma3_text",
-     .architecture = "gemma3",
-     .context = 131072,
-     .window_period = 6,
-     .rope = {1e6f, 10000.0f},
-     OF_GEMMA},
-    {.model_type = "gemma4_text",
-     .architecture = "gemma4",
-     .heads = 8,
-     .kv_heads = 4,
-     .head_dim = 256,
-     .context = 131072,
-     .window_rule = WINDOW_PERIODIC,
-     .window_period = 6,
-     .window = 512,
-     .rope = {1e6f, 10000.0f},
-     .head_is_tied = true,
-     .activation_key = "hidden_activation",
-     .activation = "gelu_pytorch_tanh"},
-};
-
-/* Models that also read pictures: their text model is a family of its own, in text_config. */
-static const struct {
-    const char *model_type;
-    const char *text_type; /* the default of text_config's model_type */
-    bool may_be_flat;      /* older files have the text model's fields next to vision_config */
-} wholes[] = {{"gemma3", "gemma3_text", false},
-              {"gemma4", "gemma4_text", false},
-              {"mistral3", "mistral", false},
-              {"qwen2_5_vl", "qwen2_5_vl_text", true},
-              {"qwen3_vl", "qwen3_vl_text", false},
-              {"qwen3_5", "qwen3_5_text", false},
-              {"qwen3_5_moe", "qwen3_5_moe_text", false}};
 
 /* ---- fields ---- */
 
@@ -232,14 +14,6 @@ static enum err required_count(const json_t *object, const char *key, uint32_t m
                                uint32_t *ret_value, struct error *error) {
     if (!json_member(object, key)) return err_set(error, ERR_INVALID, "%s is missing", key);
     return config_json_count(object, key, max, ret_value, error);
-}
-
-/* A file's text for a sentence, if it is printable. */
-static struct str shown(struct str text) {
-    bool is_printable = text.bytes > 0 && text.bytes <= SHOWN_BYTES;
-    for (size_t i = 0; is_printable && i < text.bytes; i++)
-        is_printable = text.at[i] >= 0x20 && text.at[i] < 0x7F;
-    return is_printable ? text : STR("?");
 }
 
 /* Refuses a true field, which asks for a part that quern does not have. */
@@ -252,47 +26,14 @@ static enum err refuse_when_true(const json_t *text, const char *key, struct err
 
 /* ---- which model ---- */
 
-static const struct family *find_family(struct str model_type) {
-    for (size_t i = 0; i < sizeof families / sizeof *families; i++)
-        if (str_is(model_type, families[i].model_type)) return &families[i];
-    return NULL;
-}
-
-/* The family, and the object with its fields. */
-static enum err choose_family(const json_t *root, const struct family **ret_family,
-                              const json_t **ret_text, struct error *error) {
-    if (!json_is_object(root)) return err_set(error, ERR_INVALID, "it is no JSON object");
-    struct str type = json_member_str(root, "model_type");
-    if (type.bytes == 0) return err_set(error, ERR_INVALID, "model_type is missing");
-    *ret_text = root;
-    for (size_t i = 0; i < sizeof wholes / sizeof *wholes; i++) {
-        if (!str_is(type, wholes[i].model_type)) continue;
-        *ret_text = json_member(root, "text_config");
-        const bool is_flat = wholes[i].may_be_flat && !*ret_text;
-        if (is_flat) *ret_text = root;
-        if (!json_is_object(*ret_text))
-            return err_set(error, ERR_INVALID, "text_config is missing");
-        type = json_member_str(*ret_text, "model_type");
-        if (is_flat || type.bytes == 0) type = str_from(wholes[i].text_type);
-        break;
-    }
-    *ret_family = find_family(type);
-    if (*ret_family) return OK;
-    return err_set(
-        error, ERR_INVALID,
-        "model_type '%.*s' is not supported (llama, mistral, ministral3, qwen2, qwen2_5_vl, qwen3, "
-        "qwen3_vl, qwen3_moe, qwen3_5, qwen3_5_moe, gpt_oss, gemma, gemma2, gemma3, gemma3_text, "
-        "gemma4, phi3, glm4, granite, seed_oss, smollm3, olmo2, olmo3, exaone4 and bert are)",
-        STR_ARGS(shown(type)));
-}
-
 /* Checks fields that all families share and that no flag expresses. */
 static enum err refuse_unknown(const json_t *text, const struct family *family,
                                struct error *error) {
     struct str activation = json_member_str(text, family->activation_key);
     if (activation.bytes > 0 && !str_is(activation, family->activation))
         return err_set(error, ERR_INVALID, "%s '%.*s' is not supported (%s is)",
-                       family->activation_key, STR_ARGS(shown(activation)), family->activation);
+                       family->activation_key, STR_ARGS(config_json_shown(activation)),
+                       family->activation);
     static const char *const flags[] = {"attention_bias", "attention_out_bias", "mlp_bias",
                                         "use_bidirectional_attention"};
     const struct architecture *architecture = config_architecture(str_from(family->architecture));
@@ -367,9 +108,11 @@ static enum err read_sizes(struct json_config *json, const json_t *text,
     if (err == OK)
         err = config_json_count(text, "vocab_size", CONFIG_VOCAB_MAX, &json->vocab_size, error);
     if (err == OK && config->architecture->ffn == FFN_EXPERTS)
-        err = config_json_read_experts(config, text, error);
-    if (err == OK && config->architecture->is_hybrid)
+        err = config_json_read_experts(config, text, family, error);
+    if (err == OK && config->architecture->recurrent == MIXER_DELTA)
         err = config_json_read_recurrent(config, text, error);
+    if (err == OK && config->architecture->recurrent == MIXER_CONV)
+        err = config_json_read_lfm2(config, text, error);
     return err == OK ? read_heads(config, text, family, error) : err;
 }
 
@@ -385,7 +128,7 @@ static enum err read_layer_types(const struct model_config *config, const json_t
         ret_is_local[i] = str_is(type, "sliding_attention");
         if (!ret_is_local[i] && !str_is(type, "full_attention"))
             return err_set(error, ERR_INVALID, "layer_types: '%.*s' is not supported",
-                           STR_ARGS(shown(type)));
+                           STR_ARGS(config_json_shown(type)));
     }
     return OK;
 }
@@ -443,6 +186,8 @@ static enum err read_attention(struct model_config *config, const json_t *text,
     float scalar = family->scales_by_scalar ? 256.0f : (float)config->head_dim;
     config->eps = family->eps > 0 ? family->eps : 1e-6f;
     enum err err = config_json_number(text, "rms_norm_eps", 1e-20, 0.1, &config->eps, error);
+    if (err == OK && config->architecture->recurrent == MIXER_CONV)
+        err = config_json_number(text, "norm_eps", 1e-20, 0.1, &config->eps, error);
     if (err == OK && family->scales_by_scalar)
         err = config_json_number(text, "query_pre_attn_scalar", 1e-6, 1e6, &scalar, error);
     if (err == OK)
@@ -460,6 +205,9 @@ static enum err read_tie(struct json_config *json, const json_t *root, const jso
                          const struct family *family, struct error *error) {
     json->head_is_tied = family->head_is_tied;
     enum err err = config_json_bool(root, "tie_word_embeddings", &json->head_is_tied, error);
+    /* The first files of LFM2. */
+    if (err == OK && !json_member(text, "tie_word_embeddings"))
+        err = config_json_bool(text, "tie_embedding", &json->head_is_tied, error);
     return err == OK ? config_json_bool(text, "tie_word_embeddings", &json->head_is_tied, error)
                      : err;
 }
@@ -472,7 +220,7 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
         ret_config->config.architecture = config_architecture(STR("bert"));
         return config_json_read_encoder(ret_config, root, error);
     }
-    enum err err = choose_family(root, &family, &text, error);
+    enum err err = config_json_choose_family(root, &family, &text, error);
     if (err == OK) err = refuse_unknown(text, family, error);
     if (err != OK) return err;
     struct model_config *config = &ret_config->config;

@@ -51,7 +51,8 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root,
                           struct error *error) MUST_CHECK;
 
 /* Parts of config_json_init, in config_json_encoder.c, config_json_experts.c, config_json_family.c,
- * config_json_gemma.c, config_json_recurrent.c, config_json_rope.c and config_json_quant.c. `text`
+ * config_json_gemma.c, config_json_lfm2.c, config_json_recurrent.c, config_json_rope.c and
+ * config_json_quant.c. `text`
  * is the object with the fields of the text model. */
 enum err config_json_read_encoder(struct json_config *json, const json_t *root,
                                   struct error *error) MUST_CHECK;
@@ -65,15 +66,20 @@ enum err config_json_read_multipliers(struct model_config *config, const json_t 
                                       struct error *error) MUST_CHECK;
 enum err config_json_read_unrotated(struct model_config *config, const json_t *text,
                                     struct error *error) MUST_CHECK;
+struct family; /* config_json_families.h */
 enum err config_json_read_experts(struct model_config *config, const json_t *text,
-                                  struct error *error) MUST_CHECK;
+                                  const struct family *family, struct error *error) MUST_CHECK;
 enum err config_json_read_recurrent(struct model_config *config, const json_t *text,
                                     struct error *error) MUST_CHECK;
+enum err config_json_read_lfm2(struct model_config *config, const json_t *text,
+                               struct error *error) MUST_CHECK;
 enum err config_json_read_gemma(struct model_config *config, const json_t *text,
                                 struct error *error) MUST_CHECK;
 enum err config_json_read_quantisation(struct json_config *config, const json_t *root,
                                        struct error *error) MUST_CHECK;
 
+/* A file's text for a sentence, or "?" when it is not short and printable. */
+struct str config_json_shown(struct str text);
 /* Read a field with a default: *value does not change when the field is absent or null. ERR_INVALID
  * for another type or a value out of range. */
 enum err config_json_count(const json_t *object, const char *key, uint32_t max, uint32_t *value,

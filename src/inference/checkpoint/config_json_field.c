@@ -4,6 +4,15 @@
 
 #include "checkpoint/config_json.h"
 
+#define SHOWN_BYTES 64
+
+struct str config_json_shown(struct str text) {
+    bool is_printable = text.bytes > 0 && text.bytes <= SHOWN_BYTES;
+    for (size_t i = 0; is_printable && i < text.bytes; i++)
+        is_printable = text.at[i] >= 0x20 && text.at[i] < 0x7F;
+    return is_printable ? text : STR("?");
+}
+
 enum err config_json_count(const json_t *object, const char *key, uint32_t max, uint32_t *value,
                            struct error *error) {
     const json_t *field = json_member(object, key);

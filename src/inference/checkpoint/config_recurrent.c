@@ -15,9 +15,25 @@ uint32_t config_state_width(const struct model_config *config) {
     return config->recurrent.value_heads * config->recurrent.value_dim;
 }
 
+uint32_t config_state_rows(const struct model_config *config) {
+    const uint32_t width = config_state_width(config);
+    const bool has_two_gates = config->architecture->recurrent == MIXER_CONV;
+    return config_state_channels(config) + (has_two_gates ? 2 : 1) * width;
+}
+
 uint32_t config_state_channels(const struct model_config *config) {
     const struct recurrent_sizes *sizes = &config->recurrent;
     return 2 * sizes->key_heads * sizes->key_dim + config_state_width(config);
+}
+
+static enum err check_heads(const struct recurrent_sizes *sizes, struct error *error) {
+    if (sizes->value_heads % sizes->key_heads != 0)
+        return err_set(error, ERR_INVALID, "%u value heads cannot share %u key heads of a state",
+                       sizes->value_heads, sizes->key_heads);
+    if (sizes->key_dim > CONFIG_STATE_DIM_MAX || sizes->value_dim > CONFIG_STATE_DIM_MAX)
+        return err_set(error, ERR_INVALID, "states of %u x %u are not supported (up to %u)",
+                       sizes->key_dim, sizes->value_dim, CONFIG_STATE_DIM_MAX);
+    return OK;
 }
 
 enum err config_check_recurrent(const struct model_config *config, struct error *error) {
@@ -31,24 +47,38 @@ enum err config_check_recurrent(const struct model_config *config, struct error 
         return err_set(error, ERR_INVALID,
                        "a convolution over %u inputs is not supported (2 to %u)", sizes->taps,
                        CONFIG_TAPS_MAX);
-    if (sizes->value_heads % sizes->key_heads != 0)
-        return err_set(error, ERR_INVALID, "%u value heads cannot share %u key heads of a state",
-                       sizes->value_heads, sizes->key_heads);
-    if (sizes->key_dim > CONFIG_STATE_DIM_MAX || sizes->value_dim > CONFIG_STATE_DIM_MAX)
-        return err_set(error, ERR_INVALID, "states of %u x %u are not supported (up to %u)",
-                       sizes->key_dim, sizes->value_dim, CONFIG_STATE_DIM_MAX);
-    const uint64_t bytes = (uint64_t)(config->layers - attention) * sizeof(float) *
-                           ((uint64_t)sizes->value_heads * sizes->key_dim * sizes->value_dim +
-                            (sizes->taps - 1) * (uint64_t)config_state_channels(config));
-    if (bytes > CONFIG_STATE_BYTES_MAX)
-        return err_set(error, ERR_INVALID, "the state of a sequence takes %llu bytes, over %llu",
-                       (unsigned long long)bytes, CONFIG_STATE_BYTES_MAX);
-    return OK;
+    enum err err = config->architecture->recurrent == MIXER_CONV ? OK : check_heads(sizes, error);
+    const uint64_t bytes = config_state_bytes(config);
+    if (err == OK && bytes > CONFIG_STATE_BYTES_MAX)
+        err = err_set(error, ERR_INVALID, "the state of a sequence takes %llu bytes, over %llu",
+                      (unsigned long long)bytes, CONFIG_STATE_BYTES_MAX);
+    return err;
+}
+
+void config_set_conv(struct model_config *config, uint32_t taps) {
+    config->recurrent =
+        (struct recurrent_sizes){.taps = taps, .value_heads = 1, .value_dim = config->width};
 }
 
 /* Gives a layer its kind. */
 static void set_kind(struct model_config *config, uint32_t layer, bool is_attention) {
-    config->list[layer].mixer = is_attention ? MIXER_ATTENTION : MIXER_DELTA;
+    config->list[layer].mixer = is_attention ? MIXER_ATTENTION : config->architecture->recurrent;
+}
+
+/* The list of KV heads has a 0 for each layer without. */
+static enum err read_kinds_by_heads(struct model_config *config, const struct gguf *gguf,
+                                    struct error *error) {
+    const struct config_key key = config_key_of(config, gguf, "attention.head_count_kv");
+    const struct gguf_value *list = gguf_find(gguf, key.text);
+    if (!list || list->kind != GGUF_ARRAY || list->count < config->layers)
+        return err_set(error, ERR_INVALID, "%s is no list of %u layers", key.text, config->layers);
+    for (uint32_t i = 0; i < config->layers; i++) {
+        int64_t heads = 0;
+        if (!gguf_element_i64(list, i, &heads))
+            return err_set(error, ERR_INVALID, "%s is no list of integers", key.text);
+        set_kind(config, i, heads != 0);
+    }
+    return OK;
 }
 
 /* Each full_attention_interval-th layer is of attention, unless a list says which are recurrent. */
@@ -86,8 +116,9 @@ static enum err skip_layers(struct model_config *config, const struct gguf *gguf
     return err;
 }
 
-enum err config_read_recurrent(struct model_config *config, const struct gguf *gguf,
-                               struct error *error) {
+/* The sizes of layers with a state of keys and values. */
+static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
+                           struct error *error) {
     struct recurrent_sizes *sizes = &config->recurrent;
     const struct {
         const char *suffix;
@@ -99,9 +130,7 @@ enum err config_read_recurrent(struct model_config *config, const struct gguf *g
         {"ssm.state_size", CONFIG_STATE_DIM_MAX, &sizes->key_dim},
     };
     uint32_t inner = 0;
-    if (!config->architecture->is_hybrid) return OK;
-    enum err err = skip_layers(config, gguf, error);
-    if (err == OK) err = read_kinds(config, gguf, error);
+    enum err err = OK;
     for (size_t i = 0; i < sizeof counts / sizeof *counts && err == OK; i++)
         err =
             config_key_count(config, gguf, counts[i].suffix, counts[i].max, counts[i].count, error);
@@ -115,7 +144,28 @@ enum err config_read_recurrent(struct model_config *config, const struct gguf *g
                        sizes->value_heads);
     sizes->value_dim = inner / sizes->value_heads;
     sizes->heads_are_tiled = true;
-    return config_check_recurrent(config, error);
+    return OK;
+}
+
+static enum err read_conv(struct model_config *config, const struct gguf *gguf,
+                          struct error *error) {
+    uint32_t taps = 0;
+    enum err err =
+        config_key_count(config, gguf, "shortconv.l_cache", CONFIG_TAPS_MAX, &taps, error);
+    if (err == OK) config_set_conv(config, taps);
+    return err;
+}
+
+enum err config_read_recurrent(struct model_config *config, const struct gguf *gguf,
+                               struct error *error) {
+    const enum mixer_kind kind = config->architecture->recurrent;
+    enum err err = skip_layers(config, gguf, error);
+    if (kind == MIXER_ATTENTION || err != OK) return err;
+    err = kind == MIXER_DELTA ? read_kinds(config, gguf, error)
+                              : read_kinds_by_heads(config, gguf, error);
+    if (err == OK)
+        err = kind == MIXER_CONV ? read_conv(config, gguf, error) : read_sizes(config, gguf, error);
+    return err == OK ? config_check_recurrent(config, error) : err;
 }
 
 enum err config_read_kv_heads(struct model_config *config, const struct gguf *gguf,

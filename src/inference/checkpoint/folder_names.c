@@ -12,7 +12,8 @@ enum norms {
     NORMS_OF_GLM,
     NORMS_OF_ENCODER,
     NAMES_OF_GPT_OSS,
-    NAMES_OF_GEMMA_4
+    NAMES_OF_GEMMA_4,
+    NAMES_OF_LFM2
 };
 
 static const struct name_pair {
@@ -76,6 +77,21 @@ static const struct name_pair {
     {"proj.weight", "per_layer_projection.weight", NAMES_OF_GEMMA_4},
     {"post_norm.weight", "post_per_layer_input_norm.weight", NAMES_OF_GEMMA_4},
     {"layer_output_scale.weight", "layer_scalar", NAMES_OF_GEMMA_4},
+    {"attn_norm.weight", "operator_norm.weight", NAMES_OF_LFM2},
+    {"ffn_norm.weight", "ffn_norm.weight", NAMES_OF_LFM2},
+    {"attn_q_norm.weight", "self_attn.q_layernorm.weight", NAMES_OF_LFM2},
+    {"attn_k_norm.weight", "self_attn.k_layernorm.weight", NAMES_OF_LFM2},
+    {"attn_output.weight", "self_attn.out_proj.weight", NAMES_OF_LFM2},
+    {"shortconv.in_proj.weight", "conv.in_proj.weight", NAMES_OF_LFM2},
+    {"shortconv.conv.weight", "conv.conv.weight", NAMES_OF_LFM2},
+    {"shortconv.out_proj.weight", "conv.out_proj.weight", NAMES_OF_LFM2},
+    {"ffn_gate.weight", "feed_forward.w1.weight", NAMES_OF_LFM2},
+    {"ffn_up.weight", "feed_forward.w3.weight", NAMES_OF_LFM2},
+    {"ffn_down.weight", "feed_forward.w2.weight", NAMES_OF_LFM2},
+    {"ffn_gate_inp.weight", "feed_forward.gate.weight", NAMES_OF_LFM2},
+    {"exp_probs_b.bias", "feed_forward.expert_bias", NAMES_OF_LFM2},
+    {"ffn_gate_up_exps.weight", "feed_forward.experts.gate_up_proj", NAMES_OF_LFM2},
+    {"ffn_down_exps.weight", "feed_forward.experts.down_proj", NAMES_OF_LFM2},
     {"attn_q.weight", "attention.self.query.weight", NORMS_OF_ENCODER},
     {"attn_q.bias", "attention.self.query.bias", NORMS_OF_ENCODER},
     {"attn_k.weight", "attention.self.key.weight", NORMS_OF_ENCODER},
@@ -96,13 +112,19 @@ static const struct name_pair {
 #define LAYER_NAME_COUNT (sizeof layer_names / sizeof *layer_names)
 
 /* The tensors of one expert: "ffn_gate.E.weight" and "mlp.experts.E.gate_proj.weight". */
-static const struct {
-    const char *gguf, *folder;
-} expert_names[] = {{"ffn_gate.", ".gate_proj.weight"},
-                    {"ffn_up.", ".up_proj.weight"},
-                    {"ffn_down.", ".down_proj.weight"}};
+static const struct expert_name {
+    const char *gguf, *before, *behind;
+} expert_names[] = {{"ffn_gate.", "mlp.experts.", ".gate_proj.weight"},
+                    {"ffn_up.", "mlp.experts.", ".up_proj.weight"},
+                    {"ffn_down.", "mlp.experts.", ".down_proj.weight"}},
+  expert_names_of_lfm2[] = {{"ffn_gate.", "feed_forward.experts.", ".w1.weight"},
+                            {"ffn_up.", "feed_forward.experts.", ".w3.weight"},
+                            {"ffn_down.", "feed_forward.experts.", ".w2.weight"}};
 #define EXPERT_NAME_COUNT (sizeof expert_names / sizeof *expert_names)
-static const char experts[] = "mlp.experts.";
+
+static const struct expert_name *expert_names_of(const struct architecture *architecture) {
+    return architecture->recurrent == MIXER_CONV ? expert_names_of_lfm2 : expert_names;
+}
 
 static const char head[] = "lm_head.weight";
 static const char fused_gate_up[] = "mlp.gate_up_proj.weight";
@@ -111,6 +133,7 @@ static const char fused_gate_up[] = "mlp.gate_up_proj.weight";
 static const struct name_pair single_names[] = {
     {"token_embd.weight", "embed_tokens.weight", NORMS_ANY},
     {"output_norm.weight", "norm.weight", NORMS_ANY},
+    {"output_norm.weight", "embedding_norm.weight", NAMES_OF_LFM2},
     {"per_layer_token_embd.weight", "embed_tokens_per_layer.weight", NAMES_OF_GEMMA_4},
     {"per_layer_model_proj.weight", "per_layer_model_projection.weight", NAMES_OF_GEMMA_4},
     {"per_layer_proj_norm.weight", "per_layer_projection_norm.weight", NAMES_OF_GEMMA_4},
@@ -126,9 +149,11 @@ static bool is_of(const struct name_pair *pair, const struct architecture *archi
     if (architecture->is_encoder || pair->norms == NORMS_OF_ENCODER)
         return architecture->is_encoder && pair->norms == NORMS_OF_ENCODER;
     if (pair->norms == NAMES_OF_GEMMA_4) return architecture->has_layer_scale;
+    if (pair->norms == NAMES_OF_LFM2) return architecture->recurrent == MIXER_CONV;
     if (pair->norms == NAMES_OF_GPT_OSS) return architecture->has_sinks;
     if (pair->norms == NORMS_ANY)
         return architecture->has_fused_gate_up || !str_is(str_from(pair->folder), fused_gate_up);
+    if (architecture->recurrent == MIXER_CONV) return false;
     const enum norms norms = architecture->has_glm_norms   ? NORMS_OF_GLM
                              : architecture->has_post_norm ? NORMS_FOUR
                                                            : NORMS_TWO;
@@ -159,33 +184,36 @@ static bool cut_layer(struct str text, uint64_t *ret_layer, struct str *ret_rest
     return str_to_u64((struct str){text.at, dot}, ret_layer);
 }
 
-static bool read_expert(uint64_t layer, struct str rest, struct tensor_name *ret_name) {
+static bool read_expert(const struct architecture *architecture, uint64_t layer, struct str rest,
+                        struct tensor_name *ret_name) {
+    const struct expert_name *names = expert_names_of(architecture);
     uint64_t expert;
     struct str part;
-    if (!str_starts_with(rest, str_from(experts)) ||
-        !cut_layer(str_skip(rest, strlen(experts)), &expert, &part))
+    if (!str_starts_with(rest, str_from(names->before)) ||
+        !cut_layer(str_skip(rest, strlen(names->before)), &expert, &part))
         return false;
     for (size_t i = 0; i < EXPERT_NAME_COUNT; i++) {
-        if (!str_is(part, expert_names[i].folder + 1)) continue;
+        if (!str_is(part, names[i].behind + 1)) continue;
         snprintf(ret_name->text, sizeof ret_name->text, "blk.%u.%s%u.weight", (unsigned)layer,
-                 expert_names[i].gguf, (unsigned)expert);
+                 names[i].gguf, (unsigned)expert);
         return true;
     }
     return false;
 }
 
 /* "ffn_gate.E.weight" as a folder has it. */
-static bool spell_expert(struct str rest, const char *prefix, unsigned layer,
-                         struct tensor_name *ret_name) {
+static bool spell_expert(const struct architecture *architecture, struct str rest,
+                         const char *prefix, unsigned layer, struct tensor_name *ret_name) {
+    const struct expert_name *names = expert_names_of(architecture);
     uint64_t expert;
     struct str ending;
     for (size_t i = 0; i < EXPERT_NAME_COUNT; i++) {
-        struct str begin = str_from(expert_names[i].gguf);
+        struct str begin = str_from(names[i].gguf);
         if (!str_starts_with(rest, begin) ||
             !cut_layer(str_skip(rest, begin.bytes), &expert, &ending))
             continue;
         snprintf(ret_name->text, sizeof ret_name->text, "%slayers.%u.%s%u%s", prefix, layer,
-                 experts, (unsigned)expert, expert_names[i].folder);
+                 names[i].before, (unsigned)expert, names[i].behind);
         return true;
     }
     return false;
@@ -216,7 +244,7 @@ bool folder_name_read(const struct architecture *architecture, const char *prefi
                  layer_names[i].gguf);
         return true;
     }
-    return read_expert(layer, rest, ret_name);
+    return read_expert(architecture, layer, rest, ret_name);
 }
 
 struct tensor_name folder_name_of(const struct architecture *architecture, const char *prefix,
@@ -231,7 +259,7 @@ struct tensor_name folder_name_of(const struct architecture *architecture, const
             snprintf(name.text, sizeof name.text, "%s%s", prefix, single_names[i].folder);
     if (!str_starts_with(text, STR("blk.")) || !cut_layer(str_skip(text, 4), &layer, &rest))
         return name;
-    if (spell_expert(rest, prefix, (unsigned)layer, &name)) return name;
+    if (spell_expert(architecture, rest, prefix, (unsigned)layer, &name)) return name;
     for (size_t i = 0; i < LAYER_NAME_COUNT; i++)
         if (str_is(rest, layer_names[i].gguf) && is_of(&layer_names[i], architecture))
             snprintf(name.text, sizeof name.text, "%s%s%u.%s", prefix, layers_of(architecture),
@@ -264,7 +292,8 @@ bool folder_name_is_needless(const struct architecture *architecture, struct str
         if (str_ends_with(name, str_from(endings[i]))) return true;
     for (size_t i = 0; architecture->is_encoder && i < sizeof behind / sizeof *behind; i++)
         if (str_starts_with(name, str_from(behind[i]))) return true;
-    for (size_t i = 0; architecture->is_hybrid && i < sizeof of_hybrids / sizeof *of_hybrids; i++)
+    for (size_t i = 0;
+         architecture->recurrent == MIXER_DELTA && i < sizeof of_hybrids / sizeof *of_hybrids; i++)
         if (str_starts_with(name, str_from(of_hybrids[i]))) return true;
     for (size_t i = 0; is_part_of_another && i < sizeof parts / sizeof *parts; i++)
         if (str_starts_with(name, str_from(parts[i]))) return true;

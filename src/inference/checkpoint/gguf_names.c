@@ -6,7 +6,7 @@
 
 static const struct {
     const char *architecture;
-    const char *file; /* behind "blk.N." */
+    const char *file; /* behind "blk.N.", or the whole name */
     const char *ours;
 } pairs[] = {
     {"gpt-oss", "post_attention_norm.weight", "ffn_norm.weight"},
@@ -14,6 +14,8 @@ static const struct {
     {"gptoss", "attn_out.weight", "attn_output.weight"},
     {"seed_oss", "post_attention_norm.weight", "ffn_norm.weight"},
     {"gptoss", "attn_out.bias", "attn_output.bias"},
+    {"lfm2", "token_embd_norm.weight", "output_norm.weight"},
+    {"lfm2moe", "token_embd_norm.weight", "output_norm.weight"},
     {"gptoss", "attn_sinks", "attn_sinks.weight"},
 };
 #define PAIR_COUNT (sizeof pairs / sizeof *pairs)
@@ -25,19 +27,17 @@ static struct str architecture_of(const struct gguf *gguf) {
                                                                              : (struct str){0};
 }
 
-/* "blk.N." and what follows; false for any other name. */
-static bool cut(struct str name, struct str *ret_begin, struct str *ret_rest) {
-    if (!str_starts_with(name, STR("blk."))) return false;
+/* "blk.N." and what follows; any other name has no begin. */
+static void cut(struct str name, struct str *ret_begin, struct str *ret_rest) {
     const size_t dot = str_find_byte(name, '.', 4);
-    if (dot == SIZE_MAX || dot > 16) return false;
-    *ret_begin = (struct str){name.at, dot + 1};
-    *ret_rest = str_skip(name, dot + 1);
-    return true;
+    const bool is_of_layer = str_starts_with(name, STR("blk.")) && dot != SIZE_MAX && dot <= 16;
+    *ret_begin = (struct str){name.at, is_of_layer ? dot + 1 : 0};
+    *ret_rest = str_skip(name, ret_begin->bytes);
 }
 
 bool gguf_name_settle(const struct gguf *gguf, struct str name, struct tensor_name *ret_memory) {
     struct str begin, rest;
-    if (!cut(name, &begin, &rest)) return false;
+    cut(name, &begin, &rest);
     const struct str architecture = architecture_of(gguf);
     for (size_t i = 0; i < PAIR_COUNT; i++) {
         if (!str_is(rest, pairs[i].file) || !str_is(architecture, pairs[i].architecture)) continue;
@@ -52,7 +52,7 @@ void gguf_name_spell(const struct gguf *gguf, struct tensor_name *name) {
     const struct tensor_name settled = *name;
     const struct str architecture = architecture_of(gguf);
     struct str begin, rest;
-    if (!cut(str_from(settled.text), &begin, &rest)) return;
+    cut(str_from(settled.text), &begin, &rest);
     for (size_t i = 0; i < PAIR_COUNT; i++) {
         if (!str_is(rest, pairs[i].ours) || !str_is(architecture, pairs[i].architecture)) continue;
         snprintf(name->text, sizeof name->text, "%.*s%s", STR_ARGS(begin), pairs[i].file);

@@ -49,6 +49,7 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_POST_FFN_NORM] = {"post_ffw_norm.weight", NEED_POST_NORM, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_ROUTER] = {"ffn_gate_inp.weight", NEED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERTS},
     [ROLE_ROUTER_BIAS] = {"ffn_gate_inp.bias", NEED_EXPERT_BIAS, EXTENT_EXPERTS, EXTENT_NONE},
+    [ROLE_CHOICE_BIAS] = {"exp_probs_b.bias", NEED_CHOICE_BIAS, EXTENT_EXPERTS, EXTENT_NONE},
     [ROLE_GATE_EXPERTS] = {"ffn_gate_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH,
                            EXTENT_EXPERT_FFN},
     [ROLE_UP_EXPERTS] = {"ffn_up_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERT_FFN},
@@ -78,6 +79,9 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_STATE_STEP_BIAS] = {"ssm_dt.bias", NEED_DELTA, EXTENT_STATE_HEADS, EXTENT_NONE},
     [ROLE_STATE_NORM] = {"ssm_norm.weight", NEED_DELTA, EXTENT_VALUE_DIM, EXTENT_NONE},
     [ROLE_STATE_OUTPUT] = {"ssm_out.weight", NEED_DELTA, EXTENT_STATE_WIDTH, EXTENT_WIDTH},
+    [ROLE_CONV_IN] = {"shortconv.in_proj.weight", NEED_CONV, EXTENT_WIDTH, EXTENT_STATE_ROWS},
+    [ROLE_CONV] = {"shortconv.conv.weight", NEED_CONV, EXTENT_TAPS, EXTENT_CHANNELS},
+    [ROLE_CONV_OUTPUT] = {"shortconv.out_proj.weight", NEED_CONV, EXTENT_STATE_WIDTH, EXTENT_WIDTH},
     [ROLE_OUTPUT_BIAS] = {"attn_output.bias", NEED_OUTPUT_BIAS, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_ATTENTION_OUTPUT_NORM] = {"attn_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
                                     EXTENT_NONE},
@@ -126,6 +130,7 @@ uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum e
         return (config->architecture->has_output_gate ? 2ull : 1ull) * config->heads * dim;
     case EXTENT_SHARED: return config->shared_ffn;
     case EXTENT_CHANNELS: return config_state_channels(config);
+    case EXTENT_STATE_ROWS: return config_state_rows(config);
     case EXTENT_TAPS: return config->recurrent.taps;
     case EXTENT_STATE_WIDTH: return config_state_width(config);
     case EXTENT_STATE_HEADS: return config->recurrent.value_heads;
@@ -157,6 +162,8 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
         return is_attention && !architecture->has_output_gate &&
                (!architecture->is_encoder || architecture->is_rotary_encoder);
     case NEED_ATTENTION: return is_attention;
+    case NEED_CHOICE_BIAS: return has_experts && config->routing.has_bias;
+    case NEED_CONV: return kind->mixer == MIXER_CONV;
     case NEED_DELTA: return kind->mixer == MIXER_DELTA;
     case NEED_SHARED_EXPERT: return has_experts && config->shared_ffn > 0;
     case NEED_KEYS: return is_attention;

@@ -57,6 +57,7 @@ enum tensor_role {
     ROLE_LAYER_SCALE,
     ROLE_ROUTER,
     ROLE_ROUTER_BIAS,
+    ROLE_CHOICE_BIAS,
     /* the rows of all experts in one tensor of three axes */
     ROLE_GATE_EXPERTS,
     ROLE_UP_EXPERTS,
@@ -81,7 +82,9 @@ enum tensor_role {
     ROLE_STATE_STEP_BIAS,
     ROLE_STATE_NORM,
     ROLE_STATE_OUTPUT,
-    /* an encoder's, after each half layer */
+    ROLE_CONV_IN, /* two gates around the channels */
+    ROLE_CONV,
+    ROLE_CONV_OUTPUT,
     ROLE_OUTPUT_BIAS,
     /* an encoder's, after each half layer */
     ROLE_ATTENTION_OUTPUT_NORM,

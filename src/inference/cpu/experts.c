@@ -30,7 +30,13 @@ static void route_rows(void *context, uint32_t row, uint32_t count) {
                                    .rows = count,
                                    .experts = experts->count,
                                    .used = experts->used,
+                                   .is_sigmoid = experts->is_sigmoid,
+                                   .bias = experts->choice_bias,
+                                   .groups = experts->groups,
+                                   .groups_used = experts->groups_used,
+                                   .groups_by_best = experts->groups_by_best,
                                    .sums_to_one = experts->sums_to_one,
+                                   .scale = experts->route_scale,
                                    .ret_experts = forward->routing.experts + row * used,
                                    .ret_weights = forward->routing.weights + row * used});
     const float *scales = experts->scales;

@@ -317,7 +317,9 @@ static void group_all_items(struct forward *forward) {
 /* ---- PREPARE ---- */
 
 static void h_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
-    prepare_rows(forward, op->next, forward->h, forward->program->shape.width, row, count);
+    const bool is_h = op->attended == 0;
+    prepare_rows(forward, op->next, is_h ? forward->h : forward->attended,
+                 is_h ? forward->program->shape.width : op->attended, row, count);
 }
 
 static void run_prepare(struct forward *forward, const struct op *op) {

@@ -55,7 +55,7 @@ static void lay_out(struct forward *forward) {
     const struct model_config *config = options->config;
     const struct program_shape *shape = &forward->program->shape;
     const size_t rows = options->rows_max, inputs = (size_t)config->layers * config->input_width;
-    size_t in_width = most_size(shape->qkv_width, (size_t)shape->channels + shape->state_width);
+    size_t in_width = most_size(shape->qkv_width, config_state_rows(config));
     size_t mixer_width = in_width + most_size(shape->q_width, shape->state_width);
     size_t ffn_width = most_size(config->experts, inputs);
     for (uint32_t i = 0; i < config->layers; i++)

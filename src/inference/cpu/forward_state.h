@@ -53,7 +53,7 @@ struct forward {
     struct workspace workspace; /* the arrays below */
     float *x;                   /* (rows_max, width): the residual stream */
     float *h;                   /* (rows_max, width): normed, or the output of a half layer */
-    float *wide;     /* (rows_max, qkv_width), or (rows_max, channels + state_width), or (rows_max,
+    float *wide;     /* (rows_max, qkv_width), or (rows_max, channels and gates), or (rows_max,
                       2 ffn), or (rows_max, experts), or as inputs */
     float *attended; /* (rows_max, q_width or state_width); it may lie in wide, behind the first two
                       */

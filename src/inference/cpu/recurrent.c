@@ -86,15 +86,19 @@ static void conv_item(const struct job *job, const struct recurrent_item *item, 
                       uint32_t end) {
     const struct forward *forward = job->forward;
     const struct program_shape *shape = &forward->program->shape;
-    const size_t stride = (size_t)shape->channels + shape->state_width;
-    const struct short_conv call = {.x = forward->wide,
+    const bool is_gated = job->op->is_gated;
+    const size_t channels = shape->channels;
+    const size_t stride = is_gated ? 3 * channels : channels + shape->state_width;
+    const struct short_conv call = {.x = forward->wide + (is_gated ? 2 * channels : 0),
+                                    .before = is_gated ? forward->wide : NULL,
+                                    .after = is_gated ? forward->wide + channels : NULL,
                                     .x_stride = stride,
                                     .weight = job->op->recurrent->conv,
-                                    .y = forward->wide,
-                                    .y_stride = stride,
+                                    .y = is_gated ? forward->attended : forward->wide,
+                                    .y_stride = is_gated ? channels : stride,
                                     .channels = shape->channels,
                                     .taps = shape->recurrent.taps,
-                                    .has_silu = true};
+                                    .has_silu = !is_gated};
     forward->options.kernels->short_conv(&call, item, begin, end);
 }
 

@@ -164,16 +164,23 @@ struct gate {
     float alpha; /* clamped_mul */
 };
 
-/* The experts of rows, and the weights of their sum. */
+/* The experts of rows, and the weights of their sum. The chosen ones are those of the highest
+ * probability + bias, in the best groups if there are groups (DeepSeek-V3). */
 struct route {
     const float *logits; /* (rows, experts) */
     size_t stride;
     size_t rows;
-    uint32_t experts;      /* at most EXPERTS_MAX */
-    uint32_t used;         /* experts of a row, at most `experts` */
-    bool sums_to_one;      /* true: the weights of a row are divided by their sum */
-    uint32_t *ret_experts; /* (rows, used) the most probable first, the lower index on ties */
-    float *ret_weights;    /* (rows, used) their probabilities: the softmax over all experts */
+    uint32_t experts;     /* at most EXPERTS_MAX */
+    uint32_t used;        /* experts of a row, at most `experts` */
+    bool is_sigmoid;      /* a probability is the sigmoid of its logit; false: the softmax of all */
+    const float *bias;    /* (experts), for the choice alone, or NULL */
+    uint32_t groups;      /* neighbours make groups of two experts at least; 0: none */
+    uint32_t groups_used; /* groups of a row, which have `used` experts at least */
+    bool groups_by_best;  /* a group counts by its best expert; false: by its two best */
+    bool sums_to_one;     /* true: the weights of a row are divided by their sum */
+    float scale;          /* factor of the weights after that; 0 means 1 */
+    uint32_t *ret_experts; /* (rows, used) the best first, the lower index on ties */
+    float *ret_weights;    /* (rows, used) their probabilities */
 };
 
 /* ---- attention over a paged KV cache ---- */

@@ -23,8 +23,9 @@ enum op_kind {
                   experts */
     OP_EXPERTS, /* `to` = Σ weight · (gate(first half) · second half · downᵀ) over a row's experts
                  */
-    OP_PREPARE, /* h prepared for next */
-    OP_CONV,    /* the channels of wide: silu of a convolution over the rows of a sequence */
+    OP_PREPARE, /* h, or attended, prepared for next */
+    OP_CONV,    /* the channels of wide: silu of a convolution over the rows of a sequence; or
+                   attended = after · the convolution of before · channels */
     OP_DELTA, /* attended = Gated DeltaNet of the channels, by the rates in narrow; the state of the
                    sequence goes on */
     OP_GATED_NORM, /* attended = RMSNorm per head · weight · silu(gate in wide); then prepared */

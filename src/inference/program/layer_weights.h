@@ -28,6 +28,11 @@ struct experts {
     uint32_t used;  /* experts of a row */
     uint32_t ffn;   /* width of an expert */
     bool sums_to_one;
+    bool is_sigmoid; /* this and the next five: as struct route of kernels.h has them */
+    bool groups_by_best;
+    uint32_t groups, groups_used;
+    float route_scale;
+    float *choice_bias;            /* (count) or NULL */
     float gate_limit, gate_alpha;  /* for a clamped gate */
     struct matrix *router;         /* (count, width) */
     struct matrix **gate_up;       /* (count) matrices of (gate | up: 2 ffn, width) */

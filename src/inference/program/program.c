@@ -148,6 +148,22 @@ static void append_delta_half(struct maker *maker, const struct layer_weights *w
     append_output(maker, weights);
 }
 
+/* The whole mixer is a convolution between two gates. */
+static void append_conv_half(struct maker *maker, const struct layer_weights *weights) {
+    const struct recurrent *recurrent = &weights->recurrent;
+    const uint32_t width = maker->program->shape.state_width;
+    append_norm(maker, weights->attention_norm, recurrent->in);
+    append_matmul(maker, recurrent->in, TO_WIDE);
+    struct op *conv = append_recurrent(maker, OP_CONV, recurrent, maker->program->states.tail);
+    conv->is_gated = true;
+    conv->ends_slice = true;
+    append_keep(maker, 0, width);
+    struct op *prepare = append(maker, OP_PREPARE);
+    prepare->attended = width;
+    prepare->next = weights->output;
+    append_output(maker, weights);
+}
+
 static enum op_gate gate_of(const struct maker *maker) {
     static const enum op_gate gates[] = {[ACTIVATION_SILU] = GATE_SILU,
                                          [ACTIVATION_GELU_TANH] = GATE_GELU_TANH,
@@ -258,8 +274,9 @@ static void append_inputs(struct maker *maker, struct op *embed) {
 
 /* The halves of a layer by their kinds. */
 typedef void (*append_fn)(struct maker *maker, const struct layer_weights *weights);
-static const append_fn append_mixer[] = {
-    [MIXER_ATTENTION] = append_attention_half, [MIXER_DELTA] = append_delta_half};
+static const append_fn append_mixer[] = {[MIXER_ATTENTION] = append_attention_half,
+                                         [MIXER_DELTA] = append_delta_half,
+                                         [MIXER_CONV] = append_conv_half};
 static const append_fn append_ffn[] = {
     [FFN_GATED] = append_gated_half, [FFN_EXPERTS] = append_experts_half, [FFN_BOTH] = append_both};
 

@@ -4,8 +4,9 @@
 /* state_layout: where the states of recurrent layers lie in the memory of a sequence.
  *
  * A sequence has one block of float32, whatever its length: per recurrent layer the last inputs of
- * the convolution, (taps - 1, channels), and the state, (value_heads, key_dim, value_dim). The
- * blocks of all places (scheduler/backend.h) lie one after another.
+ * the convolution, (taps - 1, channels), and the state, (value_heads, key_dim, value_dim), which a
+ * convolution alone has none of. The blocks of all places (scheduler/backend.h) lie one after
+ * another.
  *
  * Thread: any.
  * Memory: the struct. */

@@ -165,14 +165,24 @@ enum err weights_open_gated_qkv(struct weights_loader *loader, uint32_t layer,
     return open_source(loader, &source, ret_matrix);
 }
 
+/* A convolution alone: its tensors have names of their own. */
+static enum err open_conv(struct weights_loader *loader, uint32_t layer,
+                          struct recurrent *ret_recurrent) {
+    static const enum tensor_role in[] = {ROLE_CONV_IN};
+    enum err err = weights_open_matrix(loader, layer, in, 1, &ret_recurrent->in);
+    return err == OK ? weights_read_conv(loader, layer, ROLE_CONV, &ret_recurrent->conv) : err;
+}
+
 enum err weights_open_recurrent(struct weights_loader *loader, uint32_t layer,
                                 struct recurrent *ret_recurrent) {
     static const enum tensor_role in[] = {ROLE_STATE_IN, ROLE_STATE_GATE};
     static const enum tensor_role rates[] = {ROLE_STATE_ALPHA, ROLE_STATE_BETA};
     static const enum tensor_role step_bias[] = {ROLE_STATE_STEP_BIAS}, norm[] = {ROLE_STATE_NORM};
+    if (loader->options.config->list[layer].mixer == MIXER_CONV)
+        return open_conv(loader, layer, ret_recurrent);
     enum err err = weights_open_matrix(loader, layer, in, 2, &ret_recurrent->in);
     if (err == OK) err = weights_open_matrix(loader, layer, rates, 2, &ret_recurrent->rates);
-    if (err == OK) err = weights_read_conv(loader, layer, &ret_recurrent->conv);
+    if (err == OK) err = weights_read_conv(loader, layer, ROLE_STATE_CONV, &ret_recurrent->conv);
     if (err == OK) err = weights_read_decay(loader, layer, &ret_recurrent->decay);
     if (err == OK)
         err = weights_read_vector(loader, layer, step_bias, 1, &ret_recurrent->step_bias);
@@ -230,7 +240,7 @@ static enum err open_shared_expert(struct weights_loader *loader, uint32_t layer
 
 enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
                               struct experts *ret_experts) {
-    static const enum tensor_role router[] = {ROLE_ROUTER};
+    static const enum tensor_role router[] = {ROLE_ROUTER}, choice[] = {ROLE_CHOICE_BIAS};
     const struct model_config *config = loader->options.config;
     ret_experts->gate_up = calloc(config->experts, sizeof *ret_experts->gate_up);
     ret_experts->down = calloc(config->experts, sizeof *ret_experts->down);
@@ -240,9 +250,15 @@ enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
     ret_experts->used = config->experts_used;
     ret_experts->ffn = config->expert_ffn;
     ret_experts->sums_to_one = config->expert_weights_sum_to_one;
+    ret_experts->is_sigmoid = config->routing.is_sigmoid;
+    ret_experts->groups_by_best = config->routing.groups_by_best;
+    ret_experts->groups = config->routing.groups;
+    ret_experts->groups_used = config->routing.groups_used;
+    ret_experts->route_scale = config->routing.scale;
     ret_experts->gate_limit = config->gate_limit;
     ret_experts->gate_alpha = config->gate_alpha;
     enum err err = weights_read_expert_biases(loader, layer, ret_experts);
+    if (err == OK) err = weights_read_vector(loader, layer, choice, 1, &ret_experts->choice_bias);
     if (err == OK) err = weights_open_matrix(loader, layer, router, 1, &ret_experts->router);
     if (err == OK) err = open_shared_expert(loader, layer, ret_experts);
     for (uint32_t i = 0; i < config->experts && err == OK; i++) {

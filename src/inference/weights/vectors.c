@@ -146,8 +146,9 @@ enum err weights_read_expert_biases(struct weights_loader *loader, uint32_t laye
 
 /* ---- positions ---- */
 
-enum err weights_read_conv(struct weights_loader *loader, uint32_t layer, float **ret_conv) {
-    const struct checkpoint_tensor *tensor = weights_find(loader, layer, ROLE_STATE_CONV);
+enum err weights_read_conv(struct weights_loader *loader, uint32_t layer, enum tensor_role role,
+                           float **ret_conv) {
+    const struct checkpoint_tensor *tensor = weights_find(loader, layer, role);
     const size_t taps = (size_t)tensor->axes[0], channels = (size_t)tensor->axes[1];
     struct checkpoint_bytes bytes;
     float row[CONFIG_TAPS_MAX];

@@ -107,11 +107,13 @@ static enum err open_attention(struct weights_loader *loader, uint32_t layer,
 
 static enum err open_mixer(struct weights_loader *loader, uint32_t layer,
                            struct layer_weights *to) {
-    static const enum tensor_role output[] = {ROLE_STATE_OUTPUT};
+    static const enum tensor_role output[] = {ROLE_STATE_OUTPUT}, conv[] = {ROLE_CONV_OUTPUT};
+    const bool is_conv = loader->options.config->list[layer].mixer == MIXER_CONV;
     if (!config_layer_is_recurrent(loader->options.config, layer))
         return open_attention(loader, layer, to);
     enum err err = weights_open_recurrent(loader, layer, &to->recurrent);
-    return err == OK ? weights_open_matrix(loader, layer, output, 1, &to->output) : err;
+    return err == OK ? weights_open_matrix(loader, layer, is_conv ? conv : output, 1, &to->output)
+                     : err;
 }
 
 static enum err open_layer(struct weights_loader *loader, uint32_t layer) {
@@ -239,6 +241,7 @@ static void close_experts(struct experts *experts) {
     }
     free(experts->scales);
     free(experts->router_bias);
+    free(experts->choice_bias);
     free(experts->gate_up_bias);
     free(experts->down_bias);
     matrix_close(experts->router);

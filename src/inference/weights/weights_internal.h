@@ -58,7 +58,7 @@ enum err weights_read_norm(struct weights_loader *loader, uint32_t layer, enum t
 enum err weights_read_expert_biases(struct weights_loader *loader, uint32_t layer,
                                     struct experts *ret_experts) MUST_CHECK;
 /* Reads the weights of a convolution, transposed: (taps, channels). */
-enum err weights_read_conv(struct weights_loader *loader, uint32_t layer,
+enum err weights_read_conv(struct weights_loader *loader, uint32_t layer, enum tensor_role role,
                            float **ret_conv) MUST_CHECK;
 /* Reads the logarithms of a state's rates of decay. ERR_INVALID for a rate that is none. */
 enum err weights_read_decay(struct weights_loader *loader, uint32_t layer,

@@ -31,6 +31,15 @@ CONFIGS = {
         "head_dim": 16, "rope_theta": 10000.0, "query_pre_attn_scalar": 16, "sliding_window": 12,
         "attn_logit_softcapping": 2.0, "final_logit_softcapping": 6.0,
         "hidden_activation": "gelu_pytorch_tanh", "tie_word_embeddings": True},
+    "lfm2_moe": SIZES | {
+        "model_type": "lfm2_moe", "num_hidden_layers": 5, "max_position_embeddings": 256,
+        "num_key_value_heads": 1, "norm_eps": 1e-5, "torch_dtype": "bfloat16", "conv_L_cache": 3,
+        "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+        "num_dense_layers": 1, "norm_topk_prob": True, "use_expert_bias": True,
+        "routed_scaling_factor": 1.5, "rope_parameters": {
+            "rope_type": "default", "rope_theta": 10000.0},
+        "layer_types": ["conv", "full_attention", "conv", "full_attention", "conv"],
+        "tie_word_embeddings": True},
     "gemma": DECODER | {
         "model_type": "gemma", "num_hidden_layers": 2, "max_position_embeddings": 256,
         "head_dim": 16, "rope_theta": 10000.0, "hidden_act": "gelu_pytorch_tanh",
@@ -109,9 +118,25 @@ WORDS = [
     "on", "mat", "is", "a", "dog"]
 
 
+def split_experts(weights):
+    """One tensor for each matrix of each expert, as released files have them; transformers 5 keeps
+    gate and up of all experts as one."""
+    for name in [name for name in weights if name.endswith("experts.gate_up_proj")]:
+        before = name.removesuffix("gate_up_proj")
+        names = ("w1", "w3", "w2") if "feed_forward" in name else (
+            "gate_proj", "up_proj", "down_proj")
+        pairs, downs = weights.pop(name), weights.pop(before + "down_proj")
+        for i, (pair, down) in enumerate(zip(pairs, downs)):
+            for part, weight in zip(names, (*pair.chunk(2), down)):
+                weights[f"{before}{i}.{part}.weight"] = weight.contiguous()
+
+
 def fill(model, seed, is_gemma):
     """Random weights that BF16 holds exactly, large enough that every feature moves the logits."""
     generator = torch.Generator().manual_seed(seed)
+    for name, buffer in model.named_buffers():
+        if name.endswith(("expert_bias", "e_score_correction_bias")):
+            buffer.copy_((0.2 * torch.randn(buffer.shape, generator=generator)).bfloat16())
     for name, weight in model.named_parameters():
         value = torch.randn(weight.shape, generator=generator)
         is_norm = "norm" in name.lower() and name.endswith("weight")
@@ -200,6 +225,7 @@ def make(name):
         key: value.to(dtype).contiguous()
         for key, value in model.state_dict().items()
         if key != "lm_head.weight" or not given.get("tie_word_embeddings")}
+    split_experts(weights)
     if sees:  # one tensor stands for all that a reader of text passes over
         weights = {
             key: value

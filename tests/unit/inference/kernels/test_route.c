@@ -54,6 +54,52 @@ static void the_most_probable_experts_weigh_what_the_softmax_says(void **state) 
         }
 }
 
+/* Logits of the probabilities 1/5, 1/2, 4/5, 1/2, 1/5, 1/2: three groups of two. */
+static const float by_sigmoid[6] = {-1.3862943611f, 0, 1.3862943611f, 0, -1.3862943611f, 0};
+
+struct choice {
+    struct route call;
+    uint32_t experts[2];
+    float weights[2];
+};
+
+static void a_bias_and_groups_choose_but_do_not_weigh(void **state) {
+    (void)state;
+    static const float bias[6] = {0.9f, 0.0f, -0.7f, 0.1f, 0.9f, 0.3f};
+    const struct choice choices[] = {
+        {{.is_sigmoid = true}, {2, 1}, {0.8f, 0.5f}},
+        /* 1.1 0.5 0.1 0.6 1.1 0.8 */
+        {{.is_sigmoid = true, .bias = bias}, {0, 4}, {0.2f, 0.2f}},
+        {{.is_sigmoid = true, .bias = bias, .groups = 3, .groups_used = 1}, {4, 5}, {0.2f, 0.5f}},
+        {{.is_sigmoid = true,
+          .bias = bias,
+          .groups = 3,
+          .groups_used = 1,
+          .groups_by_best = true,
+          .sums_to_one = true,
+          .scale = 2.5f},
+         {0, 1},
+         {2.5f * 0.2f / 0.7f, 2.5f * 0.5f / 0.7f}},
+        {{.scale = 2, .sums_to_one = true}, {2, 1}, {1.6f, 0.4f}},
+    };
+    for (size_t i = 0; i < sizeof choices / sizeof *choices; i++) {
+        struct route call = choices[i].call;
+        uint32_t got[2] = {99, 99};
+        float weights[2] = {0};
+        call.logits = by_sigmoid;
+        call.stride = call.experts = 6;
+        call.rows = 1;
+        call.used = 2;
+        call.ret_experts = got;
+        call.ret_weights = weights;
+        kernels_choose(NULL)->route(&call);
+        for (int j = 0; j < 2; j++) {
+            assert_int_equal(got[j], choices[i].experts[j]);
+            assert_true(fabsf(weights[j] - choices[i].weights[j]) < 1e-6f);
+        }
+    }
+}
+
 static void what_is_no_number_stays_none(void **state) {
     (void)state;
     const float row[3] = {1.0f, NAN, 2.0f};
@@ -74,6 +120,7 @@ static void what_is_no_number_stays_none(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_most_probable_experts_weigh_what_the_softmax_says),
+        cmocka_unit_test(a_bias_and_groups_choose_but_do_not_weigh),
         cmocka_unit_test(what_is_no_number_stays_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
