@@ -77,6 +77,7 @@ void active_free(struct active_batch *batch) {
     index_close(batch->index);
     seglog_close(batch->log);
     runs_release(&batch->runs);
+    leases_release(&batch->leases);
     waiting_for_model_close(batch->waiting);
     free(batch->pending);
     store_batch_release(&batch->row);
@@ -87,8 +88,7 @@ void active_leave_order(struct runner *runner, struct active_batch *batch) {
     runner->queue->ops->remove(runner->queue, batch->row.sequence);
     order_remove(&runner->order, &batch->order);
     if (runner->current == batch) runner->current = NULL;
-    batch->lease = (struct queue_lease){0};
-    batch->lease_at = 0;
+    leases_release(&batch->leases);
     waiting_for_model_clear(batch->waiting);
 }
 
@@ -270,7 +270,9 @@ enum err active_move(struct runner *runner, struct active_batch *batch, enum bat
 void active_put_back(struct active_batch *batch, const struct line_state *line) {
     batch->pending = vec_grow(batch->pending, batch->pending_count, &batch->pending_capacity,
                               sizeof *batch->pending);
-    batch->pending[batch->pending_count++] = *line;
+    batch->pending[batch->pending_count] = *line;
+    batch->pending[batch->pending_count].leased_by = 0;
+    batch->pending[batch->pending_count++].goes_to = 0;
 }
 
 bool active_is_paused(const struct active_batch *batch) {

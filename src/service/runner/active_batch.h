@@ -17,8 +17,7 @@
 #include "batch/index.h"
 #include "batch/state.h"
 #include "queue/order.h"
-#include "queue/queue.h"
-#include "runner/line_state.h"
+#include "runner/leases.h"
 #include "runner/runs.h"
 #include "runner/waiting_for_model.h"
 #include "store/seglog.h"
@@ -70,8 +69,7 @@ struct active_batch {
     struct line_state *pending; /* lines that have left their lease and wait to be given again */
     size_t pending_count, pending_capacity;
     struct waiting_for_model *waiting; /* NULL until one of several models has no room */
-    struct queue_lease lease;          /* a range of places in the order of its lines */
-    uint32_t lease_at;                 /* places of the lease that were taken */
+    struct leases leases;
     struct runs runs;
     uint64_t blocked_at; /* runner->progress when it had no line that any worker could take */
 };

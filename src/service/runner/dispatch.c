@@ -21,7 +21,7 @@
 #include <string.h>
 
 #define TEND_NS 50000000                      /* between looks at clocks and blocked batches */
-#define LEASE_PLACES 256                      /* places taken from the queue at a time */
+#define TURN_LINES 256                        /* lines of a batch before another is chosen */
 #define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* results not yet durable; above it lines wait */
 #define LINE_BYTES_KEPT ((size_t)1 << 20)     /* a larger line buffer is released after its line */
 #define READ_AGAIN_NS 1000000000              /* pause after a line that could not be read */
@@ -76,37 +76,9 @@ static bool take_waiting(struct runner *runner, struct active_batch *batch,
     return true;
 }
 
-/* Leases places that lie in one run, or outside of all runs (runs.h). */
-static bool take_lease(struct runner *runner, struct active_batch *batch) {
-    const struct queue_ops *queue = runner->queue->ops;
-    struct queue_lease *lease = &batch->lease;
-    uint32_t from = runs_next(&batch->runs, &runner->warm, lease->first + lease->count);
-    batch->lease_at = 0;
-    if (!queue->take(runner->queue, batch->row.sequence, from, LEASE_PLACES, lease)) {
-        lease->count = 0;
-        return false;
-    }
-    uint32_t kept = runs_lease(&batch->runs, &runner->warm, lease->first, lease->count);
-    struct queue_lease rest = *lease;
-    rest.first += kept;
-    rest.count -= kept;
-    queue->give_back(runner->queue, &rest);
-    lease->count = kept;
-    return true;
-}
-
 static bool take_leased(struct runner *runner, struct active_batch *batch,
                         struct line_state *ret_line) {
-    while (!waiting_for_model_is_full(batch->waiting)) {
-        while (batch->lease_at < batch->lease.count) {
-            uint32_t line = index_line_at(batch->index, batch->lease.first + batch->lease_at++);
-            if (seglog_has(batch->log, line)) continue;
-            *ret_line = (struct line_state){.number = line};
-            return true;
-        }
-        if (!take_lease(runner, batch)) return false;
-    }
-    return false;
+    return !waiting_for_model_is_full(batch->waiting) && leases_take(runner, batch, ret_line);
 }
 
 static bool gives_lines(void *context, const struct order_entry *entry) {
@@ -120,7 +92,7 @@ static bool gives_lines(void *context, const struct order_entry *entry) {
 static struct active_batch *choose_batch(struct runner *runner) {
     struct order_entry *entry = order_choose(&runner->order, gives_lines, runner);
     runner->current = entry ? entry->owner : NULL;
-    runner->current_left = LEASE_PLACES;
+    runner->current_left = TURN_LINES;
     runner->is_reordered = false;
     return runner->current;
 }
@@ -151,6 +123,8 @@ static struct active_batch *take_line(struct runner *runner, struct line_state *
 /* The fate of a line that was taken. */
 enum next {
     NEXT_GONE,           /* it is with a worker or has ended: the slot belongs to others */
+    NEXT_ANOTHER_SEAT,   /* its seat has no room: its place waits for any */
+    NEXT_NOT_SERVED,     /* its seat's worker does not serve the model: likewise */
     NEXT_FOLLOWS,        /* it waits for the answer to an equal request (reuse.h) */
     NEXT_WAIT_FOR_ROOM,  /* it waits, and its batch with it */
     NEXT_WAIT_FOR_MODEL, /* it waits, and its batch goes on with lines for other models */
@@ -293,6 +267,19 @@ static enum next end_without_model(struct runner *runner, struct slot *slot) {
     return NEXT_GONE;
 }
 
+/* Gives the line to the seat that its place was leased to. */
+static enum next give_to_own_seat(struct runner *runner, struct slot *slot,
+                                  const struct batch_line *line, struct str model) {
+    char served[MODEL_NAME_BYTES];
+    struct seat *seat = &runner->seats[slot->line.goes_to - 1];
+    pthread_mutex_lock(&runner->lock);
+    bool has_room = seat_has_room(runner, seat, &slot->line);
+    pthread_mutex_unlock(&runner->lock);
+    if (!has_room) return NEXT_ANOTHER_SEAT;
+    if (!runner_finds(runner, seat->worker, model, served)) return NEXT_NOT_SERVED;
+    return submit(runner, slot, seat, line, served) ? NEXT_GONE : NEXT_ANOTHER_SEAT;
+}
+
 static enum next give_to_worker(struct runner *runner, struct slot *slot,
                                 const struct batch_line *line, struct str model) {
     char served[MODEL_NAME_BYTES];
@@ -330,6 +317,7 @@ static enum next give_line(struct dispatch *dispatch, struct slot *slot) {
     case REUSE_FOLLOWS: return NEXT_FOLLOWS;
     case REUSE_FULL: return NEXT_WAIT_FOR_ROOM;
     }
+    if (slot->line.goes_to) return give_to_own_seat(runner, slot, &line, model);
     return give_to_worker(runner, slot, &line, model);
 }
 
@@ -350,11 +338,13 @@ static void wait_for_model(struct runner *runner, struct active_batch *batch,
 /* Keeps the line if its batch still runs. */
 static void keep_line(struct runner *runner, struct slot *slot, enum next next) {
     struct active_batch *batch = slot->batch;
+    bool is_as_leased = next == NEXT_WAIT_FOR_ROOM || next == NEXT_ANOTHER_SEAT;
     if (batch->phase != PHASE_RUN)
         seat_clear_suspect(runner, &slot->line);
     else if (next == NEXT_WAIT_FOR_MODEL)
         wait_for_model(runner, batch, &slot->line);
-    else
+    else if (!(next == NEXT_NOT_SERVED && leases_refuse(runner, batch, &slot->line)) &&
+             !(is_as_leased && leases_put_back(batch, &slot->line)))
         active_put_back(batch, &slot->line);
     slot_free(runner, slot);
 }
@@ -375,7 +365,9 @@ static void settle(struct runner *runner, struct slot *slot, enum next next,
     case NEXT_DAMAGED: end_damaged(runner, slot, cancel); return;
     case NEXT_READ_AGAIN: slot->line.due_ns = clock_monotonic_ns() + READ_AGAIN_NS; break;
     case NEXT_WAIT_FOR_ROOM: slot->batch->blocked_at = runner->progress; break;
-    case NEXT_WAIT_FOR_MODEL: break;
+    case NEXT_WAIT_FOR_MODEL:
+    case NEXT_ANOTHER_SEAT:
+    case NEXT_NOT_SERVED: break;
     }
     keep_line(runner, slot, next);
 }

@@ -24,5 +24,7 @@ struct line_state {
     uint32_t home;     /* the index of a seat */
     bool was_waiting;  /* it was taken from the lines that wait for a model */
     uint8_t model;     /* 1 + its number in waiting_for_model; 0: not known, or the only one */
+    uint8_t leased_by; /* 1 + the seat whose range it came from at once (leases.h); 0: it waited */
+    uint8_t goes_to;   /* 1 + the seat that it goes to, or waits for; 0: any */
     int64_t due_ns;    /* it is given to no worker before */
 };

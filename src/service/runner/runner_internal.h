@@ -50,9 +50,8 @@ struct runner {
     struct active_batch *current; /* the one whose lines dispatch gives now */
     uint32_t current_left;        /* lines until it chooses again */
     bool is_reordered;            /* it chooses again at once */
-    struct runs_warm warm;
-    bool is_sweep_due; /* publish sweeps at once */
-    int64_t watch_ns;  /* the next look at progress is due; dispatch's alone */
+    bool is_sweep_due;            /* publish sweeps at once */
+    int64_t watch_ns;             /* the next look at progress is due; dispatch's alone */
 
     struct slot **chunks; /* see slot.h */
     uint32_t slot_count;

@@ -38,14 +38,21 @@ static uint32_t run_behind(const struct runs *runs, uint32_t place) {
     return low;
 }
 
-uint32_t runs_next(const struct runs *runs, const struct runs_warm *warm, uint32_t place) {
+bool runs_are_inside(const struct runs *runs, uint32_t place) {
     uint32_t at = run_behind(runs, place);
-    bool is_inside = at < runs->count && runs->at[at].first < place;
-    if (is_inside) return place;
+    return at < runs->count && runs->at[at].first < place;
+}
+
+uint32_t runs_next(const struct runs *runs, const struct runs_warm *warm, uint32_t place) {
     for (uint32_t i = 0; i < RUNS_WARM_MAX && warm->groups[i]; i++)
         for (uint32_t k = 0; k < runs->count; k++)
             if (runs->at[k].group == warm->groups[i] && !runs->at[k].is_begun)
                 return runs->at[k].first;
+    for (uint32_t at = run_behind(runs, place); at < runs->count; at++) {
+        const struct run *run = &runs->at[at];
+        if (run->first > place || !run->is_begun) break;
+        place = run->first + run->count;
+    }
     return place;
 }
 
@@ -56,7 +63,8 @@ static void make_warm(struct runs_warm *warm, uint32_t group) {
     warm->groups[0] = group;
 }
 
-uint32_t runs_lease(struct runs *runs, struct runs_warm *warm, uint32_t first, uint32_t count) {
+uint32_t runs_lease(struct runs *runs, struct runs_warm *warm, uint32_t first, uint32_t count,
+                    uint32_t *ret_end) {
     uint32_t at = run_behind(runs, first);
     if (at == runs->count) return count;
     struct run *run = &runs->at[at];
@@ -66,6 +74,7 @@ uint32_t runs_lease(struct runs *runs, struct runs_warm *warm, uint32_t first, u
     } else {
         run->is_begun = true;
         make_warm(warm, run->group);
+        *ret_end = run->first + run->count;
     }
     return count < stretch ? count : stretch;
 }

@@ -4,8 +4,9 @@
 /* runs: stretches of a batch's places whose lines begin with the same bytes (batch/index.h), so
  * that batches with a common beginning run it at the same time.
  *
- * At the end of a run a batch goes on with a run whose group any batch leased lately, if it has
- * one, else with the next place. Only the order inside the batch changes, so no other batch loses.
+ * At the end of a run a worker goes on with a run whose group it had lately from any batch, if
+ * there is one, else with the next place. Only the order inside the batch changes, so no other
+ * batch loses.
  *
  * Short runs are not worth it: at most RUNS_MAX runs of at least RUN_PLACES_MIN places are kept.
  *
@@ -31,15 +32,19 @@ struct runs {
     uint32_t count;
 };
 
-/* The groups that were leased last, the newest first; 0: none. Zero is a valid start. */
+/* The groups that a worker's lines had last, the newest first; 0: none. Zero is a valid start. */
 struct runs_warm {
     uint32_t groups[RUNS_WARM_MAX];
 };
 
 void runs_make(struct runs *ret_runs, const struct line_index *index);
 void runs_release(struct runs *runs);
-/* The next place of a batch that has leased up to `place`. */
+/* Whether the place is in a run and not its first. */
+bool runs_are_inside(const struct runs *runs, uint32_t place);
+/* Where a worker whose groups are warm begins, when all before `place` is begun: with a run of such
+ * a group that nobody has begun, else at the place, or behind the runs there that are begun. */
 uint32_t runs_next(const struct runs *runs, const struct runs_warm *warm, uint32_t place);
 /* Notes that `count` places from `first` on are leased. Returns how many of them lie in one run, or
- * outside of all runs. */
-uint32_t runs_lease(struct runs *runs, struct runs_warm *warm, uint32_t first, uint32_t count);
+ * outside of all runs. Sets *ret_end to the end of that run, or leaves it. */
+uint32_t runs_lease(struct runs *runs, struct runs_warm *warm, uint32_t first, uint32_t count,
+                    uint32_t *ret_end);

@@ -16,6 +16,7 @@
 
 #include "protocol/worker.h"
 #include "runner/line_state.h"
+#include "runner/runs.h"
 
 struct runner;
 struct slot;
@@ -32,7 +33,8 @@ struct seat {
     /* In flight: */
     uint32_t lines;
     uint32_t requests;
-    uint64_t bytes; /* bytes of the lines' bodies */
+    uint64_t bytes;        /* bytes of the lines' bodies */
+    struct runs_warm warm; /* the groups that its lines had last */
 
     uint32_t suspects;
     uint32_t suspects_max;  /* in flight at a time */
