@@ -76,3 +76,31 @@ def test_without_prices_no_money_is_told(tmp_path):
     once = json.loads(done.stdout)["costs"]["once"]
     assert once["seconds"] > 0 and (once["electricity"], once["rented_gpu"],
                                     once["managed_api"]) == (None, None, None)
+
+
+def test_list_and_status_show_name_and_cost(tmp_path):
+    path = tmp_path / "questions of today.jsonl"
+    path.write_bytes(support.jsonl(equal(2)))
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo", *PRICES) as server:
+        done = support.quern("submit", path, "-o", tmp_path / "out.jsonl", "--base-url", server.url)
+        assert done.returncode == 0, done.stderr
+        named = server.create(support.jsonl(equal(1)), metadata={"name": "nightly"})
+        named = server.wait(named["id"])
+        listed = support.quern("list", "--base-url", server.url).stdout.splitlines()
+        assert listed[0].split()[-2:] == ["name", "cost"]
+        assert " nightly " in listed[1] and " questions of today.jsonl " in listed[2]
+        once = named["quern"]["costs"]["once"]
+        cost = ", ".join(
+            f"{once[kind]:.3g} EUR {words}"
+            for kind, words in (("electricity", "of electricity"),
+                                ("rented_gpu", "on a rented machine"), ("managed_api",
+                                                                        "at a managed API")))
+        shown = support.quern("status", named["id"], "--base-url", server.url).stdout
+        assert "name        nightly\n" in shown and f"cost        {cost}\n" in shown, (cost, shown)
+        server.call("DELETE", f"/v1/files/{named['input_file_id']}")
+        ended = server.json("GET", "/v1/batches")["data"][1]
+        server.call("DELETE", f"/v1/files/{ended['input_file_id']}")
+        listed = support.quern("list", "--base-url", server.url)
+        assert listed.returncode == 0 and "questions" not in listed.stdout
+        assert "questions" not in support.quern("status", ended["id"], "--base-url",
+                                                server.url).stdout

@@ -131,3 +131,48 @@ def test_help_of_nothing_and_of_what_is_not_there():
     assert support.quern("help").stdout == support.quern("--help").stdout
     done = support.quern("help", "nonesuch")
     assert done.returncode == 2 and "no command 'nonesuch'" in done.stderr
+
+
+# --- config check ---
+
+WRONG = ["port = 80x1", "modle = smollm2", "max-num-seqs = -4", "nonsense", "block-size = 17",
+         "model = smollm2"]
+
+
+def checked(tmp_path, lines, *words, **environment):
+    file = tmp_path / "config"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    return support.quern("config", "check", *words, "--config", file, env={
+        "HOME": str(tmp_path), "PATH": "/", **environment}), file
+
+
+def test_config_check_names_every_wrong_setting_with_its_line(tmp_path):
+    done, file = checked(tmp_path, WRONG)
+    said = done.stderr.splitlines()
+    assert done.returncode == 2 and not done.stdout and len(said) == len(WRONG) - 1
+    for line, what in enumerate(("--port: '80x1'", "no option --modle; did you mean --model?",
+                                 "--max-num-seqs: -4", "not 'key = value'", "--block-size 17"), 1):
+        assert any(text.startswith(f"quern config: {file}:{line}: {what}") or
+                   f"{file}:{line}: " in text and what in text for text in said), (what, said)
+    done, _ = checked(tmp_path, ["model = smollm2"], QUERN_PORT="x", QUERN_DRAIN_SECONDS="never")
+    assert done.returncode == 2 and [line.split(":")[1].strip()
+                                     for line in done.stderr.splitlines()
+                                     ] == ["QUERN_PORT", "QUERN_DRAIN_SECONDS"]
+
+
+def test_config_check_compares_settings_as_serve_does(tmp_path):
+    lines = ["model = smollm2", "ssl-keyfile = key.pem"]
+    done, file = checked(tmp_path, lines)
+    assert done.returncode == 2
+    assert f"{file}:2: --ssl-keyfile needs --ssl-certfile" in done.stderr
+    assert checked(tmp_path, lines, "run")[0].returncode == 0
+
+
+def test_config_check_says_what_it_read(tmp_path):
+    done, file = checked(tmp_path, ["model = smollm2", "# a comment", "port = 1"])
+    assert done.returncode == 0
+    assert done.stdout == f"{file}: 2 settings\nthe settings are right\n"
+    done = support.quern("config", "check", env={"HOME": str(tmp_path), "PATH": "/"})
+    assert done.returncode == 0 and f"{tmp_path}/.config/quern/config: " in done.stdout
+    assert "left to the command line: --model is missing" in done.stdout
+    assert support.quern("config", "check", "--config", "/nowhere").returncode == 4

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`quern table`: requests of a table, and a table of requests and results in any order."""
-import random
+import csv, io, random
 
 import pytest
 
@@ -102,3 +102,32 @@ def test_a_batch_of_a_server_becomes_a_table(server, tmp_path):
                          *where).returncode == 4
     assert sorted(p.name for p in tmp_path.iterdir()) == [
         "in.csv", "named", "out.csv", "prompt.jinja", "requests.jsonl", "schema.json"]
+
+
+def test_a_schema_makes_columns_of_answers_to_any_requests(tmp_path):
+    """`quern results --schema` and `quern table --schema`, for lines that no table made."""
+    texts = ['{"score": 7, "why": "so"}', "no object"]
+    lines = [support.request(f"r{i}", text) for i, text in enumerate(texts)]
+    schema = tmp_path / "schema.json"
+    schema.write_text('\ufeff{"properties": {"score": {"type": "integer"}, "why": {}}}')
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines))
+    (tmp_path / "empty.json").write_text("{}")
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo") as server:
+        batch = server.wait(server.create(support.jsonl(lines))["id"])["id"]
+        results = ("results", batch, "--base-url", server.url)
+        table = support.quern(*results, "--csv", "--schema", schema)
+        head, first, second = csv.reader(io.StringIO(table.stdout))
+        assert head == ["custom_id", "score", "why", "error", "finish_reason"]
+        assert first == ["r0", "7", "so", "", "stop"]
+        assert second[:3] == ["r1", "", ""] and "no object" in second[3]
+        assert next(csv.reader(io.StringIO(support.quern(*results, "--csv").stdout))) == [
+            "custom_id", "answer", "error", "finish_reason"]
+        for words, said in ((("--schema", schema), "is about tables"), (
+            ("--csv", "--schema", tmp_path / "empty.json"), "no properties"), (
+                ("--csv", "--schema", "/nowhere"), "/nowhere")):
+            refused = support.quern(*results, *words)
+            assert refused.returncode != 0 and said in refused.stderr, refused
+        support.quern(*results, "-o", tmp_path / "out.jsonl")
+    joined = support.quern("table", tmp_path / "in.jsonl", tmp_path / "out.jsonl", "-o",
+                           tmp_path / "joined.csv", "--schema", schema)
+    assert joined.returncode == 0 and (tmp_path / "joined.csv").read_text() == table.stdout

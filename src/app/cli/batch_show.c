@@ -23,17 +23,19 @@ static void write_time(int64_t unix_s, char ret_text[TIME_BYTES]) {
 /* --- lists and pages --- */
 
 void batch_show_heads(void) {
-    printf("%-38s  %-11s  %10s  %10s  %8s  %-19s  %s\n", "id", "status", "done", "total", "failed",
-           "created (UTC)", "model");
+    printf("%-38s  %-11s  %10s  %10s  %8s  %-19s  %-16s  %-24s  %s\n", "id", "status", "done",
+           "total", "failed", "created (UTC)", "model", "name", "cost");
 }
 
 void batch_show_row(const struct batch_object *batch) {
     char created[TIME_BYTES];
     write_time(batch->created_unix_s, created);
-    printf("%-38s  %-11s  %10" PRIu64 "  %10" PRIu64 "  %8" PRIu64 "  %-19s  %s\n",
+    printf("%-38s  %-11s  %10" PRIu64 "  %10" PRIu64 "  %8" PRIu64 "  %-19s  %-16s  ",
            printable(batch->id).text, *batch->paused ? "paused" : printable(batch->status).text,
            batch->completed + batch->failed, batch->total, batch->failed, created,
            *batch->model ? printable(batch->model).text : "-");
+    printf("%-24s  %s\n", *batch->name ? printable(batch->name).text : "-",
+           *batch->cost ? printable(batch->cost).text : "-");
 }
 
 static void print_text(const char *label, const char *text) {
@@ -70,6 +72,7 @@ static void print_errors(const struct batch_object *batch, FILE *to) {
 void batch_show_page(const struct batch_object *batch) {
     printf("%-12s%s\n%-12s%s\n", "batch", printable(batch->id).text, "status",
            printable(batch->status).text);
+    print_text("name", batch->name);
     if (*batch->paused) printf("%-12sby %s\n", "paused", printable(batch->paused).text);
     print_text("waits for", batch->waiting_for);
     print_text("endpoint", batch->endpoint);
@@ -84,6 +87,7 @@ void batch_show_page(const struct batch_object *batch) {
     print_time(batch_object_is_over(batch) ? "ended" : "expires",
                batch_object_is_over(batch) ? batch->ended_unix_s : batch->expires_unix_s);
     print_duration(batch);
+    print_text("cost", batch->cost);
     print_time("deleted on", batch->delete_unix_s);
     print_text("input", batch->input_file_id);
     print_text("output", batch->output_file_id);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/command.h"
+#include "cli/config_check.h"
 #include "cli/settings.h"
 
 #include <inttypes.h>
@@ -157,9 +158,9 @@ static enum err check(struct command_call *call, struct error *error) {
     if ((strcmp(word, "check") != 0 && strcmp(word, "show") != 0 && strcmp(word, "example") != 0) ||
         (call->operands[1] && (!only || !only->has_settings)))
         return err_set(error, ERR_INVALID,
-                       "say `quern config check|reloadable`, or `quern config show|example "
+                       "say `quern config reloadable`, or `quern config check|show|example "
                        "[run|serve|preflight|tune]`");
-    if (strcmp(word, "example") == 0) return OK;
+    if (strcmp(word, "show") != 0) return OK;
     for (size_t i = 0; commands[i] && err == OK; i++)
         if (commands[i]->has_settings && (!only || commands[i] == only))
             err = load(call->chosen, commands[i], false, error);
@@ -169,7 +170,14 @@ static enum err check(struct command_call *call, struct error *error) {
 static enum err run(struct command_call *call, struct error *error) {
     const struct command *command =
         call->operands[1] ? command_find(call->operands[1]) : &cmd_serve;
-    if (strcmp(call->operands[0], "check") == 0) return OK;
+    if (strcmp(call->operands[0], "check") == 0) {
+        const struct chosen *chosen = call->chosen;
+        bool is_good = true;
+        enum err err =
+            config_check(chosen->config, call->operands[1] ? command : NULL, &is_good, error);
+        if (!is_good) call->status = EXIT_USAGE;
+        return err;
+    }
     if (strcmp(call->operands[0], "example") == 0) {
         print_examples(command);
         return OK;
@@ -188,7 +196,8 @@ const struct command cmd_config = {
     .summary = "check and show the settings of serve, run, preflight and tune",
     .usage = "config check|show|example|reloadable [run|serve|preflight|tune] [options]",
     .help =
-        "check: reads the files and the environment as these commands would.\n"
+        "check: reads the files and the environment as these commands would, and says each wrong\n"
+        "setting with its file and line; exits with 2 if there is one.\n"
         "show: prints every setting (of serve unless named) as a settings file has it.\n"
         "example: prints every setting with its help and its default, commented out, as a file\n"
         "of variables for a service manager.\n"

@@ -2,6 +2,7 @@
 #include "cli/batch_show.h"
 #include "cli/command.h"
 #include "client/remote_batches.h"
+#include "client/results.h"
 
 #include <stdio.h>
 
@@ -17,8 +18,12 @@ static const struct option rows[] = {
     {0},
 };
 
+#define NAMES_MAX 100 /* files that are asked for their names */
+
 struct list {
+    struct remote *remote;
     bool json;
+    uint64_t count;
     bool is_begun;
     enum err err;
     struct error *error;
@@ -33,6 +38,7 @@ static bool take(void *context, const json_t *object) {
     }
     list->err = batch_object_read(&batch, object, list->error);
     if (list->err != OK) return false;
+    if (list->count++ < NAMES_MAX) results_name(list->remote, &batch);
     if (!list->is_begun) batch_show_heads();
     list->is_begun = true;
     batch_show_row(&batch);
@@ -49,6 +55,7 @@ static enum err run(struct command_call *call, struct error *error) {
     struct session session;
     struct list list = {.json = chosen->session.json, .error = error};
     enum err err = session_open(&session, "list", &chosen->session, call->stop, error);
+    list.remote = session.remote;
     if (err == OK)
         err = remote_batches_list(session.remote, (uint64_t)chosen->limit, take, &list, error);
     if (err == OK) err = list.err;
@@ -69,7 +76,8 @@ const struct command cmd_list = {
     .name = "list",
     .summary = "list the batches of a server",
     .usage = "list [options]",
-    .help = "Lists the batches of an OpenAI-compatible server, the newest first.\n",
+    .help = "Lists the batches of an OpenAI-compatible server, the newest first. A batch\n"
+            "without a name has that of its file, for the first 100.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

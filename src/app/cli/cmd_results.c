@@ -18,6 +18,8 @@ static const struct option rows[] = {
     {"csv", OPTION_SWITCH, AT(wish.csv),
      .help = "write a table in CSV: cells of the input, then answers"},
     {"tsv", OPTION_SWITCH, AT(wish.tsv), .help = "write a table with tabs between its cells"},
+    {"schema", OPTION_TEXT, AT(wish.schema), "F.json",
+     .help = "JSON schema of the answers; each of its properties is a column of the table"},
     {"token-columns", OPTION_SWITCH, AT(wish.has_tokens),
      .help = "add the columns prompt_tokens and completion_tokens to the table"},
     {"excel-safe", OPTION_SWITCH, AT(wish.is_excel_safe),
@@ -31,9 +33,13 @@ static enum err check(struct command_call *call, struct error *error) {
     const struct results_wish *wish = &chosen->wish;
     if (wish->csv && wish->tsv)
         return err_set(error, ERR_INVALID, "--csv and --tsv exclude each other");
-    if ((wish->has_tokens || wish->is_excel_safe) && results_show_table(wish) == TABLE_NONE)
+    const char *wanted = wish->has_tokens      ? "token-columns"
+                         : wish->is_excel_safe ? "excel-safe"
+                         : wish->schema        ? "schema"
+                                               : NULL;
+    if (wanted && results_show_table(wish) == TABLE_NONE)
         return err_set(error, ERR_INVALID, "--%s is about tables: --csv, --tsv or -o OUT.csv",
-                       wish->has_tokens ? "token-columns" : "excel-safe");
+                       wanted);
     return session_check_id(&chosen->session, call->operands[0], error);
 }
 

@@ -2,14 +2,17 @@
 #include "cli/batch_show.h"
 #include "cli/one_batch.h"
 #include "client/remote_batches.h"
+#include "client/results.h"
 
 static void show(struct session *session, const struct session_choice *choice,
                  const struct batch_object *batch, const json_t *object) {
-    (void)session;
-    if (choice->json)
+    if (choice->json) {
         session_print_json(object);
-    else
-        batch_show_page(batch);
+        return;
+    }
+    struct batch_object shown = *batch;
+    results_name(session->remote, &shown);
+    batch_show_page(&shown);
 }
 
 static enum err run(struct command_call *call, struct error *error) {

@@ -28,6 +28,7 @@ static enum err check(struct command_call *call, struct error *error) {
     const char *const *names = call->operands;
     if (!names[0] || !chosen->output)
         return err_set(error, ERR_INVALID, "%s is missing", names[0] ? "-o OUT" : "IN");
+    chosen->table.joins = names[1] != NULL;
     enum err err = table_options_check(&chosen->table, names[0], chosen->output, error);
     if (err != OK) return err;
     bool makes_table =
@@ -67,13 +68,15 @@ static enum err run(struct command_call *call, struct error *error) {
     enum err err = table_options_open(&chosen->table, chosen->output, &input, error);
     if (err != OK) return err;
     const char *output = strcmp(chosen->output, "-") == 0 ? NULL : chosen->output;
-    struct table_file file = {output, chosen->overwrite, input.form};
+    struct table_file file = {output, chosen->overwrite, input.form,
+                              input.table ? NULL : chosen->table.table.schema};
     if (input.table) return table_file_make(&file, write_requests, &input, error);
     const struct table_join join = {.requests = call->operands[0],
                                     .results = {call->operands[1], call->operands[2]},
                                     .result_count = call->operands[2] ? 2 : 1,
                                     .form = file.form};
-    err = table_file_join(&file, &join, &report, error);
+    err = table_file_check(&file, error);
+    if (err == OK) err = table_file_join(&file, &join, &report, error);
     if (err == OK && table_file_say(&file, &report, say, NULL)) call->status = EXIT_FAILED;
     return err;
 }

@@ -23,6 +23,7 @@ static struct table_file table_wish(const struct results_wish *wish) {
     enum table_kind kind = results_show_table(wish);
     return (struct table_file){.path = is_to_file(wish) ? wish->output : NULL,
                                .overwrite = wish->overwrite,
+                               .schema = wish->schema,
                                .form = {.kind = kind,
                                         .csv = {table_separator(kind), wish->is_excel_safe},
                                         .has_tokens = wish->has_tokens}};

@@ -15,6 +15,7 @@ struct results_wish {
     bool overwrite;
     bool csv, tsv; /* a table whatever the name of the output ends in */
     bool has_tokens, is_excel_safe;
+    const char *schema; /* file of a schema whose properties are columns of a table; NULL: none */
 };
 
 /* The kind of the table that is wanted, or TABLE_NONE for result lines. */

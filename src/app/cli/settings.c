@@ -63,23 +63,52 @@ static enum err take(struct loading *loading, const struct config_setting *setti
     return options_set(bound, loading->path, text, value, error);
 }
 
+/* Passes a wrong setting on, or ends with it. */
+static enum err note(const struct loading *loading, enum err err, const struct error *error) {
+    const struct settings_told *told = &loading->settings->told;
+    if (!told->fault || (err != ERR_INVALID && err != ERR_LIMIT)) return err;
+    told->fault(told->context, error->text);
+    return OK;
+}
+
+static void tell_file(const struct loading *loading, const char *path, bool is_there,
+                      size_t count) {
+    const struct settings_told *told = &loading->settings->told;
+    if (told->file) told->file(told->context, path, is_there, count);
+}
+
+/* Takes the settings of a text; *ret_count are those that are right. */
+static enum err load_text(struct loading *loading, struct str text, size_t *ret_count,
+                          struct error *error) {
+    struct config_reader reader = {.rest = text};
+    struct config_setting setting;
+    for (;;) {
+        enum err err = OK;
+        bool has_one = config_next(&reader, &setting, &err, error);
+        if (!has_one && err == OK) return OK;
+        if (has_one) err = take(loading, &setting, reader.line, error);
+        if (err == OK) (*ret_count)++;
+        if (err != OK)
+            err = note(loading, err_prefix(error, "%s:%u", loading->path, reader.line), error);
+        if (err != OK) return err;
+    }
+}
+
 static enum err load_file(struct loading *loading, const char *path, bool must_be_there,
                           struct error *error) {
     char *text;
-    size_t bytes;
+    size_t bytes, count = 0;
     enum err err = os_read_file(path, CONFIG_FILE_BYTES_MAX, &text, &bytes, error);
-    if (err == ERR_NOT_FOUND && !must_be_there) return OK;
+    if (err == ERR_NOT_FOUND && !must_be_there) {
+        tell_file(loading, path, false, 0);
+        return OK;
+    }
     if (err != OK) return err;
     os_drop_mark(text, &bytes);
     loading->path = keep(loading->settings, str_from(path));
     memset(loading->lines, 0, sizeof loading->lines);
-    struct config_reader reader = {.rest = {text, bytes}};
-    struct config_setting setting;
-    while (config_next(&reader, &setting, &err, error)) {
-        err = take(loading, &setting, reader.line, error);
-        if (err != OK) break;
-    }
-    if (err != OK) err = err_prefix(error, "%s:%u", path, reader.line);
+    err = load_text(loading, (struct str){text, bytes}, &count, error);
+    if (err == OK) tell_file(loading, path, true, count);
     free(text);
     return err;
 }
@@ -128,6 +157,7 @@ static enum err load_environment(struct loading *loading, struct error *error) {
         if (!option_is_setting(bound->is)) continue;
         settings_variable(bound->is, name);
         err = take_variable(loading, bound, name, error);
+        if (err != OK) err = note(loading, err, error);
     }
     return err;
 }

@@ -20,10 +20,21 @@
 
 #include "cli/options.h"
 
+/* What a load says of the sources. Both may be NULL. */
+struct settings_told {
+    /* One wrong setting, with its file and line or its variable; the load goes on behind it. NULL:
+     * the first one ends the load. */
+    void (*fault)(void *context, const char *sentence);
+    /* A file that was read, or was not there, and its settings. */
+    void (*file)(void *context, const char *path, bool is_there, size_t count);
+    void *context;
+};
+
 /* Zero is a valid start. */
 struct settings {
     char **texts;
     size_t text_count;
+    struct settings_told told;
 };
 
 /* The variable of the environment that sets the option. */
@@ -32,7 +43,7 @@ void settings_variable(const struct option *option, char ret_name[SETTINGS_VARIA
 /* The value of --config in the arguments, or NULL. */
 const char *settings_find_config(int argc, char **argv);
 /* Reads the files and the environment; `config` NULL: the usual files. ERR_INVALID with the name
- * and the line of the file, or the name of the variable. */
+ * and the line of the file, or the name of the variable, unless told.fault gets it. */
 enum err settings_load(struct settings *settings, struct options *options, const char *config,
                        struct error *error) MUST_CHECK;
 void settings_release(struct settings *settings);

@@ -3,17 +3,54 @@
 
 #include "base/os.h"
 #include "base/whole_file.h"
+#include "json/json.h"
 
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
+
+#define SCHEMA_BYTES_MAX ((size_t)1 << 20)
+
+/* Reads a schema, raw; the caller frees *ret_text. */
+static enum err read_schema(const char *path, char **ret_text, struct str *ret_schema,
+                            struct error *error) {
+    size_t bytes;
+    json_t *value;
+    enum err err = os_read_file(path, SCHEMA_BYTES_MAX, ret_text, &bytes, error);
+    if (err != OK) return err_prefix(error, "--schema");
+    os_drop_mark(*ret_text, &bytes);
+    *ret_schema = str_trim((struct str){*ret_text, bytes});
+    err = json_read(&value, *ret_schema, error);
+    if (err != OK) {
+        err = err_prefix(error, "--schema %s", path);
+    } else {
+        bool has_columns = json_object_size(json_member(value, "properties")) > 0;
+        if (!has_columns)
+            err = err_set(error, ERR_INVALID, "--schema %s: it has no properties to be columns",
+                          path);
+        json_decref(value);
+    }
+    if (err != OK) free(*ret_text);
+    return err;
+}
+
+static enum err check_schema(const struct table_file *file, struct error *error) {
+    char *text;
+    struct str schema;
+    if (!file->schema) return OK;
+    enum err err = read_schema(file->schema, &text, &schema, error);
+    if (err == OK) free(text);
+    return err;
+}
 
 enum err table_file_check(const struct table_file *file, struct error *error) {
     bool exists = false;
-    if (!file->path) return OK;
-    enum err err = whole_file_check(file->path, &exists, error);
+    enum err err = check_schema(file, error);
+    if (err != OK || !file->path) return err;
+    err = whole_file_check(file->path, &exists, error);
     if (err != OK || !exists || file->overwrite) return err;
     return err_set(error, ERR_CONFLICT, "%s exists; name another file, or --overwrite it",
                    file->path);
@@ -86,12 +123,18 @@ static enum err write_joined(void *context, int fd, struct error *error) {
 
 enum err table_file_join(const struct table_file *file, const struct table_join *join,
                          struct table_join_report *ret_report, struct error *error) {
-    struct joining joining = {.file = file, .join = join, .report = ret_report};
+    struct table_join whole = *join;
+    struct joining joining = {.file = file, .join = &whole, .report = ret_report};
+    char *schema = NULL;
     struct error ignored;
     *ret_report = (struct table_join_report){0};
     if (file->path && snprintf(joining.rest, PATH_MAX, TABLE_REST, file->path) >= PATH_MAX - 8)
         return err_set(error, ERR_INVALID, "-o: the name is too long");
-    enum err err = table_file_make(file, write_joined, &joining, error);
+    enum err err =
+        file->schema ? read_schema(file->schema, &schema, &whole.form.schema, error) : OK;
+    if (err != OK) return err;
+    err = table_file_make(file, write_joined, &joining, error);
+    free(schema);
     if (err != OK && joining.has_rest) (void)!os_unlink(joining.rest, &ignored);
     return err;
 }

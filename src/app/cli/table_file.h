@@ -17,9 +17,11 @@ struct table_file {
     const char *path; /* NULL: standard output, for CSV and TSV */
     bool overwrite;
     struct table_answers_form form;
+    const char *schema; /* file of a JSON schema whose properties are columns; NULL: none */
 };
 
-/* ERR_CONFLICT if the file exists and is not to be replaced. */
+/* ERR_CONFLICT if the file exists and is not to be replaced; ERR_INVALID for a schema that names no
+ * columns. */
 enum err table_file_check(const struct table_file *file, struct error *error) MUST_CHECK;
 /* Makes the file of what `write` writes to a descriptor. */
 enum err table_file_make(const struct table_file *file,

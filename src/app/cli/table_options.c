@@ -45,13 +45,15 @@ static bool is_delimiter(const char *text) {
 }
 
 /* Options that need a table as input, if --prompt is absent. */
-static enum err check_requests(const struct table_options *table, const char *input,
+static enum err check_requests(const struct table_choice *choice, const char *input,
                                struct error *error) {
+    const struct table_options *table = &choice->table;
     const struct {
         const char *name, *value;
-    } needing[] = {{"system", table->system},         {"schema", table->schema},
-                   {"id", table->id_column},          {"body", table->body},
-                   {"max-tokens", table->max_tokens}, {"temperature", table->temperature}};
+    } needing[] = {
+        {"system", table->system},         {"schema", choice->joins ? NULL : table->schema},
+        {"id", table->id_column},          {"body", table->body},
+        {"max-tokens", table->max_tokens}, {"temperature", table->temperature}};
     if (table->kind != TABLE_NONE && table->kind != TABLE_JSONL)
         return err_set(error, ERR_INVALID,
                        "%s is a table: --prompt F.jinja makes requests of its rows", input);
@@ -79,7 +81,7 @@ enum err table_options_check(struct table_choice *choice, const char *input, con
     if ((choice->has_tokens || choice->is_excel_safe) && !has_table)
         return err_set(error, ERR_INVALID, "--%s is about tables, and %s is none",
                        choice->has_tokens ? "token-columns" : "excel-safe", output);
-    if (!table->prompt) return check_requests(table, input, error);
+    if (!table->prompt) return check_requests(choice, input, error);
     if (table->kind != TABLE_NONE) return OK;
     return err_set(
         error, ERR_INVALID,

@@ -15,6 +15,7 @@ struct table_choice {
     struct table_options table;
     int64_t limit;
     bool has_tokens, is_excel_safe;
+    bool joins;              /* the schema is about a table of results */
     struct table_plan *plan; /* NULL: the input has requests */
 };
 

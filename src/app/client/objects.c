@@ -161,6 +161,35 @@ static void read_times(struct batch_object *batch, const json_t *object) {
         batch->ended_unix_s = read_time(object, ends[i]);
 }
 
+/* Appends a price, which may be a range. */
+static void add_amount(struct buf *buf, const json_t *amount, const char *currency,
+                       const char *words) {
+    double low = json_number_value(json_is_object(amount) ? json_member(amount, "low") : amount);
+    double high = json_is_object(amount) ? json_number_value(json_member(amount, "high")) : low;
+    if (!json_is_object(amount) && !json_is_number(amount)) return;
+    buf_printf(buf, "%s%.3g", buf->bytes > 0 ? ", " : "", low);
+    if (high > low) buf_printf(buf, " to %.3g", high);
+    buf_printf(buf, " %.8s %s", currency, words);
+}
+
+/* What one run costs, in the words of the pages. */
+static void read_cost(struct batch_object *batch, const json_t *costs) {
+    static const struct {
+        const char *name, *words;
+    } kinds[] = {{"electricity", "of electricity"},
+                 {"rented_gpu", "on a rented machine"},
+                 {"managed_api", "at a managed API"}};
+    const json_t *once = json_member(costs, "once");
+    char currency[16];
+    struct buf text;
+    copy_member(costs, "currency", currency, sizeof currency);
+    buf_init(&text, BUF_UNLIMITED);
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        add_amount(&text, json_member(once, kinds[i].name), currency, kinds[i].words);
+    object_copy_text(buf_str(&text), batch->cost, sizeof batch->cost);
+    buf_release(&text);
+}
+
 enum err batch_object_read(struct batch_object *ret_batch, const json_t *object,
                            struct error *error) {
     struct batch_object batch = {0};
@@ -184,6 +213,8 @@ enum err batch_object_read(struct batch_object *ret_batch, const json_t *object,
     read_times(&batch, object);
     copy_member(object, "waiting_for", batch.waiting_for, sizeof batch.waiting_for);
     copy_id(json_member(object, "metadata"), OBJECT_SUBMISSION, batch.submission);
+    copy_member(json_member(object, "metadata"), "name", batch.name, sizeof batch.name);
+    read_cost(&batch, json_member(own, "costs"));
     batch.is_quern = json_is_object(own);
     batch.delete_unix_s = read_time(own, "delete_at");
     copy_member(own, "paused", batch.paused, sizeof batch.paused);
@@ -205,6 +236,7 @@ enum err file_object_read(struct file_object *ret_file, const json_t *object, st
     if (!copy_file_id(object, "id", file.id) || !*file.id)
         return err_set(error, ERR_CORRUPT,
                        "the server's answer is no file: is this the base URL of an OpenAI API?");
+    copy_member(object, "filename", file.filename, sizeof file.filename);
     *ret_file = file;
     return OK;
 }

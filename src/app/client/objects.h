@@ -35,6 +35,8 @@ enum object_state {
 };
 
 #define OBJECT_WAITING_BYTES 384
+#define OBJECT_NAME_BYTES 256
+#define OBJECT_COST_BYTES 160
 
 struct batch_object {
     char id[OBJECT_ID_BYTES];
@@ -51,6 +53,8 @@ struct batch_object {
     int64_t delete_unix_s; /* when a quern server deletes it; 0: not told */
     char waiting_for[OBJECT_WAITING_BYTES], paused[16];
     char submission[OBJECT_ID_BYTES]; /* member of the metadata */
+    char name[OBJECT_NAME_BYTES];     /* the metadata's; empty: none */
+    char cost[OBJECT_COST_BYTES];     /* words for one run, with prices; empty: not told */
     bool is_quern;                    /* the object has quern's own member */
     struct {
         uint64_t line; /* 0: the whole file */
@@ -62,6 +66,7 @@ struct batch_object {
 struct file_object {
     char id[OBJECT_FILE_ID_BYTES];
     uint64_t bytes;
+    char filename[OBJECT_NAME_BYTES]; /* empty: not told */
 };
 
 /* Reads a JSON object, which the caller owns. ERR_CORRUPT with a sentence for anything else. */

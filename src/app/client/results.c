@@ -127,10 +127,9 @@ static enum err read_path(struct reading *reading, const char *path, uint64_t by
 
 /* --- files --- */
 
-enum err results_file_bytes(struct remote *remote, const char *file_id, uint64_t *ret_bytes,
-                            struct error *error) {
+enum err results_file(struct remote *remote, const char *file_id, struct file_object *ret_file,
+                      struct error *error) {
     struct buf path;
-    struct file_object file;
     json_t *object;
     buf_init(&path, PATH_BYTES);
     buf_add_text(&path, "/files/");
@@ -138,10 +137,25 @@ enum err results_file_bytes(struct remote *remote, const char *file_id, uint64_t
     enum err err = remote_get_json(remote, &(struct remote_call){.path = path.at}, &object, error);
     buf_release(&path);
     if (err != OK) return err;
-    err = file_object_read(&file, object, error);
+    err = file_object_read(ret_file, object, error);
     json_decref(object);
+    return err;
+}
+
+enum err results_file_bytes(struct remote *remote, const char *file_id, uint64_t *ret_bytes,
+                            struct error *error) {
+    struct file_object file;
+    enum err err = results_file(remote, file_id, &file, error);
     if (err == OK) *ret_bytes = file.bytes;
     return err;
+}
+
+void results_name(struct remote *remote, struct batch_object *batch) {
+    struct file_object file;
+    struct error ignored;
+    if (!*batch->name && *batch->input_file_id &&
+        results_file(remote, batch->input_file_id, &file, &ignored) == OK)
+        memcpy(batch->name, file.filename, sizeof batch->name);
 }
 
 /* Sums the bytes that need not be read again. */

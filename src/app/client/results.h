@@ -45,6 +45,11 @@ enum err results_read(struct remote *remote, const struct batch_object *batch,
 /* Reads the lines that a running batch has on a quern server. ERR_CONFLICT from other servers. */
 enum err results_read_live(struct remote *remote, const struct batch_object *batch,
                            results_line_fn take, void *context, struct error *error) MUST_CHECK;
+/* What the server says of a file. */
+enum err results_file(struct remote *remote, const char *file_id, struct file_object *ret_file,
+                      struct error *error) MUST_CHECK;
+/* Gives a batch without a name that of its input file, if the server has it. */
+void results_name(struct remote *remote, struct batch_object *batch);
 /* The size of a file in bytes, as the server tells it. */
 enum err results_file_bytes(struct remote *remote, const char *file_id, uint64_t *ret_bytes,
                             struct error *error) MUST_CHECK;

@@ -29,7 +29,11 @@ static struct str find_schema(struct str request) {
 }
 
 struct answer_schema *answer_schema_open(struct str request) {
-    struct str whole = find_schema(request), properties = json_span_get(whole, "properties");
+    return answer_schema_read(find_schema(request));
+}
+
+struct answer_schema *answer_schema_read(struct str whole) {
+    struct str properties = json_span_get(whole, "properties");
     struct json_span_iter iter;
     struct str key, value;
     size_t capacity = 0;

@@ -243,7 +243,10 @@ enum err table_answers_write(struct table_answers *answers, struct str request, 
     struct str row = member(request, "row");
     if (!json_span_is_object(row)) row = (struct str){NULL, 0};
     if (!answers->names) {
-        if (row.at) answers->schema = answer_schema_open(request);
+        if (answers->form.schema.at)
+            answers->schema = answer_schema_read(answers->form.schema);
+        else if (row.at)
+            answers->schema = answer_schema_open(request);
         if (answers->schema) answers->field_count = answer_schema_count(answers->schema);
         name_columns(answers, row);
         if (!answers->has_objects) write_header(answers, row, out);

@@ -5,10 +5,11 @@
  *
  * The columns are those of the request's `row` (requests.h), or `custom_id` where it has none; then
  * those of the answer, `error`, `finish_reason`, and tokens if wanted. The answers to rows have a
- * column per property of their schema, that of the first request; other answers have one column.
- * An answer column whose name an input column has is called answer_NAME. An answer that is not the
- * object that its schema asks for stands in `error` whole, so that no answer is lost. No row has an
- * empty answer without a word: a result without an answer has an `error` that says so.
+ * column per property of their schema, that of the first request; other answers have one column. An
+ * answer column whose name an input column has is called answer_NAME. A schema of the form takes
+ * the place of the requests'. An answer that is not the object that its schema asks for stands in
+ * `error` whole, so that no answer is lost. No row has an empty answer without a word: a result
+ * without an answer has an `error` that says so.
  *
  * A row has one choice of its result, and the columns of its schema. table_answers_showed_all says
  * whether the result has more; the caller keeps such results (TABLE_REST).
@@ -23,6 +24,7 @@ struct table_answers_form {
     enum table_kind kind; /* a Parquet table is first written as JSONL */
     struct csv_form csv;
     bool has_tokens;
+    struct str schema; /* raw JSON, borrowed; `at` NULL: that of the first request with a row */
 };
 
 /* The file of the results that a table does not show in whole, for printf: the table's name. */

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/config_check.h"
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/printable.h"
+#include "cli/command.h"
+#include "cli/settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct finding {
+    char *faults[CONFIG_FAULTS_MAX];
+    size_t count;
+    bool has_more;
+    struct buf files; /* what was read, for the end */
+};
+
+/* Commands read the same files, so that most faults come several times. */
+static void take_fault(void *context, const char *sentence) {
+    struct finding *found = context;
+    for (size_t i = 0; i < found->count; i++)
+        if (strcmp(found->faults[i], sentence) == 0) return;
+    found->has_more = found->count == CONFIG_FAULTS_MAX;
+    if (found->has_more) return;
+    found->faults[found->count++] = mem_str(str_from(sentence));
+    fprintf(stderr, "quern config: %s\n", printable(sentence).text);
+}
+
+static void take_file(void *context, const char *path, bool is_there, size_t count) {
+    struct finding *found = context;
+    if (is_there)
+        buf_printf(&found->files, "%s: %zu %s\n", printable(path).text, count,
+                   count == 1 ? "setting" : "settings");
+    else
+        buf_printf(&found->files, "%s: there is no such file\n", printable(path).text);
+}
+
+/* The sentence of a check begins with the option's name. Where its value comes from stands before
+ * it; an option that no file and no variable sets may come on the command line. */
+static void take_refusal(struct finding *found, struct options *options, const char *sentence) {
+    size_t bytes = strspn(sentence, "-abcdefghijklmnopqrstuvwxyz0123456789");
+    struct bound_option *bound = NULL;
+    struct error error;
+    if (bytes > 2 && strncmp(sentence, "--", 2) == 0)
+        bound = options_find(options, (struct str){sentence + 2, bytes - 2});
+    if (bound && !bound->origin) {
+        buf_printf(&found->files, "left to the command line: %s\n", printable(sentence).text);
+        return;
+    }
+    (void)err_set(&error, ERR_INVALID, "%s%s%s", bound ? bound->origin : "", bound ? ": " : "",
+                  sentence);
+    take_fault(found, error.text);
+}
+
+static enum err load(struct finding *found, const struct command *command, bool is_first,
+                     const char *config, struct error *error) {
+    struct settings settings = {.told = {take_fault, is_first ? take_file : NULL, found}};
+    struct options options;
+    struct command_call call = {.command = command, .options = &options};
+    call.chosen = command_begin(command, &options);
+    enum err err = settings_load(&settings, &options, config, error);
+    /* The other commands have operands, which are no settings. */
+    if (err == OK && command == &cmd_serve) {
+        struct error refusal;
+        enum err refused = command->check(&call, &refusal);
+        if (refused != OK) take_refusal(found, &options, refusal.text);
+    }
+    command_end(command, call.chosen);
+    settings_release(&settings);
+    return err;
+}
+
+enum err config_check(const char *config, const struct command *only, bool *ret_is_good,
+                      struct error *error) {
+    struct finding found = {.count = 0};
+    buf_init(&found.files, BUF_UNLIMITED);
+    enum err err = load(&found, only ? only : &cmd_serve, true, config, error);
+    for (size_t i = 0; commands[i] && err == OK && !only; i++)
+        if (commands[i]->has_settings && commands[i] != &cmd_serve)
+            err = load(&found, commands[i], false, config, error);
+    *ret_is_good = found.count == 0;
+    if (found.has_more) fprintf(stderr, "quern config: there are more than these\n");
+    if (err == OK && *ret_is_good)
+        printf("%.*sthe settings are right\n", STR_ARGS(buf_str(&found.files)));
+    for (size_t i = 0; i < found.count; i++) free(found.faults[i]);
+    buf_release(&found.files);
+    return err;
+}
