@@ -231,7 +231,7 @@ def size(rng):
 
 ROUTES = [("POST", "/v1/chat/completions", CHAT), ("POST", "/v1/completions", TEXT),
           ("POST", "/v1/embeddings", EMBED), ("POST", "/v1/score", EMBED),
-          ("POST", "/v1/responses", CHAT), ("POST", "/v1/decisions", DECISION),
+          ("POST", "/v1/responses", {**CHAT, "input": '"hi"'}), ("POST", "/v1/decisions", DECISION),
           ("POST", "/tokenize", {"model": '"m"', "prompt": '"hi"'}), ("POST", "/tokenize", CHAT),
           ("POST", "/detokenize", {"model": '"m"', "tokens": "[1]"}),
           ("GET", "/tokenizer_info", {}),

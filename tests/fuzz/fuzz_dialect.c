@@ -3,6 +3,7 @@
  * chunks and bodies of an answer, whose events are whole lines of JSON. */
 #include "dialects/messages.h"
 #include "dialects/ollama.h"
+#include "dialects/responses.h"
 #include "json/json.h"
 
 #include <assert.h>
@@ -54,12 +55,15 @@ static void read_request(const struct dialect *dialect, struct str object) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-    static const struct dialect *const dialects[] = {&ollama_chat,     &ollama_generate,
-                                                     &ollama_embed,    &ollama_embeddings,
-                                                     &messages_create, &messages_count};
-    const struct str plain =
-        STR("{\"model\":\"m\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"\"}],"
-            "\"input\":[],\"prompt\":\"\"}");
+    static const struct dialect *const dialects[] = {
+        &ollama_chat,     &ollama_generate, &ollama_embed,     &ollama_embeddings,
+        &messages_create, &messages_count,  &responses_create, &responses_count};
+    const struct str
+        plain = STR(
+            "{\"model\":\"m\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"\"}],"
+            "\"input\":[],\"prompt\":\"\"}"),
+        items =
+            STR("{\"model\":\"m\",\"input\":\"x\",\"include\":[\"reasoning.encrypted_content\"]}");
     struct refusal refusal;
     struct str object;
     char *copy = malloc(bytes ? bytes : 1);
@@ -69,7 +73,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (json_span_is_utf8(text) && json_span_read(text, &object) && json_span_is_object(object))
         for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
             read_request(dialects[i], object);
-            struct dialect_call *call = dialect_read(dialects[i], plain, &refusal);
+            bool has_items = dialects[i] == &responses_create || dialects[i] == &responses_count;
+            struct dialect_call *call =
+                dialect_read(dialects[i], has_items ? items : plain, &refusal);
             answer(call, text);
             dialect_call_free(call);
         }

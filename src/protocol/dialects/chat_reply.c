@@ -88,6 +88,8 @@ void chat_reply_take(struct chat_reply *reply, const struct piece *piece) {
     struct str element;
     size_t place = 0;
     if (reply->id.bytes == 0) add_inside(&reply->id, piece->id);
+    if (reply->created_unix_s == 0 && piece->created.at)
+        (void)str_to_i64(piece->created, &reply->created_unix_s);
     add_inside(&reply->text, piece->content);
     add_inside(&reply->thought, piece->thought);
     if (piece->refusal.at) {
@@ -105,6 +107,13 @@ void chat_reply_take(struct chat_reply *reply, const struct piece *piece) {
     if (piece->stop_reason.at && reply->stop.bytes == 0)
         add_inside(&reply->stop, piece->stop_reason);
     if (piece->usage.at) take_usage(reply, piece->usage);
+}
+
+void chat_reply_add_id(const struct chat_reply *reply, const char *start, struct buf *out) {
+    struct str id = buf_str(&reply->id);
+    size_t dash = str_find_byte(id, '-', 0);
+    buf_add_text(out, start);
+    buf_add_str(out, dash == SIZE_MAX ? id : str_skip(id, dash + 1));
 }
 
 void chat_reply_add_string(struct buf *out, const struct buf *inside) {

@@ -38,7 +38,8 @@ struct chat_reply {
     struct chat_reply_call *calls;
     size_t call_count, call_room;
     enum chat_reply_end end;
-    bool is_refusal; /* the text is a refusal of the model */
+    bool is_refusal;        /* the text is a refusal of the model */
+    int64_t created_unix_s; /* 0: the worker has not said */
     uint64_t input_tokens, cached_tokens, output_tokens;
 };
 
@@ -50,5 +51,8 @@ void chat_reply_take(struct chat_reply *reply, const struct piece *piece);
 bool chat_reply_call_is_whole(const struct chat_reply *reply, size_t index);
 /* Appends the arguments of a whole call as the object that they are. */
 void chat_reply_add_arguments(const struct chat_reply *reply, size_t index, struct buf *out);
+/* Appends `start` and the end of the answer's own id, without quotes, so that two readings of one
+ * answer agree. */
+void chat_reply_add_id(const struct chat_reply *reply, const char *start, struct buf *out);
 /* Appends a kept text as a JSON string. */
 void chat_reply_add_string(struct buf *out, const struct buf *inside);

@@ -15,6 +15,7 @@ struct dialect_call *dialect_read(const struct dialect *dialect, struct str obje
                                   struct refusal *ret_refusal) {
     struct dialect_call *call = mem_new(1, sizeof *call);
     call->dialect = dialect;
+    call->tier = TIER_DEFAULT;
     buf_init(&call->body, BUF_UNLIMITED);
     buf_init(&call->model, BUF_UNLIMITED);
     chat_reply_init(&call->reply);
@@ -25,6 +26,7 @@ struct dialect_call *dialect_read(const struct dialect *dialect, struct str obje
 
 void dialect_call_free(struct dialect_call *call) {
     if (!call) return;
+    if (call->dialect->release) call->dialect->release(call);
     buf_release(&call->body);
     buf_release(&call->model);
     chat_reply_release(&call->reply);
@@ -37,13 +39,19 @@ enum dialect_errors dialect_errors_of(struct str target) {
     return str_starts_with(target, STR("/v1/messages")) ? ERRORS_ANTHROPIC : ERRORS_OPENAI;
 }
 
-void dialect_write_error(enum dialect_errors form, int32_t status, struct str error,
-                         struct buf *body) {
+struct str dialect_error_message(struct str error) {
     struct str whole, inside = {NULL, 0}, message = {NULL, 0};
-    if (form != ERRORS_OPENAI && json_span_read(error, &whole) && json_span_is_object(whole))
+    if (json_span_read(error, &whole) && json_span_is_object(whole))
         inside = json_span_get(whole, "error");
     if (inside.at && json_span_is_object(inside)) message = json_span_get(inside, "message");
-    if (!message.at || !json_span_is_string(message)) {
+    return message.at && json_span_is_string(message) ? message : (struct str){NULL, 0};
+}
+
+void dialect_write_error(enum dialect_errors form, int32_t status, struct str error,
+                         struct buf *body) {
+    struct str message = {NULL, 0};
+    if (form != ERRORS_OPENAI) message = dialect_error_message(error);
+    if (!message.at) {
         buf_add_str(body, error);
         return;
     }

@@ -30,6 +30,7 @@ struct dialect_call {
     const struct dialect *dialect;
     enum dialect_wish wish;
     enum endpoint endpoint;  /* the one that `body` is for */
+    enum tier tier;          /* how urgent the client says it is */
     struct buf body;         /* the request inside */
     struct buf model;        /* the model as the client wrote it, decoded */
     int64_t keep_ms;         /* how long the model stays after it (duration.h) */
@@ -43,6 +44,7 @@ struct dialect_call {
     bool has_begun;          /* the stream's first event was written */
     unsigned block;          /* the kind of the block that is open; 0: none */
     size_t block_index;      /* blocks before it */
+    void *own;               /* what the dialect keeps besides; its `release` frees it */
 };
 
 /* How long an answer took, in nanoseconds; 0 is not known. */
@@ -81,6 +83,8 @@ struct dialect {
                  struct buf *body);
     /* Appends the answer of a load or an unload. */
     void (*idle)(struct dialect_call *call, const struct dialect_times *times, struct buf *body);
+    /* Frees call->own; NULL: there is nothing. */
+    void (*release)(struct dialect_call *call);
 };
 
 /* Reads a request of `dialect`. The caller frees the call with dialect_call_free, also after a
@@ -95,6 +99,9 @@ enum dialect_errors dialect_errors_of(struct str target);
 /* Appends an error body in that form, from one of OpenAI's form; any other body as it stands. */
 void dialect_write_error(enum dialect_errors form, int32_t status, struct str error,
                          struct buf *body);
+
+/* The sentence of an error body of OpenAI's form, as a raw string; `at` is NULL if it has none. */
+struct str dialect_error_message(struct str error);
 
 /* Appends `,"name":` and a value as it stands. */
 void dialect_add_member(struct buf *body, const char *name, struct str value);

@@ -238,7 +238,7 @@ static bool read_count_request(struct dialect_call *call, struct str object,
         !add_thinking(call, asked.thinking, TOKENS_MAX, &is_off, refusal))
         return false;
     call->endpoint = ENDPOINT_TOKENIZE;
-    buf_add_byte(&call->body, '}');
+    buf_add_text(&call->body, ",\"translated\":true}");
     return true;
 }
 

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dialects/messages.h"
 
-#include "base/mem.h"
+#include "base/map.h"
 #include "json/json.h"
-
-#include <stdlib.h>
 
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
@@ -22,9 +20,8 @@ struct conversation {
     struct turn turn;
     struct buf system;  /* inside of the system text */
     struct buf written; /* messages with commas between */
-    struct str *ids;    /* those of calls */
-    size_t id_count, id_room;
-    size_t at, block; /* indexes of the message and its block */
+    struct map ids;     /* those of calls */
+    size_t at, block;   /* indexes of the message and its block */
 };
 
 static bool refuse_at(struct conversation *is, const char *member, const char *sentence) {
@@ -109,12 +106,6 @@ static bool gather(struct conversation *is, struct str content, bool drops_marks
     return true;
 }
 
-static bool is_known(const struct conversation *is, struct str id) {
-    for (size_t i = 0; i < is->id_count; i++)
-        if (str_equals(is->ids[i], id)) return true;
-    return false;
-}
-
 /* A call of the assistant; its input becomes the text of its arguments. */
 static bool add_use(struct conversation *is, struct str block) {
     struct str id, name, input;
@@ -125,11 +116,7 @@ static bool add_use(struct conversation *is, struct str block) {
     if (!json_span_is_string(name)) return refuse_block(is, ".name", "expected a string");
     if (input.at && !json_span_is_object(input))
         return refuse_block(is, ".input", "expected an object");
-    if (is->id_count == is->id_room) {
-        is->id_room = is->id_room ? is->id_room * 2 : 8;
-        is->ids = mem_resize(is->ids, is->id_room, sizeof *is->ids);
-    }
-    is->ids[is->id_count++] = id;
+    map_put(&is->ids, id, 0);
     buf_add_text(calls, calls->bytes > 0 ? ",{\"id\":" : "{\"id\":");
     buf_add_str(calls, id);
     buf_add_text(calls, ",\"type\":\"function\",\"function\":{\"name\":");
@@ -146,7 +133,7 @@ static bool add_result(struct conversation *is, struct str block) {
     const struct member places[] = {{"tool_use_id", &id}, {"content", &content}};
     if (!members_read(block, places, COUNT(places), is->refusal)) return false;
     if (!json_span_is_string(id)) return refuse_block(is, ".tool_use_id", "expected a string");
-    if (!is_known(is, id))
+    if (!map_get(&is->ids, id, NULL))
         return refuse_block(is, ".tool_use_id", "there is no tool_use block with this id before");
     begin_message(is, "tool");
     buf_add_byte(&is->written, '"');
@@ -285,6 +272,7 @@ static void init(struct conversation *is) {
     buf_init(&is->turn.calls, BUF_UNLIMITED);
     buf_init(&is->system, BUF_UNLIMITED);
     buf_init(&is->written, BUF_UNLIMITED);
+    map_init(&is->ids);
 }
 
 static void release(struct conversation *is) {
@@ -293,7 +281,7 @@ static void release(struct conversation *is) {
     buf_release(&is->turn.calls);
     buf_release(&is->system);
     buf_release(&is->written);
-    free(is->ids);
+    map_release(&is->ids);
 }
 
 bool messages_add_turns(struct dialect_call *call, struct str system, struct str messages,

@@ -9,21 +9,14 @@ enum block { BLOCK_NONE, BLOCK_THOUGHT, BLOCK_TEXT, BLOCK_CALL };
 
 /* --- what bodies and events have in common --- */
 
-/* "msg_" and the end of the answer's own id, so that two readings of one record agree. */
-static void add_id(const struct chat_reply *reply, const char *start, struct buf *out) {
-    struct str id = buf_str(&reply->id);
-    size_t dash = str_find_byte(id, '-', 0);
-    buf_printf(out, "\"%s", start);
-    buf_add_str(out, dash == SIZE_MAX ? id : str_skip(id, dash + 1));
-}
-
 /* The id of a call: the worker's, or one made from the answer's where it gives none. */
 static void add_call_id(const struct chat_reply *reply, size_t index, struct buf *out) {
     if (reply->calls[index].id.bytes > 0) {
         chat_reply_add_string(out, &reply->calls[index].id);
         return;
     }
-    add_id(reply, "toolu_", out);
+    buf_add_byte(out, '"');
+    chat_reply_add_id(reply, "toolu_", out);
     buf_printf(out, "_%zu\"", index);
 }
 
@@ -67,8 +60,8 @@ static void add_usage(uint64_t input, uint64_t cached, uint64_t output, struct b
 }
 
 static void add_head(struct dialect_call *call, struct buf *out) {
-    buf_add_text(out, "{\"id\":");
-    add_id(&call->reply, "msg_", out);
+    buf_add_text(out, "{\"id\":\"");
+    chat_reply_add_id(&call->reply, "msg_", out);
     buf_add_text(out, "\",\"type\":\"message\",\"role\":\"assistant\",\"model\":");
     json_write_string(out, buf_str(&call->model));
 }

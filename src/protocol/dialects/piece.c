@@ -58,8 +58,10 @@ bool piece_read(struct str text, struct piece *ret_piece) {
     struct str object, choices;
     *ret_piece = (struct piece){.id = {NULL, 0}};
     if (!json_span_read(text, &object) || !json_span_is_object(object)) return false;
-    const struct member places[] = {
-        {"id", &ret_piece->id}, {"choices", &choices}, {"usage", &ret_piece->usage}};
+    const struct member places[] = {{"id", &ret_piece->id},
+                                    {"created", &ret_piece->created},
+                                    {"choices", &choices},
+                                    {"usage", &ret_piece->usage}};
     (void)members_read(object, places, COUNT(places), &twice);
     struct str choice = first_choice(choices);
     if (choice.at) read_choice(choice, ret_piece);

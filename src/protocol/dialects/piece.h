@@ -19,7 +19,8 @@ struct piece {
     struct str calls;            /* an array of calls, or of parts of them */
     struct str logprobs;         /* the array of entries, one per token */
     struct str finish_reason, stop_reason;
-    struct str usage; /* an object */
+    struct str usage;   /* an object */
+    struct str created; /* a number */
 };
 
 /* Reads a chunk, or the body of a chat or text completion. False if it is neither. */

@@ -30,6 +30,13 @@ enum tier tier_of_batch(const char *service_tier) {
     return str_is(tier, "flex") ? TIER_FLEX : TIER_BATCH;
 }
 
+enum tier tier_of_request(struct str service_tier) {
+    if (str_is(service_tier, "priority") || str_is(service_tier, "fast")) return TIER_PRIORITY;
+    if (str_is(service_tier, "flex")) return TIER_FLEX;
+    if (str_is(service_tier, "batch")) return TIER_BATCH;
+    return TIER_DEFAULT;
+}
+
 const char *tier_name(enum tier tier) {
     static const char *const names[TIER_COUNT] = {"priority", "default", "flex", "batch"};
     assert(tier < TIER_COUNT);

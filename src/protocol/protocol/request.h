@@ -59,6 +59,8 @@ enum tier { TIER_PRIORITY, TIER_DEFAULT, TIER_FLEX, TIER_BATCH, TIER_COUNT };
 /* The tier of a batch that was created with this `service_tier`. "auto", an empty text and an
  * unknown one give TIER_BATCH. */
 enum tier tier_of_batch(const char *service_tier);
+/* The tier of a single request that asks for this `service_tier`; an unknown one is the default. */
+enum tier tier_of_request(struct str service_tier);
 /* "priority", "default", "flex" or "batch". */
 const char *tier_name(enum tier tier);
 

@@ -211,6 +211,10 @@ void inference_cancel_all(struct api *api);
 /* dialects.c: Anthropic's Messages */
 void messages_post(void *context, struct http_request *request);
 void messages_post_count(void *context, struct http_request *request);
+void responses_post(void *context, struct http_request *request);
+void responses_post_count(void *context, struct http_request *request);
+/* Requests for a response that was made before: none is kept. */
+void responses_kept(void *context, struct http_request *request);
 /* ollama.c: Ollama's own API */
 void ollama_post_chat(void *context, struct http_request *request);
 void ollama_post_generate(void *context, struct http_request *request);

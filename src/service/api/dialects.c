@@ -4,6 +4,7 @@
 #include "api/inference_run.h"
 #include "base/clock.h"
 #include "dialects/messages.h"
+#include "dialects/responses.h"
 #include "json/span.h"
 
 #include <string.h>
@@ -27,7 +28,7 @@ static void unload(struct api *api, struct http_request *request, struct dialect
  * words, which is answered as soon as the model is there. */
 static void run(struct api *api, struct http_request *request, struct dialect_call *call) {
     struct runner_request job = {.endpoint = call->endpoint,
-                                 .tier = TIER_DEFAULT,
+                                 .tier = call->tier,
                                  .stream = call->stream,
                                  .model = buf_str(&call->model),
                                  .body = buf_str(&call->body),
@@ -95,4 +96,20 @@ void messages_post(void *context, struct http_request *request) {
 
 void messages_post_count(void *context, struct http_request *request) {
     api_answer_in(context, request, &messages_count);
+}
+
+void responses_post(void *context, struct http_request *request) {
+    api_answer_in(context, request, &responses_create);
+}
+
+void responses_post_count(void *context, struct http_request *request) {
+    api_answer_in(context, request, &responses_count);
+}
+
+void responses_kept(void *context, struct http_request *request) {
+    (void)context;
+    api_fail(request, 404, "response_not_found", NULL,
+             "There is no response '%.100s': this server keeps no responses; send the earlier "
+             "items in 'input'",
+             api_text(request, http_request_param(request, 0)));
 }

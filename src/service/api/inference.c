@@ -13,13 +13,6 @@
 /* Chat completions, completions, embeddings and decisions for single clients: the body goes to the
  * runner unchanged, and the client waits for the result, or reads the deltas as they come. */
 
-static enum tier tier_of(struct str service_tier) {
-    if (str_is(service_tier, "priority") || str_is(service_tier, "fast")) return TIER_PRIORITY;
-    if (str_is(service_tier, "flex")) return TIER_FLEX;
-    if (str_is(service_tier, "batch")) return TIER_BATCH;
-    return TIER_DEFAULT;
-}
-
 /* The members of a body that the server itself reads, as raw JSON; `at` is NULL if a member is
  * absent or null. */
 struct members {
@@ -99,7 +92,8 @@ static int32_t read_priority(struct str value) {
 }
 
 static enum tier read_tier(struct str value, struct buf *scratch) {
-    return json_span_is_string(value) ? tier_of(json_span_text(value, scratch)) : TIER_DEFAULT;
+    return json_span_is_string(value) ? tier_of_request(json_span_text(value, scratch))
+                                      : TIER_DEFAULT;
 }
 
 /* Submits a body that names no model with the name of one. */
