@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/embedding.h"
+#include "engine/score.h"
 #include "json/json.h"
 
 #include <assert.h>
@@ -55,7 +56,32 @@ static void check(const struct embedding *embedding, const struct served_embedde
     assert(tokens == embedding->ids.count);
 }
 
-/* The first byte chooses the kind of model, the rest is the body. */
+/* The promises of score.h; false for a request that is refused. */
+static bool read_scores(const struct served_model *model, struct str body, bool is_rerank,
+                        struct refusal *ret_refusal) {
+    const struct score_question question = {.endpoint =
+                                                is_rerank ? ENDPOINT_RERANK : ENDPOINT_SCORE,
+                                            .body = body,
+                                            .model = model,
+                                            .text_tokens_max = TEXT_TOKENS};
+    struct score score = {.pairs = 0};
+    struct embedding embedding = {.given = 0};
+    bool is_good = score_prepare(&score, &embedding, &question, ret_refusal);
+    size_t tokens = 0;
+    for (uint32_t i = 0; is_good && i < embedding.request.count; i++) {
+        const struct embed_sequence *text = &embedding.sequences[i];
+        assert(text->ids == embedding.ids.at + tokens);
+        assert(text->count > 0 && text->count <= TEXT_TOKENS && text->second_first < text->count);
+        for (uint32_t k = 0; k < text->count; k++) assert(text->ids[k] >= 0 && text->ids[k] < 5);
+        tokens += text->count;
+    }
+    assert(!is_good || (tokens == embedding.ids.count && score.pairs >= 1));
+    score_release(&score);
+    embedding_release(&embedding);
+    return is_good;
+}
+
+/* The first byte chooses the kind of model and request, the rest is the body. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     static struct tokenizer *words; /* for all inputs */
     if (size == 0) return 0;
@@ -63,17 +89,23 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *body = malloc(size);
     if (!body) abort();
     memcpy(body, data + 1, size - 1);
-    const struct served_model model = {.vocabulary.tokenizer = words,
-                                       .embedder = {.width = 8,
-                                                    .vocab = 5,
-                                                    .takes_instruction = data[0] & 1,
-                                                    .is_matryoshka = data[0] & 2}};
+    const struct served_model model = {
+        .vocabulary.tokenizer = words,
+        .embedder = {.width = 8,
+                     .vocab = 5,
+                     .takes_instruction = data[0] & 1,
+                     .is_matryoshka = data[0] & 2,
+                     .head = {.labels = data[0] >> 3 & 1,
+                              .is_judge = data[0] >> 3 & 1 && data[0] >> 4 & 1,
+                              .pair_form = data[0] >> 5 & 1 ? PAIR_TWO_MARKS : PAIR_ONE_MARK}}};
     struct embedding embedding = {.given = 0};
     struct refusal refusal;
-    if (embedding_prepare(&embedding, (struct str){body, size - 1}, &model, TEXT_TOKENS,
-                          &refusal)) {
-        check(&embedding, &model.embedder);
-    } else {
+    bool is_good =
+        data[0] & 4 ? read_scores(&model, (struct str){body, size - 1}, data[0] >> 6 & 1, &refusal)
+                    : embedding_prepare(&embedding, (struct str){body, size - 1}, &model,
+                                        TEXT_TOKENS, &refusal);
+    if (is_good && !(data[0] & 4)) check(&embedding, &model.embedder);
+    if (!is_good) {
         struct buf text;
         buf_init(&text, 1 << 20);
         refusal_write(&text, &refusal);

@@ -43,24 +43,34 @@ static enum err read_text(const json_t *ids, uint32_t index, struct embed_sequen
     return OK;
 }
 
+/* A number of tokens for each text; all 0 if there is no such member. */
+static enum err read_places(const json_t *record, const char *key, size_t index, size_t count,
+                            uint32_t *ret_place, struct error *error) {
+    const json_t *list = json_member(record, key), *place = json_array_get(list, index);
+    if (!list) return OK;
+    if (json_array_size(list) != count)
+        return err_set(error, ERR_INVALID, "%s: not an array of %zu numbers", key, count);
+    if (json_integer_value(place) < 0 || json_integer_value(place) > UINT32_MAX)
+        return err_set(error, ERR_INVALID, "%s[%zu]: not a number of tokens", key, index);
+    *ret_place = (uint32_t)json_integer_value(place);
+    return OK;
+}
+
 static enum err read_query(struct query *query, const json_t *record, struct error *error) {
     const json_t *texts = json_member(record, "ids");
-    const json_t *firsts = json_member(record, "pool_first");
     size_t count = json_array_size(texts);
     if (count == 0 || count > TEXTS_MAX)
         return err_set(error, ERR_INVALID, "ids: not an array of 1 to %d arrays", TEXTS_MAX);
-    if (firsts && json_array_size(firsts) != count)
-        return err_set(error, ERR_INVALID, "pool_first: not an array of %zu numbers", count);
     query->sequences = mem_new(count, sizeof *query->sequences);
     query->ids = mem_new(count, sizeof *query->ids);
     query->count = (uint32_t)count;
     enum err err = OK;
     for (uint32_t i = 0; i < count && err == OK; i++) {
-        const json_t *first = firsts ? json_array_get(firsts, i) : NULL;
-        if (first && (json_integer_value(first) < 0 || json_integer_value(first) > UINT32_MAX))
-            return err_set(error, ERR_INVALID, "pool_first[%u]: not a number of tokens", i);
-        query->sequences[i].pool_first = first ? (uint32_t)json_integer_value(first) : 0;
-        err = read_text(json_array_get(texts, i), i, &query->sequences[i], &query->ids[i], error);
+        struct embed_sequence *text = &query->sequences[i];
+        err = read_places(record, "pool_first", i, count, &text->pool_first, error);
+        if (err == OK)
+            err = read_places(record, "second_first", i, count, &text->second_first, error);
+        if (err == OK) err = read_text(json_array_get(texts, i), i, text, &query->ids[i], error);
     }
     return err;
 }
@@ -115,9 +125,9 @@ const struct command cmd_embed = {
     .name = "embed",
     .summary = "turn token ids into vectors, for checking an engine",
     .usage = "embed --model M [options] < query.json",
-    .help =
-        "Reads {\"ids\":[[…],…],\"pool_first\":[0,…]} and prints the vectors of the texts, each\n"
-        "of length 1.\n",
+    .help = "Reads {\"ids\":[[…],…],\"pool_first\":[0,…],\"second_first\":[0,…]} and prints the\n"
+            "vectors of the texts, each of length 1, or of a cross-encoder the numbers of its "
+            "labels.\n",
     .tables = tables,
     .table_count = 2,
     .chosen_bytes = sizeof(struct chosen),

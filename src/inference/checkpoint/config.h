@@ -26,6 +26,7 @@
 #define CONFIG_TAPS_MAX 4u
 #define CONFIG_STATE_BYTES_MAX (1ull << 30) /* state of a sequence, in all layers */
 #define CONFIG_CONTEXT_MAX (1u << 24)
+#define CONFIG_LABELS_MAX 4096u
 #define CONFIG_VOCAB_MAX (1u << 21)
 
 /* CLAMPED: SiLU with a limit and a factor, and one more than the second half. */
@@ -33,6 +34,13 @@ enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH, ACTIVATION_CLAMPED };
 
 /* How the hidden states of a text become one vector; the numbers of pooling_type. */
 enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
+
+/* The head that turns the pooled state of a text into one number per label: a matrix, behind a
+ * dense layer and tanh in TANH. */
+enum label_form { LABEL_FORM_PLAIN, LABEL_FORM_TANH };
+
+/* How two texts are one: with one mark between them, or two. NONE: the family takes no pairs. */
+enum pair_form { PAIR_NONE, PAIR_ONE_MARK, PAIR_TWO_MARKS };
 
 /* What a layer mixes tokens with, and what follows it. A new family adds a kind. */
 enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA, MIXER_CONV };
@@ -136,6 +144,8 @@ struct architecture {
     float attention_softcap; /* default when the file has none; 0: no cap */
     float softcap;           /* likewise */
     enum activation activation;
+    enum label_form label_form; /* if a model has labels */
+    enum pair_form pair_form;
     /* Numbers of all models of the family, for a file that lacks their key. 0: they differ between
      * its models, and the key must be there. */
     float eps;
@@ -192,6 +202,8 @@ struct model_config {
     struct layer list[CONFIG_LAYERS_MAX]; /* (layers) */
     uint32_t token_types;                 /* rows of an encoder's token types; else 0 */
     enum pooling pooling;                 /* NONE: the file does not say */
+    uint32_t labels;     /* numbers that the head gives a text; 0: the model has no such head */
+    bool labels_are_raw; /* they count as they are, not their sigmoid or softmax */
     uint32_t embed_tokens_max; /* tokens of one text to embed; 0: as many as the context */
     bool is_bidirectional;     /* every position sees the whole text, also later tokens */
 };

@@ -238,6 +238,7 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
     if (err == OK) err = config_json_read_multipliers(config, text, error);
     if (err == OK) err = config_json_read_unrotated(config, text, error);
     if (err == OK) err = read_tie(ret_config, root, text, family, error);
+    if (err == OK) err = config_json_read_labels(ret_config, root, error);
     if (err == OK) err = config_json_read_quantisation(ret_config, root, error);
     return err;
 }

@@ -60,5 +60,7 @@ enum err config_json_read_encoder(struct json_config *json, const json_t *root,
     config->attention_scale = 1.0f / sqrtf((float)config->head_dim);
     config->is_bidirectional = true;
     config->eps = 1e-12f;
+    err = config_json_read_labels(json, root, error);
+    if (err != OK) return err;
     return config_json_number(root, "layer_norm_eps", 1e-20, 0.1, &config->eps, error);
 }

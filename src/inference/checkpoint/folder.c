@@ -156,6 +156,14 @@ static bool is_turned(const struct json_config *json, const struct safetensors_t
             str_ends_with(source->name, STR("mlp.experts.down_proj")));
 }
 
+/* BERT's pooler is needed by a head for labels, and by nothing else. */
+static bool is_needless(const struct json_config *json, struct str name) {
+    const bool is_pooler =
+        str_starts_with(name, STR("pooler.")) || str_starts_with(name, STR("bert.pooler."));
+    return !(is_pooler && json->config.labels > 0) &&
+           folder_name_is_needless(json->config.architecture, name, json->is_part_of_another);
+}
+
 static struct str copy(struct checkpoint *checkpoint, struct str text) {
     struct str kept = arena_copy(&checkpoint->arena, text);
     if (!kept.at) abort();
@@ -166,9 +174,7 @@ static enum err take_tensor(struct checkpoint *checkpoint, const struct shard_te
                             struct error *error) {
     const struct json_config *json = checkpoint->json;
     struct str name = from->tensor->name, module;
-    if (is_companion(checkpoint, name) ||
-        folder_name_is_needless(json->config.architecture, name, json->is_part_of_another))
-        return OK;
+    if (is_companion(checkpoint, name) || is_needless(json, name)) return OK;
     struct checkpoint_tensor tensor = {.name = name, .spelled = name};
     bool packed = is_packed(checkpoint, from->tensor, &module);
     char whole[SAFETENSORS_NAME_BYTES_MAX + 8];

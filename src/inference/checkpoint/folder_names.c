@@ -142,8 +142,27 @@ static const struct name_pair single_names[] = {
     {"token_types.weight", "embeddings.token_type_embeddings.weight", NORMS_OF_ENCODER},
     {"token_embd_norm.weight", "embeddings.LayerNorm.weight", NORMS_OF_ENCODER},
     {"token_embd_norm.bias", "embeddings.LayerNorm.bias", NORMS_OF_ENCODER},
+    {"cls.weight", "pooler.dense.weight", NORMS_OF_ENCODER},
+    {"cls.bias", "pooler.dense.bias", NORMS_OF_ENCODER},
 };
 #define SINGLE_NAME_COUNT (sizeof single_names / sizeof *single_names)
+
+/* The head for labels, which no prefix stands before. */
+static const struct {
+    const char *gguf, *folder;
+    const char *architecture; /* NULL: decoders */
+} label_names[] = {
+    {"cls.output.weight", "classifier.weight", "bert"},
+    {"cls.output.bias", "classifier.bias", "bert"},
+    {"cls.output.weight", "score.weight", NULL},
+    {"cls.output.bias", "score.bias", NULL},
+};
+#define LABEL_NAME_COUNT (sizeof label_names / sizeof *label_names)
+
+static bool has_label_name(const struct architecture *architecture, size_t index) {
+    const char *of = label_names[index].architecture;
+    return of ? strcmp(of, architecture->name) == 0 : !architecture->is_encoder;
+}
 
 static bool is_of(const struct name_pair *pair, const struct architecture *architecture) {
     if (architecture->is_encoder || pair->norms == NORMS_OF_ENCODER)
@@ -226,6 +245,11 @@ bool folder_name_read(const struct architecture *architecture, const char *prefi
         snprintf(ret_name->text, sizeof ret_name->text, "output.weight");
         return true;
     }
+    for (size_t i = 0; i < LABEL_NAME_COUNT; i++) {
+        if (!has_label_name(architecture, i) || !str_is(name, label_names[i].folder)) continue;
+        snprintf(ret_name->text, sizeof ret_name->text, "%s", label_names[i].gguf);
+        return true;
+    }
     if (!str_starts_with(name, str_from(prefix))) return false;
     struct str rest = str_skip(name, strlen(prefix));
     for (size_t i = 0; i < SINGLE_NAME_COUNT; i++) {
@@ -257,6 +281,9 @@ struct tensor_name folder_name_of(const struct architecture *architecture, const
     for (size_t i = 0; i < SINGLE_NAME_COUNT; i++)
         if (is_of(&single_names[i], architecture) && str_is(text, single_names[i].gguf))
             snprintf(name.text, sizeof name.text, "%s%s", prefix, single_names[i].folder);
+    for (size_t i = 0; i < LABEL_NAME_COUNT; i++)
+        if (has_label_name(architecture, i) && str_is(text, label_names[i].gguf))
+            snprintf(name.text, sizeof name.text, "%s", label_names[i].folder);
     if (!str_starts_with(text, STR("blk.")) || !cut_layer(str_skip(text, 4), &layer, &rest))
         return name;
     if (spell_expert(architecture, rest, prefix, (unsigned)layer, &name)) return name;

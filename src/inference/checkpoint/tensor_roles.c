@@ -18,6 +18,10 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_TOKEN_TYPES] = {"token_types.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_TYPES},
     [ROLE_EMBEDDING_NORM] = {"token_embd_norm.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_EMBEDDING_NORM_BIAS] = {"token_embd_norm.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_LABEL_DENSE] = {"cls.weight", NEED_LABEL_DENSE, EXTENT_WIDTH, EXTENT_WIDTH},
+    [ROLE_LABEL_DENSE_BIAS] = {"cls.bias", NEED_LABEL_DENSE, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_LABELS] = {"cls.output.weight", NEED_LABELS, EXTENT_WIDTH, EXTENT_LABELS},
+    [ROLE_LABELS_BIAS] = {"cls.output.bias", NEED_LABELS_BIAS, EXTENT_LABELS, EXTENT_NONE},
     [ROLE_ATTENTION_NORM] = {"attn_norm.weight", NEED_PRE_NORM, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_Q] = {"attn_q.weight", NEED_ATTENTION, EXTENT_WIDTH, EXTENT_Q_GATED},
     [ROLE_K] = {"attn_k.weight", NEED_KEYS, EXTENT_WIDTH, EXTENT_KV},
@@ -135,6 +139,7 @@ uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum e
     case EXTENT_STATE_WIDTH: return config_state_width(config);
     case EXTENT_STATE_HEADS: return config->recurrent.value_heads;
     case EXTENT_VALUE_DIM: return config->recurrent.value_dim;
+    case EXTENT_LABELS: return config->labels;
     }
     return 0;
 }
@@ -183,6 +188,10 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
         return is_attention && (architecture->has_qkv_bias || architecture->may_have_qkv_bias);
     case NEED_QK_NORM: return is_attention && architecture->has_qk_norm;
     case NEED_POST_NORM: return architecture->has_post_norm;
+    case NEED_LABELS:
+    case NEED_LABELS_BIAS: return config->labels > 0;
+    case NEED_LABEL_DENSE:
+        return config->labels > 0 && architecture->label_form != LABEL_FORM_PLAIN;
     }
     return false;
 }

@@ -37,8 +37,11 @@ enum need {
     NEED_QKV_BIAS,
     NEED_QK_NORM,
     NEED_POST_NORM,
+    NEED_LABELS,
+    NEED_LABEL_DENSE,
     /* From here on it may be absent. */
     NEED_OPTIONAL,
+    NEED_LABELS_BIAS,
     NEED_FUSED_QKV,
     NEED_LONG_ROPE,
     NEED_FUSED_EXPERTS,
@@ -77,6 +80,7 @@ enum extent {
     EXTENT_STATE_WIDTH,
     EXTENT_STATE_HEADS,
     EXTENT_VALUE_DIM,
+    EXTENT_LABELS,
 };
 
 struct tensor_row {

@@ -26,6 +26,10 @@ enum tensor_role {
     ROLE_TOKEN_TYPES,
     ROLE_EMBEDDING_NORM,
     ROLE_EMBEDDING_NORM_BIAS,
+    ROLE_LABEL_DENSE,
+    ROLE_LABEL_DENSE_BIAS,
+    ROLE_LABELS,
+    ROLE_LABELS_BIAS,
     /* from here on one per layer */
     ROLE_ATTENTION_NORM,
     ROLE_Q,

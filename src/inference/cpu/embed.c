@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "cpu/encoder.h"
 #include "cpu/forward.h"
+#include "cpu/label_head.h"
 
 #include <assert.h>
 #include <math.h>
@@ -19,8 +20,12 @@ struct embedder {
     struct embedder_options options;
     struct encoder *encoder; /* one of the two */
     struct forward *forward;
-    uint32_t rows_max; /* rows_max and tokens_max of the options */
-    int32_t *tokens;   /* (rows_max), as all of these */
+    struct label_weights labels; /* all NULL: vectors, or a judge without answers */
+    float *judge;                /* (width) row of yes less that of no, or NULL */
+    float *state, *scratch;      /* (width) */
+    bool *is_second;             /* (rows_max) true: a row of the second text of a pair */
+    uint32_t rows_max;           /* rows_max and tokens_max of the options */
+    int32_t *tokens;             /* (rows_max), as all of these */
     uint32_t *positions;
     uint32_t *blocks;
     uint32_t *wanted;
@@ -36,7 +41,19 @@ static bool has_word(struct str text, const char *word) {
     return false;
 }
 
+bool embed_is_judge(const struct model_config *config) {
+    return strcmp(config->architecture->name, "qwen3") == 0 && config->labels == 0 &&
+           has_word(config->name, "reranker");
+}
+
+uint32_t embed_width(const struct model_config *config) {
+    if (embed_is_judge(config)) return 1;
+    return config->labels > 0 ? config->labels : config->width;
+}
+
 enum pooling embed_pooling(const struct model_config *config, enum pooling asked) {
+    if (embed_is_judge(config)) return POOLING_LAST;
+    if (config->labels > 0) return config->architecture->is_encoder ? POOLING_CLS : POOLING_LAST;
     if (asked != POOLING_NONE) return asked;
     if (config->pooling != POOLING_NONE) return config->pooling;
     bool is_mean = config->architecture->is_encoder || has_word(config->name, "gritlm");
@@ -89,6 +106,10 @@ enum err embedder_open(struct embedder **ret_embedder, const struct embedder_opt
     embedder->blocks = calloc(rows, sizeof *embedder->blocks);
     embedder->wanted = calloc(rows, sizeof *embedder->wanted);
     embedder->sequences = calloc(rows, sizeof *embedder->sequences);
+    embedder->is_second = mem_new(rows, sizeof *embedder->is_second);
+    embedder->state = mem_new(options->config->width, sizeof *embedder->state);
+    embedder->scratch = mem_new(options->config->width, sizeof *embedder->scratch);
+    embedder->labels = options->weights->labels;
     if (!embedder->tokens || !embedder->positions || !embedder->blocks || !embedder->wanted ||
         !embedder->sequences)
         abort();
@@ -110,7 +131,26 @@ void embedder_close(struct embedder *embedder) {
     free(embedder->blocks);
     free(embedder->wanted);
     free(embedder->sequences);
+    free(embedder->is_second);
+    free(embedder->state);
+    free(embedder->scratch);
+    free(embedder->judge);
     free(embedder);
+}
+
+enum err embedder_set_answers(struct embedder *embedder, int32_t yes, int32_t no,
+                              struct error *error) {
+    const struct model_config *config = embedder->options.config;
+    const struct matrix *head = embedder->options.weights->head;
+    if (yes < 0 || no < 0 || (uint32_t)yes >= config->vocab_rows ||
+        (uint32_t)no >= config->vocab_rows)
+        return err_set(error, ERR_INVALID, "the vocabulary has no tokens for yes and no");
+    float *row = embedder->judge = mem_new(config->width, sizeof *row);
+    matrix_row(head, (uint32_t)yes, row);
+    matrix_row(head, (uint32_t)no, embedder->scratch);
+    for (uint32_t i = 0; i < config->width; i++) row[i] -= embedder->scratch[i];
+    embedder->labels = (struct label_weights){.output = row};
+    return OK;
 }
 
 uint64_t embedder_bytes(const struct embedder *embedder) {
@@ -155,7 +195,10 @@ static uint32_t fill_step(struct embedder *embedder, const struct embed_sequence
                                                             .page_stride = block_count,
                                                             .pages = embedder->blocks + blocks};
         memcpy(embedder->tokens + rows, from->ids, from->count * sizeof *from->ids);
-        for (uint32_t i = 0; i < from->count; i++) embedder->positions[rows + i] = i;
+        for (uint32_t i = 0; i < from->count; i++) {
+            embedder->positions[rows + i] = i;
+            embedder->is_second[rows + i] = from->second_first > 0 && i >= from->second_first;
+        }
         rows += from->count;
         blocks += block_count;
     }
@@ -169,7 +212,7 @@ static uint32_t fill_step(struct embedder *embedder, const struct embed_sequence
 
 /* The hidden states of the step's rows, or with POOLING_LAST of the last row of each text alone. */
 static const float *run_step(struct embedder *embedder, const struct step *step) {
-    if (embedder->encoder) return encoder_run(embedder->encoder, step);
+    if (embedder->encoder) return encoder_run(embedder->encoder, step, embedder->is_second);
     uint32_t count = 0;
     for (uint32_t i = 0; i < step->sequence_count; i++) {
         const struct step_sequence *sequence = &step->sequences[i];
@@ -182,43 +225,70 @@ static const float *run_step(struct embedder *embedder, const struct step *step)
     return forward_hidden(embedder->forward, 0, count);
 }
 
-/* Sums rows of hidden states and divides by the length of the sum: the mean's own divisor would
- * cancel. */
-static enum err pool_rows(const float *rows, uint32_t count, uint32_t width, uint32_t index,
-                          float *ret_vector, struct error *error) {
-    memset(ret_vector, 0, width * sizeof *ret_vector);
-    for (uint32_t i = 0; i < count; i++, rows += width)
-        for (uint32_t j = 0; j < width; j++) ret_vector[j] += rows[j];
+/* Rows of hidden states, from the first one that counts. */
+struct pooled_rows {
+    const float *at;
+    uint32_t count;
+};
+
+static struct pooled_rows pooled_rows(const struct embedder *embedder,
+                                      const struct embed_sequence *sequence, const float *rows) {
+    const size_t width = embedder->options.config->width;
+    switch (embedder->options.pooling) {
+    case POOLING_MEAN:
+        return (struct pooled_rows){rows + (size_t)sequence->pool_first * width,
+                                    sequence->count - sequence->pool_first};
+    case POOLING_LAST:
+        return (struct pooled_rows){
+            embedder->encoder ? rows + (size_t)(sequence->count - 1) * width : rows, 1};
+    case POOLING_CLS:
+    case POOLING_NONE: break;
+    }
+    return (struct pooled_rows){rows, 1};
+}
+
+static void sum_rows(struct pooled_rows rows, size_t width, float *ret_sum) {
+    memset(ret_sum, 0, width * sizeof *ret_sum);
+    for (uint32_t i = 0; i < rows.count; i++, rows.at += width)
+        for (size_t j = 0; j < width; j++) ret_sum[j] += rows.at[j];
+}
+
+/* Divides a sum by its length: the divisor of the mean would cancel. */
+static enum err normalise(float *vector, uint32_t width, uint32_t index, struct error *error) {
     double squares = 0;
-    for (uint32_t j = 0; j < width; j++) squares += (double)ret_vector[j] * (double)ret_vector[j];
+    for (uint32_t j = 0; j < width; j++) squares += (double)vector[j] * (double)vector[j];
     if (!(squares > 0 && isfinite(squares)))
         return err_set(error, ERR_INVALID,
                        "text %u: its vector has no length, so the weights are unsound", index);
     double factor = 1.0 / sqrt(squares);
-    for (uint32_t j = 0; j < width; j++) ret_vector[j] = (float)((double)ret_vector[j] * factor);
+    for (uint32_t j = 0; j < width; j++) vector[j] = (float)((double)vector[j] * factor);
     return OK;
 }
 
-static enum err pool_text(const struct embedder *embedder, const struct embed_sequence *sequence,
+/* `rows` begin with the text's first, or are its last alone. */
+static enum err pool_text(struct embedder *embedder, const struct embed_sequence *sequence,
                           const float *rows, uint32_t index, float *ret_vector,
                           struct error *error) {
-    uint32_t width = embedder->options.config->width;
-    switch (embedder->options.pooling) {
-    case POOLING_MEAN:
-        return pool_rows(rows + (size_t)sequence->pool_first * width,
-                         sequence->count - sequence->pool_first, width, index, ret_vector, error);
-    case POOLING_LAST:
-        if (embedder->encoder) rows += (size_t)(sequence->count - 1) * width;
-        return pool_rows(rows, 1, width, index, ret_vector, error);
-    case POOLING_CLS:
-    case POOLING_NONE: break;
+    const struct model_config *config = embedder->options.config;
+    const struct pooled_rows pooled = pooled_rows(embedder, sequence, rows);
+    if (config->labels == 0 && !embed_is_judge(config)) {
+        sum_rows(pooled, config->width, ret_vector);
+        return normalise(ret_vector, config->width, index, error);
     }
-    return pool_rows(rows, 1, width, index, ret_vector, error);
+    sum_rows(pooled, config->width, embedder->state);
+    for (uint32_t j = 0; j < config->width; j++) embedder->state[j] /= (float)pooled.count;
+    const struct label_head head = {.weights = &embedder->labels,
+                                    .width = config->width,
+                                    .labels = embed_width(config),
+                                    .scratch = embedder->scratch};
+    return label_head_run(&head, embedder->state, index, ret_vector, error);
 }
 
 enum err embedder_run(struct embedder *embedder, const struct embed_sequence *sequences,
                       uint32_t count, float *ret_vectors, struct error *error) {
     enum err err = OK;
+    if (embed_is_judge(embedder->options.config) && !embedder->judge)
+        return err_set(error, ERR_INVALID, "its tokens for yes and no are not known here");
     const bool is_last_row = !embedder->encoder && embedder->options.pooling == POOLING_LAST;
     for (uint32_t i = 0; i < count && err == OK; i++)
         err = check_sequence(embedder, &sequences[i], i, error);
@@ -227,10 +297,11 @@ enum err embedder_run(struct embedder *embedder, const struct embed_sequence *se
         uint32_t taken = fill_step(embedder, sequences + done, count - done, &step);
         const float *rows = run_step(embedder, &step);
         size_t width = embedder->options.config->width;
+        size_t vector = embed_width(embedder->options.config);
         for (uint32_t i = 0; i < taken && err == OK; i++) {
             size_t row = is_last_row ? i : step.sequences[i].row_first;
             err = pool_text(embedder, &sequences[done + i], rows + row * width, done + i,
-                            ret_vectors + (done + i) * width, error);
+                            ret_vectors + (done + i) * vector, error);
         }
         done += taken;
     }

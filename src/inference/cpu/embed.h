@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* embed: texts in, one vector of length 1 per text out. It puts texts into steps, runs an encoder
+/* embed: texts in, one vector per text out: of length 1, or with a number per label when the model
+ * has a head for labels. It puts texts into steps, runs an encoder
  * or a decoder over them, and pools the hidden states.
  *
  * A decoder that pools all tokens (mean) or the first (cls) sees the whole text from every row, as
@@ -19,6 +20,7 @@ struct embed_sequence {
     const int32_t *ids; /* (count) */
     uint32_t count;
     uint32_t pool_first;
+    uint32_t second_first; /* first token of the second text of a pair; 0: the text is no pair */
 };
 
 struct embedder;
@@ -35,17 +37,25 @@ struct embedder_options {
 
 /* How a model pools: as asked, else by its file, else by its name or kind. NONE: no embeddings. */
 enum pooling embed_pooling(const struct model_config *config, enum pooling asked);
+/* True for a decoder that judges a pair by its next token, yes or no (Qwen3-Reranker). Its one
+ * label is how much more likely yes is, as the logit of a sigmoid. */
+bool embed_is_judge(const struct model_config *config);
+/* Numbers of a vector. */
+uint32_t embed_width(const struct model_config *config);
 /* The most tokens of one text, in a context of context_max. */
 uint32_t embed_tokens_max(const struct model_config *config, uint32_t context_max);
 
 /* ERR_LIMIT without memory. Everything that the options point to must outlive the embedder. */
 enum err embedder_open(struct embedder **ret_embedder, const struct embedder_options *options,
                        struct error *error) MUST_CHECK;
-void embedder_close(struct embedder *embedder);           /* NULL is allowed */
+void embedder_close(struct embedder *embedder); /* NULL is allowed */
+/* Gives a judge its two tokens, once its weights are filled. ERR_INVALID for ids out of range. */
+enum err embedder_set_answers(struct embedder *embedder, int32_t yes, int32_t no,
+                              struct error *error) MUST_CHECK;
 uint64_t embedder_bytes(const struct embedder *embedder); /* 0 for NULL */
 
-/* Embeds texts: ret_vectors (count, width), each of length 1. ERR_INVALID for a text without
- * tokens, an id out of range, or unsound weights; ERR_LIMIT for a text longer than tokens_max.
- * ret_vectors is undefined after an error. */
+/* Embeds texts: ret_vectors (count, embed_width), each of length 1 unless they are labels.
+ * ERR_INVALID for a text without tokens, an id out of range, or unsound weights; ERR_LIMIT for a
+ * text longer than tokens_max. ret_vectors is undefined after an error. */
 enum err embedder_run(struct embedder *embedder, const struct embed_sequence *sequences,
                       uint32_t count, float *ret_vectors, struct error *error) MUST_CHECK;

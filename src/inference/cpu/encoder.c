@@ -34,6 +34,7 @@ struct encoder {
     struct attention_item *items; /* (rows_max) */
     uint32_t item_count;
     const struct step *step; /* the one under way */
+    const bool *is_second;   /* (rows) likewise, which rows are of second texts */
 };
 
 /* ---- opening ---- */
@@ -175,6 +176,8 @@ static void embed(struct encoder *encoder, const struct chunk *chunk, uint32_t l
                        encoder->sines + i * pairs);
         matrix_row(weights->embedding, (uint32_t)step->tokens[i], x);
         for (size_t j = 0; j < width; j++) x[j] += position[j];
+        if (!encoder->is_second[i] || !weights->second_type) continue;
+        for (size_t j = 0; j < width; j++) x[j] += weights->second_type[j];
     }
     norm(encoder, chunk, weights->embedding_norm, weights->embedding_norm_bias);
 }
@@ -429,9 +432,10 @@ static void plan(struct encoder *encoder) {
 
 /* ---- a step ---- */
 
-const float *encoder_run(struct encoder *encoder, const struct step *step) {
+const float *encoder_run(struct encoder *encoder, const struct step *step, const bool *is_second) {
     assert(step->row_count >= 1 && step->row_count <= encoder->options.rows_max);
     encoder->step = step;
+    encoder->is_second = is_second;
     plan(encoder);
     run_stages(encoder, to_begin, 0);
     for (uint32_t layer = 0; layer < encoder->options.config->layers; layer++) {

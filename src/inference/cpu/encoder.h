@@ -35,6 +35,7 @@ enum err encoder_open(struct encoder **ret_encoder, const struct encoder_options
 void encoder_close(struct encoder *encoder); /* NULL is allowed */
 uint64_t encoder_workspace_bytes(const struct encoder *encoder);
 
-/* Runs all layers over the rows of a step, whose sequences are whole texts (kv_tokens 0). Returns
- * (row_count, width) floats, valid until the next call. */
-const float *encoder_run(struct encoder *encoder, const struct step *step);
+/* Runs all layers over the rows of a step, whose sequences are whole texts (kv_tokens 0);
+ * is_second, (row_count), marks rows of the second text of a pair. Returns (row_count, width)
+ * floats, valid until the next call. */
+const float *encoder_run(struct encoder *encoder, const struct step *step, const bool *is_second);

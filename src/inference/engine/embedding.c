@@ -205,15 +205,18 @@ static void write_vector(struct buf *out, const float *vector, uint32_t count, b
     buf_add_byte(out, ']');
 }
 
-void embedding_write_body(struct buf *out, struct str model_name, uint32_t width,
+void embedding_write_body(struct buf *out, struct str model_name, uint32_t width, bool is_pooling,
                           const struct embedding *embedding) {
+    const char *object = is_pooling ? "pooling" : "embedding";
+    const char *member = is_pooling ? "data" : object;
     const struct embed_request *request = &embedding->request;
     assert(embedding->done == request->count);
     buf_add_text(out, "{\"object\":\"list\",\"data\":[");
     for (uint32_t i = 0; i < request->count; i++) {
         float *vector = embedding->vectors + (size_t)i * width;
         if (request->dimensions < width) shorten(vector, request->dimensions);
-        buf_printf(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":", i ? "," : "", i);
+        buf_printf(out, "%s{\"object\":\"%s\",\"index\":%u,\"%s\":", i ? "," : "", object, i,
+                   member);
         write_vector(out, vector, request->dimensions, request->is_base64);
         buf_add_byte(out, '}');
     }

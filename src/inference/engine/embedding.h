@@ -37,6 +37,7 @@ bool embedding_prepare(struct embedding *embedding, struct str body,
                        struct refusal *ret_refusal) MUST_CHECK;
 void embedding_release(struct embedding *embedding);
 
-/* Appends the body of a request whose vectors are all filled: pure ASCII JSON on one line. */
-void embedding_write_body(struct buf *out, struct str model_name, uint32_t width,
+/* Appends the body of a request whose vectors are all filled: pure ASCII JSON on one line. With
+ * is_pooling a vector is called as /pooling calls it. */
+void embedding_write_body(struct buf *out, struct str model_name, uint32_t width, bool is_pooling,
                           const struct embedding *embedding);

@@ -33,6 +33,7 @@ void job_drop_request(struct job *job) {
     job->prompts = NULL;
     request_release(&job->request);
     embedding_release(&job->embedding);
+    score_release(&job->score);
     decision_release(&job->decision);
     buf_release(&job->body);
 }
@@ -64,7 +65,7 @@ void job_refuse_failed(struct job *job) {
 
 struct usage job_usage(const struct job *job) {
     struct usage usage = {0};
-    if (job->endpoint == ENDPOINT_EMBEDDINGS) usage.input_tokens = job->embedding.ids.count;
+    if (endpoint_is_pooled(job->endpoint)) usage.input_tokens = job->embedding.ids.count;
     if (endpoint_is_decision(job->endpoint)) {
         usage.input_tokens = job->decision.input_tokens;
         usage.cached_tokens = job->decision.cached_tokens;

@@ -12,6 +12,7 @@
 #include "engine/decision.h"
 #include "engine/embedding.h"
 #include "engine/prep.h"
+#include "engine/score.h"
 #include "grammar/grammar.h"
 
 #include <stdatomic.h>
@@ -36,7 +37,8 @@ struct job {
 
     struct buf words; /* the answer's body, only of endpoints that are words */
 
-    struct embedding embedding; /* only of ENDPOINT_EMBEDDINGS */
+    struct embedding embedding; /* only of endpoints that are pooled */
+    struct score score;         /* only of scores: the texts of `embedding` are its pairs */
     struct decision decision;   /* only of decisions; the members below: of the others,
                                    but cache_salt and token_ns */
 

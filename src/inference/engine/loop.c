@@ -54,7 +54,7 @@ static void refuse_job(struct job *job, const struct error *error) {
 /* Cancels all choices. The last FINISHED may come from inside this and free the job. The scheduler
  * ignores ids of choices that are done. */
 static void cancel_job(struct engine *engine, struct job *job) {
-    if (job->endpoint == ENDPOINT_EMBEDDINGS) {
+    if (endpoint_is_pooled(job->endpoint)) {
         embed_queue_remove(engine->embed_queue, job);
         job_refuse_cancelled(job);
         hand_to_finish(engine, job);
@@ -214,7 +214,7 @@ static void admit(struct engine *engine, struct job *job) {
     }
     engine->running[job->slot] = job;
     if (tier_is_interactive(job->tier)) engine->urgent_ns = clock_monotonic_ns();
-    if (job->endpoint == ENDPOINT_EMBEDDINGS) {
+    if (endpoint_is_pooled(job->endpoint)) {
         embed_queue_add(engine->embed_queue, job, priority_of(job));
         return;
     }

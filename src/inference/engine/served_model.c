@@ -115,6 +115,12 @@ static enum err embed(void *self, const struct embed_sequence *sequences, uint32
     return model_embed(self, sequences, count, ret_vectors, error);
 }
 
+/* Qwen3-Reranker whose two answers were made a head with one label. */
+static bool judges_by_head(const struct served_model *model, const struct model_description *is) {
+    return strcmp(is->architecture, "qwen3") == 0 &&
+           (has_word(is->name, "reranker") || has_word(model->name, "reranker"));
+}
+
 /* Fills in what the model does: generate, embed, or both. */
 static void fill_uses(struct served_model *model, const struct model_description *is,
                       const struct wire_hello *options) {
@@ -130,8 +136,21 @@ static void fill_uses(struct served_model *model, const struct model_description
                                                        : SERVED_EMBED_TOKENS_DEFAULT,
         .takes_instruction =
             is->generates && (has_word(is->name, "gritlm") || has_word(model->name, "gritlm")),
-        .is_matryoshka = is_matryoshka(is->name) || is_matryoshka(model->name),
+        .is_matryoshka = is->labels == 0 && !is->is_judge &&
+                         (is_matryoshka(is->name) || is_matryoshka(model->name)),
+        .head = {.labels = is->is_judge ? 1 : is->labels,
+                 .is_raw = is->labels_are_raw,
+                 .is_judge = is->is_judge || (is->labels == 1 && judges_by_head(model, is)),
+                 .pair_form = is->pair_form},
     };
+}
+
+/* The tokens with which a judge answers. */
+static enum err set_answers(struct served_model *model, struct error *error) {
+    const struct tokenizer *tokenizer = model->vocabulary.tokenizer;
+    if (!model->embedder.head.is_judge || !model->backend) return OK;
+    return model_set_answers(model->model, tokenizer_find(tokenizer, STR("yes")),
+                             tokenizer_find(tokenizer, STR("no")), error);
 }
 
 /* Opens a folder. Its vocabulary is read first, because it tells the number of tokens. */
@@ -277,6 +296,9 @@ enum err served_model_open(struct served_model *ret_model, const struct wire_hel
         tell_about(&model, &is);
         model.ledger = ledger_of(&is.ledger);
         fill_uses(&model, &is, options);
+        err = set_answers(&model, error);
+    }
+    if (err == OK) {
         log_info("event=loaded seconds=%.3f", seconds_since(begin_ns));
         *ret_model = model;
     } else {
@@ -292,22 +314,47 @@ void served_model_close(struct served_model *model) {
     *model = (struct served_model){.name = NULL};
 }
 
+static bool scores_pairs(const struct served_head *head) {
+    return head->labels == 0 || head->is_judge ||
+           (head->labels == 1 && head->pair_form != PAIR_NONE);
+}
+
+/* What a model is for; *ret_paths are the endpoints that go with it. */
+static const char *purpose_of(const struct served_model *model, const char **ret_paths) {
+    const struct served_head *head = &model->embedder.head;
+    const bool scores = scores_pairs(head);
+    if (!model->embedder.embed) {
+        *ret_paths = "/v1/chat/completions, /v1/completions, /v1/decisions and /v1/systemone";
+        return "generates text";
+    }
+    if (head->labels > 0) {
+        *ret_paths = scores ? model->backend
+                                  ? "/v1/chat/completions, /v1/completions, /v1/decisions, "
+                                    "/v1/systemone, /v1/score, /v1/rerank and /v1/pooling"
+                                  : "/v1/score, /v1/rerank and /v1/pooling"
+                            : "/v1/pooling";
+        return scores ? "scores pairs of texts" : "gives texts labels";
+    }
+    *ret_paths = model->backend ? "/v1/chat/completions, /v1/completions, /v1/decisions, "
+                                  "/v1/systemone, /v1/embeddings, /v1/score, /v1/rerank and "
+                                  "/v1/pooling"
+                                : "/v1/embeddings, /v1/score, /v1/rerank and /v1/pooling";
+    return model->backend ? "generates text and makes embeddings" : "makes embeddings";
+}
+
 bool served_model_does(const struct served_model *model, enum endpoint endpoint,
                        struct refusal *ret_refusal) {
-    bool generates = model->backend, embeds = model->embedder.embed;
-    if (endpoint == ENDPOINT_EMBEDDINGS && embeds) return true;
+    const struct served_head *head = &model->embedder.head;
+    const char *paths, *purpose = purpose_of(model, &paths);
+    if (model->embedder.embed) {
+        if (endpoint == ENDPOINT_POOLING) return true;
+        if (endpoint == ENDPOINT_EMBEDDINGS && head->labels == 0) return true;
+        if ((endpoint == ENDPOINT_SCORE || endpoint == ENDPOINT_RERANK) && scores_pairs(head))
+            return true;
+    }
     bool is_for_words = endpoint == ENDPOINT_CHAT || endpoint == ENDPOINT_COMPLETIONS ||
                         endpoint_is_decision(endpoint);
-    if (is_for_words && generates) return true;
-    if (!generates)
-        return refuse(ret_refusal, "unsupported_endpoint", NULL,
-                      "This model makes embeddings; it serves /v1/embeddings only.");
-    if (embeds)
-        return refuse(ret_refusal, "unsupported_endpoint", NULL,
-                      "This model generates text and makes embeddings; it serves "
-                      "/v1/chat/completions, /v1/completions, /v1/decisions, /v1/systemone and "
-                      "/v1/embeddings only.");
-    return refuse(ret_refusal, "unsupported_endpoint", NULL,
-                  "This model generates text; it serves /v1/chat/completions, /v1/completions, "
-                  "/v1/decisions and /v1/systemone only.");
+    if (is_for_words && model->backend) return true;
+    return refuse(ret_refusal, "unsupported_endpoint", NULL, "This model %s; it serves %s only.",
+                  purpose, paths);
 }

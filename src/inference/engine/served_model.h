@@ -23,6 +23,14 @@
 /* Sequences of interactive requests that may run in addition to a full batch. */
 #define SERVED_URGENT_SEQS 16u
 
+/* How vectors are scores, in a model that gives a text numbers of labels. */
+struct served_head {
+    uint32_t labels;          /* 0: vectors */
+    bool is_raw;              /* a number counts as it is, not its sigmoid */
+    bool is_judge;            /* pairs stand in the question of Qwen3-Reranker */
+    enum pair_form pair_form; /* form of the others */
+};
+
 /* How texts become vectors. */
 struct served_embedder {
     /* As model_embed; NULL: the model makes no embeddings. */
@@ -35,6 +43,7 @@ struct served_embedder {
     uint32_t step_tokens;     /* tokens of one call that uses the whole machine */
     bool takes_instruction;   /* texts are wrapped in GritLM's form */
     bool is_matryoshka;       /* trained so that the beginning of a vector is a vector, too */
+    struct served_head head;
 };
 
 struct served_model {

@@ -24,7 +24,10 @@ static int32_t local_offset_s(int64_t now_unix_s) {
 }
 
 static void name_response(struct job *job) {
-    const char *prefix = job->endpoint == ENDPOINT_CHAT ? "chatcmpl-" : "cmpl-";
+    const char *prefix = job->endpoint == ENDPOINT_CHAT     ? "chatcmpl-"
+                         : job->endpoint == ENDPOINT_SCORE  ? "score-"
+                         : job->endpoint == ENDPOINT_RERANK ? "rerank-"
+                                                            : "cmpl-";
     struct str own = job->request.request_id;
     if (own.bytes > 0)
         snprintf(job->response_id, sizeof job->response_id, "%s%.*s", prefix, STR_ARGS(own));
@@ -102,6 +105,24 @@ static bool prepare_decision(const struct engine *engine, struct job *job) {
     return is_good;
 }
 
+/* Texts that become vectors or labels. */
+static bool prepare_texts(const struct engine *engine, struct job *job) {
+    const struct score_question question = {.endpoint = job->endpoint,
+                                            .body = buf_str(&job->body),
+                                            .model = engine->model,
+                                            .text_tokens_max = engine->text_tokens_max};
+    const bool is_score = job->endpoint == ENDPOINT_SCORE || job->endpoint == ENDPOINT_RERANK;
+    bool is_good = is_score ? score_prepare(&job->score, &job->embedding, &question, &job->refusal)
+                            : embedding_prepare(&job->embedding, question.body, engine->model,
+                                                engine->text_tokens_max, &job->refusal);
+    buf_release(&job->body);
+    if (is_good && is_score) {
+        job->created_unix_s = clock_unix_s();
+        name_response(job);
+    }
+    return is_good;
+}
+
 static bool prepare(const struct engine *engine, struct job *job) {
     struct refusal *refusal = &job->refusal;
     if (atomic_load(&job->is_cancelled)) {
@@ -120,12 +141,7 @@ static bool prepare(const struct engine *engine, struct job *job) {
         return is_good;
     }
     if (!served_model_does(engine->model, job->endpoint, refusal)) return false;
-    if (job->endpoint == ENDPOINT_EMBEDDINGS) {
-        bool is_good = embedding_prepare(&job->embedding, buf_str(&job->body), engine->model,
-                                         engine->text_tokens_max, refusal);
-        buf_release(&job->body);
-        return is_good;
-    }
+    if (endpoint_is_pooled(job->endpoint)) return prepare_texts(engine, job);
     if (endpoint_is_decision(job->endpoint)) return prepare_decision(engine, job);
     if (!request_parse(&job->request, job->endpoint, buf_str(&job->body),
                        engine->model->backend->caps.vocab, refusal))
@@ -207,12 +223,23 @@ static void move_words(struct job *job, struct buf *body) {
     buf_init(&job->words, 0);
 }
 
+static void write_score(const struct engine *engine, const struct job *job, struct buf *body) {
+    const struct score_answer answer = {.id = job->response_id,
+                                        .model_name = engine->source.model_name,
+                                        .created_unix_s = job->created_unix_s,
+                                        .head = &engine->model->embedder.head,
+                                        .width = engine->model->embedder.width};
+    score_write_body(body, &answer, &job->score, &job->embedding);
+}
+
 static enum shape_end write_body(const struct engine *engine, struct job *job, struct buf *body) {
     if (endpoint_is_words(job->endpoint))
         move_words(job, body);
-    else if (job->endpoint == ENDPOINT_EMBEDDINGS)
+    else if (job->endpoint == ENDPOINT_EMBEDDINGS || job->endpoint == ENDPOINT_POOLING)
         embedding_write_body(body, engine->source.model_name, engine->model->embedder.width,
-                             &job->embedding);
+                             job->endpoint == ENDPOINT_POOLING, &job->embedding);
+    else if (endpoint_is_pooled(job->endpoint))
+        write_score(engine, job, body);
     else if (endpoint_is_decision(job->endpoint))
         decision_write_body(body, engine->source.model_name, &job->decision);
     else

@@ -181,7 +181,7 @@ static enum err check_device(const struct model *model, const struct model_optio
         (model_generates(model) && embed_pooling(&model->config, options->pooling) == POOLING_NONE))
         return OK;
     return err_set(error, ERR_UNAVAILABLE,
-                   "embeddings are computed on the CPU only: run with --device cpu");
+                   "embeddings and scores are computed on the CPU only: run with --device cpu");
 }
 
 static enum err open_parts(struct model *model, const struct model_options *options,
@@ -330,10 +330,18 @@ void model_describe(const struct model *model, struct model_description *ret_des
         copy_printable(ret_description->card, sizeof ret_description->card,
                        str_from(executor.name));
     if (model->embedder) {
-        ret_description->embedding_width = config->width;
+        ret_description->embedding_width = embed_width(config);
+        ret_description->labels = config->labels;
+        ret_description->is_judge = embed_is_judge(config);
+        ret_description->labels_are_raw = config->labels_are_raw;
+        ret_description->pair_form = config->architecture->pair_form;
         ret_description->embed_tokens_max = embed_tokens_max(config, caps->context_tokens_max);
     }
     copy_printable(ret_description->name, sizeof ret_description->name, config->name);
+}
+
+enum err model_set_answers(struct model *model, int32_t yes, int32_t no, struct error *error) {
+    return embedder_set_answers(model->embedder, yes, no, error);
 }
 
 enum err model_embed(struct model *model, const struct embed_sequence *sequences, uint32_t count,

@@ -63,9 +63,14 @@ struct model_description {
     uint32_t context_max;   /* the limit it was opened with */
     uint32_t threads;
     uint32_t kv_blocks;
-    bool embeds;               /* model_embed can be used */
-    bool generates;            /* model_backend and model_logits can be used */
-    uint32_t embedding_width;  /* floats of a vector; 0 when it does not embed */
+    bool embeds;              /* model_embed can be used */
+    bool generates;           /* model_backend and model_logits can be used */
+    uint32_t embedding_width; /* floats of a vector; 0 when it does not embed */
+    /* A vector has one number per label, or of a judge how much more likely yes is (embed.h). */
+    uint32_t labels; /* 0: it is no such model */
+    bool is_judge;
+    bool labels_are_raw; /* they count as they are */
+    enum pair_form pair_form;
     uint32_t embed_tokens_max; /* tokens of one text; 0 when it does not embed */
     /* memory */
     uint64_t file_bytes;
@@ -106,9 +111,14 @@ struct logits_request {
 enum err model_logits(struct model *model, const struct logits_request *request, float *ret_logits,
                       struct error *error) MUST_CHECK;
 
-/* Embeds sequences: ret_vectors (count, embedding_width), each of length 1 and bitwise the same for
- * any other sequences in the call. ERR_INVALID for a model without pooling, a text without tokens
- * or an id out of range; ERR_LIMIT when a text is longer than embed_tokens_max. ret_vectors is
- * undefined after an error. Called on the backend's thread; steps may be under way. */
+/* Gives a judge its tokens; ERR_INVALID for ids out of range. */
+enum err model_set_answers(struct model *model, int32_t yes, int32_t no,
+                           struct error *error) MUST_CHECK;
+
+/* Embeds sequences: ret_vectors (count, embedding_width), each of length 1 or labels, and bitwise
+ * the same for any other sequences in the call. ERR_INVALID for a model without pooling, a text
+ * without tokens or an id out of range; ERR_LIMIT when a text is longer than embed_tokens_max.
+ * ret_vectors is undefined after an error. Called on the backend's thread; steps may be under way.
+ * */
 enum err model_embed(struct model *model, const struct embed_sequence *sequences, uint32_t count,
                      float *ret_vectors, struct error *error) MUST_CHECK;

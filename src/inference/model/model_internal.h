@@ -33,5 +33,5 @@ struct model {
 };
 
 static inline bool model_generates(const struct model *model) {
-    return !model->config.is_bidirectional;
+    return !model->config.is_bidirectional && model->config.labels == 0;
 }

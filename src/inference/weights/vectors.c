@@ -144,7 +144,7 @@ enum err weights_read_expert_biases(struct weights_loader *loader, uint32_t laye
     return err == OK ? read_lines(loader, layer, ROLE_DOWN_EXPERTS_BIAS, width, down) : err;
 }
 
-/* ---- positions ---- */
+/* ---- recurrent layers ---- */
 
 enum err weights_read_conv(struct weights_loader *loader, uint32_t layer, enum tensor_role role,
                            float **ret_conv) {
@@ -191,37 +191,79 @@ enum err weights_read_decay(struct weights_loader *loader, uint32_t layer, float
     return OK;
 }
 
-/* The first `count` rows of a matrix as floats: ret_rows (count, width). */
-static enum err read_rows(struct weights_loader *loader, enum tensor_role role, size_t count,
-                          float *ret_rows) {
+/* ---- positions and labels ---- */
+
+/* Rows of a matrix as floats, from `first` on: ret_rows (count, width). */
+static enum err read_rows(struct weights_loader *loader, enum tensor_role role, size_t first,
+                          size_t count, float *ret_rows) {
     const struct checkpoint_tensor *tensor = weights_find(loader, 0, role);
     size_t width = loader->options.config->width;
     struct checkpoint_bytes bytes;
     enum err err = checkpoint_read(tensor, 0, loader->options.pool, &bytes, loader->error);
     if (err != OK) return err;
     for (size_t i = 0; i < count; i++)
-        quant_row_to_f32((enum tensor_type)tensor->type, bytes.at + i * tensor->row_bytes, width,
-                         ret_rows + i * width);
+        quant_row_to_f32((enum tensor_type)tensor->type, bytes.at + (first + i) * tensor->row_bytes,
+                         width, ret_rows + i * width);
     checkpoint_done(loader->options.checkpoint, tensor, &bytes);
+    for (size_t i = 0; i < count * width; i++)
+        if (!isfinite(ret_rows[i]))
+            return err_set(loader->error, ERR_INVALID,
+                           "tensor %.*s: element %zu is no finite number",
+                           STR_ARGS(tensor->spelled), first * width + i);
     return OK;
+}
+
+/* Memory of weights_close for rows of the model's width. */
+static enum err take_rows(struct weights_loader *loader, size_t count, float **ret_rows) {
+    const size_t width = loader->options.config->width;
+    *ret_rows = calloc(count, width * sizeof **ret_rows);
+    if (!*ret_rows)
+        return err_set(loader->error, ERR_LIMIT, "no memory for %zu rows of %zu weights", count,
+                       width);
+    loader->weights->bytes += count * width * sizeof **ret_rows;
+    return OK;
+}
+
+/* The second token type marks the second text of a pair. */
+static enum err read_second_type(struct weights_loader *loader, const float *first) {
+    const size_t width = loader->options.config->width;
+    if (loader->options.config->token_types < 2) return OK;
+    enum err err = take_rows(loader, 1, &loader->weights->second_type);
+    float *second = loader->weights->second_type;
+    if (err == OK) err = read_rows(loader, ROLE_TOKEN_TYPES, 1, 1, second);
+    for (size_t i = 0; i < width && err == OK; i++) second[i] -= first[i];
+    return err;
 }
 
 /* A position begins with its own vector, and the first token type's. */
 enum err weights_read_positions(struct weights_loader *loader) {
     const struct model_config *config = loader->options.config;
-    assert(config->width > 0);
     bool is_rotary = config->architecture->is_rotary_encoder;
     size_t width = config->width, count = is_rotary ? 1 : config->context_max;
-    float *at = loader->weights->positions = calloc(count * width, sizeof *at);
     float *type = calloc(width, sizeof *type);
-    if (!at || !type) {
-        free(type);
-        return err_set(loader->error, ERR_LIMIT, "no memory for %zu positions", count);
-    }
-    loader->weights->bytes += count * width * sizeof *at;
-    enum err err = read_rows(loader, ROLE_TOKEN_TYPES, 1, type);
-    if (err == OK && !is_rotary) err = read_rows(loader, ROLE_POSITIONS, count, at);
-    for (size_t i = 0; i < count * width && err == OK; i++) at[i] += type[i % width];
+    if (!type)
+        return err_set(loader->error, ERR_LIMIT, "no memory for a vector of %zu weights", width);
+    enum err err = take_rows(loader, count, &loader->weights->positions);
+    float *at = loader->weights->positions;
+    if (err == OK) err = read_rows(loader, ROLE_TOKEN_TYPES, 0, 1, type);
+    if (err == OK && !is_rotary) err = read_rows(loader, ROLE_POSITIONS, 0, count, at);
+    for (size_t i = 0; err == OK && i < count * width; i++) at[i] += type[i % width];
+    if (err == OK) err = read_second_type(loader, type);
     free(type);
     return err;
+}
+
+enum err weights_read_labels(struct weights_loader *loader) {
+    static const enum tensor_role dense_bias[] = {ROLE_LABEL_DENSE_BIAS};
+    static const enum tensor_role bias[] = {ROLE_LABELS_BIAS};
+    const struct model_config *config = loader->options.config;
+    struct label_weights *to = &loader->weights->labels;
+    if (config->labels == 0) return OK;
+    enum err err = take_rows(loader, config->labels, &to->output);
+    if (err == OK) err = read_rows(loader, ROLE_LABELS, 0, config->labels, to->output);
+    if (err == OK) err = weights_read_vector(loader, 0, bias, 1, &to->bias);
+    if (err != OK || !weights_find(loader, 0, ROLE_LABEL_DENSE)) return err;
+    err = take_rows(loader, config->width, &to->dense);
+    if (err == OK) err = read_rows(loader, ROLE_LABEL_DENSE, 0, config->width, to->dense);
+    return err == OK ? weights_read_vector(loader, 0, dense_bias, 1, &to->dense_bias) : err;
 }

@@ -175,6 +175,7 @@ static enum err open_ends(struct weights_loader *loader) {
 static enum err open_all(struct weights_loader *loader) {
     enum err err = weights_make_row_order(loader);
     if (err == OK) err = open_ends(loader);
+    if (err == OK) err = weights_read_labels(loader);
     for (uint32_t i = 0; i < loader->weights->layer_count && err == OK; i++)
         err = open_layer(loader, i);
     return err;
@@ -307,5 +308,10 @@ void weights_close(struct weights *weights) {
     free(weights->positions);
     free(weights->embedding_norm);
     free(weights->embedding_norm_bias);
+    free(weights->second_type);
+    free(weights->labels.dense);
+    free(weights->labels.dense_bias);
+    free(weights->labels.output);
+    free(weights->labels.bias);
     free(weights);
 }

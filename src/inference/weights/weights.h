@@ -26,6 +26,14 @@
 
 struct weights_loader; /* private */
 
+/* The head of a model with labels; all NULL: it has none. */
+struct label_weights {
+    float *dense;      /* (width, width), as dense_bias only before tanh */
+    float *dense_bias; /* (width) */
+    float *output;     /* (labels, width) */
+    float *bias;       /* (labels) or NULL */
+};
+
 struct weights {
     uint32_t layer_count;
     struct layer_weights *layers; /* (layer_count) */
@@ -40,9 +48,12 @@ struct weights {
                                    rotary encoder: (width), that type alone */
     float *embedding_norm;      /* (width) */
     float *embedding_norm_bias; /* (width) */
-    size_t bytes;               /* bytes of all matrices and vectors */
-    uint64_t parameters;        /* elements of all tensors in the file */
-    enum tensor_type type;      /* the type of most of them */
+    float *second_type;         /* (width) what the second token type has more than the first;
+                                   NULL: there is one type */
+    struct label_weights labels;
+    size_t bytes;                  /* bytes of all matrices and vectors */
+    uint64_t parameters;           /* elements of all tensors in the file */
+    enum tensor_type type;         /* the type of most of them */
     struct weights_loader *loader; /* NULL after weights_fill */
 };
 

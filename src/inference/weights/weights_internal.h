@@ -63,8 +63,10 @@ enum err weights_read_conv(struct weights_loader *loader, uint32_t layer, enum t
 /* Reads the logarithms of a state's rates of decay. ERR_INVALID for a rate that is none. */
 enum err weights_read_decay(struct weights_loader *loader, uint32_t layer,
                             float **ret_decay) MUST_CHECK;
-/* Reads the vectors at which the positions of an encoder begin. */
+/* Reads the vectors at which the positions of an encoder begin, and those of token types. */
 enum err weights_read_positions(struct weights_loader *loader) MUST_CHECK;
+/* Reads the head for labels, if the model has one. */
+enum err weights_read_labels(struct weights_loader *loader) MUST_CHECK;
 
 /* ---- matrices.c ---- */
 

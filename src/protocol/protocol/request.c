@@ -5,8 +5,9 @@
 #include <string.h>
 
 static const char *const endpoint_paths[ENDPOINT_ALL_COUNT] = {
-    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score",      "/v1/decisions",
-    "/v1/systemone",        "/tokenize",       "/detokenize",    "/tokenizer_info"};
+    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score", "/v1/decisions",
+    "/v1/systemone",        "/v1/rerank",      "/v1/pooling",    "/tokenize", "/detokenize",
+    "/tokenizer_info"};
 
 const char *endpoint_path(enum endpoint endpoint) {
     assert(endpoint < ENDPOINT_ALL_COUNT);
@@ -20,7 +21,8 @@ bool endpoint_find(struct str path, enum endpoint *ret_endpoint) {
         *ret_endpoint = (enum endpoint)i;
         return true;
     }
-    return false;
+    *ret_endpoint = ENDPOINT_RERANK;
+    return str_is(path, "/v2/rerank");
 }
 
 enum tier tier_of_batch(const char *service_tier) {

@@ -26,6 +26,8 @@ enum endpoint {
     ENDPOINT_SCORE,       /* /v1/score */
     ENDPOINT_DECISIONS,   /* /v1/decisions */
     ENDPOINT_SYSTEMONE,   /* /v1/systemone: decisions in the words of System One */
+    ENDPOINT_RERANK,      /* /v1/rerank: documents by their score for a query */
+    ENDPOINT_POOLING,     /* /v1/pooling: embeddings in vLLM's other form */
     ENDPOINT_COUNT,       /* number of the endpoints that lines of a batch may have */
     /* Questions about a model's words, for single clients only; they never reach a device. */
     ENDPOINT_TOKENIZE = ENDPOINT_COUNT, /* /tokenize */
@@ -39,6 +41,12 @@ static inline bool endpoint_is_decision(enum endpoint endpoint) {
     return endpoint == ENDPOINT_DECISIONS || endpoint == ENDPOINT_SYSTEMONE;
 }
 
+/* True for the endpoints that make a vector, or labels, of each text. */
+static inline bool endpoint_is_pooled(enum endpoint endpoint) {
+    return endpoint == ENDPOINT_EMBEDDINGS || endpoint == ENDPOINT_SCORE ||
+           endpoint == ENDPOINT_RERANK || endpoint == ENDPOINT_POOLING;
+}
+
 /* The number of the words in which models are asked (decisions/wording.h). Other words have another
  * number, so that no answer to other words is reused. */
 #define DECISION_PROMPT_FORMAT 1
@@ -49,7 +57,8 @@ static inline bool endpoint_is_words(enum endpoint endpoint) {
 
 /* "/v1/chat/completions", …, "/tokenizer_info". */
 const char *endpoint_path(enum endpoint endpoint);
-/* Finds the endpoint of a path with or without "/v1" in front; false for any other path. */
+/* Finds the endpoint of a path with or without "/v1" in front, or of Cohere's "/v2/rerank"; false
+ * for any other path. */
 bool endpoint_find(struct str path, enum endpoint *ret_endpoint);
 
 /* Order of admission, soonest first (contract.md §3.5). Inside a tier the lower `priority` goes

@@ -66,9 +66,10 @@ static bool read_stream(struct http_request *request, enum endpoint endpoint,
     if (stream.at && !*ret_stream && !str_is(stream, "false"))
         api_fail_param(request, "invalid_type", "stream",
                        "Invalid type for 'stream': expected a boolean.");
-    else if (*ret_stream && endpoint == ENDPOINT_EMBEDDINGS)
+    else if (*ret_stream && endpoint_is_pooled(endpoint))
         api_fail_param(request, "unsupported_parameter", "stream",
-                       "Unsupported parameter: 'stream': embeddings come all at once.");
+                       "Unsupported parameter: 'stream': %s come all at once.",
+                       endpoint == ENDPOINT_EMBEDDINGS ? "embeddings" : "scores");
     else if (*ret_stream && endpoint_is_decision(endpoint))
         api_fail_param(request, "invalid_value", "stream",
                        "Invalid 'stream': decisions come all at once; expected false.");
@@ -173,6 +174,18 @@ void inference_completions(void *context, struct http_request *request) {
 
 void inference_embeddings(void *context, struct http_request *request) {
     infer(context, request, ENDPOINT_EMBEDDINGS);
+}
+
+void inference_score(void *context, struct http_request *request) {
+    infer(context, request, ENDPOINT_SCORE);
+}
+
+void inference_rerank(void *context, struct http_request *request) {
+    infer(context, request, ENDPOINT_RERANK);
+}
+
+void inference_pooling(void *context, struct http_request *request) {
+    infer(context, request, ENDPOINT_POOLING);
 }
 
 void inference_decisions(void *context, struct http_request *request) {

@@ -36,7 +36,8 @@ static const struct place line_places[] = {PLACE(custom_id), PLACE(method), PLAC
 static const struct place body_places[] = {
     BODY_PLACE(model),     BODY_PLACE(messages),  BODY_PLACE(stream), BODY_PLACE(prompt),
     BODY_PLACE(input),     BODY_PLACE(text_1),    BODY_PLACE(text_2), BODY_PLACE(query),
-    BODY_PLACE(documents), BODY_PLACE(questions), BODY_PLACE(state),  SHAPE_PLACES};
+    BODY_PLACE(documents), BODY_PLACE(questions), BODY_PLACE(state),  BODY_PLACE(queries),
+    BODY_PLACE(items),     BODY_PLACE(data_1),    BODY_PLACE(data_2), SHAPE_PLACES};
 
 /* Whether a member without a place may be a constraint, or have one inside. No number says one;
  * most members of a body are numbers, and their names are not looked at. */
@@ -139,11 +140,15 @@ static bool has_required(const struct batch_line *line, enum endpoint endpoint) 
     switch (endpoint) {
     case ENDPOINT_CHAT: return line->messages.at;
     case ENDPOINT_COMPLETIONS: return line->prompt.at;
-    case ENDPOINT_EMBEDDINGS: return line->input.at;
+    case ENDPOINT_EMBEDDINGS:
+    case ENDPOINT_POOLING: return line->input.at;
+    case ENDPOINT_RERANK: return line->query.at && line->documents.at;
     case ENDPOINT_DECISIONS: return line->input.at && line->questions.at;
     case ENDPOINT_SYSTEMONE: return line->state.at && line->questions.at;
     case ENDPOINT_SCORE:
-        return (line->text_1.at && line->text_2.at) || (line->query.at && line->documents.at);
+        return (line->text_1.at && line->text_2.at) || (line->query.at && line->documents.at) ||
+               (line->queries.at && (line->documents.at || line->items.at)) ||
+               (line->data_1.at && line->data_2.at);
     default: break; /* no line has another one */
     }
     return false;
@@ -185,10 +190,11 @@ bool batch_line_check_target(struct batch_line *line, enum endpoint batch_endpoi
         if (!known)
             return refuse(ret_refusal, "invalid_url", "url",
                           "The URL '%s' is not supported. Supported are '%s', '%s', '%s', '%s', "
-                          "'%s' and '%s'; this batch is for '%s'.",
+                          "'%s', '%s', '%s' and '%s'; this batch is for '%s'.",
                           text, endpoint_path(ENDPOINT_CHAT), endpoint_path(ENDPOINT_COMPLETIONS),
                           endpoint_path(ENDPOINT_EMBEDDINGS), endpoint_path(ENDPOINT_SCORE),
                           endpoint_path(ENDPOINT_DECISIONS), endpoint_path(ENDPOINT_SYSTEMONE),
+                          endpoint_path(ENDPOINT_RERANK), endpoint_path(ENDPOINT_POOLING),
                           endpoint_path(batch_endpoint));
         return refuse(ret_refusal, "invalid_url", "url",
                       "The URL provided for this request does not match the batch endpoint. "
@@ -278,7 +284,9 @@ bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_re
         {"body.input", "Input parameter is required."},
         {"body.text_1", "Parameters text_1 and text_2, or query and documents, are required."},
         {"body.input", "Input parameter is required."},
-        {"body.state", "State parameter is required."}};
+        {"body.state", "State parameter is required."},
+        {"body.query", "Parameters query and documents are required."},
+        {"body.input", "Input parameter is required."}};
     struct str text = line->endpoint == ENDPOINT_SYSTEMONE ? line->state : line->input;
     if (endpoint_is_decision(line->endpoint) && text.at && !line->questions.at)
         return refuse(ret_refusal, "invalid_request", "body.questions",
@@ -299,9 +307,15 @@ struct str batch_line_prompt(const struct batch_line *line) {
     case ENDPOINT_CHAT: return line->messages;
     case ENDPOINT_COMPLETIONS: return line->prompt;
     case ENDPOINT_EMBEDDINGS:
+    case ENDPOINT_POOLING:
     case ENDPOINT_DECISIONS: return line->input;
+    case ENDPOINT_RERANK: return line->query;
     case ENDPOINT_SYSTEMONE: return line->state;
-    case ENDPOINT_SCORE: return line->text_1.at ? line->text_1 : line->query;
+    case ENDPOINT_SCORE:
+        return line->text_1.at    ? line->text_1
+               : line->query.at   ? line->query
+               : line->queries.at ? line->queries
+                                  : line->data_1;
     default: break; /* no line has another one */
     }
     return (struct str){NULL, 0};

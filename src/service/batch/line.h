@@ -24,6 +24,7 @@ struct batch_line {
     struct str prompt;
     struct str input, state;
     struct str text_1, text_2, query, documents, questions;
+    struct str queries, items, data_1, data_2; /* other names of a score's texts */
     /* The fields that ask for a shape of the answer, in the order of batch_line_shape. */
     struct str response_format, structured_outputs, guided_json, guided_regex, guided_choice,
         guided_json_object, guided_grammar, guided_whitespace_pattern, json_schema, regex, grammar,

@@ -102,12 +102,18 @@ static void answer_completion(struct buf *buf, struct str text, struct str model
 
 static void answer_numbers(struct buf *buf, enum endpoint endpoint, struct str body,
                            struct str model, const struct usage *usage) {
-    if (endpoint == ENDPOINT_EMBEDDINGS) {
+    if (endpoint == ENDPOINT_EMBEDDINGS || endpoint == ENDPOINT_POOLING) {
         buf_add_text(buf, "{\"object\":\"list\",\"model\":");
         json_span_add_ascii(buf, json_span_is_string(model) ? model : STR("null"));
         buf_add_text(buf, ",\"data\":");
-        echo_write_vectors(buf, body);
+        if (endpoint == ENDPOINT_EMBEDDINGS)
+            echo_write_vectors(buf, body);
+        else
+            buf_add_text(buf, "[{\"index\":0,\"object\":\"pooling\",\"data\":[0.5]}]");
         buf_add_byte(buf, ',');
+    } else if (endpoint == ENDPOINT_RERANK) {
+        add_head(buf, "rerank", "list", model);
+        buf_add_text(buf, ",\"results\":[{\"index\":0,\"relevance_score\":0.5}],");
     } else {
         add_head(buf, "score", "list", model);
         buf_add_text(buf, ",\"data\":[{\"index\":0,\"object\":\"score\",\"score\":0.5}],");
@@ -183,6 +189,8 @@ void echo_answer(struct echo *echo, const struct echo_job *job) {
         break;
     case ENDPOINT_EMBEDDINGS:
     case ENDPOINT_SCORE:
+    case ENDPOINT_RERANK:
+    case ENDPOINT_POOLING:
         answer_numbers(&echo->answer, job->job.endpoint, body, model, &result.usage);
         break;
     case ENDPOINT_DECISIONS:

@@ -167,6 +167,21 @@ static bool has_vectors(struct str request, struct str answer, char ret_lack[UPS
            lacks(ret_lack, "with %u of %llu embeddings", count, (unsigned long long)asked);
 }
 
+/* Each element has the data of its text. */
+static bool has_pooled(struct str request, struct str answer, char ret_lack[UPSTREAM_LACK_BYTES]) {
+    struct json_span_iter iter;
+    struct str one, data = json_span_get(answer, "data");
+    uint64_t asked = asked_texts(json_span_get(request, "input"));
+    unsigned count = 0;
+    if (!upstream_has_elements(data)) return lacks(ret_lack, "without data");
+    bool inside = json_span_enter(&iter, data);
+    for (; inside && json_span_element(&iter, &one); count++)
+        if (!json_span_is_object(one) || !is_vector(json_span_get(one, "data")))
+            return lacks(ret_lack, "with no numbers in element %u", count);
+    return asked == 0 || asked == count ||
+           lacks(ret_lack, "with %u of %llu elements", count, (unsigned long long)asked);
+}
+
 static bool has_scores(struct str request, struct str answer, char ret_lack[UPSTREAM_LACK_BYTES]) {
     struct json_span_iter iter;
     struct str one, list = json_span_get(answer, "data");
@@ -200,7 +215,9 @@ bool upstream_is_whole(enum endpoint endpoint, struct str request, struct str an
     case ENDPOINT_CHAT:
     case ENDPOINT_COMPLETIONS: return has_choices(endpoint, request, answer, ret_lack);
     case ENDPOINT_EMBEDDINGS: return has_vectors(request, answer, ret_lack);
-    case ENDPOINT_SCORE: return has_scores(request, answer, ret_lack);
+    case ENDPOINT_POOLING: return has_pooled(request, answer, ret_lack);
+    case ENDPOINT_SCORE:
+    case ENDPOINT_RERANK: return has_scores(request, answer, ret_lack);
     case ENDPOINT_DECISIONS:
     case ENDPOINT_SYSTEMONE: return has_answers(request, answer, ret_lack);
     default: break;

@@ -428,7 +428,8 @@ static void a_model_that_only_embeds_says_so(void **state) {
     assert_int_equal(ready.context_tokens_max, 96);
     assert_int_equal(harness_ask(&h, 1, ENDPOINT_CHAT, "{}"), 400);
     assert_string_equal(error_member(1, "code"), "unsupported_endpoint");
-    assert_non_null(strstr(error_member(1, "message"), "/v1/embeddings only"));
+    assert_non_null(strstr(error_member(1, "message"),
+                           "it serves /v1/embeddings, /v1/score, /v1/rerank and /v1/pooling only"));
     assert_int_equal(harness_ask(&h, 2, ENDPOINT_SCORE, "{}"), 400);
 }
 

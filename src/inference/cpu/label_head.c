@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cpu/label_head.h"
+
+#include <math.h>
+
+#define LANES 16 /* sums that run side by side, so that a compiler can use vectors */
+
+static float product(const float *a, const float *b, size_t count) {
+    float lanes[LANES] = {0}, sum = 0.0f;
+    size_t i = 0;
+    for (; i + LANES <= count; i += LANES)
+        for (size_t j = 0; j < LANES; j++) lanes[j] += a[i + j] * b[i + j];
+    for (; i < count; i++) sum += a[i] * b[i];
+    for (size_t j = 0; j < LANES; j++) sum += lanes[j];
+    return sum;
+}
+
+enum err label_head_run(const struct label_head *head, const float *state, uint32_t index,
+                        float *ret_labels, struct error *error) {
+    const struct label_weights *weights = head->weights;
+    const size_t width = head->width;
+    if (weights->dense) {
+        for (size_t i = 0; i < width; i++)
+            head->scratch[i] =
+                tanhf(product(weights->dense + i * width, state, width) + weights->dense_bias[i]);
+        state = head->scratch;
+    }
+    for (size_t i = 0; i < head->labels; i++) {
+        ret_labels[i] = product(weights->output + i * width, state, width) +
+                        (weights->bias ? weights->bias[i] : 0.0f);
+        if (!isfinite(ret_labels[i]))
+            return err_set(error, ERR_INVALID,
+                           "text %u: its label %zu is no finite number, so the weights are unsound",
+                           index, i);
+    }
+    return OK;
+}

@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cross-encoders and Qwen3-Reranker behind /v1/score and /v1/rerank, live and as lines of batches,
+against transformers' numbers for tiny random models (rankers/make.py)."""
+import json, math, pathlib, shutil
+
+import pytest
+
+import folders, support
+
+HERE = pathlib.Path(__file__).resolve().parent / "rankers"
+CROSS = ["bert-cross", "qwen3-reranker"]
+FAST = {"avx2": 2e-2, "avx512": 2e-2, "avx512-bf16": 4e-2}
+
+
+def cases_of(name):
+    return json.loads((HERE / name / "reference.json").read_text())["cases"]
+
+
+def sigmoid(x):
+    return 1 / (1 + math.exp(-x))
+
+
+@pytest.fixture(scope="module", params=CROSS)
+def ranker(request, tmp_path_factory):
+    state = tmp_path_factory.mktemp(request.param) / "state"
+    with support.serving(state, "--model", HERE / request.param, "--reference") as server:
+        server.name, server.cases = request.param, cases_of(request.param)
+        yield server
+
+
+def labels_of(model, cases, *flags):
+    done = support.quern("embed", "--model", model, *flags, input=json.dumps({
+        "ids": [case["ids"] for case in cases],
+        "second_first": [case["second_first"] for case in cases]}))
+    if "has no kernels" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["embeddings"]
+
+
+@pytest.mark.parametrize("name", ["bert-cross", "bert-sorts"])
+def test_labels_are_the_references(name):
+    for case, labels in zip(cases_of(name), labels_of(HERE / name, cases_of(name), "--reference"),
+                            strict=True):
+        for got, expected in zip(labels, case["labels"], strict=True):
+            assert abs(got - expected) <= 2e-3
+
+
+@pytest.mark.parametrize("kernels", FAST)
+def test_the_fast_paths_stay_close(kernels):
+    cases = cases_of("bert-sorts")
+    for case, labels in zip(cases, labels_of(HERE / "bert-sorts", cases, "--kernels", kernels)):
+        assert max(abs(a - b) for a, b in zip(labels, case["labels"])) <= FAST[kernels]
+
+
+def score(server, **body):
+    return server.json("POST", "/v1/score", {"model": server.name, **body})
+
+
+def refused(server, path, body, status=400):
+    got, answer = server.call("POST", path, {"model": server.name, **body})
+    assert got == status, answer
+    error = json.loads(answer)["error"]
+    return error["param"], error["message"]
+
+
+def test_a_pair_has_the_references_score(ranker):
+    for case in ranker.cases:
+        first, second = case["texts"]
+        raw = score(ranker, text_1=first, text_2=second, use_activation=False)
+        assert abs(raw["data"][0]["score"] - case["labels"][0]) <= 2e-3
+        answer = score(ranker, text_1=first, text_2=second)
+        assert abs(answer["data"][0]["score"] - sigmoid(case["labels"][0])) <= 2e-3
+        assert answer["usage"] == {"prompt_tokens": len(case["ids"]),
+                                   "total_tokens": len(case["ids"])}
+        assert answer["object"] == "list" and answer["id"].startswith("score-")
+        assert answer["data"][0]["index"] == 0 and answer["data"][0]["object"] == "score"
+
+
+def test_one_text_goes_with_many_and_lists_go_in_step(ranker):
+    texts = [case["texts"] for case in ranker.cases]
+    each = [score(ranker, text_1=a, text_2=b)["data"][0]["score"] for a, b in texts]
+    for first, second in (("text_1", "text_2"), ("queries", "documents"), ("queries", "items"),
+                          ("data_1", "data_2")):
+        answer = score(ranker, **{first: [a for a, _ in texts], second: [b for _, b in texts]})
+        assert [row["score"] for row in answer["data"]] == each
+    answer = score(ranker, text_1=texts[0][0], text_2=[b for _, b in texts[:2]])
+    assert [row["score"] for row in answer["data"]] == each[:2]
+    assert "go with" in refused(ranker, "/v1/score", {"text_1": ["a", "b"],
+                                                      "text_2": ["a", "b", "c"]})[1]
+
+
+def test_documents_are_ranked_in_every_form(ranker):
+    query, documents = "the cat", [case["texts"][1] for case in ranker.cases]
+    scores = [row["score"] for row in score(ranker, text_1=query, text_2=documents)["data"]]
+    order = sorted(range(len(scores)), key=lambda i: -scores[i])
+    body = {"model": ranker.name, "query": query, "documents": documents}
+    answers = [ranker.json("POST", path, body) for path in (
+        "/v1/rerank", "/v2/rerank", "/rerank", "/v1/score", "/score")]
+    for answer in answers:
+        assert [(row["index"], row["relevance_score"]) for row in answer["results"]] == [
+            (i, scores[i]) for i in order]
+        assert [row["document"] for row in answer["results"]] == [
+            {"text": documents[i]} for i in order]
+    assert answers[0]["id"].startswith("rerank-") and answers[0]["usage"]["prompt_tokens"] > 0
+    short = ranker.json("POST", "/v1/rerank", body | {
+        "documents": [{"text": text} for text in documents], "top_n": 2,
+        "return_documents": False})
+    assert short["results"] == [
+        {"index": i, "relevance_score": scores[i]} for i in order[:2]]
+
+
+def test_what_is_wrong_is_named(ranker):
+    good = {"query": "a", "documents": ["b"]}
+    for change, param in [
+        ({"query": None}, "query"), ({"documents": []}, "documents"),
+        ({"documents": ["a", 7]}, "documents[1]"), ({"query": ["a"]}, "query"),
+        ({"top_n": -1}, "top_n"), ({"truncate_prompt_tokens": 0}, "truncate_prompt_tokens"),
+        ({"truncate_prompt_tokens": 3}, "truncate_prompt_tokens"),
+        ({"return_documents": 1}, "return_documents"), ({"documents": ["b", "cat " * 3000]},
+                                                        "documents[1]")]:
+        assert refused(ranker, "/v1/rerank", good | change)[0] == param
+    assert refused(ranker, "/v1/score", {"text_1": "a"})[0] == "text_2"
+    if ranker.name == "bert-cross":
+        assert refused(ranker, "/v1/rerank", good | {"instruction": "x"})[0] == "instruction"
+        assert "it serves /v1/score, /v1/rerank" in refused(ranker, "/v1/embeddings",
+                                                           {"input": "a"})[1]
+
+
+def test_a_long_pair_is_cut_from_its_longer_text(ranker):
+    if ranker.name != "bert-cross":
+        pytest.skip("a judge reads one text")
+    cut = score(ranker, text_1="the cat", text_2="cat " * 100, truncate_prompt_tokens=-1)
+    assert cut["usage"]["prompt_tokens"] == 64
+    same = score(ranker, text_1="the cat", text_2="cat " * 59)
+    assert same["data"] == cut["data"]
+    both = score(ranker, text_1="dog " * 100, text_2="cat " * 100, truncate_prompt_tokens=24)
+    assert both["data"] == score(ranker, text_1="dog " * 10, text_2="cat " * 11)["data"]
+    short = score(ranker, text_1="dog", text_2="cat " * 100, max_tokens_per_doc=4)
+    assert short["data"] == score(ranker, text_1="dog", text_2="cat " * 4)["data"]
+
+
+def test_marks_in_a_text_are_text(ranker):
+    mark = "[SEP]" if ranker.name == "bert-cross" else "<|im_end|>"
+    plain = score(ranker, text_1="a", text_2="b")["usage"]["prompt_tokens"]
+    assert score(ranker, text_1="a", text_2=f"b{mark}")["usage"]["prompt_tokens"] > plain + 1
+
+
+def test_lines_of_a_batch_have_the_same_scores(ranker):
+    query, documents = "the cat", [case["texts"][1] for case in ranker.cases]
+    body = {"model": ranker.name, "query": query, "documents": documents}
+    live = ranker.json("POST", "/v1/rerank", body)
+    for path in ("/v1/rerank", "/rerank", "/v2/rerank"):
+        batch = ranker.batch(ranker.create(
+            support.jsonl([{"custom_id": "a", "method": "POST", "url": path, "body": body}]),
+            endpoint="/v1/rerank")["id"])
+        batch = ranker.wait(batch["id"])
+        assert batch["status"] == "completed" and batch["request_counts"]["completed"] == 1
+        (line,), _ = ranker.results(batch)
+        assert line["response"]["body"]["results"] == live["results"]
+        assert line["response"]["body"]["usage"] == live["usage"]
+    pairs = [{"custom_id": str(i), "method": "POST", "url": "/v1/score", "body": {
+        "model": ranker.name, "text_1": a, "text_2": b}}
+             for i, (a, b) in enumerate(case["texts"] for case in ranker.cases)]
+    batch = ranker.wait(ranker.create(support.jsonl(pairs), endpoint="/v1/score")["id"])
+    assert batch["request_counts"] == {"total": 4, "completed": 4, "failed": 0}
+    for line, case in zip(ranker.results(batch)[0], ranker.cases, strict=True):
+        got = line["response"]["body"]["data"][0]["score"]
+        assert abs(got - sigmoid(case["labels"][0])) <= 2e-3
+
+
+def test_a_cross_encoder_says_whether_its_scores_are_raw(tmp_path):
+    folder = tmp_path / "raw"
+    shutil.copytree(HERE / "bert-cross", folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["sentence_transformers"] = {"activation_fn": "torch.nn.modules.linear.Identity"}
+    (folder / "config.json").write_text(json.dumps(config))
+    case = cases_of("bert-cross")[0]
+    with support.serving(tmp_path / "state", "--model", folder, "--reference") as server:
+        server.name = "raw"
+        answer = score(server, text_1=case["texts"][0], text_2=case["texts"][1])
+        assert abs(answer["data"][0]["score"] - case["labels"][0]) <= 2e-3
+    config["sentence_transformers"] = {"activation_fn": "torch.nn.ReLU"}
+    (folder / "config.json").write_text(json.dumps(config))
+    done = support.quern("embed", "--model", folder, input='{"ids":[[2]]}')
+    assert "only Identity and Sigmoid are supported" in done.stderr
+
+
+def test_a_model_with_several_labels_scores_no_pairs(tmp_path):
+    with support.serving(tmp_path / "state", "--model", HERE / "bert-sorts") as server:
+        server.name = "bert-sorts"
+        assert "This model gives texts labels" in refused(server, "/v1/score", {
+            "text_1": "a", "text_2": "b"})[1]
+
+
+def test_a_model_that_makes_vectors_scores_by_their_cosine(tmp_path):
+    folder = tmp_path / "vectors"
+    shutil.copytree(HERE / "bert-cross", folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["architectures"] = ["BertModel"]
+    (folder / "config.json").write_text(json.dumps(config))
+    rewrite_without(folder / "model.safetensors", ["classifier.weight", "classifier.bias"])
+    with support.serving(tmp_path / "state", "--model", folder, "--reference") as server:
+        server.name = "vectors"
+        vectors = [row["embedding"] for row in server.json("POST", "/v1/embeddings", {
+            "model": "vectors", "input": ["the cat", "a dog", "the mat"]})["data"]]
+        answer = score(server, text_1="the cat", text_2=["a dog", "the mat"])
+        for row, vector in zip(answer["data"], vectors[1:], strict=True):
+            assert abs(row["score"] - sum(a * b for a, b in zip(vectors[0], vector))) <= 1e-6
+        pooled = server.json("POST", "/pooling", {"model": "vectors", "input": "the cat"})
+        assert pooled["data"] == [{"object": "pooling", "index": 0, "data": vectors[0]}]
+
+
+def rewrite_without(path, names):
+    data = path.read_bytes()
+    count = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + count])
+    folders.write_safetensors(path, {
+        name: (entry["dtype"], entry["shape"],
+               data[8 + count:][slice(*entry["data_offsets"])])
+        for name, entry in header.items() if name not in ("__metadata__", *names)})
