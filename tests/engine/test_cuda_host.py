@@ -161,34 +161,41 @@ def test_a_head_size_without_a_kernel_is_refused(tmp_path):
     assert done.returncode != 0 and "no CUDA kernel has head size 8: sizes are multiples of 16 to 128, and 256" in done.stderr
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_an_error_of_the_card_names_its_operation_to_the_line_that_repeats_it(
-        tmp_path, state, fault):
-    """The GPU tells its error at the next wait: the first process waits for a step, and those
-    behind it for each operation."""
+def run_poisoned(folder, plugin):
+    """Texts, failed lines and deaths of twelve lines, of which one has POISON."""
     requests = lines(12)
     for i, request in enumerate(requests):
-        request["body"].update(prompt=[1, 100 + i, POISON if i == 7 else 101, 102], max_tokens=8)
+        request["body"].update(prompt=[1, 100 + i, POISON if i == 7 else 101, 102], max_tokens=4)
+    card = map(str, ["--device", "cuda", "--device-plugin", plugin, *CARD[4:]])
+    with support.serving(folder, "--model", f"m={support.SHARED / 'tiny/llama3'}",
+                         "--result-cache-bytes", "0", *card) as server:
+        good, bad = results(server, server.wait(create(server, requests)), requests)
+        assert ("event=device_careful" in server.log_text()) == bool(bad)
+        return texts(good), bad, deaths(server)
 
-    def run(folder, plugin):
-        card = map(str, ["--device", "cuda", "--device-plugin", plugin, *CARD[4:]])
-        with support.serving(folder, "--model", f"m={support.SHARED / 'tiny/llama3'}",
-                             "--result-cache-bytes", "0", *card) as server:
-            good, bad = results(server, server.wait(create(server, requests)), requests)
-            assert ("event=device_careful" in server.log_text()) == bool(bad)
-            return texts(good), bad, deaths(server)
 
-    expected, bad, told = run(tmp_path / "undisturbed", PLUGIN)
+@pytest.fixture(scope="module")
+def unpoisoned(tmp_path_factory):
+    """The texts of the twelve lines where POISON is a token as any other."""
+    expected, bad, told = run_poisoned(tmp_path_factory.mktemp("undisturbed") / "state", PLUGIN)
     assert not bad and not told
+    return expected
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_an_error_of_the_card_names_its_operation_to_the_line_that_repeats_it(
+        tmp_path, state, unpoisoned, fault):
+    """The GPU tells its error at the next wait: the first process waits for a step, and those
+    behind it for each operation."""
     (tmp_path / "host").mkdir()
-    said, bad, told = run(
+    said, bad, told = run_poisoned(
         state,
         support.poison_plugin(
             tmp_path, support.with_variables(PLUGIN, tmp_path / "host",
                                              f"QUERN_HOST_FAULT={fault}")))
     assert said == {
         custom_id: text
-        for custom_id, text in expected.items()
+        for custom_id, text in unpoisoned.items()
         if custom_id != "line-07"}
     error, named = bad["line-07"]["response"]["body"][
         "error"], rf"step \d+: operation \d+ \(heads of layer 0\): {FAULTS[fault]}"

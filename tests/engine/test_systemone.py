@@ -55,7 +55,7 @@ def token_behind(server, text, label):
 @pytest.mark.parametrize("path", ["fast", "reference"])
 def test_each_question_has_the_prompt_of_format_1(tmp_path, path):
     arguments = ["--reference"] if path == "reference" else []
-    questions = {**LITELLM, "sides": SIDES}
+    questions = {"sides": SIDES} if path == "reference" else {**LITELLM, "sides": SIDES}
     with support.serving(tmp_path / "state", "--model", "smollm2", *arguments) as server:
         answers = server.json("POST", URL, body(questions, instructions="Be strict."))["answers"]
         prompts = [

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the Python suites share: starting quern, talking to it with the standard library, and
 judging result files."""
-import contextlib, http.client, http.server, json, mmap, os, pathlib, re, shutil, signal, socket
-import subprocess, threading, time, uuid
+import contextlib, http.client, http.server, json, mmap, os, pathlib, random, re, shutil, signal
+import socket, subprocess, threading, time, uuid
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BINARY = os.environ.get("QUERN_BINARY", str(ROOT / "build/src/quern"))
@@ -10,6 +10,13 @@ os.environ.setdefault("QUERN_PACKED_CACHE_DIR", str(ROOT / "build/packed"))  # a
 SHARED = pathlib.Path(os.environ.get("QUERN_SHARED", ROOT.parent / "shared"))
 MINILM = os.environ.get("QUERN_MINILM", "all-minilm")
 SHARE = float(os.environ.get("QUERN_SHARE") or 1)  # how many drawn cases slow tests run
+
+
+def drawn(cases, least=1):
+    """A share of the cases of a slow test (QUERN_SHARE), for its parametrize. What failed is
+    repeated by its name, with QUERN_SHARE=1."""
+    draw, cases = random.Random(os.environ.get("QUERN_SEED")), list(cases)
+    return draw.sample(cases, max(least, round(len(cases) * SHARE))) if SHARE < 1 else cases
 
 
 def plugin(kind):

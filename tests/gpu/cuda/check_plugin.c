@@ -373,7 +373,7 @@ static bool is_drawn(uint32_t i, uint32_t count) {
     static uint64_t seed;
     if (share == 0) share = report_share(&seed);
     if (share == 1) return true;
-    const uint32_t wanted = (uint32_t)(share * count) + 1;
+    const uint32_t wanted = (uint32_t)(share * count) > 0 ? (uint32_t)(share * count) : 1;
     return (i + seed) % count < wanted;
 }
 
