@@ -4,6 +4,9 @@
 
 #include "checkpoint/config.h"
 
+#include <stdio.h>
+#include <string.h>
+
 /* Sources of the flags: the families' reference implementations, as their GGUF converters store
  * them. Sources of the numbers: the families' configuration classes. Arch llama is also Mistral and
  * SmolLM2. */
@@ -135,8 +138,24 @@ static const struct architecture architectures[] = {
      .rope_base_local = 10000.0f},
 };
 
+#define ARCHITECTURES (sizeof architectures / sizeof *architectures)
+
 const struct architecture *config_architecture(struct str name) {
-    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
+    for (size_t i = 0; i < ARCHITECTURES; i++)
         if (str_is(name, architectures[i].name)) return &architectures[i];
     return NULL;
+}
+
+void config_add_name(char names[CONFIG_NAMES_BYTES], const char *name, size_t index, size_t count) {
+    const size_t at = index == 0 ? 0 : strlen(names);
+    snprintf(names + at, CONFIG_NAMES_BYTES - at, "%s%s",
+             index == 0           ? ""
+             : index + 1 == count ? " and "
+                                  : ", ",
+             name);
+}
+
+void config_architecture_names(char ret_names[CONFIG_NAMES_BYTES]) {
+    for (size_t i = 0; i < ARCHITECTURES; i++)
+        config_add_name(ret_names, architectures[i].name, i, ARCHITECTURES);
 }

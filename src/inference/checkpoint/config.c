@@ -23,13 +23,10 @@ static enum err read_architecture(struct model_config *config, const struct gguf
         bool printable = name.bytes <= 64;
         for (size_t i = 0; printable && i < name.bytes; i++)
             printable = name.at[i] >= 0x20 && name.at[i] < 0x7F;
-        return err_set(
-            error, ERR_INVALID,
-            "architecture '%.*s' is not supported (llama, mistral3, qwen2, qwen2vl, qwen3, "
-            "qwen3vl, "
-            "qwen3moe, qwen35, qwen35moe, gpt-oss, gemma, gemma2, gemma3, gemma4, phi3, glm4, "
-            "granite, lfm2, lfm2moe, seed_oss, smollm3, olmo2, exaone4, bert and nomic-bert are)",
-            printable ? (int)name.bytes : 1, printable ? name.at : "?");
+        char names[CONFIG_NAMES_BYTES];
+        config_architecture_names(names);
+        return err_set(error, ERR_INVALID, "architecture '%.*s' is not supported (%s are)",
+                       printable ? (int)name.bytes : 1, printable ? name.at : "?", names);
     }
     uint32_t split_count = 1;
     err = gguf_get_u32(gguf, "split.count", &split_count, error);

@@ -237,6 +237,11 @@ bool config_has_both(const struct model_config *config);
 bool config_has_experts(const struct model_config *config);
 /* The table's row of that name, or NULL. */
 const struct architecture *config_architecture(struct str name);
+#define CONFIG_NAMES_BYTES 512
+/* All names of the table, as a sentence has them: "a, b and c". */
+void config_architecture_names(char ret_names[CONFIG_NAMES_BYTES]);
+/* Adds name `index` of `count` to such a list. */
+void config_add_name(char names[CONFIG_NAMES_BYTES], const char *name, size_t index, size_t count);
 
 /* `token_count` is the length of the vocabulary. ERR_INVALID with one sentence naming the key or
  * tensor that is missing, out of bounds, contradictory or not supported. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/config_json_families.h"
 
+#include <string.h>
+
 /* Defaults that several families share. */
 #define SILU .activation_key = "hidden_act", .activation = "silu"
 #define WITH_SILU .rope = {10000.0f, 10000.0f}, SILU
@@ -235,6 +237,19 @@ static const struct family *find_family(struct str model_type) {
     return NULL;
 }
 
+/* The model types that a config.json may begin with; those of a text part are not shown. */
+static void write_names(char ret_names[CONFIG_NAMES_BYTES]) {
+    const size_t families_count = sizeof families / sizeof *families;
+    const size_t wholes_count = sizeof wholes / sizeof *wholes;
+    const char *names[sizeof families / sizeof *families + sizeof wholes / sizeof *wholes + 1];
+    size_t count = 0;
+    for (size_t i = 0; i < families_count; i++)
+        if (!strstr(families[i].model_type, "_text")) names[count++] = families[i].model_type;
+    for (size_t i = 0; i < wholes_count; i++) names[count++] = wholes[i].model_type;
+    names[count++] = "bert";
+    for (size_t i = 0; i < count; i++) config_add_name(ret_names, names[i], i, count);
+}
+
 enum err config_json_choose_family(const json_t *root, const struct family **ret_family,
                                    const json_t **ret_text, struct error *error) {
     if (!json_is_object(root)) return err_set(error, ERR_INVALID, "it is no JSON object");
@@ -254,11 +269,8 @@ enum err config_json_choose_family(const json_t *root, const struct family **ret
     }
     *ret_family = find_family(type);
     if (*ret_family) return OK;
-    return err_set(
-        error, ERR_INVALID,
-        "model_type '%.*s' is not supported (llama, mistral, ministral3, qwen2, qwen2_5_vl, qwen3, "
-        "qwen3_vl, qwen3_moe, qwen3_5, qwen3_5_moe, gpt_oss, gemma, gemma2, gemma3, gemma3_text, "
-        "gemma4, phi3, glm4, granite, lfm2, lfm2_moe, seed_oss, smollm3, olmo2, olmo3, exaone4 and "
-        "bert are)",
-        STR_ARGS(config_json_shown(type)));
+    char names[CONFIG_NAMES_BYTES];
+    write_names(names);
+    return err_set(error, ERR_INVALID, "model_type '%.*s' is not supported (%s are)",
+                   STR_ARGS(config_json_shown(type)), names);
 }
