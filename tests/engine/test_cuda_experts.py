@@ -34,14 +34,14 @@ def forms(tmp_path_factory):
         "folder": TINY / "qwen3_moe", "gguf": folder / "qwen3_moe.gguf", "fused": folder / "fused"}
 
 
-def logprobs_of(folder, model, *arguments):
+def logprobs_of(folder, model, *arguments, family="qwen3_moe"):
     """[prompt][position] → {token: log-probability} of the reference's prompts, all in
     one batch."""
     lines = [{
         "custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": {
             "model": "m", "prompt": case["ids"], "temperature": 0,
             "max_tokens": 1, "ignore_eos": True, "prompt_logprobs": TOP}}
-             for i, case in enumerate(cases_of("qwen3_moe"))]
+             for i, case in enumerate(cases_of(family))]
     (folder / "in.jsonl").write_bytes(support.jsonl(lines))
     done = support.quern("run", "-q", "-i", folder / "in.jsonl", "-o", folder / "out.jsonl",
                          "--overwrite", "--model", f"m={model}", *arguments)
@@ -88,3 +88,42 @@ def test_experts_of_8_bits(tmp_path, cpu, weights):
     card = logprobs_of(tmp_path, TINY / "qwen3_moe", *CARD, "--max-num-batched-tokens", 64,
                        "--quantization", weights)
     assert median(card, cpu) <= LIMITS[weights]
+
+
+# gpt-oss: sinks, windows by turns, biases, clamped gates, and experts of four bits in the file, which
+# are bf16 or 8 bits on the GPU.
+OSS_LIMITS = {"none": 0.4, "fp8": 2.0, "int8": 0.8}
+
+
+@pytest.fixture(scope="module")
+def oss_cpu(tmp_path_factory):
+    return logprobs_of(tmp_path_factory.mktemp("oss"), TINY / "gpt_oss", *CPU, family="gpt_oss")
+
+
+@pytest.mark.parametrize("rows, weights", [(16, "none"), (512, "none"), (64, "fp8"), (64, "int8")])
+def test_gpt_oss(tmp_path, oss_cpu, rows, weights):
+    card = logprobs_of(tmp_path,
+                       TINY / "gpt_oss",
+                       *CARD,
+                       "--max-num-batched-tokens",
+                       rows,
+                       *([] if weights == "none" else ["--quantization", weights]),
+                       family="gpt_oss")
+    assert median(card, oss_cpu) <= OSS_LIMITS[weights]
+
+
+def test_gpt_oss_on_the_device_of_the_tests(tmp_path, oss_cpu):
+    card = logprobs_of(tmp_path,
+                       TINY / "gpt_oss",
+                       "--device",
+                       "cuda",
+                       "--device-plugin",
+                       support.plain_device(),
+                       "--max-num-seqs",
+                       8,
+                       "--max-model-len",
+                       512,
+                       "--max-num-batched-tokens",
+                       64,
+                       family="gpt_oss")
+    assert median(card, oss_cpu) <= 1e-3

@@ -175,7 +175,9 @@ static void run_head(const struct referee *r, const struct work *work, uint32_t 
         return;
     }
     float *to = pass->attended + (size_t)work->row * pass->gpu->q_width + (size_t)head * dim;
-    for (uint32_t i = 0; i < dim; i++) to[i] = sum.o[i] / sum.l;
+    const float *sinks = r->op->sinks;
+    const float all = sum.l + (sinks ? expf(sinks[head] - sum.m) : 0.0f);
+    for (uint32_t i = 0; i < dim; i++) to[i] = sum.o[i] / all;
 }
 
 static void run_work(const struct referee *r, struct work work) {

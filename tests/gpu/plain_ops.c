@@ -169,13 +169,19 @@ static void run_route(struct plain_pass *pass, const struct gpu_op *op) {
     prepare_rows(pass, op, pass->h, gpu->program.width, gpu->program.width);
 }
 
-/* y (count) = input · rows first..first+count-1 of the matrix. */
+/* y (count) = input · rows first..first+count-1 of the matrix + bias, of all rows or NULL. */
 static void multiply_rows(const struct gpu *gpu, uint32_t matrix, uint32_t first, uint32_t count,
-                          const float *input, float *y) {
+                          const float *bias, const float *input, float *y) {
     const struct plain_matrix *from = &gpu->matrices[matrix];
     for (uint32_t i = 0; i < count; i++)
-        y[i] = plain_dot(input, row_of(from, first + i, gpu->weights), from->shape.cols);
+        y[i] = plain_dot(input, row_of(from, first + i, gpu->weights), from->shape.cols) +
+               (bias ? bias[first + i] : 0.0f);
 }
+
+typedef void (*gate_fn)(const struct gate *call);
+static const gate_fn gates[] = {[GATE_SILU] = ref_silu_mul,
+                                [GATE_GELU_TANH] = ref_gelu_tanh_mul,
+                                [GATE_CLAMPED] = ref_clamped_mul};
 
 /* sums += weight · the expert of a row of h. */
 static void add_expert(const struct gpu *gpu, const struct gpu_op *op, const float *h,
@@ -183,17 +189,20 @@ static void add_expert(const struct gpu *gpu, const struct gpu_op *op, const flo
     const struct gpu_experts *experts = &op->experts;
     const uint32_t ffn = experts->ffn, width = gpu->program.width;
     float *gated = gpu->gated, *y = gated + 2 * (size_t)ffn;
-    multiply_rows(gpu, experts->gate_up, expert * 2 * ffn, 2 * ffn, h, gated);
+    multiply_rows(gpu, experts->gate_up, expert * 2 * ffn, 2 * ffn, experts->gate_up_bias, h,
+                  gated);
     struct gate call = {.gate = gated,
                         .up = gated + ffn,
                         .in_stride = 2 * (size_t)ffn,
                         .y = gated,
                         .y_stride = 2 * (size_t)ffn,
                         .width = ffn,
-                        .rows = 1};
-    (op->gate == GATE_SILU ? ref_silu_mul : ref_gelu_tanh_mul)(&call);
+                        .rows = 1,
+                        .limit = experts->gate_limit,
+                        .alpha = experts->gate_alpha};
+    gates[op->gate](&call);
     plain_round(gpu->matrices[experts->down].shape.form, gated, ffn);
-    multiply_rows(gpu, experts->down, expert * width, width, gated, y);
+    multiply_rows(gpu, experts->down, expert * width, width, experts->down_bias, gated, y);
     for (uint32_t i = 0; i < width; i++) sums[i] += weight * y[i];
 }
 
@@ -221,7 +230,7 @@ static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
                         .y_stride = 2 * (size_t)ffn,
                         .width = ffn,
                         .rows = pass->row_count};
-    (op->gate == GATE_SILU ? ref_silu_mul : ref_gelu_tanh_mul)(&call);
+    gates[op->gate](&call);
     prepare_rows(pass, op, pass->wide, ffn, 2 * ffn);
 }
 

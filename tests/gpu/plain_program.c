@@ -34,6 +34,13 @@ static void copy_vectors(struct gpu *gpu, struct gpu_op *op) {
     op->post = copy_vector(gpu, op->post, program->width);
     op->q_norm = copy_vector(gpu, op->q_norm, program->head_dim);
     op->k_norm = copy_vector(gpu, op->k_norm, program->head_dim);
+    op->sinks = copy_vector(gpu, op->sinks, program->heads);
+    struct gpu_experts *experts = &op->experts;
+    if (op->kind == OP_EXPERTS) {
+        const uint32_t gate_up = experts->count * 2 * experts->ffn;
+        experts->gate_up_bias = copy_vector(gpu, experts->gate_up_bias, gate_up);
+        experts->down_bias = copy_vector(gpu, experts->down_bias, experts->count * program->width);
+    }
     MUST(!op->bias || op->matrix < program->matrix_count, "a bias without a matrix");
     if (op->bias) op->bias = copy_vector(gpu, op->bias, program->matrices[op->matrix].rows);
 }
@@ -148,7 +155,9 @@ static void check_op(struct gpu *gpu, uint32_t index) {
         MUST((op->add == ADD_NORMED_H) == (op->post != NULL),
              "operation %u: `post` goes with ADD_NORMED_H", index);
         return;
-    case OP_GATE: return;
+    case OP_GATE:
+        MUST(op->gate != GATE_CLAMPED, "operation %u: a clamped gate is of experts alone", index);
+        return;
     case OP_KEEP: return;
     case OP_ROUTE:
     case OP_EXPERTS: check_experts(gpu, index); return;

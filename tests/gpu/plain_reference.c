@@ -13,6 +13,7 @@ struct pass {
     const struct world_traits *traits;
     uint32_t count; /* positions */
     double *x, *h, *qkv, *y;
+    double *doubts; /* (count) of plain_world.h, or NULL */
 };
 
 static void norm(const double *x, const float *weight, uint32_t width, double *ret) {
@@ -26,6 +27,10 @@ static double product(const float *weights, const double *x, uint32_t count) {
     double sum = 0.0;
     for (uint32_t i = 0; i < count; i++) sum += (double)weights[i] * x[i];
     return sum;
+}
+
+static double bias_at(const float *bias, size_t at) {
+    return bias ? (double)bias[at] : 0.0;
 }
 
 static void add_half(const struct pass *pass, const double *y, const float *post, double *x) {
@@ -70,6 +75,7 @@ static void attend(const struct pass *pass, const struct world_layer *layer, uin
     size_t stride = (size_t)(t->heads + 2 * t->kv_heads) * dim;
     const double *q = pass->qkv + position * stride + (size_t)head * dim;
     double total = 0.0;
+    if (layer->sinks) total = exp((double)layer->sinks[head]);
     memset(ret, 0, dim * sizeof *ret);
     for (uint32_t j = 0; j <= position; j++) {
         if (layer->is_local && position - j >= t->window) continue;
@@ -90,7 +96,7 @@ static void run_attention(const struct pass *pass, const struct world_layer *lay
         norm(pass->x + (size_t)p * t->width, layer->attention_norm, t->width, pass->h);
         for (uint32_t i = 0; i < rows; i++)
             qkv[i] = product(layer->qkv + (size_t)i * t->width, pass->h, t->width) +
-                     (layer->qkv_bias ? (double)layer->qkv_bias[i] : 0.0);
+                     bias_at(layer->qkv_bias, i);
         for (uint32_t i = 0; i < t->heads + t->kv_heads; i++)
             turn(pass, layer, qkv + (size_t)i * t->head_dim,
                  i < t->heads ? layer->q_norm : layer->k_norm, p);
@@ -99,35 +105,51 @@ static void run_attention(const struct pass *pass, const struct world_layer *lay
         for (uint32_t head = 0; head < t->heads; head++)
             attend(pass, layer, p, head, pass->h + (size_t)head * t->head_dim);
         for (uint32_t i = 0; i < t->width; i++)
-            pass->y[i] = product(layer->output + (size_t)i * q_width, pass->h, q_width);
+            pass->y[i] = product(layer->output + (size_t)i * q_width, pass->h, q_width) +
+                         bias_at(layer->output_bias, i);
         add_half(pass, pass->y, layer->post_attention, pass->x + (size_t)p * t->width);
     }
+}
+
+static double activated(const struct world_traits *traits, bool is_expert, double gate, double up) {
+    const double limit = (double)WORLD_GATE_LIMIT, alpha = (double)WORLD_GATE_ALPHA;
+    if (is_expert && traits->is_clamped) {
+        gate = fmin(gate, limit);
+        return (fmax(fmin(up, limit), -limit) + 1.0) * gate / (1.0 + exp(-alpha * gate));
+    }
+    if (!traits->is_gelu) return gate / (1.0 + exp(-gate)) * up;
+    return 0.5 * gate * (1.0 + tanh(0.7978845608028654 * (gate + 0.044715 * gate * gate * gate))) *
+           up;
 }
 
 /* y += weight · an expert of h, or the feed-forward of a layer without experts. */
 static void add_expert(const struct pass *pass, const struct world_layer *layer, uint32_t expert,
                        double weight) {
     const struct world_traits *t = pass->traits;
-    const float *gate_up = layer->gate_up + (size_t)expert * 2 * t->ffn * t->width;
-    const float *down = layer->down + (size_t)expert * t->width * t->ffn;
+    const size_t first = (size_t)expert * 2 * t->ffn, out = (size_t)expert * t->width;
+    const float *gate = layer->gate_up + first * t->width, *up = gate + (size_t)t->ffn * t->width;
+    const float *down = layer->down + out * t->ffn;
     double inner[512];
-    for (uint32_t i = 0; i < t->ffn; i++) {
-        double g = product(gate_up + (size_t)i * t->width, pass->h, t->width);
-        double up = product(gate_up + (size_t)(t->ffn + i) * t->width, pass->h, t->width);
-        double gelu = 0.5 * g * (1.0 + tanh(0.7978845608028654 * (g + 0.044715 * g * g * g)));
-        inner[i] = (t->is_gelu ? gelu : g / (1.0 + exp(-g))) * up;
-    }
+    for (uint32_t i = 0; i < t->ffn; i++)
+        inner[i] = activated(t, layer->router != NULL,
+                             product(gate + (size_t)i * t->width, pass->h, t->width) +
+                                 bias_at(layer->gate_up_bias, first + i),
+                             product(up + (size_t)i * t->width, pass->h, t->width) +
+                                 bias_at(layer->gate_up_bias, first + t->ffn + i));
     for (uint32_t i = 0; i < t->width; i++)
-        pass->y[i] += weight * product(down + (size_t)i * t->ffn, inner, t->ffn);
+        pass->y[i] += weight * (product(down + (size_t)i * t->ffn, inner, t->ffn) +
+                                bias_at(layer->down_bias, out + i));
 }
 
 /* The experts of h with the largest logits, by the softmax over all or over these alone. */
-static void add_experts(const struct pass *pass, const struct world_layer *layer) {
+static void add_experts(const struct pass *pass, const struct world_layer *layer,
+                        uint32_t position) {
     const struct world_traits *t = pass->traits;
     double scores[WORLD_EXPERTS_MAX], all = 0.0, kept = 0.0;
     uint32_t chosen[WORLD_EXPERTS_MAX];
     for (uint32_t i = 0; i < t->experts; i++) {
-        scores[i] = exp(product(layer->router + (size_t)i * t->width, pass->h, t->width));
+        scores[i] = exp(product(layer->router + (size_t)i * t->width, pass->h, t->width) +
+                        bias_at(layer->router_bias, i));
         all += scores[i];
         chosen[i] = i;
     }
@@ -140,6 +162,8 @@ static void add_experts(const struct pass *pass, const struct world_layer *layer
         chosen[i] = expert;
         kept += scores[expert];
     }
+    if (pass->doubts)
+        pass->doubts[position] = fmax(pass->doubts[position], 1.0 - scores[chosen[0]] / kept);
     for (uint32_t i = 0; i < t->used; i++)
         add_expert(pass, layer, chosen[i], scores[chosen[i]] / (t->has_post ? all : kept));
 }
@@ -150,19 +174,20 @@ static void run_ffn(const struct pass *pass, const struct world_layer *layer) {
         norm(pass->x + (size_t)p * t->width, layer->ffn_norm, t->width, pass->h);
         memset(pass->y, 0, t->width * sizeof *pass->y);
         if (layer->router)
-            add_experts(pass, layer);
+            add_experts(pass, layer, p);
         else
             add_expert(pass, layer, 0, 1.0);
         add_half(pass, pass->y, layer->post_ffn, pass->x + (size_t)p * t->width);
     }
 }
 
-void world_reference(const struct world *world, const int32_t *tokens, uint32_t count,
-                     double *ret_logits) {
+/* ret_doubts (count) zeros, or NULL. */
+static void evaluate(const struct world *world, const int32_t *tokens, uint32_t count,
+                     double *ret_logits, double *ret_doubts) {
     const struct world_traits *t = &world->traits;
     size_t qkv = (size_t)(t->heads + 2 * t->kv_heads) * t->head_dim;
     const float *head = world->head ? world->head : world->embedding;
-    struct pass pass = {.world = world, .traits = t, .count = count};
+    struct pass pass = {.world = world, .traits = t, .count = count, .doubts = ret_doubts};
     pass.x = calloc((size_t)count * t->width, sizeof(double));
     pass.h = calloc(t->width + qkv, sizeof(double));
     pass.y = calloc(t->width, sizeof(double));
@@ -190,16 +215,26 @@ void world_reference(const struct world *world, const int32_t *tokens, uint32_t 
     free(pass.qkv);
 }
 
+void world_reference(const struct world *world, const int32_t *tokens, uint32_t count,
+                     double *ret_logits) {
+    evaluate(world, tokens, count, ret_logits, NULL);
+}
+
 void world_references_open(const struct world *world, struct world_references *ret_references) {
     for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) {
         double *logits = calloc((size_t)WORLD_CONTEXT * world->vocab_rows, sizeof *logits);
-        world_reference(world, world->sequences[s].tokens, WORLD_CONTEXT, logits);
+        double *doubts = calloc(WORLD_CONTEXT, sizeof *doubts);
+        evaluate(world, world->sequences[s].tokens, WORLD_CONTEXT, logits, doubts);
         ret_references->logits[s] = logits;
+        ret_references->doubts[s] = doubts;
     }
 }
 
 void world_references_close(struct world_references *references) {
-    for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) free(references->logits[s]);
+    for (uint32_t s = 0; s < WORLD_SEQUENCES; s++) {
+        free(references->logits[s]);
+        free(references->doubts[s]);
+    }
 }
 
 struct world_difference world_compare(const struct world *world,
@@ -210,8 +245,11 @@ struct world_difference world_compare(const struct world *world,
         const uint32_t row = step->wanted[i];
         const double *wanted = references->logits[step->sequences[row]] +
                                (size_t)step->positions[row] * world->vocab_rows;
+        const double doubt = references->doubts[step->sequences[row]][step->positions[row]];
+        const double share = doubt > WORLD_DOUBT ? WORLD_DOUBT_SHARE : 1.0;
         for (uint32_t j = 0; j < world->vocab_rows; j++) {
-            double off = fabs((double)logits[(size_t)i * world->vocab_rows + j] - wanted[j]);
+            double off =
+                share * fabs((double)logits[(size_t)i * world->vocab_rows + j] - wanted[j]);
             if (off <= most.off) continue;
             most = (struct world_difference){isnan(off) ? INFINITY : off, step->sequences[row],
                                              step->positions[row], j};

@@ -51,6 +51,15 @@ static void make_layer(struct world *world, struct world_layer *layer) {
     layer->gate_up = random_matrix(world, experts * 2 * t->ffn, t->width);
     layer->down = random_matrix(world, experts * t->width, t->ffn);
     if (experts > 1) layer->router = random_router(world);
+    if (experts > 1 && t->is_clamped) {
+        layer->router_bias = random_values(world, experts, 0.0, 5.0, false);
+        layer->gate_up_bias = random_values(world, experts * 2 * t->ffn, 0.0, 0.5, false);
+        layer->down_bias = random_values(world, experts * t->width, 0.0, 0.5, false);
+    }
+    if (t->has_sinks) {
+        layer->sinks = random_values(world, t->heads, 0.0, 3.0, false);
+        layer->output_bias = random_values(world, t->width, 0.0, 0.5, false);
+    }
     if (t->has_bias) layer->qkv_bias = random_values(world, qkv, 0.0, 0.5, false);
     if (t->has_head_norms) {
         layer->q_norm = random_values(world, t->head_dim, 1.0, 0.3, false);
@@ -125,9 +134,14 @@ static void append_gated(struct world *world, const struct world_layer *layer) {
     append_norm(world, layer->ffn_norm, gate_up, layer->post_attention, false);
     append_matmul(world, gate_up, TO_WIDE, NULL);
     struct gpu_op *gate = append(world, OP_GATE);
-    gate->gate = t->is_gelu ? GATE_GELU_TANH : GATE_SILU;
+    gate->gate = t->is_gelu ? GATE_GELU_TANH : GATE_SILU; /* clamped: of experts alone */
     gate->next = down;
     append_matmul(world, down, TO_H, NULL);
+}
+
+static enum op_gate gate_of(const struct world_traits *traits) {
+    if (traits->is_clamped) return GATE_CLAMPED;
+    return traits->is_gelu ? GATE_GELU_TANH : GATE_SILU;
 }
 
 static void append_experts(struct world *world, const struct world_layer *layer) {
@@ -140,14 +154,18 @@ static void append_experts(struct world *world, const struct world_layer *layer)
         .ffn = t->ffn,
         .sums_to_one = !t->has_post,
         .gate_up = add_matrix(world, layer->gate_up, t->experts * 2 * t->ffn, t->width),
-        .down = add_matrix(world, layer->down, t->experts * t->width, t->ffn)};
+        .down = add_matrix(world, layer->down, t->experts * t->width, t->ffn),
+        .gate_up_bias = layer->gate_up_bias,
+        .down_bias = layer->down_bias,
+        .gate_limit = WORLD_GATE_LIMIT,
+        .gate_alpha = WORLD_GATE_ALPHA};
     append_norm(world, layer->ffn_norm, router, layer->post_attention, false);
-    append_matmul(world, router, TO_WIDE, NULL);
+    append_matmul(world, router, TO_WIDE, layer->router_bias);
     struct gpu_op *route = append(world, OP_ROUTE);
     route->next = experts.gate_up;
     route->experts = experts;
     struct gpu_op *sum = append(world, OP_EXPERTS);
-    sum->gate = t->is_gelu ? GATE_GELU_TANH : GATE_SILU;
+    sum->gate = gate_of(t);
     sum->experts = experts;
     sum->to = TO_H;
 }
@@ -173,8 +191,9 @@ static void append_layer(struct world *world, uint32_t index) {
     attention->window = layer->is_local ? t->window : 0;
     attention->scale = 1.0f / sqrtf((float)t->head_dim);
     attention->softcap = t->softcap;
+    attention->sinks = layer->sinks;
     attention->next = output;
-    append_matmul(world, output, TO_H, NULL);
+    append_matmul(world, output, TO_H, layer->output_bias);
     (layer->router ? append_experts : append_gated)(world, layer);
 }
 

@@ -22,6 +22,9 @@ static const struct world_traits shapes[] = {
      .used = 3},
     {"all experts, post norms, window", 32, 24, 4, 2, 16, 1.0f, .window = 20, .has_post = true,
      .is_gelu = true, .has_head = true, .tolerance = 1e-4, .experts = 3, .used = 3},
+    {"sinks, clamped gates, biases, window", 32, 24, 8, 2, 16, 1.0f, .window = 20,
+     .magnitude = 1.2f, .has_bias = true, .has_sinks = true, .is_clamped = true, .has_head = true,
+     .tolerance = 1e-4, .experts = 9, .used = 4},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 

@@ -183,6 +183,7 @@ def tensors_of(folder, config, form):
 def vocabulary_of(folder, config):
     if not (folder / "vocab.txt").exists():
         yield pair("tokenizer.ggml.model", STRING, "gpt2")
+        yield pair("tokenizer.ggml.pre", STRING, "gpt-2")
         yield pair("tokenizer.ggml.tokens", ARRAY,
                    (STRING, [f"t{i}" for i in range(config["vocab_size"])]))
         return

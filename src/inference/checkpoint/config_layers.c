@@ -99,7 +99,6 @@ bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
 const char *config_cpu_only(const struct model_config *config) {
     const struct architecture *architecture = config->architecture;
     if (config_has_odd_layers(config)) return architecture->name;
-    if (architecture->has_sinks) return "attention with sinks (gpt-oss)";
     if (config_is_recurrent(config)) return "a model with recurrent layers";
     if (config_rotary_dim(config) < config->head_dim) return "a rotation of parts of heads";
     if (architecture->has_no_pre_norm) return "a layer without a norm before it";

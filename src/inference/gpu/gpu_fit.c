@@ -67,7 +67,13 @@ static struct experts experts_of(struct shapes *shapes, const struct card_fit_op
     const uint32_t count = config->experts, ffn = config->expert_ffn;
     const enum gpu_form form = form_of(options->weights, (struct weight_matrix){.experts = count});
     struct matrix **first = shapes->experts + 2 * (size_t)layer;
-    struct experts experts = {.count = count, .used = config->experts_used, .ffn = ffn};
+    float *bias = config->architecture->has_expert_bias ? &shapes->vector : NULL;
+    struct experts experts = {.count = count,
+                              .used = config->experts_used,
+                              .ffn = ffn,
+                              .router_bias = bias,
+                              .gate_up_bias = bias,
+                              .down_bias = bias};
     experts.router =
         add_matrix(shapes, count, config->width,
                    form_of(options->weights, (struct weight_matrix){.is_exact = true}));
@@ -95,6 +101,8 @@ static struct layer_weights layer_of(struct shapes *shapes, const struct card_fi
         .k_norm = has->has_qk_norm ? vector : NULL,
         .qkv = add_product(shapes, options, layer, qkv, 3, q_width + 2 * kv_width, config->width),
         .qkv_bias = has->has_qkv_bias ? vector : NULL,
+        .sinks = has->has_sinks ? vector : NULL,
+        .output_bias = has->has_output_bias ? vector : NULL,
         .output = add_product(shapes, options, layer, output, 1, config->width, q_width),
         .post_attention_norm = has->has_post_norm ? vector : NULL,
         .ffn_norm = vector,

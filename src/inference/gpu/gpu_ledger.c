@@ -50,6 +50,11 @@ static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu
     uint64_t floats = (op->post ? program->width : 0) +
                       (op->bias ? program->matrices[op->matrix].rows : 0) +
                       (op->q_norm ? program->head_dim : 0) + (op->k_norm ? program->head_dim : 0);
+    const struct gpu_experts *experts = &op->experts;
+    if (op->sinks) floats += program->heads;
+    const bool has_biases = op->kind == OP_EXPERTS;
+    if (has_biases && experts->gate_up_bias) floats += program->matrices[experts->gate_up].rows;
+    if (has_biases && experts->down_bias) floats += program->matrices[experts->down].rows;
     return floats * 4 + (op->weight ? program->width * UINT64_C(2) : 0);
 }
 

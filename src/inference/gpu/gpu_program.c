@@ -19,12 +19,15 @@ static struct gpu_experts experts_of(const struct experts *experts, uint32_t mat
                                 .ffn = experts->ffn,
                                 .sums_to_one = experts->sums_to_one,
                                 .gate_up = handle_of(experts->gate_up[0], matrix_count),
-                                .down = handle_of(experts->down[0], matrix_count)};
+                                .down = handle_of(experts->down[0], matrix_count),
+                                .gate_up_bias = experts->gate_up_bias,
+                                .down_bias = experts->down_bias,
+                                .gate_limit = experts->gate_limit,
+                                .gate_alpha = experts->gate_alpha};
 }
 
 static struct gpu_op op_of(const struct op *op, uint32_t matrix_count) {
-    assert(op->to != TO_X);                         /* a GPU's products never add */
-    assert(!op->sinks && op->gate != GATE_CLAMPED); /* model.c keeps gpt-oss on the CPU */
+    assert(op->to != TO_X); /* a GPU's products never add */
     return (struct gpu_op){.kind = op->kind,
                            .matrix = handle_of(op->matrix, matrix_count),
                            .next = handle_of(op->next, matrix_count),
@@ -35,6 +38,7 @@ static struct gpu_op op_of(const struct op *op, uint32_t matrix_count) {
                            .bias = op->bias,
                            .q_norm = op->q_norm,
                            .k_norm = op->k_norm,
+                           .sinks = op->sinks,
                            .rope = op->rope,
                            .kv_group = op->kv_group,
                            .kv_place = op->kv_place,

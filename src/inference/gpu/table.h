@@ -46,7 +46,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 15u
+#define GPU_ABI 16u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -119,6 +119,10 @@ struct gpu_experts {
     bool sums_to_one;
     uint32_t gate_up; /* index of the matrix (count · (gate | up: 2 ffn), width) */
     uint32_t down;    /* index of the matrix (count · width, ffn) */
+    /* For EXPERTS alone. */
+    const float *gate_up_bias;    /* (count, gate | up) or NULL */
+    const float *down_bias;       /* (count, width) or NULL */
+    float gate_limit, gate_alpha; /* for GATE_CLAMPED */
 };
 
 /* program/op.h's operation with matrices by index. Vectors are copied by prepare. */
@@ -133,10 +137,12 @@ struct gpu_op {
     const float *bias;   /* (rows of matrix) or NULL */
     const float *q_norm; /* (head_dim) or NULL */
     const float *k_norm; /* (head_dim) or NULL */
-    uint32_t rope;       /* index into gpu_program.frequencies */
-    uint32_t kv_group;   /* index into gpu_step.groups */
-    uint32_t kv_place;   /* below gpu_limits.layer_places */
-    uint32_t window;     /* keys that a row sees, its own included; 0: all */
+    const float *sinks; /* ATTENTION: (heads) or NULL: one more score of each query of a head, which
+                            has no value */
+    uint32_t rope;      /* index into gpu_program.frequencies */
+    uint32_t kv_group;  /* index into gpu_step.groups */
+    uint32_t kv_place;  /* below gpu_limits.layer_places */
+    uint32_t window;    /* keys that a row sees, its own included; 0: all */
     enum op_gate gate;
     struct gpu_experts experts; /* ROUTE, EXPERTS */
     float scale;

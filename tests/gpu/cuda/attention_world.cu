@@ -128,6 +128,9 @@ struct attention_world attention_world_of(struct rng *rng, const struct attentio
     call->kv_heads = shape->kv_heads, call->head_dim = shape->head_dim, call->head_count = heads;
     call->scale = 1 / sqrtf((float)shape->head_dim);
     call->softcap = shape->softcap, call->window = shape->window;
+    for (uint32_t i = 0; shape->has_sinks && i < heads; i++)
+        world.sinks.push_back(random_normal(rng) * 3);
+    if (shape->has_sinks) call->sinks = gpu_copy(world.sinks);
     call->q = gpu_copy(q), call->q_stride = stride;
     call->y = gpu_take<uint16_t>(rows.size() * stride), call->y_stride = stride;
     call->positions = gpu_copy(world.positions), call->pages = gpu_copy(world.pages);
@@ -189,7 +192,9 @@ double attention_error(const struct attention_world *world, uint32_t first, uint
     *ret_worst = 0;
     for (uint32_t row = first; row < first + count; row++)
         for (uint32_t head = 0; head < call->head_count; head++) {
-            (void)attention_reference(world, row, head, 0, UINT32_MAX, &want);
+            const double log_sum = attention_reference(world, row, head, 0, UINT32_MAX, &want);
+            if (world->shape.has_sinks)
+                for (double &x : want) x /= 1 + exp2(world->sinks[head] * LOG2_E - log_sum);
             const float *got = &y[row * call->y_stride + (size_t)head * call->head_dim];
             *ret_worst = std::max(*ret_worst, off(got, want, &squares, &all));
         }

@@ -17,6 +17,7 @@ struct attention_shape {
     uint32_t group;
     uint32_t window;
     float softcap;
+    bool has_sinks;
 };
 
 struct attention_row {
@@ -33,6 +34,7 @@ struct attention_world {
     std::vector<std::vector<uint32_t>> tokens; /* for each sequence: slots, page · 16 + offset */
     std::vector<float> k, v;                   /* (slots, kv_heads, head_dim), dequantised */
     std::vector<float> q;                      /* (rows, heads, head_dim) */
+    std::vector<float> sinks;                  /* (heads) or none */
     struct cuda_attention call;                /* the GPU's copies; y poisoned */
     float *partial_o, *partial_ml;
     uint32_t partial_room;
@@ -46,8 +48,8 @@ struct attention_world attention_world_of(struct rng *rng, const struct attentio
                                           const std::vector<attention_row> &rows,
                                           uint32_t partials);
 
-/* softmax(q k) v of a row and head over the keys begin..end-1 that it sees, in double; and
- * log2 Σ 2^score. Zeros and -inf when it sees none. */
+/* softmax(q k) v of a row and head over the keys begin..end-1 that it sees, in double and without
+ * sinks; and log2 Σ 2^score. Zeros and -inf when it sees none. */
 double attention_reference(const struct attention_world *world, uint32_t row, uint32_t head,
                            uint32_t begin, uint32_t end, std::vector<double> *ret_y);
 

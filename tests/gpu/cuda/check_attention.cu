@@ -25,9 +25,10 @@ extern "C" {
 #define LOG_ERROR_MAX 0.01
 
 static const char *name_of(const struct attention_shape *shape, char text[96]) {
-    (void)snprintf(text, 96, "%s head %u, group %u of %u, window %u, cap %g",
+    (void)snprintf(text, 96, "%s head %u, group %u of %u, window %u, cap %g%s",
                    shape->type == CUDA_KV_BF16 ? "bf16" : "e4m3", shape->head_dim, shape->group,
-                   shape->kv_heads, shape->window, shape->softcap);
+                   shape->kv_heads, shape->window, shape->softcap,
+                   shape->has_sinks ? ", sinks" : "");
     return text;
 }
 
@@ -304,12 +305,13 @@ void check_attention(void) {
             for (uint32_t group : groups) {
                 uint32_t window = turn % 3 == 0 ? 0 : windows[turn % COUNT_OF(windows)];
                 struct attention_shape shape = {type,  head_dim, 1 + turn % 3,
-                                                group, window,   turn % 4 == 1 ? 20.0f : 0.0f};
+                                                group, window,   turn % 4 == 1 ? 20.0f : 0.0f,
+                                                turn % 5 < 2};
                 check_shape(&draw, &shape);
                 turn++;
             }
         for (uint32_t window : windows) {
-            struct attention_shape shape = {type, 64, 2, 4, window, 0};
+            struct attention_shape shape = {type, 64, 2, 4, window, 0, window == 16};
             check_shape(&draw, &shape);
         }
         struct attention_shape shape = {type, 128, 2, 4, 0, 0};

@@ -23,7 +23,11 @@ void check_quantise(void) {
             check_case(&rng, 0, 64, 64, code) && check_case(&rng, 1, 8, 8, code) &&
                 check_case(&rng, 17, 2048, 2056, code) && check_case(&rng, 33, 4096, 4096, code) &&
                 check_case(&rng, 401, 4088, 4096, code) && check_case(&rng, 3, 8200, 8208, code) &&
-                check_case(&rng, 5, 9728, 9728, code) && check_case(&rng, 2, 32776, 32776, code),
+                check_case(&rng, 5, 9728, 9728, code) && check_case(&rng, 2, 32776, 32776, code) &&
+                check_case(&rng, 2048, 8, 16, code) && check_case(&rng, 2051, 768, 768, code) &&
+                check_case(&rng, 2049, 1000, 1000, code) &&
+                check_case(&rng, 2048, 2048, 2056, code) &&
+                check_case(&rng, 2055, 2880, 2880, code),
             "quantise: rows of bf16 to %s", code_names[code]);
 }
 
@@ -49,4 +53,6 @@ static void bench_one(uint32_t rows, uint32_t width) {
 void bench_quantise(void) {
     for (uint32_t width : {2048u, 4096u, 8192u, 9728u, 14336u})
         for (uint32_t rows : {64u, 512u, 1024u, 2048u}) bench_one(rows, width);
+    for (uint32_t rows : {8192u, 20352u}) bench_one(rows, 768); /* pairs of experts */
+    bench_one(10176, 2880);
 }

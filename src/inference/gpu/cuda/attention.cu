@@ -2,6 +2,7 @@
 #include "gpu/cuda/attention.h"
 
 #include "gpu/cuda/attention_of.cuh"
+#include "gpu/cuda/attention_share.cuh"
 #include "gpu/cuda/launch.cuh"
 #include "gpu/cuda/modules.h"
 #include "gpu/cuda/ptx.cuh"
@@ -54,7 +55,7 @@ __global__ void __launch_bounds__(MERGE_THREADS)
     for (uint32_t i = 0; i < item.count; i++) m = fmaxf(m, ml[i * call.head_count * 2]);
     for (uint32_t i = 0; i < item.count; i++)
         l += ml[i * call.head_count * 2 + 1] * cuda_exp2(ml[i * call.head_count * 2] - m);
-    float share = l > 0 ? 1 / l : 0;
+    const float share = cuda_share(&call, head, m, l);
     uint32_t *y = (uint32_t *)call.y + (item.row * call.y_stride + head * call.head_dim) / 2;
     for (uint32_t e = threadIdx.x; e < call.head_dim / 2; e += MERGE_THREADS) {
         float2 sum = make_float2(0, 0);

@@ -65,6 +65,7 @@ struct cuda_attention {
     float scale;         /* > 0 */
     float softcap;       /* 0: none; else scores become softcap · tanh(score / softcap) */
     uint32_t window;     /* 0: none; else a query at p sees keys p - window < j <= p */
+    const float *sinks;  /* (head_count) or NULL: one more score of each head, without a value */
     const void *q;       /* (rows, head_count, head_dim) bf16, rows at multiples of 16 bytes */
     size_t q_stride;     /* elements */
     void *y;             /* (rows, head_count, head_dim) bf16 */

@@ -5,6 +5,7 @@
  * loop, how the warps of a block meet, and what is left behind. */
 
 #include "gpu/cuda/attention_decode.cuh"
+#include "gpu/cuda/attention_share.cuh"
 #include "gpu/cuda/attention_turn.cuh"
 
 /* Zeroes what lies behind short rows, once: copies never write there. */
@@ -110,7 +111,7 @@ cuda_meet_pair(const struct cuda_attention *call, const struct gpu_decode_item *
         if (e == 0) call->partial_ml[at * 2] = all.m, call->partial_ml[at * 2 + 1] = all.l;
         return;
     }
-    float share = all.l > 0 ? 1 / all.l : 0;
+    const float share = cuda_share(call, head, all.m, all.l);
     char *y = (char *)call->y + (item->row * call->y_stride + (size_t)head * call->head_dim) * 2;
     *(uint32_t *)(y + e * 4) = cuda_pack_bf16(all.o.x * share, all.o.y * share);
 }

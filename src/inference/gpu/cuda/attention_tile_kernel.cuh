@@ -4,6 +4,7 @@
 /* attention_tile_kernel: the kernel around attention_tile.cuh: which rows a block has and what they
  * see, its loop, and what is left behind. */
 
+#include "gpu/cuda/attention_share.cuh"
 #include "gpu/cuda/attention_tile.cuh"
 #include "gpu/cuda/attention_turn.cuh"
 
@@ -178,7 +179,7 @@ cuda_tile_leave(const cuda_tiler<S> *d, const struct cuda_attention *call,
     float together = fmaxf(m, old_m);
     float a = cuda_exp2(old_m - together), b = cuda_exp2(m - together);
     l = old_l * a + l * b;
-    float share = is_partial ? 1 : l > 0 ? 1 / l : 0;
+    const float share = is_partial ? 1 : cuda_share(call, head, together, l);
     float mine = b * share * (IS_E4M3 ? CUDA_LOWERED : 1.0f), old = a * share;
     char *y = (char *)call->y + (row * call->y_stride + (size_t)head * call->head_dim) * 2;
     if (is_partial && t == 0)

@@ -61,9 +61,11 @@ __device__ static inline uint32_t source_row(const struct cuda_experts &call, ui
 
 /* ---- numbers of a thread ---- */
 
-/* Scales and biases of a thread's lines of both sixteens, and of their first and second eight. */
+/* Scales (bf16) and biases of a thread's lines of both sixteens, and of their first and second
+ * eight. */
 struct expert_lines {
-    float scale[2][2], bias[2][2];
+    uint16_t scale[2][2];
+    float bias[2][2];
 };
 
 template <class S>
@@ -79,8 +81,7 @@ lines_of(const struct cuda_experts &call, const struct expert_item &item, uint32
                               i * S::SIXTEEN_LINES +
                               half * (S::IS_GATED ? width : (uint32_t)S::HALF_LINES);
             ret.bias[i][half] = call.bias ? call.bias[at] : 0;
-            ret.scale[i][half] =
-                S::CODE == CUDA_BF16 ? 1 : __uint_as_float((uint32_t)call.column_scale[at] << 16);
+            if (S::CODE != CUDA_BF16) ret.scale[i][half] = call.column_scale[at];
         }
     return ret;
 }
@@ -90,7 +91,7 @@ lines_of(const struct cuda_experts &call, const struct expert_item &item, uint32
 template <int EIGHTS> struct expert_rows {
     static constexpr int SPANS = (EIGHTS + 3) / 4;
     float scale[SPANS];
-    uint32_t to[SPANS]; /* row of y */
+    uint32_t to[SPANS]; /* row of y, or the pair whose row is multiplied */
 };
 
 template <class S, int EIGHTS>
@@ -101,11 +102,22 @@ __device__ static inline struct expert_rows<EIGHTS> rows_of(const struct cuda_ex
     for (int i = 0; i < expert_rows<EIGHTS>::SPANS; i++) {
         const uint32_t row = i * 32 + threadIdx.x % 32, place = item.first + row;
         const bool is_there = row < item.count;
-        ret.to[i] = S::IS_GATED || !is_there ? place : call.by.order[place];
-        ret.scale[i] =
-            S::CODE == CUDA_BF16 || !is_there ? 1 : call.row_scale[source_row<S>(call, place)];
+        if (S::CODE == CUDA_BF16 && S::IS_GATED) continue;
+        ret.to[i] = is_there ? call.by.order[place] : 0;
+        if (S::CODE != CUDA_BF16 && !S::IS_GATED)
+            ret.scale[i] = is_there ? call.row_scale[place] : 1;
     }
     return ret;
+}
+
+/* The scales of rows that are found by their pairs. */
+template <class S, int EIGHTS>
+__device__ static inline void find_scales(const struct cuda_experts &call,
+                                          struct expert_rows<EIGHTS> *rows) {
+    if (S::CODE == CUDA_BF16 || !S::IS_GATED) return;
+#pragma unroll
+    for (int i = 0; i < expert_rows<EIGHTS>::SPANS; i++)
+        rows->scale[i] = call.row_scale[rows->to[i] / call.by.each];
 }
 
 /* What an ending needs beside the sums. */
@@ -210,8 +222,10 @@ leave_eight(const struct cuda_experts &call, const struct expert_item &item,
         for (int half = 0; half < 2; half++)
 #pragma unroll
             for (int j = 0; j < 2; j++)
-                z[i][half][j] = number_of<S>(sums[i][c][2 * half + j], scale[j],
-                                             end.lines.scale[i][half], end.lines.bias[i][half]);
+                z[i][half][j] =
+                    number_of<S>(sums[i][c][2 * half + j], scale[j],
+                                 __uint_as_float((uint32_t)end.lines.scale[i][half] << 16),
+                                 end.lines.bias[i][half]);
     if constexpr (S::IS_GATED) {
         float y[2][2];
         gate(call, y, z);

@@ -158,8 +158,10 @@ __device__ static inline void mma_item(const struct cuda_experts &call,
             mma_multiply<S>(sums, memory + s % MMA_STAGES * MMA_STAGE_BYTES, k, item.count);
     }
     cuda_copy_wait<0>();
-    leave_unit<S, MMA_EIGHTS>(call, item,
-                              end_of<S, MMA_EIGHTS>(call, item, threadIdx.x / 32, UNITS), sums);
+    struct expert_end<MMA_EIGHTS> end =
+        end_of<S, MMA_EIGHTS>(call, item, threadIdx.x / 32, UNITS);
+    find_scales<S>(call, &end.rows);
+    leave_unit<S, MMA_EIGHTS>(call, item, end, sums);
     __syncthreads(); /* nobody reads a stage any more */
 }
 

@@ -32,6 +32,7 @@
 #define LOADERS 1 /* meeting of the threads that bring; 0 is the block's */
 #define REGISTERS_OF_LOADER 40
 #define REGISTERS_OF_GROUP 232
+#define EARLY_ROWS 160
 
 struct expert_work {
     struct cuda_tiles weights; /* (sixteens, units, parts or halves, 8, inputs) */
@@ -165,9 +166,14 @@ template <class S, int N>
 __device__ static inline void do_item(const struct expert_work &work, uint32_t memory,
                                       struct place *at, const struct expert_item &item) {
     const uint32_t group = threadIdx.x / GROUP - 1, unit = threadIdx.x / 32 - GROUP / 32;
+    /* What the ending needs is asked for before the products, where registers are left for it: the
+     * scales of an expert's lines come from memory, which takes as long as two products. */
+    constexpr bool IS_EARLY = N <= EARLY_ROWS;
     /* Zeros: sums that a product alone begins would be kept through the tiles of other widths. */
     typename sum_of<S::CODE>::type sums[2][N / 8][4] = {};
     uint32_t last = 0;
+    struct expert_end<N / 8> end;
+    if constexpr (IS_EARLY) end = end_of<S, N / 8>(work.call, item, unit, work.tile_units);
     for (uint32_t s = 0; s < work.steps; s++, go_on(at)) {
         const uint32_t stage = memory + at->stage * STAGE_BYTES;
         const uint64_t lines = cuda_matrix_at(stage + group * (WEIGHT_BYTES / GROUPS));
@@ -182,11 +188,15 @@ __device__ static inline void do_item(const struct expert_work &work, uint32_t m
                 multiply<S, N>(sums[i], cuda_matrix_after(lines, i * 64 * STEP + k),
                                cuda_matrix_after(rows, k));
         cuda_products_commit();
+        if (IS_EARLY && s == 0) find_scales<S>(work.call, &end.rows);
         cuda_group_wait<1>();
         if (s > 0) empty(memory, last);
         last = at->stage;
     }
-    const struct expert_end<N / 8> end = end_of<S, N / 8>(work.call, item, unit, work.tile_units);
+    if constexpr (!IS_EARLY) {
+        end = end_of<S, N / 8>(work.call, item, unit, work.tile_units);
+        find_scales<S>(work.call, &end.rows);
+    }
     cuda_group_wait<0>();
     pin<N>(sums[0]);
     pin<N>(sums[1]);

@@ -56,6 +56,9 @@ static enum err check_matrices(const struct gpu_program *program, struct error *
             return err_set(error, ERR_INVALID, "operation %u: nobody reads its result", i);
         if ((op->kind == OP_HEADS || op->kind == OP_ATTENTION) && op->kv_group >= GPU_GROUPS_MAX)
             return err_set(error, ERR_INVALID, "operation %u: group %u", i, op->kv_group);
+        if (op->kind == OP_GATE && op->gate == GATE_CLAMPED)
+            return err_set(error, ERR_INVALID, "operation %u: a clamped gate is of experts alone",
+                           i);
         if (op->kind == OP_ROUTE &&
             (i == 0 || program->ops[i - 1].kind != OP_MATMUL ||
              program->matrices[program->ops[i - 1].matrix].form != GPU_BF16))

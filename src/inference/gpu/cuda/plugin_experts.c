@@ -81,6 +81,7 @@ enum err walk_route(struct walk *walk, const struct card_op *op, struct error *e
                                     .stride = logits->stride,
                                     .is_f32 = true,
                                     .scores = CUDA_SCORES_SOFTMAX,
+                                    .bias = logits->bias,
                                     .is_renormalised = experts->sums_to_one,
                                     .scale = 1,
                                     .to = *order};
@@ -91,9 +92,20 @@ enum err walk_route(struct walk *walk, const struct card_op *op, struct error *e
                    error);
 }
 
-static enum err multiply(const struct gpu *gpu, uint32_t index, enum cuda_expert_ending ending,
-                         const struct cuda_rows *in, uint16_t *y, struct error *error) {
-    const struct card_matrix *matrix = &gpu->matrices[index];
+static enum cuda_expert_ending ending_of(enum op_gate gate) {
+    switch (gate) {
+    case GATE_SILU: return CUDA_EXPERTS_SILU;
+    case GATE_GELU_TANH: return CUDA_EXPERTS_GELU_TANH;
+    case GATE_CLAMPED: break;
+    }
+    return CUDA_EXPERTS_CLAMPED;
+}
+
+static enum err multiply(const struct gpu *gpu, const struct gpu_experts *experts,
+                         enum cuda_expert_ending ending, const struct cuda_rows *in, uint16_t *y,
+                         struct error *error) {
+    const bool is_down = ending == CUDA_EXPERTS_DOWN;
+    const struct card_matrix *matrix = &gpu->matrices[is_down ? experts->down : experts->gate_up];
     const struct cuda_expert_order *order = &gpu->experts.order;
     const struct cuda_experts call = {.ending = ending,
                                       .code = code_of(matrix->form),
@@ -101,8 +113,11 @@ static enum err multiply(const struct gpu *gpu, uint32_t index, enum cuda_expert
                                       .inputs = matrix->cols,
                                       .weights = matrix->codes,
                                       .column_scale = matrix->scales,
+                                      .bias = is_down ? experts->down_bias : experts->gate_up_bias,
                                       .in = in->codes,
                                       .row_scale = in->scale,
+                                      .limit = experts->gate_limit,
+                                      .alpha = experts->gate_alpha,
                                       .by = *order,
                                       .y = y};
     return cuda_experts(&call, gpu->compute, error);
@@ -116,13 +131,12 @@ enum err walk_experts(struct walk *walk, const struct card_op *op, struct error 
     const struct cuda_rows gated = {
         .codes = room->gated, .type = CUDA_BF16, .stride = experts->ffn};
     struct cuda_rows in;
-    const enum cuda_expert_ending ending =
-        op->op.gate == GATE_SILU ? CUDA_EXPERTS_SILU : CUDA_EXPERTS_GELU_TANH;
-    enum err err = multiply(gpu, experts->gate_up, ending, &walk->prepared, room->gated, error);
+    enum err err =
+        multiply(gpu, experts, ending_of(op->op.gate), &walk->prepared, room->gated, error);
     if (err == OK)
         err = in_form(gpu, gpu->matrices[experts->down].form, &gated, experts->ffn, pairs,
                       room->codes, room->scales, &in, error);
-    if (err == OK) err = multiply(gpu, experts->down, CUDA_EXPERTS_DOWN, &in, room->sums, error);
+    if (err == OK) err = multiply(gpu, experts, CUDA_EXPERTS_DOWN, &in, room->sums, error);
     if (err != OK) return err;
     const struct cuda_experts_sum call = {
         .by = room->order, .h = room->sums, .y = gpu->h, .width = width};

@@ -125,11 +125,17 @@ static void get_product(struct one *one) {
     const struct cuda_product *product = &one->walk.product[one->op->op.to];
     const struct card_matrix *matrix = &one->gpu->matrices[one->op->op.matrix];
     float *to = one->op->op.to == TO_H ? one->call->h : one->call->wide;
-    for (size_t i = 0; matrix->is_router && i < one->walk.rows; i++)
-        copy(one, to ? to + i * matrix->rows : NULL,
-             (const float *)product->sums + i * product->stride, matrix->rows * sizeof(float));
-    if (matrix->is_router) return;
-    float *bias = bias_of(one, product->stride);
+    float *bias = bias_of(one, matrix->rows);
+    for (size_t i = 0; to && matrix->is_router && i < one->walk.rows; i++) {
+        float *row = to + i * matrix->rows;
+        copy(one, row, (const float *)product->sums + i * product->stride,
+             matrix->rows * sizeof(float));
+        for (uint32_t k = 0; bias && k < matrix->rows; k++) row[k] += bias[k];
+    }
+    if (matrix->is_router) {
+        free(bias);
+        return;
+    }
     get_bf16(one, product->sums, product->stride, to, product->stride, product->stride, bias);
     free(bias);
 }

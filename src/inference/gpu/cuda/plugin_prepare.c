@@ -62,6 +62,14 @@ static struct cuda_weights place_weights(struct layout *layout, const float *wei
     return ret;
 }
 
+/* One after another, as their matrices. */
+static void place_biases(struct layout *layout, const struct gpu_experts *from,
+                         struct gpu_experts *to) {
+    const struct gpu_matrix *matrices = layout->program->matrices;
+    to->gate_up_bias = place_vector(layout, from->gate_up_bias, matrices[from->gate_up].rows);
+    to->down_bias = place_vector(layout, from->down_bias, matrices[from->down].rows);
+}
+
 static void place_ops(struct layout *layout) {
     const struct gpu_program *program = layout->program;
     for (uint32_t i = 0; i < program->op_count; i++) {
@@ -74,6 +82,8 @@ static void place_ops(struct layout *layout) {
         to->op.bias = place_vector(layout, from->bias, outputs);
         to->op.q_norm = place_vector(layout, from->q_norm, program->head_dim);
         to->op.k_norm = place_vector(layout, from->k_norm, program->head_dim);
+        to->op.sinks = place_vector(layout, from->sinks, program->heads);
+        if (from->kind == OP_EXPERTS) place_biases(layout, &from->experts, &to->op.experts);
         if (from->kind == OP_LOGITS) layout->gpu->logit_matrix = from->matrix;
         if (from->kind == OP_ROUTE)
             layout->gpu->matrices[program->ops[i - 1].matrix].is_router = true;

@@ -199,6 +199,7 @@ static struct cuda_attention attention_of(const struct walk *walk, const struct 
         .scale = op->op.scale,
         .softcap = op->op.softcap,
         .window = op->op.window,
+        .sinks = op->op.sinks,
         .q = walk->q,
         .q_stride = q_width,
         .y = gpu->attended,

@@ -68,8 +68,8 @@ static void leave(const struct cuda_attention *call, uint32_t row, uint32_t head
         return;
     }
     uint16_t *y = (uint16_t *)call->y + row * call->y_stride + head * width;
-    for (uint32_t i = 0; i < width; i++)
-        y[i] = bf16_from_f32(sums->l > 0 ? sums->o[i] / sums->l : 0);
+    const float all = sums->l + (call->sinks ? expf(call->sinks[head] - sums->m) : 0);
+    for (uint32_t i = 0; i < width; i++) y[i] = bf16_from_f32(sums->l > 0 ? sums->o[i] / all : 0);
 }
 
 static void add_keys(const struct cuda_attention *call, uint32_t row, uint32_t head,

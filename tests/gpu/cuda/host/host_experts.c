@@ -28,10 +28,13 @@ uint32_t cuda_expert_tiles_most(const struct cuda_expert_order *order) {
 /* The best experts of a row, the lower number first among equals, and their weights. */
 static void choose(const struct cuda_route *call, size_t row) {
     const struct cuda_expert_order *to = &call->to;
-    const float *logits = (const float *)call->logits + row * call->stride;
+    float logits[CUDA_EXPERTS_MAX];
     uint16_t *chosen = to->chosen + row * to->each;
     float *weights = to->weights + row * to->each, all = 0, kept = 0;
     bool is_taken[CUDA_EXPERTS_MAX] = {false};
+    for (uint32_t e = 0; e < to->experts; e++)
+        logits[e] = ((const float *)call->logits)[row * call->stride + e] +
+                    (call->bias ? call->bias[e] : 0);
     for (uint32_t i = 0; i < to->each; i++) {
         uint32_t best = UINT32_MAX;
         for (uint32_t e = 0; e < to->experts; e++)
@@ -68,7 +71,7 @@ enum err cuda_route(const struct cuda_route *call, struct CUstream_st *stream,
     (void)error;
     if (host_record(stream, again_cuda_route, call, sizeof *call, NULL, 0)) return OK;
     assert(call->is_f32 && call->scores == CUDA_SCORES_SOFTMAX && call->groups == 0);
-    assert(!call->bias && !call->choice_bias && !call->expert_scale);
+    assert(!call->choice_bias && !call->expert_scale);
     for (size_t row = 0; row < call->to.rows; row++) choose(call, row);
     put_in_order(&call->to);
     return OK;
@@ -94,11 +97,15 @@ static float sum_of(const struct cuda_experts *call, uint32_t expert, uint32_t l
     return (float)sum + (call->bias ? call->bias[at] : 0);
 }
 
-static float gated(enum cuda_expert_ending ending, float gate, float up) {
+static float gated(const struct cuda_experts *call, float gate, float up) {
     const float inner = 0.79788456f * (gate + 0.044715f * gate * gate * gate);
-    assert(ending != CUDA_EXPERTS_CLAMPED);
-    return up * (ending == CUDA_EXPERTS_SILU ? gate / (1 + expf(-gate))
-                                             : 0.5f * gate * (1 + tanhf(inner)));
+    if (call->ending == CUDA_EXPERTS_CLAMPED) {
+        gate = fminf(gate, call->limit);
+        up = fminf(fmaxf(up, -call->limit), call->limit);
+        return (up + 1) * gate / (1 + expf(-call->alpha * gate));
+    }
+    return up * (call->ending == CUDA_EXPERTS_SILU ? gate / (1 + expf(-gate))
+                                                   : 0.5f * gate * (1 + tanhf(inner)));
 }
 
 HOST_AGAIN(cuda_experts)
@@ -115,8 +122,8 @@ enum err cuda_experts(const struct cuda_experts *call, struct CUstream_st *strea
         for (uint32_t i = 0; i < width; i++) {
             const size_t row = is_down ? place : pair / by->each;
             const float sum = sum_of(call, expert, i, row);
-            y[i] = bf16_from_f32(
-                is_down ? sum : gated(call->ending, sum, sum_of(call, expert, width + i, row)));
+            y[i] = bf16_from_f32(is_down ? sum
+                                         : gated(call, sum, sum_of(call, expert, width + i, row)));
         }
     }
     return OK;

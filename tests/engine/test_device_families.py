@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every dense family that a GPU computes, on the device of the tests (tests/gpu/plain_gpu.c), beside
+the CPU in float32: windows, caps, factors, norms of heads, biases and stretched rotations come to a
+GPU as numbers of its program. Each family is a tiny model in which leaving one of them out moves a
+logit by a few tenths (test_families.py)."""
+import json
+
+import pytest
+
+import gguf_of, support
+from test_families import HERE, SHARED, TINY, cases_of
+
+FAMILIES = [
+    "gemma", "gemma2", "granite", "phi3", "phi3-long", "qwen2_5_vl", "qwen3_vl", "seed_oss",
+    "smollm3", *SHARED]
+TOP = 20
+LIMIT = 1e-3  # of a log-probability; both compute in float32: 1e-5 at most was measured
+
+
+def logprobs_of(folder, model, family, *arguments):
+    lines = [{
+        "custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": {
+            "model": "m", "prompt": case["ids"], "temperature": 0, "max_tokens": 1,
+            "ignore_eos": True, "prompt_logprobs": TOP}} for i, case in enumerate(cases_of(family))]
+    (folder / "in.jsonl").write_bytes(support.jsonl(lines))
+    done = support.quern("run", "-q", "-i", folder / "in.jsonl", "-o", folder / "out.jsonl",
+                         "--overwrite", "--no-packed-cache", "--model", f"m={model}", *arguments)
+    assert done.returncode == 0, done.stderr
+    answers = [json.loads(line) for line in (folder / "out.jsonl").read_text().splitlines()]
+    return [[{token: entry["logprob"]
+              for token, entry in row.items()}
+             for row in answer["response"]["body"]["choices"][0]["prompt_logprobs"][1:]]
+            for answer in sorted(answers, key=lambda answer: int(answer["custom_id"]))]
+
+
+def largest(card, cpu):
+    """Over all positions and the tokens that both name."""
+    return max(
+        abs(row[token] - other[token]) for rows, others in zip(card, cpu, strict=True)
+        for row, other in zip(rows, others, strict=True) for token in row.keys() & other.keys())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_on_a_device_is_the_one_on_the_cpu(tmp_path, family):
+    model = TINY / family / "model-bf16.gguf" if family in SHARED else tmp_path / "model.gguf"
+    if family not in SHARED:
+        gguf_of.convert(HERE / family, model)
+    cpu = logprobs_of(tmp_path, model, family, "--device", "cpu", "--reference")
+    card = logprobs_of(tmp_path, model, family, "--device", "cuda", "--device-plugin",
+                       support.plain_device(), "--max-num-batched-tokens", 48)
+    assert largest(card, cpu) <= LIMIT
