@@ -11,8 +11,8 @@ import gguf_of, support
 from test_families import HERE, SHARED, TINY, cases_of
 
 FAMILIES = [
-    "gemma", "gemma2", "granite", "phi3", "phi3-long", "qwen2_5_vl", "qwen3_vl", "seed_oss",
-    "smollm3", *SHARED]
+    "gemma", "gemma2", "glm4", "granite", "phi3", "phi3-long", "phi4-mini", "qwen2_5_vl",
+    "qwen3_vl", "seed_oss", "smollm3", *SHARED]
 TOP = 20
 LIMIT = 1e-3  # of a log-probability; both compute in float32: 1e-5 at most was measured
 

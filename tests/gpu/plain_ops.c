@@ -40,7 +40,7 @@ static void run_embed(struct plain_pass *pass, const struct gpu_op *op) {
 void plain_begin(const struct plain_pass *pass) {
     const struct gpu *gpu = pass->gpu;
     const struct gpu_program *program = &gpu->program;
-    const uint32_t pairs = program->head_dim / 2;
+    const uint32_t pairs = program->rotary_dim / 2;
     for (uint32_t t = 0; t < program->rope_count; t++) {
         for (uint32_t i = 0; i < pass->row_count; i++) {
             uint32_t position = pass->step->positions[plain_step_row(pass, i)];
@@ -129,7 +129,7 @@ static void turn(const struct plain_pass *pass, const struct gpu_op *op, float *
                             .rows = 1,
                             .head_count = heads,
                             .head_dim = dim,
-                            .rotary_dim = dim,
+                            .rotary_dim = program->rotary_dim,
                             .cosines = pass->gpu->cosines[op->rope],
                             .sines = pass->gpu->sines[op->rope]});
 }

@@ -55,7 +55,7 @@ static void copy_program(struct gpu *gpu, const struct gpu_program *from) {
     program->ops = ops;
     for (uint32_t i = 0; i < 2; i++)
         program->frequencies[i] = i < from->rope_count
-                                      ? copy_vector(gpu, from->frequencies[i], from->head_dim / 2)
+                                      ? copy_vector(gpu, from->frequencies[i], from->rotary_dim / 2)
                                       : NULL;
     gpu->q_width = from->heads * from->head_dim;
     gpu->kv_width = from->kv_heads * from->head_dim;
@@ -184,6 +184,9 @@ static void check_order(const struct gpu_program *program) {
     MUST(keeps == 1, "the program has %u KEEP", keeps);
     MUST(program->vocab > 0 && program->vocab <= program->vocab_rows, "%u tokens of %u rows",
          program->vocab, program->vocab_rows);
+    MUST(program->rotary_dim > 0 && program->rotary_dim % 2 == 0 &&
+             program->rotary_dim <= program->head_dim,
+         "%u of %u elements turn", program->rotary_dim, program->head_dim);
     MUST(program->rope_count >= 1 && program->rope_count <= 2, "%u tables of angles",
          program->rope_count);
 }

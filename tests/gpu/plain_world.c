@@ -228,7 +228,8 @@ static void make_program(struct world *world) {
 
 void world_make(struct world *ret_world, const struct world_traits *traits, uint64_t seed) {
     struct world *world = ret_world;
-    uint32_t pairs = traits->head_dim / 2, groups = traits->window > 0 ? 2 : 1;
+    const uint32_t rotary = traits->rotary > 0 ? traits->rotary : traits->head_dim;
+    uint32_t pairs = rotary / 2, groups = traits->window > 0 ? 2 : 1;
     *world = (struct world){.traits = *traits,
                             .rng = {seed},
                             .vocab = 50,
@@ -264,6 +265,7 @@ void world_make(struct world *ret_world, const struct world_traits *traits, uint
                                      traits->form == GPU_BF16);
     if (traits->has_head) world->head = random_matrix(world, world->vocab_rows, traits->width);
     world->output_norm = random_values(world, traits->width, 1.0, 0.3, false);
+    world->program.rotary_dim = rotary;
     make_program(world);
     make_sequences(world);
 }

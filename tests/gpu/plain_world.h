@@ -37,6 +37,7 @@ struct world_traits {
     float softcap, logit_softcap, magnitude;
     bool has_post, has_head_norms, has_bias, has_head, is_gelu;
     bool has_sinks;  /* and a bias of the output projection */
+    uint32_t rotary; /* elements of a head that turn; 0: all */
     bool is_clamped; /* experts with a clamped gate, and biases of them and of their router */
     enum gpu_form form, kv_form;
     double tolerance;

@@ -100,7 +100,6 @@ const char *config_cpu_only(const struct model_config *config) {
     const struct architecture *architecture = config->architecture;
     if (config_has_odd_layers(config)) return architecture->name;
     if (config_is_recurrent(config)) return "a model with recurrent layers";
-    if (config_rotary_dim(config) < config->head_dim) return "a rotation of parts of heads";
     if (architecture->has_no_pre_norm) return "a layer without a norm before it";
     if (config->temper_beta > 0) return "a temperature by position";
     return NULL;

@@ -60,7 +60,7 @@ static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu
 
 static uint64_t weight_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
     /* A cosine and a sine per position and pair of elements. */
-    uint64_t bytes = (uint64_t)program->rope_count * limits->context_max * program->head_dim * 4;
+    uint64_t bytes = (uint64_t)program->rope_count * limits->context_max * program->rotary_dim * 4;
     for (uint32_t i = 0; i < program->matrix_count; i++)
         bytes += matrix_bytes(&program->matrices[i]);
     for (uint32_t i = 0; i < program->op_count; i++)

@@ -69,6 +69,7 @@ void gpu_program_of(struct gpu_program *ret_program, const struct program *progr
                              .vocab = vocab,
                              .eps = shape->eps,
                              .rope_count = shape->rope_count,
+                             .rotary_dim = shape->rope_width[0],
                              .frequencies = {program->frequencies[0], program->frequencies[1]},
                              .rope_magnitude = shape->rope_magnitude};
 }

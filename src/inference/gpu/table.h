@@ -163,8 +163,9 @@ struct gpu_program {
     uint32_t vocab;              /* tokens that may be sampled: ids 0..vocab-1 */
     float eps;                   /* epsilon of every norm */
     uint32_t rope_count;         /* 1 or 2 */
-    const float *frequencies[2]; /* (head_dim / 2) radians per position; elements i and
-                                    i + head_dim / 2 of a head turn together */
+    uint32_t rotary_dim;         /* elements of a head that turn, its first ones: even */
+    const float *frequencies[2]; /* (rotary_dim / 2) radians per position; elements i and
+                                    i + rotary_dim / 2 of a head turn together */
     float rope_magnitude;        /* factor of cosines and sines; 0 means 1 */
 };
 

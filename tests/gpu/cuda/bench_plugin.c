@@ -181,6 +181,7 @@ static void make_program(struct bench *bench) {
     program->vocab_rows = program->vocab = s->vocab;
     program->eps = 1e-5f;
     program->rope_count = 1;
+    program->rotary_dim = s->head_dim;
     program->frequencies[0] = bench->frequencies;
 }
 

@@ -53,6 +53,8 @@ static const struct world_traits shapes[] = {
      .has_bias = true, .form = GPU_BF16, .kv_form = GPU_E4M3, .tolerance = 0.4},
     {"E4M3 products", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_E4M3,
      .kv_form = GPU_BF16, .tolerance = 1.0},
+    {"heads of which a quarter turns", 64, 96, 4, 2, 128, 1.0f, .rotary = 32, .has_head = true,
+     .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.06},
     {"rows as their file has them, biases", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
      .has_bias = true, .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.06},
     {"INT8 products, biases, post norms", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
@@ -347,7 +349,7 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     world_close(&world);
 }
 
-#define INT8_SHAPE 8 /* behind it are those of experts */
+#define INT8_SHAPE 9 /* behind it are those of experts */
 #define GRAPHS 5     /* worlds of check_graphs, of which the first two refuse graphs, too */
 
 static void check_graphs_of(uint32_t which, bool is_refused) {

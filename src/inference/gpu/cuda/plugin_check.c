@@ -80,6 +80,10 @@ enum err program_check(const struct gpu_program *program, const struct gpu_limit
         program->heads / program->kv_heads > CUDA_GROUP_MAX || program->heads == 0)
         return err_set(error, ERR_INVALID, "no CUDA kernel has %u heads over %u KV heads",
                        program->heads, program->kv_heads);
+    if (program->rotary_dim == 0 || program->rotary_dim % 2 != 0 ||
+        program->rotary_dim > program->head_dim)
+        return err_set(error, ERR_INVALID, "%u elements of a head of %u turn", program->rotary_dim,
+                       program->head_dim);
     if (program->width % INPUT_ALIGN != 0 || program->ffn % INPUT_ALIGN != 0)
         return err_set(error, ERR_INVALID, "rows of %u or %u numbers are no multiples of %u",
                        program->width, program->ffn, INPUT_ALIGN);

@@ -271,7 +271,7 @@ struct gpu {
     size_t logit_stride;
     uint32_t row_bucket;   /* bucket of rows_max */
     uint32_t logit_bucket; /* bucket of logit_rows_max */
-    float *cosines[2];     /* (context_max, head_dim / 2) */
+    float *cosines[2];     /* (context_max, rotary_dim / 2) */
     float *sines[2];
 
     float *x, *x_kept; /* (rows, width) */

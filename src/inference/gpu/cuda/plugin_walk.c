@@ -148,7 +148,7 @@ static enum err walk_heads(struct walk *walk, const struct card_op *op, struct e
         .cosines = gpu->cosines[op->op.rope],
         .sines = gpu->sines[op->op.rope],
         .positions = walk->flight->step.positions,
-        .rotary_dim = program->head_dim,
+        .rotary_dim = program->rotary_dim,
         .q = walk->q,
         .q_stride = (size_t)program->heads * program->head_dim,
         .k = place->k,

@@ -176,12 +176,12 @@ static void keep(const struct cuda_heads *call, uint32_t slot, uint32_t head, bo
 }
 
 static void turn(const struct cuda_heads *call, size_t row, const float *weight, float *head) {
-    const uint32_t half = call->head_dim / 2;
+    const uint32_t half = call->rotary_dim / 2;
     const size_t angle = (size_t)call->positions[row] * half;
-    float factor = weight ? factor_of(head, call->head_dim, call->epsilon) : 1;
+    const float factor = weight ? factor_of(head, call->head_dim, call->epsilon) : 1;
+    for (uint32_t i = 0; weight && i < call->head_dim; i++) head[i] *= factor * weight[i];
     for (uint32_t i = 0; i < half; i++) {
-        float a = head[i] * factor * (weight ? weight[i] : 1);
-        float b = head[i + half] * factor * (weight ? weight[i + half] : 1);
+        const float a = head[i], b = head[i + half];
         head[i] = a * call->cosines[angle + i] - b * call->sines[angle + i];
         head[i + half] = a * call->sines[angle + i] + b * call->cosines[angle + i];
     }
@@ -193,7 +193,7 @@ enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
     (void)error;
     if (host_record(stream, again_cuda_heads, call, sizeof *call, NULL, 0)) return OK;
     float head[256];
-    assert(call->rotary_dim == call->head_dim && !call->interleaved);
+    assert(call->rotary_dim <= call->head_dim && !call->interleaved);
     for (size_t row = 0; row < call->rows; row++)
         for (uint32_t h = 0; h < call->heads + 2 * call->kv_heads; h++) {
             bool is_q = h < call->heads, is_value = h >= call->heads + call->kv_heads;
