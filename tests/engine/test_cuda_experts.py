@@ -90,8 +90,8 @@ def test_experts_of_8_bits(tmp_path, cpu, weights):
     assert median(card, cpu) <= LIMITS[weights]
 
 
-# gpt-oss: sinks, windows by turns, biases, clamped gates, and experts of four bits in the file, which
-# are bf16 or 8 bits on the GPU.
+# gpt-oss: sinks, windows by turns, biases, clamped gates, and experts of four bits in the file,
+# which are bf16 or 8 bits on the GPU.
 OSS_LIMITS = {"none": 0.4, "fp8": 2.0, "int8": 0.8}
 
 

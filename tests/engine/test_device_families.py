@@ -14,7 +14,8 @@ FAMILIES = [
     "gemma", "gemma2", "glm4", "granite", "phi3", "phi3-long", "phi4-mini", "qwen2_5_vl",
     "qwen3_vl", "seed_oss", "smollm3", *SHARED]
 TOP = 20
-LIMIT = 1e-3  # of a log-probability; both compute in float32: 1e-5 at most was measured
+# A log-probability's largest difference. Both compute in float32: 1e-5 at most was measured.
+LIMIT = 1e-3
 
 
 def logprobs_of(folder, model, family, *arguments):

@@ -13,7 +13,7 @@ struct pass {
     const struct world_traits *traits;
     uint32_t count; /* positions */
     double *x, *h, *qkv, *y;
-    double *doubts; /* (count) of plain_world.h, or NULL */
+    double *doubts; /* (count), see plain_world.h; or NULL */
 };
 
 static void norm(const double *x, const float *weight, uint32_t width, double *ret) {

@@ -114,10 +114,11 @@ __device__ static inline struct expert_rows<EIGHTS> rows_of(const struct cuda_ex
 template <class S, int EIGHTS>
 __device__ static inline void find_scales(const struct cuda_experts &call,
                                           struct expert_rows<EIGHTS> *rows) {
-    if (S::CODE == CUDA_BF16 || !S::IS_GATED) return;
+    if constexpr (S::CODE != CUDA_BF16 && S::IS_GATED) {
 #pragma unroll
-    for (int i = 0; i < expert_rows<EIGHTS>::SPANS; i++)
-        rows->scale[i] = call.row_scale[rows->to[i] / call.by.each];
+        for (int i = 0; i < expert_rows<EIGHTS>::SPANS; i++)
+            rows->scale[i] = call.row_scale[rows->to[i] / call.by.each];
+    }
 }
 
 /* What an ending needs beside the sums. */

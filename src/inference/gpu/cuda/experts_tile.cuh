@@ -166,9 +166,9 @@ template <class S, int N>
 __device__ static inline void do_item(const struct expert_work &work, uint32_t memory,
                                       struct place *at, const struct expert_item &item) {
     const uint32_t group = threadIdx.x / GROUP - 1, unit = threadIdx.x / 32 - GROUP / 32;
-    /* What the ending needs is asked for before the products, where registers are left for it: the
-     * scales of an expert's lines come from memory, which takes as long as two products. */
-    constexpr bool IS_EARLY = N <= EARLY_ROWS;
+    /* What the ending of down needs is asked for before the products, where registers are left for
+     * it: the scales of an expert's lines come from memory, which takes as long as two products. */
+    constexpr bool IS_EARLY = !S::IS_GATED && N <= EARLY_ROWS;
     /* Zeros: sums that a product alone begins would be kept through the tiles of other widths. */
     typename sum_of<S::CODE>::type sums[2][N / 8][4] = {};
     uint32_t last = 0;
