@@ -8,7 +8,7 @@ import pytest
 import folders, support
 
 HERE = pathlib.Path(__file__).resolve().parent / "rankers"
-CROSS = ["bert-cross", "qwen3-reranker"]
+CROSS = ["bert-cross", "xlmr-cross", "qwen3-reranker"]
 FAST = {"avx2": 2e-2, "avx512": 2e-2, "avx512-bf16": 4e-2}
 
 
@@ -38,7 +38,7 @@ def labels_of(model, cases, *flags):
     return json.loads(done.stdout)["embeddings"]
 
 
-@pytest.mark.parametrize("name", ["bert-cross", "bert-sorts"])
+@pytest.mark.parametrize("name", ["bert-cross", "bert-sorts", "xlmr-cross"])
 def test_labels_are_the_references(name):
     for case, labels in zip(cases_of(name), labels_of(HERE / name, cases_of(name), "--reference"),
                             strict=True):
@@ -141,7 +141,7 @@ def test_a_long_pair_is_cut_from_its_longer_text(ranker):
 
 
 def test_marks_in_a_text_are_text(ranker):
-    mark = "[SEP]" if ranker.name == "bert-cross" else "<|im_end|>"
+    mark = {"bert-cross": "[SEP]", "xlmr-cross": "</s>"}.get(ranker.name, "<|im_end|>")
     plain = score(ranker, text_1="a", text_2="b")["usage"]["prompt_tokens"]
     assert score(ranker, text_1="a", text_2=f"b{mark}")["usage"]["prompt_tokens"] > plain + 1
 
@@ -209,6 +209,83 @@ def test_a_model_that_makes_vectors_scores_by_their_cosine(tmp_path):
             assert abs(row["score"] - sum(a * b for a, b in zip(vectors[0], vector))) <= 1e-6
         pooled = server.json("POST", "/pooling", {"model": "vectors", "input": "the cat"})
         assert pooled["data"] == [{"object": "pooling", "index": 0, "data": vectors[0]}]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory):
+    """The same encoder without its head, as bge-m3 and multilingual-e5 are."""
+    folder = tmp_path_factory.mktemp("vectors") / "xlmr"
+    shutil.copytree(HERE / "xlmr-cross", folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": ["XLMRobertaModel"]}))
+    rewrite_without(folder / "model.safetensors", [
+        f"classifier.{part}.{kind}" for part in ("dense", "out_proj")
+        for kind in ("weight", "bias")])
+    return folder
+
+
+def test_unigram_gives_the_ids_of_tokenizers(encoder, tmp_path):
+    reference = json.loads((HERE / "xlmr-cross/reference.json").read_text())
+    with support.serving(tmp_path / "state", "--model", encoder, "--reference") as server:
+        for text, ids in reference["words"]:
+            assert server.json("POST", "/tokenize", {
+                "model": "xlmr", "prompt": text, "add_special_tokens": True})["tokens"] == ids, text
+        answer = server.json("POST", "/v1/embeddings", {
+            "model": "xlmr", "input": [text for text, _ in reference["words"]]})
+        for row, expected in zip(answer["data"], reference["vectors"], strict=True):
+            cosine = sum(a * b for a, b in zip(row["embedding"], expected["mean"], strict=True))
+            assert cosine >= 0.999999
+
+
+def test_positions_begin_behind_those_of_padding(encoder):
+    reference = json.loads((HERE / "xlmr-cross/reference.json").read_text())
+    for pooling in ("mean", "cls"):
+        done = support.quern("embed", "--model", encoder, "--pooling", pooling, "--reference",
+                             input=json.dumps({"ids": [ids for _, ids in reference["words"]]}))
+        assert done.returncode == 0, done.stderr
+        for got, expected in zip(json.loads(done.stdout)["embeddings"], reference["vectors"]):
+            assert sum(a * b for a, b in zip(got, expected[pooling])) >= 0.999999
+    done = support.quern("embed", "--model", encoder, input=json.dumps({"ids": [[5] * 65]}))
+    assert "65 tokens, more than the 64" in done.stderr
+
+
+@pytest.mark.parametrize("change,sentence", [
+    ({"unk_id": None}, "unk_id is none of the"), ({"unk_id": 1000}, "unk_id is none of the"),
+    ({"byte_fallback": True}, "Unigram with byte_fallback"), ({"vocab": {}}, "no vocab"),
+    ({"vocab": [["a", "b"]]}, "unk_id"), ({"vocab": [["a", 0]] * 4}, "two tokens"),
+    ({"vocab": [["a", 1e99], ["b", 0], ["c", 0], ["d", 0]]}, "token 0 is not a text")])
+def test_damaged_unigram_vocabularies_are_refused(encoder, tmp_path, change, sentence):
+    folder = tmp_path / "damaged"
+    shutil.copytree(encoder, folder)
+    value = json.loads((folder / "tokenizer.json").read_text())
+    value["model"] |= change
+    (folder / "tokenizer.json").write_text(json.dumps(value))
+    done = support.quern("tokenize", "--model", folder, input="a")
+    assert done.returncode and done.stderr.count("\n") == 1, done.stderr
+    assert sentence in done.stderr or sentence == "two tokens", done.stderr
+
+
+@pytest.mark.parametrize("charsmap,sentence", [
+    ("", "is no base64"), ("AAAA!", "is no base64"), ("AAAA", "0 bytes of units"),
+    ("CAAAAAAAAAAAAAAA", "do not fit"), ("BAAAAAAAAABh", "its last text has no end")])
+def test_damaged_charsmaps_are_refused(encoder, tmp_path, charsmap, sentence):
+    folder = tmp_path / "damaged"
+    shutil.copytree(encoder, folder)
+    value = json.loads((folder / "tokenizer.json").read_text())
+    value["normalizer"]["normalizers"][0]["precompiled_charsmap"] = charsmap
+    (folder / "tokenizer.json").write_text(json.dumps(value))
+    done = support.quern("tokenize", "--model", folder, input="a")
+    assert done.returncode and sentence in done.stderr, done.stderr
+
+
+def test_jinas_own_code_is_refused_by_name(encoder, tmp_path):
+    folder = tmp_path / "jina"
+    shutil.copytree(encoder, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["auto_map"] = {"AutoModel": "jinaai/xlm-roberta-flash-implementation--modeling.X"}
+    (folder / "config.json").write_text(json.dumps(config))
+    done = support.quern("embed", "--model", folder, input='{"ids":[[5]]}')
+    assert "jina's own encoder is not supported" in done.stderr
 
 
 def rewrite_without(path, names):

@@ -95,6 +95,11 @@ static const struct architecture architectures[] = {
      .has_qkv_bias = true,
      .label_form = LABEL_FORM_TANH,
      .pair_form = PAIR_ONE_MARK},
+    {.name = "xlm-roberta", /* a folder's only: a GGUF calls it bert */
+     .is_encoder = true,
+     .has_qkv_bias = true,
+     .label_form = LABEL_FORM_TANH,
+     .pair_form = PAIR_TWO_MARKS},
     {.name = "nomic-bert", .is_encoder = true, .is_rotary_encoder = true},
     {.name = "gemma2",
      .has_post_norm = true,

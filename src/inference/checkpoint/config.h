@@ -200,6 +200,7 @@ struct model_config {
     float softcap;           /* cap of the logits; 0: none */
     uint32_t window;         /* the window of every local layer; 0: no layer is local */
     struct layer list[CONFIG_LAYERS_MAX]; /* (layers) */
+    uint32_t position_first;              /* row of an encoder's first position */
     uint32_t token_types;                 /* rows of an encoder's token types; else 0 */
     enum pooling pooling;                 /* NONE: the file does not say */
     uint32_t labels;     /* numbers that the head gives a text; 0: the model has no such head */

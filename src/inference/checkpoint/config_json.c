@@ -212,12 +212,19 @@ static enum err read_tie(struct json_config *json, const json_t *root, const jso
                      : err;
 }
 
+/* The architecture of an encoder's model_type, or NULL. */
+static const char *encoder_of(struct str type) {
+    if (str_is(type, "bert")) return "bert";
+    return str_is(type, "xlm-roberta") || str_is(type, "roberta") ? "xlm-roberta" : NULL;
+}
+
 enum err config_json_init(struct json_config *ret_config, const json_t *root, struct error *error) {
     const struct family *family;
     const json_t *text;
     *ret_config = (struct json_config){.vocab_size = 0};
-    if (json_is_object(root) && str_is(json_member_str(root, "model_type"), "bert")) {
-        ret_config->config.architecture = config_architecture(STR("bert"));
+    const char *encoder = encoder_of(json_member_str(root, "model_type"));
+    if (encoder) {
+        ret_config->config.architecture = config_architecture(str_from(encoder));
         return config_json_read_encoder(ret_config, root, error);
     }
     enum err err = config_json_choose_family(root, &family, &text, error);

@@ -5,6 +5,7 @@
 #include "checkpoint/config_json.h"
 
 #include <math.h>
+#include <string.h>
 
 static enum err refuse_unless(const json_t *root, const char *key, const char *value,
                               struct error *error) {
@@ -42,12 +43,46 @@ static enum err read_counts(struct json_config *json, const json_t *root, struct
     return err;
 }
 
+/* The first rows of RoBERTa's positions are those of padding. */
+static enum err read_first_position(struct model_config *config, const json_t *root,
+                                    struct error *error) {
+    uint32_t padding = 1; /* the class's default; 0 is no count */
+    const json_t *stated = json_member(root, "pad_token_id");
+    if (config->architecture->pair_form != PAIR_TWO_MARKS) return OK;
+    if (json_is_integer(stated) && json_integer_value(stated) == 0) padding = 0;
+    enum err err = padding == 0
+                       ? OK
+                       : config_json_count(root, "pad_token_id", CONFIG_VOCAB_MAX, &padding, error);
+    if (err != OK) return err;
+    config->position_first = padding + 1;
+    if (config->context_max <= config->position_first)
+        return err_set(error, ERR_INVALID, "max_position_embeddings is %u, not above %u",
+                       config->context_max, config->position_first);
+    config->context_max -= config->position_first;
+    return OK;
+}
+
+/* Files whose weights only the code next to them can read. */
+static enum err refuse_own_code(const json_t *root, struct error *error) {
+    json_t *classes = json_member(root, "auto_map");
+    for (void *at = json_object_iter(classes); at; at = json_object_iter_next(classes, at)) {
+        const char *name = json_string_value(json_object_iter_value(at));
+        if (name && strstr(name, "flash-implementation"))
+            return err_set(error, ERR_INVALID,
+                           "auto_map: jina's own encoder is not supported (fused tensors, rotary "
+                           "positions and adapters of tasks)");
+    }
+    return OK;
+}
+
 enum err config_json_read_encoder(struct json_config *json, const json_t *root,
                                   struct error *error) {
     struct model_config *config = &json->config;
-    enum err err = refuse_unless(root, "hidden_act", "gelu", error);
+    enum err err = refuse_own_code(root, error);
+    if (err == OK) err = refuse_unless(root, "hidden_act", "gelu", error);
     if (err == OK) err = refuse_unless(root, "position_embedding_type", "absolute", error);
     if (err == OK) err = read_counts(json, root, error);
+    if (err == OK) err = read_first_position(config, root, error);
     if (err != OK) return err;
     config->kv_heads = config->heads;
     config->head_dim = config->width / config->heads;

@@ -241,12 +241,14 @@ static const struct family *find_family(struct str model_type) {
 static void write_names(char ret_names[CONFIG_NAMES_BYTES]) {
     const size_t families_count = sizeof families / sizeof *families;
     const size_t wholes_count = sizeof wholes / sizeof *wholes;
-    const char *names[sizeof families / sizeof *families + sizeof wholes / sizeof *wholes + 1];
+    const char *names[sizeof families / sizeof *families + sizeof wholes / sizeof *wholes + 3];
     size_t count = 0;
     for (size_t i = 0; i < families_count; i++)
         if (!strstr(families[i].model_type, "_text")) names[count++] = families[i].model_type;
     for (size_t i = 0; i < wholes_count; i++) names[count++] = wholes[i].model_type;
     names[count++] = "bert";
+    names[count++] = "roberta";
+    names[count++] = "xlm-roberta";
     for (size_t i = 0; i < count; i++) config_add_name(ret_names, names[i], i, count);
 }
 

@@ -66,9 +66,12 @@ static void name_model(struct checkpoint *checkpoint) {
 /* ---- tensors ---- */
 
 static const char *find_prefix(const struct shards *shards, bool is_encoder) {
-    if (is_encoder)
-        return shards_find(shards, STR("bert.embeddings.word_embeddings.weight")).file ? "bert."
-                                                                                       : "";
+    if (is_encoder) {
+        if (shards_find(shards, STR("bert.embeddings.word_embeddings.weight")).file) return "bert.";
+        const bool is_inside =
+            shards_find(shards, STR("roberta.embeddings.word_embeddings.weight")).file != NULL;
+        return is_inside ? "roberta." : "";
+    }
     static const char *const prefixes[] = {"model.", "language_model.model.",
                                            "model.language_model.", ""};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
@@ -160,7 +163,9 @@ static bool is_turned(const struct json_config *json, const struct safetensors_t
 static bool is_needless(const struct json_config *json, struct str name) {
     const bool is_pooler =
         str_starts_with(name, STR("pooler.")) || str_starts_with(name, STR("bert.pooler."));
-    return !(is_pooler && json->config.labels > 0) &&
+    const bool needs_pooler =
+        json->config.labels > 0 && json->config.architecture->pair_form == PAIR_ONE_MARK;
+    return !(is_pooler && needs_pooler) &&
            folder_name_is_needless(json->config.architecture, name, json->is_part_of_another);
 }
 

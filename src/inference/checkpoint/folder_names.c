@@ -154,6 +154,10 @@ static const struct {
 } label_names[] = {
     {"cls.output.weight", "classifier.weight", "bert"},
     {"cls.output.bias", "classifier.bias", "bert"},
+    {"cls.weight", "classifier.dense.weight", "xlm-roberta"},
+    {"cls.bias", "classifier.dense.bias", "xlm-roberta"},
+    {"cls.output.weight", "classifier.out_proj.weight", "xlm-roberta"},
+    {"cls.output.bias", "classifier.out_proj.bias", "xlm-roberta"},
     {"cls.output.weight", "score.weight", NULL},
     {"cls.output.bias", "score.bias", NULL},
 };
@@ -296,7 +300,8 @@ struct tensor_name folder_name_of(const struct architecture *architecture, const
 
 bool folder_name_is_needless(const struct architecture *architecture, struct str name,
                              bool is_part_of_another) {
-    static const char *const behind[] = {"pooler.", "bert.pooler.", "cls."};
+    static const char *const behind[] = {"pooler.", "bert.pooler.", "roberta.pooler.", "cls.",
+                                         "lm_head."};
     static const char *const endings[] = {"rotary_emb.inv_freq", ".position_ids",
                                           "self_attn.masked_bias"};
     /* Layers that guess further tokens, and the part that sees: a flat config may stand beside

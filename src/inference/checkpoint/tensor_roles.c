@@ -113,7 +113,7 @@ uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum e
     case EXTENT_FFN: return config_ffn(config, layer);
     case EXTENT_UP:
         return (config->architecture->has_fused_gate_up ? 2ull : 1ull) * config_ffn(config, layer);
-    case EXTENT_CONTEXT: return config->context_max;
+    case EXTENT_CONTEXT: return (uint64_t)config->context_max + config->position_first;
     case EXTENT_TYPES: return config->token_types;
     case EXTENT_VOCAB: return config->vocab_rows;
     case EXTENT_Q: return config->heads * dim;

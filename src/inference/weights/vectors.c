@@ -246,7 +246,8 @@ enum err weights_read_positions(struct weights_loader *loader) {
     enum err err = take_rows(loader, count, &loader->weights->positions);
     float *at = loader->weights->positions;
     if (err == OK) err = read_rows(loader, ROLE_TOKEN_TYPES, 0, 1, type);
-    if (err == OK && !is_rotary) err = read_rows(loader, ROLE_POSITIONS, 0, count, at);
+    if (err == OK && !is_rotary)
+        err = read_rows(loader, ROLE_POSITIONS, config->position_first, count, at);
     for (size_t i = 0; err == OK && i < count * width; i++) at[i] += type[i % width];
     if (err == OK) err = read_second_type(loader, type);
     free(type);

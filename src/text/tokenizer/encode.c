@@ -177,11 +177,14 @@ enum err tokenizer_encode(const struct tokenizer *tokenizer, struct str text,
                                 .parse_special = options.parse_special,
                                 .continues = options.continues,
                                 .start = text.at,
-                                .scratch.bytes_max = options.scratch_bytes_max};
+                                .scratch.bytes_max = options.scratch_bytes_max,
+                                .unigram.bytes_max = options.scratch_bytes_max};
     if (options.plain) encoding.plain = *options.plain;
     buf_init(&encoding.spaced, BUF_UNLIMITED);
     cut_specials(&encoding, &tokenizer->specials, text, encoding.plain, encode_raw);
     size_t too_long = encoding.scratch.too_long_bytes;
+    if (encoding.unigram.too_long_bytes > too_long) too_long = encoding.unigram.too_long_bytes;
+    unigram_scratch_release(&encoding.unigram);
     bpe_scratch_release(&encoding.scratch);
     buf_release(&encoding.spaced);
     if (too_long > 0) {

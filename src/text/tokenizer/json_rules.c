@@ -67,6 +67,8 @@ enum err json_read_normalizer(struct json_reading *reading, struct error *error)
             err = read_spaces(reading, step, error);
         else if (str_is(reading->source.model, "bert"))
             err = read_bert(reading, step, error);
+        else if (str_is(reading->source.model, "t5"))
+            err = json_read_unigram_normalizer(reading, step, error);
         else
             err = json_refuse_type("normalizer", step, error);
         if (err != OK) return err;
@@ -220,6 +222,7 @@ static enum err read_sentencepiece_steps(struct json_reading *reading, struct er
 enum err json_read_pre_tokenizer(struct json_reading *reading, struct error *error) {
     if (str_is(reading->source.model, "gpt2")) return read_byte_level_steps(reading, error);
     if (str_is(reading->source.model, "llama")) return read_sentencepiece_steps(reading, error);
+    if (str_is(reading->source.model, "t5")) return json_read_unigram_steps(reading, error);
     json_t *part = json_member(reading->root, "pre_tokenizer");
     if (json_step_count(part, "pretokenizers") != 1 ||
         !str_is(json_kind(json_step(part, "pretokenizers", 0)), "BertPreTokenizer"))

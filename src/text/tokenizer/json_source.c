@@ -25,7 +25,7 @@ static enum err check_id(const json_t *value, struct str text, int32_t *ret_id,
 /* The tokens are numbered up to the highest id that anything has. */
 static enum err count_tokens(json_t *vocab, const json_t *added, size_t *ret_count,
                              struct error *error) {
-    size_t count = 0;
+    size_t count = *ret_count;
     for (void *at = json_object_iter(vocab); at; at = json_object_iter_next(vocab, at)) {
         struct str text = {json_object_iter_key(at), json_object_iter_key_len(at)};
         int32_t id = 0;
@@ -47,8 +47,8 @@ static enum err count_tokens(json_t *vocab, const json_t *added, size_t *ret_cou
     return OK;
 }
 
-static enum err place_token(struct json_reading *reading, struct str text, int32_t id,
-                            struct error *error) {
+enum err json_place_token(struct json_reading *reading, struct str text, int32_t id,
+                          struct error *error) {
     struct str *place = &reading->tokens[id];
     if (place->bytes > 0 && !str_equals(*place, text))
         return err_set(error, ERR_INVALID, "'%.*s' and '%.*s' both have the id %d",
@@ -64,7 +64,7 @@ static enum err read_added_token(struct json_reading *reading, const json_t *tok
     int32_t id = 0;
     enum err err = check_id(json_member(token, "id"), text, &id, error);
     bool is_new = err == OK && reading->tokens[id].bytes == 0;
-    if (err == OK) err = place_token(reading, text, id, error);
+    if (err == OK) err = json_place_token(reading, text, id, error);
     if (err != OK) return err;
     reading->kinds[id] = json_says(token, "special") ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
     reading->flags[id] = (uint8_t)((json_says(token, "lstrip") ? TOKEN_TAKES_LEFT : 0) |
@@ -75,10 +75,9 @@ static enum err read_added_token(struct json_reading *reading, const json_t *tok
     return OK;
 }
 
-static enum err read_vocab(struct json_reading *reading, json_t *vocab, struct error *error) {
-    json_t *added = json_member(reading->root, "added_tokens");
-    size_t count = 0;
-    enum err err = count_tokens(vocab, added, &count, error);
+static enum err open_tokens(struct json_reading *reading, json_t *vocab, size_t count,
+                            struct error *error) {
+    enum err err = count_tokens(vocab, json_member(reading->root, "added_tokens"), &count, error);
     if (err != OK) return err;
     if (count == 0) return err_set(error, ERR_INVALID, "model: the vocab is empty");
     reading->tokens = arena_array(&reading->arena, count, sizeof *reading->tokens);
@@ -87,22 +86,39 @@ static enum err read_vocab(struct json_reading *reading, json_t *vocab, struct e
     if (!reading->tokens || !reading->kinds || !reading->flags)
         return err_set(error, ERR_LIMIT, "no memory for %zu tokens", count);
     for (size_t id = 0; id < count; id++) reading->kinds[id] = TOKEN_UNUSED;
-    for (void *at = json_object_iter(vocab); at; at = json_object_iter_next(vocab, at)) {
-        struct str text = {json_object_iter_key(at), json_object_iter_key_len(at)};
-        int32_t id = (int32_t)json_integer_value(json_object_iter_value(at));
-        err = place_token(reading, text, id, error);
-        if (err != OK) return err;
-    }
-    for (size_t i = 0; i < json_array_size(added); i++) {
-        err = read_added_token(reading, json_array_get(added, i), error);
-        if (err != OK) return err;
-    }
     reading->source.tokens = reading->tokens;
     reading->source.kinds = reading->kinds;
     reading->source.flags = reading->flags;
     reading->source.token_count = count;
     reading->source.kinds_are_exact = true;
     return OK;
+}
+
+enum err json_open_vocab(struct json_reading *reading, size_t count, struct error *error) {
+    if (count > TOKENIZER_VOCAB_TOKENS_MAX)
+        return err_set(error, ERR_LIMIT, "model: %zu tokens, over the limit of %u", count,
+                       TOKENIZER_VOCAB_TOKENS_MAX);
+    return open_tokens(reading, NULL, count, error);
+}
+
+enum err json_read_added_tokens(struct json_reading *reading, struct error *error) {
+    const json_t *added = json_member(reading->root, "added_tokens");
+    enum err err = OK;
+    for (size_t i = 0; i < json_array_size(added) && err == OK; i++)
+        err = read_added_token(reading, json_array_get(added, i), error);
+    return err;
+}
+
+static enum err read_vocab(struct json_reading *reading, json_t *vocab, struct error *error) {
+    enum err err = open_tokens(reading, vocab, 0, error);
+    if (err != OK) return err;
+    for (void *at = json_object_iter(vocab); at; at = json_object_iter_next(vocab, at)) {
+        struct str text = {json_object_iter_key(at), json_object_iter_key_len(at)};
+        int32_t id = (int32_t)json_integer_value(json_object_iter_value(at));
+        err = json_place_token(reading, text, id, error);
+        if (err != OK) return err;
+    }
+    return json_read_added_tokens(reading, error);
 }
 
 /* "left right" or ["left", "right"]; an empty str for neither. */
@@ -160,6 +176,12 @@ static enum err check_model(struct json_reading *reading, const json_t *model,
                             struct error *error) {
     struct str type = json_kind(model);
     if (!json_is_object(model)) return err_set(error, ERR_INVALID, "model: not an object");
+    if (str_is(type, "Unigram")) {
+        reading->source.model = STR("t5");
+        return json_is_array(json_member(model, "vocab"))
+                   ? OK
+                   : err_set(error, ERR_INVALID, "model: no vocab");
+    }
     if (type.bytes > 0 && !str_is(type, "BPE") && !str_is(type, "WordPiece"))
         return json_refuse_type("model", model, error);
     if (!json_is_object(json_member(model, "vocab")))
@@ -209,6 +231,7 @@ static enum err read_model(struct json_reading *reading, struct error *error) {
     const json_t *model = json_member(reading->root, "model");
     enum err err = check_model(reading, model, error);
     if (err != OK) return err;
+    if (str_is(reading->source.model, "t5")) return json_read_unigram(reading, model, error);
     json_t *vocab = json_member(model, "vocab");
     struct str unknown = json_member_str(model, "unk_token");
     if (unknown.bytes > 0) {
@@ -287,7 +310,8 @@ static enum err read_post_processor(struct json_reading *reading, struct error *
     for (size_t i = 0; i < json_step_count(part, "processors"); i++) {
         json_t *step = json_step(part, "processors", i);
         if (str_is(json_kind(step), "ByteLevel")) continue; /* offsets only */
-        bool is_bert = str_is(json_kind(step), "BertProcessing");
+        bool is_bert = str_is(json_kind(step), "BertProcessing") ||
+                       str_is(json_kind(step), "RobertaProcessing");
         if ((!is_bert && !str_is(json_kind(step), "TemplateProcessing")) || seen_template)
             return json_refuse_type("post_processor", step, error);
         seen_template = true;

@@ -2,7 +2,7 @@
 #pragma once
 
 /* json_source: a tokenizer.json while it is read: its vocabulary by json_source.c, the rules for
- * its text by json_rules.c. Only these two include it.
+ * its text by json_rules.c, what only Unigram has by json_unigram.c. Only these include it.
  *
  * Thread: one per struct.
  * Memory: json_source.c releases the arena. */
@@ -37,6 +37,20 @@ enum err json_refuse_type(const char *part, const json_t *object, struct error *
  * part. */
 size_t json_step_count(const json_t *part, const char *list_key);
 json_t *json_step(json_t *part, const char *list_key, size_t index);
+
+/* json_source.c: makes room for `count` tokens and the added ones, places one, and reads the added
+ * ones. ERR_INVALID, naming it, for a token that cannot be. */
+enum err json_open_vocab(struct json_reading *reading, size_t count,
+                         struct error *error) MUST_CHECK;
+enum err json_place_token(struct json_reading *reading, struct str text, int32_t id,
+                          struct error *error) MUST_CHECK;
+enum err json_read_added_tokens(struct json_reading *reading, struct error *error) MUST_CHECK;
+/* json_unigram.c: the vocabulary, a step of the normalizer, and the pre_tokenizer of Unigram. */
+enum err json_read_unigram(struct json_reading *reading, const json_t *model,
+                           struct error *error) MUST_CHECK;
+enum err json_read_unigram_normalizer(struct json_reading *reading, const json_t *step,
+                                      struct error *error) MUST_CHECK;
+enum err json_read_unigram_steps(struct json_reading *reading, struct error *error) MUST_CHECK;
 
 /* Fill the source's rules from "normalizer" and "pre_tokenizer". The source's model must be set. */
 enum err json_read_normalizer(struct json_reading *reading, struct error *error) MUST_CHECK;

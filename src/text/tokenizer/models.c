@@ -2,11 +2,15 @@
 
 /* The kinds of models: how each reads its part of the source, and how it encodes a stretch. */
 
+#include "base/utf8.h"
 #include "tokenizer/sentencepiece.h"
 #include "tokenizer/tokenizer_internal.h"
+#include "tokenizer/unicode.h"
 #include "tokenizer/wordpiece.h"
 
 #include <string.h>
+
+#define SPACE "\xE2\x96\x81" /* U+2581 */
 
 /* --- byte-level BPE -------------------------------------------------------------------------- */
 
@@ -107,9 +111,112 @@ static void bert_encode(struct encoding *encoding, struct str stretch) {
                      tokenizer->bert.word_characters_max, &encoding->spaced, encoding->ids);
 }
 
+/* --- Unigram --------------------------------------------------------------------------------- */
+
+static enum err t5_open(struct tokenizer *tokenizer, const struct tokenizer_source *source,
+                        struct error *error) {
+    enum err err = unigram_open(&tokenizer->unigram, &tokenizer->vocab, source, error);
+    return err == OK && source->unigram.charsmap.bytes > 0
+               ? charsmap_open(&tokenizer->charsmap, source->unigram.charsmap, error)
+               : err;
+}
+
+static bool t5_normalizes(const struct tokenizer *tokenizer) {
+    (void)tokenizer;
+    return true;
+}
+
+static bool is_white(struct str text, size_t at) {
+    uint32_t code_point;
+    utf8_decode(text, at, &code_point);
+    return unicode_class(code_point) == CHAR_SPACE;
+}
+
+static struct str strip(const struct unigram_rules *rules, struct str text) {
+    uint32_t code_point;
+    while (rules->strips_left && text.bytes > 0 && is_white(text, 0))
+        text = str_skip(text, utf8_decode(text, 0, &code_point));
+    while (rules->strips_right && text.bytes > 0) {
+        size_t last = text.bytes - 1;
+        while (last > 0 && ((unsigned char)text.at[last] & 0xC0) == 0x80) last--;
+        if (!is_white(text, last)) break;
+        text.bytes = last;
+    }
+    return text;
+}
+
+/* A space is a space here, and no U+2581, as in the vocabulary. */
+static void t5_normalize(const struct tokenizer *tokenizer, struct str stretch,
+                         enum stretch_place place, struct buf *text) {
+    const struct unigram_rules *rules = &tokenizer->unigram.rules;
+    struct buf mapped;
+    (void)place;
+    buf_init(&mapped, BUF_UNLIMITED);
+    charsmap_add(&tokenizer->charsmap, &mapped, stretch);
+    const struct str from = strip(rules, buf_str(&mapped));
+    bool was_space = false;
+    for (size_t at = 0; at < from.bytes;) {
+        const bool is_mark = str_starts_with(str_skip(from, at), STR(SPACE));
+        const bool is_space = is_mark || from.at[at] == ' ';
+        if (!is_space)
+            buf_add_byte(text, from.at[at]);
+        else if (!was_space || !rules->collapses)
+            buf_add_byte(text, ' ');
+        was_space = is_space;
+        at += is_mark ? strlen(SPACE) : 1;
+    }
+    buf_release(&mapped);
+}
+
+/* A word with its space before it. */
+static void encode_word(struct encoding *encoding, struct str word, bool has_prefix) {
+    buf_clear(&encoding->spaced);
+    if (has_prefix) buf_add_byte(&encoding->spaced, ' ');
+    buf_add_str(&encoding->spaced, word);
+    unigram_encode(&encoding->tokenizer->unigram, buf_str(&encoding->spaced), &encoding->unigram,
+                   encoding->ids);
+}
+
+/* Words between white space, each with a space before it. */
+static void encode_bare_words(struct encoding *encoding, struct str text, bool has_prefix) {
+    uint32_t code_point;
+    for (size_t at = 0; at < text.bytes;) {
+        if (is_white(text, at)) {
+            at += utf8_decode(text, at, &code_point);
+            continue;
+        }
+        const size_t begin = at;
+        while (at < text.bytes && !is_white(text, at)) at += utf8_decode(text, at, &code_point);
+        encode_word(encoding, (struct str){text.at + begin, at - begin}, has_prefix);
+    }
+}
+
+static void t5_encode(struct encoding *encoding, struct str stretch) {
+    const struct tokenizer *tokenizer = encoding->tokenizer;
+    const struct unigram_rules *rules = &tokenizer->unigram.rules;
+    const bool is_first = stretch.at == encoding->start;
+    const bool wants = tokenizer->space_prefix == SPACE_PREFIX_FIRST
+                           ? is_first
+                           : tokenizer->space_prefix != SPACE_PREFIX_NONE;
+    const bool may_begin = !(is_first && encoding->continues);
+    if (rules->drops_spaces) {
+        encode_bare_words(encoding, stretch, wants && may_begin);
+        return;
+    }
+    bool has_prefix = wants && may_begin && stretch.bytes > 0 &&
+                      (tokenizer->space_prefix == SPACE_PREFIX_ALWAYS || stretch.at[0] != ' ');
+    for (size_t at = 0; at < stretch.bytes; has_prefix = false) {
+        size_t end = rules->is_whole ? SIZE_MAX : str_find_byte(stretch, ' ', at + 1);
+        if (end == SIZE_MAX) end = stretch.bytes;
+        encode_word(encoding, (struct str){stretch.at + at, end - at}, has_prefix);
+        at = end;
+    }
+}
+
 static const struct model_kind known_models[] = {
     {"gpt2", gpt2_decode, gpt2_open, NULL, NULL, gpt2_encode},
     {"llama", sentencepiece_decode, llama_open, llama_normalizes, llama_normalize, llama_encode},
+    {"t5", sentencepiece_decode, t5_open, t5_normalizes, t5_normalize, t5_encode},
     {"bert", sentencepiece_decode, bert_open, bert_normalizes, bert_normalize, bert_encode},
 };
 

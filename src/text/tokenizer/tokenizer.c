@@ -171,7 +171,8 @@ enum err tokenizer_open(struct tokenizer **ret_tokenizer, const struct tokenizer
     tokenizer->bos = source->bos;
     tokenizer->eos = source->eos;
     tokenizer->unknown = source->unknown;
-    if (str_is(source->model, "llama")) tokenizer->space_prefix = source->space_prefix;
+    if (str_is(source->model, "llama") || str_is(source->model, "t5"))
+        tokenizer->space_prefix = source->space_prefix;
     tokenizer->spaces_late = source->spaces_late;
     tokenizer->add_bos = source->add_bos;
     tokenizer->add_eos = source->add_eos;
@@ -198,6 +199,8 @@ enum err tokenizer_open(struct tokenizer **ret_tokenizer, const struct tokenizer
 void tokenizer_close(struct tokenizer *tokenizer) {
     if (!tokenizer) return;
     bpe_close(&tokenizer->bpe);
+    unigram_close(&tokenizer->unigram);
+    charsmap_close(&tokenizer->charsmap);
     special_release(&tokenizer->specials);
     special_release(&tokenizer->normalized_specials);
     tokenizer_vocab_close(&tokenizer->vocab);

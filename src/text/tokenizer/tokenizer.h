@@ -63,11 +63,20 @@ struct bert_rules {
 };
 #define BERT_WORD_CHARACTERS_MAX 100 /* default of a file without word_characters_max */
 
+/* The rules of a Unigram model for a text. All zero is none of them. */
+struct unigram_rules {
+    struct str charsmap;            /* tokenizer/charsmap.h; empty: characters stay as they are */
+    bool strips_left, strips_right; /* white space at the ends of a text goes */
+    bool collapses;                 /* runs of spaces become one */
+    bool drops_spaces; /* words are cut at white space, which goes; else at spaces, which stay */
+    bool is_whole;     /* a text is one word */
+};
+
 /* All facts of a vocabulary. All strings are borrowed until tokenizer_open returns. */
 struct tokenizer_source {
-    struct str model; /* "gpt2" (byte-level BPE), "llama" (SentencePiece BPE) or "bert" (WordPiece,
-                         a word's first piece spelled with U+2581 before it); any other model is
-                         refused by name */
+    struct str model; /* "gpt2" (byte-level BPE), "llama" (SentencePiece BPE), "t5" (Unigram) or
+                         "bert" (WordPiece, a word's first piece spelled with U+2581 before it);
+                         any other model is refused by name */
     struct str pre;   /* pre-tokenizer of gpt2: "smollm", "gpt-2", "llama-bpe", "qwen2", …; an
                          unknown one is refused */
     const struct str *tokens; /* (token_count) in the file's spelling, byte-level mapped for gpt2 */
@@ -89,10 +98,11 @@ struct tokenizer_source {
     enum missing_policy missing; /* MISSING_UNKNOWN and _FUSED give the token `unknown` */
     bool strict_merges;          /* a merge that names no token is ERR_INVALID, not skipped */
 
-    /* spaces of the model "llama" */
+    /* spaces of the models "llama" and "t5" */
     enum space_prefix space_prefix;
     bool spaces_late; /* written after added tokens are cut out of normalised text (Metaspace) */
-    struct bert_rules bert; /* rules of the model "bert" */
+    struct bert_rules bert;       /* rules of the model "bert" */
+    struct unigram_rules unigram; /* and of "t5" */
 };
 
 /* The rules of "bert" in a GGUF, which has no keys for them. */
@@ -116,7 +126,7 @@ void ids_release(struct ids *ids);
  * where a later merge builds on it. */
 enum err tokenizer_open(struct tokenizer **ret_tokenizer, const struct tokenizer_source *source,
                         struct error *error) MUST_CHECK;
-/* Opens the text of a Hugging Face tokenizer.json: BPE, byte-level or of SentencePiece, or
+/* Opens the text of a Hugging Face tokenizer.json: BPE, byte-level or of SentencePiece, Unigram, or
  * WordPiece. Anything else that it asks for is refused by name. BOS and EOS come from its
  * post_processor, else they are TOKEN_NONE. */
 enum err tokenizer_open_json(struct tokenizer **ret_tokenizer, struct str json,

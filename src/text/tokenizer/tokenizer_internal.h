@@ -8,9 +8,11 @@
  * Memory: as tokenizer.h. A struct encoding belongs to one call. */
 
 #include "tokenizer/bpe.h"
+#include "tokenizer/charsmap.h"
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/special.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/unigram.h"
 
 #define TOKENIZER_ENDS_MAX 16
 
@@ -48,6 +50,8 @@ struct tokenizer {
     enum space_prefix space_prefix;
     bool spaces_late, cuts_words;
     struct bert_rules bert;
+    struct unigram unigram;
+    struct charsmap charsmap;
     int32_t bos, eos, unknown;
     bool add_bos, add_eos, normalize_nfc;
     int32_t ends[TOKENIZER_ENDS_MAX]; /* tokens that end a generation */
@@ -63,6 +67,7 @@ struct encoding {
     size_t plain_at;    /* the first span that is not behind the encoder */
     const char *start;  /* start of the text */
     struct bpe_scratch scratch;
+    struct unigram_scratch unigram;
     struct buf spaced; /* scratch of models that write spaces in their own form */
 };
 

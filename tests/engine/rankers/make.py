@@ -3,12 +3,12 @@
 """Makes the tiny random models of this folder, with tokenizers, and what transformers computes with
 them in float32: make.py [NAME…]
 
-Needs torch, transformers and tokenizers. Each folder gets config.json as on the Hub,
+Needs torch, transformers, tokenizers and sentencepiece. Each folder gets config.json as on the Hub,
 tokenizer.json, model.safetensors in BF16 and reference.json: pairs of texts, their ids,
 where the second text begins, and the numbers of the labels."""
-import json, math, pathlib, sys
+import io, json, math, pathlib, sys
 
-import tokenizers, torch, transformers
+import sentencepiece, tokenizers, torch, transformers
 from safetensors.torch import save_file
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
@@ -84,6 +84,73 @@ def byte_level():
     return tokenizer
 
 
+# What a charsmap says: hexadecimal characters, and what they become.
+RULES = {"0041": "0061", "FB01": "0066 0069", "00E9": "0065", "0065 0301": "0065",
+         "2116": "004E 006F", "0009": "0020", "000A": "0020", "3000": "0020", "200B": ""}
+WORDS = [
+    "the cat sat on the mat.", "The cat  sat\non\tthe mat. ", "  two  spaces ",
+    "caf\u00e9 cafe\u0301 x", "\ufb01ne A\u0301b \u2116 7",
+    "\u6771\u4eac\u3000\u6771\u4eac\u30bf\u30ef\u30fc", "\u200bdog\u200b\u2581cat",
+    "\U0001f469\u200d\U0001f469 ?!...", "a", "dogdogdog qqq", "a <s>dog</s>", "mat<mask> dog"]
+
+
+def unigram():
+    """XLM-RoBERTa's: SentencePiece's Unigram, as Hugging Face's converter writes it."""
+    corpus = [text for pair in PAIRS for text in pair] * 20 + [
+        "dogs and cats bark, sat and mat: 1 2 3 what is that?"] * 20 + ["\u6771\u4eac"] * 20
+    out = io.BytesIO()
+    rules = HERE / "rules.tsv"
+    rules.write_text("".join(f"{a}\t{b}\n" for a, b in RULES.items()))
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(corpus), model_writer=out, model_type="unigram", vocab_size=90,
+        hard_vocab_limit=False, normalization_rule_tsv=str(rules), unk_id=0, bos_id=1, eos_id=2,
+        minloglevel=2)
+    rules.unlink()
+    model = sentencepiece.SentencePieceProcessor(model_proto=out.getvalue())
+    proto = sentencepiece_model(out.getvalue())
+    words = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)] + [
+        (model.id_to_piece(i), model.get_score(i)) for i in range(3, len(model))
+    ] + [("<mask>", 0.0)]
+    tokenizer = tokenizers.Tokenizer(models.Unigram(words, unk_id=3, byte_fallback=False))
+    tokenizer.normalizer = normalizers.Sequence([
+        normalizers.Precompiled(proto), normalizers.Strip(left=False, right=True),
+        normalizers.Replace(tokenizers.Regex(" {2,}"), "\u2581")])
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always", split=True)
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="always")
+    tokenizer.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>"])
+    tokenizer.add_special_tokens([tokenizers.AddedToken("<mask>", lstrip=True, special=True)])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>",
+        special_tokens=[("<s>", 0), ("</s>", 2)])
+    return tokenizer
+
+
+def sentencepiece_model(model):
+    """The precompiled_charsmap of a model: field 2 of field 3 (normalizer_spec)."""
+    def fields(data):
+        at = 0
+        while at < len(data):
+            key, at = varint(data, at)
+            if key & 7 == 0:
+                value, at = varint(data, at)
+            elif key & 7 == 5:
+                value, at = data[at:at + 4], at + 4
+            else:
+                size, at = varint(data, at)
+                value, at = data[at:at + size], at + size
+            yield key >> 3, value
+
+    def varint(data, at):
+        value = shift = 0
+        while True:
+            byte = data[at]
+            value, shift, at = value | (byte & 127) << shift, shift + 7, at + 1
+            if byte < 128:
+                return value, at
+
+    return dict(fields(dict(fields(model))[3]))[2]
+
+
 def marked(model, tokenizer):
     """Cross-encoders: both texts between marks."""
     for first, second in PAIRS:
@@ -113,6 +180,9 @@ def judged(model, tokenizer):
 
 BERT = {"model_type": "bert", "max_position_embeddings": 64, "type_vocab_size": 2,
         "layer_norm_eps": 1e-12, "hidden_act": "gelu", "pad_token_id": 0}
+XLMR = {"model_type": "xlm-roberta", "max_position_embeddings": 66, "type_vocab_size": 1,
+        "layer_norm_eps": 1e-5, "hidden_act": "gelu", "pad_token_id": 1, "bos_token_id": 0,
+        "eos_token_id": 2, "id2label": {"0": "LABEL_0"}}
 QWEN3 = {"model_type": "qwen3", "num_key_value_heads": 1, "head_dim": 16, "hidden_act": "silu",
          "max_position_embeddings": 1024, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
          "tie_word_embeddings": True}
@@ -122,8 +192,16 @@ MODELS = {
                    BERT | {"id2label": {"0": "LABEL_0"}}),
     "bert-sorts": (wordpiece, "AutoModelForSequenceClassification", marked,
                    BERT | {"id2label": {"0": "bad", "1": "so so", "2": "good"}}),
+    "xlmr-cross": (unigram, "AutoModelForSequenceClassification", marked, XLMR),
     "qwen3-reranker": (byte_level, "AutoModelForCausalLM", judged, QWEN3),
 }
+
+
+def vector_of(model, ids):
+    with torch.no_grad():
+        hidden = model(torch.tensor([ids])).last_hidden_state[0]
+    return {name: [round(float(x), 6) for x in vector / vector.norm()]
+            for name, vector in (("mean", hidden.mean(0)), ("cls", hidden[0]))}
 
 
 def make(name):
@@ -150,9 +228,14 @@ def make(name):
     given = given | {"architectures": [type(model).__name__]}
     (folder / "config.json").write_text(json.dumps(given, indent=1) + "\n")
     tokenizer.save(str(folder / "tokenizer.json"), pretty=False)
-    (folder / "reference.json").write_text(json.dumps({
+    reference = {
         "transformers": transformers.__version__, "torch": torch.__version__.split("+")[0],
-        "cases": [{"texts": pair, **case} for pair, case in zip(PAIRS, cases)]}) + "\n")
+        "cases": [{"texts": pair, **case} for pair, case in zip(PAIRS, cases)]}
+    if make_tokenizer == unigram:
+        reference["words"] = [[text, tokenizer.encode(text).ids] for text in WORDS]
+        reference["vectors"] = [vector_of(model.roberta, tokenizer.encode(text).ids)
+                                for text in WORDS]
+    (folder / "reference.json").write_text(json.dumps(reference) + "\n")
 
 
 torch.set_num_threads(1)

@@ -227,7 +227,8 @@ static void wordpiece_takes_the_longest_pieces_of_plain_words(void **state) {
 
 static void other_kinds_of_model_are_refused_by_name(void **state) {
     (void)state;
-    assert_refused((struct parts){.model = "{\"type\":\"Unigram\"}"}, "Unigram");
+    assert_refused((struct parts){.model = "{\"type\":\"WordLevel\"}"}, "WordLevel");
+    assert_refused((struct parts){.model = "{\"type\":\"Unigram\"}"}, "no vocab");
     assert_refused((struct parts){.model = "{\"vocab\":{},\"dropout\":0.1}"}, "dropout");
     assert_refused((struct parts){.model = "{\"vocab\":{},\"continuing_subword_prefix\":\"##\"}"},
                    "continuing_subword_prefix");
@@ -265,8 +266,8 @@ static void other_steps_are_refused_by_name(void **state) {
                                                    "{\"type\":\"ByteLevel\"}]}"},
                    "'x+'");
     assert_refused((struct parts){.pre_tokenizer = "{\"type\":\"Digits\"}"}, "Digits");
-    assert_refused((struct parts){.post_processor = "{\"type\":\"RobertaProcessing\"}"},
-                   "RobertaProcessing");
+    assert_refused((struct parts){.post_processor = "{\"type\":\"OtherProcessing\"}"},
+                   "OtherProcessing");
     assert_refused((struct parts){.post_processor = "{\"type\":\"TemplateProcessing\"}"},
                    "no text");
 }
