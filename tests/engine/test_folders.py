@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders of Hugging Face's tools: how weights are stored, what is refused and why, which tokens
 end, which template counts."""
-import json, os, pathlib, random, shutil, subprocess, sys
+import json, os, pathlib, random, shutil, struct, subprocess, sys
 
 import pytest
 
@@ -39,7 +39,8 @@ def test_a_quantised_folder_is_the_model_of_its_dequantised_weights(tmp_path, na
     and FP8 are rounded to BF16."""
     small, whole = folders.write_pair(
         tmp_path, *folders.QUANTISED[name],
-        "BF16" if name in ("awq-16", "gptq-act", "gptq-8") or name.startswith("fp8") else "F32")
+        "BF16" if name in ("awq-16", "gptq-act", "gptq-8", "rows-16", "rows-act", "rows-8", "nvfp4")
+        or name.startswith(("fp8", "int8")) else "F32")
     assert logits(small) == logits(whole)
 
 
@@ -186,6 +187,54 @@ def test_parts_of_a_quantised_weight_that_do_not_fit_are_refused(tmp_path):
         "n", {
             **parts_of(folders.awq(random.Random(1), "m", 256, 128)), ".weight": folders.plain(
                 [0.0] * 256 * 128, (256, 128))}, awq)
+
+
+def i64(*values):
+    return "I64", (len(values), ), struct.pack(f"<{len(values)}q", *values)
+
+
+@pytest.mark.parametrize("kind,part,value,sentence", [
+    ("rows", "weight_scale", None, "up_proj.weight_scale is missing"),
+    ("rows", "weight_shape", i64(256, 129), "weight_shape: 256 x 129 do not fit"),
+    ("rows", "weight_shape", i64(255, 128), "weight_shape: 255 x 128 do not fit"),
+    ("rows", "weight_shape", i64(256, -1), "weight_shape: 256 x -1 do not fit"),
+    ("rows", "weight_shape", i64(256), "is no pair of I64"),
+    ("rows", "weight_packed", ("I32", (256, 15), bytes(256 * 60)), "do not fit its words"),
+    ("rows", "weight_packed", ("U8", (256, 64), bytes(256 * 64)), "dtype U8 instead of I32"),
+    ("rows", "weight_scale", folders.plain([1.0] * 255, (255, 1)), "is 255 x 1 instead of 256"),
+    ("rows-32", "weight_zero_point", ("I32", (31, 4), bytes(31 * 16)), "is 31 x 4 instead of 32"),
+    ("rows-act", "weight_g_idx", ("I32", (128, ), folders.i32([4] * 128)), "is not below 4"),
+    ("int8", "weight_scale", folders.plain([1.0] * 2, (2, 1)), "is 2 x 1 instead of 256 x 1"),
+    ("int8", "weight_zero_point", ("I8", (256, 1), bytes(256)), "with zero points are not"),
+    ("nvfp4", "weight_scale", ("F8_E4M3", (256, 7), bytes(7 * 256)), "is 256 x 7 instead of"),
+    ("nvfp4", "weight_global_scale", folders.plain([0.0], (1, ), "F32"), "no divisor above 0"),
+    ("nvfp4", "weight_global_scale", None, "weight_global_scale is missing")])
+def test_damaged_parts_of_compressed_tensors_are_refused(tmp_path, kind, part, value, sentence):
+    make, quantised = folders.QUANTISED[kind]
+    tensors = folders.others(random.Random(7))
+    for linear, size in folders.LINEAR.items():
+        tensors.update(make(random.Random(1), f"model.layers.0.{linear}", *size)[0])
+    tensors[f"model.layers.0.mlp.up_proj.{part}"] = value
+    folders.write_safetensors(tmp_path / "model.safetensors", {
+        name: tensor for name, tensor in tensors.items() if tensor})
+    (tmp_path / "config.json").write_text(
+        json.dumps({**folders.CONFIG, "quantization_config": quantised}))
+    assert sentence in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("change,sentence", [
+    ({"format": "marlin-24"}, "format 'marlin-24' is not supported"),
+    ({"num_bits": 3}, "pack-quantized of int with 3 bits"),
+    ({"type": "float"}, "pack-quantized of float with 4 bits"),
+    ({"strategy": "tensor"}, "strategy 'tensor' is not supported"),
+    ({"group_size": None}, "group_size is missing"), ({"group_size": 0}, "group_size")])
+def test_unknown_compressed_tensors_are_refused_by_name(tmp_path, change, sentence):
+    config = json.loads(json.dumps(folders.QUANTISED["rows"][1]))
+    weights = config["config_groups"]["group_0"]["weights"]
+    for key, value in change.items():
+        (config if key == "format" else weights)[key] = value
+    folders.write_plain(tmp_path / "m", config={**folders.CONFIG, "quantization_config": config})
+    assert sentence in refusal(tmp_path / "m")
 
 
 def copy_of(tmp_path, family):

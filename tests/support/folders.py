@@ -82,7 +82,7 @@ def rounded(value):
                                         struct.pack("<H", 0) + bf16([value]))[0]))[0]
 
 
-def fp8(rng, module, rows, cols, kind):
+def fp8(rng, module, rows, cols, kind, ending=None):
     """kind: tensor, channel, or block (of 64 x 64)."""
     values = [rng.choice([b for b in range(256) if b & 0x7F != 0x7F]) for _ in range(rows * cols)]
     high, wide = {"tensor": (rows, cols), "channel": (1, cols), "block": (64, 64)}[kind]
@@ -93,7 +93,7 @@ def fp8(rng, module, rows, cols, kind):
         e4m3(values[r * cols + c]) * scales[r // high * across + c // wide]
         for r in range(rows)
         for c in range(cols)]
-    ending = ".weight_scale_inv" if kind == "block" else ".weight_scale"
+    ending = ending or (".weight_scale_inv" if kind == "block" else ".weight_scale")
     return {
         f"{module}.weight": ("F8_E4M3", (rows, cols), bytes(values)), f"{module}{ending}": plain(
             scales, shape, {"tensor": "F32", "channel": "BF16", "block": "F32"}[kind]),
@@ -159,18 +159,93 @@ def gptq(rng, module, rows, cols, bits=4, group=128, symmetric=False, ordered=Tr
                                   "F16"), f"{module}.g_idx": ("I32", (cols, ), i32(order))}, weight
 
 
-def compressed(strategy):
-    """compressed-tensors' quantization_config of FP8."""
-    weights = {"num_bits": 8, "type": "float", "strategy": strategy}
+def by_rows(rng, module, rows, cols, bits=4, group=128, symmetric=True, ordered=True):
+    """compressed-tensors' pack-quantized: neighbouring inputs of an output in a word."""
+    group = cols if group < 0 else group
+    groups, q, zeros, scales = integers(rng, rows, cols, bits, group)
+    if symmetric:
+        zeros = [[1 << bits - 1] * rows for _ in range(groups)]
+    each = 32 // bits
+    order = [c // group for c in range(cols)]
+    if not ordered:
+        rng.shuffle(order)
+    words = -(-cols // each)
+    packed = i32([
+        sum(q[word * each + i][r] << bits * i for i in range(min(each, cols - word * each)))
+        for r in range(rows) for word in range(words)])
+    tensors = {
+        f"{module}.weight_packed": ("I32", (rows, words), packed),
+        f"{module}.weight_scale": plain([scales[g][r] for r in range(rows)
+                                         for g in range(groups)], (rows, groups), "BF16"),
+        f"{module}.weight_shape": ("I64", (2,), struct.pack("<2q", rows, cols))}
+    if not symmetric:
+        tensors[f"{module}.weight_zero_point"] = ("I32", (-(-rows // each), groups), i32([
+            sum(zeros[g][word * each + i] << bits * i
+                for i in range(min(each, rows - word * each)))
+            for word in range(-(-rows // each)) for g in range(groups)]))
+    if not ordered:
+        tensors[f"{module}.weight_g_idx"] = ("I32", (cols,), i32(order))
+    return tensors, [(q[c][r] - zeros[order[c]][r]) * scales[order[c]][r]
+                     for r in range(rows) for c in range(cols)]
+
+
+def int8(rng, module, rows, cols, group=-1):
+    """compressed-tensors' int-quantized."""
+    group = cols if group < 0 else group
+    groups = -(-cols // group)
+    q = [rng.randrange(-128, 128) for _ in range(rows * cols)]
+    scales = [rounded(rng.uniform(5e-4, 2e-3)) for _ in range(rows * groups)]
     return {
-        "quant_method": "compressed-tensors", "format": "float-quantized", "ignore": ["lm_head"],
+        f"{module}.weight": ("I8", (rows, cols), struct.pack(f"<{len(q)}b", *q)),
+        f"{module}.weight_scale": plain(scales, (rows, groups), "BF16")}, [
+            q[r * cols + c] * scales[r * groups + c // group]
+            for r in range(rows) for c in range(cols)]
+
+
+def nvfp4(rng, module, rows, cols):
+    """compressed-tensors' nvfp4-pack-quantized."""
+    values = [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0]
+    q = [rng.randrange(16) for _ in range(rows * cols)]
+    scales = [rng.randrange(0x30, 0x48) for _ in range(rows * cols // 16)]
+    return {
+        f"{module}.weight_packed": ("U8", (rows, cols // 2), bytes(
+            q[i] | q[i + 1] << 4 for i in range(0, len(q), 2))),
+        f"{module}.weight_scale": ("F8_E4M3", (rows, cols // 16), bytes(scales)),
+        f"{module}.weight_global_scale": plain([64.0], (1,), "F32"),
+        f"{module}.input_global_scale": plain([1.0], (1,), "F32")}, [
+            (-1 if nibble & 8 else 1) * values[nibble & 7] * e4m3(scales[i // 16]) / 64
+            for i, nibble in enumerate(q)]
+
+
+def compressed(strategy, form="float-quantized", bits=8, kind="float", **more):
+    """compressed-tensors' quantization_config."""
+    weights = {"num_bits": bits, "type": kind, "strategy": strategy, **more}
+    return {
+        "quant_method": "compressed-tensors", "format": form, "ignore": ["lm_head"],
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}
+
+
+def packed(strategy, bits, **more):
+    return compressed(strategy, "pack-quantized", bits, "int", **more)
 
 
 # Every way in which weights are stored small: how a module is made, quantization_config.
 QUANTISED = {
     "fp8-tensor": (lambda *at: fp8(*at, "tensor"), compressed("tensor")),
     "fp8-channel": (lambda *at: fp8(*at, "channel"), compressed("channel")),
+    "fp8-blocks": (lambda *at: fp8(*at, "block", ".weight_scale"),
+                   compressed("block", block_structure=[64, 64])),
+    "int8": (int8, compressed("channel", "int-quantized", 8, "int")),
+    "int8-group": (lambda *at: int8(*at, group=64),
+                   compressed("group", "int-quantized", 8, "int", group_size=64)),
+    "rows": (by_rows, packed("group", 4, group_size=128, symmetric=True)),
+    "rows-32": (lambda *at: by_rows(*at, group=32, symmetric=False),
+                packed("group", 4, group_size=32, symmetric=False)),
+    "rows-16": (lambda *at: by_rows(*at, group=16), packed("group", 4, group_size=16)),
+    "rows-act": (lambda *at: by_rows(*at, group=32, ordered=False),
+                 packed("group", 4, group_size=32, actorder="group")),
+    "rows-8": (lambda *at: by_rows(*at, bits=8, group=-1, symmetric=False), packed("channel", 8)),
+    "nvfp4": (nvfp4, compressed("tensor_group", "nvfp4-pack-quantized", 4, group_size=16)),
     "fp8-block": (lambda *at: fp8(*at, "block"), {
         "quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [64, 64]}), "awq": (awq, {
             "quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm",

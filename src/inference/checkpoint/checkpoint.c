@@ -175,11 +175,11 @@ const char *checkpoint_file_type(const struct checkpoint *checkpoint) {
 }
 
 const char *checkpoint_form(const struct checkpoint *checkpoint) {
-    static const char *const forms[] = {[QUANTISATION_NONE] = NULL,
-                                        [QUANTISATION_FP8] = "FP8",
-                                        [QUANTISATION_AWQ] = "AWQ",
-                                        [QUANTISATION_GPTQ] = "GPTQ",
-                                        [QUANTISATION_MXFP4] = NULL};
+    static const char *const forms[] = {
+        [QUANTISATION_NONE] = NULL,         [QUANTISATION_FP8] = "FP8",
+        [QUANTISATION_AWQ] = "AWQ",         [QUANTISATION_GPTQ] = "GPTQ",
+        [QUANTISATION_ROWS] = "packed INT", [QUANTISATION_INT8] = "INT8",
+        [QUANTISATION_NVFP4] = "NVFP4",     [QUANTISATION_MXFP4] = NULL};
     if (!checkpoint->json) return NULL;
     return checkpoint->shards.count == 0 ? "dummy" : forms[checkpoint->json->quantisation.method];
 }

@@ -22,16 +22,19 @@ enum quantisation_method {
     QUANTISATION_FP8,   /* F8_E4M3 weights with scales: compressed-tensors, fp8 */
     QUANTISATION_AWQ,   /* 4 bits, "gemm" order */
     QUANTISATION_GPTQ,  /* 4 or 8 bits */
+    QUANTISATION_ROWS,  /* integers of 4 or 8 bits, words of neighbours: pack-quantized */
+    QUANTISATION_INT8,  /* int-quantized */
+    QUANTISATION_NVFP4, /* 4-bit floats, 16 to an 8-bit scale: nvfp4-pack-quantized */
     QUANTISATION_MXFP4, /* experts in blocks of 4-bit floats with a power of two */
 };
 
 /* The facts of quantization_config that the tensors do not show. */
 struct quantisation {
     enum quantisation_method method;
-    uint32_t bits;       /* AWQ, GPTQ */
-    uint32_t group;      /* AWQ, GPTQ: inputs that share a scale; 0: all inputs */
+    uint32_t bits;       /* AWQ, GPTQ, ROWS */
+    uint32_t group;      /* AWQ, GPTQ, ROWS, INT8: inputs that share a scale; 0: all inputs */
     uint32_t zero_add;   /* GPTQ: the first format stores one less than the zero point */
-    uint32_t block_rows; /* FP8 with weight_block_size; else 0 */
+    uint32_t block_rows; /* FP8 with weight_block_size, or in blocks; else 0 */
     uint32_t block_cols;
 };
 

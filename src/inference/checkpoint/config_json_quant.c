@@ -65,43 +65,132 @@ static enum err read_gptq(struct quantisation *to, const json_t *from, struct er
     return err == OK ? read_group(to, from, error) : err;
 }
 
-static enum err read_fp8(struct quantisation *to, const json_t *from, struct error *error) {
-    struct str format = json_member_str(from, "fmt");
-    const json_t *block = json_member(from, "weight_block_size");
-    to->method = QUANTISATION_FP8;
-    if (format.bytes > 0 && !str_is(format, "e4m3")) return refuse(error, "fmt", format, "e4m3 is");
-    if (!block) return OK;
+static enum err read_block(struct quantisation *to, const json_t *block, const char *key,
+                           struct error *error) {
     json_int_t rows = json_integer_value(json_array_get(block, 0));
     json_int_t cols = json_integer_value(json_array_get(block, 1));
     if (json_array_size(block) != 2 || rows < 1 || cols < 1 || rows > CONFIG_FFN_MAX ||
         cols > CONFIG_FFN_MAX)
-        return err_set(error, ERR_INVALID,
-                       "quantization_config: weight_block_size is no pair of 1..%u",
+        return err_set(error, ERR_INVALID, "quantization_config: %s is no pair of 1..%u", key,
                        CONFIG_FFN_MAX);
     to->block_rows = (uint32_t)rows;
     to->block_cols = (uint32_t)cols;
     return OK;
 }
 
-/* Groups of modules, each with how its weights are stored. */
-static enum err read_compressed(struct quantisation *to, const json_t *from, struct error *error) {
-    struct str format = json_member_str(from, "format");
-    json_t *groups = json_member(from, "config_groups");
+static enum err read_fp8(struct quantisation *to, const json_t *from, struct error *error) {
+    struct str format = json_member_str(from, "fmt");
+    const json_t *block = json_member(from, "weight_block_size");
     to->method = QUANTISATION_FP8;
-    if (!str_is(format, "float-quantized") && !str_is(format, "naive-quantized"))
-        return refuse(error, "format", format, "of compressed-tensors, float-quantized is");
+    if (format.bytes > 0 && !str_is(format, "e4m3")) return refuse(error, "fmt", format, "e4m3 is");
+    return block ? read_block(to, block, "weight_block_size", error) : OK;
+}
+
+/* The formats of compressed-tensors: how their weights are stored, and which are read. */
+static const struct compressed_format {
+    const char *name;
+    enum quantisation_method method;
+    const char *type;
+    uint32_t bits, other_bits;
+    const char *strategies[3];
+    const char *known;
+} compressed_formats[] = {
+    {"float-quantized",
+     QUANTISATION_FP8,
+     "float",
+     8,
+     8,
+     {"tensor", "channel", "block"},
+     "tensor, channel and block are"},
+    {"naive-quantized",
+     QUANTISATION_FP8,
+     "float",
+     8,
+     8,
+     {"tensor", "channel", "block"},
+     "tensor, channel and block are"},
+    {"pack-quantized",
+     QUANTISATION_ROWS,
+     "int",
+     4,
+     8,
+     {"group", "channel", NULL},
+     "group and channel are"},
+    {"int-quantized",
+     QUANTISATION_INT8,
+     "int",
+     8,
+     8,
+     {"channel", "tensor", "group"},
+     "tensor, channel and group are"},
+    {"nvfp4-pack-quantized",
+     QUANTISATION_NVFP4,
+     "float",
+     4,
+     4,
+     {"tensor_group", NULL, NULL},
+     "tensor_group is"},
+};
+
+/* The sizes of one group of modules. */
+static enum err read_weights(struct quantisation *to, const struct compressed_format *format,
+                             const json_t *weights, struct error *error) {
+    struct str type = json_member_str(weights, "type");
+    struct str strategy = json_member_str(weights, "strategy");
+    bool is_known = false;
+    to->bits = format->bits;
+    enum err err = config_json_count(weights, "num_bits", 32, &to->bits, error);
+    if (err != OK) return err;
+    if (!str_is(type, format->type) || (to->bits != format->bits && to->bits != format->other_bits))
+        return err_set(error, ERR_INVALID,
+                       "quantization_config: %s of %.*s with %u bits is not supported (%s of %u "
+                       "bits%s)",
+                       format->name, STR_ARGS(config_json_shown(type)), to->bits, format->type,
+                       format->bits, format->bits < format->other_bits ? " or 8" : "");
+    for (int i = 0; i < 3 && format->strategies[i]; i++)
+        is_known = is_known || str_is(strategy, format->strategies[i]);
+    if (!is_known) return refuse(error, "strategy", strategy, format->known);
+    if (str_is(strategy, "block"))
+        return read_block(to, json_member(weights, "block_structure"), "block_structure", error);
+    if (!str_is(strategy, "group") && !str_is(strategy, "tensor_group")) return OK;
+    if (!json_member(weights, "group_size"))
+        return err_set(error, ERR_INVALID, "quantization_config: group_size is missing");
+    err = config_json_count(weights, "group_size", CONFIG_FFN_MAX, &to->group, error);
+    if (err == OK && format->method == QUANTISATION_NVFP4 && to->group != 16)
+        err =
+            err_set(error, ERR_INVALID,
+                    "quantization_config: group_size %u is not supported here (16 is)", to->group);
+    return err;
+}
+
+/* Groups of modules, whose weights must be stored in one way. */
+static enum err read_compressed(struct quantisation *to, const json_t *from, struct error *error) {
+    struct str name = json_member_str(from, "format");
+    json_t *groups = json_member(from, "config_groups");
+    const struct compressed_format *format = NULL;
+    for (size_t i = 0; i < sizeof compressed_formats / sizeof *compressed_formats; i++)
+        if (str_is(name, compressed_formats[i].name)) format = &compressed_formats[i];
+    if (!format)
+        return refuse(error, "format", name,
+                      "of compressed-tensors, float-quantized, pack-quantized, int-quantized and "
+                      "nvfp4-pack-quantized are");
+    *to = (struct quantisation){.method = format->method, .bits = format->bits};
+    bool is_first = true;
     for (void *at = json_object_iter(groups); at; at = json_object_iter_next(groups, at)) {
-        const json_t *weights = json_member(json_object_iter_value(at), "weights");
-        struct str type = json_member_str(weights, "type");
-        struct str strategy = json_member_str(weights, "strategy");
-        uint32_t bits = 8;
+        const json_t *group = json_object_iter_value(at), *weights = json_member(group, "weights");
+        struct str own = json_member_str(group, "format");
+        struct quantisation one = {.method = format->method};
         if (!weights) continue;
-        enum err err = config_json_count(weights, "num_bits", 32, &bits, error);
+        if (own.bytes > 0 && !str_equals(own, name))
+            return refuse(error, "format of a group", own, "only that of all is");
+        enum err err = read_weights(&one, format, weights, error);
         if (err != OK) return err;
-        if (!str_is(type, "float") || bits != 8)
-            return refuse(error, "weights of type", type, "float of 8 bits is");
-        if (!str_is(strategy, "tensor") && !str_is(strategy, "channel"))
-            return refuse(error, "strategy", strategy, "tensor and channel are");
+        if (!is_first && (one.bits != to->bits || one.group != to->group ||
+                          one.block_rows != to->block_rows || one.block_cols != to->block_cols))
+            return err_set(error, ERR_INVALID,
+                           "quantization_config: groups with different weights are not supported");
+        *to = one;
+        is_first = false;
     }
     return OK;
 }

@@ -84,11 +84,21 @@ static const char *find_prefix(const struct shards *shards, bool is_encoder) {
 
 /* Tensors that belong to a quantised weight and are read with it. */
 static bool is_companion(const struct checkpoint *checkpoint, struct str name) {
-    static const char *const fp8[] = {".weight_scale", ".weight_scale_inv", ".input_scale",
-                                      ".k_scale", ".v_scale"};
+    static const char *const fp8[] = {".weight_scale",
+                                      ".weight_scale_inv",
+                                      ".input_scale",
+                                      ".k_scale",
+                                      ".v_scale",
+                                      ".weight_zero_point",
+                                      ".weight_shape",
+                                      ".weight_g_idx",
+                                      ".weight_global_scale",
+                                      ".input_global_scale",
+                                      ".input_zero_point"};
     static const char *const words[] = {".qzeros", ".scales", ".g_idx"};
     enum quantisation_method method = checkpoint->json->quantisation.method;
-    if (method == QUANTISATION_FP8)
+    if (method == QUANTISATION_FP8 || method == QUANTISATION_ROWS || method == QUANTISATION_INT8 ||
+        method == QUANTISATION_NVFP4)
         for (size_t i = 0; i < sizeof fp8 / sizeof *fp8; i++)
             if (str_ends_with(name, str_from(fp8[i]))) return true;
     if (method == QUANTISATION_MXFP4 && str_ends_with(name, STR("_scales"))) return true;
@@ -143,11 +153,13 @@ static enum err take_plain(const struct shard_tensor *from, struct checkpoint_te
 static bool is_packed(const struct checkpoint *checkpoint, const struct safetensors_tensor *source,
                       struct str *ret_module) {
     enum quantisation_method method = checkpoint->json->quantisation.method;
-    const char *ending = method == QUANTISATION_FP8     ? ".weight"
-                         : method == QUANTISATION_MXFP4 ? "_blocks"
-                                                        : ".qweight";
+    const char *ending = ".qweight";
+    if (method == QUANTISATION_FP8 || method == QUANTISATION_INT8) ending = ".weight";
+    if (method == QUANTISATION_ROWS || method == QUANTISATION_NVFP4) ending = ".weight_packed";
+    if (method == QUANTISATION_MXFP4) ending = "_blocks";
     if (method == QUANTISATION_NONE || !str_ends_with(source->name, str_from(ending))) return false;
     if (method == QUANTISATION_FP8 && source->type != SAFETENSORS_F8_E4M3) return false;
+    if (method == QUANTISATION_INT8 && source->type != SAFETENSORS_I8) return false;
     *ret_module = (struct str){source->name.at, source->name.bytes - strlen(ending)};
     return true;
 }

@@ -5,6 +5,7 @@
 #include "checkpoint/checkpoint_internal.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +126,8 @@ static enum err pack_fp8(struct packing_job *job) {
     struct packed_weight *weight = job->weight;
     struct shard_tensor values;
     uint64_t axes[2], scales[2];
-    const char *ending = how->block_rows > 0 ? ".weight_scale_inv" : ".weight_scale";
+    const bool is_inverse = how->block_rows > 0 && !find(job, ".weight_scale").file;
+    const char *ending = is_inverse ? ".weight_scale_inv" : ".weight_scale";
     enum err err = take_typed(job, ".weight", SAFETENSORS_F8_E4M3, &values, axes);
     if (err == OK) err = size_weight(job, axes[0], axes[1]);
     if (err == OK) err = take_scales(job, ending, scales);
@@ -144,6 +146,118 @@ static enum err pack_fp8(struct packing_job *job) {
     weight->scale_cols = (uint32_t)cols;
     return scales[0] == rows && scales[1] == cols ? OK
                                                   : wrong_shape(job, ending, scales, rows, cols);
+}
+
+/* Integers of 8 bits, with scales as FP8 has them or for each group of inputs. */
+static enum err pack_int8(struct packing_job *job) {
+    const struct quantisation *how = &job->checkpoint->json->quantisation;
+    struct packed_weight *weight = job->weight;
+    struct shard_tensor values;
+    uint64_t axes[2], scales[2];
+    enum err err = take_typed(job, ".weight", SAFETENSORS_I8, &values, axes);
+    if (err == OK) err = size_weight(job, axes[0], axes[1]);
+    if (err == OK) err = take_scales(job, ".weight_scale", scales);
+    if (err != OK) return err;
+    if (find(job, ".weight_zero_point").file)
+        return err_set(job->error, ERR_INVALID,
+                       "tensor %.*s.weight_zero_point: int-quantized weights with zero points are "
+                       "not supported",
+                       STR_ARGS(job->module));
+    weight->packing = PACKING_INT8;
+    weight->values = values.tensor->at;
+    weight->block_rows = scales[0] == 1 ? weight->rows : 1;
+    weight->block_cols = how->group > 0 ? how->group : weight->cols;
+    const uint64_t rows = groups_of(axes[0], weight->block_rows);
+    const uint64_t cols = groups_of(axes[1], weight->block_cols);
+    weight->scale_cols = (uint32_t)cols;
+    return scales[0] == rows && scales[1] == cols
+               ? OK
+               : wrong_shape(job, ".weight_scale", scales, rows, cols);
+}
+
+/* weight_shape: outputs and inputs, for inputs that do not fill their last word. */
+static enum err read_inputs(const struct packing_job *job, uint64_t rows, uint64_t most,
+                            uint64_t each, uint64_t *ret_cols) {
+    const struct shard_tensor part = find(job, ".weight_shape");
+    int64_t shape[2];
+    *ret_cols = most;
+    if (!part.file) return OK;
+    if (part.tensor->type != SAFETENSORS_I64 || part.tensor->bytes != sizeof shape)
+        return err_set(job->error, ERR_INVALID, "tensor %.*s.weight_shape is no pair of I64",
+                       STR_ARGS(job->module));
+    memcpy(shape, part.tensor->at, sizeof shape);
+    if (shape[0] < 0 || (uint64_t)shape[0] != rows || shape[1] < 1 || (uint64_t)shape[1] > most ||
+        most - (uint64_t)shape[1] >= each)
+        return err_set(job->error, ERR_INVALID,
+                       "tensor %.*s.weight_shape: %lld x %lld do not fit its words",
+                       STR_ARGS(job->module), (long long)shape[0], (long long)shape[1]);
+    *ret_cols = (uint64_t)shape[1];
+    return OK;
+}
+
+static enum err take_order(struct packing_job *job, const char *ending);
+
+/* Words of neighbouring inputs; scales of (rows, groups); zero points in words of outputs. */
+static enum err pack_rows(struct packing_job *job) {
+    const struct quantisation *how = &job->checkpoint->json->quantisation;
+    struct packed_weight *weight = job->weight;
+    struct shard_tensor values, zeros;
+    uint64_t axes[2], scales[2], zero_axes[2], cols = 0;
+    const uint64_t each = 32 / how->bits;
+    enum err err = take_typed(job, ".weight_packed", SAFETENSORS_I32, &values, axes);
+    if (err == OK && axes[1] > COLS_MAX) axes[1] = COLS_MAX; /* refused by its product */
+    if (err == OK) err = read_inputs(job, axes[0], axes[1] * each, each, &cols);
+    if (err == OK) err = size_weight(job, axes[0], cols);
+    if (err == OK) err = take_scales(job, ".weight_scale", scales);
+    if (err != OK) return err;
+    weight->packing = PACKING_ROWS;
+    weight->values = values.tensor->at;
+    weight->bits = how->bits;
+    weight->block_cols = how->group > 0 ? how->group : weight->cols;
+    const uint64_t groups = groups_of(weight->cols, weight->block_cols);
+    weight->scale_cols = (uint32_t)groups;
+    if (scales[0] != axes[0] || scales[1] != groups)
+        return wrong_shape(job, ".weight_scale", scales, axes[0], groups);
+    if (find(job, ".weight_zero_point").file) {
+        const uint64_t words = groups_of(axes[0], each);
+        err = take_typed(job, ".weight_zero_point", SAFETENSORS_I32, &zeros, zero_axes);
+        if (err != OK) return err;
+        if (zero_axes[0] != words || zero_axes[1] != groups)
+            return wrong_shape(job, ".weight_zero_point", zero_axes, words, groups);
+        weight->zeros = zeros.tensor->at;
+    }
+    err = take_order(job, ".weight_g_idx");
+    if (err == OK) keep_integers(job);
+    return err;
+}
+
+/* Pairs of 4-bit floats; a scale of 8 bits for 16 inputs, and one divisor for all. */
+static enum err pack_nvfp4(struct packing_job *job) {
+    struct packed_weight *weight = job->weight;
+    struct shard_tensor values, scales, divisor;
+    uint64_t axes[2], scale_axes[2], ones[2];
+    float global;
+    enum err err = take_typed(job, ".weight_packed", SAFETENSORS_U8, &values, axes);
+    if (err == OK && axes[1] > COLS_MAX) axes[1] = COLS_MAX; /* refused by its product */
+    if (err == OK) err = size_weight(job, axes[0], axes[1] * 2);
+    if (err == OK) err = take_typed(job, ".weight_scale", SAFETENSORS_F8_E4M3, &scales, scale_axes);
+    if (err == OK) err = take_typed(job, ".weight_global_scale", SAFETENSORS_F32, &divisor, ones);
+    if (err != OK) return err;
+    const uint64_t groups = groups_of(weight->cols, NVFP4_GROUP);
+    if (scale_axes[0] != axes[0] || scale_axes[1] != groups)
+        return wrong_shape(job, ".weight_scale", scale_axes, axes[0], groups);
+    if (ones[0] != 1 || ones[1] != 1) return wrong_shape(job, ".weight_global_scale", ones, 1, 1);
+    memcpy(&global, divisor.tensor->at, sizeof global);
+    if (!(global > 0.0f && isfinite(global) && isfinite(1.0f / global)))
+        return err_set(job->error, ERR_INVALID,
+                       "tensor %.*s.weight_global_scale is no divisor above 0",
+                       STR_ARGS(job->module));
+    weight->packing = PACKING_NVFP4;
+    weight->values = values.tensor->at;
+    weight->scales = scales.tensor->at;
+    weight->scale_cols = (uint32_t)groups;
+    weight->factor = 1.0f / global;
+    return OK;
 }
 
 /* Scales and zero points of (groups, rows); they are alike in both layouts. */
@@ -186,15 +300,15 @@ static enum err pack_awq(struct packing_job *job) {
 }
 
 /* g_idx: each input's group; in order unless the inputs were sorted by their activations. */
-static enum err take_order(struct packing_job *job) {
+static enum err take_order(struct packing_job *job, const char *ending) {
     struct packed_weight *weight = job->weight;
     struct shard_tensor part;
     uint64_t axes[2];
-    if (!find(job, ".g_idx").file) return OK;
-    enum err err = take_typed(job, ".g_idx", SAFETENSORS_I32, &part, axes);
+    if (!find(job, ending).file) return OK;
+    enum err err = take_typed(job, ending, SAFETENSORS_I32, &part, axes);
     if (err != OK) return err;
     if (axes[0] != weight->cols || axes[1] != 1)
-        return wrong_shape(job, ".g_idx", axes, weight->cols, 1);
+        return wrong_shape(job, ending, axes, weight->cols, 1);
     uint64_t groups = groups_of(weight->cols, weight->block_cols);
     bool is_in_order = true;
     for (size_t i = 0; i < weight->cols; i++) {
@@ -219,7 +333,7 @@ static enum err pack_gptq(struct packing_job *job) {
     job->weight->packing = PACKING_GPTQ;
     job->weight->values = values.tensor->at;
     err = take_groups(job);
-    if (err == OK) err = take_order(job);
+    if (err == OK) err = take_order(job, ".g_idx");
     if (err == OK) keep_integers(job);
     return err;
 }
@@ -304,6 +418,9 @@ enum err folder_pack(struct checkpoint *checkpoint, struct str module,
     case QUANTISATION_FP8: return pack_fp8(&job);
     case QUANTISATION_AWQ: return pack_awq(&job);
     case QUANTISATION_GPTQ: return pack_gptq(&job);
+    case QUANTISATION_ROWS: return pack_rows(&job);
+    case QUANTISATION_INT8: return pack_int8(&job);
+    case QUANTISATION_NVFP4: return pack_nvfp4(&job);
     case QUANTISATION_MXFP4: return pack_mxfp4(&job);
     case QUANTISATION_NONE: break;
     }

@@ -91,6 +91,65 @@ static void unpack_gptq(const struct packed_weight *weight, uint32_t begin, uint
     }
 }
 
+static void unpack_int8(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                        void *ret_rows) {
+    uint16_t *to = ret_rows;
+    for (size_t row = begin; row < end; row++) {
+        const size_t scales = row / weight->block_rows * weight->scale_cols;
+        const unsigned char *values = weight->values + row * weight->cols;
+        for (size_t col = 0; col < weight->cols; col++)
+            to[row * weight->cols + col] = bf16_from_f32(
+                (float)(int8_t)values[col] * scale_at(weight, scales + col / weight->block_cols));
+    }
+}
+
+/* The zero point of an output in a group. */
+static uint32_t zero_of_row(const struct packed_weight *weight, size_t row, size_t group) {
+    const uint32_t bits = weight->bits, each = 32 / bits, mask = (1u << bits) - 1;
+    if (!weight->zeros) return 1u << (bits - 1);
+    return word_at(weight->zeros, row / each * weight->scale_cols + group) >>
+               bits * (uint32_t)(row % each) &
+           mask;
+}
+
+static uint32_t value_of_row(const struct packed_weight *weight, size_t row, size_t col) {
+    const uint32_t bits = weight->bits, each = 32 / bits, mask = (1u << bits) - 1;
+    const size_t words = (weight->cols + each - 1) / each;
+    return word_at(weight->values, row * words + col / each) >> bits * (uint32_t)(col % each) &
+           mask;
+}
+
+static void unpack_by_rows(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                           void *ret_rows) {
+    uint16_t *to = ret_rows;
+    for (size_t row = begin; row < end; row++)
+        for (size_t col = 0; col < weight->cols; col++) {
+            const size_t group =
+                weight->groups ? word_at(weight->groups, col) : col / weight->block_cols;
+            const int32_t q =
+                (int32_t)value_of_row(weight, row, col) - (int32_t)zero_of_row(weight, row, group);
+            to[row * weight->cols + col] =
+                bf16_from_f32((float)q * scale_at(weight, row * weight->scale_cols + group));
+        }
+}
+
+static void unpack_nvfp4(const struct packed_weight *weight, uint32_t begin, uint32_t end,
+                         void *ret_rows) {
+    static const float magnitudes[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+    uint16_t *to = ret_rows;
+    for (size_t row = begin; row < end; row++) {
+        const unsigned char *values = weight->values + row * (weight->cols / 2);
+        const unsigned char *scales = weight->scales + row * weight->scale_cols;
+        for (size_t col = 0; col < weight->cols; col++) {
+            const unsigned nibble = values[col / 2] >> 4 * (col % 2) & 15;
+            const float magnitude = magnitudes[nibble & 7];
+            const float scale = from_e4m3(scales[col / NVFP4_GROUP]) * weight->factor;
+            to[row * weight->cols + col] =
+                bf16_from_f32((nibble & 8 ? -magnitude : magnitude) * scale);
+        }
+    }
+}
+
 /* ---- rows of integers ---- */
 
 #define BLOCK 32 /* elements of a block of INT4 or MXFP4 */
@@ -99,7 +158,10 @@ static void unpack_gptq(const struct packed_weight *weight, uint32_t begin, uint
 /* A block of row `row`, whose inputs are of one group: value = scale · q - scale · zero. */
 static void put_block(const struct packed_weight *weight, size_t row, size_t first_col,
                       const uint8_t q[BLOCK], uint32_t zero, void *to) {
-    float scale = scale_at(weight, first_col / weight->block_cols * weight->rows + row);
+    const size_t group = first_col / weight->block_cols;
+    float scale =
+        scale_at(weight, weight->packing == PACKING_ROWS ? row * weight->scale_cols + group
+                                                         : group * weight->rows + row);
     float minimum = -(float)zero * scale;
     unsigned char *at = (unsigned char *)to +
                         row * tensor_type_row_bytes(weight->type, weight->cols) +
@@ -140,6 +202,15 @@ static void keep_gptq(const struct packed_weight *weight, uint32_t begin, uint32
             put_block(weight, row, col, q, (zeros >> 4 * (row % 8) & 15) + weight->zero_add, to);
         }
     }
+}
+
+static void keep_rows(const struct packed_weight *weight, uint32_t begin, uint32_t end, void *to) {
+    for (size_t row = begin; row < end; row++)
+        for (size_t col = 0; col < weight->cols; col += BLOCK) {
+            uint8_t q[BLOCK];
+            for (size_t i = 0; i < BLOCK; i++) q[i] = (uint8_t)value_of_row(weight, row, col + i);
+            put_block(weight, row, col, q, zero_of_row(weight, row, col / weight->block_cols), to);
+        }
 }
 
 static void unpack_dummy(const struct packed_weight *weight, uint32_t begin, uint32_t end,
@@ -207,6 +278,9 @@ static unpack_fn choose(const struct packed_weight *weight) {
     case PACKING_FP8: return unpack_fp8;
     case PACKING_AWQ: return keeps ? keep_awq : unpack_awq;
     case PACKING_GPTQ: return keeps ? keep_gptq : unpack_gptq;
+    case PACKING_ROWS: return keeps ? keep_rows : unpack_by_rows;
+    case PACKING_INT8: return unpack_int8;
+    case PACKING_NVFP4: return unpack_nvfp4;
     case PACKING_MXFP4: return unpack_mxfp4;
     case PACKING_TURNED: return unpack_turned;
     case PACKING_DUMMY: break;

@@ -16,10 +16,15 @@
 #include "kernels/pool.h"
 #include "kernels/quant.h"
 
+#define NVFP4_GROUP 16u
+
 enum packing {
     PACKING_FP8,    /* value = e4m3 · scale of the element's block */
     PACKING_AWQ,    /* (q - zero) · scale; a word has 8 outputs in the order 0 2 4 6 1 3 5 7 */
     PACKING_GPTQ,   /* value = (q - zero) · scale; a word has neighbouring inputs */
+    PACKING_ROWS,   /* (q - zero) · scale; a word has neighbouring inputs of one output */
+    PACKING_INT8,   /* value = q · scale of the element's block */
+    PACKING_NVFP4,  /* 4-bit floats, neighbours in a byte, times an e4m3 for 16 of them · factor */
     PACKING_MXFP4,  /* 4-bit floats, neighbours in a byte, times a power of two for 32 of them */
     PACKING_TURNED, /* numbers of 16 or 32 bits, the outputs of an input next to each other */
     PACKING_DUMMY,  /* no bytes: values in centre ± spread, the same on every run */
@@ -36,16 +41,21 @@ struct packed_weight {
     uint32_t cols;
     const unsigned char *values; /* FP8: u8 (rows, cols). AWQ: u32 (cols, rows / 8). GPTQ: u32
                                     (cols / (32 / bits), rows). MXFP4: u8 (matrices, rows, cols
-                                    / 2). TURNED: (matrices, cols, rows) */
+                                    / 2). ROWS: u32 (rows, cols / (32 / bits), rounded up). INT8:
+                                    i8 (rows, cols). NVFP4: u8 (rows, cols / 2). TURNED: (matrices,
+                                    cols, rows) */
     const unsigned char *scales; /* FP8: (scale_rows, scale_cols). AWQ, GPTQ: (groups, rows).
-                                    MXFP4: u8 (matrices, rows, cols / 32) */
+                                    MXFP4: u8 (matrices, rows, cols / 32). ROWS, INT8: (rows or
+                                    1, scale_cols). NVFP4: e4m3 (rows, cols / 16) */
     enum tensor_type scale_type; /* F32, F16 or BF16 */
     uint32_t block_rows;         /* FP8: outputs that share a scale */
     uint32_t block_cols;         /* FP8, AWQ, GPTQ: inputs that share a scale */
     uint32_t scale_cols;         /* FP8 */
-    const unsigned char *zeros;  /* AWQ, GPTQ: u32 (groups, rows / (32 / bits)), as `values` */
-    const unsigned char *groups; /* GPTQ: u32 (cols), each input's group; NULL: in order */
-    uint32_t bits;               /* AWQ: 4. GPTQ: 4 or 8 */
+    const unsigned char *zeros;  /* AWQ, GPTQ: u32 (groups, rows / (32 / bits)), as `values`. ROWS:
+                                    u32 (rows / (32 / bits), groups), or NULL: half of the range */
+    float factor;                /* NVFP4 */
+    const unsigned char *groups; /* GPTQ, ROWS: u32 (cols), each input's group; NULL: in order */
+    uint32_t bits;               /* AWQ: 4. GPTQ, ROWS: 4 or 8 */
     uint32_t zero_add;           /* added to each zero point */
     float centre, spread;        /* DUMMY */
     uint64_t seed;               /* DUMMY */
