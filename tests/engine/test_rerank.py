@@ -296,3 +296,16 @@ def rewrite_without(path, names):
         name: (entry["dtype"], entry["shape"],
                data[8 + count:][slice(*entry["data_offsets"])])
         for name, entry in header.items() if name not in ("__metadata__", *names)})
+
+
+def test_a_preflight_counts_pairs(tmp_path):
+    cases = cases_of("bert-cross")
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl([
+        {"custom_id": str(i), "method": "POST", "url": "/v1/rerank", "body": {
+            "model": "bert-cross", "query": case["texts"][0], "documents": [case["texts"][1]]}}
+        for i, case in enumerate(cases)]))
+    done = support.quern("preflight", tmp_path / "in.jsonl", "--model", HERE / "bert-cross",
+                         "--pilot", "0", "--json")
+    assert done.returncode == 0, done.stderr
+    counted = json.loads(done.stdout)
+    assert f"{sum(len(case['ids']) for case in cases)}" in json.dumps(counted)

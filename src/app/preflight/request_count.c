@@ -11,6 +11,7 @@
 #include "engine/decision.h"
 #include "engine/embedding.h"
 #include "engine/prep.h"
+#include "engine/score.h"
 #include "json/span.h"
 #include "preflight/hash_set.h"
 
@@ -131,13 +132,22 @@ static void sample_layout(struct work *work, struct item *item) {
 
 static bool count_texts(const struct work *work, struct item *item) {
     const struct served_model *model = work->options->model;
+    const struct score_question question = {.endpoint = item->line.endpoint,
+                                            .body = item->line.body,
+                                            .model = model,
+                                            .text_tokens_max = work->options->text_tokens_max};
+    const bool is_score =
+        question.endpoint == ENDPOINT_SCORE || question.endpoint == ENDPOINT_RERANK;
     struct embedding embedding = {.given = 0};
+    struct score score = {.pairs = 0};
     struct refusal refusal;
-    bool is_good = embedding_prepare(&embedding, item->line.body, model,
-                                     work->options->text_tokens_max, &refusal);
+    bool is_good = is_score ? score_prepare(&score, &embedding, &question, &refusal)
+                            : embedding_prepare(&embedding, question.body, model,
+                                                question.text_tokens_max, &refusal);
     item->prompt_tokens = item->sequence_tokens = (uint32_t)embedding.ids.count;
     item->answer_tokens = 0;
     embedding_release(&embedding);
+    score_release(&score);
     return is_good || fault(item, &refusal);
 }
 
@@ -179,7 +189,7 @@ static bool count_exactly(struct work *work, struct item *item) {
     uint32_t room;
     enum endpoint endpoint = item->line.endpoint;
     if (!served_model_does(model, endpoint, &refusal)) return fault(item, &refusal);
-    if (endpoint == ENDPOINT_EMBEDDINGS) return count_texts(work, item);
+    if (endpoint_is_pooled(endpoint)) return count_texts(work, item);
     if (endpoint_is_decision(endpoint)) return count_reads(work, item);
     if (!request_parse(&item->request, endpoint, item->line.body,
                        (uint32_t)tokenizer_count(model->vocabulary.tokenizer), &refusal))
