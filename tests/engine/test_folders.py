@@ -474,3 +474,51 @@ def peak_rss(arguments):
                           text=True)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
+
+
+SENTENCEPIECE = pathlib.Path(__file__).resolve().parent / "sentencepiece"
+
+
+def sentencepiece_folder(tmp_path, kind, **config):
+    folders.write_plain(tmp_path / "m")
+    shutil.copyfile(SENTENCEPIECE / f"{kind}.model", tmp_path / "m/tokenizer.model")
+    (tmp_path / "m/tokenizer_config.json").write_text(json.dumps(config))
+    return tmp_path / "m"
+
+
+def tokenized(folder, texts, *flags):
+    done = support.quern("tokenize", "--model", folder, "--batch", *flags,
+                         input="".join(json.dumps(text) + "\n" for text in texts))
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+def test_a_tokenizer_model_alone_gives_sentencepieces_ids(tmp_path, kind):
+    cases = json.loads((SENTENCEPIECE / f"{kind}.json").read_text())
+    folder = sentencepiece_folder(tmp_path, kind)
+    texts = [text for text, _ in cases]
+    assert tokenized(folder, texts) == [ids for _, ids in cases]
+    assert tokenized(folder, texts, "--bos") == [[1, *ids] for _, ids in cases]
+    sentencepiece_folder(tmp_path, kind, add_bos_token=False, add_eos_token=True)
+    assert tokenized(folder, texts, "--bos") == [[*ids, 2] for _, ids in cases]
+
+
+def test_a_damaged_tokenizer_model_is_refused_by_one_sentence(tmp_path):
+    folder = sentencepiece_folder(tmp_path, "bpe")
+    good = (folder / "tokenizer.model").read_bytes()
+
+    def refused(data):
+        (folder / "tokenizer.model").write_bytes(data)
+        done = support.quern("tokenize", "--model", folder, "--batch", input='"a"\n')
+        assert done.returncode == 3 and done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
+    for cut in (1, 2, 5, 100, len(good) // 2 + 1):
+        assert "tokenizer.model: " in refused(good[:cut])
+    assert "tokenizer.model: " in refused(b"") and "tokenizer.model: " in refused(b"\xff" * 64)
+    assert "tokenizer.model: " in refused(b"\x0a\x02\x0a\x00")  # a piece without a text
+    (folder / "tokenizer.model").write_bytes(good)
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"added_tokens_decoder": {"32000": {"content": "<|im_start|>"}}}))
+    assert "the added token 32000 is not in tokenizer.model" in refused(good)

@@ -75,6 +75,21 @@ static void try_json(struct str text) {
     tokenizer_close(tokenizer);
 }
 
+/* The bytes are a tokenizer.model; what opens encodes its own first tokens. */
+static void try_model(struct str model) {
+    struct tokenizer *tokenizer;
+    struct error error;
+    struct ids ids = {.at = NULL};
+    if (tokenizer_open_model(&tokenizer, model, true, true, &error) != OK) return;
+    for (int32_t id = 0; id < 8 && (size_t)id < tokenizer_count(tokenizer); id++) {
+        enum err err = tokenizer_encode(tokenizer, tokenizer_bytes(tokenizer, id),
+                                        (struct encode_options){.add_bos = true}, &ids, &error);
+        assert(err == OK || err == ERR_INVALID);
+    }
+    ids_release(&ids);
+    tokenizer_close(tokenizer);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *copy = malloc(size ? size : 1);
     if (!copy) abort();
@@ -82,6 +97,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct str text = {copy, size};
     if (size > 0 && data[0] == '{')
         try_json(text);
+    else if (size > 0 && data[0] == '\n')
+        try_model(text);
     else if (size > 1)
         try_text(data[0], data[1], str_skip(text, 2));
     free(copy);

@@ -153,7 +153,8 @@ static void take_file(void *context, const char *name) {
     if (str_ends_with(text, STR(".gguf"))) take_gguf(repository, name, real, bytes);
     if (repository->is_below) return;
     if (strcmp(name, "config.json") == 0) repository->has_config = true;
-    if (strcmp(name, "tokenizer.json") == 0) repository->has_tokenizer = true;
+    if (strcmp(name, "tokenizer.json") == 0 || strcmp(name, "tokenizer.model") == 0)
+        repository->has_tokenizer = true;
     if (str_ends_with(text, STR(".safetensors"))) take_shard(repository, text, bytes);
 }
 

@@ -220,14 +220,59 @@ static enum err read_file(const char *folder, const char *name, size_t bytes_max
     return err == ERR_NOT_FOUND ? OK : err;
 }
 
+/* Refuses added tokens behind those of a tokenizer.model: they would be missing. */
+static enum err check_added(const struct vocabulary *vocabulary, struct str added,
+                            struct error *error) {
+    const size_t count = tokenizer_count(vocabulary->tokenizer);
+    struct json_span_iter iter;
+    struct str key, value;
+    bool inside = json_span_is_object(added) && json_span_enter(&iter, added);
+    while (inside && json_span_member(&iter, &key, &value)) {
+        uint64_t id;
+        struct str number = {key.at + 1, key.bytes > 2 ? key.bytes - 2 : 0};
+        if (!str_to_u64(number, &id) || id >= count)
+            return err_set(error, ERR_INVALID,
+                           "tokenizer_config.json: the added token %.*s is not in tokenizer.model, "
+                           "which has %zu: tokenizer.json is needed",
+                           STR_ARGS(number), count);
+    }
+    return OK;
+}
+
+/* A tokenizer.model alone. tokenizer_config.json says whether texts get BOS (by default) and EOS.
+ */
+static enum err read_model(struct vocabulary *vocabulary, const char *folder, struct str model,
+                           struct error *error) {
+    char *bytes = NULL;
+    struct str parts[VOCABULARY_PART_COUNT] = {{NULL, 0}}, object = {NULL, 0};
+    enum err err = read_file(folder, files[PART_TOKENIZER_CONFIG].name, FILE_BYTES_MAX, &bytes,
+                             &parts[PART_TOKENIZER_CONFIG], error);
+    if (err == OK) err = read_object(parts, PART_TOKENIZER_CONFIG, &object, error);
+    if (err == OK)
+        err = tokenizer_open_model(&vocabulary->tokenizer, model,
+                                   !str_is(json_span_get(object, "add_bos_token"), "false"),
+                                   str_is(json_span_get(object, "add_eos_token"), "true"), error);
+    if (err == OK)
+        err = check_added(vocabulary, json_span_get(object, "added_tokens_decoder"), error);
+    free(bytes);
+    return err;
+}
+
 static enum err read_tokenizer(struct vocabulary *vocabulary, const char *folder,
                                struct error *error) {
     char *bytes = NULL;
     struct str text = {NULL, 0};
     enum err err = read_file(folder, "tokenizer.json", TOKENIZER_BYTES_MAX, &bytes, &text, error);
     if (err != OK) return err;
-    if (!bytes) return err_set(error, ERR_INVALID, "the folder has no tokenizer.json");
-    err = tokenizer_open_json(&vocabulary->tokenizer, text, error);
+    if (bytes) {
+        err = tokenizer_open_json(&vocabulary->tokenizer, text, error);
+    } else {
+        err = read_file(folder, "tokenizer.model", TOKENIZER_BYTES_MAX, &bytes, &text, error);
+        if (err == OK)
+            err = bytes ? read_model(vocabulary, folder, text, error)
+                        : err_set(error, ERR_INVALID,
+                                  "the folder has no tokenizer.json and no tokenizer.model");
+    }
     free(bytes);
     if (err == OK) vocabulary_find_marks(vocabulary);
     return err;

@@ -126,11 +126,15 @@ void ids_release(struct ids *ids);
  * where a later merge builds on it. */
 enum err tokenizer_open(struct tokenizer **ret_tokenizer, const struct tokenizer_source *source,
                         struct error *error) MUST_CHECK;
-/* Opens the text of a Hugging Face tokenizer.json: BPE, byte-level or of SentencePiece, Unigram, or
- * WordPiece. Anything else that it asks for is refused by name. BOS and EOS come from its
+/* Opens the text of a Hugging Face tokenizer.json: BPE, byte-level or of SentencePiece, Unigram,
+ * or WordPiece. Anything else that it asks for is refused by name. BOS and EOS come from its
  * post_processor, else they are TOKEN_NONE. */
 enum err tokenizer_open_json(struct tokenizer **ret_tokenizer, struct str json,
                              struct error *error) MUST_CHECK;
+/* Opens the bytes of a SentencePiece tokenizer.model: BPE or Unigram. Anything else that it asks
+ * for is refused by name. The file does not say whether a text gets BOS and EOS. */
+enum err tokenizer_open_model(struct tokenizer **ret_tokenizer, struct str bytes, bool add_bos,
+                              bool add_eos, struct error *error) MUST_CHECK;
 void tokenizer_close(struct tokenizer *tokenizer); /* NULL is allowed */
 
 struct encode_options {
