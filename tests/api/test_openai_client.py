@@ -86,7 +86,7 @@ def test_models_are_listed_with_their_aliases(client, model):
         assert client.chat.completions.create(model=entry.id, messages=messages).choices
 
 
-@pytest.mark.parametrize("path", ["/v1/responses/compact", "/v1/score"])
+@pytest.mark.parametrize("path", ["/v1/responses/compact", "/v1/audio/speech"])
 def test_endpoints_that_are_not_there_say_so(path):
     status, answer = post_json(path, {"model": "x"})
     assert status in (400, 404) and answer["error"]["code"] in ("unsupported_endpoint", None)
