@@ -88,6 +88,23 @@ def test_the_mark_of_a_coding_agent_does_not_spoil_the_prefix(server):
         usage["cache_read_input_tokens"] + usage["input_tokens"]), usage
 
 
+def test_the_second_turn_of_a_coding_session_is_cached(server):
+    """Only the billing line and what is new at the end differ."""
+    def turn(number, *more):
+        mark = {"type": "text", "text": f"x-anthropic-billing-header: cc_version=2.1; cch={number}"}
+        rules = {"type": "text", "text": "You are careful and answer in one word. " * 60,
+                 "cache_control": {"type": "ephemeral"}}
+        begun = [{"role": "user", "content": [{"type": "text", "text": "Is water wet? " * 60}]}]
+        return server.json("POST", "/v1/messages?beta=true",
+                           body(system=[mark, rules], messages=[*begun, *more]))
+
+    first = turn("a1b2c")
+    usage = turn("f9e8d", {"role": "assistant", "content": first["content"]},
+                 {"role": "user", "content": "Sure?"})["usage"]
+    assert usage["cache_read_input_tokens"] >= 0.95 * (
+        usage["cache_read_input_tokens"] + usage["input_tokens"]), usage
+
+
 def test_stop_sequences_are_named(server):
     text = server.json("POST", "/v1/messages", body())["content"][0]["text"]
     word = text.split()[2]
@@ -125,6 +142,25 @@ def test_what_is_wrong_is_refused_in_the_form_of_the_api(server):
     assert refused(server, {}, 404, "/v1/messages/nothing")[0] == "not_found_error"
     long = body(messages=[{"role": "user", "content": "word " * 9000}])
     assert "8192" in refused(server, long)[1]
+
+
+def test_models_have_the_members_of_both_apis_and_a_star_means_many_names(tmp_path):
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo", "--alias",
+                         "claude-*=smollm2") as server:
+        listed = server.json("GET", "/v1/models?limit=20")
+        assert [entry["id"] for entry in listed["data"]] == ["smollm2"]
+        assert (listed["has_more"], listed["first_id"], listed["last_id"]) == (
+            False, "smollm2", "smollm2")
+        one = server.json("GET", "/v1/models/claude-sonnet-4-5")
+        assert (one["id"], one["type"], one["display_name"]) == (
+            "claude-sonnet-4-5", "model", "claude-sonnet-4-5")
+        assert one["created_at"].endswith("Z") and one["object"] == "model"
+        answer = server.json("POST", "/v1/messages", {
+            "model": "claude-haiku-4", "max_tokens": 5, "messages": QUESTION})
+        assert answer["model"] == "claude-haiku-4"
+        for headers, form in ((None, "error"), ({"anthropic-version": "2023-06-01"}, "type")):
+            status, data = server.call("GET", "/v1/models/nobody", headers=headers)
+            assert status == 404 and next(iter(json.loads(data))) == form
 
 
 def test_keys_in_the_header_of_the_api(tmp_path):

@@ -25,14 +25,35 @@ static struct str plain(struct str name) {
     return name;
 }
 
+bool name_alias_has_star(const struct name_alias *alias) {
+    return str_ends_with(str_from(alias->name), STR("*"));
+}
+
+/* The bytes that an alias has in common with the names that it means; 0 if this is none of them. An
+ * exact alias counts as longer than one with a star. */
+static size_t alias_fit(const struct name_alias *alias, struct str name) {
+    struct str start = str_from(alias->name);
+    if (str_equals(name, start)) return start.bytes + 1;
+    if (!name_alias_has_star(alias)) return 0;
+    start.bytes--;
+    return str_starts_with(name, start) ? start.bytes + 1 : 0;
+}
+
 /* What the aliases make of a name: the name itself if none is for it, or if they form a circle. */
 static struct str resolve_alias(const struct names *names, struct str name) {
     struct str now = name;
     for (int hops = 0; names && hops <= ALIAS_HOPS_MAX; hops++) {
-        size_t i = 0;
-        while (i < names->alias_count && !str_is(now, names->aliases[i].name)) i++;
-        if (i == names->alias_count) return now;
-        now = str_from(names->aliases[i].model);
+        const struct name_alias *best = NULL;
+        size_t best_fit = 0;
+        for (size_t i = 0; i < names->alias_count; i++) {
+            size_t fit = alias_fit(&names->aliases[i], now);
+            if (fit <= best_fit) continue;
+            best = &names->aliases[i];
+            best_fit = fit;
+        }
+        /* The model of a star may be one of the names that the star means. */
+        if (!best || (name_alias_has_star(best) && str_is(now, best->model))) return now;
+        now = str_from(best->model);
     }
     return name;
 }

@@ -16,7 +16,7 @@
 #include "protocol/worker.h"
 
 struct name_alias {
-    const char *name;
+    const char *name;  /* with a star at its end it means all names that begin so */
     const char *model; /* may be an alias itself */
 };
 
@@ -25,6 +25,10 @@ struct names {
     const struct name_alias *aliases;
     size_t alias_count;
 };
+
+/* True if the alias means more than one name. An exact alias comes before it, and so does one with
+ * more bytes before its star. */
+bool name_alias_has_star(const struct name_alias *alias);
 
 /* Whether `worker` runs requests for `name`. *ret_served is then the worker's own name for that
  * model. `names` NULL: no aliases. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "api/api_internal.h"
+#include "dialects/dialect.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,6 +9,7 @@
 struct listing {
     struct buf *body;
     size_t count;
+    struct buf first, last; /* their names, as JSON */
 };
 
 /* What a model is known to do, and in which format it is asked questions. */
@@ -29,10 +31,38 @@ static void add_capabilities(struct buf *body, const struct worker_model *served
     if (served->decides) buf_printf(body, ",\"decision_prompt_format\":%d", DECISION_PROMPT_FORMAT);
 }
 
+/* The members that clients of Anthropic's API read; one object serves both. */
+static void add_anthropic(struct buf *body, const struct runner_model *model) {
+    buf_add_text(body, ",\"type\":\"model\",\"display_name\":");
+    json_write_string(body, model->name);
+    buf_add_text(body, ",\"created_at\":");
+    dialect_add_time(body, model->served.created_unix_s * INT64_C(1000000000));
+    buf_add_text(body, ",\"lifecycle\":\"active\",\"max_input_tokens\":");
+    if (model->served.context_tokens_max)
+        buf_printf(body, "%" PRIu32, model->served.context_tokens_max);
+    else
+        buf_add_text(body, "null");
+}
+
+static void listing_init(struct listing *listing, struct buf *body) {
+    *listing = (struct listing){.body = body};
+    buf_init(body, BUF_UNLIMITED);
+    buf_init(&listing->first, BUF_UNLIMITED);
+    buf_init(&listing->last, BUF_UNLIMITED);
+}
+
+static void listing_release(struct listing *listing) {
+    buf_release(&listing->first);
+    buf_release(&listing->last);
+}
+
 static void add_model(void *context, const struct runner_model *model) {
     struct listing *listing = context;
     struct buf *body = listing->body;
     if (listing->count++ > 0) buf_add_byte(body, ',');
+    buf_clear(&listing->last);
+    json_write_string(&listing->last, model->name);
+    if (listing->first.bytes == 0) buf_add_str(&listing->first, buf_str(&listing->last));
     buf_add_text(body, "{\"id\":");
     json_write_string(body, model->name);
     buf_printf(body,
@@ -44,6 +74,7 @@ static void add_model(void *context, const struct runner_model *model) {
         buf_printf(body, "%" PRIu32, model->served.context_tokens_max);
     else
         buf_add_text(body, "null");
+    add_anthropic(body, model);
     add_capabilities(body, &model->served);
     buf_printf(body, ",\"status\":{\"value\":\"%s\"", model_state_name(model->state));
     if (model->text) {
@@ -56,10 +87,15 @@ static void add_model(void *context, const struct runner_model *model) {
 void models_list(void *context, struct http_request *request) {
     struct api *api = context;
     struct buf body;
-    buf_init(&body, BUF_UNLIMITED);
+    struct listing listing;
+    listing_init(&listing, &body);
     buf_add_text(&body, "{\"object\":\"list\",\"data\":[");
-    runner_models(api->options.runner, add_model, &(struct listing){.body = &body});
-    buf_add_text(&body, "]}");
+    runner_models(api->options.runner, add_model, &listing);
+    buf_add_text(&body, "],\"has_more\":false");
+    dialect_add_member(&body, "first_id", listing.count ? buf_str(&listing.first) : STR("null"));
+    dialect_add_member(&body, "last_id", listing.count ? buf_str(&listing.last) : STR("null"));
+    buf_add_byte(&body, '}');
+    listing_release(&listing);
     api_answer_json(request, &body);
 }
 
@@ -73,17 +109,39 @@ void api_fail_model(struct api *api, struct http_request *request, struct str mo
     buf_release(&advice);
 }
 
+/* A client of Anthropic's API reads its errors in their form, whose target does not say so here. */
+static void fail_anthropic(struct http_request *request, struct str model) {
+    struct refusal refusal;
+    struct buf error, body;
+    buf_init(&error, BUF_UNLIMITED);
+    buf_init(&body, BUF_UNLIMITED);
+    refuse_status(&refusal, 404, "model_not_found", "model", "The model '%.300s' does not exist.",
+                  api_text(request, model));
+    refusal_write(&error, &refusal);
+    dialect_write_error(ERRORS_ANTHROPIC, 404, buf_str(&error), &body);
+    http_answer(request, &(struct http_answer){.status = 404,
+                                               .content_type = "application/json",
+                                               .body = buf_str(&body)});
+    buf_release(&error);
+    buf_release(&body);
+}
+
 void models_get(void *context, struct http_request *request) {
     struct api *api = context;
     struct buf body;
-    buf_init(&body, BUF_UNLIMITED);
-    struct listing listing = {.body = &body};
+    struct listing listing;
     struct str wanted = http_request_param(request, 0);
-    if (runner_model_find(api->options.runner, wanted, add_model, &listing)) {
+    listing_init(&listing, &body);
+    bool is_found = runner_model_find(api->options.runner, wanted, add_model, &listing);
+    listing_release(&listing);
+    if (is_found) {
         api_answer_json(request, &body);
         return;
     }
-    api_fail_model(api, request, wanted, "");
+    if (http_request_header(request, "anthropic-version").at)
+        fail_anthropic(request, wanted);
+    else
+        api_fail_model(api, request, wanted, "");
     buf_release(&body);
 }
 

@@ -266,6 +266,7 @@ void runner_models(struct runner *runner, runner_model_fn add, void *context) {
         tell(listing, listing->models[i].name, &listing->models[i]);
     for (size_t i = 0; names && i < names->alias_count; i++) {
         struct str alias = str_from(names->aliases[i].name);
+        if (name_alias_has_star(&names->aliases[i])) continue; /* no name of its own */
         const struct worker_model *served = find_served(runner, listing, alias);
         if (served) tell(listing, alias, served);
     }

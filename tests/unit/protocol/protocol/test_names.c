@@ -91,10 +91,28 @@ static void no_name_is_in_two_rows_of_the_table(void **state) {
     }
 }
 
+static void a_star_means_all_names_that_begin_so(void **state) {
+    (void)state;
+    static const struct name_alias aliases[] = {
+        {"claude-*", "big"}, {"claude-haiku*", "small"}, {"claude-exact", "qwen"}, {"q*", "qwen"}};
+    static const struct names names = {aliases, 4};
+    assert_true(name_alias_has_star(&aliases[0]) && !name_alias_has_star(&aliases[2]));
+    assert_string_equal(found(&names, "big", "claude-"), "big");
+    assert_string_equal(found(&names, "big", "claude-sonnet-4-5"), "big");
+    assert_string_equal(found(&names, "small", "claude-haiku-4"), "small");
+    assert_string_equal(found(&names, "qwen", "claude-exact"), "qwen");
+    assert_string_equal(found(&names, "big", "claude-exactly"), "big");
+    assert_string_equal(found(&names, "qwen", "q"), "qwen");
+    assert_string_equal(found(&names, "qwen", "qwen"), "qwen");
+    assert_null(found(&names, "big", "claude"));
+    assert_null(found(&names, "big", "other"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_found_under_ollamas_name_and_under_its_hugging_face_id),
         cmocka_unit_test(a_bare_name_is_the_tag_latest),
+        cmocka_unit_test(a_star_means_all_names_that_begin_so),
         cmocka_unit_test(the_operators_aliases_come_first_and_may_lead_to_each_other),
         cmocka_unit_test(hostile_names_find_nothing),
         cmocka_unit_test(no_name_is_in_two_rows_of_the_table),
