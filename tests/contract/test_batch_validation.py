@@ -104,9 +104,9 @@ def test_case_067_the_url_of_another_endpoint_with_its_body(client, strictly):
 def test_case_068_an_unknown_url(client, strictly):
     """url /v1/foo: invalid_url in both profiles; one without /v1 is taken, as Azure writes it."""
     for who in (client, strictly):
-        error = failed(who, raw(line(1, url="/v1/responses")))[0]
+        error = failed(who, raw(line(1, url="/v1/foo")))[0]
         assert error.code == "invalid_url" and error.message.startswith(
-            "The URL '/v1/responses' is not supported. Supported are '/v1/chat/completions', ")
+            "The URL '/v1/foo' is not supported. Supported are '/v1/chat/completions', ")
         assert run(who, raw(line(1, url="/chat/completions"))).status == "completed"
 
 

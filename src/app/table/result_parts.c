@@ -72,7 +72,7 @@ bool result_parts_read(struct str line, struct result_parts *ret_parts) {
     parts.has_response = json_span_is_object(response);
     parts.body = member(response, "body");
     struct str body = answered_body(parts.body);
-    if (answer_text_first(&found, member(body, "choices"), &count)) {
+    if (answer_text_of_body(&found, body, &count)) {
         parts.answer = answer_of_choice(&found, &parts.is_whole);
         parts.is_refusal = found.kind == ANSWER_IS_REFUSAL;
         parts.finish_reason = found.finish_reason;

@@ -28,6 +28,8 @@ enum endpoint {
     ENDPOINT_SYSTEMONE,   /* /v1/systemone: decisions in the words of System One */
     ENDPOINT_RERANK,      /* /v1/rerank: documents by their score for a query */
     ENDPOINT_POOLING,     /* /v1/pooling: embeddings in vLLM's other form */
+    ENDPOINT_RESPONSES,   /* /v1/responses: no worker knows it (dialects/responses.h) */
+    ENDPOINT_MESSAGES,    /* /v1/messages: likewise (dialects/messages.h) */
     ENDPOINT_COUNT,       /* number of the endpoints that lines of a batch may have */
     /* Questions about a model's words, for single clients only; they never reach a device. */
     ENDPOINT_TOKENIZE = ENDPOINT_COUNT, /* /tokenize */
@@ -45,6 +47,11 @@ static inline bool endpoint_is_decision(enum endpoint endpoint) {
 static inline bool endpoint_is_pooled(enum endpoint endpoint) {
     return endpoint == ENDPOINT_EMBEDDINGS || endpoint == ENDPOINT_SCORE ||
            endpoint == ENDPOINT_RERANK || endpoint == ENDPOINT_POOLING;
+}
+
+/* True for the endpoints of lines that are translated before a worker gets them. */
+static inline bool endpoint_is_translated(enum endpoint endpoint) {
+    return endpoint == ENDPOINT_RESPONSES || endpoint == ENDPOINT_MESSAGES;
 }
 
 /* The number of the words in which models are asked (decisions/wording.h). Other words have another

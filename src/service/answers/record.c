@@ -283,7 +283,7 @@ static struct str read_answer(struct record *record, const struct answer_text *f
 
 struct str record_answer(struct record *record) {
     struct answer_text found;
-    answer_text_first(&found, json_span_get(record->body, "choices"), NULL);
+    answer_text_of_body(&found, record->body, NULL);
     return read_answer(record, &found);
 }
 
@@ -424,6 +424,10 @@ static void walk_body(struct record *record) {
         } else if (json_span_string_is(key, "error")) {
             error = value;
         }
+    }
+    if (!has_outcome && !error.at && answer_text_of_body(&found, record->body, NULL)) {
+        has_outcome = true; /* a body without choices */
+        walk_choice(record, &found);
     }
     if (json_span_is_object(error))
         put_error(record, error);

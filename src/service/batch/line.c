@@ -138,9 +138,11 @@ bool batch_line_check_form(const struct batch_line *line, struct refusal *ret_re
 
 static bool has_required(const struct batch_line *line, enum endpoint endpoint) {
     switch (endpoint) {
-    case ENDPOINT_CHAT: return line->messages.at;
+    case ENDPOINT_CHAT:
+    case ENDPOINT_MESSAGES: return line->messages.at;
     case ENDPOINT_COMPLETIONS: return line->prompt.at;
     case ENDPOINT_EMBEDDINGS:
+    case ENDPOINT_RESPONSES:
     case ENDPOINT_POOLING: return line->input.at;
     case ENDPOINT_RERANK: return line->query.at && line->documents.at;
     case ENDPOINT_DECISIONS: return line->input.at && line->questions.at;
@@ -190,11 +192,12 @@ bool batch_line_check_target(struct batch_line *line, enum endpoint batch_endpoi
         if (!known)
             return refuse(ret_refusal, "invalid_url", "url",
                           "The URL '%s' is not supported. Supported are '%s', '%s', '%s', '%s', "
-                          "'%s', '%s', '%s' and '%s'; this batch is for '%s'.",
+                          "'%s', '%s', '%s', '%s', '%s' and '%s'; this batch is for '%s'.",
                           text, endpoint_path(ENDPOINT_CHAT), endpoint_path(ENDPOINT_COMPLETIONS),
                           endpoint_path(ENDPOINT_EMBEDDINGS), endpoint_path(ENDPOINT_SCORE),
                           endpoint_path(ENDPOINT_DECISIONS), endpoint_path(ENDPOINT_SYSTEMONE),
                           endpoint_path(ENDPOINT_RERANK), endpoint_path(ENDPOINT_POOLING),
+                          endpoint_path(ENDPOINT_RESPONSES), endpoint_path(ENDPOINT_MESSAGES),
                           endpoint_path(batch_endpoint));
         return refuse(ret_refusal, "invalid_url", "url",
                       "The URL provided for this request does not match the batch endpoint. "
@@ -286,7 +289,9 @@ bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_re
         {"body.input", "Input parameter is required."},
         {"body.state", "State parameter is required."},
         {"body.query", "Parameters query and documents are required."},
-        {"body.input", "Input parameter is required."}};
+        {"body.input", "Input parameter is required."},
+        {"body.input", "Input parameter is required."},
+        {"body.messages", "Messages parameter is required."}};
     struct str text = line->endpoint == ENDPOINT_SYSTEMONE ? line->state : line->input;
     if (endpoint_is_decision(line->endpoint) && text.at && !line->questions.at)
         return refuse(ret_refusal, "invalid_request", "body.questions",
@@ -295,7 +300,8 @@ bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_re
         return refuse(ret_refusal, "invalid_request", required[line->endpoint].param, "%s",
                       required[line->endpoint].message);
     }
-    if (str_is(line->stream, "true")) {
+    /* A translated line is refused as a whole by its own API, and the batch goes on. */
+    if (str_is(line->stream, "true") && !endpoint_is_translated(line->endpoint)) {
         return refuse(ret_refusal, "streaming_unsupported", "body.stream",
                       "Invalid value for 'stream': Streaming is not supported in the Batch API.");
     }
@@ -304,10 +310,12 @@ bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_re
 
 struct str batch_line_prompt(const struct batch_line *line) {
     switch (line->endpoint) {
-    case ENDPOINT_CHAT: return line->messages;
+    case ENDPOINT_CHAT:
+    case ENDPOINT_MESSAGES: return line->messages;
     case ENDPOINT_COMPLETIONS: return line->prompt;
     case ENDPOINT_EMBEDDINGS:
     case ENDPOINT_POOLING:
+    case ENDPOINT_RESPONSES:
     case ENDPOINT_DECISIONS: return line->input;
     case ENDPOINT_RERANK: return line->query;
     case ENDPOINT_SYSTEMONE: return line->state;

@@ -14,6 +14,7 @@
 #include "runner/models.h"
 #include "runner/results.h"
 #include "runner/runner_internal.h"
+#include "runner/translated.h"
 #include "runner/watch.h"
 
 #include <assert.h>
@@ -33,7 +34,8 @@ struct dispatch {
     struct inputs inputs;
     struct buf line;
     struct buf scratch;
-    struct buf body; /* the body of a line that names no model, with the model in it */
+    struct buf body;       /* the body of a line that names no model, with the model in it */
+    struct buf translated; /* a line of another API as one of a chat */
     uint64_t placed;
 };
 
@@ -267,6 +269,17 @@ static enum next end_without_model(struct runner *runner, struct slot *slot) {
     return NEXT_GONE;
 }
 
+/* Makes a line of another API one of a chat. False if that API refuses it: then it has ended. */
+static bool translate(struct dispatch *dispatch, struct slot *slot, struct batch_line *line) {
+    struct refusal refusal;
+    dialect_call_free(slot->call);
+    slot->call = translated_read(line, &dispatch->translated, &refusal);
+    if (slot->call) return true;
+    slot->state = SLOT_COMMITTING; /* no other thread knows the slot yet */
+    commit_refusal(dispatch->runner, slot, &refusal);
+    return false;
+}
+
 /* Gives the line to the seat that its place was leased to. */
 static enum next give_to_own_seat(struct runner *runner, struct slot *slot,
                                   const struct batch_line *line, struct str model) {
@@ -298,7 +311,7 @@ static enum next give_line(struct dispatch *dispatch, struct slot *slot) {
     enum err err = read_line(dispatch, slot->batch, slot->line.number, &line, &error);
     if (err != OK) return err == ERR_CORRUPT ? NEXT_DAMAGED : NEXT_READ_AGAIN;
     slot_set_custom_id(slot, line.custom_id);
-    slot->asks_shape = batch_line_asks_shape(&line);
+    slot->endpoint = line.endpoint;
     char own_model[MODEL_NAME_BYTES];
     struct str model;
     if (line.model.at) {
@@ -311,6 +324,9 @@ static enum next give_line(struct dispatch *dispatch, struct slot *slot) {
         line.body = batch_line_with_model(&line, model, &dispatch->body);
     }
     if (!model_may_have_room(runner, slot, model)) return NEXT_WAIT_FOR_MODEL;
+    if (endpoint_is_translated(line.endpoint) && !translate(dispatch, slot, &line))
+        return NEXT_GONE;
+    slot->asks_shape = batch_line_asks_shape(&line);
     switch (reuse_line(runner, slot, &line, model)) {
     case REUSE_RUN: break;
     case REUSE_COMMITTED: return NEXT_GONE;
@@ -419,6 +435,7 @@ void *dispatch_main(void *context) {
     buf_init(&dispatch.line, (size_t)BATCH_LINE_BYTES_MAX + 1);
     buf_init(&dispatch.scratch, (size_t)BATCH_LINE_BYTES_MAX + 1);
     buf_init(&dispatch.body, (size_t)BATCH_LINE_BYTES_MAX + 8 * MODEL_NAME_BYTES);
+    buf_init(&dispatch.translated, BUF_UNLIMITED);
     pthread_mutex_lock(&runner->lock);
     bool went_idle = true;
     while (!runner->is_stopping) {
@@ -447,5 +464,6 @@ void *dispatch_main(void *context) {
     buf_release(&dispatch.line);
     buf_release(&dispatch.scratch);
     buf_release(&dispatch.body);
+    buf_release(&dispatch.translated);
     return NULL;
 }

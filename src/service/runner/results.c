@@ -15,6 +15,7 @@
 #include "runner/events.h"
 #include "runner/leaders.h"
 #include "runner/runner_internal.h"
+#include "runner/translated.h"
 
 #include <assert.h>
 #include <inttypes.h>
@@ -34,10 +35,16 @@
 /* `told`: how the answer keeps its shape, as the worker says. */
 static void put_record(struct runner *runner, struct slot *slot, const struct batch_result *result,
                        enum seglog_kind kind, enum shape_end told) {
-    struct buf text;
+    struct buf text, body;
+    struct batch_result shown = *result;
     buf_init(&text, SEGLOG_TEXT_BYTES_MAX);
-    buf_reserve(&text, result->body.bytes + result->custom_id.bytes + 512);
-    batch_result_write(&text, result);
+    buf_init(&body, SEGLOG_TEXT_BYTES_MAX);
+    if (result->outcome == BATCH_RAN && endpoint_is_translated(slot->endpoint) &&
+        translated_write(slot->call, slot->endpoint, result->status, result->body, &slot->usage,
+                         &body))
+        shown.body = buf_str(&body);
+    buf_reserve(&text, shown.body.bytes + result->custom_id.bytes + 512);
+    batch_result_write(&text, &shown);
     slot->kind = kind;
     if (slot->asks_shape) slot->shape = shape_end_of(kind == SEGLOG_SUCCESS, told, result->body);
     struct seglog_record record = {.line = slot->line.number,
@@ -50,6 +57,7 @@ static void put_record(struct runner *runner, struct slot *slot, const struct ba
     if (kind == SEGLOG_SUCCESS) quality_look(result->body, &record.marks, &record.answer);
     seglog_put(runner->writer, slot->batch->log, &record, slot->id);
     buf_release(&text);
+    buf_release(&body);
 }
 
 static struct batch_result result_of(const struct runner *runner, const struct slot *slot,
@@ -63,17 +71,23 @@ static struct batch_result result_of(const struct runner *runner, const struct s
                                  .request_id = str_from(request_id)};
 }
 
-void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *code,
-                  const char *message) {
+void commit_refusal(struct runner *runner, struct slot *slot, const struct refusal *refusal) {
     char request_id[64];
     struct buf body;
     buf_init(&body, 4096);
-    envelope_write(&body, status, code, NULL, str_from(message));
+    refusal_write(&body, refusal);
     struct batch_result result = result_of(runner, slot, request_id);
-    result.status = status;
+    result.status = refusal->status;
     result.body = buf_str(&body);
     put_record(runner, slot, &result, SEGLOG_ERROR, SHAPE_NONE);
     buf_release(&body);
+}
+
+void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *code,
+                  const char *message) {
+    struct refusal refusal;
+    refuse_status(&refusal, status, code, NULL, "%s", message);
+    commit_refusal(runner, slot, &refusal);
 }
 
 static void commit_result(struct runner *runner, struct slot *slot,

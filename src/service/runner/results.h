@@ -10,6 +10,7 @@
  * Memory: none kept.
  * Invariant: a slot is committed at most once. */
 
+#include "json/envelope.h"
 #include "protocol/worker.h"
 #include "runner/slot.h"
 #include "store/seglog_writer.h"
@@ -26,7 +27,8 @@ void runner_on_durable(void *context, const struct seglog_done *done, size_t cou
 /* Commits the answer of an equal request; the slot is COMMITTING. */
 void commit_reused(struct runner *runner, struct slot *slot, struct str body,
                    const struct result_cache_facts *facts);
-/* Commits an error of quern's own; the slot is COMMITTING. */
+/* Commit a refusal or an error of quern's own; the slot is COMMITTING. */
+void commit_refusal(struct runner *runner, struct slot *slot, const struct refusal *refusal);
 void commit_error(struct runner *runner, struct slot *slot, int32_t status, const char *code,
                   const char *message);
 /* Ends the try of a line that no worker can take with an error, as if a worker had answered so: the

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "batch/result.h"
+#include "dialects/dialect.h"
 #include "runner/leaders.h"
 #include "runner/runner_internal.h"
 
@@ -52,6 +53,8 @@ void slot_free(struct runner *runner, struct slot *slot) {
         assert(slot->batch->in_flight > 0);
         slot->batch->in_flight--;
     }
+    dialect_call_free(slot->call);
+    slot->call = NULL;
     if (slot->custom_id != slot->inline_id) free(slot->custom_id);
     slot->custom_id = NULL;
     slot->id = 0;

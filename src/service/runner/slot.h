@@ -40,12 +40,14 @@ struct slot {
     struct request *request; /* a single request; NULL: a line of `batch` */
     struct active_batch *batch;
     struct line_state line;
-    struct usage usage;     /* written into the record of the line */
-    bool asks_shape;        /* the line asks for a shape of its answer */
-    enum shape_end shape;   /* written into the record of the line */
-    enum seglog_kind kind;  /* kind of that record */
-    size_t custom_id_bytes; /* as JSON, ASCII */
-    char *custom_id;        /* in `inline_id`, or allocated */
+    struct usage usage;        /* written into the record of the line */
+    enum endpoint endpoint;    /* that of the line as its client wrote it */
+    struct dialect_call *call; /* the line's, if it was translated; else NULL */
+    bool asks_shape;           /* the line asks for a shape of its answer */
+    enum shape_end shape;      /* written into the record of the line */
+    enum seglog_kind kind;     /* kind of that record */
+    size_t custom_id_bytes;    /* as JSON, ASCII */
+    char *custom_id;           /* in `inline_id`, or allocated */
     char inline_id[SLOT_CUSTOM_ID_BYTES];
 
     /* A leader, for which lines with an equal request wait (reuse.h). */

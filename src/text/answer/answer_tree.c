@@ -37,8 +37,52 @@ static void find_arguments(struct answer_tree *found) {
         set(found, function, "arguments");
 }
 
+/* Finds the answer in the blocks of a message, whose place has them as `content`. */
+static void look_at_blocks(struct answer_tree *found, json_t *place, struct answer_members *is,
+                           struct answer_tree *call, struct answer_tree *refusal) {
+    json_t *content = json_member(place, "content"), *part;
+    enum member_fill fill = json_is_array(content) ? much_of_content(content) : MEMBER_ABSENT;
+    size_t index;
+    if (fill > is->content) {
+        is->content = fill;
+        set(found, place, "content");
+    }
+    json_array_foreach(content, index, part) {
+        struct str type = json_member_str(part, "type");
+        if (str_is(type, "tool_use") && !call->place) set(call, part, "input");
+        if (str_is(type, "refusal") && !refusal->place) set(refusal, part, "refusal");
+    }
+}
+
+/* A body without choices: the items of OpenAI's Responses, or the blocks of Anthropic's Messages. */
+static void find_in_parts(struct answer_tree *ret_answer, const json_t *body) {
+    struct answer_tree found = {.place = NULL}, call = {.place = NULL}, refusal = {.place = NULL};
+    struct answer_members is = {.content = MEMBER_ABSENT};
+    const json_t *output = json_member(body, "output");
+    json_t *item;
+    size_t index;
+    json_array_foreach(output, index, item) {
+        struct str type = json_member_str(item, "type");
+        if (str_is(type, "function_call") && !call.place) set(&call, item, "arguments");
+        if (str_is(type, "message")) look_at_blocks(&found, item, &is, &call, &refusal);
+    }
+    if (!json_is_array(output))
+        look_at_blocks(&found, (json_t *)(uintptr_t)body, &is, &call, &refusal);
+    is.calls = call.place ? MEMBER_FULL : MEMBER_ABSENT;
+    is.refusal = much_of(json_member(refusal.place, "refusal"));
+    found.kind = answer_member_of(&is);
+    if (call.place) found.calls = json_is_array(output) ? output : json_member(body, "content");
+    if (found.kind == ANSWER_IS_CALL) set(&found, call.place, call.member);
+    if (found.kind == ANSWER_IS_REFUSAL) set(&found, refusal.place, refusal.member);
+    *ret_answer = found;
+}
+
 void answer_tree_find(struct answer_tree *ret_answer, const json_t *body) {
     struct answer_tree found = {.choice = json_first_by_index(json_member(body, "choices"))};
+    if (!json_member(body, "choices")) {
+        find_in_parts(ret_answer, body);
+        return;
+    }
     json_t *message = json_member(found.choice, "message");
     if (!json_is_object(message)) message = json_member(found.choice, "delta");
     const json_t *calls = json_member(message, "tool_calls");

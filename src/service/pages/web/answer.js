@@ -49,6 +49,46 @@ export const thoughtOf = message =>
     value => typeof value === "string" && value !== "")
   ?? "";
 
+const textOfFirst = (list, type, name) => list.map(part => part?.type === type ? part[name] : "")
+  .find(text => typeof text === "string" && text !== "");
+
+const endOfParts = (body, hasCall) => {
+  const reason = body.stop_reason ?? body.status;
+  return typeof reason !== "string"                        ? undefined
+    : reason === "max_tokens" || reason === "incomplete" ? "length"
+    : reason === "refusal"                               ? "content_filter"
+    : hasCall                                            ? "tool_calls"
+                                                         : "stop";
+};
+
+/** The choice of a body without choices: items of OpenAI's Responses, or blocks of Messages. */
+function choiceOfParts(body) {
+  const isList = Array.isArray(body?.output), items = isList ? body.output : body?.content;
+  if (!Array.isArray(items)) return undefined;
+  const contents = isList
+    ? items.filter(item => item?.type === "message").map(item => item.content).filter(Array.isArray)
+    : [items];
+  const parts = contents.flat();
+  const own = type => isList ? items.filter(item => item?.type === type) : [];
+  const calls = [
+    ...own("function_call").map(({name, arguments: text}) => ({function: {name, arguments: text}})),
+    ...parts.filter(part => part?.type === "tool_use")
+      .map(({name, input}) => ({function: {name, arguments: input}}))
+  ];
+  const thoughts = own("reasoning").flatMap(
+    item => Array.isArray(item.content) ? item.content : []);
+  return {
+    finish_reason: endOfParts(body, calls.length > 0),
+    message: {
+      content: contents.find(content => textOfContent(content) !== "") ?? contents[0],
+      tool_calls: calls,
+      refusal: textOfFirst(parts, "refusal", "refusal"),
+      reasoning_content: textOfFirst(thoughts, "reasoning_text", "text")
+        ?? textOfFirst(parts, "thinking", "thinking")
+    }
+  };
+}
+
 /**
  * What a response body says, {kind, text, shown, thought, choice}, by the rule of text/answer: a
  * content that is not empty, else calls of tools, else a refusal, else the text of a completion.
@@ -56,7 +96,8 @@ export const thoughtOf = message =>
  * holds both to it.
  */
 export function saidBy(body) {
-  const choice = firstByIndex(body?.choices), message = choice?.message,
+  const choice = body?.choices ? firstByIndex(body.choices) : choiceOfParts(body);
+  const message = choice?.message,
         content = textOfContent(message?.content), calls = callsOf(message);
   const thought = thoughtOf(message);
   const said = (kind, text, shown = text) => ({kind, text, shown, thought, choice});

@@ -216,8 +216,8 @@ static enum err open_http(struct worker_upstream *upstream, const char *key, str
 
 static void set_urls(struct worker_upstream *upstream) {
     static const char *const paths[ENDPOINT_COUNT] = {
-        "/chat/completions", "/completions", "/embeddings", "/score",
-        "/decisions",        "/systemone",   "/rerank",     "/pooling"};
+        "/chat/completions", "/completions", "/embeddings", "/score",     "/decisions",
+        "/systemone",        "/rerank",      "/pooling",    "/responses", "/messages"};
     const char *base = upstream->spec.base;
     snprintf(upstream->models_url, sizeof upstream->models_url, "%s/models", base);
     for (size_t i = 0; i < ENDPOINT_COUNT; i++)
