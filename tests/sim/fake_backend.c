@@ -26,6 +26,11 @@ struct place {
     int32_t last;
 };
 
+/* A place for a state: the hash of the tokens that it has seen. */
+struct fake_state {
+    uint64_t hash;
+};
+
 /* A step under way. With steps_max 2 all arrays are copies. */
 struct held {
     struct step step;
@@ -42,16 +47,25 @@ struct fake {
     struct fake_options options;
     struct slot *slots;                  /* (page_count, BACKEND_BLOCK_TOKENS) */
     struct place *places;                /* (sequences_max) */
+    struct fake_state *states;           /* (state_places) */
     struct held held[BACKEND_STEPS_MAX]; /* (under_way) the oldest first */
     uint32_t under_way;
     uint32_t slices_left; /* slices of that step */
     uint64_t steps;
     uint64_t copies;
+    uint64_t saves;
+    uint64_t restores;
 };
 
 uint64_t fake_copies(const struct backend *backend) {
     const struct fake *fake = backend->self;
     return fake->copies;
+}
+
+void fake_states(const struct backend *backend, uint64_t *ret_saves, uint64_t *ret_restores) {
+    const struct fake *fake = backend->self;
+    *ret_saves = fake->saves;
+    *ret_restores = fake->restores;
 }
 
 uint64_t fake_hash(uint64_t hash, int32_t token) {
@@ -144,6 +158,36 @@ static void mark_slots(struct fake *fake, const struct step *step) {
     }
 }
 
+static struct fake_state *state_at(struct fake *fake, uint32_t place) {
+    assert(place < fake->options.caps.state_places);
+    return &fake->states[place];
+}
+
+static bool saves_to(const struct step_sequence *part, uint32_t place) {
+    return part->save_rows > 0 && part->save_to == place;
+}
+
+/* Parts of a step, or of one that another passes, may run in any order: what one writes the other
+ * neither reads nor writes. */
+static void check_apart(const struct step_sequence *part, const struct step_sequence *other) {
+    assert(part->state != other->state && part->state != other->state_from);
+    assert(part->state_from != other->state && !saves_to(other, part->state));
+    assert(!saves_to(other, part->state_from) && !saves_to(part, other->state_from));
+    assert(!saves_to(part, other->state));
+    assert(part->save_rows == 0 || !saves_to(other, part->save_to));
+}
+
+static void check_states(struct fake *fake, const struct step *step) {
+    if (fake->options.caps.state_places == 0) return;
+    for (uint32_t i = 0; i < step->sequence_count; i++) {
+        const struct step_sequence *part = &step->sequences[i];
+        assert(part->save_rows <= part->row_count && !saves_to(part, part->state));
+        assert(!saves_to(part, part->state_from));
+        assert(part->slot_is_new || part->state_from == part->state);
+        for (uint32_t k = 0; k < i; k++) check_apart(part, &step->sequences[k]);
+    }
+}
+
 /* Copies pages, none of which a row is still to be written to. */
 static void copy_in_order(struct fake *fake, const struct step *step) {
     assert(step->copy_count == 0 || fake->options.caps.copies_pages);
@@ -186,6 +230,7 @@ static void check_step(struct fake *fake, const struct step *step) {
         }
     }
     assert(row == step->row_count);
+    check_states(fake, step);
     check_logit_rows(step);
     fake->steps = step->number;
 }
@@ -288,10 +333,29 @@ static bool see_prefix(struct fake *fake, const struct step_sequence *part, uint
     return true;
 }
 
+/* The state that a part goes on from has seen the tokens before its first row, and no other. */
+static void read_state(struct fake *fake, const struct step_sequence *part, uint64_t hash) {
+    if (fake->options.caps.state_places == 0) return;
+    const bool is_new = part->state_from == BACKEND_STATE_ZERO;
+    assert(hash == (is_new ? FAKE_HASH_START : state_at(fake, part->state_from)->hash));
+    fake->restores += !is_new && part->state_from != part->state;
+}
+
+/* The state after `rows` rows of a part. */
+static void write_state(struct fake *fake, const struct step_sequence *part, uint32_t rows,
+                        uint64_t hash) {
+    if (fake->options.caps.state_places == 0) return;
+    if (rows == part->row_count) state_at(fake, part->state)->hash = hash;
+    if (rows != part->save_rows) return;
+    state_at(fake, part->save_to)->hash = hash;
+    fake->saves++;
+}
+
 /* False when it must be tried again, once others have computed. */
 static bool compute(struct fake *fake, const struct step *step, const struct step_sequence *part) {
     uint64_t hash;
     if (!see_prefix(fake, part, &hash)) return false;
+    read_state(fake, part, hash);
     for (uint32_t k = 0; k < part->row_count; k++) {
         hash = fake_hash(hash, step->tokens[part->row_first + k]);
         for (uint32_t group = 0; group < group_count(fake); group++) {
@@ -299,6 +363,7 @@ static bool compute(struct fake *fake, const struct step *step, const struct ste
             slot->hash = hash;
             slot->is_pending = false;
         }
+        write_state(fake, part, k + 1, hash);
     }
     return true;
 }
@@ -435,6 +500,12 @@ static enum err fake_advance(void *self, bool *ret_done, struct error *error) {
     return OK;
 }
 
+static void check_beside(const struct fake *fake, const struct step_sequence *part,
+                         const struct step_sequence *other) {
+    assert(part->slot != other->slot);
+    if (fake->options.caps.state_places > 0) check_apart(part, other);
+}
+
 /* The slots that the step under way reads and writes must not change: those it writes are pending,
  * and those it reads are checked when it is computed. */
 static enum err fake_interject(void *self, const struct step *step, struct step_result *result,
@@ -445,7 +516,7 @@ static enum err fake_interject(void *self, const struct step *step, struct step_
     const struct step *other = &fake->held[0].step;
     for (uint32_t i = 0; i < step->sequence_count; i++)
         for (uint32_t k = 0; k < other->sequence_count; k++)
-            assert(step->sequences[i].slot != other->sequences[k].slot);
+            check_beside(fake, &step->sequences[i], &other->sequences[k]);
     check_step(fake, step);
     copy_in_order(fake, step);
     mark_slots(fake, step);
@@ -457,6 +528,7 @@ static void fake_close(void *self) {
     struct fake *fake = self;
     for (uint32_t i = 0; i < fake->under_way; i++) let_go(&fake->held[i]);
     for (uint32_t i = 0; i < fake->options.caps.sequences_max; i++) free(fake->places[i].tokens);
+    free(fake->states);
     free(fake->places);
     free(fake->slots);
     free(fake);
@@ -479,7 +551,8 @@ void fake_backend_open(struct backend *ret_backend, const struct fake_options *o
     fake->options = *options;
     fake->slots = calloc((size_t)caps->page_count * BACKEND_BLOCK_TOKENS, sizeof *fake->slots);
     fake->places = calloc(caps->sequences_max, sizeof *fake->places);
-    if (!fake->slots || !fake->places) abort();
+    fake->states = calloc((size_t)caps->state_places + 1, sizeof *fake->states);
+    if (!fake->slots || !fake->places || !fake->states) abort();
     for (uint32_t i = 0; i < caps->sequences_max && holds_two(fake); i++) {
         fake->places[i].tokens = calloc(caps->context_tokens_max, sizeof *fake->places[i].tokens);
         if (!fake->places[i].tokens) abort();

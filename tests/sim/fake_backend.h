@@ -17,6 +17,10 @@
  * With steps_max 2 it copies a step in submit and computes it in wait, in the order of submits. It
  * keeps the token sampled last in each slot, which one row alone may take.
  *
+ * Each place for a state holds the hash of the tokens that the state has seen. A sequence's rows go
+ * on from the hash that its keys have, and from no other. Sequences of a step are computed in any
+ * order, so none may touch the place that another writes.
+ *
  * It also asserts all that scheduler/backend.h promises a backend.
  *
  * Thread: one.
@@ -35,6 +39,8 @@ struct fake_options {
 /* ret_backend->self is owned by the caller, who calls ops->close. */
 void fake_backend_open(struct backend *ret_backend, const struct fake_options *options);
 uint64_t fake_copies(const struct backend *backend); /* pages copied so far */
+/* States saved, and sequences that went on from a stored one, so far. */
+void fake_states(const struct backend *backend, uint64_t *ret_saves, uint64_t *ret_restores);
 
 #define FAKE_HASH_START 0x51ED270B0A1F39C1ull
 uint64_t fake_hash(uint64_t hash, int32_t token);

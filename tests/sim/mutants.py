@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Shows that the simulator catches mistakes: builds it with copies of the scheduler that have one
-mistake each and no assertions of their own, and runs it with two steps under way until it fails.
+mistake each and no assertions of their own, and runs it with two steps under way until it fails;
+those of PASSING with one, which others pass.
 Ends with 1 when a mistake is not caught, or when the scheduler without a mistake fails. A text that
 a mistake replaces must occur once, so that the list follows the code.
 
@@ -57,19 +58,50 @@ MUTANTS = [
     ("a sequence at max_tokens has one row more", "start.c", "return is_last ? 0 :",
      "return is_last && false ? 0 :"),
     ("a part comes from a block of the same step", "match.c",
-     "scheduler->written_in[at] != scheduler->step_number &&", ""),
+     "bool is_written = scheduler->states || scheduler->written_in[at] != scheduler->step_number;",
+     "bool is_written = true;"),
     ("a part has one token more than both have in common", "match.c",
      "match->part = at, match->part_tokens = common;",
      "match->part = at, match->part_tokens = common < count ? common + 1 : common;"),
-    ("a part lacks its window pages", "match.c", " && kv_pages_has_window(scheduler->pages, at)",
-     ""),
+    ("a part lacks its window pages", "match.c",
+     " &&\n            kv_pages_has_window(scheduler->pages, at))", ")"),
     ("a part whose blocks before it lack their window pages", "match.c",
      "caps.copies_pages && match.blocks == count)", "caps.copies_pages)"),
     ("a part's pages are taken before they are copied", "start.c",
-     "    kv_pool_hold(scheduler->pool, part);\n"
-     "    kv_pages_hold_window(scheduler->pages, part);\n    take_blocks(scheduler, table, first, demand->whole);\n",
-     "    take_blocks(scheduler, table, first, demand->whole);\n    kv_pool_hold(scheduler->pool, part);\n"
-     "    kv_pages_hold_window(scheduler->pages, part);\n"), ]
+     "    if (sequence->part != PREFIX_NONE) {\n"
+     "        kv_pool_hold(scheduler->pool, sequence->part);\n"
+     "        kv_pages_hold_window(scheduler->pages, sequence->part);\n    }\n",
+     "    sequence->part = PREFIX_NONE;\n"),
+    ("a state is saved one row early", "saves.c",
+     "part->save_rows = position - part->kv_tokens;",
+     "part->save_rows = position - part->kv_tokens - (position - part->kv_tokens > 1);"),
+    ("a state is restored that another prefix has", "state_places.c",
+     "memcmp(prefix->tail, tail, prefix->tail_count * sizeof *tail) != 0)", "false)"),
+    ("a state that is to be restored is forgotten", "state_places.c",
+     "(at == but || places->places[at].pins > 0 ||", "(at == but ||"),
+    ("a state is written in the step that reads it", "state_places.c",
+     "if (touched[i] == steps.composed || (", "if ((false && touched[i] == steps.composed) || ("),
+    ("a state is read in the step that saves it", "match.c",
+     "return saved == steps.composed || filled == steps.composed ||",
+     "return filled == steps.composed ||"),
+    ("a part is copied in the step that fills it", "match.c",
+     "return saved == steps.composed || filled == steps.composed ||",
+     "return saved == steps.composed ||"),
+    ("a state stays behind a node that has gone", "prefix_tree.c",
+     "    if (tree->states) state_places_forget_node(tree->states, node);\n", ""),
+    ("a state is restored without the keys of its tail", "match.c",
+     "uint32_t room = k < count ? STATE_TAIL_MAX : known->part_tokens;",
+     "uint32_t room = STATE_TAIL_MAX;"),
+    ("a new sequence goes on from the state of another", "compose.c",
+     "part->state_from = stored == STATE_NONE ? BACKEND_STATE_ZERO : stored;",
+     "part->state_from = stored == STATE_NONE ? sequence->state_place : stored;"),
+    ("rows go past a second state to be saved", "saves.c",
+     "return sequence->saves[1] - 1 - sequence->computed;", "return UINT32_MAX;"), ]
+PASSING = [ # with urgent steps that pass others
+    ("a state is written that the step under way reads", "state_places.c",
+     "(steps.passed > 0 && touched[i] == steps.passed))", "false)"),
+    ("an urgent step reads a state that the step under way saves", "match.c",
+     "(steps.passed > 0 && (saved == steps.passed || filled == steps.passed));", "false;"), ]
 
 
 def compile(folder, sources, *flags):
@@ -105,19 +137,20 @@ def build(folder, others, file, text, other):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seeds", default="40")
-    parser.add_argument("--last", type=int, default=len(MUTANTS))
+    parser.add_argument("--last", type=int, default=len(MUTANTS + PASSING))
     options = parser.parse_args()
-    seeds, first = options.seeds, len(MUTANTS) - options.last
+    seeds, first = options.seeds, len(MUTANTS + PASSING) - options.last
     bad = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         others = compile(folder / "base", (ROOT / "src/ground/base").glob("*.c"), *INCLUDES)
         others += compile(folder / "sim", (ROOT / "tests/sim").glob("*.c"), *INCLUDES)
-        for number, (what, file, text, other) in enumerate(MUTANTS):
+        for number, (what, file, text, other) in enumerate(MUTANTS + PASSING):
             if 0 < number < first:
                 continue
             program = build(folder / f"m{number}", others, file, text, other)
-            ended = subprocess.run([program, "--under-way", "2", "--seeds", seeds],
+            under_way = "2" if number < len(MUTANTS) else "1"
+            ended = subprocess.run([program, "--under-way", under_way, "--seeds", seeds],
                                    capture_output=True,
                                    text=True,
                                    timeout=600)

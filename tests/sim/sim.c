@@ -97,6 +97,9 @@ static void print_totals(const struct world_totals *totals, FILE *file) {
                  {"urgent steps", totals->urgent_steps},
                  {"cached prompt tokens", totals->hit_tokens},
                  {"pages copied", totals->copies},
+                 {"states saved", totals->saves},
+                 {"states restored", totals->restores},
+                 {"states forgotten", totals->forgotten},
                  {"begun ahead", totals->ahead},
                  {"put off", totals->put_off},
                  {"late tokens", totals->late},
@@ -117,7 +120,9 @@ static bool is_thorough(const struct world_totals *totals, uint64_t under_way, b
            totals->refused > 0 && totals->cancelled > 0 && totals->finished_by_caller > 0 &&
            totals->ended_under_way > 0 && totals->ended_all_at_once > 0 &&
            totals->preemptions > 0 && totals->preempted_twice > 0 && totals->evictions > 0 &&
-           totals->hit_tokens > 0 && totals->copies > 10 * thousand;
+           totals->hit_tokens > 0 && totals->copies > 10 * thousand &&
+           totals->saves > 2 * thousand && totals->restores > 5 * thousand &&
+           totals->forgotten > thousand;
 }
 
 static void run(const struct arguments *arguments, uint32_t under_way,

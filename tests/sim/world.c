@@ -476,6 +476,14 @@ static void make_reckless(struct admission *ret_admission) {
     }
 }
 
+/* In every other world sequences have states. Some have no place to spare, some one or two. */
+static void make_states(struct world *world) {
+    struct backend_caps *caps = &world->fake.caps;
+    if (one_in(world, 2)) return;
+    caps->state_places =
+        caps->sequences_max + (one_in(world, 2) ? below(world, 4) : below(world, 100));
+}
+
 /* In every other world some layers, or all, see a window only. */
 static void make_windows(struct world *world) {
     struct backend_caps *caps = &world->fake.caps;
@@ -514,6 +522,7 @@ static void world_open(struct world *world) {
         world->load = between(world, 60, 300);
     }
     make_windows(world);
+    make_states(world);
     world->urgent_one_in = one_in(world, 3) ? 0 : between(world, 1, 12);
     if (world->steps_max == 1 && world->urgent_one_in > 0 && !one_in(world, 4)) {
         world->fake.slices = between(world, 1, 6);
@@ -653,6 +662,13 @@ static void world_close(struct world *world, bool must_be_empty) {
     world->totals->urgent_steps += stats.urgent_steps;
     world->totals->hit_tokens += stats.prefix_hit_tokens;
     world->totals->copies += fake_copies(&world->backend);
+    uint64_t saves, restores;
+    fake_states(&world->backend, &saves, &restores);
+    assert(saves == stats.state_saves || !must_be_empty);
+    assert(restores <= stats.state_hits);
+    world->totals->saves += saves;
+    world->totals->restores += restores;
+    world->totals->forgotten += stats.state_evictions;
     scheduler_close(world->scheduler);
     world->backend.ops->close(world->backend.self);
     for (uint32_t i = 0; i < world->request_count; i++)

@@ -28,6 +28,9 @@ struct world_totals {
     uint64_t urgent_steps; /* steps that passed another */
     uint64_t hit_tokens;
     uint64_t copies;      /* pages of parts of blocks */
+    uint64_t saves;       /* states saved */
+    uint64_t restores;    /* sequences that went on from a stored state */
+    uint64_t forgotten;   /* stored states */
     uint64_t ahead;       /* steps begun while another was under way */
     uint64_t put_off;     /* and such that had to wait for its end */
     uint64_t given;       /* tokens that were not sampled */

@@ -15,6 +15,11 @@
 #define LOGIT_ROWS_MAX 128u
 /* Rows of an urgent step: a long prompt comes in several, between which a short one may start. */
 #define URGENT_ROWS_MAX 256u
+/* Places for states that running sequences leave: at least 1/STORED_SHARE of all, but STORED_LEAST
+ * are enough, and more than STORED_MOST are of no use. */
+#define STORED_SHARE 4u
+#define STORED_LEAST 8u
+#define STORED_MOST 4096u
 
 /* The place where a step is computed. An urgent step that passes another has a lane of its own. */
 struct lane {
@@ -227,7 +232,15 @@ static enum err count_pages(const struct executor_cpu *executor, uint32_t *ret_c
     return OK;
 }
 
-/* As many sequences as have a state within the memory for states. */
+/* Of `places` for states, those that no running sequence takes: the beginnings of prompts that
+ * others share are stored there, and a branching tree of prompts has few on one path. */
+static uint64_t places_to_spare(uint64_t places) {
+    if (places <= 1) return 0;
+    const uint64_t share = places / STORED_SHARE;
+    return share < 1 ? 1 : least_u64(share, STORED_LEAST);
+}
+
+/* As many places and sequences as have a state within the memory for states. */
 static enum err count_states(struct executor_cpu *executor, struct error *error) {
     const uint64_t limit = executor->options.limits.state_bytes;
     const uint64_t bytes = limit > 0 ? limit : EXECUTOR_CPU_STATE_BYTES;
@@ -238,8 +251,11 @@ static enum err count_states(struct executor_cpu *executor, struct error *error)
         return err_set(error, ERR_INVALID,
                        "the memory for states is %llu bytes, less than the %llu of one sequence",
                        (unsigned long long)bytes, (unsigned long long)each);
-    if (bytes / each < caps->sequences_max) caps->sequences_max = (uint32_t)(bytes / each);
-    caps->state_places = caps->sequences_max;
+    uint64_t places = bytes / each;
+    caps->sequences_max =
+        (uint32_t)least_u64(caps->sequences_max, places - places_to_spare(places));
+    places = least_u64(places, (uint64_t)caps->sequences_max + STORED_MOST);
+    caps->state_places = (uint32_t)places;
     return OK;
 }
 

@@ -7,6 +7,7 @@
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
+#include "scheduler/state_places.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -41,6 +42,11 @@ static void check_blocks(const struct scheduler *scheduler, const struct sequenc
     assert(sequence->passed_count <= first_seen_block(scheduler, sequence->computed));
     assert(sequence->steps > 0 ||
            sequence->passed_count == first_seen_block(scheduler, sequence->computed));
+    if (sequence->part != PREFIX_NONE) {
+        assert(sequence->slot_is_new && prefix_tree_has(scheduler->tree, sequence->part));
+        uses[sequence->part].blocks++;
+        uses[sequence->part].windows += caps->window_pages > 0;
+    }
     for (uint32_t i = 0; i < sequence->block_count; i++) {
         uses[table[i]].blocks++;
         uses[table[i]].windows += caps->window_pages > 0 && i >= sequence->passed_count;
@@ -79,6 +85,28 @@ static void check_running(const struct scheduler *scheduler, struct uses *uses) 
     }
     assert(urgent == scheduler->urgent_count && urgent <= scheduler->urgent_max);
     assert(scheduler->running_count - urgent <= scheduler->others_max);
+}
+
+/* Each place is free, stored, of a running sequence, or of a state to be stored. */
+static void check_states(const struct scheduler *scheduler) {
+    if (!scheduler->states) return;
+    uint32_t pins = 0, unstored = 0;
+    for (uint32_t i = 0; i < scheduler->running_count; i++) {
+        const struct sequence *sequence = scheduler->running[i];
+        assert(sequence->state_from == STATE_NONE || sequence->slot_is_new);
+        pins += sequence->state_from != STATE_NONE;
+        for (uint32_t k = 0; k < sequence->save_count; k++)
+            assert(sequence->saves[k] > (k > 0 ? sequence->saves[k - 1] : sequence->computed));
+    }
+    for (uint32_t i = 0; i < scheduler->under_way; i++) {
+        const struct plan *plan = &scheduler->plans[(scheduler->oldest + i) % scheduler->steps_max];
+        for (uint32_t k = 0; k < plan->step.sequence_count; k++) unstored += plan->is_unstored[k];
+    }
+    uint32_t taken = scheduler->backend->caps.state_places -
+                     state_places_free_count(scheduler->states) -
+                     state_places_stored_count(scheduler->states);
+    assert(taken == scheduler->running_count + unstored);
+    assert(state_places_check(scheduler->states) == pins);
 }
 
 static void check_requests(const struct scheduler *scheduler) {
@@ -132,5 +160,6 @@ void scheduler_check(const struct scheduler *scheduler) {
     }
     free(uses);
     assert(entries == holds && window_entries == window_holds);
+    check_states(scheduler);
     check_requests(scheduler);
 }

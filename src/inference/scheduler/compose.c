@@ -20,6 +20,11 @@
  * under way writes are in the tree, but an urgent sequence does not use them: it finds a prefix
  * only up to them, and computes the rest itself. At retiring both copies become one block again.
  *
+ * STATES. A sequence saves at most one state per step (saves.c), and its rows end before the second
+ * place. One that begins with a state, or a part of a block, which the step being composed writes
+ * has no rows in it (match.c). So the sequences that share a prefix begin in the step that computes
+ * it, and have rows in the next one.
+ *
  * AHEAD. With steps_max 2 a step is composed while another is under way. Then:
  *   - A sequence whose next token is pending has a decode row all the same. When the token ends it,
  *     the row is for nothing. The ends at max_tokens and of the context are known before; such a
@@ -48,6 +53,7 @@
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
+#include "scheduler/state_places.h"
 
 #include <assert.h>
 
@@ -175,6 +181,33 @@ static void write_tokens(const struct sequence *sequence, uint32_t count, int32_
     }
 }
 
+/* Copies the pages of the part that a sequence begins with, and lets go of it. */
+static void copy_part(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence) {
+    const uint32_t part = sequence->part;
+    if (part == PREFIX_NONE) return;
+    const uint32_t to =
+        block_table(scheduler, sequence->slot)[sequence->computed / BACKEND_BLOCK_TOKENS];
+    for (uint32_t group = 0; group < kv_pages_per_block(scheduler->pages); group++)
+        plan->copies[plan->step.copy_count++] =
+            (struct page_copy){.from = kv_pages_of(scheduler->pages, part, group),
+                               .to = kv_pages_of(scheduler->pages, to, group)};
+    let_go_part(scheduler, sequence);
+}
+
+/* Says where the state of the part that was added last comes from. */
+static void add_state(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence) {
+    struct step_sequence *part = &plan->sequences[plan->step.sequence_count - 1];
+    const uint32_t stored = sequence->state_from;
+    part->state = part->state_from = sequence->state_place;
+    if (sequence->slot_is_new)
+        part->state_from = stored == STATE_NONE ? BACKEND_STATE_ZERO : stored;
+    if (stored != STATE_NONE) {
+        state_places_note_read(scheduler->states, stored, steps_now(scheduler));
+        let_go_state(scheduler, sequence);
+    }
+    state_places_note_written(scheduler->states, sequence->state_place, steps_now(scheduler));
+}
+
 /* Adds the next `count` tokens of a running sequence to a step. */
 static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                      uint32_t count) {
@@ -185,6 +218,7 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
     for (uint32_t i = 0; i < count; i++) plan->positions[first + i] = sequence->computed + i;
 
     uint32_t end = sequence->computed + count;
+    copy_part(scheduler, plan, sequence);
     const uint32_t *table = block_table(scheduler, sequence->slot);
     assert(backend_blocks_for(end) <= sequence->block_count);
     for (uint32_t i = sequence->computed / BACKEND_BLOCK_TOKENS; i < backend_blocks_for(end); i++)
@@ -199,9 +233,8 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
         .block_count = backend_blocks_for(end),
         .page_stride = scheduler->table_blocks_max,
         .pages = page_table(scheduler, sequence->slot),
-        .state = sequence->slot,
-        .state_from = sequence->slot_is_new ? BACKEND_STATE_ZERO : sequence->slot,
     };
+    if (scheduler->states) add_state(scheduler, plan, sequence);
     step->row_count += count;
     sequence->slot_is_new = false;
     sequence->newest_step = step->number;
@@ -210,12 +243,14 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
     sequence->computed = end;
     if (rows_missing(sequence) == 0) add_logit_row(scheduler, plan, sequence);
     enter_blocks(scheduler, sequence, false);
+    if (scheduler->states) save_state(scheduler, plan, sequence);
 }
 
 static void add_decode_rows(struct scheduler *scheduler, struct plan *plan) {
     for (uint32_t i = 0; i < scheduler->running_count; i++) {
         struct sequence *sequence = scheduler->running[i];
-        if (!sequence->is_leaving && rows_missing(sequence) == 1 && has_block_for_next(sequence))
+        if (!sequence->is_leaving && rows_missing(sequence) == 1 && has_block_for_next(sequence) &&
+            !is_held_up(scheduler, sequence))
             add_rows(scheduler, plan, sequence, 1);
     }
 }
@@ -248,7 +283,7 @@ bool has_row_room(const struct scheduler *scheduler, const struct plan *plan, ui
 void add_prefill_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
                       uint32_t rows_end) {
     uint32_t count = least_u32(rows_missing(sequence), rows_end - plan->step.row_count);
-    count = least_u32(count, rows_with_block(sequence));
+    count = least_u32(count, least_u32(rows_with_block(sequence), rows_to_save(sequence)));
     uint32_t logit_room = scheduler->logit_rows_max - plan->step.logit_count;
     if (scheduler->logit_rows_max < plan->rows_max && is_to_be_scored(sequence))
         count = least_u32(count, (logit_room + 1) / 2);
@@ -272,7 +307,8 @@ static void continue_prefills(struct scheduler *scheduler, enum line_kind kind, 
         bool is_busy = sequence->newest_step == plan->step.number ||
                        (plan == &scheduler->urgent && sequence->steps > 0);
         if (line_of(sequence) == kind && !is_busy && !sequence->is_leaving &&
-            has_block_for_next(sequence) && is_in_prefill(sequence, plan == &scheduler->urgent))
+            has_block_for_next(sequence) && is_in_prefill(sequence, plan == &scheduler->urgent) &&
+            !is_held_up(scheduler, sequence))
             add_prefill_rows(scheduler, plan, sequence, rows_end);
     }
 }

@@ -4,6 +4,7 @@
 #include "base/id.h"
 #include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
+#include "scheduler/state_places.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -32,9 +33,10 @@ static const struct children NO_CHILDREN = {PREFIX_NONE, PREFIX_NONE};
 struct prefix_tree {
     struct kv_pool *pool;
     struct kv_pages *pages;
-    struct prefix_node *nodes; /* (block_count of the pool) */
-    struct children firsts;    /* whose parent is PREFIX_ROOT */
-    uint32_t *buckets;         /* (bucket_mask + 1) first node, or PREFIX_NONE */
+    struct state_places *states; /* or NULL */
+    struct prefix_node *nodes;   /* (block_count of the pool) */
+    struct children firsts;      /* whose parent is PREFIX_ROOT */
+    uint32_t *buckets;           /* (bucket_mask + 1) first node, or PREFIX_NONE */
     uint32_t bucket_mask;
     uint32_t member_count;
     uint64_t hash_key; /* random, so that a client cannot choose prompts that share a bucket */
@@ -43,7 +45,8 @@ struct prefix_tree {
 };
 
 enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
-                          struct kv_pages *pages, struct error *error) {
+                          struct kv_pages *pages, struct state_places *states,
+                          struct error *error) {
     uint32_t block_count = kv_pool_block_count(pool);
     uint32_t bucket_count = 1;
     while (bucket_count < block_count) bucket_count *= 2;
@@ -57,6 +60,7 @@ enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
     tree->firsts = NO_CHILDREN;
     tree->pool = pool;
     tree->pages = pages;
+    tree->states = states;
     tree->bucket_mask = bucket_count - 1;
     tree->hash_key = id_u64();
     *ret_tree = tree;
@@ -209,6 +213,7 @@ static bool forget_oldest(struct prefix_tree *tree, bool must_be_node) {
     }
     if (!has_node) return false;
     remove_leaf(tree, node);
+    if (tree->states) state_places_forget_node(tree->states, node);
     kv_pool_forget(tree->pool, node);
     kv_pages_take_back(tree->pages, node);
     tree->evictions++;

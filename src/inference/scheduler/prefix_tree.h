@@ -15,7 +15,7 @@
  * go before it. Of nodes and window pages, the one that was used longest ago goes first.
  *
  * Thread: the scheduler's only.
- * Memory: allocated once, in prefix_tree_open; the pool and the pages are borrowed.
+ * Memory: allocated once, in prefix_tree_open; pool, pages and states are borrowed.
  * Invariant: (1) A node is in the tree exactly once, and its block is used or cached, never free.
  *     (2) A sequence that holds a node holds its ancestors, and drops them after it.
  *     (3) Hence children come before their parent in the pool's list of cached blocks, and the
@@ -30,13 +30,16 @@
 struct kv_pages;
 struct kv_pool;
 struct prefix_tree;
+struct state_places;
 
 #define PREFIX_ROOT UINT32_MAX /* the parent of first blocks */
 #define PREFIX_NONE UINT32_MAX /* behind the last child */
 
-/* `pages` are those of the pool's blocks. */
+/* `pages` are those of the pool's blocks. `states` lose those of a node that is forgotten; NULL:
+ * there are none. */
 enum err prefix_tree_open(struct prefix_tree **ret_tree, struct kv_pool *pool,
-                          struct kv_pages *pages, struct error *error) MUST_CHECK;
+                          struct kv_pages *pages, struct state_places *states,
+                          struct error *error) MUST_CHECK;
 void prefix_tree_close(struct prefix_tree *tree); /* NULL is allowed */
 
 /* The block that holds `tokens` after `parent`; false without one. `salt` tells first blocks apart,

@@ -21,6 +21,9 @@
 #include "scheduler/scheduler.h"
 #include "scheduler/waiting.h"
 
+/* States that a sequence saves on its way through its prompt. */
+#define SEQUENCE_SAVES_MAX 8u
+
 struct live_request;
 
 enum sequence_state { SEQUENCE_WAITING, SEQUENCE_RUNNING, SEQUENCE_PREEMPTED, SEQUENCE_DONE };
@@ -49,6 +52,16 @@ struct sequence {
     uint32_t block_count;  /* blocks in the slot's table */
     uint32_t node_count;   /* leading blocks that are in the prefix tree */
     uint32_t passed_count; /* leading blocks whose window pages it does not hold */
+    uint32_t part; /* block that its first rows have copied, held until then; or PREFIX_NONE */
+
+    /* Likewise, of a model with states. */
+    uint32_t state_place;
+    uint32_t state_from; /* place of the stored state that it begins with, pinned until its first
+                            rows; or STATE_NONE */
+    uint32_t saves[SEQUENCE_SAVES_MAX]; /* (save_count) ascending positions of its prompt before
+                                           which its state is to be saved */
+    uint32_t save_count;
+    uint32_t unstored; /* position of a saved state that is not stored yet; 0: none */
 
     bool is_leaving; /* becomes DONE, at the latest when the steps under way have ended */
     bool has_stop_token;

@@ -189,6 +189,7 @@ void retire_step(struct scheduler *scheduler) {
     take_samples(scheduler, plan);
     for (uint32_t i = 0; i < plan->step.sequence_count; i++)
         enter_blocks(scheduler, plan->members[i], true);
+    store_states(scheduler, plan);
     leave_windows(scheduler, plan);
     /* From here on the step is not under way, and on_event may end its sequences at once. */
     scheduler->under_way--;
@@ -200,6 +201,7 @@ void retire_step(struct scheduler *scheduler) {
  * written them yet. The sequence's next step swaps them. */
 void retire_urgent(struct scheduler *scheduler) {
     take_samples(scheduler, &scheduler->urgent);
+    store_states(scheduler, &scheduler->urgent);
     leave_windows(scheduler, &scheduler->urgent);
     let_go_leaving(scheduler);
 }

@@ -8,6 +8,7 @@
 #include "scheduler/kv_pages.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
+#include "scheduler/state_places.h"
 
 #include <assert.h>
 #include <string.h>
@@ -102,9 +103,29 @@ void leave_window(struct scheduler *scheduler, struct sequence *sequence) {
         prefix_tree_drop_window(scheduler->tree, table[sequence->passed_count]);
 }
 
+/* ---- states ---- */
+
+void let_go_part(struct scheduler *scheduler, struct sequence *sequence) {
+    if (sequence->part == PREFIX_NONE) return;
+    prefix_tree_drop_window(scheduler->tree, sequence->part);
+    prefix_tree_drop(scheduler->tree, sequence->part);
+    sequence->part = PREFIX_NONE;
+}
+
+void let_go_state(struct scheduler *scheduler, struct sequence *sequence) {
+    if (sequence->state_from == STATE_NONE) return;
+    state_places_unpin(scheduler->states, sequence->state_from);
+    sequence->state_from = STATE_NONE;
+}
+
 void stop_running(struct scheduler *scheduler, struct sequence *sequence) {
     assert(sequence->state == SEQUENCE_RUNNING && sequence->steps == 0);
     remove_running(scheduler, sequence);
+    let_go_part(scheduler, sequence);
+    if (scheduler->states) {
+        let_go_state(scheduler, sequence);
+        state_places_free(scheduler->states, sequence->state_place);
+    }
     const uint32_t *table = block_table(scheduler, sequence->slot);
     for (uint32_t i = sequence->block_count; i-- > 0;) {
         if (i >= sequence->passed_count) prefix_tree_drop_window(scheduler->tree, table[i]);
@@ -113,4 +134,5 @@ void stop_running(struct scheduler *scheduler, struct sequence *sequence) {
     scheduler->free_slots[scheduler->free_slot_count++] = sequence->slot;
     sequence->computed = sequence->block_count = sequence->node_count = 0;
     sequence->passed_count = sequence->slot = sequence->pending = 0;
+    sequence->save_count = sequence->unstored = 0;
 }

@@ -7,6 +7,7 @@
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
+#include "scheduler/state_places.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -57,6 +58,9 @@ static enum err check_options(const struct scheduler_options *options, struct er
     if (caps->steps_max != 1 && !holds_two)
         return err_set(error, ERR_INVALID, "backend: it cannot have %u steps under way",
                        caps->steps_max);
+    if (caps->state_places > 0 && caps->state_places < caps->sequences_max)
+        return err_set(error, ERR_INVALID, "backend: %u places for the states of %u sequences",
+                       caps->state_places, caps->sequences_max);
     if (options->max_model_len == 1)
         return err_set(error, ERR_INVALID, "max_model_len: 1 leaves no room for a generated token");
     if (options->requests_max > SCHEDULER_REQUESTS_MAX)
@@ -75,6 +79,7 @@ static bool open_plan(struct plan *plan, uint32_t rows_max, size_t sequences, si
     plan->late_rows = calloc(sequences, sizeof *plan->late_rows);
     plan->copies = calloc(sequences * groups, sizeof *plan->copies);
     plan->members = calloc(sequences, sizeof(struct sequence *));
+    plan->is_unstored = calloc(sequences, sizeof *plan->is_unstored);
     plan->samples = calloc(rows, sizeof *plan->samples);
     plan->step.tokens = plan->tokens;
     plan->step.positions = plan->positions;
@@ -82,11 +87,12 @@ static bool open_plan(struct plan *plan, uint32_t rows_max, size_t sequences, si
     plan->step.logit_rows = plan->logit_rows;
     plan->step.copies = plan->copies;
     return plan->tokens && plan->positions && plan->sequences && plan->logit_rows &&
-           plan->late_rows && plan->copies && plan->members && plan->samples;
+           plan->late_rows && plan->copies && plan->members && plan->is_unstored && plan->samples;
 }
 
 static void close_plan(struct plan *plan) {
     free(plan->samples);
+    free(plan->is_unstored);
     free(plan->members);
     free(plan->copies);
     free(plan->late_rows);
@@ -139,7 +145,7 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->given = options->given;
     scheduler->user = options->user;
     scheduler->seed = options->seed;
-    scheduler->is_caching = options->enable_prefix_caching && caps->state_places == 0;
+    scheduler->is_caching = options->enable_prefix_caching;
     scheduler->rows_max = option_or(options->max_num_batched_tokens, caps->rows_max);
     scheduler->logit_rows_max = caps->logit_rows_max > 0 ? caps->logit_rows_max : caps->rows_max;
     /* Each running sequence must have room for a row in every step. */
@@ -148,6 +154,9 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->running_max = sequences_max;
     if (options->max_num_seqs > 0 && wanted < sequences_max)
         scheduler->running_max = (uint32_t)wanted;
+    /* Without a place to spare no state can be stored, and a prefix is of no use without one. */
+    if (caps->state_places > 0 && caps->state_places <= scheduler->running_max)
+        scheduler->is_caching = false;
     scheduler->others_max =
         scheduler->running_max - least_u32(options->urgent_seqs, scheduler->running_max / 4);
     /* A small max_num_seqs holds for the others although fewer slots are then kept for urgent
@@ -169,7 +178,11 @@ static enum err open_cache(struct scheduler *scheduler, struct error *error) {
     uint32_t blocks = blocks_of(caps);
     enum err err = kv_pool_open(&scheduler->pool, blocks, error);
     if (!err) err = kv_pages_open(&scheduler->pages, &shape, blocks, error);
-    if (!err) err = prefix_tree_open(&scheduler->tree, scheduler->pool, scheduler->pages, error);
+    if (!err && caps->state_places > 0)
+        err = state_places_open(&scheduler->states, caps->state_places, blocks, error);
+    if (!err)
+        err = prefix_tree_open(&scheduler->tree, scheduler->pool, scheduler->pages,
+                               scheduler->states, error);
     return err;
 }
 
@@ -206,6 +219,7 @@ void scheduler_close(struct scheduler *scheduler) {
     }
     request_table_release(&scheduler->requests);
     prefix_tree_close(scheduler->tree);
+    state_places_close(scheduler->states);
     kv_pages_close(scheduler->pages);
     kv_pool_close(scheduler->pool);
     free(scheduler->preempted_events);
@@ -428,5 +442,11 @@ void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *
     stats.pages_cached = available - stats.pages_free;
     stats.pages_used = stats.pages_total - available;
     stats.evictions = prefix_tree_evictions(scheduler->tree);
+    if (scheduler->states) {
+        stats.states_total = scheduler->backend->caps.state_places;
+        stats.states_used = scheduler->running_count;
+        stats.states_stored = state_places_stored_count(scheduler->states);
+        stats.state_evictions = state_places_evictions(scheduler->states);
+    }
     *ret_stats = stats;
 }

@@ -157,6 +157,13 @@ struct scheduler_stats {
     uint64_t prefix_hit_tokens;     /* prompt tokens found in the cache at the first start */
     uint64_t evictions;             /* cached blocks forgotten */
     uint64_t nonfinite_rows;        /* rows whose logits had NaN or +inf */
+    /* Of a model with states; else 0. */
+    uint32_t states_total;    /* places for states */
+    uint32_t states_used;     /* places of running sequences */
+    uint32_t states_stored;   /* stored states of prefixes */
+    uint64_t state_saves;     /* states that were saved */
+    uint64_t state_hits;      /* sequences that began, or went on, from a stored state */
+    uint64_t state_evictions; /* stored states forgotten */
 };
 
 /* ERR_INVALID when a number in options or in the backend's caps is outside its range; ERR_LIMIT

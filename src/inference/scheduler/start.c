@@ -6,6 +6,9 @@
  * before those that never began. No sequence overtakes the first of its line, so that the first
  * does not starve.
  *
+ * STATES (state_places.h). A sequence of a model with states takes a place, which a stored state
+ * may lose. It goes on from a stored state, or from its beginning, also after a preemption.
+ *
  * PREEMPTION. When a sequence needs a block and none is left, a sequence is preempted:
  *   - one that is not urgent before an urgent one;
  *   - among these, the one that loses the fewest generated tokens per page that it alone holds;
@@ -34,6 +37,7 @@
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
 #include "scheduler/state.h"
+#include "scheduler/state_places.h"
 
 #include <assert.h>
 #include <math.h>
@@ -199,13 +203,15 @@ struct demand {
     uint32_t pages;  /* needed pages that no sequence uses yet */
 };
 
-static uint32_t matched_tokens(const struct match *match) {
-    return match->blocks * BACKEND_BLOCK_TOKENS + match->part_tokens;
+static bool has_pages(const struct scheduler *scheduler, const struct demand *demand) {
+    uint32_t blocks = kv_pool_free_count(scheduler->pool) + kv_pool_cached_count(scheduler->pool);
+    return demand->blocks <= blocks && demand->pages <= available_pages(scheduler);
 }
 
-static bool has_room(const struct scheduler *scheduler, struct demand demand) {
-    uint32_t blocks = kv_pool_free_count(scheduler->pool) + kv_pool_cached_count(scheduler->pool);
-    return demand.blocks <= blocks && demand.pages <= available_pages(scheduler);
+static bool has_room(const struct scheduler *scheduler, const struct demand *demand) {
+    return has_pages(scheduler, demand) &&
+           (!scheduler->states ||
+            state_places_can_take(scheduler->states, steps_now(scheduler), demand->match.state));
 }
 
 /* Adds a block of the tree and its pages to the demand, as far as no sequence uses them. */
@@ -219,25 +225,34 @@ static void demand_node(const struct scheduler *scheduler, uint32_t block, bool 
     demand->pages += is_seen && !is_window_used ? caps->window_pages : 0;
 }
 
-/* Writes the matched blocks into the table of the slot on top of the stack, which is free. A part
- * is left out where its block could not be kept until it is copied. */
-static struct demand demand_of(const struct scheduler *scheduler, const struct sequence *sequence) {
-    uint32_t *table = block_table(scheduler, scheduler->free_slots[scheduler->free_slot_count - 1]);
-    struct demand demand = {.match = match_prefix(scheduler, sequence, table)};
-    const uint32_t matched = demand.match.blocks;
-    demand.passed = first_seen_block(scheduler, matched * BACKEND_BLOCK_TOKENS);
+/* What a sequence takes that begins with this match, the blocks of which are in `table`. */
+static struct demand demand_with(const struct scheduler *scheduler, const struct sequence *sequence,
+                                 const struct match *match, const uint32_t *table) {
+    struct demand demand = {.match = *match};
+    demand.passed = first_seen_block(scheduler, matched_tokens(match));
     demand.whole = is_reserved(sequence) ? blocks_at_most(sequence)
                                          : backend_blocks_for(sequence_token_count(sequence));
-    demand.blocks = demand.whole - matched;
+    demand.blocks = demand.whole - match->blocks;
     demand.pages = demand.blocks * kv_pages_per_block(scheduler->pages);
-    for (uint32_t i = 0; i < matched; i++)
+    for (uint32_t i = 0; i < match->blocks; i++)
         demand_node(scheduler, table[i], i >= demand.passed, &demand);
-    if (demand.match.part_tokens > 0) {
-        struct demand with = demand;
-        demand_node(scheduler, demand.match.part, true, &with);
-        if (!has_room(scheduler, with)) demand.match.part_tokens = 0;
-    }
     return demand;
+}
+
+/* Writes the matched blocks into the table of the slot on top of the stack, which is free. A part
+ * is left out where its block could not be kept until it is copied, and with it the state behind
+ * it, without which the blocks are of no use. */
+static struct demand demand_of(const struct scheduler *scheduler, const struct sequence *sequence) {
+    uint32_t *table = block_table(scheduler, scheduler->free_slots[scheduler->free_slot_count - 1]);
+    struct match match = match_prefix(scheduler, sequence, table);
+    struct demand demand = demand_with(scheduler, sequence, &match, table);
+    if (match.part_tokens == 0) return demand;
+    struct demand with = demand;
+    demand_node(scheduler, match.part, true, &with);
+    if (has_pages(scheduler, &with)) return demand;
+    match.part_tokens = 0;
+    if (scheduler->states) match = (struct match){.state = STATE_NONE, .known = match.known};
+    return demand_with(scheduler, sequence, &match, table);
 }
 
 /* Takes blocks for table[first..end); has_room has counted them. */
@@ -249,23 +264,30 @@ static void take_blocks(struct scheduler *scheduler, uint32_t *table, uint32_t f
     }
 }
 
-/* take_blocks, the first of which becomes a copy of a part. Its block is held meanwhile, so that
- * neither it nor its pages are taken. */
-static void take_copied(struct scheduler *scheduler, struct plan *plan, uint32_t *table,
-                        const struct demand *demand) {
-    const uint32_t part = demand->match.part, first = demand->match.blocks;
-    kv_pool_hold(scheduler->pool, part);
-    kv_pages_hold_window(scheduler->pages, part);
-    take_blocks(scheduler, table, first, demand->whole);
-    for (uint32_t group = 0; group < kv_pages_per_block(scheduler->pages); group++)
-        plan->copies[plan->step.copy_count++] =
-            (struct page_copy){.from = kv_pages_of(scheduler->pages, part, group),
-                               .to = kv_pages_of(scheduler->pages, table[first], group)};
-    prefix_tree_drop_window(scheduler->tree, part);
-    prefix_tree_drop(scheduler->tree, part);
+/* Holds what a sequence begins with until its first rows: the block of which it gets a part, so
+ * that neither it nor its pages are taken, and the stored state. */
+static void hold_beginning(struct scheduler *scheduler, struct sequence *sequence,
+                           const struct match *match) {
+    sequence->part = match->part_tokens > 0 ? match->part : PREFIX_NONE;
+    sequence->state_from = match->state;
+    if (sequence->part != PREFIX_NONE) {
+        kv_pool_hold(scheduler->pool, sequence->part);
+        kv_pages_hold_window(scheduler->pages, sequence->part);
+    }
+    if (match->state != STATE_NONE) state_places_pin(scheduler->states, match->state);
 }
 
-static void start(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
+/* Takes a place for the state, and decides where states are saved. */
+static void start_state(struct scheduler *scheduler, struct sequence *sequence,
+                        const struct match *match) {
+    bool taken = state_places_take(scheduler->states, steps_now(scheduler), &sequence->state_place);
+    assert(taken); /* with nothing running, all places but one can be */
+    scheduler->stats.state_hits += match->state != STATE_NONE;
+    touch_states(scheduler, sequence, match->blocks);
+    plan_saves(scheduler, sequence, match);
+}
+
+static void start(struct scheduler *scheduler, struct sequence *sequence,
                   const struct demand *demand) {
     leave_line(scheduler, sequence, matched_tokens(&demand->match));
     uint32_t slot = scheduler->free_slots[--scheduler->free_slot_count];
@@ -274,10 +296,8 @@ static void start(struct scheduler *scheduler, struct plan *plan, struct sequenc
         kv_pool_hold(scheduler->pool, table[i]);
         if (i >= demand->passed) kv_pages_hold_window(scheduler->pages, table[i]);
     }
-    if (demand->match.part_tokens > 0)
-        take_copied(scheduler, plan, table, demand);
-    else
-        take_blocks(scheduler, table, demand->match.blocks, demand->whole);
+    hold_beginning(scheduler, sequence, &demand->match);
+    take_blocks(scheduler, table, demand->match.blocks, demand->whole);
     sequence->state = SEQUENCE_RUNNING;
     sequence->slot = slot;
     sequence->slot_is_new = true;
@@ -287,13 +307,17 @@ static void start(struct scheduler *scheduler, struct plan *plan, struct sequenc
     sequence->computed = matched_tokens(&demand->match);
     for (uint32_t i = 0; i < demand->whole; i++) map_block(scheduler, sequence, i);
     add_running(scheduler, sequence);
+    if (scheduler->states) start_state(scheduler, sequence, &demand->match);
 }
 
-/* False when the sequence must wait. `load` is the expected need of the running ones. It does not
- * bind urgent sequences, and not the first of the others, which urgent ones could starve. */
-static bool try_start(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
-                      struct admission_load *load) {
+enum try { STARTED, WAITS_FOR_ROOM, WAITS_FOR_STATE };
+
+/* `load` is the expected need of the running ones. It does not bind urgent sequences, and not the
+ * first of the others, which urgent ones could starve. */
+static enum try try_start(struct scheduler *scheduler, struct sequence *sequence,
+                          struct admission_load *load) {
     struct demand demand = demand_of(scheduler, sequence);
+    if (is_state_coming(scheduler, sequence, matched_tokens(&demand.match))) return WAITS_FOR_STATE;
     struct admission_load with = *load;
     with.used += demand.pages;
     if (!is_reserved(sequence))
@@ -301,12 +325,13 @@ static bool try_start(struct scheduler *scheduler, struct plan *plan, struct seq
     if (scheduler->running_count > 0) {
         bool is_bound =
             !sequence->request->is_urgent && scheduler->running_count > scheduler->urgent_count;
-        if (is_bound && !admission_fits(&with, scheduler->backend->caps.page_count)) return false;
-        if (!has_room(scheduler, demand)) return false;
+        if (is_bound && !admission_fits(&with, scheduler->backend->caps.page_count))
+            return WAITS_FOR_ROOM;
+        if (!has_room(scheduler, &demand)) return WAITS_FOR_ROOM;
     }
-    start(scheduler, plan, sequence, &demand);
+    start(scheduler, sequence, &demand);
     *load = with;
-    return true;
+    return STARTED;
 }
 
 /* True when urgent sequences and this one would hold more than their share of the pages. Then it
@@ -347,8 +372,9 @@ bool start_line(struct scheduler *scheduler, enum line_kind kind, struct plan *p
     }
     struct admission_load load = running_load(scheduler);
     while (sequence && has_row_room(scheduler, plan, rows_end) && may_start(scheduler, sequence)) {
-        if (!try_start(scheduler, plan, sequence, &load)) return false;
-        add_prefill_rows(scheduler, plan, sequence, rows_end);
+        enum try try = try_start(scheduler, sequence, &load);
+        if (try != STARTED) return try == WAITS_FOR_STATE;
+        if (!is_held_up(scheduler, sequence)) add_prefill_rows(scheduler, plan, sequence, rows_end);
         sequence = first_in_line(scheduler, kind);
     }
     return true;
@@ -380,11 +406,12 @@ bool make_room(struct scheduler *scheduler) {
     }
     uint32_t needed = demand_of(scheduler, first).pages;
     if (needed > available_pages(scheduler) + pages_to_gain(scheduler)) return true;
-    while (!has_room(scheduler, demand_of(scheduler, first))) {
+    for (;;) {
+        const struct demand demand = demand_of(scheduler, first);
+        if (has_room(scheduler, &demand)) return true;
         struct sequence *victim = find_victim(scheduler, false);
         if (!victim) return true;
         if (scheduler->under_way > 0) return false;
         preempt(scheduler, victim);
     }
-    return true;
 }

@@ -3,7 +3,8 @@
 
 /* state: the scheduler's struct and its stages, the one internal header of scheduler.c (the
  * interface), compose.c (rows of the next step), start.c (which sequences run), match.c (what the
- * cache has of a sequence), retire.c (results of a step) and check.c.
+ * cache has of a sequence), saves.c (where states are saved), retire.c (results of a step) and
+ * check.c.
  *
  * Where a sequence is: a WAITING one in its request, which waits in a line; a PREEMPTED one in the
  * list `preempted` of its line; a RUNNING one in `running`; a DONE one in no list. A sequence that
@@ -20,6 +21,8 @@
 struct kv_pages;
 struct kv_pool;
 struct prefix_tree;
+struct state_places;
+struct state_steps;
 
 /* After this many preemptions a sequence gets all blocks that it can ever need when it starts
  * again, and is never preempted from then on. */
@@ -60,6 +63,7 @@ struct plan {
     struct logit_row *late_rows;     /* (running_max) those that `sample` gets */
     struct page_copy *copies;        /* (running_max · pages per block) */
     struct sequence **members;       /* (running_max) the sequence of each step.sequences[i] */
+    bool *is_unstored;               /* (running_max) its saved state is to be stored at retiring */
     struct sample *samples;          /* (rows_max) */
 };
 
@@ -89,6 +93,7 @@ struct scheduler {
     struct kv_pool *pool;
     struct kv_pages *pages;
     struct prefix_tree *tree;
+    struct state_places *states; /* NULL: no layer has a state */
     struct request_table requests;
     struct line lines[LINE_COUNT];
     struct admission admission;
@@ -178,11 +183,41 @@ struct match {
     uint32_t blocks;      /* leading blocks of the tree that it can begin with */
     uint32_t part;        /* a block of the tree of which it can begin with a copy, behind them */
     uint32_t part_tokens; /* leading tokens of `part` that are its own; 0: no part */
+    uint32_t state;       /* place of the stored state to begin with, or STATE_NONE */
+    uint32_t known;       /* tokens in the cache, with or without a state behind them */
 };
 
 /* Writes the numbers of the leading blocks. Holds nothing. */
 struct match match_prefix(const struct scheduler *scheduler, const struct sequence *sequence,
                           uint32_t *ret_blocks);
+static inline uint32_t matched_tokens(const struct match *match) {
+    return match->blocks * BACKEND_BLOCK_TOKENS + match->part_tokens;
+}
+/* True while the step being composed, or the one that it passes, writes what the first rows of a
+ * running sequence are to be copied from. Then it has no rows in this step. */
+bool is_held_up(const struct scheduler *scheduler, const struct sequence *sequence);
+/* The steps whose places no other writer may have. */
+struct state_steps steps_now(const struct scheduler *scheduler);
+/* True when a running sequence will save a state that a sequence which could begin after `matched`
+ * tokens had better wait for. */
+bool is_state_coming(const struct scheduler *scheduler, const struct sequence *sequence,
+                     uint32_t matched);
+
+/* saves.c */
+
+/* Decides before which positions of its prompt a sequence, which has just begun, saves its state.
+ */
+void plan_saves(const struct scheduler *scheduler, struct sequence *sequence,
+                const struct match *match);
+/* The most rows of a running sequence that a step can have: one state is saved per step. */
+uint32_t rows_to_save(const struct sequence *sequence);
+/* Saves a state among the rows of the part of a sequence that was added to a plan last, which ends
+ * at sequence->computed. */
+void save_state(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence);
+/* Stores the states of an ended step that could not be stored when it was composed. */
+void store_states(struct scheduler *scheduler, const struct plan *plan);
+/* Touches the stored states of the prefixes of a sequence within its first `blocks` blocks. */
+void touch_states(struct scheduler *scheduler, const struct sequence *sequence, uint32_t blocks);
 
 /* start.c */
 
@@ -211,6 +246,9 @@ uint32_t rows_with_block(const struct sequence *sequence);
 /* The place of a sequence in `running`, or where it would be. */
 uint32_t running_index(const struct scheduler *scheduler, const struct sequence *sequence);
 void add_running(struct scheduler *scheduler, struct sequence *sequence);
+/* Lets go of what a running sequence has held for its first rows. */
+void let_go_part(struct scheduler *scheduler, struct sequence *sequence);
+void let_go_state(struct scheduler *scheduler, struct sequence *sequence);
 /* Takes blocks and slot away from a running sequence, which is in no list afterwards. */
 void stop_running(struct scheduler *scheduler, struct sequence *sequence);
 /* Writes the pages of block table[index] of a running sequence into its page tables. */

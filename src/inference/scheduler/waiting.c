@@ -19,6 +19,16 @@ int waiting_compare_tokens(const int32_t *a, uint32_t a_count, const int32_t *b,
     return (a_count > b_count) - (a_count < b_count);
 }
 
+/* Tokens at the beginning that both prompts have. */
+static uint32_t shared_tokens(const struct waiting_item *a, const struct waiting_item *b) {
+    const uint32_t common = least_u32(a->token_count, b->token_count);
+    uint32_t i = 0;
+    while (i + 16 <= common && memcmp(a->tokens + i, b->tokens + i, 16 * sizeof *a->tokens) == 0)
+        i += 16;
+    while (i < common && a->tokens[i] == b->tokens[i]) i++;
+    return i;
+}
+
 /* Whole blocks at the beginning that both prompts have. */
 static uint32_t shared_blocks(const struct waiting_item *a, const struct waiting_item *b) {
     const uint32_t common = least_u32(a->token_count, b->token_count);
@@ -78,6 +88,9 @@ static uint64_t sweep_for(struct waiting *waiting, const struct waiting_item *it
 
 static void refresh(struct waiting_item *item) {
     item->answer_most = item->answer_max;
+    item->below_count = 1;
+    if (item->left) item->below_count += item->left->below_count;
+    if (item->right) item->below_count += item->right->below_count;
     if (item->left) item->answer_most = most_u32(item->answer_most, item->left->answer_most);
     if (item->right) item->answer_most = most_u32(item->answer_most, item->right->answer_most);
 }
@@ -230,4 +243,43 @@ void waiting_remove(struct waiting *waiting, struct waiting_item *item) {
     take_out(&waiting->root, item);
     waiting->count--;
     if (item == waiting->first) choose_first(waiting);
+}
+
+/* Where `at` stands to the items that have more than `from` tokens in common with `item`. */
+static int compare_to_shared(const struct waiting_item *item, uint32_t from,
+                             const struct waiting_item *at) {
+    if (at == item) return item->token_count > from ? 0 : 1;
+    if (is_same_sweep(at, item) && shared_tokens(at, item) > from) return 0;
+    return comes_before(at, item) ? -1 : 1;
+}
+
+/* The first of those items, or with `is_last` the last, and how many queued items come before it.
+ * NULL: there are none. */
+static const struct waiting_item *find_end(const struct waiting *waiting,
+                                           const struct waiting_item *item, uint32_t from,
+                                           bool is_last, uint32_t *ret_before) {
+    const struct waiting_item *found = NULL;
+    uint32_t before = 0;
+    for (const struct waiting_item *at = waiting->root; at;) {
+        const int place = compare_to_shared(item, from, at);
+        const uint32_t to_at = before + (at->left ? at->left->below_count : 0);
+        if (place == 0) {
+            found = at;
+            *ret_before = to_at;
+        }
+        const bool goes_right = place < 0 || (place == 0 && is_last);
+        if (goes_right) before = to_at + 1;
+        at = goes_right ? at->right : at->left;
+    }
+    return found;
+}
+
+uint32_t waiting_branch(const struct waiting *waiting, const struct waiting_item *item,
+                        uint32_t from, uint32_t *ret_count) {
+    uint32_t first_at, last_at;
+    const struct waiting_item *first = find_end(waiting, item, from, false, &first_at);
+    const struct waiting_item *last = find_end(waiting, item, from, true, &last_at);
+    if (!first || !last) return 0;
+    *ret_count = last_at - first_at + 1;
+    return least_u32(shared_tokens(first, item), shared_tokens(last, item));
 }

@@ -38,6 +38,7 @@ struct waiting_item {
     /* The queue's fields. */
     uint32_t weight;
     uint32_t answer_most; /* greatest answer_max of the subtree */
+    uint32_t below_count; /* items of the subtree */
     uint64_t sweep;
     uint64_t arrival;
     struct waiting_item *left;
@@ -70,6 +71,12 @@ struct waiting_item *waiting_first(const struct waiting *waiting);
 void waiting_begin_first(struct waiting *waiting);
 /* Takes out any queued item because it was cancelled. */
 void waiting_remove(struct waiting *waiting, struct waiting_item *item);
+
+/* The place where the first items leave `item`, queued or not, behind its first `from` tokens: all
+ * *ret_count queued items of its sweep that have more than `from` leading tokens in common with it
+ * have so many, and one of them has no more. 0: no item has more than `from`. */
+uint32_t waiting_branch(const struct waiting *waiting, const struct waiting_item *item,
+                        uint32_t from, uint32_t *ret_count);
 
 /* Compares in lexicographic order, a prefix before the longer list: negative, 0 or positive. */
 int waiting_compare_tokens(const int32_t *a, uint32_t a_count, const int32_t *b, uint32_t b_count);

@@ -20,7 +20,7 @@ static struct fixture open_tree_over(uint32_t block_count, struct kv_shape shape
     struct fixture fixture = {0};
     assert_int_equal(kv_pool_open(&fixture.pool, block_count, NULL), OK);
     assert_int_equal(kv_pages_open(&fixture.pages, &shape, block_count, NULL), OK);
-    assert_int_equal(prefix_tree_open(&fixture.tree, fixture.pool, fixture.pages, NULL), OK);
+    assert_int_equal(prefix_tree_open(&fixture.tree, fixture.pool, fixture.pages, NULL, NULL), OK);
     return fixture;
 }
 

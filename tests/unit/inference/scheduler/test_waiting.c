@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "scheduler/waiting.h"
 
+#include "base/least.h"
 #include "base/rng.h"
 #include "scheduler/backend.h"
 
@@ -295,8 +296,72 @@ static void tokens_compare_beyond_a_cache_line(void **state) {
     assert_true(waiting_compare_tokens(b, 40, a, 40) > 0);
 }
 
+static void branches_are_where_queued_prompts_leave_another(void **state) {
+    (void)state;
+    struct waiting waiting = {0};
+    const char *texts[] = {"1", "12", "1234", "1239", "1239", "13", "2", "1299"};
+    struct waiting_item *items[8], *own = item_of("123", 0), *other = item_of("1234", 0);
+    uint32_t count = 99;
+    assert_int_equal(waiting_branch(&waiting, own, 0, &count), 0);
+    for (uint32_t i = 0; i < 8; i++) waiting_add(&waiting, items[i] = item_of(texts[i], 0));
+    own->sweep = items[0]->sweep;
+    assert_int_equal(waiting_branch(&waiting, own, 0, &count), 1);
+    assert_int_equal(count, 7);
+    assert_int_equal(waiting_branch(&waiting, own, 1, &count), 2);
+    assert_int_equal(count, 5);
+    assert_int_equal(waiting_branch(&waiting, own, 2, &count), 3);
+    assert_int_equal(count, 3);
+    assert_int_equal(waiting_branch(&waiting, own, 3, &count), 0);
+    /* A queued prompt counts itself; one of another priority or sweep has no branches here. */
+    assert_int_equal(waiting_branch(&waiting, items[2], 3, &count), 4);
+    assert_int_equal(count, 1);
+    other->priority = 1;
+    waiting_add(&waiting, other);
+    assert_int_equal(waiting_branch(&waiting, other, 0, &count), 4);
+    waiting_remove(&waiting, other);
+    assert_int_equal(waiting_branch(&waiting, other, 0, &count), 0);
+    own->sweep++;
+    assert_int_equal(waiting_branch(&waiting, own, 0, &count), 0);
+    for (uint32_t i = 0; i < 8; i++) free(items[i]);
+    free(own);
+    free(other);
+}
+
+/* Against a walk through all items. */
+static void branches_are_those_of_all_items(void **state) {
+    (void)state;
+    struct rng rng = {.state = 5};
+    struct waiting waiting = {0};
+    struct waiting_item *items[200];
+    char text[9];
+    for (uint32_t i = 0; i < 200; i++) {
+        const uint32_t length = 1 + (uint32_t)rng_below(&rng, 8);
+        for (uint32_t k = 0; k < length; k++) text[k] = (char)('0' + rng_below(&rng, 2));
+        text[length] = 0;
+        waiting_add(&waiting, items[i] = item_of(text, 0));
+    }
+    for (uint32_t i = 0; i < 200; i++) {
+        for (uint32_t from = 0; from < 9; from++) {
+            uint32_t least = 0, count = 0, found = 0;
+            for (uint32_t k = 0; k < 200; k++) {
+                uint32_t common = 0;
+                while (common < least_u32(items[i]->token_count, items[k]->token_count) &&
+                       items[i]->tokens[common] == items[k]->tokens[common])
+                    common++;
+                if (common <= from || items[k]->sweep != items[i]->sweep) continue;
+                least = count++ == 0 ? common : least_u32(least, common);
+            }
+            assert_int_equal(waiting_branch(&waiting, items[i], from, &found), least);
+            if (least > 0) assert_int_equal(found, count);
+        }
+    }
+    for (uint32_t i = 0; i < 200; i++) free(items[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(branches_are_where_queued_prompts_leave_another),
+        cmocka_unit_test(branches_are_those_of_all_items),
         cmocka_unit_test(prompts_that_share_a_prefix_come_one_after_the_other),
         cmocka_unit_test(equal_prompts_go_by_arrival),
         cmocka_unit_test(a_lower_priority_number_goes_first_even_when_it_comes_late),
