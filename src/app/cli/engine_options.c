@@ -57,6 +57,10 @@ const struct option engine_option_rows[] = {
     {"kv-cache-memory-bytes", OPTION_INTEGER, AT(kv_bytes), "N",
      .help = "memory of the KV cache (default 1 GiB, on a GPU all that is left)", .max = 1e15,
      .is_size = true},
+    {"mamba-cache-memory-bytes", OPTION_INTEGER, AT(state_bytes), "N",
+     .help = "memory for the states of recurrent layers, of running sequences and of shared "
+             "prefixes (default 2 GiB)",
+     .max = 1e15, .is_size = true},
     {"enable-prefix-caching", OPTION_SWITCH, AT(prefix_caching),
      .help = "share computed prompt prefixes (default on; off: --no-enable-prefix-caching)"},
     {"result-cache-bytes", OPTION_INTEGER, AT(result_cache_bytes), "N",
@@ -294,6 +298,7 @@ static enum err fill_engine(struct engine_choice *choice, struct engine_settings
         .max_num_batched_tokens = (uint32_t)choice->max_num_batched_tokens,
         .max_model_len = (uint32_t)choice->max_model_len,
         .kv_bytes = (uint64_t)choice->kv_bytes,
+        .state_bytes = (uint64_t)choice->state_bytes,
         .no_prefix_caching = !choice->prefix_caching,
         .reference = choice->reference,
         .kernels = choice->kernels,

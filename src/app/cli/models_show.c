@@ -3,6 +3,7 @@
 
 #include "base/printable.h"
 #include "cli/pull_show.h"
+#include "cpu/executor_cpu.h"
 #include "json/json.h"
 
 #include <inttypes.h>
@@ -87,7 +88,9 @@ void models_show_page(const struct model_facts *facts, const struct models_card 
             printf(", %" PRIu64 " beyond the window", is->kv_far_bytes_per_token);
         putchar('\n');
         if (is->state_bytes > 0)
-            printf("state        %" PRIu64 " bytes a sequence\n", is->state_bytes);
+            printf("state        %" PRIu64 " bytes a sequence or shared beginning; "
+                   "--mamba-cache-memory-bytes (default 2 GiB) holds %" PRIu64 "\n",
+                   is->state_bytes, (uint64_t)EXECUTOR_CPU_STATE_BYTES / is->state_bytes);
         printf("template     %s\n", is->has_template ? "yes" : "no");
         printf("licence      %s\n", *is->licence ? printable(is->licence).text : "not said");
         show_fit(facts);

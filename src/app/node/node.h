@@ -30,6 +30,7 @@ struct engine_settings {
     uint32_t max_num_batched_tokens;
     uint32_t max_model_len;
     uint64_t kv_bytes;
+    uint64_t state_bytes; /* memory for the states of recurrent layers */
     bool no_prefix_caching;
     bool reference;
     const char *kernels; /* NULL: the best of this CPU */

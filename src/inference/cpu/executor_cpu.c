@@ -232,7 +232,7 @@ static enum err count_pages(const struct executor_cpu *executor, uint32_t *ret_c
     return OK;
 }
 
-/* Of `places` for states, those that no running sequence takes: the beginnings of prompts that
+/* The number of places that no running sequence takes: the beginnings of prompts that
  * others share are stored there, and a branching tree of prompts has few on one path. */
 static uint64_t places_to_spare(uint64_t places) {
     if (places <= 1) return 0;

@@ -43,6 +43,10 @@ static void read_stats(struct engine *engine) {
         .completion_tokens = from.generated_tokens,
         .preemptions = from.preemptions,
         .nonfinite_rows = from.nonfinite_rows,
+        .state_saves = from.state_saves,
+        .state_hits = from.state_hits,
+        .state_evictions = from.state_evictions,
+        .states_stored = from.states_stored,
         .running = from.sequences_running + embedded.running,
         .waiting = from.sequences_waiting + from.sequences_preempted + embedded.waiting +
                    (uint32_t)ring_count(engine->prep_ring),

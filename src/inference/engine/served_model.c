@@ -71,6 +71,7 @@ static enum err open_model(struct served_model *model, const char *path,
         .reference = options->reference,
         .threads = options->threads,
         .kv_bytes = options->kv_bytes,
+        .state_bytes = options->state_bytes,
         .rows_max = options->max_num_batched_tokens,
         .sequences_max = sequences_of(options, device),
         .urgent_sequences = SERVED_URGENT_SEQS,
@@ -208,6 +209,9 @@ static void describe(struct served_model *model, const struct model_description 
     if (caps->window_pages > 0)
         buf_printf(&text, ", %u of %u pages of a block given back after %u tokens",
                    caps->window_pages, caps->full_pages + caps->window_pages, caps->window_tokens);
+    if (caps->state_places > 0)
+        buf_printf(&text, ", %u states of %.1f KiB, of %u sequences and of prefixes",
+                   caps->state_places, (double)is->state_bytes / 1024, caps->sequences_max);
     if (is->embeds)
         buf_printf(&text, "; vectors of %u of texts up to %u tokens", is->embedding_width,
                    is->embed_tokens_max);
@@ -231,7 +235,7 @@ static void tell_about(struct served_model *model, const struct model_descriptio
         .quantization = str_from(is->mixture),
         .parameters = is->parameters,
         .file_bytes = is->file_bytes,
-        .memory_bytes = is->weight_bytes + is->kv_bytes + is->workspace_bytes,
+        .memory_bytes = is->weight_bytes + is->kv_bytes + is->states_bytes + is->workspace_bytes,
         .context_tokens = is->context_model,
         .layers = is->layers,
         .width = is->width,

@@ -63,7 +63,8 @@ static struct executor_limits limits_of(const struct model_options *options, uin
                                     .sequences_max = options->sequences_max,
                                     .context_max = context_max,
                                     .block_count = options->block_count,
-                                    .kv_bytes = options->kv_bytes};
+                                    .kv_bytes = options->kv_bytes,
+                                    .state_bytes = options->state_bytes};
 }
 
 static enum err open_on_cpu(struct model *model, const struct model_options *options,
@@ -323,6 +324,8 @@ void model_describe(const struct model *model, struct model_description *ret_des
         .is_from_packed = model->store && tile_store_is_from_cache(model->store),
         .kv_bytes_per_token = executor.kv_bytes_per_token,
         .kv_bytes = executor.kv_bytes,
+        .state_bytes = executor.state_bytes,
+        .states_bytes = executor.states_bytes,
         .workspace_bytes = executor.workspace_bytes + embedder_bytes(model->embedder),
         .ledger = executor.ledger,
         .peak_rss_bytes = model->peak_rss_bytes};

@@ -32,6 +32,7 @@ struct model_options {
     uint32_t threads;     /* (default: one per core) */
     uint32_t block_count; /* KV blocks (default: as many as fit kv_bytes) */
     uint64_t kv_bytes;    /* (default 1 GiB, or less when sequences_max whole contexts need less) */
+    uint64_t state_bytes; /* memory for states of recurrent layers (default 2 GiB) */
     uint32_t rows_max;    /* rows of a step (default 512; with a device see gpu_rows.h) */
     uint32_t sequences_max;    /* sequences of a step (default 128, with a device up to 1024) */
     uint32_t urgent_sequences; /* part of sequences_max that no option counts, for sentences */
@@ -78,6 +79,8 @@ struct model_description {
     bool is_from_packed; /* the weights are mapped from a file of packed_dir */
     uint64_t kv_bytes_per_token;
     uint64_t kv_bytes;           /* when every block is in use */
+    uint64_t state_bytes;        /* size of a sequence's state; 0: no layer is recurrent */
+    uint64_t states_bytes;       /* when every place for a state is in use */
     uint64_t workspace_bytes;    /* for a step of rows_max rows, and for sampling */
     struct memory_ledger ledger; /* memory on the GPU; all zero: the CPU computes */
     uint64_t peak_rss_bytes;     /* peak of this process when model_open returned */

@@ -11,10 +11,11 @@
  * 300 tokens spares 300 rows and not 288. Only blocks that earlier steps have written can be
  * copied: copies come before all rows of a step.
  *
- * STATES (state_places.h). A sequence of a model with states can begin only where a state is stored,
- * within the tokens that the cache has: in the longest such prefix. It may be one that the step
- * being composed saves. Then the sequence begins, and has its first rows in the next step: steps
- * are what orders copies. Where a running sequence will save a longer one, the line waits for it.
+ * STATES (state_places.h). A sequence of a model with states can begin only where a state is
+ * stored, within the tokens that the cache has: in the longest such prefix. It may be one that the
+ * step being composed saves. Then the sequence begins, and has its first rows in the next step:
+ * steps are what orders copies. Where a running sequence will save a longer one, the line waits for
+ * it.
  *
  * The last token is always computed, because its logits are needed; so is a whole prompt that needs
  * scores. */

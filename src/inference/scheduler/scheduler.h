@@ -157,7 +157,7 @@ struct scheduler_stats {
     uint64_t prefix_hit_tokens;     /* prompt tokens found in the cache at the first start */
     uint64_t evictions;             /* cached blocks forgotten */
     uint64_t nonfinite_rows;        /* rows whose logits had NaN or +inf */
-    /* Of a model with states; else 0. */
+    /* 0, unless the model has states. */
     uint32_t states_total;    /* places for states */
     uint32_t states_used;     /* places of running sequences */
     uint32_t states_stored;   /* stored states of prefixes */

@@ -160,6 +160,7 @@ void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     wire_put_u32(out, hello->max_num_batched_tokens);
     wire_put_u32(out, hello->max_model_len);
     wire_put_u64(out, hello->kv_bytes);
+    wire_put_u64(out, hello->state_bytes);
     wire_put_u8(out, hello->prefix_caching);
     wire_put_u8(out, hello->reference);
     put_str(out, hello->kernels);
@@ -187,6 +188,7 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     hello.max_num_batched_tokens = wire_get_u32(&cursor);
     hello.max_model_len = wire_get_u32(&cursor);
     hello.kv_bytes = wire_get_u64(&cursor);
+    hello.state_bytes = wire_get_u64(&cursor);
     hello.prefix_caching = get_bool(&cursor);
     hello.reference = get_bool(&cursor);
     hello.kernels = get_str(&cursor);
@@ -391,6 +393,10 @@ void wire_put_stats(struct buf *out, const struct wire_stats *stats) {
     wire_put_u64(out, stats->completion_tokens);
     wire_put_u64(out, stats->preemptions);
     wire_put_u64(out, stats->nonfinite_rows);
+    wire_put_u64(out, stats->state_saves);
+    wire_put_u64(out, stats->state_hits);
+    wire_put_u64(out, stats->state_evictions);
+    wire_put_u32(out, stats->states_stored);
     wire_put_u32(out, stats->running);
     wire_put_u32(out, stats->waiting);
     put_f64(out, stats->kv_used);
@@ -409,6 +415,10 @@ enum err wire_get_stats(struct str payload, struct wire_stats *ret_stats, struct
     stats.completion_tokens = wire_get_u64(&cursor);
     stats.preemptions = wire_get_u64(&cursor);
     stats.nonfinite_rows = wire_get_u64(&cursor);
+    stats.state_saves = wire_get_u64(&cursor);
+    stats.state_hits = wire_get_u64(&cursor);
+    stats.state_evictions = wire_get_u64(&cursor);
+    stats.states_stored = wire_get_u32(&cursor);
     stats.running = wire_get_u32(&cursor);
     stats.waiting = wire_get_u32(&cursor);
     stats.kv_used = get_f64(&cursor);

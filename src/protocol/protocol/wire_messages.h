@@ -68,6 +68,7 @@ struct wire_hello {
     uint32_t max_num_batched_tokens;
     uint32_t max_model_len;
     uint64_t kv_bytes;
+    uint64_t state_bytes; /* memory for the states of recurrent layers */
     bool prefix_caching;
     bool reference;     /* plain C kernels, exact and slow */
     struct str kernels; /* name of a kernel table; empty: the best this CPU runs */
@@ -132,6 +133,10 @@ struct wire_stats {
     uint64_t completion_tokens;
     uint64_t preemptions;
     uint64_t nonfinite_rows; /* rows whose logits had NaN or +inf */
+    uint64_t state_saves;    /* states of prefixes that were stored */
+    uint64_t state_hits;     /* sequences that began at one of them */
+    uint64_t state_evictions;
+    uint32_t states_stored;
     uint32_t running;
     uint32_t waiting;
     double kv_used;        /* 0..1 */

@@ -98,9 +98,13 @@ struct worker_status {
     uint64_t prefix_queries; /* prompt tokens looked up in the prefix cache */
     uint64_t preemptions;    /* sequences that lost their KV blocks and were continued later */
     uint64_t nonfinite_rows; /* rows whose logits had NaN or +inf */
-    double kv_used;          /* 0..1 */
-    uint64_t memory_bytes;   /* resident bytes of the engine's process */
-    int process;             /* number of that process; 0: none */
+    /* States of recurrent layers: prefixes stored, sequences that began at one, forgotten ones, and
+     * how many there are. */
+    uint64_t state_saves, state_hits, state_evictions;
+    uint32_t states_stored;
+    double kv_used;        /* 0..1 */
+    uint64_t memory_bytes; /* resident bytes of the engine's process */
+    int process;           /* number of that process; 0: none */
     char card
         [CARD_UUID_BYTES]; /* the UUID of the GPU that it computes on; empty: none, or not known */
     struct card_ledger ledger; /* account of its memory there */

@@ -24,6 +24,9 @@ static void keep_counters(struct wire_stats *ended, const struct wire_stats *sta
     ended->completion_tokens += stats->completion_tokens;
     ended->preemptions += stats->preemptions;
     ended->nonfinite_rows += stats->nonfinite_rows;
+    ended->state_saves += stats->state_saves;
+    ended->state_hits += stats->state_hits;
+    ended->state_evictions += stats->state_evictions;
     timings_merge(&ended->timings, &stats->timings);
 }
 
