@@ -28,14 +28,17 @@ def ends_whole(server, batch, count):
     assert [line["custom_id"] for line in output] == [f"line-{i:03d}" for i in range(count)]
 
 
-def test_the_package_is_there_and_without_a_model_says_so_once(debian):
+def test_the_package_is_there_and_wrong_settings_are_said_once(debian):
     assert debian.good("quern", "--version").startswith("quern ")
     assert debian.good("stat", "-c", "%a %U", "/var/lib/quern", "/var/cache/quern").split() == [
         "700", "quern", "755", "quern"]
+    environment = (debian.folder / "etc/quern/quern.env").read_text()
+    debian.write("/etc/quern/quern.env", environment + "QUERN_MODEL=of-nobody\n")
     assert debian.run("systemctl", "start", "quern").returncode != 0
+    debian.write("/etc/quern/quern.env", environment)
     assert debian.show("ExecMainStatus") == "2" and debian.show(
         "NRestarts") == "0", "wrong settings are not tried again"
-    assert "--model is missing" in debian.good("journalctl", "-u", "quern", "--no-pager")
+    assert "of-nobody" in debian.good("journalctl", "-u", "quern", "--no-pager")
 
 
 def test_it_starts_shut_in_and_takes_keys_from_credentials(debian):

@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define KEEP_ALIVE_MS 300000 /* as Ollama has it */
+
 struct chosen {
     const struct command_call *call;
     struct serve_options serve;
@@ -27,6 +29,8 @@ struct chosen {
     int64_t max_file_bytes; /* 0: the profile's */
     int64_t keep_days;      /* 0: for ever */
     const char *keep_alive;
+    bool on_demand;
+    struct shelf *shelf; /* with on_demand */
     int64_t connections_per_address, body_memory_bytes, answer_memory_bytes;
     struct option_list api_keys, allowed_hosts, allowed_origins;
     char state_dir_usual[PATH_MAX];
@@ -61,9 +65,12 @@ static const struct option rows[] = {
     {"keep-days", OPTION_INTEGER, AT(keep_days), "N",
      .help = "days after which ended batches are deleted with all their files (default 0: never)",
      .max = 36500},
+    {"on-demand", OPTION_SWITCH, AT(on_demand),
+     .help = "serve all models of this machine, each loaded at its first request (default without "
+             "--model and --upstream)"},
     {"keep-alive", OPTION_TEXT, AT(keep_alive), "TIME",
      .help = "time without a request after which a model is unloaded, such as 5m; -1: never "
-             "(default -1)"},
+             "(default -1; on demand 5m)"},
     {"preflight-seconds", OPTION_INTEGER, AT(preflight_s), "N",
      .help = "time limit of a preflight that a client asks for (default 600 s)", .min = 1,
      .max = 86400},
@@ -120,12 +127,17 @@ static void set_defaults(void *context) {
 static void release(void *context) {
     struct chosen *chosen = context;
     engine_options_release(&chosen->choice, &chosen->serve.node);
+    shelf_close(chosen->shelf);
 }
 
 static enum err check(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     struct serve_options *serve = &chosen->serve;
-    enum err err = engine_options_check(&chosen->choice, &serve->node, error);
+    struct engine_choice *choice = &chosen->choice;
+    choice->may_have_none = true;
+    if (choice->models.count == 0 && choice->upstreams.count == 0) chosen->on_demand = true;
+    if (chosen->on_demand) serve->node.keep_ms = KEEP_ALIVE_MS;
+    enum err err = engine_options_check(choice, &serve->node, error);
     if (err == OK && serve->ssl_keyfile && !serve->ssl_certfile)
         err = err_set(error, ERR_INVALID, "--ssl-keyfile needs --ssl-certfile");
     if (err == OK && serve->metrics_compat && strcmp(serve->metrics_compat, "vllm") != 0)
@@ -226,6 +238,8 @@ static enum err run(struct command_call *call, struct error *error) {
     serve->listening = print_listening;
     serve->stop = call->stop;
     enum err err = engine_options_find_models(&chosen->choice, &serve->node, call->stop, error);
+    if (err == OK && chosen->on_demand) err = shelf_open(&chosen->shelf, call->stop, error);
+    serve->node.shelf = chosen->shelf;
     return err == OK ? serve_run(serve, error) : err;
 }
 
@@ -239,7 +253,7 @@ static const struct option_table tables[] = {{rows, 0},
 const struct command cmd_serve = {
     .name = "serve",
     .summary = "serve Files, Batches, chat, completions, embeddings, models",
-    .usage = "serve [ALIAS=]M... [--upstream NAME=URL] [options]",
+    .usage = "serve [[ALIAS=]M...] [--upstream NAME=URL] [options]",
     .help =
         "Serves Files, Batches, chat completions, completions, embeddings and models under /v1,\n"
         "and prints \"listening on http://HOST:PORT\" once it is ready (https:// with a\n"

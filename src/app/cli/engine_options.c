@@ -316,7 +316,7 @@ static enum err fill_engine(struct engine_choice *choice, struct engine_settings
 
 enum err engine_options_check(struct engine_choice *choice, struct node_options *node,
                               struct error *error) {
-    if (choice->models.count == 0 && choice->upstreams.count == 0)
+    if (choice->models.count == 0 && choice->upstreams.count == 0 && !choice->may_have_none)
         return err_set(error, ERR_INVALID,
                        "--model is missing; `quern models` lists what is there");
     if (choice->models.count > NODE_MODELS_MAX)

@@ -18,6 +18,7 @@
 /* The options as the command line has them. */
 struct engine_choice {
     struct option_list models;    /* [ALIAS=]M */
+    bool may_have_none;           /* neither a model nor an upstream need be named */
     bool pull;                    /* fetch models that are not here */
     struct option_list upstreams; /* NAME=URL[,KEY=VALUE]... */
     const char *config;           /* read by settings.h */

@@ -113,6 +113,10 @@ static void add_number(struct buf *line, const char *name, uint64_t number) {
     buf_printf(line, ", \"%s\": %" PRIu64, name, number);
 }
 
+static void add_flag(struct buf *line, const char *name, bool is_set) {
+    buf_printf(line, ", \"%s\": %s", name, is_set ? "true" : "false");
+}
+
 static void add_inspection(struct buf *line, const struct model_facts *facts) {
     const struct inspection *is = &facts->is;
     add_text(line, "family", is->family);
@@ -137,8 +141,13 @@ static void add_inspection(struct buf *line, const struct model_facts *facts) {
     add_number(line, "kv_bytes_per_token", is->kv_bytes_per_token);
     add_number(line, "state_bytes", is->state_bytes);
     add_number(line, "kv_far_bytes_per_token", is->kv_far_bytes_per_token);
-    buf_printf(line, ", \"chat_template\": %s, \"embeds\": %s", is->has_template ? "true" : "false",
-               is->embeds ? "true" : "false");
+    add_text(line, "quantization", is->mixture);
+    add_flag(line, "chat_template", is->has_template);
+    if (is->is_template_read) {
+        add_flag(line, "takes_tools", is->takes_tools);
+        add_flag(line, "thinks", is->thinks);
+    }
+    add_flag(line, "embeds", is->embeds);
     add_number(line, "memory_bytes", facts->machine.memory_bytes);
     add_number(line, "memory_free_bytes", facts->machine.free_bytes);
     add_number(line, "memory_needed_bytes", facts->fit.needed_bytes);

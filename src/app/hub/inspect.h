@@ -45,7 +45,10 @@ struct inspection {
     uint64_t kv_far_bytes_per_token;
     /* States of a sequence, whatever its length; 0: no layer has one, or before inspect_verdict. */
     uint64_t state_bytes;
+    char mixture[16]; /* "Q4_K_M": the name of the mixture of types; empty: the file has none */
     bool has_template;
+    /* What the template does; known for a GGUF file after inspect_verdict. */
+    bool is_template_read, takes_tools, thinks;
     bool embeds; /* made for embeddings: the file says how to pool */
 };
 

@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "checkpoint/file_type.h"
 #include "checkpoint/vocab.h"
 #include "hub/hub_internal.h"
 
@@ -75,6 +76,9 @@ static void read_general(struct inspection *inspection, const struct gguf *gguf)
                        text_of(gguf, "general.license"));
     hub_copy_printable(inspection->tokenizer, sizeof inspection->tokenizer,
                        text_of(gguf, "tokenizer.ggml.model"));
+    const char *mixture = file_type_name(gguf);
+    hub_copy_printable(inspection->mixture, sizeof inspection->mixture,
+                       str_from(mixture ? mixture : ""));
     inspection->has_template = text_of(gguf, "tokenizer.chat_template").bytes > 0 ||
                                checkpoint_family_template(gguf).bytes > 0;
 }

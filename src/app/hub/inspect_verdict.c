@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/inspect_verdict.h"
 
+#include "chat/thought.h"
+#include "chat/tool_format.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/tensors.h"
+#include "jinja/jinja.h"
 
 /* Keys and values in F16, of the layers that have their own. */
 static void take_keys(struct inspection *inspection, const struct model_config *config) {
@@ -44,6 +47,23 @@ static void take_memory(struct inspection *inspection, const struct checkpoint *
         inspection->memory_bytes += memory_of(checkpoint_tensor_at(checkpoint, i), is_tied);
 }
 
+/* A template that cannot be read leaves it unknown: the engine says why it does not load. */
+static void take_template(struct inspection *inspection, const struct checkpoint_vocab *vocab) {
+    struct jinja_template *template = NULL, *for_tools = NULL;
+    struct error ignored;
+    bool is_good = jinja_template_open(&template, vocab->chat_template, &ignored) == OK;
+    if (is_good && vocab->tool_template.bytes > 0)
+        is_good = jinja_template_open(&for_tools, vocab->tool_template, &ignored) == OK;
+    inspection->is_template_read = is_good;
+    if (is_good) {
+        inspection->takes_tools =
+            tool_format_of(for_tools ? for_tools : template) != TOOL_FORMAT_NONE;
+        inspection->thinks = thought_marks_of(template).begin != NULL;
+    }
+    jinja_template_close(template);
+    jinja_template_close(for_tools);
+}
+
 enum err inspect_verdict(struct inspection *inspection, const char *path, struct error *error) {
     struct checkpoint *checkpoint;
     const struct checkpoint_options options = {.dummy_weights = false};
@@ -54,6 +74,8 @@ enum err inspect_verdict(struct inspection *inspection, const char *path, struct
     err = tensors_check(checkpoint, config, error);
     if (!is_encoder) take_keys(inspection, config);
     if (err == OK && !is_encoder) take_memory(inspection, checkpoint);
+    const struct checkpoint_vocab *vocab = checkpoint_vocab(checkpoint);
+    if (err == OK && vocab && inspection->has_template) take_template(inspection, vocab);
     checkpoint_close(checkpoint);
     return err;
 }

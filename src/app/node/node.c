@@ -15,6 +15,8 @@
 #include "workers/upstream/shape.h"
 #include "workers/upstream/worker_upstream.h"
 
+#include <assert.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,10 +29,12 @@
 struct node {
     struct store *store;
     struct runner *runner;
-    struct turns *turns;                     /* NULL: all models stay loaded */
-    struct card_watch *cards;                /* NULL: nothing is told about GPUs */
-    struct worker *workers[NODE_MODELS_MAX]; /* engines only */
+    struct turns *turns;                      /* NULL: all models stay loaded */
+    struct card_watch *cards;                 /* NULL: nothing is told about GPUs */
+    struct worker *workers[NODE_ENGINES_MAX]; /* engines only */
     size_t worker_count;
+    const struct node_options *options; /* with a shelf; otherwise NULL */
+    pthread_mutex_t adopting;           /* one model at a time is adopted */
     char dump_dir[4096];
     struct worker *upstreams[NODE_UPSTREAMS_MAX];
     size_t upstream_count;
@@ -68,10 +72,71 @@ struct wire_hello node_hello(const struct model_choice *choice,
     return hello;
 }
 
-static enum err open_worker(struct node *node, size_t index, const struct node_options *from,
+#define KV_BYTES_USUAL ((uint64_t)1 << 30) /* an engine's default */
+#define KV_SEQUENCES 128                   /* sequences that it has room for at most */
+
+/* The memory that an engine of a model of the shelf will take on the CPU. */
+static uint64_t memory_of(const struct shelf_model *model, const struct engine_settings *settings) {
+    uint64_t kv_bytes = settings->kv_bytes ? settings->kv_bytes : KV_BYTES_USUAL;
+    uint64_t most = model->token_bytes * model->foretold.context_tokens_max * KV_SEQUENCES;
+    return model->needed_bytes + (most < kv_bytes ? most : kv_bytes);
+}
+
+static bool takes_whole_card(const struct engine_settings *engine) {
+    const struct wire_device *card = &engine->device;
+    return card->memory_share == 0 && card->memory_bytes == 0 &&
+           gpu_find_is_likely(card->name, card->plugin);
+}
+
+static uint64_t machine_bytes(void) {
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Whether a model of the shelf can never be loaded here; the sentence is Ollama's. */
+static bool is_too_large(const struct shelf_model *model, const struct engine_settings *settings,
+                         char *ret_text, size_t text_bytes) {
+    const double gib = 1 << 30;
+    uint64_t memory = machine_bytes();
+    if (model->needed_bytes <= memory || takes_whole_card(settings)) return false;
+    snprintf(ret_text, text_bytes,
+             "model requires more system memory (%.1f GiB) than is available (%.1f GiB)",
+             (double)model->needed_bytes / gib, (double)memory / gib);
+    return true;
+}
+
+static enum err open_engine(struct node *node, const struct model_choice *choice,
+                            const struct shelf_model *known, const struct node_options *from,
+                            const struct worker_events *events, struct worker **ret_worker,
                             struct error *error) {
     const struct engine_settings *settings = &from->engine;
-    const struct model_choice *choice = &node->models[index];
+    const char *const arguments[] = {"engine",       "--log-level",     log_level_name(log_level()),
+                                     "--log-format", log_format_name(), NULL};
+    char packed_dir[PATH_MAX], refusal[160];
+    struct wire_hello hello = node_hello(choice, settings);
+    if (packed_folder_of(settings->packed_dir, choice->path, packed_dir)) {
+        hello.packed_dir = str_from(packed_dir);
+        hello.packed_bytes_max = settings->packed_bytes_max;
+    }
+    struct worker_engine_options options = {.hello = hello,
+                                            .arguments = arguments,
+                                            .hang_ms = settings->hang_ms,
+                                            .dump_dir = node->dump_dir,
+                                            .turns = node->turns,
+                                            .keep_ms = from->keep_ms};
+    if (known) {
+        options.foretold = known->foretold;
+        options.memory_bytes = memory_of(known, settings);
+        if (is_too_large(known, settings, refusal, sizeof refusal)) options.refusal = refusal;
+    }
+    enum err err = worker_engine_open(ret_worker, &options, events, error);
+    if (err == OK) node->workers[node->worker_count++] = *ret_worker;
+    return err;
+}
+
+/* `known` NULL: nothing is known of it but its path. */
+static enum err open_worker(struct node *node, const struct model_choice *choice,
+                            const struct shelf_model *known, const struct node_options *from,
+                            struct error *error) {
     struct worker_events events;
     uint32_t seat;
     struct worker *worker;
@@ -79,31 +144,44 @@ static enum err open_worker(struct node *node, size_t index, const struct node_o
     if (!runner_worker_seat(node->runner, &events, &seat))
         return err_set(error, ERR_LIMIT, "more than %d models", RUNNER_WORKERS_MAX);
     if (choice->is_echo) {
+        size_t index = (size_t)(choice - node->models);
         for (size_t i = 0; i < choice->name_count; i++) node->names[index][i] = choice->names[i];
         const struct worker_echo_options options = {.models = node->names[index],
                                                     .check = upstream_shape_check,
                                                     .look = upstream_shape_look};
         err = worker_echo_open(&worker, &options, &events, error);
     } else {
-        const char *const arguments[] = {
-            "engine",       "--log-level",     log_level_name(log_level()),
-            "--log-format", log_format_name(), NULL};
-        char packed_dir[PATH_MAX];
-        struct wire_hello hello = node_hello(choice, settings);
-        if (packed_folder_of(settings->packed_dir, choice->path, packed_dir)) {
-            hello.packed_dir = str_from(packed_dir);
-            hello.packed_bytes_max = settings->packed_bytes_max;
-        }
-        const struct worker_engine_options options = {.hello = hello,
-                                                      .arguments = arguments,
-                                                      .hang_ms = settings->hang_ms,
-                                                      .dump_dir = node->dump_dir,
-                                                      .turns = node->turns,
-                                                      .keep_ms = from->keep_ms};
-        err = worker_engine_open(&worker, &options, &events, error);
-        if (err == OK) node->workers[node->worker_count++] = worker;
+        err = open_engine(node, choice, known, from, &events, &worker, error);
     }
     if (err == OK) runner_worker_attach(node->runner, seat, worker);
+    return err;
+}
+
+static bool is_chosen(const struct node_options *options, const char *path) {
+    for (size_t i = 0; i < options->model_count; i++)
+        if (strcmp(options->models[i].path, path) == 0) return true;
+    return false;
+}
+
+/* Opens the workers of the --model options, which load first, and those of the shelf. */
+static enum err open_workers(struct node *node, const struct node_options *options,
+                             struct error *error) {
+    const struct shelf *shelf = options->shelf;
+    size_t seats = NODE_ENGINES_MAX - options->upstream_count, left_out = 0;
+    enum err err = OK;
+    for (size_t i = 0; i < options->model_count && err == OK; i++)
+        err = open_worker(node, &node->models[i],
+                          shelf ? shelf_find(shelf, node->models[i].path) : NULL, options, error);
+    for (size_t i = 0; shelf && i < shelf_count(shelf) && err == OK; i++) {
+        const struct shelf_model *model = shelf_at(shelf, i);
+        if (is_chosen(options, model->choice.path)) continue;
+        if (node->worker_count < seats)
+            err = open_worker(node, &model->choice, model, options, error);
+        else
+            left_out++;
+    }
+    if (left_out > 0)
+        log_warn("event=models_left_out count=%zu; at most %zu models are served", left_out, seats);
     return err;
 }
 
@@ -194,8 +272,6 @@ void node_keys_take(struct node *node, const struct node_keys *keys) {
 
 /* --- models --- */
 
-#define KV_BYTES_USUAL ((uint64_t)1 << 30) /* an engine's default */
-
 /* The number of models that fit into three quarters of the memory, the largest together: their
  * files, and `extra_bytes` for each. At least one. */
 static uint32_t models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
@@ -220,14 +296,10 @@ static uint32_t models_that_fit(const uint64_t *model_bytes, size_t count, uint6
 static uint32_t models_at_a_time(const struct node_options *options, const uint64_t *model_bytes,
                                  size_t count) {
     const struct engine_settings *engine = &options->engine;
-    const struct wire_device *card = &engine->device;
     if (options->loaded_models_max > 0) return options->loaded_models_max;
-    if (card->memory_share == 0 && card->memory_bytes == 0 &&
-        gpu_find_is_likely(card->name, card->plugin))
-        return 1;
+    if (takes_whole_card(engine)) return 1;
     uint64_t kv_bytes = engine->kv_bytes ? engine->kv_bytes : KV_BYTES_USUAL;
-    uint64_t memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    return models_that_fit(model_bytes, count, kv_bytes + ENGINE_OTHER_BYTES, memory);
+    return models_that_fit(model_bytes, count, kv_bytes + ENGINE_OTHER_BYTES, machine_bytes());
 }
 
 /* Opens the turns of the engines on the one device, the CPU or a GPU, if they do not all fit. */
@@ -239,10 +311,16 @@ static void open_turns(struct node *node, const struct node_options *options) {
     }
     uint32_t most = models_at_a_time(options, bytes, count);
     node->first_count = most < count ? most : count;
-    if (most >= count) return;
-    const struct turns_options turns = {most, options->model_stay_s * NS_PER_S};
+    if (most >= count && !options->shelf) return;
+    struct turns_options turns = {.loaded_max = most,
+                                  .stay_ns_min = options->model_stay_s * NS_PER_S};
+    if (options->shelf && options->loaded_models_max == 0 && !takes_whole_card(&options->engine)) {
+        turns.loaded_max = NODE_ENGINES_MAX;
+        turns.memory_bytes = machine_bytes() / 4 * 3;
+    }
     node->turns = turns_open(&turns);
-    log_info("event=models_take_turns models=%zu loaded_max=%u", count, most);
+    if (options->shelf) count += shelf_count(options->shelf);
+    log_info("event=models_take_turns models=%zu loaded_max=%u", count, turns.loaded_max);
 }
 
 /* Makes room for the files that engines will add, each about as large as its model. */
@@ -318,9 +396,12 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
                    struct error *error) {
     struct node *node = mem_new(1, sizeof *node);
     memcpy(node->models, options->models, sizeof node->models);
+    if (options->shelf) node->options = options;
+    pthread_mutex_init(&node->adopting, NULL);
     struct runner_options runner = options->runner;
     runner.events = (struct runner_events){.context = node, .event = on_runner_event};
     runner.names = &node->aliased;
+    runner.knows_all = options->shelf != NULL;
     memcpy(node->aliases, options->aliases, sizeof node->aliases);
     node->aliased = (struct names){node->aliases, options->alias_count};
     enum err err = store_open(&node->store, &options->store, error);
@@ -329,8 +410,7 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
     if (err == OK) err = runner_open(&node->runner, node->store, &runner, error);
     if (err == OK) open_turns(node, options);
     if (err == OK && options->engine.packed_dir) sweep_packed(node, options);
-    for (size_t i = 0; i < options->model_count && err == OK; i++)
-        err = open_worker(node, i, options, error);
+    if (err == OK) err = open_workers(node, options, error);
     for (size_t i = 0; i < options->upstream_count && err == OK; i++)
         err = open_upstream(node, &options->upstreams[i], error);
     if (err == OK) err = check_aliases(node, error);
@@ -377,7 +457,33 @@ void node_close(struct node *node, int64_t drain_ms) {
     runner_close(node->runner);
     turns_close(node->turns);
     store_close(node->store);
+    pthread_mutex_destroy(&node->adopting);
     free(node);
+}
+
+static bool is_served(struct node *node, const char *name) {
+    return runner_model_find(node->runner, str_from(name), ignore_model, NULL);
+}
+
+static enum err adopt(struct node *node, const char *name, struct error *error) {
+    struct shelf *shelf;
+    enum err err = shelf_open_one(&shelf, name, error);
+    if (err != OK) return err;
+    if (shelf_count(shelf) == 0)
+        err = err_set(error, ERR_INVALID, "'%.100s' is there, and cannot be served", name);
+    else if (!is_served(node, shelf_at(shelf, 0)->choice.names[0]))
+        err = open_worker(node, &shelf_at(shelf, 0)->choice, shelf_at(shelf, 0), node->options,
+                          error);
+    shelf_close(shelf);
+    return err;
+}
+
+enum err node_adopt(struct node *node, const char *name, struct error *error) {
+    assert(node->options);
+    pthread_mutex_lock(&node->adopting);
+    enum err err = is_served(node, name) ? OK : adopt(node, name, error);
+    pthread_mutex_unlock(&node->adopting);
+    return err;
 }
 
 struct store *node_store(struct node *node) {

@@ -10,7 +10,7 @@
  * Thread: main.
  * Memory: owns the store, the runner and the device; the runner owns the workers. */
 
-#include "hub/catalog.h"
+#include "node/shelf.h"
 #include "protocol/card.h"
 #include "protocol/wire_messages.h"
 #include "runner/runner.h"
@@ -18,6 +18,7 @@
 #include "workers/upstream/spec.h"
 
 #define NODE_MODELS_MAX 16
+#define NODE_ENGINES_MAX RUNNER_WORKERS_MAX /* those of a shelf, too */
 #define NODE_UPSTREAMS_MAX 32
 #define NODE_ALIASES_MAX 64
 
@@ -50,6 +51,8 @@ struct node_options {
     struct runner_options runner;
     struct model_choice models[NODE_MODELS_MAX];
     size_t model_count;
+    /* Further models, loaded on demand; NULL: none. With it, the options outlive the node. */
+    const struct shelf *shelf;
     struct engine_settings engine;
     struct upstream_spec *upstreams; /* (upstream_count), borrowed for node_open */
     size_t upstream_count;
@@ -89,6 +92,10 @@ void node_keys_free(struct node_keys *keys); /* NULL is allowed; wipes them */
 /* Requests to upstreams that are sent later have these keys. `keys` is of the options that the node
  * was opened with. */
 void node_keys_take(struct node *node, const struct node_keys *keys);
+
+/* Serves a model that has come to this machine since the node was opened with a shelf; a model that
+ * is served already stays as it is. Any thread, until node_close. ERR_LIMIT: no seat is left. */
+enum err node_adopt(struct node *node, const char *name, struct error *error) MUST_CHECK;
 
 struct store *node_store(struct node *node);
 struct runner *node_runner(struct node *node);

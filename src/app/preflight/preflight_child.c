@@ -90,10 +90,19 @@ static void add_engine(struct arguments *arguments, const struct engine_settings
     add_device(arguments, &engine->device);
 }
 
+static bool has_name(const struct model_choice *choice, const char *model) {
+    for (size_t i = 0; i < choice->name_count; i++)
+        if (strcmp(choice->names[i], model) == 0) return true;
+    return false;
+}
+
 static const struct model_choice *find_choice(const struct node_options *node, const char *model) {
+    size_t shelved = node->shelf ? shelf_count(node->shelf) : 0;
     for (size_t i = 0; i < node->model_count; i++)
-        for (size_t j = 0; j < node->models[i].name_count; j++)
-            if (strcmp(node->models[i].names[j], model) == 0) return &node->models[i];
+        if (has_name(&node->models[i], model)) return &node->models[i];
+    for (size_t i = 0; i < shelved; i++)
+        if (has_name(&shelf_at(node->shelf, i)->choice, model))
+            return &shelf_at(node->shelf, i)->choice;
     return NULL;
 }
 
@@ -101,7 +110,7 @@ static const struct model_choice *find_choice(const struct node_options *node, c
 static enum err add_model(struct arguments *arguments, const struct node_options *node,
                           const char *model, struct error *error) {
     char text[MODEL_NAME_BYTES + PATH_MAX + 8];
-    bool is_only = node->model_count + node->upstream_count == 1;
+    bool is_only = !node->shelf && node->model_count + node->upstream_count == 1;
     if (!*model && !is_only)
         return err_set(error, ERR_INVALID,
                        "The file names no model and several are served: say in 'model' which one "

@@ -2,8 +2,8 @@
 #pragma once
 
 /* spawn: starts a process that inherits only the named descriptors and the few environment
- * variables that a C program or a card's driver needs. No signal is blocked in it. No key or secret
- * reaches it.
+ * variables that a C program or a card's driver needs, or that name places of models. No signal is
+ * blocked in it. No key or secret reaches it.
  *
  * Thread: any. A child that asked for a signal at its parent's end gets it when the starting thread
  * ends.

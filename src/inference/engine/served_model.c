@@ -239,6 +239,7 @@ static void tell_about(struct served_model *model, const struct model_descriptio
         .context_tokens = is->context_model,
         .layers = is->layers,
         .width = is->width,
+        .knows_template = true,
         .takes_tools = is->generates && tool_format_of(for_tools) != TOOL_FORMAT_NONE,
         .thinks = is->generates && words->template &&
                   (is_named || thought_marks_of(words->template).begin),

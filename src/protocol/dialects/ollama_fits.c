@@ -16,7 +16,7 @@ bool ollama_fits(const struct dialect_call *call, const struct worker_model *mod
     if (is_known && !embeds_texts && !model->generates)
         return refuse_lack(call, call->dialect == &ollama_chat ? "chat" : "generate", "model",
                            refusal);
-    if (model->about.architecture.bytes == 0 || call->is_bare) return true;
+    if (!model->about.knows_template || call->is_bare) return true;
     if (call->wants_tools && !model->about.takes_tools)
         return refuse_lack(call, "tools", "tools", refusal);
     if (call->wants_thought && !model->about.thinks)

@@ -23,7 +23,8 @@ struct model_about {
     uint64_t memory_bytes;   /* weights, KV blocks and workspace when all are in use */
     uint32_t context_tokens; /* the files' limit; what is served may be less */
     uint32_t layers;
-    uint32_t width;   /* numbers of a hidden state, and of a vector of texts */
-    bool takes_tools; /* its template shows tools to it */
-    bool thinks;      /* its template lets it think before it answers */
+    uint32_t width;      /* numbers of a hidden state, and of a vector of texts */
+    bool knows_template; /* the next two are known */
+    bool takes_tools;    /* its template shows tools to it */
+    bool thinks;         /* its template lets it think before it answers */
 };

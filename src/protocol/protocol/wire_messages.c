@@ -218,6 +218,7 @@ static void put_about(struct buf *out, const struct model_about *about) {
     wire_put_u32(out, about->context_tokens);
     wire_put_u32(out, about->layers);
     wire_put_u32(out, about->width);
+    wire_put_u8(out, about->knows_template);
     wire_put_u8(out, about->takes_tools);
     wire_put_u8(out, about->thinks);
 }
@@ -234,6 +235,7 @@ static struct model_about get_about(struct wire_cursor *cursor) {
     about.context_tokens = wire_get_u32(cursor);
     about.layers = wire_get_u32(cursor);
     about.width = wire_get_u32(cursor);
+    about.knows_template = get_bool(cursor);
     about.takes_tools = get_bool(cursor);
     about.thinks = get_bool(cursor);
     return about;

@@ -117,7 +117,7 @@ enum serving runner_serving(struct runner *runner, struct str model) {
     struct worker *workers[RUNNER_WORKERS_MAX];
     char served[MODEL_NAME_BYTES];
     size_t count = runner_workers(runner, workers);
-    bool all_known = count > 0;
+    bool all_known = count > 0 || runner->options.knows_all;
     for (size_t i = 0; i < count; i++) {
         if (runner_finds(runner, workers[i], model, served)) return SERVED;
         struct worker_status status;

@@ -65,6 +65,7 @@ struct runner_options {
     uint32_t keep_days;          /* ended batches are deleted after them; 0: never */
     int64_t (*now_unix_s)(void); /* default clock_unix_s; tests have their own */
     const struct names *names;   /* aliases; borrowed; NULL: none */
+    bool knows_all;              /* without a worker no model exists; else none is known yet */
 };
 
 enum err runner_open(struct runner **ret_runner, struct store *store,

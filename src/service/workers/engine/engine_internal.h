@@ -44,6 +44,7 @@ struct worker_engine {
     uint32_t member;
     int wake_fd; /* an eventfd that wakes the thread: there are frames to send, or it closes */
     pthread_t thread;
+    bool has_thread; /* false for a model that must not be loaded */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -74,6 +75,8 @@ struct worker_engine {
     int64_t moved_ns;        /* when it last made progress, as seen from here */
     struct buf ready_payload;
     struct wire_ready ready; /* READY of the first engine; its names are lent */
+    struct buf foretold_payload;
+    struct wire_ready foretold; /* what is known before; constant after open */
     bool has_ready;
 
     /* The thread's alone. */

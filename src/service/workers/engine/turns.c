@@ -108,14 +108,19 @@ struct turn_decision turns_decide(const struct turn_member *members, uint32_t co
     uint32_t loaded_max = options->loaded_max > 0 ? options->loaded_max : 1;
     const struct turn_decision wait = {TURN_WAIT, 0};
     uint32_t loaded = 0;
+    uint64_t used_bytes = 0;
     for (uint32_t i = 0; i < count; i++) {
         if (members[i].state == TURN_LOADING || members[i].state == TURN_LEAVING) return wait;
-        loaded += members[i].state == TURN_LOADED;
+        if (members[i].state != TURN_LOADED) continue;
+        loaded++;
+        used_bytes += members[i].bytes;
     }
     uint32_t wanted = most_urgent(members, count);
     if (wanted == NOBODY) return wait;
-    if (loaded < loaded_max) return (struct turn_decision){TURN_LOAD, wanted};
     const struct turn_member *candidate = &members[wanted];
+    bool fits = loaded == 0 || options->memory_bytes == 0 ||
+                used_bytes + candidate->bytes <= options->memory_bytes;
+    if (loaded < loaded_max && fits) return (struct turn_decision){TURN_LOAD, wanted};
     uint32_t victim = idle_longest(members, count, now_ns);
     if (victim == NOBODY && (is_interactive(candidate->tier) || is_at_risk(candidate, now_unix_s)))
         victim = can_wait(members, count, candidate, options->stay_ns_min, now_ns);
@@ -146,7 +151,8 @@ static void decide(struct turns *turns) {
     uint32_t member = decision.member;
     struct turn_member *one = &turns->members[member];
     if (decision.move == TURN_LOAD) {
-        *one = (struct turn_member){.state = TURN_LOADING, .loading_ns = clock_monotonic_ns()};
+        *one = (struct turn_member){
+            .state = TURN_LOADING, .bytes = one->bytes, .loading_ns = clock_monotonic_ns()};
         log_info("event=model_loads worker=%u", member);
     } else {
         one->state = TURN_LEAVING;
@@ -164,6 +170,12 @@ uint32_t turns_join(struct turns *turns, void (*wake)(void *context), void *cont
     turns->wakes[member].context = context;
     pthread_mutex_unlock(&turns->lock);
     return member;
+}
+
+void turns_weigh(struct turns *turns, uint32_t member, uint64_t bytes) {
+    pthread_mutex_lock(&turns->lock);
+    turns->members[member].bytes = bytes;
+    pthread_mutex_unlock(&turns->lock);
 }
 
 void turns_leave(struct turns *turns, uint32_t member) {

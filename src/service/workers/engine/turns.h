@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* turns: the turns of several engines on one device, on which only `loaded_max` models can be
- * loaded at a time. Each engine is a member; turns_decide says which one loads and which one makes
- * room.
+/* turns: the turns of several engines on one device, on which only `loaded_max` models, or those
+ * that fit into `memory_bytes` together, can be loaded at a time. Each engine is a member;
+ * turns_decide says which one loads and which one makes room.
  *
  *     AWAY ──▶ LOADING ──▶ LOADED ──▶ LEAVING ──▶ AWAY           FAILED stays
  *
@@ -39,6 +39,7 @@ enum turn_state { TURN_AWAY, TURN_LOADING, TURN_LOADED, TURN_LEAVING, TURN_FAILE
 
 struct turn_member {
     enum turn_state state;
+    uint64_t bytes; /* memory that it takes while it is loaded, as predicted */
     /* While it is not loaded: the work that waits for it. */
     bool is_wanted;
     enum tier tier;          /* the most urgent */
@@ -63,6 +64,7 @@ struct turn_decision {
 struct turns_options {
     uint32_t loaded_max; /* members that are loaded at a time; at least one */
     int64_t stay_ns_min;
+    uint64_t memory_bytes; /* for all that are loaded, unless one alone needs more; 0: no limit */
 };
 
 /* The next move. One model moves at a time. */
@@ -78,6 +80,8 @@ void turns_close(struct turns *turns);
 /* `wake` is called when turns_state_of of the member has changed. */
 uint32_t turns_join(struct turns *turns, void (*wake)(void *context), void *context);
 void turns_leave(struct turns *turns, uint32_t member);
+/* Tells the memory that the member takes while it is loaded (0 before). */
+void turns_weigh(struct turns *turns, uint32_t member, uint64_t bytes);
 
 /* Jobs wait for the member; ignored while it is loaded or loads. `deadline_unix_s` 0: none. */
 void turns_want(struct turns *turns, uint32_t member, enum tier tier, int64_t deadline_unix_s);

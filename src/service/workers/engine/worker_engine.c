@@ -168,16 +168,17 @@ static size_t models(struct worker *worker, struct worker_model *ret_models, siz
     struct worker_engine *engine = engine_of(worker);
     pthread_mutex_lock(&engine->lock);
     const struct wire_names *names = names_of(engine);
+    const struct wire_ready *is = engine->has_ready ? &engine->ready : &engine->foretold;
     size_t count = names->count < models_max ? names->count : models_max;
     for (size_t i = 0; i < count; i++)
         ret_models[i] = (struct worker_model){
             .name = names->at[i],
-            .created_unix_s = engine->ready.created_unix_s,
-            .context_tokens_max = engine->ready.context_tokens_max,
-            .generates = engine->ready.generates,
-            .embeds = engine->ready.embeds,
-            .decides = engine->ready.decides,
-            .about = engine->ready.about,
+            .created_unix_s = is->created_unix_s,
+            .context_tokens_max = is->context_tokens_max,
+            .generates = is->generates,
+            .embeds = is->embeds,
+            .decides = is->decides,
+            .about = is->about,
         };
     pthread_mutex_unlock(&engine->lock);
     return count;
@@ -299,6 +300,7 @@ static void release(struct worker_engine *engine) {
     buf_release(&engine->out);
     buf_release(&engine->sending);
     buf_release(&engine->ready_payload);
+    buf_release(&engine->foretold_payload);
     for (size_t i = 0; engine->arguments && engine->arguments[i]; i++) free(engine->arguments[i]);
     free(engine->arguments);
     free(engine->program);
@@ -315,7 +317,7 @@ static void close_worker(struct worker *worker) {
     engine->is_closing = true;
     pthread_mutex_unlock(&engine->lock);
     wake(engine);
-    pthread_join(engine->thread, NULL);
+    if (engine->has_thread) pthread_join(engine->thread, NULL);
     if (engine->turns) turns_leave(engine->turns, engine->member);
     release(engine);
 }
@@ -353,6 +355,12 @@ static void copy_options(struct worker_engine *engine,
     enum err err = wire_get_hello(buf_str(&engine->hello), &kept, NULL);
     assert(err == OK);
     engine->names = kept.names;
+    if (options->foretold.names.count == 0) return;
+    struct wire_ready foretold = options->foretold;
+    foretold.version = WIRE_VERSION;
+    wire_put_ready(&engine->foretold_payload, &foretold);
+    err = wire_get_ready(buf_str(&engine->foretold_payload), &engine->foretold, NULL);
+    assert(err == OK);
 }
 
 enum err worker_engine_open(struct worker **ret_worker, const struct worker_engine_options *options,
@@ -381,12 +389,20 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
     buf_init(&engine->out, WORKER_ENGINE_OUT_BYTES_MAX);
     buf_init(&engine->sending, WORKER_ENGINE_OUT_BYTES_MAX);
     buf_init(&engine->ready_payload, WIRE_PAYLOAD_BYTES_MAX);
+    buf_init(&engine->foretold_payload, WIRE_PAYLOAD_BYTES_MAX);
     wire_reader_init(&engine->reader);
     copy_options(engine, options);
     engine->turns = options->turns;
     if (engine->turns) {
         engine->phase = PHASE_PARKED;
         engine->member = turns_join(engine->turns, wake_up, engine);
+        turns_weigh(engine->turns, engine->member, options->memory_bytes);
+    }
+    if (options->refusal) {
+        if (engine->turns) turns_report(engine->turns, engine->member, TURN_FAILED);
+        worker_engine_set_phase(engine, PHASE_FAILED, options->refusal);
+        *ret_worker = &engine->worker;
+        return OK;
     }
     int number = pthread_create(&engine->thread, NULL, worker_engine_supervise, engine);
     if (number != 0) {
@@ -394,6 +410,7 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
         release(engine);
         return err_from_errno(error, number, "cannot start the engine's thread");
     }
+    engine->has_thread = true;
     pthread_setname_np(engine->thread, "quern-worker");
     *ret_worker = &engine->worker;
     return OK;

@@ -253,6 +253,7 @@ static void a_ready_comes_back(void **state) {
                                     .context_tokens = 4096,
                                     .layers = 30,
                                     .width = 576,
+                                    .knows_template = true,
                                     .takes_tools = true};
     struct wire_ready out;
     struct buf buf;
@@ -271,8 +272,8 @@ static void a_ready_comes_back(void **state) {
                 same(in.about.template, out.about.template));
     assert_true(out.about.parameters == 1ull << 37 && out.about.file_bytes == 1ull << 36 &&
                 out.about.memory_bytes == 1ull << 35 && out.about.context_tokens == 4096);
-    assert_true(out.about.layers == 30 && out.about.width == 576 && out.about.takes_tools &&
-                !out.about.thinks);
+    assert_true(out.about.layers == 30 && out.about.width == 576 && out.about.knows_template &&
+                out.about.takes_tools && !out.about.thinks);
     buf_release(&buf);
 }
 

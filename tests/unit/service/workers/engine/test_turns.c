@@ -17,7 +17,7 @@
 #define MODELS 4
 #define LOAD_S 10
 
-static const struct turns_options one_at_a_time = {1, 0};
+static const struct turns_options one_at_a_time = {1, 0, 0};
 
 /* Batches and single requests, each for one model, arriving at a second and needing some. */
 struct work {
@@ -88,7 +88,7 @@ static void step(struct world *world) {
         member->done++;
         if (--work->needs_s == 0) work->done_s = world->now_s;
     }
-    const struct turns_options options = {world->loaded_max, SECOND_NS};
+    const struct turns_options options = {world->loaded_max, SECOND_NS, 0};
     struct turn_decision decision =
         turns_decide(world->members, MODELS, &options, world->now_s * SECOND_NS, world->now_s);
     struct turn_member *member = &world->members[decision.member];
@@ -225,7 +225,7 @@ static void a_model_that_was_just_loaded_waits_for_its_first_job(void **state) {
 
 static void a_model_stays_until_it_has_finished_something(void **state) {
     (void)state;
-    const struct turns_options options = {1, 2 * SECOND_NS};
+    const struct turns_options options = {1, 2 * SECOND_NS, 0};
     struct turn_member members[2] = {{.state = TURN_LOADED, .jobs = 5, .had_job = true},
                                      {.state = TURN_AWAY, .is_wanted = true, .tier = TIER_DEFAULT}};
     int64_t longest_ns = TURN_FRUITLESS * 2 * SECOND_NS;
@@ -234,6 +234,30 @@ static void a_model_stays_until_it_has_finished_something(void **state) {
     members[0].done = 1;
     assert_int_equal(turns_decide(members, 2, &options, 2 * SECOND_NS - 1, 1).move, TURN_WAIT);
     assert_int_equal(turns_decide(members, 2, &options, 2 * SECOND_NS, 1).move, TURN_UNLOAD);
+}
+
+static void models_are_loaded_together_as_far_as_their_memory_goes(void **state) {
+    (void)state;
+    const struct turns_options options = {.loaded_max = 4, .memory_bytes = 100};
+    struct turn_member members[3] = {
+        {.state = TURN_LOADED, .bytes = 50, .idle_ns = SECOND_NS},
+        {.state = TURN_LOADED, .bytes = 30, .idle_ns = 2 * SECOND_NS},
+        {.state = TURN_AWAY, .bytes = 20, .is_wanted = true, .tier = TIER_DEFAULT}};
+    int64_t now_ns = 100 * SECOND_NS;
+    assert_int_equal(turns_decide(members, 3, &options, now_ns, 100).move, TURN_LOAD);
+    members[2].bytes = 21;
+    struct turn_decision decision = turns_decide(members, 3, &options, now_ns, 100);
+    assert_int_equal(decision.move, TURN_UNLOAD);
+    assert_int_equal(decision.member, 0); /* the one that was idle for the longest */
+    members[0].state = TURN_AWAY;
+    assert_int_equal(turns_decide(members, 3, &options, now_ns, 100).move, TURN_LOAD);
+    /* A model that alone needs more than all is loaded when no other one is. */
+    members[2].bytes = 1000;
+    assert_int_equal(turns_decide(members, 3, &options, now_ns, 100).move, TURN_UNLOAD);
+    members[1].state = TURN_AWAY;
+    decision = turns_decide(members, 3, &options, now_ns, 100);
+    assert_int_equal(decision.move, TURN_LOAD);
+    assert_int_equal(decision.member, 2);
 }
 
 int main(void) {
@@ -248,6 +272,7 @@ int main(void) {
         cmocka_unit_test(a_model_that_failed_is_not_loaded_again_and_takes_no_place),
         cmocka_unit_test(a_model_that_was_just_loaded_waits_for_its_first_job),
         cmocka_unit_test(a_model_stays_until_it_has_finished_something),
+        cmocka_unit_test(models_are_loaded_together_as_far_as_their_memory_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quern serve` without a model serves what lies on the machine: each model is listed with what its
+file says, loads at its first request, makes room for others, and leaves after a time."""
+import hashlib, json, os, pathlib, shutil
+
+import pytest
+
+import support
+
+MODELS = pathlib.Path(os.environ.get("XDG_CACHE_HOME",
+                                     pathlib.Path.home() / ".cache")) / "quern/models"
+QUESTION = [{"role": "user", "content": "Name a river of Europe."}]
+
+
+def put_into_ollamas_store(store, name, file):
+    """Writes the model as Ollama's own pull leaves it: a blob by its sum, and a manifest."""
+    model, tag = name.split(":")
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    (store / "blobs").mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(file, store / "blobs" / f"sha256-{digest}")
+    manifest = store / "manifests/registry.ollama.ai/library" / model / tag
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text(json.dumps({"schemaVersion": 2, "layers": [
+        {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}",
+         "size": file.stat().st_size}]}))
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """A machine with one model in Ollama's store and one in quern's folder."""
+    home = tmp_path_factory.mktemp("on-demand")
+    put_into_ollamas_store(home / "ollama", "smollm2:135m",
+                           MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf")
+    (home / "cache/quern/models").mkdir(parents=True)
+    os.symlink(MODELS / "all-MiniLM-L6-v2", home / "cache/quern/models/all-MiniLM-L6-v2")
+    return home
+
+
+def serving(home, state, *arguments, **variables):
+    environment = {**os.environ, "XDG_CACHE_HOME": str(home / "cache"), "HOME": str(home),
+                   "HF_HOME": str(home / "hf"), "OLLAMA_MODELS": str(home / "ollama"), **variables}
+    return support.serving(state, *arguments, environment=environment)
+
+
+def ask(server, path, body, status=200):
+    got, answer = server.call("POST", path, {"stream": False, **body})
+    assert got == status, (path, got, answer)
+    return json.loads(answer)
+
+
+def chat(server, model, **more):
+    return ask(server, "/api/chat", {"model": model, "messages": QUESTION, "options": {
+        "temperature": 0, "num_predict": 8}, **more})
+
+
+def loaded(server):
+    return {model["name"] for model in server.json("GET", "/api/ps")["models"]}
+
+
+def states(server):
+    return {model["id"]: model["status"]["value"]
+            for model in server.json("GET", "/v1/models")["data"]}
+
+
+def test_every_model_of_the_machine_is_listed_and_loads_when_it_is_asked_for(home, tmp_path):
+    with serving(home, tmp_path / "state") as server:
+        tags = {model["name"]: model for model in server.json("GET", "/api/tags")["models"]}
+        assert {"smollm2:135m", "all-minilm:latest"} <= set(tags)
+        told = tags["smollm2:135m"]
+        assert told["details"]["family"] == "llama" and told["size"] > 9 * 10**7
+        assert told["capabilities"] == ["completion"]
+        assert tags["all-minilm:latest"]["capabilities"] == ["embedding"]
+        assert loaded(server) == set() and set(states(server).values()) == {"unloaded"}
+        shown = ask(server, "/api/show", {"model": "smollm2:135m"})
+        assert shown["model_info"]["llama.context_length"] == 8192
+        tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+        assert "does not support tools" in ask(
+            server, "/api/chat", {"model": "smollm2:135m", "messages": QUESTION, "tools": [tool]},
+            400)["error"]
+        assert loaded(server) == set()
+        answer = chat(server, "smollm2:135m")
+        assert answer["message"]["content"] and answer["load_duration"] > 10**6
+        assert "smollm2:135m" in loaded(server)
+        again = chat(server, "smollm2:135m")
+        assert again["message"] == answer["message"]
+        assert again["load_duration"] < answer["load_duration"]
+        vectors = ask(server, "/api/embed", {"model": "all-minilm", "input": ["a", "b"]})
+        assert len(vectors["embeddings"]) == 2
+        assert {"smollm2:135m", "all-minilm:latest"} <= loaded(server)
+        assert "nobody" in ask(server, "/api/chat", {"model": "nobody", "messages": QUESTION},
+                               404)["error"]
+
+
+def test_models_take_turns_where_only_one_may_be_loaded_and_batches_wait(home, tmp_path):
+    lines = [{"custom_id": f"{url}{i}", "method": "POST", "url": url, "body": body}
+             for i in range(4) for url, body in (
+                 ("/v1/embeddings", {"model": "all-minilm", "input": f"text {i}"}), )]
+    with serving(home, tmp_path / "state", "--max-loaded-models", "1") as server:
+        chat(server, "smollm2:135m")
+        batch = server.create(support.jsonl(lines), endpoint="/v1/embeddings")
+        assert server.wait(batch["id"])["request_counts"]["completed"] == 4
+        assert not any(name.startswith("smollm2") for name in loaded(server))
+        chat(server, "smollm2:135m")
+        assert not any(name.startswith("all-minilm") for name in loaded(server))
+
+
+def test_idle_models_leave_and_come_back(home, tmp_path):
+    with serving(home, tmp_path / "state", "--keep-alive", "1s") as server:
+        text = chat(server, "smollm2:135m")["message"]["content"]
+        support.until(lambda: not loaded(server))
+        assert chat(server, "smollm2:135m", keep_alive=-1)["message"]["content"] == text
+        assert loaded(server)
+        ask(server, "/api/generate", {"model": "smollm2:135m", "keep_alive": 0})
+        assert not loaded(server)
+
+
+def test_a_machine_without_models_has_an_empty_list(tmp_path):
+    with serving(tmp_path / "nowhere", tmp_path / "state") as server:
+        assert server.json("GET", "/api/tags") == {"models": []}
+        assert ask(server, "/api/chat", {"model": "smollm2", "messages": QUESTION}, 404)["error"]
