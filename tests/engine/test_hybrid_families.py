@@ -9,9 +9,11 @@ import folders, gguf_of, support
 from test_next_families import MARGIN, TINY, TOLERANCE, cases_of, difference, logits_of, tensors_of
 
 pytestmark = pytest.mark.skipif(not TINY.exists(), reason="shared/tiny_next is not here")
-FAMILIES = ["qwen3_5", "qwen3_5_moe", "lfm2"]
-# The median over positions of the largest difference of a logit; measured: 2e-4, 2e-4, 0.03.
-FAST = {"avx2": 0.01, "avx512": 0.01, "avx512-bf16": 0.2}
+FAMILIES = ["qwen3_5", "qwen3_5_moe", "lfm2", "granitemoehybrid"]
+
+# The median over positions of the largest difference of a logit; measured: 2e-4. test_kl_bars.py
+# has the paths that round activations.
+FAST = {"avx2": 0.01, "avx512": 0.01}
 
 
 @pytest.fixture(scope="module")
@@ -111,8 +113,10 @@ def test_made_up_weights_have_states(tmp_path, family):
 
 
 # Bytes of a sequence's state: 4 layers of 4 heads of 128 x 128, and 3 inputs of 1024 channels; 3
-# layers of 2 inputs of 128 channels. Bytes of keys and values of a token.
-STATES = {"qwen3_5": (1097728, 2048), "qwen3_5_moe": (1097728, 1024), "lfm2": (3072, 512)}
+# layers of 2 inputs of 128 channels; 4 layers of 6 heads of 32 x 32, and 3 inputs of 256. Bytes of
+# keys and values of a token.
+STATES = {"qwen3_5": (1097728, 2048), "qwen3_5_moe": (1097728, 1024), "lfm2": (3072, 512),
+          "granitemoehybrid": (110592, 192)}
 
 
 def text(**change):
@@ -140,6 +144,44 @@ def test_what_cannot_be_run_is_refused_by_one_sentence(tmp_path, change, sentenc
         (tmp_path / file).symlink_to(TINY / "qwen3_5" / file)
     config = json.loads((TINY / "qwen3_5/config.json").read_text())
     (tmp_path / "config.json").write_text(json.dumps(change(config)))
+    done = support.quern("logits", "--model", tmp_path, input='{"ids":[1]}')
+    assert done.returncode == 3 and sentence in done.stderr and done.stderr.count(
+        "\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("family, change, sentence", [
+    ("lfm2", {"conv_L_cache": 0}, "conv_L_cache is no integer of 1..4"),
+    ("lfm2", {"conv_L_cache": 1}, "a convolution over 1 inputs is not supported"),
+    ("lfm2", {"conv_L_cache": 10**6}, "conv_L_cache is no integer of 1..4"),
+    ("lfm2", {"conv_bias": True}, "conv_bias true is not supported"),
+    ("lfm2", {"layer_types": ["conv"] * 5}, "no layer is of attention"),
+    ("lfm2", {"layer_types": ["mamba"] * 5}, "element 0 is neither conv nor full_attention"),
+    ("lfm2", {"intermediate_size": 262144, "block_ffn_dim_multiplier": 1000.0},
+     "a feed-forward of 174762"),
+    ("granitemoehybrid", {"num_local_experts": 10**6}, "num_local_experts is no integer of 1..1024"),
+    ("granitemoehybrid", {"num_local_experts": -1}, "num_local_experts is no integer of 1..1024"),
+    ("granitemoehybrid", {"num_experts_per_tok": 9}, "num_experts_per_tok is 9, over the 8 experts"),
+    ("granitemoehybrid", {"num_experts_per_tok": 0}, "num_experts_per_tok is no integer of 1..1024"),
+    ("granitemoehybrid", {"mamba_n_heads": 7}, "a width of 192 cannot be cut into 7 heads"),
+    ("granitemoehybrid", {"mamba_n_groups": 4}, "6 value heads cannot share 4 key heads of a state"),
+    ("granitemoehybrid", {"mamba_d_state": 10**6}, "mamba_d_state is no integer of 1..256"),
+    ("granitemoehybrid", {"mamba_d_conv": 10**6}, "mamba_d_conv is no integer of 1..4"),
+    ("granitemoehybrid", {"mamba_d_head": 16}, "mamba_d_head is not 32"),
+    ("granitemoehybrid", {"mamba_conv_bias": False}, "mamba.conv1d.bias is not part of"),
+    ("granitemoehybrid", {"time_step_limit": [1, 0]}, "time_step_limit is no list of two rising"),
+    ("granitemoehybrid", {"layer_types": ["mamba"] * 5}, "no layer is of attention"),
+    ("granitemoehybrid", {"num_hidden_layers": 512, "hidden_size": 16384, "mamba_n_heads": 128,
+                          "mamba_d_head": 256, "mamba_d_state": 256,
+                          "layer_types": ["attention"] + ["mamba"] * 511},
+     "the state of a sequence takes"),
+    ("granitemoehybrid", {"num_local_experts": 0},
+     "block_sparse_moe.input_linear.weight is not part of"),
+])  # yapf: disable
+def test_absurd_numbers_are_refused_by_one_sentence(tmp_path, family, change, sentence):
+    for file in ("model.safetensors", "tokenizer.json"):
+        (tmp_path / file).symlink_to(TINY / family / file)
+    config = json.loads((TINY / family / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | change))
     done = support.quern("logits", "--model", tmp_path, input='{"ids":[1]}')
     assert done.returncode == 3 and sentence in done.stderr and done.stderr.count(
         "\n") == 1, done.stderr

@@ -20,14 +20,11 @@ FORMS = {
     "gpt_oss": ["folder", "llama", "ollama", "ollama-first", "whole"],
     "gemma4_e": ["folder", "gguf", "text"], "gemma4_moe": ["folder", "gguf", "text"]}
 EACH_FORM = [(family, form) for family, forms in FORMS.items() for form in forms]
-# The median over positions of the largest difference of a logit. Measured: 0.004, 0.004, 0.07; and
-# 0.16, 0.16, 0.2 where experts of four bits meet activations of eight (transformers in bf16: 0.3).
-FAST = {
-    ("qwen3_moe", "avx2"): 0.02, ("qwen3_moe", "avx512"): 0.02, ("qwen3_moe", "avx512-bf16"): 0.2,
-    ("gpt_oss", "avx2"): 0.4, ("gpt_oss", "avx512"): 0.4, ("gpt_oss", "avx512-bf16"): 0.5,
-    ("gemma4_e", "avx2"): 0.02, ("gemma4_e", "avx512"): 0.02, ("gemma4_e", "avx512-bf16"): 0.3,
-    ("gemma4_moe", "avx2"): 0.02, ("gemma4_moe", "avx512"): 0.02,
-    ("gemma4_moe", "avx512-bf16"): 0.6}
+# The median over positions of the largest difference of a logit; measured: 0.004. test_kl_bars.py
+# has the paths that round activations: bf16, and experts of four bits.
+FAST = [(family, kernels) for family in ("qwen3_moe", "gemma4_e", "gemma4_moe")
+        for kernels in ("avx2", "avx512")]
+FAST_TOLERANCE = 0.02
 
 
 def cases_of(family):
@@ -180,7 +177,7 @@ def test_the_fast_paths_take_the_same_routes_at_most_positions(made, family, ker
           for flags in (["--kernels", kernels], ["--reference"])), strict=True)
     worst = sorted(difference(*rows) for both in pairs for rows in zip(*both, strict=True))
     print(f"{family}, {kernels}: median {worst[len(worst) // 2]:.1e}, largest {worst[-1]:.1e}")
-    assert worst[len(worst) // 2] <= FAST[family, kernels]
+    assert worst[len(worst) // 2] <= FAST_TOLERANCE
 
 
 @pytest.mark.parametrize("family", FORMS)

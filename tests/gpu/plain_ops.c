@@ -268,6 +268,7 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
     case OP_GATED_NORM:
     case OP_INPUTS:
     case OP_ASIDE:
-    case OP_JOIN: abort(); /* plain_program.c refuses them */
+    case OP_JOIN:
+    case OP_MAMBA: abort(); /* plain_program.c refuses them */
     }
 }

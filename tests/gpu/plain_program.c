@@ -167,7 +167,8 @@ static void check_op(struct gpu *gpu, uint32_t index) {
     case OP_GATED_NORM:
     case OP_INPUTS:
     case OP_ASIDE:
-    case OP_JOIN: break; /* the CPU's alone so far */
+    case OP_JOIN:
+    case OP_MAMBA: break; /* the CPU's alone so far */
     }
     plain_refuse("operation %u: unknown kind %d", index, (int)op->kind);
 }

@@ -210,6 +210,8 @@ def number_pair(key, value):
     if isinstance(value, list):
         kind = BOOL if isinstance(value[0], bool) else I32
         return pair(key, ARRAY, (kind, value))
+    if isinstance(value, bool):
+        return pair(key, BOOL, value)
     return pair(key, F32 if isinstance(value, float) else U32, value)
 
 

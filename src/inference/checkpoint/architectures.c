@@ -12,9 +12,9 @@
  * SmolLM2. */
 #define OF_GPT_OSS                                                                                 \
     .has_qkv_bias = true, .has_output_bias = true, .has_sinks = true, .has_expert_bias = true,     \
-    .has_alternate_experts = true, .has_yarn = true, .has_window = true, .window_period = 2,       \
-    .ffn = FFN_EXPERTS, .activation = ACTIVATION_CLAMPED, .eps = 1e-5f, .rope_base = 150000.0f,    \
-    .head_dim = 64
+    .experts_are_as_wide = true, .has_alternate_experts = true, .has_yarn = true,                  \
+    .has_window = true, .window_period = 2, .ffn = FFN_EXPERTS, .activation = ACTIVATION_CLAMPED,  \
+    .eps = 1e-5f, .rope_base = 150000.0f, .head_dim = 64
 static const struct architecture architectures[] = {
     {.name = "llama", .rope_is_interleaved = true, .rope_base = 10000.0f},
     {.name = "mistral3",
@@ -77,6 +77,21 @@ static const struct architecture architectures[] = {
      .ffn = FFN_EXPERTS,
      .has_shared_expert = true,
      .expert_weights_sum_to_one = true},
+    {.name = "granitehybrid",
+     .rope_is_interleaved = true,
+     .has_multipliers = true,
+     .recurrent = MIXER_MAMBA,
+     .ffn = FFN_EXPERTS,
+     .experts_are_as_wide = true,
+     .has_shared_expert = true,
+     .shared_expert_is_plain = true,
+     .expert_weights_sum_to_one = true,
+     .rope_base = 10000.0f},
+    {.name = "granitehybrid", /* without experts */
+     .rope_is_interleaved = true,
+     .has_multipliers = true,
+     .recurrent = MIXER_MAMBA,
+     .rope_base = 10000.0f},
     {.name = "lfm2", .has_qk_norm = true, .recurrent = MIXER_CONV},
     {.name = "lfm2moe",
      .has_qk_norm = true,
@@ -145,6 +160,14 @@ static const struct architecture architectures[] = {
 
 #define ARCHITECTURES (sizeof architectures / sizeof *architectures)
 
+const struct architecture *config_without_experts(const struct architecture *architecture) {
+    for (size_t i = 0; i < ARCHITECTURES; i++)
+        if (str_is(str_from(architectures[i].name), architecture->name) &&
+            architectures[i].ffn == FFN_GATED)
+            return &architectures[i];
+    return NULL;
+}
+
 const struct architecture *config_architecture(struct str name) {
     for (size_t i = 0; i < ARCHITECTURES; i++)
         if (str_is(name, architectures[i].name)) return &architectures[i];
@@ -161,6 +184,7 @@ void config_add_name(char names[CONFIG_NAMES_BYTES], const char *name, size_t in
 }
 
 void config_architecture_names(char ret_names[CONFIG_NAMES_BYTES]) {
-    for (size_t i = 0; i < ARCHITECTURES; i++)
-        config_add_name(ret_names, architectures[i].name, i, ARCHITECTURES);
+    for (size_t i = 0; i < ARCHITECTURES; i++) /* a name of two rows: once */
+        if (i == 0 || strcmp(architectures[i - 1].name, architectures[i].name) != 0)
+            config_add_name(ret_names, architectures[i].name, i, ARCHITECTURES);
 }

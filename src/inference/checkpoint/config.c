@@ -121,6 +121,7 @@ static enum err read_norm(struct model_config *config, const struct gguf *gguf,
     if (err == OK && !(config->eps > 0.0f && config->eps <= 0.1f))
         err = err_set(error, ERR_INVALID, "%s is %g, not above 0 and up to 0.1", key.text,
                       (double)config->eps);
+    config->inner_eps = config->eps;
     return err;
 }
 

@@ -43,7 +43,7 @@ enum label_form { LABEL_FORM_PLAIN, LABEL_FORM_TANH };
 enum pair_form { PAIR_NONE, PAIR_ONE_MARK, PAIR_TWO_MARKS };
 
 /* What a layer mixes tokens with, and what follows it. A new family adds a kind. */
-enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA, MIXER_CONV };
+enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA, MIXER_CONV, MIXER_MAMBA };
 enum ffn_kind { FFN_GATED, FFN_EXPERTS, FFN_BOTH /* one beside the other */ };
 
 /* The YaRN scaling of rotations: low frequencies are divided by `factor`, high ones stay. */
@@ -56,13 +56,17 @@ struct yarn {
 
 /* The sizes of the recurrent layers of a model; all zero: it has none. Gated DeltaNet has a state
  * (key_dim, value_dim) per value head. The channels that the convolution mixes are q, k and v. A
- * convolution alone has no keys, and its channels are one value head as wide as the model. */
+ * convolution alone has no keys, and its channels are one value head as wide as the model. Mamba-2
+ * has groups as key heads, whose keys are the columns of a state, and its channels are x, B, C. */
 struct recurrent_sizes {
     uint32_t taps; /* inputs of the convolution, a row's own input included */
     uint32_t key_heads;
     uint32_t value_heads; /* a multiple of key_heads */
     uint32_t key_dim;
     uint32_t value_dim;
+    bool has_conv_bias;
+    float step_max; /* Mamba-2: limits of a step; 0: none */
+    float step_min;
     bool heads_are_tiled; /* value head j uses key head j % key_heads, as GGUF has them; false:
                              j / (value_heads / key_heads) */
 };
@@ -107,6 +111,7 @@ struct architecture {
     bool has_output_bias;       /* attention ends with one */
     bool has_sinks;             /* one more score for each head */
     bool has_expert_bias;       /* the router and the experts have biases */
+    bool experts_are_as_wide;   /* as the feed-forward that the file states */
     bool has_alternate_experts; /* rows of a fused gate and up alternate */
     bool has_yarn;              /* may have that scaling */
     bool yarn_is_rounded;       /* where the file does not say it */
@@ -184,6 +189,8 @@ struct model_config {
     uint32_t vocab_rows;  /* rows of the embedding; at least token_count */
     uint32_t token_count; /* tokens the tokenizer knows: ids from here on are never sampled */
     float eps;
+    float inner_eps;    /* epsilon of norms behind a state */
+    bool does_not_turn; /* no layer rotates */
     float rope_base;
     float rope_scale; /* factor of positions: 1/factor of linear scaling */
     float rope_base_local;
@@ -236,6 +243,8 @@ bool config_has_odd_layers(const struct model_config *config);
 bool config_has_both(const struct model_config *config);
 /* True when a layer has experts. */
 bool config_has_experts(const struct model_config *config);
+/* The row of the same name for models without experts, or NULL. */
+const struct architecture *config_without_experts(const struct architecture *architecture);
 /* The table's row of that name, or NULL. */
 const struct architecture *config_architecture(struct str name);
 #define CONFIG_NAMES_BYTES 512

@@ -22,7 +22,7 @@ static enum err read_widths(struct model_config *config, const struct gguf *gguf
                             struct error *error) {
     /* Ollama's files of gpt-oss, which has no other feed-forward, have the shorter key. */
     const bool is_stated = config_key_exists(config, gguf, "expert_feed_forward_length");
-    const char *width = is_stated || !config->architecture->has_expert_bias
+    const char *width = is_stated || !config->architecture->experts_are_as_wide
                             ? "expert_feed_forward_length"
                             : "feed_forward_length";
     enum err err =
@@ -99,7 +99,16 @@ enum err config_read_experts(struct model_config *config, const struct gguf *ggu
                              struct error *error) {
     if (config->architecture->has_v_norm) return OK; /* config_gemma.c reads them */
     if (config->architecture->ffn != FFN_EXPERTS) return refuse_experts(config, gguf, error);
+    const struct architecture *without = config_without_experts(config->architecture);
+    uint32_t stated = 0;
     enum err err =
+        gguf_get_u32(gguf, config_key_of(config, gguf, "expert_count").text, &stated, error);
+    if (err != OK) return err;
+    if (without && stated == 0) {
+        config->architecture = without;
+        return OK;
+    }
+    err =
         config_key_count(config, gguf, "expert_count", CONFIG_EXPERTS_MAX, &config->experts, error);
     if (err == OK)
         err = config_key_count(config, gguf, "expert_used_count", config->experts,

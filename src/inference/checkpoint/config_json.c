@@ -113,6 +113,8 @@ static enum err read_sizes(struct json_config *json, const json_t *text,
         err = config_json_read_recurrent(config, text, error);
     if (err == OK && config->architecture->recurrent == MIXER_CONV)
         err = config_json_read_lfm2(config, text, error);
+    if (err == OK && config->architecture->recurrent == MIXER_MAMBA)
+        err = config_json_read_mamba(config, text, error);
     return err == OK ? read_heads(config, text, family, error) : err;
 }
 
@@ -188,6 +190,7 @@ static enum err read_attention(struct model_config *config, const json_t *text,
     enum err err = config_json_number(text, "rms_norm_eps", 1e-20, 0.1, &config->eps, error);
     if (err == OK && config->architecture->recurrent == MIXER_CONV)
         err = config_json_number(text, "norm_eps", 1e-20, 0.1, &config->eps, error);
+    config->inner_eps = config->eps;
     if (err == OK && family->scales_by_scalar)
         err = config_json_number(text, "query_pre_attn_scalar", 1e-6, 1e6, &scalar, error);
     if (err == OK)

@@ -54,9 +54,9 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root,
                           struct error *error) MUST_CHECK;
 
 /* Parts of config_json_init, in config_json_encoder.c, config_json_experts.c, config_json_family.c,
- * config_json_gemma.c, config_json_labels.c, config_json_lfm2.c, config_json_recurrent.c,
- * config_json_rope.c and config_json_quant.c. `text` is the object with the fields of the text
- * model. */
+ * config_json_gemma.c, config_json_labels.c, config_json_lfm2.c, config_json_mamba.c,
+ * config_json_recurrent.c, config_json_rope.c and config_json_quant.c. `text` is the object with the
+ * fields of the text model. */
 enum err config_json_read_encoder(struct json_config *json, const json_t *root,
                                   struct error *error) MUST_CHECK;
 struct json_rope_defaults {
@@ -78,6 +78,8 @@ enum err config_json_read_lfm2(struct model_config *config, const json_t *text,
                                struct error *error) MUST_CHECK;
 enum err config_json_read_labels(struct json_config *json, const json_t *root,
                                  struct error *error) MUST_CHECK;
+enum err config_json_read_mamba(struct model_config *config, const json_t *text,
+                                struct error *error) MUST_CHECK;
 enum err config_json_read_gemma(struct model_config *config, const json_t *text,
                                 struct error *error) MUST_CHECK;
 enum err config_json_read_quantisation(struct json_config *config, const json_t *root,

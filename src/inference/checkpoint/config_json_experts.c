@@ -14,7 +14,13 @@ static enum err read_count(struct model_config *config, const json_t *text,
     config->experts = family->experts;
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         uint32_t count = 0;
-        if (!json_member(text, keys[i])) continue;
+        const json_t *field = json_member(text, keys[i]);
+        if (!field) continue;
+        if (json_is_integer(field) && json_integer_value(field) == 0 &&
+            config_without_experts(config->architecture)) {
+            config->experts = 0;
+            return OK;
+        }
         enum err err = config_json_count(text, keys[i], CONFIG_EXPERTS_MAX, &count, error);
         if (err != OK) return err;
         if (first && count != config->experts)
@@ -82,6 +88,9 @@ static enum err read_widths(struct model_config *config, const json_t *text,
         config->shared_ffn = family->shared_ffn;
         err = config_json_count(text, "shared_expert_intermediate_size", CONFIG_FFN_MAX,
                                 &config->shared_ffn, error);
+        if (err == OK)
+            err = config_json_count(text, "shared_intermediate_size", CONFIG_FFN_MAX,
+                                    &config->shared_ffn, error);
     }
     config->gate_limit = 7.0f;
     config->gate_alpha = 1.702f;
@@ -110,6 +119,13 @@ enum err config_json_read_experts(struct model_config *config, const json_t *tex
                                   const struct family *family, struct error *error) {
     config->experts_used = family->experts_used;
     enum err err = read_count(config, text, family, error);
+    if (err == OK && config->experts == 0) { /* what all rows go through is the feed-forward */
+        err = read_widths(config, text, family, error);
+        config->architecture = config_without_experts(config->architecture);
+        config->ffn = config->shared_ffn;
+        config->shared_ffn = config->experts_used = config->expert_ffn = 0;
+        return err;
+    }
     if (err == OK)
         err = config_json_count(text, "num_experts_per_tok", CONFIG_EXPERTS_MAX,
                                 &config->experts_used, error);

@@ -156,7 +156,7 @@ void config_rope_frequencies(const struct model_config *config, bool local,
     const bool is_still = local && has_still_layers(config);
     for (uint32_t i = 0; i < width / 2; i++) {
         ret_frequencies[i] = 0.0f;
-        if (is_still) continue;
+        if (is_still || config->does_not_turn) continue;
         double frequency = pow(base, -2.0 * i / width);
         if (has_still && i >= config->turned_pairs) frequency = 0;
         if (!local) frequency *= (double)config->rope_scale;

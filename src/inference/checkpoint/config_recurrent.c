@@ -41,6 +41,7 @@ enum err config_check_recurrent(const struct model_config *config, struct error 
     uint32_t attention = 0;
     for (uint32_t i = 0; i < config->layers; i++)
         attention += !config_layer_is_recurrent(config, i);
+    if (attention == config->layers && config->architecture->recurrent == MIXER_MAMBA) return OK;
     if (attention == 0)
         return err_set(error, ERR_INVALID, "no layer is of attention: not supported");
     if (sizes->taps < 2 || sizes->taps > CONFIG_TAPS_MAX)
@@ -116,6 +117,13 @@ static enum err skip_layers(struct model_config *config, const struct gguf *gguf
     return err;
 }
 
+/* True when all layers are of attention. */
+static bool has_no_states(const struct model_config *config) {
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (config_layer_is_recurrent(config, i)) return false;
+    return true;
+}
+
 /* The sizes of layers with a state of keys and values. */
 static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
                            struct error *error) {
@@ -143,7 +151,7 @@ static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
                        config_key_of(config, gguf, "ssm.inner_size").text, inner,
                        sizes->value_heads);
     sizes->value_dim = inner / sizes->value_heads;
-    sizes->heads_are_tiled = true;
+    sizes->heads_are_tiled = sizes->has_conv_bias = true;
     return OK;
 }
 
@@ -163,6 +171,7 @@ enum err config_read_recurrent(struct model_config *config, const struct gguf *g
     if (kind == MIXER_ATTENTION || err != OK) return err;
     err = kind == MIXER_DELTA ? read_kinds(config, gguf, error)
                               : read_kinds_by_heads(config, gguf, error);
+    if (err == OK && kind == MIXER_MAMBA && has_no_states(config)) return OK;
     if (err == OK)
         err = kind == MIXER_CONV ? read_conv(config, gguf, error) : read_sizes(config, gguf, error);
     return err == OK ? config_check_recurrent(config, error) : err;

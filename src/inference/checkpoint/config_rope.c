@@ -196,6 +196,12 @@ enum err config_read_rope(struct model_config *config, const struct gguf *gguf,
     if (err == OK && architecture->has_local_rope)
         err = read_base(config, gguf, "rope.freq_base_swa", architecture->rope_base_local,
                         &config->rope_base_local, error);
+    if (err == OK && architecture->recurrent == MIXER_MAMBA) {
+        bool turns = true; /* the key that llama.cpp's converter says it by */
+        err = gguf_get_bool(gguf, config_key_of(config, gguf, "rope.scaling.finetuned").text,
+                            &turns, error);
+        config->does_not_turn = !turns;
+    }
     if (err == OK) err = read_dimensions(config, gguf, error);
     if (err == OK) err = read_rope_scaling(config, gguf, error);
     if (err == OK) err = read_rope_factors(config, gguf, "rope_freqs.weight", error);

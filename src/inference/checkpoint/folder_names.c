@@ -13,8 +13,13 @@ enum norms {
     NORMS_OF_ENCODER,
     NAMES_OF_GPT_OSS,
     NAMES_OF_GEMMA_4,
-    NAMES_OF_LFM2
+    NAMES_OF_LFM2,
+    NAMES_OF_MAMBA
 };
+
+/* Granite's: beside the experts, or alone. */
+static const char shared_in[] = "shared_mlp.input_linear.weight";
+static const char shared_out[] = "shared_mlp.output_linear.weight";
 
 static const struct name_pair {
     const char *gguf;   /* behind "blk.N." */
@@ -77,6 +82,21 @@ static const struct name_pair {
     {"proj.weight", "per_layer_projection.weight", NAMES_OF_GEMMA_4},
     {"post_norm.weight", "post_per_layer_input_norm.weight", NAMES_OF_GEMMA_4},
     {"layer_output_scale.weight", "layer_scalar", NAMES_OF_GEMMA_4},
+    {"ssm_in.weight", "mamba.in_proj.weight", NAMES_OF_MAMBA},
+    {"ssm_conv1d.weight", "mamba.conv1d.weight", NAMES_OF_MAMBA},
+    {"ssm_conv1d.bias", "mamba.conv1d.bias", NAMES_OF_MAMBA},
+    {"ssm_a", "mamba.A_log", NAMES_OF_MAMBA},
+    {"ssm_d", "mamba.D", NAMES_OF_MAMBA},
+    {"ssm_dt.bias", "mamba.dt_bias", NAMES_OF_MAMBA},
+    {"ssm_norm.weight", "mamba.norm.weight", NAMES_OF_MAMBA},
+    {"ssm_out.weight", "mamba.out_proj.weight", NAMES_OF_MAMBA},
+    {"ffn_gate_inp.weight", "block_sparse_moe.router.layer.weight", NAMES_OF_MAMBA},
+    {"ffn_gate_up_exps.weight", "block_sparse_moe.input_linear.weight", NAMES_OF_MAMBA},
+    {"ffn_down_exps.weight", "block_sparse_moe.output_linear.weight", NAMES_OF_MAMBA},
+    {"ffn_gate_up_shexp.weight", shared_in, NAMES_OF_MAMBA},
+    {"ffn_down_shexp.weight", shared_out, NAMES_OF_MAMBA},
+    {"ffn_gate_up.weight", shared_in, NAMES_OF_MAMBA},
+    {"ffn_down.weight", shared_out, NAMES_OF_MAMBA},
     {"attn_norm.weight", "operator_norm.weight", NAMES_OF_LFM2},
     {"ffn_norm.weight", "ffn_norm.weight", NAMES_OF_LFM2},
     {"attn_q_norm.weight", "self_attn.q_layernorm.weight", NAMES_OF_LFM2},
@@ -172,6 +192,12 @@ static bool is_of(const struct name_pair *pair, const struct architecture *archi
     if (architecture->is_encoder || pair->norms == NORMS_OF_ENCODER)
         return architecture->is_encoder && pair->norms == NORMS_OF_ENCODER;
     if (pair->norms == NAMES_OF_GEMMA_4) return architecture->has_layer_scale;
+    if (pair->norms == NAMES_OF_MAMBA) {
+        const bool is_of_shared = str_ends_with(str_from(pair->gguf), STR("shexp.weight"));
+        const bool is_shared = pair->folder == shared_in || pair->folder == shared_out;
+        return architecture->recurrent == MIXER_MAMBA &&
+               (!is_shared || is_of_shared == architecture->has_shared_expert);
+    }
     if (pair->norms == NAMES_OF_LFM2) return architecture->recurrent == MIXER_CONV;
     if (pair->norms == NAMES_OF_GPT_OSS) return architecture->has_sinks;
     if (pair->norms == NORMS_ANY)

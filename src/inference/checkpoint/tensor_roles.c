@@ -40,6 +40,7 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_PRE_NORM, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_GATE] = {"ffn_gate.weight", NEED_GATE, EXTENT_WIDTH, EXTENT_FFN},
     [ROLE_UP] = {"ffn_up.weight", NEED_GATED, EXTENT_WIDTH, EXTENT_UP},
+    [ROLE_GATE_UP] = {"ffn_gate_up.weight", NEED_FUSED_GATE_UP, EXTENT_WIDTH, EXTENT_GATE_UP},
     [ROLE_DOWN] = {"ffn_down.weight", NEED_GATED, EXTENT_FFN, EXTENT_WIDTH},
     [ROLE_FFN_NORM_2] = {"pre_ffw_norm_2.weight", NEED_BOTH, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_POST_FFN_NORM_1] = {"post_ffw_norm_1.weight", NEED_BOTH, EXTENT_WIDTH, EXTENT_NONE},
@@ -71,18 +72,23 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
                                 EXTENT_EXPERTS},
     [ROLE_SHARED_GATE] = {"ffn_gate_shexp.weight", NEED_SHARED_EXPERT, EXTENT_WIDTH, EXTENT_SHARED},
     [ROLE_SHARED_UP] = {"ffn_up_shexp.weight", NEED_SHARED_EXPERT, EXTENT_WIDTH, EXTENT_SHARED},
+    [ROLE_SHARED_GATE_UP] = {"ffn_gate_up_shexp.weight", NEED_FUSED_SHARED, EXTENT_WIDTH,
+                             EXTENT_SHARED_GATE_UP},
     [ROLE_SHARED_DOWN] = {"ffn_down_shexp.weight", NEED_SHARED_EXPERT, EXTENT_SHARED, EXTENT_WIDTH},
-    [ROLE_SHARED_SCALE] = {"ffn_gate_inp_shexp.weight", NEED_SHARED_EXPERT, EXTENT_WIDTH,
+    [ROLE_SHARED_SCALE] = {"ffn_gate_inp_shexp.weight", NEED_SHARED_SCALE, EXTENT_WIDTH,
                            EXTENT_ONE},
     [ROLE_STATE_IN] = {"attn_qkv.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_CHANNELS},
     [ROLE_STATE_GATE] = {"attn_gate.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_WIDTH},
     [ROLE_STATE_ALPHA] = {"ssm_alpha.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_HEADS},
     [ROLE_STATE_BETA] = {"ssm_beta.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_HEADS},
-    [ROLE_STATE_CONV] = {"ssm_conv1d.weight", NEED_DELTA, EXTENT_TAPS, EXTENT_CHANNELS},
-    [ROLE_STATE_DECAY] = {"ssm_a", NEED_DELTA, EXTENT_STATE_HEADS, EXTENT_NONE},
-    [ROLE_STATE_STEP_BIAS] = {"ssm_dt.bias", NEED_DELTA, EXTENT_STATE_HEADS, EXTENT_NONE},
-    [ROLE_STATE_NORM] = {"ssm_norm.weight", NEED_DELTA, EXTENT_VALUE_DIM, EXTENT_NONE},
-    [ROLE_STATE_OUTPUT] = {"ssm_out.weight", NEED_DELTA, EXTENT_STATE_WIDTH, EXTENT_WIDTH},
+    [ROLE_STATE_CONV] = {"ssm_conv1d.weight", NEED_STATE, EXTENT_TAPS, EXTENT_CHANNELS},
+    [ROLE_STATE_DECAY] = {"ssm_a", NEED_STATE, EXTENT_STATE_HEADS, EXTENT_NONE},
+    [ROLE_STATE_STEP_BIAS] = {"ssm_dt.bias", NEED_STATE, EXTENT_STATE_HEADS, EXTENT_NONE},
+    [ROLE_STATE_NORM] = {"ssm_norm.weight", NEED_STATE, EXTENT_STATE_NORM, EXTENT_NONE},
+    [ROLE_STATE_OUTPUT] = {"ssm_out.weight", NEED_STATE, EXTENT_STATE_WIDTH, EXTENT_WIDTH},
+    [ROLE_CONV_BIAS] = {"ssm_conv1d.bias", NEED_CONV_BIAS, EXTENT_CHANNELS, EXTENT_NONE},
+    [ROLE_STATE_SKIP] = {"ssm_d", NEED_MAMBA, EXTENT_STATE_HEADS, EXTENT_NONE},
+    [ROLE_MAMBA_IN] = {"ssm_in.weight", NEED_MAMBA, EXTENT_WIDTH, EXTENT_MAMBA_IN},
     [ROLE_CONV_IN] = {"shortconv.in_proj.weight", NEED_CONV, EXTENT_WIDTH, EXTENT_STATE_ROWS},
     [ROLE_CONV] = {"shortconv.conv.weight", NEED_CONV, EXTENT_TAPS, EXTENT_CHANNELS},
     [ROLE_CONV_OUTPUT] = {"shortconv.out_proj.weight", NEED_CONV, EXTENT_STATE_WIDTH, EXTENT_WIDTH},
@@ -138,8 +144,13 @@ uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum e
     case EXTENT_TAPS: return config->recurrent.taps;
     case EXTENT_STATE_WIDTH: return config_state_width(config);
     case EXTENT_STATE_HEADS: return config->recurrent.value_heads;
-    case EXTENT_VALUE_DIM: return config->recurrent.value_dim;
     case EXTENT_LABELS: return config->labels;
+    case EXTENT_STATE_NORM: /* one for all heads, or each its own */
+        return config->architecture->recurrent == MIXER_MAMBA ? config_state_width(config)
+                                                              : config->recurrent.value_dim;
+    case EXTENT_MAMBA_IN: return config_state_rows(config) + config->recurrent.value_heads;
+    case EXTENT_GATE_UP: return 2ull * config_ffn(config, layer);
+    case EXTENT_SHARED_GATE_UP: return 2ull * config->shared_ffn;
     }
     return 0;
 }
@@ -170,6 +181,13 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_CHOICE_BIAS: return has_experts && config->routing.has_bias;
     case NEED_CONV: return kind->mixer == MIXER_CONV;
     case NEED_DELTA: return kind->mixer == MIXER_DELTA;
+    case NEED_STATE: return kind->mixer == MIXER_DELTA || kind->mixer == MIXER_MAMBA;
+    case NEED_MAMBA: return kind->mixer == MIXER_MAMBA;
+    case NEED_CONV_BIAS: return kind->mixer == MIXER_MAMBA && config->recurrent.has_conv_bias;
+    case NEED_SHARED_SCALE:
+        return has_experts && config->shared_ffn > 0 && !architecture->shared_expert_is_plain;
+    case NEED_FUSED_GATE_UP: return is_gated && !architecture->is_encoder;
+    case NEED_FUSED_SHARED:
     case NEED_SHARED_EXPERT: return has_experts && config->shared_ffn > 0;
     case NEED_KEYS: return is_attention;
     case NEED_VALUES: return is_attention && !kind->v_is_k;

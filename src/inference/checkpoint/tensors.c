@@ -65,6 +65,16 @@ bool tensor_shape(const struct model_config *config, enum tensor_role role, uint
     return true;
 }
 
+static enum err check_type(const struct checkpoint_tensor *tensor, bool is_vector,
+                           struct error *error) {
+    bool usable = tensor_type_is_known(tensor->type) &&
+                  !(is_vector && tensor_type_is_quantised((enum tensor_type)tensor->type));
+    if (!usable)
+        return err_set(error, ERR_INVALID, "tensor %.*s: type %s is not supported here",
+                       STR_ARGS(tensor->spelled), gguf_type_find(tensor->type)->name);
+    return OK;
+}
+
 static enum err check_shape(const struct checkpoint_tensor *tensor,
                             const struct model_config *config, uint32_t layer,
                             const struct tensor_row *row, struct error *error) {
@@ -82,6 +92,11 @@ static enum err check_shape(const struct checkpoint_tensor *tensor,
                        (unsigned long long)tensor->axes[2], (unsigned long long)cols,
                        (unsigned long long)rows, (unsigned long long)slices);
     const bool is_flat = rows == 1 && tensor->axis_count == 1; /* a matrix of one row */
+    /* llama.cpp's converter cuts vectors of Mamba-2 by heads or groups. */
+    if (is_vector && tensor->axis_count == 2 && config->list[layer].mixer == MIXER_MAMBA &&
+        tensor->axes[0] <= cols && tensor->axes[1] <= cols &&
+        tensor->axes[0] * tensor->axes[1] == cols)
+        return check_type(tensor, is_vector, error);
     if ((tensor->axis_count != axis_count && !is_flat) || tensor->axes[0] != cols ||
         tensor->axes[1] != rows)
         return err_set(error, ERR_INVALID,
@@ -89,14 +104,8 @@ static enum err check_shape(const struct checkpoint_tensor *tensor,
                        STR_ARGS(tensor->spelled), tensor->axis_count,
                        (unsigned long long)tensor->axes[0], (unsigned long long)tensor->axes[1],
                        (unsigned long long)cols, (unsigned long long)rows);
-    bool usable = tensor_type_is_known(tensor->type) &&
-                  !(is_vector && tensor_type_is_quantised((enum tensor_type)tensor->type));
-    if (!usable)
-        return err_set(error, ERR_INVALID, "tensor %.*s: type %s is not supported here",
-                       STR_ARGS(tensor->spelled), gguf_type_find(tensor->type)->name);
-    return OK;
+    return check_type(tensor, is_vector, error);
 }
-
 /* Checks one tensor of the table; *count grows if it exists. */
 static enum err check_role(const struct checkpoint *checkpoint, const struct model_config *config,
                            enum tensor_role role, uint32_t layer, size_t *count,
@@ -201,10 +210,14 @@ static enum err check_layer(const struct checkpoint *checkpoint, const struct mo
     const bool is_fused =
         !config_layer_is_recurrent(config, layer) && find_role(checkpoint, ROLE_QKV, layer) != NULL;
     const bool has_fused_bias = find_role(checkpoint, ROLE_QKV_BIAS, layer) != NULL;
+    const bool is_paired = find_role(checkpoint, ROLE_GATE_UP, layer) != NULL;
+    const bool is_shared_paired = find_role(checkpoint, ROLE_SHARED_GATE_UP, layer) != NULL;
     enum err err = OK;
     for (int i = ROLE_ATTENTION_NORM; i < ROLE_COUNT && err == OK; i++) {
         /* A layer with both forms keeps its q, k and v uncounted and is refused below. */
         bool stands_in = (is_fused && i >= ROLE_Q && i <= ROLE_V) ||
+                         (is_paired && i >= ROLE_GATE && i <= ROLE_UP) ||
+                         (is_shared_paired && i >= ROLE_SHARED_GATE && i <= ROLE_SHARED_UP) ||
                          (has_fused_bias && i >= ROLE_Q_BIAS && i <= ROLE_V_BIAS);
         if (!stands_in)
             err = check_role(checkpoint, config, (enum tensor_role)i, layer, count, error);

@@ -48,6 +48,7 @@ enum tensor_role {
     ROLE_FFN_NORM,
     ROLE_GATE,
     ROLE_UP,
+    ROLE_GATE_UP, /* both in one */
     ROLE_DOWN,
     ROLE_POST_FFN_NORM,
     ROLE_FFN_NORM_2, /* before the experts beside a feed-forward */
@@ -74,6 +75,7 @@ enum tensor_role {
     ROLE_DOWN_EXPERTS_BIAS,
     ROLE_SHARED_GATE,
     ROLE_SHARED_UP,
+    ROLE_SHARED_GATE_UP, /* both in one */
     ROLE_SHARED_DOWN,
     ROLE_SHARED_SCALE, /* one row: how much of the shared expert a row gets */
     /* a recurrent layer's */
@@ -86,7 +88,10 @@ enum tensor_role {
     ROLE_STATE_STEP_BIAS,
     ROLE_STATE_NORM,
     ROLE_STATE_OUTPUT,
-    ROLE_CONV_IN, /* two gates around the channels */
+    ROLE_CONV_BIAS,
+    ROLE_STATE_SKIP, /* factor of x in what the state leaves */
+    ROLE_MAMBA_IN,   /* gate, channels, steps */
+    ROLE_CONV_IN,    /* two gates around the channels */
     ROLE_CONV,
     ROLE_CONV_OUTPUT,
     ROLE_OUTPUT_BIAS,

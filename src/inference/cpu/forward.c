@@ -198,6 +198,7 @@ static void (*const runners[OP_KINDS])(struct forward *forward, const struct op 
     [OP_INPUTS] = side_inputs,
     [OP_ASIDE] = side_run,
     [OP_JOIN] = side_run,
+    [OP_MAMBA] = recurrent_mamba,
 };
 
 /* Copies keys and values of all layers of a page. */

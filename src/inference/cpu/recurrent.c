@@ -5,6 +5,7 @@
 #include "cpu/spread.h"
 
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 /* Channels of a task at least: a few cache lines of each row. */
@@ -94,6 +95,7 @@ static void conv_item(const struct job *job, const struct recurrent_item *item, 
                                     .after = is_gated ? forward->wide + channels : NULL,
                                     .x_stride = stride,
                                     .weight = job->op->recurrent->conv,
+                                    .bias = job->op->recurrent->conv_bias,
                                     .y = is_gated ? forward->attended : forward->wide,
                                     .y_stride = is_gated ? channels : stride,
                                     .channels = shape->channels,
@@ -152,6 +154,46 @@ void recurrent_delta(struct forward *forward, const struct op *op) {
     run_parts(&job, 1);
 }
 
+/* ---- MAMBA ---- */
+
+static void mamba_item(const struct job *job, const struct recurrent_item *item, uint32_t begin,
+                       uint32_t end) {
+    const struct forward *forward = job->forward;
+    const struct program_shape *shape = &forward->program->shape;
+    const struct recurrent_sizes *sizes = &shape->recurrent;
+    const struct recurrent *weights = job->op->recurrent;
+    const float *b = forward->wide + shape->state_width;
+    const struct mamba call = {.x = forward->wide,
+                               .b = b,
+                               .c = b + (size_t)sizes->key_heads * sizes->key_dim,
+                               .xbc_stride = (size_t)shape->channels + shape->state_width,
+                               .dt = forward->narrow,
+                               .dt_stride = sizes->value_heads,
+                               .dt_bias = weights->step_bias,
+                               .a_log = weights->decay,
+                               .d = weights->skip,
+                               .dt_min = sizes->step_min,
+                               .dt_max = sizes->step_max > 0 ? sizes->step_max : INFINITY,
+                               .y = forward->attended,
+                               .y_stride = shape->state_width,
+                               .heads = sizes->value_heads,
+                               .groups = sizes->key_heads,
+                               .head_dim = sizes->value_dim,
+                               .state_dim = sizes->key_dim};
+    forward->options.kernels->mamba(&call, item, begin, end);
+}
+
+void recurrent_mamba(struct forward *forward, const struct op *op) {
+    const struct recurrent_sizes *sizes = &forward->program->shape.recurrent;
+    struct job job = {.forward = forward,
+                      .op = op,
+                      .count = sizes->value_heads,
+                      .floats = (size_t)sizes->key_dim * sizes->value_dim,
+                      .strips = 1,
+                      .run = mamba_item};
+    run_parts(&job, 1);
+}
+
 /* ---- GATED_NORM ---- */
 
 static void norm_rows(void *context, uint32_t row, uint32_t count) {
@@ -160,6 +202,8 @@ static void norm_rows(void *context, uint32_t row, uint32_t count) {
     const struct program_shape *shape = &forward->program->shape;
     const struct matrix *next = job->op->next;
     const size_t width = shape->state_width, stride = shape->channels + width;
+    const bool is_first = job->op->is_gated; /* Mamba-2 */
+    const uint32_t groups = is_first ? shape->recurrent.key_heads : shape->recurrent.value_heads;
     float *attended = forward->attended + row * width;
     forward->options.kernels->gated_norm(
         &(struct gated_norm){.x = attended,
@@ -169,10 +213,12 @@ static void norm_rows(void *context, uint32_t row, uint32_t count) {
                              .weight = job->op->recurrent->norm,
                              .y = attended,
                              .y_stride = width,
-                             .width = shape->recurrent.value_dim,
-                             .groups = shape->recurrent.value_heads,
+                             .weight_step = is_first ? width / groups : 0,
+                             .width = width / groups,
+                             .groups = groups,
                              .rows = count,
-                             .epsilon = shape->eps});
+                             .epsilon = shape->inner_eps,
+                             .gate_is_first = is_first});
     forward->options.kernels->activate(next, attended, width, count,
                                        forward->activations + row * next->activation_bytes);
 }

@@ -17,4 +17,5 @@
 
 void recurrent_conv(struct forward *forward, const struct op *op);
 void recurrent_delta(struct forward *forward, const struct op *op);
+void recurrent_mamba(struct forward *forward, const struct op *op);
 void recurrent_gated_norm(struct forward *forward, const struct op *op);

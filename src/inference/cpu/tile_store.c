@@ -80,7 +80,7 @@ static enum err store_open(void *self, const struct weight_matrix *from, struct 
 
 /* ---- filling ---- */
 
-/* Converts the rows of a part to bf16 or f32, in memory that the caller frees as
+/* Converts the rows of a part, in its order, to bf16 or f32, in memory that the caller frees as
  * ret_part->blocks. */
 static enum err convert_part(const struct matrix_part *part, enum tensor_type type, uint32_t cols,
                              struct matrix_part *ret_part, struct error *error) {
@@ -95,7 +95,8 @@ static enum err convert_part(const struct matrix_part *part, enum tensor_type ty
     }
     for (size_t i = 0; i < part->rows; i++) {
         unsigned char *at = rows + i * new_bytes;
-        quant_row_to_f32(part->type, (const unsigned char *)part->blocks + i * row_bytes, cols,
+        const size_t from = part->row_order ? part->row_order[i] : i;
+        quant_row_to_f32(part->type, (const unsigned char *)part->blocks + from * row_bytes, cols,
                          row);
         for (size_t j = 0; j < cols && type == TENSOR_BF16; j++) {
             const uint16_t rounded = bf16_from_f32(row[j]);
@@ -107,6 +108,7 @@ static enum err convert_part(const struct matrix_part *part, enum tensor_type ty
     *ret_part = *part;
     ret_part->type = type;
     ret_part->blocks = rows;
+    ret_part->row_order = NULL; /* they are in it */
     return OK;
 }
 

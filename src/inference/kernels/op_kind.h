@@ -33,8 +33,9 @@ enum op_kind {
                   √2, norm by norm of a layer's part */
     OP_ASIDE, /* side = RMSNorm(h) · weight */
     OP_JOIN,  /* h = RMSNorm(h) · weight + side */
+    OP_MAMBA, /* attended = Mamba-2 of the channels, by the steps in narrow; the state goes on */
 };
-#define OP_KINDS (OP_JOIN + 1)
+#define OP_KINDS (OP_MAMBA + 1)
 
 /* NORM: the sum that the half layer before it left open. */
 enum op_add {

@@ -48,14 +48,17 @@ struct experts {
                                     1 */
 };
 
-/* A recurrent layer. Its channels, which the convolution mixes, are q | k | v. */
+/* A recurrent layer. Its channels, which the convolution mixes, are q | k | v. Those of Mamba-2 are
+ * x | B | C, and its rates are the steps. */
 struct recurrent {
     struct matrix *in;    /* (channels | gate, width) */
     struct matrix *rates; /* (alpha | beta: 2 value_heads, width) */
     float *conv;          /* (taps, channels) */
+    float *conv_bias;     /* (channels) or NULL */
+    float *skip;          /* Mamba-2: (value_heads) factor of x in what the state leaves */
     float *decay;         /* (value_heads) logarithms of the rates of decay */
     float *step_bias;     /* (value_heads) */
-    float *norm;          /* (value_dim) */
+    float *norm;          /* (value_dim); Mamba-2: (value_heads · value_dim) */
 };
 
 struct layer_weights {

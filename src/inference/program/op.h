@@ -44,16 +44,18 @@ struct op {
     bool ends_slice;                   /* an urgent step may pass behind this operation */
     const struct matrix *matrix;       /* EMBED, MATMUL, LOGITS */
     const struct experts *experts;     /* ROUTE, EXPERTS */
-    const struct recurrent *recurrent; /* CONV, DELTA, GATED_NORM */
+    const struct recurrent *recurrent; /* CONV, DELTA, MAMBA, GATED_NORM */
     const struct matrix *next; /* NORM, ATTENTION, GATE, ROUTE, PREPARE, GATED_NORM: reader of the
                                   result, whose form it gets; NULL: the result stays as numbers
                                   (NORM without a head) */
-    uint32_t state_at;   /* CONV, DELTA: where the layer's part of a state begins, in floats */
-    uint32_t width;      /* GATE: width of a half; KEEP: of a row of wide */
-    uint32_t attended;   /* KEEP: width of a row of attended; 0: ATTENTION is yet to come. PREPARE:
+    uint32_t state_at; /* CONV, DELTA, MAMBA: where the layer's part of a state begins, in floats */
+    uint32_t width;    /* GATE: width of a half; KEEP: of a row of wide */
+    uint32_t attended; /* KEEP: width of a row of attended; 0: ATTENTION is yet to come. PREPARE:
                           the same, which is prepared instead of h; 0: h is */
-    bool is_gated;       /* CONV: wide is before | after | channels, the result goes to attended;
-                     ATTENTION: times the sigmoid of the gate in wide; GATE: times that of narrow */
+    /* CONV: wide is before | after | channels, the result goes to attended; GATED_NORM: the gate
+     * comes before the norm, which is per key head; ATTENTION: times the sigmoid of the gate in
+     * wide; GATE: times that of narrow. */
+    bool is_gated;
     enum op_add add;     /* NORM */
     const float *weight; /* NORM: (width), or NULL: h = x; ASIDE, JOIN: (width); INPUTS: (a part) */
     const float *x_scale;    /* NORM: (1) factor of x after the sum, or NULL */

@@ -133,18 +133,22 @@ static struct op *append_recurrent(struct maker *maker, enum op_kind kind,
     return op;
 }
 
-static void append_delta_half(struct maker *maker, const struct layer_weights *weights) {
+static void append_state_half(struct maker *maker, const struct layer_weights *weights) {
     const struct recurrent *recurrent = &weights->recurrent;
     const struct program_shape *shape = &maker->program->shape;
     const struct state_layout *states = &maker->program->states;
+    const bool is_mamba = maker->options->config->list[maker->layer].mixer == MIXER_MAMBA;
     append_norm(maker, weights->attention_norm, recurrent->rates);
     append_matmul(maker, recurrent->rates, TO_NARROW);
     append_prepare(maker, recurrent->in);
     append_matmul(maker, recurrent->in, TO_WIDE);
     append_recurrent(maker, OP_CONV, recurrent, states->tail);
-    append_recurrent(maker, OP_DELTA, recurrent, states->matrix)->ends_slice = true;
+    append_recurrent(maker, is_mamba ? OP_MAMBA : OP_DELTA, recurrent, states->matrix)->ends_slice =
+        true;
     append_keep(maker, shape->channels + shape->state_width, shape->state_width);
-    append_recurrent(maker, OP_GATED_NORM, recurrent, states->matrix)->next = weights->output;
+    struct op *norm = append_recurrent(maker, OP_GATED_NORM, recurrent, states->matrix);
+    norm->next = weights->output;
+    norm->is_gated = is_mamba;
     append_output(maker, weights);
 }
 
@@ -195,13 +199,15 @@ static void append_gated_half(struct maker *maker, const struct layer_weights *w
 
 /* x += what the shared expert makes of h, which stays. */
 static void append_shared_expert(struct maker *maker, const struct experts *experts) {
-    append_matmul(maker, experts->shared_scale, TO_NARROW);
-    append_prepare(maker, experts->shared_gate_up);
+    if (experts->shared_scale) {
+        append_matmul(maker, experts->shared_scale, TO_NARROW);
+        append_prepare(maker, experts->shared_gate_up);
+    }
     append_matmul(maker, experts->shared_gate_up, TO_WIDE);
     struct op *gate = append(maker, OP_GATE);
     gate->gate = gate_of(maker);
     gate->width = experts->shared_ffn;
-    gate->is_gated = true;
+    gate->is_gated = experts->shared_scale != NULL;
     gate->next = experts->shared_down;
     append_matmul(maker, experts->shared_down, TO_X);
     append_prepare(maker, experts->router);
@@ -210,7 +216,9 @@ static void append_shared_expert(struct maker *maker, const struct experts *expe
 static void append_experts_half(struct maker *maker, const struct layer_weights *weights) {
     const struct experts *experts = &weights->experts;
     append_norm(maker, weights->ffn_norm,
-                experts->shared_ffn > 0 ? experts->shared_scale : experts->router);
+                experts->shared_scale     ? experts->shared_scale
+                : experts->shared_ffn > 0 ? experts->shared_gate_up
+                                          : experts->router);
     if (experts->shared_ffn > 0) append_shared_expert(maker, experts);
     append_matmul(maker, experts->router, TO_WIDE)->bias = experts->router_bias;
     struct op *route = append(maker, OP_ROUTE);
@@ -275,8 +283,9 @@ static void append_inputs(struct maker *maker, struct op *embed) {
 /* The halves of a layer by their kinds. */
 typedef void (*append_fn)(struct maker *maker, const struct layer_weights *weights);
 static const append_fn append_mixer[] = {[MIXER_ATTENTION] = append_attention_half,
-                                         [MIXER_DELTA] = append_delta_half,
-                                         [MIXER_CONV] = append_conv_half};
+                                         [MIXER_DELTA] = append_state_half,
+                                         [MIXER_CONV] = append_conv_half,
+                                         [MIXER_MAMBA] = append_state_half};
 static const append_fn append_ffn[] = {
     [FFN_GATED] = append_gated_half, [FFN_EXPERTS] = append_experts_half, [FFN_BOTH] = append_both};
 
@@ -311,6 +320,7 @@ static struct program_shape shape_of(const struct program_options *options) {
         .rope_count = config_has_local_rope(config) ? 2 : 1,
         .rope_magnitude = config->rope_magnitude,
         .eps = config->eps,
+        .inner_eps = config->inner_eps,
         .is_causal = !options->is_bidirectional,
     };
 }

@@ -37,7 +37,8 @@ struct program_shape {
     uint32_t input_width;   /* a layer's part of inputs; 0: none */
     uint32_t rope_count;    /* tables of frequencies: 1 or 2 */
     float rope_magnitude;   /* factor of cosines and sines; 0 means 1 */
-    float eps;              /* epsilon of every norm */
+    float eps;              /* epsilon of the norms of x and of heads */
+    float inner_eps;        /* epsilon of the norm behind a state */
     uint32_t rope_width[2]; /* leading elements of a head that are rotated, per table */
     bool is_causal;         /* false: a row sees all rows of its sequence, also later ones */
 };

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* Row r of the matrix is file row row_order[r]. In the part of a head that turns, elements i and
@@ -173,6 +174,37 @@ static enum err open_conv(struct weights_loader *loader, uint32_t layer,
     return err == OK ? weights_read_conv(loader, layer, ROLE_CONV, &ret_recurrent->conv) : err;
 }
 
+/* The first product of Mamba-2 has the rows of its gate, its channels and its steps. Those of the
+ * steps are a matrix of their own, and the gate stands behind the channels. */
+static enum err open_mamba_in(struct weights_loader *loader, uint32_t layer,
+                              struct recurrent *ret_recurrent) {
+    const struct model_config *config = loader->options.config;
+    const uint32_t gate = config_state_width(config), channels = config_state_channels(config);
+    const uint32_t heads = config->recurrent.value_heads, rows = gate + channels + heads;
+    const struct checkpoint_tensor *tensor = weights_find(loader, layer, ROLE_MAMBA_IN);
+    struct weights_source in = {.name = tensor_name_of(ROLE_MAMBA_IN, layer),
+                                .tensors = {tensor, tensor},
+                                .tensor_count = 2,
+                                .parts = {part_of(tensor), part_of(tensor)},
+                                .part_count = 2,
+                                .is_multiplied = true};
+    if (!loader->mamba_order) loader->mamba_order = calloc(rows, sizeof *loader->mamba_order);
+    if (!loader->mamba_order)
+        return err_set(loader->error, ERR_LIMIT, "no memory for the order of %u rows", rows);
+    for (uint32_t i = 0; i < rows; i++) loader->mamba_order[i] = i;
+    struct weights_source steps = in;
+    in.parts[0].rows = channels;
+    in.parts[0].row_order = loader->mamba_order + gate;
+    in.parts[1].rows = gate;
+    steps.tensor_count = steps.part_count = 1;
+    steps.parts[0].rows = heads;
+    steps.parts[0].row_order = loader->mamba_order + gate + channels;
+    steps.is_exact = true;
+    snprintf(steps.name.text, sizeof steps.name.text, "blk.%u.ssm_in.steps", layer);
+    enum err err = open_source(loader, &in, &ret_recurrent->in);
+    return err == OK ? open_source(loader, &steps, &ret_recurrent->rates) : err;
+}
+
 enum err weights_open_recurrent(struct weights_loader *loader, uint32_t layer,
                                 struct recurrent *ret_recurrent) {
     static const enum tensor_role in[] = {ROLE_STATE_IN, ROLE_STATE_GATE};
@@ -180,8 +212,16 @@ enum err weights_open_recurrent(struct weights_loader *loader, uint32_t layer,
     static const enum tensor_role step_bias[] = {ROLE_STATE_STEP_BIAS}, norm[] = {ROLE_STATE_NORM};
     if (loader->options.config->list[layer].mixer == MIXER_CONV)
         return open_conv(loader, layer, ret_recurrent);
-    enum err err = weights_open_matrix(loader, layer, in, 2, &ret_recurrent->in);
-    if (err == OK) err = weights_open_matrix(loader, layer, rates, 2, &ret_recurrent->rates);
+    static const enum tensor_role bias[] = {ROLE_CONV_BIAS}, skip[] = {ROLE_STATE_SKIP};
+    enum err err = OK;
+    if (loader->options.config->list[layer].mixer == MIXER_MAMBA) {
+        err = open_mamba_in(loader, layer, ret_recurrent);
+    } else {
+        err = weights_open_matrix(loader, layer, in, 2, &ret_recurrent->in);
+        if (err == OK) err = weights_open_matrix(loader, layer, rates, 2, &ret_recurrent->rates);
+    }
+    if (err == OK) err = weights_read_vector(loader, layer, bias, 1, &ret_recurrent->conv_bias);
+    if (err == OK) err = weights_read_vector(loader, layer, skip, 1, &ret_recurrent->skip);
     if (err == OK) err = weights_read_conv(loader, layer, ROLE_STATE_CONV, &ret_recurrent->conv);
     if (err == OK) err = weights_read_decay(loader, layer, &ret_recurrent->decay);
     if (err == OK)
@@ -232,8 +272,12 @@ static enum err open_shared_expert(struct weights_loader *loader, uint32_t layer
     static const enum tensor_role down[] = {ROLE_SHARED_DOWN}, scale[] = {ROLE_SHARED_SCALE};
     ret_experts->shared_ffn = loader->options.config->shared_ffn;
     if (ret_experts->shared_ffn == 0) return OK;
-    enum err err = weights_open_matrix(loader, layer, gate_up, 2, &ret_experts->shared_gate_up);
+    static const enum tensor_role paired[] = {ROLE_SHARED_GATE_UP};
+    const bool is_paired = weights_find(loader, layer, ROLE_SHARED_GATE_UP) != NULL;
+    enum err err = weights_open_matrix(loader, layer, is_paired ? paired : gate_up,
+                                       is_paired ? 1 : 2, &ret_experts->shared_gate_up);
     if (err == OK) err = weights_open_matrix(loader, layer, down, 1, &ret_experts->shared_down);
+    if (loader->options.config->architecture->shared_expert_is_plain) return err;
     return err == OK ? weights_open_matrix(loader, layer, scale, 1, &ret_experts->shared_scale)
                      : err;
 }

@@ -6,6 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Elements of a vector, which may be cut into rows. */
+static size_t count_of(const struct checkpoint_tensor *tensor) {
+    return (size_t)(tensor->axes[0] * tensor->axes[1]);
+}
+
 /* Appends the elements of a vector to *at. */
 static enum err append_tensor(const struct weights_loader *loader, uint32_t layer,
                               enum tensor_role role, float **at) {
@@ -14,14 +19,15 @@ static enum err append_tensor(const struct weights_loader *loader, uint32_t laye
     struct checkpoint_bytes bytes;
     enum err err = checkpoint_read(tensor, 0, loader->options.pool, &bytes, loader->error);
     if (err != OK) return err;
-    quant_row_to_f32((enum tensor_type)tensor->type, bytes.at, (size_t)tensor->axes[0], *at);
+    const size_t count = count_of(tensor);
+    quant_row_to_f32((enum tensor_type)tensor->type, bytes.at, count, *at);
     checkpoint_done(loader->options.checkpoint, tensor, &bytes);
-    for (uint64_t i = 0; i < tensor->axes[0]; i++)
+    for (uint64_t i = 0; i < count; i++)
         if (!isfinite((*at)[i]))
             return err_set(loader->error, ERR_INVALID,
                            "tensor %.*s: element %llu is no finite number",
                            STR_ARGS(tensor->spelled), (unsigned long long)i);
-    *at += tensor->axes[0];
+    *at += count;
     return OK;
 }
 
@@ -54,7 +60,7 @@ enum err weights_read_vector(struct weights_loader *loader, uint32_t layer,
     for (size_t i = 0; i < role_count; i++) {
         const struct checkpoint_tensor *tensor = weights_find(loader, layer, roles[i]);
         if (!tensor) return OK;
-        count += (size_t)tensor->axes[0];
+        count += count_of(tensor);
     }
     float *vector = calloc(count, sizeof *vector);
     if (!vector)
@@ -180,7 +186,7 @@ enum err weights_read_decay(struct weights_loader *loader, uint32_t layer, float
     enum err err = weights_read_vector(loader, layer, roles, 1, ret_decay);
     if (err != OK || !checkpoint_has_rates(loader->options.checkpoint)) return err;
     const struct checkpoint_tensor *tensor = weights_find(loader, layer, ROLE_STATE_DECAY);
-    for (uint64_t i = 0; i < tensor->axes[0]; i++) {
+    for (uint64_t i = 0; i < count_of(tensor); i++) {
         float *rate = &(*ret_decay)[i];
         if (*rate >= 0.0f)
             return err_set(loader->error, ERR_INVALID,

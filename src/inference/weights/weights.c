@@ -67,14 +67,17 @@ static enum err load_encoder_vectors(struct weights_loader *loader, uint32_t lay
 
 static enum err open_ffn(struct weights_loader *loader, uint32_t layer, struct layer_weights *to) {
     static const enum tensor_role gate_up[] = {ROLE_GATE, ROLE_UP};
-    static const enum tensor_role down[] = {ROLE_DOWN};
+    static const enum tensor_role down[] = {ROLE_DOWN}, paired[] = {ROLE_GATE_UP};
     const enum ffn_kind kind = loader->options.config->list[layer].ffn;
     enum err err = OK;
     if (kind != FFN_GATED) err = weights_open_experts(loader, layer, &to->experts);
     if (kind == FFN_EXPERTS || err != OK) return err;
     /* Without a gate, or with one in the same tensor, only `up` is loaded. */
     uint32_t ungated = weights_find(loader, layer, ROLE_GATE) ? 0 : 1;
-    err = weights_open_matrix(loader, layer, gate_up + ungated, 2 - ungated, &to->gate_up);
+    if (weights_find(loader, layer, ROLE_GATE_UP))
+        err = weights_open_matrix(loader, layer, paired, 1, &to->gate_up);
+    else
+        err = weights_open_matrix(loader, layer, gate_up + ungated, 2 - ungated, &to->gate_up);
     return err == OK ? weights_open_matrix(loader, layer, down, 1, &to->down) : err;
 }
 
@@ -221,6 +224,7 @@ static void close_loader(struct weights *weights) {
     free(weights->loader->row_order);
     free(weights->loader->halves_order);
     free(weights->loader->gated_order);
+    free(weights->loader->mamba_order);
     free(weights->loader->sources);
     free(weights->loader);
     weights->loader = NULL;
@@ -257,6 +261,8 @@ static void close_recurrent(struct recurrent *recurrent) {
     matrix_close(recurrent->in);
     matrix_close(recurrent->rates);
     free(recurrent->conv);
+    free(recurrent->conv_bias);
+    free(recurrent->skip);
     free(recurrent->decay);
     free(recurrent->step_bias);
     free(recurrent->norm);

@@ -35,6 +35,7 @@ struct weights_loader {
     uint32_t
         *gated_order; /* (2 heads · head_dim) the rows of q, then those of its gate; NULL: it has
                               none */
+    uint32_t *mamba_order; /* the numbers from 0 on: parts of a Mamba's first product begin there */
     struct weights *weights;
     struct weights_source *sources; /* (source_count) in the order of opening */
     size_t source_count, source_capacity;

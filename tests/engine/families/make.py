@@ -49,6 +49,16 @@ CONFIGS = {
         "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True,
         "embedding_multiplier": 6.0, "residual_multiplier": 0.3, "attention_multiplier": 0.4,
         "logits_scaling": 0.5},
+    "granite4": DECODER | {
+        "model_type": "granitemoehybrid", "num_hidden_layers": 4, "max_position_embeddings": 256,
+        "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": True,
+        "embedding_multiplier": 3.0, "residual_multiplier": 0.4, "attention_multiplier": 0.3,
+        "logits_scaling": 0.5, "num_local_experts": 0, "num_experts_per_tok": 0,
+        "shared_intermediate_size": 48, "position_embedding_type": "rope",
+        "layer_types": ["mamba", "attention", "mamba", "mamba"], "mamba_n_heads": 4,
+        "mamba_n_groups": 2, "mamba_d_state": 16, "mamba_d_head": 16, "mamba_d_conv": 4,
+        "mamba_expand": 2, "mamba_chunk_size": 16, "mamba_conv_bias": True,
+        "mamba_proj_bias": False},
     "ministral3": DECODER | {
         "model_type": "ministral3", "num_hidden_layers": 2, "max_position_embeddings": 256,
         "head_dim": 24, "hidden_act": "silu", "tie_word_embeddings": False, "rope_parameters": {

@@ -175,7 +175,8 @@ static void get_results(struct one *one) {
     case OP_ROUTE: break; /* the choice stays here */
     case OP_INPUTS:
     case OP_ASIDE:
-    case OP_JOIN: break; /* no program of a GPU has them so far */
+    case OP_JOIN:
+    case OP_MAMBA: break; /* no program of a GPU has them so far */
     case OP_EXPERTS:
         get_bf16(one, gpu->h, program->width, call->h, program->width, program->width, NULL);
         break;

@@ -16,7 +16,7 @@ static const char *const names[OP_KINDS] = {
     [OP_PREPARE] = "prepare", [OP_CONV] = "convolution",
     [OP_DELTA] = "delta",     [OP_GATED_NORM] = "gated norm",
     [OP_INPUTS] = "inputs",   [OP_ASIDE] = "aside",
-    [OP_JOIN] = "join",
+    [OP_JOIN] = "join",       [OP_MAMBA] = "mamba",
 };
 
 static const struct card_matrix *matrix_of(const struct walk *walk, uint32_t index) {

@@ -86,8 +86,9 @@ static void make_program(struct model *model, bool matmul_adds) {
 
 static void print_op(const struct op *op, char *text, size_t bytes) {
     static const char *const kinds[OP_KINDS] = {
-        "embed",   "norm",    "matmul", "heads", "attention",  "gate",   "keep",  "logits", "route",
-        "experts", "prepare", "conv",   "delta", "gated norm", "inputs", "aside", "join"};
+        "embed", "norm",       "matmul", "heads",   "attention", "gate",
+        "keep",  "logits",     "route",  "experts", "prepare",   "conv",
+        "delta", "gated norm", "inputs", "aside",   "join",      "mamba"};
     static const char *const adds[] = {"", "h+", "post+"}, *const to[] = {":wide", ":h", ":x"};
     static const char *const gates[] = {"(silu)", "(gelu)"};
     char window[24] = "";
