@@ -5,6 +5,7 @@ import hashlib, json, os, pathlib, shutil
 
 import pytest
 
+import hub as fake
 import support
 
 MODELS = pathlib.Path(os.environ.get("XDG_CACHE_HOME",
@@ -118,3 +119,54 @@ def test_a_machine_without_models_has_an_empty_list(tmp_path):
     with serving(tmp_path / "nowhere", tmp_path / "state") as server:
         assert server.json("GET", "/api/tags") == {"models": []}
         assert ask(server, "/api/chat", {"model": "smollm2", "messages": QUESTION}, 404)["error"]
+
+
+@pytest.fixture
+def hub():
+    hub = fake.Hub()
+    hub.repositories["org/small"] = {
+        "small-Q4_1.gguf": (MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf").read_bytes()}
+    hub.repositories["org/broken"] = {"broken-Q4_0.gguf": b"GGUF\3\0\0\0" + bytes(100)}
+    yield hub
+    hub.close()
+
+
+def pull(server, body):
+    status, answer = server.call("POST", "/api/pull", body)
+    assert status == 200, answer
+    return [json.loads(line) for line in answer.splitlines()]
+
+
+def test_a_model_is_pulled_and_served_at_once(tmp_path, hub):
+    with serving(tmp_path / "home", tmp_path / "state", HF_ENDPOINT=hub.url()) as server:
+        lines = pull(server, {"model": "org/small"})
+        assert lines[0] == {"status": "pulling manifest"} and lines[-1] == {"status": "success"}
+        steps = [line for line in lines if "digest" in line]
+        size = len(hub.repositories["org/small"]["small-Q4_1.gguf"])
+        assert steps and all(step["total"] == size >= step["completed"] for step in steps)
+        assert [step["completed"] for step in steps] == sorted(
+            step["completed"] for step in steps)
+        assert chat(server, "org/small")["message"]["content"]
+        before = len(hub.seen)
+        assert pull(server, {"model": "org/small"})[-1] == {"status": "success"}
+        assert ask(server, "/api/pull", {"name": "org/small"}) == {"status": "success"}
+        assert len(hub.seen) == before
+        entries = server.json("GET", "/v1/audit")["data"]
+        assert any(entry["action"] == "model.pull" for entry in entries)
+
+
+def test_what_cannot_be_pulled_is_an_error_in_the_stream_or_a_status(tmp_path, hub):
+    with serving(tmp_path / "home", tmp_path / "state", HF_ENDPOINT=hub.url()) as server:
+        lines = pull(server, {"model": "org/nothing"})
+        assert list(lines[-1]) == ["error"] and "org/nothing" in lines[-1]["error"]
+        assert "org/nothing" in ask(server, "/api/pull", {"model": "org/nothing"}, 500)["error"]
+        assert "error" in pull(server, {"model": "org/broken"})[-1]
+        for name in ("--json", "-x", "a b", "a\n"):
+            assert ask(server, "/api/pull", {"model": name}, 400)["error"] == "invalid model name"
+        assert ask(server, "/api/pull", {"model": ""}, 400)["error"] == "model is required"
+
+
+def test_a_server_of_chosen_models_fetches_none(tmp_path):
+    with support.serving(tmp_path / "state", "--model", "smollm2=echo") as server:
+        assert pull(server, {"model": "smollm2"})[-1] == {"status": "success"}
+        assert "quern pull" in ask(server, "/api/pull", {"model": "org/other"}, 501)["error"]

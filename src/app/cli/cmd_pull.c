@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/command.h"
 #include "cli/pull_show.h"
+#include "cli/stop.h"
 #include "hub/catalog.h"
 #include "hub/pull_package.h"
 #include "json/json.h"
@@ -12,7 +13,7 @@ struct chosen {
     const char *revision;
     struct option_list includes;
     int64_t connections;
-    bool json, quiet;
+    bool json, quiet, events, ends_with_parent;
 };
 
 #define AT(field) offsetof(struct chosen, field)
@@ -23,6 +24,9 @@ static const struct option rows[] = {
     {"connections", OPTION_INTEGER, AT(connections), "N",
      .help = "connections at a time (default 8)", .min = 1, .max = PULL_CONNECTIONS_MAX},
     {"json", OPTION_SWITCH, AT(json), .help = "print the summary as one JSON object"},
+    {"events", OPTION_SWITCH, AT(events), .help = "print the progress as JSON lines, for programs"},
+    {"end-with-parent", OPTION_SWITCH, AT(ends_with_parent),
+     .help = "stop when the process that started this one ends", .only_flag = true},
     {"quiet", OPTION_SWITCH, AT(quiet), .help = "show no progress", .letter = 'q'},
     {0},
 };
@@ -100,6 +104,15 @@ static enum err fetch_package(struct command_call *call, struct error *error) {
     return OK;
 }
 
+static void print_progress(void *context, const struct pull_progress *progress) {
+    (void)context;
+    printf("{\"progress\": true, \"bytes_done\": %llu, \"bytes\": %llu, \"files_done\": %u, "
+           "\"files\": %u}\n",
+           (unsigned long long)progress->bytes_done, (unsigned long long)progress->bytes,
+           progress->files_done, progress->files);
+    fflush(stdout);
+}
+
 static enum err check(struct command_call *call, struct error *error) {
     if (call->operands[0]) return OK;
     return err_set(error, ERR_INVALID, "say which model: ORG/NAME, or a name of Ollama's");
@@ -117,8 +130,10 @@ static enum err run(struct command_call *call, struct error *error) {
                                          .connections = (uint32_t)chosen->connections,
                                          .stop = call->stop,
                                          .context = &show,
-                                         .progress = pull_show_progress,
+                                         .progress =
+                                             chosen->events ? print_progress : pull_show_progress,
                                          .note = pull_show_note};
+    if (chosen->ends_with_parent) stop_with_parent();
     terminal_init(&show.terminal);
     enum err err = pull_run(&options, &summary, error);
     pull_show_end(&show);

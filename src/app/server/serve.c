@@ -9,6 +9,7 @@
 #include "preflight/preflight_child.h"
 #include "server/certificate.h"
 #include "server/open_files.h"
+#include "server/pull_child.h"
 #include "server/reload.h"
 #include "server/service_status.h"
 
@@ -98,6 +99,8 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .preflight = preflight_child_run,
                               .preflight_context = &front->preflight,
                               .preflight_ms = options->preflight_ms,
+                              .pull = options->node.shelf ? pull_child_run : NULL,
+                              .pull_context = node,
                               .studio = options->studio.url ? studio_child_run : NULL,
                               .studio_context = &front->studio,
                               .studio_url = options->studio.url,

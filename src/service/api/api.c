@@ -2,6 +2,7 @@
 #include "answers/answers.h"
 #include "api/api_internal.h"
 #include "api/openapi.h"
+#include "api/pulls.h"
 #include "api/uploads.h"
 #include "base/mem.h"
 
@@ -134,6 +135,9 @@ const struct http_route api_routes[] = {
     {"POST", "/api/show", KEY_SCOPE_ANY, ollama_post_show, NULL, "ollamaShow", HTTP_PLAIN},
     {"GET", "/api/version", KEY_SCOPE_OPEN, ollama_get_version, NULL, "ollamaVersion", HTTP_QUICK},
     {"POST", "/api/create", KEY_SCOPE_ADMIN, ollama_unsupported, NULL, "ollamaCreate", HTTP_PLAIN},
+    {"POST", "/api/pull", KEY_SCOPE_ADMIN, ollama_post_pull, NULL, "ollamaPull", HTTP_PLAIN},
+    {"POST", "/api/copy", KEY_SCOPE_ADMIN, ollama_no_names, NULL, "ollamaCopy", HTTP_PLAIN},
+    {"DELETE", "/api/delete", KEY_SCOPE_ADMIN, ollama_no_names, NULL, "ollamaDelete", HTTP_PLAIN},
     {"POST", "/api/push", KEY_SCOPE_ADMIN, ollama_unsupported, NULL, "ollamaPush", HTTP_PLAIN},
     {"GET", "/v1/models", KEY_SCOPE_ANY, models_list, NULL, "listModels", HTTP_PLAIN},
     {"GET", "/v1/keys", KEY_SCOPE_ADMIN, keys_list, NULL, "listKeys", HTTP_PLAIN},
@@ -203,6 +207,7 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
     large_init(&api->large);
     damaged_init(&api->damaged);
     access_init(&api->access, options->no_access_log, options->access_log_leaves_out);
+    api->pulls = pulls_open();
     struct http_options http = http_options_of(api);
     enum err err = followers_open(api, error);
     if (err == OK) err = preflights_open(api, error);
@@ -215,10 +220,12 @@ enum err api_open(struct api **ret_api, const struct api_options *options, uint1
         followers_stop(api);
         preflights_stop(api);
         studio_jobs_stop(api);
+        pulls_stop(api->pulls);
         http_close(api->server);
         followers_close(api);
         preflights_close(api);
         studio_jobs_close(api);
+        pulls_close(api->pulls);
         answers_close(api->answers);
         large_release(&api->large);
         damaged_release(&api->damaged);
@@ -252,10 +259,12 @@ void api_close(struct api *api, int64_t deadline_ms) {
     followers_stop(api);
     preflights_stop(api);
     studio_jobs_stop(api);
+    pulls_stop(api->pulls);
     http_close(api->server);
     followers_close(api);
     preflights_close(api);
     studio_jobs_close(api);
+    pulls_close(api->pulls);
     answers_close(api->answers);
     large_release(&api->large);
     damaged_release(&api->damaged);

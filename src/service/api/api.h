@@ -38,6 +38,18 @@ struct api_preflight {
 typedef enum err (*api_preflight_fn)(void *context, const struct api_preflight *preflight,
                                      struct buf *ret_json, struct error *error);
 
+/* A model to fetch and to serve from then on. */
+struct api_pull {
+    const char *name; /* as the client wrote it: letters, digits and "._-:/" */
+    void *context;
+    bool (*stopped)(void *context);
+    void (*progress)(void *context, uint64_t completed, uint64_t total); /* bytes */
+};
+
+/* An error's sentence is for the client; ERR_CANCELLED: `stopped` said so. One thread makes all
+ * calls of one pull. */
+typedef enum err (*api_pull_fn)(void *context, const struct api_pull *pull, struct error *error);
+
 /* One job of Label Studio: a batch on its way there, back, or both. The files are borrowed. */
 struct api_studio {
     const char *batch_id, *action; /* push, pull or sync */
@@ -77,6 +89,8 @@ struct api_options {
     api_preflight_fn preflight;  /* NULL: no preflights */
     void *preflight_context;
     int64_t preflight_ms; /* for one preflight (default 10 minutes) */
+    api_pull_fn pull;     /* NULL: this server fetches no models */
+    void *pull_context;
     api_studio_fn studio; /* NULL: no Label Studio */
     void *studio_context;
     const char *studio_url; /* address of the Label Studio, without '/' at its end */

@@ -27,6 +27,7 @@ struct followers;
 struct preflight_queue;
 struct answers;
 struct studio_jobs;
+struct pulls;
 struct answers_state;
 
 struct api {
@@ -44,6 +45,7 @@ struct api {
     struct answers *answers; /* indexes of batches' answers */
     struct large large;      /* the turn of those who read large lines */
     struct studio_jobs *studio_jobs;
+    struct pulls *pulls;
 };
 
 /* The table of all routes. A target without a row does not exist. */
@@ -228,6 +230,9 @@ void ollama_get_tags(void *context, struct http_request *request);
 void ollama_get_ps(void *context, struct http_request *request);
 void ollama_get_version(void *context, struct http_request *request);
 void ollama_unsupported(void *context, struct http_request *request);
+void ollama_no_names(void *context, struct http_request *request);
+/* pulls.c */
+void ollama_post_pull(void *context, struct http_request *request);
 /* hint.c: appends to the sentence about an unknown URL what the client may have meant; nothing if
  * it cannot be guessed. */
 void api_hint(const char *method, struct str path, struct buf *sentence);
