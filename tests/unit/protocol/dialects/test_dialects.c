@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -255,7 +256,64 @@ static void an_error_is_one_sentence(void **state) {
     buf_release(&body);
 }
 
+/* --- the cost: `QUERN_BENCH=1 build/tests/test_dialects dialects` --- */
+
+#define BENCH_BODY_BYTES ((size_t)32 << 20)
+#define BENCH_EVENTS 200000
+
+static double cpu_ms(void) {
+    return (double)clock() * 1e3 / CLOCKS_PER_SEC;
+}
+
+/* A conversation of BENCH_BODY_BYTES in messages of 64 KiB. */
+static void write_long(struct buf *body) {
+    buf_add_text(body, "{\"model\":\"m\",\"max_tokens\":9,\"messages\":[");
+    for (size_t i = 0; body->bytes < BENCH_BODY_BYTES; i++) {
+        buf_printf(body, "%s{\"role\":\"%s\",\"content\":\"", i ? "," : "",
+                   i % 2 ? "assistant" : "user");
+        for (size_t j = 0; j < 1024; j++)
+            buf_add_text(body,
+                         "A line of words, and \\\"more\\\" of them at its end, so it goes.\\n");
+        buf_add_text(body, "\"}");
+    }
+    buf_add_text(body, "]}");
+}
+
+static void bench(const char *name, const struct dialect *dialect) {
+    struct buf body, events;
+    struct refusal refusal;
+    struct piece piece;
+    const struct str chunk =
+        STR("{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,"
+            "\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\" word\"},"
+            "\"logprobs\":null,\"finish_reason\":null}]}");
+    buf_init(&body, BUF_UNLIMITED);
+    buf_init(&events, BUF_UNLIMITED);
+    write_long(&body);
+    double begun_ms = cpu_ms();
+    struct dialect_call *call = dialect_read(dialect, buf_str(&body), &refusal);
+    double read_ms = cpu_ms() - begun_ms;
+    assert_non_null(call);
+    double times = (double)(body.capacity + call->body.capacity) / (double)body.bytes;
+    begun_ms = cpu_ms();
+    for (size_t i = 0; i < BENCH_EVENTS; i++) {
+        assert_true(piece_read(chunk, &piece));
+        dialect->take(call, &piece, 0, &events);
+        buf_clear(&events);
+    }
+    printf("%-16s body of 32 MiB: %.1f ms, %.2f times its bytes; event: %.3f us\n", name, read_ms,
+           times, (cpu_ms() - begun_ms) * 1e3 / BENCH_EVENTS);
+    dialect_call_free(call);
+    buf_release(&body);
+    buf_release(&events);
+}
+
 int main(void) {
+    if (getenv("QUERN_BENCH")) {
+        bench("ollama chat", &ollama_chat);
+        bench("messages", &messages_create);
+        return 0;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_request_is_read_or_refused_by_name),
         cmocka_unit_test(a_stream_and_a_body_say_the_same),
