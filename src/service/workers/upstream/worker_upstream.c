@@ -214,18 +214,17 @@ static enum err open_http(struct worker_upstream *upstream, const char *key, str
     return net_client_open(&upstream->http, &options, error);
 }
 
+/* vLLM has words and what it pools beside /v1, which ends the base; the other paths are in it. */
 static void set_urls(struct worker_upstream *upstream) {
-    static const char *const paths[ENDPOINT_COUNT] = {
-        "/chat/completions", "/completions", "/embeddings", "/score",     "/decisions",
-        "/systemone",        "/rerank",      "/pooling",    "/responses", "/messages"};
     const char *base = upstream->spec.base;
+    const int root_bytes = (int)(strlen(base) - strlen("/v1"));
     snprintf(upstream->models_url, sizeof upstream->models_url, "%s/models", base);
-    for (size_t i = 0; i < ENDPOINT_COUNT; i++)
-        snprintf(upstream->job_urls[i], sizeof upstream->job_urls[i], "%s%s", base, paths[i]);
-    /* As vLLM has them, without /v1, which ends the base. */
-    for (size_t i = ENDPOINT_COUNT; i < ENDPOINT_ALL_COUNT; i++)
-        snprintf(upstream->job_urls[i], sizeof upstream->job_urls[i], "%.*s%s",
-                 (int)(strlen(base) - strlen("/v1")), base, endpoint_path((enum endpoint)i));
+    for (size_t i = 0; i < ENDPOINT_ALL_COUNT; i++) {
+        const char *path = endpoint_path((enum endpoint)i);
+        if (i == ENDPOINT_POOLING) path += strlen("/v1");
+        snprintf(upstream->job_urls[i], sizeof upstream->job_urls[i], "%.*s%s", root_bytes, base,
+                 path);
+    }
 }
 
 enum err worker_upstream_open(struct worker **ret_worker, const struct upstream_spec *spec,
