@@ -193,6 +193,28 @@ def test_a_model_with_several_labels_scores_no_pairs(tmp_path):
             "text_1": "a", "text_2": "b"})[1]
 
 
+def test_a_classifier_gives_probabilities_and_names(tmp_path):
+    texts = ["the cat sat", "what is a dog?"]
+    with support.serving(tmp_path / "state", "--model", HERE / "bert-sorts",
+                         "--reference") as server:
+        answer = server.json("POST", "/classify", {"model": "bert-sorts", "input": texts})
+        raw = server.json("POST", "/pooling", {"model": "bert-sorts", "input": texts})
+        one = server.json("POST", "/classify", {"model": "bert-sorts", "input": texts[1]})
+        batch = server.wait(server.create(support.jsonl([
+            {"custom_id": "a", "method": "POST", "url": "/classify", "body": {
+                "model": "bert-sorts", "input": texts}}]), endpoint="/v1/classify")["id"])
+        (line,), _ = server.results(batch)
+    assert answer["id"].startswith("classify-") and answer["object"] == "list"
+    assert line["response"]["body"]["data"] == answer["data"]
+    assert one["data"] == [{**answer["data"][1], "index": 0}]
+    for row, numbers in zip(answer["data"], raw["data"], strict=True):
+        powers = [math.exp(x) for x in numbers["data"]]
+        assert row["num_classes"] == 3 and abs(sum(row["probs"]) - 1) <= 1e-6
+        for got, power in zip(row["probs"], powers, strict=True):
+            assert abs(got - power / sum(powers)) <= 1e-6
+        assert row["label"] == ["bad", "so so", "good"][powers.index(max(powers))]
+
+
 def test_a_model_that_makes_vectors_scores_by_their_cosine(tmp_path):
     folder = tmp_path / "vectors"
     shutil.copytree(HERE / "bert-cross", folder)

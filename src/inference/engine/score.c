@@ -374,3 +374,55 @@ void score_write_body(struct buf *out, const struct score_answer *answer, const 
     }
     free(ranked);
 }
+
+/* ---- labels ---- */
+
+/* One label: its sigmoid; several: their softmax. */
+static void make_probabilities(const struct served_head *head, float *numbers) {
+    float most = numbers[0], sum = 0.0f;
+    if (head->is_raw) return;
+    if (head->labels == 1) {
+        numbers[0] = 1.0f / (1.0f + expf(-numbers[0]));
+        return;
+    }
+    for (uint32_t i = 1; i < head->labels; i++)
+        if (numbers[i] > most) most = numbers[i];
+    for (uint32_t i = 0; i < head->labels; i++) sum += numbers[i] = expf(numbers[i] - most);
+    for (uint32_t i = 0; i < head->labels; i++) numbers[i] /= sum;
+}
+
+static void write_label(struct buf *out, const struct vocabulary *vocabulary, uint32_t index) {
+    const char *name = index < vocabulary->label_count ? vocabulary->labels[index] : NULL;
+    if (name)
+        json_write_string(out, str_from(name));
+    else
+        buf_printf(out, "\"LABEL_%u\"", index);
+}
+
+void score_write_labels(struct buf *out, const struct score_answer *answer,
+                        const struct embedding *embedding) {
+    const uint32_t labels = answer->head->labels;
+    buf_printf(out,
+               "{\"id\":\"%s\",\"object\":\"list\",\"created\":%" PRId64 ",\"model\":", answer->id,
+               answer->created_unix_s);
+    json_write_string(out, answer->model_name);
+    buf_add_text(out, ",\"data\":[");
+    for (uint32_t i = 0; i < embedding->request.count; i++) {
+        float *numbers = embedding->vectors + (size_t)i * labels;
+        uint32_t best = 0;
+        make_probabilities(answer->head, numbers);
+        for (uint32_t j = 1; j < labels; j++)
+            if (numbers[j] > numbers[best]) best = j;
+        buf_printf(out, "%s{\"index\":%u,\"label\":", i ? "," : "", i);
+        write_label(out, answer->vocabulary, best);
+        buf_add_text(out, ",\"probs\":[");
+        for (uint32_t j = 0; j < labels; j++) {
+            if (j > 0) buf_add_byte(out, ',');
+            json_write_float(out, numbers[j]);
+        }
+        buf_printf(out, "],\"num_classes\":%u}", labels);
+    }
+    buf_add_text(out, "],");
+    write_usage(out, embedding->ids.count);
+    buf_add_byte(out, '}');
+}

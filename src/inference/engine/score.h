@@ -40,8 +40,12 @@ struct score_answer {
     struct str model_name;
     int64_t created_unix_s;
     const struct served_head *head;
+    const struct vocabulary *vocabulary; /* for names of labels */
     uint32_t width;
 };
 /* Appends the body of a request whose vectors are all filled: pure ASCII JSON on one line. */
 void score_write_body(struct buf *out, const struct score_answer *answer, const struct score *score,
                       const struct embedding *embedding);
+/* The same of /classify: of each text the probabilities of all labels, and the likeliest. */
+void score_write_labels(struct buf *out, const struct score_answer *answer,
+                        const struct embedding *embedding);

@@ -336,8 +336,8 @@ static const char *purpose_of(const struct served_model *model, const char **ret
         *ret_paths = scores ? model->backend
                                   ? "/v1/chat/completions, /v1/completions, /v1/decisions, "
                                     "/v1/systemone, /v1/score, /v1/rerank and /v1/pooling"
-                                  : "/v1/score, /v1/rerank and /v1/pooling"
-                            : "/v1/pooling";
+                                  : "/v1/score, /v1/rerank, /v1/classify and /v1/pooling"
+                            : "/v1/classify and /v1/pooling";
         return scores ? "scores pairs of texts" : "gives texts labels";
     }
     *ret_paths = model->backend ? "/v1/chat/completions, /v1/completions, /v1/decisions, "
@@ -353,6 +353,7 @@ bool served_model_does(const struct served_model *model, enum endpoint endpoint,
     const char *paths, *purpose = purpose_of(model, &paths);
     if (model->embedder.embed) {
         if (endpoint == ENDPOINT_POOLING) return true;
+        if (endpoint == ENDPOINT_CLASSIFY && head->labels > 0 && !head->is_judge) return true;
         if (endpoint == ENDPOINT_EMBEDDINGS && head->labels == 0) return true;
         if ((endpoint == ENDPOINT_SCORE || endpoint == ENDPOINT_RERANK) && scores_pairs(head))
             return true;

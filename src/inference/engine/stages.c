@@ -24,10 +24,11 @@ static int32_t local_offset_s(int64_t now_unix_s) {
 }
 
 static void name_response(struct job *job) {
-    const char *prefix = job->endpoint == ENDPOINT_CHAT     ? "chatcmpl-"
-                         : job->endpoint == ENDPOINT_SCORE  ? "score-"
-                         : job->endpoint == ENDPOINT_RERANK ? "rerank-"
-                                                            : "cmpl-";
+    const char *prefix = job->endpoint == ENDPOINT_CHAT       ? "chatcmpl-"
+                         : job->endpoint == ENDPOINT_SCORE    ? "score-"
+                         : job->endpoint == ENDPOINT_RERANK   ? "rerank-"
+                         : job->endpoint == ENDPOINT_CLASSIFY ? "classify-"
+                                                              : "cmpl-";
     struct str own = job->request.request_id;
     if (own.bytes > 0)
         snprintf(job->response_id, sizeof job->response_id, "%s%.*s", prefix, STR_ARGS(own));
@@ -116,7 +117,7 @@ static bool prepare_texts(const struct engine *engine, struct job *job) {
                             : embedding_prepare(&job->embedding, question.body, engine->model,
                                                 engine->text_tokens_max, &job->refusal);
     buf_release(&job->body);
-    if (is_good && is_score) {
+    if (is_good && (is_score || job->endpoint == ENDPOINT_CLASSIFY)) {
         job->created_unix_s = clock_unix_s();
         name_response(job);
     }
@@ -228,8 +229,12 @@ static void write_score(const struct engine *engine, const struct job *job, stru
                                         .model_name = engine->source.model_name,
                                         .created_unix_s = job->created_unix_s,
                                         .head = &engine->model->embedder.head,
+                                        .vocabulary = &engine->model->vocabulary,
                                         .width = engine->model->embedder.width};
-    score_write_body(body, &answer, &job->score, &job->embedding);
+    if (job->endpoint == ENDPOINT_CLASSIFY)
+        score_write_labels(body, &answer, &job->embedding);
+    else
+        score_write_body(body, &answer, &job->score, &job->embedding);
 }
 
 static enum shape_end write_body(const struct engine *engine, struct job *job, struct buf *body) {

@@ -102,6 +102,8 @@ void vocabulary_close(struct vocabulary *vocabulary) {
     jinja_template_close(vocabulary->template);
     jinja_template_close(vocabulary->tool_template);
     tokenizer_close(vocabulary->tokenizer);
+    for (uint32_t i = 0; i < vocabulary->label_count; i++) free(vocabulary->labels[i]);
+    free(vocabulary->labels);
     *vocabulary = (struct vocabulary){.unknown = TOKEN_NONE, .padding = TOKEN_NONE};
 }
 

@@ -35,6 +35,9 @@ struct vocabulary {
     /* (end_count) tokens that end a generation, in addition to the tokenizer's */
     int32_t ends[VOCABULARY_ENDS_MAX];
     size_t end_count;
+    /* (label_count) names of a classifier's labels by their numbers; NULL: it has no name */
+    char **labels;
+    uint32_t label_count;
 };
 
 /* Opens from metadata that was read before. ERR_INVALID with a sentence that names the part. */

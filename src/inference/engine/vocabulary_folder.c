@@ -9,6 +9,7 @@
  * knows. All files except the tokenizer are read without a tree, so that a small file costs
  * little memory. */
 
+#include "base/mem.h"
 #include "base/os.h"
 #include "engine/vocabulary.h"
 #include "json/span.h"
@@ -22,6 +23,8 @@
 #define FILE_BYTES_MAX ((size_t)16 * 1024 * 1024)
 #define TEMPLATE_BYTES_MAX ((size_t)1024 * 1024)
 #define TOKEN_BYTES_MAX ((size_t)1024)
+#define LABELS_MAX 4096 /* as checkpoint/config.h */
+#define LABEL_BYTES_MAX ((size_t)1024)
 
 static const struct {
     const char *name;
@@ -95,6 +98,34 @@ static enum err read_ends(struct vocabulary *vocabulary, const struct str *parts
         if (err != OK) return err;
         found = add_ends(vocabulary, object) ||
                 add_ends(vocabulary, json_span_get(object, "text_config"));
+    }
+    return OK;
+}
+
+/* ---- labels ---- */
+
+/* Names of id2label; a number out of range has none. */
+static enum err read_labels(struct vocabulary *vocabulary, const struct str *parts,
+                            struct error *error) {
+    struct str object, key, value;
+    struct json_span_iter iter;
+    enum err err = read_object(parts, PART_CONFIG, &object, error);
+    object = json_span_get(object, "id2label");
+    if (err != OK || !json_span_is_object(object) || !json_span_enter(&iter, object)) return err;
+    vocabulary->labels = mem_new(LABELS_MAX, sizeof *vocabulary->labels);
+    vocabulary->label_count = LABELS_MAX;
+    while (json_span_member(&iter, &key, &value)) {
+        const struct str number = {key.at + 1, key.bytes > 2 ? key.bytes - 2 : 0};
+        struct buf text;
+        uint64_t index;
+        if (!str_to_u64(number, &index) || index >= LABELS_MAX || vocabulary->labels[index] ||
+            !json_span_is_string(value))
+            continue;
+        buf_init(&text, LABEL_BYTES_MAX);
+        json_span_decode(&text, value);
+        buf_add_byte(&text, '\0');
+        if (!text.overflowed) vocabulary->labels[index] = mem_text(text.at);
+        buf_release(&text);
     }
     return OK;
 }
@@ -205,6 +236,7 @@ enum err vocabulary_add_parts(struct vocabulary *vocabulary,
     if (err == OK) err = read_tokenizer_config(vocabulary, parts, error);
     if (err == OK) err = read_object(parts, PART_TEMPLATE_JSON, &object, error);
     if (err == OK) err = read_templates_of(vocabulary, PART_TEMPLATE_JSON, object, error);
+    if (err == OK) err = read_labels(vocabulary, parts, error);
     return err == OK ? read_ends(vocabulary, parts, error) : err;
 }
 

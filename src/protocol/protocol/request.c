@@ -5,10 +5,9 @@
 #include <string.h>
 
 static const char *const endpoint_paths[ENDPOINT_ALL_COUNT] = {
-    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score",
-    "/v1/decisions",        "/v1/systemone",   "/v1/rerank",     "/v1/pooling",
-    "/v1/responses",        "/v1/messages",    "/tokenize",      "/detokenize",
-    "/tokenizer_info"};
+    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score",      "/v1/decisions",
+    "/v1/systemone",        "/v1/rerank",      "/v1/pooling",    "/v1/responses",  "/v1/messages",
+    "/v1/classify",         "/tokenize",       "/detokenize",    "/tokenizer_info"};
 
 const char *endpoint_path(enum endpoint endpoint) {
     assert(endpoint < ENDPOINT_ALL_COUNT);

@@ -30,6 +30,7 @@ enum endpoint {
     ENDPOINT_POOLING,     /* /v1/pooling: embeddings in vLLM's other form */
     ENDPOINT_RESPONSES,   /* /v1/responses: no worker knows it (dialects/responses.h) */
     ENDPOINT_MESSAGES,    /* /v1/messages: likewise (dialects/messages.h) */
+    ENDPOINT_CLASSIFY,    /* /v1/classify: probabilities of a model's labels */
     ENDPOINT_COUNT,       /* number of the endpoints that lines of a batch may have */
     /* Questions about a model's words, for single clients only; they never reach a device. */
     ENDPOINT_TOKENIZE = ENDPOINT_COUNT, /* /tokenize */
@@ -46,7 +47,8 @@ static inline bool endpoint_is_decision(enum endpoint endpoint) {
 /* True for the endpoints that make a vector, or labels, of each text. */
 static inline bool endpoint_is_pooled(enum endpoint endpoint) {
     return endpoint == ENDPOINT_EMBEDDINGS || endpoint == ENDPOINT_SCORE ||
-           endpoint == ENDPOINT_RERANK || endpoint == ENDPOINT_POOLING;
+           endpoint == ENDPOINT_RERANK || endpoint == ENDPOINT_POOLING ||
+           endpoint == ENDPOINT_CLASSIFY;
 }
 
 /* True for the endpoints of lines that are translated before a worker gets them. */

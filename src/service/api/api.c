@@ -103,7 +103,7 @@ const struct http_route api_routes[] = {
      HTTP_LARGE_BODY},
     {"POST", "/pooling", KEY_SCOPE_INFER, inference_pooling, NULL, "createPooling",
      HTTP_LARGE_BODY},
-    {"POST", "/classify", KEY_SCOPE_INFER, inference_unsupported, NULL, "createClassification",
+    {"POST", "/classify", KEY_SCOPE_INFER, inference_classify, NULL, "createClassification",
      HTTP_LARGE_BODY},
     {"POST", "/v1/responses", KEY_SCOPE_INFER, responses_post, NULL, "createResponse",
      HTTP_LARGE_BODY},

@@ -205,6 +205,7 @@ void inference_completions(void *context, struct http_request *request);
 void inference_embeddings(void *context, struct http_request *request);
 void inference_score(void *context, struct http_request *request);
 void inference_rerank(void *context, struct http_request *request);
+void inference_classify(void *context, struct http_request *request);
 void inference_pooling(void *context, struct http_request *request);
 void inference_decisions(void *context, struct http_request *request);
 void inference_systemone(void *context, struct http_request *request);

@@ -184,6 +184,10 @@ void inference_rerank(void *context, struct http_request *request) {
     infer(context, request, ENDPOINT_RERANK);
 }
 
+void inference_classify(void *context, struct http_request *request) {
+    infer(context, request, ENDPOINT_CLASSIFY);
+}
+
 void inference_pooling(void *context, struct http_request *request) {
     infer(context, request, ENDPOINT_POOLING);
 }

@@ -17,8 +17,9 @@
 #include <unistd.h>
 
 static const char *const endpoint_names[ENDPOINT_ALL_COUNT] = {
-    "chat",    "completions", "embeddings", "score",    "decisions",  "systemone",     "rerank",
-    "pooling", "responses",   "messages",   "tokenize", "detokenize", "tokenizer_info"};
+    "chat",      "completions", "embeddings", "score",         "decisions",
+    "systemone", "rerank",      "pooling",    "responses",     "messages",
+    "classify",  "tokenize",    "detokenize", "tokenizer_info"};
 static const char *const outcome_names[METRICS_OUTCOMES] = {"succeeded", "errored", "cancelled",
                                                             "expired"};
 static const char *const tokens_names[TOKENS_COUNT] = {"input", "cached", "output"};

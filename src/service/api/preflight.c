@@ -28,8 +28,8 @@
 #define CURRENCY_BYTES 17
 
 static const char *const endpoints[] = {
-    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score", "/v1/decisions",
-    "/v1/systemone",        "/v1/rerank",      "/v1/pooling",    NULL};
+    "/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/score",    "/v1/decisions",
+    "/v1/systemone",        "/v1/rerank",      "/v1/pooling",    "/v1/classify", NULL};
 
 /* The body of a preflight call. */
 struct question {

@@ -143,6 +143,7 @@ static bool has_required(const struct batch_line *line, enum endpoint endpoint) 
     case ENDPOINT_COMPLETIONS: return line->prompt.at;
     case ENDPOINT_EMBEDDINGS:
     case ENDPOINT_RESPONSES:
+    case ENDPOINT_CLASSIFY:
     case ENDPOINT_POOLING: return line->input.at;
     case ENDPOINT_RERANK: return line->query.at && line->documents.at;
     case ENDPOINT_DECISIONS: return line->input.at && line->questions.at;
@@ -192,13 +193,13 @@ bool batch_line_check_target(struct batch_line *line, enum endpoint batch_endpoi
         if (!known)
             return refuse(ret_refusal, "invalid_url", "url",
                           "The URL '%s' is not supported. Supported are '%s', '%s', '%s', '%s', "
-                          "'%s', '%s', '%s', '%s', '%s' and '%s'; this batch is for '%s'.",
+                          "'%s', '%s', '%s', '%s', '%s', '%s' and '%s'; this batch is for '%s'.",
                           text, endpoint_path(ENDPOINT_CHAT), endpoint_path(ENDPOINT_COMPLETIONS),
                           endpoint_path(ENDPOINT_EMBEDDINGS), endpoint_path(ENDPOINT_SCORE),
                           endpoint_path(ENDPOINT_DECISIONS), endpoint_path(ENDPOINT_SYSTEMONE),
                           endpoint_path(ENDPOINT_RERANK), endpoint_path(ENDPOINT_POOLING),
                           endpoint_path(ENDPOINT_RESPONSES), endpoint_path(ENDPOINT_MESSAGES),
-                          endpoint_path(batch_endpoint));
+                          endpoint_path(ENDPOINT_CLASSIFY), endpoint_path(batch_endpoint));
         return refuse(ret_refusal, "invalid_url", "url",
                       "The URL provided for this request does not match the batch endpoint. "
                       "Expected '%s', got '%s'.",
@@ -291,7 +292,8 @@ bool batch_line_check_body(const struct batch_line *line, struct refusal *ret_re
         {"body.query", "Parameters query and documents are required."},
         {"body.input", "Input parameter is required."},
         {"body.input", "Input parameter is required."},
-        {"body.messages", "Messages parameter is required."}};
+        {"body.messages", "Messages parameter is required."},
+        {"body.input", "Input parameter is required."}};
     struct str text = line->endpoint == ENDPOINT_SYSTEMONE ? line->state : line->input;
     if (endpoint_is_decision(line->endpoint) && text.at && !line->questions.at)
         return refuse(ret_refusal, "invalid_request", "body.questions",
@@ -316,6 +318,7 @@ struct str batch_line_prompt(const struct batch_line *line) {
     case ENDPOINT_EMBEDDINGS:
     case ENDPOINT_POOLING:
     case ENDPOINT_RESPONSES:
+    case ENDPOINT_CLASSIFY:
     case ENDPOINT_DECISIONS: return line->input;
     case ENDPOINT_RERANK: return line->query;
     case ENDPOINT_SYSTEMONE: return line->state;

@@ -96,13 +96,13 @@ static bool read_endpoint(struct batch_parameters *parameters, const json_t *bod
     }
     return refuse(refusal, "invalid_value", "endpoint",
                   "Invalid value for 'endpoint': '%.*s'. Supported values are: '%s', '%s', '%s', "
-                  "'%s', '%s', '%s', '%s', '%s', '%s', and '%s'.",
+                  "'%s', '%s', '%s', '%s', '%s', '%s', '%s', and '%s'.",
                   STR_ARGS(shown(path)), endpoint_path(ENDPOINT_CHAT),
                   endpoint_path(ENDPOINT_COMPLETIONS), endpoint_path(ENDPOINT_EMBEDDINGS),
                   endpoint_path(ENDPOINT_SCORE), endpoint_path(ENDPOINT_DECISIONS),
                   endpoint_path(ENDPOINT_SYSTEMONE), endpoint_path(ENDPOINT_RERANK),
                   endpoint_path(ENDPOINT_POOLING), endpoint_path(ENDPOINT_RESPONSES),
-                  endpoint_path(ENDPOINT_MESSAGES));
+                  endpoint_path(ENDPOINT_MESSAGES), endpoint_path(ENDPOINT_CLASSIFY));
 }
 
 /* The seconds of "90m", "24h" or "7d"; 0 for any other text. */

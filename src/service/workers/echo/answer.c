@@ -111,6 +111,10 @@ static void answer_numbers(struct buf *buf, enum endpoint endpoint, struct str b
         else
             buf_add_text(buf, "[{\"index\":0,\"object\":\"pooling\",\"data\":[0.5]}]");
         buf_add_byte(buf, ',');
+    } else if (endpoint == ENDPOINT_CLASSIFY) {
+        add_head(buf, "classify", "list", model);
+        buf_add_text(buf, ",\"data\":[{\"index\":0,\"label\":\"echo\",\"probs\":[1.0],"
+                          "\"num_classes\":1}],");
     } else if (endpoint == ENDPOINT_RERANK) {
         add_head(buf, "rerank", "list", model);
         buf_add_text(buf, ",\"results\":[{\"index\":0,\"relevance_score\":0.5}],");
@@ -191,6 +195,7 @@ void echo_answer(struct echo *echo, const struct echo_job *job) {
     case ENDPOINT_SCORE:
     case ENDPOINT_RERANK:
     case ENDPOINT_POOLING:
+    case ENDPOINT_CLASSIFY:
         answer_numbers(&echo->answer, job->job.endpoint, body, model, &result.usage);
         break;
     case ENDPOINT_DECISIONS:

@@ -168,7 +168,8 @@ static bool has_vectors(struct str request, struct str answer, char ret_lack[UPS
 }
 
 /* Each element has the data of its text. */
-static bool has_pooled(struct str request, struct str answer, char ret_lack[UPSTREAM_LACK_BYTES]) {
+static bool has_pooled(struct str request, struct str answer, const char *member,
+                       char ret_lack[UPSTREAM_LACK_BYTES]) {
     struct json_span_iter iter;
     struct str one, data = json_span_get(answer, "data");
     uint64_t asked = asked_texts(json_span_get(request, "input"));
@@ -176,7 +177,7 @@ static bool has_pooled(struct str request, struct str answer, char ret_lack[UPST
     if (!upstream_has_elements(data)) return lacks(ret_lack, "without data");
     bool inside = json_span_enter(&iter, data);
     for (; inside && json_span_element(&iter, &one); count++)
-        if (!json_span_is_object(one) || !is_vector(json_span_get(one, "data")))
+        if (!json_span_is_object(one) || !is_vector(json_span_get(one, member)))
             return lacks(ret_lack, "with no numbers in element %u", count);
     return asked == 0 || asked == count ||
            lacks(ret_lack, "with %u of %llu elements", count, (unsigned long long)asked);
@@ -215,7 +216,8 @@ bool upstream_is_whole(enum endpoint endpoint, struct str request, struct str an
     case ENDPOINT_CHAT:
     case ENDPOINT_COMPLETIONS: return has_choices(endpoint, request, answer, ret_lack);
     case ENDPOINT_EMBEDDINGS: return has_vectors(request, answer, ret_lack);
-    case ENDPOINT_POOLING: return has_pooled(request, answer, ret_lack);
+    case ENDPOINT_POOLING: return has_pooled(request, answer, "data", ret_lack);
+    case ENDPOINT_CLASSIFY: return has_pooled(request, answer, "probs", ret_lack);
     case ENDPOINT_SCORE:
     case ENDPOINT_RERANK: return has_scores(request, answer, ret_lack);
     case ENDPOINT_DECISIONS:

@@ -215,13 +215,14 @@ static enum err open_http(struct worker_upstream *upstream, const char *key, str
 }
 
 /* vLLM has words and what it pools beside /v1, which ends the base; the other paths are in it. */
+/* vLLM has words and what it pools beside /v1, which ends the base; the other paths are in it. */
 static void set_urls(struct worker_upstream *upstream) {
     const char *base = upstream->spec.base;
     const int root_bytes = (int)(strlen(base) - strlen("/v1"));
     snprintf(upstream->models_url, sizeof upstream->models_url, "%s/models", base);
     for (size_t i = 0; i < ENDPOINT_ALL_COUNT; i++) {
         const char *path = endpoint_path((enum endpoint)i);
-        if (i == ENDPOINT_POOLING) path += strlen("/v1");
+        if (i == ENDPOINT_POOLING || i == ENDPOINT_CLASSIFY) path += strlen("/v1");
         snprintf(upstream->job_urls[i], sizeof upstream->job_urls[i], "%.*s%s", root_bytes, base,
                  path);
     }
