@@ -5,7 +5,7 @@ import json, math, pathlib, shutil
 
 import pytest
 
-import folders, support
+import folders, gguf_of, support
 
 HERE = pathlib.Path(__file__).resolve().parent / "rankers"
 CROSS = ["bert-cross", "xlmr-cross", "qwen3-reranker"]
@@ -269,6 +269,21 @@ def test_positions_begin_behind_those_of_padding(encoder):
             assert sum(a * b for a, b in zip(got, expected[pooling])) >= 0.999999
     done = support.quern("embed", "--model", encoder, input=json.dumps({"ids": [[5] * 65]}))
     assert "65 tokens, more than the 64" in done.stderr
+
+
+def test_a_gguf_of_the_encoder_is_the_same_model(encoder, tmp_path):
+    reference = json.loads((HERE / "xlmr-cross/reference.json").read_text())
+    gguf_of.convert(encoder, tmp_path / "xlmr.gguf")
+    done = support.quern("tokenize", "--model", tmp_path / "xlmr.gguf", "--batch", "--bos",
+                         "--special",
+                         input="".join(json.dumps(text) + "\n" for text, _ in reference["words"]))
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        ids for _, ids in reference["words"]]
+    query = json.dumps({"ids": [ids for _, ids in reference["words"]]})
+    vectors = [support.quern("embed", "--model", model, "--reference", input=query).stdout
+               for model in (tmp_path / "xlmr.gguf", encoder)]
+    assert vectors[0] == vectors[1] and vectors[0]
 
 
 @pytest.mark.parametrize("change,sentence", [

@@ -5,14 +5,14 @@ llama.cpp's converter or Ollama's: gguf_of.py FOLDER OUT.gguf [FORM]
 
 Weights keep their type; only the standard library is needed. Without a vocab.txt the tokens are
 made up."""
-import json, pathlib, struct, sys
+import base64, json, pathlib, struct, sys
 
 import gguf_of_gemma4
 import gguf_of_gpt_oss
 import gguf_of_hybrid
 import gguf_of_states
 
-U32, I32, F32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
+U8, U32, I32, F32, BOOL, STRING, ARRAY = 0, 4, 5, 6, 7, 8, 9
 TYPES = {
     "F32": (0, 4), "F16": (1, 2), "BF16": (30, 2), "MXFP4": (39, 0), "MXFP4 in turns": (4, 0)}
 
@@ -87,13 +87,14 @@ def pair(key, kind, value):
     if kind == ARRAY:
         element, values = value
         body = b"".join(map(string, values)) if element == STRING else struct.pack(
-            f"<{len(values)}{ {I32: 'i', F32: 'f', BOOL: '?'}[element]}", *values)
+            f"<{len(values)}{ {U8: 'B', I32: 'i', F32: 'f', BOOL: '?'}[element]}", *values)
         return head + struct.pack("<IQ", element, len(values)) + body
     return head + struct.pack({U32: "<I", F32: "<f", BOOL: "<?"}[kind], value)
 
 
 def gguf_name(model_type, name):
     """None for what is no weight: position_ids, a pooler."""
+    name = name.removeprefix("roberta.")
     name = name.replace("language_model.", "").removeprefix("bert.").removeprefix("encoder.").removeprefix("model.").replace(
         ".gamma", ".weight").replace(".beta", ".bias")
     layer = ""
@@ -172,6 +173,10 @@ def tensors_of(folder, config, form):
         if config["model_type"] in ("gemma", "gemma2") and to.endswith("norm.weight"):
             content = struct.pack(f"<{len(content) // 4}f",
                                   *(1 + value for value, in struct.iter_unpack("<f", content)))
+        if to == "position_embd.weight" and config.get("positions_skipped"):
+            skipped = config["positions_skipped"]
+            content = content[skipped * len(content) // shape[0]:]
+            shape = [shape[0] - skipped, shape[1]]
         yield to, TYPES[kind][0], shape, content
     scaling = config.get("rope_scaling") or {}
     for kind in ("short", "long"):
@@ -180,7 +185,31 @@ def tensors_of(folder, config, form):
                 f"<{len(factors)}f", *factors)
 
 
+def unigram_of(tokenizer, config):
+    words = [word for word, _ in tokenizer["model"]["vocab"]]
+    special = {token["id"] for token in tokenizer["added_tokens"]}
+    unknown = tokenizer["model"]["unk_id"]
+    charsmap = base64.b64decode(tokenizer["normalizer"]["normalizers"][0]["precompiled_charsmap"])
+    yield pair("tokenizer.ggml.model", STRING, "t5")
+    yield pair("tokenizer.ggml.pre", STRING, "default")
+    yield pair("tokenizer.ggml.token_type_count", U32, config["type_vocab_size"])
+    yield pair("tokenizer.ggml.tokens", ARRAY, (STRING, words))
+    yield pair("tokenizer.ggml.scores", ARRAY,
+               (F32, [score for _, score in tokenizer["model"]["vocab"]]))
+    yield pair("tokenizer.ggml.token_type", ARRAY,
+               (I32, [2 if i == unknown else 3 if i in special else 1 for i in range(len(words))]))
+    yield pair("tokenizer.ggml.precompiled_charsmap", ARRAY, (U8, list(charsmap)))
+    for key in ("add_space_prefix", "remove_extra_whitespaces", "add_bos_token", "add_eos_token"):
+        yield pair(f"tokenizer.ggml.{key}", BOOL, True)
+    for name, word in {"bos": "<s>", "eos": "</s>", "unknown": "<unk>", "padding": "<pad>",
+                       "seperator": "</s>", "cls": "<s>", "mask": "<mask>"}.items():
+        yield pair(f"tokenizer.ggml.{name}_token_id", U32, words.index(word))
+
+
 def vocabulary_of(folder, config):
+    if config.get("positions_skipped"):
+        yield from unigram_of(json.loads((folder / "tokenizer.json").read_text()), config)
+        return
     if not (folder / "vocab.txt").exists():
         yield pair("tokenizer.ggml.model", STRING, "gpt2")
         yield pair("tokenizer.ggml.pre", STRING, "gpt-2")
@@ -280,6 +309,10 @@ def convert(folder, path, form="llama"):
     config = json.loads((folder / "config.json").read_text())
     if config["model_type"] in ("qwen2_5_vl", "qwen3_vl"):
         config |= config["text_config"]
+    if config["model_type"] == "xlm-roberta":
+        skipped = config["pad_token_id"] + 1
+        config |= {"model_type": "bert", "positions_skipped": skipped,
+                   "max_position_embeddings": config["max_position_embeddings"] - skipped}
     config |= {key: value for key, value in config.get("rope_parameters", {}).items()
                if key == "rope_theta"}
     pairs, tensors = list(pairs_of(folder, config, form)), list(

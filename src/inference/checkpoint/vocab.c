@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Numbers of tokenizer.ggml.token_type. */
-enum { KIND_NORMAL = 1, KIND_BYTE = 6 };
+enum { KIND_NORMAL = 1, KIND_UNKNOWN = 2, KIND_BYTE = 6 };
 
 static struct str architecture_of(const struct gguf *gguf) {
     struct str architecture = {"", 0};
@@ -177,6 +177,22 @@ static enum err read_ends(struct checkpoint_vocab *vocab, const struct gguf *ggu
     return OK;
 }
 
+/* Rules of a Unigram vocabulary for its text, and its unknown token, which files may not name. */
+static enum err read_unigram(struct checkpoint_vocab *vocab, const struct gguf *gguf,
+                             struct error *error) {
+    static const char key[] = "tokenizer.ggml.precompiled_charsmap";
+    const struct gguf_value *map = gguf_find(gguf, key);
+    if (!str_is(vocab->model, "t5")) return OK;
+    if (map && (map->kind != GGUF_ARRAY || (map->element != GGUF_U8 && map->element != GGUF_I8)))
+        return err_set(error, ERR_INVALID, "%s is no array of bytes", key);
+    if (map) vocab->charsmap = (struct str){(const char *)map->at, (size_t)map->count};
+    for (size_t i = 0; vocab->kinds && i < vocab->token_count; i++)
+        if (vocab->unknown == CHECKPOINT_VOCAB_NONE && vocab->kinds[i] == KIND_UNKNOWN)
+            vocab->unknown = (int32_t)i;
+    return gguf_get_bool(gguf, "tokenizer.ggml.remove_extra_whitespaces", &vocab->collapses_spaces,
+                         error);
+}
+
 static bool has_token(const struct checkpoint_vocab *vocab, const char *text) {
     for (size_t i = 0; i < vocab->token_count; i++)
         if (str_is(vocab->tokens[i], text)) return true;
@@ -214,7 +230,7 @@ static enum err read_flags(struct checkpoint_vocab *vocab, const struct gguf *gg
     bool is_gemma = str_starts_with(architecture_of(gguf), STR("gemma"));
     vocab->add_bos = is_sentencepiece || str_is(vocab->model, "bert") ||
                      (str_is(vocab->model, "gpt2") && pre_begins_with_bos(vocab->pre));
-    vocab->add_space_prefix = is_sentencepiece && !is_gemma;
+    vocab->add_space_prefix = (is_sentencepiece && !is_gemma) || str_is(vocab->model, "t5");
     enum err err = gguf_get_bool(gguf, "tokenizer.ggml.add_bos_token", &vocab->add_bos, error);
     if (err == OK)
         err = gguf_get_bool(gguf, "tokenizer.ggml.add_eos_token", &vocab->add_eos, error);
@@ -276,6 +292,7 @@ static enum err read_all(struct checkpoint_vocab *vocab, const struct gguf *gguf
         has_token(vocab, "<end_of_turn>"))
         vocab->chat_template = checkpoint_family_template(gguf);
     if (err == OK) err = read_ids(vocab, gguf, error);
+    if (err == OK) err = read_unigram(vocab, gguf, error);
     if (err == OK) err = read_ends(vocab, gguf, error);
     if (err == OK) err = read_flags(vocab, gguf, error);
     return err;

@@ -34,8 +34,10 @@ struct checkpoint_vocab {
     int32_t ends[CHECKPOINT_VOCAB_ENDS_MAX];
     size_t end_count;
     bool add_bos, add_eos, add_space_prefix; /* the model's default when absent */
-    struct str chat_template;                /* Jinja; empty when absent */
-    struct str tool_template;                /* Jinja for requests with tools; empty when absent */
+    struct str charsmap;      /* bytes of tokenizer.ggml.precompiled_charsmap; empty when absent */
+    bool collapses_spaces;    /* tokenizer.ggml.remove_extra_whitespaces */
+    struct str chat_template; /* Jinja; empty when absent */
+    struct str tool_template; /* Jinja for requests with tools; empty when absent */
 };
 
 /* ERR_INVALID, naming the key, when the tokens are missing, the tables disagree in length, a kind

@@ -41,6 +41,10 @@ static enum err open_parts(struct vocabulary *vocabulary, const struct checkpoin
         .add_eos = vocab->add_eos || is_bert,
         .space_prefix = vocab->add_space_prefix ? SPACE_PREFIX_ALWAYS : SPACE_PREFIX_NONE,
         .bert = tokenizer_bert_uncased(),
+        .unigram = {.charsmap = vocab->charsmap,
+                    .strips_left = vocab->collapses_spaces,
+                    .strips_right = vocab->collapses_spaces,
+                    .collapses = vocab->collapses_spaces},
     };
     if (tokenizer_open(&vocabulary->tokenizer, &source, error) != OK)
         return err_prefix(error, "tokenizer");
