@@ -192,6 +192,11 @@ static enum err read_compressed(struct quantisation *to, const json_t *from, str
         *to = one;
         is_first = false;
     }
+    if (is_first && format->method != QUANTISATION_FP8)
+        return err_set(error, ERR_INVALID,
+                       "quantization_config: format '%s' is not supported without the weights of "
+                       "config_groups",
+                       format->name);
     return OK;
 }
 

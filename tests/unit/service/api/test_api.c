@@ -170,7 +170,7 @@ static void a_stream_ends_with_done(void **state) {
 }
 
 static void endpoints_that_are_not_there_say_so(void **state) {
-    check(*state, "POST", "/v1/score", "{}", 400, "unsupported_endpoint", "/v1/score");
+    check(*state, "POST", "/v1/responses/compact", "{}", 400, "unsupported_endpoint", "compact");
     check(*state, "POST", "/v1/nope", "{}", 404, "invalid_request_error", "/v1/nope");
 }
 
