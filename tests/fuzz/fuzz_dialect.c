@@ -4,6 +4,7 @@
 #include "dialects/messages.h"
 #include "dialects/ollama.h"
 #include "dialects/responses.h"
+#include "grammar/asked_elsewhere.h"
 #include "json/json.h"
 
 #include <assert.h>
@@ -54,6 +55,15 @@ static void read_request(const struct dialect *dialect, struct str object) {
     dialect_call_free(call);
 }
 
+static void look_for_constraints(struct str object) {
+    static const char *const members[] = {"model", "options", NULL}, *const inside[] = {"stop",
+                                                                                        NULL};
+    const struct asked_api api = {
+        .members = members, .open = "options", .inside = inside, .reason = "it is not held"};
+    struct refusal refusal;
+    (void)asked_elsewhere_check(&api, object, &refusal);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     static const struct dialect *const dialects[] = {
         &ollama_chat,     &ollama_generate, &ollama_embed,     &ollama_embeddings,
@@ -70,7 +80,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (!copy) abort();
     if (bytes) memcpy(copy, data, bytes);
     struct str text = {copy, bytes};
-    if (json_span_is_utf8(text) && json_span_read(text, &object) && json_span_is_object(object))
+    if (json_span_is_utf8(text) && json_span_read(text, &object) && json_span_is_object(object)) {
+        look_for_constraints(object);
         for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
             read_request(dialects[i], object);
             bool has_items = dialects[i] == &responses_create || dialects[i] == &responses_count;
@@ -79,6 +90,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
             answer(call, text);
             dialect_call_free(call);
         }
+    }
     free(copy);
     return 0;
 }

@@ -6,6 +6,7 @@
 #include "dialects/messages.h"
 #include "dialects/responses.h"
 #include "json/span.h"
+#include "runner/dialect_names.h"
 
 #include <string.h>
 
@@ -78,7 +79,7 @@ void api_answer_in(struct api *api, struct http_request *request, const struct d
     if (api_refuses_new_work(api, request)) return;
     struct buf body = http_request_take_body(request);
     if (api_find_object(request, buf_str(&body), &object)) {
-        struct dialect_call *call = dialect_read(dialect, object, &refusal);
+        struct dialect_call *call = dialect_names_read(dialect, object, &refusal);
         bool is_good = call && fits(api, call, &refusal);
         if (is_good) {
             run(api, request, call);

@@ -4,12 +4,13 @@
 #include "dialects/messages.h"
 #include "dialects/responses.h"
 #include "json/span.h"
+#include "runner/dialect_names.h"
 
 struct dialect_call *translated_read(struct batch_line *line, struct buf *room,
                                      struct refusal *ret_refusal) {
     const struct dialect *dialect =
         line->endpoint == ENDPOINT_MESSAGES ? &messages_create : &responses_create;
-    struct dialect_call *call = dialect_read(dialect, line->body, ret_refusal);
+    struct dialect_call *call = dialect_names_read(dialect, line->body, ret_refusal);
     if (!call) return NULL;
     if (call->stream) {
         refuse(ret_refusal, "streaming_unsupported", "stream",
