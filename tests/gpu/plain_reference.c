@@ -141,6 +141,16 @@ static void add_expert(const struct pass *pass, const struct world_layer *layer,
                                 bias_at(layer->down_bias, out + i));
 }
 
+/* How far a row is in doubt, whose first experts are chosen; `kept` is the sum of their scores. */
+static double doubt_of(const struct world_traits *traits, const double *scores,
+                       const uint32_t *chosen, double kept) {
+    const double last = scores[chosen[traits->used - 1]];
+    double next = 0.0;
+    for (uint32_t i = traits->used; i < traits->experts; i++) next = fmax(next, scores[chosen[i]]);
+    if (last >= WORLD_DOUBT * kept && next > 0.0 && log(last / next) < WORLD_TIE) return INFINITY;
+    return 1.0 - scores[chosen[0]] / kept;
+}
+
 /* The experts of h with the largest logits, by the softmax over all or over these alone. */
 static void add_experts(const struct pass *pass, const struct world_layer *layer,
                         uint32_t position) {
@@ -163,7 +173,7 @@ static void add_experts(const struct pass *pass, const struct world_layer *layer
         kept += scores[expert];
     }
     if (pass->doubts)
-        pass->doubts[position] = fmax(pass->doubts[position], 1.0 - scores[chosen[0]] / kept);
+        pass->doubts[position] = fmax(pass->doubts[position], doubt_of(t, scores, chosen, kept));
     for (uint32_t i = 0; i < t->used; i++)
         add_expert(pass, layer, chosen[i], scores[chosen[i]] / (t->has_post ? all : kept));
 }
@@ -246,6 +256,7 @@ struct world_difference world_compare(const struct world *world,
         const double *wanted = references->logits[step->sequences[row]] +
                                (size_t)step->positions[row] * world->vocab_rows;
         const double doubt = references->doubts[step->sequences[row]][step->positions[row]];
+        if (isinf(doubt)) continue;
         const double share = doubt > WORLD_DOUBT ? WORLD_DOUBT_SHARE : 1.0;
         for (uint32_t j = 0; j < world->vocab_rows; j++) {
             double off =

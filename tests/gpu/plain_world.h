@@ -95,14 +95,20 @@ void world_reference(const struct world *world, const int32_t *tokens, uint32_t 
 /* A row is in doubt if its second and later experts have this share of the weights together, in
  * some layer: then the weights move with the last bits of the router's logits, whose weights are
  * large here, and so does the row. Its differences count a fifth. Measured on the plain device: all
- * rows of bf16 off by more than 0.06 are in doubt, the most by 0.16 (0.29 on an H200). */
+ * rows of bf16 off by more than 0.06 are in doubt, the most by 0.16 (0.29 on an H200).
+ *
+ * A row whose last expert has that share as well, and is ahead of the next one by less than
+ * WORLD_TIE of a logit, may get either, and counts nothing: 1 in 100. (0.02 ahead with a quarter of
+ * the weights: off by 1.4 on an H200.) */
 #define WORLD_DOUBT 0.05
+#define WORLD_TIE 0.2
 #define WORLD_DOUBT_SHARE 0.2
 
 /* The logits of all sequences, from the reference. */
 struct world_references {
     double *logits[WORLD_SEQUENCES]; /* (WORLD_CONTEXT, vocab_rows) */
-    double *doubts[WORLD_SEQUENCES]; /* (WORLD_CONTEXT) that share, the largest of all layers */
+    double *doubts[WORLD_SEQUENCES]; /* (WORLD_CONTEXT) that share, the largest of all layers;
+                                        INFINITY at a tie */
 };
 
 void world_references_open(const struct world *world, struct world_references *ret_references);
