@@ -437,8 +437,9 @@ static const struct {
      QUANTISED("\"quant_method\":\"fp8\",\"weight_block_size\":[0,1]")},
     {"format 'pack-quantized'",
      QUANTISED("\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\"")},
-    {"weights of type 'int'", GROUP("\"type\":\"int\",\"num_bits\":8,\"strategy\":\"channel\"")},
-    {"weights of type 'float'", GROUP("\"type\":\"float\",\"num_bits\":4")},
+    {"float-quantized of int with 8 bits",
+     GROUP("\"type\":\"int\",\"num_bits\":8,\"strategy\":\"channel\"")},
+    {"float-quantized of float with 4 bits", GROUP("\"type\":\"float\",\"num_bits\":4")},
     {"strategy 'group'", GROUP("\"type\":\"float\",\"num_bits\":8,\"strategy\":\"group\"")},
 };
 
