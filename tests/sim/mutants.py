@@ -12,7 +12,7 @@ a mistake replaces must occur once, so that the list follows the code.
 import argparse, os, pathlib, subprocess, sys, tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-INCLUDES = [f"-I{ROOT / 'src' / wing}" for wing in ("inference", "ground")]
+INCLUDES = [f"-I{ROOT / path}" for path in ("src/inference", "src/ground", "tests")]
 # What it breaks, the file, its text, and the text in its place.
 MUTANTS = [
     ("nothing", "compose.c", "\n", "\n"),
@@ -144,7 +144,8 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         others = compile(folder / "base", (ROOT / "src/ground/base").glob("*.c"), *INCLUDES)
-        others += compile(folder / "sim", (ROOT / "tests/sim").glob("*.c"), *INCLUDES)
+        others += compile(folder / "sim", [*(ROOT / "tests/sim").glob("*.c"), ROOT / "tests/tap.c"],
+                          *INCLUDES)
         for number, (what, file, text, other) in enumerate(MUTANTS + PASSING):
             if 0 < number < first:
                 continue
