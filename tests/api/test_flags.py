@@ -12,7 +12,7 @@ import support
 VLLM = """
 --dtype auto | --quantization awq | --gpu-memory-utilization 0.9 | --max-model-len 32k
 --max-num-seqs 256 | --max-num-batched-tokens 8k | --tensor-parallel-size 1 | -tp 1
---pipeline-parallel-size 1 | -pp 1 | --data-parallel-size 1 | -dp 1 | --enable-chunked-prefill
+--pipeline-parallel-size 1 | -pp 1 | --enable-chunked-prefill
 --enable-prefix-caching | --no-enable-prefix-caching | --enforce-eager | --trust-remote-code
 --swap-space 4 | --cpu-offload-gb 0 | --seed 0 | --tokenizer x | --tokenizer-mode auto
 --revision main | --download-dir /tmp | --load-format auto | --kv-cache-dtype auto | --block-size 16

@@ -93,6 +93,11 @@ const struct option engine_option_rows[] = {
     {"quantization", OPTION_TEXT, AT(quantization), "NAME",
      .help = "weights: auto, on a GPU none, fp8 or int8; or the files' own form (default auto)",
      .words = "auto|none|fp8|int8|awq|awq_marlin|gptq|gptq_marlin|compressed-tensors|gguf"},
+    {"data-parallel-size", OPTION_INTEGER, AT(data_parallel_size), "N",
+     .help =
+         "engines per model, each on a GPU of its own (default: with --device cuda one per GPU, "
+         "else 1)",
+     .brief = "dp", .max = RUNNER_WORKERS_MAX},
     {"tensor-parallel-size", OPTION_INTEGER, AT(tensor_parallel_size), "N",
      .help = "GPUs per engine, only 1 (default 1)", .brief = "tp"},
     {"block-size", OPTION_INTEGER, AT(block_size), "N",
@@ -263,6 +268,11 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
     struct gpu_settings settings;
     enum err err = gpu_settings_read(&settings, &texts, error);
     if (err != OK) return err;
+    if (choice->data_parallel_size > 1 && settings.card.bytes > 0)
+        return err_set(error, ERR_INVALID,
+                       "--data-parallel-size %lld: --device %.64s is one GPU; write --device cuda, "
+                       "and choose GPUs by CUDA_VISIBLE_DEVICES",
+                       (long long)choice->data_parallel_size, choice->device);
     *ret_device = (struct wire_device){.name = texts.device,
                                        .plugin = texts.plugin,
                                        .dtype = texts.dtype,
@@ -331,6 +341,7 @@ enum err engine_options_check(struct engine_choice *choice, struct node_options 
     node->runner.result_cache_bytes = (uint64_t)choice->result_cache_bytes;
     node->model_stay_s = choice->model_stay_s;
     node->loaded_models_max = (uint32_t)choice->loaded_models_max;
+    node->data_parallel_size = (uint32_t)choice->data_parallel_size;
     enum err err = read_upstreams(choice, node, error);
     if (err == OK) err = check_served_names(choice, error);
     if (err == OK) err = read_aliases(choice, node, error);

@@ -32,7 +32,7 @@ struct engine_choice {
     const char *kernels, *pooling;
     const char *device, *device_plugin, *dtype, *kv_cache_dtype, *quantization;
     double gpu_memory_share;
-    int64_t gpu_memory_limit_mib, tensor_parallel_size, block_size;
+    int64_t gpu_memory_limit_mib, data_parallel_size, tensor_parallel_size, block_size;
     bool trust_request_chat_template;
     const char *chat_template; /* a file, or the text itself */
     char *chat_template_text;  /* owned */

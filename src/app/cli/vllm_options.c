@@ -8,8 +8,6 @@ const struct option vllm_option_rows[] = {
     /* With a value. */
     {"pipeline-parallel-size", OPTION_FOREIGN, .value = "N", .takes = "1", .brief = "pp",
      .help = "an engine computes on one device"},
-    {"data-parallel-size", OPTION_FOREIGN, .value = "N", .takes = "1", .brief = "dp",
-     .help = "serve the model on several machines and name them with --upstream"},
     {"swap-space", OPTION_FOREIGN, .value = "GIB",
      .help = "a sequence that loses its place is computed again, from its cached prefix"},
     {"cpu-offload-gb", OPTION_FOREIGN, .value = "GIB", .takes = "0",

@@ -7,7 +7,9 @@
 #include "gpu/gpu_find.h"
 #include "hub/catalog_path.h"
 #include "node/card_watch.h"
+#include "node/fit.h"
 #include "node/packed_folder.h"
+#include "node/ranks.h"
 #include "secrets/secret.h"
 #include "store/outbox.h"
 #include "workers/echo/worker_echo.h"
@@ -20,7 +22,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define WAIT_SLICE_MS 100
 #define UPSTREAM_SLICES 20 /* 2 s for its list of models; an upstream may be down for long */
@@ -29,9 +30,10 @@
 struct node {
     struct store *store;
     struct runner *runner;
-    struct turns *turns;                      /* NULL: all models stay loaded */
+    uint32_t rank_count;                      /* engines per model */
+    struct turns *turns[NODE_ENGINES_MAX];    /* one per rank; NULL: all models stay loaded */
     struct card_watch *cards;                 /* NULL: nothing is told about GPUs */
-    struct worker *workers[NODE_ENGINES_MAX]; /* engines only */
+    struct worker *workers[NODE_ENGINES_MAX]; /* engines only; the ranks of a model together */
     size_t worker_count;
     const struct node_options *options; /* with a shelf; otherwise NULL */
     pthread_mutex_t adopting;           /* one model at a time is adopted */
@@ -72,61 +74,31 @@ struct wire_hello node_hello(const struct model_choice *choice,
     return hello;
 }
 
-#define KV_BYTES_USUAL ((uint64_t)1 << 30) /* an engine's default */
-#define KV_SEQUENCES 128                   /* sequences that it has room for at most */
-
-/* The memory that an engine of a model of the shelf will take on the CPU. */
-static uint64_t memory_of(const struct shelf_model *model, const struct engine_settings *settings) {
-    uint64_t kv_bytes = settings->kv_bytes ? settings->kv_bytes : KV_BYTES_USUAL;
-    uint64_t most = model->token_bytes * model->foretold.context_tokens_max * KV_SEQUENCES;
-    return model->needed_bytes + (most < kv_bytes ? most : kv_bytes);
-}
-
-static bool takes_whole_card(const struct engine_settings *engine) {
-    const struct wire_device *card = &engine->device;
-    return card->memory_share == 0 && card->memory_bytes == 0 &&
-           gpu_find_is_likely(card->name, card->plugin);
-}
-
-static uint64_t machine_bytes(void) {
-    return (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-}
-
-/* Whether a model of the shelf can never be loaded here; the sentence is Ollama's. */
-static bool is_too_large(const struct shelf_model *model, const struct engine_settings *settings,
-                         char *ret_text, size_t text_bytes) {
-    const double gib = 1 << 30;
-    uint64_t memory = machine_bytes();
-    if (model->needed_bytes <= memory || takes_whole_card(settings)) return false;
-    snprintf(ret_text, text_bytes,
-             "model requires more system memory (%.1f GiB) than is available (%.1f GiB)",
-             (double)model->needed_bytes / gib, (double)memory / gib);
-    return true;
-}
-
 static enum err open_engine(struct node *node, const struct model_choice *choice,
-                            const struct shelf_model *known, const struct node_options *from,
-                            const struct worker_events *events, struct worker **ret_worker,
-                            struct error *error) {
-    const struct engine_settings *settings = &from->engine;
+                            const struct shelf_model *known, uint32_t rank,
+                            const struct node_options *from, const struct worker_events *events,
+                            struct worker **ret_worker, struct error *error) {
+    char device[RANK_DEVICE_BYTES];
+    const struct engine_settings settings =
+        ranks_settings(&from->engine, rank, node->rank_count, device);
     const char *const arguments[] = {"engine",       "--log-level",     log_level_name(log_level()),
                                      "--log-format", log_format_name(), NULL};
     char packed_dir[PATH_MAX], refusal[160];
-    struct wire_hello hello = node_hello(choice, settings);
-    if (packed_folder_of(settings->packed_dir, choice->path, packed_dir)) {
+    struct wire_hello hello = node_hello(choice, &settings);
+    if (packed_folder_of(settings.packed_dir, choice->path, packed_dir)) {
         hello.packed_dir = str_from(packed_dir);
-        hello.packed_bytes_max = settings->packed_bytes_max;
+        hello.packed_bytes_max = settings.packed_bytes_max;
     }
     struct worker_engine_options options = {.hello = hello,
                                             .arguments = arguments,
-                                            .hang_ms = settings->hang_ms,
+                                            .hang_ms = settings.hang_ms,
                                             .dump_dir = node->dump_dir,
-                                            .turns = node->turns,
+                                            .turns = node->turns[rank],
                                             .keep_ms = from->keep_ms};
     if (known) {
         options.foretold = known->foretold;
-        options.memory_bytes = memory_of(known, settings);
-        if (is_too_large(known, settings, refusal, sizeof refusal)) options.refusal = refusal;
+        options.memory_bytes = fit_memory_of(known, &settings);
+        if (fit_is_too_large(known, &settings, refusal, sizeof refusal)) options.refusal = refusal;
     }
     enum err err = worker_engine_open(ret_worker, &options, events, error);
     if (err == OK) node->workers[node->worker_count++] = *ret_worker;
@@ -135,14 +107,14 @@ static enum err open_engine(struct node *node, const struct model_choice *choice
 
 /* `known` NULL: nothing is known of it but its path. */
 static enum err open_worker(struct node *node, const struct model_choice *choice,
-                            const struct shelf_model *known, const struct node_options *from,
-                            struct error *error) {
+                            const struct shelf_model *known, uint32_t rank,
+                            const struct node_options *from, struct error *error) {
     struct worker_events events;
     uint32_t seat;
     struct worker *worker;
     enum err err;
     if (!runner_worker_seat(node->runner, &events, &seat))
-        return err_set(error, ERR_LIMIT, "more than %d models", RUNNER_WORKERS_MAX);
+        return err_set(error, ERR_LIMIT, "more than %d engines", RUNNER_WORKERS_MAX);
     if (choice->is_echo) {
         size_t index = (size_t)(choice - node->models);
         for (size_t i = 0; i < choice->name_count; i++) node->names[index][i] = choice->names[i];
@@ -151,9 +123,20 @@ static enum err open_worker(struct node *node, const struct model_choice *choice
                                                     .look = upstream_shape_look};
         err = worker_echo_open(&worker, &options, &events, error);
     } else {
-        err = open_engine(node, choice, known, from, &events, &worker, error);
+        err = open_engine(node, choice, known, rank, from, &events, &worker, error);
     }
     if (err == OK) runner_worker_attach(node->runner, seat, worker);
+    return err;
+}
+
+/* Opens the workers of the model, one per rank. */
+static enum err open_model(struct node *node, const struct model_choice *choice,
+                           const struct shelf_model *known, const struct node_options *from,
+                           struct error *error) {
+    uint32_t count = choice->is_echo ? 1 : node->rank_count;
+    enum err err = OK;
+    for (uint32_t rank = 0; rank < count && err == OK; rank++)
+        err = open_worker(node, choice, known, rank, from, error);
     return err;
 }
 
@@ -170,18 +153,19 @@ static enum err open_workers(struct node *node, const struct node_options *optio
     size_t seats = NODE_ENGINES_MAX - options->upstream_count, left_out = 0;
     enum err err = OK;
     for (size_t i = 0; i < options->model_count && err == OK; i++)
-        err = open_worker(node, &node->models[i],
-                          shelf ? shelf_find(shelf, node->models[i].path) : NULL, options, error);
+        err = open_model(node, &node->models[i],
+                         shelf ? shelf_find(shelf, node->models[i].path) : NULL, options, error);
     for (size_t i = 0; shelf && i < shelf_count(shelf) && err == OK; i++) {
         const struct shelf_model *model = shelf_at(shelf, i);
         if (is_chosen(options, model->choice.path)) continue;
-        if (node->worker_count < seats)
-            err = open_worker(node, &model->choice, model, options, error);
+        if (node->worker_count + node->rank_count <= seats)
+            err = open_model(node, &model->choice, model, options, error);
         else
             left_out++;
     }
     if (left_out > 0)
-        log_warn("event=models_left_out count=%zu; at most %zu models are served", left_out, seats);
+        log_warn("event=models_left_out count=%zu; at most %zu models are served", left_out,
+                 seats / node->rank_count);
     return err;
 }
 
@@ -272,53 +256,24 @@ void node_keys_take(struct node *node, const struct node_keys *keys) {
 
 /* --- models --- */
 
-/* The number of models that fit into three quarters of the memory, the largest together: their
- * files, and `extra_bytes` for each. At least one. */
-static uint32_t models_that_fit(const uint64_t *model_bytes, size_t count, uint64_t extra_bytes,
-                                uint64_t memory_bytes) {
-    uint64_t left = memory_bytes / 4 * 3;
-    bool is_counted[NODE_MODELS_MAX] = {false};
-    for (uint32_t fit = 0; fit < count; fit++) {
-        size_t largest = SIZE_MAX;
-        for (size_t i = 0; i < count; i++)
-            if (!is_counted[i] && (largest == SIZE_MAX || model_bytes[i] > model_bytes[largest]))
-                largest = i;
-        if (model_bytes[largest] > left || extra_bytes > left - model_bytes[largest])
-            return fit > 0 ? fit : 1;
-        left -= model_bytes[largest] + extra_bytes;
-        is_counted[largest] = true;
-    }
-    return count > 0 ? (uint32_t)count : 1;
-}
-
-/* The number of models that may be loaded at a time: on a GPU one, because it takes the GPU's
- * memory, unless the options leave some to others. */
-static uint32_t models_at_a_time(const struct node_options *options, const uint64_t *model_bytes,
-                                 size_t count) {
-    const struct engine_settings *engine = &options->engine;
-    if (options->loaded_models_max > 0) return options->loaded_models_max;
-    if (takes_whole_card(engine)) return 1;
-    uint64_t kv_bytes = engine->kv_bytes ? engine->kv_bytes : KV_BYTES_USUAL;
-    return models_that_fit(model_bytes, count, kv_bytes + ENGINE_OTHER_BYTES, machine_bytes());
-}
-
-/* Opens the turns of the engines on the one device, the CPU or a GPU, if they do not all fit. */
+/* Opens the turns of the engines on each device, the CPU or a GPU, if they do not all fit. */
 static void open_turns(struct node *node, const struct node_options *options) {
     uint64_t bytes[NODE_MODELS_MAX];
     size_t count = 0;
     for (size_t i = 0; i < options->model_count; i++) {
         if (!node->models[i].is_echo) bytes[count++] = catalog_bytes(node->models[i].path);
     }
-    uint32_t most = models_at_a_time(options, bytes, count);
-    node->first_count = most < count ? most : count;
+    uint32_t most = fit_models_at_a_time(options, bytes, count);
+    node->first_count = (most < count ? most : count) * node->rank_count;
     if (most >= count && !options->shelf) return;
     struct turns_options turns = {.loaded_max = most,
                                   .stay_ns_min = options->model_stay_s * NS_PER_S};
-    if (options->shelf && options->loaded_models_max == 0 && !takes_whole_card(&options->engine)) {
+    if (options->shelf && options->loaded_models_max == 0 &&
+        !fit_takes_whole_card(&options->engine)) {
         turns.loaded_max = NODE_ENGINES_MAX;
-        turns.memory_bytes = machine_bytes() / 4 * 3;
+        turns.memory_bytes = fit_machine_bytes() / 4 * 3 / node->rank_count;
     }
-    node->turns = turns_open(&turns);
+    for (uint32_t rank = 0; rank < node->rank_count; rank++) node->turns[rank] = turns_open(&turns);
     if (options->shelf) count += shelf_count(options->shelf);
     log_info("event=models_take_turns models=%zu loaded_max=%u", count, turns.loaded_max);
 }
@@ -340,7 +295,7 @@ static void sweep_packed(const struct node *node, const struct node_options *opt
 }
 
 static void want_first(struct node *node) {
-    for (size_t i = 0; node->turns && i < node->first_count; i++)
+    for (size_t i = 0; node->turns[0] && i < node->first_count; i++)
         node->workers[i]->ops->want(node->workers[i], TIER_BATCH, 0);
 }
 
@@ -408,6 +363,7 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
     if (err == OK)
         snprintf(node->dump_dir, sizeof node->dump_dir, "%s/dumps", store_dir(node->store));
     if (err == OK) err = runner_open(&node->runner, node->store, &runner, error);
+    node->rank_count = ranks_count(options);
     if (err == OK) open_turns(node, options);
     if (err == OK && options->engine.packed_dir) sweep_packed(node, options);
     if (err == OK) err = open_workers(node, options, error);
@@ -455,7 +411,7 @@ void node_close(struct node *node, int64_t drain_ms) {
     if (node->runner && drain_ms > 0) runner_drain(node->runner, drain_ms);
     card_watch_close(node->cards);
     runner_close(node->runner);
-    turns_close(node->turns);
+    for (uint32_t rank = 0; rank < node->rank_count; rank++) turns_close(node->turns[rank]);
     store_close(node->store);
     pthread_mutex_destroy(&node->adopting);
     free(node);
@@ -472,8 +428,8 @@ static enum err adopt(struct node *node, const char *name, struct error *error) 
     if (shelf_count(shelf) == 0)
         err = err_set(error, ERR_INVALID, "'%.100s' is there, and cannot be served", name);
     else if (!is_served(node, shelf_at(shelf, 0)->choice.names[0]))
-        err = open_worker(node, &shelf_at(shelf, 0)->choice, shelf_at(shelf, 0), node->options,
-                          error);
+        err =
+            open_model(node, &shelf_at(shelf, 0)->choice, shelf_at(shelf, 0), node->options, error);
     shelf_close(shelf);
     return err;
 }

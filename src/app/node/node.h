@@ -60,8 +60,9 @@ struct node_options {
     size_t alias_count;
     int64_t model_stay_s; /* least time of a loaded model before another one takes its place */
     int64_t keep_ms;      /* a model leaves after this time without a job; 0 or less: it stays */
-    uint32_t loaded_models_max; /* models in memory at a time; 0: as many as fit */
-    bool watches_cards;         /* node_cards tells about the GPUs that engines run on */
+    uint32_t data_parallel_size; /* engines per model; 0: ranks.h chooses */
+    uint32_t loaded_models_max;  /* models in memory at a time; 0: as many as fit */
+    bool watches_cards;          /* node_cards tells about the GPUs that engines run on */
 };
 
 /* The HELLO for an engine of the model; its texts are borrowed. */

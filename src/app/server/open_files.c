@@ -2,6 +2,7 @@
 #include "server/open_files.h"
 
 #include "base/log.h"
+#include "node/ranks.h"
 
 #include <sys/resource.h>
 
@@ -27,7 +28,8 @@ void open_files_raise(void) {
 }
 
 static uint64_t reserve_of(const struct node_options *options) {
-    uint64_t engines = options->shelf ? NODE_ENGINES_MAX : options->model_count;
+    uint64_t engines =
+        options->shelf ? NODE_ENGINES_MAX : options->model_count * ranks_count(options);
     uint64_t files = STORE_FILES + ENGINE_FILES * engines;
     for (size_t i = 0; i < options->upstream_count; i++) /* libcurl keeps as many idle ones */
         files += UPSTREAM_FILES + 2 * ((uint64_t)options->upstreams[i].concurrency + 1);

@@ -2,8 +2,11 @@
 #include "gpu/gpu_find.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#define GPU_FILES_MAX 64 /* /dev/nvidia0 … */
 
 bool gpu_find_driver(void) {
     return access("/dev/nvidiactl", F_OK) == 0 ||
@@ -28,6 +31,29 @@ bool gpu_find_plugin(char ret_path[PATH_MAX]) {
         if (length > 0 && length < PATH_MAX && access(ret_path, R_OK) == 0) return true;
     }
     return false;
+}
+
+/* The driver takes the list up to its first name that is no GPU: "-1" and "" hide all. */
+static unsigned count_visible(const char *visible) {
+    unsigned count = 0;
+    for (const char *at = visible; *at && *at != ',' && *at != '-'; at++) {
+        count++;
+        at += strcspn(at, ",");
+        if (!*at) break;
+    }
+    return count;
+}
+
+unsigned gpu_find_count(void) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    char path[32];
+    unsigned count = 0;
+    if (visible) return count_visible(visible);
+    for (unsigned i = 0; i < GPU_FILES_MAX; i++) {
+        snprintf(path, sizeof path, "/dev/nvidia%u", i);
+        if (access(path, F_OK) == 0) count++;
+    }
+    return count;
 }
 
 bool gpu_find_is_likely(struct str gpu, struct str plugin) {
