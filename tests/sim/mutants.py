@@ -40,7 +40,7 @@ MUTANTS = [
     ("a late row of a sequence that has ended is sampled", "compose.c",
      "if (!row->is_late || sequence->is_leaving || is_for_nothing(sequence, row)) continue;\n"
      "        assert(row->counter == sequence->generated_count);", "if (!row->is_late) continue;"),
-    ("a page is given back one block before the last row sees it", "start.c",
+    ("a page is given back one block before the last row sees it", "running.c",
      "first_seen_block(scheduler, sequence->computed);\n"
      "    assert(",
      "first_seen_block(scheduler, sequence->computed + BACKEND_BLOCK_TOKENS);\n    assert("),
@@ -55,7 +55,7 @@ MUTANTS = [
     ("given tokens have one block only", "start.c",
      "if (rows_with_block(sequence) >= rows_missing(sequence) ||",
      "if (has_block_for_next(sequence) || rows_missing(sequence) == 0 ||"),
-    ("a sequence at max_tokens has one row more", "start.c", "return is_last ? 0 :",
+    ("a sequence at max_tokens has one row more", "running.c", "return is_last ? 0 :",
      "return is_last && false ? 0 :"),
     ("a part comes from a block of the same step", "match.c",
      "bool is_written = scheduler->states || scheduler->written_in[at] != scheduler->step_number;",
