@@ -337,7 +337,6 @@ def test_a_gguf_file_may_have_a_template_of_its_own_for_tools(tmp_path, monkeypa
 
     def with_templates(folder, config):
         yield from plain(folder, config)
-        yield gguf_of.pair("tokenizer.ggml.pre", gguf_of.STRING, "gpt-2")
         yield gguf_of.pair("tokenizer.chat_template", gguf_of.STRING, "plain")
         yield gguf_of.pair("tokenizer.chat_template.tool_use", gguf_of.STRING,
                            "{{ tools[0].function.name }}")

@@ -10,6 +10,9 @@ import support
 TINY = support.SHARED / "tiny_next"
 pytestmark = pytest.mark.skipif(not TINY.exists(), reason="shared/tiny_next is not here")
 TEXTS = max(20, round(200 * support.SHARE))  # per system prompt
+# Of the least. With fewer texts the ends of beginnings inside a block, which are computed again,
+# weigh more.
+MOST = 1.05 if TEXTS >= 200 else 1.1
 SEED = 11
 
 
@@ -84,7 +87,7 @@ def test_a_common_beginning_is_computed_once(tmp_path, family):
         print(f"{family} {arguments}: {computed} of {all_tokens} tokens computed, {ratio:.3f} of "
               "the least")
         assert shared == alone
-        assert 1 <= ratio <= 1.05
+        assert 1 <= ratio <= MOST
 
 
 def test_answers_of_one_request_share_their_prompt(tmp_path):

@@ -25,7 +25,7 @@ enum answer_fit {
 /* The schema that a request asks for, a raw line; NULL if it asks for none with properties. */
 struct answer_schema *answer_schema_open(struct str request);
 /* A schema, raw JSON; NULL if it has no properties. */
-struct answer_schema *answer_schema_read(struct str schema);
+struct answer_schema *answer_schema_read(struct str whole);
 void answer_schema_close(struct answer_schema *schema); /* NULL is allowed */
 size_t answer_schema_count(const struct answer_schema *schema);
 /* The name of a property, in the order of the schema. */

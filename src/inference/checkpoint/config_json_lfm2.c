@@ -49,7 +49,8 @@ static enum err read_width(struct model_config *config, const json_t *text, stru
     if (err == OK)
         err = config_json_number(text, "block_ffn_dim_multiplier", 1e-3, 1e3, &factor, error);
     if (err != OK || !is_adjusted) return err;
-    const uint64_t width = (uint64_t)((double)factor * (double)(2 * (uint64_t)config->ffn / 3));
+    const uint64_t whole = 2 * (uint64_t)config->ffn / 3; /* rounded down before the factor */
+    const uint64_t width = (uint64_t)((double)factor * (double)whole);
     const uint64_t rounded = (width + multiple - 1) / multiple * multiple;
     if (rounded < 1 || rounded > CONFIG_FFN_MAX)
         return err_set(error, ERR_INVALID, "a feed-forward of %llu is not supported (1 to %u)",

@@ -122,7 +122,7 @@ static bool read_part(struct conversation *is, const char *member, struct str pa
 static bool gather(struct conversation *is, const char *member, struct str content,
                    struct buf *inside) {
     struct json_span_iter iter;
-    struct str part, text;
+    struct str part, text = {0};
     char place[64];
     snprintf(place, sizeof place, ".%s", member);
     if (json_span_is_string(content)) {

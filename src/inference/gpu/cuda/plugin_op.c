@@ -116,7 +116,7 @@ static void put_operands(struct one *one) {
 }
 
 static float *bias_of(struct one *one, size_t width) {
-    float *bias = one->op->op.bias ? malloc(width * sizeof *bias) : NULL;
+    float *bias = one->op->op.bias ? calloc(width, sizeof *bias) : NULL;
     copy(one, bias, one->op->op.bias, width * sizeof *bias);
     return bias;
 }

@@ -150,7 +150,7 @@ static void a_wrong_name_is_answered_with_what_would_be_right(void **state) {
           "lacks it");
     check(*state, "POST", "/v1/v1/embeddings", "{}", 404, "Did you mean /v1/embeddings?", "once");
     check(*state, "POST", "/api/chat", "{}", 400, "{\"error\":\"", "model is required");
-    check(*state, "POST", "/api/pull", "{}", 404, "{\"error\":\"", "POST /api/pull");
+    check(*state, "POST", "/api/nope", "{}", 404, "{\"error\":\"", "POST /api/nope");
     check(*state, "GET", "/v2/models", "", 404, "Check the URL for typos", "GET /v2/models");
 }
 
