@@ -10,8 +10,8 @@ import support
 TINY = support.SHARED / "tiny_next"
 pytestmark = pytest.mark.skipif(not TINY.exists(), reason="shared/tiny_next is not here")
 TEXTS = max(20, round(200 * support.SHARE))  # per system prompt
-# Of the least. With fewer texts the ends of beginnings inside a block, which are computed again,
-# weigh more.
+# The most that is computed, as a share of the least. With fewer texts the ends of beginnings inside
+# a block, which are computed again, weigh more.
 MOST = 1.05 if TEXTS >= 200 else 1.1
 SEED = 11
 
