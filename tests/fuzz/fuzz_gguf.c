@@ -60,7 +60,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         err = checkpoint_vocab_init(&vocab, gguf, &error);
         if (err == OK) {
             err = config_init(&config, gguf, vocab.token_count, &error);
-            struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
+            struct checkpoint *checkpoint = NULL;
+            if (err == OK) err = checkpoint_of_gguf(&checkpoint, gguf, &error);
             if (err == OK) err = tensors_check(checkpoint, &config, &error);
             if (err == OK && size <= RUN_BYTES_MAX) model_run(checkpoint, &config);
             checkpoint_close(checkpoint);

@@ -85,13 +85,16 @@ static struct checkpoint *new_checkpoint(void) {
     return checkpoint;
 }
 
-struct checkpoint *checkpoint_of_gguf(const struct gguf *gguf) {
+enum err checkpoint_of_gguf(struct checkpoint **ret_checkpoint, const struct gguf *gguf,
+                            struct error *error) {
     struct checkpoint *checkpoint = new_checkpoint();
-    struct error ignored;
     checkpoint->gguf = gguf;
-    enum err err = add_gguf_tensors(checkpoint, &ignored);
-    assert(err == OK);
-    return checkpoint;
+    enum err err = add_gguf_tensors(checkpoint, error);
+    if (err == OK)
+        *ret_checkpoint = checkpoint;
+    else
+        checkpoint_close(checkpoint);
+    return err;
 }
 
 static enum err open_gguf(struct checkpoint *checkpoint, const char *path,

@@ -48,8 +48,10 @@ struct checkpoint;
  * known architecture; ERR_NOT_FOUND or ERR_IO when it cannot be read. */
 enum err checkpoint_open(struct checkpoint **ret_checkpoint, const char *path,
                          const struct checkpoint_options *options, struct error *error) MUST_CHECK;
-/* Makes a checkpoint of an open GGUF, which must outlive it; it has no vocabulary and no config. */
-struct checkpoint *checkpoint_of_gguf(const struct gguf *gguf);
+/* Makes a checkpoint of an open GGUF, which must outlive it; it has no vocabulary and no config.
+ * ERR_INVALID if two of the file's names are spellings of one tensor. */
+enum err checkpoint_of_gguf(struct checkpoint **ret_checkpoint, const struct gguf *gguf,
+                            struct error *error) MUST_CHECK;
 /* Opens a folder in memory: the text of its config.json, and the bytes of its one .safetensors,
  * which must outlive it. */
 enum err checkpoint_open_bytes(struct checkpoint **ret_checkpoint, struct str config,

@@ -25,11 +25,10 @@ static enum err check_bytes(const char *bytes, size_t count, struct error *error
     err = checkpoint_vocab_init(&vocab, gguf, error);
     if (err == OK) {
         err = config_init(&config, gguf, vocab.token_count, error);
-        if (err == OK) {
-            struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
-            err = tensors_check(checkpoint, &config, error);
-            checkpoint_close(checkpoint);
-        }
+        struct checkpoint *checkpoint = NULL;
+        if (err == OK) err = checkpoint_of_gguf(&checkpoint, gguf, error);
+        if (err == OK) err = tensors_check(checkpoint, &config, error);
+        checkpoint_close(checkpoint);
         checkpoint_vocab_release(&vocab);
     }
     gguf_close(gguf);
@@ -54,7 +53,8 @@ static enum err load_bytes(const struct buf *file, struct error *error) {
         assert_int_equal(checkpoint_vocab_init(&vocab, gguf, error), OK);
         assert_int_equal(config_init(&config, gguf, vocab.token_count, error), OK);
         assert_int_equal(pool_open(&pool, 1, error), OK);
-        struct checkpoint *checkpoint = checkpoint_of_gguf(gguf);
+        struct checkpoint *checkpoint;
+        assert_int_equal(checkpoint_of_gguf(&checkpoint, gguf, error), OK);
         struct weights_options options = {.checkpoint = checkpoint,
                                           .config = &config,
                                           .store = plain_store_interface(&store),

@@ -30,7 +30,7 @@ static enum err open_scene(struct scene *scene, const struct recipe *recipe, str
     assert_int_equal(gguf_open_bytes(&scene->gguf, scene->file.at, scene->file.bytes, error), OK);
     assert_int_equal(checkpoint_vocab_init(&scene->vocab, scene->gguf, error), OK);
     assert_int_equal(config_init(&scene->config, scene->gguf, scene->vocab.token_count, error), OK);
-    scene->checkpoint = checkpoint_of_gguf(scene->gguf);
+    assert_int_equal(checkpoint_of_gguf(&scene->checkpoint, scene->gguf, error), OK);
     assert_int_equal(pool_open(&scene->pool, 1, error), OK);
     struct weights_options options = {.checkpoint = scene->checkpoint,
                                       .config = &scene->config,
