@@ -75,7 +75,7 @@ def run(folder, content, family, *arguments):
     return answers_of(map(json.loads, text.splitlines()))
 
 
-@pytest.mark.parametrize("family", ["qwen3_5", "lfm2"])
+@pytest.mark.parametrize("family", ["qwen3_5", "lfm2", "granitemoehybrid"])
 def test_a_common_beginning_is_computed_once(tmp_path, family):
     prompts = drawn("once")
     content = lines_of(prompts)

@@ -81,6 +81,20 @@ static void run_parts(struct job *job, uint32_t each_min) {
              sequences * spread_divide_up(job->count, job->each));
 }
 
+/* Runs all heads, whose states are matrices of key_dim × value_dim. */
+static void run_heads(struct forward *forward, const struct op *op,
+                      void (*run)(const struct job *job, const struct recurrent_item *item,
+                                  uint32_t begin, uint32_t end)) {
+    const struct recurrent_sizes *sizes = &forward->program->shape.recurrent;
+    struct job job = {.forward = forward,
+                      .op = op,
+                      .count = sizes->value_heads,
+                      .floats = (size_t)sizes->key_dim * sizes->value_dim,
+                      .strips = 1,
+                      .run = run};
+    run_parts(&job, 1);
+}
+
 /* ---- CONV ---- */
 
 static void conv_item(const struct job *job, const struct recurrent_item *item, uint32_t begin,
@@ -144,14 +158,7 @@ static void delta_item(const struct job *job, const struct recurrent_item *item,
 }
 
 void recurrent_delta(struct forward *forward, const struct op *op) {
-    const struct recurrent_sizes *sizes = &forward->program->shape.recurrent;
-    struct job job = {.forward = forward,
-                      .op = op,
-                      .count = sizes->value_heads,
-                      .floats = (size_t)sizes->key_dim * sizes->value_dim,
-                      .strips = 1,
-                      .run = delta_item};
-    run_parts(&job, 1);
+    run_heads(forward, op, delta_item);
 }
 
 /* ---- MAMBA ---- */
@@ -184,14 +191,7 @@ static void mamba_item(const struct job *job, const struct recurrent_item *item,
 }
 
 void recurrent_mamba(struct forward *forward, const struct op *op) {
-    const struct recurrent_sizes *sizes = &forward->program->shape.recurrent;
-    struct job job = {.forward = forward,
-                      .op = op,
-                      .count = sizes->value_heads,
-                      .floats = (size_t)sizes->key_dim * sizes->value_dim,
-                      .strips = 1,
-                      .run = mamba_item};
-    run_parts(&job, 1);
+    run_heads(forward, op, mamba_item);
 }
 
 /* ---- GATED_NORM ---- */

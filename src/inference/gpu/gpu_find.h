@@ -20,6 +20,6 @@ bool gpu_find_driver(void);
 /* The number of NVIDIA GPUs that an engine will see: those of CUDA_VISIBLE_DEVICES if it is set,
  * else those with a device file. 0: none, or not known (under Windows). */
 unsigned gpu_find_count(void);
-/* True when an engine with these values of --GPU and --device-plugin will probably run on a
+/* True when an engine with these values of --device and --device-plugin will probably run on a
  * GPU. */
 bool gpu_find_is_likely(struct str gpu, struct str plugin);

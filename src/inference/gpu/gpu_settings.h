@@ -56,7 +56,7 @@ struct gpu_settings {
 };
 
 /* ERR_INVALID with a sentence that names the option, the value and the values that exist. With
- * --GPU cpu also for a value that only a GPU has. */
+ * --device cpu also for a value that only a GPU has. */
 enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_texts *texts,
                            struct error *error) MUST_CHECK;
 

@@ -6,7 +6,7 @@
  *
  * A place is taken by a running sequence, or for a state that a step under way will leave there. A
  * stored state stands for a prefix: the tokens of a node of the prefix tree, and up to 15 tokens
- * behind it, the tail. It serves each sequence that begins with that prefix, and is forgotten with
+ * after it, the tail. It serves each sequence that begins with that prefix, and is forgotten with
  * its node. When no place is free, the stored state that was used longest ago is forgotten. Who
  * uses a state touches it first and the states of its shorter prefixes after it, so that a chain
  * loses its longest prefix first.
@@ -23,7 +23,7 @@
  * Thread: the scheduler's only.
  * Memory: allocated once, in state_places_open.
  * Invariant: each place is in one state; a pinned place is stored; no two stored states stand for
- *     the same tail behind the same node. */
+ *     the same tail after the same node. */
 
 #include "base/err.h"
 #include "scheduler/backend.h"
@@ -68,11 +68,11 @@ void state_places_free(struct state_places *places, uint32_t place);
 void state_places_store(struct state_places *places, uint32_t place,
                         const struct state_prefix *prefix);
 
-/* The stored states behind a node, in no order; STATE_NONE behind the last. */
+/* The stored states of a node, in no order; STATE_NONE after the last. */
 uint32_t state_places_first(const struct state_places *places, uint32_t node);
 uint32_t state_places_next(const struct state_places *places, uint32_t place);
 /* Tokens of a stored state's tail if it begins with them: tail[0..count) are those of a sequence
- * behind the node, and `salt` is its salt. False for the state of another prefix. */
+ * after the node, and `salt` is its salt. False for the state of another prefix. */
 bool state_places_has_tail(const struct state_places *places, uint32_t place, uint64_t salt,
                            const int32_t *tail, uint32_t count, uint32_t *ret_tail_count);
 /* The stored state of this very prefix, or STATE_NONE. */
@@ -82,7 +82,7 @@ void state_places_touch(struct state_places *places, uint32_t place);
 /* A pinned state is not forgotten. Its node stays in the tree meanwhile. */
 void state_places_pin(struct state_places *places, uint32_t place);
 void state_places_unpin(struct state_places *places, uint32_t place);
-/* Frees the places of all states behind a node, which leaves the tree. */
+/* Frees the places of all states of a node, which leaves the tree. */
 void state_places_forget_node(struct state_places *places, uint32_t node);
 
 /* Notes that the step that is composed reads, or writes, a place. */

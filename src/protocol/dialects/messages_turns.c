@@ -1,27 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "dialects/messages.h"
 
-#include "base/map.h"
+#include "dialects/chat_turns.h"
 #include "json/json.h"
 
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 
-/* What a turn has gathered until it is written: neighbours of one role are one message. */
-struct turn {
-    const char *role; /* NULL: no turn is open */
-    struct buf parts; /* parts of content with commas between */
-    struct buf thought, calls;
-};
-
 /* The conversation so far. */
 struct conversation {
-    struct dialect_call *call;
     struct refusal *refusal;
-    struct turn turn;
-    struct buf system;  /* inside of the system text */
-    struct buf written; /* messages with commas between */
-    struct map ids;     /* those of calls */
-    size_t at, block;   /* indexes of the message and its block */
+    struct chat_turns turns;
+    size_t at, block; /* indexes of the message and its block */
 };
 
 static bool refuse_at(struct conversation *is, const char *member, const char *sentence) {
@@ -36,50 +25,6 @@ static bool refuse_block(struct conversation *is, const char *member, const char
     return refuse_at(is, place, sentence);
 }
 
-static void add_inside(struct buf *to, struct str string) {
-    if (json_span_is_string(string)) buf_add(to, string.at + 1, string.bytes - 2);
-}
-
-static void begin_message(struct conversation *is, const char *role) {
-    if (is->written.bytes > 0) buf_add_byte(&is->written, ',');
-    buf_printf(&is->written, "{\"role\":\"%s\",\"content\":", role);
-}
-
-/* Writes the open turn. */
-static void end_turn(struct conversation *is) {
-    struct turn *turn = &is->turn;
-    struct buf *to = &is->written;
-    if (!turn->role) return;
-    begin_message(is, turn->role);
-    if (turn->parts.bytes > 0)
-        buf_printf(to, "[%.*s]", STR_ARGS(buf_str(&turn->parts)));
-    else
-        buf_add_text(to, "\"\"");
-    if (turn->thought.bytes > 0)
-        buf_printf(to, ",\"reasoning_content\":\"%.*s\"", STR_ARGS(buf_str(&turn->thought)));
-    if (turn->calls.bytes > 0)
-        buf_printf(to, ",\"tool_calls\":[%.*s]", STR_ARGS(buf_str(&turn->calls)));
-    buf_add_byte(to, '}');
-    turn->role = NULL;
-    buf_clear(&turn->parts);
-    buf_clear(&turn->thought);
-    buf_clear(&turn->calls);
-}
-
-static void open_turn(struct conversation *is, const char *role) {
-    if (is->turn.role == role) return;
-    end_turn(is);
-    is->turn.role = role;
-}
-
-static void add_text(struct conversation *is, struct str text) {
-    struct buf *parts = &is->turn.parts;
-    buf_add_text(parts, parts->bytes > 0 ? ",{\"type\":\"text\",\"text\":"
-                                         : "{\"type\":\"text\",\"text\":");
-    buf_add_str(parts, text);
-    buf_add_byte(parts, '}');
-}
-
 bool messages_is_mark(struct str text) {
     return str_starts_with(text, STR("\"x-anthropic-billing-header"));
 }
@@ -91,7 +36,7 @@ static bool gather(struct conversation *is, struct str content, bool drops_marks
     const struct member places[] = {{"type", &type}, {"text", &text}};
     if (!content.at) return true;
     if (json_span_is_string(content)) {
-        add_inside(to, content);
+        chat_turns_add_inside(to, content);
         return true;
     }
     if (!member_is_array(content) || !json_span_enter(&iter, content)) return false;
@@ -101,7 +46,7 @@ static bool gather(struct conversation *is, struct str content, bool drops_marks
             !json_span_is_string(type) || !json_span_string_is(type, "text") ||
             !json_span_is_string(text))
             return false;
-        if (!drops_marks || !messages_is_mark(text)) add_inside(to, text);
+        if (!drops_marks || !messages_is_mark(text)) chat_turns_add_inside(to, text);
     }
     return true;
 }
@@ -110,20 +55,16 @@ static bool gather(struct conversation *is, struct str content, bool drops_marks
 static bool add_use(struct conversation *is, struct str block) {
     struct str id, name, input;
     const struct member places[] = {{"id", &id}, {"name", &name}, {"input", &input}};
-    struct buf *calls = &is->turn.calls;
+    struct buf arguments;
     if (!members_read(block, places, COUNT(places), is->refusal)) return false;
     if (!json_span_is_string(id)) return refuse_block(is, ".id", "expected a string");
     if (!json_span_is_string(name)) return refuse_block(is, ".name", "expected a string");
     if (input.at && !json_span_is_object(input))
         return refuse_block(is, ".input", "expected an object");
-    map_put(&is->ids, id, 0);
-    buf_add_text(calls, calls->bytes > 0 ? ",{\"id\":" : "{\"id\":");
-    buf_add_str(calls, id);
-    buf_add_text(calls, ",\"type\":\"function\",\"function\":{\"name\":");
-    buf_add_str(calls, name);
-    buf_add_text(calls, ",\"arguments\":");
-    json_write_utf8_string(calls, input.at ? input : STR("{}"));
-    buf_add_text(calls, "}}");
+    buf_init(&arguments, BUF_UNLIMITED);
+    json_write_utf8_string(&arguments, input.at ? input : STR("{}"));
+    chat_turns_add_call(&is->turns, id, name, buf_str(&arguments));
+    buf_release(&arguments);
     return true;
 }
 
@@ -133,15 +74,12 @@ static bool add_result(struct conversation *is, struct str block) {
     const struct member places[] = {{"tool_use_id", &id}, {"content", &content}};
     if (!members_read(block, places, COUNT(places), is->refusal)) return false;
     if (!json_span_is_string(id)) return refuse_block(is, ".tool_use_id", "expected a string");
-    if (!map_get(&is->ids, id, NULL))
+    if (!chat_turns_know(&is->turns, id))
         return refuse_block(is, ".tool_use_id", "there is no tool_use block with this id before");
-    begin_message(is, "tool");
-    buf_add_byte(&is->written, '"');
-    if (!gather(is, content, false, &is->written))
+    chat_turns_begin_result(&is->turns);
+    if (!gather(is, content, false, &is->turns.written))
         return refuse_block(is, ".content", "expected a text or text blocks");
-    buf_add_text(&is->written, "\",\"tool_call_id\":");
-    buf_add_str(&is->written, id);
-    buf_add_byte(&is->written, '}');
+    chat_turns_end_result(&is->turns, id);
     return true;
 }
 
@@ -163,7 +101,7 @@ static bool add_search(struct conversation *is, struct str block) {
     buf_add_byte(&text, '"');
     bool is_good = gather(is, json_span_get(block, "content"), false, &text);
     buf_add_byte(&text, '"');
-    if (is_good) add_text(is, buf_str(&text));
+    if (is_good) chat_turns_add_text(&is->turns, buf_str(&text));
     buf_release(&text);
     return is_good || refuse_block(is, ".content", "expected text blocks");
 }
@@ -175,13 +113,13 @@ static bool add_block(struct conversation *is, struct str block, bool is_assista
         return refuse_block(is, ".type", "expected a string");
     if (json_span_string_is(type, "text")) {
         if (!add_string(is, block, "text", &text)) return false;
-        if (!member_is_empty(text)) add_text(is, text);
+        if (!member_is_empty(text)) chat_turns_add_text(&is->turns, text);
         return true;
     }
     if (is_assistant && json_span_string_is(type, "tool_use")) return add_use(is, block);
     if (is_assistant && json_span_string_is(type, "thinking")) {
         if (!add_string(is, block, "thinking", &text)) return false;
-        add_inside(&is->turn.thought, text);
+        chat_turns_add_inside(&is->turns.thought, text);
         return true;
     }
     if (is_assistant && json_span_string_is(type, "redacted_thinking")) return true;
@@ -203,7 +141,7 @@ static bool add_results(struct conversation *is, struct str content) {
         struct str type = json_span_get(block, "type");
         if (!type.at || !json_span_is_string(type) || !json_span_string_is(type, "tool_result"))
             continue;
-        end_turn(is);
+        chat_turns_end(&is->turns);
         if (!add_result(is, block)) return false;
     }
     return true;
@@ -215,8 +153,8 @@ static bool add_content(struct conversation *is, struct str content, bool is_ass
     if (!is_assistant && member_is_array(content) && !add_results(is, content)) return false;
     bool has_text = json_span_is_string(content) && !member_is_empty(content);
     if (json_span_is_string(content)) {
-        open_turn(is, is_assistant ? "assistant" : "user");
-        if (has_text) add_text(is, content);
+        chat_turns_open(&is->turns, is_assistant ? CHAT_ASSISTANT : CHAT_USER);
+        if (has_text) chat_turns_add_text(&is->turns, content);
         return true;
     }
     if (!member_is_array(content) || !json_span_enter(&iter, content))
@@ -227,7 +165,7 @@ static bool add_content(struct conversation *is, struct str content, bool is_ass
         struct str type = json_span_get(block, "type");
         bool is_result =
             type.at && json_span_is_string(type) && json_span_string_is(type, "tool_result");
-        if (!is_result) open_turn(is, is_assistant ? "assistant" : "user");
+        if (!is_result) chat_turns_open(&is->turns, is_assistant ? CHAT_ASSISTANT : CHAT_USER);
         if (!add_block(is, block, is_assistant)) return false;
     }
     return true;
@@ -244,59 +182,28 @@ static bool add_message(struct conversation *is, struct str message) {
     if (json_span_string_is(role, "assistant")) return add_content(is, content, true);
     if (!json_span_string_is(role, "system"))
         return refuse_at(is, "role", "expected 'user', 'assistant' or 'system'");
-    /* Most templates take one system message, the first. */
-    if (is->system.bytes > 0) buf_add_text(&is->system, "\\n\\n");
-    return gather(is, content, true, &is->system) ||
+    chat_turns_begin_system(&is->turns);
+    return gather(is, content, true, &is->turns.system) ||
            refuse_at(is, "content", "expected a text or text blocks");
-}
-
-static void write(struct conversation *is) {
-    struct buf *body = &is->call->body;
-    bool continues = is->turn.role && str_is(str_from(is->turn.role), "assistant");
-    end_turn(is);
-    buf_add_text(body, ",\"messages\":[");
-    if (is->system.bytes > 0) {
-        buf_printf(body, "{\"role\":\"system\",\"content\":\"%.*s\"}",
-                   STR_ARGS(buf_str(&is->system)));
-        if (is->written.bytes > 0) buf_add_byte(body, ',');
-    }
-    buf_add_str(body, buf_str(&is->written));
-    buf_add_byte(body, ']');
-    if (continues)
-        buf_add_text(body, ",\"continue_final_message\":true,\"add_generation_prompt\":false");
-}
-
-static void init(struct conversation *is) {
-    buf_init(&is->turn.parts, BUF_UNLIMITED);
-    buf_init(&is->turn.thought, BUF_UNLIMITED);
-    buf_init(&is->turn.calls, BUF_UNLIMITED);
-    buf_init(&is->system, BUF_UNLIMITED);
-    buf_init(&is->written, BUF_UNLIMITED);
-    map_init(&is->ids);
-}
-
-static void release(struct conversation *is) {
-    buf_release(&is->turn.parts);
-    buf_release(&is->turn.thought);
-    buf_release(&is->turn.calls);
-    buf_release(&is->system);
-    buf_release(&is->written);
-    map_release(&is->ids);
 }
 
 bool messages_add_turns(struct dialect_call *call, struct str system, struct str messages,
                         struct refusal *refusal) {
-    struct conversation is = {.call = call, .refusal = refusal};
+    struct conversation is = {.refusal = refusal};
     struct json_span_iter iter;
     struct str message;
-    init(&is);
+    chat_turns_init(&is.turns);
     bool is_good =
-        gather(&is, system, true, &is.system) ||
+        gather(&is, system, true, &is.turns.system) ||
         refuse(refusal, "invalid_type", "system", "system: expected a text or text blocks");
     if (json_span_enter(&iter, messages))
         for (; is_good && json_span_element(&iter, &message); is.at++)
             is_good = add_message(&is, message);
-    if (is_good) write(&is);
-    release(&is);
+    bool continues = is.turns.role == CHAT_ASSISTANT;
+    if (is_good) chat_turns_write(&is.turns, &call->body);
+    if (is_good && continues)
+        buf_add_text(&call->body,
+                     ",\"continue_final_message\":true,\"add_generation_prompt\":false");
+    chat_turns_release(&is.turns);
     return is_good;
 }

@@ -2,7 +2,7 @@
 #include "dialects/responses.h"
 
 #include "base/base64.h"
-#include "base/map.h"
+#include "dialects/chat_turns.h"
 #include "json/json.h"
 
 #include <string.h>
@@ -10,24 +10,11 @@
 #define COUNT(rows) (sizeof(rows) / sizeof *(rows))
 #define SHOWN_BYTES 60 /* most of a client's value that a sentence repeats */
 
-static const char assistant[] = "assistant", user[] = "user";
-
-/* What a turn has gathered until it is written: neighbours of one role are one message, and a call
- * belongs to the text before it. */
-struct turn {
-    const char *role; /* NULL: no turn is open */
-    struct buf parts; /* parts of content with commas between */
-    struct buf thought, calls;
-};
-
 /* The conversation so far. */
 struct conversation {
     struct refusal *refusal;
-    struct turn turn;
-    struct buf system;  /* inside of the system text */
-    struct buf written; /* messages with commas between */
-    struct map ids;     /* those of calls */
-    size_t at;          /* index of the item */
+    struct chat_turns turns;
+    size_t at; /* index of the item */
 };
 
 static bool refuse_at(struct conversation *is, const char *member, const char *sentence) {
@@ -46,54 +33,8 @@ static bool refuse_kind_of(struct conversation *is, const char *member, struct s
                   param, (int)shown, type.at, advice);
 }
 
-static void add_inside(struct buf *to, struct str string) {
-    buf_add(to, string.at + 1, string.bytes - 2);
-}
-
-static void begin_message(struct conversation *is, const char *role) {
-    if (is->written.bytes > 0) buf_add_byte(&is->written, ',');
-    buf_printf(&is->written, "{\"role\":\"%s\",\"content\":", role);
-}
-
-/* Writes the open turn. */
-static void end_turn(struct conversation *is) {
-    struct turn *turn = &is->turn;
-    struct buf *to = &is->written;
-    bool is_empty = turn->parts.bytes + turn->thought.bytes + turn->calls.bytes == 0;
-    bool says_nothing = turn->role == assistant && is_empty; /* a thought of another server */
-    if (!turn->role || says_nothing) {
-        turn->role = NULL;
-        return;
-    }
-    begin_message(is, turn->role);
-    if (turn->parts.bytes > 0)
-        buf_printf(to, "[%.*s]", STR_ARGS(buf_str(&turn->parts)));
-    else
-        buf_add_text(to, "\"\"");
-    if (turn->thought.bytes > 0)
-        buf_printf(to, ",\"reasoning_content\":\"%.*s\"", STR_ARGS(buf_str(&turn->thought)));
-    if (turn->calls.bytes > 0)
-        buf_printf(to, ",\"tool_calls\":[%.*s]", STR_ARGS(buf_str(&turn->calls)));
-    buf_add_byte(to, '}');
-    turn->role = NULL;
-    buf_clear(&turn->parts);
-    buf_clear(&turn->thought);
-    buf_clear(&turn->calls);
-}
-
-static void open_turn(struct conversation *is, const char *role) {
-    if (is->turn.role == role) return;
-    end_turn(is);
-    is->turn.role = role;
-}
-
 static void add_part(struct conversation *is, struct str text) {
-    struct buf *parts = &is->turn.parts;
-    if (member_is_empty(text)) return;
-    buf_add_text(parts, parts->bytes > 0 ? ",{\"type\":\"text\",\"text\":"
-                                         : "{\"type\":\"text\",\"text\":");
-    buf_add_str(parts, text);
-    buf_add_byte(parts, '}');
+    if (!member_is_empty(text)) chat_turns_add_text(&is->turns, text);
 }
 
 /* The text of a part of content; false for one that this server does not take. */
@@ -127,7 +68,7 @@ static bool gather(struct conversation *is, const char *member, struct str conte
     snprintf(place, sizeof place, ".%s", member);
     if (json_span_is_string(content)) {
         if (inside)
-            add_inside(inside, content);
+            chat_turns_add_inside(inside, content);
         else
             add_part(is, content);
         return true;
@@ -137,7 +78,7 @@ static bool gather(struct conversation *is, const char *member, struct str conte
     while (json_span_element(&iter, &part)) {
         if (!read_part(is, member, part, &text)) return false;
         if (inside)
-            add_inside(inside, text);
+            chat_turns_add_inside(inside, text);
         else
             add_part(is, text);
     }
@@ -151,36 +92,27 @@ static bool add_message(struct conversation *is, struct str item) {
     if (!role.at || !json_span_is_string(role))
         return refuse_at(is, ".role", "expected 'user', 'assistant', 'system' or 'developer'");
     if (!content.at) return refuse_at(is, ".content", "a message needs one");
-    bool is_assistant = json_span_string_is(role, assistant);
-    if (is_assistant || json_span_string_is(role, user)) {
-        open_turn(is, is_assistant ? assistant : user);
+    bool is_assistant = json_span_string_is(role, "assistant");
+    if (is_assistant || json_span_string_is(role, "user")) {
+        chat_turns_open(&is->turns, is_assistant ? CHAT_ASSISTANT : CHAT_USER);
         return gather(is, "content", content, NULL);
     }
     if (!json_span_string_is(role, "system") && !json_span_string_is(role, "developer"))
         return refuse_at(is, ".role", "expected 'user', 'assistant', 'system' or 'developer'");
-    /* Most templates take one system message, the first. */
-    if (is->system.bytes > 0) buf_add_text(&is->system, "\\n\\n");
-    return gather(is, "content", content, &is->system);
+    chat_turns_begin_system(&is->turns);
+    return gather(is, "content", content, &is->turns.system);
 }
 
 static bool add_call(struct conversation *is, struct str item) {
     struct str id, name, arguments;
     const struct member places[] = {{"call_id", &id}, {"name", &name}, {"arguments", &arguments}};
-    struct buf *calls = &is->turn.calls;
     if (!members_read(item, places, COUNT(places), is->refusal)) return false;
     if (!json_span_is_string(id)) return refuse_at(is, ".call_id", "expected a string");
     if (!json_span_is_string(name)) return refuse_at(is, ".name", "expected a string");
     if (!json_span_is_string(arguments))
         return refuse_at(is, ".arguments", "expected the text of a JSON object");
-    open_turn(is, assistant);
-    map_put(&is->ids, id, 0);
-    buf_add_text(calls, calls->bytes > 0 ? ",{\"id\":" : "{\"id\":");
-    buf_add_str(calls, id);
-    buf_add_text(calls, ",\"type\":\"function\",\"function\":{\"name\":");
-    buf_add_str(calls, name);
-    buf_add_text(calls, ",\"arguments\":");
-    buf_add_str(calls, arguments);
-    buf_add_text(calls, "}}");
+    chat_turns_open(&is->turns, CHAT_ASSISTANT);
+    chat_turns_add_call(&is->turns, id, name, arguments);
     return true;
 }
 
@@ -189,16 +121,13 @@ static bool add_output(struct conversation *is, struct str item) {
     const struct member places[] = {{"call_id", &id}, {"output", &output}};
     if (!members_read(item, places, COUNT(places), is->refusal)) return false;
     if (!json_span_is_string(id)) return refuse_at(is, ".call_id", "expected a string");
-    if (!map_get(&is->ids, id, NULL))
+    if (!chat_turns_know(&is->turns, id))
         return refuse_at(is, ".call_id", "no function_call with this call_id stands before it");
     if (!output.at) return refuse_at(is, ".output", "expected a text or a list of parts");
-    end_turn(is);
-    begin_message(is, "tool");
-    buf_add_byte(&is->written, '"');
-    if (!gather(is, "output", output, &is->written)) return false;
-    buf_add_text(&is->written, "\",\"tool_call_id\":");
-    buf_add_str(&is->written, id);
-    buf_add_byte(&is->written, '}');
+    chat_turns_end(&is->turns);
+    chat_turns_begin_result(&is->turns);
+    if (!gather(is, "output", output, &is->turns.written)) return false;
+    chat_turns_end_result(&is->turns, id);
     return true;
 }
 
@@ -217,7 +146,7 @@ static void add_kept(struct conversation *is, struct str encrypted) {
         if (base64_read(base64, thought.at, base64.bytes, &bytes) &&
             json_span_is_utf8((struct str){thought.at, bytes})) {
             json_write_utf8_string(&string, (struct str){thought.at, bytes});
-            add_inside(&is->turn.thought, buf_str(&string));
+            chat_turns_add_inside(&is->turns.thought, buf_str(&string));
         }
     }
     buf_release(&text);
@@ -229,8 +158,8 @@ static bool add_thought(struct conversation *is, struct str item) {
     struct str content, encrypted;
     const struct member places[] = {{"content", &content}, {"encrypted_content", &encrypted}};
     if (!members_read(item, places, COUNT(places), is->refusal)) return false;
-    open_turn(is, assistant);
-    if (!member_is_empty(content)) return gather(is, "content", content, &is->turn.thought);
+    chat_turns_open(&is->turns, CHAT_ASSISTANT);
+    if (!member_is_empty(content)) return gather(is, "content", content, &is->turns.thought);
     if (encrypted.at && json_span_is_string(encrypted)) add_kept(is, encrypted);
     return true;
 }
@@ -251,23 +180,11 @@ static bool add_item(struct conversation *is, struct str item) {
         is, "", type, "this server takes messages, function calls, their outputs, and reasoning");
 }
 
-static void write(struct conversation *is, struct buf *body) {
-    end_turn(is);
-    buf_add_text(body, ",\"messages\":[");
-    if (is->system.bytes > 0) {
-        buf_printf(body, "{\"role\":\"system\",\"content\":\"%.*s\"}",
-                   STR_ARGS(buf_str(&is->system)));
-        if (is->written.bytes > 0) buf_add_byte(body, ',');
-    }
-    buf_add_str(body, buf_str(&is->written));
-    buf_add_byte(body, ']');
-}
-
 static bool add_input(struct conversation *is, struct str input) {
     struct json_span_iter iter;
     struct str item;
     if (json_span_is_string(input)) {
-        open_turn(is, user);
+        chat_turns_open(&is->turns, CHAT_USER);
         add_part(is, input);
         return true;
     }
@@ -282,16 +199,13 @@ static bool add_input(struct conversation *is, struct str input) {
 bool responses_add_items(struct dialect_call *call, struct str instructions, struct str input,
                          struct refusal *refusal) {
     struct conversation is = {.refusal = refusal};
-    struct buf *const bufs[] = {&is.turn.parts, &is.turn.thought, &is.turn.calls, &is.system,
-                                &is.written};
-    for (size_t i = 0; i < COUNT(bufs); i++) buf_init(bufs[i], BUF_UNLIMITED);
-    map_init(&is.ids);
+    chat_turns_init(&is.turns);
+    is.turns.drops_empty = true; /* a thought that another server keeps says nothing */
     bool is_good = !instructions.at || json_span_is_string(instructions) ||
                    responses_refuse_kind(refusal, "instructions", "a string", instructions);
-    if (is_good && instructions.at) add_inside(&is.system, instructions);
+    if (is_good && instructions.at) chat_turns_add_inside(&is.turns.system, instructions);
     is_good = is_good && add_input(&is, input);
-    if (is_good) write(&is, &call->body);
-    for (size_t i = 0; i < COUNT(bufs); i++) buf_release(bufs[i]);
-    map_release(&is.ids);
+    if (is_good) chat_turns_write(&is.turns, &call->body);
+    chat_turns_release(&is.turns);
     return is_good;
 }

@@ -32,7 +32,7 @@ struct seat_lease;
 /* Zero is a valid start. */
 struct leases {
     struct seat_lease *of_seat; /* NULL: nothing was leased yet */
-    uint32_t begun;             /* the place behind all that was begun in order */
+    uint32_t begun;             /* all places before this one were begun */
 };
 
 /* The next line that has no record, with `leased_by` and, unless it is a probe, `goes_to`. False if

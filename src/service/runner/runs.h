@@ -42,7 +42,7 @@ void runs_release(struct runs *runs);
 /* Whether the place is in a run and not its first. */
 bool runs_are_inside(const struct runs *runs, uint32_t place);
 /* Where a worker whose groups are warm begins, when all before `place` is begun: with a run of such
- * a group that nobody has begun, else at the place, or behind the runs there that are begun. */
+ * a group that nobody has begun, else at the place, or after the runs there that are begun. */
 uint32_t runs_next(const struct runs *runs, const struct runs_warm *warm, uint32_t place);
 /* Notes that `count` places from `first` on are leased. Returns how many of them lie in one run, or
  * outside of all runs. Sets *ret_end to the end of that run, or leaves it. */

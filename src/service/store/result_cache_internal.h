@@ -23,7 +23,7 @@
 
 struct cache_record {
     uint32_t magic;
-    uint32_t crc; /* sum over everything behind this field, the body included */
+    uint32_t crc; /* sum over everything after this field, the body included */
     unsigned char key[RESULT_CACHE_KEY_BYTES];
     uint32_t bytes; /* bytes of the body */
     uint32_t usage[4];
