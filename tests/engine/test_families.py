@@ -14,7 +14,7 @@ import gguf_of, support
 HERE = pathlib.Path(__file__).resolve().parent / "families"
 TINY = support.SHARED / "tiny"
 OURS = [
-    "exaone4", "gemma", "gemma2", "glm4", "granite", "granite4", "lfm2_moe", "ministral3", "olmo2", "olmo3", "phi3", "phi3-long", "phi4-mini", "qwen2_5_vl", "qwen3_vl",
+    "exaone4", "gemma", "gemma2", "glm4", "granite", "granite4", "lfm2_moe", "ministral3", "olmo2", "olmo3", "phi3", "phi3-long", "phi4-mini", "qwen2_5_vl", "qwen3_next", "qwen3_vl",
     "seed_oss", "smollm3"]
 ENCODERS = ["bert", "nomic-bert"]
 SHARED = ["gemma3", "llama3", "mistral", "qwen2", "qwen3"] if TINY.exists() else []
@@ -27,6 +27,9 @@ TOLERANCE = {"bf16": 1e-3, "q8_0": 0.4}
 # divergence over the positions. They round activations: with bf16 weights to bf16 at most, with
 # q8_0 weights to steps that groups of 32 share.
 BAND = {"bf16": (5e-4, 1e-2), "q8_0": (2e-3, 2e-2)}
+# A route that flips makes another model of a position: of families with experts the nearest three
+# quarters of the positions count.
+ROUTED = ["lfm2_moe", "qwen3_next"]
 # Where the two best logits are closer than this, either may come first: engine.md 7.2's near-tie.
 MARGIN = {"bf16": 2e-3, "q8_0": 0.5}
 
@@ -103,6 +106,31 @@ def test_the_greedy_continuation_is_exact_up_to_the_first_near_tie(files, family
     assert compared >= 5
 
 
+@pytest.mark.parametrize("family", OURS)
+@pytest.mark.parametrize("rows", [64, 7])
+def test_tokens_one_by_one_and_prompts_in_chunks_are_the_references(tmp_path, files, family, rows):
+    cases = cases_of(family)
+    lines = [{
+        "custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": {
+            "model": "m", "prompt": case["ids"], "temperature": 0, "max_tokens": 16,
+            "ignore_eos": True, "return_token_ids": True}} for i, case in enumerate(cases * 2)]
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines))
+    done = support.quern("run", "-i", tmp_path / "in.jsonl", "-o", tmp_path / "out.jsonl",
+                         "--model", f"m={files(family)}", "--device", "cpu", "--reference",
+                         "--max-num-batched-tokens", str(rows), "--max-num-seqs", "5")
+    assert done.returncode == 0, done.stderr
+    compared = 0
+    for line in (tmp_path / "out.jsonl").read_text().splitlines():
+        answer = json.loads(line)
+        case = cases[int(answer["custom_id"]) % len(cases)]
+        sure = next((i for i, margin in enumerate(case["greedy_margin"]) if margin < MARGIN["bf16"]),
+                    len(case["greedy_ids"]))
+        ids = answer["response"]["body"]["choices"][0]["token_ids"]
+        assert ids[:sure] == case["greedy_ids"][:len(ids[:sure])], case["n"]
+        compared += len(ids[:sure])
+    assert compared >= 10
+
+
 @pytest.mark.parametrize("kernels", ["avx2", "avx512", "avx512-bf16"])
 @pytest.mark.parametrize("family,weights", MODELS)
 def test_the_fast_paths_stay_within_a_band_of_kl(files, family, weights, kernels):
@@ -112,9 +140,14 @@ def test_the_fast_paths_stay_within_a_band_of_kl(files, family, weights, kernels
     got_logits, = logits_of(files(family, weights), [case["ids"]], vocab, "--kernels", kernels)
     for got, expected in zip(got_logits, expected_logits, strict=True):
         p, q = logprobs_of(expected), logprobs_of(got)
-        divergences.append(sum(math.exp(p[token]) * (p[token] - q[token]) for token in p))
+        divergence = sum(math.exp(p[token]) * (p[token] - q[token]) for token in p)
         first, second = sorted(expected.values())[:-3:-1]
-        assert best_of(got) == best_of(expected) or first - second < 0.25
+        divergences.append(
+            (divergence, best_of(got) == best_of(expected) or first - second < 0.25))
+    if family in ROUTED:
+        divergences = sorted(divergences)[:-len(divergences) // 4]
+    assert all(is_best for _, is_best in divergences)
+    divergences = [divergence for divergence, _ in divergences]
     mean, (mean_max, max_max) = sum(divergences) / len(divergences), BAND[weights]
     print(f"{family} {weights} {kernels}: KL mean {mean:.1e}, max {max(divergences):.1e}")
     assert mean <= mean_max and max(divergences) <= max_max

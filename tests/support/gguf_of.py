@@ -10,9 +10,11 @@ import base64, json, pathlib, struct, sys
 import gguf_of_gemma4
 import gguf_of_gpt_oss
 import gguf_of_hybrid
+import gguf_of_qwen3_next
 import gguf_of_states
 
 U8, U32, I32, F32, BOOL, STRING, ARRAY = 0, 4, 5, 6, 7, 8, 9
+WITH_MODULES = (gguf_of_states, gguf_of_qwen3_next)
 TYPES = {
     "F32": (0, 4), "F16": (1, 2), "BF16": (30, 2), "MXFP4": (39, 0), "MXFP4 in turns": (4, 0)}
 
@@ -139,10 +141,11 @@ def tensors_of(folder, config, form):
         for name, kind, shape, content in gguf_of_hybrid.tensors_of(entries, config):
             yield name, TYPES[kind][0], shape, content
         return
-    if config["model_type"] in gguf_of_states.KINDS:
-        for name, kind, shape, content in gguf_of_states.tensors_of(entries, config):
-            yield name, TYPES[kind][0], shape, content
-        return
+    for module in WITH_MODULES:
+        if config["model_type"] in module.KINDS:
+            for name, kind, shape, content in module.tensors_of(entries, config):
+                yield name, TYPES[kind][0], shape, content
+            return
     if config["model_type"] == "gemma4":
         for name, kind, shape, content in gguf_of_gemma4.tensors_of(entries, config["text_config"]):
             if kind == "BF16" and len(shape) == 1:
@@ -251,12 +254,13 @@ def pairs_of(folder, config, form):
             yield number_pair(f"gemma4.{key}", number)
         yield from vocabulary_of(folder, config["text_config"])
         return
-    if kind := gguf_of_states.KINDS.get(config["model_type"]):
-        yield pair("general.architecture", STRING, kind)
-        for key, number in gguf_of_states.numbers_of(config).items():
-            yield number_pair(f"{kind}.{key}", number)
-        yield from vocabulary_of(folder, config)
-        return
+    for module in WITH_MODULES:
+        if kind := module.KINDS.get(config["model_type"]):
+            yield pair("general.architecture", STRING, kind)
+            for key, number in module.numbers_of(config).items():
+                yield number_pair(f"{kind}.{key}", number)
+            yield from vocabulary_of(folder, config)
+            return
     if config["model_type"] == "gpt_oss":
         kind = "gpt-oss" if form == "llama" else "gptoss"
         yield pair("general.architecture", STRING, kind)

@@ -124,8 +124,10 @@ struct architecture {
                                    leaves; its rows stand behind those of q, head by head */
     enum mixer_kind recurrent; /* kind of the layers that are not of attention; MIXER_ATTENTION:
                                   all layers are */
-    bool has_v_norm;           /* RMSNorm of each head of v, without weights */
-    bool has_layer_scale;      /* a factor of the residual stream behind each layer */
+    bool delta_is_grouped;    /* MIXER_DELTA: a folder has the rows of q, k, v and gate, and the two
+                                  rates, in one tensor each, key head by key head; GGUF the rates */
+    bool has_v_norm;          /* RMSNorm of each head of v, without weights */
+    bool has_layer_scale;     /* a factor of the residual stream behind each layer */
     bool has_post_norm;       /* norms after attention and after the feed-forward, before the sum */
     bool embedding_is_scaled; /* by sqrt(width) */
     bool has_glm_norms;       /* config.json's tensors name the four norms as GLM-4 does */
@@ -247,7 +249,7 @@ bool config_has_experts(const struct model_config *config);
 const struct architecture *config_without_experts(const struct architecture *architecture);
 /* The table's row of that name, or NULL. */
 const struct architecture *config_architecture(struct str name);
-#define CONFIG_NAMES_BYTES 512
+#define CONFIG_NAMES_BYTES 1024
 /* All names of the table, as a sentence has them: "a, b and c". */
 void config_architecture_names(char ret_names[CONFIG_NAMES_BYTES]);
 /* Adds name `index` of `count` to such a list. */

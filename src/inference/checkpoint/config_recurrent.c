@@ -151,7 +151,8 @@ static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
                        config_key_of(config, gguf, "ssm.inner_size").text, inner,
                        sizes->value_heads);
     sizes->value_dim = inner / sizes->value_heads;
-    sizes->heads_are_tiled = sizes->has_conv_bias = true;
+    sizes->heads_are_tiled = !config->architecture->delta_is_grouped;
+    sizes->has_conv_bias = true;
     return OK;
 }
 

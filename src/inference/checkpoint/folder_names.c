@@ -50,6 +50,8 @@ static const struct name_pair {
     {"ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight", NORMS_ANY},
     {"attn_qkv.weight", "linear_attn.in_proj_qkv.weight", NORMS_ANY},
     {"attn_gate.weight", "linear_attn.in_proj_z.weight", NORMS_ANY},
+    {"ssm_in.weight", "linear_attn.in_proj_qkvz.weight", NORMS_ANY},
+    {"ssm_ba.weight", "linear_attn.in_proj_ba.weight", NORMS_ANY},
     {"ssm_alpha.weight", "linear_attn.in_proj_a.weight", NORMS_ANY},
     {"ssm_beta.weight", "linear_attn.in_proj_b.weight", NORMS_ANY},
     {"ssm_conv1d.weight", "linear_attn.conv1d.weight", NORMS_ANY},

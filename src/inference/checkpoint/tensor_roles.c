@@ -79,8 +79,10 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
                            EXTENT_ONE},
     [ROLE_STATE_IN] = {"attn_qkv.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_CHANNELS},
     [ROLE_STATE_GATE] = {"attn_gate.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_WIDTH},
-    [ROLE_STATE_ALPHA] = {"ssm_alpha.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_HEADS},
-    [ROLE_STATE_BETA] = {"ssm_beta.weight", NEED_DELTA, EXTENT_WIDTH, EXTENT_STATE_HEADS},
+    [ROLE_STATE_ALL] = {"ssm_in.weight", NEED_FUSED_DELTA, EXTENT_WIDTH, EXTENT_STATE_ROWS},
+    [ROLE_STATE_ALPHA] = {"ssm_alpha.weight", NEED_DELTA_APART, EXTENT_WIDTH, EXTENT_STATE_HEADS},
+    [ROLE_STATE_BETA] = {"ssm_beta.weight", NEED_DELTA_APART, EXTENT_WIDTH, EXTENT_STATE_HEADS},
+    [ROLE_STATE_RATES] = {"ssm_ba.weight", NEED_DELTA_RATES, EXTENT_WIDTH, EXTENT_STATE_RATES},
     [ROLE_STATE_CONV] = {"ssm_conv1d.weight", NEED_STATE, EXTENT_TAPS, EXTENT_CHANNELS},
     [ROLE_STATE_DECAY] = {"ssm_a", NEED_STATE, EXTENT_STATE_HEADS, EXTENT_NONE},
     [ROLE_STATE_STEP_BIAS] = {"ssm_dt.bias", NEED_STATE, EXTENT_STATE_HEADS, EXTENT_NONE},
@@ -144,6 +146,7 @@ uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum e
     case EXTENT_TAPS: return config->recurrent.taps;
     case EXTENT_STATE_WIDTH: return config_state_width(config);
     case EXTENT_STATE_HEADS: return config->recurrent.value_heads;
+    case EXTENT_STATE_RATES: return 2ull * config->recurrent.value_heads;
     case EXTENT_LABELS: return config->labels;
     case EXTENT_STATE_NORM: /* one for all heads, or each its own */
         return config->architecture->recurrent == MIXER_MAMBA ? config_state_width(config)
@@ -153,6 +156,17 @@ uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum e
     case EXTENT_SHARED_GATE_UP: return 2ull * config->shared_ffn;
     }
     return 0;
+}
+
+/* Whether a layer of that kind can have a tensor that only layers with a state have. */
+static bool is_of_state(const struct model_config *config, enum mixer_kind mixer, enum need need) {
+    const bool is_grouped = config->architecture->delta_is_grouped;
+    if (need == NEED_CONV) return mixer == MIXER_CONV;
+    if (need == NEED_MAMBA) return mixer == MIXER_MAMBA;
+    if (need == NEED_CONV_BIAS) return mixer == MIXER_MAMBA && config->recurrent.has_conv_bias;
+    if (need == NEED_STATE) return mixer == MIXER_DELTA || mixer == MIXER_MAMBA;
+    if (need == NEED_DELTA) return mixer == MIXER_DELTA;
+    return mixer == MIXER_DELTA && (need == NEED_DELTA_APART) != is_grouped;
 }
 
 bool tensor_is_known(const struct model_config *config, uint32_t layer, enum need need) {
@@ -179,11 +193,6 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
                (!architecture->is_encoder || architecture->is_rotary_encoder);
     case NEED_ATTENTION: return is_attention;
     case NEED_CHOICE_BIAS: return has_experts && config->routing.has_bias;
-    case NEED_CONV: return kind->mixer == MIXER_CONV;
-    case NEED_DELTA: return kind->mixer == MIXER_DELTA;
-    case NEED_STATE: return kind->mixer == MIXER_DELTA || kind->mixer == MIXER_MAMBA;
-    case NEED_MAMBA: return kind->mixer == MIXER_MAMBA;
-    case NEED_CONV_BIAS: return kind->mixer == MIXER_MAMBA && config->recurrent.has_conv_bias;
     case NEED_SHARED_SCALE:
         return has_experts && config->shared_ffn > 0 && !architecture->shared_expert_is_plain;
     case NEED_FUSED_GATE_UP: return is_gated && !architecture->is_encoder;
@@ -210,6 +219,6 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_LABELS_BIAS: return config->labels > 0;
     case NEED_LABEL_DENSE:
         return config->labels > 0 && architecture->label_form != LABEL_FORM_PLAIN;
+    default: return is_of_state(config, kind->mixer, need);
     }
-    return false;
 }

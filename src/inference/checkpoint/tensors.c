@@ -212,12 +212,15 @@ static enum err check_layer(const struct checkpoint *checkpoint, const struct mo
     const bool has_fused_bias = find_role(checkpoint, ROLE_QKV_BIAS, layer) != NULL;
     const bool is_paired = find_role(checkpoint, ROLE_GATE_UP, layer) != NULL;
     const bool is_shared_paired = find_role(checkpoint, ROLE_SHARED_GATE_UP, layer) != NULL;
+    const bool is_grouped = config->list[layer].mixer == MIXER_DELTA &&
+                            find_role(checkpoint, ROLE_STATE_ALL, layer) != NULL;
     enum err err = OK;
     for (int i = ROLE_ATTENTION_NORM; i < ROLE_COUNT && err == OK; i++) {
         /* A layer with both forms keeps its q, k and v uncounted and is refused below. */
         bool stands_in = (is_fused && i >= ROLE_Q && i <= ROLE_V) ||
                          (is_paired && i >= ROLE_GATE && i <= ROLE_UP) ||
                          (is_shared_paired && i >= ROLE_SHARED_GATE && i <= ROLE_SHARED_UP) ||
+                         (is_grouped && i >= ROLE_STATE_IN && i <= ROLE_STATE_GATE) ||
                          (has_fused_bias && i >= ROLE_Q_BIAS && i <= ROLE_V_BIAS);
         if (!stands_in)
             err = check_role(checkpoint, config, (enum tensor_role)i, layer, count, error);
@@ -285,6 +288,11 @@ static enum err refuse_rest(const struct checkpoint *checkpoint, const struct mo
              find_role(checkpoint, ROLE_V, i)))
             return err_set(error, ERR_INVALID,
                            "a layer has both attn_qkv.weight and attn_q, k or v");
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (config->list[i].mixer == MIXER_DELTA && find_role(checkpoint, ROLE_STATE_ALL, i) &&
+            (find_role(checkpoint, ROLE_STATE_IN, i) || find_role(checkpoint, ROLE_STATE_GATE, i)))
+            return err_set(error, ERR_INVALID,
+                           "layer %u has both ssm_in.weight and attn_qkv or attn_gate", i);
     return err_set(error, ERR_INVALID,
                    "a layer has an expert both alone and in a tensor of all experts");
 }

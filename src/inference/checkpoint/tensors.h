@@ -81,8 +81,10 @@ enum tensor_role {
     /* a recurrent layer's */
     ROLE_STATE_IN,   /* q, k and v */
     ROLE_STATE_GATE, /* factor of what the state leaves */
+    ROLE_STATE_ALL,  /* the four, key head by key head */
     ROLE_STATE_ALPHA,
     ROLE_STATE_BETA,
+    ROLE_STATE_RATES, /* beta, then alpha, of each key head */
     ROLE_STATE_CONV,
     ROLE_STATE_DECAY,
     ROLE_STATE_STEP_BIAS,

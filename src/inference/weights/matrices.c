@@ -7,45 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Row r of the matrix is file row row_order[r]. In the part of a head that turns, elements i and
- * i + half of it turn together. Files have them as neighbours where the converter to GGUF permuted
- * the rows of an interleaved family, or where the family turns neighbours. */
-static enum err make_head_order(struct weights_loader *loader) {
-    const struct model_config *config = loader->options.config;
-    const struct architecture *architecture = config->architecture;
-    const bool are_neighbours =
-        architecture->pairs_are_neighbours ||
-        (architecture->rope_is_interleaved && checkpoint_is_permuted(loader->options.checkpoint));
-    const uint32_t turning = config_rotary_dim(config), half = turning / 2;
-    const uint32_t rows = config->heads * config->head_dim;
-    if (!are_neighbours) return OK;
-    loader->row_order = calloc(rows, sizeof *loader->row_order);
-    if (!loader->row_order)
-        return err_set(loader->error, ERR_LIMIT, "no memory for the order of %u rows", rows);
-    for (uint32_t row = 0; row < rows; row++) {
-        const uint32_t within = row % config->head_dim;
-        loader->row_order[row] =
-            within < turning ? row - within + 2 * (within % half) + within / half : row;
-    }
-    return OK;
-}
-
-/* Row r of gate | up is file row halves_order[r], where the file has gate 0, up 0, gate 1, … */
-static enum err make_halves_order(struct weights_loader *loader) {
-    const uint32_t ffn = loader->options.config->expert_ffn;
-    if (!checkpoint_alternates_experts(loader->options.checkpoint)) return OK;
-    loader->halves_order = calloc(2 * (size_t)ffn, sizeof *loader->halves_order);
-    if (!loader->halves_order)
-        return err_set(loader->error, ERR_LIMIT, "no memory for the order of %u rows", 2 * ffn);
-    for (uint32_t i = 0; i < 2 * ffn; i++) loader->halves_order[i] = 2 * (i % ffn) + i / ffn;
-    return OK;
-}
-
-enum err weights_make_row_order(struct weights_loader *loader) {
-    enum err err = make_head_order(loader);
-    return err == OK ? make_halves_order(loader) : err;
-}
-
 /* ---- opening ---- */
 
 /* All of a tensor as a part of a matrix; its bytes are yet to be read. */
@@ -84,7 +45,8 @@ static enum err open_source(struct weights_loader *loader, struct weights_source
 }
 
 static bool is_exact(enum tensor_role role) {
-    return role == ROLE_ROUTER || role == ROLE_STATE_ALPHA || role == ROLE_SHARED_SCALE;
+    return role == ROLE_ROUTER || role == ROLE_STATE_ALPHA || role == ROLE_STATE_RATES ||
+           role == ROLE_SHARED_SCALE;
 }
 
 enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
@@ -106,6 +68,8 @@ enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
         assert(source.tensors[i]);
         source.parts[i] = part_of(source.tensors[i]);
         if (roles[i] == ROLE_Q || roles[i] == ROLE_K) source.parts[i].row_order = loader->row_order;
+        if (roles[i] == ROLE_STATE_ALL) source.parts[i].row_order = loader->delta_order;
+        if (roles[i] == ROLE_STATE_RATES) source.parts[i].row_order = loader->rates_order;
     }
     return open_source(loader, &source, ret_matrix);
 }
@@ -129,21 +93,6 @@ enum err weights_open_fused_qkv(struct weights_loader *loader, uint32_t layer,
     return open_source(loader, &source, ret_matrix);
 }
 
-/* The rows of q alone, then those of the gate alone: in the file each head has both. */
-static enum err make_gated_order(struct weights_loader *loader) {
-    const struct model_config *config = loader->options.config;
-    const uint32_t dim = config->head_dim, rows = config->heads * dim;
-    if (loader->gated_order) return OK;
-    loader->gated_order = calloc(2 * (size_t)rows, sizeof *loader->gated_order);
-    if (!loader->gated_order)
-        return err_set(loader->error, ERR_LIMIT, "no memory for the order of %u rows", 2 * rows);
-    for (uint32_t row = 0; row < rows; row++) {
-        loader->gated_order[row] = row / dim * 2 * dim + row % dim;
-        loader->gated_order[rows + row] = loader->gated_order[row] + dim;
-    }
-    return OK;
-}
-
 enum err weights_open_gated_qkv(struct weights_loader *loader, uint32_t layer,
                                 struct matrix **ret_matrix) {
     static const enum tensor_role roles[] = {ROLE_Q, ROLE_K, ROLE_V, ROLE_Q};
@@ -153,7 +102,7 @@ enum err weights_open_gated_qkv(struct weights_loader *loader, uint32_t layer,
                                     .tensor_count = 4,
                                     .part_count = 4,
                                     .is_multiplied = true};
-    enum err err = make_gated_order(loader);
+    enum err err = weights_make_gated_order(loader);
     if (err != OK) return err;
     for (int i = 0; i < 4; i++) {
         source.tensors[i] = weights_find(loader, layer, roles[i]);
@@ -205,21 +154,35 @@ static enum err open_mamba_in(struct weights_loader *loader, uint32_t layer,
     return err == OK ? open_source(loader, &steps, &ret_recurrent->rates) : err;
 }
 
+/* The first products of Gated DeltaNet: q | k | v | gate, and alpha | beta. */
+static enum err open_delta(struct weights_loader *loader, uint32_t layer,
+                           struct recurrent *ret_recurrent) {
+    static const enum tensor_role all[] = {ROLE_STATE_ALL}, rates[] = {ROLE_STATE_RATES};
+    static const enum tensor_role in[] = {ROLE_STATE_IN, ROLE_STATE_GATE};
+    static const enum tensor_role apart[] = {ROLE_STATE_ALPHA, ROLE_STATE_BETA};
+    enum err err = OK;
+    if (!loader->options.config->architecture->delta_is_grouped) {
+        err = weights_open_matrix(loader, layer, in, 2, &ret_recurrent->in);
+        return err == OK ? weights_open_matrix(loader, layer, apart, 2, &ret_recurrent->rates)
+                         : err;
+    }
+    err = weights_make_delta_orders(loader);
+    if (err == OK && weights_find(loader, layer, ROLE_STATE_ALL))
+        err = weights_open_matrix(loader, layer, all, 1, &ret_recurrent->in);
+    else if (err == OK)
+        err = weights_open_matrix(loader, layer, in, 2, &ret_recurrent->in);
+    return err == OK ? weights_open_matrix(loader, layer, rates, 1, &ret_recurrent->rates) : err;
+}
+
 enum err weights_open_recurrent(struct weights_loader *loader, uint32_t layer,
                                 struct recurrent *ret_recurrent) {
-    static const enum tensor_role in[] = {ROLE_STATE_IN, ROLE_STATE_GATE};
-    static const enum tensor_role rates[] = {ROLE_STATE_ALPHA, ROLE_STATE_BETA};
     static const enum tensor_role step_bias[] = {ROLE_STATE_STEP_BIAS}, norm[] = {ROLE_STATE_NORM};
     if (loader->options.config->list[layer].mixer == MIXER_CONV)
         return open_conv(loader, layer, ret_recurrent);
     static const enum tensor_role bias[] = {ROLE_CONV_BIAS}, skip[] = {ROLE_STATE_SKIP};
-    enum err err = OK;
-    if (loader->options.config->list[layer].mixer == MIXER_MAMBA) {
-        err = open_mamba_in(loader, layer, ret_recurrent);
-    } else {
-        err = weights_open_matrix(loader, layer, in, 2, &ret_recurrent->in);
-        if (err == OK) err = weights_open_matrix(loader, layer, rates, 2, &ret_recurrent->rates);
-    }
+    enum err err = loader->options.config->list[layer].mixer == MIXER_MAMBA
+                       ? open_mamba_in(loader, layer, ret_recurrent)
+                       : open_delta(loader, layer, ret_recurrent);
     if (err == OK) err = weights_read_vector(loader, layer, bias, 1, &ret_recurrent->conv_bias);
     if (err == OK) err = weights_read_vector(loader, layer, skip, 1, &ret_recurrent->skip);
     if (err == OK) err = weights_read_conv(loader, layer, ROLE_STATE_CONV, &ret_recurrent->conv);

@@ -225,6 +225,8 @@ static void close_loader(struct weights *weights) {
     free(weights->loader->halves_order);
     free(weights->loader->gated_order);
     free(weights->loader->mamba_order);
+    free(weights->loader->delta_order);
+    free(weights->loader->rates_order);
     free(weights->loader->sources);
     free(weights->loader);
     weights->loader = NULL;

@@ -36,6 +36,8 @@ struct weights_loader {
         *gated_order; /* (2 heads · head_dim) the rows of q, then those of its gate; NULL: it has
                               none */
     uint32_t *mamba_order; /* the numbers from 0 on: parts of a Mamba's first product begin there */
+    uint32_t *delta_order; /* (channels | gate) for those that a file has key head by key head */
+    uint32_t *rates_order; /* (2 value_heads) likewise */
     struct weights *weights;
     struct weights_source *sources; /* (source_count) in the order of opening */
     size_t source_count, source_capacity;
@@ -69,10 +71,17 @@ enum err weights_read_positions(struct weights_loader *loader) MUST_CHECK;
 /* Reads the head for labels, if the model has one. */
 enum err weights_read_labels(struct weights_loader *loader) MUST_CHECK;
 
-/* ---- matrices.c ---- */
+/* ---- row_orders.c ---- */
 
 /* Sets row_order and halves_order, if the file has such rows. */
 enum err weights_make_row_order(struct weights_loader *loader) MUST_CHECK;
+/* Sets gated_order, once. */
+enum err weights_make_gated_order(struct weights_loader *loader) MUST_CHECK;
+/* Sets delta_order and rates_order, once. */
+enum err weights_make_delta_orders(struct weights_loader *loader) MUST_CHECK;
+
+/* ---- matrices.c ---- */
+
 /* Opens the matrix of the tensors of these roles, one after another. */
 enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
                              const enum tensor_role *roles, uint32_t role_count,

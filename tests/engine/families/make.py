@@ -40,6 +40,14 @@ CONFIGS = {
             "rope_type": "default", "rope_theta": 10000.0},
         "layer_types": ["conv", "full_attention", "conv", "full_attention", "conv"],
         "tie_word_embeddings": True},
+    "qwen3_next": DECODER | {
+        "model_type": "qwen3_next", "num_hidden_layers": 5, "max_position_embeddings": 256,
+        "head_dim": 16, "rope_theta": 10000.0, "partial_rotary_factor": 0.25, "hidden_act": "silu",
+        "full_attention_interval": 4, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 16,
+        "linear_value_head_dim": 16, "linear_num_key_heads": 2, "linear_num_value_heads": 6,
+        "decoder_sparse_step": 1, "mlp_only_layers": [], "moe_intermediate_size": 16,
+        "shared_expert_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2,
+        "norm_topk_prob": True, "tie_word_embeddings": False},
     "gemma": DECODER | {
         "model_type": "gemma", "num_hidden_layers": 2, "max_position_embeddings": 256,
         "head_dim": 16, "rope_theta": 10000.0, "hidden_act": "gelu_pytorch_tanh",
@@ -151,7 +159,8 @@ def fill(model, seed, is_gemma):
         value = torch.randn(weight.shape, generator=generator)
         is_norm = "norm" in name.lower() and name.endswith("weight")
         if is_norm:
-            value = (0.0 if is_gemma else 1.0) + 0.25 * value
+            lacks_one = is_gemma and "linear_attn" not in name
+            value = (0.0 if lacks_one else 1.0) + 0.25 * value
         elif weight.dim() == 1:
             value = 0.3 * value
         elif "embed" in name or "lm_head" in name:
@@ -215,7 +224,7 @@ def make(name):
                              dtype=torch.float32,
                              attn_implementation="eager",
                              **({"add_pooling_layer": False} if is_encoder else {})).eval()
-    fill(model, 7, name in ("gemma", "gemma2"))
+    fill(model, 7, name in ("gemma", "gemma2", "qwen3_next"))
     model.tie_weights()
     random = numpy.random.default_rng(3)
     if is_encoder:
