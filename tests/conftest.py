@@ -4,7 +4,7 @@ import pathlib, resource, sys
 import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent / "support"))
-import support
+import shared_data, support
 
 NEEDS_MODEL = {"real", "model", "embedding_server", "embedder", "model_server", "minilm_server"}
 
@@ -20,6 +20,9 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if NEEDS_MODEL & set(item.fixturenames):
             item.add_marker("model")
+        path = None if support.SHARED.exists() else shared_data.missing_for(item)
+        if path:
+            item.add_marker(pytest.mark.skip(f"{path} is not here"))
 
 
 @pytest.fixture(scope="module")

@@ -431,10 +431,10 @@ def finished(server, tmp_path, count=6):
 
 
 @pytest.mark.parametrize("damage,said", [
-    ("last line is cut", "1 of 6 lines are no results; the first is line 6"),
+    ("last line is cut", "1 of 6 lines cannot be read as a result; the first is line 6"),
     ("last line is gone",
-     "1 results are missing: request_counts of batch_1 says 6 completed and 0 failed of 6, and 5 came"
-     ), ("a line came twice", "1 lines have the custom_id of an earlier one"),
+     "1 result is missing: request_counts of batch_1 says 6 completed and 0 failed of 6, and 5 came"
+     ), ("a line came twice", "1 line has the custom_id of an earlier one"),
     ("no file is named",
      "6 results are missing: request_counts of batch_1 says 6 completed and 0 failed of 6, and 0 came; the server names no file"
      ),

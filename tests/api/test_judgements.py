@@ -238,7 +238,7 @@ def test_judgements_outlive_the_files_a_restart_and_a_backup(tmp_path):
         assert server.json("GET", f"/v1/batches/{batch}/judgements/summary")["judged"] == 4
         assert server.stop() == 0
     checked = support.quern("fsck", "--state-dir", tmp_path / "state")
-    assert checked.returncode == 0 and "5 judgements of curators were checked" in checked.stdout, checked
+    assert checked.returncode == 0 and "5 judgements of curators checked" in checked.stdout, checked
     done = support.quern("restore", tmp_path / "copies", "--state-dir", tmp_path / "restored")
     assert done.returncode == 0, done.stderr
     with support.serving(tmp_path / "restored", *arguments) as server:

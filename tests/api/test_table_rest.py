@@ -53,9 +53,9 @@ def test_a_damaged_result_is_named_in_its_row(tmp_path):
     assert rows["d"]["error"] == "no_result: No file of results has this line."
     assert sorted(rest.splitlines()) == sorted((noise + cut + nan + foreign).splitlines())
     for said in (
-            "1 requests have no result",
-            "3 lines are no results that can be read; the first is results.jsonl: line 2: not valid JSON",
-            "1 results belong to no request; the first is results.jsonl: line 5: custom_id 'z'",
+            "1 request has no result",
+            "3 lines cannot be read as results; the first is results.jsonl: line 2: not valid JSON",
+            "1 result belongs to no request; the first is results.jsonl: line 5: custom_id 'z'",
             "out.csv.rest.jsonl"):
         assert said in done.stderr, (said, done.stderr)
 
@@ -76,7 +76,7 @@ def test_a_second_choice_stands_in_the_second_file(tmp_path):
     assert done.returncode == 0, done.stderr
     assert rows["a"]["answer"] == "FIRST" and "find" in rows["b"]["answer"] and rows["c"][
         "answer"] == "I look."
-    assert rest == two + both and "2 results have more than their rows show" in done.stderr
+    assert rest == two + both and "2 results have more than the row shows" in done.stderr
     (tmp_path / "out.csv").unlink()
     again, _, rest = table(tmp_path, two + calls + both, "abc")
     assert again.returncode == 7 and "out.csv.rest.jsonl exists" in again.stderr and not (
@@ -141,7 +141,7 @@ def run(folder, up, *words, env=None, out="out.csv"):
 def test_a_run_keeps_what_its_table_does_not_show(tmp_path):
     with Upstream(BODIES) as up:
         done = run(tmp_path, up)
-        assert done.returncode == 0 and "1 results have more than the table shows; they stand whole in out.csv.rest.jsonl" in done.stderr, done.stderr
+        assert done.returncode == 0 and "1 result has more than the table shows: whole in out.csv.rest.jsonl" in done.stderr, done.stderr
         assert [
             row["answer"] for row in csv.DictReader(open(tmp_path / "out.csv", newline=""))] == [
                 "FIRST", "ONE"]

@@ -223,7 +223,7 @@ def test_a_broken_file_names_its_lines_once_and_does_not_start(browser, server, 
     tab.page.set_input_files("#file", path)
     tab.sees("Line 3:")
     expect(tab.page.locator(".look .trouble").filter(has_text=re.compile(r"^Line \d"))).to_have_count(2)
-    tab.sees("2 lines are no request that can run")
+    tab.sees("2 lines cannot run as a request")
     assert tab.page.get_by_text("more such line").count() == 0
     expect(tab.page.get_by_role("button", name="Start the batch")).to_be_disabled()
     tab.page.set_input_files("#file", file_of(tmp_path, ["one"]))

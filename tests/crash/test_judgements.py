@@ -157,4 +157,4 @@ def test_killed_while_curators_judge_every_acknowledged_judgement_is_there_once(
         f"{KILLS} kills, {count} judgements, {sum(client.repeated for client in clients)} calls without an answer"
     )
     done = support.quern("fsck", "--state-dir", state)
-    assert done.returncode == 0 and f"{count} judgements of curators were checked" in done.stdout, done
+    assert done.returncode == 0 and f"{count} judgements of curators checked" in done.stdout, done

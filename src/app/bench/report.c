@@ -2,6 +2,7 @@
 #include "bench/report.h"
 
 #include "base/clock.h"
+#include "base/str.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -209,8 +210,9 @@ void report_write(struct buf *out, const struct benchmark *benchmark) {
     for (size_t workload = 0; workload < benchmark->workload_count; workload++) {
         buf_add_text(out, "<h2>Workload ");
         plot_write_text(out, benchmark->workloads[workload].name);
-        buf_printf(out, ", %zu requests</h2>\n<div class=\"charts\">\n",
-                   benchmark->workloads[workload].count);
+        buf_printf(out, ", %zu %s</h2>\n<div class=\"charts\">\n",
+                   benchmark->workloads[workload].count,
+                   plural(benchmark->workloads[workload].count, "request", "requests"));
         for (int metric = 0; metric < BENCH_METRICS; metric++)
             write_chart(out, benchmark, workload, (enum bench_metric)metric);
         buf_add_text(out, "</div>\n");

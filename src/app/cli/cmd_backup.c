@@ -2,7 +2,7 @@
 #include "backup/check.h"
 #include "backup/take.h"
 #include "base/clock.h"
-#include "cli/backup_show.h"
+#include "base/str.h"
 #include "cli/command.h"
 #include "cli/pull_show.h"
 #include "cli/state_dir.h"
@@ -69,9 +69,10 @@ static enum err take(struct command_call *call, struct error *error) {
     enum err err = backup_take(&options, &taken, error);
     if (err != OK) return err;
     printf("generation %" PRIu64 ": %" PRIu64 " %s (%" PRIu64 " not ended), %" PRIu64
-           " files, %s; %s copied in %.1f s\n",
-           taken.generation, taken.batches, backup_show_batches(taken.batches), taken.unfinished,
-           taken.files, pull_show_bytes(taken.bytes).text, pull_show_bytes(taken.copied_bytes).text,
+           " %s, %s; %s copied in %.1f s\n",
+           taken.generation, taken.batches, plural(taken.batches, "batch", "batches"),
+           taken.unfinished, taken.files, plural(taken.files, "file", "files"),
+           pull_show_bytes(taken.bytes).text, pull_show_bytes(taken.copied_bytes).text,
            (double)(clock_monotonic_ns() - begun_ns) * 1e-9);
     if (taken.attempts > 1)
         printf("taken %" PRIu64 " times, since the server removed files meanwhile\n",
@@ -88,9 +89,10 @@ static void print_generation(void *context, const struct backup_checked *generat
     char when[BACKUP_TIME_BYTES];
     (void)context;
     backup_time_text(manifest->begun_unix_s, when);
-    printf("generation %" PRIu64 " of %s: %" PRIu64 " %s (%" PRIu64 " not ended), %zu files, %s: ",
-           manifest->generation, when, manifest->batches, backup_show_batches(manifest->batches),
-           manifest->unfinished, manifest->count,
+    printf("generation %" PRIu64 " of %s: %" PRIu64 " %s (%" PRIu64 " not ended), %zu %s, %s: ",
+           manifest->generation, when, manifest->batches,
+           plural(manifest->batches, "batch", "batches"), manifest->unfinished, manifest->count,
+           plural(manifest->count, "file", "files"),
            pull_show_bytes(backup_manifest_bytes(manifest)).text);
     if (generation->damaged)
         printf("%" PRIu64 " damaged\n", generation->damaged);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/log.h"
 #include "base/printable.h"
+#include "base/str.h"
 #include "base/whole_file.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
@@ -75,8 +76,9 @@ static void print_table(const struct labelled *labelled) {
         print_row(&fitted);
     }
     if (labelled->unanswered > 0)
-        fprintf(stderr, "%" PRIu64 " of %" PRIu64 " lines have no answer and were left out\n",
-                labelled->unanswered, labelled->lines);
+        fprintf(stderr, "%" PRIu64 " of %" PRIu64 " lines %s no answer and %s left out\n",
+                labelled->unanswered, labelled->lines, plural(labelled->unanswered, "has", "have"),
+                plural(labelled->unanswered, "was", "were"));
 }
 
 /* Appends {"temperatures":{NAME:NUMBER,…}} without its last brace. */

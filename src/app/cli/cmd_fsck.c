@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/str.h"
 #include "batch/fsck.h"
 #include "cli/command.h"
 #include "cli/state_dir.h"
@@ -36,9 +37,11 @@ static enum err run(struct command_call *call, struct error *error) {
     enum err err = fsck_run(chosen->state_dir, print_violation, NULL, &found, error);
     if (err != OK) return err;
     if (found.judgements > 0)
-        printf("%" PRIu64 " judgements of curators were checked\n", found.judgements);
+        printf("%" PRIu64 " %s of curators checked\n", found.judgements,
+               plural(found.judgements, "judgement", "judgements"));
     if (found.violations > 0) {
-        fprintf(stderr, "quern fsck: %" PRIu64 " violations\n", found.violations);
+        fprintf(stderr, "quern fsck: %" PRIu64 " %s\n", found.violations,
+                plural(found.violations, "violation", "violations"));
         call->status = EXIT_DAMAGED;
     } else {
         printf("all promises hold\n");

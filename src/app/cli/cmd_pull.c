@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "base/str.h"
 #include "cli/command.h"
 #include "cli/pull_show.h"
 #include "cli/stop.h"
@@ -65,9 +66,10 @@ static void print_json(const char *name, const struct pull_summary *is) {
 static void print_summary(const char *name, bool quiet, const struct pull_summary *is) {
     struct error error = {0};
     if (!quiet)
-        fprintf(stderr, "%u files, %s, of which %s fetched in %.1f s and %s there before\n",
-                is->files, pull_show_bytes(is->bytes).text, pull_show_bytes(is->bytes_fetched).text,
-                is->seconds, pull_show_bytes(is->bytes_there + is->bytes_resumed).text);
+        fprintf(stderr, "%u %s, %s, of which %s fetched in %.1f s and %s there before\n", is->files,
+                plural(is->files, "file", "files"), pull_show_bytes(is->bytes).text,
+                pull_show_bytes(is->bytes_fetched).text, is->seconds,
+                pull_show_bytes(is->bytes_there + is->bytes_resumed).text);
     if (!quiet && is_servable(name, &error))
         fprintf(stderr, "serve it with: quern serve --model %s\n", name);
     else if (*error.text)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "backup/restore.h"
 #include "base/printable.h"
+#include "base/str.h"
 #include "cli/audit_command.h"
-#include "cli/backup_show.h"
 #include "cli/command.h"
 #include "cli/pull_show.h"
 #include "cli/state_dir.h"
@@ -58,13 +58,12 @@ static enum err run(struct command_call *call, struct error *error) {
     if (restored.broken_off)
         printf("generation %" PRIu64 " was begun later and did not end: it cannot be restored\n",
                restored.broken_off);
-    printf("restored generation %" PRIu64 " of %s into %s: %" PRIu64 " files, %s, every sum "
-           "right\n",
+    printf("restored generation %" PRIu64 " of %s into %s: %" PRIu64 " %s, %s, every sum right\n",
            restored.generation, when, printable(chosen->state_dir).text, restored.files,
-           pull_show_bytes(restored.bytes).text);
+           plural(restored.files, "file", "files"), pull_show_bytes(restored.bytes).text);
     printf("%" PRIu64 " %s, of which %" PRIu64 " %s on at the next start\n", restored.batches,
-           backup_show_batches(restored.batches), restored.unfinished,
-           restored.unfinished == 1 ? "goes" : "go");
+           plural(restored.batches, "batch", "batches"), restored.unfinished,
+           plural(restored.unfinished, "goes", "go"));
     if (!restored.has_keys)
         printf("no API keys are in the backup: the server will ask for none but those of its "
                "options\n");

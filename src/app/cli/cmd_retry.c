@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/id.h"
+#include "base/str.h"
 #include "cli/batch_show.h"
 #include "cli/follow.h"
 #include "client/remote_batches.h"
@@ -32,7 +33,8 @@ static enum err retry_by_files(struct session *session, const struct batch_objec
     const struct submit_wish wish = {.endpoint = batch->endpoint, .window = batch->window};
     enum err err = retry_lines_make(session->remote, batch, path, &input, error);
     if (err != OK) return err;
-    session_say(session, "%" PRIu64 " failed lines go into a new batch", input.lines);
+    session_say(session, "%" PRIu64 " failed %s into a new batch", input.lines,
+                plural(input.lines, "line goes", "lines go"));
     const struct submission submission = follow_submission(session);
     err = submit_make(&submission, &wish, &input, ret_batch, error);
     requests_file_close(&input);

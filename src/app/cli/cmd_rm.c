@@ -2,6 +2,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/printable.h"
+#include "base/str.h"
 #include "cli/command.h"
 #include "cli/session.h"
 #include "client/remote_batches.h"
@@ -72,7 +73,7 @@ static bool take(void *context, const json_t *object) {
 static bool is_wanted(const struct removal *removal) {
     char answer[16] = "";
     fprintf(stderr, "quern rm: delete %zu %s with their files, for ever? [y/N] ", removal->count,
-            removal->count == 1 ? "batch" : "batches");
+            plural(removal->count, "batch", "batches"));
     fflush(stderr);
     if (!fgets(answer, sizeof answer, stdin)) return false;
     return answer[0] == 'y' || answer[0] == 'Y';
@@ -91,9 +92,8 @@ static enum err choose(struct removal *removal, const struct command_call *call,
     if (err != OK || removal->count == 0 || chosen->yes) return err;
     if (!isatty(STDIN_FILENO))
         return err_set(
-            error, ERR_INVALID,
-            "%zu batches ended longer ago than %s; --yes deletes them without a question",
-            removal->count, chosen->older_than);
+            error, ERR_INVALID, "%zu %s ended longer ago than %s; --yes deletes without a question",
+            removal->count, plural(removal->count, "batch", "batches"), chosen->older_than);
     return is_wanted(removal) ? OK : err_set(error, ERR_CANCELLED, "nothing was deleted");
 }
 
@@ -111,7 +111,7 @@ static enum err delete_one(struct removal *removal, const char *id, bool json,
         session_print_json(object);
     else if (!json)
         printf("%s deleted: %" PRId64 " %s, %" PRId64 " bytes\n", printable(id).text, files,
-               files == 1 ? "file" : "files", bytes);
+               plural((uint64_t)files, "file", "files"), bytes);
     json_decref(object);
     return OK;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/compare_show.h"
 
+#include "base/str.h"
 #include "base/utf8.h"
 #include "decisions/json_text.h"
 #include "json/json.h"
@@ -59,9 +60,10 @@ static void print_sides(const struct comparison *is, const struct comparison_opt
         const struct comparison_side *side = &is->sides[i];
         printf("%c  ", 'A' + i);
         print_text(options->paths[i], 200);
-        printf(": %" PRIu64 " rows, %" PRIu64 " answered, %" PRIu64 " failed, %" PRIu64
+        printf(": %" PRIu64 " %s, %" PRIu64 " answered, %" PRIu64 " failed, %" PRIu64
                " not in the other file\n",
-               side->rows, side->answered, side->rows - side->answered, side->alone);
+               side->rows, plural(side->rows, "row", "rows"), side->answered,
+               side->rows - side->answered, side->alone);
     }
     printf("\nRows in both files %" PRIu64 ", answered in both %" PRIu64 ", in A only %" PRIu64
            ", in B only %" PRIu64 "\n",

@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/printable.h"
+#include "base/str.h"
 #include "cli/command.h"
 #include "cli/settings.h"
 
@@ -33,7 +34,7 @@ static void take_file(void *context, const char *path, bool is_there, size_t cou
     struct finding *found = context;
     if (is_there)
         buf_printf(&found->files, "%s: %zu %s\n", printable(path).text, count,
-                   count == 1 ? "setting" : "settings");
+                   plural(count, "setting", "settings"));
     else
         buf_printf(&found->files, "%s: there is no such file\n", printable(path).text);
 }

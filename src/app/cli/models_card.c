@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/models_card.h"
 
+#include "base/str.h"
 #include "checkpoint/checkpoint.h"
 #include "gpu/gpu_settings.h"
 #include "node/nvml.h"
@@ -76,8 +77,8 @@ void models_card_show(const struct models_card *card) {
                card->forms[i].weights, card->forms[i].kv, mib(fit->ledger.weights),
                mib(buffers_of(&fit->ledger)), mib(fit->ledger.kv), fit->kv_bytes_per_token);
         if (fit->is_fitting)
-            printf("%" PRIu64 " sequences of %" PRIu32 " tokens\n", fit->sequences,
-                   fit->sequence_tokens);
+            printf("%" PRIu64 " %s of %" PRIu32 " tokens\n", fit->sequences,
+                   plural(fit->sequences, "sequence", "sequences"), fit->sequence_tokens);
         else
             printf("it does not fit, %" PRIu64 " MiB are missing\n", mib(fit->missing_bytes));
     }

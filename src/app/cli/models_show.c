@@ -2,6 +2,7 @@
 #include "cli/models_show.h"
 
 #include "base/printable.h"
+#include "base/str.h"
 #include "cli/pull_show.h"
 #include "cpu/executor_cpu.h"
 #include "json/json.h"
@@ -62,8 +63,8 @@ static void show_fit(const struct model_facts *facts) {
     else if (facts->is.kv_bytes_per_token == 0)
         printf("it fits\n");
     else
-        printf("it fits, with %" PRIu64 " sequences of %" PRIu32 " tokens\n", fit->sequences,
-               fit->sequence_tokens);
+        printf("it fits, with %" PRIu64 " %s of %" PRIu32 " tokens\n", fit->sequences,
+               plural(fit->sequences, "sequence", "sequences"), fit->sequence_tokens);
 }
 
 void models_show_page(const struct model_facts *facts, const struct models_card *card) {

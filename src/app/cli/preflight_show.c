@@ -2,6 +2,7 @@
 #include "cli/preflight_show.h"
 
 #include "base/printable.h"
+#include "base/str.h"
 
 #include <stdio.h>
 
@@ -76,11 +77,13 @@ static void print_lengths(const struct preflight *is) {
            is->prompts.p50, is->prompts.p95, is->prompts.p99, is->prompts.max);
     print_histogram(&is->prompts);
     if (is->answers_open > 0)
-        printf("Answers     %llu requests set no max_tokens: their answers may fill the context\n",
-               (unsigned long long)is->answers_open);
+        printf("Answers     %llu %s no max_tokens: the answer may fill the context\n",
+               (unsigned long long)is->answers_open,
+               plural(is->answers_open, "request sets", "requests set"));
     if (is->context_tokens > 0)
-        printf("Context     %u tokens; %llu requests (%.1f %%) do not fit with their max_tokens\n",
+        printf("Context     %u tokens; %llu %s (%.1f %%) too long with max_tokens\n",
                is->context_tokens, (unsigned long long)is->over_context,
+               plural(is->over_context, "request is", "requests are"),
                percent(is->over_context, is->requests));
     if (is->only_embeds) return;
     if (is->recommended_serves < is->measured)
@@ -96,9 +99,9 @@ static void print_lengths(const struct preflight *is) {
 }
 
 static void print_sharing(const struct preflight *is) {
-    printf(
-        "Duplicates  %llu requests (%.1f %%) need no run: an equal one, not sampled, is answered\n",
-        (unsigned long long)is->duplicates, percent(is->duplicates, is->requests));
+    printf("Duplicates  %llu %s (%.1f %%) without a run: an equal one, not sampled, is answered\n",
+           (unsigned long long)is->duplicates, plural(is->duplicates, "request", "requests"),
+           percent(is->duplicates, is->requests));
     if (is->is_guess || is->only_embeds) return;
     printf(
         "Prefixes    %.1f %% of the prompt tokens repeat the beginning of another prompt; prefix "
@@ -123,7 +126,9 @@ static void print_sample(const struct preflight *is) {
             print_time(" to ", is->seconds.high);
             printf(", 95 %%)");
         }
-        printf(", from %u requests in %zu groups\n", is->sample.lines, is->sample.groups);
+        printf(", from %u %s in %zu %s\n", is->sample.lines,
+               plural(is->sample.lines, "request", "requests"), is->sample.groups,
+               plural(is->sample.groups, "group", "groups"));
         printf("            %.0f tokens out; %u of the sample failed.\n", is->output_tokens.mean,
                is->sample.failed);
         if (is->sample.wait_share >= WAIT_SHARE_TOLD)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/result_check.h"
 
+#include "base/str.h"
 #include "json/lines.h"
 #include "json/span.h"
 
@@ -58,16 +59,19 @@ bool result_check_say(const struct result_check *check, struct session *session,
     uint64_t wanted = wanted_of(batch), got = check->ids.count;
     if (check->unreadable > 0)
         session_say(session,
-                    "%" PRIu64 " of %" PRIu64 " lines are no results; the first is line %" PRIu64,
-                    check->unreadable, check->lines, check->first_unreadable);
+                    "%" PRIu64 " of %" PRIu64
+                    " lines cannot be read as %s; the first is line %" PRIu64,
+                    check->unreadable, check->lines,
+                    plural(check->unreadable, "a result", "results"), check->first_unreadable);
     if (check->repeated > 0)
-        session_say(session, "%" PRIu64 " lines have the custom_id of an earlier one",
-                    check->repeated);
+        session_say(session, "%" PRIu64 " %s the custom_id of an earlier one", check->repeated,
+                    plural(check->repeated, "line has", "lines have"));
     if (got < wanted)
         session_say(session,
-                    "%" PRIu64 " results are missing: request_counts of %.100s says %" PRIu64
+                    "%" PRIu64 " %s missing: request_counts of %.100s says %" PRIu64
                     " completed and %" PRIu64 " failed of %" PRIu64 ", and %" PRIu64 " came%s",
-                    wanted - got, batch->id, batch->completed, batch->failed, batch->total, got,
+                    wanted - got, plural(wanted - got, "result is", "results are"), batch->id,
+                    batch->completed, batch->failed, batch->total, got,
                     *batch->output_file_id || *batch->error_file_id
                         ? ""
                         : "; the server names no file of results");

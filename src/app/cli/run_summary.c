@@ -3,6 +3,7 @@
 
 #include "base/os.h"
 #include "base/printable.h"
+#include "base/str.h"
 #include "batch/batch_costs.h"
 #include "batch/shape_ends.h"
 #include "costs/costs.h"
@@ -89,10 +90,9 @@ void run_summary_print(const struct offline_summary *is, bool json, const char *
                 is->seconds > 0 ? (double)is->output_tokens_now / is->seconds : 0,
                 printable(output).text);
         if (is->rest_lines > 0)
-            fprintf(stderr,
-                    "%" PRIu64 " results have more than the table shows; they stand whole "
-                    "in " TABLE_REST "\n",
-                    is->rest_lines, printable(output).text);
+            fprintf(stderr, "%" PRIu64 " %s more than the table shows: whole in " TABLE_REST "\n",
+                    is->rest_lines, plural(is->rest_lines, "result has", "results have"),
+                    printable(output).text);
         print_shapes(is->shapes);
         print_costs(is, prices);
         return;

@@ -2,6 +2,7 @@
 #include "cli/table_file.h"
 
 #include "base/os.h"
+#include "base/str.h"
 #include "base/whole_file.h"
 #include "json/json.h"
 
@@ -155,17 +156,17 @@ static void tell(table_say_fn say, void *context, const char *format, ...) {
 bool table_file_say(const struct table_file *file, const struct table_join_report *report,
                     table_say_fn say, void *context) {
     if (report->missing > 0)
-        tell(say, context, "%" PRIu64 " requests have no result", report->missing);
+        tell(say, context, "%" PRIu64 " %s no result", report->missing,
+             plural(report->missing, "request has", "requests have"));
     if (report->unreadable > 0)
-        tell(say, context, "%" PRIu64 " lines are no results that can be read; the first is %s",
-             report->unreadable, report->unreadable_at);
+        tell(say, context, "%" PRIu64 " %s be read as results; the first is %s", report->unreadable,
+             plural(report->unreadable, "line cannot", "lines cannot"), report->unreadable_at);
     if (report->foreign > 0)
-        tell(say, context, "%" PRIu64 " results belong to no request; the first is %s",
-             report->foreign, report->foreign_at);
+        tell(say, context, "%" PRIu64 " %s to no request; the first is %s", report->foreign,
+             plural(report->foreign, "result belongs", "results belong"), report->foreign_at);
     if (report->partial > 0)
-        tell(say, context,
-             "%" PRIu64 " results have more than their rows show, such as a second choice",
-             report->partial);
+        tell(say, context, "%" PRIu64 " %s more than the row shows, such as a second choice",
+             report->partial, plural(report->partial, "result has", "results have"));
     bool has_rest = report->unreadable + report->foreign + report->partial > 0;
     if (has_rest && file->path)
         tell(say, context, "these lines stand whole in " TABLE_REST, file->path);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/tune_show.h"
 
+#include "base/str.h"
 #include "json/json.h"
 
 #include <inttypes.h>
@@ -48,7 +49,9 @@ static void print_setting(const struct tune_shown *shown, const struct tune_sett
     print_energy(setting->joules_per_request);
     print_share(setting->equal_share);
     printf("  %s", verdicts[verdict_of(shown, setting)]);
-    if (setting->failed > 0) printf("; %" PRIu64 " requests failed", setting->failed);
+    if (setting->failed > 0)
+        printf("; %" PRIu64 " %s failed", setting->failed,
+               plural(setting->failed, "request", "requests"));
     printf("\n");
 }
 
@@ -78,9 +81,9 @@ static void print_advice(const struct tune_shown *shown) {
 
 void tune_show_table(const struct tune_shown *shown) {
     const struct tune_baseline *is = shown->baseline;
-    printf("%" PRIu32 " requests of %s, in %.0f s; req/s is the median, the ratio is to today's "
+    printf("%" PRIu32 " %s of %s, in %.0f s; req/s is the median, the ratio is to today's "
            "options\n\n",
-           shown->lines, shown->path, shown->seconds);
+           shown->lines, plural(shown->lines, "request", "requests"), shown->path, shown->seconds);
     printf("%-38s %9s  %-21s%11s%8s\n", "setting", "req/s", "ratio (low to high)", "J/request",
            "equal");
     char noise[48] = "1";
@@ -89,7 +92,8 @@ void tune_show_table(const struct tune_shown *shown) {
     printf("%-38s %9.3f  %-21s", "today's options", is->requests_per_s, noise);
     print_energy(is->joules_per_request);
     print_share(is->equal_share);
-    if (is->failed > 0) printf("  %" PRIu64 " requests failed", is->failed);
+    if (is->failed > 0)
+        printf("  %" PRIu64 " %s failed", is->failed, plural(is->failed, "request", "requests"));
     printf("\n");
     for (size_t i = 0; i < shown->count; i++)
         if (shown->settings[i].rounds > 0) print_setting(shown, &shown->settings[i]);

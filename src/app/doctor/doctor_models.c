@@ -6,6 +6,7 @@
 #include "doctor/doctor_internal.h"
 
 #include "base/sandbox.h"
+#include "base/str.h"
 #include "gpu/gpu_find.h"
 #include "gpu/gpu_load.h"
 #include "gpu/gpu_products.h"
@@ -82,7 +83,7 @@ static void tell_stores(FILE *to, bool has_model) {
         tell(to, DOCTOR_HINT, NO_MODEL);
     else
         tell(to, DOCTOR_GOOD, "%zu %s of this machine can be served, and %zu cannot",
-             stores.servable, stores.servable == 1 ? "model" : "models", stores.refused);
+             stores.servable, plural(stores.servable, "model", "models"), stores.refused);
 }
 
 static int tell_all(int fd, const struct doctor_settings *settings) {

@@ -5,6 +5,7 @@
 #include "doctor/doctor_internal.h"
 
 #include "base/address.h"
+#include "base/str.h"
 #include "client/objects.h"
 #include "client/remote.h"
 #include "json/json.h"
@@ -213,8 +214,9 @@ static void check_upstream(struct doctor *doctor, const struct upstream_spec *sp
         doctor_find(doctor, DOCTOR_WRONG, "upstreams", "correct its URL: it ends in /v1 as a rule",
                     "%s (%s) answers %d to /models, and no list", spec->name, spec->base, status);
     else
-        doctor_find(doctor, DOCTOR_GOOD, "upstreams", NULL, "%s (%s) lists %zu models", spec->name,
-                    spec->base, json_array_size(json_member(object, "data")));
+        doctor_find(doctor, DOCTOR_GOOD, "upstreams", NULL, "%s (%s) lists %zu %s", spec->name,
+                    spec->base, json_array_size(json_member(object, "data")),
+                    plural(json_array_size(json_member(object, "data")), "model", "models"));
     json_decref(object);
     remote_close(remote);
     secret_release(&key);

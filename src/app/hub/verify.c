@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "hub/verify.h"
 
+#include "base/str.h"
 #include "hub/catalog.h"
 #include "hub/catalog_path.h"
 #include "hub/hub_internal.h"
@@ -117,8 +118,8 @@ enum err verify_model(const struct verify_options *options, struct error *error)
     if (verify.is_stopped) return err_set(error, ERR_CANCELLED, "stopped");
     if (verify.bad > 0)
         return err_set(error, ERR_CORRUPT,
-                       "%zu of %zu files are not what was fetched: remove them "
-                       "and pull again",
-                       verify.bad, verify.count);
+                       "%zu of %zu files %s not what was fetched: remove %s and pull again",
+                       verify.bad, verify.count, plural(verify.bad, "is", "are"),
+                       plural(verify.bad, "it", "them"));
     return OK;
 }

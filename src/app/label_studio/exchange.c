@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "label_studio/exchange.h"
 
+#include "base/str.h"
 #include "base/whole_file.h"
 #include "json/json.h"
 #include "label_studio/events.h"
@@ -93,17 +94,18 @@ static enum err push(struct exchange *exchange, struct studio_push_report *ret_r
                               error);
     if (err == OK)
         say(exchange,
-            "project %" PRId64 " of %s: %" PRIu64 " tasks pushed, %" PRIu64 " were there, %" PRIu64
-            " requests without an answer",
-            exchange->link.project, exchange->wish->url, ret_report->pushed, ret_report->known,
-            ret_report->unanswered);
+            "project %" PRId64 " of %s: %" PRIu64 " %s pushed, %" PRIu64 " already there, %" PRIu64
+            " %s without an answer",
+            exchange->link.project, exchange->wish->url, ret_report->pushed,
+            plural(ret_report->pushed, "task", "tasks"), ret_report->known, ret_report->unanswered,
+            plural(ret_report->unanswered, "request", "requests"));
     if (err == OK && ret_report->unused > 0)
         say(exchange,
-            "%" PRIu64 " results are no tasks: no request has their custom_id, or a later "
-            "result has it",
-            ret_report->unused);
+            "%" PRIu64 " %s not used: no request has the custom_id, or a later result has it",
+            ret_report->unused, plural(ret_report->unused, "result was", "results were"));
     if (err == OK && ret_report->removed > 0)
-        say(exchange, "%" PRIu64 " second tasks were removed", ret_report->removed);
+        say(exchange, "%" PRIu64 " second %s removed", ret_report->removed,
+            plural(ret_report->removed, "task was", "tasks were"));
     return err;
 }
 
@@ -190,8 +192,9 @@ static enum err send_judgements(struct exchange *exchange, struct studio_send_re
     enum err err = studio_send_run(exchange->studio, &exchange->link, exchange->input.pairs, &wish,
                                    ret_report, error);
     if (err == OK && ret_report->sent + ret_report->unsent > 0)
-        say(exchange, "%" PRIu64 " judgements of quern sent, %" PRIu64 " have no place there",
-            ret_report->sent, ret_report->unsent);
+        say(exchange, "%" PRIu64 " %s of quern sent, %" PRIu64 " without a place there",
+            ret_report->sent, plural(ret_report->sent, "judgement", "judgements"),
+            ret_report->unsent);
     return err;
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/service.h"
+#include "base/str.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -28,10 +29,6 @@ static void __attribute__((format(printf, 2, 3))) add(struct text *text, const c
     if (text->used >= text->bytes) text->used = text->bytes - 1;
 }
 
-static const char *plural(uint64_t count, const char *one, const char *several) {
-    return count == 1 ? one : several;
-}
-
 void service_status_write(char *ret_text, size_t text_bytes, const struct runner_status *status,
                           uint64_t lines, int64_t elapsed_ns) {
     struct text text = {.at = ret_text, .bytes = text_bytes};
@@ -39,15 +36,17 @@ void service_status_write(char *ret_text, size_t text_bytes, const struct runner
     if (!status->ready) add(&text, "%s; ", status->text);
     if (status->batches_live == 0 && status->requests_in_flight == 0) add(&text, "idle");
     if (status->batches_live > 0)
-        add(&text, "%" PRIu64 " %s, %" PRIu64 " lines in flight", status->batches_live,
-            plural(status->batches_live, "batch", "batches"), status->lines_in_flight);
+        add(&text, "%" PRIu64 " %s, %" PRIu64 " %s in flight", status->batches_live,
+            plural(status->batches_live, "batch", "batches"), status->lines_in_flight,
+            plural(status->lines_in_flight, "line", "lines"));
     if (status->batches_live > 0 && elapsed_ns > 0)
         add(&text, ", %.3g lines/s", (double)lines * NS_PER_S / (double)elapsed_ns);
     if (status->batches_paused > 0) add(&text, ", %" PRIu64 " paused", status->batches_paused);
     if (status->requests_in_flight > 0)
         add(&text, "%s%" PRIu64 " %s", status->batches_live > 0 ? "; " : "",
             status->requests_in_flight, plural(status->requests_in_flight, "request", "requests"));
-    add(&text, "; %" PRIu64 " lines done", status->lines_done);
+    add(&text, "; %" PRIu64 " %s done", status->lines_done,
+        plural(status->lines_done, "line", "lines"));
     if (status->taken_up_lines > 0)
         add(&text, "; recovered %" PRIu64 " of %" PRIu64 " lines", status->recovered_lines,
             status->taken_up_lines);
@@ -74,6 +73,8 @@ void service_status_tell_drain(struct runner *runner, int64_t timeout_ms) {
     if (!service_is_open()) return;
     runner_status(runner, &status);
     service_tell("STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRId64 "\nSTATUS=draining: %" PRIu64
-                 " lines and %" PRIu64 " requests in flight",
-                 timeout_ms * 1000, status.lines_in_flight, status.requests_in_flight);
+                 " %s and %" PRIu64 " %s in flight",
+                 timeout_ms * 1000, status.lines_in_flight,
+                 plural(status.lines_in_flight, "line", "lines"), status.requests_in_flight,
+                 plural(status.requests_in_flight, "request", "requests"));
 }

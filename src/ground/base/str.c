@@ -89,3 +89,7 @@ bool str_to_i64(struct str text, int64_t *ret_value) {
     *ret_value = negative ? (int64_t)(0 - magnitude) : (int64_t)magnitude;
     return true;
 }
+
+const char *plural(uint64_t count, const char *one, const char *several) {
+    return count == 1 ? one : several;
+}

@@ -41,3 +41,5 @@ struct str str_trim(struct str whole);
  * for a number out of range. */
 bool str_to_i64(struct str text, int64_t *ret_value);
 bool str_to_u64(struct str text, uint64_t *ret_value);
+/* The word that agrees with a count: `one` for 1, otherwise `several`. */
+const char *plural(uint64_t count, const char *one, const char *several);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "costs/costs.h"
 
+#include "base/str.h"
 #include "json/json.h"
 
 #include <inttypes.h>
@@ -158,7 +159,8 @@ static void add_saved_line(struct buf *buf, const struct cost_job *job, const st
     buf_printf(buf, "Saved       %" PRIu64 " of %" PRIu64 " prompt tokens not computed again",
                saved, job->input_tokens);
     if (job->deduplicated != COST_COUNT_NOT_KNOWN)
-        buf_printf(buf, ", %" PRIu64 " requests answered as an equal one", job->deduplicated);
+        buf_printf(buf, ", %" PRIu64 " %s answered as an equal one", job->deduplicated,
+                   plural(job->deduplicated, "request", "requests"));
     else if (answers > 0)
         buf_printf(buf, ", %.0f tokens of answers used again", answers);
     if (costs->unshared.has_seconds) {

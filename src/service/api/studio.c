@@ -300,8 +300,8 @@ void studio_start(void *context, struct http_request *request) {
     if (!batches_find(api, request, &batch)) return;
     if (!api->options.studio)
         api_fail(request, 400, "label_studio_unset", NULL,
-                 "This server knows no Label Studio: it is started with --label-studio-url, or use "
-                 "the command quern label-studio.");
+                 "This server has no Label Studio: start it with --label-studio-url, or use the "
+                 "command quern label-studio.");
     else if (!api_refuses_new_work(api, request) && api_read_object(request, &body)) {
         if (api_fields_read_all(request, &studio_fields, body, &asked))
             start_job(api, request, batch.id, index_of(asked.action));

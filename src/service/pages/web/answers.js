@@ -146,10 +146,10 @@ export function showAnswers(id, query) {
     if (view.filters.length > 0 || view.q)
       parts.push(page.data.length ? "that match" : page.isSearching ? "matches yet" : "matches");
     if (isSearch)
-      parts.push(`(${count(page.searched)} answers are searched, ${count(page.left)} are left${
+      parts.push(`(${count(page.searched)} answers searched, ${count(page.left)} left${
         page.isSearching ? "; the search goes on" : ""})`);
     if (page.indexed < page.lines)
-      parts.push(`(${count(page.indexed)} of ${count(page.lines)} answers are read so far)`);
+      parts.push(`(${count(page.indexed)} of ${count(page.lines)} answers read so far)`);
     setText(where, parts.join(" "));
     next.hidden = !page.has_more || page.isSearching || !page.after;
     if (!next.hidden) before.set(page.after, after);

@@ -5,7 +5,7 @@ import {batch as askBatch, judgementSummary, schemaOf} from "/pages/api.js";
 import {showCard} from "/pages/card.js";
 import {deckOf} from "/pages/deck.js";
 import {element, fill, say, setText} from "/pages/dom.js";
-import {count, percent} from "/pages/figures.js";
+import {count, counted, percent} from "/pages/figures.js";
 import {keyButton, listenKeys, openHelp} from "/pages/shortcuts.js";
 import {
   disputed,
@@ -241,7 +241,7 @@ class Curation {
   }
 
   #showTogether({judged = 0, by_curator: curators = [], flagged = 0, agreement}) {
-    const parts = [`${count(judged)} lines are judged by ${
+    const parts = [`${counted(judged, "line is", "lines are")} judged by ${
       curators.length === 1 ? "one curator" : `${count(curators.length)} curators`}`];
     if (flagged) parts.push(`${count(flagged)} flagged`);
     if (typeof agreement === "number")

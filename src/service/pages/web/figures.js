@@ -21,6 +21,8 @@ export const figure = number => (Number.isInteger(number) ? whole
     ? fine
     : tiny).format(number);
 export const count = number => whole.format(number);
+/** A count with its word: "1 line", "2 lines". */
+export const counted = (number, one, several) => `${count(number)} ${number === 1 ? one : several}`;
 export const compact = number => short.format(number);
 export const rate = number => rates.format(number);
 export const moment = seconds => moments.format(new Date(seconds * 1000));

@@ -18,8 +18,8 @@ export function askKey(main, sentence, done) {
   const form = element("form", {class: "key", onsubmit: submit},
     element("h1", {}, "This server asks for a key"),
     element("p", {id: "key-kept"},
-      "It is kept in this tab only, and forgotten with it. An owner makes one with ",
-      element("code", {}, "quern key create"), "."),
+      "It stays in this tab and is forgotten with it. An administrator makes one with ",
+      element("code", {}, "quern key create"), " on the server."),
     element("label", {for: "key"
     }, "API key"), field, element("button", {type: "submit"}, "Open"), trouble);
 

@@ -90,9 +90,8 @@ export function lookAt(id, endpoint, looked) {
           `and ${count(hidden)} more such ${hidden === 1 ? "line" : "lines"}`),
       found.refused > 0
         && element("p", {class: "trouble"},
-          `${found.refused === 1 ? "One line is" : `${count(found.refused)} lines are`} no request `
-            +
-            "that can run, and a batch with such a line runs nothing. Mend the file and choose " +
+          `${found.refused === 1 ? "One line cannot" : `${count(found.refused)} lines cannot`} run as `
+            + "a request, and a batch with such a line runs nothing. Correct the file and choose " +
             "it again.")
     ];
   };

@@ -4,15 +4,15 @@
 
 import {bar} from "/pages/charts.js";
 import {element} from "/pages/dom.js";
-import {count, percent} from "/pages/figures.js";
+import {count, counted, percent} from "/pages/figures.js";
 import {addressOf, viewOf} from "/pages/view.js";
 
 const SHARES = {
   truncated: "Cut short",
   empty: "Empty",
-  in_thought: "Ended within a thought",
-  identical: "Equal to each other",
-  invalid_json: "No valid JSON"
+  in_thought: "Ended while reasoning",
+  identical: "Identical answers",
+  invalid_json: "Invalid JSON"
 };
 const LIMITS = {
   truncated: 0.2,
@@ -61,5 +61,5 @@ export function qualityOf(batch) {
     element("ul", {class: "values shares"}, rows),
     ends?.length > 0
       && element("p", {class: "quiet"},
-        `Of ${count(quality.shapes.asked)} answers in a shape: ${ends.join(", ")}.`));
+        `Structured output, ${counted(quality.shapes.asked, "answer", "answers")}: ${ends.join(", ")}.`));
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // studio: a batch's way to Label Studio and back: buttons, progress, project, conflicts. If the
-// server knows no Label Studio: the command that does it.
+// server has no Label Studio: the command that does it.
 
 import {startStudio, studio as ask} from "/pages/api.js";
 import {element, fill, folded, pressed, say, setText} from "/pages/dom.js";
-import {count, moment} from "/pages/figures.js";
+import {count, counted, moment} from "/pages/figures.js";
 
 const ACTIONS =
   [["push", "Send the answers"], ["pull", "Fetch annotations"], ["sync", "Send and fetch all"]];
@@ -25,20 +25,19 @@ const WORDS = {
   interrupted: ["interrupted: press again to go on", "warn"]
 };
 
-const number = (value, one, many) => `${count(value)} ${value === 1 ? one : many}`;
 
 function told(state, answers) {
   const parts = [];
   if (state.tasks > 0 || state.action !== "pull")
-    parts.push(`${count(state.tasks)} of ${number(answers, "answer", "answers")} in Label Studio`);
+    parts.push(`${count(state.tasks)} of ${counted(answers, "answer", "answers")} in Label Studio`);
   if (state.action !== "push") {
     if (state.status === "running")
-      parts.push(`${number(state.fetched, "annotation", "annotations")} fetched`);
-    else parts.push(`${number(state.judgements, "new judgement", "new judgements")} fetched`);
+      parts.push(`${counted(state.fetched, "annotation", "annotations")} fetched`);
+    else parts.push(`${counted(state.judgements, "new judgement", "new judgements")} fetched`);
     if (state.sent > 0)
-      parts.push(`${number(state.sent, "judgement", "judgements")} of quern sent`);
+      parts.push(`${counted(state.sent, "judgement", "judgements")} of quern sent`);
     if (state.refused > 0)
-      parts.push(`${number(state.refused, "annotation", "annotations")} not taken`);
+      parts.push(`${counted(state.refused, "annotation", "annotations")} not taken`);
   }
   return parts.join(", ");
 }
@@ -46,7 +45,7 @@ function told(state, answers) {
 /** The sentences of conflicts; the server keeps the first 50. */
 function conflictsOf(state) {
   const texts = state.conflict_texts, more = state.conflicts - texts.length;
-  return folded(`${number(state.conflicts, "conflict", "conflicts")}: both opinions are kept`,
+  return folded(`${counted(state.conflicts, "conflict", "conflicts")}: both opinions are kept`,
     () => [element("ul", {}, texts.map(text => element("li", {}, text))),
       more > 0 && element("p", {class: "quiet"}, `and ${count(more)} more`)]);
 }
@@ -84,7 +83,7 @@ export function showStudio(id) {
         element("div", {class: "buttons"}, buttons), conflicts);
     else
       fill(body,
-        element("p", {class: "quiet"}, "This server knows no Label Studio (",
+        element("p", {class: "quiet"}, "This server has no Label Studio (",
           element("code", {}, "--label-studio-url"),
           "). A command brings the answers there and annotations back:"),
         element("pre", {class: "command", tabindex: "0"}, command(id)));

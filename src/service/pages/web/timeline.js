@@ -52,7 +52,7 @@ export function timeline(title, unit) {
             last = values.at(-1) ?? 0;
       const text = values.length
         ? `${rate(last)} ${unit} now, ${rate(mean(values))} on average, ${rate(most)} at most`
-        : "Nothing is known yet: a step takes 10 s";
+        : "No measurement yet: there is one every 10 s";
       setText(summary, text);
       setText(begin, `${Math.round(room * stepS / 60)} min ago`);
       svg.setAttribute("aria-label", `${title}: ${text}`);

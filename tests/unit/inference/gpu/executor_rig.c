@@ -5,13 +5,16 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define GPU_BYTES ((uint64_t)2 << 30)
 
 const char *const models[MODELS] = {"gemma3", "llama3", "mistral", "qwen2", "qwen3"};
 
+/* Skips the test where the data of other implementations are not. */
 static void model_path(char *ret_path, size_t room, const char *name) {
     (void)snprintf(ret_path, room, "%s/tiny/%s/model-bf16.gguf", getenv("QUERN_SHARED"), name);
+    if (access(ret_path, R_OK) != 0) skip();
 }
 
 void must(enum err err, const struct error *error) {
