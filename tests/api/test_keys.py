@@ -287,7 +287,12 @@ def test_every_route_on_a_batch_file_or_upload_is_closed_to_another_owner(state)
     with support.serving(state, *ECHO) as server:
         alice, bob = As(server, alice_key), As(server, bob_key)
         batch = alice.wait(alice.create(LINE)["id"])
-        ids = {"batches": batch["id"], "files": batch["output_file_id"]}
+        message = alice.wait(
+            alice.create(LINE.replace(b"/v1/chat/completions", b"/v1/messages"),
+                         endpoint="/v1/messages")["id"])
+        ids = {
+            "batches": batch["id"], "files": batch["output_file_id"],
+            "messages/batches": message["id"].replace("batch_", "msgbatch_")}
         status, data = alice.call("POST", "/v1/uploads", {
             "filename": "x.jsonl", "purpose": "batch", "bytes": 10, "mime_type": "application/jsonl"
         })
@@ -295,7 +300,7 @@ def test_every_route_on_a_batch_file_or_upload_is_closed_to_another_owner(state)
             ids["uploads"] = json.loads(data)["id"]
         walked = 0
         for method, pattern, _ in routes():
-            found = re.match(r"/v1/(batches|files|uploads)/\{\w+\}", pattern)
+            found = re.match(r"/v1/(batches|messages/batches|files|uploads)/\{\w+\}", pattern)
             if not found or found[1] not in ids:
                 continue
             path = re.sub(r"\{[^}]*\}", ids[found[1]], pattern.replace("{line}", "1"))

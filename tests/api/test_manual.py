@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The man pages name the commands and options that the program has, and only those."""
-import pathlib, re
+import json, pathlib, re
 
 import pytest
 
@@ -176,3 +176,16 @@ def test_config_check_says_what_it_read(tmp_path):
     assert done.returncode == 0 and f"{tmp_path}/.config/quern/config: " in done.stdout
     assert "left to the command line" not in done.stdout
     assert support.quern("config", "check", "--config", "/nowhere").returncode == 4
+
+
+def test_the_page_of_serve_has_every_route_and_no_other():
+    section = words_of(PAGES / "quern-serve.1").split(".SH ROUTES")[1].split(".SH ")[0]
+    told = {}
+    for entry in section.split(".TP\n")[1:]:
+        path, text = entry.split("\n", 1)
+        told[path.removeprefix(".B ")] = set(re.findall(r"(?:^|\. )([A-Z]+): ",
+                                                        text.replace("\n", " ")))
+    document = json.loads(support.quern("openapi").stdout)
+    assert told == {
+        path: {method.upper() for method in methods}
+        for path, methods in document["paths"].items()}

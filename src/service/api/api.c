@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "answers/answers.h"
 #include "api/api_internal.h"
+#include "api/message_batches.h"
 #include "api/openapi.h"
 #include "api/pulls.h"
 #include "api/uploads.h"
@@ -123,6 +124,18 @@ const struct http_route api_routes[] = {
      HTTP_LARGE_BODY},
     {"POST", "/v1/messages/count_tokens", KEY_SCOPE_INFER, messages_post_count, NULL,
      "countMessageTokens", HTTP_LARGE_BODY},
+    {"POST", "/v1/messages/batches", KEY_SCOPE_BATCHES, message_batches_create,
+     &message_batches_upload, "createMessageBatch", HTTP_PLAIN},
+    {"GET", "/v1/messages/batches", KEY_SCOPE_BATCHES, message_batches_list, NULL,
+     "listMessageBatches", HTTP_PLAIN},
+    {"GET", "/v1/messages/batches/{id}", KEY_SCOPE_BATCHES, message_batches_get, NULL,
+     "retrieveMessageBatch", HTTP_PLAIN},
+    {"DELETE", "/v1/messages/batches/{id}", KEY_SCOPE_BATCHES, message_batches_delete, NULL,
+     "deleteMessageBatch", HTTP_PLAIN},
+    {"POST", "/v1/messages/batches/{id}/cancel", KEY_SCOPE_BATCHES, message_batches_cancel, NULL,
+     "cancelMessageBatch", HTTP_PLAIN},
+    {"GET", "/v1/messages/batches/{id}/results", KEY_SCOPE_BATCHES, message_batches_results, NULL,
+     "streamMessageBatchResults", HTTP_PLAIN},
     {"POST", "/api/chat", KEY_SCOPE_INFER, ollama_post_chat, NULL, "ollamaChat", HTTP_LARGE_BODY},
     {"POST", "/api/generate", KEY_SCOPE_INFER, ollama_post_generate, NULL, "ollamaGenerate",
      HTTP_LARGE_BODY},

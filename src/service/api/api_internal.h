@@ -144,6 +144,12 @@ bool batches_find(struct api *api, struct http_request *request, struct store_ba
 #define API_BATCHES_LIST_MAX 100
 #define API_RESULTS_LIST_MAX 1000000
 #define API_BATCHES_LIST_DEFAULT 20
+/* Takes the Idempotency-Key header in place of the body's field. False, and answered with 400, if
+ * it is too long. */
+struct batch_parameters;
+bool batches_read_key(struct http_request *request, struct batch_parameters *parameters);
+/* Fills in the owner, with the limits of its key. */
+void batches_read_caller(struct http_request *request, struct batch_parameters *parameters);
 void batches_create(void *context, struct http_request *request);
 void batches_list(void *context, struct http_request *request);
 void batches_get(void *context, struct http_request *request);

@@ -29,8 +29,7 @@ static void fail(struct http_request *request, enum err err, struct error *error
     api_fail_err(request, err, error, NULL);
 }
 
-/* Takes the Idempotency-Key header in place of the body's field. */
-static bool read_key(struct http_request *request, struct batch_parameters *parameters) {
+bool batches_read_key(struct http_request *request, struct batch_parameters *parameters) {
     struct str key = http_request_header(request, "idempotency-key");
     if (key.bytes == 0) return true;
     if (key.bytes >= sizeof parameters->idempotency_key) {
@@ -44,7 +43,7 @@ static bool read_key(struct http_request *request, struct batch_parameters *para
     return true;
 }
 
-static void read_caller(struct http_request *request, struct batch_parameters *parameters) {
+void batches_read_caller(struct http_request *request, struct batch_parameters *parameters) {
     const struct key_caller *caller = http_request_caller(request);
     memcpy(parameters->owner, caller->owner, sizeof parameters->owner);
     parameters->batches_max = caller->batches_max;
@@ -102,8 +101,8 @@ void batches_create(void *context, struct http_request *request) {
     if (!batch_parameters_read(&parameters, body, &api->options.rules, &refusal)) {
         api_refuse(request, &refusal);
     } else {
-        read_caller(request, &parameters);
-        if (check_webhook(api, request, &parameters) && read_key(request, &parameters))
+        batches_read_caller(request, &parameters);
+        if (check_webhook(api, request, &parameters) && batches_read_key(request, &parameters))
             create(api, request, &parameters);
         batch_parameters_release(&parameters);
     }
@@ -288,8 +287,9 @@ static void retry(struct api *api, struct http_request *request, const json_t *b
         api_refuse(request, &refusal);
         return;
     }
-    read_caller(request, &retry.parameters);
-    if (read_key(request, &retry.parameters) && check_webhook(api, request, &retry.parameters)) {
+    batches_read_caller(request, &retry.parameters);
+    if (batches_read_key(request, &retry.parameters) &&
+        check_webhook(api, request, &retry.parameters)) {
         enum err err = batch_retry_create(api->options.store, original, &retry, clock_unix_s(),
                                           &batch, &existing, &error);
         if (err != OK)

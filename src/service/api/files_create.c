@@ -164,8 +164,11 @@ static void upload_part_end(void *context, struct http_request *request) {
                        FIELD_BYTES_MAX);
 }
 
-const struct http_upload files_upload = {upload_begin, upload_part, upload_data, upload_part_end,
-                                         upload_release};
+const struct http_upload files_upload = {.begin = upload_begin,
+                                         .part = upload_part,
+                                         .data = upload_data,
+                                         .part_end = upload_part_end,
+                                         .release = upload_release};
 
 /* --- when it is all there --- */
 

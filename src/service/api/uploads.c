@@ -218,8 +218,11 @@ static void part_release(void *context) {
     free(upload);
 }
 
-const struct http_upload uploads_part_upload = {part_begin, part_part, part_data, part_end,
-                                                part_release};
+const struct http_upload uploads_part_upload = {.begin = part_begin,
+                                                .part = part_part,
+                                                .data = part_data,
+                                                .part_end = part_end,
+                                                .release = part_release};
 
 void uploads_part(void *context, struct http_request *request) {
     struct api *api = context;

@@ -33,6 +33,7 @@ static struct store_batch new_batch(const struct batch_parameters *parameters, i
         .webhook_url = mem_text(parameters->webhook_url),
         .extras = mem_text(parameters->extras),
         .priority = parameters->priority,
+        .inline_requests = parameters->inline_requests,
         .output_expires_after_s = parameters->output_expires_after_s,
         .created_unix_s = now_unix_s,
         .expires_unix_s = now_unix_s + parameters->window_s,
@@ -69,7 +70,7 @@ static enum err insert(struct store *store, struct store_batch *batch,
         .input_bytes_max = tokens_max < UINT64_MAX / BATCH_BYTES_PER_TOKEN
                                ? tokens_max * BATCH_BYTES_PER_TOKEN
                                : UINT64_MAX,
-        .over_bytes = errors,
+        .over_bytes = parameters->inline_requests ? NULL : errors,
     };
     enum err err = spool ? store_batch_insert_with_input(store, batch, &limits, spool, file, error)
                          : store_batch_insert_within(store, batch, &limits, error);

@@ -10,7 +10,8 @@
 #include "store/files.h"
 
 /* Adds the batch in the state validating, or in the state failed with token_limit_exceeded if its
- * owner has too many queued tokens. ERR_LIMIT: the owner has too many batches.
+ * owner has too many queued tokens. ERR_LIMIT: the owner has too many batches, or too many tokens
+ * for one whose requests came with the call.
  *
  * If the owner used the idempotency key before: the earlier batch (*ret_existing true) for the same
  * parameters, ERR_CONFLICT for others, with a message that has the word "conflict". The caller

@@ -113,7 +113,12 @@ bool batch_line_check_form(const struct batch_line *line, struct refusal *ret_re
                  {"method", line->method, false},
                  {"url", line->url, false},
                  {"body", line->body, true}};
-    if (line->twice)
+    enum endpoint endpoint;
+    bool is_of_body = line->twice && strncmp(line->twice, "body.", strlen("body.")) == 0;
+    /* Each translator refuses such a body by itself. */
+    bool is_left =
+        is_of_body && batch_line_endpoint(line, &endpoint) && endpoint_is_translated(endpoint);
+    if (line->twice && !is_left)
         return refuse(ret_refusal, "invalid_request", line->twice,
                       "The key '%s' is given twice: it is not clear which one counts.",
                       line->twice);

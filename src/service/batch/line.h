@@ -45,7 +45,8 @@ enum batch_line_reading batch_line_read(struct str text, struct batch_line *ret_
 
 /* The checks, in the order of the contract; each is false with the first fault. validate.c checks
  * between the first and the second that the custom_id is unique. */
-/* The form: four members of the right types, a custom_id that is not empty, no member twice. */
+/* The form: four members of the right types, a custom_id that is not empty, no member twice but in
+ * a body that is translated. */
 bool batch_line_check_form(const struct batch_line *line, struct refusal *ret_refusal);
 /* The target: method and url. Sets line->endpoint. */
 bool batch_line_check_target(struct batch_line *line, enum endpoint batch_endpoint, bool strict_url,

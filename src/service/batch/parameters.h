@@ -48,6 +48,7 @@ struct batch_parameters {
     int64_t output_expires_after_s;
     char *extras;                  /* JSON text of batch/extras.h, or NULL; owned */
     char retry_of[STORE_ID_BYTES]; /* empty: not a retry */
+    uint64_t inline_requests;      /* requests of an input that came with the call; 0: of a file */
     char idempotency_key[256];     /* the body's; the caller puts a header's here */
     char owner[OWNER_BYTES];       /* filled in by the caller, as the next three; 0: no limit */
     uint64_t batches_max;          /* most batches of this owner that are not terminal */

@@ -112,7 +112,8 @@ void http_answer_source(struct http_request *request, const struct http_answer *
     request->kind = ANSWER_SOURCE;
     request->status = answer->status;
     request->source = *source;
-    request->source_left = source->bytes - first->bytes;
+    request->source_left =
+        source->bytes == HTTP_SIZE_UNKNOWN ? HTTP_SIZE_UNKNOWN : source->bytes - first->bytes;
     request->stream = *first;
     buf_init(first, 0);
     recount(request);
@@ -340,9 +341,11 @@ static ssize_t read_source(void *context, uint64_t position, char *bytes, size_t
     (void)position;
     pthread_mutex_lock(&request->lock);
     ssize_t count = take_waiting(request, bytes, bytes_max);
-    bool asks = count == 0 && !request->stream_broken && request->source_left > 0 &&
-                http_server_begin_piece(server);
-    if (count == 0 && !asks) count = MHD_CONTENT_READER_END_WITH_ERROR;
+    bool asks = count == 0 && !request->stream_broken && !request->stream_ended &&
+                request->source_left > 0 && http_server_begin_piece(server);
+    if (count == 0 && !asks)
+        count = request->stream_ended ? MHD_CONTENT_READER_END_OF_STREAM
+                                      : MHD_CONTENT_READER_END_WITH_ERROR;
     if (asks) {
         request->wants_piece = request->suspended = true;
         MHD_suspend_connection(request->mhd);
@@ -367,11 +370,14 @@ bool http_answer_refill(struct http_request *request) {
     size_t room = left < HTTP_PIECE_BYTES ? (size_t)left : HTTP_PIECE_BYTES;
     buf_reserve(&piece, room); /* not more by doubling */
     bool good = !gate_is_gone(request->connection) &&
-                request->source.read(request->source.context, room, &piece) && piece.bytes > 0 &&
-                piece.bytes <= room;
+                request->source.read(request->source.context, room, &piece) && piece.bytes <= room;
+    bool is_end = good && piece.bytes == 0 && left == HTTP_SIZE_UNKNOWN;
     pthread_mutex_lock(&request->lock);
-    if (good) {
-        request->source_left -= piece.bytes;
+    if (is_end) {
+        request->stream_ended = true;
+        buf_release(&piece);
+    } else if (good && piece.bytes > 0) {
+        if (left != HTTP_SIZE_UNKNOWN) request->source_left -= piece.bytes;
         request->stream = piece; /* it was empty and had no memory */
         recount(request);
     } else {

@@ -39,9 +39,9 @@ struct tls;
 
 typedef void (*http_handler_fn)(void *context, struct http_request *request);
 
-/* Receives the parts of a multipart body while they arrive, on the connection's thread. Any call
- * may answer the request (http_answer): that refuses the rest of the body and ends the
- * connection. */
+/* Receives a body while it arrives, on the connection's thread: the parts of a multipart one, or
+ * all bytes of a plain one. Any call may answer the request (http_answer): that refuses the rest of
+ * the body and ends the connection. */
 struct http_upload {
     void *(*begin)(void *context, struct http_request *request);
     void (*part)(void *upload, struct http_request *request, const struct multipart_part *part);
@@ -49,6 +49,9 @@ struct http_upload {
     void (*part_end)(void *upload, struct http_request *request);
     /* Called once, when the request is over, even if its body never became complete. */
     void (*release)(void *upload);
+    /* The body is JSON, and no form: `data` gets all its bytes, and no call for parts comes. */
+    bool is_plain;
+    uint64_t bytes_max; /* the largest body (default http_options.upload_bytes_max) */
 };
 
 enum http_kind {
@@ -244,12 +247,14 @@ void http_answer_json(struct http_request *request, struct buf *body);
 
 /* A body that is read while its client takes it, so that a slow client costs one piece of
  * memory. */
+#define HTTP_SIZE_UNKNOWN UINT64_MAX
 struct http_source {
-    uint64_t bytes; /* bytes in the whole body */
+    /* Bytes in the whole body; HTTP_SIZE_UNKNOWN: it ends with an empty piece. */
+    uint64_t bytes;
     void *context;
-    /* Appends the next bytes of the body, at least one and at most `room`. False if they cannot be
-     * had: the client then sees a body that is cut off. On a worker thread, one call at a time,
-     * after the handler has returned, too. */
+    /* Appends the next bytes of the body, at least one and at most `room`; none at the end of a
+     * body of unknown size. False if they cannot be had: the client then sees a body that is cut
+     * off. On a worker thread, one call at a time, after the handler has returned, too. */
     bool (*read)(void *context, size_t room, struct buf *buf);
     void (*release)(void *context); /* the request is over; on any thread */
 };

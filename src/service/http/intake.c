@@ -182,7 +182,8 @@ static bool check_content_type(struct http_request *request) {
     bool has_body = http_request_header(request, "transfer-encoding").bytes > 0 ||
                     (length.bytes > 0 && !str_is(length, "0"));
     char text[300];
-    if (!has_body || request->match.route->upload) return true;
+    const struct http_upload *upload = request->match.route->upload;
+    if (!has_body || (upload && !upload->is_plain)) return true;
     size_t end = str_find_byte(type, ';', 0);
     struct str media = str_trim((struct str){type.at, end == SIZE_MAX ? type.bytes : end});
     if (media.bytes == 16 && strncasecmp(media.at, "application/json", 16) == 0) return true;
@@ -273,13 +274,15 @@ static bool part_end(void *context) {
 static void begin_upload(struct http_request *request) {
     struct error error = {0};
     struct multipart_events events = {request, part_begin, part_data, part_end};
-    request->multipart = mem_new(1, sizeof *request->multipart);
-    if (multipart_init(request->multipart, http_request_header(request, "content-type"), &events,
-                       &error) != OK) {
-        http_request_fail(request, 400, error.text, NULL);
-        return;
-    }
     const struct http_upload *upload = request->match.route->upload;
+    if (!upload->is_plain) {
+        request->multipart = mem_new(1, sizeof *request->multipart);
+        if (multipart_init(request->multipart, http_request_header(request, "content-type"),
+                           &events, &error) != OK) {
+            http_request_fail(request, 400, error.text, NULL);
+            return;
+        }
+    }
     request->upload = upload->begin(request->server->options.context, request);
     request->upload_begun = true;
 }
@@ -311,13 +314,15 @@ static void begin_request(struct http_request *request, struct MHD_Connection *m
         return;
     bool is_large = request->match.route->kind == HTTP_LARGE_BODY;
     request->body_cost = is_large ? HTTP_LARGE_BODY_COST : HTTP_PLAIN_BODY_COST;
-    request->body_bytes_max = request->match.route->upload ? options->upload_bytes_max
-                                                           : most_body_bytes(request, is_large);
+    const struct http_upload *upload = request->match.route->upload;
+    request->body_bytes_max = !upload             ? most_body_bytes(request, is_large)
+                              : upload->bytes_max ? upload->bytes_max
+                                                  : options->upload_bytes_max;
     uint64_t bytes = 0;
     str_to_u64(http_request_header(request, "content-length"), &bytes);
     if (bytes > request->body_bytes_max)
         fail_too_large(request);
-    else if (request->match.route->upload)
+    else if (upload)
         begin_upload(request);
     else if (is_without_memory(request, bytes))
         fail_without_memory(request);
@@ -359,8 +364,10 @@ static void take_body(struct http_request *request, struct str bytes) {
     if (request->stage == REQUEST_DISCARD) return;
     if (request->body_seen > request->body_bytes_max) {
         fail_too_large(request);
-    } else if (!request->multipart) {
+    } else if (!request->upload_begun) {
         keep_body(request, bytes);
+    } else if (!request->multipart) {
+        request->match.route->upload->data(request->upload, request, bytes);
     } else {
         enum err err = multipart_feed(request->multipart, bytes, &error);
         if (err != OK && err != ERR_CANCELLED) http_request_fail(request, 400, error.text, NULL);

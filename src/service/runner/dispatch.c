@@ -158,8 +158,9 @@ static enum err read_line(struct dispatch *dispatch, struct active_batch *batch,
     bool is_good = crc32c(0, text.at, text.bytes) == entry.crc &&
                    batch_line_read(text, ret_line) == BATCH_LINE_READ && ret_line->custom_id.at &&
                    ret_line->body.at && *ret_line->custom_id.at == '"' &&
-                   (!ret_line->model.at || *ret_line->model.at == '"') &&
-                   batch_line_endpoint(ret_line, &ret_line->endpoint);
+                   batch_line_endpoint(ret_line, &ret_line->endpoint) &&
+                   (!ret_line->model.at || *ret_line->model.at == '"' ||
+                    ret_line->endpoint == ENDPOINT_MESSAGES);
     return is_good ? OK : err_set(error, ERR_CORRUPT, "not the line that was validated");
 }
 
@@ -264,8 +265,7 @@ static bool refuse_failed(struct runner *runner, struct slot *slot, struct str m
 /* No worker serves the model any more: the line ends, as a request would. */
 static enum next end_without_model(struct runner *runner, struct slot *slot) {
     slot->state = SLOT_COMMITTING; /* no other thread knows the slot yet */
-    commit_error(runner, slot, 404, "model_not_found",
-                 "The model of this request is no longer served.");
+    commit_error(runner, slot, 404, "model_not_found", "The model of this request is not served.");
     return NEXT_GONE;
 }
 
@@ -314,7 +314,12 @@ static enum next give_line(struct dispatch *dispatch, struct slot *slot) {
     slot->endpoint = line.endpoint;
     char own_model[MODEL_NAME_BYTES];
     struct str model;
-    if (line.model.at) {
+    bool has_model = line.model.at && *line.model.at == '"';
+    if (!has_model && line.endpoint == ENDPOINT_MESSAGES) {
+        bool is_good = translate(dispatch, slot, &line);
+        return is_good ? end_without_model(runner, slot) : NEXT_GONE;
+    }
+    if (has_model) {
         model = json_span_text(line.model, &dispatch->scratch);
     } else {
         enum serving serving = default_model(runner, slot->batch, own_model);

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define FILENAME_AT 43 /* behind those of BATCH_COLUMNS */
+#define FILENAME_AT 44 /* behind those of BATCH_COLUMNS */
 
 static bool has_text(const char *text, struct str wanted) {
     size_t bytes = text ? strlen(text) : 0;

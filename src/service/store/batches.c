@@ -96,6 +96,7 @@ void batches_read_row(sqlite3_stmt *statement, struct store_batch *ret_batch) {
     batch.extras = column_copy(statement, 40);
     batch.paused = (enum batch_paused)sqlite3_column_int(statement, 41);
     batch.quality = column_copy(statement, 42);
+    batch.inline_requests = column_u64(statement, 43);
     *ret_batch = batch;
 }
 
@@ -145,10 +146,10 @@ static enum err insert_row(struct store *store, void *context, struct error *err
         " error_file_id, total, completed, failed, has_usage, input_tokens, cached_tokens,"
         " output_tokens, reasoning_tokens, epoch, id, endpoint, input_file_id, completion_window,"
         " metadata, webhook_url, service_tier, priority, output_expires_after, created, expires,"
-        " idempotency_key, parameters_sha256, owner, retry_of, extras)"
+        " idempotency_key, parameters_sha256, owner, retry_of, extras, inline_requests)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
         " ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27, ?28, ?29, ?30, ?31, ?32, ?33, ?34, ?35, "
-        "?36, ?37, ?38)",
+        "?36, ?37, ?38, ?39)",
         error);
     if (err != OK) return err;
     bind_changing(statement, batch);
@@ -168,6 +169,7 @@ static enum err insert_row(struct store *store, void *context, struct error *err
     database_bind_str(statement, 36, str_from(batch->owner));
     database_bind_text_or_null(statement, 37, batch->retry_of);
     database_bind_text_or_null(statement, 38, batch->extras);
+    sqlite3_bind_int64(statement, 39, (sqlite3_int64)batch->inline_requests);
     err = database_run(store, statement, NULL, error);
     if (err == OK) batch->sequence = (uint64_t)sqlite3_last_insert_rowid(store->db);
     return err;
@@ -228,6 +230,12 @@ static enum err insert_within(struct store *store, void *context, struct error *
         return err_set(error, ERR_LIMIT, "%llu batches are under way already, as many as allowed",
                        (unsigned long long)batches);
     bool is_over = call->limits->input_bytes_max && bytes > call->limits->input_bytes_max;
+    if (is_over && !call->limits->over_bytes)
+        return err_set(error, ERR_LIMIT,
+                       "the inputs of unfinished batches have %llu bytes, and at "
+                       "most %llu are allowed",
+                       (unsigned long long)bytes,
+                       (unsigned long long)call->limits->input_bytes_max);
     if (is_over && batch->status == BATCH_VALIDATING) {
         batch->status = BATCH_FAILED;
         batch->failed_unix_s = batch->created_unix_s;

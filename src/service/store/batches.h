@@ -55,6 +55,7 @@ struct store_batch {
     unsigned char parameters_sha256[SHA256_BYTES];
     char retry_of[STORE_ID_BYTES]; /* empty: none */
     char *extras;                  /* JSON text of batch/extras.h, or NULL */
+    uint64_t inline_requests;      /* requests that came with the call; 0: they came as a file */
     /* changed by store_batch_update; times are 0 until the state is entered */
     enum batch_status status;
     enum batch_status final_status; /* the state that follows finalizing */
@@ -93,11 +94,13 @@ enum err store_batch_insert(struct store *store, struct store_batch *batch,
 struct store_batch_limits {
     uint64_t batches_max;     /* unfinished batches */
     uint64_t input_bytes_max; /* bytes of their input files together */
-    const char *over_bytes;   /* the `errors` of a batch that would exceed input_bytes_max */
+    /* The `errors` of a batch that would exceed input_bytes_max; NULL: it is no batch. */
+    const char *over_bytes;
 };
 
 /* store_batch_insert within limits. ERR_LIMIT, and no row, for one batch too many. A batch whose
- * input has too many bytes is added as failed, with the outbox rows of its end. */
+ * input has too many bytes is added as failed, with the outbox rows of its end; without `over_bytes`
+ * it is ERR_LIMIT. */
 enum err store_batch_insert_within(struct store *store, struct store_batch *batch,
                                    const struct store_batch_limits *limits,
                                    struct error *error) MUST_CHECK;
@@ -121,6 +124,19 @@ enum err store_batch_get_by_key(struct store *store, const char *owner, const ch
 enum err store_batch_list(struct store *store, const char *owner, struct str after, size_t limit,
                           struct store_batch *ret_batches, size_t *ret_count, bool *ret_has_more,
                           struct error *error) MUST_CHECK;
+/* A page of the batches for /v1/messages, newest first. */
+struct store_message_page {
+    const char *owner; /* NULL: all owners */
+    struct str after;  /* id of a batch: the page of older ones; empty: from the newest on */
+    struct str before; /* id of a batch: the page of newer ones that ends at it; empty: `after` */
+    size_t limit;
+};
+
+/* Fills at most `limit` rows, which the caller releases; *ret_has_more tells of more rows in the
+ * direction of the page. ERR_INVALID when `after` or `before` is none of these batches. */
+enum err store_message_batch_list(struct store *store, const struct store_message_page *page,
+                                  struct store_batch *ret_batches, size_t *ret_count,
+                                  bool *ret_has_more, struct error *error) MUST_CHECK;
 /* Which batches store_batch_find finds; zero is all of them. */
 struct store_batch_wish {
     const char *owner; /* NULL: all owners */

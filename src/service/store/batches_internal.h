@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* batches_internal: how a row of a batch is read, shared by batches.c and batch_find.c. For this
- * folder only.
+/* batches_internal: how a row of a batch is read, shared by batches.c, batch_find.c and
+ * message_batches.c. For this folder only.
  *
  * Thread: any; the caller of batches_read_row holds the store's lock.
  * Memory: the caller owns the rows. */
@@ -18,7 +18,7 @@
     " expired_at, cancelling, cancelled_at, model, errors, output_file_id, error_file_id, total,"  \
     " completed, failed, has_usage, input_tokens, cached_tokens, output_tokens, reasoning_tokens," \
     " epoch, reused_input_tokens, reused_output_tokens, owner,"                                    \
-    " retry_of, extras, paused, quality"
+    " retry_of, extras, paused, quality, inline_requests"
 
 void batches_read_row(sqlite3_stmt *statement, struct store_batch *ret_batch);
 /* The sequence number of the batch `after`, which is one of `owner` (NULL: any); INT64_MAX if it is

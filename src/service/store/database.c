@@ -171,6 +171,10 @@ static const char *const migrations[] = {
     "CREATE TRIGGER judgements_kept BEFORE DELETE ON judgements WHEN NOT EXISTS"
     " (SELECT 1 FROM batches WHERE id = OLD.batch_id AND deleted IS NOT NULL)"
     " BEGIN SELECT RAISE(ABORT, 'a judgement goes with its batch only'); END;",
+    /* Batches whose requests come with the call, and the list of those of one API. */
+    "ALTER TABLE batches ADD COLUMN inline_requests INTEGER NOT NULL DEFAULT 0;"
+    "CREATE INDEX batches_messages ON batches (sequence)"
+    " WHERE endpoint = '/v1/messages' AND deleted IS NULL;",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 
