@@ -222,6 +222,18 @@ static void run_gelu(void *context) {
     work->kernels->gelu_erf(work->x, work->width, work->width, work->rows);
 }
 
+static void run_xielu(void *context) {
+    struct row_work *work = context;
+    work->kernels->xielu(&(struct xielu){.x = work->x,
+                                         .x_stride = work->width,
+                                         .width = work->width,
+                                         .rows = work->rows,
+                                         .alpha_p = 0.1f,
+                                         .alpha_n = 0.1f,
+                                         .beta = 0.1f,
+                                         .eps = -1e-6f});
+}
+
 static void run_gate(void *context) {
     struct row_work *work = context;
     struct gate call = {.gate = work->x,
@@ -261,13 +273,10 @@ static void bench_rows(const struct kernels *kernels) {
         size_t width;
         double bytes; /* read and written for an element of `width` */
     } works[] = {
-        {"rms_norm", run_norm, 64, 576, 8},
-        {"layer_norm", run_layer_norm, 64, 384, 8},
-        {"gelu_erf", run_gelu, 64, 1536, 8},
-        {"silu_mul", run_gate, 64, 1536, 12},
-        {"argmax", run_argmax, 8, 49152, 4},
-        {"top_k(64)", run_top_k, 8, 49152, 4},
-        {"log_sum_exp", run_log_sum_exp, 8, 49152, 4},
+        {"rms_norm", run_norm, 64, 576, 8},    {"layer_norm", run_layer_norm, 64, 384, 8},
+        {"gelu_erf", run_gelu, 64, 1536, 8},   {"xielu", run_xielu, 64, 1536, 8},
+        {"silu_mul", run_gate, 64, 1536, 12},  {"argmax", run_argmax, 8, 49152, 4},
+        {"top_k(64)", run_top_k, 8, 49152, 4}, {"log_sum_exp", run_log_sum_exp, 8, 49152, 4},
     };
     struct rng rng = {7};
     double peak_gb_s = peak_read_gb_s(L2_BYTES);

@@ -179,6 +179,36 @@ static bool gelu_and_add_are_right(struct rng *rng, const struct kernels *kernel
     return is_ok;
 }
 
+/* The activations of a feed-forward without a gate. */
+static bool bent_is_right(struct rng *rng, const struct kernels *kernels, size_t width) {
+    const size_t count = ROWS * width;
+    float *x = make_random(rng, count);
+    float *y[2] = {make_floats(count), make_floats(count)};
+    bool is_ok = true;
+    for (size_t i = 0; i < count; i += 7) x[i] = 1e-7f * (float)i - 1e-5f; /* around eps and 0 */
+    for (int i = 0; i < 2; i++) memcpy(y[i], x, count * sizeof(float));
+    kernels_at(0)->relu2(y[0], width, width, ROWS);
+    for (size_t r = 0; r < ROWS; r++) kernels->relu2(y[1] + r * width, width, width, 1);
+    is_ok = same_floats(y[0], y[1], count);
+    for (int i = 0; i < 2; i++) {
+        memcpy(y[i], x, count * sizeof(float));
+        (i == 0 ? kernels_at(0) : kernels)
+            ->xielu(&(struct xielu){.x = y[i],
+                                    .x_stride = width,
+                                    .width = width,
+                                    .rows = ROWS,
+                                    .alpha_p = 0.8f,
+                                    .alpha_n = 1.3f,
+                                    .beta = 0.5f,
+                                    .eps = -1e-6f});
+    }
+    for (size_t i = 0; i < count; i++)
+        is_ok = is_ok && fabsf(y[0][i] - y[1][i]) <= 1e-6f * fmaxf(1, y[0][i]);
+    for (int i = 0; i < 2; i++) free(y[i]);
+    free(x);
+    return is_ok;
+}
+
 void check_rows(const struct kernels *kernels) {
     static const uint32_t dims[][2] = {{2, 2},   {24, 24},   {32, 32},  {64, 64},
                                        {80, 32}, {128, 128}, {256, 256}};
@@ -196,6 +226,7 @@ void check_rows(const struct kernels *kernels) {
                "%s sigmoid_mul %zu", kernels->name, width);
         report(gate_is_right(&rng, kernels->clamped_mul, kernels_at(0)->clamped_mul, width),
                "%s clamped_mul %zu", kernels->name, width);
+        report(bent_is_right(&rng, kernels, width), "%s relu2, xielu %zu", kernels->name, width);
         report(gelu_and_add_are_right(&rng, kernels, width), "%s gelu_erf, add %zu", kernels->name,
                width);
     }

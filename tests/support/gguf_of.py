@@ -5,7 +5,7 @@ llama.cpp's converter or Ollama's: gguf_of.py FOLDER OUT.gguf [FORM]
 
 Weights keep their type; only the standard library is needed. Without a vocab.txt the tokens are
 made up."""
-import base64, json, pathlib, struct, sys
+import base64, json, math, pathlib, struct, sys
 
 import gguf_of_gemma4
 import gguf_of_gpt_oss
@@ -49,6 +49,10 @@ AFTER = TWO | {
     "post_attention_layernorm": "post_attention_norm",
     "post_feedforward_layernorm": "post_ffw_norm"}
 NAMES = {
+    "cohere": TWO, "cohere2": TWO, "nemotron": TWO, "apertus": TWO | {
+        "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
+    "hunyuan_v1_dense": TWO | {
+        "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
     "ministral3": TWO, "olmo2": AFTER, "olmo3": AFTER, "exaone4": AFTER, "gemma": TWO, "granite": TWO, "smollm3": TWO, "qwen2_5_vl_text": TWO, "qwen3_vl_text": TWO,
     "seed_oss": TWO | {"post_attention_layernorm": "post_attention_norm"}, "glm4": TWO | {
         "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
@@ -58,6 +62,7 @@ NAMES = {
         "post_feedforward_layernorm": "post_ffw_norm"}}
 ARCHITECTURES = {
     "qwen3_moe": "qwen3moe", "nomic_bert": "nomic-bert", "qwen2_5_vl_text": "qwen2vl",
+    "cohere": "command-r", "hunyuan_v1_dense": "hunyuan-dense",
     "qwen3_vl_text": "qwen3vl", "olmo3": "olmo2", "ministral3": "mistral3"}
 PERMUTED = ("granite", "ministral3", "smollm3")
 COUNTS = {
@@ -122,7 +127,7 @@ def permuted(content, rows, config):
     return b"".join(content[at * row:(at + 1) * row] for at in order)
 
 
-def tensors_of(folder, config, form):
+def entries_of(folder):
     data = (folder / "model.safetensors").read_bytes()
     header_bytes, = struct.unpack_from("<Q", data)
     entries = {}
@@ -131,6 +136,11 @@ def tensors_of(folder, config, form):
             begin, end = entry["data_offsets"]
             entries[name] = (entry["dtype"], entry["shape"],
                              data[8 + header_bytes + begin:8 + header_bytes + end])
+    return entries
+
+
+def tensors_of(folder, config, form):
+    entries = entries_of(folder)
     if config["model_type"] == "gpt_oss":
         for name, kind, shape, content in gguf_of_gpt_oss.tensors_of(entries, form):
             if kind == "BF16" and (len(shape) == 1 or name.endswith(".bias")):
@@ -173,7 +183,7 @@ def tensors_of(folder, config, form):
             kind, content = "F32", widened(content)
         if config["model_type"] in PERMUTED and to.endswith(("attn_q.weight", "attn_k.weight")):
             content = permuted(content, shape[0], config)
-        if config["model_type"] in ("gemma", "gemma2") and to.endswith("norm.weight"):
+        if config["model_type"] in ("gemma", "gemma2", "nemotron") and to.endswith("norm.weight"):
             content = struct.pack(f"<{len(content) // 4}f",
                                   *(1 + value for value, in struct.iter_unpack("<f", content)))
         if to == "position_embd.weight" and config.get("positions_skipped"):
@@ -182,6 +192,9 @@ def tensors_of(folder, config, form):
             shape = [shape[0] - skipped, shape[1]]
         yield to, TYPES[kind][0], shape, content
     scaling = config.get("rope_scaling") or {}
+    if scaling.get("rope_type") == "llama3":
+        factors = list(stretched(config, scaling))
+        yield "rope_freqs.weight", 0, [len(factors)], struct.pack(f"<{len(factors)}f", *factors)
     for kind in ("short", "long"):
         if factors := scaling.get(f"{kind}_factor"):
             yield f"rope_factors_{kind}.weight", 0, [len(factors)], struct.pack(
@@ -305,7 +318,31 @@ def pairs_of(folder, config, form):
         pooling = json.loads(pooling_file.read_text()) if pooling_file.exists() else {}
         yield pair(f"{kind}.attention.causal", BOOL, False)
         yield pair(f"{kind}.pooling_type", U32, 2 if pooling.get("pooling_mode_cls_token") else 1)
+    yield from numbers_of_layers(folder, config)
     yield from vocabulary_of(folder, config)
+
+
+def numbers_of_layers(folder, config):
+    """The numbers of Apertus' activation, which are tensors in a folder."""
+    if config["model_type"] != "apertus":
+        return
+    entries = entries_of(folder)
+    for part in ("alpha_p", "alpha_n", "beta", "eps"):
+        numbers = [
+            struct.unpack("<f", widened(entries[f"model.layers.{i}.mlp.act_fn.{part}"][2]))[0]
+            for i in range(config["num_hidden_layers"])]
+        yield pair(f"xielu.{part}", ARRAY, (F32, numbers))
+
+
+def stretched(config, scaling):
+    """The divisors of frequencies that Llama 3.1's scaling means, as the converter stores them."""
+    dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    for i in range(dim // 2):
+        length = 2 * math.pi * config["rope_theta"]**(2 * i / dim)
+        share = min(max((scaling["original_max_position_embeddings"] / length -
+                         scaling["low_freq_factor"]) /
+                        (scaling["high_freq_factor"] - scaling["low_freq_factor"]), 0), 1)
+        yield 1 / ((1 - share) / scaling["factor"] + share)
 
 
 def convert(folder, path, form="llama"):
@@ -319,6 +356,13 @@ def convert(folder, path, form="llama"):
                    "max_position_embeddings": config["max_position_embeddings"] - skipped}
     config |= {key: value for key, value in config.get("rope_parameters", {}).items()
                if key == "rope_theta"}
+    if "logit_scale" in config:
+        config |= {"logits_scaling": config["logit_scale"]}
+    if config["model_type"] == "nemotron":
+        config |= {"layer_norm_eps": config["norm_eps"]}
+    if alpha := (config.get("rope_scaling") or {}).get("alpha"):
+        dim = config["head_dim"]
+        config |= {"rope_theta": config["rope_theta"] * alpha**(dim / (dim - 2))}
     pairs, tensors = list(pairs_of(folder, config, form)), list(
         tensors_of(folder, config, form))
     infos, at = b"", 0

@@ -112,8 +112,9 @@ static enum err read_norm(struct model_config *config, const struct gguf *gguf,
                           struct error *error) {
     struct config_key key =
         config_key_of(config, gguf,
-                      config->architecture->is_encoder ? "attention.layer_norm_epsilon"
-                                                       : "attention.layer_norm_rms_epsilon");
+                      config->architecture->is_encoder || config->architecture->has_layer_norm
+                          ? "attention.layer_norm_epsilon"
+                          : "attention.layer_norm_rms_epsilon");
     config->eps = config->architecture->eps;
     if (config->eps == 0.0f && !gguf_find(gguf, key.text))
         return err_set(error, ERR_INVALID, "%s is missing", key.text);
@@ -192,11 +193,46 @@ static bool softcap_is_made_up(const struct model_config *config, const struct g
            config_key_exists(config, gguf, "rope.global.freq_base");
 }
 
+/* A factor of the logits. */
+static enum err read_logit_scale(struct model_config *config, const struct gguf *gguf,
+                                 struct error *error) {
+    struct config_key key = config_key_of(config, gguf, "logit_scale");
+    config->output_scale = 1.0f;
+    enum err err = gguf_get_f32(gguf, key.text, &config->output_scale, error);
+    if (err == OK && !(config->output_scale >= 1e-4f && config->output_scale <= 1e4f))
+        err = err_set(error, ERR_INVALID, "%s is not within 0.0001..10000", key.text);
+    return err;
+}
+
+/* The numbers of the activation, one list for each. */
+static enum err read_xielu(struct model_config *config, const struct gguf *gguf,
+                           struct error *error) {
+    static const char *const keys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
+    for (size_t i = 0; config->architecture->activation == ACTIVATION_XIELU && i < 4; i++) {
+        const struct gguf_value *list = gguf_find(gguf, keys[i]);
+        const bool is_list = list && list->kind == GGUF_ARRAY && list->element == GGUF_F32 &&
+                             list->count >= config->layers;
+        const bool is_number = list && list->kind == GGUF_F32;
+        if (!is_list && !is_number)
+            return err_set(error, ERR_INVALID, "%s is no list of %u numbers", keys[i],
+                           config->layers);
+        for (uint32_t layer = 0; layer < config->layers; layer++) {
+            const float value = gguf_element_f32(list, is_list ? layer : 0);
+            if (!isfinite(value))
+                return err_set(error, ERR_INVALID, "%s: element %u is no finite number", keys[i],
+                               layer);
+            config->list[layer].xielu[i] = value;
+        }
+    }
+    return OK;
+}
+
 /* Reads Granite's multipliers. A logit is divided by the last. */
 static enum err read_multipliers(struct model_config *config, const struct gguf *gguf,
                                  struct error *error) {
     static const char *const suffixes[] = {"embedding_scale", "residual_scale", "logit_scale"};
     float values[3] = {1.0f, 1.0f, 1.0f};
+    if (config->architecture->logits_are_scaled) return read_logit_scale(config, gguf, error);
     if (!config->architecture->has_multipliers) return OK;
     for (size_t i = 0; i < 3; i++) {
         struct config_key key = config_key_of(config, gguf, suffixes[i]);
@@ -230,6 +266,7 @@ static enum err read_attention(struct model_config *config, const struct gguf *g
                            &config->softcap, error);
     if (err == OK && softcap_is_made_up(config, gguf)) config->softcap = 0.0f;
     if (err == OK) err = read_multipliers(config, gguf, error);
+    if (err == OK) err = read_xielu(config, gguf, error);
     if (err == OK) config_set_unrotated(config, config->architecture->unrotated_period);
     return err == OK ? read_window(config, gguf, error) : err;
 }

@@ -29,8 +29,15 @@
 #define CONFIG_LABELS_MAX 4096u
 #define CONFIG_VOCAB_MAX (1u << 21)
 
-/* CLAMPED: SiLU with a limit and a factor, and one more than the second half. */
-enum activation { ACTIVATION_SILU, ACTIVATION_GELU_TANH, ACTIVATION_CLAMPED };
+/* CLAMPED: SiLU with a limit and a factor, and one more than the second half. Without a gate: RELU2
+ * is the square of what is above 0, XIELU has four numbers per layer (kernels/kernels.h). */
+enum activation {
+    ACTIVATION_SILU,
+    ACTIVATION_GELU_TANH,
+    ACTIVATION_CLAMPED,
+    ACTIVATION_RELU2,
+    ACTIVATION_XIELU
+};
 
 /* How the hidden states of a text become one vector; the numbers of pooling_type. */
 enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
@@ -93,6 +100,9 @@ struct layer {
     uint32_t width_of_ffn; /* gated */
     uint32_t kv_from;      /* 1 + the layer before whose keys and values it reads; 0: its own */
     bool v_is_k;           /* no rows of v: what k is before its norm and rotation */
+    float xielu
+        [4]; /* read from a GGUF: alpha_p and alpha_n before their softplus, beta, eps; a folder has
+                       them as tensors */
 };
 
 /* How a family differs from the common decoder (RMSNorm, rotary positions, grouped-query attention,
@@ -130,6 +140,12 @@ struct architecture {
     bool has_layer_scale;     /* a factor of the residual stream behind each layer */
     bool has_post_norm;       /* norms after attention and after the feed-forward, before the sum */
     bool embedding_is_scaled; /* by sqrt(width) */
+    bool has_layer_norm;      /* a decoder's norms: LayerNorm, with weights alone */
+    bool has_norm_bias;       /* these norms have biases, too */
+    bool halves_are_parallel; /* attention and feed-forward read one norm and are added to x */
+    bool norms_follow_turn;   /* norms of q and k come behind the rotation */
+    bool base_is_scaled;      /* may have a factor of the rotation's base ("dynamic" with alpha) */
+    bool logits_are_scaled;   /* the file has a factor of the logits */
     bool has_glm_norms;       /* config.json's tensors name the four norms as GLM-4 does */
     bool has_multipliers;     /* for embedding, sums and logits (Granite) */
     bool has_fused_gate_up;   /* one tensor with the rows of gate, then up */
@@ -243,6 +259,8 @@ bool config_layers_differ(const struct model_config *config);
 bool config_has_odd_layers(const struct model_config *config);
 /* True when a layer has experts beside a gated feed-forward. */
 bool config_has_both(const struct model_config *config);
+/* True when a feed-forward has one product before its activation, not two. */
+bool config_has_no_gate(const struct model_config *config);
 /* True when a layer has experts. */
 bool config_has_experts(const struct model_config *config);
 /* The row of the same name for models without experts, or NULL. */

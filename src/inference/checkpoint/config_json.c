@@ -26,6 +26,11 @@ static enum err refuse_when_true(const json_t *text, const char *key, struct err
 
 /* ---- which model ---- */
 
+/* A family that exists with experts and without writes one expert for none (Hunyuan). */
+static bool is_one(const json_t *experts) {
+    return json_is_integer(experts) && json_integer_value(experts) == 1;
+}
+
 /* Checks fields that all families share and that no flag expresses. */
 static enum err refuse_unknown(const json_t *text, const struct family *family,
                                struct error *error) {
@@ -36,6 +41,7 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
                        family->activation);
     static const char *const flags[] = {"attention_bias", "attention_out_bias", "mlp_bias",
                                         "use_bidirectional_attention"};
+    static const char *const parts[] = {"use_cla", "use_parallel_residual"};
     const struct architecture *architecture = config_architecture(str_from(family->architecture));
     const bool may_have_bias = architecture->has_qkv_bias || architecture->may_have_qkv_bias;
     const bool is_for_pictures =
@@ -43,6 +49,14 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
     for (size_t i = may_have_bias; i < sizeof flags / sizeof *flags; i++) {
         if (i == 3 && architecture->has_v_norm && is_for_pictures) continue;
         enum err err = refuse_when_true(text, flags[i], error);
+        if (err != OK) return err;
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        enum err err = refuse_when_true(text, parts[i], error);
+        if (err != OK) return err;
+    }
+    if (architecture->halves_are_parallel) {
+        enum err err = refuse_when_true(text, "use_qk_norm", error);
         if (err != OK) return err;
     }
     if (architecture->has_output_bias && json_is_false(json_member(text, "attention_bias")))
@@ -53,7 +67,7 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
     static const char *const fields[] = {"kv_lora_rank", "num_local_experts", "num_experts"};
     const bool has_experts = architecture->ffn == FFN_EXPERTS || architecture->has_v_norm;
     for (size_t i = 0; i < (has_experts ? 1 : sizeof fields / sizeof *fields); i++)
-        if (json_member(text, fields[i]))
+        if (json_member(text, fields[i]) && !(i > 0 && is_one(json_member(text, fields[i]))))
             return err_set(error, ERR_INVALID, "%s is not supported", fields[i]);
     return OK;
 }
@@ -188,8 +202,11 @@ static enum err read_attention(struct model_config *config, const json_t *text,
     float scalar = family->scales_by_scalar ? 256.0f : (float)config->head_dim;
     config->eps = family->eps > 0 ? family->eps : 1e-6f;
     enum err err = config_json_number(text, "rms_norm_eps", 1e-20, 0.1, &config->eps, error);
-    if (err == OK && config->architecture->recurrent == MIXER_CONV)
+    if (err == OK &&
+        (config->architecture->recurrent == MIXER_CONV || config->architecture->has_layer_norm))
         err = config_json_number(text, "norm_eps", 1e-20, 0.1, &config->eps, error);
+    if (err == OK && config->architecture->has_layer_norm)
+        err = config_json_number(text, "layer_norm_eps", 1e-20, 0.1, &config->eps, error);
     config->inner_eps = config->eps;
     if (err == OK && family->scales_by_scalar)
         err = config_json_number(text, "query_pre_attn_scalar", 1e-6, 1e6, &scalar, error);
@@ -246,6 +263,10 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
         err = config_json_read_gemma(config, text, error);
     if (err == OK) err = config_json_read_rope(ret_config, text, &family->rope, error);
     if (err == OK) err = config_json_read_multipliers(config, text, error);
+    if (err == OK && config->architecture->logits_are_scaled) {
+        config->output_scale = 0.0625f;
+        err = config_json_number(text, "logit_scale", 1e-4, 1e4, &config->output_scale, error);
+    }
     if (err == OK) err = config_json_read_unrotated(config, text, error);
     if (err == OK) err = read_tie(ret_config, root, text, family, error);
     if (err == OK) err = config_json_read_labels(ret_config, root, error);

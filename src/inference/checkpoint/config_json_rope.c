@@ -107,6 +107,21 @@ static enum err read_yarn(struct json_config *json, const json_t *scaling, struc
     return config_json_number(scaling, "attention_factor", 0.1, 10, &config->rope_magnitude, error);
 }
 
+/* Hunyuan: whatever the length of a text, the base is that of a longer one. */
+static enum err scale_base(struct model_config *config, const json_t *scaling,
+                           struct error *error) {
+    const double dim = config_rotary_dim(config);
+    float alpha = 1.0f, factor = 1.0f;
+    enum err err = config_json_number(scaling, "alpha", 1, 1e6, &alpha, error);
+    if (err == OK) err = config_json_number(scaling, "factor", 1, 1, &factor, error);
+    const double base = (double)config->rope_base * pow((double)alpha, dim / (dim - 2));
+    if (err == OK && !(dim > 2 && base <= BASE_MAX))
+        err = err_set(error, ERR_INVALID, "alpha %g makes a base of rotations of %g", (double)alpha,
+                      base);
+    if (err == OK) config->rope_base = (float)base;
+    return err;
+}
+
 static struct str type_of(const json_t *scaling) {
     struct str type = json_member_str(scaling, "rope_type");
     return type.bytes > 0 ? type : json_member_str(scaling, "type");
@@ -123,6 +138,9 @@ static enum err read_scaling(struct json_config *json, const json_t *text, const
     json->config.rope_scale = 1.0f;
     if (!scaling || is_plain(scaling)) return OK;
     if (json->config.architecture->has_v_norm && str_is(type, "proportional")) return OK;
+    if (json->config.architecture->base_is_scaled && str_is(type, "dynamic") &&
+        json_member(scaling, "alpha"))
+        return scale_base(&json->config, scaling, error);
     if (str_is(type, "llama3")) return read_llama3(json, scaling, error);
     if (json->config.architecture->has_long_rope &&
         (str_is(type, "longrope") || str_is(type, "su")))

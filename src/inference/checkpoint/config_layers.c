@@ -92,6 +92,11 @@ bool config_has_experts(const struct model_config *config) {
     return config->experts > 0;
 }
 
+bool config_has_no_gate(const struct model_config *config) {
+    const enum activation activation = config->architecture->activation;
+    return activation == ACTIVATION_RELU2 || activation == ACTIVATION_XIELU;
+}
+
 bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
     return config->list[layer].window > 0;
 }
@@ -102,6 +107,9 @@ const char *config_cpu_only(const struct model_config *config) {
     if (config_is_recurrent(config)) return "a model with recurrent layers";
     if (architecture->has_no_pre_norm) return "a layer without a norm before it";
     if (config->temper_beta > 0) return "a temperature by position";
+    if (architecture->has_layer_norm) return "a decoder with LayerNorm";
+    if (config_has_no_gate(config)) return "a feed-forward without a gate";
+    if (architecture->norms_follow_turn) return "a norm behind the rotation";
     return NULL;
 }
 

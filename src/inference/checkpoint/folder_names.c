@@ -14,7 +14,9 @@ enum norms {
     NAMES_OF_GPT_OSS,
     NAMES_OF_GEMMA_4,
     NAMES_OF_LFM2,
-    NAMES_OF_MAMBA
+    NAMES_OF_MAMBA,
+    NAMES_OF_APERTUS,
+    NAMES_OF_HUNYUAN
 };
 
 /* Granite's: beside the experts, or alone. */
@@ -84,6 +86,16 @@ static const struct name_pair {
     {"proj.weight", "per_layer_projection.weight", NAMES_OF_GEMMA_4},
     {"post_norm.weight", "post_per_layer_input_norm.weight", NAMES_OF_GEMMA_4},
     {"layer_output_scale.weight", "layer_scalar", NAMES_OF_GEMMA_4},
+    {"attn_norm.bias", "input_layernorm.bias", NORMS_ANY},
+    {"ffn_norm.bias", "post_attention_layernorm.bias", NORMS_TWO},
+    {"attn_norm.weight", "attention_layernorm.weight", NAMES_OF_APERTUS},
+    {"ffn_norm.weight", "feedforward_layernorm.weight", NAMES_OF_APERTUS},
+    {"xielu.alpha_p", "mlp.act_fn.alpha_p", NAMES_OF_APERTUS},
+    {"xielu.alpha_n", "mlp.act_fn.alpha_n", NAMES_OF_APERTUS},
+    {"xielu.beta", "mlp.act_fn.beta", NAMES_OF_APERTUS},
+    {"xielu.eps", "mlp.act_fn.eps", NAMES_OF_APERTUS},
+    {"attn_q_norm.weight", "self_attn.query_layernorm.weight", NAMES_OF_HUNYUAN},
+    {"attn_k_norm.weight", "self_attn.key_layernorm.weight", NAMES_OF_HUNYUAN},
     {"ssm_in.weight", "mamba.in_proj.weight", NAMES_OF_MAMBA},
     {"ssm_conv1d.weight", "mamba.conv1d.weight", NAMES_OF_MAMBA},
     {"ssm_conv1d.bias", "mamba.conv1d.bias", NAMES_OF_MAMBA},
@@ -155,6 +167,7 @@ static const char fused_gate_up[] = "mlp.gate_up_proj.weight";
 static const struct name_pair single_names[] = {
     {"token_embd.weight", "embed_tokens.weight", NORMS_ANY},
     {"output_norm.weight", "norm.weight", NORMS_ANY},
+    {"output_norm.bias", "norm.bias", NORMS_ANY},
     {"output_norm.weight", "embedding_norm.weight", NAMES_OF_LFM2},
     {"per_layer_token_embd.weight", "embed_tokens_per_layer.weight", NAMES_OF_GEMMA_4},
     {"per_layer_model_proj.weight", "per_layer_model_projection.weight", NAMES_OF_GEMMA_4},
@@ -200,6 +213,8 @@ static bool is_of(const struct name_pair *pair, const struct architecture *archi
         return architecture->recurrent == MIXER_MAMBA &&
                (!is_shared || is_of_shared == architecture->has_shared_expert);
     }
+    if (pair->norms == NAMES_OF_APERTUS) return architecture->activation == ACTIVATION_XIELU;
+    if (pair->norms == NAMES_OF_HUNYUAN) return architecture->norms_follow_turn;
     if (pair->norms == NAMES_OF_LFM2) return architecture->recurrent == MIXER_CONV;
     if (pair->norms == NAMES_OF_GPT_OSS) return architecture->has_sinks;
     if (pair->norms == NORMS_ANY)

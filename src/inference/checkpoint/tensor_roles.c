@@ -4,6 +4,7 @@
 const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_EMBEDDING] = {"token_embd.weight", NEED_ALWAYS, EXTENT_WIDTH, EXTENT_VOCAB},
     [ROLE_OUTPUT_NORM] = {"output_norm.weight", NEED_DECODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_OUTPUT_NORM_BIAS] = {"output_norm.bias", NEED_NORM_BIAS, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_HEAD] = {"output.weight", NEED_OPTIONAL, EXTENT_WIDTH, EXTENT_VOCAB},
     [ROLE_ROPE_FACTORS] = {"rope_freqs.weight", NEED_OPTIONAL, EXTENT_PAIRS, EXTENT_NONE},
     [ROLE_ROPE_FACTORS_SHORT] = {"rope_factors_short.weight", NEED_LONG_ROPE, EXTENT_PAIRS,
@@ -37,7 +38,13 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_OUTPUT_PROJECTION] = {"attn_output.weight", NEED_ATTENTION, EXTENT_Q, EXTENT_WIDTH},
     [ROLE_POST_ATTENTION_NORM] = {"post_attention_norm.weight", NEED_POST_NORM, EXTENT_WIDTH,
                                   EXTENT_NONE},
-    [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_PRE_NORM, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_FFN_NORM] = {"ffn_norm.weight", NEED_FFN_NORM, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_ATTENTION_NORM_BIAS] = {"attn_norm.bias", NEED_NORM_BIAS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_FFN_NORM_BIAS] = {"ffn_norm.bias", NEED_FFN_NORM_BIAS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_XIELU_ALPHA_P] = {"xielu.alpha_p", NEED_XIELU, EXTENT_ONE, EXTENT_NONE},
+    [ROLE_XIELU_ALPHA_N] = {"xielu.alpha_n", NEED_XIELU, EXTENT_ONE, EXTENT_NONE},
+    [ROLE_XIELU_BETA] = {"xielu.beta", NEED_XIELU, EXTENT_ONE, EXTENT_NONE},
+    [ROLE_XIELU_EPS] = {"xielu.eps", NEED_XIELU, EXTENT_ONE, EXTENT_NONE},
     [ROLE_GATE] = {"ffn_gate.weight", NEED_GATE, EXTENT_WIDTH, EXTENT_FFN},
     [ROLE_UP] = {"ffn_up.weight", NEED_GATED, EXTENT_WIDTH, EXTENT_UP},
     [ROLE_GATE_UP] = {"ffn_gate_up.weight", NEED_FUSED_GATE_UP, EXTENT_WIDTH, EXTENT_GATE_UP},
@@ -166,7 +173,21 @@ static bool is_of_state(const struct model_config *config, enum mixer_kind mixer
     if (need == NEED_CONV_BIAS) return mixer == MIXER_MAMBA && config->recurrent.has_conv_bias;
     if (need == NEED_STATE) return mixer == MIXER_DELTA || mixer == MIXER_MAMBA;
     if (need == NEED_DELTA) return mixer == MIXER_DELTA;
-    return mixer == MIXER_DELTA && (need == NEED_DELTA_APART) != is_grouped;
+    const bool is_of_delta =
+        need == NEED_DELTA_APART || need == NEED_DELTA_RATES || need == NEED_FUSED_DELTA;
+    return is_of_delta && mixer == MIXER_DELTA && (need == NEED_DELTA_APART) != is_grouped;
+}
+
+/* Whether a decoder can have a tensor of the norms before its halves, or of an activation. */
+static bool is_of_norm(const struct model_config *config, enum need need) {
+    const struct architecture *architecture = config->architecture;
+    const bool is_before = !architecture->is_encoder && !architecture->has_no_pre_norm;
+    const bool is_own = is_before && !architecture->halves_are_parallel;
+    if (need == NEED_PRE_NORM) return is_before;
+    if (need == NEED_FFN_NORM) return is_own;
+    if (need == NEED_NORM_BIAS) return is_before && architecture->has_norm_bias;
+    if (need == NEED_FFN_NORM_BIAS) return is_own && architecture->has_norm_bias;
+    return need == NEED_XIELU && architecture->activation == ACTIVATION_XIELU;
 }
 
 bool tensor_is_known(const struct model_config *config, uint32_t layer, enum need need) {
@@ -178,7 +199,6 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_ALWAYS: return true;
     case NEED_DECODER:
     case NEED_OPTIONAL: return !architecture->is_encoder;
-    case NEED_PRE_NORM: return !architecture->is_encoder && !architecture->has_no_pre_norm;
     case NEED_ENCODER: return architecture->is_encoder;
     case NEED_ENCODER_BIAS:
     case NEED_POSITIONS: return architecture->is_encoder && !architecture->is_rotary_encoder;
@@ -195,7 +215,8 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_CHOICE_BIAS: return has_experts && config->routing.has_bias;
     case NEED_SHARED_SCALE:
         return has_experts && config->shared_ffn > 0 && !architecture->shared_expert_is_plain;
-    case NEED_FUSED_GATE_UP: return is_gated && !architecture->is_encoder;
+    case NEED_FUSED_GATE_UP:
+        return is_gated && !architecture->is_encoder && !config_has_no_gate(config);
     case NEED_FUSED_SHARED:
     case NEED_SHARED_EXPERT: return has_experts && config->shared_ffn > 0;
     case NEED_KEYS: return is_attention;
@@ -207,7 +228,7 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_GATED: return is_gated;
     case NEED_GATE:
         return is_gated && (!architecture->is_encoder || architecture->is_rotary_encoder) &&
-               !architecture->has_fused_gate_up;
+               !architecture->has_fused_gate_up && !config_has_no_gate(config);
     case NEED_EXPERTS:
     case NEED_FUSED_EXPERTS: return has_experts;
     case NEED_LONG_ROPE: return architecture->has_long_rope;
@@ -219,6 +240,6 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_LABELS_BIAS: return config->labels > 0;
     case NEED_LABEL_DENSE:
         return config->labels > 0 && architecture->label_form != LABEL_FORM_PLAIN;
-    default: return is_of_state(config, kind->mixer, need);
+    default: return is_of_norm(config, need) || is_of_state(config, kind->mixer, need);
     }
 }

@@ -14,6 +14,9 @@ enum need {
     NEED_ALWAYS,
     NEED_DECODER,
     NEED_PRE_NORM,
+    NEED_FFN_NORM,
+    NEED_NORM_BIAS,
+    NEED_FFN_NORM_BIAS,
     NEED_ENCODER,
     NEED_ENCODER_BIAS,
     NEED_OUTPUT_BIAS,
@@ -56,6 +59,7 @@ enum need {
     NEED_FUSED_SHARED,
     NEED_FUSED_BIAS,
     NEED_BIAS_OF_EXPERTS,
+    NEED_XIELU, /* tensors in a folder only */
 };
 
 /* Extents a shape is made of. */

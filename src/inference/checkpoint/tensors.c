@@ -97,7 +97,8 @@ static enum err check_shape(const struct checkpoint_tensor *tensor,
         tensor->axes[0] <= cols && tensor->axes[1] <= cols &&
         tensor->axes[0] * tensor->axes[1] == cols)
         return check_type(tensor, is_vector, error);
-    if ((tensor->axis_count != axis_count && !is_flat) || tensor->axes[0] != cols ||
+    const bool is_number = is_vector && cols == 1 && tensor->axis_count == 0;
+    if ((tensor->axis_count != axis_count && !is_flat && !is_number) || tensor->axes[0] != cols ||
         tensor->axes[1] != rows)
         return err_set(error, ERR_INVALID,
                        "tensor %.*s has %u axes, %llu x %llu, instead of %llu x %llu",

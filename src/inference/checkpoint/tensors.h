@@ -15,6 +15,7 @@
 enum tensor_role {
     ROLE_EMBEDDING,
     ROLE_OUTPUT_NORM,
+    ROLE_OUTPUT_NORM_BIAS,
     ROLE_HEAD,
     ROLE_ROPE_FACTORS,
     ROLE_ROPE_FACTORS_SHORT,
@@ -46,6 +47,13 @@ enum tensor_role {
     ROLE_OUTPUT_PROJECTION,
     ROLE_POST_ATTENTION_NORM,
     ROLE_FFN_NORM,
+    ROLE_ATTENTION_NORM_BIAS,
+    ROLE_FFN_NORM_BIAS,
+    /* the numbers of an activation */
+    ROLE_XIELU_ALPHA_P,
+    ROLE_XIELU_ALPHA_N,
+    ROLE_XIELU_BETA,
+    ROLE_XIELU_EPS,
     ROLE_GATE,
     ROLE_UP,
     ROLE_GATE_UP, /* both in one */

@@ -65,12 +65,14 @@ static void heads_rows(struct forward *forward, const struct op *op, uint32_t ro
     const uint32_t heads = forward->program->shape.heads, kv_heads = sizes->kv_heads;
     float *q = forward->wide + (size_t)row * sizes->stride;
     float *k = q + sizes->q_width, *v = k + sizes->kv_width;
-    norm_heads(forward, op, q, heads, op->q_norm, count);
+    norm_heads(forward, op, q, heads, op->turns_first ? NULL : op->q_norm, count);
     rotate_heads(forward, op, q, heads, row, count);
+    if (op->turns_first) norm_heads(forward, op, q, heads, op->q_norm, count);
     temper_rows(forward, op, q, row, count);
     if (op->is_query_only) return;
-    norm_heads(forward, op, k, kv_heads, op->k_norm, count);
+    norm_heads(forward, op, k, kv_heads, op->turns_first ? NULL : op->k_norm, count);
     rotate_heads(forward, op, k, kv_heads, row, count);
+    if (op->turns_first) norm_heads(forward, op, k, kv_heads, op->k_norm, count);
     if (op->norms_v) norm_heads(forward, op, v, kv_heads, forward->ones, count);
     const struct kv_cache cache = cache_of(forward, op);
     struct kv_store store = {.cache = &cache,

@@ -49,29 +49,31 @@ static void run_embed(struct forward *forward, const struct op *op) {
 /* ---- NORM ---- */
 
 /* y = norm(x), or y += norm(x), over rows of the residual's width. */
-static void norm_to(const struct forward *forward, const float *x, float *y, const float *weight,
+static void norm_to(const struct forward *forward, const struct op *op, const float *x, float *y,
                     bool add, uint32_t row, uint32_t count) {
+    const struct kernels *kernels = forward->options.kernels;
     size_t width = forward->program->shape.width;
-    forward->options.kernels->rms_norm(&(struct norm){.x = x + row * width,
-                                                      .x_stride = width,
-                                                      .y = y + row * width,
-                                                      .y_stride = width,
-                                                      .weight = weight,
-                                                      .width = width,
-                                                      .rows = count,
-                                                      .epsilon = forward->program->shape.eps,
-                                                      .add = add});
+    (op->is_layer_norm ? kernels->layer_norm
+                       : kernels->rms_norm)(&(struct norm){.x = x + row * width,
+                                                           .x_stride = width,
+                                                           .y = y + row * width,
+                                                           .y_stride = width,
+                                                           .weight = add ? op->post : op->weight,
+                                                           .bias = add ? NULL : op->bias,
+                                                           .width = width,
+                                                           .rows = count,
+                                                           .epsilon = forward->program->shape.eps,
+                                                           .add = add});
 }
 
 static void norm_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
     const size_t width = forward->program->shape.width;
     assert(op->add != ADD_H); /* products add by themselves here */
-    if (op->add == ADD_NORMED_H)
-        norm_to(forward, forward->h, forward->x, op->post, true, row, count);
+    if (op->add == ADD_NORMED_H) norm_to(forward, op, forward->h, forward->x, true, row, count);
     float *x = forward->x + row * width;
     for (size_t i = 0; op->x_scale && i < count * width; i++) x[i] *= op->x_scale[0];
     if (op->weight)
-        norm_to(forward, forward->x, forward->h, op->weight, false, row, count);
+        norm_to(forward, op, forward->x, forward->h, false, row, count);
     else
         memcpy(forward->h + row * width, x, count * width * sizeof *x);
     rows_prepare(forward, op->next, forward->h, forward->program->shape.width, row, count);
@@ -122,6 +124,25 @@ static void scale_rows(const struct forward *forward, float *y, size_t stride, s
     }
 }
 
+/* A feed-forward without a gate. */
+static void bend_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
+    const struct kernels *kernels = forward->options.kernels;
+    const size_t width = op->width;
+    float *x = forward->wide + row * width;
+    if (op->gate == GATE_RELU2)
+        kernels->relu2(x, width, width, count);
+    else
+        kernels->xielu(&(struct xielu){.x = x,
+                                       .x_stride = width,
+                                       .width = width,
+                                       .rows = count,
+                                       .alpha_p = op->xielu[0],
+                                       .alpha_n = op->xielu[1],
+                                       .beta = op->xielu[2],
+                                       .eps = op->xielu[3]});
+    rows_prepare(forward, op->next, forward->wide, width, row, count);
+}
+
 static void gate_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
     const struct kernels *kernels = forward->options.kernels;
     const size_t width = op->width, stride = op->gates_inputs ? width : 2 * width;
@@ -150,7 +171,8 @@ static void gate_rows(struct forward *forward, const struct op *op, uint32_t row
 }
 
 static void run_gate(struct forward *forward, const struct op *op) {
-    rows_run(forward, op, gate_rows);
+    const bool is_gated = op->gate != GATE_RELU2 && op->gate != GATE_XIELU;
+    rows_run(forward, op, is_gated ? gate_rows : bend_rows);
 }
 
 /* ---- KEEP ---- */
@@ -171,6 +193,7 @@ static void run_keep(struct forward *forward, const struct op *op) {
         uint32_t row = forward->wanted[i];
         if (row == i) continue;
         move_row(forward->x, shape->width, row, i);
+        move_row(forward->h, shape->width, row, i); /* a parallel half reads it */
         move_row(forward->wide, op->width, row, i);
         if (op->attended > 0) move_row(forward->attended, op->attended, row, i);
         if (inputs > 0) move_row(forward->inputs, inputs, row, i);

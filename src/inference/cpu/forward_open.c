@@ -179,7 +179,8 @@ static void make_program(struct forward *forward) {
                                .input_projection = weights->input_projection,
                                .input_norm = weights->input_norm,
                                .head = options->logit_rows_max > 0 ? weights->head : NULL,
-                               .output_norm = weights->output_norm},
+                               .output_norm = weights->output_norm,
+                               .output_norm_bias = weights->output_norm_bias},
                    .is_bidirectional = options->is_bidirectional,
                    .matmul_adds = true});
     forward->program = &forward->own_program;

@@ -164,6 +164,16 @@ struct gate {
     float alpha; /* clamped_mul */
 };
 
+/* An activation of a feed-forward without a gate, in place: alpha_p x² + beta x above 0, else
+ * alpha_n (e^min(x, eps) - 1 - x) + beta x. */
+struct xielu {
+    float *x; /* (rows, width) */
+    size_t x_stride;
+    size_t width;
+    size_t rows;
+    float alpha_p, alpha_n, beta, eps;
+};
+
 /* The experts of rows, and the weights of their sum. The chosen ones are those of the highest
  * probability + bias, in the best groups if there are groups (DeepSeek-V3). */
 struct route {
@@ -274,6 +284,7 @@ typedef void (*rope_fn)(const struct rope *call);
 typedef void (*gate_fn)(const struct gate *call);
 typedef void (*route_fn)(const struct route *call);
 typedef void (*gelu_fn)(float *x, size_t x_stride, size_t width, size_t rows);
+typedef void (*xielu_fn)(const struct xielu *call);
 typedef void (*add_fn)(const float *x, float *y, size_t count);
 typedef void (*kv_store_fn)(const struct kv_store *call, uint32_t kv_head_begin,
                             uint32_t kv_head_end);
@@ -310,8 +321,10 @@ struct kernels {
     gate_fn clamped_mul; /* y = g σ(alpha g) · (u + 1), g = min(gate, limit), u = up within ±limit
                             */
     gelu_fn gelu_erf;    /* x (rows, width) = x/2 (1 + erf(x/√2)), in place */
-    add_fn add;          /* y (count) += x (count) */
-    route_fn route;      /* the experts of each row */
+    gelu_fn relu2;       /* x (rows, width) = max(x, 0)², in place */
+    xielu_fn xielu;
+    add_fn add;     /* y (count) += x (count) */
+    route_fn route; /* the experts of each row */
 
     /* Layers with a state; kernels/recurrent.h has their formulas. */
     short_conv_fn short_conv;

@@ -57,4 +57,6 @@ enum op_gate {
     GATE_SILU,
     GATE_GELU_TANH,
     GATE_CLAMPED, /* clamped_mul of kernels.h (EXPERTS) */
+    GATE_RELU2,   /* no second half: relu2 of kernels.h */
+    GATE_XIELU,   /* likewise: xielu */
 };

@@ -82,20 +82,22 @@ static enum err open_on_device(struct model *model, const struct model_options *
                                uint32_t context_max, struct error *error) {
     const struct loaded_gpu *device = options->device;
     const struct weights *weights = model->weights;
-    const struct executor_gpu_options executor = {.table = device->table,
-                                                  .gpu = device->gpu,
-                                                  .card = &device->card,
-                                                  .memory_bytes = device->memory_bytes,
-                                                  .store = model->gpu_store,
-                                                  .config = &model->config,
-                                                  .layout = &model->layout,
-                                                  .weights = {.layers = weights->layers,
-                                                              .embedding = weights->embedding,
-                                                              .head = weights->head,
-                                                              .output_norm = weights->output_norm},
-                                                  .kv_form = gpu_load_kv_form(device),
-                                                  .urgent_sequences = options->urgent_sequences,
-                                                  .limits = limits_of(options, context_max)};
+    const struct executor_gpu_options executor = {
+        .table = device->table,
+        .gpu = device->gpu,
+        .card = &device->card,
+        .memory_bytes = device->memory_bytes,
+        .store = model->gpu_store,
+        .config = &model->config,
+        .layout = &model->layout,
+        .weights = {.layers = weights->layers,
+                    .embedding = weights->embedding,
+                    .head = weights->head,
+                    .output_norm = weights->output_norm,
+                    .output_norm_bias = weights->output_norm_bias},
+        .kv_form = gpu_load_kv_form(device),
+        .urgent_sequences = options->urgent_sequences,
+        .limits = limits_of(options, context_max)};
     enum err err = executor_gpu_open(&model->executor, &executor, error);
     return err == ERR_INVALID ? (error->code = ERR_UNAVAILABLE) : err;
 }

@@ -63,6 +63,7 @@ struct recurrent {
 
 struct layer_weights {
     float *attention_norm;      /* (width) or NULL */
+    float *attention_norm_bias; /* (width) or NULL */
     float *q_norm;              /* (head_dim), or of all heads, or NULL */
     float *k_norm;              /* likewise */
     struct matrix *qkv;         /* (q | k | v, width): (heads + 2 kv_heads) · head_dim outputs; or
@@ -73,7 +74,9 @@ struct layer_weights {
     float *output_bias;         /* (width) or NULL; an encoder's too */
     float *post_attention_norm; /* (width) or NULL */
     float *ffn_norm;            /* (width) or NULL */
-    struct matrix *gate_up;     /* (gate | up: 2 ffn, width); NULL with experts */
+    float *ffn_norm_bias;       /* (width) or NULL */
+    struct matrix *gate_up;     /* (gate | up: 2 ffn, width), or up alone; NULL with experts */
+    float *xielu;               /* (4) alpha_p, alpha_n, beta, eps of the activation, or NULL */
     struct matrix *down;        /* (width, ffn); likewise */
     struct experts experts;
     struct recurrent recurrent;

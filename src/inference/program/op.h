@@ -61,7 +61,10 @@ struct op {
     const float *x_scale;    /* NORM: (1) factor of x after the sum, or NULL */
     const float *post;       /* NORM with ADD_NORMED_H: (width) */
     enum op_to to;           /* MATMUL, EXPERTS: not TO_WIDE */
-    const float *bias;       /* MATMUL: (matrix->rows) or NULL */
+    const float *bias;       /* MATMUL: (matrix->rows) or NULL; NORM: (width) or NULL */
+    bool is_layer_norm;      /* NORM: LayerNorm instead of RMSNorm */
+    bool turns_first;        /* HEADS: the norms come behind the rotation */
+    const float *xielu;      /* GATE: (4) numbers of GATE_XIELU */
     const float *sinks;      /* ATTENTION: (heads) or NULL */
     const float *q_norm;     /* HEADS: (head_dim) or NULL */
     const float *k_norm;     /* HEADS: (head_dim) or NULL */

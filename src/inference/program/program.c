@@ -27,8 +27,9 @@ static struct op *append(struct maker *maker, enum op_kind kind) {
 }
 
 /* h = norm(x), after the sum that the last product left open. */
-static void append_norm(struct maker *maker, const float *weight, const struct matrix *next) {
+static struct op *append_norm(struct maker *maker, const float *weight, const struct matrix *next) {
     struct op *op = append(maker, OP_NORM);
+    op->is_layer_norm = maker->options->config->architecture->has_layer_norm;
     op->weight = weight;
     op->next = next;
     op->add = maker->add;
@@ -37,6 +38,7 @@ static void append_norm(struct maker *maker, const float *weight, const struct m
     maker->add = ADD_NOTHING;
     maker->post = NULL;
     maker->x_scale = NULL;
+    return op;
 }
 
 static struct op *append_matmul(struct maker *maker, const struct matrix *matrix, enum op_to to) {
@@ -100,7 +102,7 @@ static void append_output(struct maker *maker, const struct layer_weights *weigh
 static void append_attention_half(struct maker *maker, const struct layer_weights *weights) {
     const struct model_config *config = maker->options->config;
     const struct layer *layer = &config->list[maker->layer];
-    append_norm(maker, weights->attention_norm, weights->qkv);
+    append_norm(maker, weights->attention_norm, weights->qkv)->bias = weights->attention_norm_bias;
     append_matmul(maker, weights->qkv, TO_WIDE)->bias = weights->qkv_bias;
 
     struct op *heads = append_attention(maker, OP_HEADS);
@@ -110,6 +112,7 @@ static void append_attention_half(struct maker *maker, const struct layer_weight
     heads->temper_tokens = config->temper_tokens;
     heads->norms_all = config->architecture->qk_norm_is_wide;
     heads->rope = (uint8_t)layer->rope;
+    heads->turns_first = config->architecture->norms_follow_turn;
     heads->norms_v = config->architecture->has_v_norm;
     heads->is_query_only = layer->kv_from > 0;
     heads->ends_slice = true;
@@ -171,7 +174,9 @@ static void append_conv_half(struct maker *maker, const struct layer_weights *we
 static enum op_gate gate_of(const struct maker *maker) {
     static const enum op_gate gates[] = {[ACTIVATION_SILU] = GATE_SILU,
                                          [ACTIVATION_GELU_TANH] = GATE_GELU_TANH,
-                                         [ACTIVATION_CLAMPED] = GATE_CLAMPED};
+                                         [ACTIVATION_CLAMPED] = GATE_CLAMPED,
+                                         [ACTIVATION_RELU2] = GATE_RELU2,
+                                         [ACTIVATION_XIELU] = GATE_XIELU};
     return gates[maker->options->config->architecture->activation];
 }
 
@@ -180,14 +185,20 @@ static bool ends_slice(const struct maker *maker) {
     return maker->layer < maker->options->config->layers - 1;
 }
 
-/* Up to the product of down. */
+/* Up to the product of down. Where both halves read one norm, h still has it. */
 static void append_gate(struct maker *maker, const struct layer_weights *weights) {
-    append_norm(maker, weights->ffn_norm, weights->gate_up);
+    if (maker->options->config->architecture->halves_are_parallel) {
+        assert(maker->options->matmul_adds);
+        append_prepare(maker, weights->gate_up);
+    } else {
+        append_norm(maker, weights->ffn_norm, weights->gate_up)->bias = weights->ffn_norm_bias;
+    }
     append_matmul(maker, weights->gate_up, TO_WIDE);
     struct op *gate = append(maker, OP_GATE);
     gate->gate = gate_of(maker);
     gate->width = config_ffn(maker->options->config, maker->layer);
     gate->next = weights->down;
+    gate->xielu = weights->xielu;
 }
 
 static void append_gated_half(struct maker *maker, const struct layer_weights *weights) {
@@ -350,7 +361,7 @@ void program_of(struct program *ret_program, const struct program_options *optio
         append_input(&maker, layer);
         maker.x_scale = layer->scale;
     }
-    append_norm(&maker, weights->output_norm, weights->head);
+    append_norm(&maker, weights->output_norm, weights->head)->bias = weights->output_norm_bias;
     if (weights->head) {
         struct op *logits = append(&maker, OP_LOGITS);
         logits->matrix = weights->head;

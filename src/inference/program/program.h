@@ -52,6 +52,7 @@ struct program_weights {
     const struct matrix *head;             /* (vocab_rows, width); NULL: the pass ends in hidden
                                            states */
     const float *output_norm;              /* (width) */
+    const float *output_norm_bias;         /* (width) or NULL */
 };
 
 struct program_options {

@@ -87,6 +87,37 @@ enum err weights_read_norm(struct weights_loader *loader, uint32_t layer, enum t
     return OK;
 }
 
+static float softplus(float x) {
+    return x > 20.0f ? x : log1pf(expf(x));
+}
+
+/* A folder's numbers are tensors, of which the last two may be absent; a GGUF's are in its config. */
+enum err weights_read_xielu(struct weights_loader *loader, uint32_t layer, float **ret_xielu) {
+    static const enum tensor_role roles[] = {ROLE_XIELU_ALPHA_P, ROLE_XIELU_ALPHA_N,
+                                             ROLE_XIELU_BETA, ROLE_XIELU_EPS};
+    const struct model_config *config = loader->options.config;
+    const bool is_gguf = checkpoint_has_rates(loader->options.checkpoint);
+    if (config->architecture->activation != ACTIVATION_XIELU) return OK;
+    float *numbers = *ret_xielu = calloc(4, sizeof *numbers);
+    if (!numbers) return err_set(loader->error, ERR_LIMIT, "no memory for four numbers");
+    memcpy(numbers, is_gguf ? config->list[layer].xielu : (const float[4]){0, 0, 0.5f, -1e-6f},
+           4 * sizeof *numbers);
+    for (int i = 0; !is_gguf && i < 4; i++) {
+        float *at = &numbers[i];
+        if (!weights_find(loader, layer, roles[i]) && i >= 2) continue;
+        if (!weights_find(loader, layer, roles[i]))
+            return err_set(
+                loader->error, ERR_INVALID, "tensor %s is missing",
+                checkpoint_spell(loader->options.checkpoint, tensor_name_of(roles[i], layer).text)
+                    .text);
+        enum err err = append_tensor(loader, layer, roles[i], &at);
+        if (err != OK) return err;
+    }
+    numbers[0] = softplus(numbers[0]);
+    numbers[1] = numbers[2] + softplus(numbers[1]);
+    return OK;
+}
+
 /* ---- experts ---- */
 
 /* Line e of ret_lines, `stride` floats apart, begins with what the tensor has for expert e. */

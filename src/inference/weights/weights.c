@@ -39,6 +39,11 @@ static enum err load_norms(struct weights_loader *loader, uint32_t layer,
     enum err err = OK;
     for (size_t i = 0; i < sizeof norms / sizeof *norms && err == OK; i++)
         err = weights_read_norm(loader, layer, norms[i].role, norms[i].norm);
+    static const enum tensor_role bias[] = {ROLE_ATTENTION_NORM_BIAS};
+    static const enum tensor_role ffn_bias[] = {ROLE_FFN_NORM_BIAS};
+    if (err == OK) err = weights_read_vector(loader, layer, bias, 1, &to->attention_norm_bias);
+    if (err == OK) err = weights_read_vector(loader, layer, ffn_bias, 1, &to->ffn_norm_bias);
+    if (err == OK) err = weights_read_xielu(loader, layer, &to->xielu);
     /* The router reads rows of a norm without weights, times its own, over √width. */
     const uint32_t width = loader->options.config->width;
     for (uint32_t i = 0; err == OK && to->router_norm && i < width; i++)
@@ -134,14 +139,17 @@ static enum err open_layer(struct weights_loader *loader, uint32_t layer) {
                : load_norms(loader, layer, to);
 }
 
-/* The factor of the logits is one of the norm before the head. */
+/* The factor of the logits is one of the norm before the head, and of its bias. */
 static enum err read_output_norm(struct weights_loader *loader) {
     const struct model_config *config = loader->options.config;
-    float *norm = NULL;
-    enum err err = weights_read_norm(loader, 0, ROLE_OUTPUT_NORM, &loader->weights->output_norm);
-    norm = loader->weights->output_norm;
-    for (uint32_t i = 0; err == OK && config->output_scale > 0 && i < config->width; i++)
-        norm[i] *= config->output_scale;
+    static const enum tensor_role bias_role[] = {ROLE_OUTPUT_NORM_BIAS};
+    struct weights *weights = loader->weights;
+    enum err err = weights_read_norm(loader, 0, ROLE_OUTPUT_NORM, &weights->output_norm);
+    if (err == OK) err = weights_read_vector(loader, 0, bias_role, 1, &weights->output_norm_bias);
+    for (uint32_t i = 0; err == OK && config->output_scale > 0 && i < config->width; i++) {
+        weights->output_norm[i] *= config->output_scale;
+        if (weights->output_norm_bias) weights->output_norm_bias[i] *= config->output_scale;
+    }
     return err;
 }
 
@@ -278,6 +286,9 @@ static void close_layer(struct layer_weights *layer) {
     matrix_close(layer->gate_up);
     matrix_close(layer->down);
     free(layer->attention_norm);
+    free(layer->attention_norm_bias);
+    free(layer->ffn_norm_bias);
+    free(layer->xielu);
     free(layer->q_norm);
     free(layer->k_norm);
     free(layer->qkv_bias);
@@ -313,6 +324,7 @@ void weights_close(struct weights *weights) {
     matrix_close(weights->input_projection);
     free(weights->input_norm);
     free(weights->output_norm);
+    free(weights->output_norm_bias);
     free(weights->positions);
     free(weights->embedding_norm);
     free(weights->embedding_norm_bias);

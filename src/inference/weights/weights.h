@@ -44,6 +44,7 @@ struct weights {
     struct matrix *input_projection;
     float *input_norm;
     float *output_norm;         /* (width); NULL for an encoder */
+    float *output_norm_bias;    /* (width) or NULL */
     float *positions;           /* encoder: (context_max, width), with the first token type added;
                                    rotary encoder: (width), that type alone */
     float *embedding_norm;      /* (width) */

@@ -57,6 +57,9 @@ enum err weights_read_vector(struct weights_loader *loader, uint32_t layer,
 /* weights_read_vector for a norm, which some files store less one. */
 enum err weights_read_norm(struct weights_loader *loader, uint32_t layer, enum tensor_role role,
                            float **ret_norm) MUST_CHECK;
+/* Reads the four numbers of a layer's activation, if it has some. */
+enum err weights_read_xielu(struct weights_loader *loader, uint32_t layer,
+                            float **ret_xielu) MUST_CHECK;
 /* Reads the biases of router and experts, if the architecture has them. */
 enum err weights_read_expert_biases(struct weights_loader *loader, uint32_t layer,
                                     struct experts *ret_experts) MUST_CHECK;

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 HERE = pathlib.Path(__file__).resolve().parent
 SIZES = {"vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2}
 DECODER = SIZES | {"num_key_value_heads": 1, "rms_norm_eps": 1e-5, "torch_dtype": "bfloat16"}
+PLAIN = SIZES | {"num_key_value_heads": 1, "torch_dtype": "bfloat16"}
 LONG = {
     "type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.5, 1.9, 2.4, 3.1, 4.0], "long_factor": [
         1.0, 1.4, 2.0, 3.0, 5.0, 9.0, 16.0, 30.0]}
@@ -39,6 +40,30 @@ CONFIGS = {
         "routed_scaling_factor": 1.5, "rope_parameters": {
             "rope_type": "default", "rope_theta": 10000.0},
         "layer_types": ["conv", "full_attention", "conv", "full_attention", "conv"],
+        "tie_word_embeddings": True},
+    "cohere": PLAIN | {
+        "model_type": "cohere", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "layer_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "logit_scale": 0.5,
+        "use_qk_norm": False},
+    "cohere2": PLAIN | {
+        "model_type": "cohere2", "num_hidden_layers": 4, "max_position_embeddings": 256,
+        "layer_norm_eps": 1e-5, "rope_theta": 10000.0, "hidden_act": "silu", "logit_scale": 0.25,
+        "sliding_window": 12, "sliding_window_pattern": 4},
+    "nemotron": PLAIN | {
+        "model_type": "nemotron", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "head_dim": 24, "norm_eps": 1e-5, "rope_theta": 10000.0, "partial_rotary_factor": 0.5,
+        "hidden_act": "relu2", "tie_word_embeddings": False},
+    "apertus": DECODER | {
+        "model_type": "apertus", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "hidden_act": "xielu", "rope_theta": 10000.0, "rope_scaling": {
+            "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+            "original_max_position_embeddings": 64, "rope_type": "llama3", "type": "llama3"},
+        "tie_word_embeddings": False},
+    "hunyuan_v1_dense": DECODER | {
+        "model_type": "hunyuan_v1_dense", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "head_dim": 16, "hidden_act": "silu", "rope_theta": 10000.0, "rope_scaling": {
+            "alpha": 50.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0,
+            "mscale_all_dim": 1.0, "type": "dynamic"},
         "tie_word_embeddings": True},
     "qwen3_next": DECODER | {
         "model_type": "qwen3_next", "num_hidden_layers": 5, "max_position_embeddings": 256,
@@ -224,7 +249,7 @@ def make(name):
                              dtype=torch.float32,
                              attn_implementation="eager",
                              **({"add_pooling_layer": False} if is_encoder else {})).eval()
-    fill(model, 7, name in ("gemma", "gemma2", "qwen3_next"))
+    fill(model, 7, name in ("gemma", "gemma2", "nemotron", "qwen3_next"))
     model.tie_weights()
     random = numpy.random.default_rng(3)
     if is_encoder:

@@ -20,6 +20,8 @@ void avx2_silu_mul(const struct gate *call);
 void avx2_gelu_tanh_mul(const struct gate *call);
 void avx2_sigmoid_mul(const struct gate *call);
 void avx2_clamped_mul(const struct gate *call);
+void avx2_relu2(float *x, size_t x_stride, size_t width, size_t rows);
+void avx2_xielu(const struct xielu *call);
 void avx2_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows);
 void avx2_add(const float *x, float *y, size_t count);
 

@@ -23,6 +23,8 @@ void avx512_silu_mul(const struct gate *call);
 void avx512_gelu_tanh_mul(const struct gate *call);
 void avx512_sigmoid_mul(const struct gate *call);
 void avx512_clamped_mul(const struct gate *call);
+void avx512_relu2(float *x, size_t x_stride, size_t width, size_t rows);
+void avx512_xielu(const struct xielu *call);
 void avx512_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows);
 void avx512_add(const float *x, float *y, size_t count);
 

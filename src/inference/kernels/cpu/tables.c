@@ -12,11 +12,11 @@
     .kv_type = TENSOR_F16, .rms_norm = isa##_rms_norm, .layer_norm = isa##_layer_norm,             \
     .rope = isa##_rope, .silu_mul = isa##_silu_mul, .gelu_tanh_mul = isa##_gelu_tanh_mul,          \
     .sigmoid_mul = isa##_sigmoid_mul, .clamped_mul = isa##_clamped_mul,                            \
-    .gelu_erf = isa##_gelu_erf, .add = isa##_add, .route = ref_route,                              \
-    .short_conv = isa##_short_conv, .delta_rule = isa##_delta_rule, .mamba = isa##_mamba,          \
-    .gated_norm = isa##_gated_norm, .kv_store = isa##_kv_store, .attention = isa##_attention,      \
-    .weigh = isa##_weigh, .log_sum_exp = isa##_log_sum_exp, .argmax = isa##_argmax,                \
-    .top_k = isa##_top_k
+    .gelu_erf = isa##_gelu_erf, .relu2 = isa##_relu2, .xielu = isa##_xielu, .add = isa##_add,      \
+    .route = ref_route, .short_conv = isa##_short_conv, .delta_rule = isa##_delta_rule,            \
+    .mamba = isa##_mamba, .gated_norm = isa##_gated_norm, .kv_store = isa##_kv_store,              \
+    .attention = isa##_attention, .weigh = isa##_weigh, .log_sum_exp = isa##_log_sum_exp,          \
+    .argmax = isa##_argmax, .top_k = isa##_top_k
 
 const struct kernels avx2_kernels = {
     .name = "avx2",

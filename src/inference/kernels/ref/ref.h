@@ -19,6 +19,8 @@ void ref_silu_mul(const struct gate *call);
 void ref_gelu_tanh_mul(const struct gate *call);
 void ref_sigmoid_mul(const struct gate *call);
 void ref_clamped_mul(const struct gate *call);
+void ref_relu2(float *x, size_t x_stride, size_t width, size_t rows);
+void ref_xielu(const struct xielu *call);
 void ref_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows);
 void ref_add(const float *x, float *y, size_t count);
 void ref_route(const struct route *call);

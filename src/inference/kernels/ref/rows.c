@@ -122,6 +122,24 @@ void ref_gelu_erf(float *x, size_t x_stride, size_t width, size_t rows) {
     }
 }
 
+void ref_relu2(float *x, size_t x_stride, size_t width, size_t rows) {
+    for (size_t row = 0; row < rows; row++) {
+        float *at = x + row * x_stride;
+        for (size_t i = 0; i < width; i++) at[i] = at[i] > 0 ? at[i] * at[i] : 0;
+    }
+}
+
+void ref_xielu(const struct xielu *call) {
+    for (size_t row = 0; row < call->rows; row++) {
+        float *x = call->x + row * call->x_stride;
+        for (size_t i = 0; i < call->width; i++) {
+            const float bent = x[i] > 0 ? call->alpha_p * x[i] * x[i]
+                                        : call->alpha_n * (expm1f(fminf(x[i], call->eps)) - x[i]);
+            x[i] = bent + call->beta * x[i];
+        }
+    }
+}
+
 void ref_add(const float *x, float *y, size_t count) {
     for (size_t i = 0; i < count; i++) y[i] += x[i];
 }
