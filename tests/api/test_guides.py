@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shell commands of README.md and docs/guides run as they stand, one guide after the other in a
-folder and a HOME of its own.
+folder and a HOME of its own: with the files that `make install` puts below a prefix, as a user of
+the package has them, and in the nightly from the clone, too.
 
 What stands before a block of `sh` in the page's source decides:
 
@@ -66,17 +67,17 @@ def test_marks_are_known_and_options_exist(block):
 class Room:
     """Where a guide runs."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, binary, examples):
         self.folder, self.server, self.port = folder, None, None
         for name in ("home/.cache/quern", "bin", "work", "root/etc/quern", "root/var/lib/quern",
                      "root/mnt", "root/tmp"):
             (folder / name).mkdir(parents=True)
         (folder / "root/var/lib/quern").chmod(0o700)
         (folder / "home/.cache/quern/models").symlink_to(MODELS)
-        (folder / "work/examples").symlink_to(support.ROOT / "examples")
+        (folder / "work/examples").symlink_to(examples)
         wrapper = folder / "bin/quern"
         wrapper.write_text(
-            f'#!/bin/sh\n[ "$1" = serve ] && exec {support.BINARY} "$@" --port 0\nexec {support.BINARY} "$@"\n'
+            f'#!/bin/sh\n[ "$1" = serve ] && exec {binary} "$@" --port 0\nexec {binary} "$@"\n'
         )
         wrapper.chmod(0o755)
         manager = folder / "bin/systemctl"
@@ -148,14 +149,37 @@ class Room:
         self.server = None
 
 
+@pytest.fixture(scope="module", params=["installed", "clone"] if support.SHARE == 1 else ["installed"])
+def found(request, tmp_path_factory):
+    """The binary and the folder of examples that a reader of the guides has."""
+    if request.param == "clone":
+        return support.BINARY, support.ROOT / "examples"
+    root = tmp_path_factory.mktemp("installed")
+    built = pathlib.Path(support.BINARY).resolve().parent.parent
+    subprocess.run(["meson", "install", "-C", built, "--no-rebuild", "--quiet", "--destdir", root],
+                   check=True, timeout=60)
+    [binary] = root.glob("**/bin/quern")
+    return binary, binary.parent.parent / "share/doc/quern/examples"
+
+
+def test_the_guides_are_installed_and_so_is_each_example_that_they_name(found):
+    binary, examples = found
+    if binary == support.BINARY:
+        pytest.skip("a clone has its examples in two folders")
+    named = {name for block in ALL for name in re.findall(r"examples/([\w./-]+\w)", block.text)}
+    assert named and all((examples / name).exists() for name in named - {"quern.env"})
+    guides = {path.name for path in (examples.parent / "docs/guides").glob("*.md")}
+    assert guides == {page.name for page in PAGES} - {"README.md"}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
-def test_the_commands_of_a_page_run(page, tmp_path):
+def test_the_commands_of_a_page_run(page, found, tmp_path):
     todo = [block for block in blocks_of(page) if not (block.mark or "").startswith("not run: ")]
     if not todo:
         pytest.skip("no block of this page runs here; each says why")
     if not MODELS.is_dir():
         pytest.skip("no models: tools/fetch-model smollm2 all-minilm")
-    room = Room(tmp_path)
+    room = Room(tmp_path, *found)
     try:
         for block in todo:
             room.take(block)

@@ -20,7 +20,7 @@
 
 #define MODELS "models"
 #define LINE_BYTES 2048
-#define NO_MODEL "no model lies on this machine, and no setting names one"
+#define NO_MODEL "no model is on this machine, and no setting names one"
 
 /* --- in the sandbox: "VERDICT text" per line --- */
 

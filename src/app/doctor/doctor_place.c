@@ -103,12 +103,12 @@ static void check_file_system(struct doctor *doctor, const char *folder) {
     case 0xFE534D42UL: /* SMB 2 */
     case 0xFF534D42UL: /* CIFS */
         doctor_find(doctor, DOCTOR_WRONG, STATE, "put --state-dir on a local disk",
-                    "%s lies on a file system of the network, where locks and syncs are not sure",
+                    "%s is on a network file system, where locks and syncs are not certain",
                     folder);
         break;
     case 0x01021994UL: /* tmpfs */
         doctor_find(doctor, DOCTOR_HINT, STATE, "put --state-dir on a disk",
-                    "%s lies in memory: a restart of the machine loses all batches", folder);
+                    "%s is in memory: a restart of the machine loses all batches", folder);
         break;
     default: break;
     }
