@@ -99,7 +99,8 @@ static void print_lengths(const struct preflight *is) {
 }
 
 static void print_sharing(const struct preflight *is) {
-    printf("Duplicates  %llu %s (%.1f %%) of another, not sampled, which get its answer without a run\n",
+    printf("Duplicates  %llu %s (%.1f %%) of another, not sampled, which get its answer without a "
+           "run\n",
            (unsigned long long)is->duplicates, plural(is->duplicates, "copy", "copies"),
            percent(is->duplicates, is->requests));
     if (is->is_guess || is->only_embeds) return;
