@@ -198,9 +198,6 @@ def test_what_is_wrong_is_refused_in_one_sentence(server):
     assert "images" in refused(server, "/api/chat", chat(messages=[{
         "role": "user", "content": "a", "images": ["AAAA"]}]))
     refused(server, "/api/create", {"model": "x"}, 501)
-    assert "--alias" in refused(server, "/api/copy", {"source": "smollm2", "destination": "x"}, 501)
-    status, answer = server.call("DELETE", "/api/delete", {"model": "smollm2"})
-    assert status == 501 and "deletes no model" in json.loads(answer)["error"]
     refused(server, "/api/nothing", {}, 404)
     assert "JSON" in refused(server, "/api/chat", b"{")
 

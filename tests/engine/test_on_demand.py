@@ -170,3 +170,90 @@ def test_a_server_of_chosen_models_fetches_none(tmp_path):
     with support.serving(tmp_path / "state", "--model", "smollm2=echo") as server:
         assert pull(server, {"model": "smollm2"})[-1] == {"status": "success"}
         assert "quern pull" in ask(server, "/api/pull", {"model": "org/other"}, 501)["error"]
+
+
+def remove(server, name, status=200):
+    got, answer = server.call("DELETE", "/api/delete", {"model": name})
+    assert got == status, (name, got, answer)
+    return json.loads(answer)["error"] if answer else ""
+
+
+def names(server):
+    return {model["name"] for model in server.json("GET", "/api/tags")["models"]}
+
+
+def copy(server, source, destination, status=200):
+    got, answer = server.call("POST", "/api/copy", {"source": source, "destination": destination})
+    assert got == status, (got, answer)
+    return json.loads(answer)["error"] if answer else ""
+
+
+def test_a_copy_is_a_further_name_that_outlives_the_server(home, tmp_path):
+    with serving(home, tmp_path / "state", "--alias", "gpt-4=smollm2:135m") as server:
+        assert copy(server, "smollm2:135m", "mine") == ""
+        assert copy(server, "mine:latest", "mine:second") == ""
+        assert {"mine:latest", "mine:second"} <= names(server)
+        assert chat(server, "mine")["model"] == "mine"
+        assert "not found" in copy(server, "nobody", "x", 404)
+        assert "is a model" in copy(server, "mine", "all-minilm", 400)
+        assert "--alias" in copy(server, "mine", "gpt-4", 400)
+        assert copy(server, "mine", "smollm2:135m") == "" # it has that name
+        for bad in ("", "a b", "../x", "-x", "x" * 300):
+            assert "destination" in copy(server, "mine", bad, 400)
+        assert server.stop() == 0
+    with serving(home, tmp_path / "state") as server:
+        assert {"mine:latest", "mine:second"} <= names(server)
+        # A name does not depend on the one that it was made from.
+        remove(server, "mine:latest")
+        assert "mine:latest" not in names(server) and "mine:second" in names(server)
+        assert "not found" in remove(server, "mine", 404)
+        ask(server, "/api/show", {"model": "mine"}, 404)
+        ask(server, "/api/show", {"model": "mine:second"})
+        # The last copy may be given another model.
+        assert copy(server, "all-minilm", "mine:second") == ""
+        assert ask(server, "/api/show", {"model": "mine:second"})["capabilities"] == ["embedding"]
+        remove(server, "mine:second")
+        assert server.stop() == 0
+    with serving(home, tmp_path / "state") as server:
+        assert not {name for name in names(server) if name.startswith("mine")}
+
+
+def test_only_models_of_querns_own_folder_are_deleted(home, tmp_path):
+    folder = home / "cache/quern/models"
+    shutil.copyfile(MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf", folder / "own.gguf")
+    with serving(home, tmp_path / "state", "--alias", "gpt-4=smollm2:135m") as server:
+        assert "ollama rm" in remove(server, "smollm2:135m", 400)
+        assert "--alias" in remove(server, "gpt-4", 400)
+        assert "own folder" in remove(server, "all-minilm", 400) # a link to elsewhere
+        assert "not found" in remove(server, "nobody", 404)
+        text = chat(server, "own")["message"]["content"]
+        copy(server, "own", "again")
+        assert "'again' is a copy" in remove(server, "own", 400)
+        remove(server, "again")
+        remove(server, "own")
+        assert not (folder / "own.gguf").exists()
+        assert "own:latest" not in names(server) and "own:latest" not in loaded(server)
+        ask(server, "/api/chat", {"model": "own", "messages": QUESTION}, 404)
+        # It comes back with its files, on the engine that it had.
+        shutil.copyfile(MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf", folder / "own.gguf")
+        assert chat(server, "own")["message"]["content"] == text
+        remove(server, "own")
+
+
+def test_a_model_that_comes_while_the_server_runs_is_found(home, tmp_path):
+    folder = home / "cache/quern/models"
+    with serving(home, tmp_path / "state") as server:
+        ask(server, "/api/chat", {"model": "late", "messages": QUESTION}, 404)
+        shutil.copyfile(MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf", folder / "late.gguf")
+        assert chat(server, "late")["message"]["content"]
+        put_into_ollamas_store(home / "ollama", "late2:1b",
+                               MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf")
+        lines = support.jsonl([support.request("a", "Hi", "late2:1b", max_tokens=4)])
+        assert server.wait(server.create(lines)["id"])["request_counts"]["completed"] == 1
+        # What no server can serve is read once, and told nobody.
+        (folder / "broken.gguf").write_bytes(b"GGUF")
+        assert "late:latest" in names(server) and "broken:latest" not in names(server)
+        ask(server, "/api/show", {"model": "broken"}, 404)
+        ask(server, "/api/show", {"model": str(folder / "late.gguf")}, 404)
+    (folder / "broken.gguf").unlink()
+    (folder / "late.gguf").unlink()

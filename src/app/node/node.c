@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "node/node.h"
+#include "node/node_internal.h"
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -26,27 +26,6 @@
 #define WAIT_SLICE_MS 100
 #define UPSTREAM_SLICES 20 /* 2 s for its list of models; an upstream may be down for long */
 #define NS_PER_S ((int64_t)1000000000)
-
-struct node {
-    struct store *store;
-    struct runner *runner;
-    uint32_t rank_count;                      /* engines per model */
-    struct turns *turns[NODE_ENGINES_MAX];    /* one per rank; NULL: all models stay loaded */
-    struct card_watch *cards;                 /* NULL: nothing is told about GPUs */
-    struct worker *workers[NODE_ENGINES_MAX]; /* engines only; the ranks of a model together */
-    size_t worker_count;
-    const struct node_options *options; /* with a shelf; otherwise NULL */
-    pthread_mutex_t adopting;           /* one model at a time is adopted */
-    char dump_dir[4096];
-    struct worker *upstreams[NODE_UPSTREAMS_MAX];
-    size_t upstream_count;
-    size_t first_count; /* engines that load at the start: the first of `workers` */
-    /* Texts that workers and the runner borrow. */
-    struct model_choice models[NODE_MODELS_MAX];
-    struct name_alias aliases[NODE_ALIASES_MAX];
-    struct names aliased;
-    const char *names[NODE_MODELS_MAX][MODEL_NAMES_MAX + 1]; /* each ends in NULL */
-};
 
 struct wire_hello node_hello(const struct model_choice *choice,
                              const struct engine_settings *settings) {
@@ -101,7 +80,9 @@ static enum err open_engine(struct node *node, const struct model_choice *choice
         if (fit_is_too_large(known, &settings, refusal, sizeof refusal)) options.refusal = refusal;
     }
     enum err err = worker_engine_open(ret_worker, &options, events, error);
-    if (err == OK) node->workers[node->worker_count++] = *ret_worker;
+    if (err != OK) return err;
+    node->paths[node->worker_count] = mem_text(choice->path);
+    node->workers[node->worker_count++] = *ret_worker;
     return err;
 }
 
@@ -129,10 +110,9 @@ static enum err open_worker(struct node *node, const struct model_choice *choice
     return err;
 }
 
-/* Opens the workers of the model, one per rank. */
-static enum err open_model(struct node *node, const struct model_choice *choice,
-                           const struct shelf_model *known, const struct node_options *from,
-                           struct error *error) {
+enum err node_open_model(struct node *node, const struct model_choice *choice,
+                         const struct shelf_model *known, const struct node_options *from,
+                         struct error *error) {
     uint32_t count = choice->is_echo ? 1 : node->rank_count;
     enum err err = OK;
     for (uint32_t rank = 0; rank < count && err == OK; rank++)
@@ -140,7 +120,7 @@ static enum err open_model(struct node *node, const struct model_choice *choice,
     return err;
 }
 
-static bool is_chosen(const struct node_options *options, const char *path) {
+bool node_is_chosen(const struct node_options *options, const char *path) {
     for (size_t i = 0; i < options->model_count; i++)
         if (strcmp(options->models[i].path, path) == 0) return true;
     return false;
@@ -153,13 +133,14 @@ static enum err open_workers(struct node *node, const struct node_options *optio
     size_t seats = NODE_ENGINES_MAX - options->upstream_count, left_out = 0;
     enum err err = OK;
     for (size_t i = 0; i < options->model_count && err == OK; i++)
-        err = open_model(node, &node->models[i],
-                         shelf ? shelf_find(shelf, node->models[i].path) : NULL, options, error);
+        err =
+            node_open_model(node, &node->models[i],
+                            shelf ? shelf_find(shelf, node->models[i].path) : NULL, options, error);
     for (size_t i = 0; shelf && i < shelf_count(shelf) && err == OK; i++) {
         const struct shelf_model *model = shelf_at(shelf, i);
-        if (is_chosen(options, model->choice.path)) continue;
+        if (node_is_chosen(options, model->choice.path)) continue;
         if (node->worker_count + node->rank_count <= seats)
-            err = open_model(node, &model->choice, model, options, error);
+            err = node_open_model(node, &model->choice, model, options, error);
         else
             left_out++;
     }
@@ -357,8 +338,14 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
     runner.events = (struct runner_events){.context = node, .event = on_runner_event};
     runner.names = &node->aliased;
     runner.knows_all = options->shelf != NULL;
+    if (options->shelf) {
+        runner.look = node_models_look;
+        runner.look_context = node;
+        node_models_note(node);
+    }
     memcpy(node->aliases, options->aliases, sizeof node->aliases);
-    node->aliased = (struct names){node->aliases, options->alias_count};
+    node->aliased = (struct names){
+        .aliases = node->aliases, .alias_count = options->alias_count, .added = names_added_open()};
     enum err err = store_open(&node->store, &options->store, error);
     if (err == OK)
         snprintf(node->dump_dir, sizeof node->dump_dir, "%s/dumps", store_dir(node->store));
@@ -370,6 +357,7 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
     for (size_t i = 0; i < options->upstream_count && err == OK; i++)
         err = open_upstream(node, &options->upstreams[i], error);
     if (err == OK) err = check_aliases(node, error);
+    if (err == OK) err = node_names_read(node, error);
     if (err == OK) want_first(node);
     if (err == OK) open_cards(node, options);
     if (err == OK)
@@ -413,33 +401,10 @@ void node_close(struct node *node, int64_t drain_ms) {
     runner_close(node->runner);
     for (uint32_t rank = 0; rank < node->rank_count; rank++) turns_close(node->turns[rank]);
     store_close(node->store);
+    names_added_close(node->aliased.added);
+    for (size_t i = 0; i < node->worker_count; i++) free(node->paths[i]);
     pthread_mutex_destroy(&node->adopting);
     free(node);
-}
-
-static bool is_served(struct node *node, const char *name) {
-    return runner_model_find(node->runner, str_from(name), ignore_model, NULL);
-}
-
-static enum err adopt(struct node *node, const char *name, struct error *error) {
-    struct shelf *shelf;
-    enum err err = shelf_open_one(&shelf, name, error);
-    if (err != OK) return err;
-    if (shelf_count(shelf) == 0)
-        err = err_set(error, ERR_INVALID, "'%.100s' is there, and cannot be served", name);
-    else if (!is_served(node, shelf_at(shelf, 0)->choice.names[0]))
-        err =
-            open_model(node, &shelf_at(shelf, 0)->choice, shelf_at(shelf, 0), node->options, error);
-    shelf_close(shelf);
-    return err;
-}
-
-enum err node_adopt(struct node *node, const char *name, struct error *error) {
-    assert(node->options);
-    pthread_mutex_lock(&node->adopting);
-    enum err err = is_served(node, name) ? OK : adopt(node, name, error);
-    pthread_mutex_unlock(&node->adopting);
-    return err;
 }
 
 struct store *node_store(struct node *node) {

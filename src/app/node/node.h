@@ -98,6 +98,15 @@ void node_keys_take(struct node *node, const struct node_keys *keys);
  * is served already stays as it is. Any thread, until node_close. ERR_LIMIT: no seat is left. */
 enum err node_adopt(struct node *node, const char *name, struct error *error) MUST_CHECK;
 
+/* Gives the model of the name `source` the further name `destination`, durably. The sentences are
+ * for a client. ERR_NOT_FOUND; ERR_INVALID: the destination is a model's own name, or an alias of
+ * the operator. Any thread, as node_remove. */
+enum err node_copy(struct node *node, struct str source, struct str destination,
+                   struct error *error) MUST_CHECK;
+/* Takes a further name away; or deletes a model's files in quern's own folder, once its engine is
+ * retired. ERR_NOT_FOUND; ERR_INVALID: the model is not this server's to delete. */
+enum err node_remove(struct node *node, struct str name, struct error *error) MUST_CHECK;
+
 struct store *node_store(struct node *node);
 struct runner *node_runner(struct node *node);
 /* The GPUs that engines have run on, at most CARDS_MAX; returns their number. Any thread. */

@@ -83,6 +83,21 @@ static void fill_foretold(struct shelf *shelf, struct shelf_model *model, const 
     foretold->names.at[foretold->names.count++] = keep(shelf, model->choice.names[0]);
 }
 
+/* True if another name of the same files came before: that model gets this name, too. Names of
+ * Ollama's store share their files after `ollama cp`. */
+static bool is_further_name(struct shelf *shelf, const struct model_choice *choice) {
+    for (size_t i = 0; i < shelf->count; i++) {
+        struct model_choice *first = &shelf->models[i].choice;
+        if (strcmp(first->path, choice->path) != 0) continue;
+        for (size_t j = 0; j < first->name_count; j++)
+            if (strcmp(first->names[j], choice->names[0]) == 0) return true;
+        if (first->name_count < MODEL_NAMES_MAX)
+            memcpy(first->names[first->name_count++], choice->names[0], MODEL_NAME_BYTES);
+        return true;
+    }
+    return false;
+}
+
 static void add(struct shelf *shelf, const json_t *object) {
     struct shelf_model model = {.needed_bytes = number_of(object, "memory_needed_bytes"),
                                 .token_bytes = number_of(object, "kv_bytes_per_token") +
@@ -91,7 +106,7 @@ static void add(struct shelf *shelf, const json_t *object) {
     const char *name = text_of(object, "model");
     if (!flag_of(object, "servable") || !*text_of(object, "family") || !*name) return;
     if (catalog_choose(name, &model.choice, &error) != OK) return;
-    if (model.choice.is_echo || shelf_find(shelf, model.choice.path)) return;
+    if (model.choice.is_echo || is_further_name(shelf, &model.choice)) return;
     if (shelf->count == SHELF_MODELS_MAX) {
         log_warn("event=model_left_out model=\"%s\" reason=\"more than %d models\"", name,
                  SHELF_MODELS_MAX);

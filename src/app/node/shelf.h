@@ -24,7 +24,8 @@ struct shelf_model {
 
 struct shelf;
 
-/* Reads the models that can be served, each path once. ERR_CANCELLED if *stop becomes true. */
+/* Reads the models that can be served, each path once, with all its names. ERR_CANCELLED if *stop
+ * becomes true. */
 enum err shelf_open(struct shelf **ret_shelf, const volatile bool *stop,
                     struct error *error) MUST_CHECK;
 /* Reads the one model that `name` means now; none if it cannot be served. */

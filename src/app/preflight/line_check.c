@@ -44,7 +44,7 @@ static const struct worker_ops known_ops = {.serves = serves};
 static void collect_names(struct known *known) {
     const struct node_options *node = known->options->node;
     known->serves_all = known->options->any_model;
-    known->names = (struct names){node->aliases, node->alias_count};
+    known->names = (struct names){.aliases = node->aliases, .alias_count = node->alias_count};
     for (size_t i = 0; i < node->model_count; i++)
         for (size_t j = 0; j < node->models[i].name_count; j++)
             known->served[known->served_count++] = str_from(node->models[i].names[j]);

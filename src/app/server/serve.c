@@ -62,6 +62,15 @@ static size_t cards(void *context, struct card_status ret_cards[CARDS_MAX]) {
     return node_cards(context, ret_cards);
 }
 
+static enum err copy_model(void *context, struct str source, struct str destination,
+                           struct error *error) {
+    return node_copy(context, source, destination, error);
+}
+
+static enum err delete_model(void *context, struct str name, struct error *error) {
+    return node_remove(context, name, error);
+}
+
 static enum err open_with(const struct serve_options *options, struct node *node,
                           const struct secret_variables *variables, struct front *front,
                           struct error *error) {
@@ -100,6 +109,8 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .preflight_context = &front->preflight,
                               .preflight_ms = options->preflight_ms,
                               .pull = options->node.shelf ? pull_child_run : NULL,
+                              .copy_model = copy_model,
+                              .delete_model = delete_model,
                               .pull_context = node,
                               .studio = options->studio.url ? studio_child_run : NULL,
                               .studio_context = &front->studio,

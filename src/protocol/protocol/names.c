@@ -39,8 +39,10 @@ static size_t alias_fit(const struct name_alias *alias, struct str name) {
     return str_starts_with(name, start) ? start.bytes + 1 : 0;
 }
 
-/* What the aliases make of a name: the name itself if none is for it, or if they form a circle. */
-static struct str resolve_alias(const struct names *names, struct str name) {
+/* What the aliases make of a name: the name itself if none is for it, or if they form a circle. A
+ * name that a client has given stands for a model's own name; `room` holds that. */
+static struct str resolve_alias(const struct names *names, struct str name,
+                                char room[MODEL_NAME_BYTES]) {
     struct str now = name;
     for (int hops = 0; names && hops <= ALIAS_HOPS_MAX; hops++) {
         const struct name_alias *best = NULL;
@@ -51,6 +53,9 @@ static struct str resolve_alias(const struct names *names, struct str name) {
             best = &names->aliases[i];
             best_fit = fit;
         }
+        bool is_exact = best && !name_alias_has_star(best);
+        if (!is_exact && names->added && names_added_find(names->added, now, room))
+            return str_from(room);
         /* The model of a star may be one of the names that the star means. */
         if (!best || (name_alias_has_star(best) && str_is(now, best->model))) return now;
         now = str_from(best->model);
@@ -99,7 +104,8 @@ static bool serves_either(struct worker *worker, struct str name,
 
 bool names_find(const struct names *names, struct worker *worker, struct str name,
                 char ret_served[MODEL_NAME_BYTES]) {
-    struct str wanted = resolve_alias(names, name);
+    char room[MODEL_NAME_BYTES];
+    struct str wanted = resolve_alias(names, name, room);
     if (serves_either(worker, wanted, ret_served)) return true;
     const struct known_name *known = names_known(wanted);
     const char *one;

@@ -9,11 +9,11 @@
  * same row of the table (names_table.c: the Hugging Face id and Ollama's names of one model, in any
  * case). `:latest` is optional, as in Ollama. Knows no file and no configuration.
  *
- * Thread: any; constant after it was made.
+ * Thread: any; constant after it was made, but for `added`, which has a lock.
  * Memory: borrows all texts. */
 
 #include "base/buf.h"
-#include "protocol/worker.h"
+#include "protocol/names_added.h"
 
 struct name_alias {
     const char *name;  /* with a star at its end it means all names that begin so */
@@ -24,6 +24,8 @@ struct name_alias {
 struct names {
     const struct name_alias *aliases;
     size_t alias_count;
+    struct names_added
+        *added; /* names that clients give; the aliases count before them; NULL: none */
 };
 
 /* True if the alias means more than one name. An exact alias comes before it, and so does one with

@@ -151,6 +151,9 @@ struct worker_ops {
     void (*hold)(struct worker *worker, bool is_held);
     /* Unloads the model as soon as it has no job, until a job waits for it. NULL: as for `hold`. */
     void (*park)(struct worker *worker);
+    /* True: unloads the model, and serves it under no name until it is asked with false; then it
+     * loads when a job comes. NULL: it always serves its models. */
+    void (*retire)(struct worker *worker, bool is_retired);
     /* Begins no job any more; jobs that wait come back as OUTCOME_RETURNED. NULL: its jobs have all
      * begun. */
     void (*quiesce)(struct worker *worker);

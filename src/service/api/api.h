@@ -50,6 +50,12 @@ struct api_pull {
  * calls of one pull. */
 typedef enum err (*api_pull_fn)(void *context, const struct api_pull *pull, struct error *error);
 
+/* Gives a model a further name; takes one away, or deletes a model. An error's sentence is for the
+ * client: ERR_NOT_FOUND, ERR_INVALID. Several threads call them. */
+typedef enum err (*api_copy_fn)(void *context, struct str source, struct str destination,
+                                struct error *error);
+typedef enum err (*api_delete_fn)(void *context, struct str name, struct error *error);
+
 /* One job of Label Studio: a batch on its way there, back, or both. The files are borrowed. */
 struct api_studio {
     const char *batch_id, *action; /* push, pull or sync */
@@ -90,7 +96,9 @@ struct api_options {
     void *preflight_context;
     int64_t preflight_ms; /* for one preflight (default 10 minutes) */
     api_pull_fn pull;     /* NULL: this server fetches no models */
-    void *pull_context;
+    api_copy_fn copy_model;
+    api_delete_fn delete_model;
+    void *pull_context;   /* for the three about models */
     api_studio_fn studio; /* NULL: no Label Studio */
     void *studio_context;
     const char *studio_url; /* address of the Label Studio, without '/' at its end */

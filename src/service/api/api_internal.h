@@ -237,7 +237,9 @@ void ollama_get_tags(void *context, struct http_request *request);
 void ollama_get_ps(void *context, struct http_request *request);
 void ollama_get_version(void *context, struct http_request *request);
 void ollama_unsupported(void *context, struct http_request *request);
-void ollama_no_names(void *context, struct http_request *request);
+/* ollama_names.c */
+void ollama_post_copy(void *context, struct http_request *request);
+void ollama_delete(void *context, struct http_request *request);
 /* pulls.c */
 void ollama_post_pull(void *context, struct http_request *request);
 /* hint.c: appends to the sentence about an unknown URL what the client may have meant; nothing if

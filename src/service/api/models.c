@@ -132,7 +132,7 @@ void models_get(void *context, struct http_request *request) {
     struct listing listing;
     struct str wanted = http_request_param(request, 0);
     listing_init(&listing, &body);
-    bool is_found = runner_model_find(api->options.runner, wanted, add_model, &listing);
+    bool is_found = runner_model_find_anew(api->options.runner, wanted, add_model, &listing);
     listing_release(&listing);
     if (is_found) {
         api_answer_json(request, &body);

@@ -41,11 +41,3 @@ void ollama_unsupported(void *context, struct http_request *request) {
              "and fetched with 'quern pull'",
              http_request_route(request)->pattern);
 }
-
-void ollama_no_names(void *context, struct http_request *request) {
-    (void)context;
-    api_fail(request, 501, "unsupported_endpoint", NULL,
-             "%s is not supported by this server: a further name is --alias NAME=MODEL, and it "
-             "deletes no model, neither of its own folder nor of Ollama's or Hugging Face's",
-             http_request_route(request)->pattern);
-}

@@ -161,6 +161,7 @@ static void list(struct api *api, struct http_request *request, bool only_loaded
 }
 
 void ollama_get_tags(void *context, struct http_request *request) {
+    runner_look(((struct api *)context)->options.runner);
     list(context, request, false);
 }
 
@@ -254,7 +255,7 @@ void ollama_post_show(void *context, struct http_request *request) {
         struct showing showing = {.body = &body,
                                   .asked = buf_str(&name),
                                   .names_it = str_starts_with(agent, STR("GitHubCopilotChat/"))};
-        if (runner_model_find(api->options.runner, buf_str(&name), add_shown, &showing))
+        if (runner_model_find_anew(api->options.runner, buf_str(&name), add_shown, &showing))
             api_answer_json(request, &body);
         else
             api_fail(request, 404, "model_not_found", "model", "model '%.300s' not found",

@@ -134,7 +134,7 @@ static void keep_model(void *context, const struct runner_model *model) {
 static bool find_model(struct ask *ask, struct str name, const char *whose,
                        char ret_served[MODEL_NAME_BYTES]) {
     struct found_model found = {0};
-    if (!runner_model_find(ask->api->options.runner, name, keep_model, &found)) {
+    if (!runner_model_find_anew(ask->api->options.runner, name, keep_model, &found)) {
         api_fail_model(ask->api, ask->request, name, whose);
         return false;
     }

@@ -127,6 +127,11 @@ enum serving runner_serving(struct runner *runner, struct str model) {
     return all_known ? NOT_SERVED : SERVING_UNKNOWN;
 }
 
+bool runner_look(struct runner *runner) {
+    const struct runner_options *options = &runner->options;
+    return options->look && options->look(options->look_context);
+}
+
 enum shape_handling runner_shapes(struct runner *runner, struct str model) {
     struct worker *workers[RUNNER_WORKERS_MAX];
     char served[MODEL_NAME_BYTES];
@@ -205,6 +210,7 @@ struct listing {
     size_t model_count;
     struct str told[NAMES_MAX];
     size_t told_count;
+    struct name_added added[NAMES_ADDED_MAX];
     runner_model_fn add;
     void *context;
 };
@@ -270,6 +276,12 @@ void runner_models(struct runner *runner, runner_model_fn add, void *context) {
         const struct worker_model *served = find_served(runner, listing, alias);
         if (served) tell(listing, alias, served);
     }
+    size_t added = names && names->added ? names_added_list(names->added, listing->added) : 0;
+    for (size_t i = 0; i < added; i++) {
+        struct str name = str_from(listing->added[i].name);
+        const struct worker_model *served = find_served(runner, listing, name);
+        if (served) tell(listing, name, served);
+    }
     for (size_t i = 0; i < listing->model_count; i++) {
         const struct known_name *known = names_known(listing->models[i].name);
         const char *one;
@@ -277,6 +289,12 @@ void runner_models(struct runner *runner, runner_model_fn add, void *context) {
             tell(listing, str_from(one), &listing->models[i]);
     }
     free(listing);
+}
+
+bool runner_model_find_anew(struct runner *runner, struct str name, runner_model_fn add,
+                            void *context) {
+    return runner_model_find(runner, name, add, context) ||
+           (runner_look(runner) && runner_model_find(runner, name, add, context));
 }
 
 bool runner_model_find(struct runner *runner, struct str name, runner_model_fn add, void *context) {

@@ -120,7 +120,9 @@ static struct request *new_request(const struct runner_request *call,
 enum err runner_request(struct runner *runner, const struct runner_request *call,
                         const struct runner_request_events *events, uint64_t *ret_request_id,
                         struct error *error) {
-    switch (runner_serving(runner, call->model)) {
+    enum serving serving = runner_serving(runner, call->model);
+    if (serving == NOT_SERVED && runner_look(runner)) serving = runner_serving(runner, call->model);
+    switch (serving) {
     case SERVED: break;
     case NOT_SERVED:
         return err_set(error, ERR_NOT_FOUND, "The model '%.*s' does not exist",
@@ -263,7 +265,7 @@ bool requests_dispatch(struct runner *runner) {
         request_fail(runner, request, 503, NULL, failure.text);
     else
         request_fail(runner, request, 404, "model_not_found",
-                     "The model of this request is no longer served.");
+                     "The model of this request is not served.");
     pthread_mutex_lock(&runner->lock);
     return placed;
 }

@@ -66,6 +66,10 @@ struct runner_options {
     int64_t (*now_unix_s)(void); /* default clock_unix_s; tests have their own */
     const struct names *names;   /* aliases; borrowed; NULL: none */
     bool knows_all;              /* without a worker no model exists; else none is known yet */
+    /* Looks whether models have come to this machine since the last look, and serves them; true if
+     * one is served now. Takes a while where one has come. NULL: none can come. */
+    bool (*look)(void *context);
+    void *look_context;
 };
 
 enum err runner_open(struct runner **ret_runner, struct store *store,
@@ -264,7 +268,7 @@ struct runner_model {
 };
 typedef void (*runner_model_fn)(void *context, const struct runner_model *model);
 /* Calls `add`, which must copy, for each name once: names of workers, then the operator's aliases,
- * then the other names of the table (protocol/names.h). */
+ * then names that clients have given, then the other names of the table (protocol/names.h). */
 void runner_models(struct runner *runner, runner_model_fn add, void *context);
 /* Holds the model unloaded, or ends the hold, on all workers that can unload it. Meanwhile single
  * requests are refused, and lines wait. A restart of the server ends the hold. ERR_NOT_FOUND if no
@@ -278,3 +282,8 @@ enum err runner_model_park(struct runner *runner, struct str model, struct error
 void runner_write_advice(struct runner *runner, struct str model, struct buf *buf);
 /* Calls `add` for the model that a request with this name gets; false if none does. */
 bool runner_model_find(struct runner *runner, struct str name, runner_model_fn add, void *context);
+/* As runner_model_find, and looks for models that have come before it finds none. */
+bool runner_model_find_anew(struct runner *runner, struct str name, runner_model_fn add,
+                            void *context);
+/* Serves the models that have come to this machine; true if there is one. */
+bool runner_look(struct runner *runner);

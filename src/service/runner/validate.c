@@ -49,6 +49,7 @@ static bool serves(void *context, struct str model) {
     struct runner *runner = asker->runner;
     for (;;) {
         enum serving serving = runner_serving(runner, model);
+        if (serving == NOT_SERVED && runner_look(runner)) serving = runner_serving(runner, model);
         if (serving != SERVING_UNKNOWN) return serving == SERVED;
         if (is_stopped(asker)) return false;
         pthread_mutex_lock(&runner->lock);

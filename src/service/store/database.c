@@ -175,6 +175,11 @@ static const char *const migrations[] = {
     "ALTER TABLE batches ADD COLUMN inline_requests INTEGER NOT NULL DEFAULT 0;"
     "CREATE INDEX batches_messages ON batches (sequence)"
     " WHERE endpoint = '/v1/messages' AND deleted IS NULL;",
+    /* Further names of models, that clients have given. */
+    "CREATE TABLE model_names ("
+    " name TEXT PRIMARY KEY,"
+    " model TEXT NOT NULL,"
+    " created INTEGER NOT NULL) STRICT, WITHOUT ROWID;",
 };
 #define MIGRATION_COUNT ((int)(sizeof migrations / sizeof *migrations))
 

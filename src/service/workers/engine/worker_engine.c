@@ -137,6 +137,14 @@ static void hold(struct worker *worker, bool is_held) {
     if (!is_held) want(worker, TIER_DEFAULT, 0);
 }
 
+static void retire(struct worker *worker, bool is_retired) {
+    struct worker_engine *engine = engine_of(worker);
+    pthread_mutex_lock(&engine->lock);
+    engine->is_retired = engine->is_held = is_retired;
+    pthread_mutex_unlock(&engine->lock);
+    wake(engine);
+}
+
 static void cancel(struct worker *worker, uint64_t job_id) {
     struct worker_engine *engine = engine_of(worker);
     pthread_mutex_lock(&engine->lock);
@@ -149,6 +157,8 @@ static void cancel(struct worker *worker, uint64_t job_id) {
 }
 
 static const struct wire_names *names_of(const struct worker_engine *engine) {
+    static const struct wire_names none = {.count = 0};
+    if (engine->is_retired) return &none;
     return engine->names.count > 0 || !engine->has_ready ? &engine->names : &engine->ready.names;
 }
 
@@ -376,6 +386,7 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
                                           .want = want,
                                           .hold = hold,
                                           .park = park,
+                                          .retire = retire,
                                           .close = close_worker};
     int wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (wake_fd < 0) return err_from_errno(error, errno, "cannot make an eventfd");

@@ -2,6 +2,7 @@
 #include "protocol/names.h"
 #include "workers/echo/worker_echo.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include <setjmp.h>
@@ -108,6 +109,36 @@ static void a_star_means_all_names_that_begin_so(void **state) {
     assert_null(found(&names, "big", "other"));
 }
 
+static void a_given_name_stands_behind_the_operators_aliases(void **state) {
+    (void)state;
+    static const struct name_alias aliases[] = {{"fixed", "gemma3:12b"}, {"star-*", "gemma3:12b"}};
+    struct names names = {.aliases = aliases, .alias_count = 2, .added = names_added_open()};
+    char model[MODEL_NAME_BYTES];
+    assert_true(names_added_put(names.added, STR("mine:latest"), STR("gemma3:12b")));
+    assert_true(names_added_put(names.added, STR("star-mine"), STR("other")));
+    assert_true(names_added_put(names.added, STR("fixed"), STR("other")));
+    assert_string_equal(found(&names, "gemma3:12b", "mine"), "gemma3:12b");
+    assert_string_equal(found(&names, "gemma3:12b", "mine:latest"), "gemma3:12b");
+    assert_string_equal(found(&names, "gemma3:12b", "fixed"), "gemma3:12b");
+    assert_string_equal(found(&names, "other", "star-mine"), "other");
+    assert_string_equal(found(&names, "gemma3:12b", "star-x"), "gemma3:12b");
+    assert_true(names_added_of(names.added, STR("gemma3:12b"), model));
+    assert_string_equal(model, "mine");
+    assert_true(names_added_put(names.added, STR("mine"), STR("other")));
+    assert_string_equal(found(&names, "other", "mine:latest"), "other");
+    assert_true(names_added_remove(names.added, STR("mine:latest")));
+    assert_false(names_added_remove(names.added, STR("mine")));
+    assert_null(found(&names, "other", "mine"));
+    assert_false(names_added_put(names.added, STR(""), STR("other")));
+    for (int i = 0; names_added_has_room(names.added); i++) {
+        char name[16];
+        snprintf(name, sizeof name, "n%d", i);
+        assert_true(names_added_put(names.added, str_from(name), STR("other")));
+    }
+    assert_false(names_added_put(names.added, STR("one more"), STR("other")));
+    names_added_close(names.added);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_model_is_found_under_ollamas_name_and_under_its_hugging_face_id),
@@ -116,6 +147,7 @@ int main(void) {
         cmocka_unit_test(the_operators_aliases_come_first_and_may_lead_to_each_other),
         cmocka_unit_test(hostile_names_find_nothing),
         cmocka_unit_test(no_name_is_in_two_rows_of_the_table),
+        cmocka_unit_test(a_given_name_stands_behind_the_operators_aliases),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
