@@ -179,6 +179,19 @@ static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, ui
     free(y);
 }
 
+static void bench_lines(const struct kernels *kernels, uint32_t heads, uint32_t sequences,
+                        uint32_t rows, uint32_t length) {
+    double gop = 0;
+    const double s = bench_latent(kernels, heads, sequences, rows, length, &gop);
+    struct peak peak = peak_of(kernels, MATRIX_F32);
+    (void)printf("%s latent attention %u heads of 512 + 64, %u x %u queries, %u keys: %.0f us, "
+                 "%.1f GOP/s, %.0f %% of %s, cache %.1f GB/s\n",
+                 kernels->name, heads, sequences, rows, length, 1e6 * s, gop / s,
+                 peak.gop_s > 0 ? 100 * gop / s / peak.gop_s : 0, peak.what,
+                 2e-9 * sequences * 576 * length / s);
+    (void)fflush(stdout);
+}
+
 /* ---- rows ---- */
 
 struct row_work {
@@ -311,6 +324,9 @@ void bench(const struct kernels *kernels) {
     bench_attention(kernels, 8, 4, 128, 16, 1, 900, 300, true);
     bench_attention(kernels, 4, 2, 256, 16, 1, 900, 0, false);
     bench_attention(kernels, 12, 1, 32, 1, 256, 256, 0, false);
+    bench_lines(kernels, 16, 32, 1, 900);
+    bench_lines(kernels, 128, 4, 1, 900);
+    bench_lines(kernels, 16, 1, 32, 512);
     bench_recurrent(kernels);
     bench_rows(kernels);
 }

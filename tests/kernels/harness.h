@@ -39,9 +39,14 @@ bool same_floats(const float *a, const float *b, size_t count);
 void check_matmul(const struct kernels *kernels);
 void check_rows(const struct kernels *kernels);
 void check_attention(const struct kernels *kernels);
+void check_latent(const struct kernels *kernels);
 void check_recurrent(const struct kernels *kernels);
 void check_logits(const struct kernels *kernels);
 typedef void (*bench_fn)(void *context);
 double seconds_of(bench_fn function, void *context); /* the best of several tries */
+/* The time of `rows` queries at the end of each of some sequences of `length` tokens over lines of
+ * 512 + 64, and its billions of operations. */
+double bench_latent(const struct kernels *kernels, uint32_t heads, uint32_t sequences,
+                    uint32_t rows, uint32_t length, double *ret_gop);
 void bench_recurrent(const struct kernels *kernels);
 void bench(const struct kernels *kernels);

@@ -21,6 +21,7 @@ static void check(const struct kernels *kernels, const struct kernels *before) {
     check_matmul(kernels);
     if (!before || before->rms_norm != kernels->rms_norm) check_rows(kernels);
     if (!before || before->attention != kernels->attention) check_attention(kernels);
+    if (!before || before->latent_attend != kernels->latent_attend) check_latent(kernels);
     if (!before || before->mamba != kernels->mamba) check_recurrent(kernels);
     if (!before || before->top_k != kernels->top_k) check_logits(kernels);
 }

@@ -20,6 +20,7 @@
  *     calls. Each sum has one fixed order. Results differ between tables. */
 
 #include "base/err.h"
+#include "kernels/latent.h"
 #include "kernels/quant.h"
 #include "kernels/recurrent.h"
 
@@ -341,6 +342,11 @@ struct kernels {
      * sums depend on a query's position alone. With several items in a call, also unrelated
      * ones, the keys of the next item are fetched while one is computed. */
     attention_fn attention;
+
+    /* Attention over lines that all heads share; kernels/latent.h. */
+    latent_store_fn latent_store;   /* writes lines into their slots */
+    latent_attend_fn latent_attend; /* y = softmax(scale q lineᵀ) · the line's first elements, for
+                                       an item and heads head_begin..head_end-1 */
 
     /* ret_weights: (count), draw_weight (kernels/draw.h) of each x, or 0 below `least`. Returns
      * their sum. No x is NaN or above `max`. */

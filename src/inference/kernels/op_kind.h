@@ -34,8 +34,13 @@ enum op_kind {
     OP_ASIDE, /* side = RMSNorm(h) · weight */
     OP_JOIN,  /* h = RMSNorm(h) · weight + side */
     OP_MAMBA, /* attended = Mamba-2 of the channels, by the steps in narrow; the state goes on */
+    OP_LATENT_LINE, /* the line of wide: RMSNorm, rotation, into the KV cache; RMSNorm of what is
+                       before q's second product, prepared for next */
+    OP_LATENT_Q,   /* queries = q of wide, by head: what does not turn · its matrix | what turns */
+    OP_LATENT,     /* attended = softmax(scale · queries lineᵀ) line over the KV cache */
+    OP_LATENT_OUT, /* wide = attended, by head, · its matrix; prepared for next */
 };
-#define OP_KINDS (OP_MAMBA + 1)
+#define OP_KINDS (OP_LATENT_OUT + 1)
 
 /* NORM: the sum that the half layer before it left open. */
 enum op_add {

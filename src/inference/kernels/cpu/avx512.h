@@ -40,6 +40,10 @@ void avx512_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32
 void avx512_attention(const struct attention *call, const struct attention_group *group,
                       uint32_t kv_head_begin, uint32_t kv_head_end);
 
+void avx512_latent_store(const struct latent_store *call);
+void avx512_latent_attend(const struct latent_attention *call, const struct attention_item *item,
+                          uint32_t head_begin, uint32_t head_end);
+
 uint64_t avx512_weigh(const float *x, size_t count, const struct weighing *how,
                       uint32_t *ret_weights);
 float avx512_log_sum_exp(const float *x, size_t count);

@@ -15,7 +15,8 @@
     .gelu_erf = isa##_gelu_erf, .relu2 = isa##_relu2, .xielu = isa##_xielu, .add = isa##_add,      \
     .route = ref_route, .short_conv = isa##_short_conv, .delta_rule = isa##_delta_rule,            \
     .mamba = isa##_mamba, .gated_norm = isa##_gated_norm, .kv_store = isa##_kv_store,              \
-    .attention = isa##_attention, .weigh = isa##_weigh, .log_sum_exp = isa##_log_sum_exp,          \
+    .attention = isa##_attention, .latent_store = isa##_latent_store,                              \
+    .latent_attend = isa##_latent_attend, .weigh = isa##_weigh, .log_sum_exp = isa##_log_sum_exp,  \
     .argmax = isa##_argmax, .top_k = isa##_top_k
 
 const struct kernels avx2_kernels = {

@@ -34,6 +34,9 @@ void ref_gated_norm(const struct gated_norm *call);
 void ref_kv_store(const struct kv_store *call, uint32_t kv_head_begin, uint32_t kv_head_end);
 void ref_attention(const struct attention *call, const struct attention_group *group,
                    uint32_t kv_head_begin, uint32_t kv_head_end);
+void ref_latent_store(const struct latent_store *call);
+void ref_latent_attend(const struct latent_attention *call, const struct attention_item *item,
+                       uint32_t head_begin, uint32_t head_end);
 uint64_t ref_weigh(const float *x, size_t count, const struct weighing *how, uint32_t *ret_weights);
 float ref_log_sum_exp(const float *x, size_t count);
 uint32_t ref_argmax(const float *x, size_t count);
