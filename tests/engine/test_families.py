@@ -14,9 +14,10 @@ import gguf_of, support
 HERE = pathlib.Path(__file__).resolve().parent / "families"
 TINY = support.SHARED / "tiny"
 OURS = [
-    "apertus", "cohere", "cohere2", "hunyuan_v1_dense", "nemotron",
-    "exaone4", "gemma", "gemma2", "glm4", "granite", "granite4", "lfm2_moe", "ministral3", "olmo2", "olmo3", "phi3", "phi3-long", "phi4-mini", "qwen2_5_vl", "qwen3_next", "qwen3_vl",
-    "seed_oss", "smollm3"]
+    "apertus", "cohere", "cohere2", "deepseek_v2", "deepseek_v2-groups", "exaone4", "gemma",
+    "gemma2", "glm4", "glm4_moe", "glm4_moe-norms", "granite", "granite4", "hunyuan_v1_dense",
+    "lfm2_moe", "ministral3", "nemotron", "olmo2", "olmo3", "phi3", "phi3-long", "phi4-mini",
+    "qwen2_5_vl", "qwen3_next", "qwen3_vl", "seed_oss", "smollm3"]
 ENCODERS = ["bert", "nomic-bert"]
 SHARED = ["gemma3", "llama3", "mistral", "qwen2", "qwen3"] if TINY.exists() else []
 MODELS = [(family, "bf16") for family in OURS] + [

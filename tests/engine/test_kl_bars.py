@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not TINY.exists(), reason="shared/tiny_next is n
 BAR = 0.02  # issue 40, "must hold" 1
 ROUNDED = 0.33
 FAMILIES = [
-    "gemma4_e", "gemma4_moe", "gpt_oss", "granitemoehybrid", "lfm2", "qwen3_5", "qwen3_5_moe",
+    "deepseek_v3", "gemma4_e", "gemma4_moe", "gpt_oss", "granitemoehybrid", "lfm2", "qwen3_5", "qwen3_5_moe",
     "qwen3_moe"]
 
 

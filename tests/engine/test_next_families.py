@@ -18,11 +18,12 @@ MARGIN = 0.01
 FORMS = {
     "qwen3_moe": ["folder", "gguf", "fused"],
     "gpt_oss": ["folder", "llama", "ollama", "ollama-first", "whole"],
+    "deepseek_v3": ["folder", "llama", "first", "v5"],
     "gemma4_e": ["folder", "gguf", "text"], "gemma4_moe": ["folder", "gguf", "text"]}
 EACH_FORM = [(family, form) for family, forms in FORMS.items() for form in forms]
 # The median over positions of the largest difference of a logit; measured: 0.004. test_kl_bars.py
 # has the paths that round activations: bf16, and experts of four bits.
-FAST = [(family, kernels) for family in ("qwen3_moe", "gemma4_e", "gemma4_moe")
+FAST = [(family, kernels) for family in ("deepseek_v3", "qwen3_moe", "gemma4_e", "gemma4_moe")
         for kernels in ("avx2", "avx512")]
 FAST_TOLERANCE = 0.02
 
@@ -66,6 +67,14 @@ def made(tmp_path_factory):
     for form in ("llama", "ollama", "ollama-first"):
         forms["gpt_oss", form] = folder / f"gpt_oss-{form}.gguf"
         gguf_of.convert(TINY / "gpt_oss", forms["gpt_oss", form], form)
+    for form in ("llama", "first"):
+        forms["deepseek_v3", form] = folder / f"deepseek_v3-{form}.gguf"
+        gguf_of.convert(TINY / "deepseek_v3", forms["deepseek_v3", form], form)
+    forms["deepseek_v3", "v5"] = folder / "deepseek_v3-v5"
+    forms["deepseek_v3", "v5"].mkdir()
+    for file, name in (("config.v5.json", "config.json"), ("model.safetensors", ) * 2,
+                       ("tokenizer.json", ) * 2):
+        (forms["deepseek_v3", "v5"] / name).symlink_to(TINY / "deepseek_v3" / file)
     forms["gpt_oss", "whole"] = folder / "gpt_oss-whole"
     widen(TINY / "gpt_oss", folder / "gpt_oss-whole")
     for family in ("gemma4_e", "gemma4_moe"):

@@ -168,7 +168,11 @@ static void check_op(struct gpu *gpu, uint32_t index) {
     case OP_INPUTS:
     case OP_ASIDE:
     case OP_JOIN:
-    case OP_MAMBA: break; /* the CPU's alone so far */
+    case OP_MAMBA:
+    case OP_LATENT_LINE:
+    case OP_LATENT_Q:
+    case OP_LATENT:
+    case OP_LATENT_OUT: break; /* the CPU's alone so far */
     }
     plain_refuse("operation %u: unknown kind %d", index, (int)op->kind);
 }

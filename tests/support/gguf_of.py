@@ -7,6 +7,7 @@ Weights keep their type; only the standard library is needed. Without a vocab.tx
 made up."""
 import base64, json, math, pathlib, struct, sys
 
+import gguf_of_deepseek
 import gguf_of_gemma4
 import gguf_of_gpt_oss
 import gguf_of_hybrid
@@ -147,6 +148,10 @@ def tensors_of(folder, config, form):
                 kind, content = "F32", widened(content)
             yield name, TYPES[kind][0], shape, content
         return
+    if config["model_type"] in gguf_of_deepseek.KINDS:
+        for name, kind, shape, content in gguf_of_deepseek.tensors_of(entries, config, form):
+            yield name, TYPES[kind][0], shape, content
+        return
     if gguf_of_hybrid.is_hybrid(config):
         for name, kind, shape, content in gguf_of_hybrid.tensors_of(entries, config):
             yield name, TYPES[kind][0], shape, content
@@ -274,6 +279,13 @@ def pairs_of(folder, config, form):
                 yield number_pair(f"{kind}.{key}", number)
             yield from vocabulary_of(folder, config)
             return
+    if kind := gguf_of_deepseek.KINDS.get(config["model_type"]):
+        yield pair("general.architecture", STRING, kind)
+        for key, number in gguf_of_deepseek.numbers_of(config, form).items():
+            yield pair(f"{kind}.{key}", STRING, number) if isinstance(
+                number, str) else number_pair(f"{kind}.{key}", number)
+        yield from vocabulary_of(folder, config)
+        return
     if config["model_type"] == "gpt_oss":
         kind = "gpt-oss" if form == "llama" else "gptoss"
         yield pair("general.architecture", STRING, kind)

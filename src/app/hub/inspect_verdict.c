@@ -7,11 +7,12 @@
 #include "checkpoint/tensors.h"
 #include "jinja/jinja.h"
 
-/* Keys and values in F16, of the layers that have their own. */
+/* Keys and values in F16, of the layers that have their own, or lines that are both. */
 static void take_keys(struct inspection *inspection, const struct model_config *config) {
+    const uint64_t each = config_is_latent(config) ? 2 : 4;
     uint64_t all = 0, far = 0;
     for (uint32_t i = 0; i < config->layers; i++) {
-        const uint64_t bytes = 4 * (uint64_t)config_kv_width(config, i);
+        const uint64_t bytes = each * config_kv_width(config, i);
         all += bytes;
         if (!config_layer_is_local(config, i)) far += bytes;
     }
@@ -23,7 +24,8 @@ static void take_keys(struct inspection *inspection, const struct model_config *
 
 /* Bytes of a tensor as the CPU keeps it: vectors and routers in F32, blocks as integers with F32
  * scales, and tables that are only looked up as the file has them. */
-static uint64_t memory_of(const struct checkpoint_tensor *tensor, bool is_tied) {
+static uint64_t memory_of(const struct model_config *config, const struct checkpoint_tensor *tensor,
+                          bool is_tied) {
     const enum tensor_type type = (enum tensor_type)tensor->type;
     const bool is_table =
         str_is(tensor->name, tensor_name_of(ROLE_INPUT_TABLE, 0).text) ||
@@ -36,6 +38,13 @@ static uint64_t memory_of(const struct checkpoint_tensor *tensor, bool is_tied) 
     if (is_table || !tensor_type_is_quantised(type)) return tensor->bytes;
     const struct quant_form form = quant_form_of(type);
     const uint64_t numbers = form.has_minimum ? 2 : 1;
+    if (str_ends_with(tensor->name, STR(".attn_kv_b.weight"))) { /* turned keys are in F32 */
+        const struct latent_sizes *latent = &config->latent;
+        const uint64_t keys = (uint64_t)config->heads * latent->still_dim * latent->rank;
+        elements -= keys;
+        return keys * sizeof(float) + elements / 8 * form.bits +
+               elements / form.group * numbers * sizeof(float);
+    }
     return elements / 8 * form.bits + elements / form.group * numbers * sizeof(float);
 }
 
@@ -44,7 +53,8 @@ static void take_memory(struct inspection *inspection, const struct checkpoint *
     const bool is_tied = !checkpoint_find(checkpoint, STR("output.weight"));
     inspection->memory_bytes = 0;
     for (size_t i = 0; i < checkpoint_tensor_count(checkpoint); i++)
-        inspection->memory_bytes += memory_of(checkpoint_tensor_at(checkpoint, i), is_tied);
+        inspection->memory_bytes +=
+            memory_of(checkpoint_config(checkpoint), checkpoint_tensor_at(checkpoint, i), is_tied);
 }
 
 /* A template that cannot be read leaves it unknown: the engine says why it does not load. */

@@ -15,6 +15,10 @@
     .experts_are_as_wide = true, .has_alternate_experts = true, .has_yarn = true,                  \
     .has_window = true, .window_period = 2, .ffn = FFN_EXPERTS, .activation = ACTIVATION_CLAMPED,  \
     .eps = 1e-5f, .rope_base = 150000.0f, .head_dim = 64
+#define OF_GLM_MOE                                                                                 \
+    .rotary_share = 0.5f, .may_have_qkv_bias = true, .ffn = FFN_EXPERTS,                           \
+    .has_shared_expert = true, .shared_expert_is_plain = true, .shared_experts_are_counted = true, \
+    .expert_weights_sum_to_one = true, .router_is_sigmoid = true
 static const struct architecture architectures[] = {
     {.name = "llama", .rope_is_interleaved = true, .rope_base = 10000.0f},
     {.name = "mistral3",
@@ -108,6 +112,16 @@ static const struct architecture architectures[] = {
      .ffn = FFN_EXPERTS,
      .expert_weights_sum_to_one = true,
      .router_is_sigmoid = true},
+    {.name = "deepseek2",
+     .is_latent = true,
+     .has_yarn = true,
+     .yarn_is_rounded = true,
+     .ffn = FFN_EXPERTS,
+     .has_shared_expert = true,
+     .shared_expert_is_plain = true,
+     .shared_experts_are_counted = true},
+    {.name = "glm4moe", OF_GLM_MOE, .may_have_qk_norm = true},
+    {.name = "glm4moe", OF_GLM_MOE, .has_qk_norm = true},
     {.name = "phi3",
      .has_fused_gate_up = true,
      .rotary_share = 1.0f,
@@ -198,6 +212,10 @@ const struct architecture *config_without_experts(const struct architecture *arc
             architectures[i].ffn == FFN_GATED)
             return &architectures[i];
     return NULL;
+}
+
+const struct architecture *config_with_qk_norm(const struct architecture *architecture) {
+    return architecture->may_have_qk_norm ? architecture + 1 : architecture;
 }
 
 const struct architecture *config_architecture(struct str name) {

@@ -4,6 +4,7 @@
 #include "checkpoint/config_experts.h"
 #include "checkpoint/config_gemma.h"
 #include "checkpoint/config_key.h"
+#include "checkpoint/config_latent.h"
 #include "checkpoint/config_recurrent.h"
 #include "checkpoint/config_rope.h"
 
@@ -32,6 +33,8 @@ static enum err read_architecture(struct model_config *config, const struct gguf
     err = gguf_get_u32(gguf, "split.count", &split_count, error);
     if (err == OK) err = config_keys_check(config, gguf, error);
     if (err != OK) return err;
+    if (gguf_tensor_find(gguf, STR("blk.0.attn_q_norm.weight")))
+        config->architecture = config_with_qk_norm(config->architecture);
     if (split_count > 1 && gguf_part_count(gguf) != split_count)
         return err_set(error, ERR_INVALID, "split.count is %u: the other parts are not here",
                        split_count);
@@ -66,6 +69,7 @@ static enum err read_heads(struct model_config *config, const struct gguf *gguf,
     enum err err = config_key_count(config, gguf, "attention.head_count", CONFIG_HEADS_MAX,
                                     &config->heads, error);
     if (err != OK) return err;
+    if (config->architecture->is_latent) return config_read_latent(config, gguf, error);
     config->kv_heads = config->heads;
     struct config_key kv_key = config_key_of(config, gguf, "attention.head_count_kv");
     if (config->architecture->recurrent != MIXER_ATTENTION)
@@ -122,7 +126,7 @@ static enum err read_norm(struct model_config *config, const struct gguf *gguf,
     if (err == OK && !(config->eps > 0.0f && config->eps <= 0.1f))
         err = err_set(error, ERR_INVALID, "%s is %g, not above 0 and up to 0.1", key.text,
                       (double)config->eps);
-    config->inner_eps = config->eps;
+    config->inner_eps = config->architecture->is_latent ? 1e-6f : config->eps;
     return err;
 }
 
@@ -253,6 +257,7 @@ static enum err read_attention(struct model_config *config, const struct gguf *g
     config->attention_scale =
         1.0f / sqrtf((float)(is_wide ? config->width / config->heads : config->head_dim));
     if (config->architecture->has_v_norm) config->attention_scale = 1.0f;
+    if (config->architecture->is_latent) config_set_latent_scale(config);
     struct config_key key = config_key_of(config, gguf, "attention.scale");
     enum err err = gguf_get_f32(gguf, key.text, &config->attention_scale, error);
     if (err == OK && !(config->attention_scale > 0.0f && config->attention_scale <= 1e3f))

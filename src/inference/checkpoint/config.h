@@ -21,6 +21,8 @@
 #define CONFIG_HEADS_MAX 512u
 #define CONFIG_HEAD_DIM_MAX 512u    /* the limit of kernels/kernels.h */
 #define CONFIG_EXPERTS_MAX 1024u    /* likewise */
+#define CONFIG_LATENT_RANK_MAX 512u /* likewise: LATENT_RANK_MAX and LATENT_TURNED_MAX */
+#define CONFIG_LATENT_TURNED_MAX 128u
 #define CONFIG_STATE_HEADS_MAX 512u /* the limits of kernels/recurrent.h */
 #define CONFIG_STATE_DIM_MAX 256u
 #define CONFIG_TAPS_MAX 4u
@@ -50,7 +52,7 @@ enum label_form { LABEL_FORM_PLAIN, LABEL_FORM_TANH };
 enum pair_form { PAIR_NONE, PAIR_ONE_MARK, PAIR_TWO_MARKS };
 
 /* What a layer mixes tokens with, and what follows it. A new family adds a kind. */
-enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA, MIXER_CONV, MIXER_MAMBA };
+enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA, MIXER_CONV, MIXER_MAMBA, MIXER_LATENT };
 enum ffn_kind { FFN_GATED, FFN_EXPERTS, FFN_BOTH /* one beside the other */ };
 
 /* The YaRN scaling of rotations: low frequencies are divided by `factor`, high ones stay. */
@@ -59,6 +61,7 @@ struct yarn {
     float original;             /* positions of the first training */
     float beta_fast, beta_slow; /* turns in them, between which frequencies are blended */
     bool is_rounded;            /* the ends of the blend are whole pairs */
+    float log_factor; /* latent layers: their scores · (1 + log_factor · log(factor))² */
 };
 
 /* The sizes of the recurrent layers of a model; all zero: it has none. Gated DeltaNet has a state
@@ -76,6 +79,18 @@ struct recurrent_sizes {
     float step_min;
     bool heads_are_tiled; /* value head j uses key head j % key_heads, as GGUF has them; false:
                              j / (value_heads / key_heads) */
+};
+
+/* Attention whose keys and values follow from a vector that all heads share (MLA). A token's line
+ * in the cache is that vector, of `rank`, and the turned part of its key. All zero: the model has
+ * no such layers. */
+struct latent_sizes {
+    uint32_t rank;       /* a multiple of 16 */
+    uint32_t q_rank;     /* width between the two products that make q; 0: one product does */
+    uint32_t still_dim;  /* elements of a head of q that do not turn */
+    uint32_t turned_dim; /* elements that turn, a multiple of 16; the key's is of all heads */
+    uint32_t value_dim;  /* what a head leaves */
+    bool halves_turn;    /* elements i and i + half turn together; false: neighbours */
 };
 
 /* How a router's logits choose the experts of a row. All zero: the most probable ones. */
@@ -127,11 +142,13 @@ struct architecture {
     bool yarn_is_rounded;       /* where the file does not say it */
     bool has_temper;            /* q has a factor by its position */
     bool may_have_qkv_bias;
+    bool may_have_qk_norm;     /* then the next row has the same name, and has it */
     bool has_qk_norm;          /* RMSNorm of each head of q and k before the rotation */
     bool qk_norm_is_wide;      /* one norm for all heads, not one for each */
     bool has_no_pre_norm;      /* no norms before attention and before the feed-forward */
     bool has_output_gate;      /* a sigmoid of a product of the input is a factor of what attention
                                    leaves; its rows stand behind those of q, head by head */
+    bool is_latent;            /* all layers are MIXER_LATENT */
     enum mixer_kind recurrent; /* kind of the layers that are not of attention; MIXER_ATTENTION:
                                   all layers are */
     bool delta_is_grouped;    /* MIXER_DELTA: a folder has the rows of q, k, v and gate, and the two
@@ -157,9 +174,10 @@ struct architecture {
     enum ffn_kind ffn;      /* kind in the layers of which the file says nothing else */
     bool has_shared_expert; /* a layer with experts has one more, which all rows go through, times
                                the sigmoid of a product of the row */
-    bool shared_expert_is_plain;    /* without that factor */
-    bool expert_weights_sum_to_one; /* when the file has no field for it */
-    bool router_is_sigmoid;         /* likewise */
+    bool shared_expert_is_plain;     /* without that factor */
+    bool shared_experts_are_counted; /* it is as wide as a number of experts */
+    bool expert_weights_sum_to_one;  /* when the file has no field for it */
+    bool router_is_sigmoid;          /* likewise */
     float rotary_share; /* share of a head that is rotated, when the file does not say; 0: all */
     /* A model with this number of layers scales attention by width / heads. GGUF has no key for it;
      * llama.cpp tells by the layers too. 0: no model does. */
@@ -200,6 +218,7 @@ struct model_config {
     uint32_t head_dim;
     uint32_t rotary_dim; /* leading elements of a head that are rotated; 0: all */
     struct recurrent_sizes recurrent;
+    struct latent_sizes latent;
     uint32_t layers_skipped; /* layers behind the last one that the file has and no pass needs */
     uint32_t input_width;    /* a layer's own part of a token's embedding; 0: none */
     uint32_t turned_pairs;   /* that rotate, the leading ones, with table 0; 0: all */
@@ -207,7 +226,7 @@ struct model_config {
     uint32_t vocab_rows;  /* rows of the embedding; at least token_count */
     uint32_t token_count; /* tokens the tokenizer knows: ids from here on are never sampled */
     float eps;
-    float inner_eps;    /* epsilon of norms behind a state */
+    float inner_eps;    /* epsilon of norms behind a state, or within a latent layer */
     bool does_not_turn; /* no layer rotates */
     float rope_base;
     float rope_scale; /* factor of positions: 1/factor of linear scaling */
@@ -242,6 +261,13 @@ bool config_is_recurrent(const struct model_config *config); /* true when any la
 uint32_t config_state_channels(const struct model_config *config);
 uint32_t config_state_width(const struct model_config *config);
 uint32_t config_state_rows(const struct model_config *config);
+/* True when the layers are MIXER_LATENT: what a token keeps is then one line for all heads. */
+bool config_is_latent(const struct model_config *config);
+/* ERR_INVALID for sizes of latent layers that are not supported. Otherwise sets the sizes that
+ * follow from them: one head of keys, as wide as a line. */
+enum err config_set_latent(struct model_config *config, struct error *error) MUST_CHECK;
+/* Sets the factor of the scores of latent layers, after the scaling of positions is known. */
+void config_set_latent_scale(struct model_config *config);
 /* Bytes of a sequence's states in all layers; 0 without such layers. */
 uint64_t config_state_bytes(const struct model_config *config);
 /* The sizes of a layer. */
@@ -263,6 +289,8 @@ bool config_has_both(const struct model_config *config);
 bool config_has_no_gate(const struct model_config *config);
 /* True when a layer has experts. */
 bool config_has_experts(const struct model_config *config);
+/* The row of the same name for models with norms of q and k, for a row that may have them. */
+const struct architecture *config_with_qk_norm(const struct architecture *architecture);
 /* The row of the same name for models without experts, or NULL. */
 const struct architecture *config_without_experts(const struct architecture *architecture);
 /* The table's row of that name, or NULL. */

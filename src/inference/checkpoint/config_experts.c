@@ -27,10 +27,15 @@ static enum err read_widths(struct model_config *config, const struct gguf *gguf
                             : "feed_forward_length";
     enum err err =
         config_key_count(config, gguf, width, CONFIG_FFN_MAX, &config->expert_ffn, error);
-    if (err == OK && config->architecture->has_shared_expert)
-        err = config_key_count(config, gguf, "expert_shared_feed_forward_length", CONFIG_FFN_MAX,
-                               &config->shared_ffn, error);
-    return err;
+    if (err != OK || !config->architecture->has_shared_expert) return err;
+    if (config->architecture->shared_experts_are_counted) {
+        const struct config_key key = config_key_of(config, gguf, "expert_shared_count");
+        uint32_t count = 0;
+        err = gguf_get_u32(gguf, key.text, &count, error);
+        return err == OK ? config_set_shared_experts(config, key.text, count, error) : err;
+    }
+    return config_key_count(config, gguf, "expert_shared_feed_forward_length", CONFIG_FFN_MAX,
+                            &config->shared_ffn, error);
 }
 
 /* The first layers may have none. */
@@ -45,6 +50,15 @@ static enum err read_layers(struct model_config *config, const struct gguf *gguf
     for (uint32_t i = dense; err == OK && i < config->layers; i++)
         config->list[i].ffn = FFN_EXPERTS;
     return err;
+}
+
+enum err config_set_shared_experts(struct model_config *config, const char *key, uint32_t count,
+                                   struct error *error) {
+    if (count > CONFIG_FFN_MAX / config->expert_ffn)
+        return err_set(error, ERR_INVALID, "%s is %u: shared experts of %u are wider than %u", key,
+                       count, config->expert_ffn, CONFIG_FFN_MAX);
+    config->shared_ffn = count * config->expert_ffn;
+    return OK;
 }
 
 enum err config_check_experts(const struct model_config *config, struct error *error) {
@@ -114,8 +128,9 @@ enum err config_read_experts(struct model_config *config, const struct gguf *ggu
         err = config_key_count(config, gguf, "expert_used_count", config->experts,
                                &config->experts_used, error);
     if (err == OK) err = read_widths(config, gguf, error);
-    config->expert_weights_sum_to_one = true; /* most files have no key for it */
-    config->gate_limit = 7.0f;                /* none has for these */
+    /* Most files have no key for it. */
+    config->expert_weights_sum_to_one = !config->architecture->is_latent;
+    config->gate_limit = 7.0f; /* none has for these */
     config->gate_alpha = 1.702f;
     if (err == OK) err = read_layers(config, gguf, error);
     return err == OK ? read_rule(config, gguf, error) : err;

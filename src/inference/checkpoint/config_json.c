@@ -66,7 +66,8 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
         return err_set(error, ERR_INVALID, "attn_logit_softcapping is not supported here");
     static const char *const fields[] = {"kv_lora_rank", "num_local_experts", "num_experts"};
     const bool has_experts = architecture->ffn == FFN_EXPERTS || architecture->has_v_norm;
-    for (size_t i = 0; i < (has_experts ? 1 : sizeof fields / sizeof *fields); i++)
+    for (size_t i = architecture->is_latent; i < (has_experts ? 1 : sizeof fields / sizeof *fields);
+         i++)
         if (json_member(text, fields[i]) && !(i > 0 && is_one(json_member(text, fields[i]))))
             return err_set(error, ERR_INVALID, "%s is not supported", fields[i]);
     return OK;
@@ -81,6 +82,7 @@ static enum err read_heads(struct model_config *config, const json_t *text,
         config_json_count(text, "num_attention_heads", CONFIG_HEADS_MAX, &config->heads, error);
     if (err != OK) return err;
     if (config->heads == 0) return err_set(error, ERR_INVALID, "num_attention_heads is missing");
+    if (config->architecture->is_latent) return config_json_read_latent(config, text, error);
     config->kv_heads = family->kv_heads > 0 ? family->kv_heads : config->heads;
     err =
         config_json_count(text, "num_key_value_heads", CONFIG_HEADS_MAX, &config->kv_heads, error);
@@ -207,7 +209,7 @@ static enum err read_attention(struct model_config *config, const json_t *text,
         err = config_json_number(text, "norm_eps", 1e-20, 0.1, &config->eps, error);
     if (err == OK && config->architecture->has_layer_norm)
         err = config_json_number(text, "layer_norm_eps", 1e-20, 0.1, &config->eps, error);
-    config->inner_eps = config->eps;
+    config->inner_eps = config->architecture->is_latent ? 1e-6f : config->eps;
     if (err == OK && family->scales_by_scalar)
         err = config_json_number(text, "query_pre_attn_scalar", 1e-6, 1e6, &scalar, error);
     if (err == OK)
@@ -252,6 +254,10 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
     if (err != OK) return err;
     struct model_config *config = &ret_config->config;
     config->architecture = config_architecture(str_from(family->architecture));
+    bool has_qk_norm = false;
+    err = config_json_bool(text, "use_qk_norm", &has_qk_norm, error);
+    if (err != OK) return err;
+    if (has_qk_norm) config->architecture = config_with_qk_norm(config->architecture);
     ret_config->norms_lack_one = family->norms_lack_one;
     ret_config->is_part_of_another = text != root || json_member(root, "vision_config");
     err = read_sizes(ret_config, text, family, error);
@@ -262,6 +268,7 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
     if (err == OK && config->architecture->has_v_norm)
         err = config_json_read_gemma(config, text, error);
     if (err == OK) err = config_json_read_rope(ret_config, text, &family->rope, error);
+    if (config->architecture->is_latent) config_set_latent_scale(config);
     if (err == OK) err = config_json_read_multipliers(config, text, error);
     if (err == OK && config->architecture->logits_are_scaled) {
         config->output_scale = 0.0625f;

@@ -54,7 +54,8 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root,
                           struct error *error) MUST_CHECK;
 
 /* Parts of config_json_init, in config_json_encoder.c, config_json_experts.c, config_json_family.c,
- * config_json_gemma.c, config_json_labels.c, config_json_lfm2.c, config_json_mamba.c,
+ * config_json_gemma.c, config_json_groups.c, config_json_labels.c, config_json_latent.c,
+ * config_json_lfm2.c, config_json_mamba.c,
  * config_json_recurrent.c, config_json_rope.c and config_json_quant.c. `text` is the object with the
  * fields of the text model. */
 enum err config_json_read_encoder(struct json_config *json, const json_t *root,
@@ -72,6 +73,11 @@ enum err config_json_read_unrotated(struct model_config *config, const json_t *t
 struct family; /* config_json_families.h */
 enum err config_json_read_experts(struct model_config *config, const json_t *text,
                                   const struct family *family, struct error *error) MUST_CHECK;
+/* The fields of DeepSeek and GLM: groups of experts, how they are chosen, the shared ones. */
+enum err config_json_read_groups(struct model_config *config, const json_t *text,
+                                 const struct family *family, struct error *error) MUST_CHECK;
+enum err config_json_read_latent(struct model_config *config, const json_t *text,
+                                 struct error *error) MUST_CHECK;
 enum err config_json_read_recurrent(struct model_config *config, const json_t *text,
                                     struct error *error) MUST_CHECK;
 enum err config_json_read_lfm2(struct model_config *config, const json_t *text,

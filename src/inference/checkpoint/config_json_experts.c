@@ -58,6 +58,11 @@ static enum err read_layers(struct model_config *config, const json_t *text,
     if (err != OK) return err;
     for (uint32_t i = 0; i < config->layers; i++)
         config->list[i].ffn = (i + 1) % step == 0 ? FFN_EXPERTS : FFN_GATED;
+    step = 1; /* DeepSeek's counts from the first layer on */
+    err = config_json_count(text, "moe_layer_freq", CONFIG_LAYERS_MAX, &step, error);
+    if (err != OK) return err;
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (i % step != 0) config->list[i].ffn = FFN_GATED;
     err = read_dense(config, text, family, error);
     if (err == OK && dense && !json_is_array(dense))
         err = err_set(error, ERR_INVALID, "mlp_only_layers is no list");
@@ -84,7 +89,7 @@ static enum err read_widths(struct model_config *config, const json_t *text,
     if (family->expert_ffn > 0)
         err = config_json_count(text, "moe_intermediate_size", CONFIG_FFN_MAX, &config->expert_ffn,
                                 error);
-    if (err == OK && config->architecture->has_shared_expert) {
+    if (err == OK && config->architecture->has_shared_expert && family->shared_experts == 0) {
         config->shared_ffn = family->shared_ffn;
         err = config_json_count(text, "shared_expert_intermediate_size", CONFIG_FFN_MAX,
                                 &config->shared_ffn, error);
@@ -112,6 +117,8 @@ static enum err read_rule(struct model_config *config, const json_t *text,
         err = config_json_bool(text, "use_expert_bias", &rule->has_bias, error);
     if (err == OK && rule->is_sigmoid)
         err = config_json_number(text, "routed_scaling_factor", 1e-3, 1e3, &rule->scale, error);
+    if (err == OK && family->shared_experts > 0)
+        err = config_json_read_groups(config, text, family, error);
     return err == OK ? config_check_experts(config, error) : err;
 }
 
@@ -129,6 +136,8 @@ enum err config_json_read_experts(struct model_config *config, const json_t *tex
     if (err == OK)
         err = config_json_count(text, "num_experts_per_tok", CONFIG_EXPERTS_MAX,
                                 &config->experts_used, error);
+    if (err == OK && config->experts_used == 0)
+        err = err_set(error, ERR_INVALID, "num_experts_per_tok is missing");
     if (err == OK && config->experts_used > config->experts)
         err = err_set(error, ERR_INVALID, "num_experts_per_tok is %u, over the %u experts",
                       config->experts_used, config->experts);

@@ -35,6 +35,9 @@ struct family {
      * layer), the width of the shared one, and the dense layers before the others. */
     uint32_t experts, experts_used, expert_ffn, shared_ffn, dense_layers;
     bool expert_weights_sum_to_one, router_is_sigmoid;
+    uint32_t shared_experts; /* a count, as DeepSeek and GLM have; 0: the fields are others */
+    uint32_t groups, groups_used;
+    float route_scale;
     float attention_softcap, softcap; /* 0: no cap */
     bool scales_by_scalar; /* query_pre_attn_scalar, by default 256, instead of head_dim */
     const char *activation_key;

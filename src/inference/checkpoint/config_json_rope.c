@@ -97,6 +97,7 @@ static enum err read_yarn(struct json_config *json, const json_t *scaling, struc
     float scale = 0, scale_all = 0;
     err = config_json_number(scaling, "mscale", 0, 100, &scale, error);
     if (err == OK) err = config_json_number(scaling, "mscale_all_dim", 0, 100, &scale_all, error);
+    yarn->log_factor = (float)(0.1 * (double)scale_all);
     if (err == OK && scale > 0 && scale_all > 0)
         config->rope_magnitude = (0.1f * scale * logf(yarn->factor) + 1.0f) /
                                  (0.1f * scale_all * logf(yarn->factor) + 1.0f);
@@ -180,6 +181,7 @@ static enum err read_turned(struct model_config *config, const json_t *global, f
 static enum err read_share(struct model_config *config, const json_t *text, const json_t *global,
                            struct error *error) {
     const float of_family = config->architecture->rotary_share;
+    if (config->architecture->is_latent) return OK; /* a part of a head of its own turns */
     float share = of_family > 0.0f ? of_family : 1.0f;
     enum err err = config_json_number(text, "partial_rotary_factor", 0, 1, &share, error);
     if (err == OK) err = config_json_number(global, "partial_rotary_factor", 0, 1, &share, error);

@@ -4,7 +4,8 @@
 #include "checkpoint/config_key.h"
 
 bool config_layer_is_recurrent(const struct model_config *config, uint32_t layer) {
-    return config->list[layer].mixer != MIXER_ATTENTION;
+    return config->list[layer].mixer != MIXER_ATTENTION &&
+           config->list[layer].mixer != MIXER_LATENT;
 }
 
 bool config_is_recurrent(const struct model_config *config) {
@@ -27,7 +28,7 @@ uint32_t config_state_channels(const struct model_config *config) {
 }
 
 static enum err check_heads(const struct recurrent_sizes *sizes, struct error *error) {
-    if (sizes->value_heads % sizes->key_heads != 0)
+    if (sizes->key_heads == 0 || sizes->value_heads % sizes->key_heads != 0)
         return err_set(error, ERR_INVALID, "%u value heads cannot share %u key heads of a state",
                        sizes->value_heads, sizes->key_heads);
     if (sizes->key_dim > CONFIG_STATE_DIM_MAX || sizes->value_dim > CONFIG_STATE_DIM_MAX)

@@ -68,6 +68,9 @@ static enum err read_yarn(struct model_config *config, const struct gguf *gguf,
                                  ? 1.0f
                                  : 0.1f * logf(yarn->factor) + 1.0f;
     config->temper_tokens = original;
+    if (config->architecture->is_latent)
+        return read_yarn_number(config, gguf, "rope.scaling.yarn_log_multiplier", 0, 10,
+                                &yarn->log_factor, error);
     return config->architecture->has_temper
                ? read_yarn_number(config, gguf, "attention.temperature_scale", 0, 10,
                                   &config->temper_beta, error)
@@ -172,6 +175,7 @@ static enum err read_base(const struct model_config *config, const struct gguf *
 static enum err read_dimensions(struct model_config *config, const struct gguf *gguf,
                                 struct error *error) {
     uint32_t dimensions = config->head_dim;
+    if (config->architecture->is_latent) return OK; /* config_latent.c reads them */
     const float share = config->architecture->rotary_share;
     struct config_key key = config_key_of(config, gguf, "rope.dimension_count");
     if (share > 0.0f) dimensions = (uint32_t)((float)config->head_dim * share);

@@ -181,6 +181,20 @@ static bool is_needless(const struct json_config *json, struct str name) {
            folder_name_is_needless(json->config.architecture, name, json->is_part_of_another);
 }
 
+/* A tensor of the layers behind the last one, which no pass needs. */
+static bool is_of_skipped(const struct checkpoint *checkpoint, struct str name) {
+    const struct model_config *config = &checkpoint->config;
+    char begin[64];
+    if (config->layers_skipped == 0) return false;
+    snprintf(begin, sizeof begin, "%slayers.", checkpoint->prefix);
+    if (!str_starts_with(name, str_from(begin))) return false;
+    const struct str rest = str_skip(name, strlen(begin));
+    const size_t dot = str_find_byte(rest, '.', 0);
+    uint64_t layer;
+    return dot != SIZE_MAX && str_to_u64((struct str){rest.at, dot}, &layer) &&
+           layer >= config->layers && layer - config->layers < config->layers_skipped;
+}
+
 static struct str copy(struct checkpoint *checkpoint, struct str text) {
     struct str kept = arena_copy(&checkpoint->arena, text);
     if (!kept.at) abort();
@@ -191,7 +205,9 @@ static enum err take_tensor(struct checkpoint *checkpoint, const struct shard_te
                             struct error *error) {
     const struct json_config *json = checkpoint->json;
     struct str name = from->tensor->name, module;
-    if (is_companion(checkpoint, name) || is_needless(json, name)) return OK;
+    if (is_companion(checkpoint, name) || is_needless(json, name) ||
+        is_of_skipped(checkpoint, name))
+        return OK;
     struct checkpoint_tensor tensor = {.name = name, .spelled = name};
     bool packed = is_packed(checkpoint, from->tensor, &module);
     char whole[SAFETENSORS_NAME_BYTES_MAX + 8];

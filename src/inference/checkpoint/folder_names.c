@@ -16,7 +16,8 @@ enum norms {
     NAMES_OF_LFM2,
     NAMES_OF_MAMBA,
     NAMES_OF_APERTUS,
-    NAMES_OF_HUNYUAN
+    NAMES_OF_HUNYUAN,
+    NAMES_OF_DEEPSEEK
 };
 
 /* Granite's: beside the experts, or alone. */
@@ -61,6 +62,16 @@ static const struct name_pair {
     {"ssm_dt.bias", "linear_attn.dt_bias", NORMS_ANY},
     {"ssm_norm.weight", "linear_attn.norm.weight", NORMS_ANY},
     {"ssm_out.weight", "linear_attn.out_proj.weight", NORMS_ANY},
+    {"attn_q_a.weight", "self_attn.q_a_proj.weight", NORMS_ANY},
+    {"attn_q_a_norm.weight", "self_attn.q_a_layernorm.weight", NORMS_ANY},
+    {"attn_q_b.weight", "self_attn.q_b_proj.weight", NORMS_ANY},
+    {"attn_kv_a_mqa.weight", "self_attn.kv_a_proj_with_mqa.weight", NORMS_ANY},
+    {"attn_kv_a_norm.weight", "self_attn.kv_a_layernorm.weight", NORMS_ANY},
+    {"attn_kv_b.weight", "self_attn.kv_b_proj.weight", NORMS_ANY},
+    {"exp_probs_b.bias", "mlp.gate.e_score_correction_bias", NAMES_OF_DEEPSEEK},
+    {"ffn_gate_shexp.weight", "mlp.shared_experts.gate_proj.weight", NAMES_OF_DEEPSEEK},
+    {"ffn_up_shexp.weight", "mlp.shared_experts.up_proj.weight", NAMES_OF_DEEPSEEK},
+    {"ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight", NAMES_OF_DEEPSEEK},
     {"ffn_norm.weight", "post_attention_layernorm.weight", NORMS_TWO},
     {"post_attention_norm.weight", "post_attention_layernorm.weight", NORMS_FOUR},
     {"ffn_norm.weight", "pre_feedforward_layernorm.weight", NORMS_FOUR},
@@ -215,6 +226,7 @@ static bool is_of(const struct name_pair *pair, const struct architecture *archi
     }
     if (pair->norms == NAMES_OF_APERTUS) return architecture->activation == ACTIVATION_XIELU;
     if (pair->norms == NAMES_OF_HUNYUAN) return architecture->norms_follow_turn;
+    if (pair->norms == NAMES_OF_DEEPSEEK) return architecture->shared_experts_are_counted;
     if (pair->norms == NAMES_OF_LFM2) return architecture->recurrent == MIXER_CONV;
     if (pair->norms == NAMES_OF_GPT_OSS) return architecture->has_sinks;
     if (pair->norms == NORMS_ANY)

@@ -13,6 +13,7 @@ static const struct {
     {"gptoss", "post_attention_norm.weight", "ffn_norm.weight"},
     {"gptoss", "attn_out.weight", "attn_output.weight"},
     {"seed_oss", "post_attention_norm.weight", "ffn_norm.weight"},
+    {"glm4moe", "post_attention_norm.weight", "ffn_norm.weight"},
     {"gptoss", "attn_out.bias", "attn_output.bias"},
     {"lfm2", "token_embd_norm.weight", "output_norm.weight"},
     {"lfm2moe", "token_embd_norm.weight", "output_norm.weight"},

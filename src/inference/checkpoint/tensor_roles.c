@@ -101,6 +101,16 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_CONV_IN] = {"shortconv.in_proj.weight", NEED_CONV, EXTENT_WIDTH, EXTENT_STATE_ROWS},
     [ROLE_CONV] = {"shortconv.conv.weight", NEED_CONV, EXTENT_TAPS, EXTENT_CHANNELS},
     [ROLE_CONV_OUTPUT] = {"shortconv.out_proj.weight", NEED_CONV, EXTENT_STATE_WIDTH, EXTENT_WIDTH},
+    [ROLE_LATENT_Q] = {"attn_q.weight", NEED_LATENT_Q, EXTENT_WIDTH, EXTENT_LATENT_Q},
+    [ROLE_LATENT_Q_A] = {"attn_q_a.weight", NEED_LATENT_QA, EXTENT_WIDTH, EXTENT_Q_RANK},
+    [ROLE_LATENT_Q_NORM] = {"attn_q_a_norm.weight", NEED_LATENT_QA, EXTENT_Q_RANK, EXTENT_NONE},
+    [ROLE_LATENT_Q_B] = {"attn_q_b.weight", NEED_LATENT_QA, EXTENT_Q_RANK, EXTENT_LATENT_Q},
+    [ROLE_LATENT_KV_A] = {"attn_kv_a_mqa.weight", NEED_LATENT, EXTENT_WIDTH, EXTENT_LINE},
+    [ROLE_LATENT_NORM] = {"attn_kv_a_norm.weight", NEED_LATENT, EXTENT_RANK, EXTENT_NONE},
+    [ROLE_LATENT_KV_B] = {"attn_kv_b.weight", NEED_LATENT_KV, EXTENT_RANK, EXTENT_LATENT_KV},
+    [ROLE_LATENT_K_B] = {"attn_k_b.weight", NEED_LATENT_APART, EXTENT_STILL, EXTENT_RANK},
+    [ROLE_LATENT_V_B] = {"attn_v_b.weight", NEED_LATENT_APART, EXTENT_RANK, EXTENT_VALUE},
+    [ROLE_LATENT_OUTPUT] = {"attn_output.weight", NEED_LATENT, EXTENT_LATENT_V, EXTENT_WIDTH},
     [ROLE_OUTPUT_BIAS] = {"attn_output.bias", NEED_OUTPUT_BIAS, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_ATTENTION_OUTPUT_NORM] = {"attn_output_norm.weight", NEED_ENCODER, EXTENT_WIDTH,
                                     EXTENT_NONE},
@@ -121,6 +131,7 @@ const struct tensor_row tensor_expert_rows[EXPERT_PARTS] = {
 };
 
 uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum extent extent) {
+    const struct latent_sizes *latent = &config->latent;
     const uint64_t dim = config_head_dim(config, layer), kv_heads = config_kv_heads(config, layer);
     switch (extent) {
     case EXTENT_NONE: return 1;
@@ -161,6 +172,14 @@ uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum e
     case EXTENT_MAMBA_IN: return config_state_rows(config) + config->recurrent.value_heads;
     case EXTENT_GATE_UP: return 2ull * config_ffn(config, layer);
     case EXTENT_SHARED_GATE_UP: return 2ull * config->shared_ffn;
+    case EXTENT_RANK: return latent->rank;
+    case EXTENT_Q_RANK: return latent->q_rank;
+    case EXTENT_LINE: return latent->rank + latent->turned_dim;
+    case EXTENT_STILL: return latent->still_dim;
+    case EXTENT_VALUE: return latent->value_dim;
+    case EXTENT_LATENT_Q: return (uint64_t)config->heads * (latent->still_dim + latent->turned_dim);
+    case EXTENT_LATENT_KV: return (uint64_t)config->heads * (latent->still_dim + latent->value_dim);
+    case EXTENT_LATENT_V: return (uint64_t)config->heads * latent->value_dim;
     }
     return 0;
 }
@@ -190,11 +209,19 @@ static bool is_of_norm(const struct model_config *config, enum need need) {
     return need == NEED_XIELU && architecture->activation == ACTIVATION_XIELU;
 }
 
+/* Whether a layer can have a tensor that only latent layers have. */
+static bool is_of_latent(const struct model_config *config, enum mixer_kind mixer, enum need need) {
+    if (mixer != MIXER_LATENT) return false;
+    if (need == NEED_LATENT_Q) return config->latent.q_rank == 0;
+    if (need == NEED_LATENT_QA) return config->latent.q_rank > 0;
+    return need == NEED_LATENT || need == NEED_LATENT_KV || need == NEED_LATENT_APART;
+}
+
 bool tensor_is_known(const struct model_config *config, uint32_t layer, enum need need) {
     const struct architecture *architecture = config->architecture;
     const struct layer *kind = &config->list[layer];
     const bool is_gated = kind->ffn != FFN_EXPERTS, has_experts = kind->ffn != FFN_GATED;
-    const bool is_attention = !config_layer_is_recurrent(config, layer);
+    const bool is_attention = kind->mixer == MIXER_ATTENTION;
     switch (need) {
     case NEED_ALWAYS: return true;
     case NEED_DECODER:
@@ -240,6 +267,8 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_LABELS_BIAS: return config->labels > 0;
     case NEED_LABEL_DENSE:
         return config->labels > 0 && architecture->label_form != LABEL_FORM_PLAIN;
-    default: return is_of_norm(config, need) || is_of_state(config, kind->mixer, need);
+    default:
+        return is_of_norm(config, need) || is_of_state(config, kind->mixer, need) ||
+               is_of_latent(config, kind->mixer, need);
     }
 }

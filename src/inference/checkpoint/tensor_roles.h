@@ -42,6 +42,10 @@ enum need {
     NEED_SHARED_SCALE,
     NEED_CONV,
     NEED_CHOICE_BIAS,
+    NEED_LATENT,
+    NEED_LATENT_Q,  /* q in one product */
+    NEED_LATENT_QA, /* in two */
+    NEED_LATENT_KV, /* keys and values of a head in one tensor */
     NEED_SHARED_EXPERT,
     NEED_QKV_BIAS,
     NEED_QK_NORM,
@@ -59,7 +63,8 @@ enum need {
     NEED_FUSED_SHARED,
     NEED_FUSED_BIAS,
     NEED_BIAS_OF_EXPERTS,
-    NEED_XIELU, /* tensors in a folder only */
+    NEED_XIELU,        /* tensors in a folder only */
+    NEED_LATENT_APART, /* instead, each in its own, that of keys turned */
 };
 
 /* Extents a shape is made of. */
@@ -98,6 +103,14 @@ enum extent {
     EXTENT_MAMBA_IN,
     EXTENT_GATE_UP,
     EXTENT_SHARED_GATE_UP,
+    EXTENT_RANK,
+    EXTENT_Q_RANK,
+    EXTENT_LINE, /* what the cache has for a token */
+    EXTENT_STILL,
+    EXTENT_VALUE,
+    EXTENT_LATENT_Q,
+    EXTENT_LATENT_KV,
+    EXTENT_LATENT_V,
 };
 
 struct tensor_row {

@@ -34,8 +34,9 @@ bool tensor_is_of_pictures(struct str name) {
            str_starts_with(name, STR("a."));
 }
 
-/* axes[2]: a matrix of each expert, or one. */
+/* axes[2]: a matrix of each expert or head, or one. */
 static uint64_t slices_of(const struct model_config *config, const struct tensor_row *row) {
+    if (row->need == NEED_LATENT_APART) return config->heads;
     return row->need == NEED_FUSED_EXPERTS ? config->experts : 1;
 }
 
@@ -82,7 +83,8 @@ static enum err check_shape(const struct checkpoint_tensor *tensor,
     uint64_t cols = tensor_extent(config, layer, row->cols),
              rows = tensor_extent(config, layer, row->rows);
     const uint64_t slices = slices_of(config, row);
-    const uint32_t axis_count = is_vector ? 1 : row->need == NEED_FUSED_EXPERTS ? 3 : 2;
+    const bool is_stack = row->need == NEED_FUSED_EXPERTS || row->need == NEED_LATENT_APART;
+    const uint32_t axis_count = is_vector ? 1 : is_stack ? 3 : 2;
     if (axis_count == 3 && (tensor->axis_count != 3 || tensor->axes[0] != cols ||
                             tensor->axes[1] != rows || tensor->axes[2] != slices))
         return err_set(error, ERR_INVALID,
@@ -209,7 +211,10 @@ static enum err check_experts(const struct checkpoint *checkpoint,
 static enum err check_layer(const struct checkpoint *checkpoint, const struct model_config *config,
                             uint32_t layer, size_t *count, struct error *error) {
     const bool is_fused =
-        !config_layer_is_recurrent(config, layer) && find_role(checkpoint, ROLE_QKV, layer) != NULL;
+        config->list[layer].mixer == MIXER_ATTENTION && find_role(checkpoint, ROLE_QKV, layer);
+    const bool is_apart = !find_role(checkpoint, ROLE_LATENT_KV_B, layer) &&
+                          find_role(checkpoint, ROLE_LATENT_K_B, layer) &&
+                          find_role(checkpoint, ROLE_LATENT_V_B, layer);
     const bool has_fused_bias = find_role(checkpoint, ROLE_QKV_BIAS, layer) != NULL;
     const bool is_paired = find_role(checkpoint, ROLE_GATE_UP, layer) != NULL;
     const bool is_shared_paired = find_role(checkpoint, ROLE_SHARED_GATE_UP, layer) != NULL;
@@ -220,6 +225,7 @@ static enum err check_layer(const struct checkpoint *checkpoint, const struct mo
         /* A layer with both forms keeps its q, k and v uncounted and is refused below. */
         bool stands_in = (is_fused && i >= ROLE_Q && i <= ROLE_V) ||
                          (is_paired && i >= ROLE_GATE && i <= ROLE_UP) ||
+                         (is_apart && i == ROLE_LATENT_KV_B) ||
                          (is_shared_paired && i >= ROLE_SHARED_GATE && i <= ROLE_SHARED_UP) ||
                          (is_grouped && i >= ROLE_STATE_IN && i <= ROLE_STATE_GATE) ||
                          (has_fused_bias && i >= ROLE_Q_BIAS && i <= ROLE_V_BIAS);

@@ -104,6 +104,17 @@ enum tensor_role {
     ROLE_CONV_IN,    /* two gates around the channels */
     ROLE_CONV,
     ROLE_CONV_OUTPUT,
+    /* a latent layer's */
+    ROLE_LATENT_Q,
+    ROLE_LATENT_Q_A,
+    ROLE_LATENT_Q_NORM,
+    ROLE_LATENT_Q_B,
+    ROLE_LATENT_KV_A,
+    ROLE_LATENT_NORM,
+    ROLE_LATENT_KV_B, /* for each head the rows of its keys, then those of its values */
+    ROLE_LATENT_K_B,  /* three axes: a matrix for each head, that of keys turned */
+    ROLE_LATENT_V_B,
+    ROLE_LATENT_OUTPUT,
     ROLE_OUTPUT_BIAS,
     /* an encoder's, after each half layer */
     ROLE_ATTENTION_OUTPUT_NORM,

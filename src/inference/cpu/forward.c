@@ -2,6 +2,7 @@
 #include "cpu/attention.h"
 #include "cpu/experts.h"
 #include "cpu/forward_state.h"
+#include "cpu/latent.h"
 #include "cpu/recurrent.h"
 #include "cpu/rows.h"
 #include "cpu/side.h"
@@ -186,6 +187,7 @@ static void move_row(float *rows, size_t width, uint32_t from, uint32_t to) {
 static void run_keep(struct forward *forward, const struct op *op) {
     const struct program_shape *shape = &forward->program->shape;
     const size_t inputs = (size_t)shape->layers * shape->input_width;
+    const size_t pairs = shape->latent.turned_dim / 2; /* q turns after this operation */
     const uint32_t count = forward->wanted_count;
     if (count == forward->row_count) return;
     plan_keep(&forward->plan, forward->step, forward->wanted, count);
@@ -197,6 +199,9 @@ static void run_keep(struct forward *forward, const struct op *op) {
         move_row(forward->wide, op->width, row, i);
         if (op->attended > 0) move_row(forward->attended, op->attended, row, i);
         if (inputs > 0) move_row(forward->inputs, inputs, row, i);
+        if (pairs == 0) continue;
+        move_row(forward->rope[0].cosines, pairs, row, i);
+        move_row(forward->rope[0].sines, pairs, row, i);
     }
     forward->row_count = count;
     attention_group_items(forward);
@@ -222,6 +227,10 @@ static void (*const runners[OP_KINDS])(struct forward *forward, const struct op 
     [OP_ASIDE] = side_run,
     [OP_JOIN] = side_run,
     [OP_MAMBA] = recurrent_mamba,
+    [OP_LATENT_LINE] = latent_line,
+    [OP_LATENT_Q] = latent_q,
+    [OP_LATENT] = latent_attention,
+    [OP_LATENT_OUT] = latent_out,
 };
 
 /* Copies keys and values of all layers of a page. */
@@ -232,7 +241,7 @@ static void copy_page(const struct forward *forward, struct page_copy copy) {
         const size_t bytes = kv_block_bytes(&caches[i]);
         unsigned char *k = caches[i].k, *v = caches[i].v;
         memcpy(k + copy.to * bytes, k + copy.from * bytes, bytes);
-        memcpy(v + copy.to * bytes, v + copy.from * bytes, bytes);
+        if (v) memcpy(v + copy.to * bytes, v + copy.from * bytes, bytes);
     }
 }
 

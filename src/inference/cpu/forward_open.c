@@ -20,7 +20,7 @@ uint64_t forward_page_bytes(const struct kv_layout *layout, const struct kernels
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < layout->layers_each; i++) {
         const struct kv_cache cache = place_of(layout, kernels, i);
-        bytes += 2 * (uint64_t)kv_block_bytes(&cache);
+        bytes += layout->planes * (uint64_t)kv_block_bytes(&cache);
     }
     return bytes;
 }
@@ -48,6 +48,18 @@ static void lay_out_experts(struct forward *forward) {
     routing->sums = workspace_take(space, places * config->width * sizeof(float));
 }
 
+/* The part for latent layers. */
+static void lay_out_latent(struct forward *forward) {
+    struct workspace *space = &forward->workspace;
+    const struct model_config *config = forward->options.config;
+    const size_t rows = forward->options.rows_max, heads = config->heads;
+    if (!config_is_latent(config)) return;
+    forward->queries = workspace_take(space, rows * heads * config->head_dim * sizeof(float));
+    forward->head_activations =
+        workspace_take(space, heads * rows * workspace_head_bytes(forward->options.weights));
+    forward->head_products = workspace_take(space, heads * sizeof *forward->head_products);
+}
+
 /* The formula of the workspace (cpu/workspace.h). */
 static void lay_out(struct forward *forward) {
     struct workspace *space = &forward->workspace;
@@ -70,6 +82,7 @@ static void lay_out(struct forward *forward) {
     forward->activations =
         workspace_take(space, rows * workspace_activation_bytes(options->weights));
     lay_out_experts(forward);
+    lay_out_latent(forward);
     forward->inputs = workspace_take(space, rows * inputs * sizeof(float));
     if (config_has_both(config))
         forward->side = workspace_take(space, rows * config->width * sizeof(float));
@@ -108,7 +121,8 @@ static enum err open_kv(struct forward *forward, struct error *error) {
     }
     /* A plane for all layers in turn, unless one reads what another has left. */
     const bool is_one = options->is_one_pass && !config_layers_differ(options->config);
-    forward->kv_bytes = 2 * (is_one ? most : all);
+    const uint32_t planes = forward->layout.planes;
+    forward->kv_bytes = planes * (is_one ? most : all);
     unsigned char *at = forward->kv_memory = workspace_map(forward->kv_bytes);
     if (!at)
         return err_set(error, ERR_LIMIT, "no memory for a KV cache of %zu bytes",
@@ -116,8 +130,8 @@ static enum err open_kv(struct forward *forward, struct error *error) {
     for (uint32_t i = 0; i < layers_each; i++) {
         const size_t plane = is_one ? most : each[i];
         forward->caches[i].k = at;
-        forward->caches[i].v = at + plane;
-        if (!is_one) at += 2 * plane;
+        forward->caches[i].v = planes > 1 ? at + plane : NULL;
+        if (!is_one) at += planes * plane;
     }
     return OK;
 }

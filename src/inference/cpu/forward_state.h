@@ -2,7 +2,7 @@
 #pragma once
 
 /* forward_state: the struct that forward_open.c allocates and forward.c works on. Only these
- * files, experts.c and recurrent.c include it.
+ * files, experts.c, latent.c and recurrent.c include it.
  *
  * Thread: as forward.h.
  * Memory: forward_open allocates all of it; with `beside`, program and caches belong to that
@@ -57,13 +57,16 @@ struct forward {
                       2 ffn), or (rows_max, experts), or as inputs */
     float *attended; /* (rows_max, q_width or state_width); it may lie in wide, behind the first two
                       */
-    float *narrow;   /* (rows_max, 2 value_heads), or (rows_max) */
-    float *inputs;   /* (rows_max, layers · input_width) or NULL */
-    float *ones;     /* (head_dim) ones, or NULL: weights of a norm without */
-    float *side;     /* (rows_max, width) or NULL */
-    unsigned char *activations; /* (rows_max, most bytes any matrix needs) */
-    float *logits;              /* (logit_rows_max, vocab_rows) */
-    struct rope_tables rope[2]; /* global, local */
+    float *queries;  /* (rows_max, heads lines) q of latent layers, or NULL */
+    unsigned char *head_activations; /* (heads, rows, most bytes of a head's matrix), or NULL */
+    struct matmul *head_products;    /* (heads) or NULL */
+    float *narrow;                   /* (rows_max, 2 value_heads), or (rows_max) */
+    float *inputs;                   /* (rows_max, layers · input_width) or NULL */
+    float *ones;                     /* (head_dim) ones, or NULL: weights of a norm without */
+    float *side;                     /* (rows_max, width) or NULL */
+    unsigned char *activations;      /* (rows_max, most bytes any matrix needs) */
+    float *logits;                   /* (logit_rows_max, vocab_rows) */
+    struct rope_tables rope[2];      /* global, local */
     struct routing routing;
     uint32_t *row_numbers; /* (rows_max) 0, 1, 2, …: a row's line in the rope tables */
     struct plan plan;

@@ -51,6 +51,8 @@ size_t workspace_activation_bytes(const struct weights *weights) {
             layer->down,
             layer->recurrent.in,
             layer->recurrent.rates,
+            layer->latent.in,
+            layer->latent.q_b,
             layer->input_gate,
             layer->input_out,
             experts->router,
@@ -61,6 +63,17 @@ size_t workspace_activation_bytes(const struct weights *weights) {
         };
         for (size_t j = 0; j < sizeof matrices / sizeof *matrices; j++)
             if (matrices[j]) most = most_size(most, matrices[j]->activation_bytes);
+    }
+    return most;
+}
+
+size_t workspace_head_bytes(const struct weights *weights) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < weights->layer_count; i++) {
+        const struct latent *latent = &weights->layers[i].latent;
+        if (latent->heads == 0) continue;
+        most = most_size(most, latent->k_b[0]->activation_bytes);
+        most = most_size(most, latent->v_b[0]->activation_bytes);
     }
     return most;
 }

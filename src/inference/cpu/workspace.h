@@ -32,3 +32,5 @@ void *workspace_map(size_t bytes);
 size_t workspace_activation_bytes(const struct weights *weights);
 /* The same for the matrices of experts; 0 without experts. */
 size_t workspace_expert_activation_bytes(const struct weights *weights);
+/* The same of the matrices that a head has of its own. */
+size_t workspace_head_bytes(const struct weights *weights);

@@ -17,8 +17,9 @@ uint32_t kv_layout_groups(const struct kv_layout *layout) {
     return layout->full_groups + layout->window_groups;
 }
 
-/* Sets the widths of the places, and where the layers without keys of their own read. */
+/* Sets the planes, the widths of the places, and where layers without keys of their own read. */
 static void finish(struct kv_layout *layout, const struct model_config *config) {
+    layout->planes = config_is_latent(config) ? 1 : 2;
     for (uint32_t i = 0; i < config->layers; i++) {
         const uint32_t width = config_kv_width(config, i), from = config->list[i].kv_from;
         if (from > 0) {

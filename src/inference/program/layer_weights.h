@@ -61,6 +61,18 @@ struct recurrent {
     float *norm;          /* (value_dim); Mamba-2: (value_heads · value_dim) */
 };
 
+/* Attention whose keys and values follow from a vector of `rank` that all heads share. A head's q is
+ * turned into that vector's space, and what attention leaves of it into values. */
+struct latent {
+    uint32_t heads;      /* 0: the layer is of another kind */
+    struct matrix *in;   /* (q between its products, or q | shared vector | turned key, width) */
+    struct matrix *q_b;  /* (q, its width between) or NULL */
+    float *q_norm;       /* (its width between) or NULL */
+    float *norm;         /* (rank) */
+    struct matrix **k_b; /* (heads) matrices of (rank, still_dim) */
+    struct matrix **v_b; /* (heads) matrices of (value_dim, rank) */
+};
+
 struct layer_weights {
     float *attention_norm;      /* (width) or NULL */
     float *attention_norm_bias; /* (width) or NULL */
@@ -80,6 +92,7 @@ struct layer_weights {
     struct matrix *down;        /* (width, ffn); likewise */
     struct experts experts;
     struct recurrent recurrent;
+    struct latent latent;
     float *post_ffn_norm; /* (width) or NULL */
     /* Experts beside a feed-forward, or NULL. */
     float *router_norm;       /* (width), with the router's factor */

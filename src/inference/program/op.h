@@ -11,7 +11,9 @@
  *     h         (width)            what NORM leaves, or the product of a half layer before its sum
  *     wide      (q | k | v)        or q | k | v | gate; or the channels | gate of a recurrent
  *                                  layer; or gate | up, of which GATE leaves the first half; or
- *                                  the logits of a router
+ *                                  the logits of a router; or q | line of a latent layer, and the
+ *                                  values of its heads
+ *     queries   (heads lines)      q of a latent layer
  *     narrow    (few)              the rates of a recurrent layer, or the factor of a shared
  *                                  expert, before its sigmoid
  *     experts   (used)             the row's experts, and the weights of their sum (ROUTE)
@@ -45,7 +47,10 @@ struct op {
     const struct matrix *matrix;       /* EMBED, MATMUL, LOGITS */
     const struct experts *experts;     /* ROUTE, EXPERTS */
     const struct recurrent *recurrent; /* CONV, DELTA, MAMBA, GATED_NORM */
-    const struct matrix *next; /* NORM, ATTENTION, GATE, ROUTE, PREPARE, GATED_NORM: reader of the
+    const struct latent *latent;       /* LATENT_LINE, LATENT_Q, LATENT_OUT */
+    const struct matrix
+        *next; /* NORM, ATTENTION, GATE, ROUTE, PREPARE, GATED_NORM, LATENT_LINE, LATENT_OUT:
+                                  reader of the
                                   result, whose form it gets; NULL: the result stays as numbers
                                   (NORM without a head) */
     uint32_t state_at; /* CONV, DELTA, MAMBA: where the layer's part of a state begins, in floats */
@@ -76,8 +81,9 @@ struct op {
     float temper; /* HEADS: q · (1 + temper · log(1 + position / temper_tokens)); 0: no factor */
     uint32_t temper_tokens;
     uint8_t rope;      /* HEADS: table of frequencies, 0 global, 1 local */
-    uint16_t kv_group; /* HEADS, ATTENTION: group of the layer, which has its pages */
-    uint16_t kv_place; /* HEADS, ATTENTION: place of the layer in its group */
+    uint16_t kv_group; /* HEADS, ATTENTION, LATENT, LATENT_LINE: group of the layer, whose pages it
+                          has */
+    uint16_t kv_place; /* likewise: place of the layer in its group */
     uint32_t window;   /* ATTENTION: keys that a row sees, its own too; 0: all */
     enum op_gate gate; /* GATE, EXPERTS */
     float scale;       /* EMBED, INPUTS: factor of the row; ATTENTION: factor of q · k */

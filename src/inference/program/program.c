@@ -128,6 +128,38 @@ static void append_attention_half(struct maker *maker, const struct layer_weight
     append_output(maker, weights);
 }
 
+/* The last layer's slice goes on to the end of the pass. */
+static bool ends_slice(const struct maker *maker) {
+    return maker->layer < maker->options->config->layers - 1;
+}
+
+static struct op *append_latent(struct maker *maker, enum op_kind kind,
+                                const struct layer_weights *weights) {
+    const struct kv_layout *layout = maker->options->layout;
+    struct op *op = append(maker, kind);
+    op->latent = &weights->latent;
+    op->kv_group = layout->group[maker->layer];
+    op->kv_place = layout->place[maker->layer];
+    return op;
+}
+
+/* Keys and values are products of a line that all heads share, so q meets the line itself. */
+static void append_latent_half(struct maker *maker, const struct layer_weights *weights) {
+    const struct model_config *config = maker->options->config;
+    const struct latent *latent = &weights->latent;
+    append_norm(maker, weights->attention_norm, latent->in);
+    append_matmul(maker, latent->in, TO_WIDE);
+    struct op *line = append_latent(maker, OP_LATENT_LINE, weights);
+    line->next = latent->q_b;
+    line->ends_slice = ends_slice(maker);
+    if (latent->q_b) append_matmul(maker, latent->q_b, TO_WIDE);
+    append_keep(maker, latent->q_b ? latent->q_b->rows : latent->in->rows, 0);
+    append_latent(maker, OP_LATENT_Q, weights);
+    append_latent(maker, OP_LATENT, weights)->scale = config->attention_scale;
+    append_latent(maker, OP_LATENT_OUT, weights)->next = weights->output;
+    append_output(maker, weights);
+}
+
 static struct op *append_recurrent(struct maker *maker, enum op_kind kind,
                                    const struct recurrent *recurrent, const uint32_t *state_at) {
     struct op *op = append(maker, kind);
@@ -178,11 +210,6 @@ static enum op_gate gate_of(const struct maker *maker) {
                                          [ACTIVATION_RELU2] = GATE_RELU2,
                                          [ACTIVATION_XIELU] = GATE_XIELU};
     return gates[maker->options->config->architecture->activation];
-}
-
-/* The last layer's slice goes on to the end of the pass. */
-static bool ends_slice(const struct maker *maker) {
-    return maker->layer < maker->options->config->layers - 1;
 }
 
 /* Up to the product of down. Where both halves read one norm, h still has it. */
@@ -296,7 +323,8 @@ typedef void (*append_fn)(struct maker *maker, const struct layer_weights *weigh
 static const append_fn append_mixer[] = {[MIXER_ATTENTION] = append_attention_half,
                                          [MIXER_DELTA] = append_state_half,
                                          [MIXER_CONV] = append_conv_half,
-                                         [MIXER_MAMBA] = append_state_half};
+                                         [MIXER_MAMBA] = append_state_half,
+                                         [MIXER_LATENT] = append_latent_half};
 static const append_fn append_ffn[] = {
     [FFN_GATED] = append_gated_half, [FFN_EXPERTS] = append_experts_half, [FFN_BOTH] = append_both};
 
@@ -312,6 +340,15 @@ static struct program_shape shape_of(const struct program_options *options) {
         if (kv > kv_width) kv_width = kv;
         if (all > qkv_width) qkv_width = all;
     }
+    if (config_is_latent(config)) {
+        const struct latent_sizes *latent = &config->latent;
+        const uint32_t q = config->heads * (latent->still_dim + latent->turned_dim);
+        const uint32_t in = latent->q_rank > 0 ? latent->q_rank : q;
+        q_width = config->heads * latent->rank;
+        qkv_width = q > in + kv_width ? q : in + kv_width;
+        if (config->heads * latent->value_dim > qkv_width)
+            qkv_width = config->heads * latent->value_dim;
+    }
     return (struct program_shape){
         .layers = config->layers,
         .width = config->width,
@@ -323,6 +360,7 @@ static struct program_shape shape_of(const struct program_options *options) {
         .kv_width = kv_width,
         .qkv_width = qkv_width,
         .recurrent = config->recurrent,
+        .latent = config->latent,
         .channels = config_state_channels(config),
         .state_width = config_state_width(config),
         .input_width = config->input_width,

@@ -31,16 +31,17 @@ struct program_shape {
     uint32_t kv_width;  /* kv_heads · head_dim */
     uint32_t qkv_width; /* width of wide before ATTENTION: q | k | v, and perhaps gate */
     struct recurrent_sizes recurrent;
-    uint32_t channels;      /* width in wide before CONV, where the gate follows */
-    uint32_t state_width;   /* width of what DELTA leaves */
-    uint32_t vocab_rows;    /* logits per row */
-    uint32_t input_width;   /* a layer's part of inputs; 0: none */
-    uint32_t rope_count;    /* tables of frequencies: 1 or 2 */
-    float rope_magnitude;   /* factor of cosines and sines; 0 means 1 */
-    float eps;              /* epsilon of the norms of x and of heads */
-    float inner_eps;        /* epsilon of the norm behind a state */
-    uint32_t rope_width[2]; /* leading elements of a head that are rotated, per table */
-    bool is_causal;         /* false: a row sees all rows of its sequence, also later ones */
+    struct latent_sizes latent; /* then q_width is that of what attention leaves */
+    uint32_t channels;          /* width in wide before CONV, where the gate follows */
+    uint32_t state_width;       /* width of what DELTA leaves */
+    uint32_t vocab_rows;        /* logits per row */
+    uint32_t input_width;       /* a layer's part of inputs; 0: none */
+    uint32_t rope_count;        /* tables of frequencies: 1 or 2 */
+    float rope_magnitude;       /* factor of cosines and sines; 0 means 1 */
+    float eps;                  /* epsilon of the norms of x and of heads */
+    float inner_eps;            /* epsilon of the norm behind a state */
+    uint32_t rope_width[2];     /* leading elements of a head that are rotated, per table */
+    bool is_causal;             /* false: a row sees all rows of its sequence, also later ones */
 };
 
 struct program_weights {

@@ -1,48 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weights/weights_internal.h"
 
-#include "base/mem.h"
-
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 /* ---- opening ---- */
-
-/* All of a tensor as a part of a matrix; its bytes are yet to be read. */
-static struct matrix_part part_of(const struct checkpoint_tensor *tensor) {
-    return (struct matrix_part){.type = (enum tensor_type)tensor->type,
-                                .rows = (uint32_t)tensor->axes[1]};
-}
-
-static struct weight_matrix matrix_of(const struct weights_source *source) {
-    assert(source->tensors[0]);
-    return (struct weight_matrix){.name = source->name.text,
-                                  .parts = source->parts,
-                                  .part_count = source->part_count,
-                                  .cols = (uint32_t)source->tensors[0]->axes[0],
-                                  .expert = source->experts > 0 ? source->slice : 0,
-                                  .experts = source->experts,
-                                  .is_exact = source->is_exact,
-                                  .is_head = source->is_head,
-                                  .is_looked_up = source->is_looked_up,
-                                  .is_multiplied = source->is_multiplied};
-}
-
-static enum err open_source(struct weights_loader *loader, struct weights_source *source,
-                            struct matrix **ret_matrix) {
-    const struct weight_store *store = &loader->options.store;
-    struct weight_matrix from = matrix_of(source);
-    enum err err =
-        store->ops->open(store->self, &from, &source->matrix, &source->is_filled, loader->error);
-    if (err != OK) return err;
-    *ret_matrix = source->matrix;
-    loader->weights->bytes += source->matrix->bytes;
-    loader->sources = vec_grow(loader->sources, loader->source_count, &loader->source_capacity,
-                               sizeof *loader->sources);
-    loader->sources[loader->source_count++] = *source;
-    return OK;
-}
 
 static bool is_exact(enum tensor_role role) {
     return role == ROLE_ROUTER || role == ROLE_STATE_ALPHA || role == ROLE_STATE_RATES ||
@@ -66,12 +29,12 @@ enum err weights_open_matrix(struct weights_loader *loader, uint32_t layer,
     for (uint32_t i = 0; i < role_count; i++) {
         source.tensors[i] = weights_find(loader, layer, roles[i]);
         assert(source.tensors[i]);
-        source.parts[i] = part_of(source.tensors[i]);
+        source.parts[i] = weights_part_of(source.tensors[i]);
         if (roles[i] == ROLE_Q || roles[i] == ROLE_K) source.parts[i].row_order = loader->row_order;
         if (roles[i] == ROLE_STATE_ALL) source.parts[i].row_order = loader->delta_order;
         if (roles[i] == ROLE_STATE_RATES) source.parts[i].row_order = loader->rates_order;
     }
-    return open_source(loader, &source, ret_matrix);
+    return weights_open_source(loader, &source, ret_matrix);
 }
 
 enum err weights_open_fused_qkv(struct weights_loader *loader, uint32_t layer,
@@ -86,11 +49,11 @@ enum err weights_open_fused_qkv(struct weights_loader *loader, uint32_t layer,
                                     .part_count = 3,
                                     .is_multiplied = true};
     for (int i = 0; i < 3; i++) {
-        source.parts[i] = part_of(tensor);
+        source.parts[i] = weights_part_of(tensor);
         source.parts[i].rows = rows[i];
         source.parts[i].row_order = i < 2 ? loader->row_order : NULL;
     }
-    return open_source(loader, &source, ret_matrix);
+    return weights_open_source(loader, &source, ret_matrix);
 }
 
 enum err weights_open_gated_qkv(struct weights_loader *loader, uint32_t layer,
@@ -107,12 +70,12 @@ enum err weights_open_gated_qkv(struct weights_loader *loader, uint32_t layer,
     for (int i = 0; i < 4; i++) {
         source.tensors[i] = weights_find(loader, layer, roles[i]);
         assert(source.tensors[i]);
-        source.parts[i] = part_of(source.tensors[i]);
+        source.parts[i] = weights_part_of(source.tensors[i]);
         if (roles[i] != ROLE_Q) continue;
         source.parts[i].rows = q_rows;
         source.parts[i].row_order = loader->gated_order + (i == 0 ? 0 : q_rows);
     }
-    return open_source(loader, &source, ret_matrix);
+    return weights_open_source(loader, &source, ret_matrix);
 }
 
 /* A convolution alone: its tensors have names of their own. */
@@ -134,7 +97,7 @@ static enum err open_mamba_in(struct weights_loader *loader, uint32_t layer,
     struct weights_source in = {.name = tensor_name_of(ROLE_MAMBA_IN, layer),
                                 .tensors = {tensor, tensor},
                                 .tensor_count = 2,
-                                .parts = {part_of(tensor), part_of(tensor)},
+                                .parts = {weights_part_of(tensor), weights_part_of(tensor)},
                                 .part_count = 2,
                                 .is_multiplied = true};
     if (!loader->mamba_order) loader->mamba_order = calloc(rows, sizeof *loader->mamba_order);
@@ -150,8 +113,8 @@ static enum err open_mamba_in(struct weights_loader *loader, uint32_t layer,
     steps.parts[0].row_order = loader->mamba_order + gate + channels;
     steps.is_exact = true;
     snprintf(steps.name.text, sizeof steps.name.text, "blk.%u.ssm_in.steps", layer);
-    enum err err = open_source(loader, &in, &ret_recurrent->in);
-    return err == OK ? open_source(loader, &steps, &ret_recurrent->rates) : err;
+    enum err err = weights_open_source(loader, &in, &ret_recurrent->in);
+    return err == OK ? weights_open_source(loader, &steps, &ret_recurrent->rates) : err;
 }
 
 /* The first products of Gated DeltaNet: q | k | v | gate, and alpha | beta. */
@@ -222,10 +185,10 @@ static enum err open_expert(struct weights_loader *loader, uint32_t layer, uint3
             paired ? paired : find_expert(loader, layer, part, expert);
         assert(tensor);
         source.tensors[i] = tensor;
-        source.parts[i] = part_of(tensor);
+        source.parts[i] = weights_part_of(tensor);
         if (paired) source.parts[i].row_order = loader->halves_order;
     }
-    return open_source(loader, &source, ret_matrix);
+    return weights_open_source(loader, &source, ret_matrix);
 }
 
 /* Opens the expert that all rows go through, if there is one. */
@@ -301,7 +264,7 @@ static enum err fill_source(struct weights_loader *loader, struct weights_source
     }
     if (err == OK) {
         set_blocks(source, bytes);
-        struct weight_matrix from = matrix_of(source);
+        struct weight_matrix from = weights_matrix_of(source);
         err = store->ops->fill(store->self, source->matrix, &from, loader->error);
     }
     /* The pages of a tensor with many matrices stay until its last one is read. */
@@ -315,7 +278,11 @@ static enum err fill_source(struct weights_loader *loader, struct weights_source
 
 enum err weights_fill_matrices(struct weights_loader *loader) {
     enum err err = OK;
-    for (size_t i = 0; i < loader->source_count && err == OK; i++)
-        if (!loader->sources[i].is_filled) err = fill_source(loader, &loader->sources[i]);
+    for (size_t i = 0; i < loader->source_count && err == OK; i++) {
+        struct weights_source *source = &loader->sources[i];
+        if (source->is_filled) continue;
+        err = source->is_of_head ? weights_fill_head(loader, source) : fill_source(loader, source);
+    }
+    weights_end_heads(loader);
     return err;
 }

@@ -8,12 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-const struct checkpoint_tensor *weights_find(const struct weights_loader *loader, uint32_t layer,
-                                             enum tensor_role role) {
-    struct tensor_name name = tensor_name_of(role, layer);
-    return checkpoint_find(loader->options.checkpoint, str_from(name.text));
-}
-
 /* ---- opening ---- */
 
 static enum err load_norms(struct weights_loader *loader, uint32_t layer,
@@ -116,7 +110,12 @@ static enum err open_attention(struct weights_loader *loader, uint32_t layer,
 static enum err open_mixer(struct weights_loader *loader, uint32_t layer,
                            struct layer_weights *to) {
     static const enum tensor_role output[] = {ROLE_STATE_OUTPUT}, conv[] = {ROLE_CONV_OUTPUT};
+    static const enum tensor_role latent[] = {ROLE_LATENT_OUTPUT};
     const bool is_conv = loader->options.config->list[layer].mixer == MIXER_CONV;
+    if (loader->options.config->list[layer].mixer == MIXER_LATENT) {
+        enum err err = weights_open_latent(loader, layer, &to->latent);
+        return err == OK ? weights_open_matrix(loader, layer, latent, 1, &to->output) : err;
+    }
     if (!config_layer_is_recurrent(loader->options.config, layer))
         return open_attention(loader, layer, to);
     enum err err = weights_open_recurrent(loader, layer, &to->recurrent);
@@ -235,6 +234,8 @@ static void close_loader(struct weights *weights) {
     free(weights->loader->mamba_order);
     free(weights->loader->delta_order);
     free(weights->loader->rates_order);
+    free(weights->loader->latent_q_order);
+    free(weights->loader->latent_line_order);
     free(weights->loader->sources);
     free(weights->loader);
     weights->loader = NULL;
@@ -278,7 +279,21 @@ static void close_recurrent(struct recurrent *recurrent) {
     free(recurrent->norm);
 }
 
+static void close_latent(struct latent *latent) {
+    for (uint32_t i = 0; i < latent->heads; i++) {
+        matrix_close(latent->k_b[i]);
+        matrix_close(latent->v_b[i]);
+    }
+    matrix_close(latent->in);
+    matrix_close(latent->q_b);
+    free(latent->q_norm);
+    free(latent->norm);
+    free(latent->k_b);
+    free(latent->v_b);
+}
+
 static void close_layer(struct layer_weights *layer) {
+    close_latent(&layer->latent);
     close_experts(&layer->experts);
     close_recurrent(&layer->recurrent);
     matrix_close(layer->qkv);

@@ -20,8 +20,12 @@ struct weights_source {
     uint32_t tensor_count; /* as many as parts, or one that has the rows of all parts */
     struct matrix_part parts[MATRIX_PARTS_MAX]; /* (part_count) */
     uint32_t part_count;
-    uint32_t slice;   /* which of the tensors' matrices, for those of three axes */
-    uint32_t experts; /* experts of the layer, `slice` one of them; 0: none */
+    uint32_t slice;     /* which of the tensors' matrices, for those of three axes */
+    uint32_t experts;   /* experts of the layer, `slice` one of them; 0: none */
+    uint32_t first_row; /* where in the tensor the part begins */
+    bool is_of_head;    /* a part of a tensor of all heads */
+    bool is_turned;     /* the part has a row for each column of the tensor, and its rows as cols */
+    uint32_t turned_cols;
     bool is_exact;
     bool is_head;
     bool is_looked_up;
@@ -38,15 +42,30 @@ struct weights_loader {
     uint32_t *mamba_order; /* the numbers from 0 on: parts of a Mamba's first product begin there */
     uint32_t *delta_order; /* (channels | gate) for those that a file has key head by key head */
     uint32_t *rates_order; /* (2 value_heads) likewise */
+    /* The rows of q, and of a line of the cache, of latent layers, as row_order. */
+    uint32_t *latent_q_order, *latent_line_order;
+    /* The tensor that several heads' matrices come from, while they are filled. */
+    const struct checkpoint_tensor *open_tensor;
+    struct checkpoint_bytes open_bytes;
     struct weights *weights;
     struct weights_source *sources; /* (source_count) in the order of opening */
     size_t source_count, source_capacity;
     struct error *error; /* the caller's, during a call */
 };
 
+/* ---- sources.c ---- */
+
 /* A tensor that tensors_check has found, or NULL. */
 const struct checkpoint_tensor *weights_find(const struct weights_loader *loader, uint32_t layer,
                                              enum tensor_role role);
+
+/* Opens one more matrix, by a source of which all but the matrix is set. */
+enum err weights_open_source(struct weights_loader *loader, struct weights_source *source,
+                             struct matrix **ret_matrix) MUST_CHECK;
+/* All of a tensor as a part of a matrix; its bytes are yet to be read. */
+struct matrix_part weights_part_of(const struct checkpoint_tensor *tensor);
+/* What a store gets of a source. */
+struct weight_matrix weights_matrix_of(const struct weights_source *source);
 
 /* ---- vectors.c ---- */
 
@@ -104,3 +123,13 @@ enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
                               struct experts *ret_experts) MUST_CHECK;
 /* Reads the rows of all matrices that have none. */
 enum err weights_fill_matrices(struct weights_loader *loader) MUST_CHECK;
+
+/* ---- latent.c ---- */
+
+/* Opens matrices and reads vectors of a latent layer. */
+enum err weights_open_latent(struct weights_loader *loader, uint32_t layer,
+                             struct latent *ret_latent) MUST_CHECK;
+/* Fills a matrix that is a part of a tensor for all heads. */
+enum err weights_fill_head(struct weights_loader *loader, struct weights_source *source) MUST_CHECK;
+/* Frees what the last head's tensor was unpacked to. */
+void weights_end_heads(struct weights_loader *loader);

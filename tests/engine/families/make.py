@@ -17,6 +17,9 @@ PLAIN = SIZES | {"num_key_value_heads": 1, "torch_dtype": "bfloat16"}
 LONG = {
     "type": "longrope", "short_factor": [1.0, 1.1, 1.3, 1.5, 1.9, 2.4, 3.1, 4.0], "long_factor": [
         1.0, 1.4, 2.0, 3.0, 5.0, 9.0, 16.0, 30.0]}
+YARN = {
+    "type": "yarn", "factor": 40.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 0.75,
+    "mscale_all_dim": 0.75, "original_max_position_embeddings": 16}
 EYES = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2}
 CONFIGS = {
     "phi3": DECODER | {
@@ -73,6 +76,37 @@ CONFIGS = {
         "decoder_sparse_step": 1, "mlp_only_layers": [], "moe_intermediate_size": 16,
         "shared_expert_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 2,
         "norm_topk_prob": True, "tie_word_embeddings": False},
+    "deepseek_v2": DECODER | {
+        "model_type": "deepseek_v2", "num_hidden_layers": 3, "num_key_value_heads": 2,
+        "max_position_embeddings": 640, "hidden_act": "silu", "rope_theta": 10000.0,
+        "rope_scaling": YARN, "kv_lora_rank": 32, "q_lora_rank": None, "qk_nope_head_dim": 24,
+        "qk_rope_head_dim": 16, "v_head_dim": 20, "n_routed_experts": 6, "num_experts_per_tok": 2,
+        "n_shared_experts": 2, "moe_intermediate_size": 16, "first_k_dense_replace": 1,
+        "moe_layer_freq": 1, "n_group": 1, "topk_group": 1, "topk_method": "greedy",
+        "scoring_func": "softmax", "norm_topk_prob": False, "routed_scaling_factor": 1.0,
+        "tie_word_embeddings": False},
+    "deepseek_v2-groups": DECODER | {
+        "model_type": "deepseek_v2", "num_hidden_layers": 2, "num_key_value_heads": 2,
+        "max_position_embeddings": 256, "hidden_act": "silu", "rope_theta": 10000.0,
+        "kv_lora_rank": 16, "q_lora_rank": 24, "qk_nope_head_dim": 8, "qk_rope_head_dim": 16,
+        "v_head_dim": 24, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 1,
+        "moe_intermediate_size": 16, "first_k_dense_replace": 0, "n_group": 4, "topk_group": 2,
+        "topk_method": "group_limited_greedy", "scoring_func": "softmax",
+        "norm_topk_prob": False, "routed_scaling_factor": 1.6, "tie_word_embeddings": False},
+    "glm4_moe": DECODER | {
+        "model_type": "glm4_moe", "num_hidden_layers": 3, "max_position_embeddings": 256,
+        "head_dim": 16, "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "hidden_act": "silu",
+        "attention_bias": True, "use_qk_norm": False, "n_routed_experts": 6,
+        "num_experts_per_tok": 2, "n_shared_experts": 1, "moe_intermediate_size": 16,
+        "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1, "norm_topk_prob": True,
+        "routed_scaling_factor": 1.0, "num_nextn_predict_layers": 1, "tie_word_embeddings": False},
+    "glm4_moe-norms": DECODER | {
+        "model_type": "glm4_moe", "num_hidden_layers": 2, "max_position_embeddings": 256,
+        "head_dim": 16, "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "hidden_act": "silu",
+        "attention_bias": False, "use_qk_norm": True, "n_routed_experts": 6,
+        "num_experts_per_tok": 2, "n_shared_experts": 2, "moe_intermediate_size": 16,
+        "first_k_dense_replace": 0, "n_group": 2, "topk_group": 1, "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5, "num_nextn_predict_layers": 0, "tie_word_embeddings": True},
     "gemma": DECODER | {
         "model_type": "gemma", "num_hidden_layers": 2, "max_position_embeddings": 256,
         "head_dim": 16, "rope_theta": 10000.0, "hidden_act": "gelu_pytorch_tanh",
@@ -270,6 +304,11 @@ def make(name):
         for key, value in model.state_dict().items()
         if key != "lm_head.weight" or not given.get("tie_word_embeddings")}
     split_experts(weights)
+    for i in range(given.get("num_nextn_predict_layers", 0)):  # parts of what guesses tokens
+        before = f"model.layers.{given['num_hidden_layers'] + i}."
+        weights |= {
+            before + "eh_proj.weight": torch.ones(32, 64, dtype=dtype),
+            before + "enorm.weight": torch.ones(32, dtype=dtype)}
     if sees:  # one tensor stands for all that a reader of text passes over
         weights = {
             key: value

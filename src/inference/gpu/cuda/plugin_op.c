@@ -176,7 +176,11 @@ static void get_results(struct one *one) {
     case OP_INPUTS:
     case OP_ASIDE:
     case OP_JOIN:
-    case OP_MAMBA: break; /* no program of a GPU has them so far */
+    case OP_MAMBA:
+    case OP_LATENT_LINE:
+    case OP_LATENT_Q:
+    case OP_LATENT:
+    case OP_LATENT_OUT: break; /* no program of a GPU has them so far */
     case OP_EXPERTS:
         get_bf16(one, gpu->h, program->width, call->h, program->width, program->width, NULL);
         break;

@@ -8,15 +8,28 @@
 #define NAME_BYTES 64u /* limit for the name of an operation in a sentence */
 
 static const char *const names[OP_KINDS] = {
-    [OP_EMBED] = "embed",     [OP_NORM] = "norm",
-    [OP_MATMUL] = "product",  [OP_HEADS] = "heads",
-    [OP_KEEP] = "keep",       [OP_ATTENTION] = "attention",
-    [OP_GATE] = "gate",       [OP_LOGITS] = "logits",
-    [OP_ROUTE] = "route",     [OP_EXPERTS] = "experts",
-    [OP_PREPARE] = "prepare", [OP_CONV] = "convolution",
-    [OP_DELTA] = "delta",     [OP_GATED_NORM] = "gated norm",
-    [OP_INPUTS] = "inputs",   [OP_ASIDE] = "aside",
-    [OP_JOIN] = "join",       [OP_MAMBA] = "mamba",
+    [OP_EMBED] = "embed",
+    [OP_NORM] = "norm",
+    [OP_MATMUL] = "product",
+    [OP_HEADS] = "heads",
+    [OP_KEEP] = "keep",
+    [OP_ATTENTION] = "attention",
+    [OP_GATE] = "gate",
+    [OP_LOGITS] = "logits",
+    [OP_ROUTE] = "route",
+    [OP_EXPERTS] = "experts",
+    [OP_PREPARE] = "prepare",
+    [OP_CONV] = "convolution",
+    [OP_DELTA] = "delta",
+    [OP_GATED_NORM] = "gated norm",
+    [OP_INPUTS] = "inputs",
+    [OP_ASIDE] = "aside",
+    [OP_JOIN] = "join",
+    [OP_MAMBA] = "mamba",
+    [OP_LATENT_LINE] = "line",
+    [OP_LATENT_Q] = "queries",
+    [OP_LATENT] = "latent attention",
+    [OP_LATENT_OUT] = "values of heads",
 };
 
 static const struct card_matrix *matrix_of(const struct walk *walk, uint32_t index) {

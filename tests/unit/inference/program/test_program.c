@@ -86,9 +86,9 @@ static void make_program(struct model *model, bool matmul_adds) {
 
 static void print_op(const struct op *op, char *text, size_t bytes) {
     static const char *const kinds[OP_KINDS] = {
-        "embed", "norm",       "matmul", "heads",   "attention", "gate",
-        "keep",  "logits",     "route",  "experts", "prepare",   "conv",
-        "delta", "gated norm", "inputs", "aside",   "join",      "mamba"};
+        "embed", "norm",    "matmul",  "heads",    "attention", "gate",       "keep",   "logits",
+        "route", "experts", "prepare", "conv",     "delta",     "gated norm", "inputs", "aside",
+        "join",  "mamba",   "line",    "latent q", "latent",    "latent out"};
     static const char *const adds[] = {"", "h+", "post+"}, *const to[] = {":wide", ":h", ":x"};
     static const char *const gates[] = {"(silu)", "(gelu)"};
     char window[24] = "";
@@ -122,7 +122,8 @@ static void check_program(const struct model *model) {
         if (op->kind == OP_MATMUL || op->kind == OP_LOGITS) assert_ptr_equal(op->matrix, prepared);
         if (op->next) prepared = op->next;
         assert_true((op->add == ADD_NORMED_H) == (op->post != NULL));
-        if (op->kind != OP_HEADS && op->kind != OP_ATTENTION) continue;
+        const bool has_keys = op->kind == OP_HEADS || op->kind == OP_ATTENTION;
+        if (!has_keys && op->kind != OP_LATENT_LINE && op->kind != OP_LATENT) continue;
         assert_int_equal(op->kv_group, model->layout.group[op->layer]);
         assert_int_equal(op->kv_place, model->layout.place[op->layer]);
     }
@@ -186,6 +187,44 @@ static void phi_3_has_a_window_in_all_layers(void **state) {
                  "norm matmul:wide heads keep / attention(32) matmul:x / "
                  "norm matmul:wide gate(silu) matmul:x");
     program_release(&model.program);
+}
+
+static void latent_layers_turn_q_behind_the_rows_that_are_kept(void **state) {
+    (void)state;
+    struct model model;
+    struct error error;
+    struct matrix in = {.rows = 70}, q_b = {.rows = 96};
+    for (int has_two = 0; has_two <= 1; has_two++) {
+        make_model(&model, "deepseek2", 2);
+        model.config.latent = (struct latent_sizes){.rank = 32,
+                                                    .q_rank = has_two ? 24 : 0,
+                                                    .still_dim = 8,
+                                                    .turned_dim = 16,
+                                                    .value_dim = 40};
+        assert_int_equal(config_set_latent(&model.config, &error), OK);
+        for (int i = 0; i < 2; i++)
+            model.layers[i].latent = (struct latent){.in = &in, .q_b = has_two ? &q_b : NULL};
+        make_program(&model, true);
+        assert_int_equal(model.layout.planes, 1);
+        assert_int_equal(model.layout.width[1], 48);
+        assert_int_equal(model.program.shape.q_width, 4 * 32);
+        assert_int_equal(model.program.shape.qkv_width, 4 * 40);
+        check_program(&model);
+        expect_layer(&model.program, 0,
+                     has_two ? "embed norm matmul:wide line / matmul:wide latent q latent "
+                               "latent out matmul:x / norm matmul:wide gate(silu) matmul:x /"
+                             : "embed norm matmul:wide line / latent q latent "
+                               "latent out matmul:x / norm matmul:wide gate(silu) matmul:x /");
+        expect_layer(&model.program, 1,
+                     has_two ? "norm matmul:wide line matmul:wide keep / latent q latent "
+                               "latent out matmul:x / norm matmul:wide gate(silu) matmul:x"
+                             : "norm matmul:wide line keep / latent q latent "
+                               "latent out matmul:x / norm matmul:wide gate(silu) matmul:x");
+        for (uint32_t i = 0; i < model.program.op_count; i++)
+            if (model.program.ops[i].kind == OP_KEEP)
+                assert_int_equal(model.program.ops[i].width, has_two ? 96 : 70);
+        program_release(&model.program);
+    }
 }
 
 static void experts_stand_where_their_layers_have_them(void **state) {
@@ -273,6 +312,7 @@ int main(void) {
         cmocka_unit_test(a_device_leaves_the_sum_to_the_next_norm),
         cmocka_unit_test(qwen_3_norms_its_heads),
         cmocka_unit_test(phi_3_has_a_window_in_all_layers),
+        cmocka_unit_test(latent_layers_turn_q_behind_the_rows_that_are_kept),
         cmocka_unit_test(experts_stand_where_their_layers_have_them),
         cmocka_unit_test(gemma_3_norms_before_its_sums_and_alternates_windows),
         cmocka_unit_test(a_pass_for_embeddings_ends_in_hidden_states_and_may_see_all_rows),
