@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""DeepSeek: one line of the cache for all heads. Shared beginnings, preemption, quantised weights of
-heads, the memory of the cache, and what is refused."""
+"""DeepSeek: one line of the cache for all heads. Shared beginnings, preemption, quantised matrices
+of heads, the memory of the cache, and what is refused."""
 import json, random, time
 
 import pytest

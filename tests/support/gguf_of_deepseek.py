@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A folder of DeepSeek V2 or V3, or of GLM-4's experts, as the pairs and tensors of a GGUF file, by
-the rules of llama.cpp's converter: of today, or with the form "first" of before the matrices of keys
-and values lay apart. gguf_of.py calls it."""
+the rules of llama.cpp's converter. With the form "first" they are those of before the matrices of
+keys and values lay apart. gguf_of.py calls it."""
 import gguf_of_states
 
 COUNTS = {
@@ -36,7 +36,10 @@ def apart(content, config):
     rank, still, value = (config[key] for key in ("kv_lora_rank", "qk_nope_head_dim", "v_head_dim"))
     heads = config["num_attention_heads"]
     bytes_each = len(content) // (heads * (still + value) * rank)
-    at = lambda row, col: content[(row * rank + col) * bytes_each:(row * rank + col + 1) * bytes_each]
+    def at(row, col):
+        place = (row * rank + col) * bytes_each
+        return content[place:place + bytes_each]
+
     keys = b"".join(
         at(head * (still + value) + row, col) for head in range(heads) for col in range(rank)
         for row in range(still))

@@ -7,6 +7,7 @@
 enum err config_json_read_latent(struct model_config *config, const json_t *text,
                                  struct error *error) {
     struct latent_sizes *sizes = &config->latent;
+    uint32_t kv_heads = config->heads; /* as many as heads, and so it is not needed */
     bool is_interleaved = true;
     *sizes = (struct latent_sizes){
         .rank = 512, .q_rank = 1536, .still_dim = 128, .turned_dim = 64, .value_dim = 128};
@@ -14,6 +15,7 @@ enum err config_json_read_latent(struct model_config *config, const json_t *text
         const char *key;
         uint32_t max, *count;
     } counts[] = {
+        {"num_key_value_heads", CONFIG_HEADS_MAX, &kv_heads},
         {"kv_lora_rank", CONFIG_LATENT_RANK_MAX, &sizes->rank},
         {"q_lora_rank", CONFIG_WIDTH_MAX, &sizes->q_rank},
         {"qk_nope_head_dim", CONFIG_HEAD_DIM_MAX, &sizes->still_dim},

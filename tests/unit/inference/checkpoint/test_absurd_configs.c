@@ -37,6 +37,11 @@ static const struct {
      "\"mamba_d_state\":16}"},
     {"qwen3_5_moe", "{\"num_experts\":8,\"num_experts_per_tok\":2}"},
     {"qwen3_next", "{\"num_experts\":8,\"num_experts_per_tok\":2}"},
+    {"deepseek_v2", "{\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"n_group\":4,"
+                    "\"topk_group\":2,\"topk_method\":\"group_limited_greedy\"}"},
+    {"deepseek_v3", "{\"n_routed_experts\":8,\"num_experts_per_tok\":2,\"n_group\":4,"
+                    "\"topk_group\":2}"},
+    {"glm4_moe", "{\"n_routed_experts\":8,\"num_experts_per_tok\":2}"},
     {"gemma4", "{\"num_kv_shared_layers\":2,\"hidden_size_per_layer_input\":16,\"layer_types\":["
                "\"sliding_attention\",\"full_attention\",\"sliding_attention\",\"full_attention\","
                "\"sliding_attention\",\"full_attention\"]}"},
@@ -152,6 +157,12 @@ static const char *const keys[] = {"num_hidden_layers",
                                    "v_head_dim",
                                    "n_routed_experts",
                                    "n_shared_experts",
+                                   "scoring_func",
+                                   "topk_method",
+                                   "moe_layer_freq",
+                                   "rope_interleave",
+                                   "use_qk_norm",
+                                   "num_nextn_predict_layers",
                                    "tie_word_embeddings",
                                    "tie_embedding",
                                    "type_vocab_size",
@@ -229,7 +240,14 @@ static const char *unsound(const struct model_config *config) {
     if (config->width < 1 || config->width > CONFIG_WIDTH_MAX) return "width";
     if (config->heads < 1 || config->heads > CONFIG_HEADS_MAX) return "heads";
     if (config->kv_heads < 1 || config->heads % config->kv_heads != 0) return "KV heads";
-    if (config->head_dim % 8 != 0 || config->head_dim > CONFIG_HEAD_DIM_MAX) return "head_dim";
+    const struct latent_sizes *latent = &config->latent;
+    const uint32_t line_max = CONFIG_LATENT_RANK_MAX + CONFIG_LATENT_TURNED_MAX;
+    const uint32_t dim_max = config_is_latent(config) ? line_max : CONFIG_HEAD_DIM_MAX;
+    if (config->head_dim % 8 != 0 || config->head_dim > dim_max) return "head_dim";
+    if (latent->still_dim > CONFIG_HEAD_DIM_MAX || latent->value_dim > CONFIG_HEAD_DIM_MAX ||
+        latent->q_rank > CONFIG_WIDTH_MAX)
+        return "a latent size";
+    if (config->shared_ffn > CONFIG_FFN_MAX) return "the shared expert";
     if (config->ffn > CONFIG_FFN_MAX || config->expert_ffn > CONFIG_FFN_MAX) return "ffn";
     if (config->experts > CONFIG_EXPERTS_MAX) return "experts";
     if (config->experts_used > config->experts) return "experts of a token";
@@ -338,6 +356,11 @@ static const struct {
     {"granitemoehybrid", "mamba_n_heads", "7", "a width of 128 cannot be cut into 7 heads"},
     {"granitemoehybrid", "mamba_n_groups", "3", "4 value heads cannot share 3 key heads"},
     {"granitemoehybrid", "residual_multiplier", "0", "residual_multiplier is no number"},
+    {"deepseek_v3", "n_group", "3", "8 experts cannot be cut into 3 groups"},
+    {"deepseek_v3", "topk_group", "5", "5 groups of a token are not 1..4"},
+    {"deepseek_v3", "kv_lora_rank", "1000000", "kv_lora_rank is no integer of 1..512"},
+    {"deepseek_v2", "qk_rope_head_dim", "33", "33 elements of a head cannot be turned"},
+    {"glm4_moe", "first_k_dense_replace", "7", "first_k_dense_replace is no integer of 0..6"},
     {"gemma4", "num_kv_shared_layers", "6", "num_kv_shared_layers"},
     {"gemma4", "num_kv_shared_layers", "-1", "num_kv_shared_layers"},
     {"gemma4", "global_head_dim", "12", "global_head_dim is 12, no multiple of 8"},
