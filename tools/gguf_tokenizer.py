@@ -4,13 +4,23 @@ compared with.
 
   tools/gguf_tokenizer.py FILE.gguf [--nfc] > tokenizer.json
 """
-import argparse, json, struct, sys
+import argparse, json, struct, sys, unicodedata
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+")
+
+
+def cased():
+    """Letters with a case from U+02B0 on, but for the lower ones of Armenian and Georgian."""
+    return "".join(
+        chr(c) for c in range(0x2B0, 0x110000)
+        if unicodedata.category(chr(c)) in ("Lu", "Ll", "Lt") and not 0x560 <= c <= 0x588 and
+        not 0x10D0 <= c <= 0x10FF)
+
+
 # The expressions of llama.cpp, one cutting what the one before it left.
 SPLITS = {
     "gpt-2": [GPT2],
@@ -18,7 +28,15 @@ SPLITS = {
     "qwen2": [LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")],
     "smollm": [r"\p{N}", GPT2],
     "falcon": [r"[\p{P}\$\+<=>\^~\|`]+", GPT2, r"[0-9][0-9][0-9]"],
-    "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}"],
+    "deepseek-coder": ["[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", "[一-龥ࠀ-一가-퟿]+", r"\p{N}"],
+    "deepseek-llm": [
+        "[\r\n]", rf"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯ{cased()}]+", r"\s?[!-/:-~！-／：-～‘-‟　-。]+", r"\s+$",
+        "[一-龥ࠀ-一가-퟿]+", r"\p{N}"],
+    "deepseek-v3": [
+        r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+        r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|"""
+        "[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|"
+        r"\s+(?!\S)|\s+"],
 }
 SPACE = "\u2581"
 
@@ -65,12 +83,16 @@ def merges_of_scores(tokens, kinds, scores):
     return [[left, right] for _, _, left, right in sorted(made)]
 
 
+def split_steps(pre):
+    return [{
+        "type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated", "invert": False}
+            for split in SPLITS[pre]]
+
+
 def byte_level(meta, tokens, kinds, nfc):
     pre = meta["tokenizer.ggml.pre"]
     pre = {"llama3": "llama-bpe"}.get(pre, pre)
-    steps = [{
-        "type": "Split", "pattern": {"Regex": split}, "behavior": "Isolated", "invert": False}
-             for split in SPLITS[pre]]
+    steps = split_steps(pre)
     steps.append({
         "type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False})
     if pre == "gpt-2":

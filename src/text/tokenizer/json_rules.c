@@ -109,6 +109,50 @@ static const struct {
      "gpt-4o"},
 };
 
+static const char deepseek_3_last[] =
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?"
+    "[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
+
+/* Expressions that are applied one after the other, by the text of each; the second of deepseek-llm
+ * is a long list of letters, of which the first are compared. */
+static const struct {
+    const char *expressions[5];
+    const char *pre;
+} known_chains[] = {
+    {{"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", NULL}, "deepseek-coder"},
+    {{"[\r\n]", "\\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯ", "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$",
+      "[一-龥ࠀ-一가-퟿]+"},
+     "deepseek-llm"},
+    {{"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", deepseek_3_last, NULL, NULL}, "deepseek-v3"},
+};
+
+/* Whether the first steps are the chain's; the digits apart, which two of them end with, stand
+ * behind it. */
+static bool is_chain(json_t *part, size_t count, size_t chain, size_t *ret_steps) {
+    size_t i = 0;
+    for (; i < 5 && known_chains[chain].expressions[i]; i++) {
+        json_t *step = i < count ? json_step(part, "pretokenizers", i) : NULL;
+        const struct str known = str_from(known_chains[chain].expressions[i]);
+        const struct str is = json_member_str(json_member(step, "pattern"), "Regex");
+        const bool is_list = str_ends_with(known, STR("ʕ-ʯ"));
+        if (!step || !str_is(json_kind(step), "Split") || json_says(step, "invert") ||
+            !str_is(json_member_str(step, "behavior"), "Isolated") ||
+            !(is_list ? str_starts_with(is, known) : str_equals(is, known)))
+            return false;
+    }
+    if (!str_is(str_from(known_chains[chain].pre), "deepseek-v3")) {
+        json_t *step = i < count ? json_step(part, "pretokenizers", i++) : NULL;
+        const struct str is = json_member_str(json_member(step, "pattern"), "Regex");
+        const bool is_split = step && str_is(json_kind(step), "Split") && str_is(is, "\\p{N}") &&
+                              str_is(json_member_str(step, "behavior"), "Isolated");
+        const bool is_apart =
+            step && str_is(json_kind(step), "Digits") && json_says(step, "individual_digits");
+        if (!is_split && !is_apart) return false;
+    }
+    *ret_steps = i;
+    return true;
+}
+
 static enum err read_split(struct json_reading *reading, const json_t *step, struct error *error) {
     struct str behavior = json_member_str(step, "behavior");
     /* The known expressions leave no text between their matches, so that to remove what does not
@@ -159,7 +203,10 @@ static enum err read_byte_level_steps(struct json_reading *reading, struct error
     if (count == 0)
         return err_set(error, ERR_INVALID,
                        "pre_tokenizer: only byte-level BPE is supported, and there is none");
-    for (size_t i = 0; i < count; i++) {
+    size_t begin = 0;
+    for (size_t i = 0; begin == 0 && i < sizeof known_chains / sizeof *known_chains; i++)
+        if (is_chain(part, count, i, &begin)) reading->source.pre = str_from(known_chains[i].pre);
+    for (size_t i = begin; i < count; i++) {
         json_t *step = json_step(part, "pretokenizers", i);
         struct str type = json_kind(step);
         enum err err;
@@ -173,7 +220,7 @@ static enum err read_byte_level_steps(struct json_reading *reading, struct error
             err = json_refuse_type("pre_tokenizer", step, error);
         if (err != OK) return err;
     }
-    return count <= 2 ? OK : err_set(error, ERR_INVALID, "pre_tokenizer: %zu steps", count);
+    return count <= begin + 2 ? OK : err_set(error, ERR_INVALID, "pre_tokenizer: %zu steps", count);
 }
 
 /* --- pre-tokenizers of the others --- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tokenizer/pretokenize.h"
 
+#include "tokenizer/pre_deepseek.h"
 #include "tokenizer/unicode.h"
 
 #include <assert.h>
@@ -16,6 +17,9 @@ static const struct pre_rules known_rules[] = {
     {.name = "mpt", .shape = PRE_SHAPE_GPT2},
     {.name = "falcon", .shape = PRE_SHAPE_GPT2, .signs_apart = true},
     {.name = "deepseek-coder", .shape = PRE_SHAPE_DEEPSEEK},
+    {.name = "deepseek-llm", .shape = PRE_SHAPE_DEEPSEEK_LLM},
+    {.name = "deepseek-v3", .shape = PRE_SHAPE_DEEPSEEK_3},
+    {.name = "joyai-llm", .shape = PRE_SHAPE_DEEPSEEK_3},
     {.name = "smollm", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
     {.name = "starcoder", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
     {.name = "refact", .shape = PRE_SHAPE_GPT2, .digits_apart = true},
@@ -30,6 +34,7 @@ static const struct pre_rules known_rules[] = {
     LIKE_LLAMA("lfm2"),
     {.name = "dbrx", .shape = PRE_SHAPE_LLAMA3, .digits_max = 3},
     {.name = "smaug-bpe", .shape = PRE_SHAPE_LLAMA3, .digits_max = 3},
+    {.name = "glm4", .shape = PRE_SHAPE_LLAMA3, .digits_max = 3},
     {.name = "chatglm-bpe", .shape = PRE_SHAPE_LLAMA3, .digits_max = 3},
     {.name = "tekken", .shape = PRE_SHAPE_CASED, .digits_max = 1, .ignore_merges = true},
     {.name = "gpt-4o", .shape = PRE_SHAPE_CASED, .digits_max = 3, .joins_endings = true},
@@ -331,56 +336,6 @@ static size_t falcon_end(const struct view *view, size_t at) {
     return is_number ? digits_end(view, at) : gpt2_end(view, at);
 }
 
-/* --- deepseek-coder --- */
-
-/* [一-龥ࠀ-一가-퟿] */
-static bool is_eastern(uint32_t code_point) {
-    return (code_point >= 0x0800 && code_point <= 0x9FA5) ||
-           (code_point >= 0xAC00 && code_point <= 0xD7FF);
-}
-
-/* A character as the second and third expression see it. */
-enum stretch { PLAIN, WORD, MARKS, LINE, NOTHING };
-
-static enum stretch stretch_at(struct str text, size_t at, uint32_t *ret_code_point,
-                               size_t *ret_bytes) {
-    *ret_bytes = 0;
-    if (at >= text.bytes) return NOTHING;
-    *ret_bytes = utf8_decode(text, at, ret_code_point);
-    if (is_newline(text.at[at])) return LINE;
-    if (unicode_class(*ret_code_point) == CHAR_LETTER) return WORD;
-    return is_punctuation(*ret_code_point) ? MARKS : PLAIN;
-}
-
-/* The kind of stretch that begins at `at`; white space belongs to the word or marks after it. */
-static enum stretch stretch_from(struct str text, size_t at) {
-    uint32_t code_point, next_point;
-    size_t bytes, next_bytes;
-    enum stretch stretch = stretch_at(text, at, &code_point, &bytes);
-    if (stretch != PLAIN || unicode_class(code_point) != CHAR_SPACE) return stretch;
-    enum stretch next = stretch_at(text, at + bytes, &next_point, &next_bytes);
-    return next == WORD || next == MARKS ? next : PLAIN;
-}
-
-static size_t deepseek_end(struct str text, size_t at) {
-    uint32_t code_point = 0;
-    size_t bytes;
-    enum stretch stretch = stretch_from(text, at);
-    size_t end = at;
-    bool eastern = false;
-    do {
-        enum stretch now = stretch_at(text, end, &code_point, &bytes);
-        if (end > at && is_eastern(code_point) != eastern) break;
-        bool is_number = unicode_class(code_point) == CHAR_NUMBER;
-        if (is_number || now == LINE) return end > at ? end : end + bytes;
-        eastern = is_eastern(code_point);
-        end += bytes;
-        now = stretch_at(text, end, &code_point, &bytes);
-        if (stretch != PLAIN && now != stretch) break;
-    } while (end < text.bytes && (stretch != PLAIN || stretch_from(text, end) == PLAIN));
-    return end;
-}
-
 size_t pre_piece_end(const struct pre_rules *rules, struct str text, size_t from) {
     assert(from < text.bytes);
     struct view view = {rules, text};
@@ -395,7 +350,9 @@ size_t pre_piece_end(const struct pre_rules *rules, struct str text, size_t from
         break;
     case PRE_SHAPE_LLAMA3: end = llama3_end(&view, from); break;
     case PRE_SHAPE_CASED: end = cased_end(&view, from); break;
-    case PRE_SHAPE_DEEPSEEK: end = deepseek_end(text, from); break;
+    case PRE_SHAPE_DEEPSEEK:
+    case PRE_SHAPE_DEEPSEEK_LLM:
+    case PRE_SHAPE_DEEPSEEK_3: end = deepseek_piece_end(rules->shape, text, from); break;
     }
     assert(end > from);
     return end;

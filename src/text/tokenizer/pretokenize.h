@@ -45,6 +45,24 @@ enum pre_shape {
      *   [一-龥ࠀ-一가-퟿]+
      *   \p{N} */
     PRE_SHAPE_DEEPSEEK,
+    /* six, likewise, where each also cuts what the ones before have matched:
+     *   [\r\n]
+     *   \s?[A-Za-zµÀ-Ö…]+ (letters with a case, but for the lower ones of Armenian and Georgian)
+     *   \s?[!-/:-~！-／：-～‘-‟　-。]+
+     *   \s+$
+     *   [一-龥ࠀ-一가-퟿]+
+     *   \p{N} */
+    PRE_SHAPE_DEEPSEEK_LLM,
+    /* three, likewise:
+     *   \p{N}{1,3}
+     *   [一-龥぀-ゟ゠-ヿ]+
+     *   [!-/:-@\[-`{-~][A-Za-z]+
+     *  |[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+
+     *  | ?[\p{P}\p{S}]+[\r\n]*
+     *  |\s*[\r\n]+
+     *  |\s+(?!\S)
+     *  |\s+ */
+    PRE_SHAPE_DEEPSEEK_3,
 };
 
 struct pre_rules {

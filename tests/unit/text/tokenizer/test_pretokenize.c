@@ -107,6 +107,21 @@ static void gpt_4o_joins_an_ending_to_its_word(void **state) {
     assert_pieces("gpt-4o", "HTML's//", "HTML's|//|");
 }
 
+static void deepseek_cuts_by_several_expressions_in_turn(void **state) {
+    (void)state;
+    assert_pieces("deepseek-v3", "1234567 8", "123|456|7| |8|");
+    assert_pieces("deepseek-v3", "(hello)(x1", "(hello|)(|x|1|");
+    assert_pieces("deepseek-v3", "  a  12", " | a|  |12|");
+    assert_pieces("deepseek-v3", "\u65e5\u672cab\u30fb\u30a2", "\u65e5\u672c|ab|\u30fb|\u30a2|");
+    assert_pieces("deepseek-v3", "x =\n\n y\n", "x| =\n\n| y|\n|");
+    assert_pieces("joyai-llm", "e\u0301\u2026 \x01\x02!", "e\u0301|\u2026| |\x01\x02|!|");
+    assert_pieces("deepseek-llm", "na\u00efve caf\u00e9", "na|\u00ef|ve| caf|\u00e9|");
+    assert_pieces("deepseek-llm", "12 a,b\n\n c", "1|2| a|,|b|\n|\n| c|");
+    assert_pieces("deepseek-llm", "\u65e5\u672c  x", "\u65e5\u672c| | x|");
+    assert_pieces("deepseek-coder", "\u65e5\u672c na\u00efve!?", "\u65e5\u672c| na\u00efve|!?|");
+    assert_pieces("glm4", "1234 don't", "123|4| don|'t|");
+}
+
 static void white_space_is_that_of_unicode(void **state) {
     (void)state;
     assert_pieces("gpt-2", "a\u2003\u00a0b", "a|\u2003|\u00a0|b|");
@@ -130,6 +145,7 @@ int main(void) {
         cmocka_unit_test(llamas_rules_have_other_names),
         cmocka_unit_test(tekken_ends_a_word_before_an_upper_letter),
         cmocka_unit_test(gpt_4o_joins_an_ending_to_its_word),
+        cmocka_unit_test(deepseek_cuts_by_several_expressions_in_turn),
         cmocka_unit_test(white_space_is_that_of_unicode),
         cmocka_unit_test(unknown_names_are_not_found),
     };
