@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cross-encoders and Qwen3-Reranker behind /v1/score and /v1/rerank, live and as lines of batches,
 against transformers' numbers for tiny random models (rankers/make.py)."""
-import json, math, pathlib, shutil
+import base64, json, math, pathlib, shutil
 
 import pytest
 
-import folders, gguf_of, support
+import folders, gguf_keys, gguf_of, support
 
 HERE = pathlib.Path(__file__).resolve().parent / "rankers"
 CROSS = ["bert-cross", "xlmr-cross", "qwen3-reranker"]
@@ -284,6 +284,25 @@ def test_a_gguf_of_the_encoder_is_the_same_model(encoder, tmp_path):
     vectors = [support.quern("embed", "--model", model, "--reference", input=query).stdout
                for model in (tmp_path / "xlmr.gguf", encoder)]
     assert vectors[0] == vectors[1] and vectors[0]
+
+
+def test_a_charsmap_in_letters_is_that_in_bytes(encoder, tmp_path):
+    """Published files of Ollama have its base64, a letter in each text of a list."""
+    key, texts = "tokenizer.ggml.precompiled_charsmap", ["\uff21\uff22 \u2460 \ufb01", "abc"]
+    gguf_of.convert(encoder, tmp_path / "bytes.gguf")
+    pairs, tensors = gguf_keys.read(tmp_path / "bytes.gguf")
+    letters = base64.b64encode(bytes(pairs[key][1][1])).decode()
+    said = []
+    for name, value in (("bytes", None), ("letters", list(letters)), ("broken", list(letters[:-1])),
+                        ("words", [letters])):
+        own = pairs | ({key: (gguf_keys.ARRAY, (gguf_keys.STRING, value))} if value else {})
+        path = gguf_keys.write(tmp_path / f"{name}.gguf", own, tensors)
+        said.append(
+            support.quern("tokenize", "--model", path, "--batch",
+                          input="".join(json.dumps(text) + "\n" for text in texts)))
+    assert said[0].returncode == 0 and said[0].stdout == said[1].stdout and said[0].stdout
+    for broken in said[2:]:
+        assert broken.returncode != 0 and f"{key} is no base64" in broken.stderr
 
 
 @pytest.mark.parametrize("change,sentence", [

@@ -19,6 +19,10 @@
     .rotary_share = 0.5f, .may_have_qkv_bias = true, .ffn = FFN_EXPERTS,                           \
     .has_shared_expert = true, .shared_expert_is_plain = true, .shared_experts_are_counted = true, \
     .expert_weights_sum_to_one = true, .router_is_sigmoid = true
+#define OF_OLMO                                                                                    \
+    .has_qk_norm = true, .qk_norm_is_wide = true, .has_no_pre_norm = true, .has_post_norm = true,  \
+    .may_have_window = true, .window_period = 4, .has_yarn = true, .yarn_is_rounded = true,        \
+    .has_local_rope = true, .rope_base_local = 500000.0f
 static const struct architecture architectures[] = {
     {.name = "llama", .rope_is_interleaved = true, .rope_base = 10000.0f},
     {.name = "mistral3",
@@ -29,6 +33,7 @@ static const struct architecture architectures[] = {
      .rope_base = 1e6f},
     {.name = "qwen2", .has_qkv_bias = true},
     {.name = "qwen2vl", .has_qkv_bias = true},
+    {.name = "qwen25vl", .has_qkv_bias = true}, /* Ollama's name */
     {.name = "qwen3vl", .has_qk_norm = true},
     {.name = "seed_oss", .has_qkv_bias = true},
     {.name = "smollm3", .rope_is_interleaved = true, .unrotated_period = 4},
@@ -40,17 +45,8 @@ static const struct architecture architectures[] = {
      .has_post_norm = true,
      .has_glm_norms = true,
      .has_fused_gate_up = true},
-    {.name = "olmo2",
-     .has_qk_norm = true,
-     .qk_norm_is_wide = true,
-     .has_no_pre_norm = true,
-     .has_post_norm = true,
-     .may_have_window = true,
-     .window_period = 4,
-     .has_yarn = true,
-     .yarn_is_rounded = true,
-     .has_local_rope = true,
-     .rope_base_local = 500000.0f},
+    {.name = "olmo2", OF_OLMO},
+    {.name = "olmo3", OF_OLMO}, /* Ollama's name */
     {.name = "exaone4",
      .globals_do_not_turn = true,
      .has_qk_norm = true,

@@ -55,7 +55,7 @@ static enum err add_gguf_tensors(struct checkpoint *checkpoint, struct error *er
     for (size_t i = 0; i < gguf_tensor_count(checkpoint->gguf); i++) {
         const struct gguf_tensor *from = gguf_tensor_at(checkpoint->gguf, i);
         struct str name = from->name;
-        if (from->bytes == 0 || tensor_is_of_pictures(name)) continue;
+        if (from->bytes == 0 || tensor_is_of_other_part(name)) continue;
         if (checkpoint->config.architecture) name = known_name(checkpoint, name);
         if (name.bytes == 0) continue;
         struct checkpoint_tensor tensor = {.name = name,

@@ -43,6 +43,14 @@ static enum err read_architecture(struct model_config *config, const struct gguf
     return err;
 }
 
+/* Published files of LFM2 state the width before its rounding; the tensors have the real one. */
+static void take_real_width(struct model_config *config, const struct gguf *gguf) {
+    const struct gguf_tensor *gate = gguf_tensor_find(gguf, STR("blk.0.ffn_gate.weight"));
+    if (config->architecture->recurrent == MIXER_CONV && gate && gate->axis_count == 2 &&
+        gate->axes[1] >= 1 && gate->axes[1] <= CONFIG_FFN_MAX)
+        config->ffn = (uint32_t)gate->axes[1];
+}
+
 static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
                            struct error *error) {
     enum err err =
@@ -58,6 +66,7 @@ static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
          config_key_exists(config, gguf, "feed_forward_length")))
         err = config_key_count(config, gguf, "feed_forward_length", CONFIG_FFN_MAX, &config->ffn,
                                error);
+    if (err == OK) take_real_width(config, gguf);
     if (err == OK)
         err = config_key_count(config, gguf, "context_length", CONFIG_CONTEXT_MAX,
                                &config->context_max, error);

@@ -10,6 +10,10 @@ static const struct {
 } spellings[] = {
     {"rope.freq_base", "rope.global.freq_base"},
     {"rope.freq_base_swa", "rope.local.freq_base"},
+    {"rope.scaling.yarn_beta_fast", "rope.scaling.beta_fast"},
+    {"rope.scaling.yarn_beta_slow", "rope.scaling.beta_slow"},
+    {"rope.scaling.yarn_log_multiplier", "rope.scaling.mscale_all_dim"},
+    {"attention.temperature_scale", "rope.scaling_beta"},
 };
 #define SPELLING_COUNT (sizeof spellings / sizeof *spellings)
 

@@ -13,7 +13,7 @@ static bool has_pictures(const struct model_config *config, const struct gguf *g
     if (config->layers == layers[0] || config->layers == layers[1] || config->layers == layers[2])
         return true;
     for (size_t i = 0; i < gguf_tensor_count(gguf); i++)
-        if (tensor_is_of_pictures(gguf_tensor_at(gguf, i)->name)) return true;
+        if (tensor_is_of_other_part(gguf_tensor_at(gguf, i)->name)) return true;
     /* The smaller models, which read none, have shorter contexts. */
     bool says_nothing = !config_key_exists(config, gguf, "rope.freq_base");
     return config_key_exists(config, gguf, "vision.block_count") ||

@@ -18,6 +18,9 @@ static const struct {
     {"lfm2", "token_embd_norm.weight", "output_norm.weight"},
     {"lfm2moe", "token_embd_norm.weight", "output_norm.weight"},
     {"gptoss", "attn_sinks", "attn_sinks.weight"},
+    {"qwen35", "ssm_dt", "ssm_dt.bias"},
+    {"qwen35moe", "ssm_dt", "ssm_dt.bias"},
+    {"qwen3next", "ssm_dt", "ssm_dt.bias"},
 };
 #define PAIR_COUNT (sizeof pairs / sizeof *pairs)
 

@@ -29,9 +29,11 @@ struct tensor_name tensor_name_of_expert(enum expert_part part, uint32_t layer, 
     return name;
 }
 
-bool tensor_is_of_pictures(struct str name) {
-    return str_starts_with(name, STR("v.")) || str_starts_with(name, STR("mm.")) ||
-           str_starts_with(name, STR("a."));
+bool tensor_is_of_other_part(struct str name) {
+    static const char *const parts[] = {"v.", "mm.", "a.", "mtp.", "model.vision_tower."};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (str_starts_with(name, str_from(parts[i]))) return true;
+    return false;
 }
 
 /* axes[2]: a matrix of each expert or head, or one. */

@@ -138,10 +138,9 @@ struct tensor_name tensor_name_of(enum tensor_role role, uint32_t layer);
 /* GGUF's name of a tensor of one expert, such as "blk.3.ffn_gate.17.weight". */
 struct tensor_name tensor_name_of_expert(enum expert_part part, uint32_t layer, uint32_t expert);
 
-/* True for a tensor of the encoder of pictures ("v.…") or sounds ("a.…"), or of its projector
- * ("mm.…"), which Ollama's
- * files have next to those of the text model. */
-bool tensor_is_of_pictures(struct str name);
+/* True for a tensor of the encoder of pictures ("v.…") or sounds ("a.…"), of its projector ("mm.…"),
+ * or of draft layers ("mtp.…"), which Ollama's files have next to those of the text model. */
+bool tensor_is_of_other_part(struct str name);
 
 /* The axes that layer `layer` of a model of this config must have; axes[0] runs fastest, unused
  * axes are 1. False when it needs no such tensor: of the optional ones only the head counts as

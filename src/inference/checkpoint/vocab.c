@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/vocab.h"
 
+#include "base/base64.h"
 #include "base/mem.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define CHARSMAP_LETTERS_MAX ((size_t)24 << 20) /* base64 of 16 MiB takes 22 */
 
 /* Numbers of tokenizer.ggml.token_type. */
 enum { KIND_NORMAL = 1, KIND_UNKNOWN = 2, KIND_BYTE = 6 };
@@ -177,20 +180,56 @@ static enum err read_ends(struct checkpoint_vocab *vocab, const struct gguf *ggu
     return OK;
 }
 
+/* Published files of Ollama have the bytes as base64, a letter in each text of the list. */
+static enum err read_charsmap_letters(struct checkpoint_vocab *vocab, const struct gguf *gguf,
+                                      const char *key, struct error *error) {
+    struct str *letters;
+    size_t count, bytes = 0;
+    enum err err = read_strings(gguf, key, CHARSMAP_LETTERS_MAX, &letters, &count, error);
+    if (err != OK) return err;
+    char *text = mem_new(count + 1, 1);
+    bool is_text = true;
+    for (size_t i = 0; i < count && is_text; i++) {
+        is_text = letters[i].bytes == 1;
+        if (is_text) text[i] = *letters[i].at;
+    }
+    vocab->own_charsmap = mem_new(count + 1, 1);
+    is_text = is_text && base64_read((struct str){text, count}, vocab->own_charsmap, count, &bytes);
+    free(text);
+    free(letters);
+    if (!is_text) return err_set(error, ERR_INVALID, "%s is no base64", key);
+    vocab->charsmap = (struct str){vocab->own_charsmap, bytes};
+    return OK;
+}
+
 /* Rules of a Unigram vocabulary for its text, and its unknown token, which files may not name. */
 static enum err read_unigram(struct checkpoint_vocab *vocab, const struct gguf *gguf,
                              struct error *error) {
     static const char key[] = "tokenizer.ggml.precompiled_charsmap";
     const struct gguf_value *map = gguf_find(gguf, key);
     if (!str_is(vocab->model, "t5")) return OK;
-    if (map && (map->kind != GGUF_ARRAY || (map->element != GGUF_U8 && map->element != GGUF_I8)))
+    const bool is_list = map && map->kind == GGUF_ARRAY;
+    if (is_list && map->element == GGUF_STRING) {
+        enum err err = read_charsmap_letters(vocab, gguf, key, error);
+        if (err != OK) return err;
+    } else if (is_list && (map->element == GGUF_U8 || map->element == GGUF_I8)) {
+        vocab->charsmap = (struct str){(const char *)map->at, (size_t)map->count};
+    } else if (map) {
         return err_set(error, ERR_INVALID, "%s is no array of bytes", key);
-    if (map) vocab->charsmap = (struct str){(const char *)map->at, (size_t)map->count};
+    }
     for (size_t i = 0; vocab->kinds && i < vocab->token_count; i++)
         if (vocab->unknown == CHECKPOINT_VOCAB_NONE && vocab->kinds[i] == KIND_UNKNOWN)
             vocab->unknown = (int32_t)i;
     return gguf_get_bool(gguf, "tokenizer.ggml.remove_extra_whitespaces", &vocab->collapses_spaces,
                          error);
+}
+
+/* Gemma 4: spaces and bytes as SentencePiece has them, but merges instead of scores. Published
+ * files of Ollama call it llama, as those of Gemma 3. */
+static bool has_merges_and_spaces(const struct checkpoint_vocab *vocab, const struct gguf *gguf) {
+    struct str architecture = architecture_of(gguf);
+    return str_is(vocab->model, "gemma4") ||
+           (str_is(vocab->model, "llama") && str_is(architecture, "gemma4"));
 }
 
 static bool has_token(const struct checkpoint_vocab *vocab, const char *text) {
@@ -200,17 +239,28 @@ static bool has_token(const struct checkpoint_vocab *vocab, const char *text) {
 }
 
 /* Files of the first weeks of Llama 3, and files of Qwen 1.5, name no pre-tokenizer, or "default",
- * which stands for not known. Ollama's store has such files. */
+ * which stands for not known. Ollama's store has such files, and of the families in `usual`, whose
+ * models all have one pre-tokenizer. */
+static const struct {
+    const char *architecture;
+    const char *pre;
+} usual[] = {{"gptoss", "gpt-4o"}, {"gpt-oss", "gpt-4o"}, {"mistral3", "tekken"}, {"lfm2", "lfm2"},
+             {"lfm2moe", "lfm2"},  {"qwen35", "qwen35"},  {"qwen35moe", "qwen35"}};
+
 static void name_pre(struct checkpoint_vocab *vocab, const struct gguf *gguf) {
     if (!str_is(vocab->model, "gpt2")) return;
-    if (vocab->pre.bytes > 0 && !str_is(vocab->pre, "default")) return;
     struct str architecture = architecture_of(gguf);
+    const bool is_first = str_is(architecture, "gptoss") && str_is(vocab->pre, "gpt-2");
+    if (vocab->pre.bytes > 0 && !str_is(vocab->pre, "default") && !is_first) return;
     if (str_is(architecture, "llama") && has_token(vocab, "<|begin_of_text|>") &&
         has_token(vocab, "<|eot_id|>"))
         vocab->pre = STR("llama-bpe");
     else if (str_is(architecture, "qwen2") || str_is(architecture, "qwen3") ||
              str_is(architecture, "qwen3moe"))
         vocab->pre = STR("qwen2");
+    else
+        for (size_t i = 0; i < sizeof usual / sizeof *usual; i++)
+            if (str_is(architecture, usual[i].architecture)) vocab->pre = str_from(usual[i].pre);
 }
 
 /* The pre-tokenizers whose models begin a text with BOS, by llama.cpp's rule. */
@@ -273,8 +323,7 @@ static enum err read_all(struct checkpoint_vocab *vocab, const struct gguf *gguf
     if (err != OK) return err;
     if (vocab->model.bytes == 0)
         return err_set(error, ERR_INVALID, "tokenizer.ggml.model is missing");
-    /* Spaces and bytes as SentencePiece has them, but merges instead of scores. */
-    const bool has_merges = str_is(vocab->model, "gemma4");
+    const bool has_merges = has_merges_and_spaces(vocab, gguf);
     if (has_merges) vocab->model = STR("llama");
     err = read_strings(gguf, "tokenizer.ggml.tokens", CHECKPOINT_VOCAB_TOKENS_MAX, &vocab->tokens,
                        &vocab->token_count, error);
@@ -315,5 +364,6 @@ void checkpoint_vocab_release(struct checkpoint_vocab *vocab) {
     free(vocab->kinds);
     free(vocab->scores);
     free(vocab->merges);
+    free(vocab->own_charsmap);
     *vocab = (struct checkpoint_vocab){0};
 }

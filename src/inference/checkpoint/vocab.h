@@ -35,6 +35,7 @@ struct checkpoint_vocab {
     size_t end_count;
     bool add_bos, add_eos, add_space_prefix; /* the model's default when absent */
     struct str charsmap;      /* bytes of tokenizer.ggml.precompiled_charsmap; empty when absent */
+    char *own_charsmap;       /* they, where the file has them as text; NULL otherwise */
     bool collapses_spaces;    /* tokenizer.ggml.remove_extra_whitespaces */
     struct str chat_template; /* Jinja; empty when absent */
     struct str tool_template; /* Jinja for requests with tools; empty when absent */
