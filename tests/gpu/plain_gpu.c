@@ -238,6 +238,7 @@ static void compute(struct gpu *gpu, const struct plain_step *step) {
                               .x = gpu->x,
                               .h = gpu->h,
                               .wide = gpu->wide,
+                              .narrow = gpu->narrow,
                               .attended = gpu->attended,
                               .logits = gpu->logits};
     for (uint32_t i = 0; i < step->in.copy_count; i++) copy_page(gpu, step->in.copies[i]);
@@ -328,6 +329,7 @@ static enum err run_op(struct gpu *gpu, const struct gpu_op_call *call, struct e
                               .x = call->x,
                               .h = call->h,
                               .wide = call->wide,
+                              .narrow = call->narrow,
                               .attended = call->attended,
                               .logits = call->logits};
     plain_begin(&pass);

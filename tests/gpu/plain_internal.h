@@ -133,7 +133,8 @@ struct gpu {
     struct plain_matrix *matrices;
     uint32_t *makers; /* (op_count) MATMUL, LOGITS: the operation that prepared the input */
 
-    float *x, *h, *wide, *attended, *logits;
+    float *x, *h, *wide, *narrow, *attended, *logits;
+    uint32_t attended_width;
     float *cosines[2], *sines[2]; /* (rows_max, head_dim / 2) */
     float *weights;               /* one row of a matrix */
     uint32_t *chosen;             /* (rows_max, used) experts of the ROUTE before; likewise: */
@@ -144,6 +145,8 @@ struct gpu {
     struct plain_stamp *stamps; /* (layer_places, slots) */
     uint64_t *slot_marks;       /* (slots) the submit that wrote it last */
     uint64_t submits;
+    float *states;         /* (state_places, parts of the layers) */
+    uint64_t *state_marks; /* (state_places) the submit that wrote it last; 0: none */
 
     float *partial_sums; /* (partials_max, heads, head_dim + 2): o, m, l */
     struct plain_partial *partials;
@@ -173,7 +176,7 @@ struct plain_pass {
     const struct gpu_step *step;
     bool is_kept; /* behind KEEP: rows are the wanted ones */
     uint32_t row_count;
-    float *x, *h, *wide, *attended, *logits;
+    float *x, *h, *wide, *narrow, *attended, *logits;
 };
 
 /* The step's row of a row of the pass. */
@@ -223,6 +226,15 @@ void plain_begin(const struct plain_pass *pass); /* the rows' angles */
 void plain_op(struct plain_pass *pass, uint32_t op);
 /* plain_attention.c */
 void plain_attention(struct plain_pass *pass, const struct gpu_op *op);
+
+/* plain_recurrent.c */
+void plain_count_states(struct gpu *gpu);
+void plain_open_states(struct gpu *gpu);
+/* The referee of a step's states, in the order of the submits. */
+void plain_check_states(struct gpu *gpu, const struct gpu_step *step);
+void plain_conv(struct plain_pass *pass, const struct gpu_op *op);
+void plain_delta(struct plain_pass *pass, const struct gpu_op *op);
+void plain_gated_norm(struct plain_pass *pass, const struct gpu_op *op);
 
 /* plain_sample.c */
 /* Draws and answers of one call; *answers and *named count on over the calls of a step. */

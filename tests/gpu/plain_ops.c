@@ -89,7 +89,11 @@ static void multiply(const struct plain_pass *pass, uint32_t index, float *y) {
     const float *input = pass->h;
     uint32_t stride = gpu->program.width;
     enum op_kind maker = gpu->program.ops[gpu->makers[index]].kind;
+    const struct gpu_op *prepared = &gpu->program.ops[gpu->makers[index]];
     if (maker == OP_ATTENTION) input = pass->attended, stride = gpu->q_width;
+    if (maker == OP_GATED_NORM) input = pass->attended, stride = gpu->program.recurrent.width;
+    if (maker == OP_PREPARE && prepared->attended > 0)
+        input = pass->attended, stride = prepared->attended;
     if (maker == OP_GATE) input = pass->wide, stride = 2 * gpu->program.ffn;
     for (uint32_t j = 0; j < matrix->shape.rows; j++) {
         const float *weights = row_of(matrix, j, gpu->weights);
@@ -234,16 +238,36 @@ static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
     prepare_rows(pass, op, pass->wide, ffn, 2 * ffn);
 }
 
-static void run_keep(struct plain_pass *pass) {
-    size_t width = pass->gpu->program.width, wide = pass->gpu->qkv_width;
+static void run_keep(struct plain_pass *pass, const struct gpu_op *op) {
+    const size_t width = pass->gpu->program.width, wide = op->width, attended = op->attended;
     MUST(!pass->is_kept, "KEEP behind KEEP");
     for (uint32_t i = 0; i < pass->step->wanted_count; i++) {
         size_t row = pass->step->wanted[i];
         memmove(pass->x + i * width, pass->x + row * width, width * sizeof(float));
         memmove(pass->wide + i * wide, pass->wide + row * wide, wide * sizeof(float));
+        memmove(pass->attended + i * attended, pass->attended + row * attended,
+                attended * sizeof(float));
     }
     pass->is_kept = true;
     pass->row_count = pass->step->wanted_count;
+}
+
+/* The gates stand behind q, k and v. */
+static void gate_attended(struct plain_pass *pass) {
+    const struct gpu *gpu = pass->gpu;
+    const size_t width = gpu->q_width, before = width + 2 * (size_t)gpu->kv_width;
+    for (size_t i = 0; i < pass->row_count; i++)
+        for (size_t j = 0; j < width; j++)
+            pass->attended[i * width + j] /=
+                1.0f + expf(-pass->wide[i * gpu->qkv_width + before + j]);
+}
+
+static void run_prepare(struct plain_pass *pass, const struct gpu_op *op) {
+    const uint32_t width = pass->gpu->program.width;
+    if (op->attended > 0)
+        prepare_rows(pass, op, pass->attended, op->attended, op->attended);
+    else
+        prepare_rows(pass, op, pass->h, width, width);
 }
 
 void plain_op(struct plain_pass *pass, uint32_t index) {
@@ -251,21 +275,31 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
     switch (op->kind) {
     case OP_EMBED: run_embed(pass, op); return;
     case OP_NORM: run_norm(pass, op); return;
-    case OP_MATMUL: multiply(pass, index, op->to == TO_H ? pass->h : pass->wide); return;
+    case OP_MATMUL:
+        multiply(pass, index,
+                 op->to == TO_H        ? pass->h
+                 : op->to == TO_NARROW ? pass->narrow
+                                       : pass->wide);
+        return;
     case OP_HEADS: run_heads(pass, op); return;
     case OP_GATE: run_gate(pass, op); return;
-    case OP_KEEP: run_keep(pass); return;
+    case OP_KEEP: run_keep(pass, op); return;
     case OP_LOGITS: run_logits(pass, index); return;
     case OP_ATTENTION:
         plain_attention(pass, op);
+        if (op->is_gated) gate_attended(pass);
         prepare_rows(pass, op, pass->attended, pass->gpu->q_width, pass->gpu->q_width);
         return;
     case OP_ROUTE: run_route(pass, op); return;
     case OP_EXPERTS: run_experts(pass, op); return;
-    case OP_PREPARE:
-    case OP_CONV:
-    case OP_DELTA:
+    case OP_PREPARE: run_prepare(pass, op); return;
+    case OP_CONV: plain_conv(pass, op); return;
+    case OP_DELTA: plain_delta(pass, op); return;
     case OP_GATED_NORM:
+        plain_gated_norm(pass, op);
+        prepare_rows(pass, op, pass->attended, pass->gpu->program.recurrent.width,
+                     pass->gpu->program.recurrent.width);
+        return;
     case OP_INPUTS:
     case OP_ASIDE:
     case OP_JOIN:

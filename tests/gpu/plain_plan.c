@@ -153,6 +153,37 @@ static void set_rows(const struct world *world, struct world_step *step,
         }
 }
 
+/* Where the rows of a run begin and end. */
+static void plan_states(struct world *world, struct world_step *step, const struct world_run *runs,
+                        uint32_t run_count) {
+    struct gpu_step *to = &step->step;
+    const uint32_t shared = WORLD_SEQUENCES, part = shared + 1;
+    bool is_read = false; /* somebody begins from the shared state */
+    if (world->limits.state_places == 0) return;
+    for (uint32_t i = 0, row = 0; i < run_count; row += runs[i++].count) {
+        const uint32_t own = runs[i].sequence, position = runs[i].position;
+        const bool is_part = position == WORLD_SHARED + WORLD_PART;
+        const bool goes_on = world->state_at[own] == position;
+        struct gpu_state_item *item = &step->states[to->state_count++];
+        *item = (struct gpu_state_item){
+            .row = row, .rows = runs[i].count, .from = own, .to = own, .save = GPU_NONE};
+        if (position == 0) item->from = GPU_NONE;
+        if (!goes_on && own > 0 && position == WORLD_SHARED) item->from = shared;
+        if (!goes_on && own > 0 && is_part) item->from = part;
+        is_read |= item->from == shared;
+        world->state_at[own] = position + runs[i].count;
+    }
+    for (uint32_t i = 0; i < run_count && !is_read; i++) {
+        const uint32_t position = runs[i].position;
+        if (runs[i].sequence != 0 || position >= WORLD_SHARED ||
+            position + runs[i].count < WORLD_SHARED)
+            continue;
+        step->states[i].save = shared;
+        step->states[i].save_rows = WORLD_SHARED - position;
+    }
+    to->states = step->states;
+}
+
 void world_plan(struct world *world, struct world_step *ret_step, uint64_t number,
                 const struct world_run *runs, uint32_t run_count, bool wants_all, unsigned how) {
     struct world_step *step = ret_step;
@@ -163,6 +194,7 @@ void world_plan(struct world *world, struct world_step *ret_step, uint64_t numbe
                                          .groups = step->groups,
                                          .copies = step->copies}};
     set_rows(world, step, runs, run_count, wants_all);
+    plan_states(world, step, runs, run_count);
     for (uint32_t g = 0; g < world->limits.group_count; g++) {
         struct gpu_group *group = &step->groups[g];
         for (uint32_t s = 0; s < WORLD_SEQUENCES; s++)
@@ -195,6 +227,10 @@ void world_plan_copies(struct world *world, struct world_step *ret_step, uint64_
     const struct world_run runs[WORLD_COPY_STEPS][2] = {
         {{0, 0, 48, false}}, {{1, begin, 20, false}, {2, begin, 9, false}}};
     world_plan(world, ret_step, number, runs[index], index + 1, true, how);
+    if (index == 0 && ret_step->step.state_count > 0) {
+        ret_step->states[0].save = WORLD_SEQUENCES + 1;
+        ret_step->states[0].save_rows = begin;
+    }
     for (uint32_t s = 0; s < 2 && index > 0; s++)
         for (uint32_t g = 0; g < world->limits.group_count; g++)
             ret_step->copies[ret_step->step.copy_count++] =

@@ -25,7 +25,8 @@ static void count_buffers(struct gpu *gpu) {
     const struct gpu_program *program = &gpu->program;
     const struct gpu_limits *limits = &gpu->limits;
     struct memory_ledger *ledger = &gpu->ledger;
-    uint64_t row = 2ull * program->width + gpu->wide_width + gpu->q_width +
+    uint64_t row = 2ull * program->width + gpu->wide_width + gpu->attended_width +
+                   2ull * program->recurrent.value_heads +
                    (uint64_t)program->rope_count * program->head_dim;
     uint64_t partial = (uint64_t)program->heads * (program->head_dim + 2);
     ledger->activations = (limits->rows_max * row + limits->partials_max * partial) * sizeof(float);
@@ -53,7 +54,7 @@ static void count_kv(struct gpu *gpu) {
     ledger->page_bytes = 2ull * limits->layer_places * GPU_PAGE_TOKENS * program->kv_heads * head;
     ledger->context = PLAIN_CONTEXT_BYTES;
     ledger->used = ledger->context + ledger->weights + ledger->activations + ledger->logits +
-                   ledger->steps + ledger->workspace;
+                   ledger->steps + ledger->workspace + ledger->states;
     uint64_t fit =
         ledger->limit > ledger->used ? (ledger->limit - ledger->used) / ledger->page_bytes : 0;
     if (fit > limits->page_count_max) fit = limits->page_count_max;
@@ -91,7 +92,8 @@ static void open_buffers(struct gpu *gpu) {
     gpu->x = room(gpu, rows * program->width, sizeof(float));
     gpu->h = room(gpu, rows * program->width, sizeof(float));
     gpu->wide = room(gpu, rows * gpu->wide_width, sizeof(float));
-    gpu->attended = room(gpu, rows * gpu->q_width, sizeof(float));
+    gpu->narrow = room(gpu, rows * 2 * program->recurrent.value_heads, sizeof(float));
+    gpu->attended = room(gpu, rows * gpu->attended_width, sizeof(float));
     gpu->logits = room(gpu, wanted * program->vocab_rows, sizeof(float));
     for (uint32_t i = 0; i < program->rope_count; i++) {
         gpu->cosines[i] = room(gpu, rows * program->head_dim / 2, sizeof(float));
@@ -162,6 +164,7 @@ enum err plain_prepare(struct gpu *gpu, const struct gpu_program *program,
     if (err != OK) return err;
     count_weights(gpu);
     count_buffers(gpu);
+    plain_count_states(gpu);
     count_kv(gpu);
     *ret_ledger = gpu->ledger;
     if (gpu->ledger.used > gpu->ledger.limit)
@@ -172,6 +175,7 @@ enum err plain_prepare(struct gpu *gpu, const struct gpu_program *program,
     open_buffers(gpu);
     open_experts(gpu);
     open_kv(gpu);
+    plain_open_states(gpu);
     gpu->is_prepared = true;
     return OK;
 }
@@ -202,8 +206,6 @@ enum err plain_fill(struct gpu *gpu, const struct gpu_rows *rows, struct error *
     size_t row_bytes = tensor_type_row_bytes(rows->type, cols);
     for (uint32_t i = 0; i < rows->rows; i++) {
         uint32_t row = rows->row_first + i, from = rows->row_order ? rows->row_order[i] : i;
-        MUST(from < rows->rows, "matrix %u: row_order[%u] is %u, of %u rows", rows->matrix, i, from,
-             rows->rows);
         MUST(!matrix->is_filled[row], "matrix %u: row %u is filled twice", rows->matrix, row);
         matrix->is_filled[row] = true;
         quant_row_to_f32(rows->type, (const unsigned char *)rows->blocks + from * row_bytes, cols,

@@ -35,6 +35,13 @@ static void copy_vectors(struct gpu *gpu, struct gpu_op *op) {
     op->q_norm = copy_vector(gpu, op->q_norm, program->head_dim);
     op->k_norm = copy_vector(gpu, op->k_norm, program->head_dim);
     op->sinks = copy_vector(gpu, op->sinks, program->heads);
+    const struct gpu_recurrent_sizes *sizes = &program->recurrent;
+    struct gpu_recurrent *recurrent = &op->recurrent;
+    recurrent->conv = copy_vector(gpu, recurrent->conv, sizes->taps * sizes->channels);
+    recurrent->conv_bias = copy_vector(gpu, recurrent->conv_bias, sizes->channels);
+    recurrent->decay = copy_vector(gpu, recurrent->decay, sizes->value_heads);
+    recurrent->step_bias = copy_vector(gpu, recurrent->step_bias, sizes->value_heads);
+    recurrent->norm = copy_vector(gpu, recurrent->norm, sizes->value_dim);
     struct gpu_experts *experts = &op->experts;
     if (op->kind == OP_EXPERTS) {
         const uint32_t gate_up = experts->count * 2 * experts->ffn;
@@ -43,6 +50,16 @@ static void copy_vectors(struct gpu *gpu, struct gpu_op *op) {
     }
     MUST(!op->bias || op->matrix < program->matrix_count, "a bias without a matrix");
     if (op->bias) op->bias = copy_vector(gpu, op->bias, program->matrices[op->matrix].rows);
+}
+
+static uint32_t most(uint32_t a, uint32_t b) {
+    return a > b ? a : b;
+}
+
+/* Width of a row of wide in a recurrent layer. */
+static uint32_t recurrent_wide(const struct gpu_program *program) {
+    const struct gpu_recurrent_sizes *sizes = &program->recurrent;
+    return sizes->key_heads > 0 ? sizes->channels + sizes->width : 3 * sizes->channels;
 }
 
 static void copy_program(struct gpu *gpu, const struct gpu_program *from) {
@@ -60,26 +77,34 @@ static void copy_program(struct gpu *gpu, const struct gpu_program *from) {
     gpu->q_width = from->heads * from->head_dim;
     gpu->kv_width = from->kv_heads * from->head_dim;
     gpu->qkv_width = gpu->q_width + 2 * gpu->kv_width;
-    gpu->wide_width = gpu->qkv_width > 2 * from->ffn ? gpu->qkv_width : 2 * from->ffn;
     for (uint32_t i = 0; i < from->op_count; i++)
-        if (from->ops[i].experts.count > gpu->wide_width)
-            gpu->wide_width = from->ops[i].experts.count;
+        if (from->ops[i].kind == OP_ATTENTION && from->ops[i].is_gated)
+            gpu->qkv_width = 2 * (gpu->q_width + gpu->kv_width);
+    gpu->wide_width = most(gpu->qkv_width, most(2 * from->ffn, recurrent_wide(from)));
+    for (uint32_t i = 0; i < from->op_count; i++)
+        gpu->wide_width = most(gpu->wide_width, from->ops[i].experts.count);
+    gpu->attended_width = most(gpu->q_width, from->recurrent.width);
 }
 
 /* ---- the check ---- */
 
 /* Columns of the input that an operation prepares. */
-static uint32_t prepared_width(const struct gpu *gpu, enum op_kind kind) {
-    return kind == OP_NORM        ? gpu->program.width
-           : kind == OP_ATTENTION ? gpu->q_width
-                                  : gpu->program.ffn;
+static uint32_t prepared_width(const struct gpu *gpu, const struct gpu_op *op) {
+    switch (op->kind) {
+    case OP_NORM: return gpu->program.width;
+    case OP_ATTENTION: return gpu->q_width;
+    case OP_GATED_NORM: return gpu->program.recurrent.width;
+    case OP_PREPARE: return op->attended > 0 ? op->attended : gpu->program.width;
+    default: return gpu->program.ffn;
+    }
 }
 
 static uint32_t maker_of(const struct gpu *gpu, uint32_t index) {
     const struct gpu_op *ops = gpu->program.ops;
     for (uint32_t i = index; i-- > 0;) {
-        bool can_prepare =
-            ops[i].kind == OP_NORM || ops[i].kind == OP_ATTENTION || ops[i].kind == OP_GATE;
+        bool can_prepare = ops[i].kind == OP_NORM || ops[i].kind == OP_ATTENTION ||
+                           ops[i].kind == OP_GATE || ops[i].kind == OP_PREPARE ||
+                           ops[i].kind == OP_GATED_NORM;
         if (can_prepare && ops[i].next == ops[index].matrix) return i;
     }
     plain_refuse("operation %u: nothing is prepared for matrix %u", index, ops[index].matrix);
@@ -89,7 +114,7 @@ static void check_product(const struct gpu *gpu, uint32_t index) {
     const struct gpu_program *program = &gpu->program;
     const struct gpu_op *op = &program->ops[index];
     const struct gpu_matrix *matrix = &program->matrices[op->matrix];
-    uint32_t cols = prepared_width(gpu, program->ops[gpu->makers[index]].kind);
+    uint32_t cols = prepared_width(gpu, &program->ops[gpu->makers[index]]);
     MUST(matrix->cols == cols, "operation %u: matrix of %u columns reads %u numbers", index,
          matrix->cols, cols);
     if (op->kind == OP_LOGITS)
@@ -100,9 +125,14 @@ static void check_product(const struct gpu *gpu, uint32_t index) {
     else if (index + 1 < program->op_count && op[1].kind == OP_ROUTE)
         MUST(op->to == TO_WIDE && matrix->rows == op[1].experts.count,
              "operation %u: %u logits of %u experts", index, matrix->rows, op[1].experts.count);
+    else if (op->to == TO_NARROW)
+        MUST(matrix->rows == 2 * program->recurrent.value_heads,
+             "operation %u: %u rates of %u heads", index, matrix->rows,
+             program->recurrent.value_heads);
     else
         MUST(op->to == TO_WIDE &&
-                 (matrix->rows == gpu->qkv_width || matrix->rows == 2 * program->ffn),
+                 (matrix->rows == gpu->qkv_width || matrix->rows == 2 * program->ffn ||
+                  (program->recurrent.layers > 0 && matrix->rows == recurrent_wide(program))),
              "operation %u: %u rows go to %s", index, matrix->rows,
              op->to == TO_WIDE ? "wide" : "x, to which a device never adds");
 }
@@ -122,6 +152,32 @@ static void check_experts(const struct gpu *gpu, uint32_t index) {
              down->rows == experts->count * program->width && down->cols == experts->ffn,
          "operation %u: the matrices of experts are %u x %u and %u x %u", index, gate_up->rows,
          gate_up->cols, down->rows, down->cols);
+}
+
+/* The layer of the nearest CONV before. */
+static uint32_t last_conv(const struct gpu *gpu, uint32_t index) {
+    while (index > 0 && gpu->program.ops[index].kind != OP_CONV) index--;
+    return gpu->program.ops[index].kind == OP_CONV ? gpu->program.ops[index].recurrent.place
+                                                   : GPU_NONE;
+}
+
+/* A layer's CONV, DELTA and GATED_NORM have its vectors and come in this order. */
+static void check_recurrent(const struct gpu *gpu, uint32_t index) {
+    const struct gpu_program *program = &gpu->program;
+    const struct gpu_op *op = &program->ops[index];
+    const struct gpu_recurrent_sizes *sizes = &program->recurrent;
+    const bool has_matrix = sizes->key_heads > 0;
+    MUST(op->recurrent.place < sizes->layers && op->recurrent.conv,
+         "operation %u: layer %u of %u with a state", index, op->recurrent.place, sizes->layers);
+    MUST(has_matrix == (op->recurrent.decay && op->recurrent.step_bias && op->recurrent.norm),
+         "operation %u: vectors of a layer with a state", index);
+    MUST(has_matrix ? sizes->value_heads % sizes->key_heads == 0 &&
+                          sizes->width == sizes->value_heads * sizes->value_dim &&
+                          sizes->channels == 2 * sizes->key_heads * sizes->key_dim + sizes->width
+                    : sizes->channels == sizes->width && op->is_gated,
+         "operation %u: %u channels", index, sizes->channels);
+    MUST(op->kind == OP_CONV || (index > 0 && op->recurrent.place == last_conv(gpu, index)),
+         "operation %u: it is of another layer than the convolution before", index);
 }
 
 static void check_op(struct gpu *gpu, uint32_t index) {
@@ -158,13 +214,18 @@ static void check_op(struct gpu *gpu, uint32_t index) {
     case OP_GATE:
         MUST(op->gate != GATE_CLAMPED, "operation %u: a clamped gate is of experts alone", index);
         return;
-    case OP_KEEP: return;
-    case OP_ROUTE:
-    case OP_EXPERTS: check_experts(gpu, index); return;
+    case OP_KEEP:
+        MUST(op->attended <= gpu->attended_width && op->width <= gpu->wide_width,
+             "operation %u keeps rows of %u and %u numbers", index, op->width, op->attended);
+        return;
     case OP_PREPARE:
+        MUST(op->next < program->matrix_count, "operation %u prepares nothing", index);
+        return;
     case OP_CONV:
     case OP_DELTA:
-    case OP_GATED_NORM:
+    case OP_GATED_NORM: check_recurrent(gpu, index); return;
+    case OP_ROUTE:
+    case OP_EXPERTS: check_experts(gpu, index); return;
     case OP_INPUTS:
     case OP_ASIDE:
     case OP_JOIN:

@@ -29,6 +29,10 @@ static double product(const float *weights, const double *x, uint32_t count) {
     return sum;
 }
 
+static uint32_t qkv_rows(const struct world_traits *t) {
+    return ((t->has_output_gate ? 2 : 1) * t->heads + 2 * t->kv_heads) * t->head_dim;
+}
+
 static double bias_at(const float *bias, size_t at) {
     return bias ? (double)bias[at] : 0.0;
 }
@@ -72,7 +76,7 @@ static void attend(const struct pass *pass, const struct world_layer *layer, uin
                    uint32_t head, double *ret) {
     const struct world_traits *t = pass->traits;
     uint32_t dim = t->head_dim, kv = head / (t->heads / t->kv_heads);
-    size_t stride = (size_t)(t->heads + 2 * t->kv_heads) * dim;
+    size_t stride = qkv_rows(t);
     const double *q = pass->qkv + position * stride + (size_t)head * dim;
     double total = 0.0;
     if (layer->sinks) total = exp((double)layer->sinks[head]);
@@ -90,7 +94,8 @@ static void attend(const struct pass *pass, const struct world_layer *layer, uin
 
 static void run_attention(const struct pass *pass, const struct world_layer *layer) {
     const struct world_traits *t = pass->traits;
-    uint32_t rows = (t->heads + 2 * t->kv_heads) * t->head_dim, q_width = t->heads * t->head_dim;
+    const uint32_t rows = qkv_rows(t), q_width = t->heads * t->head_dim;
+    const uint32_t before = q_width + 2 * t->kv_heads * t->head_dim;
     for (uint32_t p = 0; p < pass->count; p++) {
         double *qkv = pass->qkv + (size_t)p * rows;
         norm(pass->x + (size_t)p * t->width, layer->attention_norm, t->width, pass->h);
@@ -104,11 +109,111 @@ static void run_attention(const struct pass *pass, const struct world_layer *lay
     for (uint32_t p = 0; p < pass->count; p++) {
         for (uint32_t head = 0; head < t->heads; head++)
             attend(pass, layer, p, head, pass->h + (size_t)head * t->head_dim);
+        for (uint32_t i = 0; t->has_output_gate && i < q_width; i++)
+            pass->h[i] /= 1.0 + exp(-pass->qkv[(size_t)p * rows + before + i]);
         for (uint32_t i = 0; i < t->width; i++)
             pass->y[i] = product(layer->output + (size_t)i * q_width, pass->h, q_width) +
                          bias_at(layer->output_bias, i);
         add_half(pass, pass->y, layer->post_attention, pass->x + (size_t)p * t->width);
     }
+}
+
+/* ---- layers with a state ---- */
+
+static double silu(double x) {
+    return x / (1.0 + exp(-x));
+}
+
+static void normalise(double *x, uint32_t count, double factor) {
+    double squares = 1e-6;
+    for (uint32_t i = 0; i < count; i++) squares += x[i] * x[i];
+    for (uint32_t i = 0; i < count; i++) x[i] *= factor / sqrt(squares);
+}
+
+/* The convolution of channel c at a position, over inputs `apart` numbers apart. */
+static double convolved(const struct world_layer *layer, const double *inputs, size_t apart,
+                        uint32_t taps, uint32_t channels, uint32_t position, uint32_t c) {
+    double sum = 0.0;
+    for (uint32_t i = 0; i < taps && i <= position; i++)
+        sum += (double)layer->conv[(size_t)(taps - 1 - i) * channels + c] *
+               inputs[(position - i) * apart + c];
+    return sum;
+}
+
+/* A value head's state (k, v) takes a position and answers: ret (state_dim). */
+static void advance(const struct world_traits *t, double *state, const double *q, const double *k,
+                    const double *v, double decay, double beta, double *ret) {
+    const uint32_t dim = t->state_dim;
+    for (uint32_t j = 0; j < dim; j++) {
+        double told = 0.0;
+        ret[j] = 0.0;
+        for (uint32_t i = 0; i < dim; i++) {
+            state[i * dim + j] *= decay;
+            told += state[i * dim + j] * k[i];
+        }
+        for (uint32_t i = 0; i < dim; i++) {
+            state[i * dim + j] += k[i] * beta * (v[j] - told);
+            ret[j] += state[i * dim + j] * q[i];
+        }
+    }
+}
+
+/* One position through all heads: `in` are its convolved channels, then its gates; y (v_heads,
+ * state_dim). */
+static void delta_row(const struct pass *pass, const struct world_layer *layer, const double *h,
+                      double *in, double *states, double *y) {
+    const struct world_traits *t = pass->traits;
+    const uint32_t dim = t->state_dim, channels = world_channels(t);
+    for (uint32_t i = 0; i < 2 * t->k_heads; i++)
+        normalise(in + (size_t)i * dim, dim, i < t->k_heads ? 1.0 / sqrt((double)dim) : 1.0);
+    for (uint32_t j = 0; j < t->v_heads; j++) {
+        const uint32_t key = t->is_tiled ? j % t->k_heads : j / (t->v_heads / t->k_heads);
+        const double a =
+            product(layer->rates + (size_t)j * t->width, h, t->width) + (double)layer->step_bias[j];
+        const double b = product(layer->rates + (size_t)(t->v_heads + j) * t->width, h, t->width);
+        const double decay = exp(-exp((double)layer->decay[j]) * log1p(exp(a)));
+        double *own = y + (size_t)j * dim, normed[256];
+        advance(t, states + (size_t)j * dim * dim, in + (size_t)key * dim,
+                in + (size_t)(t->k_heads + key) * dim, in + (size_t)(2 * t->k_heads + j) * dim,
+                decay, 1.0 / (1.0 + exp(-b)), own);
+        double squares = 0.0;
+        for (uint32_t i = 0; i < dim; i++) squares += own[i] * own[i];
+        for (uint32_t i = 0; i < dim; i++)
+            normed[i] = own[i] / sqrt(squares / dim + 1e-6) * (double)layer->state_norm[i] *
+                        silu(in[channels + (size_t)j * dim + i]);
+        memcpy(own, normed, dim * sizeof *own);
+    }
+}
+
+/* pass->qkv has the first product of all positions. */
+static void run_state(const struct pass *pass, const struct world_layer *layer) {
+    const struct world_traits *t = pass->traits;
+    const uint32_t channels = world_channels(t), width = world_state_width(t);
+    const uint32_t rows = channels + (t->k_heads > 0 ? 1 : 2) * width;
+    double *states = calloc((size_t)t->v_heads * t->state_dim * t->state_dim + 1, sizeof *states);
+    double *in = calloc(rows, sizeof *in), *y = calloc(width, sizeof *y);
+    for (uint32_t p = 0; p < pass->count; p++) {
+        double *x = pass->x + (size_t)p * t->width, *own = pass->qkv + (size_t)p * rows;
+        norm(x, layer->attention_norm, t->width, pass->h);
+        for (uint32_t i = 0; i < rows; i++)
+            own[i] = product(layer->qkv + (size_t)i * t->width, pass->h, t->width);
+        if (t->k_heads > 0) {
+            memcpy(in, own, rows * sizeof *in);
+            for (uint32_t c = 0; c < channels; c++)
+                in[c] = silu(convolved(layer, pass->qkv, rows, 4, channels, p, c));
+            delta_row(pass, layer, pass->h, in, states, y);
+        } else { /* before | after | channels; what is convolved takes the place of before */
+            for (uint32_t c = 0; c < width; c++) own[c] *= own[2 * width + c];
+            for (uint32_t c = 0; c < width; c++)
+                y[c] = own[width + c] * convolved(layer, pass->qkv, rows, 3, channels, p, c);
+        }
+        for (uint32_t i = 0; i < t->width; i++)
+            pass->y[i] = product(layer->output + (size_t)i * width, y, width);
+        add_half(pass, pass->y, layer->post_attention, x);
+    }
+    free(states);
+    free(in);
+    free(y);
 }
 
 static double activated(const struct world_traits *traits, bool is_expert, double gate, double up) {
@@ -195,7 +300,8 @@ static void run_ffn(const struct pass *pass, const struct world_layer *layer) {
 static void evaluate(const struct world *world, const int32_t *tokens, uint32_t count,
                      double *ret_logits, double *ret_doubts) {
     const struct world_traits *t = &world->traits;
-    size_t qkv = (size_t)(t->heads + 2 * t->kv_heads) * t->head_dim;
+    const size_t state = world_channels(t) + 2 * (size_t)world_state_width(t);
+    const size_t qkv = t->recurrent && state > qkv_rows(t) ? state : qkv_rows(t);
     const float *head = world->head ? world->head : world->embedding;
     struct pass pass = {.world = world, .traits = t, .count = count, .doubts = ret_doubts};
     pass.x = calloc((size_t)count * t->width, sizeof(double));
@@ -207,7 +313,7 @@ static void evaluate(const struct world *world, const int32_t *tokens, uint32_t 
             pass.x[(size_t)p * t->width + i] =
                 (double)world->embedding[(size_t)tokens[p] * t->width + i] * (double)t->embed_scale;
     for (uint32_t i = 0; i < WORLD_LAYERS; i++) {
-        run_attention(&pass, &world->layers[i]);
+        (world->layers[i].is_recurrent ? run_state : run_attention)(&pass, &world->layers[i]);
         run_ffn(&pass, &world->layers[i]);
     }
     for (uint32_t p = 0; p < count; p++) {

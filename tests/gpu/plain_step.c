@@ -83,6 +83,7 @@ void plain_check_step(struct gpu *gpu, const struct gpu_step *step) {
         check_counts(gpu, step, &group->all);
         check_counts(gpu, step, &group->kept);
     }
+    plain_check_states(gpu, step);
 }
 
 static void check_draw(const struct gpu *gpu, const struct gpu_samples *samples, uint32_t index) {
@@ -200,6 +201,7 @@ static void copy_step(const struct gpu *gpu, struct plain_step *to, const struct
     to->in.wanted = plain_copy(heap, from->wanted, from->wanted_count, sizeof *from->wanted);
     to->in.groups = groups;
     to->in.copies = plain_copy(heap, from->copies, from->copy_count, sizeof *from->copies);
+    to->in.states = plain_copy(heap, from->states, from->state_count, sizeof *from->states);
     to->is_drawn = plain_new(heap, from->wanted_count, sizeof *to->is_drawn);
 }
 

@@ -40,13 +40,52 @@ static float *random_router(struct world *world) {
                          world->traits.form != GPU_F32);
 }
 
+uint32_t world_state_width(const struct world_traits *traits) {
+    return traits->k_heads > 0 ? traits->v_heads * traits->state_dim : traits->width;
+}
+
+uint32_t world_channels(const struct world_traits *traits) {
+    return 2 * traits->k_heads * traits->state_dim + world_state_width(traits);
+}
+
+static uint32_t taps_of(const struct world_traits *traits) {
+    return traits->k_heads > 0 ? 4 : 3;
+}
+
+static uint32_t qkv_rows(const struct world_traits *t) {
+    return ((t->has_output_gate ? 2 : 1) * t->heads + 2 * t->kv_heads) * t->head_dim;
+}
+
+/* Rows of a recurrent layer's first product. */
+static uint32_t state_rows(const struct world_traits *t) {
+    return world_channels(t) + (t->k_heads > 0 ? 1 : 2) * world_state_width(t);
+}
+
+/* Some heads remember for long. */
+static void make_state(struct world *world, struct world_layer *layer) {
+    const struct world_traits *t = &world->traits;
+    layer->qkv = random_matrix(world, state_rows(t), t->width);
+    layer->output = random_matrix(world, t->width, world_state_width(t));
+    layer->conv = random_values(world, (size_t)taps_of(t) * world_channels(t), 0.0, 0.8, false);
+    if (t->k_heads == 0) return;
+    layer->rates = random_values(world, (size_t)2 * t->v_heads * t->width, 0.0,
+                                 1.7 / sqrt((double)t->width), t->form != GPU_F32);
+    layer->decay = random_values(world, t->v_heads, -2.5, 1.5, false);
+    layer->step_bias = random_values(world, t->v_heads, 0.0, 1.0, false);
+    layer->state_norm = random_values(world, t->state_dim, 1.0, 0.3, false);
+}
+
 static void make_layer(struct world *world, struct world_layer *layer) {
     const struct world_traits *t = &world->traits;
-    uint32_t q_width = t->heads * t->head_dim, qkv = q_width + 2 * t->kv_heads * t->head_dim;
+    const uint32_t q_width = t->heads * t->head_dim, qkv = qkv_rows(t);
     layer->attention_norm = random_values(world, t->width, 1.0, 0.3, false);
     layer->ffn_norm = random_values(world, t->width, 1.0, 0.3, false);
-    layer->qkv = random_matrix(world, qkv, t->width);
-    layer->output = random_matrix(world, t->width, q_width);
+    if (layer->is_recurrent) {
+        make_state(world, layer);
+    } else {
+        layer->qkv = random_matrix(world, qkv, t->width);
+        layer->output = random_matrix(world, t->width, q_width);
+    }
     const uint32_t experts = t->experts > 0 && layer != world->layers ? t->experts : 1;
     layer->gate_up = random_matrix(world, experts * 2 * t->ffn, t->width);
     layer->down = random_matrix(world, experts * t->width, t->ffn);
@@ -170,11 +209,61 @@ static void append_experts(struct world *world, const struct world_layer *layer)
     sum->to = TO_H;
 }
 
-static void append_layer(struct world *world, uint32_t index) {
+static void append_keep(struct world *world, uint32_t index, uint32_t wide, uint32_t attended) {
+    if (index != WORLD_LAYERS - 1) return;
+    struct gpu_op *keep = append(world, OP_KEEP);
+    keep->width = wide;
+    keep->attended = attended;
+}
+
+static struct gpu_op *append_recurrent(struct world *world, enum op_kind kind,
+                                       const struct world_layer *layer) {
+    struct gpu_op *op = append(world, kind);
+    op->recurrent = (struct gpu_recurrent){.conv = layer->conv,
+                                           .decay = layer->decay,
+                                           .step_bias = layer->step_bias,
+                                           .norm = layer->state_norm};
+    for (const struct world_layer *at = world->layers; at < layer; at++)
+        op->recurrent.place += at->is_recurrent;
+    return op;
+}
+
+/* The mixer of a layer with a state. */
+static void append_state(struct world *world, uint32_t index) {
     const struct world_traits *t = &world->traits;
     const struct world_layer *layer = &world->layers[index];
-    uint32_t q_width = t->heads * t->head_dim, qkv_rows = q_width + 2 * t->kv_heads * t->head_dim;
-    uint32_t qkv = add_matrix(world, layer->qkv, qkv_rows, t->width);
+    const uint32_t width = world_state_width(t), channels = world_channels(t);
+    const uint32_t in = add_matrix(world, layer->qkv, state_rows(t), t->width);
+    const uint32_t output = add_matrix(world, layer->output, t->width, width);
+    const uint32_t rates =
+        t->k_heads > 0 ? add_matrix(world, layer->rates, 2 * t->v_heads, t->width) : in;
+    append_norm(world, layer->attention_norm, rates,
+                index ? world->layers[index - 1].post_ffn : NULL, index == 0);
+    if (t->k_heads > 0) {
+        if (t->form != GPU_F32) world->matrices[rates].form = GPU_BF16;
+        append_matmul(world, rates, TO_NARROW, NULL);
+        append(world, OP_PREPARE)->next = in;
+    }
+    append_matmul(world, in, TO_WIDE, NULL);
+    append_recurrent(world, OP_CONV, layer)->is_gated = t->k_heads == 0;
+    if (t->k_heads > 0) {
+        (void)append_recurrent(world, OP_DELTA, layer);
+        append_keep(world, index, channels + width, width);
+        append_recurrent(world, OP_GATED_NORM, layer)->next = output;
+    } else {
+        append_keep(world, index, 0, width);
+        struct gpu_op *prepare = append(world, OP_PREPARE);
+        prepare->attended = width;
+        prepare->next = output;
+    }
+    append_matmul(world, output, TO_H, NULL);
+}
+
+static void append_attention(struct world *world, uint32_t index) {
+    const struct world_traits *t = &world->traits;
+    const struct world_layer *layer = &world->layers[index];
+    const uint32_t q_width = t->heads * t->head_dim;
+    uint32_t qkv = add_matrix(world, layer->qkv, qkv_rows(t), t->width);
     uint32_t output = add_matrix(world, layer->output, t->width, q_width);
     append_norm(world, layer->attention_norm, qkv, index ? world->layers[index - 1].post_ffn : NULL,
                 index == 0);
@@ -184,7 +273,7 @@ static void append_layer(struct world *world, uint32_t index) {
     heads->k_norm = layer->k_norm;
     heads->rope = heads->kv_group = layer->is_local;
     heads->kv_place = world->limits.group_count == 2 ? index / 2 : index;
-    if (index == WORLD_LAYERS - 1) (void)append(world, OP_KEEP);
+    append_keep(world, index, qkv_rows(t), 0);
     struct gpu_op *attention = append(world, OP_ATTENTION);
     attention->kv_group = heads->kv_group;
     attention->kv_place = heads->kv_place;
@@ -192,9 +281,32 @@ static void append_layer(struct world *world, uint32_t index) {
     attention->scale = 1.0f / sqrtf((float)t->head_dim);
     attention->softcap = t->softcap;
     attention->sinks = layer->sinks;
+    attention->is_gated = t->has_output_gate;
     attention->next = output;
     append_matmul(world, output, TO_H, layer->output_bias);
+}
+
+static void append_layer(struct world *world, uint32_t index) {
+    const struct world_layer *layer = &world->layers[index];
+    (layer->is_recurrent ? append_state : append_attention)(world, index);
     (layer->router ? append_experts : append_gated)(world, layer);
+}
+
+static struct gpu_recurrent_sizes sizes_of(const struct world *world) {
+    const struct world_traits *t = &world->traits;
+    struct gpu_recurrent_sizes sizes = {.layers = 0};
+    for (uint32_t i = 0; i < WORLD_LAYERS; i++) sizes.layers += world->layers[i].is_recurrent;
+    if (sizes.layers == 0) return sizes;
+    sizes.taps = taps_of(t);
+    sizes.channels = world_channels(t);
+    sizes.width = world_state_width(t);
+    sizes.key_heads = t->k_heads;
+    sizes.value_heads = t->k_heads > 0 ? t->v_heads : 1;
+    sizes.key_dim = t->k_heads > 0 ? t->state_dim : 0;
+    sizes.value_dim = t->k_heads > 0 ? t->state_dim : t->width;
+    sizes.heads_are_tiled = t->is_tiled;
+    sizes.eps = 1e-6f;
+    return sizes;
 }
 
 static void make_program(struct world *world) {
@@ -224,6 +336,7 @@ static void make_program(struct world *world) {
     world->program.frequencies[0] = world->frequencies[0];
     world->program.frequencies[1] = world->frequencies[1];
     world->program.rope_magnitude = t->magnitude;
+    world->program.recurrent = sizes_of(world);
 }
 
 void world_make(struct world *ret_world, const struct world_traits *traits, uint64_t seed) {
@@ -251,7 +364,9 @@ void world_make(struct world *ret_world, const struct world_traits *traits, uint
                             .partials_max = WORLD_PARTIALS,
                             .edits_max = 4096,
                             .named_max = 64,
-                            .kv_form = traits->kv_form};
+                            .kv_form = traits->kv_form,
+                            .state_places = traits->recurrent ? WORLD_STATES : 0,
+                            .state_form = traits->state_form};
     for (uint32_t t = 0; t < 2; t++) {
         world->frequencies[t] = take(world, pairs * sizeof(float));
         for (uint32_t i = 0; i < pairs; i++)
@@ -259,6 +374,7 @@ void world_make(struct world *ret_world, const struct world_traits *traits, uint
     }
     for (uint32_t i = 0; i < WORLD_LAYERS; i++) {
         world->layers[i].is_local = groups == 2 && i % 2 == !traits->is_local_last;
+        world->layers[i].is_recurrent = traits->recurrent >> i & 1;
         make_layer(world, &world->layers[i]);
     }
     world->embedding = random_values(world, (size_t)world->vocab_rows * traits->width, 0.0, 1.0,

@@ -42,7 +42,18 @@ struct world_traits {
     enum gpu_form form, kv_form;
     double tolerance;
     uint32_t experts, used; /* each of width ffn, in all layers but the first; 0: none */
+    unsigned recurrent;     /* bit i: layer i has a state; some layer has none */
+    uint32_t k_heads, v_heads,
+        state_dim; /* sizes of a state; k_heads 0: a convolution alone, whose width
+                                             is that of the model */
+    bool is_tiled; /* value head j uses key head j % k_heads */
+    bool has_output_gate;
+    enum gpu_form state_form;
 };
+
+/* Sizes of a state. */
+uint32_t world_channels(const struct world_traits *traits);
+uint32_t world_state_width(const struct world_traits *traits);
 
 extern const struct world_traits world_small; /* a plain decoder in float32 */
 
@@ -51,7 +62,10 @@ struct world_layer {
     float *ffn_norm, *gate_up, *down, *post_ffn;
     float *router; /* NULL: no experts, whose gate_up and down stand one behind another */
     float *sinks, *output_bias, *router_bias, *gate_up_bias, *down_bias; /* or NULL */
-    bool is_local;
+    /* With a state; its first product is `qkv`, and the vectors behind conv are NULL without a
+     * matrix. */
+    float *rates, *conv, *decay, *step_bias, *state_norm;
+    bool is_local, is_recurrent;
 };
 
 struct world_sequence {
@@ -67,15 +81,16 @@ struct world {
     float *embedding, *head, *output_norm, *frequencies[2];
     uint32_t vocab, vocab_rows;
     struct world_sequence sequences[WORLD_SEQUENCES];
-    struct gpu_matrix matrices[2 + 5 * WORLD_LAYERS];
-    const float *values[2 + 5 * WORLD_LAYERS]; /* values in the matrices */
-    struct gpu_op ops[4 + 9 * WORLD_LAYERS];
+    struct gpu_matrix matrices[2 + 6 * WORLD_LAYERS];
+    const float *values[2 + 6 * WORLD_LAYERS]; /* values in the matrices */
+    struct gpu_op ops[4 + 13 * WORLD_LAYERS];
+    uint32_t state_at[WORLD_SEQUENCES]; /* position behind the state in a sequence's own place */
     struct gpu_program program;
     struct gpu_limits limits;
     const struct gpu_table *table;
     struct gpu *gpu;
     struct memory_ledger ledger;
-    void *blocks[128]; /* all memory */
+    void *blocks[192]; /* all memory */
     uint32_t block_count;
 };
 
@@ -142,7 +157,13 @@ struct world_step {
     uint32_t pages[2][WORLD_SEQUENCES * WORLD_BLOCKS];
     struct world_items items[2][2]; /* by group; all, kept */
     struct gpu_page_copy copies[2 * WORLD_SEQUENCES];
+    struct gpu_state_item states[WORLD_SEQUENCES];
 };
+
+/* States: sequence i has place i. The state of the common prefix is saved at WORLD_SHARED in the
+ * next place, by each step in which sequence 0 passes it and nobody begins there; and behind
+ * WORLD_PART further tokens in another. */
+#define WORLD_STATES (WORLD_SEQUENCES + 2)
 
 /* Wants the last row of each run; with wants_all every row. */
 void world_plan(struct world *world, struct world_step *ret_step, uint64_t number,

@@ -26,6 +26,17 @@ static const struct world_traits shapes[] = {
     {"sinks, clamped gates, biases, window", 32, 24, 8, 2, 16, 1.0f, .window = 20,
      .magnitude = 1.2f, .has_bias = true, .has_sinks = true, .is_clamped = true, .has_head = true,
      .tolerance = 1e-4, .experts = 9, .used = 4},
+    {"states, gated attention between them", 32, 48, 4, 2, 16, 1.0f, .rotary = 4,
+     .has_head_norms = true, .has_head = true, .tolerance = 1e-4, .recurrent = 5, .k_heads = 2,
+     .v_heads = 4, .state_dim = 8, .has_output_gate = true},
+    {"tiled states, gated attention behind them", 32, 48, 4, 2, 16, 1.0f, .has_head = true,
+     .tolerance = 1e-4, .recurrent = 3, .k_heads = 2, .v_heads = 6, .state_dim = 12,
+     .is_tiled = true, .has_output_gate = true},
+    {"states in bf16", 32, 48, 4, 2, 16, 1.0f, .has_head = true, .tolerance = 0.05, .recurrent = 1,
+     .k_heads = 2, .v_heads = 2, .state_dim = 8, .state_form = GPU_BF16},
+    {"convolutions", 32, 48, 4, 2, 16, 1.0f, .has_head = true, .tolerance = 1e-4, .recurrent = 6},
+    {"a convolution first, post norms, window", 32, 48, 4, 2, 16, 1.0f, .window = 20,
+     .has_post = true, .is_gelu = true, .tolerance = 1e-4, .recurrent = 1},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
@@ -176,7 +187,7 @@ static void a_program_run_one_operation_at_a_time_gives_the_step_s_logits(void *
     struct gpu_result result = {0};
     struct world_step *step = calloc(1, sizeof *step);
     const struct world_run runs[] = {{0, 0, 34, false}, {3, 0, 3, false}};
-    static float buffers[4][WORLD_ROWS * 512], wanted[WORLD_ROWS * 64], logits[WORLD_ROWS * 64];
+    static float buffers[5][WORLD_ROWS * 512], wanted[WORLD_ROWS * 64], logits[WORLD_ROWS * 64];
     for (uint32_t i = 0; i < SHAPES; i++) {
         world_open(&world, &shapes[i], 11);
         world_plan(&world, step, 1, runs, 2, false, PLAN_TILES);
@@ -192,6 +203,7 @@ static void a_program_run_one_operation_at_a_time_gives_the_step_s_logits(void *
                                        .h = buffers[1],
                                        .wide = buffers[2],
                                        .attended = buffers[3],
+                                       .narrow = buffers[4],
                                        .logits = logits};
             expect_ok(world.table->run_op(world.gpu, &call, &error), &error);
             is_behind_keep |= world.ops[op].kind == OP_KEEP;

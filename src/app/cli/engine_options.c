@@ -59,7 +59,7 @@ const struct option engine_option_rows[] = {
      .is_size = true},
     {"mamba-cache-memory-bytes", OPTION_INTEGER, AT(state_bytes), "N",
      .help = "memory for the states of recurrent layers, of running sequences and of shared "
-             "prefixes (default 2 GiB)",
+             "prefixes (default 2 GiB; on a GPU as many as sequences run)",
      .max = 1e15, .is_size = true},
     {"enable-prefix-caching", OPTION_SWITCH, AT(prefix_caching),
      .help = "share computed prompt prefixes (default on; off: --no-enable-prefix-caching)"},
@@ -90,6 +90,9 @@ const struct option engine_option_rows[] = {
     {"kv-cache-dtype", OPTION_TEXT, AT(kv_cache_dtype), "NAME",
      .help = "numbers of the KV cache: auto, or on a GPU bfloat16 or fp8 (default auto)",
      .words = "auto|bfloat16|fp8"},
+    {"mamba-ssm-cache-dtype", OPTION_TEXT, AT(state_dtype), "NAME",
+     .help = "numbers of the states of recurrent layers: auto (float32), or on a GPU bfloat16",
+     .words = "auto|float32|bfloat16"},
     {"quantization", OPTION_TEXT, AT(quantization), "NAME",
      .help = "weights: auto, on a GPU none, fp8 or int8; or the files' own form (default auto)",
      .words = "auto|none|fp8|int8|awq|awq_marlin|gptq|gptq_marlin|compressed-tensors|gguf"},
@@ -260,6 +263,7 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
         .plugin = str_from(choice->device_plugin),
         .dtype = str_from(choice->dtype),
         .kv_cache_dtype = str_from(choice->kv_cache_dtype),
+        .state_dtype = str_from(choice->state_dtype),
         .quantization =
             str_from(file_quantization_is(choice->quantization) ? NULL : choice->quantization),
         .memory_share = choice->gpu_memory_share,
@@ -277,6 +281,7 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
                                        .plugin = texts.plugin,
                                        .dtype = texts.dtype,
                                        .kv_cache_dtype = texts.kv_cache_dtype,
+                                       .state_dtype = texts.state_dtype,
                                        .quantization = texts.quantization,
                                        .memory_share = texts.memory_share,
                                        .memory_bytes = texts.memory_bytes};

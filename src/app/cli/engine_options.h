@@ -30,7 +30,7 @@ struct engine_choice {
     bool prefix_caching;
     bool reference;
     const char *kernels, *pooling;
-    const char *device, *device_plugin, *dtype, *kv_cache_dtype, *quantization;
+    const char *device, *device_plugin, *dtype, *kv_cache_dtype, *state_dtype, *quantization;
     double gpu_memory_share;
     int64_t gpu_memory_limit_mib, data_parallel_size, tensor_parallel_size, block_size;
     bool trust_request_chat_template;

@@ -76,6 +76,9 @@ void models_card_show(const struct models_card *card) {
                " (%" PRIu64 " bytes a token): ",
                card->forms[i].weights, card->forms[i].kv, mib(fit->ledger.weights),
                mib(buffers_of(&fit->ledger)), mib(fit->ledger.kv), fit->kv_bytes_per_token);
+        if (fit->ledger.states > 0)
+            printf("states %" PRIu64 " MiB (%" PRIu64 " KiB a sequence), ", mib(fit->ledger.states),
+                   fit->ledger.state_bytes >> 10);
         if (fit->is_fitting)
             printf("%" PRIu64 " %s of %" PRIu32 " tokens\n", fit->sequences,
                    plural(fit->sequences, "sequence", "sequences"), fit->sequence_tokens);
@@ -103,13 +106,14 @@ void models_card_add_json(struct buf *line, const struct models_card *card) {
         buf_printf(
             line,
             "%s{\"weights\": \"%s\", \"kv\": \"%s\", \"fits\": %s, \"driver_bytes\": %" PRIu64
-            ", \"weight_bytes\": %" PRIu64 ", \"buffer_bytes\": %" PRIu64 ", \"kv_bytes\": %" PRIu64
-            ", \"used_bytes\": %" PRIu64 ", \"kv_bytes_per_token\": %" PRIu64
-            ", \"sequence_tokens\": %" PRIu32 ", \"sequences\": %" PRIu64 "}",
+            ", \"weight_bytes\": %" PRIu64 ", \"buffer_bytes\": %" PRIu64
+            ", \"states_bytes\": %" PRIu64 ", \"kv_bytes\": %" PRIu64 ", \"used_bytes\": %" PRIu64
+            ", \"kv_bytes_per_token\": %" PRIu64 ", \"sequence_tokens\": %" PRIu32
+            ", \"sequences\": %" PRIu64 "}",
             i ? ", " : "", card->forms[i].weights, card->forms[i].kv,
             fit->is_fitting ? "true" : "false", fit->ledger.context, fit->ledger.weights,
-            buffers_of(&fit->ledger), fit->ledger.kv, fit->ledger.used, fit->kv_bytes_per_token,
-            fit->sequence_tokens, fit->sequences);
+            buffers_of(&fit->ledger), fit->ledger.states, fit->ledger.kv, fit->ledger.used,
+            fit->kv_bytes_per_token, fit->sequence_tokens, fit->sequences);
     }
     buf_add_text(line, "]}");
 }

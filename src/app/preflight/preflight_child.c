@@ -61,6 +61,7 @@ static void add_device(struct arguments *arguments, const struct wire_device *de
     add_str(arguments, "--device-plugin", device->plugin);
     add_str(arguments, "--dtype", device->dtype);
     add_str(arguments, "--kv-cache-dtype", device->kv_cache_dtype);
+    add_str(arguments, "--mamba-ssm-cache-dtype", device->state_dtype);
     add_str(arguments, "--quantization", device->quantization);
     add_number(arguments, "--gpu-memory-utilization", device->memory_share);
     add_integer(arguments, "--gpu-memory-limit-mib", device->memory_bytes >> 20);

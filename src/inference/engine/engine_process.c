@@ -256,6 +256,7 @@ static enum err open_device(struct process *process, const struct wire_hello *he
                                     .plugin = hello->device.plugin,
                                     .dtype = hello->device.dtype,
                                     .kv_cache_dtype = hello->device.kv_cache_dtype,
+                                    .state_dtype = hello->device.state_dtype,
                                     .quantization = hello->device.quantization,
                                     .memory_share = hello->device.memory_share,
                                     .memory_bytes = hello->device.memory_bytes};

@@ -255,6 +255,7 @@ static struct card_ledger ledger_of(const struct memory_ledger *from) {
                                                [CARD_PART_LOGITS] = from->logits,
                                                [CARD_PART_STEPS] = from->steps,
                                                [CARD_PART_WORKSPACE] = from->workspace,
+                                               [CARD_PART_STATES] = from->states,
                                                [CARD_PART_KV] = from->kv}};
 }
 

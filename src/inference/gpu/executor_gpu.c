@@ -33,9 +33,10 @@ struct executor_gpu {
     struct plan_attention *plan;
     struct gpu_sampling *sampling;
     struct gpu_result result;
-    uint32_t *wanted;             /* (logit_rows_max) */
-    struct gpu_page_copy *copies; /* (sequences_max · group_count) */
-    float *logits_row;            /* (vocab_rows) */
+    uint32_t *wanted;              /* (logit_rows_max) */
+    struct gpu_page_copy *copies;  /* (sequences_max · group_count) */
+    struct gpu_state_item *states; /* (sequences_max), or NULL without recurrent layers */
+    float *logits_row;             /* (vocab_rows) */
     uint64_t number_last;
     struct flight flights[GPU_STEPS_MAX];
     uint32_t flight_first;
@@ -58,6 +59,25 @@ static const struct gpu_page_copy *copies_of(struct executor_gpu *executor,
     return executor->copies;
 }
 
+static const struct gpu_state_item *states_of(struct executor_gpu *executor,
+                                              const struct step *step) {
+    static_assert(BACKEND_STATE_ZERO == GPU_NONE, "no state before the rows");
+    if (!executor->states) return NULL;
+    assert(step->sequence_count <= executor->limits.sequences_max);
+    for (uint32_t i = 0; i < step->sequence_count; i++) {
+        const struct step_sequence *from = &step->sequences[i];
+        executor->states[i] = (struct gpu_state_item){
+            .row = from->row_first,
+            .rows = from->row_count,
+            .from = from->state_from,
+            .to = from->state,
+            .save = from->save_rows > 0 ? from->save_to : GPU_NONE,
+            .save_rows = from->save_rows,
+        };
+    }
+    return executor->states;
+}
+
 /* Starts a step whose wanted rows are executor->wanted. */
 static enum err submit_step(struct executor_gpu *executor, const struct step *step,
                             uint32_t wanted_count, const struct gpu_samples *samples,
@@ -68,6 +88,8 @@ static enum err submit_step(struct executor_gpu *executor, const struct step *st
         .wanted_count = wanted_count,
         .copy_count = step->copy_count,
         .copies = copies_of(executor, step),
+        .state_count = executor->states ? step->sequence_count : 0,
+        .states = states_of(executor, step),
         .tokens = step->tokens,
         .positions = step->positions,
         .wanted = executor->wanted,
@@ -189,6 +211,8 @@ static void describe(const void *self, struct executor_description *ret_descript
         .kv_type = form_name(executor->kv_form),
         .kv_bytes_per_token = ledger->page_bytes * executor->group_count / GPU_PAGE_TOKENS,
         .kv_bytes = ledger->kv,
+        .state_bytes = ledger->state_bytes,
+        .states_bytes = ledger->states,
         .ledger = *ledger};
     memcpy(ret_description->name, executor->name, sizeof executor->name);
 }
@@ -204,6 +228,7 @@ static void close_executor(void *self) {
     free(executor->result.named_logits);
     free(executor->wanted);
     free(executor->copies);
+    free(executor->states);
     free(executor->logits_row);
     gpu_program_release(&executor->gpu_program);
     program_release(&executor->program);
@@ -217,6 +242,7 @@ static struct gpu_limits_options limits_options(const struct executor_gpu *execu
     return (struct gpu_limits_options){.program = &executor->gpu_program,
                                        .layout = options->layout,
                                        .kv_form = options->kv_form,
+                                       .state_form = options->state_form,
                                        .steps_max = options->steps_max,
                                        .multiprocessors = options->card->multiprocessors,
                                        .memory_bytes = options->memory_bytes,
@@ -245,6 +271,12 @@ static enum err prepare(struct executor_gpu *executor, const struct executor_gpu
                    executor->caps.vocab);
     const struct gpu_limits_options limits = limits_options(executor, options);
     executor->limits = gpu_limits_of(&limits);
+    if (executor->gpu_program.recurrent.layers > 0 && executor->limits.state_places == 0)
+        return err_set(
+            error, ERR_INVALID,
+            "the memory for states is %llu bytes, less than the %llu of one sequence",
+            (unsigned long long)options->limits.state_bytes,
+            (unsigned long long)gpu_ledger_state_bytes(&executor->gpu_program, &executor->limits));
     struct memory_ledger *ledger = &executor->ledger;
     enum err err = options->table->prepare(options->gpu, &executor->gpu_program, &executor->limits,
                                            ledger, error);
@@ -269,6 +301,7 @@ static void set_caps(struct executor_gpu *executor, const struct executor_gpu_op
                                            .context_tokens_max = limits->context_max,
                                            .vocab = executor->caps.vocab,
                                            .steps_max = limits->steps_max,
+                                           .state_places = executor->ledger.state_places,
                                            .copies_pages = true};
 }
 
@@ -279,12 +312,15 @@ static enum err open_arrays(struct executor_gpu *executor, struct error *error) 
     executor->wanted = calloc(limits->logit_rows_max, sizeof *executor->wanted);
     executor->copies =
         calloc((size_t)limits->sequences_max * executor->group_count, sizeof *executor->copies);
+    if (limits->state_places > 0)
+        executor->states = calloc(limits->sequences_max, sizeof *executor->states);
     executor->logits_row = calloc(executor->vocab_rows, sizeof *executor->logits_row);
     result->tokens = calloc(limits->logit_rows_max, sizeof *result->tokens);
     result->answers = calloc(limits->logit_rows_max, sizeof *result->answers);
     result->named_logits = calloc(limits->named_max, sizeof *result->named_logits);
-    if (!executor->wanted || !executor->copies || !executor->logits_row || !result->tokens ||
-        !result->answers || !result->named_logits)
+    if (!executor->wanted || !executor->copies || !executor->logits_row ||
+        (limits->state_places > 0 && !executor->states) || !result->tokens || !result->answers ||
+        !result->named_logits)
         return err_set(error, ERR_LIMIT, "no memory for the results of %u rows",
                        limits->logit_rows_max);
     enum err err = gpu_sampling_open(&executor->sampling, &sampling, error);

@@ -13,7 +13,7 @@
 #define TILE_ROWS_HEADS 64u
 #define SPLIT_TOKENS 64u
 
-#define LAYER_MATRICES 5u /* at most, with experts */
+#define LAYER_MATRICES 5u /* at most, with experts or a state */
 
 /* The weights of a model as shapes: matrices without rows, and vectors that are one float. */
 struct shapes {
@@ -84,29 +84,56 @@ static struct experts experts_of(struct shapes *shapes, const struct card_fit_op
     return experts;
 }
 
+/* The mixer of a layer with a state, and the columns of its output's matrix. */
+static struct recurrent recurrent_of(struct shapes *shapes, const struct card_fit_options *options,
+                                     uint32_t layer) {
+    static const enum tensor_role in[] = {ROLE_STATE_IN, ROLE_STATE_GATE}, conv[] = {ROLE_CONV_IN};
+    const struct model_config *config = options->config;
+    const uint32_t rows = config_state_rows(config);
+    float *vector = &shapes->vector;
+    if (config->list[layer].mixer == MIXER_CONV)
+        return (struct recurrent){
+            .in = add_product(shapes, options, layer, conv, 1, rows, config->width),
+            .conv = vector};
+    return (struct recurrent){
+        .in = add_product(shapes, options, layer, in, 2, rows, config->width),
+        .rates = add_matrix(shapes, 2 * config->recurrent.value_heads, config->width,
+                            form_of(options->weights, (struct weight_matrix){.is_exact = true})),
+        .conv = vector,
+        .decay = vector,
+        .step_bias = vector,
+        .norm = vector};
+}
+
 static struct layer_weights layer_of(struct shapes *shapes, const struct card_fit_options *options,
                                      uint32_t layer) {
     const struct model_config *config = options->config;
     const struct architecture *has = config->architecture;
     const uint32_t q_width = config->heads * config->head_dim;
     const uint32_t kv_width = config->kv_heads * config->head_dim;
-    static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V},
+    const bool is_recurrent = config_layer_is_recurrent(config, layer);
+    const uint32_t gate_width = has->has_output_gate ? q_width : 0;
+    static const enum tensor_role qkv[] = {ROLE_Q, ROLE_K, ROLE_V, ROLE_Q},
                                   output[] = {ROLE_OUTPUT_PROJECTION},
                                   gate_up[] = {ROLE_GATE, ROLE_UP}, down[] = {ROLE_DOWN};
     float *vector = &shapes->vector;
     const bool has_experts = config->list[layer].ffn == FFN_EXPERTS;
-    struct layer_weights weights = {
-        .attention_norm = vector,
-        .q_norm = has->has_qk_norm ? vector : NULL,
-        .k_norm = has->has_qk_norm ? vector : NULL,
-        .qkv = add_product(shapes, options, layer, qkv, 3, q_width + 2 * kv_width, config->width),
-        .qkv_bias = has->has_qkv_bias ? vector : NULL,
-        .sinks = has->has_sinks ? vector : NULL,
-        .output_bias = has->has_output_bias ? vector : NULL,
-        .output = add_product(shapes, options, layer, output, 1, config->width, q_width),
-        .post_attention_norm = has->has_post_norm ? vector : NULL,
-        .ffn_norm = vector,
-        .post_ffn_norm = has->has_post_norm ? vector : NULL};
+    struct layer_weights weights = {.attention_norm = vector,
+                                    .q_norm = has->has_qk_norm ? vector : NULL,
+                                    .k_norm = has->has_qk_norm ? vector : NULL,
+                                    .qkv_bias = has->has_qkv_bias ? vector : NULL,
+                                    .sinks = has->has_sinks ? vector : NULL,
+                                    .output_bias = has->has_output_bias ? vector : NULL,
+                                    .post_attention_norm = has->has_post_norm ? vector : NULL,
+                                    .ffn_norm = vector,
+                                    .post_ffn_norm = has->has_post_norm ? vector : NULL};
+    if (is_recurrent)
+        weights.recurrent = recurrent_of(shapes, options, layer);
+    else
+        weights.qkv = add_product(shapes, options, layer, qkv, gate_width > 0 ? 4 : 3,
+                                  q_width + 2 * kv_width + gate_width, config->width);
+    weights.output = add_product(shapes, options, layer, output, 1, config->width,
+                                 is_recurrent ? config_state_width(config) : q_width);
     if (has_experts) {
         weights.experts = experts_of(shapes, options, layer);
         return weights;
@@ -177,6 +204,7 @@ struct card_fit card_fit_of(const struct card_fit_options *options) {
     const struct gpu_limits_options limits = {.program = &gpu_program,
                                               .layout = &layout,
                                               .kv_form = options->kv,
+                                              .state_form = options->state,
                                               .multiprocessors = CARD_FIT_MULTIPROCESSORS,
                                               .memory_bytes = options->memory_bytes,
                                               .wanted = {.context_max = config->context_max}};

@@ -23,6 +23,7 @@ struct card_fit_options {
     enum gpu_form weights;               /* GPU_BF16, GPU_E4M3, GPU_INT8 or GPU_BLOCKS */
     const struct checkpoint *checkpoint; /* with GPU_BLOCKS: its tensors' types count */
     enum gpu_form kv;                    /* GPU_BF16 or GPU_E4M3 */
+    enum gpu_form state;                 /* GPU_F32 or GPU_BF16, of recurrent layers */
     uint64_t memory_bytes;               /* that the engine may take */
     uint32_t sequence_tokens;            /* at most the context; 0: GPU_CACHE_TOKENS_LEAST */
 };

@@ -12,6 +12,7 @@
 /* Memory of the library for products, and two slices through which weights are filled. */
 #define WORKSPACE_BYTES (48 * MIB)
 #define PRODUCT_ALIGN 8u
+#define STATE_ALIGN 16u         /* bytes */
 #define EXPERTS_ROUTE_BYTES 10u /* a row and one of its experts: number, weight, place */
 /* Gaps between the parts, and limits that grow in steps: a prediction has neither. */
 #define UNTOLD_BYTES MIB
@@ -51,7 +52,12 @@ static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu
                       (op->bias ? program->matrices[op->matrix].rows : 0) +
                       (op->q_norm ? program->head_dim : 0) + (op->k_norm ? program->head_dim : 0);
     const struct gpu_experts *experts = &op->experts;
+    const struct gpu_recurrent_sizes *sizes = &program->recurrent;
+    const struct gpu_recurrent *recurrent = &op->recurrent;
     if (op->sinks) floats += program->heads;
+    if (op->kind == OP_CONV)
+        floats += (sizes->taps + (recurrent->conv_bias ? UINT64_C(1) : 0)) * sizes->channels +
+                  (recurrent->decay ? UINT64_C(2) * sizes->value_heads + sizes->value_dim : 0);
     const bool has_biases = op->kind == OP_EXPERTS;
     if (has_biases && experts->gate_up_bias) floats += program->matrices[experts->gate_up].rows;
     if (has_biases && experts->down_bias) floats += program->matrices[experts->down].rows;
@@ -100,10 +106,30 @@ static uint64_t experts_bytes(const struct gpu_program *program) {
     return most;
 }
 
+/* What layers with a matrix per head need per row: q, k and v behind the convolution, in bf16, and
+ * the gates; and what a state leaves where it is wider than that of attention. */
+static uint64_t recurrent_bytes(const struct gpu_program *program) {
+    const struct gpu_recurrent_sizes *sizes = &program->recurrent;
+    if (sizes->layers == 0 || sizes->key_heads == 0) return 0;
+    return sizes->channels * UINT64_C(2) + sizes->value_heads * UINT64_C(8);
+}
+
+/* Codes of 8 bits of rows that an operation before had in bf16. */
+static uint64_t again_bytes(const struct gpu_program *program) {
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_op *op = &program->ops[i];
+        if (op->kind == OP_PREPARE && op->attended == 0 &&
+            has_scales(program->matrices[op->next].form))
+            return program->width;
+    }
+    return 0;
+}
+
 static uint64_t activation_bytes(const struct gpu_program *program,
                                  const struct gpu_limits *limits) {
     const uint64_t rows = row_bucket(limits->rows_max), kept = row_bucket(limits->logit_rows_max);
-    const uint64_t q_bytes = (uint64_t)program->heads * program->head_dim * 2;
+    const uint64_t q_bytes =
+        most_u64((uint64_t)program->heads * program->head_dim, program->recurrent.width) * 2;
     uint64_t input_bytes = 0, unpacked_bytes = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++) {
         const struct gpu_matrix *matrix = &program->matrices[i];
@@ -113,8 +139,11 @@ static uint64_t activation_bytes(const struct gpu_program *program,
             unpacked_bytes = most_u64(unpacked_bytes, matrix->rows * row_bytes);
     }
     return (rows + kept) * program->width * 4 +
-           rows * (product_bytes(program, TO_H) + product_bytes(program, TO_WIDE)) +
-           (2 * rows + kept) * q_bytes + rows * (input_bytes + experts_bytes(program)) +
+           rows * (product_bytes(program, TO_H) + product_bytes(program, TO_WIDE) +
+                   product_bytes(program, TO_NARROW)) +
+           (2 * rows + kept) * q_bytes +
+           rows * (input_bytes + experts_bytes(program) + recurrent_bytes(program) +
+                   again_bytes(program)) +
            unpacked_bytes +
            (uint64_t)limits->partials_max * program->heads * (program->head_dim + 2) * 4;
 }
@@ -135,14 +164,26 @@ static uint64_t step_bytes(const struct gpu_program *program, const struct gpu_l
                                  sizeof(struct gpu_ask) + sizeof(struct gpu_answer)) +
                        limits->edits_max * sizeof(struct draw_edit) +
                        limits->named_max * UINT64_C(8);
-    return limits->steps_max * ((rows + wanted) * 8 + limits->pages_max * UINT64_C(4) +
-                                limits->group_count * group + samples);
+    const uint64_t states = limits->state_places > 0 ? limits->sequences_max : 0;
+    return limits->steps_max *
+           ((rows + wanted) * 8 + limits->pages_max * UINT64_C(4) +
+            states * sizeof(struct gpu_state_item) + limits->group_count * group + samples);
 }
 
 uint64_t gpu_ledger_page_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
     uint64_t heads = (uint64_t)limits->layer_places * 2 * program->kv_heads * GPU_PAGE_TOKENS;
     return heads * (program->head_dim * form_bytes(limits->kv_form) +
                     (has_scales(limits->kv_form) ? 2 : 0));
+}
+
+uint64_t gpu_ledger_state_bytes(const struct gpu_program *program,
+                                const struct gpu_limits *limits) {
+    const struct gpu_recurrent_sizes *sizes = &program->recurrent;
+    const uint64_t matrix = (uint64_t)sizes->value_heads * sizes->key_dim * sizes->value_dim *
+                            (sizes->key_heads > 0 ? form_bytes(limits->state_form) : 0);
+    const uint64_t tail = sizes->layers > 0 ? (sizes->taps - 1) * UINT64_C(2) * sizes->channels : 0;
+    return sizes->layers * (divide_up(matrix, STATE_ALIGN) + divide_up(tail, STATE_ALIGN)) *
+           STATE_ALIGN;
 }
 
 struct memory_ledger gpu_ledger_predict(const struct gpu_program *program,
@@ -155,10 +196,13 @@ struct memory_ledger gpu_ledger_predict(const struct gpu_program *program,
         .logits = logit_bytes(program, limits),
         .steps = step_bytes(program, limits),
         .workspace = WORKSPACE_BYTES,
+        .state_bytes = gpu_ledger_state_bytes(program, limits),
+        .state_places = limits->state_places,
         .page_bytes = gpu_ledger_page_bytes(program, limits),
     };
+    ledger.states = ledger.state_places * ledger.state_bytes;
     uint64_t used = ledger.context + ledger.weights + ledger.activations + ledger.logits +
-                    ledger.steps + ledger.workspace;
+                    ledger.steps + ledger.workspace + ledger.states;
     uint64_t pages = used < limit_bytes ? (limit_bytes - used) / ledger.page_bytes : 0;
     pages = most_u64(least_u64(pages, limits->page_count_max), limits->page_count_min);
     ledger.page_count = (uint32_t)pages;
@@ -195,6 +239,7 @@ static struct gpu_limits changed(const struct gpu_refusal *refusal, const struct
         limits.logit_rows_max = scale(limits.logit_rows_max, from, change->sequences);
         limits.pages_max = scale(limits.pages_max, from, change->sequences);
         limits.named_max = scale(limits.named_max, from, change->sequences);
+        limits.state_places = scale(limits.state_places, from, change->sequences);
         limits.sequences_max = change->sequences;
     }
     if (change->rows > 0) {
@@ -223,7 +268,8 @@ static uint64_t needed(const struct gpu_refusal *refusal, const struct gpu_limit
     return is->context + is->workspace + follow(is->weights, before.weights, after.weights) +
            follow(is->activations, before.activations, after.activations) +
            follow(is->logits, before.logits, after.logits) +
-           follow(is->steps, before.steps, after.steps) + follow(is->kv, before.kv, after.kv);
+           follow(is->steps, before.steps, after.steps) +
+           follow(is->states, before.states, after.states) + follow(is->kv, before.kv, after.kv);
 }
 
 static uint64_t saved_by(const struct gpu_matrix *matrix) {
@@ -318,12 +364,14 @@ static unsigned long long mib(uint64_t bytes) {
 enum err gpu_ledger_refuse(const struct gpu_refusal *refusal, struct error *error) {
     const struct memory_ledger *is = refusal->ledger;
     struct advice advice = {.bytes = 0};
+    char states[48] = "";
     advise(refusal, &advice);
-    return err_set(error, ERR_LIMIT,
-                   "the model needs %llu MiB of the GPU's memory and may take %llu: driver %llu, "
-                   "weights %llu, buffers %llu, logits %llu, steps %llu, workspace %llu, least KV "
-                   "cache %llu; %s",
-                   mib(is->used), mib(is->limit), mib(is->context), mib(is->weights),
-                   mib(is->activations), mib(is->logits), mib(is->steps), mib(is->workspace),
-                   mib(is->kv), advice.text);
+    if (is->states > 0) (void)snprintf(states, sizeof states, "states %llu, ", mib(is->states));
+    return err_set(
+        error, ERR_LIMIT,
+        "the model needs %llu MiB of the GPU's memory and may take %llu: driver %llu, "
+        "weights %llu, buffers %llu, logits %llu, steps %llu, workspace %llu, %sleast KV "
+        "cache %llu; %s",
+        mib(is->used), mib(is->limit), mib(is->context), mib(is->weights), mib(is->activations),
+        mib(is->logits), mib(is->steps), mib(is->workspace), states, mib(is->kv), advice.text);
 }

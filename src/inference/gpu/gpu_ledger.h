@@ -25,6 +25,8 @@ struct memory_ledger gpu_ledger_predict(const struct gpu_program *program,
                                         const struct gpu_limits *limits, uint64_t limit_bytes);
 /* Bytes of a page of the KV cache, with the scales of an 8-bit form. */
 uint64_t gpu_ledger_page_bytes(const struct gpu_program *program, const struct gpu_limits *limits);
+/* Bytes of a sequence's state in all recurrent layers; 0 without them. */
+uint64_t gpu_ledger_state_bytes(const struct gpu_program *program, const struct gpu_limits *limits);
 
 /* What prepare refused. */
 struct gpu_refusal {

@@ -10,6 +10,14 @@
 #define SEQUENCES_LEAST 32u
 #define SEQUENCES_UNIT 16u
 
+/* Places for states that running sequences leave: the beginnings of prompts that others share are
+ * stored there. A branching tree of prompts has few on one path, but many sequences have several
+ * such trees. More than STORED_MOST are of no use. */
+#define STORED_SHARE_FEW 4u
+#define STORED_FEW 8u
+#define STORED_SHARE 32u
+#define STORED_MOST 4096u
+
 static uint32_t or_default(uint32_t value, uint32_t fallback) {
     return value > 0 ? value : fallback;
 }
@@ -31,6 +39,25 @@ static void limit_pages(const struct gpu_limits_options *options, struct gpu_lim
     if (most < groups) most = groups;
     limits->page_count_max = (uint32_t)most;
     limits->page_count_min = (uint32_t)(fewest < most ? fewest : most);
+}
+
+static uint32_t places_to_spare(uint32_t sequences) {
+    const uint32_t few = least_u32(sequences / STORED_SHARE_FEW + 1, STORED_FEW);
+    return few > sequences / STORED_SHARE ? few : sequences / STORED_SHARE;
+}
+
+/* Sets the places for states. With a limit of their memory it may leave fewer sequences. */
+static void limit_states(const struct gpu_limits_options *options, struct gpu_limits *limits) {
+    if (options->program->recurrent.layers == 0) return;
+    const uint64_t bytes = options->wanted.state_bytes;
+    uint32_t sequences = limits->sequences_max;
+    limits->state_form = options->state_form;
+    limits->state_places = sequences + places_to_spare(sequences);
+    if (bytes == 0) return;
+    const uint64_t places = bytes / gpu_ledger_state_bytes(options->program, limits);
+    while (sequences > 1 && (uint64_t)sequences + places_to_spare(sequences) > places) sequences--;
+    limits->sequences_max = limits->logit_rows_max = sequences;
+    limits->state_places = (uint32_t)least_u64(places, (uint64_t)sequences + STORED_MOST);
 }
 
 struct plan_attention_options gpu_limits_plan(const struct gpu_limits_options *options,
@@ -61,6 +88,7 @@ static struct gpu_limits limits_with(const struct gpu_limits_options *options, u
                                 .steps_max = or_default(options->steps_max, GPU_STEPS_MAX),
                                 .kv_form = options->kv_form};
     limits.sequences_max = limits.logit_rows_max = least_u32(sequences, limits.rows_max);
+    limit_states(options, &limits);
     limit_pages(options, &limits);
     const struct plan_attention_options plan = gpu_limits_plan(options, &limits);
     const struct plan_attention_sizes sizes = plan_attention_sizes(&plan);

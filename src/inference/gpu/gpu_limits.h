@@ -30,6 +30,7 @@ struct gpu_limits_options {
     const struct gpu_program *program;
     const struct kv_layout *layout;
     enum gpu_form kv_form;
+    enum gpu_form state_form; /* GPU_F32 or GPU_BF16; counts with recurrent layers alone */
     uint32_t steps_max;       /* 1 or 2; 0: 2 */
     uint32_t multiprocessors; /* gpu_info's */
     uint64_t memory_bytes;    /* that the GPU may take; 0: more than enough */

@@ -222,6 +222,10 @@ enum gpu_form gpu_load_kv_form(const struct loaded_gpu *loaded) {
     return usual_form(loaded);
 }
 
+enum gpu_form gpu_load_state_form(const struct loaded_gpu *loaded) {
+    return loaded->settings.has_bf16_states ? GPU_BF16 : GPU_F32;
+}
+
 bool gpu_load_may_shrink(const struct loaded_gpu *loaded) {
     return loaded->settings.weights == GPU_WEIGHTS_AUTO && usual_form(loaded) == GPU_BF16;
 }

@@ -52,6 +52,7 @@ enum err gpu_load_open(struct loaded_gpu *loaded, struct error *error) MUST_CHEC
 /* The forms that the settings choose; where they leave the choice, the GPU's usual form. */
 enum gpu_form gpu_load_weight_form(const struct loaded_gpu *loaded);
 enum gpu_form gpu_load_kv_form(const struct loaded_gpu *loaded);
+enum gpu_form gpu_load_state_form(const struct loaded_gpu *loaded);
 /* Whether weights that are too large may have a smaller form: the settings leave the choice, and
  * the usual form is BF16. */
 bool gpu_load_may_shrink(const struct loaded_gpu *loaded);

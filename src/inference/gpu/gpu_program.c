@@ -26,13 +26,27 @@ static struct gpu_experts experts_of(const struct experts *experts, uint32_t mat
                                 .gate_alpha = experts->gate_alpha};
 }
 
-static struct gpu_op op_of(const struct op *op, uint32_t matrix_count) {
+static struct gpu_recurrent recurrent_of(const struct recurrent *from, uint32_t place) {
+    if (!from) return (struct gpu_recurrent){.place = GPU_NONE};
+    return (struct gpu_recurrent){.place = place,
+                                  .conv = from->conv,
+                                  .conv_bias = from->conv_bias,
+                                  .decay = from->decay,
+                                  .step_bias = from->step_bias,
+                                  .norm = from->norm};
+}
+
+/* `place` is that of the recurrent layer which the operation is of, if it is of one. */
+static struct gpu_op op_of(const struct op *op, uint32_t matrix_count, uint32_t place) {
     assert(op->to != TO_X); /* a GPU's products never add */
     return (struct gpu_op){.kind = op->kind,
                            .matrix = handle_of(op->matrix, matrix_count),
                            .next = handle_of(op->next, matrix_count),
                            .add = op->add,
                            .to = op->to,
+                           .width = op->width,
+                           .attended = op->attended,
+                           .is_gated = op->is_gated,
                            .weight = op->weight,
                            .post = op->post,
                            .bias = op->bias,
@@ -45,8 +59,24 @@ static struct gpu_op op_of(const struct op *op, uint32_t matrix_count) {
                            .window = op->window,
                            .gate = op->gate,
                            .experts = experts_of(op->experts, matrix_count),
+                           .recurrent = recurrent_of(op->recurrent, place),
                            .scale = op->scale,
                            .softcap = op->softcap};
+}
+
+static struct gpu_recurrent_sizes sizes_of(const struct program_shape *shape, uint32_t layers) {
+    const struct recurrent_sizes *from = &shape->recurrent;
+    if (layers == 0) return (struct gpu_recurrent_sizes){.layers = 0};
+    return (struct gpu_recurrent_sizes){.layers = layers,
+                                        .taps = from->taps,
+                                        .channels = shape->channels,
+                                        .width = shape->state_width,
+                                        .key_heads = from->key_heads,
+                                        .value_heads = from->value_heads,
+                                        .key_dim = from->key_dim,
+                                        .value_dim = from->value_dim,
+                                        .heads_are_tiled = from->heads_are_tiled,
+                                        .eps = shape->inner_eps};
 }
 
 void gpu_program_of(struct gpu_program *ret_program, const struct program *program,
@@ -54,7 +84,11 @@ void gpu_program_of(struct gpu_program *ret_program, const struct program *progr
     const struct program_shape *shape = &program->shape;
     struct gpu_op *ops = mem_new(program->op_count, sizeof *ops);
     assert(shape->is_causal && vocab <= shape->vocab_rows);
-    for (uint32_t i = 0; i < program->op_count; i++) ops[i] = op_of(&program->ops[i], matrix_count);
+    uint32_t layers = 0; /* recurrent ones, each with one CONV, which is its first operation */
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        layers += program->ops[i].kind == OP_CONV;
+        ops[i] = op_of(&program->ops[i], matrix_count, layers - 1);
+    }
     *ret_program =
         (struct gpu_program){.matrices = matrices,
                              .matrix_count = matrix_count,
@@ -71,7 +105,8 @@ void gpu_program_of(struct gpu_program *ret_program, const struct program *progr
                              .rope_count = shape->rope_count,
                              .rotary_dim = shape->rope_width[0],
                              .frequencies = {program->frequencies[0], program->frequencies[1]},
-                             .rope_magnitude = shape->rope_magnitude};
+                             .rope_magnitude = shape->rope_magnitude,
+                             .recurrent = sizes_of(shape, layers)};
 }
 
 void gpu_program_release(struct gpu_program *program) {

@@ -15,6 +15,7 @@ static const struct word kvs[] = {{"auto", GPU_KV_AUTO},
                                   {"fp8", GPU_KV_E4M3},
                                   {"fp8_e4m3", GPU_KV_E4M3},
                                   {0}};
+static const struct word states[] = {{"auto", false}, {"float32", false}, {"bfloat16", true}, {0}};
 static const struct word weights[] = {{"auto", GPU_WEIGHTS_AUTO},
                                       {"none", GPU_WEIGHTS_BF16},
                                       {"fp8", GPU_WEIGHTS_E4M3},
@@ -78,6 +79,10 @@ enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_t
         return refuse_word("kv-cache-dtype", texts->kv_cache_dtype,
                            "auto, bfloat16, fp8 and fp8_e4m3 are", error);
     settings.kv = (enum gpu_kv)meaning;
+    if (!read_word(&meaning, states, texts->state_dtype))
+        return refuse_word("mamba-ssm-cache-dtype", texts->state_dtype,
+                           "auto, float32 and bfloat16 are", error);
+    settings.has_bf16_states = meaning;
     if (!read_word(&meaning, weights, texts->quantization))
         return refuse_word("quantization", texts->quantization,
                            "auto, none, fp8 and int8 are; a file that is quantized already is "
@@ -96,6 +101,7 @@ enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_t
 enum err gpu_settings_check_cpu(const struct gpu_settings *settings, struct error *error) {
     const char *option = settings->has_dtype                     ? "dtype"
                          : settings->kv != GPU_KV_AUTO           ? "kv-cache-dtype"
+                         : settings->has_bf16_states             ? "mamba-ssm-cache-dtype"
                          : settings->weights != GPU_WEIGHTS_AUTO ? "quantization"
                                                                  : NULL;
     if (!option) return OK;

@@ -38,6 +38,7 @@ struct gpu_texts {
     struct str plugin;         /* path of the plugin */
     struct str dtype;          /* auto or bfloat16 */
     struct str kv_cache_dtype; /* auto, bfloat16, fp8 or fp8_e4m3 */
+    struct str state_dtype;    /* auto, float32 or bfloat16 */
     struct str quantization;   /* auto, none, fp8 or int8 */
     double memory_share;       /* above 0 and at most 1 */
     uint64_t memory_bytes;
@@ -49,6 +50,7 @@ struct gpu_settings {
     struct str plugin;
     bool has_dtype; /* bfloat16 was asked for */
     enum gpu_kv kv;
+    bool has_bf16_states; /* bfloat16 was asked for states of recurrent layers; else float32 */
     enum gpu_weights weights;
     double memory_share;   /* 0: not given */
     uint64_t memory_bytes; /* 0: not given; counts instead of memory_share */

@@ -27,6 +27,9 @@
  * layer_places layers, which are those of one group (program/kv_layout.h). A slot is page ·
  * GPU_PAGE_TOKENS + offset.
  *
+ * STATES. A recurrent layer keeps no keys but the last inputs of its convolution, and perhaps a
+ * matrix per head. Those of a sequence in all layers lie in a place, 0..state_places-1.
+ *
  * Thread: one at a time, the same from open to close; a GPU may have threads of its own.
  * Memory: arguments are borrowed for the call alone, unless a comment says otherwise.
  * Invariant: steps touch the KV cache in the order of their submits. An error of submit, sample,
@@ -46,7 +49,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 16u
+#define GPU_ABI 17u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -125,13 +128,25 @@ struct gpu_experts {
     float gate_limit, gate_alpha; /* for GATE_CLAMPED */
 };
 
+/* The vectors of a recurrent layer, of which CONV, DELTA and GATED_NORM each have all. */
+struct gpu_recurrent {
+    uint32_t place;                 /* number of the layer, among the recurrent ones */
+    const float *conv;              /* (taps, channels), or NULL in other operations */
+    const float *conv_bias;         /* (channels) or NULL */
+    const float *decay, *step_bias; /* (value_heads); NULL without a matrix, as norm */
+    const float *norm;              /* (value_dim) */
+};
+
 /* program/op.h's operation with matrices by index. Vectors are copied by prepare. */
 struct gpu_op {
     enum op_kind kind;
     uint32_t matrix; /* index into gpu_program.matrices, or GPU_NONE */
     uint32_t next;   /* likewise: the matrix that reads the result */
     enum op_add add;
-    enum op_to to;       /* TO_WIDE or TO_H: a GPU's products never add */
+    enum op_to to;       /* TO_WIDE, TO_H or TO_NARROW: a GPU's products never add */
+    uint32_t width;      /* KEEP: of a row of wide */
+    uint32_t attended;   /* KEEP, PREPARE: width of a row of attended, or 0 */
+    bool is_gated;       /* CONV, ATTENTION */
     const float *weight; /* (width) */
     const float *post;   /* (width) or NULL */
     const float *bias;   /* (rows of matrix) or NULL */
@@ -144,9 +159,21 @@ struct gpu_op {
     uint32_t kv_place;  /* below gpu_limits.layer_places */
     uint32_t window;    /* keys that a row sees, its own included; 0: all */
     enum op_gate gate;
-    struct gpu_experts experts; /* ROUTE, EXPERTS */
+    struct gpu_experts experts;     /* ROUTE, EXPERTS */
+    struct gpu_recurrent recurrent; /* CONV, DELTA, GATED_NORM */
     float scale;
     float softcap;
+};
+
+/* The sizes of recurrent layers, which are the same in all of them. */
+struct gpu_recurrent_sizes {
+    uint32_t layers;   /* 0: there are none */
+    uint32_t taps;     /* inputs of the convolution, a row's own input included */
+    uint32_t channels; /* channels in the convolution: q | k | v */
+    uint32_t width;    /* width of what a state leaves: value_heads · value_dim */
+    uint32_t key_heads, value_heads, key_dim, value_dim; /* key_heads 0: no matrix */
+    bool heads_are_tiled; /* value head j uses key head j % key_heads; else neighbours share one */
+    float eps;            /* epsilon of the norm behind a state */
 };
 
 struct gpu_program {
@@ -167,6 +194,7 @@ struct gpu_program {
     const float *frequencies[2]; /* (rotary_dim / 2) radians per position; elements i and
                                     i + rotary_dim / 2 of a head turn together */
     float rope_magnitude;        /* factor of cosines and sines; 0 means 1 */
+    struct gpu_recurrent_sizes recurrent;
 };
 
 struct gpu_limits {
@@ -186,6 +214,8 @@ struct gpu_limits {
     uint32_t edits_max;    /* edits of a call that draws */
     uint32_t named_max;    /* named tokens of a step, over all calls */
     enum gpu_form kv_form;
+    uint32_t state_places;    /* 0 without recurrent layers */
+    enum gpu_form state_form; /* form of their matrices: GPU_F32 or GPU_BF16 */
 };
 
 /* A part of a matrix: rows as a file has them (kernels/quant.h), one after another without gaps. */
@@ -195,7 +225,7 @@ struct gpu_rows {
     uint32_t rows;
     enum tensor_type type;
     const void *blocks;        /* (rows in the file's order) */
-    const uint32_t *row_order; /* (rows) or NULL: row i of the part is file row row_order[i] */
+    const uint32_t *row_order; /* (rows) or NULL: row i is file row row_order[i], of more rows */
 };
 
 /* ---- a step ---- */
@@ -270,6 +300,16 @@ struct gpu_group {
                                      of the last layer has one */
 };
 
+/* The rows of one sequence, for recurrent layers. Items of a step touch disjoint places, but for
+ * several that read one stored state. */
+struct gpu_state_item {
+    uint32_t row, rows; /* the first one, and how many: at least 1 */
+    uint32_t from;      /* place of the state before them; GPU_NONE: a state of zeros */
+    uint32_t to;        /* place for the state after them; may be `from` */
+    uint32_t save;      /* place for the state after the first save_rows of them; GPU_NONE: none */
+    uint32_t save_rows; /* 1..rows, with `save` */
+};
+
 /* A page that is copied whole before the rows of a step store anything. */
 struct gpu_page_copy {
     uint32_t from;
@@ -281,11 +321,13 @@ struct gpu_step {
     uint32_t row_count;
     uint32_t wanted_count; /* at most logit_rows_max */
     uint32_t copy_count;
+    uint32_t state_count;      /* sequences, with state_places; else 0 */
     const int32_t *tokens;     /* (row_count) id, or ~slot: the token sampled last for that slot */
     const uint32_t *positions; /* (row_count) */
     const uint32_t *wanted;    /* (wanted_count) ascending rows that have logits */
-    const struct gpu_group *groups;     /* (group_count) */
-    const struct gpu_page_copy *copies; /* (copy_count) in the order in which they are made */
+    const struct gpu_group *groups;      /* (group_count) */
+    const struct gpu_page_copy *copies;  /* (copy_count) in the order in which they are made */
+    const struct gpu_state_item *states; /* (state_count) ascending; each row is in one of them */
 };
 
 /* ---- sampling ---- */
@@ -294,13 +336,12 @@ struct gpu_step {
 struct gpu_draw {
     uint64_t seed;
     uint32_t counter;
-    float factor;        /* draw_factor(temperature); 0: greedy */
-    float offset;        /* draw_offset(temperature, min_p) */
-    float top_p;         /* 0 and 1 are off */
-    uint32_t top_k;      /* 0 is off */
-    int32_t mask;        /* row of `masks`, or -1; each mask allows at least one token */
-    uint32_t edit_begin; /* in `edits`: those of the row, by token, of a token in their order */
-    uint32_t edit_count;
+    float factor;   /* draw_factor(temperature); 0: greedy */
+    float offset;   /* draw_offset(temperature, min_p) */
+    float top_p;    /* 0 and 1 are off */
+    uint32_t top_k; /* 0 is off */
+    int32_t mask;   /* row of `masks`, or -1; each mask allows at least one token */
+    uint32_t edit_begin, edit_count; /* in `edits`: those of the row, by token, in their order */
     int32_t fallback; /* the token of a row in which nothing can be taken: the lowest allowed id */
     int32_t slot;     /* last token to be set; -1: none */
 };
@@ -357,6 +398,8 @@ struct gpu_result {
  * them as program/op.h tells; the KV cache is the GPU's. Buffers that the operation does not use
  * may be NULL. A prepared result stands as numbers in the buffer of its maker: NORM's in h,
  * ATTENTION's in attended, GATE's in the first ffn of each row of wide, which stay 2 ffn apart.
+ * A GPU that computes CONV, DELTA and GATED_NORM at once leaves the numbers of all three behind
+ * DELTA, and the other two change nothing.
  * MATMUL and LOGITS read it there; the maker is the nearest operation before whose `next` is their
  * matrix. KEEP moves the wanted rows of x and wide to the front. ROUTE reads h, too, for the form
  * of the experts; its choice stays with the GPU for the EXPERTS that follows, which reads h again.
@@ -367,9 +410,10 @@ struct gpu_op_call {
     bool is_behind_keep;         /* rows are the wanted ones */
     float *x;                    /* (rows, width) */
     float *h;                    /* (rows, width) */
-    float *wide;     /* (rows, q | k | v), (rows, 2 ffn) or (rows, experts), without gaps */
-    float *attended; /* (rows, heads · head_dim) */
-    float *logits;   /* (rows, vocab_rows) */
+    float *wide;                 /* (rows, as the product before), without gaps */
+    float *narrow;               /* (rows, 2 value_heads) */
+    float *attended;             /* (rows, heads · head_dim), or what a state leaves */
+    float *logits;               /* (rows, vocab_rows) */
 };
 
 struct gpu_counters {

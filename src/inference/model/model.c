@@ -96,6 +96,7 @@ static enum err open_on_device(struct model *model, const struct model_options *
                     .output_norm = weights->output_norm,
                     .output_norm_bias = weights->output_norm_bias},
         .kv_form = gpu_load_kv_form(device),
+        .state_form = gpu_load_state_form(device),
         .urgent_sequences = options->urgent_sequences,
         .limits = limits_of(options, context_max)};
     enum err err = executor_gpu_open(&model->executor, &executor, error);

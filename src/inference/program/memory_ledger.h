@@ -22,7 +22,10 @@ struct memory_ledger {
     uint64_t logits;
     uint64_t steps;     /* copies of the steps' arrays */
     uint64_t workspace; /* for the library for products, and for fill */
+    uint64_t states;    /* states of recurrent layers: state_places · state_bytes */
     uint64_t kv;        /* page_count · page_bytes */
     uint64_t page_bytes;
+    uint64_t state_bytes; /* bytes of a sequence's state, in all layers */
     uint32_t page_count;
+    uint32_t state_places;
 };

@@ -26,6 +26,7 @@ enum card_part {
     CARD_PART_LOGITS,
     CARD_PART_STEPS,
     CARD_PART_WORKSPACE,
+    CARD_PART_STATES,
     CARD_PART_KV,
     CARD_PARTS
 };

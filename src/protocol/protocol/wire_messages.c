@@ -133,6 +133,7 @@ static void put_device(struct buf *out, const struct wire_device *device) {
     put_str(out, device->plugin);
     put_str(out, device->dtype);
     put_str(out, device->kv_cache_dtype);
+    put_str(out, device->state_dtype);
     put_str(out, device->quantization);
     put_f64(out, device->memory_share);
     wire_put_u64(out, device->memory_bytes);
@@ -143,6 +144,7 @@ static struct wire_device get_device(struct wire_cursor *cursor) {
     device.plugin = get_str(cursor);
     device.dtype = get_str(cursor);
     device.kv_cache_dtype = get_str(cursor);
+    device.state_dtype = get_str(cursor);
     device.quantization = get_str(cursor);
     device.memory_share = get_f64(cursor);
     device.memory_bytes = wire_get_u64(cursor);

@@ -52,6 +52,7 @@ struct wire_device {
     struct str plugin;
     struct str dtype;
     struct str kv_cache_dtype;
+    struct str state_dtype;
     struct str quantization;
     double memory_share; /* share of the GPU's memory, 0..1 */
     uint64_t memory_bytes;

@@ -10,7 +10,7 @@
 #include <math.h>
 
 static const char *const part_names[CARD_PARTS] = {"context", "weights",   "activations", "logits",
-                                                   "steps",   "workspace", "kv"};
+                                                   "steps",   "workspace", "states",      "kv"};
 static const char *const brake_names[CARD_BRAKES] = {"power", "heat", "hardware"};
 
 static const struct {

@@ -34,7 +34,13 @@
 #define STEPS 40u
 #define SMALL_STEPS 200u
 #define SAMPLED_TURNS 5u
-#define OPS_PER_LAYER 9u
+#define OPS_PER_LAYER 13u
+#define KEY_HEADS 16u /* heads of a state, each of STATE_DIM */
+#define VALUE_HEADS 32u
+#define STATE_DIM 128u
+#define STATE_WIDTH (VALUE_HEADS * STATE_DIM)
+#define CHANNELS (2 * KEY_HEADS * STATE_DIM + STATE_WIDTH)
+#define TAPS 4u
 #define MATRICES_PER_LAYER 5u
 
 static const struct shape {
@@ -43,16 +49,31 @@ static const struct shape {
     bool has_head_norms;
     enum gpu_form form, kv_form;
     uint32_t experts, used; /* each of width ffn; 0: none */
+    bool has_states;        /* three layers of four are Gated DeltaNet, the others have a gate */
+    enum gpu_form state_form;
 } shapes[] = {
-    {"Llama-3.2-1B", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_BF16, GPU_BF16, 0, 0},
-    {"Llama-3.2-1B e4m3", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_E4M3, GPU_E4M3, 0, 0},
-    {"Qwen3-4B", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_BF16, GPU_BF16, 0, 0},
-    {"Qwen3-4B e4m3", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_E4M3, GPU_E4M3, 0, 0},
-    {"Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_BF16, GPU_E4M3, 0, 0},
-    {"Llama-3.1-8B int8", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_INT8, GPU_E4M3, 0, 0},
-    {"30B-A3B, 12 layers", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_BF16, GPU_BF16, 128, 8},
-    {"30B-A3B int8, 12", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_INT8, GPU_E4M3, 128, 8},
-    {"30B-A3B e4m3, 12", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_E4M3, GPU_E4M3, 128, 8},
+    {"Llama-3.2-1B", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_BF16, GPU_BF16, 0, 0, false,
+     GPU_F32},
+    {"Llama-3.2-1B e4m3", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_E4M3, GPU_E4M3, 0, 0, false,
+     GPU_F32},
+    {"Qwen3-4B", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_BF16, GPU_BF16, 0, 0, false,
+     GPU_F32},
+    {"Qwen3-4B e4m3", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_E4M3, GPU_E4M3, 0, 0, false,
+     GPU_F32},
+    {"Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_BF16, GPU_E4M3, 0, 0, false,
+     GPU_F32},
+    {"Llama-3.1-8B int8", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_INT8, GPU_E4M3, 0, 0,
+     false, GPU_F32},
+    {"30B-A3B, 12 layers", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_BF16, GPU_BF16, 128, 8,
+     false, GPU_F32},
+    {"30B-A3B int8, 12", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_INT8, GPU_E4M3, 128, 8, false,
+     GPU_F32},
+    {"30B-A3B e4m3, 12", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_E4M3, GPU_E4M3, 128, 8, false,
+     GPU_F32},
+    {"Qwen3.5-4B", 32, 2560, 9216, 16, 4, 256, 248320, true, GPU_BF16, GPU_BF16, 0, 0, true,
+     GPU_F32},
+    {"Qwen3.5-4B bf16 states", 32, 2560, 9216, 16, 4, 256, 248320, true, GPU_BF16, GPU_BF16, 0, 0,
+     true, GPU_BF16},
 };
 
 struct bench {
@@ -66,6 +87,8 @@ struct bench {
     struct gpu_limits limits;
     struct plan_attention *plan;
     uint16_t *block; /* random weights, repeated */
+    float *small;    /* (TAPS · CHANNELS) vectors of states */
+    struct gpu_state_item states[SEQUENCES];
     struct step step;
     struct step_sequence sequences[SEQUENCES];
     uint32_t tables[SEQUENCES][TABLE];
@@ -83,8 +106,9 @@ struct bench {
 enum mode { MODE_STEPS, MODE_MEASURED, MODE_NO_GRAPHS, MODES };
 static const char *const mode_names[MODES] = {"", "", " without graphs"};
 
-static const char *const kinds[OP_KINDS] = {"embed", "norm", "products", "heads", "attention",
-                                            "gate",  "keep", "logits",   "route", "experts"};
+static const char *const kinds[OP_KINDS] = {"embed",   "norm", "products", "heads",     "attention",
+                                            "gate",    "keep", "logits",   "route",     "experts",
+                                            "prepare", "conv", "delta",    "gated norm"};
 
 /* ---- the program ---- */
 
@@ -135,21 +159,53 @@ static void append_experts(struct bench *bench) {
     op->to = TO_H;
 }
 
-static void append_layer(struct bench *bench, uint32_t layer) {
+static bool is_recurrent(const struct shape *shape, uint32_t layer) {
+    return shape->has_states && layer % 4 != 3;
+}
+
+static void append_state(struct bench *bench, uint32_t layer) {
+    const struct shape *s = bench->shape;
+    const uint32_t in = add_matrix(bench, CHANNELS + STATE_WIDTH, s->width, s->form);
+    const uint32_t rates = add_matrix(bench, 2 * VALUE_HEADS, s->width, GPU_BF16);
+    const uint32_t output = add_matrix(bench, s->width, STATE_WIDTH, s->form);
+    const struct gpu_recurrent vectors = {.place = layer - layer / 4,
+                                          .conv = bench->small,
+                                          .decay = bench->small,
+                                          .step_bias = bench->small,
+                                          .norm = bench->vector};
+    append_norm(bench, rates, layer == 0);
+    append(bench, OP_MATMUL, rates, GPU_NONE)->to = TO_NARROW;
+    (void)append(bench, OP_PREPARE, GPU_NONE, in);
+    append(bench, OP_MATMUL, in, GPU_NONE)->to = TO_WIDE;
+    append(bench, OP_CONV, GPU_NONE, GPU_NONE)->recurrent = vectors;
+    append(bench, OP_DELTA, GPU_NONE, GPU_NONE)->recurrent = vectors;
+    append(bench, OP_GATED_NORM, GPU_NONE, output)->recurrent = vectors;
+    append(bench, OP_MATMUL, output, GPU_NONE)->to = TO_H;
+}
+
+static void append_attention(struct bench *bench, uint32_t layer) {
     const struct shape *s = bench->shape;
     const uint32_t q_width = s->heads * s->head_dim;
-    uint32_t qkv = add_matrix(bench, q_width + 2 * s->kv_heads * s->head_dim, s->width, s->form);
+    const uint32_t place = s->has_states ? layer / 4 : layer, gate = s->has_states ? q_width : 0;
+    uint32_t qkv =
+        add_matrix(bench, q_width + gate + 2 * s->kv_heads * s->head_dim, s->width, s->form);
     uint32_t output = add_matrix(bench, s->width, q_width, s->form);
     append_norm(bench, qkv, layer == 0);
     append(bench, OP_MATMUL, qkv, GPU_NONE)->to = TO_WIDE;
     struct gpu_op *heads = append(bench, OP_HEADS, GPU_NONE, GPU_NONE);
     heads->q_norm = heads->k_norm = s->has_head_norms ? bench->vector : NULL;
-    heads->kv_place = layer;
+    heads->kv_place = place;
     if (layer == s->layers - 1) (void)append(bench, OP_KEEP, GPU_NONE, GPU_NONE);
     struct gpu_op *attention = append(bench, OP_ATTENTION, GPU_NONE, output);
-    attention->kv_place = layer;
+    attention->kv_place = place;
+    attention->is_gated = s->has_states;
     attention->scale = 1.0f / sqrtf((float)s->head_dim);
     append(bench, OP_MATMUL, output, GPU_NONE)->to = TO_H;
+}
+
+static void append_layer(struct bench *bench, uint32_t layer) {
+    const struct shape *s = bench->shape;
+    (is_recurrent(s, layer) ? append_state : append_attention)(bench, layer);
     if (s->experts > 0)
         append_experts(bench);
     else
@@ -161,6 +217,8 @@ static void make_program(struct bench *bench) {
     bench->matrices = calloc(1 + MATRICES_PER_LAYER * s->layers, sizeof *bench->matrices);
     bench->ops = calloc(4 + OPS_PER_LAYER * s->layers, sizeof *bench->ops);
     bench->vector = calloc(s->width, sizeof *bench->vector);
+    bench->small = calloc(TAPS * CHANNELS, sizeof *bench->small);
+    for (uint32_t i = 0; i < TAPS * CHANNELS; i++) bench->small[i] = -0.3f;
     bench->frequencies = calloc(s->head_dim / 2, sizeof *bench->frequencies);
     for (uint32_t i = 0; i < s->width; i++) bench->vector[i] = 1.0f;
     for (uint32_t i = 0; i < s->head_dim / 2; i++)
@@ -181,7 +239,17 @@ static void make_program(struct bench *bench) {
     program->vocab_rows = program->vocab = s->vocab;
     program->eps = 1e-5f;
     program->rope_count = 1;
-    program->rotary_dim = s->head_dim;
+    program->rotary_dim = s->has_states ? s->head_dim / 4 : s->head_dim;
+    if (s->has_states)
+        program->recurrent = (struct gpu_recurrent_sizes){.layers = s->layers / 4 * 3,
+                                                          .taps = TAPS,
+                                                          .channels = CHANNELS,
+                                                          .width = STATE_WIDTH,
+                                                          .key_heads = KEY_HEADS,
+                                                          .value_heads = VALUE_HEADS,
+                                                          .key_dim = STATE_DIM,
+                                                          .value_dim = STATE_DIM,
+                                                          .eps = 1e-6f};
     program->frequencies[0] = bench->frequencies;
 }
 
@@ -199,6 +267,11 @@ static void set_sequence(struct bench *bench, uint32_t index, uint32_t known, ui
                                        .block_count = pages,
                                        .page_stride = TABLE,
                                        .pages = bench->tables[index]};
+    bench->states[index] = (struct gpu_state_item){.row = first,
+                                                   .rows = rows,
+                                                   .from = rows > 1 ? GPU_NONE : index,
+                                                   .to = index,
+                                                   .save = GPU_NONE};
     for (uint32_t i = 0; i < rows; i++) {
         bench->tokens[first + i] = (int32_t)((first + i) * 7919u % bench->shape->vocab);
         bench->positions[first + i] = known + i;
@@ -289,7 +362,8 @@ static void open_gpu(struct bench *bench, const struct gpu_info *card, enum mode
     const struct shape *s = bench->shape;
     struct error error = {0};
     struct memory_ledger ledger;
-    struct kv_layout layout = {.layers_each = s->layers, .full_groups = 1};
+    const uint32_t places = s->has_states ? s->layers / 4 : s->layers;
+    struct kv_layout layout = {.layers_each = places, .full_groups = 1};
     struct plan_attention_options options = {.layout = &layout,
                                              .heads = s->heads,
                                              .kv_heads = s->kv_heads,
@@ -306,7 +380,7 @@ static void open_gpu(struct bench *bench, const struct gpu_info *card, enum mode
                                         .logit_rows_max = ROWS_MAX / 2,
                                         .sequences_max = SEQUENCES,
                                         .context_max = CONTEXT_MAX,
-                                        .layer_places = s->layers,
+                                        .layer_places = places,
                                         .group_count = 1,
                                         .page_count_max = bench->page_count,
                                         .page_count_min = bench->page_count,
@@ -316,7 +390,9 @@ static void open_gpu(struct bench *bench, const struct gpu_info *card, enum mode
                                         .partials_max = sizes.partials_max,
                                         .edits_max = 1024,
                                         .named_max = 16,
-                                        .kv_form = s->kv_form};
+                                        .kv_form = s->kv_form,
+                                        .state_places = s->has_states ? SEQUENCES : 0,
+                                        .state_form = s->state_form};
     double begin = seconds();
     must(plan_attention_open(&bench->plan, &options, &error), &error, "plan");
     must(bench->table->open(&bench->gpu,
@@ -353,9 +429,12 @@ static void write_cache(struct bench *bench) {
     struct gpu_group group = {.slots = bench->slots};
     struct gpu_step step = {
         .tokens = bench->tokens, .positions = bench->positions, .groups = &group, .number = 1};
+    struct gpu_state_item item = {.from = GPU_NONE, .save = GPU_NONE};
+    if (bench->shape->has_states) step.states = &item, step.state_count = 1;
     for (uint32_t first = 0; first < slots; first += step.row_count, step.number++) {
         step.row_count = slots - first < ROWS ? slots - first : ROWS;
         for (uint32_t i = 0; i < step.row_count; i++) bench->slots[i] = first + i;
+        item.rows = step.row_count;
         must(bench->table->submit(bench->gpu, &step, NULL, &error), &error, "submit");
         must(bench->table->wait(bench->gpu, step.number, &result, &error), &error, "wait");
     }
@@ -373,6 +452,8 @@ static void submit(struct bench *bench, uint64_t number) {
                                         .tokens = bench->tokens,
                                         .positions = bench->positions,
                                         .wanted = bench->wanted,
+                                        .state_count = bench->shape->has_states ? sequences : 0,
+                                        .states = bench->states,
                                         .groups = groups};
     bench->samples = (struct gpu_samples){.number = number,
                                           .count = sequences,
@@ -514,6 +595,7 @@ static void bench_shape(const struct gpu_table *table, const struct shape *shape
     free(bench->matrices);
     free(bench->ops);
     free(bench->vector);
+    free(bench->small);
     free(bench->frequencies);
     free(bench);
 }

@@ -84,6 +84,7 @@ struct graph_check {
     struct gpu_group groups[2];
     struct gpu_tile_item split[2][ROWS];
     struct gpu_step step;
+    struct gpu_state_item states[SEQUENCES];
 };
 
 /* ---- a GPU ---- */
@@ -117,6 +118,7 @@ static void open_check(struct graph_check *check, const struct world_traits *tra
                                      .window_tokens = traits->window};
     limits->rows_max = limits->logit_rows_max = ROWS;
     limits->sequences_max = SEQUENCES;
+    if (limits->state_places > 0) limits->state_places = SEQUENCES + 1;
     limits->context_max = BLOCKS * GPU_PAGE_TOKENS;
     const struct plan_attention_options options = {.layout = &layout,
                                                    .heads = traits->heads,
@@ -148,6 +150,20 @@ static void close_check(struct graph_check *check) {
 
 /* ---- a step ---- */
 
+/* The state of the prefix is saved in the last place. */
+static void add_state(struct graph_check *check, uint32_t index, uint32_t first, uint32_t rows) {
+    const uint32_t known = check->known[index];
+    if (check->world.limits.state_places == 0) return;
+    struct gpu_state_item *item = &check->states[check->step.state_count++];
+    *item = (struct gpu_state_item){
+        .row = first, .rows = rows, .from = index, .to = index, .save = GPU_NONE};
+    if (known == 0) item->from = GPU_NONE;
+    if (index > 1 && known == SHARED) item->from = SEQUENCES;
+    if (index == 1 && known < SHARED && known + rows >= SHARED)
+        item->save = SEQUENCES, item->save_rows = SHARED - known;
+    check->step.states = check->states;
+}
+
 static void add_sequence(struct graph_check *check, uint32_t index, uint32_t rows) {
     struct gpu_step *step = &check->step;
     const uint32_t first = step->row_count, known = check->known[index];
@@ -165,6 +181,7 @@ static void add_sequence(struct graph_check *check, uint32_t index, uint32_t row
         check->draws[first + i] = (struct gpu_draw){.mask = -1, .slot = -1};
     }
     if (check->is_drawn[index]) check->tokens[first] = ~(int32_t)index;
+    add_state(check, index, first, rows);
     step->row_count += rows;
     check->known[index] += rows;
     check->is_drawn[index] = true;

@@ -45,7 +45,7 @@ static void check_refusal(const struct gpu_table *table, const struct world_trai
     world.limits.page_count_min = world.limits.page_count_max = 1u << 24;
     enum err err = lay_out(table, &world, memory_bytes, &ledger, &error);
     uint64_t sum = ledger.context + ledger.weights + ledger.activations + ledger.logits +
-                   ledger.steps + ledger.workspace + ledger.kv;
+                   ledger.steps + ledger.workspace + ledger.states + ledger.kv;
     report(err == ERR_LIMIT && ledger.used > ledger.limit && ledger.used == sum &&
                ledger.page_count == 1u << 24,
            "what does not fit is refused: %s", error.text);
@@ -71,6 +71,7 @@ static void widen(struct gpu_limits *limits) {
     limits->rows_max = ROWS;
     limits->logit_rows_max = limits->sequences_max = SEQUENCES;
     limits->context_max = CONTEXT;
+    if (limits->state_places > 0) limits->state_places = SEQUENCES + 8;
     limits->page_count_max = limits->page_count_min = PAGES;
     limits->pages_max = limits->group_count * SEQUENCES * CONTEXT / GPU_PAGE_TOKENS;
     limits->items_max = limits->partials_max = 2 * ROWS;
@@ -95,6 +96,8 @@ static void check_prediction(const struct gpu_table *table, const struct world_t
     is_right &= is_near("logits", predicted.logits, is.logits);
     is_right &= is_near("steps", predicted.steps, is.steps);
     is_right &= is_near("workspace", predicted.workspace, is.workspace);
+    is_right &= is_near("states", predicted.states, is.states);
+    is_right &= predicted.state_bytes == is.state_bytes;
     report(is_right, "%s: the ledger is as predicted", traits.name);
     world_close(&world);
 }

@@ -74,6 +74,22 @@ static const struct world_traits shapes[] = {
      .experts = 4, .used = 4},
     {"experts in INT8", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_INT8,
      .kv_form = GPU_BF16, .tolerance = 0.8, .experts = 8, .used = 2},
+    {"states, gated attention between them", 64, 96, 4, 2, 256, 1.0f, .rotary = 64,
+     .has_head_norms = true, .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16,
+     .tolerance = 0.1, .recurrent = 5, .k_heads = 2, .v_heads = 4, .state_dim = 128,
+     .has_output_gate = true},
+    {"tiled states in bf16, gated attention behind them", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
+     .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.1, .recurrent = 3, .k_heads = 2,
+     .v_heads = 6, .state_dim = 64, .is_tiled = true, .has_output_gate = true,
+     .state_form = GPU_BF16},
+    {"convolutions, head norms", 64, 96, 4, 2, 64, 1.0f, .has_head_norms = true, .has_head = true,
+     .form = GPU_BF16, .kv_form = GPU_E4M3, .tolerance = 0.4, .recurrent = 5},
+    {"states, products in INT8", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_INT8,
+     .kv_form = GPU_BF16, .tolerance = 1.0, .recurrent = 5, .k_heads = 2, .v_heads = 4,
+     .state_dim = 64, .has_output_gate = true},
+    {"states, rows as their file has them", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
+     .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.1, .recurrent = 3, .k_heads = 1,
+     .v_heads = 2, .state_dim = 64, .has_output_gate = true},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 
@@ -274,14 +290,17 @@ static void check_ahead(struct world *world) {
 static void check_ops(struct world *world, const struct world_references *references) {
     const struct world_traits *t = &world->traits;
     const size_t qkv = (size_t)(t->heads + 2 * t->kv_heads) * t->head_dim;
-    const size_t wide = qkv > 2 * t->ffn ? qkv : 2 * t->ffn;
+    const size_t state = world_channels(t) + 2 * (size_t)world_state_width(t);
+    const size_t least = 2 * qkv > 2 * t->ffn ? 2 * qkv : 2 * t->ffn;
+    const size_t wide = state > least ? state : least;
     struct world_step *step = calloc(1, sizeof *step);
     struct error error = {0};
     struct gpu_op_call call = {.step = &step->step,
                                .x = calloc(WORLD_ROWS * t->width, sizeof(float)),
                                .h = calloc(WORLD_ROWS * t->width, sizeof(float)),
                                .wide = calloc(WORLD_ROWS * wide, sizeof(float)),
-                               .attended = calloc(WORLD_ROWS * qkv, sizeof(float)),
+                               .narrow = calloc(WORLD_ROWS * 2 * (t->v_heads + 1), sizeof(float)),
+                               .attended = calloc(WORLD_ROWS * wide, sizeof(float)),
                                .logits = calloc(WORLD_ROWS * 64, sizeof(float))};
     world_plan(world, step, 4000, world_course[0], 1, false, PLAN_TILES);
     for (; call.op < world->program.op_count; call.op++) {
@@ -293,6 +312,7 @@ static void check_ops(struct world *world, const struct world_references *refere
     free(call.x);
     free(call.h);
     free(call.wide);
+    free(call.narrow);
     free(call.attended);
     free(call.logits);
     free(step);
@@ -329,7 +349,7 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     world_references_open(&world, &references);
     const struct memory_ledger *ledger = &world.ledger;
     uint64_t sum = ledger->context + ledger->weights + ledger->activations + ledger->logits +
-                   ledger->steps + ledger->workspace + ledger->kv;
+                   ledger->steps + ledger->workspace + ledger->states + ledger->kv;
     report(ledger->used == sum && sum <= ledger->limit &&
                ledger->page_count == world.limits.page_count_max,
            "%s: the ledger adds up", traits->name);
@@ -338,28 +358,35 @@ static void check_world(const struct world_traits *traits, uint64_t seed, unsign
     check_copies(&world, &references);
     check_again(&world);
     check_ahead(&world);
-    check_draws(&world);
+    /* Draws compute a step again, behind which states have gone on. */
+    if (!traits->recurrent) check_draws(&world);
     if (gpu_form_is_bf16(traits->form)) check_ops(&world, &references);
     must(plugin->counters(world.gpu, &counters, &error), &error, "counters");
     report(counters.steps == WORLD_COURSE * ((PLAN_WAYS + each - 1) / each) + 2 * WORLD_COURSE +
-                                 2 * TURNS + CHECK_DRAWS_STEPS + WORLD_COPY_STEPS &&
+                                 2 * TURNS + (traits->recurrent ? 0 : CHECK_DRAWS_STEPS) +
+                                 WORLD_COPY_STEPS &&
                counters.rows > counters.steps && counters.busy_ns > 0,
            "%s: steps and rows are counted", traits->name);
     world_references_close(&references);
     world_close(&world);
 }
 
-#define INT8_SHAPE 9 /* behind it are those of experts */
-#define GRAPHS 5     /* worlds of check_graphs, of which the first two refuse graphs, too */
+#define INT8_SHAPE 9    /* behind it are those of experts */
+#define STATES_SHAPE 16 /* likewise, of states */
+#define GRAPHS 7        /* worlds of check_graphs, of which the first two refuse graphs, too */
 
 static void check_graphs_of(uint32_t which, bool is_refused) {
     struct world_traits wide = shapes[1]; /* its window sees the shared tokens of most sequences */
     wide.name = "two groups";
     wide.window = 100;
     wide.is_local_last = true;
-    const struct world_traits *traits[GRAPHS] = {&wide, &shapes[INT8_SHAPE],
-                                                 &shapes[INT8_SHAPE - 1], &shapes[INT8_SHAPE + 1],
-                                                 &shapes[SHAPES - 1]};
+    const struct world_traits *traits[GRAPHS] = {&wide,
+                                                 &shapes[INT8_SHAPE],
+                                                 &shapes[INT8_SHAPE - 1],
+                                                 &shapes[INT8_SHAPE + 1],
+                                                 &shapes[STATES_SHAPE - 1],
+                                                 &shapes[STATES_SHAPE],
+                                                 &shapes[STATES_SHAPE + 2]};
     check_graphs(plugin, traits[which], memory_wanted(), is_refused);
 }
 

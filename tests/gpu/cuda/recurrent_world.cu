@@ -122,6 +122,7 @@ struct delta_world random_delta(struct rng *rng, const struct delta_shape &shape
     call->item_count = (uint32_t)world.list.items.size(), call->rows = world.list.rows;
     call->k_heads = shape.k_heads, call->v_heads = shape.v_heads;
     call->k_dim = call->v_dim = shape.dim;
+    call->heads_are_tiled = shape.is_tiled;
     call->y_stride = values + 4;
     call->y = gpu_take<uint16_t>(rows * call->y_stride);
     return world;
@@ -153,7 +154,8 @@ static void normalise(double *x, size_t count, double factor) {
 static void head_row(const struct delta_world &world, size_t row, uint32_t head,
                      const std::vector<double> &qkv, double *state, float *y) {
     const struct cuda_delta &call = world.call;
-    const size_t D = call.k_dim, key = head / (call.v_heads / call.k_heads);
+    const uint32_t group = call.v_heads / call.k_heads;
+    const size_t D = call.k_dim, key = call.heads_are_tiled ? head % call.k_heads : head / group;
     const double *q = &qkv[key * D], *k = &qkv[(call.k_heads + key) * D];
     const double *v = &qkv[(2 * call.k_heads + head) * D];
     const double x = world.a.values[row * call.v_heads + head] + world.dt_bias[head];

@@ -52,6 +52,7 @@ struct delta_shape {
     uint32_t k_heads, v_heads, dim;
     bool is_bf16; /* the states */
     enum product_form form;
+    bool is_tiled; /* value head j uses key head j % k_heads */
 };
 struct delta_world {
     struct cuda_delta call;

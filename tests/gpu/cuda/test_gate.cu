@@ -76,6 +76,58 @@ static void check_edges(void) {
     gpu_release();
 }
 
+/* Rows of attention times the sigmoid of gates that are in other rows of a product. */
+static bool check_output_gate(struct rng *rng, enum product_form form, size_t rows, size_t width,
+                              bool has_list) {
+    const size_t gates = rows + 3, stride = width + 8;
+    struct random_product gate = random_product(rng, form, gates, width, width + 16, 3.0f);
+    std::vector<uint32_t> list(rows);
+    std::vector<uint16_t> y(rows * stride, 0x1234);
+    std::vector<double> want(rows * width);
+    for (size_t i = 0; i < rows; i++)
+        list[i] = has_list ? (uint32_t)rng_below(rng, gates) : (uint32_t)i;
+    for (size_t i = 0; i < rows * width; i++) {
+        uint16_t *at = &y[i / width * stride + i % width];
+        *at = bf16_from_f32((float)(4.0 * rng_unit(rng) - 2.0));
+        want[i] = bf16_to_f32(*at) / (1 + exp(-gate.values[list[i / width] * width + i % width]));
+    }
+    struct cuda_output_gate call = {};
+    call.gate = gate.product;
+    if (has_list) call.gate_rows = gpu_copy(list);
+    call.y = gpu_copy(y);
+    call.y_stride = stride;
+    call.width = (uint32_t)width;
+    call.rows = (uint32_t)rows;
+    MUST_BE_OK(cuda_output_gate(&call, stream, error));
+    gpu_settle();
+    const std::vector<uint16_t> got = gpu_read(call.y, y.size());
+    bool is_well = true;
+    for (size_t i = 0; i < got.size(); i++) {
+        const size_t column = i % stride, row = i / stride;
+        if (column >= width)
+            is_well &= got[i] == 0x1234;
+        else
+            is_well &= fabs(bf16_to_f32(got[i]) - want[row * width + column]) <=
+                       1e-6 + 8e-3 * fabs(want[row * width + column]);
+    }
+    gpu_release();
+    return is_well;
+}
+
+static void check_output_gates(struct rng *rng) {
+    bool is_well = true;
+    for (int form = FORM_BF16; form < FORM_COUNT; form++)
+        for (size_t width : {8, 256, 2056, 4096})
+            for (size_t rows : {0, 1, 37})
+                is_well &= check_output_gate(rng, (enum product_form)form, rows, width, width > 99);
+    report(is_well, "output_gate: rows of attention times the sigmoid of their gates");
+    struct error error = {OK, ""};
+    struct cuda_output_gate call = {};
+    call.width = 12;
+    report(cuda_output_gate(&call, stream, &error) == ERR_INVALID && error.text[0],
+           "output_gate: twelve columns are refused");
+}
+
 void check_gate(void) {
     struct rng rng = random_of("gate");
     for (int form = FORM_BF16; form < FORM_COUNT; form++)
@@ -95,6 +147,7 @@ void check_gate(void) {
                check_case(&rng, &large[0], FORM_BF16_SCALED, CUDA_E4M3, CUDA_SILU),
            "gate: many wide rows");
     check_edges();
+    check_output_gates(&rng);
 }
 
 static void bench_one(uint32_t rows, uint32_t width, enum cuda_code code, enum cuda_sums sums,

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "recurrent_world.h"
 
+#include <algorithm>
+
 /* ---- Gated DeltaNet ---- */
 
 typedef enum err (*delta_call)(const struct cuda_delta *call, struct CUstream_st *stream,
@@ -58,17 +60,18 @@ static void check_decode(struct rng *rng) {
         {2, 4, 128, true, FORM_BF16_SCALED}, {1, 3, 128, false, FORM_INT32},
         {1, 8, 128, true, FORM_BF16_BIAS},   {3, 6, 64, false, FORM_BF16},
         {2, 2, 64, true, FORM_BF16},         {1, 8, 64, false, FORM_INT32_BIAS},
+        {3, 6, 64, true, FORM_BF16, true},   {2, 6, 128, false, FORM_BF16, true},
     };
     for (const struct delta_shape &shape : shapes)
         report(check_delta(rng, shape, {std::vector<uint32_t>(1 + rng_below(rng, 5), 1), false},
                            cuda_delta_decode, decode_room(shape)),
-               "delta_decode: %u and %u heads of %u, %s, states in %s", shape.k_heads,
-               shape.v_heads, shape.dim, form_names[shape.form],
+               "delta_decode: %u and %u heads of %u%s, %s, states in %s", shape.k_heads,
+               shape.v_heads, shape.dim, shape.is_tiled ? ", tiled" : "", form_names[shape.form],
                shape.is_bf16 ? "bf16" : "float32");
     bool is_well = true; /* more blocks than are wide */
     for (uint32_t dim : {64u, 128u})
         for (bool is_bf16 : {false, true}) {
-            const struct delta_shape shape = {16, 32, dim, is_bf16, FORM_BF16};
+            const struct delta_shape shape = {16, 32, dim, is_bf16, FORM_BF16, is_bf16};
             is_well &= check_delta(rng, shape, {std::vector<uint32_t>(17, 1), false},
                                    cuda_delta_decode, decode_room(shape));
         }
@@ -88,6 +91,30 @@ static enum err run_chunk(const struct cuda_delta *call, struct CUstream_st *str
     return cuda_delta_chunk(&with_room, stream, error);
 }
 
+/* As on a GPU whose blocks have little shared memory. */
+static enum err run_chunk_small(const struct cuda_delta *call, struct CUstream_st *stream,
+                                struct error *error) {
+    struct cuda_delta small = *call;
+    small.chunks_max = 1;
+    return run_chunk(&small, stream, error);
+}
+
+/* Decode beside chunks of a call before it, which writes other rows and states. */
+static enum err run_beside(const struct cuda_delta *call, struct CUstream_st *stream,
+                           struct error *error) {
+    struct cuda_delta chunks = *call, decode = *call;
+    std::vector<cuda_state_item> items = gpu_read(call->items, call->item_count);
+    std::stable_partition(items.begin(), items.end(),
+                          [](const cuda_state_item &item) { return item.rows > 1; });
+    while (chunks.item_count > 0 && items[chunks.item_count - 1].rows == 1) chunks.item_count--;
+    chunks.items = gpu_copy(items);
+    decode.items = chunks.items + chunks.item_count;
+    decode.item_count = call->item_count - chunks.item_count;
+    decode.is_next = chunks.item_count > 0;
+    const enum err code = run_chunk(&chunks, stream, error);
+    return code == OK ? cuda_delta_decode(&decode, stream, error) : code;
+}
+
 static void check_chunk(struct rng *rng) {
     const struct {
         struct delta_shape shape;
@@ -101,12 +128,25 @@ static void check_chunk(struct rng *rng) {
         {{2, 2, 64, false, FORM_BF16}, {{64, 128, 1, 2, 70}, true}},
         {{1, 4, 64, true, FORM_BF16_BIAS}, {{33, 300}, true}},
         {{3, 3, 64, false, FORM_BF16}, {{15, 16, 17, 1, 1, 2, 18, 31}, true}},
+        {{2, 4, 128, false, FORM_BF16, true}, {{70, 3}, true}},
     };
     for (const auto &one : cases)
         report(check_delta(rng, one.shape, one.plan, run_chunk, chunk_room(one.shape)),
                "delta_chunk: %u and %u heads of %u, %s, %zu items, states in %s", one.shape.k_heads,
                one.shape.v_heads, one.shape.dim, form_names[one.shape.form], one.plan.rows.size(),
                one.shape.is_bf16 ? "bf16" : "float32");
+    bool is_well = true;
+    for (const auto &one : cases)
+        is_well &= check_delta(rng, one.shape, one.plan, run_chunk_small, chunk_room(one.shape));
+    report(is_well, "delta_chunk: one chunk at a time in shared memory");
+    is_well = true;
+    for (uint32_t dim : {64u, 128u})
+        for (bool is_bf16 : {false, true}) {
+            const struct delta_shape shape = {2, 4, dim, is_bf16, FORM_BF16_SCALED};
+            is_well &= check_delta(rng, shape, {{1, 70, 1, 1, 130, 1, 1}, false}, run_beside,
+                                   chunk_room(shape));
+        }
+    report(is_well, "delta_decode: beside chunks of other sequences");
 }
 
 static void check_delta_edges(struct rng *rng) {

@@ -37,12 +37,12 @@ __global__ void __launch_bounds__(TILE_THREADS) conv_short(struct cuda_short_con
 
 enum err cuda_short_conv(const struct cuda_short_conv *call, struct CUstream_st *stream,
                          struct error *error) {
-    if (call->item_count == 0) return OK;
     if (call->width == 0 || call->width % 4 != 0 || !is_product_by_fours(&call->in) ||
         !is_states_well(&call->tails) || !is_at_16(call->y) || call->y_stride % 4 != 0)
         return err_set(error, ERR_INVALID, "conv_short: width %u, an address or a distance",
                        call->width);
-    return launch_dependent("conv_short", error, stream, tile_blocks(call->width, 0, call->rows),
+    return launch_dependent("conv_short", error, stream,
+                            tile_blocks(call->width, 0, call->item_count > 0 ? call->rows : 0),
                             TILE_THREADS, 0, conv_short, *call);
 }
 

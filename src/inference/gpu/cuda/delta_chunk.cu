@@ -50,7 +50,7 @@ __device__ static inline void leave_gates(const struct cuda_delta &call,
     for (uint32_t i = threadIdx.x; i < TILE_ROWS * call.v_heads; i += TILE_THREADS) {
         const uint32_t row = first + i / call.v_heads, head = i % call.v_heads;
         if (row >= call.rows) return;
-        const float log = delta_gate(call, row, head) * 1.44269504f;
+        const float log = delta_gate(call, head, sum_at(call.a, row, head)) * 1.44269504f;
         room.gates[(size_t)row * call.v_heads + head] = {fmaxf(log, -LOG_MOST),
                                                          sigmoid(sum_at(call.b, row, head))};
     }
@@ -109,10 +109,10 @@ struct delta_block {
 };
 
 /* Starts the copies of a chunk. Rows that it has not are zeros. */
-template <int D>
+template <int D, int TURNS>
 __device__ static inline void
 fetch(const struct cuda_delta &call, const struct delta_room &room, const struct delta_block &block,
-      const struct delta_chunk &chunk, const delta_places<D> &places, uint32_t turn) {
+      const struct delta_chunk &chunk, const delta_places<D, TURNS> &places, uint32_t turn) {
     constexpr uint32_t PIECES = D / 8;
     const uint32_t keys = call.k_heads * D;
     const uint16_t *rows = room.qkv + (size_t)(block.item.row + chunk.begin) * block.channels;
@@ -259,12 +259,12 @@ __device__ static inline void leave_rows(const struct cuda_delta &call,
 
 /* ---- the kernel: block per item and value head ---- */
 
-template <int D>
+template <int D, int TURNS>
 __global__ void __launch_bounds__(D / 16 * 32, 256 / D)
     delta_chunks(struct cuda_delta call, struct delta_room room) {
     constexpr uint32_t WARPS = D / 16;
     extern __shared__ __align__(1024) char cuda_memory[];
-    struct delta_places<D> places = {
+    struct delta_places<D, TURNS> places = {
         cuda_shared_address(cuda_memory)
     };
     const uint32_t warp = threadIdx.x / 32;
@@ -272,21 +272,22 @@ __global__ void __launch_bounds__(D / 16 * 32, 256 / D)
     float state[D / 8][4];
     wait_for_before();
     block.head = blockIdx.x % call.v_heads;
-    block.key_head = block.head / (call.v_heads / call.k_heads);
+    block.key_head = call.heads_are_tiled ? block.head % call.k_heads
+                                          : block.head / (call.v_heads / call.k_heads);
     block.channels = 2 * call.k_heads * D + call.v_heads * D;
     block.item = call.items[blockIdx.x / call.v_heads];
     struct delta_chunk chunk = chunk_at(block.item, 0);
-    fetch<D>(call, room, block, chunk, places, 0);
+    fetch<D, TURNS>(call, room, block, chunk, places, 0);
     struct two_gates gates = read_gates(call, room, block, chunk);
     read_state<D>(call.states, block.item.from, block.head, state);
     let_next_start();
-    for (uint32_t turn = 0; chunk.rows > 0; turn ^= 1) {
+    for (uint32_t turn = 0; chunk.rows > 0; turn ^= TURNS - 1) {
         places.base = unknown(places.base);
         const struct delta_chunk next = chunk_at(block.item, chunk.begin + chunk.rows);
         if (warp == 0) leave_rates(gates, places.rates(turn));
         cuda_copy_wait<0>();
         __syncthreads();
-        fetch<D>(call, room, block, next, places, turn ^ 1);
+        if (TURNS == 2) fetch<D, TURNS>(call, room, block, next, places, turn ^ 1);
         if (warp == 0) gates = read_gates(call, room, block, next);
         const struct delta_rates &rates = *places.rates(turn);
 #pragma unroll 1
@@ -297,10 +298,14 @@ __global__ void __launch_bounds__(D / 16 * 32, 256 / D)
                 make_asks<D>(places.q(turn), places.k(turn), rates, task - BLOCKS, places.asks());
         }
         __syncthreads();
-        pass_chunk<D>(places, turn, state);
+        pass_chunk<D, TURNS>(places, turn, state);
         __syncthreads();
         leave_rows<D>(call, block, chunk, places.v(turn));
         chunk = next;
+        if (TURNS == 1) {
+            __syncthreads();
+            fetch<D, TURNS>(call, room, block, chunk, places, 0);
+        }
         if (block.item.save != CUDA_STATE_NONE && chunk.begin == block.item.save_rows)
             write_state<D>(call.states, block.item.save, block.head, state);
     }
@@ -310,17 +315,18 @@ __global__ void __launch_bounds__(D / 16 * 32, 256 / D)
 
 /* ---- the choice ---- */
 
-template <int D>
+template <int D, int TURNS>
 static enum err launch_both(const struct cuda_delta *call, cudaStream_t stream,
                             struct error *error) {
     const struct delta_room room = room_of(call);
+    const uint32_t rows = call->item_count > 0 ? call->rows : 0;
     const enum err code =
-        launch_dependent("delta_rows", error, stream, tile_blocks(channels_of(call), 1, call->rows),
+        launch_dependent("delta_rows", error, stream, tile_blocks(channels_of(call), 1, rows),
                          TILE_THREADS, 0, delta_rows<D>, *call, room);
     if (code != OK) return code;
-    return cuda_launch<delta_chunks<D>>("delta_chunks", call->item_count * call->v_heads,
-                                        D / 16 * 32, delta_places<D>::BYTES, stream, error, *call,
-                                        room);
+    return cuda_launch<delta_chunks<D, TURNS>>("delta_chunks", call->item_count * call->v_heads,
+                                               D / 16 * 32, delta_places<D, TURNS>::BYTES, stream,
+                                               error, *call, room);
 }
 
 size_t cuda_delta_room(uint32_t rows, uint32_t k_heads, uint32_t v_heads, uint32_t dim) {
@@ -329,15 +335,29 @@ size_t cuda_delta_room(uint32_t rows, uint32_t k_heads, uint32_t v_heads, uint32
            (size_t)rows * v_heads * sizeof(struct delta_gates);
 }
 
+enum err cuda_delta_supports(uint32_t k_heads, uint32_t v_heads, uint32_t k_dim, uint32_t v_dim,
+                             struct error *error) {
+    const enum err code = cuda_delta_check_heads(k_heads, v_heads, k_dim, v_dim, error);
+    const size_t bytes = k_dim == 128 ? delta_places<128, 1>::BYTES : delta_places<64, 1>::BYTES;
+    if (code != OK || cuda_has_shared(bytes)) return code;
+    return err_set(error, ERR_INVALID, "delta: heads of %u need %zu KiB of shared memory", k_dim,
+                   bytes >> 10);
+}
+
 enum err cuda_delta_chunk(const struct cuda_delta *call, struct CUstream_st *stream,
                           struct error *error) {
-    if (call->item_count == 0) return OK;
     const enum err code = cuda_delta_check(call, error);
     if (code != OK) return code;
     if (!call->room || !is_at_16(call->room))
         return err_set(error, ERR_INVALID, "delta: no room, or at no multiple of 16");
-    return call->k_dim == 128 ? launch_both<128>(call, stream, error)
-                              : launch_both<64>(call, stream, error);
+    const bool has_two =
+        call->chunks_max != 1 && cuda_has_shared(call->k_dim == 128 ? delta_places<128, 2>::BYTES
+                                                                    : delta_places<64, 2>::BYTES);
+    if (call->k_dim == 128)
+        return has_two ? launch_both<128, 2>(call, stream, error)
+                       : launch_both<128, 1>(call, stream, error);
+    return has_two ? launch_both<64, 2>(call, stream, error)
+                   : launch_both<64, 1>(call, stream, error);
 }
 
 CUDA_MODULE(delta_chunk, delta_rows<128>)

@@ -57,10 +57,11 @@ struct delta_rates {
     float beta[CHUNK];
 };
 
-/* Shared memory: q, k and v, which becomes the output, of two chunks by turns; the system, which is
- * -A with inverses on its diagonal; the asks, exp(G_i - G_j) q_i k_j; the rates of both turns. */
-template <int D> struct delta_places {
-    static constexpr uint32_t TILE = delta_tile<D>::BYTES, SYSTEM = 6 * TILE,
+/* Shared memory: q, k and v, which becomes the output, of TURNS chunks by turns; the system, which
+ * is -A with inverses on its diagonal; the asks, exp(G_i - G_j) q_i k_j; the rates of both
+ * turns. */
+template <int D, int TURNS> struct delta_places {
+    static constexpr uint32_t TILE = delta_tile<D>::BYTES, SYSTEM = 3 * TURNS * TILE,
                               ASKS = SYSTEM + delta_tile<CHUNK>::BYTES,
                               RATES = ASKS + delta_tile<CHUNK>::BYTES,
                               BYTES = RATES + 2 * sizeof(struct delta_rates);
@@ -314,8 +315,8 @@ __device__ static inline void advance(const delta_tile<D> &k, const struct delta
 
 /* A chunk through this warp's rows of the state: first its changes, then its outputs, by 32 rows.
  */
-template <int D>
-__device__ static inline void pass_chunk(const delta_places<D> &places, uint32_t turn,
+template <int D, int TURNS>
+__device__ static inline void pass_chunk(const delta_places<D, TURNS> &places, uint32_t turn,
                                          float (*state)[4]) {
     const struct delta_rates &rates = *places.rates(turn);
     const delta_tile<D> v = places.v(turn);

@@ -21,6 +21,22 @@ struct delta_head {
     float decay, beta;
 };
 
+/* Which value heads the block has: `count` of them, `step` heads apart. */
+struct delta_group {
+    uint32_t first, step, count;
+};
+__device__ static inline struct delta_group group_of(const struct cuda_delta &call,
+                                                     uint32_t key_head) {
+    const uint32_t count = call.v_heads / call.k_heads;
+    if (call.heads_are_tiled) return {key_head, call.k_heads, count};
+    return {key_head * count, 1, count};
+}
+/* Number `at` of the group's heads, V numbers each, as a number of all heads. */
+template <int V>
+__device__ static inline uint32_t place_of(const struct delta_group &group, uint32_t at) {
+    return (group.first + at / V * group.step) * V + at % V;
+}
+
 /* What the warps of a block share. */
 template <int K, int V> struct delta_shared {
     float qkv[2 * K + GROUP_MAX * V]; /* after the convolution; v becomes the output */
@@ -28,11 +44,56 @@ template <int K, int V> struct delta_shared {
     struct delta_head heads[GROUP_MAX];
 };
 
+/* ---- sums, past the L1 ----
+ *
+ * Beside the chunks of other sequences nothing promises that this multiprocessor's L1 knows what
+ * was written before those began. The L2 does. */
+
+template <int IN>
+__device__ static inline struct numbers<4> fresh_sums_of(const struct cuda_product &product,
+                                                         size_t row, uint32_t at) {
+    const size_t offset = row * product.stride + at;
+    struct raw_sums<IN, 4> raw;
+    if constexpr (IN == IN_INT32) {
+        const uint4 four = __ldcg((const uint4 *)((const int32_t *)product.sums + offset));
+        raw.words.at[0] = four.x, raw.words.at[1] = four.y;
+        raw.words.at[2] = four.z, raw.words.at[3] = four.w;
+    } else {
+        const uint2 two = __ldcg((const uint2 *)((const uint16_t *)product.sums + offset));
+        raw.words.at[0] = two.x, raw.words.at[1] = two.y;
+    }
+    return sums_of<IN, 4>(product, IN == IN_BF16 ? 1.0f : __ldcg(product.row_scale + row), at, raw);
+}
+
+__device__ static inline struct numbers<4>
+fresh_sums(const struct cuda_product &product, size_t row, uint32_t at) {
+    if (product.type == CUDA_SUMS_INT32) return fresh_sums_of<IN_INT32>(product, row, at);
+    if (product.row_scale) return fresh_sums_of<IN_BF16_SCALED>(product, row, at);
+    return fresh_sums_of<IN_BF16>(product, row, at);
+}
+
+/* The same as the convolution takes them. */
+__device__ static inline struct numbers<4>
+fresh_inputs(const struct cuda_product &product, size_t row, uint32_t at) {
+    return rounded_sums(product, fresh_sums(product, row, at));
+}
+
+__device__ static inline float
+fresh_sum(const struct cuda_product &product, size_t row, uint32_t at) {
+    const size_t offset = row * product.stride + at;
+    float value = product.type == CUDA_SUMS_INT32
+                      ? (float)__ldcg((const int *)product.sums + offset)
+                      : bf16_float(__ldcg((const unsigned short *)product.sums + offset));
+    if (product.row_scale)
+        value *= __ldcg(product.row_scale + row) * bf16_float(product.column_scale[at]);
+    return product.bias ? value + product.bias[at] : value;
+}
+
 /* Convolves four channels, moves their tail on, and leaves them in `to`. */
 __device__ static inline void convolve_four(const struct cuda_delta &call,
                                             const struct cuda_state_item &item, uint32_t channel,
                                             uint32_t channels, float *to) {
-    const struct numbers<4> own = four_bf16(call.qkv, item.row, channel);
+    const struct numbers<4> own = fresh_inputs(call.qkv, item.row, channel);
     struct numbers<4> tail[TAIL];
 #pragma unroll
     for (int i = 0; i < TAIL; i++) {
@@ -57,37 +118,38 @@ __device__ static inline void convolve_four(const struct cuda_delta &call,
 template <int K, int V>
 __device__ static inline void prepare(const struct cuda_delta &call,
                                       const struct cuda_state_item &item, uint32_t key_head,
-                                      uint32_t group, delta_shared<K, V> *shared) {
+                                      const struct delta_group &group, delta_shared<K, V> *shared) {
     const uint32_t keys = call.k_heads * K, channels = 2 * keys + call.v_heads * V;
-    const uint32_t width = 2 * K + group * V, first = key_head * group;
+    const uint32_t width = 2 * K + group.count * V;
     for (uint32_t at = threadIdx.x * 4; at < width; at += blockDim.x * 4) {
         uint32_t channel = key_head * K + at;
         if (at >= K) channel = keys + key_head * K + at - K;
-        if (at >= 2 * K) channel = 2 * keys + first * V + at - 2 * K;
+        if (at >= 2 * K) channel = 2 * keys + place_of<V>(group, at - 2 * K);
         convolve_four(call, item, channel, channels, shared->qkv + at);
     }
-    for (uint32_t at = threadIdx.x * 4; at < group * V; at += blockDim.x * 4) {
-        const struct numbers<4> z = four_sums(call.z, item.row, first * V + at);
+    for (uint32_t at = threadIdx.x * 4; at < group.count * V; at += blockDim.x * 4) {
+        const struct numbers<4> z = fresh_sums(call.z, item.row, place_of<V>(group, at));
         const struct numbers<4> norm = read_f32<4>(call.norm + at % V);
 #pragma unroll
         for (int i = 0; i < 4; i++) shared->gate[at + i] = norm.at[i] * silu(z.at[i]);
     }
     const uint32_t head = blockDim.x - 1 - threadIdx.x; /* the last threads have less to convolve */
-    if (head < group)
-        shared->heads[head] = {expf(delta_gate(call, item.row, first + head)),
-                               sigmoid(sum_at(call.b, item.row, first + head))};
+    const uint32_t own = group.first + head * group.step;
+    if (head < group.count)
+        shared->heads[head] = {expf(delta_gate(call, own, fresh_sum(call.a, item.row, own))),
+                               sigmoid(fresh_sum(call.b, item.row, own))};
 }
 
 /* The norm of the outputs, V / 4 lanes per head. */
 template <int V>
-__device__ static inline void leave_output(const struct cuda_delta &call,
-                                           const struct cuda_state_item &item, uint32_t first,
-                                           uint32_t group, const float *o, const float *gate) {
+__device__ static inline void
+leave_output(const struct cuda_delta &call, const struct cuda_state_item &item,
+             const struct delta_group &group, const float *o, const float *gate) {
     const uint32_t lane = threadIdx.x % 32;
-    uint16_t *y = call.y + item.row * call.y_stride + (size_t)first * V;
-    for (uint32_t base = (threadIdx.x - lane) * 4; base < group * V; base += blockDim.x * 4) {
+    uint16_t *y = call.y + item.row * call.y_stride;
+    for (uint32_t base = (threadIdx.x - lane) * 4; base < group.count * V; base += blockDim.x * 4) {
         const uint32_t at = base + lane * 4;
-        const bool is_there = at < group * V;
+        const bool is_there = at < group.count * V;
         struct numbers<4> v = {};
         if (is_there) v = read_f32<4>(o + at);
         float squares = 0;
@@ -99,7 +161,7 @@ __device__ static inline void leave_output(const struct cuda_delta &call,
         const struct numbers<4> scale = read_f32<4>(gate + at);
 #pragma unroll
         for (int i = 0; i < 4; i++) v.at[i] *= factor * scale.at[i];
-        write_bf16(v, y + at);
+        write_bf16(v, y + place_of<V>(group, at));
     }
 }
 
@@ -161,13 +223,13 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
     constexpr uint32_t ROW_BYTES = K * (IS_BF16 ? 2 : 4);
     static_assert(V % ROWS == 0 && TURNS % DEPTH == 0, "whole turns");
     CUDA_SHARED __align__(16) delta_shared<K, V> shared;
-    const uint32_t key_head = blockIdx.x % call.k_heads, group = call.v_heads / call.k_heads;
-    const uint32_t own_row = threadIdx.x / LANES, first = key_head * group;
-    wait_for_before();
+    const uint32_t key_head = blockIdx.x % call.k_heads, own_row = threadIdx.x / LANES;
+    const struct delta_group group = group_of(call, key_head);
+    if (!call.is_next) wait_for_before();
     let_next_start();
     const struct cuda_state_item item = call.items[blockIdx.x / call.k_heads];
     const bool is_old = item.from != CUDA_STATE_NONE;
-    const size_t begin = ((size_t)first * V + own_row) * ROW_BYTES;
+    const size_t begin = ((size_t)group.first * V + own_row) * ROW_BYTES;
     const char *from = slot_at(call.states, is_old ? item.from : item.to) + begin;
     char *to = slot_at(call.states, item.to) + begin;
     lane_words<IS_BF16> words[DEPTH];
@@ -177,7 +239,11 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
     prepare<K, V>(call, item, key_head, group, &shared);
     __syncthreads();
     const struct delta_keys keys = keys_of<IS_BF16, K>(shared.qkv);
-    const uint32_t turns = group * TURNS;
+    const uint32_t turns = group.count * TURNS, apart = (group.step - 1) * V;
+    /* Where the rows of a turn begin, from those of the first one on. */
+    auto rows_at = [&](uint32_t turn) {
+        return (size_t)(turn / TURNS * apart + turn * ROWS) * ROW_BYTES;
+    };
     for (uint32_t turn = 0; turn < turns; turn += DEPTH) {
         const struct delta_head head = shared.heads[turn / TURNS];
 #pragma unroll
@@ -186,16 +252,17 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
             float *place = shared.qkv + 2 * K + at + own_row; /* place of v, then of the output */
             struct numbers<LANE_NUMBERS> row = lane_numbers<IS_BF16>(words[d]);
             const float o = update_row(keys, head, *place, LANES, &row);
-            write_lane<IS_BF16, K>(row, to + (size_t)at * ROW_BYTES);
+            write_lane<IS_BF16, K>(row, to + rows_at(turn + d));
             __syncwarp(); /* every lane has read v */
             if (threadIdx.x % LANES == 0) *place = o;
             if (turn + d + DEPTH < turns)
-                read_lane<IS_BF16, K>(&words[d], from + (size_t)(at + DEPTH * ROWS) * ROW_BYTES,
-                                      is_old);
+                read_lane<IS_BF16, K>(&words[d], from + rows_at(turn + d + DEPTH), is_old);
         }
     }
     __syncthreads();
-    leave_output<V>(call, item, first, group, shared.qkv + 2 * K, shared.gate);
+    leave_output<V>(call, item, group, shared.qkv + 2 * K, shared.gate);
+    /* One block is enough: this launch then ends after the chunks. */
+    if (call.is_next && blockIdx.x == gridDim.x - 1) wait_for_before();
 }
 
 /* ---- the choice ---- */
@@ -219,7 +286,6 @@ static enum err launch(const struct cuda_delta *call, cudaStream_t stream, struc
 
 enum err cuda_delta_decode(const struct cuda_delta *call, struct CUstream_st *stream,
                            struct error *error) {
-    if (call->item_count == 0) return OK;
     const enum err code = cuda_delta_check(call, error);
     if (code != OK) return code;
     if (call->k_dim == 128)

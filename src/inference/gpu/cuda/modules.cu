@@ -24,6 +24,7 @@
     X(heads)                                                                                       \
     X(mamba_decode)                                                                                \
     X(norm)                                                                                        \
+    X(output_gate)                                                                                 \
     X(pages)                                                                                       \
     X(quantise)                                                                                    \
     X(sample_choose)                                                                               \

@@ -4,7 +4,9 @@
 
 #include "gpu/cuda/plugin_internal.h"
 
-#define INPUT_ALIGN 16u  /* inputs of a product: 16 bytes of 8-bit codes */
+#define INPUT_ALIGN 16u /* inputs of a product: 16 bytes of 8-bit codes */
+#define DELTA_TAPS 4u
+#define CONV_TAPS 3u
 #define EXPERT_ALIGN 16u /* half of the outputs of a unit (experts.h) */
 
 /* A row's experts and the sizes of their products, as experts.h has them. */
@@ -26,8 +28,26 @@ static enum err check_experts(const struct gpu_program *program, const struct gp
     return OK;
 }
 
+/* Products whose rows are made more, up to a multiple. */
 static bool is_padded(const struct gpu_program *program, uint32_t index) {
-    return index + 1 < program->op_count && program->ops[index + 1].kind == OP_ROUTE;
+    return program->ops[index].to == TO_NARROW ||
+           (index + 1 < program->op_count && program->ops[index + 1].kind == OP_ROUTE);
+}
+
+/* The sizes of layers with a state, as recurrent.h has them. */
+static enum err check_recurrent(const struct gpu_program *program, const struct gpu_op *op,
+                                struct error *error) {
+    const struct gpu_recurrent_sizes *sizes = &program->recurrent;
+    const bool is_alone = op->kind == OP_CONV && op->is_gated;
+    if (sizes->taps != (sizes->key_heads > 0 ? DELTA_TAPS : CONV_TAPS))
+        return err_set(error, ERR_INVALID, "no CUDA kernel convolves %u inputs so", sizes->taps);
+    if (sizes->channels % INPUT_ALIGN != 0 || sizes->width % INPUT_ALIGN != 0 ||
+        op->recurrent.conv_bias || is_alone != (sizes->key_heads == 0))
+        return err_set(error, ERR_INVALID, "no CUDA kernel convolves %u channels%s",
+                       sizes->channels, op->recurrent.conv_bias ? " with a bias" : "");
+    if (op->kind != OP_DELTA) return OK;
+    return cuda_delta_supports(sizes->key_heads, sizes->value_heads, sizes->key_dim,
+                               sizes->value_dim, error);
 }
 
 static enum err check_matrices(const struct gpu_program *program, struct error *error) {
@@ -50,8 +70,10 @@ static enum err check_matrices(const struct gpu_program *program, struct error *
              (program->matrices[op->matrix].rows % PRODUCT_ALIGN != 0 && !is_padded(program, i))))
             return err_set(error, ERR_INVALID, "a product of %u columns is no multiple of %u",
                            program->matrices[op->matrix].rows, PRODUCT_ALIGN);
+        if (op->kind == OP_MATMUL && op->to == TO_NARROW && form != GPU_BF16)
+            return err_set(error, ERR_INVALID, "operation %u: rates are kept in bf16 only", i);
         if ((op->kind == OP_NORM || op->kind == OP_ATTENTION || op->kind == OP_GATE ||
-             op->kind == OP_ROUTE) &&
+             op->kind == OP_ROUTE || op->kind == OP_PREPARE || op->kind == OP_GATED_NORM) &&
             op->next == GPU_NONE)
             return err_set(error, ERR_INVALID, "operation %u: nobody reads its result", i);
         if ((op->kind == OP_HEADS || op->kind == OP_ATTENTION) && op->kv_group >= GPU_GROUPS_MAX)
@@ -65,6 +87,8 @@ static enum err check_matrices(const struct gpu_program *program, struct error *
             return err_set(error, ERR_INVALID, "operation %u: a router is kept in bf16 only", i);
         enum err err =
             op->kind == OP_ROUTE || op->kind == OP_EXPERTS ? check_experts(program, op, error) : OK;
+        if (err == OK && (op->kind == OP_CONV || op->kind == OP_DELTA))
+            err = check_recurrent(program, op, error);
         if (err != OK) return err;
     }
     return OK;
@@ -95,6 +119,8 @@ enum err program_check(const struct gpu_program *program, const struct gpu_limit
         limits->steps_max > GPU_STEPS_MAX || limits->group_count > GPU_GROUPS_MAX)
         return err_set(error, ERR_INVALID, "a step of %u rows, %u with logits, in %u groups",
                        limits->rows_max, limits->logit_rows_max, limits->group_count);
+    if (limits->state_places > 0 && limits->state_form != GPU_F32 && limits->state_form != GPU_BF16)
+        return err_set(error, ERR_INVALID, "states are kept in float32 or bf16 only");
     if (limits->kv_form != GPU_BF16 && limits->kv_form != GPU_E4M3)
         return err_set(error, ERR_INVALID, "a KV cache is kept in bf16 or e4m3 only");
     return check_matrices(program, error);

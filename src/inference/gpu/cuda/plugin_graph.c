@@ -81,7 +81,7 @@ static size_t used_bytes(void) {
 /* A step that has each launch, over arrays that nobody reads. */
 static struct card_step step_of(const struct gpu *gpu, uint32_t rows) {
     const struct card_tiles tiles = {.count = 1};
-    struct card_step step = {.row_count = rows};
+    struct card_step step = {.row_count = rows, .state_count = 2, .decoded_count = 1};
     for (uint32_t i = 0; i < gpu->limits.group_count; i++)
         step.groups[i].all = (struct card_attention){
             .prefixes = tiles, .tiles = tiles, .decode_count = 1, .merge_count = 1};

@@ -16,6 +16,8 @@
  *     plugin_step.c     a step's arrays, submit
  *     plugin_walk.c     operations become kernels
  *     plugin_experts.c  those of experts
+ *     plugin_recurrent.c
+ *                       those of layers with a state
  *     plugin_graph.c    steps as graphs
  *     plugin_sample.c   draws and answers
  *     plugin_result.c   wait, logits, counters
@@ -33,6 +35,7 @@
 #include "gpu/cuda/launches.h"
 #include "gpu/cuda/pages.h"
 #include "gpu/cuda/products.h"
+#include "gpu/cuda/recurrent.h"
 #include "gpu/cuda/rows.h"
 #include "gpu/cuda/sample.h"
 #include "gpu/cuda/scaled.h"
@@ -62,6 +65,7 @@ enum memory_part {
     MEMORY_LOGITS,
     MEMORY_STEPS,
     MEMORY_WORKSPACE,
+    MEMORY_STATES,
     MEMORY_KV,
     MEMORY_PARTS,
 };
@@ -159,8 +163,11 @@ struct card_step {
     const int32_t *tokens;
     const uint32_t *positions;
     const uint32_t *wanted;
-    const uint32_t *wanted_positions; /* (wanted_count) */
-    uint32_t *nonfinite;              /* (1) zero when it arrives */
+    const uint32_t *wanted_positions;     /* (wanted_count) */
+    uint32_t *nonfinite;                  /* (1) zero when it arrives */
+    const struct cuda_state_item *states; /* (state_count) the decoded ones first */
+    uint32_t state_count;
+    uint32_t decoded_count;
     struct card_group groups[GPU_GROUPS_MAX];
 };
 
@@ -199,6 +206,16 @@ struct experts_room {
     uint16_t *sums;                 /* (pairs, width) */
 };
 
+/* What recurrent layers need beside the buffers of all layers; all NULL without them. A layer's
+ * states of all places stand one behind another, and so do the layers. */
+struct recurrent_room {
+    void *again;  /* (bucket, width) codes of 8 bits of rows that NORM left in bf16 */
+    void *chunks; /* room of cuda_delta_chunk */
+    char *states;
+    char *tails;
+    size_t state_stride, tail_stride; /* bytes of a place in a layer */
+};
+
 /* The state between two operations. */
 struct walk {
     struct gpu *gpu;
@@ -209,9 +226,12 @@ struct walk {
     bool is_replayed; /* launches go to a graph, which has the products */
     float *x;
     void *q;
-    struct cuda_product product[2]; /* by enum op_to: the last one in wide and in h */
+    void *attended;
+    const uint32_t *kept_rows; /* rows of wide that go with the kept ones; NULL: they are alike */
+    struct cuda_product product[TO_NARROW + 1]; /* by enum op_to: the last one there */
     struct cuda_rows prepared;
-    uint32_t scale_turn; /* row_scales that the next result gets */
+    struct cuda_rows normed; /* what the last NORM left */
+    uint32_t scale_turn;     /* row_scales that the next result gets */
 };
 
 /* The operations before OP_KEEP of a step of up to `rows` rows. */
@@ -268,6 +288,7 @@ struct gpu {
     struct card_op *ops;
     uint32_t logit_matrix; /* number of OP_LOGITS, or GPU_NONE */
     uint32_t keep_op;      /* index of OP_KEEP */
+    bool has_output_gate;  /* some ATTENTION has one, and so all have */
     size_t logit_stride;
     uint32_t row_bucket;   /* bucket of rows_max */
     uint32_t logit_bucket; /* bucket of logit_rows_max */
@@ -277,13 +298,16 @@ struct gpu {
     float *x, *x_kept; /* (rows, width) */
     void *h;           /* (bucket, width) bf16 or int32 */
     void *wide;        /* (bucket, max(q | k | v, 2 ffn)) bf16 or int32 */
-    size_t h_bytes, wide_bytes;
-    void *q, *q_kept;     /* (rows, heads · head_dim) bf16 */
-    void *attended;       /* (bucket, heads · head_dim) bf16 */
-    void *codes;          /* (bucket, widest input of a product) */
+    void *narrow;      /* (bucket, rates) bf16 */
+    size_t h_bytes, wide_bytes, narrow_bytes;
+    void *q,
+        *q_kept;    /* (rows, heads · head_dim) bf16; q_kept has kept rows of `attended` as well */
+    void *attended; /* (bucket, heads · head_dim, or what a state leaves) bf16 */
+    void *codes;    /* (bucket, widest input of a product) */
     uint16_t *unpacked;   /* (rows_padded, cols) the largest matrix of GPU_BLOCKS, or NULL */
     float *row_scales[2]; /* (bucket) scales for codes, by turns */
     struct experts_room experts;
+    struct recurrent_room recurrent;
     float *partial_o, *partial_ml;
     int32_t *last_token; /* (sequences_max) */
     void *stats_partial;
@@ -360,6 +384,22 @@ void experts_place(struct gpu *gpu, const struct gpu_program *program, struct me
 enum err walk_route(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
 enum err walk_experts(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
 
+/* ---- plugin_recurrent.c ---- */
+
+/* The room for the program's recurrent layers; none without them. */
+void recurrent_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory);
+/* Bytes of a sequence's state in all layers. */
+size_t recurrent_state_bytes(const struct gpu *gpu);
+/* Puts the items of a step into the flight's block. */
+void recurrent_put(struct gpu *gpu, struct flight *flight, const struct gpu_step *step);
+/* A product without its first columns. */
+struct cuda_product product_columns(const struct cuda_product *product, uint32_t first);
+enum err walk_conv(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_delta(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+enum err walk_gated_norm(struct walk *walk, const struct card_op *op,
+                         struct error *error) MUST_CHECK;
+enum err walk_prepare(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+
 /* ---- plugin_fill.c ---- */
 
 /* The rows that a product reads: the matrix's own, or those that are unpacked here, which the next
@@ -385,6 +425,9 @@ void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight);
  * bucket, since products of cuBLASLt are timed by buckets. */
 bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t rows,
                     enum cuda_ending *ret_ending);
+/* Rows of bf16 in the form of the next product. */
+enum err walk_prepare_rows(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
+                           struct error *error) MUST_CHECK;
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
 /* Operations first..end-1, with an event behind each when they are measured. An error has the name
  * of its operation, one that the GPU finds later in a careful step alone. */

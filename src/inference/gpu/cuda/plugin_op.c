@@ -60,7 +60,15 @@ static size_t q_width_of(const struct gpu *gpu) {
 }
 
 static size_t qkv_width_of(const struct gpu *gpu) {
-    return q_width_of(gpu) + (size_t)2 * gpu->program.kv_heads * gpu->program.head_dim;
+    return q_width_of(gpu) * (gpu->has_output_gate ? 2 : 1) +
+           (size_t)2 * gpu->program.kv_heads * gpu->program.head_dim;
+}
+
+/* A row of wide in a recurrent layer. */
+static size_t channels_width_of(const struct one *one) {
+    const struct gpu_recurrent_sizes *sizes = &one->gpu->program.recurrent;
+    return one->op->op.is_gated ? 3 * (size_t)sizes->channels
+                                : (size_t)sizes->channels + sizes->width;
 }
 
 static void put_rows(struct one *one, const float *rows, size_t stride, size_t width) {
@@ -76,7 +84,12 @@ static void put_prepared(struct one *one) {
     while (maker > 0 && gpu->ops[maker].op.next != one->op->op.matrix) maker--;
     switch (gpu->ops[maker].op.kind) {
     case OP_GATE: put_rows(one, one->call->wide, 2 * ffn, ffn); break;
-    case OP_ATTENTION: put_rows(one, one->call->attended, width, width); break;
+    case OP_ATTENTION:
+    case OP_GATED_NORM: put_rows(one, one->call->attended, width, width); break;
+    case OP_PREPARE:
+        put_rows(one, gpu->ops[maker].op.attended > 0 ? one->call->attended : one->call->h, width,
+                 width);
+        break;
     default: put_rows(one, one->call->h, width, width); break;
     }
 }
@@ -90,6 +103,23 @@ static void put_route(struct one *one) {
         copy(one, (float *)one->gpu->wide + i * logits->stride,
              one->call->wide ? one->call->wide + i * experts : NULL, experts * sizeof(float));
     put_rows(one, one->call->h, width, width);
+}
+
+static void put_recurrent(struct one *one) {
+    struct gpu *gpu = one->gpu;
+    const struct gpu_op_call *call = one->call;
+    const size_t wide = channels_width_of(one), state = gpu->program.recurrent.width;
+    const size_t rates = (size_t)2 * gpu->program.recurrent.value_heads;
+    const enum op_kind kind = one->op->op.kind;
+    const bool reads_attended = kind == OP_GATED_NORM || kind == OP_PREPARE || kind == OP_KEEP;
+    if (reads_attended && (kind == OP_GATED_NORM || one->op->op.attended > 0))
+        put_bf16(one, one->walk.attended, state, call->attended, state, state);
+    if (kind != OP_DELTA && kind != OP_CONV) return;
+    put_bf16(one, gpu->wide, wide, call->wide, wide, wide);
+    one->walk.product[TO_WIDE] = product_at(gpu->wide, wide);
+    if (kind != OP_DELTA) return;
+    put_bf16(one, gpu->narrow, rates, call->narrow, rates, rates);
+    one->walk.product[TO_NARROW] = product_at(gpu->narrow, rates);
 }
 
 static void put_operands(struct one *one) {
@@ -108,8 +138,13 @@ static void put_operands(struct one *one) {
     if (kind == OP_HEADS) one->walk.product[TO_WIDE] = product_at(gpu->wide, qkv);
     if (kind == OP_GATE) put_bf16(one, gpu->wide, 2 * ffn, call->wide, 2 * ffn, 2 * ffn);
     if (kind == OP_GATE) one->walk.product[TO_WIDE] = product_at(gpu->wide, 2 * ffn);
-    if (kind == OP_ATTENTION || kind == OP_KEEP)
+    if (kind == OP_ATTENTION || (kind == OP_KEEP && one->op->op.attended == 0))
         put_bf16(one, one->walk.q, q_width, call->wide, qkv, q_width);
+    if (kind == OP_ATTENTION && one->op->op.is_gated) {
+        put_bf16(one, gpu->wide, qkv, call->wide, qkv, qkv);
+        one->walk.product[TO_WIDE] = product_at(gpu->wide, qkv);
+    }
+    put_recurrent(one);
     if (kind == OP_MATMUL || kind == OP_LOGITS) put_prepared(one);
     if (kind == OP_ROUTE) put_route(one);
     if (kind == OP_EXPERTS) put_rows(one, one->call->h, program->width, program->width);
@@ -124,7 +159,9 @@ static float *bias_of(struct one *one, size_t width) {
 static void get_product(struct one *one) {
     const struct cuda_product *product = &one->walk.product[one->op->op.to];
     const struct card_matrix *matrix = &one->gpu->matrices[one->op->op.matrix];
-    float *to = one->op->op.to == TO_H ? one->call->h : one->call->wide;
+    float *to = one->op->op.to == TO_H        ? one->call->h
+                : one->op->op.to == TO_NARROW ? one->call->narrow
+                                              : one->call->wide;
     float *bias = bias_of(one, matrix->rows);
     for (size_t i = 0; to && matrix->is_router && i < one->walk.rows; i++) {
         float *row = to + i * matrix->rows;
@@ -136,8 +173,18 @@ static void get_product(struct one *one) {
         free(bias);
         return;
     }
-    get_bf16(one, product->sums, product->stride, to, product->stride, product->stride, bias);
+    get_bf16(one, product->sums, product->stride, to, matrix->rows, matrix->rows, bias);
     free(bias);
+}
+
+/* The gates of the kept rows move to the front with their queries. */
+static void keep_wide(struct one *one) {
+    const size_t q_width = q_width_of(one->gpu), qkv = qkv_width_of(one->gpu);
+    float *wide = one->call->wide;
+    const struct gpu_step *step = one->call->step;
+    for (uint32_t i = 0; wide && i < step->wanted_count; i++)
+        memmove(wide + i * qkv, wide + step->wanted[i] * qkv, qkv * sizeof *wide);
+    get_bf16(one, one->walk.q, q_width, wide, qkv, q_width, NULL);
 }
 
 static void get_results(struct one *one) {
@@ -146,6 +193,7 @@ static void get_results(struct one *one) {
     const struct gpu_program *program = &gpu->program;
     const size_t q_width = q_width_of(gpu), qkv = qkv_width_of(gpu), rows = one->walk.rows;
     const struct cuda_rows *prepared = &one->walk.prepared;
+    const size_t state = program->recurrent.width;
     switch (one->op->op.kind) {
     case OP_EMBED: copy(one, call->x, one->walk.x, rows * program->width * sizeof(float)); break;
     case OP_NORM:
@@ -156,7 +204,10 @@ static void get_results(struct one *one) {
     case OP_MATMUL: get_product(one); break;
     case OP_KEEP:
         copy(one, call->x, one->walk.x, rows * program->width * sizeof(float));
-        get_bf16(one, one->walk.q, q_width, call->wide, qkv, q_width, NULL);
+        if (one->op->op.attended > 0)
+            get_bf16(one, one->walk.attended, state, call->attended, state, state, NULL);
+        else
+            keep_wide(one);
         break;
     case OP_HEADS: get_bf16(one, one->walk.q, q_width, call->wide, qkv, q_width, NULL); break;
     case OP_ATTENTION:
@@ -184,10 +235,13 @@ static void get_results(struct one *one) {
     case OP_EXPERTS:
         get_bf16(one, gpu->h, program->width, call->h, program->width, program->width, NULL);
         break;
-    case OP_PREPARE:
     case OP_CONV:
     case OP_DELTA:
-    case OP_GATED_NORM: break; /* no program of a GPU has them so far */
+        if (one->op->op.kind == OP_DELTA || one->op->op.is_gated)
+            get_bf16(one, gpu->attended, state, call->attended, state, state, NULL);
+        break;
+    case OP_PREPARE:
+    case OP_GATED_NORM: break; /* the numbers are those that were there */
     }
 }
 

@@ -70,6 +70,31 @@ static void place_biases(struct layout *layout, const struct gpu_experts *from,
     to->down_bias = place_vector(layout, from->down_bias, matrices[from->down].rows);
 }
 
+/* A convolution's weights, the taps of a channel together. */
+static const float *place_taps(struct layout *layout, const float *from) {
+    const struct gpu_recurrent_sizes *sizes = &layout->program->recurrent;
+    const size_t count = (size_t)sizes->taps * sizes->channels;
+    float *taps = malloc(count * sizeof *taps);
+    if (!taps) layout->code = cudaErrorMemoryAllocation;
+    for (size_t i = 0; taps && i < count; i++)
+        taps[i % sizes->channels * sizes->taps + i / sizes->channels] = from[i];
+    const float *at = place_vector(layout, taps ? taps : from, count);
+    free(taps);
+    return at;
+}
+
+/* The operation that has the kernel gets the vectors. */
+static void place_recurrent(struct layout *layout, const struct gpu_op *from, struct gpu_op *to) {
+    const struct gpu_recurrent_sizes *sizes = &layout->program->recurrent;
+    const struct gpu_recurrent *vectors = &from->recurrent;
+    to->recurrent = (struct gpu_recurrent){.place = vectors->place};
+    if (from->kind != OP_DELTA && !(from->kind == OP_CONV && from->is_gated)) return;
+    to->recurrent.conv = place_taps(layout, vectors->conv);
+    to->recurrent.decay = place_vector(layout, vectors->decay, sizes->value_heads);
+    to->recurrent.step_bias = place_vector(layout, vectors->step_bias, sizes->value_heads);
+    to->recurrent.norm = place_vector(layout, vectors->norm, sizes->value_dim);
+}
+
 static void place_ops(struct layout *layout) {
     const struct gpu_program *program = layout->program;
     for (uint32_t i = 0; i < program->op_count; i++) {
@@ -83,8 +108,10 @@ static void place_ops(struct layout *layout) {
         to->op.q_norm = place_vector(layout, from->q_norm, program->head_dim);
         to->op.k_norm = place_vector(layout, from->k_norm, program->head_dim);
         to->op.sinks = place_vector(layout, from->sinks, program->heads);
+        if (from->recurrent.conv) place_recurrent(layout, from, &to->op);
         if (from->kind == OP_EXPERTS) place_biases(layout, &from->experts, &to->op.experts);
         if (from->kind == OP_LOGITS) layout->gpu->logit_matrix = from->matrix;
+        if (from->kind == OP_ATTENTION) layout->gpu->has_output_gate = from->is_gated;
         if (from->kind == OP_ROUTE)
             layout->gpu->matrices[program->ops[i - 1].matrix].is_router = true;
     }
@@ -203,13 +230,16 @@ static void place_buffers(struct layout *layout) {
     const struct gpu_limits *limits = &gpu->limits;
     struct memory *memory = &layout->memory;
     const size_t rows = gpu->row_bucket, kept = gpu->logit_bucket;
-    const size_t q_width = (size_t)program->heads * program->head_dim;
+    const size_t q_width =
+        largest((size_t)program->heads * program->head_dim, program->recurrent.width);
     const size_t partials = (size_t)limits->partials_max * program->heads;
     enum memory_part part = MEMORY_ACTIVATIONS;
     gpu->x = memory_take(memory, part, rows * program->width * sizeof(float));
     gpu->x_kept = memory_take(memory, part, kept * program->width * sizeof(float));
     gpu->h_bytes = rows * product_bytes(program, TO_H);
     gpu->wide_bytes = rows * product_bytes(program, TO_WIDE);
+    gpu->narrow_bytes = rows * product_bytes(program, TO_NARROW);
+    gpu->narrow = memory_take(memory, part, gpu->narrow_bytes);
     gpu->h = memory_take(memory, part, gpu->h_bytes);
     gpu->wide = memory_take(memory, part, gpu->wide_bytes);
     gpu->q = memory_take(memory, part, rows * q_width * 2);
@@ -347,6 +377,7 @@ static void lay_out(struct layout *layout) {
     place_buffers(layout);
     place_unpacked(layout);
     experts_place(layout->gpu, layout->program, &layout->memory);
+    recurrent_place(layout->gpu, layout->program, &layout->memory);
     place_flights(layout);
     place_cache(layout);
 }
@@ -364,9 +395,12 @@ static void tell(const struct gpu *gpu, const struct memory *memory, size_t page
         .logits = parts[MEMORY_LOGITS],
         .steps = parts[MEMORY_STEPS],
         .workspace = parts[MEMORY_WORKSPACE] + WORKSPACE_BYTES,
+        .states = parts[MEMORY_STATES],
         .kv = parts[MEMORY_KV],
         .page_bytes = page_bytes,
+        .state_bytes = recurrent_state_bytes(gpu),
         .page_count = gpu->page_count,
+        .state_places = gpu->limits.state_places,
     };
 }
 
@@ -375,14 +409,14 @@ static unsigned long long mib(uint64_t bytes) {
 }
 
 static enum err refuse(const struct memory_ledger *ledger, struct error *error) {
-    return err_set(error, ERR_LIMIT,
-                   "the model needs %llu MiB of the GPU's memory and may have %llu: weights %llu, "
-                   "buffers %llu, logits %llu, steps %llu, workspace %llu, driver %llu, and the "
-                   "least KV cache %llu (%u pages)",
-                   mib(ledger->used), mib(ledger->limit), mib(ledger->weights),
-                   mib(ledger->activations), mib(ledger->logits), mib(ledger->steps),
-                   mib(ledger->workspace), mib(ledger->context), mib(ledger->kv),
-                   ledger->page_count);
+    return err_set(
+        error, ERR_LIMIT,
+        "the model needs %llu MiB of the GPU's memory and may have %llu: weights %llu, "
+        "buffers %llu, logits %llu, steps %llu, workspace %llu, driver %llu, states %llu, "
+        "and the least KV cache %llu (%u pages)",
+        mib(ledger->used), mib(ledger->limit), mib(ledger->weights), mib(ledger->activations),
+        mib(ledger->logits), mib(ledger->steps), mib(ledger->workspace), mib(ledger->context),
+        mib(ledger->states), mib(ledger->kv), ledger->page_count);
 }
 
 /* Sizes that the layout starts from. */

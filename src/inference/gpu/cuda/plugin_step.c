@@ -26,6 +26,7 @@ size_t step_block_bytes(const struct gpu_limits *limits, uint32_t vocab) {
                                mask_bytes + sizeof(struct gpu_ask)) +
                      limits->edits_max * sizeof(struct draw_edit) +
                      limits->named_max * sizeof(int32_t);
+    if (limits->state_places > 0) step += limits->sequences_max * sizeof(struct gpu_state_item);
     size_t gaps = (size_t)(limits->group_count + 3) * PUTS_MAX * 16;
     return step + limits->group_count * group + samples + gaps;
 }
@@ -52,7 +53,8 @@ static void put_attention(struct block *block, const struct gpu_attention *from,
 static enum err check_step(const struct gpu *gpu, const struct gpu_step *step,
                            struct error *error) {
     const struct gpu_limits *limits = &gpu->limits;
-    if (step->row_count <= limits->rows_max && step->wanted_count <= limits->logit_rows_max)
+    if (step->row_count <= limits->rows_max && step->wanted_count <= limits->logit_rows_max &&
+        step->state_count <= limits->sequences_max)
         return OK;
     return err_set(error, ERR_LIMIT, "step %llu has %u rows, %u with logits; a step has %u and %u",
                    (unsigned long long)step->number, step->row_count, step->wanted_count,
@@ -96,6 +98,7 @@ enum err step_put(struct gpu *gpu, struct flight *flight, const struct gpu_step 
         group->pages = PUT(block, from->pages, from->page_count);
         put_attention(block, &from->all, &group->all);
     }
+    recurrent_put(gpu, flight, step);
     if (put_kept(gpu, flight, step)) return OK;
     return err_set(error, ERR_LIMIT, "step %llu has more pages or items than the limits say",
                    (unsigned long long)step->number);

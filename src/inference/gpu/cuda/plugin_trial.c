@@ -31,6 +31,8 @@ struct trial {
     struct gpu_draw *draws;
     struct gpu_ask ask;
     struct gpu_page_copy copy;
+    struct gpu_state_item *states;
+    uint32_t state_count;
     struct gpu_result result;
 };
 
@@ -43,6 +45,7 @@ static void trial_free(struct trial *trial) {
     free(trial->tiles);
     free(trial->decode);
     free(trial->draws);
+    free(trial->states);
     free(trial->result.tokens);
     free(trial->result.answers);
 }
@@ -56,10 +59,11 @@ static bool trial_take(struct trial *trial, uint32_t rows) {
     trial->tiles = calloc(rows, sizeof *trial->tiles);
     trial->decode = calloc(rows + 1, sizeof *trial->decode);
     trial->draws = calloc(rows, sizeof *trial->draws);
+    trial->states = calloc(rows, sizeof *trial->states);
     trial->result.tokens = calloc(rows, sizeof *trial->result.tokens);
     trial->result.answers = calloc(1, sizeof *trial->result.answers);
     return trial->tokens && trial->positions && trial->slots && trial->pages && trial->wanted &&
-           trial->tiles && trial->decode && trial->draws && trial->result.tokens &&
+           trial->tiles && trial->decode && trial->draws && trial->states && trial->result.tokens &&
            trial->result.answers;
 }
 
@@ -124,6 +128,33 @@ static void trial_decode(const struct gpu *gpu, struct trial *trial) {
     }
 }
 
+/* Rows with logits are sequences of their own, as in decode, as far as there are places, and go on
+ * from the zeros of warm or of a trial before; the others are those of their prompts. */
+static void trial_states(const struct gpu *gpu, struct trial *trial, uint32_t rows) {
+    const struct gpu_limits *limits = &gpu->limits;
+    const uint32_t prompts = (rows + trial->prompt - 1) / trial->prompt;
+    const uint32_t places = least_u32(limits->state_places, limits->sequences_max);
+    uint32_t alone = places > prompts ? places - prompts : 0;
+    if (limits->state_places == 0) return;
+    alone = least_u32(least_u32(alone, trial->step.wanted_count), rows - 1);
+    for (uint32_t row = 0, count; row < rows && trial->state_count < places; row += count) {
+        const uint32_t left = rows - alone > row ? rows - alone - row : 1;
+        count = least_u32(left, trial->prompt - trial->positions[row]);
+        const bool is_alone = row >= rows - alone;
+        if (is_alone) count = 1;
+        if (trial->state_count + 1 == places) count = rows - row; /* the last place has the rest */
+        trial->states[trial->state_count] =
+            (struct gpu_state_item){.row = row,
+                                    .rows = count,
+                                    .from = is_alone ? trial->state_count : GPU_NONE,
+                                    .to = trial->state_count,
+                                    .save = GPU_NONE};
+        trial->state_count++;
+    }
+    trial->step.states = trial->states;
+    trial->step.state_count = trial->state_count;
+}
+
 static void trial_groups(const struct gpu *gpu, struct trial *trial, uint32_t rows) {
     struct gpu_group group = {
         .slots = trial->slots,
@@ -182,6 +213,7 @@ static void trial_make(const struct gpu *gpu, struct trial *trial, uint32_t rows
     trial_decode(gpu, trial);
     trial_groups(gpu, trial, rows);
     trial_samples(gpu, trial);
+    trial_states(gpu, trial, rows);
 }
 
 enum err made_up_step(struct gpu *gpu, uint32_t rows, struct error *error) {

@@ -75,7 +75,7 @@ static enum err walk_norm(struct walk *walk, const struct card_op *op, struct er
         .epsilon = gpu->program.eps,
     };
     if (op->op.add != ADD_NOTHING) call.h = walk->product[TO_H];
-    call.y = rows_for(walk, op);
+    call.y = walk->normed = rows_for(walk, op);
     return cuda_norm(&call, gpu->compute, error);
 }
 
@@ -93,6 +93,10 @@ bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t ro
            cuda_scaled_pays(*ret_ending, matrix->rows_padded, row_bucket(rows));
 }
 
+static void *buffer_of(const struct gpu *gpu, enum op_to to) {
+    return to == TO_H ? gpu->h : to == TO_NARROW ? gpu->narrow : gpu->wide;
+}
+
 /* A product that leaves bf16: of gate and up with the activation in it, of others the scaled sums.
  */
 static enum err walk_scaled(struct walk *walk, const struct card_op *op, enum cuda_ending ending,
@@ -108,7 +112,7 @@ static enum err walk_scaled(struct walk *walk, const struct card_op *op, enum cu
         .in = walk->prepared.codes,
         .row_scale = walk->prepared.scale,
         .column_scale = matrix->scales,
-        .y = op->op.to == TO_H ? gpu->h : gpu->wide,
+        .y = buffer_of(gpu, op->op.to),
     };
     walk->is_gated = ending != CUDA_END_SCALED;
     if (!walk->is_gated)
@@ -130,7 +134,7 @@ static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct 
         .inputs = matrix->cols,
         .rows = walk->rows,
         .in = walk->prepared.codes,
-        .sums = op->op.to == TO_H ? gpu->h : gpu->wide,
+        .sums = buffer_of(gpu, op->op.to),
     };
     walk->product[op->op.to] = (struct cuda_product){
         .sums = call.sums,
@@ -173,10 +177,10 @@ static enum err walk_heads(struct walk *walk, const struct card_op *op, struct e
 }
 
 static enum err walk_keep(struct walk *walk, const struct card_op *op, struct error *error) {
-    (void)op;
     const struct gpu *gpu = walk->gpu;
     const size_t x_bytes = gpu->program.width * sizeof(float);
-    const size_t q_bytes = (size_t)gpu->program.heads * gpu->program.head_dim * 2;
+    const size_t q_width = (size_t)gpu->program.heads * gpu->program.head_dim;
+    const size_t q_bytes = (op->op.attended > 0 ? op->op.attended : q_width) * 2;
     struct cuda_keep call = {.from = walk->x,
                              .from_bytes = x_bytes,
                              .from_rows = walk->flight->step.wanted,
@@ -185,10 +189,14 @@ static enum err walk_keep(struct walk *walk, const struct card_op *op, struct er
                              .rows = walk->flight->step.wanted_count};
     enum err err = cuda_keep(&call, gpu->compute, error);
     if (err != OK) return err;
-    call.from = walk->q, call.to = gpu->q_kept;
+    call.from = op->op.attended > 0 ? walk->attended : walk->q, call.to = gpu->q_kept;
     call.from_bytes = call.row_bytes = q_bytes;
     walk->x = gpu->x_kept;
-    walk->q = gpu->q_kept;
+    if (op->op.attended > 0)
+        walk->attended = gpu->q_kept;
+    else
+        walk->q = gpu->q_kept;
+    walk->kept_rows = call.from_rows;
     walk->rows = call.rows;
     walk->is_kept = true;
     return cuda_keep(&call, gpu->compute, error);
@@ -215,7 +223,7 @@ static struct cuda_attention attention_of(const struct walk *walk, const struct 
         .sinks = op->op.sinks,
         .q = walk->q,
         .q_stride = q_width,
-        .y = gpu->attended,
+        .y = walk->attended,
         .y_stride = q_width,
         .positions = walk->is_kept ? step->wanted_positions : step->positions,
         .pages = group->pages,
@@ -231,9 +239,8 @@ static enum err run_tiles(const struct walk *walk, const struct cuda_attention *
     return cuda_attention_tiles(call, &items, walk->gpu->compute, error);
 }
 
-/* Rows of bf16 in the form of the next product. */
-static enum err prepare(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
-                        struct error *error) {
+enum err walk_prepare_rows(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
+                           struct error *error) {
     if (gpu_form_is_bf16(matrix_of(walk, op->op.next)->form)) {
         walk->prepared = (struct cuda_rows){.codes = from, .type = CUDA_BF16, .stride = width};
         return OK;
@@ -244,6 +251,21 @@ static enum err prepare(struct walk *walk, const struct card_op *op, void *from,
                                        .width = width,
                                        .rows = walk->rows};
     return cuda_quantise(&call, walk->gpu->compute, error);
+}
+
+static enum err gate_output(const struct walk *walk, struct error *error) {
+    const struct gpu_program *program = &walk->gpu->program;
+    const uint32_t q_width = program->heads * program->head_dim;
+    const uint32_t before = q_width + 2 * program->kv_heads * program->head_dim;
+    const struct cuda_output_gate call = {
+        .gate = product_columns(&walk->product[TO_WIDE], before),
+        .gate_rows = walk->kept_rows,
+        .y = walk->attended,
+        .y_stride = q_width,
+        .width = q_width,
+        .rows = walk->rows,
+    };
+    return cuda_output_gate(&call, walk->gpu->compute, error);
 }
 
 /* All four launches are made, those without items too, which start nothing: a graph has each. */
@@ -261,15 +283,16 @@ static enum err walk_attention(struct walk *walk, const struct card_op *op, stru
     call.is_next |= work->tiles.count > 0;
     if (err == OK) err = cuda_attention_decode(&call, &decode, stream, error);
     if (err == OK) err = cuda_attention_merge(&call, &merges, stream, error);
+    if (err == OK && op->op.is_gated) err = gate_output(walk, error);
     if (err != OK) return err;
-    return prepare(walk, op, walk->gpu->attended,
-                   walk->gpu->program.heads * walk->gpu->program.head_dim, error);
+    return walk_prepare_rows(walk, op, walk->attended,
+                             walk->gpu->program.heads * walk->gpu->program.head_dim, error);
 }
 
 static enum err walk_gate(struct walk *walk, const struct card_op *op, struct error *error) {
     if (walk->is_gated) {
         walk->is_gated = false;
-        return prepare(walk, op, walk->gpu->wide, walk->gpu->program.ffn, error);
+        return walk_prepare_rows(walk, op, walk->gpu->wide, walk->gpu->program.ffn, error);
     }
     const struct cuda_gate call = {
         .in = walk->product[TO_WIDE],
@@ -299,16 +322,25 @@ static enum err walk_logits(struct walk *walk, const struct card_op *op, struct 
 
 void walk_begin(struct walk *walk, struct gpu *gpu, struct flight *flight) {
     *walk = (struct walk){
-        .gpu = gpu, .flight = flight, .rows = flight->step.row_count, .x = gpu->x, .q = gpu->q};
+        .gpu = gpu,
+        .flight = flight,
+        .rows = flight->step.row_count,
+        .x = gpu->x,
+        .q = gpu->q,
+        .attended = gpu->attended,
+    };
 }
 
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) {
     static enum err (*const run[OP_KINDS])(struct walk *, const struct card_op *,
                                            struct error *) = {
-        [OP_EMBED] = walk_embed,     [OP_NORM] = walk_norm,     [OP_MATMUL] = walk_matmul,
-        [OP_HEADS] = walk_heads,     [OP_KEEP] = walk_keep,     [OP_ATTENTION] = walk_attention,
-        [OP_GATE] = walk_gate,       [OP_LOGITS] = walk_logits, [OP_ROUTE] = walk_route,
-        [OP_EXPERTS] = walk_experts,
+        [OP_EMBED] = walk_embed,     [OP_NORM] = walk_norm,
+        [OP_MATMUL] = walk_matmul,   [OP_HEADS] = walk_heads,
+        [OP_KEEP] = walk_keep,       [OP_ATTENTION] = walk_attention,
+        [OP_GATE] = walk_gate,       [OP_LOGITS] = walk_logits,
+        [OP_ROUTE] = walk_route,     [OP_EXPERTS] = walk_experts,
+        [OP_PREPARE] = walk_prepare, [OP_CONV] = walk_conv,
+        [OP_DELTA] = walk_delta,     [OP_GATED_NORM] = walk_gated_norm,
     };
     if (walk->rows == 0) return OK;
     return run[op->op.kind](walk, op, error);

@@ -42,9 +42,10 @@ static enum err tune(struct gpu *gpu, const struct card_op *at, struct error *er
         .inputs = matrix->cols,
         .weights = weights,
         .in = gpu->codes,
-        .sums = is_logits        ? (void *)gpu->flights[0].logits
-                : op->to == TO_H ? gpu->h
-                                 : gpu->wide,
+        .sums = is_logits             ? (void *)gpu->flights[0].logits
+                : op->to == TO_H      ? gpu->h
+                : op->to == TO_NARROW ? gpu->narrow
+                                      : gpu->wide,
     };
     for (uint32_t rows = 1; rows <= most; rows = call.rows + 1) {
         call.rows = row_bucket(rows);
@@ -79,6 +80,15 @@ static cudaError_t clear(const struct gpu *gpu, void *at, size_t bytes) {
     return at ? cudaMemsetAsync(at, 0, bytes, gpu->compute) : cudaSuccess;
 }
 
+/* Made-up steps go on from states that nobody wrote. */
+static enum err clear_states(const struct gpu *gpu, struct error *error) {
+    const struct recurrent_room *room = &gpu->recurrent;
+    const size_t places = (size_t)gpu->program.recurrent.layers * gpu->limits.state_places;
+    cudaError_t code = clear(gpu, room->states, places * room->state_stride);
+    if (code == cudaSuccess) code = clear(gpu, room->tails, places * room->tail_stride);
+    return code == cudaSuccess ? OK : card_error(code, error, "clearing states");
+}
+
 /* Zeroes memory that compute-sanitizer's initcheck would report. A copied page is read to its end,
  * and the tool does not see that the library's kernels write sums. */
 static enum err clear_all(const struct gpu *gpu, struct error *error) {
@@ -87,6 +97,7 @@ static enum err clear_all(const struct gpu *gpu, struct error *error) {
     const size_t logits = gpu->logit_bucket * gpu->logit_stride * sizeof(float);
     cudaError_t code = clear(gpu, gpu->h, gpu->h_bytes);
     if (code == cudaSuccess) code = clear(gpu, gpu->wide, gpu->wide_bytes);
+    if (code == cudaSuccess) code = clear(gpu, gpu->narrow, gpu->narrow_bytes);
     for (uint32_t i = 0; i < gpu->limits.steps_max && code == cudaSuccess; i++)
         code = clear(gpu, gpu->flights[i].logits, logits);
     for (uint32_t i = 0; i < pages->places && code == cudaSuccess; i++) {
@@ -110,6 +121,7 @@ enum err plugin_warm(struct gpu *gpu, struct error *error) {
     assert(gpu->is_prepared);
     enum err err = gpu->clears_memory ? clear_all(gpu, error) : OK;
     if (err == OK) err = fill_codes(gpu, error);
+    if (err == OK) err = clear_states(gpu, error);
     for (uint32_t i = 0; i < gpu->program.op_count && err == OK; i++) {
         const enum op_kind kind = gpu->ops[i].op.kind;
         if (kind == OP_MATMUL || kind == OP_LOGITS) err = tune(gpu, &gpu->ops[i], error);

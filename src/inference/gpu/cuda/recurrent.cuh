@@ -43,8 +43,7 @@ __device__ static inline struct numbers<4> four_sums(const struct cuda_product &
 
 /* The same as the convolution takes them. */
 __device__ static inline struct numbers<4>
-four_bf16(const struct cuda_product &product, size_t row, uint32_t at) {
-    struct numbers<4> v = four_sums(product, row, at);
+rounded_sums(const struct cuda_product &product, struct numbers<4> v) {
     if (product.type == CUDA_SUMS_BF16 && !product.row_scale && !product.bias) return v;
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
@@ -52,6 +51,11 @@ four_bf16(const struct cuda_product &product, size_t row, uint32_t at) {
         v.at[i] = cuda_low_bf16(pair), v.at[i + 1] = cuda_high_bf16(pair);
     }
     return v;
+}
+
+__device__ static inline struct numbers<4>
+four_bf16(const struct cuda_product &product, size_t row, uint32_t at) {
+    return rounded_sums(product, four_sums(product, row, at));
 }
 
 /* Sum over each LANES neighbouring lanes, known to all of them. */
@@ -64,9 +68,8 @@ __device__ static inline float sum_lanes(float value) {
 }
 
 /* exp(g) of Gated DeltaNet, as an exponent of e. */
-__device__ static inline float delta_gate(const struct cuda_delta &call, size_t row,
-                                          uint32_t head) {
-    return -expf(call.a_log[head]) * softplus(sum_at(call.a, row, head) + call.dt_bias[head]);
+__device__ static inline float delta_gate(const struct cuda_delta &call, uint32_t head, float a) {
+    return -expf(call.a_log[head]) * softplus(a + call.dt_bias[head]);
 }
 
 /* ---- slots ---- */
@@ -154,14 +157,22 @@ static inline bool is_product_by_fours(const struct cuda_product *product) {
            is_at_16(product->column_scale) && is_at_16(product->bias);
 }
 
+static inline enum err cuda_delta_check_heads(uint32_t k_heads, uint32_t v_heads, uint32_t k_dim,
+                                              uint32_t v_dim, struct error *error) {
+    const uint32_t group = k_heads > 0 ? v_heads / k_heads : 0;
+    if ((k_dim != 128 && k_dim != 64) || v_dim != k_dim)
+        return err_set(error, ERR_INVALID, "delta: heads of %u and %u, not of 64 or 128", k_dim,
+                       v_dim);
+    if (group < 1 || group > 8 || group * k_heads != v_heads)
+        return err_set(error, ERR_INVALID, "delta: %u value heads of %u key heads", v_heads,
+                       k_heads);
+    return OK;
+}
+
 static inline enum err cuda_delta_check(const struct cuda_delta *call, struct error *error) {
-    const uint32_t group = call->k_heads > 0 ? call->v_heads / call->k_heads : 0;
-    if ((call->k_dim != 128 && call->k_dim != 64) || call->v_dim != call->k_dim)
-        return err_set(error, ERR_INVALID, "delta: heads of %u and %u, not of 64 or 128",
-                       call->k_dim, call->v_dim);
-    if (group < 1 || group > 8 || group * call->k_heads != call->v_heads)
-        return err_set(error, ERR_INVALID, "delta: %u value heads of %u key heads", call->v_heads,
-                       call->k_heads);
+    const enum err code =
+        cuda_delta_check_heads(call->k_heads, call->v_heads, call->k_dim, call->v_dim, error);
+    if (code != OK) return code;
     if (!is_product_by_fours(&call->qkv) || !is_product_by_fours(&call->z) || !call->a.sums ||
         !call->b.sums || !is_states_well(&call->states) || !is_states_well(&call->tails) ||
         !is_at_16(call->conv) || !is_at_16(call->norm) || !is_at_16(call->y) ||

@@ -15,9 +15,12 @@
  * Thread: one per stream.
  * Memory: device memory of the caller; nothing is allocated, every call only enqueues.
  * Invariant: in one call no slot is written by two items, and none is read by one item and written
- * by another. Every call waits for the kernel before it on the stream. */
+ * by another. Every call waits for the kernel before it on the stream. Calls without items make
+ * their launches as well, which start nothing: a graph has each (launches.h). */
 
 #include "gpu/cuda/rows.h"
+
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -47,7 +50,8 @@ struct cuda_state_item {
 
 /* ---- Gated DeltaNet ----
  *
- * Per value head j, which uses key head j / (v_heads / k_heads), and token:
+ * Per token and value head j, which uses key head j / (v_heads / k_heads), or j % k_heads where
+ * heads_are_tiled:
  *   c = (q, k, v) after a causal convolution of 4 taps and silu, per channel
  *   q = q / |q| / sqrt(k_dim), k = k / |k|, where |x| = sqrt(sum of squares + 1e-6)
  *   S = exp(g) S with g = -exp(a_log) softplus(a + dt_bias)
@@ -73,10 +77,20 @@ struct cuda_delta {
     uint32_t v_heads;
     uint32_t k_dim; /* 128, or 64; as v_dim */
     uint32_t v_dim;
-    uint16_t *y; /* (rows, y_stride) bf16, v_heads · v_dim of each */
+    bool heads_are_tiled;
+    /* For cuda_delta_decode: the launch before is cuda_delta_chunk, with items, of the same rows
+     * and states; on sm_90 and later they run side by side. */
+    bool is_next;
+    uint32_t chunks_max; /* 1: cuda_delta_chunk holds one at a time in shared memory; 0: two */
+    uint16_t *y;         /* (rows, y_stride) bf16, v_heads · v_dim of each */
     size_t y_stride;
     void *room; /* cuda_delta_room() bytes at a multiple of 16, for cuda_delta_chunk alone */
 };
+
+/* ERR_INVALID, with the reason, for heads without kernels, and on a GPU whose blocks have too
+ * little shared memory for the chunks of such heads. */
+enum err cuda_delta_supports(uint32_t k_heads, uint32_t v_heads, uint32_t k_dim, uint32_t v_dim,
+                             struct error *error) MUST_CHECK;
 
 /* One row per item. Each state is read and written once. ERR_INVALID for sizes or addresses other
  * than those above. */
@@ -85,8 +99,8 @@ enum err cuda_delta_decode(const struct cuda_delta *call, struct CUstream_st *st
 
 /* Any number of rows per item, by chunks of 64 on tensor cores, which multiply bf16: y and the
  * states are within 1 % of the recurrence, Euclidean. q, k, v and both gates of a step lie in
- * `room` meanwhile. Heads of 128 need 113 KiB of shared memory per block, which GPUs of 8.6, 8.9
- * and 12.0 have not: there it is an error of the launch. */
+ * `room` meanwhile. Heads of 128 take 113 KiB of shared memory per block, to fetch a chunk during
+ * the one before; where a block has less, as on GPUs of 8.6, 8.9 and 12.0, 65 KiB are enough. */
 size_t cuda_delta_room(uint32_t rows, uint32_t k_heads, uint32_t v_heads, uint32_t dim);
 enum err cuda_delta_chunk(const struct cuda_delta *call, struct CUstream_st *stream,
                           struct error *error) MUST_CHECK;

@@ -143,8 +143,9 @@ __device__ static __forceinline__ void walk_rows(const struct row_conv &conv, ui
     }
 }
 
-/* Blocks of a call: slabs of channels, `more` other blocks, tiles of rows. */
+/* Blocks of a call: slabs of channels, `more` other blocks, tiles of rows. None without rows. */
 static inline dim3 tile_blocks(uint32_t channels, uint32_t more, uint32_t rows) {
+    if (rows == 0) return dim3(0);
     return dim3((channels + TILE_CHANNELS - 1) / TILE_CHANNELS + more,
                 (rows + TILE_ROWS - 1) / TILE_ROWS);
 }

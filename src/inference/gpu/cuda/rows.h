@@ -103,6 +103,18 @@ struct cuda_quantise {
 enum err cuda_quantise(const struct cuda_quantise *call, struct CUstream_st *stream,
                        struct error *error) MUST_CHECK;
 
+/* y = y · sigmoid(gate), of what attention left. */
+struct cuda_output_gate {
+    struct cuda_product gate;  /* its columns 0..width-1 */
+    const uint32_t *gate_rows; /* (rows): row i of y goes with that row; NULL: with row i */
+    uint16_t *y;               /* (rows, y_stride) bf16 */
+    size_t y_stride;
+    uint32_t width; /* a multiple of 8, as the strides */
+    uint32_t rows;
+};
+enum err cuda_output_gate(const struct cuda_output_gate *call, struct CUstream_st *stream,
+                          struct error *error) MUST_CHECK;
+
 /* Norms and turns q and k and stores k and v. A page of one layer and KV head is 16 tokens of keys,
  * and as many of values, each [16][head_dim]: k, v (pages, kv_heads, 16, head_dim) in bf16, or e4m3
  * with fp16 scales (pages, kv_heads, 2, 16) in a pool of their own, keys' before values'. */

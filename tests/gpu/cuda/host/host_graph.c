@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARGUMENT_BYTES 256
+#define ARGUMENT_BYTES 512
 
 struct recorded {
     host_again *again;

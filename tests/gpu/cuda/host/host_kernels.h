@@ -12,9 +12,15 @@
 #include <stdint.h>
 
 struct CUstream_st;
+struct cuda_product;
 
 float host_from_e4m3(uint8_t code); /* not for NaN */
 uint8_t host_to_e4m3(float value);  /* the nearest code, at most 448 */
+
+/* ---- host_rows.c ---- */
+
+/* A value of a product, whatever its form. */
+float host_sum_at(const struct cuda_product *product, size_t row, size_t column);
 
 /* ---- host_runtime.c ---- */
 

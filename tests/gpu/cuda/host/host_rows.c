@@ -44,7 +44,7 @@ uint8_t host_to_e4m3(float value) {
     return (uint8_t)(value < 0 ? code | 0x80 : code);
 }
 
-static float sum_at(const struct cuda_product *product, size_t row, size_t column) {
+float host_sum_at(const struct cuda_product *product, size_t row, size_t column) {
     const size_t at = row * product->stride + column;
     float value = product->type == CUDA_SUMS_INT32
                       ? (float)((const int32_t *)product->sums)[at]
@@ -101,7 +101,8 @@ enum err cuda_norm(const struct cuda_norm *call, struct CUstream_st *stream, str
     float *h = malloc(call->width * sizeof *h), *y = malloc(call->width * sizeof *y);
     for (size_t row = 0; row < call->rows; row++) {
         float *x = call->x + row * call->x_stride;
-        for (uint32_t i = 0; call->h.sums && i < call->width; i++) h[i] = sum_at(&call->h, row, i);
+        for (uint32_t i = 0; call->h.sums && i < call->width; i++)
+            h[i] = host_sum_at(&call->h, row, i);
         float factor = call->post ? factor_of(h, call->width, call->epsilon) : 1;
         for (uint32_t i = 0; call->h.sums && i < call->width; i++)
             x[i] += h[i] * factor * (call->post ? call->post[i] : 1);
@@ -132,8 +133,8 @@ enum err cuda_gate(const struct cuda_gate *call, struct CUstream_st *stream, str
     float *y = malloc(call->width * sizeof *y);
     for (size_t row = 0; row < call->rows; row++) {
         for (uint32_t i = 0; i < call->width; i++) {
-            float gate = sum_at(&call->in, row, i);
-            y[i] = gated(call->kind, gate, sum_at(&call->in, row, call->width + i));
+            float gate = host_sum_at(&call->in, row, i);
+            y[i] = gated(call->kind, gate, host_sum_at(&call->in, row, call->width + i));
         }
         store(&call->y, row, y, call->width);
     }
@@ -198,7 +199,7 @@ enum err cuda_heads(const struct cuda_heads *call, struct CUstream_st *stream,
         for (uint32_t h = 0; h < call->heads + 2 * call->kv_heads; h++) {
             bool is_q = h < call->heads, is_value = h >= call->heads + call->kv_heads;
             for (uint32_t i = 0; i < call->head_dim; i++)
-                head[i] = sum_at(&call->in, row, (size_t)h * call->head_dim + i);
+                head[i] = host_sum_at(&call->in, row, (size_t)h * call->head_dim + i);
             if (!is_value) turn(call, row, is_q ? call->q_norm : call->k_norm, head);
             for (uint32_t i = 0; is_q && i < call->head_dim; i++)
                 call->q[row * call->q_stride + h * call->head_dim + i] = bf16_from_f32(head[i]);
@@ -408,8 +409,8 @@ static void end_row(const struct cuda_scaled *call, const struct cuda_product *p
     const enum cuda_gate_kind kind = call->ending == CUDA_END_SILU ? CUDA_SILU : CUDA_GELU_TANH;
     const uint32_t width = is_gated ? call->outputs / 2 : call->outputs;
     for (size_t i = 0; i < width; i++) {
-        float value = sum_at(product, row, i);
-        if (is_gated) value = gated(kind, value, sum_at(product, row, width + i));
+        float value = host_sum_at(product, row, i);
+        if (is_gated) value = gated(kind, value, host_sum_at(product, row, width + i));
         ((uint16_t *)call->y)[row * width + i] = bf16_from_f32(value);
     }
 }

@@ -44,6 +44,51 @@ static void a_decoder_is_predicted_from_its_config(void **state) {
     assert_int_equal(is.sequences, is.ledger.kv / (1024 * is.kv_bytes_per_token));
 }
 
+static struct model_config qwen3_5_4b(void) {
+    struct model_config config = {
+        .architecture = config_architecture(STR("qwen35")),
+        .layers = 32,
+        .width = 2560,
+        .ffn = 9216,
+        .heads = 16,
+        .kv_heads = 4,
+        .head_dim = 256,
+        .rotary_dim = 64,
+        .context_max = 32768,
+        .vocab_rows = 248320,
+        .token_count = 248077,
+        .recurrent = {
+            .taps = 4, .key_heads = 16, .value_heads = 32, .key_dim = 128, .value_dim = 128}};
+    for (uint32_t i = 0; i < config.layers; i++)
+        config.list[i].mixer = i % 4 == 3 ? MIXER_ATTENTION : MIXER_DELTA;
+    return config;
+}
+
+/* 24 layers of 32 matrices of 128 x 128 and 3 inputs of 8,192 channels. */
+static void states_of_recurrent_layers_take_their_room(void **state) {
+    (void)state;
+    struct model_config config = qwen3_5_4b();
+    struct card_fit_options options = {.config = &config,
+                                       .is_tied = true,
+                                       .weights = GPU_BF16,
+                                       .kv = GPU_BF16,
+                                       .memory_bytes = 15900 * MIB,
+                                       .sequence_tokens = 1024};
+    const struct card_fit wide = card_fit_of(&options);
+    options.state = GPU_BF16;
+    const struct card_fit small = card_fit_of(&options);
+    const uint64_t tails = UINT64_C(24) * 3 * 8192 * 2, matrices = UINT64_C(24) * 32 * 128 * 128;
+    assert_int_equal(wide.ledger.state_bytes, tails + 4 * matrices);
+    assert_int_equal(small.ledger.state_bytes, tails + 2 * matrices);
+    assert_int_equal(wide.ledger.states, wide.ledger.state_places * wide.ledger.state_bytes);
+    assert_in_range(wide.ledger.weights / MIB, 8000, 8080); /* 4.2 G parameters of 2 bytes */
+    assert_int_equal(wide.kv_bytes_per_token, 8 * 2 * 4 * 256 * 2);
+    assert_true(wide.is_fitting && wide.ledger.used <= wide.ledger.limit);
+    assert_true(wide.ledger.state_places > wide.limits.sequences_max);
+    assert_in_range(wide.sequences, 40, 64);
+    assert_in_range(small.sequences, wide.sequences + 16, wide.sequences * 2);
+}
+
 static void eight_bits_leave_more_sequences(void **state) {
     (void)state;
     struct model_config config = qwen3_4b();
@@ -102,6 +147,7 @@ static void what_does_not_fit_has_no_sequence(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_decoder_is_predicted_from_its_config),
+        cmocka_unit_test(states_of_recurrent_layers_take_their_room),
         cmocka_unit_test(eight_bits_leave_more_sequences),
         cmocka_unit_test(a_window_keeps_few_pages_of_a_long_sequence),
         cmocka_unit_test(experts_are_predicted_as_well),

@@ -29,7 +29,7 @@ static void nothing_given_is_auto(void **state) {
     assert_int_equal(settings.choice, GPU_CHOICE_AUTO);
     assert_int_equal(settings.kv, GPU_KV_AUTO);
     assert_int_equal(settings.weights, GPU_WEIGHTS_AUTO);
-    assert_false(settings.has_dtype);
+    assert_false(settings.has_dtype || settings.has_bf16_states);
 }
 
 static void values_are_read(void **state) {
@@ -37,11 +37,12 @@ static void values_are_read(void **state) {
     struct gpu_settings settings = read(&(struct gpu_texts){.device = STR("cuda:GPU-12ab"),
                                                             .dtype = STR("bfloat16"),
                                                             .kv_cache_dtype = STR("fp8"),
+                                                            .state_dtype = STR("bfloat16"),
                                                             .quantization = STR("int8"),
                                                             .memory_share = 0.5});
     assert_int_equal(settings.choice, GPU_CHOICE_CARD);
     assert_true(str_is(settings.card, "GPU-12ab"));
-    assert_true(settings.has_dtype);
+    assert_true(settings.has_dtype && settings.has_bf16_states);
     assert_int_equal(settings.kv, GPU_KV_E4M3);
     assert_int_equal(settings.weights, GPU_WEIGHTS_INT8);
     settings = read(&(struct gpu_texts){.device = STR("cuda:7")});
@@ -67,6 +68,9 @@ static void other_values_are_refused_with_those_that_exist(void **state) {
     expect_refusal(&(struct gpu_texts){.kv_cache_dtype = STR("fp8_e5m2")},
                    "--kv-cache-dtype 'fp8_e5m2' is not supported (auto, bfloat16, fp8 and fp8_e4m3 "
                    "are)");
+    expect_refusal(&(struct gpu_texts){.state_dtype = STR("float16")},
+                   "--mamba-ssm-cache-dtype 'float16' is not supported (auto, float32 and bfloat16 "
+                   "are)");
     expect_refusal(&(struct gpu_texts){.quantization = STR("awq")},
                    "--quantization 'awq' is not supported (auto, none, fp8 and int8 are; a file "
                    "that is quantized already is read as it is)");
@@ -79,6 +83,10 @@ static void the_cpu_takes_its_own_values_only(void **state) {
     read(&(struct gpu_texts){.device = STR("cpu"), .dtype = STR("auto"), .memory_share = 0.9});
     expect_refusal(&(struct gpu_texts){.device = STR("cpu"), .quantization = STR("fp8")},
                    "--quantization: the CPU has no other value than auto; only a GPU has one");
+    read(&(struct gpu_texts){.device = STR("cpu"), .state_dtype = STR("float32")});
+    expect_refusal(
+        &(struct gpu_texts){.device = STR("cpu"), .state_dtype = STR("bfloat16")},
+        "--mamba-ssm-cache-dtype: the CPU has no other value than auto; only a GPU has one");
     struct gpu_settings settings = read(&(struct gpu_texts){.kv_cache_dtype = STR("fp8")});
     struct error error = {0};
     assert_int_equal(gpu_settings_check_cpu(&settings, &error), ERR_INVALID);

@@ -173,6 +173,7 @@ static struct wire_hello a_hello(void) {
                                           .plugin = STR("/x.so"),
                                           .dtype = STR("bfloat16"),
                                           .kv_cache_dtype = STR("fp8"),
+                                          .state_dtype = STR("float32"),
                                           .quantization = STR("int8"),
                                           .memory_share = 0.75,
                                           .memory_bytes = 1ull << 42},
@@ -206,6 +207,7 @@ static void a_hello_comes_back(void **state) {
     assert_true(same(in.device.plugin, out.device.plugin));
     assert_true(same(in.device.dtype, out.device.dtype));
     assert_true(same(in.device.kv_cache_dtype, out.device.kv_cache_dtype));
+    assert_true(same(in.device.state_dtype, out.device.state_dtype));
     assert_true(same(in.device.quantization, out.device.quantization));
     assert_true(out.device.memory_share == 0.75 && out.device.memory_bytes == 1ull << 42);
     assert_true(out.is_careful);
