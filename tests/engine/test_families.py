@@ -19,6 +19,7 @@ OURS = [
     "lfm2_moe", "ministral3", "nemotron", "olmo2", "olmo3", "phi3", "phi3-long", "phi4-mini",
     "qwen2_5_vl", "qwen3_next", "qwen3_vl", "seed_oss", "smollm3"]
 ENCODERS = ["bert", "nomic-bert"]
+SEES_BOTH = ["embeddinggemma"]
 SHARED = ["gemma3", "llama3", "mistral", "qwen2", "qwen3"] if TINY.exists() else []
 MODELS = [(family, "bf16") for family in OURS] + [
     (family, weights) for family in SHARED for weights in ("bf16", "q8_0")]
@@ -40,7 +41,7 @@ MARGIN = {"bf16": 2e-3, "q8_0": 0.5}
 def files(tmp_path_factory):
     """(family, weights) → the GGUF file."""
     folder = tmp_path_factory.mktemp("families")
-    for family in (*OURS, *ENCODERS):
+    for family in (*OURS, *ENCODERS, *SEES_BOTH):
         gguf_of.convert(HERE / family, folder / f"{family}.gguf")
     return lambda family, weights="bf16": TINY / family / f"model-{weights}.gguf" if family in SHARED else folder / f"{family}.gguf"
 
@@ -240,7 +241,39 @@ def test_an_encoder_gives_the_references_vectors(files, family, path, pooling):
         assert abs(math.hypot(*vector) - 1) <= 1e-6
 
 
-@pytest.mark.parametrize("family", ENCODERS)
+@pytest.mark.parametrize("path", PATHS)
+@pytest.mark.parametrize("form", ["folder", "gguf"])
+@pytest.mark.parametrize("family", SEES_BOTH)
+def test_an_embedder_that_sees_both_sides_gives_the_references_vectors(files, family, form, path):
+    flags, tolerance = PATHS[path]
+    cases = json.loads((HERE / family / "reference.json").read_text())["cases"]
+    model = files(family) if form == "gguf" else HERE / family
+    for case, vector in zip(cases, vectors_of(model, [case["ids"] for case in cases], *flags),
+                            strict=True):
+        assert len(vector) == len(case["mean"])
+        assert 1 - cosine(vector, case["mean"]) <= tolerance
+
+
+@pytest.mark.parametrize("change, sentence", [
+    ({"in_features": 33}, "2_Dense/config.json: in_features is not 32"),
+    ({"out_features": 0}, "2_Dense/config.json: out_features is no integer of 1..262144"),
+    ({"out_features": 10**9}, "2_Dense/config.json: out_features is no integer of 1..262144"),
+    ({"out_features": 95}, "3_Dense/config.json: in_features is not 95"),
+    ({"bias": True}, "2_Dense/config.json: only bias false is supported"),
+    ({"activation_function": "torch.nn.modules.activation.Tanh"},
+     "2_Dense/config.json: only the activation_function Identity"),
+])  # yapf: disable
+def test_a_product_behind_the_pooling_that_is_another_is_refused(tmp_path, change, sentence):
+    folder = tmp_path / "embedder"
+    shutil.copytree(HERE / "embeddinggemma", folder)
+    config = json.loads((folder / "2_Dense/config.json").read_text())
+    (folder / "2_Dense/config.json").write_text(json.dumps(config | change))
+    done = support.quern("embed", "--model", folder, input='{"ids":[[1,2]]}')
+    assert done.returncode == 3 and sentence in done.stderr and done.stderr.count(
+        "\n") == 1, done.stderr
+
+
+@pytest.mark.parametrize("family", [*ENCODERS, *SEES_BOTH])
 def test_a_text_has_the_same_vector_whatever_is_beside_it(files, family):
     texts = [
         case["ids"] for case in json.loads((HERE / family / "reference.json").read_text())["cases"]]
@@ -369,7 +402,8 @@ def test_an_encoders_folder_pools_as_its_files_say(files, tmp_path):
         (folder / "1_Pooling/config.json").write_text(config)
         assert sentence in refusal()
     for change, sentence in [
-        ({"type": "sentence_transformers.models.Dense"}, "module 2 is neither"), ]:
+        ({"type": "sentence_transformers.models.Dense"}, "2_Normalize/config.json is missing"),
+        ({"type": "sentence_transformers.models.WordWeights"}, "module 2 is neither"), ]:
         write("modules.json", [*modules[:2], {**modules[2], **change}])
         write("1_Pooling/config.json", {"pooling_mode_cls_token": True})
         assert sentence in refusal()

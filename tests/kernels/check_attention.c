@@ -111,6 +111,8 @@ static void attend(const struct kernels *kernels, const struct sequence *sequenc
                    uint32_t count, uint32_t window, bool causal, float *y) {
     uint32_t blocks[BLOCKS];
     uint32_t key_end = causal ? first + count : sequence->length;
+    if (!causal && window > 0 && count > 0 && first + count - 1 + window < key_end)
+        key_end = first + count - 1 + window;
     uint32_t key_begin = window && first + 1 > window ? first + 1 - window : 0;
     for (uint32_t i = 0; i < BLOCKS; i++) {
         bool is_read = i >= key_begin / KV_BLOCK_TOKENS && i * KV_BLOCK_TOKENS < key_end;
@@ -396,7 +398,8 @@ static void check_groups(struct rng *rng, const struct kernels *kernels, struct 
            shape.kv_heads, shape.group, shape.head_dim);
     is_ok = true;
     for (size_t i = 0; i < COUNT_OF(windows); i++)
-        is_ok = group_is_right(rng, kernels, shape, 7, 13, windows[i], true) && is_ok;
+        for (int causal = 0; causal < 2; causal++)
+            is_ok = group_is_right(rng, kernels, shape, 7, 13, windows[i], causal) && is_ok;
     report(is_ok, "%s attention %ux%u heads of %u, groups with windows", kernels->name,
            shape.kv_heads, shape.group, shape.head_dim);
 }
@@ -424,9 +427,10 @@ void check_attention(const struct kernels *kernels) {
                    shape.has_sinks ? ", sinks" : "");
         }
         for (size_t i = 0; i < COUNT_OF(windows); i++)
-            report(attention_is_right(&rng, kernels, shape, 200, windows[i], true),
-                   "%s attention %ux%u heads of %u, window %u", kernels->name, shape.kv_heads,
-                   shape.group, shape.head_dim, windows[i]);
+            for (int causal = 0; causal < 2; causal++)
+                report(attention_is_right(&rng, kernels, shape, 200, windows[i], causal),
+                       "%s attention %ux%u heads of %u, window %u%s", kernels->name, shape.kv_heads,
+                       shape.group, shape.head_dim, windows[i], causal ? "" : " to both sides");
         check_groups(&rng, kernels, shape);
     }
 }

@@ -54,6 +54,9 @@ NAMES = {
         "attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
     "hunyuan_v1_dense": TWO | {
         "self_attn.query_layernorm": "attn_q_norm", "self_attn.key_layernorm": "attn_k_norm"},
+    "gemma3_text": TWO | {
+        "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
+        "post_feedforward_layernorm": "post_ffw_norm"},
     "ministral3": TWO, "olmo2": AFTER, "olmo3": AFTER, "exaone4": AFTER, "gemma": TWO, "granite": TWO, "smollm3": TWO, "qwen2_5_vl_text": TWO, "qwen3_vl_text": TWO,
     "seed_oss": TWO | {"post_attention_layernorm": "post_attention_norm"}, "glm4": TWO | {
         "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
@@ -63,7 +66,7 @@ NAMES = {
         "post_feedforward_layernorm": "post_ffw_norm"}}
 ARCHITECTURES = {
     "qwen3_moe": "qwen3moe", "nomic_bert": "nomic-bert", "qwen2_5_vl_text": "qwen2vl",
-    "cohere": "command-r", "hunyuan_v1_dense": "hunyuan-dense",
+    "gemma3_text": "gemma-embedding", "cohere": "command-r", "hunyuan_v1_dense": "hunyuan-dense",
     "qwen3_vl_text": "qwen3vl", "olmo3": "olmo2", "ministral3": "mistral3"}
 PERMUTED = ("granite", "ministral3", "smollm3")
 COUNTS = {
@@ -188,7 +191,7 @@ def tensors_of(folder, config, form):
             kind, content = "F32", widened(content)
         if config["model_type"] in PERMUTED and to.endswith(("attn_q.weight", "attn_k.weight")):
             content = permuted(content, shape[0], config)
-        if config["model_type"] in ("gemma", "gemma2", "nemotron") and to.endswith("norm.weight"):
+        if config["model_type"] in ("gemma", "gemma2", "nemotron", "gemma3_text") and to.endswith("norm.weight"):
             content = struct.pack(f"<{len(content) // 4}f",
                                   *(1 + value for value, in struct.iter_unpack("<f", content)))
         if to == "position_embd.weight" and config.get("positions_skipped"):
@@ -196,6 +199,10 @@ def tensors_of(folder, config, form):
             content = content[skipped * len(content) // shape[0]:]
             shape = [shape[0] - skipped, shape[1]]
         yield to, TYPES[kind][0], shape, content
+    for i in (2, 3):  # products behind the pooling
+        if (folder / f"{i}_Dense").exists():
+            kind, shape, content = entries_of(folder / f"{i}_Dense")["linear.weight"]
+            yield f"dense_{i}.weight", TYPES[kind][0], shape, content
     scaling = config.get("rope_scaling") or {}
     if scaling.get("rope_type") == "llama3":
         factors = list(stretched(config, scaling))
@@ -330,6 +337,11 @@ def pairs_of(folder, config, form):
         pooling = json.loads(pooling_file.read_text()) if pooling_file.exists() else {}
         yield pair(f"{kind}.attention.causal", BOOL, False)
         yield pair(f"{kind}.pooling_type", U32, 2 if pooling.get("pooling_mode_cls_token") else 1)
+    if kind == "gemma-embedding":
+        yield pair(f"{kind}.attention.sliding_window_pattern", ARRAY,
+                   (BOOL, [layer == "sliding_attention" for layer in config["layer_types"]]))
+        yield pair(f"{kind}.pooling_type", U32, 1)
+        yield pair(f"{kind}.rope.freq_base_swa", F32, config["rope_local_base_freq"])
     yield from numbers_of_layers(folder, config)
     yield from vocabulary_of(folder, config)
 

@@ -146,6 +146,7 @@ void checkpoint_close(struct checkpoint *checkpoint) {
     checkpoint_vocab_release(&checkpoint->vocab);
     gguf_close(checkpoint->own_gguf);
     shards_close(&checkpoint->shards);
+    for (uint32_t i = 0; i < CONFIG_DENSE_MAX; i++) safetensors_close(checkpoint->dense[i]);
     map_release(&checkpoint->by_name);
     arena_release(&checkpoint->arena);
     free(checkpoint->tensors);

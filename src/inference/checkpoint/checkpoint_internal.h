@@ -26,6 +26,7 @@ struct checkpoint {
     char *path;
     struct json_config *json;
     struct shards shards;
+    struct safetensors *dense[CONFIG_DENSE_MAX]; /* files of products behind the pooling, or NULL */
     const char *prefix; /* the prefix of the text model's tensors: "model.", … */
     struct arena arena; /* names and packed weights */
 };

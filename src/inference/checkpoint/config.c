@@ -289,7 +289,7 @@ static enum err read_attention(struct model_config *config, const struct gguf *g
 static enum err read_pooling(struct model_config *config, const struct gguf *gguf,
                              struct error *error) {
     uint32_t pooling = POOLING_NONE;
-    bool is_causal = !config->architecture->is_encoder;
+    bool is_causal = !config->architecture->is_encoder && !config->architecture->sees_both;
     struct config_key key = config_key_of(config, gguf, "pooling_type");
     enum err err = gguf_get_u32(gguf, key.text, &pooling, error);
     if (err == OK)
@@ -305,6 +305,26 @@ static enum err read_pooling(struct model_config *config, const struct gguf *ggu
                        config_key_of(config, gguf, "attention.causal").text);
     config->pooling = (enum pooling)pooling;
     config->is_bidirectional = !is_causal;
+    if (config->architecture->sees_both) config_center_windows(config);
+    return OK;
+}
+
+/* Products behind the pooling, by their tensors. */
+static enum err read_dense(struct model_config *config, const struct gguf *gguf,
+                           struct error *error) {
+    static const char *const names[CONFIG_DENSE_MAX] = {"dense_2.weight", "dense_3.weight"};
+    if (!config->architecture->sees_both) return OK;
+    for (uint32_t i = 0; i < CONFIG_DENSE_MAX; i++) {
+        const struct gguf_tensor *tensor = gguf_tensor_find(gguf, str_from(names[i]));
+        if (!tensor) return OK;
+        if (tensor->axis_count != 2 || tensor->axes[0] != config_dense_width(config, i) ||
+            tensor->axes[1] < 1 || tensor->axes[1] > CONFIG_FFN_MAX)
+            return err_set(error, ERR_INVALID, "tensor %s is %llu x %llu, not %u x (up to %u)",
+                           names[i], (unsigned long long)tensor->axes[0],
+                           (unsigned long long)tensor->axes[1], config_dense_width(config, i),
+                           CONFIG_FFN_MAX);
+        config->dense_widths[i] = (uint32_t)tensor->axes[1];
+    }
     return OK;
 }
 
@@ -351,6 +371,7 @@ enum err config_init(struct model_config *ret_config, const struct gguf *gguf, s
     if (err == OK) err = read_attention(&config, gguf, error);
     if (err == OK && config.architecture->has_v_norm) err = config_read_gemma(&config, gguf, error);
     if (err == OK) err = read_pooling(&config, gguf, error);
+    if (err == OK) err = read_dense(&config, gguf, error);
     if (err == OK) err = read_token_types(&config, gguf, error);
     if (err == OK) err = read_vocab_rows(&config, gguf, token_count, error);
     if (err == OK) *ret_config = config;

@@ -29,6 +29,7 @@
 #define CONFIG_STATE_BYTES_MAX (1ull << 30) /* state of a sequence, in all layers */
 #define CONFIG_CONTEXT_MAX (1u << 24)
 #define CONFIG_LABELS_MAX 4096u
+#define CONFIG_DENSE_MAX 2u
 #define CONFIG_VOCAB_MAX (1u << 21)
 
 /* CLAMPED: SiLU with a limit and a factor, and one more than the second half. Without a gate: RELU2
@@ -167,6 +168,8 @@ struct architecture {
     bool has_multipliers;     /* for embedding, sums and logits (Granite) */
     bool has_fused_gate_up;   /* one tensor with the rows of gate, then up */
     bool has_long_rope;       /* may have rope factors for short texts, and others for long ones */
+    bool may_see_both;        /* may be an embedder whose positions see later tokens */
+    bool sees_both;           /* always is one */
     bool has_window;          /* needs sliding_window; each window_period-th layer is without it */
     bool may_have_window;
     bool has_local_rope;    /* layers with the window have a base of their own and no scaling */
@@ -251,6 +254,9 @@ struct model_config {
     bool labels_are_raw; /* they count as they are, not their sigmoid or softmax */
     uint32_t embed_tokens_max; /* tokens of one text to embed; 0: as many as the context */
     bool is_bidirectional;     /* every position sees the whole text, also later tokens */
+    bool windows_see_both;     /* and windows go as far to both sides, the own key counted once */
+    uint32_t dense_widths[CONFIG_DENSE_MAX]; /* products behind the pooling, and how wide they leave
+                                                it; 0: no more */
 };
 
 /* True when a layer has a state instead of keys and values. */
@@ -323,6 +329,10 @@ const char *config_cpu_only(const struct model_config *config);
 uint32_t config_rotary_dim(const struct model_config *config);
 /* Factor of a row of the embedding. */
 float config_embedding_scale(const struct model_config *config);
+/* Makes a window of `window` keys around each position of those that end at it. */
+void config_center_windows(struct model_config *config);
+/* Width of what a text's vector is behind the pooling and `count` products. */
+uint32_t config_dense_width(const struct model_config *config, uint32_t count);
 /* Gives the layers without a rotation their table: each `period`-th; 0: no layer. */
 void config_set_unrotated(struct model_config *config, uint32_t period);
 /* Takes Granite's multiplier of the sums, r: x += r f(x) in each half layer. All norms are of x, so

@@ -48,6 +48,7 @@ static enum err refuse_unknown(const json_t *text, const struct family *family,
         str_is(json_member_str(text, "use_bidirectional_attention"), "vision");
     for (size_t i = may_have_bias; i < sizeof flags / sizeof *flags; i++) {
         if (i == 3 && architecture->has_v_norm && is_for_pictures) continue;
+        if (i == 3 && architecture->may_see_both) continue;
         enum err err = refuse_when_true(text, flags[i], error);
         if (err != OK) return err;
     }
@@ -265,6 +266,12 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
     bool is_causal = true;
     if (err == OK) err = config_json_bool(text, "is_causal", &is_causal, error);
     config->is_bidirectional = !is_causal;
+    if (err == OK && config->architecture->may_see_both) {
+        bool sees_both = false;
+        err = config_json_bool(text, "use_bidirectional_attention", &sees_both, error);
+        if (sees_both) config_center_windows(config);
+        config->is_bidirectional |= sees_both;
+    }
     if (err == OK && config->architecture->has_v_norm)
         err = config_json_read_gemma(config, text, error);
     if (err == OK) err = config_json_read_rope(ret_config, text, &family->rope, error);

@@ -28,6 +28,16 @@ void config_set_windows(struct model_config *config, uint32_t window,
         if (config->window > 0 && !is_local[i]) config->list[i].rope = 1;
 }
 
+void config_center_windows(struct model_config *config) {
+    config->windows_see_both = true;
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (config->list[i].window > 0) config->list[i].window = config->list[i].window / 2 + 1;
+}
+
+uint32_t config_dense_width(const struct model_config *config, uint32_t count) {
+    return count == 0 ? config->width : config->dense_widths[count - 1];
+}
+
 uint32_t config_head_dim(const struct model_config *config, uint32_t layer) {
     const uint32_t own = config->list[layer].head_dim;
     return own > 0 ? own : config->head_dim;

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint_internal.h"
 #include "checkpoint/folder_names.h"
 #include "checkpoint/folder_pooling.h"
+#include "checkpoint/tensors.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -264,6 +265,39 @@ static enum err size_vocabulary(struct checkpoint *checkpoint, uint32_t token_co
                    name.text);
 }
 
+/* The products behind the pooling lie in folders of their own. */
+static enum err take_dense(struct checkpoint *checkpoint, const struct folder_modules *modules,
+                           struct error *error) {
+    static const enum tensor_role roles[CONFIG_DENSE_MAX] = {ROLE_DENSE_FIRST, ROLE_DENSE_SECOND};
+    for (uint32_t i = 0; i < CONFIG_DENSE_MAX && modules->dense[i][0]; i++) {
+        char path[PATH_MAX];
+        struct shard_tensor found = {NULL, NULL};
+        struct checkpoint_tensor tensor = {0};
+        if (snprintf(path, sizeof path, "%s/%s/model.safetensors", checkpoint->path,
+                     modules->dense[i]) >= (int)sizeof path)
+            return err_set(error, ERR_INVALID, "the path of the folder is too long");
+        enum err err = safetensors_open(&checkpoint->dense[i], path, error);
+        if (err == ERR_NOT_FOUND)
+            return err_set(error, ERR_INVALID, "%s/model.safetensors is missing",
+                           modules->dense[i]);
+        if (err != OK) return err_prefix(error, "%s/model.safetensors", modules->dense[i]);
+        for (size_t j = 0; j < safetensors_tensor_count(checkpoint->dense[i]); j++) {
+            const struct safetensors_tensor *at = safetensors_tensor_at(checkpoint->dense[i], j);
+            if (str_is(at->name, "linear.weight"))
+                found = (struct shard_tensor){checkpoint->dense[i], at};
+        }
+        if (!found.tensor)
+            return err_set(error, ERR_INVALID, "%s/model.safetensors has no tensor linear.weight",
+                           modules->dense[i]);
+        tensor.spelled = found.tensor->name;
+        tensor.name = copy(checkpoint, str_from(tensor_name_of(roles[i], 0).text));
+        err = take_plain(&found, &tensor, error);
+        if (err == OK) err = checkpoint_add(checkpoint, &tensor, error);
+        if (err != OK) return err;
+    }
+    return OK;
+}
+
 enum err folder_open(struct checkpoint *checkpoint, const char *path,
                      const struct checkpoint_options *options, struct error *error) {
     checkpoint->path = mem_text(path);
@@ -271,12 +305,14 @@ enum err folder_open(struct checkpoint *checkpoint, const char *path,
     enum err err = read_config(checkpoint, error);
     if (err != OK) return err;
     name_model(checkpoint);
-    err = folder_read_pooling(checkpoint->path, &checkpoint->config, error);
+    struct folder_modules modules;
+    err = folder_read_pooling(checkpoint->path, &checkpoint->config, &modules, error);
     if (err == OK && options->dummy_weights) {
         err = folder_make_dummy(checkpoint, error);
     } else if (err == OK) {
         err = shards_open(&checkpoint->shards, checkpoint->path, error);
         if (err == OK) err = take_tensors(checkpoint, error);
+        if (err == OK) err = take_dense(checkpoint, &modules, error);
     }
     return err == OK ? size_vocabulary(checkpoint, options->token_count, error) : err;
 }

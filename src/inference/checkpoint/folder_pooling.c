@@ -10,7 +10,7 @@
 
 #define FILE_BYTES_MAX ((size_t)1 << 20)
 #define MODULES_MAX 16
-#define PATH_BYTES_MAX 64
+#define PATH_BYTES_MAX FOLDER_PATH_BYTES_MAX
 
 /* *ret_root is NULL when the file is not there. */
 static enum err read_json(const char *folder, const char *name, json_t **ret_root,
@@ -88,8 +88,54 @@ static enum err read_pooling_module(const char *folder, const json_t *module,
     return err;
 }
 
+/* A product without a bias and an activation. */
+static enum err read_dense_config(const json_t *root, const char *name, struct model_config *config,
+                                  uint32_t index, struct error *error) {
+    const json_int_t in = json_integer_value(json_member(root, "in_features"));
+    const json_int_t out = json_integer_value(json_member(root, "out_features"));
+    const struct str bend = json_member_str(root, "activation_function");
+    if (in != config_dense_width(config, index))
+        return err_set(error, ERR_INVALID, "%s: in_features is not %u", name,
+                       config_dense_width(config, index));
+    if (out < 1 || out > CONFIG_FFN_MAX)
+        return err_set(error, ERR_INVALID, "%s: out_features is no integer of 1..%u", name,
+                       CONFIG_FFN_MAX);
+    if (!json_is_false(json_member(root, "bias")))
+        return err_set(error, ERR_INVALID, "%s: only bias false is supported", name);
+    if (!str_ends_with(bend, STR("Identity")))
+        return err_set(error, ERR_INVALID, "%s: only the activation_function Identity is supported",
+                       name);
+    config->dense_widths[index] = (uint32_t)out;
+    return OK;
+}
+
+static enum err read_dense_module(const char *folder, const json_t *module,
+                                  struct model_config *config, struct folder_modules *modules,
+                                  struct error *error) {
+    const struct str path = json_member_str(module, "path");
+    char name[PATH_BYTES_MAX + sizeof "/config.json"];
+    uint32_t index = 0;
+    while (index < CONFIG_DENSE_MAX && config->dense_widths[index] > 0) index++;
+    if (config->pooling == POOLING_NONE || index == CONFIG_DENSE_MAX)
+        return err_set(error, ERR_INVALID,
+                       "modules.json: a Dense before the Pooling, or more than %u of them, are not "
+                       "supported",
+                       CONFIG_DENSE_MAX);
+    if (!is_plain(path))
+        return err_set(error, ERR_INVALID, "modules.json: the path of a Dense is no plain name");
+    snprintf(modules->dense[index], sizeof modules->dense[index], "%.*s", STR_ARGS(path));
+    snprintf(name, sizeof name, "%.*s/config.json", STR_ARGS(path));
+    json_t *root;
+    enum err err = read_json(folder, name, &root, error);
+    if (err != OK) return err;
+    err = root ? read_dense_config(root, name, config, index, error)
+               : err_set(error, ERR_INVALID, "%s is missing", name);
+    json_decref(root);
+    return err;
+}
+
 static enum err read_modules(const char *folder, const json_t *modules, struct model_config *config,
-                             struct error *error) {
+                             struct folder_modules *ret_modules, struct error *error) {
     size_t count = json_array_size(modules);
     if (count == 0 || count > MODULES_MAX)
         return err_set(error, ERR_INVALID, "modules.json is no list of 1..%d modules", MODULES_MAX);
@@ -99,20 +145,24 @@ static enum err read_modules(const char *folder, const json_t *modules, struct m
         struct str type = json_member_str(module, "type");
         if (str_ends_with(type, STR(".Pooling")))
             err = read_pooling_module(folder, module, config, error);
+        else if (str_ends_with(type, STR(".Dense")))
+            err = read_dense_module(folder, module, config, ret_modules, error);
         else if (!str_ends_with(type, STR(".Transformer")) &&
                  !str_ends_with(type, STR(".Normalize")))
-            err = err_set(error, ERR_INVALID,
-                          "modules.json: module %zu is neither Transformer, Pooling nor Normalize",
-                          i);
+            err = err_set(
+                error, ERR_INVALID,
+                "modules.json: module %zu is neither Transformer, Pooling, Dense nor Normalize", i);
     }
     return err;
 }
 
-enum err folder_read_pooling(const char *folder, struct model_config *config, struct error *error) {
+enum err folder_read_pooling(const char *folder, struct model_config *config,
+                             struct folder_modules *ret_modules, struct error *error) {
     json_t *modules, *lengths = NULL;
+    *ret_modules = (struct folder_modules){0};
     enum err err = read_json(folder, "modules.json", &modules, error);
     if (err != OK || !modules) return err;
-    err = read_modules(folder, modules, config, error);
+    err = read_modules(folder, modules, config, ret_modules, error);
     if (err == OK) err = read_json(folder, "sentence_bert_config.json", &lengths, error);
     const json_t *length = json_member(lengths, "max_seq_length");
     if (err == OK && length) {

@@ -11,7 +11,14 @@
 
 #include "checkpoint/config.h"
 
-/* Fills pooling and embed_tokens_max. ERR_INVALID, naming the file, for a module or a mode that
- * quern does not run. */
+#define FOLDER_PATH_BYTES_MAX 64
+
+/* Folders of the products behind the pooling, as many as dense_widths has; the others are empty. */
+struct folder_modules {
+    char dense[CONFIG_DENSE_MAX][FOLDER_PATH_BYTES_MAX + 1];
+};
+
+/* Fills pooling, dense_widths and embed_tokens_max. ERR_INVALID, naming the file, for a module or a
+ * mode that quern does not run. */
 enum err folder_read_pooling(const char *folder, struct model_config *config,
-                             struct error *error) MUST_CHECK;
+                             struct folder_modules *ret_modules, struct error *error) MUST_CHECK;

@@ -23,6 +23,9 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_LABEL_DENSE_BIAS] = {"cls.bias", NEED_LABEL_DENSE, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_LABELS] = {"cls.output.weight", NEED_LABELS, EXTENT_WIDTH, EXTENT_LABELS},
     [ROLE_LABELS_BIAS] = {"cls.output.bias", NEED_LABELS_BIAS, EXTENT_LABELS, EXTENT_NONE},
+    [ROLE_DENSE_FIRST] = {"dense_2.weight", NEED_DENSE_FIRST, EXTENT_WIDTH, EXTENT_DENSE_FIRST},
+    [ROLE_DENSE_SECOND] = {"dense_3.weight", NEED_DENSE_SECOND, EXTENT_DENSE_FIRST,
+                           EXTENT_DENSE_SECOND},
     [ROLE_ATTENTION_NORM] = {"attn_norm.weight", NEED_PRE_NORM, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_Q] = {"attn_q.weight", NEED_ATTENTION, EXTENT_WIDTH, EXTENT_Q_GATED},
     [ROLE_K] = {"attn_k.weight", NEED_KEYS, EXTENT_WIDTH, EXTENT_KV},
@@ -166,6 +169,8 @@ uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum e
     case EXTENT_STATE_HEADS: return config->recurrent.value_heads;
     case EXTENT_STATE_RATES: return 2ull * config->recurrent.value_heads;
     case EXTENT_LABELS: return config->labels;
+    case EXTENT_DENSE_FIRST: return config->dense_widths[0];
+    case EXTENT_DENSE_SECOND: return config->dense_widths[1];
     case EXTENT_STATE_NORM: /* one for all heads, or each its own */
         return config->architecture->recurrent == MIXER_MAMBA ? config_state_width(config)
                                                               : config->recurrent.value_dim;
@@ -197,9 +202,12 @@ static bool is_of_state(const struct model_config *config, enum mixer_kind mixer
     return is_of_delta && mixer == MIXER_DELTA && (need == NEED_DELTA_APART) != is_grouped;
 }
 
-/* Whether a decoder can have a tensor of the norms before its halves, or of an activation. */
-static bool is_of_norm(const struct model_config *config, enum need need) {
+/* Whether a decoder can have a tensor of the norms before its halves, of an activation, or behind
+ * the pooling. */
+static bool is_of_decoder(const struct model_config *config, enum need need) {
     const struct architecture *architecture = config->architecture;
+    if (need == NEED_DENSE_FIRST) return config->dense_widths[0] > 0;
+    if (need == NEED_DENSE_SECOND) return config->dense_widths[1] > 0;
     const bool is_before = !architecture->is_encoder && !architecture->has_no_pre_norm;
     const bool is_own = is_before && !architecture->halves_are_parallel;
     if (need == NEED_PRE_NORM) return is_before;
@@ -268,7 +276,7 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_LABEL_DENSE:
         return config->labels > 0 && architecture->label_form != LABEL_FORM_PLAIN;
     default:
-        return is_of_norm(config, need) || is_of_state(config, kind->mixer, need) ||
+        return is_of_decoder(config, need) || is_of_state(config, kind->mixer, need) ||
                is_of_latent(config, kind->mixer, need);
     }
 }

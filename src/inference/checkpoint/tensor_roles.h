@@ -52,6 +52,8 @@ enum need {
     NEED_POST_NORM,
     NEED_LABELS,
     NEED_LABEL_DENSE,
+    NEED_DENSE_FIRST,
+    NEED_DENSE_SECOND,
     /* From here on it may be absent. */
     NEED_OPTIONAL,
     NEED_LABELS_BIAS,
@@ -99,6 +101,8 @@ enum extent {
     EXTENT_STATE_HEADS,
     EXTENT_STATE_RATES,
     EXTENT_LABELS,
+    EXTENT_DENSE_FIRST,
+    EXTENT_DENSE_SECOND,
     EXTENT_STATE_NORM,
     EXTENT_MAMBA_IN,
     EXTENT_GATE_UP,

@@ -31,6 +31,8 @@ enum tensor_role {
     ROLE_LABEL_DENSE_BIAS,
     ROLE_LABELS,
     ROLE_LABELS_BIAS,
+    ROLE_DENSE_FIRST, /* behind the pooling */
+    ROLE_DENSE_SECOND,
     /* from here on one per layer */
     ROLE_ATTENTION_NORM,
     ROLE_Q,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cpu/embed.h"
 
+#include "base/least.h"
 #include "base/mem.h"
 #include "cpu/encoder.h"
 #include "cpu/forward.h"
@@ -22,7 +23,7 @@ struct embedder {
     struct forward *forward;
     struct label_weights labels; /* all NULL: vectors, or a judge without answers */
     float *judge;                /* (width) row of yes less that of no, or NULL */
-    float *state, *scratch;      /* (width) */
+    float *state, *scratch;      /* (state_width) the widest of a text's vector on its way */
     bool *is_second;             /* (rows_max) true: a row of the second text of a pair */
     uint32_t rows_max;           /* rows_max and tokens_max of the options */
     int32_t *tokens;             /* (rows_max), as all of these */
@@ -46,9 +47,15 @@ bool embed_is_judge(const struct model_config *config) {
            has_word(config->name, "reranker");
 }
 
+static uint32_t dense_count(const struct model_config *config) {
+    uint32_t count = 0;
+    while (count < CONFIG_DENSE_MAX && config->dense_widths[count] > 0) count++;
+    return count;
+}
+
 uint32_t embed_width(const struct model_config *config) {
     if (embed_is_judge(config)) return 1;
-    return config->labels > 0 ? config->labels : config->width;
+    return config->labels > 0 ? config->labels : config_dense_width(config, dense_count(config));
 }
 
 enum pooling embed_pooling(const struct model_config *config, enum pooling asked) {
@@ -107,8 +114,11 @@ enum err embedder_open(struct embedder **ret_embedder, const struct embedder_opt
     embedder->wanted = calloc(rows, sizeof *embedder->wanted);
     embedder->sequences = calloc(rows, sizeof *embedder->sequences);
     embedder->is_second = mem_new(rows, sizeof *embedder->is_second);
-    embedder->state = mem_new(options->config->width, sizeof *embedder->state);
-    embedder->scratch = mem_new(options->config->width, sizeof *embedder->scratch);
+    uint32_t state_width = options->config->width;
+    for (uint32_t i = 0; i < CONFIG_DENSE_MAX; i++)
+        state_width = most_u32(state_width, options->config->dense_widths[i]);
+    embedder->state = mem_new(state_width, sizeof *embedder->state);
+    embedder->scratch = mem_new(state_width, sizeof *embedder->scratch);
     embedder->labels = options->weights->labels;
     if (!embedder->tokens || !embedder->positions || !embedder->blocks || !embedder->wanted ||
         !embedder->sequences)
@@ -265,16 +275,31 @@ static enum err normalise(float *vector, uint32_t width, uint32_t index, struct 
     return OK;
 }
 
+/* A vector, through the products behind the pooling. */
+static enum err finish_vector(struct embedder *embedder, struct pooled_rows pooled, uint32_t index,
+                              float *ret_vector, struct error *error) {
+    const struct model_config *config = embedder->options.config;
+    const uint32_t count = dense_count(config);
+    float *from = embedder->state, *to = embedder->scratch;
+    sum_rows(pooled, config->width, count == 0 ? ret_vector : from);
+    for (uint32_t i = 0; i < count; i++) {
+        float *last = i + 1 == count ? ret_vector : to;
+        label_head_multiply(embedder->options.weights->dense[i], from,
+                            config_dense_width(config, i), config_dense_width(config, i + 1), last);
+        to = from;
+        from = last;
+    }
+    return normalise(ret_vector, embed_width(config), index, error);
+}
+
 /* `rows` begin with the text's first, or are its last alone. */
 static enum err pool_text(struct embedder *embedder, const struct embed_sequence *sequence,
                           const float *rows, uint32_t index, float *ret_vector,
                           struct error *error) {
     const struct model_config *config = embedder->options.config;
     const struct pooled_rows pooled = pooled_rows(embedder, sequence, rows);
-    if (config->labels == 0 && !embed_is_judge(config)) {
-        sum_rows(pooled, config->width, ret_vector);
-        return normalise(ret_vector, config->width, index, error);
-    }
+    if (config->labels == 0 && !embed_is_judge(config))
+        return finish_vector(embedder, pooled, index, ret_vector, error);
     sum_rows(pooled, config->width, embedder->state);
     for (uint32_t j = 0; j < config->width; j++) embedder->state[j] /= (float)pooled.count;
     const struct label_head head = {.weights = &embedder->labels,

@@ -15,6 +15,10 @@ static float product(const float *a, const float *b, size_t count) {
     return sum;
 }
 
+void label_head_multiply(const float *weight, const float *x, size_t in, size_t out, float *ret_y) {
+    for (size_t i = 0; i < out; i++) ret_y[i] = product(weight + i * in, x, in);
+}
+
 enum err label_head_run(const struct label_head *head, const float *state, uint32_t index,
                         float *ret_labels, struct error *error) {
     const struct label_weights *weights = head->weights;

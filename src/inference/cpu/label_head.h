@@ -19,5 +19,8 @@ struct label_head {
 
 /* state: (width), ret_labels: (labels). ERR_INVALID, naming text `index`, for a number that is not
  * finite. */
+/* y (out) = weight (out, in) · x (in). */
+void label_head_multiply(const float *weight, const float *x, size_t in, size_t out, float *ret_y);
+
 enum err label_head_run(const struct label_head *head, const float *state, uint32_t index,
                         float *ret_labels, struct error *error) MUST_CHECK;

@@ -237,7 +237,8 @@ struct attention {
     float scale;
     float softcap;      /* scores become softcap · tanh(score / softcap); 0: unchanged */
     uint32_t window;    /* a query at p sees keys p - window < j <= p; 0: keys 0 <= j <= p */
-    bool causal;        /* false: every query of an item sees keys 0 <= j < key_count; no window */
+    bool causal;        /* false: every query of an item sees keys 0 <= j < key_count, with a window
+                           those of p - window < j < p + window */
     const float *sinks; /* (head_count) or NULL: one more score of each query of a head, neither
                            scaled nor capped, which has a share of the softmax and no value */
 };

@@ -119,7 +119,8 @@ static void append_attention_half(struct maker *maker, const struct layer_weight
     append_keep(maker, heads->heads.stride, 0);
 
     struct op *attention = append_attention(maker, OP_ATTENTION);
-    attention->window = maker->options->is_bidirectional ? 0 : layer->window;
+    const bool sees_all = maker->options->is_bidirectional && !config->windows_see_both;
+    attention->window = sees_all ? 0 : layer->window;
     attention->scale = config->attention_scale;
     attention->softcap = config->attention_softcap;
     attention->sinks = weights->sinks;

@@ -230,11 +230,11 @@ enum err weights_read_decay(struct weights_loader *loader, uint32_t layer, float
 
 /* ---- positions and labels ---- */
 
-/* Rows of a matrix as floats, from `first` on: ret_rows (count, width). */
+/* Rows of a matrix as floats, from `first` on: ret_rows (count, columns). */
 static enum err read_rows(struct weights_loader *loader, enum tensor_role role, size_t first,
                           size_t count, float *ret_rows) {
     const struct checkpoint_tensor *tensor = weights_find(loader, 0, role);
-    size_t width = loader->options.config->width;
+    const size_t width = (size_t)tensor->axes[0];
     struct checkpoint_bytes bytes;
     enum err err = checkpoint_read(tensor, 0, loader->options.pool, &bytes, loader->error);
     if (err != OK) return err;
@@ -288,6 +288,20 @@ enum err weights_read_positions(struct weights_loader *loader) {
     for (size_t i = 0; err == OK && i < count * width; i++) at[i] += type[i % width];
     if (err == OK) err = read_second_type(loader, type);
     free(type);
+    return err;
+}
+
+enum err weights_read_dense(struct weights_loader *loader) {
+    static const enum tensor_role roles[CONFIG_DENSE_MAX] = {ROLE_DENSE_FIRST, ROLE_DENSE_SECOND};
+    const struct model_config *config = loader->options.config;
+    enum err err = OK;
+    for (uint32_t i = 0; i < CONFIG_DENSE_MAX && config->dense_widths[i] > 0 && err == OK; i++) {
+        const size_t in = config_dense_width(config, i), out = config->dense_widths[i];
+        float *rows = loader->weights->dense[i] = calloc(out, in * sizeof *rows);
+        if (!rows) return err_set(loader->error, ERR_LIMIT, "no memory for %zu weights", in * out);
+        loader->weights->bytes += in * out * sizeof *rows;
+        err = read_rows(loader, roles[i], 0, out, rows);
+    }
     return err;
 }
 

@@ -186,6 +186,7 @@ static enum err open_all(struct weights_loader *loader) {
     enum err err = weights_make_row_order(loader);
     if (err == OK) err = open_ends(loader);
     if (err == OK) err = weights_read_labels(loader);
+    if (err == OK) err = weights_read_dense(loader);
     for (uint32_t i = 0; i < loader->weights->layer_count && err == OK; i++)
         err = open_layer(loader, i);
     return err;
@@ -344,6 +345,7 @@ void weights_close(struct weights *weights) {
     free(weights->embedding_norm);
     free(weights->embedding_norm_bias);
     free(weights->second_type);
+    for (uint32_t i = 0; i < CONFIG_DENSE_MAX; i++) free(weights->dense[i]);
     free(weights->labels.dense);
     free(weights->labels.dense_bias);
     free(weights->labels.output);

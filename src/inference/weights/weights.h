@@ -52,10 +52,11 @@ struct weights {
     float *second_type;         /* (width) what the second token type has more than the first;
                                    NULL: there is one type */
     struct label_weights labels;
-    size_t bytes;                  /* bytes of all matrices and vectors */
-    uint64_t parameters;           /* elements of all tensors in the file */
-    enum tensor_type type;         /* the type of most of them */
-    struct weights_loader *loader; /* NULL after weights_fill */
+    float *dense[CONFIG_DENSE_MAX]; /* (dense_widths[i], the width before it) or NULL */
+    size_t bytes;                   /* bytes of all matrices and vectors */
+    uint64_t parameters;            /* elements of all tensors in the file */
+    enum tensor_type type;          /* the type of most of them */
+    struct weights_loader *loader;  /* NULL after weights_fill */
 };
 
 struct weights_options {

@@ -182,6 +182,13 @@ CONFIGS = {
                 "rope_type": "default", "rope_theta": 10000.0, "mrope_section": [2, 3, 3],
                 "mrope_interleaved": True}},
         "tie_word_embeddings": True},
+    "embeddinggemma": DECODER | {
+        "model_type": "gemma3_text", "num_hidden_layers": 4, "max_position_embeddings": 256,
+        "head_dim": 16, "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 16,
+        "sliding_window": 16, "layer_types": [
+            "sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+        "use_bidirectional_attention": True, "rope_theta": 1000000.0,
+        "rope_local_base_freq": 10000.0, "tie_word_embeddings": True},
     "nomic-bert": SIZES | {
         "model_type": "nomic_bert", "num_hidden_layers": 2, "max_position_embeddings": 64,
         "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "silu", "rope_theta": 1000.0,
@@ -258,7 +265,63 @@ def bert_case(model, ids):
             for name, vector in poolings.items()}}
 
 
+def dense(folder, seed, into, out):
+    """A module behind the pooling, as sentence-transformers saves it."""
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(out, into, generator=generator) / math.sqrt(into)
+    folder.mkdir(exist_ok=True)
+    save_file({"linear.weight": weight}, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(
+        json.dumps({
+            "in_features": into, "out_features": out, "bias": False,
+            "activation_function": "torch.nn.modules.linear.Identity"}) + "\n")
+    return weight
+
+
+def make_embedder(name):
+    """EmbeddingGemma: a Gemma 3 that sees both sides, the mean, two products, length 1."""
+    given = CONFIGS[name] | {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    folder = HERE / name
+    folder.mkdir(exist_ok=True)
+    config = transformers.Gemma3TextConfig(**{
+        key: value for key, value in given.items() if key not in ("model_type", "torch_dtype")})
+    config._attn_implementation = "eager"
+    model = transformers.Gemma3TextModel(config).eval()
+    fill(model, 7, True)
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling/config.json").write_text(
+        json.dumps({"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}) + "\n")
+    products = [dense(folder / "2_Dense", 1, 32, 96), dense(folder / "3_Dense", 2, 96, 24)]
+    kinds = ["Transformer", "Pooling", "Dense", "Dense", "Normalize"]
+    (folder / "modules.json").write_text(
+        json.dumps([{
+            "idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "",
+            "type": f"sentence_transformers.models.{kind}"} for i, kind in enumerate(kinds)],
+                   indent=1) + "\n")
+    random = numpy.random.default_rng(3)
+    cases = []
+    for length in (2, 5, 17, 33, 70):
+        ids = [1, *map(int, random.integers(3, 64, length - 1))]
+        with torch.no_grad():
+            vector = model(torch.tensor([ids])).last_hidden_state[0].mean(0)
+            for product in products:
+                vector = product @ vector
+        cases.append({"ids": ids, "mean": [
+            round(float(x), 6) for x in vector / vector.norm()]})
+    save_file({key: value.to(torch.bfloat16).contiguous()
+               for key, value in model.state_dict().items()}, folder / "model.safetensors",
+              metadata={"format": "pt"})
+    (folder / "config.json").write_text(
+        json.dumps(given | {"architectures": ["Gemma3TextModel"]}, indent=1) + "\n")
+    (folder / "reference.json").write_text(
+        json.dumps({
+            "transformers": transformers.__version__, "torch": torch.__version__.split("+")[0],
+            "cases": cases}) + "\n")
+
+
 def make(name):
+    if name == "embeddinggemma":
+        return make_embedder(name)
     given = CONFIGS[name]
     folder = HERE / name
     folder.mkdir(exist_ok=True)

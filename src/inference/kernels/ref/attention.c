@@ -103,7 +103,10 @@ static void attend_item(const struct attention *call, const struct attention_ite
     for (uint32_t r = 0; r < item->row_count; r++) {
         uint32_t position = item->position + r;
         uint32_t key_end = call->causal ? position + 1 : item->key_count;
-        uint32_t key_begin = call->window && key_end > call->window ? key_end - call->window : 0;
+        uint32_t key_begin =
+            call->window && position + 1 > call->window ? position + 1 - call->window : 0;
+        if (!call->causal && call->window > 0 && key_end - position > call->window)
+            key_end = position + call->window;
         for (uint32_t head = head_begin; head < head_end; head++) {
             size_t at = (size_t)head * call->cache->head_dim;
             attend(call, item->blocks, call->q + (item->row + r) * call->q_stride + at,
@@ -117,7 +120,6 @@ void ref_attention(const struct attention *call, const struct attention_group *g
     const struct kv_cache *cache = call->cache;
     assert(kv_head_begin <= kv_head_end && kv_head_end <= cache->kv_heads);
     assert(call->head_count % cache->kv_heads == 0 && cache->head_dim <= HEAD_DIM_MAX);
-    assert(call->causal || call->window == 0);
     uint32_t heads = call->head_count / cache->kv_heads;
     for (uint32_t i = 0; i < group->item_count; i++)
         attend_item(call, &group->items[i], kv_head_begin * heads, kv_head_end * heads);
