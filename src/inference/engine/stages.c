@@ -76,7 +76,8 @@ static void drop_schemas(json_t *tools) {
 static void drop_documents(struct request *request) {
     json_object_del(request->body, "messages");
     /* The reader of calls knows a call by its name; that of XML looks at the schemas, too. */
-    if (request->tool_format != TOOL_FORMAT_XML) drop_schemas(request->tools);
+    if (request->tool_format != TOOL_FORMAT_XML && request->tool_format != TOOL_FORMAT_KEYS)
+        drop_schemas(request->tools);
     json_object_del(request->body, "prompt");
     json_object_del(request->body, "bad_words");
     json_object_del(request->body, "chat_template");

@@ -34,6 +34,9 @@ bool call_text_mistral(struct str text, const json_t *tools, struct call_list *c
  * types: the JSON type of each comes from the schema of the parameter in `tools`, and is a string
  * where there is none. */
 bool call_text_xml(struct str text, const json_t *tools, struct call_list *calls);
+/* GLM's f<arg_key>a</arg_key><arg_value>…</arg_value>…, whose values are such texts; JSON is taken,
+ * too. */
+bool call_text_keys(struct str text, const json_t *tools, struct call_list *calls);
 /* Gemma's call:f{key:value,…}, with strings between `quote` and bare keys; JSON is taken, too. */
 bool call_text_gemma(struct str text, struct str quote, const json_t *tools,
                      struct call_list *calls);

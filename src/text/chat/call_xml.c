@@ -13,6 +13,10 @@
 #define FUNCTION_END STR("</function>")
 #define PARAMETER STR("<parameter=")
 #define PARAMETER_END STR("</parameter>")
+#define KEY STR("<arg_key>")
+#define KEY_END STR("</arg_key>")
+#define VALUE STR("<arg_value>")
+#define VALUE_END STR("</arg_value>")
 #define SCHEMAS_MAX 200     /* schemas that are looked at for one value */
 #define PARAMETERS_MAX 1000 /* most parameters in one call: each is compared with all before it */
 
@@ -147,29 +151,65 @@ static bool read_parameters(struct str text, struct parameters *list) {
     return true;
 }
 
+/* Adds a call with these parameters, as the JSON that their schemas mean. */
+static void add_call(struct str name, const struct parameters *list, const json_t *tools,
+                     struct call_list *calls) {
+    struct tool_call *call = call_list_add(calls);
+    const json_t *schema = parameters_of(tools, name);
+    const json_t *properties = json_object_get(schema, "properties");
+    buf_add_str(&call->name, name);
+    buf_add_byte(&call->arguments, '{');
+    for (size_t i = 0; i < list->count; i++) {
+        struct str key = list->at[i].name;
+        const json_t *property = json_object_getn(properties, key.at, key.bytes);
+        if (i > 0) buf_add_text(&call->arguments, ", ");
+        json_write_utf8_string(&call->arguments, key);
+        buf_add_text(&call->arguments, ": ");
+        int room = SCHEMAS_MAX;
+        add_value(&call->arguments, types_of(schema, property, &room), list->at[i].value);
+    }
+    buf_add_byte(&call->arguments, '}');
+}
+
 static bool read_function(struct str text, const json_t *tools, struct call_list *calls) {
     struct parameters list = {.at = NULL};
     size_t name_end = str_find_byte(text, '>', 0);
     if (name_end == SIZE_MAX) return false;
     struct str name = str_trim((struct str){text.at, name_end});
     bool is_good = name.bytes > 0 && read_parameters(str_skip(text, name_end + 1), &list);
-    if (is_good) {
-        struct tool_call *call = call_list_add(calls);
-        const json_t *schema = parameters_of(tools, name);
-        const json_t *properties = json_object_get(schema, "properties");
-        buf_add_str(&call->name, name);
-        buf_add_byte(&call->arguments, '{');
-        for (size_t i = 0; i < list.count; i++) {
-            struct str key = list.at[i].name;
-            const json_t *property = json_object_getn(properties, key.at, key.bytes);
-            if (i > 0) buf_add_text(&call->arguments, ", ");
-            json_write_utf8_string(&call->arguments, key);
-            buf_add_text(&call->arguments, ": ");
-            int room = SCHEMAS_MAX;
-            add_value(&call->arguments, types_of(schema, property, &room), list.at[i].value);
-        }
-        buf_add_byte(&call->arguments, '}');
+    if (is_good) add_call(name, &list, tools, calls);
+    free(list.at);
+    return is_good;
+}
+
+/* The text between two marks, the first of which is next in *text; *text moves behind the second.
+ */
+static bool cut_between(struct str *text, struct str begin, struct str end, struct str *ret_inner) {
+    struct str rest = str_trim(*text);
+    if (!str_starts_with(rest, begin)) return false;
+    rest = str_skip(rest, begin.bytes);
+    const size_t at = str_find(rest, end, 0);
+    if (at == SIZE_MAX) return false;
+    *ret_inner = (struct str){rest.at, at};
+    *text = str_skip(rest, at + end.bytes);
+    return true;
+}
+
+bool call_text_keys(struct str text, const json_t *tools, struct call_list *calls) {
+    struct parameters list = {.at = NULL};
+    struct str key, value;
+    text = str_trim(text);
+    if (text.bytes > 0 && text.at[0] == '{') return call_text_json(text, tools, calls);
+    const size_t name_end = least_size(str_find(text, KEY, 0), text.bytes);
+    struct str name = str_trim((struct str){text.at, name_end});
+    bool is_good = utf8_is_valid(text) && name.bytes > 0 && str_find_byte(name, '<', 0) == SIZE_MAX;
+    text = str_skip(text, name_end);
+    while (is_good && str_trim(text).bytes > 0) {
+        is_good = list.count <= PARAMETERS_MAX && cut_between(&text, KEY, KEY_END, &key) &&
+                  cut_between(&text, VALUE, VALUE_END, &value) && str_trim(key).bytes > 0;
+        if (is_good) put_parameter(&list, str_trim(key), value);
     }
+    if (is_good) add_call(name, &list, tools, calls);
     free(list.at);
     return is_good;
 }

@@ -48,6 +48,7 @@ static bool read_call_text(const struct tool_reader *reader, struct str text,
     switch (reader->format) {
     case TOOL_FORMAT_HERMES: return call_text_json(text, tools, calls);
     case TOOL_FORMAT_XML: return call_text_xml(text, tools, calls);
+    case TOOL_FORMAT_KEYS: return call_text_keys(text, tools, calls);
     case TOOL_FORMAT_MISTRAL:
     case TOOL_FORMAT_NAMED: return call_text_mistral(text, tools, calls);
     case TOOL_FORMAT_PYTHON:

@@ -13,6 +13,9 @@ static const struct row {
 } rows[TOOL_FORMAT_COUNT] = {
     [TOOL_FORMAT_HERMES] = {{"<tool_call>", "</tool_call>"}, " hermes qwen3_json longcat ", ""},
     [TOOL_FORMAT_XML] = {{"<tool_call>", "</tool_call>"}, " qwen3_coder qwen3_xml ", ""},
+    [TOOL_FORMAT_KEYS] = {{"<tool_call>", "</tool_call>"},
+                          " glm45 glm47 ",
+                          "<arg_key> </arg_key> <arg_value> </arg_value>"},
     [TOOL_FORMAT_MISTRAL] = {{"[TOOL_CALLS]", NULL}, " mistral ", "[ARGS] [CALL_ID]"},
     [TOOL_FORMAT_NAMED] = {{"[TOOL_CALLS]", NULL}, "", "[ARGS] [CALL_ID]"},
     [TOOL_FORMAT_LLAMA] = {{NULL, NULL}, " llama3_json llama4_json ", "<|python_tag|>"},
@@ -29,6 +32,10 @@ static const struct row {
 
 const char *const chat_marks[CHAT_MARKS_MAX + 1] = {"<tool_call>",
                                                     "</tool_call>",
+                                                    "<arg_key>",
+                                                    "</arg_key>",
+                                                    "<arg_value>",
+                                                    "</arg_value>",
                                                     "[TOOL_CALLS]",
                                                     "[ARGS]",
                                                     "[CALL_ID]",
@@ -121,8 +128,10 @@ enum tool_format tool_format_of(const struct jinja_template *template) {
     if (has(source, "<tool_call>") && has(source, "<function=") && has(source, "<parameter="))
         return TOOL_FORMAT_XML;
     if (has(source, HARMONY_THOUGHT_BEGIN)) return TOOL_FORMAT_HARMONY;
+    if (has(source, "<tool_call>") && has(source, "<arg_key>") && has(source, "<arg_value>"))
+        return TOOL_FORMAT_KEYS;
     /* Calls as other XML, in the marks of Hermes or of Llama. */
-    if (has(source, "<function=") || has(source, "<arg_key>")) return TOOL_FORMAT_PLAIN;
+    if (has(source, "<function=")) return TOOL_FORMAT_PLAIN;
     if (has(source, "[TOOL_CALLS]"))
         return has(source, "[ARGS]") ? TOOL_FORMAT_NAMED : TOOL_FORMAT_MISTRAL;
     if (has(source, "<|tool_call>")) return TOOL_FORMAT_GEMMA;

@@ -8,6 +8,8 @@
  *               and 3)
  *     XML       text <tool_call><function=f><parameter=a>…</parameter></function></tool_call> …
  *               (Qwen3-Coder)
+ *     KEYS      text <tool_call>f<arg_key>a</arg_key><arg_value>…</arg_value>…</tool_call> …
+ *               (GLM-4.5)
  *     MISTRAL   text [TOOL_CALLS][{"name": "f", "arguments": {…}}, …]
  *     NAMED     text [TOOL_CALLS]f[ARGS]{…}[TOOL_CALLS]…                        (Mistral from v11
  *               on)
@@ -30,6 +32,7 @@ enum tool_format {
     TOOL_FORMAT_PLAIN, /* the template takes tools in a form that is not read: calls stay text */
     TOOL_FORMAT_HERMES,
     TOOL_FORMAT_XML,
+    TOOL_FORMAT_KEYS,
     TOOL_FORMAT_MISTRAL,
     TOOL_FORMAT_NAMED,
     TOOL_FORMAT_LLAMA,
@@ -58,7 +61,7 @@ struct tool_marks tool_format_marks(enum tool_format format);
 /* The words of all forms and of thoughts (thought.h), in an array that ends in NULL. A vocabulary
  * may have them as control tokens, which are no text otherwise. A set of marks has bit k for
  * chat_marks[k]. */
-#define CHAT_MARKS_MAX 28
+#define CHAT_MARKS_MAX 32
 extern const char *const chat_marks[CHAT_MARKS_MAX + 1];
 /* The marks that a text spells; none for NULL. */
 uint32_t chat_marks_in(const char *text);

@@ -20,6 +20,7 @@ struct form {
 static const struct form forms[TOOL_FORMAT_COUNT] = {
     [TOOL_FORMAT_HERMES] = {"", "<tool_call>\n" NAME_HEAD, ARGUMENTS, "}\n</tool_call>", "\n", ""},
     [TOOL_FORMAT_XML] = {"", "<tool_call>\n" NAME_HEAD, ARGUMENTS, "}\n</tool_call>", "\n", ""},
+    [TOOL_FORMAT_KEYS] = {"", "<tool_call>\n" NAME_HEAD, ARGUMENTS, "}\n</tool_call>", "\n", ""},
     [TOOL_FORMAT_MISTRAL] = {"[TOOL_CALLS][", NAME_HEAD, ARGUMENTS, "}", ", ", "]"},
     [TOOL_FORMAT_NAMED] = {"", "[TOOL_CALLS]", "[ARGS]", "", "", ""},
     [TOOL_FORMAT_LLAMA] = {"", NAME_HEAD, "\", \"parameters\": ", "}", "; ", ""},

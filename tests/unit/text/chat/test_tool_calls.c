@@ -162,6 +162,30 @@ static const struct row quoted[] = {
     "<tool_call>\n<function=" name ">\n" parameters "</function>\n</tool_call>"
 #define SET(name, value) "<parameter=" name ">\n" value "\n</parameter>\n"
 
+#define KEYS(name, parameters) "<tool_call>" name "\n" parameters "</tool_call>"
+#define KEY(name, value) "<arg_key>" name "</arg_key>\n<arg_value>" value "</arg_value>\n"
+
+static const struct row keys[] = {
+    {"Hi", "Hi", ""},
+    {KEYS("f", KEY("city", "Oslo") KEY("days", "2")), "", "f({\"city\": \"Oslo\", \"days\": 2})"},
+    {"One moment.\n" KEYS("f", "") "\n" KEYS("g", KEY("a", "1")), "One moment.",
+     "f({});g({\"a\": \"1\"})"},
+    {KEYS("f", KEY("days", "two") KEY("dry", "true") KEY("list", "[1, \"a\"]")), "",
+     "f({\"days\": \"two\", \"dry\": true, \"list\": [1, \"a\"]})"},
+    {KEYS("f", KEY("city", " a\n<b> ")), "", "f({\"city\": \" a\\n<b> \"})"},
+    {"<tool_call>f<arg_key>days</arg_key><arg_value>2</arg_value></tool_call>", "",
+     "f({\"days\": 2})"},
+    {"<tool_call>\n{\"name\": \"f\", \"arguments\": {\"days\": 2}}\n</tool_call>", "",
+     "f({\"days\": 2})"},
+    {KEYS("f", KEY("days", "2")) " end", "end", "f({\"days\": 2})"},
+    {"<tool_call></tool_call>", "<tool_call></tool_call>", ""},
+    {"<tool_call>f<arg_key>a</arg_key></tool_call>", "<tool_call>f<arg_key>a</arg_key></tool_call>",
+     ""},
+    {"<tool_call>f<arg_key>a</arg_key>x<arg_value>1</arg_value></tool_call>",
+     "<tool_call>f<arg_key>a</arg_key>x<arg_value>1</arg_value></tool_call>", ""},
+    {"<tool_call><b>f</tool_call>", "<tool_call><b>f</tool_call>", ""},
+};
+
 static const struct row xml[] = {
     {"Hi", "Hi", ""},
     {XML("f", SET("city", "Oslo") SET("days", "2")), "", "f({\"city\": \"Oslo\", \"days\": 2})"},
@@ -365,6 +389,8 @@ static void calls_of_other_forms_are_found_however_they_come(void **state) {
     (void)state;
     check_all(TOOL_FORMAT_HERMES, quoted, COUNT(quoted));
     check_all(TOOL_FORMAT_XML, xml, COUNT(xml));
+    check_all(TOOL_FORMAT_KEYS, keys, COUNT(keys));
+    check_all(TOOL_FORMAT_KEYS, quoted, COUNT(quoted));
     check_all(TOOL_FORMAT_XML, quoted, COUNT(quoted));
     check_all(TOOL_FORMAT_NAMED, mistral, COUNT(mistral));
     check_all(TOOL_FORMAT_PYTHON, python, COUNT(python));
@@ -477,6 +503,7 @@ static void a_template_says_which_form_it_teaches(void **state) {
                 {"{% if tools %}<tool_call>{% endif %}", TOOL_FORMAT_HERMES},
                 {"{% if tools %}<tool_call><function=f>{% endif %}", TOOL_FORMAT_PLAIN},
                 {"{{ tools }}<tool_call><function=f><parameter=a>", TOOL_FORMAT_XML},
+                {"{{ tools }}<tool_call>f<arg_key>a</arg_key><arg_value>", TOOL_FORMAT_KEYS},
                 {"{{ tools }}[TOOL_CALLS]", TOOL_FORMAT_MISTRAL},
                 {"{{ tools }}[TOOL_CALLS]f[ARGS]", TOOL_FORMAT_NAMED},
                 {"{{ tools }}<|tool_call>", TOOL_FORMAT_GEMMA},
@@ -499,9 +526,10 @@ static void a_template_says_which_form_it_teaches(void **state) {
 static void chat_marks_are_the_marks_of_forms_and_thoughts(void **state) {
     (void)state;
     static const int counts[TOOL_FORMAT_COUNT] = {
-        [TOOL_FORMAT_HERMES] = 2, [TOOL_FORMAT_XML] = 2,      [TOOL_FORMAT_MISTRAL] = 3,
-        [TOOL_FORMAT_NAMED] = 3,  [TOOL_FORMAT_LLAMA] = 1,    [TOOL_FORMAT_PYTHON] = 1,
-        [TOOL_FORMAT_GEMMA] = 3,  [TOOL_FORMAT_FUNCTION] = 3, [TOOL_FORMAT_HARMONY] = 5};
+        [TOOL_FORMAT_KEYS] = 6,    [TOOL_FORMAT_HERMES] = 2, [TOOL_FORMAT_XML] = 2,
+        [TOOL_FORMAT_MISTRAL] = 3, [TOOL_FORMAT_NAMED] = 3,  [TOOL_FORMAT_LLAMA] = 1,
+        [TOOL_FORMAT_PYTHON] = 1,  [TOOL_FORMAT_GEMMA] = 3,  [TOOL_FORMAT_FUNCTION] = 3,
+        [TOOL_FORMAT_HARMONY] = 5};
     static const char *const thoughts[] = {"</think>", "[/THINK]", "</seed:think>", "<channel|>"};
     uint32_t all = 0;
     for (size_t i = 0; i < TOOL_FORMAT_COUNT; i++) {
@@ -525,6 +553,7 @@ static void parsers_have_the_names_that_vllm_has(void **state) {
     (void)state;
     assert_int_equal(tool_format_named(STR("hermes")), TOOL_FORMAT_HERMES);
     assert_int_equal(tool_format_named(STR("qwen3_coder")), TOOL_FORMAT_XML);
+    assert_int_equal(tool_format_named(STR("glm45")), TOOL_FORMAT_KEYS);
     assert_int_equal(tool_format_named(STR("llama4_pythonic")), TOOL_FORMAT_PYTHON);
     assert_int_equal(tool_format_named(STR("openai")), TOOL_FORMAT_HARMONY);
     assert_int_equal(tool_format_named(STR("")), TOOL_FORMAT_NONE);

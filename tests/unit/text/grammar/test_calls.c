@@ -20,6 +20,8 @@ static const struct {
      "\n", ""},
     {TOOL_FORMAT_XML, "", "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", "\n",
      ""},
+    {TOOL_FORMAT_KEYS, "", "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>", "\n",
+     ""},
     {TOOL_FORMAT_MISTRAL, "[TOOL_CALLS][", "{\"name\": \"f\", \"arguments\": {}}", ", ", "]"},
     {TOOL_FORMAT_NAMED, "", "[TOOL_CALLS]f[ARGS]{}", "", ""},
     {TOOL_FORMAT_LLAMA, "", "{\"name\": \"f\", \"parameters\": {}}", "; ", ""},

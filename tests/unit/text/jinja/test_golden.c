@@ -57,7 +57,7 @@ static void published_templates_are_known_by_the_calls_they_teach(void **state) 
                 {"meetkai-functionary-medium-v3.1.jinja", TOOL_FORMAT_PLAIN},
                 {"ByteDance-Seed-OSS.jinja", TOOL_FORMAT_PLAIN},
                 {"mistralai-Ministral-3-14B-Reasoning-2512.jinja", TOOL_FORMAT_NAMED},
-                {"GLM-4.6.jinja", TOOL_FORMAT_PLAIN},
+                {"GLM-4.6.jinja", TOOL_FORMAT_KEYS},
                 {"openai-gpt-oss-120b.jinja", TOOL_FORMAT_HARMONY},
                 {"mistralai-Mistral-Nemo-Instruct-2407.jinja", TOOL_FORMAT_MISTRAL},
                 {"Mistral-Small-3.2-24B-Instruct-2506.jinja", TOOL_FORMAT_NAMED},
