@@ -65,6 +65,14 @@ def keyed(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def named(tmp_path_factory):
+    """The echo worker under the names that frameworks know."""
+    yield from support.server_of_session(
+        tmp_path_factory, "named", "--model", "m=echo", "--alias", "claude-*=m", "--alias",
+        "gpt-4.1=m", "--alias", "llama3.2=m")
+
+
+@pytest.fixture(scope="session")
 def small_memory(tmp_path_factory):
     """Has 4 MiB for the bodies of all requests, each counted four times."""
     yield from support.server_of_session(tmp_path_factory, "small", "--model", "gpt-4=echo",
