@@ -24,6 +24,14 @@ def server(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def leaving(tmp_path_factory):
+    """Its model leaves after a time, or as a client asks."""
+    state = tmp_path_factory.mktemp("ollama-leaving") / "state"
+    with support.serving(state, "--model", "smollm2", "--keep-alive", "10m") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
 def embedder(tmp_path_factory):
     state = tmp_path_factory.mktemp("ollama-embed") / "state"
     with support.serving(state, "--model", support.MINILM) as server:
@@ -151,7 +159,16 @@ def loaded(server):
     return {model["name"]: model for model in server.json("GET", "/api/ps")["models"]}
 
 
-def test_a_model_is_kept_as_long_as_the_last_client_asks(server):
+def test_a_model_of_the_operators_stays_whatever_a_client_asks(server):
+    whole(server, "/api/chat", chat(keep_alive=0))
+    whole(server, "/api/chat", chat(keep_alive="1s"))
+    answer = json.loads(post(server, "/api/generate", {"model": "smollm2", "keep_alive": 0}))
+    assert answer["done_reason"] == "unload"
+    assert loaded(server)["smollm2:latest"]["expires_at"] > "2300"
+
+
+def test_a_model_is_kept_as_long_as_the_last_client_asks(leaving):
+    server = leaving
     whole(server, "/api/chat", chat(keep_alive="5m"))
     left = datetime.fromisoformat(loaded(server)["smollm2:latest"]["expires_at"]) - \
         datetime.now(timezone.utc)
@@ -173,7 +190,8 @@ def test_a_model_is_kept_as_long_as_the_last_client_asks(server):
     assert "duration" in refused(server, "/api/chat", chat(keep_alive="later"))
 
 
-def test_no_client_interrupts_a_batch(server):
+def test_no_client_interrupts_a_batch(leaving):
+    server = leaving
     lines = [{"custom_id": f"{i}", "method": "POST", "url": "/v1/chat/completions", "body": {
         "model": "smollm2", "messages": QUESTION, "max_tokens": 60, "seed": i}} for i in range(40)]
     batch = server.create(support.jsonl(lines))

@@ -73,7 +73,8 @@ static enum err open_engine(struct node *node, const struct model_choice *choice
                                             .hang_ms = settings.hang_ms,
                                             .dump_dir = node->dump_dir,
                                             .turns = node->turns[rank],
-                                            .keep_ms = from->keep_ms};
+                                            .keep_ms = from->keep_ms,
+                                            .stays = !from->shelf && from->keep_ms <= 0};
     if (known) {
         options.foretold = known->foretold;
         options.memory_bytes = fit_memory_of(known, &settings);

@@ -54,6 +54,7 @@ struct worker_engine {
     pid_t held_pid;                /* a child that was killed and does not end; 0: none */
     bool is_closing;
     bool is_held;            /* an administrator holds its model unloaded */
+    bool stays;              /* no client's wish makes it leave */
     bool is_retired;         /* its model was deleted: no name is served */
     bool is_leaving;         /* makes room on its device: takes no more jobs */
     bool is_asleep;          /* without turns: it has left, or leaves, until a job waits */

@@ -98,7 +98,7 @@ static bool submit(struct worker *worker, const struct worker_job *job) {
     if (is_taken) {
         engine->jobs[engine->job_count++] =
             (struct engine_job){.id = job->id, .is_line = job->is_line};
-        engine->keep_ms = job->keep_ms ? job->keep_ms : engine->keep_usual_ms;
+        engine->keep_ms = job->keep_ms && !engine->stays ? job->keep_ms : engine->keep_usual_ms;
         engine->had_line = job->is_line;
         queue_frame(engine, job->id, &frame);
         if (engine->turns)
@@ -123,8 +123,10 @@ static void want(struct worker *worker, enum tier tier, int64_t deadline_unix_s)
 }
 
 static void park(struct worker *worker) {
-    engine_turn_park(engine_of(worker));
-    wake(engine_of(worker));
+    struct worker_engine *engine = engine_of(worker);
+    if (engine->stays) return; /* it never changes */
+    engine_turn_park(engine);
+    wake(engine);
 }
 
 static void hold(struct worker *worker, bool is_held) {
@@ -359,6 +361,7 @@ static void copy_options(struct worker_engine *engine,
     engine->close_ms = options->close_ms ? options->close_ms : 2000;
     engine->kill_ms = options->kill_ms ? options->kill_ms : 10000;
     engine->keep_ms = engine->keep_usual_ms = options->keep_ms;
+    engine->stays = options->stays;
     struct wire_hello hello = options->hello, kept;
     hello.version = WIRE_VERSION;
     wire_put_hello(&engine->hello, &hello);

@@ -65,6 +65,7 @@ struct worker_engine_options {
     const char *dump_dir; /* keeps the stacks of engines that hung or crashed; copied; NULL: none */
     struct turns *turns;  /* shared with other engines; borrowed; NULL: not shared */
     int64_t keep_ms;      /* the model leaves after this time without a job (default: it stays) */
+    bool stays;           /* no client's wish makes it leave */
     /* What is known of the model before its first READY; copied. Without a name: nothing is. */
     struct wire_ready foretold;
     uint64_t memory_bytes; /* that the engine will take, as predicted, for its turns */
