@@ -47,13 +47,19 @@ def run(server, lines, endpoint):
 def test_messages(server):
     batch, found = run(server, [
         message("a", "Grüße", system="s"), message("b", "x", stream=True),
-        message("c", [{"type": "image", "source": {}}]), message("d", "x", max_tokens=0)], MESSAGES)
-    assert (batch["request_counts"]["completed"], batch["request_counts"]["failed"]) == (1, 3)
+        message("c", [{"type": "image", "source": {}}]), message("d", "x", max_tokens=0),
+        message("e", "x", response_format={"type": "json_object"}),
+        message("f", "x", guided_choice=["a"]), message("g", "x", logit_bias={"1": -100}),
+        message("h", "x", output_config={"response_format": {"type": "json_schema"}})],
+                       MESSAGES)
+    assert (batch["request_counts"]["completed"], batch["request_counts"]["failed"]) == (1, 7)
     body = found["a"]["body"]
     assert body["type"] == "message" and body["id"].startswith("msg_") and body["model"] == "m"
     assert body["content"] == [{"type": "text", "text": "Grüße"}]
     assert body["stop_reason"] == "end_turn" and body["usage"]["output_tokens"] > 0
-    for name, word in (("b", "stream"), ("c", "image"), ("d", "max_tokens")):
+    for name, word in (("b", "stream"), ("c", "image"), ("d", "max_tokens"),
+                       ("e", "response_format"), ("f", "guided_choice"), ("g", "logit_bias"),
+                       ("h", "output_config.response_format")):
         assert found[name]["status_code"] == 400
         body = found[name]["body"]
         assert body["type"] == "error" and body["error"]["type"] == "invalid_request_error"
@@ -64,7 +70,10 @@ def test_responses(server):
     batch, found = run(server, [
         response("a", "Grüße", instructions="Sei\nkurz", metadata={"k": "ä"}),
         response("b", "x", previous_response_id="resp_1"),
-        response("c", "x", tools=[{"type": "web_search"}])], RESPONSES)
+        response("c", "x", tools=[{"type": "web_search"}]),
+        # What another API would hold the answer to is refused by name, as for single requests.
+        response("d", "x", response_format={"type": "json_object"}),
+        response("e", "x", guided_json={"type": "object"})], RESPONSES)
     body = found["a"]["body"]
     assert body["object"] == "response" and body["status"] == "completed"
     assert (body["instructions"], body["metadata"]) == ("Sei\nkurz", {"k": "ä"})
@@ -72,6 +81,9 @@ def test_responses(server):
     assert body["usage"]["total_tokens"] == batch["usage"]["total_tokens"]
     assert found["b"]["body"]["error"]["param"] == "previous_response_id"
     assert found["c"]["body"]["error"]["param"] == "tools[0].type"
+    for name, param in (("d", "response_format"), ("e", "guided_json")):
+        assert found[name]["status_code"] == 400, found[name]
+        assert found[name]["body"]["error"]["param"] == param, found[name]
 
 
 def test_every_download_has_the_same_bytes_and_every_reader_the_answers(server, tmp_path):

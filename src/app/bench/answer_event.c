@@ -26,7 +26,7 @@ static void read_usage(struct answer_event *event, struct str usage) {
     struct answer_usage told;
     answer_usage_read(&told, usage);
     event->has_usage = json_span_is_object(usage);
-    event->prompt_tokens = answer_usage_count(told.prompt);
+    event->prompt_tokens = answer_usage_prompt(&told);
     event->completion_tokens = answer_usage_count(told.completion);
     event->has_cached = told.cached.at != NULL;
     event->cached_tokens = answer_usage_count(told.cached);

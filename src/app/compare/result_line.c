@@ -145,7 +145,7 @@ static void read_values(struct result_line *line, const json_t *body) {
 static void read_usage(struct result_line *line, struct str usage) {
     struct answer_usage told;
     answer_usage_read(&told, usage);
-    line->usage.prompt_tokens = answer_usage_count(told.prompt);
+    line->usage.prompt_tokens = answer_usage_prompt(&told);
     line->usage.completion_tokens = answer_usage_count(told.completion);
     line->usage.cached_tokens = answer_usage_count(told.cached);
 }

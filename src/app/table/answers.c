@@ -8,6 +8,8 @@
 #include "table/answer_schema.h"
 #include "table/result_parts.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* The columns behind those of the answer. */
@@ -263,7 +265,10 @@ enum err table_answers_write(struct table_answers *answers, struct str request, 
         add_json(answers, out, str_from(answers->names[0]), parts.answer);
     add_error(answers, out, &parts, is_fitting);
     add_json(answers, out, str_from(answers->names[answers->field_count + 1]), parts.finish_reason);
-    const struct str counts[] = {parts.usage.prompt, parts.usage.completion};
+    char prompt[24];
+    snprintf(prompt, sizeof prompt, "%" PRIu64, answer_usage_prompt(&parts.usage));
+    const struct str counts[] = {parts.usage.prompt_more ? str_from(prompt) : parts.usage.prompt,
+                                 parts.usage.completion};
     for (size_t i = LAST_ALWAYS; i < answers->last_count && i < LAST_COUNT; i++)
         add_json(answers, out, str_from(answers->names[answers->field_count + i]),
                  counts[i - LAST_ALWAYS]);

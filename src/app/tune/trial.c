@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tune/trial.h"
 
+#include "answer/answer_text.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/spawn.h"
@@ -132,13 +133,25 @@ static uint64_t hash(struct str text) {
     return sum == NO_ANSWER ? 1 : sum;
 }
 
-/* The answer's choices, without ids and times, which differ from run to run. */
+static struct str member_of(struct str value, const char *name) {
+    return value.at && json_span_is_object(value) ? json_span_get(value, name)
+                                                  : (struct str){NULL, 0};
+}
+
+/* What the answer says, without ids and times, which differ from run to run: its choices, or its
+ * text in the form of another API. */
 static uint64_t hash_answer(struct str line) {
-    static const char *const path[] = {"response", "body", "choices"};
-    struct str value = line;
-    for (size_t i = 0; i < sizeof path / sizeof *path && value.at; i++)
-        value = json_span_is_object(value) ? json_span_get(value, path[i]) : (struct str){NULL, 0};
-    return value.at ? hash(value) : NO_ANSWER;
+    struct str body = member_of(member_of(line, "response"), "body");
+    struct str choices = member_of(body, "choices");
+    struct answer_text said;
+    if (choices.at) return hash(choices);
+    if (!body.at || !answer_text_of_body(&said, body, NULL)) return NO_ANSWER;
+    struct buf text;
+    buf_init(&text, BUF_UNLIMITED);
+    answer_text_add(&text, &said);
+    uint64_t sum = hash(buf_str(&text));
+    buf_release(&text);
+    return sum;
 }
 
 static enum err read_answers(const char *path, struct trial *trial, struct error *error) {

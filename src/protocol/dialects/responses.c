@@ -143,22 +143,7 @@ static bool read_head(struct dialect_call *call, const struct asked *asked,
 
 /* Members that mean the same in a chat, whose worker checks them. */
 static void add_same(struct dialect_call *call, struct str object) {
-    static const char *const names[] = {"temperature",
-                                        "top_p",
-                                        "parallel_tool_calls",
-                                        "user",
-                                        "top_k",
-                                        "min_p",
-                                        "stop",
-                                        "seed",
-                                        "presence_penalty",
-                                        "frequency_penalty",
-                                        "repetition_penalty",
-                                        "logit_bias",
-                                        "min_tokens",
-                                        "ignore_eos",
-                                        "stop_token_ids",
-                                        "chat_template_kwargs"};
+    static const char *const names[] = {RESPONSES_SAME_MEMBERS};
     struct str values[COUNT(names)];
     struct member places[COUNT(names)];
     struct refusal twice;

@@ -15,6 +15,12 @@
 #include "dialects/dialect.h"
 #include "dialects/members.h"
 
+/* The members that mean the same in a chat: they go on to it, and its worker checks them. */
+#define RESPONSES_SAME_MEMBERS                                                                     \
+    "temperature", "top_p", "parallel_tool_calls", "user", "top_k", "min_p", "stop", "seed",       \
+        "presence_penalty", "frequency_penalty", "repetition_penalty", "logit_bias", "min_tokens", \
+        "ignore_eos", "stop_token_ids", "chat_template_kwargs"
+
 extern const struct dialect responses_create;
 extern const struct dialect responses_count; /* answers with the tokens of the prompt */
 

@@ -393,7 +393,7 @@ static void walk_usage(struct record *record, struct str usage) {
     double number;
     answer_usage_read(&told, usage);
     if (question_number(told.prompt, &number))
-        put_fixed_number(record, TABLE_PROMPT_TOKENS, number);
+        put_fixed_number(record, TABLE_PROMPT_TOKENS, number + (double)told.prompt_more);
     if (question_number(told.completion, &number))
         put_fixed_number(record, TABLE_COMPLETION_TOKENS, number);
 }

@@ -34,12 +34,13 @@ static void run(struct api *api, struct http_request *request, struct dialect_ca
                                  .model = buf_str(&call->model),
                                  .body = buf_str(&call->body),
                                  .keep_ms = call->keep_ms};
-    struct buf probe;
+    struct buf probe, body = call->body; /* the runner copies it: the call need not keep it */
     if (call->wish == DIALECT_UNLOAD) {
         unload(api, request, call);
         return;
     }
     buf_init(&probe, BUF_UNLIMITED);
+    buf_init(&call->body, BUF_UNLIMITED);
     memcpy(job.owner, http_request_caller(request)->owner, sizeof job.owner);
     if (call->wish != DIALECT_RUN) {
         buf_add_text(&probe, "{\"prompt\":\"\",\"model\":");
@@ -51,6 +52,7 @@ static void run(struct api *api, struct http_request *request, struct dialect_ca
     }
     inference_submit(api, request, &job, call);
     buf_release(&probe);
+    buf_release(&body);
 }
 
 /* What the model of a call is asked. */
@@ -80,6 +82,7 @@ void api_answer_in(struct api *api, struct http_request *request, const struct d
     struct buf body = http_request_take_body(request);
     if (api_find_object(request, buf_str(&body), &object)) {
         struct dialect_call *call = dialect_names_read(dialect, object, &refusal);
+        buf_release(&body); /* the call has what it needs of it */
         bool is_good = call && fits(api, call, &refusal);
         if (is_good) {
             run(api, request, call);

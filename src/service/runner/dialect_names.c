@@ -46,19 +46,14 @@ static const struct asked_api messages = {
     .reason = "the Messages API has no such member, and it would not be held; this API has "
               "'output_config.format', 'tools' and 'stop_sequences'"};
 
-/* The second half goes on to the chat inside as it is. */
 static const char *const of_responses[] = {"model",
                                            "input",
                                            "instructions",
                                            "stream",
                                            "max_output_tokens",
-                                           "temperature",
-                                           "top_p",
                                            "top_logprobs",
-                                           "parallel_tool_calls",
                                            "service_tier",
                                            "metadata",
-                                           "user",
                                            "text",
                                            "reasoning",
                                            "tools",
@@ -73,18 +68,7 @@ static const char *const of_responses[] = {"model",
                                            "conversation",
                                            "prompt",
                                            "background",
-                                           "top_k",
-                                           "min_p",
-                                           "stop",
-                                           "seed",
-                                           "presence_penalty",
-                                           "frequency_penalty",
-                                           "repetition_penalty",
-                                           "logit_bias",
-                                           "min_tokens",
-                                           "ignore_eos",
-                                           "stop_token_ids",
-                                           "chat_template_kwargs",
+                                           RESPONSES_SAME_MEMBERS,
                                            NULL};
 static const char *const of_text[] = {"format", "verbosity", NULL};
 static const struct asked_api responses = {

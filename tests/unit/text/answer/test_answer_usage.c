@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-static void both_spellings_are_read(void **state) {
+static void every_spelling_is_read(void **state) {
     (void)state;
     static const struct {
         const char *usage;
@@ -24,6 +24,10 @@ static void both_spellings_are_read(void **state) {
          0, 7},
         {"{\"prompt_tokens\":null,\"input_tokens\":4,\"prompt_tokens_details\":null}", 4, 0, 0},
         {"{\"prompt_tokens\":-1,\"completion_tokens\":\"7\"}", 0, 0, 0},
+        {"{\"input_tokens\":5,\"cache_creation_input_tokens\":2,\"cache_read_input_tokens\":16,"
+         "\"output_tokens\":7}",
+         23, 16, 7},
+        {"{\"input_tokens\":5,\"cache_read_input_tokens\":null,\"output_tokens\":7}", 5, 0, 7},
         {"null", 0, 0, 0},
         {"[1]", 0, 0, 0},
         {"", 0, 0, 0},
@@ -31,7 +35,7 @@ static void both_spellings_are_read(void **state) {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct answer_usage usage;
         answer_usage_read(&usage, str_from(cases[i].usage));
-        assert_int_equal(answer_usage_count(usage.prompt), cases[i].prompt);
+        assert_int_equal(answer_usage_prompt(&usage), cases[i].prompt);
         assert_int_equal(answer_usage_count(usage.cached), cases[i].cached);
         assert_int_equal(answer_usage_count(usage.completion), cases[i].completion);
     }
@@ -49,7 +53,7 @@ static void a_count_that_is_absent_differs_from_0(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_spellings_are_read),
+        cmocka_unit_test(every_spelling_is_read),
         cmocka_unit_test(a_count_that_is_absent_differs_from_0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
