@@ -34,12 +34,17 @@ struct redis *redis_open(const struct redis_options *options) {
     return redis;
 }
 
-void redis_drop(struct redis *redis) {
+static void disconnect(struct redis *redis) {
     stream_close(redis->stream);
     redis->stream = NULL;
-    redis->unanswered = redis->queued = 0;
-    buf_clear(&redis->out);
+    redis->unanswered = 0;
     reply_reader_clear(&redis->reader);
+}
+
+void redis_drop(struct redis *redis) {
+    disconnect(redis);
+    redis->queued = 0;
+    buf_clear(&redis->out);
 }
 
 void redis_close(struct redis *redis) {
@@ -156,6 +161,8 @@ static enum err connect_now(struct redis *redis, struct error *error) {
 }
 
 enum err redis_send(struct redis *redis, struct error *error) {
+    /* Replies that were not taken would be taken for those of the commands that go now. */
+    if (redis->unanswered > 0) disconnect(redis);
     enum err err = redis->stream ? OK : connect_now(redis, error);
     if (err == OK)
         err = stream_write(redis->stream, redis->out.at, redis->out.bytes,

@@ -31,8 +31,8 @@ struct redis *redis_open(const struct redis_options *options);
 void redis_close(struct redis *redis); /* NULL is allowed */
 /* Queues a command of `count` words. */
 void redis_add(struct redis *redis, const struct str *words, size_t count);
-/* Sends what is queued. ERR_UNAVAILABLE with the reason; ERR_DENIED if the password or the
- * certificate is refused. */
+/* Sends what is queued, over a new connection if replies were left untaken. ERR_UNAVAILABLE with
+ * the reason; ERR_DENIED if the password or the certificate is refused. */
 enum err redis_send(struct redis *redis, struct error *error) MUST_CHECK;
 /* The reply to the next command, the root value first; it is the reader's until the next call. The
  * server may take `wait_ms` longer than the timeout. ERR_UNAVAILABLE; ERR_CORRUPT for bytes that

@@ -64,7 +64,7 @@ static struct redis *client_of(const struct peer *peer, const char *user, const 
     return redis_open(&options);
 }
 
-static const struct str ping[] = {STR("PING")}, echo[] = {STR("ECHO"), STR("a\r\n")};
+static const struct str ping[] = {{"PING", 4}}, echo[] = {{"ECHO", 4}, {"a\r\n", 3}};
 
 static void commands_go_together_and_replies_come_in_order(void **state) {
     (void)state;

@@ -1,0 +1,452 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cluster/bus_redis.h"
+
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KEY_BYTES (REDIS_NAME_BYTES + BUS_NODE_BYTES + 32)
+#define RESULTS_AT_ONCE "64"
+#define STREAM_TTL_MS "600000"
+#define WORDS_MAX 12
+#define GEN_BYTES 33
+
+struct redis_bus {
+    struct bus bus;
+    struct redis *redis;
+    const char *cluster;
+    char leader[320]; /* value of the key `server` */
+    char gen[GEN_BYTES];
+    char work_id[48]; /* the last pack of work that was told */
+    size_t queued;    /* commands of the next flush */
+    struct {
+        char (*ids)[48];
+        size_t count, capacity;
+    } read; /* results to be deleted by the next read */
+};
+
+static struct redis_bus *of(struct bus *bus) {
+    return (struct redis_bus *)bus;
+}
+
+/* --- commands --- */
+
+struct key {
+    char text[KEY_BYTES];
+};
+
+static struct key key_of(const struct redis_bus *own, const char *kind, const char *name) {
+    struct key key;
+    snprintf(key.text, sizeof key.text, "{quern:%s}:%s%s", own->cluster, kind, name);
+    return key;
+}
+
+/* Queues a command of words, the last one NULL. */
+static void add(struct redis_bus *own, const char *const *words) {
+    struct str list[WORDS_MAX];
+    size_t count = 0;
+    for (; words[count] && count < WORDS_MAX; count++) list[count] = str_from(words[count]);
+    redis_add(own->redis, list, count);
+}
+
+#define COMMAND(...)                                                                               \
+    (const char *const[]) {                                                                        \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
+/* Takes the results of `count` commands. The first error counts. */
+static enum err take_results(struct redis_bus *own, size_t count, struct error *error) {
+    enum err first = OK;
+    for (size_t i = 0; i < count; i++) {
+        const struct reply_value *reply;
+        struct error other;
+        enum err err = redis_result(own->redis, 0, &reply, &other);
+        if (err != OK && first == OK) {
+            first = err;
+            *error = other;
+        }
+        if (err == ERR_CORRUPT || err == ERR_UNAVAILABLE) break; /* the connection is gone */
+    }
+    return first;
+}
+
+static enum err redis_flush(struct bus *bus, struct error *error) {
+    struct redis_bus *own = of(bus);
+    size_t queued = own->queued;
+    own->queued = 0;
+    if (queued == 0) return OK;
+    enum err err = redis_send(own->redis, error);
+    return err == OK ? take_results(own, queued, error) : err;
+}
+
+/* Sends one command and takes its result; what waits for a flush goes before it. */
+static enum err ask(struct redis_bus *own, const char *const *words,
+                    const struct reply_value **ret_reply, struct error *error) {
+    enum err err = redis_flush(&own->bus, error);
+    if (err != OK) return err;
+    add(own, words);
+    err = redis_send(own->redis, error);
+    return err == OK ? redis_result(own->redis, 0, ret_reply, error) : err;
+}
+
+/* --- leading --- */
+
+/* "ID EPOCH" */
+static uint64_t epoch_in(struct str value, struct str *ret_id) {
+    size_t space = value.bytes;
+    uint64_t epoch = 0;
+    while (space > 0 && value.at[space - 1] != ' ') space--;
+    *ret_id = (struct str){value.at, space > 0 ? space - 1 : 0};
+    if (space == 0 || !str_to_u64(str_skip(value, space), &epoch)) return 0;
+    return epoch;
+}
+
+static enum err another_leads(struct redis_bus *own, struct str value, struct error *error) {
+    return err_set(error, ERR_CONFLICT,
+                   "another server leads the cluster '%s': %.*s; one state directory has one "
+                   "cluster",
+                   own->cluster, (int)(value.bytes < 100 ? value.bytes : 100), value.at);
+}
+
+static enum err redis_lead(struct bus *bus, const char *id, uint64_t *ret_epoch,
+                           struct error *error) {
+    struct redis_bus *own = of(bus);
+    struct key key = key_of(own, "server", "");
+    const struct reply_value *reply;
+    char ttl[16];
+    uint64_t epoch = (uint64_t)clock_unix_s();
+    enum err err = ask(own, COMMAND("GET", key.text), &reply, error);
+    if (err != OK) return err;
+    if (reply->kind == REPLY_TEXT) {
+        struct str leader;
+        uint64_t before = epoch_in(reply->text, &leader);
+        if (!str_is(leader, id)) return another_leads(own, reply->text, error);
+        if (before >= epoch && before < UINT64_MAX >> 25) epoch = before + 1;
+        struct key old = key_of(own, "r:", "");
+        snprintf(old.text + strlen(old.text), 24, "%" PRIu64, before);
+        add(own, COMMAND("DEL", old.text));
+        if ((err = redis_send(own->redis, error)) == OK) err = take_results(own, 1, error);
+        if (err != OK) return err;
+    }
+    snprintf(own->leader, sizeof own->leader, "%.256s %" PRIu64, id, epoch);
+    snprintf(ttl, sizeof ttl, "%d", BUS_LEAD_TTL_MS);
+    err = ask(own, COMMAND("SET", key.text, own->leader, "PX", ttl), &reply, error);
+    if (err == OK) *ret_epoch = epoch;
+    return err;
+}
+
+/* Makes sure that this server leads still. */
+static enum err keep_leading(struct redis_bus *own, struct error *error) {
+    struct key key = key_of(own, "server", "");
+    const struct reply_value *reply;
+    char ttl[16];
+    snprintf(ttl, sizeof ttl, "%d", BUS_LEAD_TTL_MS);
+    enum err err = ask(own, COMMAND("GET", key.text), &reply, error);
+    if (err != OK) return err;
+    if (reply->kind == REPLY_TEXT && !str_is(reply->text, own->leader))
+        return another_leads(own, reply->text, error);
+    if (reply->kind == REPLY_TEXT) {
+        err = ask(own, COMMAND("PEXPIRE", key.text, ttl), &reply, error);
+    } else {
+        err = ask(own, COMMAND("SET", key.text, own->leader, "NX", "PX", ttl), &reply, error);
+        if (err == OK && reply->kind == REPLY_NONE)
+            return another_leads(own, STR("it came at the same moment"), error);
+    }
+    return err;
+}
+
+/* Compares `gen` with what it was; the server makes a new one. */
+static enum err look_at_gen(struct redis_bus *own, bool makes_one, bool *ret_was_emptied,
+                            struct error *error) {
+    struct key key = key_of(own, "gen", "");
+    const struct reply_value *reply;
+    *ret_was_emptied = false;
+    enum err err = ask(own, COMMAND("GET", key.text), &reply, error);
+    if (err != OK) return err;
+    bool has_one = reply->kind == REPLY_TEXT && reply->text.bytes < GEN_BYTES;
+    if (has_one && str_is(reply->text, own->gen)) return OK;
+    *ret_was_emptied = *own->gen != '\0';
+    if (has_one) {
+        memcpy(own->gen, reply->text.at, reply->text.bytes);
+        own->gen[reply->text.bytes] = '\0';
+        return OK;
+    }
+    if (!makes_one) return OK;
+    id_hex(own->gen, sizeof own->gen, "", GEN_BYTES - 1);
+    return ask(own, COMMAND("SET", key.text, own->gen), &reply, error);
+}
+
+/* The beats of the nodes that are named in the set. */
+static enum err tell_beats(struct redis_bus *own, bus_fn beat, void *context, struct error *error) {
+    struct key nodes = key_of(own, "nodes", "");
+    const struct reply_value *reply;
+    enum err err = ask(own, COMMAND("SMEMBERS", nodes.text), &reply, error);
+    if (err != OK || reply->kind != REPLY_LIST) return err;
+    char(*names)[BUS_NODE_BYTES] = mem_new(BUS_NODES_MAX, sizeof *names);
+    size_t count = 0;
+    for (uint32_t i = 0; i < reply->count && count < BUS_NODES_MAX; i++) {
+        struct str name = reply[1 + i].text;
+        if (reply[1 + i].kind != REPLY_TEXT || name.bytes >= BUS_NODE_BYTES || name.bytes == 0 ||
+            memchr(name.at, '\0', name.bytes))
+            continue;
+        memcpy(names[count++], name.at, name.bytes);
+    }
+    for (size_t i = 0; i < count; i++) {
+        struct key key = key_of(own, "node:", names[i]);
+        add(own, COMMAND("GET", key.text));
+    }
+    err = count > 0 ? redis_send(own->redis, error) : OK;
+    for (size_t i = 0; i < count && err == OK; i++) {
+        err = redis_result(own->redis, 0, &reply, error);
+        if (err == OK && reply->kind == REPLY_TEXT) beat(context, str_from(names[i]), reply->text);
+        if (err == OK && reply->kind == REPLY_TEXT) *names[i] = '\0';
+    }
+    size_t silent = 0;
+    for (size_t i = 0; i < count && err == OK; i++) {
+        if (!*names[i]) continue;
+        add(own, COMMAND("SREM", nodes.text, names[i]));
+        silent++;
+    }
+    if (err == OK && silent > 0) err = redis_send(own->redis, error);
+    if (err == OK) err = take_results(own, silent, error);
+    free(names);
+    return err;
+}
+
+static enum err redis_look(struct bus *bus, bus_fn beat, void *context, bool *ret_was_emptied,
+                           struct error *error) {
+    struct redis_bus *own = of(bus);
+    enum err err = keep_leading(own, error);
+    if (err == OK) err = look_at_gen(own, true, ret_was_emptied, error);
+    return err == OK ? tell_beats(own, beat, context, error) : err;
+}
+
+static enum err redis_resign(struct bus *bus, struct error *error) {
+    struct redis_bus *own = of(bus);
+    struct key key = key_of(own, "server", ""), results = key_of(own, "r:", "");
+    const struct reply_value *reply;
+    struct str id;
+    enum err err = ask(own, COMMAND("GET", key.text), &reply, error);
+    if (err != OK || reply->kind != REPLY_TEXT || !str_is(reply->text, own->leader)) return err;
+    snprintf(results.text + strlen(results.text), 24, "%" PRIu64,
+             epoch_in(str_from(own->leader), &id));
+    return ask(own, COMMAND("DEL", key.text, results.text), &reply, error);
+}
+
+/* --- work --- */
+
+static void redis_put(struct bus *bus, const char *node, uint64_t round, uint64_t seq,
+                      struct str pack) {
+    struct redis_bus *own = of(bus);
+    struct key key = key_of(own, "w:", node);
+    char id[48];
+    snprintf(id, sizeof id, "%" PRIu64 "-%" PRIu64, round, seq);
+    const struct str words[] = {STR("XADD"), str_from(key.text), str_from(id), STR("p"), pack};
+    redis_add(own->redis, words, 5);
+    own->queued++;
+    if (seq != 1) return;
+    add(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS));
+    own->queued++;
+}
+
+static void redis_trim(struct bus *bus, const char *node, uint64_t round, uint64_t seq) {
+    struct redis_bus *own = of(bus);
+    struct key key = key_of(own, "w:", node);
+    char id[48];
+    snprintf(id, sizeof id, "%" PRIu64 "-%" PRIu64, round, seq + 1);
+    add(own, COMMAND("XTRIM", key.text, "MINID", id));
+    add(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS));
+    own->queued += 2;
+}
+
+static void redis_forget(struct bus *bus, const char *node) {
+    struct redis_bus *own = of(bus);
+    struct key key = key_of(own, "w:", node);
+    add(own, COMMAND("DEL", key.text));
+    own->queued++;
+}
+
+/* A pack in a stream, and the name of the node that put it. */
+struct entry {
+    struct str id, node, pack;
+};
+
+/* One entry: [id, [name, value, …]] with "p" and maybe "n". */
+static bool read_entry(const struct reply_value *at, struct entry *ret_entry) {
+    *ret_entry = (struct entry){0};
+    if (at->kind != REPLY_LIST || at->count != 2 || at[1].kind != REPLY_TEXT ||
+        at[2].kind != REPLY_LIST)
+        return false;
+    ret_entry->id = at[1].text;
+    const struct reply_value *field = at + 3;
+    for (uint32_t i = 0; i + 1 < at[2].count; i += 2) {
+        const struct reply_value *value = reply_behind(field);
+        if (field->kind == REPLY_TEXT && value->kind == REPLY_TEXT) {
+            if (str_is(field->text, "p")) ret_entry->pack = value->text;
+            if (str_is(field->text, "n")) ret_entry->node = value->text;
+        }
+        field = reply_behind(value);
+    }
+    return true;
+}
+
+typedef void (*entry_fn)(struct redis_bus *own, const struct entry *entry, bus_fn tell,
+                         void *context, const char *node);
+
+/* The reply is a list of [key, list of entries], of one stream. */
+static void each_entry(struct redis_bus *own, const struct reply_value *reply, entry_fn each,
+                       bus_fn tell, void *context, const char *node) {
+    if (reply->kind != REPLY_LIST || reply->count == 0) return; /* none came in time */
+    const struct reply_value *stream = reply + 1;
+    if (stream->kind != REPLY_LIST || stream->count != 2) return;
+    const struct reply_value *list = reply_behind(stream + 1);
+    if (list->kind != REPLY_LIST) return;
+    const struct reply_value *at = list + 1;
+    for (uint32_t i = 0; i < list->count; i++, at = reply_behind(at)) {
+        struct entry entry;
+        if (read_entry(at, &entry) && entry.id.bytes < 48) each(own, &entry, tell, context, node);
+    }
+}
+
+static void add_read(struct redis_bus *own, const char *key, const char *from, int64_t wait_ms) {
+    char wait[24];
+    snprintf(wait, sizeof wait, "%" PRId64, wait_ms > 0 ? wait_ms : 1);
+    add(own, COMMAND("XREAD", "COUNT", RESULTS_AT_ONCE, "BLOCK", wait, "STREAMS", key, from));
+}
+
+/* --- results --- */
+
+static void take_result(struct redis_bus *own, const struct entry *entry, bus_fn tell,
+                        void *context, const char *node) {
+    (void)node;
+    if (own->read.count == own->read.capacity)
+        own->read.ids =
+            vec_grow(own->read.ids, own->read.count, &own->read.capacity, sizeof *own->read.ids);
+    snprintf(own->read.ids[own->read.count++], sizeof *own->read.ids, "%.*s", STR_ARGS(entry->id));
+    tell(context, entry->node, entry->pack);
+}
+
+/* Always from the start: what was told is deleted before, and an emptied stream may count anew. */
+static enum err redis_results(struct bus *bus, uint64_t epoch, int64_t wait_ms, bus_fn pack,
+                              void *context, struct error *error) {
+    struct redis_bus *own = of(bus);
+    const struct reply_value *reply;
+    char name[24];
+    snprintf(name, sizeof name, "%" PRIu64, epoch);
+    struct key key = key_of(own, "r:", name);
+    size_t deletes = own->read.count > 0;
+    if (deletes) {
+        struct str *words = mem_new(own->read.count + 2, sizeof *words);
+        words[0] = STR("XDEL");
+        words[1] = str_from(key.text);
+        for (size_t i = 0; i < own->read.count; i++) words[2 + i] = str_from(own->read.ids[i]);
+        redis_add(own->redis, words, own->read.count + 2);
+        free(words);
+    }
+    add_read(own, key.text, "0-0", wait_ms);
+    enum err err = redis_send(own->redis, error);
+    if (err == OK && deletes) err = redis_result(own->redis, 0, &reply, error);
+    if (err == OK && deletes) own->read.count = 0;
+    if (err == OK) err = redis_result(own->redis, wait_ms, &reply, error);
+    if (err == OK) each_entry(own, reply, take_result, pack, context, NULL);
+    return err;
+}
+
+/* --- a node's side --- */
+
+static enum err redis_beat(struct bus *bus, const char *node, struct str beat,
+                           bool *ret_was_emptied, struct error *error) {
+    struct redis_bus *own = of(bus);
+    struct key key = key_of(own, "node:", node), nodes = key_of(own, "nodes", "");
+    char ttl[16];
+    snprintf(ttl, sizeof ttl, "%d", BUS_BEAT_TTL_MS);
+    const struct str words[] = {STR("SET"), str_from(key.text), beat, STR("PX"), str_from(ttl)};
+    redis_add(own->redis, words, 5);
+    add(own, COMMAND("SADD", nodes.text, node));
+    enum err err = redis_send(own->redis, error);
+    if (err == OK) err = take_results(own, 2, error);
+    return err == OK ? look_at_gen(own, false, ret_was_emptied, error) : err;
+}
+
+static void take_work(struct redis_bus *own, const struct entry *entry, bus_fn tell, void *context,
+                      const char *node) {
+    snprintf(own->work_id, sizeof own->work_id, "%.*s", STR_ARGS(entry->id));
+    tell(context, str_from(node), entry->pack);
+}
+
+static enum err redis_work(struct bus *bus, const char *node, bool from_start, int64_t wait_ms,
+                           bus_fn pack, void *context, struct error *error) {
+    struct redis_bus *own = of(bus);
+    struct key key = key_of(own, "w:", node);
+    const struct reply_value *reply;
+    char from[sizeof own->work_id];
+    if (from_start || !*own->work_id) snprintf(own->work_id, sizeof own->work_id, "0-0");
+    memcpy(from, own->work_id, sizeof from);
+    add_read(own, key.text, from, wait_ms);
+    enum err err = redis_send(own->redis, error);
+    if (err == OK) err = redis_result(own->redis, wait_ms, &reply, error);
+    if (err == OK) each_entry(own, reply, take_work, pack, context, node);
+    return err;
+}
+
+static enum err redis_answer(struct bus *bus, const char *node, uint64_t epoch, struct str pack,
+                             struct error *error) {
+    struct redis_bus *own = of(bus);
+    char name[24];
+    snprintf(name, sizeof name, "%" PRIu64, epoch);
+    struct key key = key_of(own, "r:", name);
+    const struct str words[] = {STR("XADD"),    str_from(key.text), STR("*"), STR("n"),
+                                str_from(node), STR("p"),           pack};
+    redis_add(own->redis, words, 7);
+    add(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS));
+    enum err err = redis_send(own->redis, error);
+    return err == OK ? take_results(own, 2, error) : err;
+}
+
+static enum err redis_leave(struct bus *bus, const char *node, struct error *error) {
+    struct redis_bus *own = of(bus);
+    struct key key = key_of(own, "node:", node), nodes = key_of(own, "nodes", "");
+    add(own, COMMAND("DEL", key.text));
+    add(own, COMMAND("SREM", nodes.text, node));
+    enum err err = redis_send(own->redis, error);
+    return err == OK ? take_results(own, 2, error) : err;
+}
+
+static void redis_bus_close(struct bus *bus) {
+    struct redis_bus *own = of(bus);
+    redis_close(own->redis);
+    free(own->read.ids);
+    free(own);
+}
+
+static const struct bus_ops redis_ops = {.lead = redis_lead,
+                                         .look = redis_look,
+                                         .resign = redis_resign,
+                                         .put = redis_put,
+                                         .trim = redis_trim,
+                                         .forget = redis_forget,
+                                         .flush = redis_flush,
+                                         .results = redis_results,
+                                         .beat = redis_beat,
+                                         .work = redis_work,
+                                         .answer = redis_answer,
+                                         .leave = redis_leave,
+                                         .close = redis_bus_close};
+
+static struct bus *open_bus(void *context) {
+    const struct redis_options *options = context;
+    struct redis_bus *own = mem_new(1, sizeof *own);
+    own->bus.ops = &redis_ops;
+    own->redis = redis_open(options);
+    own->cluster = options->place.cluster;
+    return &own->bus;
+}
+
+struct bus_place bus_redis_place(struct redis_options *options) {
+    return (struct bus_place){options, open_bus};
+}

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/sync.h"
+#include "workers/fleet/fleet_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES_MAX ((uint64_t)256 << 20)
+#define LINES_MAX 4096
+
+enum err fleet_open(struct fleet **ret_fleet, const struct fleet_options *options,
+                    struct error *error) {
+    struct fleet *fleet = mem_new(1, sizeof *fleet);
+    fleet->options = *options;
+    if (fleet->options.bytes_max == 0) fleet->options.bytes_max = BYTES_MAX;
+    if (fleet->options.lines_max == 0) fleet->options.lines_max = LINES_MAX;
+    snprintf(fleet->id, sizeof fleet->id, "%s", options->id);
+    snprintf(fleet->status.text, sizeof fleet->status.text, "not connected yet");
+    pthread_mutex_init(&fleet->lock, NULL);
+    pthread_mutex_init(&fleet->calling, NULL);
+    sync_cond_init(&fleet->send);
+    sync_cond_init(&fleet->change);
+    fleet->send_bus = options->place.open(options->place.context);
+    fleet->read_bus = options->place.open(options->place.context);
+    if (!berth_open(fleet, SHAPES_PASSED_ON)) {
+        fleet->is_stopping = true;
+        fleet_close(fleet);
+        return err_set(error, ERR_LIMIT, "no seat is left for nodes");
+    }
+    if (pthread_create(&fleet->send_thread, NULL, fleet_send_main, fleet) != 0 ||
+        pthread_create(&fleet->read_thread, NULL, fleet_read_main, fleet) != 0)
+        abort(); /* a machine without threads at the start */
+    pthread_setname_np(fleet->send_thread, "fleet-send");
+    pthread_setname_np(fleet->read_thread, "fleet-read");
+    *ret_fleet = fleet;
+    return OK;
+}
+
+bool fleet_wait_ready(struct fleet *fleet, int64_t timeout_ms) {
+    int64_t due_ns = sync_deadline_ns(timeout_ms);
+    bool is_ready = false, is_late = false;
+    pthread_mutex_lock(&fleet->lock);
+    for (;;) {
+        for (uint32_t i = 0; i < fleet->berth_count; i++) is_ready |= fleet->berths[i]->is_ready;
+        if (is_ready || is_late) break;
+        is_late = !sync_wait_until(&fleet->change, &fleet->lock, due_ns);
+    }
+    pthread_mutex_unlock(&fleet->lock);
+    return is_ready;
+}
+
+void fleet_status(struct fleet *fleet, struct fleet_status *ret_status) {
+    pthread_mutex_lock(&fleet->lock);
+    *ret_status = fleet->status;
+    ret_status->nodes = 0;
+    for (struct fleet_node *node = fleet->nodes; node; node = node->next)
+        ret_status->nodes += !node->is_gone;
+    ret_status->jobs = 0;
+    for (uint32_t i = 0; i < fleet->berth_count; i++)
+        ret_status->jobs += fleet->berths[i]->jobs.count;
+    ret_status->bytes = fleet->bytes;
+    pthread_mutex_unlock(&fleet->lock);
+}
+
+size_t fleet_nodes(struct fleet *fleet, struct fleet_node_status *ret_nodes, size_t nodes_max) {
+    size_t count = 0;
+    int64_t now_ns = clock_monotonic_ns();
+    pthread_mutex_lock(&fleet->lock);
+    for (struct fleet_node *node = fleet->nodes; node && count < nodes_max; node = node->next) {
+        if (node->is_gone) continue;
+        struct fleet_node_status *own = &ret_nodes[count++];
+        *own = (struct fleet_node_status){.is_draining = node->is_draining,
+                                          .workers = (uint32_t)node->berth_count,
+                                          .results = node->results,
+                                          .beat_age_ms = (now_ns - node->beat_ns) / 1000000};
+        memcpy(own->node, node->node, sizeof own->node);
+        memcpy(own->name, node->name, sizeof own->name);
+        memcpy(own->version, node->version, sizeof own->version);
+        for (size_t i = 0; i < node->berth_count; i++) {
+            if (!node->berths[i]) continue;
+            own->jobs += node->berths[i]->jobs.count;
+            own->is_ready = own->is_ready || node->berths[i]->is_ready;
+        }
+    }
+    pthread_mutex_unlock(&fleet->lock);
+    return count;
+}
+
+static void free_node(struct fleet_node *node) {
+    buf_release(&node->out);
+    job_set_release(&node->held);
+    free(node);
+}
+
+static void free_berth(struct berth *berth) {
+    for (size_t i = 0; i < berth->jobs.capacity; i++)
+        if (berth->jobs.entries[i].id) free((void *)(uintptr_t)berth->jobs.entries[i].value);
+    job_set_release(&berth->jobs);
+    free(berth);
+}
+
+void fleet_close(struct fleet *fleet) {
+    if (!fleet) return;
+    pthread_mutex_lock(&fleet->lock);
+    bool is_started = !fleet->is_stopping;
+    fleet->is_stopping = true;
+    pthread_cond_broadcast(&fleet->send);
+    pthread_mutex_unlock(&fleet->lock);
+    if (is_started) {
+        pthread_join(fleet->send_thread, NULL);
+        pthread_join(fleet->read_thread, NULL);
+    }
+    fleet->send_bus->ops->close(fleet->send_bus);
+    fleet->read_bus->ops->close(fleet->read_bus);
+    for (uint32_t i = 0; i < fleet->berth_count; i++) free_berth(fleet->berths[i]);
+    while (fleet->nodes) {
+        struct fleet_node *node = fleet->nodes;
+        fleet->nodes = node->next;
+        free_node(node);
+    }
+    for (size_t i = 0; i < fleet->name_count; i++) free(fleet->names[i]);
+    pthread_cond_destroy(&fleet->send);
+    pthread_cond_destroy(&fleet->change);
+    pthread_mutex_destroy(&fleet->calling);
+    pthread_mutex_destroy(&fleet->lock);
+    free(fleet);
+}

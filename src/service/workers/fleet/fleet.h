@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* fleet: the workers of nodes on other machines, as workers of this server.
+ *
+ * Each worker of a node gets a seat of the runner, so that leases, suspects and cancels are what
+ * they are for a worker of this machine. A seat whose node has gone waits for another node.
+ *
+ * A job is with its node until its result has come, or until one of these says that it is not:
+ *
+ *   - the worker went down (PACK_DOWN): its jobs are lost as at a crash here;
+ *   - the node has said that it ends (PACK_BYE), or no new beat has come for FLEET_LOST_MS while
+ *     the bus was there: its jobs run elsewhere, as if never submitted. If one of them was lost
+ *     with a node before, the seat goes down instead: a line that kills machines becomes a
+ *     suspect;
+ *   - the bus has lost packs. Then the server begins a round: the node tells which jobs it has
+ *     (PACK_HELD), and the others run again.
+ *
+ * A pack is counted in its round. A gap in the numbers, an emptied bus, a put that failed and packs
+ * that do not arrive each begin a round. A job's number is never used again under one epoch, so its
+ * result is taken once, from whatever round it comes; results of another epoch are not taken.
+ *
+ * Thread: fleet-send (packs of work, beats) and fleet-read (results); operations of the workers are
+ *     the runner's.
+ * Memory: 40 bytes per job in flight; packs until the bus has taken them, at most 8 MiB per node;
+ *     names of models, which are kept to the end, at most FLEET_NAMES_MAX. */
+
+#include "cluster/bus.h"
+#include "protocol/worker.h"
+
+#define FLEET_SEATS_MAX 48
+#define FLEET_LOST_MS 12000
+#define FLEET_NAMES_MAX 1024
+
+struct fleet;
+
+struct fleet_options {
+    struct bus_place place; /* borrowed */
+    const char *id;         /* as for bus_ops.lead; copied */
+    uint64_t bytes_max;     /* bodies in flight at all nodes (default 256 MiB) */
+    uint32_t lines_max;     /* lines in flight per worker, if its node does not say less */
+    void *context;
+    /* As runner_worker_seat, _attach and _tune. */
+    bool (*seat)(void *context, struct worker_events *ret_events, uint32_t *ret_seat);
+    void (*attach)(void *context, uint32_t seat, struct worker *worker);
+    void (*tune)(void *context, uint32_t seat, uint32_t weight, uint32_t lines_max);
+};
+
+struct fleet_status {
+    bool is_reached;             /* the last call of the bus succeeded, and this server leads */
+    char text[ERROR_TEXT_BYTES]; /* why not */
+    uint32_t nodes;
+    uint64_t jobs, bytes; /* in flight at nodes */
+    uint64_t rounds;      /* begun */
+    uint64_t returned;    /* jobs that were given out again */
+    uint64_t late;        /* results that no job waited for */
+};
+
+/* One node, for `quern status`. */
+struct fleet_node_status {
+    char node[BUS_NODE_BYTES], name[BUS_NODE_BYTES], version[32];
+    bool is_ready, is_draining;
+    uint32_t workers;
+    uint64_t jobs, results;
+    int64_t beat_age_ms;
+};
+
+/* Attaches one seat at once, for the first node, and starts the threads. */
+enum err fleet_open(struct fleet **ret_fleet, const struct fleet_options *options,
+                    struct error *error) MUST_CHECK;
+/* Waits up to `timeout_ms` until a node is ready. */
+bool fleet_wait_ready(struct fleet *fleet, int64_t timeout_ms);
+void fleet_status(struct fleet *fleet, struct fleet_status *ret_status);
+size_t fleet_nodes(struct fleet *fleet, struct fleet_node_status *ret_nodes, size_t nodes_max);
+/* After the runner has closed the workers. NULL is allowed. */
+void fleet_close(struct fleet *fleet);

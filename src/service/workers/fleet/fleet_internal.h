@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* fleet_internal: the inside of the fleet, shared by its files.
+ *
+ * Thread: all members are guarded by `lock`, which is not held while the bus or an event of a
+ *     worker is called. `calling` is held around each event, so that a worker that is closed gets
+ *     none.
+ * Memory: see fleet.h. */
+
+#include "base/buf.h"
+#include "cluster/beat.h"
+#include "cluster/job_set.h"
+#include "cluster/pack.h"
+#include "workers/fleet/fleet.h"
+
+#include <pthread.h>
+
+struct fleet_job {
+    uint64_t round, seq; /* those of the pack that it went with */
+    uint64_t body_key;   /* knows the body again, if it is lost with a second node */
+    uint32_t bytes;
+    bool streams;
+};
+
+struct fleet_model {
+    struct worker_model served; /* name is one of the fleet's */
+    bool has_identity;
+    unsigned char identity[WORKER_IDENTITY_BYTES];
+};
+
+/* The worker of one seat. */
+struct berth {
+    struct worker worker;
+    struct fleet *fleet;
+    uint32_t seat;
+    struct worker_events events;
+    bool is_closed;
+    bool is_ready;           /* its node takes jobs */
+    bool was_full;           /* refused a job and has told of no room since */
+    struct fleet_node *node; /* NULL: it waits for one */
+    uint8_t index;           /* the worker's number at its node */
+    struct job_set jobs;     /* values are struct fleet_job pointers */
+    struct worker_status status;
+    struct fleet_model models[BEAT_MODELS_MAX];
+    size_t model_count;
+    uint32_t lines_max, weight;
+    int64_t wanted_ns; /* when PACK_WANT was put last */
+};
+
+struct fleet_node {
+    struct fleet_node *next;
+    char node[BUS_NODE_BYTES], name[BUS_NODE_BYTES], version[32];
+    struct berth *berths[BEAT_WORKERS_MAX]; /* NULL: it has no seat */
+    size_t berth_count;
+    bool is_draining, is_gone;
+    bool is_seen;    /* its beat was there at the last look, or it is new */
+    bool is_read;    /* fleet-read has a pack of it: it must stay */
+    bool is_synced;  /* it has told its jobs in this round */
+    bool must_sync;  /* a round is to be begun */
+    bool keeps_jobs; /* in the round to be begun */
+    uint64_t round, work_seq, result_seq;
+    uint64_t read_seq, trimmed_seq; /* packs of work that it has read, that were dropped */
+    int64_t synced_ns;              /* when the round began */
+    /* The latest beat: */
+    uint64_t beat_count;
+    int64_t beat_ns; /* when it was new */
+    /* It must come to know packs up to these, from this time on; 0: none are noted. */
+    int64_t behind_ns;
+    uint64_t behind_work_seq, behind_result_seq;
+    uint64_t results;
+    struct buf out; /* the pack that jobs are added to */
+    int64_t out_due_ns;
+    struct job_set held; /* ids that PACK_HELD told, until its last record */
+};
+
+#define LOST_KEYS 4096
+
+struct fleet {
+    struct fleet_options options;
+    char id[256];
+    struct bus *send_bus, *read_bus;
+    pthread_t send_thread, read_thread;
+    pthread_mutex_t calling;
+
+    pthread_mutex_t lock;
+    pthread_cond_t send;
+    pthread_cond_t change; /* a node has become ready */
+    bool is_stopping;
+    uint64_t epoch; /* 0: this server does not lead yet */
+    uint64_t round_count;
+    struct berth *berths[FLEET_SEATS_MAX];
+    uint32_t berth_count;
+    struct fleet_node *nodes;
+    int64_t reached_ns; /* since when the bus is there; 0: it is not */
+    int64_t look_due_ns;
+    uint64_t bytes;
+    bool was_full;
+    uint64_t lost_keys[LOST_KEYS]; /* bodies that were lost with a node, a ring */
+    size_t lost_count;
+    char *names[FLEET_NAMES_MAX];
+    size_t name_count;
+    struct fleet_status status;
+};
+
+/* What is to be told of jobs once the lock is free. */
+struct endings {
+    struct ending {
+        struct berth *berth;
+        uint64_t id;
+        enum outcome outcome;
+    } * list;
+    size_t count, capacity;
+};
+
+/* --- with the lock held --- */
+/* Takes a job off its berth; NULL: it is not there. The caller frees it. */
+struct fleet_job *berth_take(struct berth *berth, uint64_t id);
+/* Takes all jobs off that `is_lost` names; each is told as `outcome`. */
+void berth_take_lost(struct berth *berth, struct endings *endings, enum outcome outcome,
+                     bool (*is_lost)(const struct berth *, uint64_t, const struct fleet_job *));
+/* The node is gone: its berths are free. */
+void node_release(struct fleet *fleet, struct fleet_node *node, struct endings *endings);
+/* A round will begin. Streams that are in flight end, because pieces of them may be lost. */
+void node_must_sync(struct fleet *fleet, struct fleet_node *node, struct endings *endings,
+                    const char *why);
+struct fleet_node *node_find(struct fleet *fleet, struct str name);
+void fleet_note(struct fleet *fleet, enum err err, const struct error *error);
+/* Something was added to the node's pack. */
+void node_added(struct fleet *fleet, struct fleet_node *node, bool is_urgent);
+
+/* --- without the lock --- */
+void endings_tell(struct fleet *fleet, struct endings *endings); /* empties it */
+void berth_tell_result(struct berth *berth, const struct worker_result *result);
+void berth_tell_room(struct berth *berth);
+void berth_tell_down(struct berth *berth, const char *reason);
+void berth_tell_delta(struct berth *berth, const struct worker_delta *delta);
+/* A worker that waits for a node, on a new seat. NULL: no seat is left. */
+struct berth *berth_open(struct fleet *fleet, enum shape_handling shapes);
+void fleet_take_beat(void *context, struct str node, struct str bytes);
+/* Nodes that are silent, packs that do not arrive, seats that have become ready. */
+void fleet_check_nodes(struct fleet *fleet, bool was_emptied);
+void *fleet_send_main(void *context); /* a thread */
+void *fleet_read_main(void *context); /* a thread */

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* The thread that puts packs of work and reads beats. */
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/sync.h"
+#include "workers/fleet/fleet_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LOOK_MS 500
+#define AGAIN_MS 1000
+#define ROUND_BITS 24
+
+/* Begins the round that the node waits for. The lock is held. */
+static void begin_round(struct fleet *fleet, struct fleet_node *node) {
+    struct buf pack;
+    node->round = fleet->epoch << ROUND_BITS | ++fleet->round_count;
+    node->work_seq = 1;
+    node->result_seq = node->read_seq = node->trimmed_seq = 0;
+    node->synced_ns = clock_monotonic_ns();
+    node->behind_ns = 0;
+    node->must_sync = false;
+    job_set_release(&node->held);
+    fleet->status.rounds++;
+    /* Jobs that were not put yet are not among those that the node will tell. */
+    pack_begin(&node->out);
+    node->out_due_ns = SYNC_NEVER;
+    buf_init(&pack, PACK_BYTES_MAX);
+    pack_begin(&pack);
+    pack_sync(&pack, node->keeps_jobs);
+    pack_seal(&pack, node->round, node->work_seq);
+    fleet->send_bus->ops->put(fleet->send_bus, node->node, node->round, 1, buf_str(&pack));
+    buf_release(&pack);
+}
+
+/* Queues what is due for the node at the bus, which this thread owns. The lock is held. */
+static void put_due(struct fleet *fleet, struct fleet_node *node, int64_t now_ns) {
+    struct bus *bus = fleet->send_bus;
+    if (node->must_sync) begin_round(fleet, node);
+    if (!pack_is_empty(&node->out) && node->out_due_ns <= now_ns) {
+        pack_seal(&node->out, node->round, ++node->work_seq);
+        bus->ops->put(bus, node->node, node->round, node->work_seq, buf_str(&node->out));
+        pack_begin(&node->out);
+        node->out_due_ns = SYNC_NEVER;
+    }
+    if (node->read_seq > node->trimmed_seq) {
+        bus->ops->trim(bus, node->node, node->round, node->read_seq);
+        node->trimmed_seq = node->read_seq;
+    }
+}
+
+/* The lock is held, and let go for the bus. */
+static void send_due(struct fleet *fleet) {
+    int64_t now_ns = clock_monotonic_ns();
+    struct error error;
+    struct endings endings = {0};
+    bool has_any = false;
+    for (struct fleet_node *node = fleet->nodes; node; node = node->next) {
+        if (node->is_gone) continue;
+        has_any = has_any || node->must_sync || node->out_due_ns <= now_ns ||
+                  node->read_seq > node->trimmed_seq;
+        put_due(fleet, node, now_ns);
+    }
+    if (!has_any) return;
+    pthread_mutex_unlock(&fleet->lock);
+    enum err err = fleet->send_bus->ops->flush(fleet->send_bus, &error);
+    pthread_mutex_lock(&fleet->lock);
+    if (err == OK) return;
+    fleet_note(fleet, err, &error);
+    for (struct fleet_node *node = fleet->nodes; node; node = node->next)
+        node_must_sync(fleet, node, &endings, "the queue did not take a pack");
+    fleet->look_due_ns = sync_deadline_ns(AGAIN_MS);
+    pthread_mutex_unlock(&fleet->lock);
+    endings_tell(fleet, &endings);
+    pthread_mutex_lock(&fleet->lock);
+}
+
+/* Forgets nodes that are gone, once their beats are, too: else they would seem to be new ones. The
+ * lock is held. */
+static void drop_gone(struct fleet *fleet) {
+    for (struct fleet_node **at = &fleet->nodes; *at;) {
+        struct fleet_node *node = *at;
+        bool stays = !node->is_gone || node->is_read || node->is_seen;
+        node->is_seen = false;
+        if (stays) {
+            at = &node->next;
+            continue;
+        }
+        fleet->send_bus->ops->forget(fleet->send_bus, node->node);
+        *at = node->next;
+        buf_release(&node->out);
+        job_set_release(&node->held);
+        free(node);
+    }
+}
+
+/* Leads, looks at the beats and at what follows from them. The lock is held, and let go. */
+static void look(struct fleet *fleet) {
+    struct error error;
+    struct bus *bus = fleet->send_bus;
+    uint64_t epoch = fleet->epoch;
+    bool was_emptied = false;
+    drop_gone(fleet);
+    pthread_mutex_unlock(&fleet->lock);
+    enum err err = epoch ? OK : bus->ops->lead(bus, fleet->id, &epoch, &error);
+    if (err == OK) {
+        pthread_mutex_lock(&fleet->lock);
+        fleet->epoch = epoch;
+        pthread_mutex_unlock(&fleet->lock);
+        err = bus->ops->look(bus, fleet_take_beat, fleet, &was_emptied, &error);
+    }
+    pthread_mutex_lock(&fleet->lock);
+    fleet_note(fleet, err, &error);
+    fleet->look_due_ns = sync_deadline_ns(err == OK ? LOOK_MS : AGAIN_MS);
+    pthread_mutex_unlock(&fleet->lock);
+    if (err == OK) fleet_check_nodes(fleet, was_emptied);
+    pthread_mutex_lock(&fleet->lock);
+    if (err == OK) send_due(fleet);
+}
+
+static int64_t next_due(const struct fleet *fleet) {
+    int64_t due_ns = fleet->look_due_ns;
+    for (const struct fleet_node *node = fleet->nodes; node; node = node->next) {
+        if (node->is_gone) continue;
+        if (node->must_sync) return 0;
+        if (node->out_due_ns < due_ns) due_ns = node->out_due_ns;
+    }
+    return due_ns;
+}
+
+static void end(struct fleet *fleet) {
+    struct error error;
+    struct bus *bus = fleet->send_bus;
+    for (struct fleet_node *node = fleet->nodes; node; node = node->next)
+        bus->ops->forget(bus, node->node);
+    pthread_mutex_unlock(&fleet->lock);
+    if (bus->ops->flush(bus, &error) == OK) (void)!bus->ops->resign(bus, &error);
+    pthread_mutex_lock(&fleet->lock);
+}
+
+void *fleet_send_main(void *context) {
+    struct fleet *fleet = context;
+    pthread_mutex_lock(&fleet->lock);
+    while (!fleet->is_stopping) {
+        int64_t now_ns = clock_monotonic_ns();
+        if (fleet->look_due_ns <= now_ns)
+            look(fleet);
+        else if (fleet->status.is_reached && next_due(fleet) <= now_ns)
+            send_due(fleet);
+        else
+            (void)sync_wait_until(&fleet->send, &fleet->lock,
+                                  fleet->status.is_reached ? next_due(fleet) : fleet->look_due_ns);
+    }
+    if (fleet->epoch) end(fleet);
+    pthread_mutex_unlock(&fleet->lock);
+    return NULL;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/clock.h"
+#include "cluster/bus_memory.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+struct heard {
+    size_t count;
+    char text[256];
+};
+
+static void hear(void *context, struct str node, struct str bytes) {
+    struct heard *heard = context;
+    size_t at = strlen(heard->text);
+    heard->count++;
+    snprintf(heard->text + at, sizeof heard->text - at, "%.*s:%.*s ", STR_ARGS(node),
+             STR_ARGS(bytes));
+}
+
+static void work_goes_to_its_node_once_and_in_order(void **state) {
+    (void)state;
+    struct bus_memory *memory = bus_memory_open();
+    struct bus_place place = bus_memory_place(memory);
+    struct bus *server = place.open(place.context), *node = place.open(place.context);
+    struct error error;
+    struct heard heard = {0};
+    server->ops->put(server, "a", 1, 1, STR("x"));
+    server->ops->put(server, "b", 1, 1, STR("no"));
+    server->ops->put(server, "a", 1, 2, STR("y"));
+    assert_int_equal(server->ops->flush(server, &error), OK);
+    assert_int_equal(node->ops->work(node, "a", false, 0, hear, &heard, &error), OK);
+    assert_int_equal(node->ops->work(node, "a", false, 0, hear, &heard, &error), OK);
+    assert_string_equal(heard.text, "a:x a:y ");
+    assert_int_equal(node->ops->work(node, "a", true, 0, hear, &heard, &error), OK);
+    assert_string_equal(heard.text, "a:x a:y a:x a:y ");
+    server->ops->put(server, "a", 1, 2, STR("z"));
+    assert_int_equal(server->ops->flush(server, &error), ERR_UNAVAILABLE);
+    server->ops->trim(server, "a", 1, 1);
+    assert_int_equal(bus_memory_packs(memory), 2);
+    node->ops->close(node);
+    server->ops->close(server);
+    bus_memory_close(memory);
+}
+
+static void another_server_waits_until_the_first_is_silent(void **state) {
+    (void)state;
+    clock_make_movable();
+    struct bus_memory *memory = bus_memory_open();
+    struct bus_place place = bus_memory_place(memory);
+    struct bus *one = place.open(place.context), *two = place.open(place.context);
+    struct error error;
+    struct heard heard = {0};
+    uint64_t first, second;
+    bool was_emptied;
+    assert_int_equal(one->ops->lead(one, "one", &first, &error), OK);
+    assert_int_equal(two->ops->lead(two, "two", &second, &error), ERR_CONFLICT);
+    clock_move_ms(BUS_LEAD_TTL_MS + 1);
+    assert_int_equal(two->ops->lead(two, "two", &second, &error), OK);
+    assert_true(second > first);
+    assert_int_equal(one->ops->look(one, hear, &heard, &was_emptied, &error), ERR_CONFLICT);
+    assert_int_equal(two->ops->look(two, hear, &heard, &was_emptied, &error), OK);
+    one->ops->close(one);
+    two->ops->close(two);
+    bus_memory_close(memory);
+}
+
+static void both_sides_see_that_it_was_emptied(void **state) {
+    (void)state;
+    struct bus_memory *memory = bus_memory_open();
+    struct bus_place place = bus_memory_place(memory);
+    struct bus *server = place.open(place.context), *node = place.open(place.context);
+    struct error error;
+    struct heard heard = {0};
+    uint64_t epoch;
+    bool server_sees, node_sees;
+    assert_int_equal(server->ops->lead(server, "one", &epoch, &error), OK);
+    assert_int_equal(node->ops->beat(node, "a", STR("x"), &node_sees, &error), OK);
+    assert_int_equal(server->ops->look(server, hear, &heard, &server_sees, &error), OK);
+    assert_false(node_sees || server_sees);
+    assert_string_equal(heard.text, "a:x ");
+    bus_memory_empty(memory);
+    assert_int_equal(server->ops->look(server, hear, &heard, &server_sees, &error), OK);
+    assert_int_equal(node->ops->beat(node, "a", STR("x"), &node_sees, &error), OK);
+    assert_true(node_sees && server_sees);
+    node->ops->close(node);
+    server->ops->close(server);
+    bus_memory_close(memory);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(work_goes_to_its_node_once_and_in_order),
+        cmocka_unit_test(another_server_waits_until_the_first_is_silent),
+        cmocka_unit_test(both_sides_see_that_it_was_emptied),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

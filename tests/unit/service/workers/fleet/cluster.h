@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* cluster: a server and its nodes in one process, over the bus in memory. The clock moves with each
+ * look of a test that waits, so that silence of a node takes no time. */
+
+#include "../../runner/pipeline.h"
+#include "agent/agent.h"
+#include "cluster/bus_memory.h"
+#include "workers/fleet/fleet.h"
+
+#include <cmocka.h>
+
+#define NODES 4
+
+struct cluster {
+    struct pipeline p;
+    struct bus_memory *memory;
+    struct fleet *fleet;
+    struct agent *agents[NODES];
+    struct worker *workers[NODES];
+};
+
+static inline bool cluster_seat(void *context, struct worker_events *ret_events,
+                                uint32_t *ret_seat) {
+    return runner_worker_seat(((struct cluster *)context)->p.runner, ret_events, ret_seat);
+}
+
+static inline void cluster_attach(void *context, uint32_t seat, struct worker *worker) {
+    runner_worker_attach(((struct cluster *)context)->p.runner, seat, worker);
+}
+
+static inline void cluster_tune(void *context, uint32_t seat, uint32_t weight, uint32_t lines_max) {
+    runner_worker_tune(((struct cluster *)context)->p.runner, seat, weight, lines_max);
+}
+
+/* Starts the server on the directory that the pipeline has. */
+static inline void cluster_start_server(struct cluster *cluster) {
+    struct error error;
+    const struct runner_options runner = {.now_unix_s = test_now, .retry_delay_ms = 1};
+    const struct fleet_options fleet = {.place = bus_memory_place(cluster->memory),
+                                        .id = "server",
+                                        .lines_max = 256,
+                                        .context = cluster,
+                                        .seat = cluster_seat,
+                                        .attach = cluster_attach,
+                                        .tune = cluster_tune};
+    pipeline_open_store(&cluster->p);
+    must(runner_open(&cluster->p.runner, cluster->p.store, &runner, &error));
+    must(fleet_open(&cluster->fleet, &fleet, &error));
+    must(runner_start(cluster->p.runner, &error));
+}
+
+/* A stop without a word to lines in flight, as a kill is for the nodes. */
+static inline void cluster_stop_server(struct cluster *cluster) {
+    runner_close(cluster->p.runner);
+    fleet_close(cluster->fleet);
+    store_close(cluster->p.store);
+}
+
+static inline void cluster_start_node(struct cluster *cluster, unsigned at,
+                                      const struct worker_echo_options *echo) {
+    static const char *const models[] = {"m", NULL};
+    struct error error;
+    struct worker_events events;
+    uint32_t seat;
+    char name[32];
+    struct worker_echo_options own = *echo;
+    own.models = models;
+    snprintf(name, sizeof name, "host%u", at);
+    const struct agent_options options = {
+        .name = name, .version = "1", .place = bus_memory_place(cluster->memory)};
+    agent_open(&cluster->agents[at], &options);
+    if (!agent_seat(cluster->agents[at], &events, &seat)) abort();
+    must(worker_echo_open(&cluster->workers[at], &own, &events, &error));
+    agent_attach(cluster->agents[at], seat, cluster->workers[at]);
+    must(agent_start(cluster->agents[at], &error));
+}
+
+/* Without a word, as a kill. */
+static inline void cluster_kill_node(struct cluster *cluster, unsigned at) {
+    agent_close(cluster->agents[at]);
+    cluster->agents[at] = NULL;
+}
+
+static inline void cluster_open(struct cluster *cluster, unsigned nodes,
+                                const struct worker_echo_options *echo) {
+    *cluster = (struct cluster){0};
+    clock_make_movable();
+    cluster->memory = bus_memory_open();
+    pipeline_dir(&cluster->p);
+    cluster_start_server(cluster);
+    for (unsigned i = 0; i < nodes; i++) cluster_start_node(cluster, i, echo);
+}
+
+static inline void cluster_close(struct cluster *cluster) {
+    for (unsigned i = 0; i < NODES; i++) agent_close(cluster->agents[i]);
+    cluster_stop_server(cluster);
+    assert_int_equal(pipeline_fsck(&cluster->p), 0);
+    bus_memory_close(cluster->memory);
+    pipeline_remove(&cluster->p);
+}
+
+/* The output has one line for each of `count` requests, in their order, with the answer that an
+ * echo gives. */
+static inline void check_output(struct cluster *cluster, const struct store_batch *batch,
+                                const char *salt, unsigned count) {
+    size_t bytes;
+    char *text = pipeline_read(&cluster->p, batch->output_file_id, &bytes), *at = text;
+    assert_int_equal(count_lines(text, bytes), count);
+    for (unsigned i = 0; i < count; i++) {
+        char id[64], said[64];
+        char *end = strchr(at, '\n');
+        *end = '\0';
+        snprintf(id, sizeof id, "\"custom_id\":\"%s-%u\"", salt, i);
+        snprintf(said, sizeof said, "\"content\":\"%s %u ", salt, i);
+        if (!strstr(at, id) || !strstr(at, said)) fail_msg("line %u: %s", i, at);
+        at = end + 1;
+    }
+    free(text);
+}
+
+/* Waits, while the clock moves, until the test says so. */
+static inline void cluster_wait(bool (*test)(struct cluster *), struct cluster *cluster,
+                                const char *what) {
+    int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    while (!test(cluster)) {
+        if (test_real_ns() > until_ns) fail_msg("never: %s", what);
+        clock_move_ms(STEP_MS);
+        usleep(500);
+    }
+}
+
+static inline bool all_is_idle(struct cluster *cluster) {
+    struct fleet_status status;
+    fleet_status(cluster->fleet, &status);
+    return status.jobs == 0 && status.bytes == 0 && bus_memory_packs(cluster->memory) == 0;
+}

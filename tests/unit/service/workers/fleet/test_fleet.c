@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* A server and its nodes, with nothing broken but what a test breaks. */
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "cluster.h"
+
+static uint64_t wanted_done;
+
+static bool has_done(const struct store_batch *batch) {
+    return batch->completed + batch->failed >= wanted_done || is_over(batch);
+}
+
+static void wait_done(struct cluster *cluster, const char *id, uint64_t count) {
+    wanted_done = count;
+    struct store_batch batch = pipeline_wait(&cluster->p, id, has_done);
+    store_batch_release(&batch);
+}
+
+static void end_well(struct cluster *cluster, const char *id, const char *salt, unsigned count) {
+    struct store_batch batch = pipeline_wait(&cluster->p, id, is_over);
+    assert_int_equal(batch.completed, count);
+    assert_int_equal(batch.failed, 0);
+    check_output(cluster, &batch, salt, count);
+    store_batch_release(&batch);
+}
+
+static void nodes_share_a_batch_and_leave_nothing_on_the_bus(void **state) {
+    (void)state;
+    struct cluster cluster;
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 3, &(struct worker_echo_options){.latency_ms = 20});
+    struct fleet_node_status nodes[4];
+    pipeline_submit(&cluster.p, "a", 3000, id);
+    end_well(&cluster, id, "a", 3000);
+    cluster_wait(all_is_idle, &cluster, "the bus is empty");
+    assert_int_equal(fleet_nodes(cluster.fleet, nodes, 4), 3);
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < 3; i++) {
+        assert_true(nodes[i].results > 0);
+        sum += nodes[i].results;
+    }
+    assert_int_equal(sum, 3000);
+    cluster_close(&cluster);
+}
+
+static void a_batch_that_comes_before_any_node_waits_for_one(void **state) {
+    (void)state;
+    struct cluster cluster;
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 0, &(struct worker_echo_options){0});
+    pipeline_submit(&cluster.p, "a", 10, id);
+    for (int i = 0; i < 50; i++) {
+        clock_move_ms(STEP_MS);
+        usleep(500);
+    }
+    cluster_start_node(&cluster, 0, &(struct worker_echo_options){0});
+    end_well(&cluster, id, "a", 10);
+    cluster_close(&cluster);
+}
+
+static void lines_of_a_killed_node_run_on_another(void **state) {
+    (void)state;
+    struct cluster cluster;
+    struct fleet_status status;
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 2, &(struct worker_echo_options){.latency_ms = 50});
+    pipeline_submit(&cluster.p, "a", 2000, id);
+    wait_done(&cluster, id, 300);
+    cluster_kill_node(&cluster, 0);
+    end_well(&cluster, id, "a", 2000);
+    fleet_status(cluster.fleet, &status);
+    assert_int_equal(status.nodes, 1);
+    /* What was given out again was in flight at that node. */
+    assert_true(status.returned <= 256);
+    cluster_close(&cluster);
+}
+
+static void a_node_that_drains_gives_back_what_it_has_not_begun(void **state) {
+    (void)state;
+    struct cluster cluster;
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 2, &(struct worker_echo_options){.latency_ms = 40, .waiting_max = 16});
+    pipeline_submit(&cluster.p, "a", 1500, id);
+    wait_done(&cluster, id, 100);
+    agent_drain(cluster.agents[0], 10000);
+    cluster_kill_node(&cluster, 0);
+    end_well(&cluster, id, "a", 1500);
+    cluster_close(&cluster);
+}
+
+static void a_new_server_takes_over_nodes_that_were_at_work(void **state) {
+    (void)state;
+    struct cluster cluster;
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 2, &(struct worker_echo_options){.latency_ms = 50});
+    pipeline_submit(&cluster.p, "a", 2000, id);
+    for (unsigned done = 200; done <= 1000; done += 400) {
+        wait_done(&cluster, id, done);
+        cluster_stop_server(&cluster);
+        cluster_start_server(&cluster);
+    }
+    end_well(&cluster, id, "a", 2000);
+    cluster_close(&cluster);
+}
+
+static void a_line_that_takes_workers_down_is_found_and_only_it_fails(void **state) {
+    (void)state;
+    struct cluster cluster;
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 2,
+                 &(struct worker_echo_options){.latency_ms = 5, .poison = "a 77 ", .down_ms = 10});
+    pipeline_submit(&cluster.p, "a", 400, id);
+    struct store_batch batch = pipeline_wait(&cluster.p, id, is_over);
+    assert_int_equal(batch.completed, 399);
+    assert_int_equal(batch.failed, 1);
+    size_t bytes;
+    char *text = pipeline_read(&cluster.p, batch.error_file_id, &bytes);
+    assert_non_null(strstr(text, "\"custom_id\":\"a-77\""));
+    assert_non_null(strstr(text, "worker_lost"));
+    free(text);
+    store_batch_release(&batch);
+    cluster_close(&cluster);
+}
+
+static void a_cancelled_batch_is_cancelled_at_its_nodes(void **state) {
+    (void)state;
+    struct cluster cluster;
+    char id[STORE_ID_BYTES];
+    struct error error;
+    struct store_batch batch;
+    cluster_open(&cluster, 2, &(struct worker_echo_options){.latency_ms = 3600000});
+    pipeline_submit(&cluster.p, "a", 300, id);
+    batch = pipeline_wait(&cluster.p, id, is_running);
+    store_batch_release(&batch);
+    must(runner_batch_cancel(cluster.p.runner, str_from(id), &batch, &error));
+    store_batch_release(&batch);
+    batch = pipeline_wait(&cluster.p, id, is_over);
+    assert_int_equal(batch.status, BATCH_CANCELLED);
+    store_batch_release(&batch);
+    cluster_wait(all_is_idle, &cluster, "the nodes are idle");
+    cluster_close(&cluster);
+}
+
+static void a_second_server_on_one_bus_gets_no_node(void **state) {
+    (void)state;
+    struct cluster cluster, other = {0};
+    char id[STORE_ID_BYTES];
+    struct fleet_status status;
+    struct error error;
+    cluster_open(&cluster, 1, &(struct worker_echo_options){0});
+    pipeline_submit(&cluster.p, "a", 50, id);
+    wait_done(&cluster, id, 1);
+    other.memory = cluster.memory;
+    const struct fleet_options options = {.place = bus_memory_place(other.memory),
+                                          .id = "another",
+                                          .context = &cluster,
+                                          .seat = cluster_seat,
+                                          .attach = cluster_attach,
+                                          .tune = cluster_tune};
+    must(fleet_open(&other.fleet, &options, &error));
+    end_well(&cluster, id, "a", 50);
+    fleet_status(other.fleet, &status);
+    assert_false(status.is_reached);
+    assert_int_equal(status.nodes, 0);
+    for (unsigned i = 0; i < NODES; i++) agent_close(cluster.agents[i]);
+    memset(cluster.agents, 0, sizeof cluster.agents);
+    runner_close(cluster.p.runner);
+    fleet_close(other.fleet);
+    fleet_close(cluster.fleet);
+    store_close(cluster.p.store);
+    bus_memory_close(cluster.memory);
+    pipeline_remove(&cluster.p);
+}
+
+struct answers {
+    pthread_mutex_t lock;
+    struct buf text;
+    bool is_over;
+};
+
+static void take_delta(void *context, struct str chunk) {
+    struct answers *answers = context;
+    pthread_mutex_lock(&answers->lock);
+    buf_add_str(&answers->text, chunk);
+    pthread_mutex_unlock(&answers->lock);
+}
+
+static void take_end(void *context, const struct worker_result *result) {
+    struct answers *answers = context;
+    pthread_mutex_lock(&answers->lock);
+    answers->is_over = result->outcome == OUTCOME_DONE && result->status == 200;
+    pthread_mutex_unlock(&answers->lock);
+}
+
+static struct answers answers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static bool has_ended(struct cluster *cluster) {
+    (void)cluster;
+    pthread_mutex_lock(&answers.lock);
+    bool is_over = answers.is_over;
+    pthread_mutex_unlock(&answers.lock);
+    return is_over;
+}
+
+static bool has_node(struct cluster *cluster) {
+    return fleet_wait_ready(cluster->fleet, 0);
+}
+
+static void a_single_request_streams_from_a_node(void **state) {
+    (void)state;
+    struct cluster cluster;
+    struct error error;
+    uint64_t request_id;
+    cluster_open(&cluster, 1, &(struct worker_echo_options){0});
+    cluster_wait(has_node, &cluster, "a node");
+    buf_init(&answers.text, BUF_UNLIMITED);
+    const struct runner_request call = {
+        .endpoint = ENDPOINT_CHAT,
+        .stream = true,
+        .model = STR("m"),
+        .body = STR("{\"model\":\"m\",\"stream\":true,\"messages\":[{\"role\":\"user\","
+                    "\"content\":\"good morning\"}]}")};
+    const struct runner_request_events events = {&answers, take_delta, take_end};
+    must(runner_request(cluster.p.runner, &call, &events, &request_id, &error));
+    cluster_wait(has_ended, &cluster, "the end of the request");
+    assert_true(str_find(buf_str(&answers.text), STR("good"), 0) != SIZE_MAX);
+    buf_release(&answers.text);
+    cluster_close(&cluster);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nodes_share_a_batch_and_leave_nothing_on_the_bus),
+        cmocka_unit_test(a_batch_that_comes_before_any_node_waits_for_one),
+        cmocka_unit_test(lines_of_a_killed_node_run_on_another),
+        cmocka_unit_test(a_node_that_drains_gives_back_what_it_has_not_begun),
+        cmocka_unit_test(a_new_server_takes_over_nodes_that_were_at_work),
+        cmocka_unit_test(a_line_that_takes_workers_down_is_found_and_only_it_fails),
+        cmocka_unit_test(a_cancelled_batch_is_cancelled_at_its_nodes),
+        cmocka_unit_test(a_second_server_on_one_bus_gets_no_node),
+        cmocka_unit_test(a_single_request_streams_from_a_node),
+    };
+    log_set_level(LOG_ERROR);
+    if (getenv("QUERN_LOG")) log_set_level(LOG_DEBUG);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
