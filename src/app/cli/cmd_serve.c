@@ -5,6 +5,7 @@
 #include "cli/engine_options.h"
 #include "cli/front_options.h"
 #include "cli/price_options.h"
+#include "cli/queue_options.h"
 #include "cli/remote_options.h"
 #include "cli/state_dir.h"
 #include "cli/stop.h"
@@ -31,6 +32,7 @@ struct chosen {
     const char *keep_alive;
     bool on_demand;
     struct shelf *shelf; /* with on_demand */
+    struct queue_options queue;
     int64_t connections_per_address, body_memory_bytes, answer_memory_bytes;
     struct option_list api_keys, allowed_hosts, allowed_origins;
     char state_dir_usual[PATH_MAX];
@@ -127,6 +129,7 @@ static void set_defaults(void *context) {
 static void release(void *context) {
     struct chosen *chosen = context;
     engine_options_release(&chosen->choice, &chosen->serve.node);
+    queue_options_release(&chosen->queue);
     shelf_close(chosen->shelf);
 }
 
@@ -135,9 +138,12 @@ static enum err check(struct command_call *call, struct error *error) {
     struct serve_options *serve = &chosen->serve;
     struct engine_choice *choice = &chosen->choice;
     choice->may_have_none = true;
-    if (choice->models.count == 0 && choice->upstreams.count == 0) chosen->on_demand = true;
+    if (choice->models.count == 0 && choice->upstreams.count == 0 && !chosen->queue.url)
+        chosen->on_demand = true;
     if (chosen->on_demand) serve->node.keep_ms = KEEP_ALIVE_MS;
     enum err err = engine_options_check(choice, &serve->node, error);
+    if (err == OK) err = queue_options_check(&chosen->queue, error);
+    if (chosen->queue.url) serve->node.queue = &chosen->queue;
     if (err == OK && serve->ssl_keyfile && !serve->ssl_certfile)
         err = err_set(error, ERR_INVALID, "--ssl-keyfile needs --ssl-certfile");
     if (err == OK && serve->metrics_compat && strcmp(serve->metrics_compat, "vllm") != 0)
@@ -247,6 +253,8 @@ static const struct option_table tables[] = {{rows, 0},
                                              {engine_option_rows, offsetof(struct chosen, choice)},
                                              {front_option_rows, offsetof(struct chosen, serve)},
                                              {limit_rows, 0},
+                                             {queue_option_rows, AT(queue)},
+                                             {queue_memory_rows, AT(queue)},
                                              PRICE_TABLES(offsetof(struct chosen, serve.prices)),
                                              {vllm_option_rows, 0}};
 

@@ -96,6 +96,7 @@ extern const struct command cmd_tokenize;
 extern const struct command cmd_top;
 extern const struct command cmd_tune;
 extern const struct command cmd_watch;
+extern const struct command cmd_worker;
 
 /* All commands in the order of the help, then NULL. */
 extern const struct command *const commands[];

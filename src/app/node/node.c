@@ -95,8 +95,9 @@ static enum err open_worker(struct node *node, const struct model_choice *choice
     uint32_t seat;
     struct worker *worker;
     enum err err;
-    if (!runner_worker_seat(node->runner, &events, &seat))
-        return err_set(error, ERR_LIMIT, "more than %d engines", RUNNER_WORKERS_MAX);
+    if (!seats_take(&node->seats, &events, &seat))
+        return err_set(error, ERR_LIMIT, "more than %d engines",
+                       node->agent ? AGENT_WORKERS_MAX : RUNNER_WORKERS_MAX);
     if (choice->is_echo) {
         size_t index = (size_t)(choice - node->models);
         for (size_t i = 0; i < choice->name_count; i++) node->names[index][i] = choice->names[i];
@@ -107,7 +108,7 @@ static enum err open_worker(struct node *node, const struct model_choice *choice
     } else {
         err = open_engine(node, choice, known, rank, from, &events, &worker, error);
     }
-    if (err == OK) runner_worker_attach(node->runner, seat, worker);
+    if (err == OK) seats_attach(&node->seats, seat, worker);
     return err;
 }
 
@@ -187,20 +188,19 @@ static enum err open_upstream(struct node *node, const struct upstream_spec *spe
     struct worker_events events;
     uint32_t seat;
     struct worker *worker;
-    if (node->upstream_count == NODE_UPSTREAMS_MAX ||
-        !runner_worker_seat(node->runner, &events, &seat))
+    if (node->upstream_count == NODE_UPSTREAMS_MAX || !seats_take(&node->seats, &events, &seat))
         return err_set(error, ERR_LIMIT, "more than %d upstreams", NODE_UPSTREAMS_MAX);
     struct secret secret = {0};
     char *key = NULL;
     enum err err = OK;
     if (*spec->key_file) err = read_key(spec, &secret, &key, error);
     if (err != OK) return err;
-    runner_worker_tune(node->runner, seat, spec->weight, worker_upstream_lines_max(spec));
+    seats_tune(&node->seats, seat, spec->weight, worker_upstream_lines_max(spec));
     err = worker_upstream_open(&worker, spec, key, &events, error);
     secret_release(&secret);
     if (err != OK) return err;
     node->upstreams[node->upstream_count++] = worker;
-    runner_worker_attach(node->runner, seat, worker);
+    seats_attach(&node->seats, seat, worker);
     return OK;
 }
 
@@ -329,6 +329,19 @@ static void open_cards(struct node *node, const struct node_options *options) {
     node->cards = card_watch_open(&watch);
 }
 
+/* Opens engines and upstreams on the seats of the runner or the agent. */
+static enum err open_all_workers(struct node *node, const struct node_options *options,
+                                 struct error *error) {
+    node->seats = (struct seats){node->runner, node->agent};
+    node->rank_count = ranks_count(options);
+    open_turns(node, options);
+    if (options->engine.packed_dir) sweep_packed(node, options);
+    enum err err = open_workers(node, options, error);
+    for (size_t i = 0; i < options->upstream_count && err == OK; i++)
+        err = open_upstream(node, &options->upstreams[i], error);
+    return err;
+}
+
 enum err node_open(struct node **ret_node, const struct node_options *options,
                    struct error *error) {
     struct node *node = mem_new(1, sizeof *node);
@@ -351,12 +364,10 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
     if (err == OK)
         snprintf(node->dump_dir, sizeof node->dump_dir, "%s/dumps", store_dir(node->store));
     if (err == OK) err = runner_open(&node->runner, node->store, &runner, error);
-    node->rank_count = ranks_count(options);
-    if (err == OK) open_turns(node, options);
-    if (err == OK && options->engine.packed_dir) sweep_packed(node, options);
-    if (err == OK) err = open_workers(node, options, error);
-    for (size_t i = 0; i < options->upstream_count && err == OK; i++)
-        err = open_upstream(node, &options->upstreams[i], error);
+    if (err == OK) err = open_all_workers(node, options, error);
+    if (err == OK && options->queue)
+        err = queue_open_fleet(options->queue, node->runner, store_dir(node->store),
+                               runner.lookahead_lines, &node->fleet, error);
     if (err == OK) err = check_aliases(node, error);
     if (err == OK) err = node_names_read(node, error);
     if (err == OK) want_first(node);
@@ -366,6 +377,29 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
     else
         node_close(node, 0);
     return err;
+}
+
+enum err node_open_remote(struct node **ret_node, const struct node_options *options,
+                          const struct agent_options *agent, struct error *error) {
+    struct node *node = mem_new(1, sizeof *node);
+    memcpy(node->models, options->models, sizeof node->models);
+    pthread_mutex_init(&node->adopting, NULL);
+    agent_open(&node->agent, agent);
+    enum err err = open_all_workers(node, options, error);
+    if (err == OK) want_first(node);
+    if (err == OK)
+        *ret_node = node;
+    else
+        node_close(node, 0);
+    return err;
+}
+
+struct agent *node_agent(struct node *node) {
+    return node->agent;
+}
+
+struct fleet *node_fleet(struct node *node) {
+    return node->fleet;
 }
 
 enum err node_wait_ready(struct node *node, const volatile bool *stop, struct error *error) {
@@ -400,6 +434,8 @@ void node_close(struct node *node, int64_t drain_ms) {
     if (node->runner && drain_ms > 0) runner_drain(node->runner, drain_ms);
     card_watch_close(node->cards);
     runner_close(node->runner);
+    fleet_close(node->fleet);
+    agent_close(node->agent);
     for (uint32_t rank = 0; rank < node->rank_count; rank++) turns_close(node->turns[rank]);
     store_close(node->store);
     names_added_close(node->aliased.added);

@@ -10,6 +10,8 @@
  * Thread: main.
  * Memory: owns the store, the runner and the device; the runner owns the workers. */
 
+#include "agent/agent.h"
+#include "node/queue.h"
 #include "node/shelf.h"
 #include "protocol/card.h"
 #include "protocol/wire_messages.h"
@@ -56,6 +58,7 @@ struct node_options {
     struct engine_settings engine;
     struct upstream_spec *upstreams; /* (upstream_count), borrowed for node_open */
     size_t upstream_count;
+    struct queue_options *queue;                 /* NULL: no nodes; outlives the node */
     struct name_alias aliases[NODE_ALIASES_MAX]; /* --alias; the texts are borrowed */
     size_t alias_count;
     int64_t model_stay_s; /* least time of a loaded model before another one takes its place */
@@ -71,6 +74,13 @@ struct wire_hello node_hello(const struct model_choice *choice,
 /* Opens the store and starts one engine per model, or those that fit; no batch runs yet. */
 enum err node_open(struct node **ret_node, const struct node_options *options,
                    struct error *error) MUST_CHECK;
+/* Opens the engines and upstreams as workers of an agent instead of a runner: no store, no batches.
+ * Of the functions below only node_wait_ready, node_agent and node_close may follow. */
+enum err node_open_remote(struct node **ret_node, const struct node_options *options,
+                          const struct agent_options *agent, struct error *error) MUST_CHECK;
+struct agent *node_agent(struct node *node);
+/* The nodes on other machines; NULL: no queue. */
+struct fleet *node_fleet(struct node *node);
 /* Waits until every engine has its model (of engines that take turns, the first ones), and a moment
  * until upstreams have told theirs; an upstream that is down is waited for while the server runs.
  * ERR_INVALID with the engine's own sentence if an engine cannot load its model; ERR_CANCELLED if

@@ -9,13 +9,17 @@
 
 #include "base/hash.h"
 #include "node/node.h"
+#include "node/seats.h"
 #include "protocol/names_added.h"
 
 #include <pthread.h>
 
 struct node {
     struct store *store;
-    struct runner *runner;
+    struct runner *runner; /* NULL: the workers are an agent's */
+    struct agent *agent;   /* owned */
+    struct seats seats;
+    struct fleet *fleet;                      /* NULL: no queue */
     uint32_t rank_count;                      /* engines per model */
     struct turns *turns[NODE_ENGINES_MAX];    /* one per rank; NULL: all models stay loaded */
     struct card_watch *cards;                 /* NULL: nothing is told about GPUs */

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "node/queue.h"
+
+#include "base/address.h"
+#include "base/log.h"
+#include "cluster/bus_redis.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define REPLY_BYTES ((size_t)256 << 20)
+
+static bool is_this_machine(const char *host) {
+    struct address address;
+    if (strcmp(host, "localhost") == 0) return true;
+    return address_read(&address, str_from(host)) && address_is_loopback(&address);
+}
+
+enum err queue_options_check(struct queue_options *queue, struct error *error) {
+    if (!queue->url) {
+        if (queue->password_file || queue->ca_file || queue->cert_file)
+            return err_set(error, ERR_INVALID,
+                           "--queue-password-file, --queue-ca-file and --queue-cert-file need "
+                           "--queue");
+        return OK;
+    }
+    struct redis_options *redis = &queue->redis;
+    *redis = (struct redis_options){
+        .ca_file = queue->ca_file, .cert_file = queue->cert_file, .reply_bytes_max = REPLY_BYTES};
+    enum err err = redis_place_read(&redis->place, queue->url, error);
+    if (err != OK) return err_prefix(error, "--queue");
+    if (!redis->place.is_tls && (queue->ca_file || queue->cert_file))
+        return err_set(error, ERR_INVALID,
+                       "--queue-ca-file and --queue-cert-file need a rediss:// URL");
+    if (queue->password_file) {
+        err = secret_read_file(&queue->password, queue->password_file, error);
+        if (err != OK) return err_prefix(error, "--queue-password-file");
+        struct str word = str_trim((struct str){queue->password.text, queue->password.bytes});
+        size_t from = (size_t)(word.at - queue->password.text);
+        queue->password.text[from + word.bytes] = '\0';
+        redis->password = queue->password.text + from;
+    }
+    if (!redis->place.is_tls && !is_this_machine(redis->place.host))
+        log_warn("event=queue_is_plain host=%s; requests and answers cross the network "
+                 "unencrypted, rediss:// encrypts them",
+                 redis->place.host);
+    return OK;
+}
+
+void queue_options_release(struct queue_options *queue) {
+    secret_release(&queue->password);
+    queue->password = (struct secret){0};
+}
+
+void queue_host_name(char ret_name[64]) {
+    char host[256] = "";
+    if (gethostname(host, sizeof host - 1) != 0 || !*host) snprintf(host, sizeof host, "node");
+    size_t count = 0;
+    for (size_t i = 0; host[i] && count < 63; i++) {
+        char c = host[i];
+        bool is_plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                        (c >= '0' && c <= '9') || c == '.' || c == '-';
+        ret_name[count++] = is_plain ? c : '_';
+    }
+    ret_name[count] = '\0';
+}
+
+static bool take_seat(void *context, struct worker_events *ret_events, uint32_t *ret_seat) {
+    return runner_worker_seat(context, ret_events, ret_seat);
+}
+
+static void attach(void *context, uint32_t seat, struct worker *worker) {
+    runner_worker_attach(context, seat, worker);
+}
+
+static void tune(void *context, uint32_t seat, uint32_t weight, uint32_t lines_max) {
+    runner_worker_tune(context, seat, weight, lines_max);
+}
+
+enum err queue_open_fleet(struct queue_options *queue, struct runner *runner, const char *dir,
+                          uint32_t lines_max, struct fleet **ret_fleet, struct error *error) {
+    char host[64], id[200];
+    struct stat is;
+    if (stat(dir, &is) != 0) memset(&is, 0, sizeof is);
+    /* The same directory on the same machine is the same server, whatever process serves it. */
+    queue_host_name(host);
+    snprintf(id, sizeof id, "%s:%" PRIx64 ":%" PRIx64, host, (uint64_t)is.st_dev,
+             (uint64_t)is.st_ino);
+    const struct fleet_options options = {.place = bus_redis_place(&queue->redis),
+                                          .id = id,
+                                          .bytes_max = (uint64_t)queue->memory_bytes,
+                                          .lines_max = lines_max,
+                                          .context = runner,
+                                          .seat = take_seat,
+                                          .attach = attach,
+                                          .tune = tune};
+    return fleet_open(ret_fleet, &options, error);
+}

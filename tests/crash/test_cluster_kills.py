@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kill -9 of the server, of nodes and of Redis, FLUSHALL and lost streams, at random moments of
+batches over a real Redis server. Afterwards every custom_id is there exactly once with its own
+answer, fsck is clean, and nothing is left in the queue.
+
+QUERN_KILLS scales the counts (1.0: 300 nodes, 100 servers, 200 FLUSHALLs, 60 of Redis, 60 paused
+nodes, 60 lost streams); QUERN_SEED repeats the draws."""
+import os, random, signal, time
+
+import pytest
+
+import life, support
+from cluster import Node, Redis, needs_redis
+
+pytestmark = needs_redis
+SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+LINES = 400
+
+
+class Scene:
+    """A server and two nodes, of which any may be dead."""
+
+    def __init__(self, folder, seed):
+        self.folder, self.rng = folder, random.Random(seed)
+        self.redis = Redis(folder).start()
+        self.server = support.Server(folder / "state", "--queue", self.redis.url)
+        self.server.start()
+        self.nodes = [self.node(), self.node()]
+
+    def node(self):
+        return Node(self.folder, self.redis, *life.ECHO)
+
+    def end(self):
+        for node in self.nodes:
+            node.process.send_signal(signal.SIGCONT)
+            assert node.stop() == 0
+        assert self.server.stop() == 0
+        assert self.redis.ask("KEYS", "{quern:*}:[wr]:*") == []
+        self.redis.__exit__()
+        support.fsck(self.folder / "state")
+
+    # --- what is broken ---
+
+    def kill_node(self):
+        at = self.rng.randrange(2)
+        self.nodes[at].kill()
+        self.nodes[at] = self.node()
+
+    def kill_server(self):
+        self.server.kill()
+        self.server.start()
+
+    def flush(self):
+        assert self.redis.ask("FLUSHALL") == b"+OK"
+
+    def kill_redis(self):
+        self.redis.kill()
+        time.sleep(self.rng.random())
+        self.redis.start()
+
+    def pause_node(self):
+        """For so long that it is missed, or only for a moment."""
+        node = self.rng.choice(self.nodes)
+        node.process.send_signal(signal.SIGSTOP)
+        time.sleep(self.rng.choice([0.2, 1, 13]))
+        node.process.send_signal(signal.SIGCONT)
+
+    def lose_streams(self):
+        for name in self.redis.ask("KEYS", self.rng.choice(["{quern:*}:w:*", "{quern:*}:r:*"])):
+            self.redis.ask("DEL", name)
+
+
+def lines_of():
+    lines = life.echo_lines(LINES)
+    for line in lines:
+        line["body"]["echo"] = {"each_ms": 3}
+    return lines
+
+
+@pytest.mark.parametrize("what, count", [("kill_node", 300), ("kill_server", 100), ("flush", 200),
+                                         ("kill_redis", 60), ("pause_node", 60),
+                                         ("lose_streams", 60)])
+def test_a_batch_ends_as_if_nothing_had_happened(tmp_path, what, count):
+    print(f"seed {SEED}")
+    lines, scene, done = lines_of(), Scene(tmp_path, f"{SEED} {what}"), 0
+    wanted = min(life.scaled(count), 12) if life.SCALE < 1 else count
+    while done < wanted:
+        batch_id = scene.server.create(support.jsonl(lines))["id"]
+        for _ in range(min(4, wanted - done)):
+            time.sleep(scene.rng.random() * 0.5)
+            getattr(scene, what)()
+            done += 1
+        batch = scene.server.wait(batch_id)
+        assert batch["status"] == "completed", f"seed {SEED}"
+        output, errors = scene.server.results(batch)
+        life.judge(output, lines)
+        assert errors == [], f"seed {SEED}"
+    support.until(lambda: scene.redis.packs() == 0)
+    scene.end()

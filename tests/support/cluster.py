@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A Redis server and nodes (`quern worker`) for tests. The server is the one of Debian's package
+redis-tools, whose program redis-check-rdb is redis-server under another name; so no service of the
+machine is started. Tests that need it are skipped where neither is installed."""
+import os, pathlib, shutil, signal, socket, subprocess
+
+import pytest
+
+import support
+
+PROGRAM = shutil.which("valkey-server") or shutil.which("redis-server") or shutil.which(
+    "redis-check-rdb")
+needs_redis = pytest.mark.skipif(
+    not PROGRAM, reason="no Redis server here: install Debian's package redis-tools")
+
+
+class Redis:
+    """On a port that stays its own over restarts. It keeps nothing."""
+
+    def __init__(self, folder, *arguments):
+        self.folder, self.arguments = pathlib.Path(folder), arguments
+        self.reserved = support.reserved_port()
+        self.port = self.reserved.__enter__()
+        self.process = None
+
+    def start(self):
+        with open(self.folder / "redis.log", "a") as log:
+            self.process = subprocess.Popen([
+                "redis-server", "--bind", "127.0.0.1", "--port",
+                str(self.port), "--save", "", "--appendonly", "no", "--dir",
+                str(self.folder), "--maxmemory", "256mb", "--maxmemory-policy", "noeviction",
+                *self.arguments],
+                                            executable=PROGRAM,
+                                            stdout=log,
+                                            stderr=log)
+        support.until(lambda: self.ask("PING") == b"+PONG")
+        return self
+
+    def ask(self, *words):
+        """The first line of the reply, and for a text the text; None if nobody answers."""
+        command = b"*%d\r\n" % len(words)
+        for word in words:
+            word = word if isinstance(word, bytes) else str(word).encode()
+            command += b"$%d\r\n%s\r\n" % (len(word), word)
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), 5) as peer:
+                peer.sendall(command)
+                reader = peer.makefile("rb")
+                line = reader.readline().rstrip(b"\r\n")
+                if line[:1] == b"$" and line != b"$-1":
+                    return reader.read(int(line[1:]))
+                if line[:1] == b"*" and line != b"*-1":
+                    items = []
+                    for _ in range(int(line[1:])):
+                        items.append(reader.read(int(reader.readline()[1:]) + 2)[:-2])
+                    return items
+                return line
+        except OSError:
+            return None
+
+    def packs(self):
+        """How many packs lie in streams."""
+        names = self.ask("KEYS", "{quern:*}:[wr]:*")
+        return sum(int(self.ask("XLEN", name)[1:]) for name in names)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.kill()
+        self.reserved.__exit__(None, None, None)
+
+    @property
+    def url(self):
+        return f"redis://127.0.0.1:{self.port}/?cluster=test"
+
+
+class Node:
+    """A running `quern worker`."""
+
+    def __init__(self, folder, redis, *arguments, environment=None):
+        self.log = open(pathlib.Path(folder) / "nodes.log", "a")
+        self.process = subprocess.Popen(
+            [support.BINARY, "worker", "--queue", redis.url, *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=self.log,
+            text=True,
+            env={**os.environ, **(environment or {})})
+        line = self.process.stdout.readline()
+        assert line.startswith("node "), (line, pathlib.Path(self.log.name).read_text()[-2000:])
+        self.name = line.split()[1]
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(60)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.kill()
+        self.log.close()
