@@ -168,6 +168,13 @@ def test_config_check_compares_settings_as_serve_does(tmp_path):
     assert checked(tmp_path, lines, "run")[0].returncode == 0
 
 
+def test_config_check_names_a_variable_that_is_no_setting(tmp_path):
+    done, file = checked(tmp_path, ["model = smollm2"], QUERN_MODLE="x", QUERN_PORT="1",
+                         QUERN_API_KEYS="sk-1", QUERN_API_KEYS_FILE="keys")
+    said = f"{file}: 1 setting\nQUERN_MODLE: no setting has this name, so it is ignored\n"
+    assert done.returncode == 0 and done.stdout == said + "the settings are right\n"
+
+
 def test_config_check_says_what_it_read(tmp_path):
     done, file = checked(tmp_path, ["model = smollm2", "# a comment", "port = 1"])
     assert done.returncode == 0

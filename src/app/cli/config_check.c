@@ -11,8 +11,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#define VARIABLES_MAX 64
+#define VARIABLE_BYTES 128
+
+/* A variable of the environment that begins with QUERN_. */
+struct variable {
+    char name[VARIABLE_BYTES];
+    bool is_known;
+};
 
 struct finding {
+    struct variable variables[VARIABLES_MAX];
+    size_t variable_count;
     char *faults[CONFIG_FAULTS_MAX];
     size_t count;
     bool has_more;
@@ -56,12 +68,34 @@ static void take_refusal(struct finding *found, struct options *options, const c
     take_fault(found, error.text);
 }
 
+static void note_variables(struct finding *found) {
+    static const char *const others[] = {"QUERN_CONFIG", "QUERN_API_KEYS", "QUERN_API_KEYS_FILE"};
+    for (char **at = environ; *at && found->variable_count < VARIABLES_MAX; at++) {
+        size_t bytes = strcspn(*at, "=");
+        if (strncmp(*at, "QUERN_", 6) != 0 || bytes >= VARIABLE_BYTES) continue;
+        struct variable *variable = &found->variables[found->variable_count++];
+        snprintf(variable->name, sizeof variable->name, "%.*s", (int)bytes, *at);
+        for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+            if (strcmp(variable->name, others[i]) == 0) variable->is_known = true;
+    }
+}
+
+static void know_variables(struct finding *found, const struct options *options) {
+    for (size_t i = 0; i < options->count; i++) {
+        char name[SETTINGS_VARIABLE_BYTES];
+        settings_variable(options->at[i].is, name);
+        for (size_t k = 0; k < found->variable_count; k++)
+            if (strcmp(found->variables[k].name, name) == 0) found->variables[k].is_known = true;
+    }
+}
+
 static enum err load(struct finding *found, const struct command *command, bool is_first,
                      const char *config, struct error *error) {
     struct settings settings = {.told = {take_fault, is_first ? take_file : NULL, found}};
     struct options options;
     struct command_call call = {.command = command, .options = &options};
     call.chosen = command_begin(command, &options);
+    know_variables(found, &options);
     enum err err = settings_load(&settings, &options, config, error);
     /* The other commands have operands, which are no settings. */
     if (err == OK && command == &cmd_serve) {
@@ -78,12 +112,17 @@ enum err config_check(const char *config, const struct command *only, bool *ret_
                       struct error *error) {
     struct finding found = {.count = 0};
     buf_init(&found.files, BUF_UNLIMITED);
+    note_variables(&found);
     enum err err = load(&found, only ? only : &cmd_serve, true, config, error);
     for (size_t i = 0; commands[i] && err == OK && !only; i++)
         if (commands[i]->has_settings && commands[i] != &cmd_serve)
             err = load(&found, commands[i], false, config, error);
     *ret_is_good = found.count == 0;
     if (found.has_more) fprintf(stderr, "quern config: there are more than these\n");
+    for (size_t i = 0; i < found.variable_count && !only; i++)
+        if (!found.variables[i].is_known)
+            buf_printf(&found.files, "%s: no setting has this name, so it is ignored\n",
+                       printable(found.variables[i].name).text);
     if (err == OK && *ret_is_good)
         printf("%.*sthe settings are right\n", STR_ARGS(buf_str(&found.files)));
     for (size_t i = 0; i < found.count; i++) free(found.faults[i]);
