@@ -145,15 +145,20 @@ static void take_output(void *context, struct str bytes) {
     }
 }
 
+struct shelf *shelf_new(void) {
+    struct shelf *shelf = mem_new(1, sizeof *shelf);
+    shelf->models = mem_new(SHELF_MODELS_MAX, sizeof *shelf->models);
+    arena_init(&shelf->texts, TEXTS_BYTES_MAX);
+    buf_init(&shelf->line, LINE_BYTES_MAX);
+    return shelf;
+}
+
 /* `arguments`: of the command that lists. */
 static enum err open_listing(struct shelf **ret_shelf, const char *const *arguments,
                              const volatile bool *stop, struct error *error) {
-    struct shelf *shelf = mem_new(1, sizeof *shelf);
+    struct shelf *shelf = shelf_new();
     struct child_end end;
-    shelf->models = mem_new(SHELF_MODELS_MAX, sizeof *shelf->models);
     shelf->stop = stop;
-    arena_init(&shelf->texts, TEXTS_BYTES_MAX);
-    buf_init(&shelf->line, LINE_BYTES_MAX);
     const struct child_options options = {.command = "models",
                                           .arguments = arguments,
                                           .context = shelf,

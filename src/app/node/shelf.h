@@ -30,6 +30,8 @@ enum err shelf_open(struct shelf **ret_shelf, const volatile bool *stop,
                     struct error *error) MUST_CHECK;
 /* Reads the one model that `name` means now; none if it cannot be served. */
 enum err shelf_open_one(struct shelf **ret_shelf, const char *name, struct error *error) MUST_CHECK;
+/* An empty one, for shelf_add_line. */
+struct shelf *shelf_new(void);
 void shelf_close(struct shelf *shelf); /* NULL is allowed */
 size_t shelf_count(const struct shelf *shelf);
 const struct shelf_model *shelf_at(const struct shelf *shelf, size_t index);

@@ -16,16 +16,25 @@ static bool is_stopped(void *context) {
     return reading->pull->stopped(reading->pull->context);
 }
 
-/* Lines of other kinds, and malformed ones, are passed over. */
-static void take_line(const struct reading *reading, struct str line) {
+bool pull_child_read_line(struct str line, uint64_t *ret_done, uint64_t *ret_total) {
     json_t *object = NULL;
     struct error error;
-    if (line.bytes == 0 || json_read(&object, line, &error) != OK) return;
+    if (line.bytes == 0 || json_read(&object, line, &error) != OK) return false;
     json_int_t done = json_integer_value(json_object_get(object, "bytes_done"));
     json_int_t total = json_integer_value(json_object_get(object, "bytes"));
-    if (json_object_get(object, "progress") && done >= 0 && total >= done)
-        reading->pull->progress(reading->pull->context, (uint64_t)done, (uint64_t)total);
+    bool is_progress = json_object_get(object, "progress") && done >= 0 && total >= done;
     json_decref(object);
+    if (!is_progress) return false;
+    *ret_done = (uint64_t)done;
+    *ret_total = (uint64_t)total;
+    return true;
+}
+
+/* Lines of other kinds, and malformed ones, are passed over. */
+static void take_line(const struct reading *reading, struct str line) {
+    uint64_t done, total;
+    if (pull_child_read_line(line, &done, &total))
+        reading->pull->progress(reading->pull->context, done, total);
 }
 
 static void take_output(void *context, struct str bytes) {

@@ -10,5 +10,7 @@
 #include "api/api.h"
 #include "node/node.h"
 
+/* Reads a line of `quern pull --events`. False if it tells no progress. */
+bool pull_child_read_line(struct str line, uint64_t *ret_done, uint64_t *ret_total);
 /* An api_pull_fn; `context` is the node. */
 enum err pull_child_run(void *context, const struct api_pull *pull, struct error *error) MUST_CHECK;
