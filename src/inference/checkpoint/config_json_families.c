@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "checkpoint/config_json_families.h"
 
+#include <stdio.h>
 #include <string.h>
+
+/* The text of an error has room for so much beside a name. */
+#define NAMES_SHOWN_BYTES 320u
 
 /* Defaults that several families share. */
 #define SILU .activation_key = "hidden_act", .activation = "silu"
@@ -340,19 +344,32 @@ static const struct family *find_family(struct str model_type) {
     return NULL;
 }
 
-/* The model types that a config.json may begin with; those of a text part are not shown. */
-static void write_names(char ret_names[CONFIG_NAMES_BYTES]) {
+static const char *const encoders[] = {"bert", "roberta", "xlm-roberta"};
+
+const char *config_json_model_type(size_t index) {
     const size_t families_count = sizeof families / sizeof *families;
     const size_t wholes_count = sizeof wholes / sizeof *wholes;
-    const char *names[sizeof families / sizeof *families + sizeof wholes / sizeof *wholes + 3];
-    size_t count = 0;
-    for (size_t i = 0; i < families_count; i++)
-        if (!strstr(families[i].model_type, "_text")) names[count++] = families[i].model_type;
-    for (size_t i = 0; i < wholes_count; i++) names[count++] = wholes[i].model_type;
-    names[count++] = "bert";
-    names[count++] = "roberta";
-    names[count++] = "xlm-roberta";
-    for (size_t i = 0; i < count; i++) config_add_name(ret_names, names[i], i, count);
+    if (index < families_count) return families[index].model_type;
+    index -= families_count;
+    if (index < wholes_count) return wholes[index].model_type;
+    index -= wholes_count;
+    return index < sizeof encoders / sizeof *encoders ? encoders[index] : NULL;
+}
+
+/* The model types that a config.json may begin with, as many as a sentence has room for; those of a
+ * text part are not shown. */
+static void write_names(char ret_names[CONFIG_NAMES_BYTES]) {
+    size_t at = 0, left = 0;
+    for (size_t i = 0; config_json_model_type(i); i++) {
+        const char *name = config_json_model_type(i);
+        if (strstr(name, "_text")) continue;
+        if (at + strlen(name) > NAMES_SHOWN_BYTES)
+            left++;
+        else
+            at += (size_t)snprintf(ret_names + at, CONFIG_NAMES_BYTES - at, "%s%s",
+                                   at == 0 ? "" : ", ", name);
+    }
+    snprintf(ret_names + at, CONFIG_NAMES_BYTES - at, " and %zu more", left);
 }
 
 enum err config_json_choose_family(const json_t *root, const struct family **ret_family,

@@ -44,6 +44,10 @@ struct family {
     const char *activation;
 };
 
+/* The name of row `index`, from 0 on: families, models with other parts, encoders; NULL behind the
+ * last. */
+const char *config_json_model_type(size_t index);
+
 /* The family of a config.json, and the object with its fields: a model that also sees has its text
  * model as a family of its own, in text_config. ERR_INVALID for no object, or a type that is not in
  * the table. */
