@@ -7,6 +7,8 @@ of this kind, and say nothing about other GPUs. Weights are those that vLLM make
 (docs/internals/inference/gpu.md tells what that means for a KV cache in fp8)."""
 CARD = "H200"
 SOURCE = "vLLM 0.26.0 on an H200, 2026-11-21 and -22"
+# Records of another GPU, which no run measured: the sum of the times of vLLM's steps.
+ESTIMATES = {"qwen3.5-4b": ("H100", "vLLM 0.26.0, estimated from its steps on an H100, 2026-11-28")}
 FORMATS = ("bf16", "fp8-kv", "fp8", "int8")  # int8: 8-bit weights too, compared with the same
 
 # {model: {(format, kind): req/s}}; AT_LEAST were disturbed runs, so the peer may be faster.
@@ -18,7 +20,7 @@ VLLM = {
                                                                  ("bf16", "473"): 47.3,
                                                                  ("fp8-kv", "300"): 38.4,
                                                                  ("fp8", "300"): 42.5},
-    # On an H100: the sum of its steps behind those that compiled (500 requests alone: 21.6).
+    # An estimate: its steps behind those that compiled (500 requests alone were measured: 21.6).
     "qwen3.5-4b": {("bf16", "300"): 25.0},
     "qwen3-30b-a3b": {("bf16", "300"): 33.3, ("fp8", "300"): 32.5},
     # MXFP4; the sum of its steps without those that compiled (15.6 with them), no run of its own.
@@ -58,6 +60,11 @@ def rivals(form):
     """The peer's formats to compare with: its best of the same weights, for 8-bit weights its best
     of all."""
     return ("bf16", "fp8-kv") if form in ("bf16", "fp8-kv") else ("bf16", "fp8-kv", "fp8")
+
+
+def source(model):
+    """(the GPU that a model's records are of, where they come from)"""
+    return ESTIMATES.get(model, (CARD, SOURCE))
 
 
 def recorded(model, form, kind):

@@ -176,6 +176,12 @@ static void head_row(const struct delta_world &world, size_t row, uint32_t head,
     }
 }
 
+/* Where a head's state lies in a slot. */
+static size_t place_of(const struct cuda_delta &call, uint32_t head) {
+    const uint32_t group = call.v_heads / call.k_heads;
+    return call.heads_are_tiled ? head % call.k_heads * group + head / call.k_heads : head;
+}
+
 struct delta_wants delta_wants(const struct delta_world &world) {
     const struct cuda_delta &call = world.call;
     const size_t width = (size_t)call.v_heads * call.v_dim, D = call.k_dim;
@@ -192,7 +198,8 @@ struct delta_wants delta_wants(const struct delta_world &world) {
                 normalise(&qkv[(call.k_heads + h) * D], D, 1);
             }
             for (uint32_t h = 0; h < call.v_heads; h++)
-                head_row(world, row, h, qkv, &state[h * D * D], &wants.y[row * width]);
+                head_row(world, row, h, qkv, &state[place_of(call, h) * D * D],
+                         &wants.y[row * width]);
             if (item.save == CUDA_STATE_NONE || i + 1 != item.save_rows) continue;
             slot_leave(&wants.states, item.save, state), slot_leave(&wants.tails, item.save, tail);
         }

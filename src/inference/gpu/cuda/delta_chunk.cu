@@ -106,6 +106,7 @@ __device__ static inline struct delta_chunk chunk_at(const struct cuda_state_ite
 struct delta_block {
     struct cuda_state_item item;
     uint32_t head, key_head, channels;
+    uint32_t place; /* number of the state in a slot */
 };
 
 /* Starts the copies of a chunk. Rows that it has not are zeros. */
@@ -272,14 +273,19 @@ __global__ void __launch_bounds__(D / 16 * 32, 256 / D)
     float state[D / 8][4];
     wait_for_before();
     block.head = blockIdx.x % call.v_heads;
-    block.key_head = call.heads_are_tiled ? block.head % call.k_heads
-                                          : block.head / (call.v_heads / call.k_heads);
+    const uint32_t group = call.v_heads / call.k_heads;
+    block.key_head = block.head / group;
+    block.place = block.head;
+    if (call.heads_are_tiled) {
+        block.key_head = block.head % call.k_heads;
+        block.place = block.key_head * group + block.head / call.k_heads;
+    }
     block.channels = 2 * call.k_heads * D + call.v_heads * D;
     block.item = call.items[blockIdx.x / call.v_heads];
     struct delta_chunk chunk = chunk_at(block.item, 0);
     fetch<D, TURNS>(call, room, block, chunk, places, 0);
     struct two_gates gates = read_gates(call, room, block, chunk);
-    read_state<D>(call.states, block.item.from, block.head, state);
+    read_state<D>(call.states, block.item.from, block.place, state);
     let_next_start();
     for (uint32_t turn = 0; chunk.rows > 0; turn ^= TURNS - 1) {
         places.base = unknown(places.base);
@@ -307,10 +313,10 @@ __global__ void __launch_bounds__(D / 16 * 32, 256 / D)
             fetch<D, TURNS>(call, room, block, chunk, places, 0);
         }
         if (block.item.save != CUDA_STATE_NONE && chunk.begin == block.item.save_rows)
-            write_state<D>(call.states, block.item.save, block.head, state);
+            write_state<D>(call.states, block.item.save, block.place, state);
     }
     cuda_copy_wait<0>();
-    write_state<D>(call.states, block.item.to, block.head, state);
+    write_state<D>(call.states, block.item.to, block.place, state);
 }
 
 /* ---- the choice ---- */

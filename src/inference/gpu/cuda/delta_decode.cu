@@ -229,7 +229,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
     let_next_start();
     const struct cuda_state_item item = call.items[blockIdx.x / call.k_heads];
     const bool is_old = item.from != CUDA_STATE_NONE;
-    const size_t begin = ((size_t)group.first * V + own_row) * ROW_BYTES;
+    const size_t begin = ((size_t)key_head * group.count * V + own_row) * ROW_BYTES;
     const char *from = slot_at(call.states, is_old ? item.from : item.to) + begin;
     char *to = slot_at(call.states, item.to) + begin;
     lane_words<IS_BF16> words[DEPTH];
@@ -239,11 +239,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
     prepare<K, V>(call, item, key_head, group, &shared);
     __syncthreads();
     const struct delta_keys keys = keys_of<IS_BF16, K>(shared.qkv);
-    const uint32_t turns = group.count * TURNS, apart = (group.step - 1) * V;
-    /* Where the rows of a turn begin, from those of the first one on. */
-    auto rows_at = [&](uint32_t turn) {
-        return (size_t)(turn / TURNS * apart + turn * ROWS) * ROW_BYTES;
-    };
+    const uint32_t turns = group.count * TURNS;
     for (uint32_t turn = 0; turn < turns; turn += DEPTH) {
         const struct delta_head head = shared.heads[turn / TURNS];
 #pragma unroll
@@ -252,11 +248,12 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) delta_decode(struct cuda_d
             float *place = shared.qkv + 2 * K + at + own_row; /* place of v, then of the output */
             struct numbers<LANE_NUMBERS> row = lane_numbers<IS_BF16>(words[d]);
             const float o = update_row(keys, head, *place, LANES, &row);
-            write_lane<IS_BF16, K>(row, to + rows_at(turn + d));
+            write_lane<IS_BF16, K>(row, to + (size_t)at * ROW_BYTES);
             __syncwarp(); /* every lane has read v */
             if (threadIdx.x % LANES == 0) *place = o;
             if (turn + d + DEPTH < turns)
-                read_lane<IS_BF16, K>(&words[d], from + rows_at(turn + d + DEPTH), is_old);
+                read_lane<IS_BF16, K>(&words[d], from + (size_t)(at + DEPTH * ROWS) * ROW_BYTES,
+                                      is_old);
         }
     }
     __syncthreads();

@@ -57,7 +57,8 @@ struct cuda_state_item {
  *   S = exp(g) S with g = -exp(a_log) softplus(a + dt_bias)
  *   S = S + beta (v - S k) k' with beta = sigmoid(b)
  *   y = rms_norm(S q) norm silu(z)
- * S is (v_dim, k_dim): a row per element of v. Inputs of the convolution are rounded to bf16. */
+ * S is (v_dim, k_dim): a row per element of v. The value heads of a key head have theirs side by
+ * side, whichever they are. Inputs of the convolution are rounded to bf16. */
 struct cuda_delta {
     struct cuda_product qkv; /* q (k_heads · k_dim), k (k_heads · k_dim), v (v_heads · v_dim) */
     struct cuda_product z;   /* (v_heads · v_dim) */
