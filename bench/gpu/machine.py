@@ -228,7 +228,8 @@ def call(command, seconds, environment=None, **keywords):
 
 # Options of a format for quern and for vLLM
 QUERN_FORMATS = {
-    "bf16": ["--quantization", "none", "--kv-cache-dtype", "bfloat16"], "fp8-kv": [
+    "bf16": ["--quantization", "none", "--kv-cache-dtype", "bfloat16"], "file": [
+        "--quantization", "file", "--kv-cache-dtype", "fp8"], "fp8-kv": [
         "--quantization", "none", "--kv-cache-dtype", "fp8"], "fp8": [
             "--quantization", "fp8", "--kv-cache-dtype", "fp8"], "int8": [
                 "--quantization", "int8", "--kv-cache-dtype", "fp8"]}

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plain_world.h"
 
+#include "gpu/grouping.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -27,9 +29,19 @@ static float *random_values(struct world *world, size_t count, double middle, do
     return values;
 }
 
+/* That of numbers in blocks. */
+static float step_of(uint32_t cols) {
+    return half_to_f32(half_from_f32((float)(1.7 / 8 / sqrt((double)cols))));
+}
+
+/* In blocks: -8..7 times a float16 number, which every type of blocks has (blocks_type). */
 static float *random_matrix(struct world *world, uint32_t rows, uint32_t cols) {
-    return random_values(world, (size_t)rows * cols, 0.0, 1.7 / sqrt((double)cols),
-                         world->traits.form == GPU_BF16);
+    float *values = random_values(world, (size_t)rows * cols, 0.0, 1.7 / sqrt((double)cols),
+                                  world->traits.form == GPU_BF16);
+    const float step = step_of(cols);
+    for (size_t i = 0; i < (size_t)rows * cols && world->traits.form == GPU_BLOCKS; i++)
+        values[i] = step * fminf(7, rintf(values[i] / step));
+    return values;
 }
 
 /* Weights so large that a row's first experts have nearly all of its sum: rounded activations take
@@ -198,6 +210,9 @@ static void append_experts(struct world *world, const struct world_layer *layer)
         .down_bias = layer->down_bias,
         .gate_limit = WORLD_GATE_LIMIT,
         .gate_alpha = WORLD_GATE_ALPHA};
+    if (t->form == GPU_BLOCKS)
+        world->matrices[experts.gate_up].grouping = world->matrices[experts.down].grouping =
+            GROUPED_ZEROS;
     append_norm(world, layer->ffn_norm, router, layer->post_attention, false);
     append_matmul(world, router, TO_WIDE, layer->router_bias);
     struct gpu_op *route = append(world, OP_ROUTE);
@@ -394,32 +409,79 @@ static void expect_ok(enum err err, const struct error *error) {
     abort();
 }
 
+/* Types of the parts of a matrix in blocks: of one kind, of two, and one as the file has it. */
+static enum tensor_type blocks_type(uint32_t matrix, int part) {
+    static const enum tensor_type types[][2] = {
+        {TENSOR_Q4_0, TENSOR_Q4_0}, {TENSOR_Q4_0, TENSOR_Q5_0}, {TENSOR_F32, TENSOR_Q4_0}};
+    return types[matrix % 3][part];
+}
+
+/* Rows of the first part: whole blocks of lines, if there are as many. */
+static uint32_t blocks_first_rows(uint32_t rows) {
+    return rows > GROUPED_LINES ? rows / 2 / GROUPED_LINES * GROUPED_LINES : rows / 2;
+}
+
+static uint64_t blocks_bytes(enum tensor_type type, uint32_t rows, uint32_t cols) {
+    const enum grouping kind = grouping_of_rows(type, cols);
+    return kind != GROUPED_NOT ? grouped_bytes(kind, rows, cols)
+                               : rows * (uint64_t)tensor_type_row_bytes(type, cols);
+}
+
 void world_card_forms(struct world *world) {
     world->matrices[world->ops[0].matrix].form = GPU_BF16;
     for (uint32_t i = 0; i < world->program.matrix_count; i++) {
         struct gpu_matrix *matrix = &world->matrices[i];
-        const uint64_t wide = matrix->rows / 3, rows = matrix->rows;
-        if (matrix->form == GPU_BLOCKS)
-            matrix->block_bytes = (wide * sizeof(float) + (rows - wide) * 2) * matrix->cols;
+        if (matrix->form != GPU_BLOCKS) continue;
+        if (matrix->grouping != GROUPED_NOT) {
+            matrix->block_bytes = grouped_bytes(matrix->grouping, matrix->rows, matrix->cols);
+            continue;
+        }
+        const uint32_t first = blocks_first_rows(matrix->rows);
+        matrix->block_bytes = blocks_bytes(blocks_type(i, 0), first, matrix->cols) +
+                              blocks_bytes(blocks_type(i, 1), matrix->rows - first, matrix->cols);
     }
 }
 
-/* A third of the rows in float32, the others in bf16. */
+/* Rows of a type of blocks, or of float32. */
+static void make_rows(enum tensor_type type, const float *values, size_t count, float step,
+                      uint8_t *ret_rows) {
+    const uint16_t scale = half_from_f32(step);
+    if (type == TENSOR_F32) {
+        memcpy(ret_rows, values, count * sizeof *values);
+        return;
+    }
+    const uint32_t bytes = tensor_type_block_bytes(type), begin = bytes - 16;
+    for (size_t at = 0; at < count; at += 32, ret_rows += bytes) {
+        memset(ret_rows, 0, bytes);
+        memcpy(ret_rows, &scale, sizeof scale);
+        for (uint32_t i = 0; i < 32; i++) {
+            const uint32_t zero = type == TENSOR_Q5_0 ? 16 : 8;
+            const uint32_t code = (uint32_t)((int)lrintf(values[at + i] / step) + (int)zero);
+            ret_rows[begin + i % 16] |= (uint8_t)((code & 15) << (i / 16 * 4));
+            if (type == TENSOR_Q5_0) ret_rows[2 + i / 8] |= (uint8_t)(code >> 4 << (i % 8));
+        }
+    }
+}
+
+/* In two parts. */
 static void fill_blocks(struct world *world, uint32_t matrix) {
     const struct gpu_matrix *is = &world->matrices[matrix];
-    const uint32_t wide = is->rows / 3;
-    const size_t first = (size_t)wide * is->cols, count = (size_t)is->rows * is->cols;
-    uint16_t *halves = malloc((count - first) * sizeof *halves);
+    const uint32_t first = blocks_first_rows(is->rows);
     struct error error = {0};
-    struct gpu_rows rows = {
-        .matrix = matrix, .rows = wide, .type = TENSOR_F32, .blocks = world->values[matrix]};
-    for (size_t i = first; i < count; i++)
-        halves[i - first] = bf16_from_f32(world->values[matrix][i]);
-    expect_ok(world->table->fill(world->gpu, &rows, &error), &error);
-    rows.row_first = wide, rows.rows = is->rows - wide;
-    rows.type = TENSOR_BF16, rows.blocks = halves;
-    expect_ok(world->table->fill(world->gpu, &rows, &error), &error);
-    free(halves);
+    for (int part = 0; part < 2; part++) {
+        struct gpu_rows rows = {.matrix = matrix,
+                                .row_first = part ? first : 0,
+                                .rows = part ? is->rows - first : first,
+                                .type = is->grouping != GROUPED_NOT ? TENSOR_Q4_0
+                                                                    : blocks_type(matrix, part)};
+        const size_t count = (size_t)rows.rows * is->cols;
+        uint8_t *blocks = malloc(count * sizeof(float));
+        make_rows(rows.type, world->values[matrix] + (size_t)rows.row_first * is->cols, count,
+                  step_of(is->cols), blocks);
+        rows.blocks = blocks;
+        expect_ok(world->table->fill(world->gpu, &rows, &error), &error);
+        free(blocks);
+    }
 }
 
 void world_fill(struct world *world, uint32_t matrix) {

@@ -94,8 +94,9 @@ const struct option engine_option_rows[] = {
      .help = "numbers of the states of recurrent layers: auto (float32), or on a GPU bfloat16",
      .words = "auto|float32|bfloat16"},
     {"quantization", OPTION_TEXT, AT(quantization), "NAME",
-     .help = "weights: auto, on a GPU none, fp8 or int8; or the files' own form (default auto)",
-     .words = "auto|none|fp8|int8|awq|awq_marlin|gptq|gptq_marlin|compressed-tensors|gguf"},
+     .help =
+         "weights: auto, on a GPU none, fp8, int8, or file: as the files have them (default auto)",
+     .words = "auto|none|fp8|int8|file|awq|awq_marlin|gptq|gptq_marlin|compressed-tensors|gguf"},
     {"data-parallel-size", OPTION_INTEGER, AT(data_parallel_size), "N",
      .help =
          "engines per model, each on a GPU of its own (default: with --device cuda one per GPU, "
@@ -265,7 +266,7 @@ static enum err fill_device(const struct engine_choice *choice, struct wire_devi
         .kv_cache_dtype = str_from(choice->kv_cache_dtype),
         .state_dtype = str_from(choice->state_dtype),
         .quantization =
-            str_from(file_quantization_is(choice->quantization) ? NULL : choice->quantization),
+            str_from(file_quantization_is(choice->quantization) ? "file" : choice->quantization),
         .memory_share = choice->gpu_memory_share,
         .memory_bytes = (uint64_t)choice->gpu_memory_limit_mib << 20,
     };

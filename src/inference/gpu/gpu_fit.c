@@ -61,11 +61,46 @@ static enum gpu_form form_of(enum gpu_form weights, struct weight_matrix from) {
     return gpu_store_matrix(&store, &from).form;
 }
 
+/* The tensor of a part of a layer's first expert, alone or with all others. */
+static const struct checkpoint_tensor *find_expert(const struct checkpoint *checkpoint,
+                                                   uint32_t layer, enum expert_part part) {
+    static const enum tensor_role roles[EXPERT_PARTS][2] = {
+        [EXPERT_GATE] = {ROLE_GATE_UP_EXPERTS, ROLE_GATE_EXPERTS},
+        [EXPERT_UP] = {ROLE_GATE_UP_EXPERTS, ROLE_UP_EXPERTS},
+        [EXPERT_DOWN] = {ROLE_DOWN_EXPERTS, ROLE_DOWN_EXPERTS}};
+    const struct checkpoint_tensor *tensor = NULL;
+    for (int i = 0; i < 2 && !tensor; i++)
+        tensor = checkpoint_find(checkpoint, str_from(tensor_name_of(roles[part][i], layer).text));
+    const struct tensor_name name = tensor_name_of_expert(part, layer, 0);
+    return tensor ? tensor : checkpoint_find(checkpoint, str_from(name.text));
+}
+
+/* All experts' gate and up, or down, in the form that the store would give it. */
+static struct matrix *add_experts(struct shapes *shapes, const struct card_fit_options *options,
+                                  uint32_t layer, enum expert_part part, uint32_t rows,
+                                  uint32_t cols) {
+    const uint32_t experts = options->config->experts, count = part == EXPERT_GATE ? 2 : 1;
+    struct matrix *matrix = add_matrix(shapes, experts * rows, cols, options->weights);
+    struct matrix_part parts[2];
+    for (uint32_t i = 0; i < count; i++) {
+        const struct checkpoint_tensor *tensor =
+            options->checkpoint
+                ? find_expert(options->checkpoint, layer, (enum expert_part)((uint32_t)part + i))
+                : NULL;
+        parts[i] = (struct matrix_part){
+            .type = tensor ? (enum tensor_type)tensor->type : TENSOR_BF16, .rows = rows / count};
+    }
+    const struct gpu_store_options store = {.form = options->weights};
+    const struct weight_matrix from = {
+        .parts = parts, .part_count = count, .cols = cols, .experts = experts};
+    shapes->forms[shapes->count - 1] = gpu_store_matrix(&store, &from);
+    return matrix;
+}
+
 static struct experts experts_of(struct shapes *shapes, const struct card_fit_options *options,
                                  uint32_t layer) {
     const struct model_config *config = options->config;
     const uint32_t count = config->experts, ffn = config->expert_ffn;
-    const enum gpu_form form = form_of(options->weights, (struct weight_matrix){.experts = count});
     struct matrix **first = shapes->experts + 2 * (size_t)layer;
     float *bias = config->architecture->has_expert_bias ? &shapes->vector : NULL;
     struct experts experts = {.count = count,
@@ -77,8 +112,8 @@ static struct experts experts_of(struct shapes *shapes, const struct card_fit_op
     experts.router =
         add_matrix(shapes, count, config->width,
                    form_of(options->weights, (struct weight_matrix){.is_exact = true}));
-    first[0] = add_matrix(shapes, count * 2 * ffn, config->width, form);
-    first[1] = add_matrix(shapes, count * config->width, ffn, form);
+    first[0] = add_experts(shapes, options, layer, EXPERT_GATE, 2 * ffn, config->width);
+    first[1] = add_experts(shapes, options, layer, EXPERT_DOWN, config->width, ffn);
     experts.gate_up = &first[0];
     experts.down = &first[1];
     return experts;
@@ -186,6 +221,7 @@ static void set_sequences(struct card_fit *fit, const struct kv_layout *layout) 
 bool card_fit_has_blocks(const struct checkpoint *checkpoint) {
     const struct tensor_name name = tensor_name_of(ROLE_DOWN, 0);
     const struct checkpoint_tensor *tensor = checkpoint_find(checkpoint, str_from(name.text));
+    if (!tensor) tensor = find_expert(checkpoint, 0, EXPERT_DOWN);
     if (!tensor || !tensor_type_is_known((enum tensor_type)tensor->type)) return false;
     return tensor_type_block_bytes((enum tensor_type)tensor->type) <
            tensor_type_block_elements((enum tensor_type)tensor->type);

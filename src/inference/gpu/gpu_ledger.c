@@ -3,6 +3,7 @@
 
 #include "base/least.h"
 #include "gpu/gpu_sampling.h"
+#include "gpu/grouping.h"
 #include "gpu/row_bucket.h"
 #include "scheduler/backend.h"
 
@@ -98,7 +99,8 @@ static uint64_t experts_bytes(const struct gpu_program *program) {
     for (uint32_t i = 0; i < program->op_count; i++) {
         const struct gpu_experts *experts = &program->ops[i].experts;
         if (program->ops[i].kind != OP_EXPERTS) continue;
-        const bool has_codes = has_scales(program->matrices[experts->gate_up].form);
+        const bool has_codes = has_scales(program->matrices[experts->gate_up].form) ||
+                               has_scales(program->matrices[experts->down].form);
         const uint64_t pair = 2 * ((uint64_t)experts->ffn + program->width) + EXPERTS_ROUTE_BYTES +
                               (has_codes ? experts->ffn + sizeof(float) : 0);
         most = most_u64(most, experts->used * pair + (has_codes ? program->width : 0));
@@ -130,13 +132,16 @@ static uint64_t activation_bytes(const struct gpu_program *program,
     const uint64_t rows = row_bucket(limits->rows_max), kept = row_bucket(limits->logit_rows_max);
     const uint64_t q_bytes =
         most_u64((uint64_t)program->heads * program->head_dim, program->recurrent.width) * 2;
-    uint64_t input_bytes = 0, unpacked_bytes = 0;
+    uint64_t input_bytes = 0, unpacked_bytes = 0, codes_bytes = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++) {
         const struct gpu_matrix *matrix = &program->matrices[i];
         const uint64_t row_bytes = matrix->cols * form_bytes(matrix->form);
         input_bytes = most_u64(input_bytes, row_bytes);
-        if (matrix->form == GPU_BLOCKS)
-            unpacked_bytes = most_u64(unpacked_bytes, matrix->rows * row_bytes);
+        if (matrix->form != GPU_BLOCKS || matrix->grouping != GROUPED_NOT) continue;
+        unpacked_bytes = most_u64(unpacked_bytes, matrix->rows * row_bytes);
+        /* Codes of int8, and a pair of float32 for each group. */
+        codes_bytes = most_u64(codes_bytes,
+                               rows * (matrix->cols + matrix->cols / GROUPED_INPUTS * UINT64_C(8)));
     }
     return (rows + kept) * program->width * 4 +
            rows * (product_bytes(program, TO_H) + product_bytes(program, TO_WIDE) +
@@ -144,7 +149,7 @@ static uint64_t activation_bytes(const struct gpu_program *program,
            (2 * rows + kept) * q_bytes +
            rows * (input_bytes + experts_bytes(program) + recurrent_bytes(program) +
                    again_bytes(program)) +
-           unpacked_bytes +
+           unpacked_bytes + codes_bytes +
            (uint64_t)limits->partials_max * program->heads * (program->head_dim + 2) * 4;
 }
 

@@ -203,12 +203,15 @@ static enum gpu_form usual_form(const struct loaded_gpu *loaded) {
     return strcmp(loaded->table->kind, "plain") == 0 ? GPU_F32 : GPU_BF16;
 }
 
-enum gpu_form gpu_load_weight_form(const struct loaded_gpu *loaded) {
+enum gpu_form gpu_load_weight_form(const struct loaded_gpu *loaded, bool has_few) {
     switch (loaded->settings.weights) {
     case GPU_WEIGHTS_AUTO: break;
     case GPU_WEIGHTS_BF16: return GPU_BF16;
     case GPU_WEIGHTS_E4M3: return GPU_E4M3;
     case GPU_WEIGHTS_INT8: return GPU_INT8;
+    case GPU_WEIGHTS_FILE:
+        if (has_few && usual_form(loaded) == GPU_BF16) return GPU_BLOCKS;
+        break;
     }
     return usual_form(loaded);
 }
@@ -227,7 +230,9 @@ enum gpu_form gpu_load_state_form(const struct loaded_gpu *loaded) {
 }
 
 bool gpu_load_may_shrink(const struct loaded_gpu *loaded) {
-    return loaded->settings.weights == GPU_WEIGHTS_AUTO && usual_form(loaded) == GPU_BF16;
+    const enum gpu_weights weights = loaded->settings.weights;
+    return (weights == GPU_WEIGHTS_AUTO || weights == GPU_WEIGHTS_FILE) &&
+           usual_form(loaded) == GPU_BF16;
 }
 
 void gpu_load_close(struct loaded_gpu *loaded) {

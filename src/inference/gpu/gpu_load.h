@@ -49,12 +49,13 @@ enum err gpu_load(struct loaded_gpu *ret_loaded, const struct gpu_settings *sett
  * late. Then ERR_LIMIT. A GPU that cannot be opened is treated as in gpu_load. */
 enum err gpu_load_open(struct loaded_gpu *loaded, struct error *error) MUST_CHECK;
 
-/* The forms that the settings choose; where they leave the choice, the GPU's usual form. */
-enum gpu_form gpu_load_weight_form(const struct loaded_gpu *loaded);
+/* The forms that the settings choose; where they leave the choice, the GPU's usual form. `has_few`:
+ * the file's weights have fewer than 8 bits. */
+enum gpu_form gpu_load_weight_form(const struct loaded_gpu *loaded, bool has_few);
 enum gpu_form gpu_load_kv_form(const struct loaded_gpu *loaded);
 enum gpu_form gpu_load_state_form(const struct loaded_gpu *loaded);
-/* Whether weights that are too large may have a smaller form: the settings leave the choice, and
- * the usual form is BF16. */
+/* Whether weights that are too large may have a smaller form: the settings leave the choice or
+ * ask for the file's own form, and the usual form is BF16. */
 bool gpu_load_may_shrink(const struct loaded_gpu *loaded);
 
 /* Closes the device. */

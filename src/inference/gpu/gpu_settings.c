@@ -16,11 +16,9 @@ static const struct word kvs[] = {{"auto", GPU_KV_AUTO},
                                   {"fp8_e4m3", GPU_KV_E4M3},
                                   {0}};
 static const struct word states[] = {{"auto", false}, {"float32", false}, {"bfloat16", true}, {0}};
-static const struct word weights[] = {{"auto", GPU_WEIGHTS_AUTO},
-                                      {"none", GPU_WEIGHTS_BF16},
-                                      {"fp8", GPU_WEIGHTS_E4M3},
-                                      {"int8", GPU_WEIGHTS_INT8},
-                                      {0}};
+static const struct word weights[] = {{"auto", GPU_WEIGHTS_AUTO}, {"none", GPU_WEIGHTS_BF16},
+                                      {"fp8", GPU_WEIGHTS_E4M3},  {"int8", GPU_WEIGHTS_INT8},
+                                      {"file", GPU_WEIGHTS_FILE}, {0}};
 
 /* Finds the text among the words; an empty text is the first word. */
 static bool read_word(int *ret_meaning, const struct word *words, struct str text) {
@@ -85,8 +83,8 @@ enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_t
     settings.has_bf16_states = meaning;
     if (!read_word(&meaning, weights, texts->quantization))
         return refuse_word("quantization", texts->quantization,
-                           "auto, none, fp8 and int8 are; a file that is quantized already is "
-                           "read as it is",
+                           "auto, none, fp8, int8 and file are; a file that is quantized "
+                           "already is read as it is",
                            error);
     settings.weights = (enum gpu_weights)meaning;
     if (!(texts->memory_share >= 0 && texts->memory_share <= 1))
@@ -99,11 +97,13 @@ enum err gpu_settings_read(struct gpu_settings *ret_settings, const struct gpu_t
 }
 
 enum err gpu_settings_check_cpu(const struct gpu_settings *settings, struct error *error) {
-    const char *option = settings->has_dtype                     ? "dtype"
-                         : settings->kv != GPU_KV_AUTO           ? "kv-cache-dtype"
-                         : settings->has_bf16_states             ? "mamba-ssm-cache-dtype"
-                         : settings->weights != GPU_WEIGHTS_AUTO ? "quantization"
-                                                                 : NULL;
+    const bool has_weights =
+        settings->weights != GPU_WEIGHTS_AUTO && settings->weights != GPU_WEIGHTS_FILE;
+    const char *option = settings->has_dtype           ? "dtype"
+                         : settings->kv != GPU_KV_AUTO ? "kv-cache-dtype"
+                         : settings->has_bf16_states   ? "mamba-ssm-cache-dtype"
+                         : has_weights                 ? "quantization"
+                                                       : NULL;
     if (!option) return OK;
     return err_set(error, ERR_INVALID,
                    "--%s: the CPU has no other value than auto; only a GPU has one", option);

@@ -28,6 +28,7 @@ enum gpu_weights {
     GPU_WEIGHTS_BF16,
     GPU_WEIGHTS_E4M3,
     GPU_WEIGHTS_INT8,
+    GPU_WEIGHTS_FILE, /* as the file has them, if it has fewer than 8 bits */
 };
 
 enum gpu_kv { GPU_KV_AUTO, GPU_KV_BF16, GPU_KV_E4M3 };
@@ -39,7 +40,7 @@ struct gpu_texts {
     struct str dtype;          /* auto or bfloat16 */
     struct str kv_cache_dtype; /* auto, bfloat16, fp8 or fp8_e4m3 */
     struct str state_dtype;    /* auto, float32 or bfloat16 */
-    struct str quantization;   /* auto, none, fp8 or int8 */
+    struct str quantization;   /* auto, none, fp8, int8 or file */
     double memory_share;       /* above 0 and at most 1 */
     uint64_t memory_bytes;
 };

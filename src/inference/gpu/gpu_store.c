@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "gpu/gpu_notes.h"
 #include "gpu/gpu_rows.h"
+#include "gpu/grouping.h"
 
 #include <stdlib.h>
 
@@ -26,6 +27,29 @@ static bool is_in_blocks(const struct weight_matrix *from) {
     return from->part_count <= GPU_BLOCK_PARTS_MAX;
 }
 
+/* Codes in groups, or the rows as in the file. */
+static uint64_t part_bytes(const struct matrix_part *part, uint32_t cols) {
+    const enum grouping kind = grouping_of_rows(part->type, cols);
+    return kind != GROUPED_NOT ? grouped_bytes(kind, part->rows, cols)
+                               : (uint64_t)part->rows * tensor_type_row_bytes(part->type, cols);
+}
+
+/* Experts stay codes of four bits where all parts are of one kind, an expert's rows whole blocks of
+ * lines, and half of them whole units of gate and up (experts.h). */
+static struct gpu_matrix experts_in_blocks(const struct weight_matrix *from,
+                                           struct gpu_matrix matrix) {
+    const enum grouping kind = grouping_of_rows(from->parts[0].type, from->cols);
+    bool are_alike = kind != GROUPED_NOT && kind != GROUPED_BYTES &&
+                     matrix.rows / from->experts % GROUPED_LINES == 0;
+    for (uint32_t i = 1; i < from->part_count; i++)
+        are_alike &= grouping_of_rows(from->parts[i].type, from->cols) == kind;
+    matrix.form = are_alike ? GPU_BLOCKS : GPU_SMALL_FORM;
+    if (!are_alike) return matrix;
+    matrix.grouping = kind;
+    matrix.block_bytes = grouped_bytes(kind, matrix.rows, matrix.cols);
+    return matrix;
+}
+
 struct gpu_matrix gpu_store_matrix(const struct gpu_store_options *options,
                                    const struct weight_matrix *from) {
     struct gpu_matrix matrix = {.cols = from->cols, .form = options->form};
@@ -34,12 +58,12 @@ struct gpu_matrix gpu_store_matrix(const struct gpu_store_options *options,
     if ((from->is_looked_up || from->is_exact) && matrix.form != GPU_F32) matrix.form = GPU_BF16;
     if (from->is_head && (matrix.form == GPU_E4M3 || matrix.form == GPU_BLOCKS))
         matrix.form = GPU_SMALL_FORM;
-    if (matrix.form == GPU_BLOCKS && (from->experts > 0 || !is_in_blocks(from)))
-        matrix.form = GPU_SMALL_FORM;
+    if (matrix.form != GPU_BLOCKS) return matrix;
+    if (from->experts > 0) return experts_in_blocks(from, matrix);
+    if (!is_in_blocks(from)) matrix.form = GPU_SMALL_FORM;
     if (matrix.form != GPU_BLOCKS) return matrix;
     for (uint32_t i = 0; i < from->part_count; i++)
-        matrix.block_bytes +=
-            (uint64_t)from->parts[i].rows * tensor_type_row_bytes(from->parts[i].type, from->cols);
+        matrix.block_bytes += part_bytes(&from->parts[i], from->cols);
     return matrix;
 }
 

@@ -39,8 +39,8 @@ void gpu_store_close(struct gpu_store *store); /* NULL is allowed */
 /* The interface for weights_open; it lives as long as the store. */
 struct weight_store gpu_store_interface(struct gpu_store *store);
 /* A matrix in the form that the options ask for, as far as it can have it. One of an expert is that
- * of all experts of the layer, one behind another, never in blocks. An embedding and a router are
- * BF16: an error of a router's logits changes which experts a row has.
+ * of all experts of the layer, one behind another, in blocks if all have four bits of one kind. An
+ * embedding and a router are BF16: an error of a router's logits changes which experts a row has.
  * A head of its own is GPU_SMALL_FORM where E4M3 or blocks are asked for: in blocks it would be by
  * far the largest matrix to be unpacked. Other matrices stay in blocks if all their parts have
  * types of fewer than 8 bits per number. */

@@ -40,16 +40,16 @@ extern "C" {
 #endif
 
 #include "base/err.h"
+#include "gpu/grouping.h"
 #include "kernels/draw.h"
 #include "kernels/op_kind.h"
-#include "kernels/quant.h"
 #include "program/memory_ledger.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 17u
+#define GPU_ABI 18u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -96,8 +96,7 @@ enum gpu_form {
     GPU_BF16,
     GPU_E4M3,   /* with a scale: per row of weights, per row of activations, per token and head */
     GPU_INT8,   /* likewise */
-    GPU_BLOCKS, /* weights only: rows as their file has them, which the GPU unpacks to bf16
-                      before each product: for what fits only in 4 bits */
+    GPU_BLOCKS, /* weights only: as their file has them, for what fits only in 4 bits */
 };
 
 /* Whether products with weights of that form are products of bf16, without scales. */
@@ -111,7 +110,8 @@ struct gpu_matrix {
     uint32_t rows; /* outputs, over all parts and experts */
     uint32_t cols; /* inputs */
     enum gpu_form form;
-    uint64_t block_bytes; /* bytes of GPU_BLOCKS: all rows in their file's types */
+    uint64_t block_bytes;   /* bytes of GPU_BLOCKS: codes in groups, or rows as in the file */
+    enum grouping grouping; /* kind of all codes of experts in GPU_BLOCKS; else GROUPED_NOT */
 };
 
 /* The experts of a layer. Their matrices stand one behind another in one, each with its rows. */

@@ -6,6 +6,7 @@
 #include "base/os.h"
 #include "cpu/executor_cpu.h"
 #include "gpu/executor_gpu.h"
+#include "gpu/gpu_fit.h"
 #include "model/model_internal.h"
 
 #include <stdlib.h>
@@ -211,7 +212,9 @@ static bool choose_smaller_form(struct model *model, const struct model_options 
 
 static enum err open_on_processor(struct model *model, const struct model_options *options,
                                   const struct tiled_cache_options *cache, struct error *error) {
-    if (options->device) model->weight_form = gpu_load_weight_form(options->device);
+    if (options->device)
+        model->weight_form =
+            gpu_load_weight_form(options->device, card_fit_has_blocks(model->checkpoint));
     enum err err = open_parts(model, options, cache, error);
     while (err == ERR_LIMIT && choose_smaller_form(model, options)) {
         const char *form = checkpoint_form(model->checkpoint);

@@ -11,7 +11,8 @@
 struct experts_bench {
     uint32_t experts, each, width, inner, rows;
     enum cuda_code code;
-    double met; /* experts with a row, on average */
+    enum grouping grouping; /* kind of the weights; their rows are bf16 */
+    double met;             /* experts with a row, on average */
     char *gate_up, *down;
     uint16_t *scales;
     float *logits, *row_scale;
@@ -29,6 +30,7 @@ static void launch_up(const struct experts_bench *b, int i) {
     struct cuda_experts call = {CUDA_EXPERTS_SILU, b->code, 2 * b->inner, b->width, b->gate_up};
     call.in = b->x, call.y = b->h, call.by = b->orders[i % SETS];
     if (b->code != CUDA_BF16) call.row_scale = b->row_scale, call.column_scale = b->scales;
+    call.grouping = b->grouping;
     MUST_BE_OK(cuda_experts(&call, stream, error));
 }
 
@@ -42,6 +44,7 @@ static void launch_down(const struct experts_bench *b, int i) {
     call.in = b->code == CUDA_BF16 ? b->h : b->codes.codes, call.y = b->results;
     call.by = b->orders[i % SETS];
     if (b->code != CUDA_BF16) call.row_scale = b->codes.scale, call.column_scale = b->scales;
+    call.grouping = b->grouping;
     MUST_BE_OK(cuda_experts(&call, stream, error));
 }
 
@@ -67,10 +70,10 @@ static void tell(const struct experts_bench *b, const char *name, const char *st
                                                                       : PRODUCT_INT8);
     if (of_products == 0 || bytes / ceiling_read() / 1e3 > flops / of_products / 1e6)
         bench_bytes("experts", us, bytes, ceiling_read(), "%s %s %u rows %s", name, step, b->rows,
-                    code_names[b->code]);
+                    b->grouping ? "4 bits" : code_names[b->code]);
     else
         bench_flops("experts", us, flops, of_products, "%s %s %u rows %s", name, step, b->rows,
-                    code_names[b->code]);
+                    b->grouping ? "4 bits" : code_names[b->code]);
 }
 
 static void take(struct experts_bench *b) {
@@ -106,7 +109,8 @@ static void take(struct experts_bench *b) {
 static void bench_one(const char *name, struct experts_bench b) {
     const double pairs = (double)b.rows * b.each, size = (double)code_bytes(b.code);
     take(&b);
-    const double one = size * b.inner * b.width; /* B of an expert's gate, up or down */
+    const double each = b.grouping ? 0.625 : size;
+    const double one = each * b.inner * b.width; /* B of an expert's gate, up or down */
     const double up_bytes = 2 * b.met * one + size * b.rows * b.width + 2 * pairs * b.inner;
     const double down_bytes = b.met * one + size * pairs * b.inner + 2 * pairs * b.width;
     const double sum_bytes = 2 * (pairs + b.rows) * b.width, flops = 2 * pairs * b.inner * b.width;
@@ -135,6 +139,10 @@ void bench_experts(void) {
     for (enum cuda_code code : {CUDA_BF16, CUDA_E4M3})
         for (uint32_t rows : {16u, 1024u, 2544u})
             bench_one("gpt-oss-20b", {32, 4, 2880, 2880, rows, code});
+    for (uint32_t rows : {1u, 16u, 64u, 256u, 2544u}) {
+        bench_one("gpt-oss-20b", {32, 4, 2880, 2880, rows, CUDA_BF16, GROUPED_E2M1});
+        bench_one("qwen3-30b-a3b", {128, 8, 2048, 768, rows, CUDA_BF16, GROUPED_MINIMA});
+    }
     for (uint32_t rows : {16u, 1024u, 2544u}) /* Qwen3.5-35B-A3B */
         bench_one("256 experts of 512", {256, 8, 2048, 512, rows, CUDA_BF16});
 }

@@ -88,8 +88,10 @@ static const struct world_traits shapes[] = {
      .kv_form = GPU_BF16, .tolerance = 1.0, .recurrent = 5, .k_heads = 2, .v_heads = 4,
      .state_dim = 64, .has_output_gate = true},
     {"states, rows as their file has them", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
-     .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.1, .recurrent = 3, .k_heads = 1,
+     .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.15, .recurrent = 3, .k_heads = 1,
      .v_heads = 2, .state_dim = 64, .has_output_gate = true},
+    {"experts of four bits", 64, 96, 4, 2, 64, 1.0f, .has_bias = true, .has_head = true,
+     .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.1, .experts = 8, .used = 2},
 };
 #define SHAPES (sizeof shapes / sizeof shapes[0])
 

@@ -163,6 +163,8 @@ void check_scaled(void);
 void bench_scaled(void);
 void check_experts(void);
 void bench_experts(void);
+void check_grouped(void);
+void bench_grouped(void);
 void check_heads(void);
 void bench_heads(void);
 void check_embed(void);

@@ -20,6 +20,7 @@ static const struct {
     {"norm", check_norm, bench_norm},
     {"gate", check_gate, bench_gate},
     {"scaled", check_scaled, bench_scaled},
+    {"grouped", check_grouped, bench_grouped},
     {"experts", check_experts, bench_experts},
     {"heads", check_heads, bench_heads},
     {"embed", check_embed, bench_embed},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "experts_world.h"
+#include "grouped_world.h"
 #include "rows_of.h"
 
 static const char *const ending_names[] = {"down", "silu", "gelu_tanh", "clamped"};
@@ -58,6 +59,26 @@ static void make_order(struct rng *rng, const struct experts_case *shape, struct
     for (size_t i = 0; i < logits.size(); i++) logits[i] += apart[i % shape->experts];
     *ret = route_of(gpu_copy(logits), take_order(shape->experts, shape->each, shape->rows));
     MUST_BE_OK(cuda_route(ret, stream, error));
+}
+
+/* Weights as codes in groups instead. */
+static void make_grouped(struct rng *rng, const struct experts_case *shape, enum tensor_type type,
+                         struct experts_made *made) {
+    const uint32_t lines = shape->experts * shape->outputs;
+    const struct grouped_case is = {type, lines, shape->inputs, 0};
+    const std::vector<uint8_t> file = grouped_file(rng, &is);
+    const enum grouping kind = grouping_of(type);
+    const bool is_gated = made->call.ending != CUDA_EXPERTS_DOWN;
+    const struct cuda_grouped weights = {kind, lines, shape->inputs,
+                                         gpu_take_bytes(grouped_bytes(kind, lines, shape->inputs))};
+    const struct cuda_grouped_fill fill = {
+        gpu_copy(file), type, 0, lines, weights, is_gated ? shape->outputs / 2 : 0};
+    MUST_BE_OK(cuda_grouped_fill(&fill, stream, error));
+    made->weights.values.resize((size_t)lines * shape->inputs);
+    for (uint32_t line = 0; line < lines; line++)
+        quant_row_to_f32(type, &file[line * tensor_type_row_bytes(type, shape->inputs)],
+                         shape->inputs, &made->weights.values[(size_t)line * shape->inputs]);
+    made->call.weights = weights.at, made->call.grouping = kind;
 }
 
 static struct experts_made make(struct rng *rng, const struct experts_case *shape,
@@ -131,9 +152,10 @@ static std::vector<float> expected(const struct experts_made &made) {
 }
 
 static bool check_case(struct rng *rng, const struct experts_case *shape,
-                       enum cuda_expert_ending ending, enum cuda_code code) {
+                       enum cuda_expert_ending ending, enum cuda_code code, enum tensor_type type) {
     if (rng_below(rng, check_one_in) != 0) return true;
-    const struct experts_made made = make(rng, shape, ending, code);
+    struct experts_made made = make(rng, shape, ending, code);
+    if (type != TENSOR_BF16) make_grouped(rng, shape, type, &made);
     MUST_BE_OK(cuda_experts(&made.call, stream, error));
     gpu_settle();
     const std::vector<float> want = expected(made);
@@ -277,11 +299,20 @@ void check_experts(void) {
         for (int ending = 0; ending < 4; ending++) {
             bool is_well = true;
             for (const struct experts_case &shape : cases)
-                is_well &=
-                    check_case(&rng, &shape, (enum cuda_expert_ending)ending, (enum cuda_code)code);
+                is_well &= check_case(&rng, &shape, (enum cuda_expert_ending)ending,
+                                      (enum cuda_code)code, TENSOR_BF16);
             report(is_well, "experts: %s of %s", ending_names[ending], code_names[code]);
         }
         check_rows_alone(&rng, (enum cuda_code)code);
+    }
+    for (enum tensor_type type : {TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_MXFP4}) {
+        bool is_well = true;
+        for (int ending = 0; ending < 4; ending++)
+            for (const struct experts_case &shape : cases)
+                if (shape.inputs % 32 == 0)
+                    is_well &=
+                        check_case(&rng, &shape, (enum cuda_expert_ending)ending, CUDA_BF16, type);
+        report(is_well, "experts: all endings of %s", tensor_type_name(type));
     }
     report(check_sum(&rng, 1, 8, 64, 0) && check_sum(&rng, 33, 4, 2880, 1) &&
                check_sum(&rng, 257, 10, 72, 2) && check_sum(&rng, 5, 1, 8, 0) &&

@@ -21,6 +21,7 @@
  * Invariant: a row's result is bitwise the same for any other rows of the call. */
 
 #include "gpu/cuda/rows.h"
+#include "gpu/grouping.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -109,6 +110,9 @@ struct cuda_experts {
     float limit, alpha;     /* for CLAMPED */
     struct cuda_expert_order by;
     uint16_t *y; /* bf16 */
+    /* Weights are codes in groups (grouped.h), those of a gate and up by turns, and rows bf16;
+     * GROUPED_NOT: they are not. */
+    enum grouping grouping;
 };
 /* Enqueues it. ERR_INVALID when it cannot be computed here. */
 enum err cuda_experts(const struct cuda_experts *call, struct CUstream_st *stream,

@@ -31,6 +31,7 @@ enum err cuda_experts(const struct cuda_experts *call, struct CUstream_st *strea
         !is_at_16(call->by.tiles))
         return err_set(error, ERR_INVALID, "no experts of %u x %u numbers here", call->outputs,
                        call->inputs);
+    if (call->grouping != GROUPED_NOT) return cuda_experts_grouped(call, stream, error);
     if (call->code == CUDA_E4M3) return cuda_experts_e4m3(call, stream, error);
     if (call->code == CUDA_INT8) return cuda_experts_int8(call, stream, error);
     return cuda_experts_bf16(call, stream, error);

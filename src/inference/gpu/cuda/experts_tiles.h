@@ -22,6 +22,9 @@ enum err cuda_experts_e4m3(const struct cuda_experts *call, struct CUstream_st *
 enum err cuda_experts_int8(const struct cuda_experts *call, struct CUstream_st *stream,
                            struct error *error) MUST_CHECK;
 
+enum err cuda_experts_grouped(const struct cuda_experts *call, struct CUstream_st *stream,
+                              struct error *error) MUST_CHECK;
+
 #ifdef __cplusplus
 }
 #endif

@@ -25,7 +25,7 @@ static inline bool cuda_has_shared(size_t bytes) {
  * thread of the kernel calls wait_for_before(). A kernel is always launched with the same
  * shared_bytes, which are asked for once. */
 template <auto KERNEL, class... GIVES>
-static inline enum err cuda_launch(const char *name, uint32_t blocks, uint32_t threads,
+static inline enum err cuda_launch(const char *name, dim3 blocks, uint32_t threads,
                                    size_t shared_bytes, cudaStream_t stream, struct error *error,
                                    const GIVES &...arguments) {
     static bool is_asked; /* on the process's one GPU; racing threads write the same */

@@ -16,11 +16,15 @@
     X(delta_decode)                                                                                \
     X(embed)                                                                                       \
     X(experts_e4m3)                                                                                \
+    X(experts_grouped)                                                                             \
     X(experts_int8)                                                                                \
     X(experts_product)                                                                             \
     X(experts_route)                                                                               \
     X(experts_sum)                                                                                 \
     X(gate)                                                                                        \
+    X(grouped_few)                                                                                 \
+    X(grouped_fill)                                                                                \
+    X(grouped_many)                                                                                \
     X(heads)                                                                                       \
     X(mamba_decode)                                                                                \
     X(norm)                                                                                        \

@@ -147,6 +147,9 @@ static enum err open_card(struct gpu *gpu, const struct gpu_options *options, st
     if (code == cudaSuccess)
         code = cudaDeviceGetAttribute(&gpu->multiprocessors, cudaDevAttrMultiProcessorCount,
                                       (int)options->index);
+    if (code == cudaSuccess)
+        code = cudaDeviceGetAttribute(&gpu->compute_major, cudaDevAttrComputeCapabilityMajor,
+                                      (int)options->index);
     if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&gpu->compute, cudaStreamNonBlocking);
     if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&gpu->up, cudaStreamNonBlocking);
     if (code == cudaSuccess) code = cudaStreamCreateWithFlags(&gpu->down, cudaStreamNonBlocking);

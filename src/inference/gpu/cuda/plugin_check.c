@@ -20,8 +20,10 @@ static enum err check_experts(const struct gpu_program *program, const struct gp
                        experts->count, CUDA_EXPERTS_PER_ROW_MAX, CUDA_EXPERTS_MAX);
     const struct gpu_matrix *gate_up = &program->matrices[experts->gate_up];
     const struct gpu_matrix *down = &program->matrices[experts->down];
-    if (gate_up->form == GPU_BLOCKS || down->form == GPU_BLOCKS)
-        return err_set(error, ERR_INVALID, "experts are kept in bf16, e4m3 or int8 only");
+    if ((gate_up->form == GPU_BLOCKS && gate_up->grouping == GROUPED_NOT) ||
+        (down->form == GPU_BLOCKS && down->grouping == GROUPED_NOT))
+        return err_set(error, ERR_INVALID,
+                       "experts are kept in bf16, e4m3, int8 or codes of four bits only");
     if (experts->ffn % EXPERT_ALIGN != 0 || program->width % (2 * EXPERT_ALIGN) != 0)
         return err_set(error, ERR_INVALID, "no CUDA kernel has experts of %u x %u numbers",
                        experts->ffn, program->width);

@@ -24,8 +24,8 @@ static bool has_codes(const struct gpu_program *program) {
     for (uint32_t i = 0; i < program->op_count; i++) {
         const struct gpu_experts *experts = &program->ops[i].experts;
         if (program->ops[i].kind == OP_EXPERTS &&
-            (program->matrices[experts->gate_up].form != GPU_BF16 ||
-             program->matrices[experts->down].form != GPU_BF16))
+            (!gpu_form_is_bf16(program->matrices[experts->gate_up].form) ||
+             !gpu_form_is_bf16(program->matrices[experts->down].form)))
             return true;
     }
     return false;
@@ -96,6 +96,8 @@ static enum cuda_expert_ending ending_of(enum op_gate gate) {
     switch (gate) {
     case GATE_SILU: return CUDA_EXPERTS_SILU;
     case GATE_GELU_TANH: return CUDA_EXPERTS_GELU_TANH;
+    case GATE_RELU2:
+    case GATE_XIELU: /* on the CPU only */
     case GATE_CLAMPED: break;
     }
     return CUDA_EXPERTS_CLAMPED;
@@ -119,7 +121,8 @@ static enum err multiply(const struct gpu *gpu, const struct gpu_experts *expert
                                       .limit = experts->gate_limit,
                                       .alpha = experts->gate_alpha,
                                       .by = *order,
-                                      .y = y};
+                                      .y = y,
+                                      .grouping = matrix->grouping};
     return cuda_experts(&call, gpu->compute, error);
 }
 

@@ -21,9 +21,9 @@ static void gather(const struct gpu_rows *rows, size_t row_bytes, uint32_t first
 }
 
 /* Makes place for a part that stays as it is; its first byte. */
-static char *take_blocks(struct card_matrix *matrix, const struct gpu_rows *rows,
-                         size_t row_bytes) {
-    const size_t bytes = (rows->rows * row_bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
+static char *take_blocks(struct card_matrix *matrix, const struct gpu_rows *rows) {
+    const size_t part_bytes = blocks_part_bytes(rows->type, rows->rows, matrix->cols);
+    const size_t bytes = (part_bytes + BLOCK_ALIGN - 1) / BLOCK_ALIGN * BLOCK_ALIGN;
     char *at = matrix->codes + matrix->blocks_used;
     if (matrix->part_count == GPU_BLOCK_PARTS_MAX ||
         bytes > matrix->block_bytes - matrix->blocks_used)
@@ -34,12 +34,33 @@ static char *take_blocks(struct card_matrix *matrix, const struct gpu_rows *rows
     return at;
 }
 
+/* Rows first..first+count-1 of the part, which become codes in groups. */
+static struct cuda_grouped_fill fill_of(const struct card_matrix *matrix,
+                                        const struct gpu_rows *rows, char *blocks,
+                                        const char *slice, uint32_t first, uint32_t count) {
+    const struct card_blocks part = {blocks, rows->type, rows->row_first, rows->rows};
+    struct cuda_grouped_fill fill = {.blocks = slice,
+                                     .type = rows->type,
+                                     .first = first,
+                                     .rows = count,
+                                     .to = part_weights(matrix, &part)};
+    if (matrix->grouping == GROUPED_NOT) return fill;
+    fill.first += rows->row_first;
+    fill.to = (struct cuda_grouped){matrix->grouping, matrix->rows, matrix->cols, blocks};
+    fill.gate_width = matrix->gate_width;
+    return fill;
+}
+
 /* From the GPU's slice to where the rows stay. */
 static enum err put_slice(struct gpu *gpu, const struct gpu_rows *rows, const char *slice,
                           char *blocks, size_t row_bytes, uint32_t first, uint32_t count,
                           struct error *error) {
     const struct card_matrix *matrix = &gpu->matrices[rows->matrix];
     const size_t at = rows->row_first + first;
+    if (blocks && grouping_of_rows(rows->type, matrix->cols) != GROUPED_NOT) {
+        const struct cuda_grouped_fill fill = fill_of(matrix, rows, blocks, slice, first, count);
+        return cuda_grouped_fill(&fill, gpu->compute, error);
+    }
     if (blocks) {
         cudaError_t code = cudaMemcpyAsync(blocks + first * row_bytes, slice, count * row_bytes,
                                            cudaMemcpyDeviceToDevice, gpu->compute);
@@ -84,9 +105,15 @@ enum err plugin_fill(struct gpu *gpu, const struct gpu_rows *rows, struct error 
     const uint32_t each = (uint32_t)(gpu->fill_bytes / row_bytes);
     enum err err = OK;
     if (matrix->form == GPU_BLOCKS && rows->rows > 0) {
-        blocks = take_blocks(matrix, rows, row_bytes);
+        blocks = matrix->grouping == GROUPED_NOT ? take_blocks(matrix, rows) : matrix->codes;
         if (!blocks)
             return err_set(error, ERR_INVALID, "matrix %u: more rows or parts than prepare had",
+                           rows->matrix);
+        if (matrix->grouping != GROUPED_NOT &&
+            grouping_of_rows(rows->type, matrix->cols) != matrix->grouping)
+            return err_set(error, ERR_INVALID,
+                           "matrix %u: the weights of a layer's experts have types of several "
+                           "kinds: run with --quantization int8",
                            rows->matrix);
     }
     for (uint32_t first = 0; first < rows->rows && err == OK; first += each) {
@@ -104,16 +131,20 @@ enum err weights_ready(struct gpu *gpu, uint32_t index, const void **ret_weights
     *ret_weights = gpu->unpacked;
     for (uint32_t i = 0; i < matrix->part_count; i++) {
         const struct card_blocks *part = &matrix->parts[i];
+        uint16_t *to = gpu->unpacked + (size_t)part->row_first * matrix->cols;
+        const struct cuda_grouped_unpack codes = {part_weights(matrix, part), to};
         const struct cuda_unpack unpack = {
             .blocks = part->at,
             .type = part->type,
             .rows = part->rows,
             .cols = matrix->cols,
             .code = CUDA_BF16,
-            .codes = gpu->unpacked + (size_t)part->row_first * matrix->cols,
+            .codes = to,
             .stride = matrix->cols,
         };
-        enum err err = cuda_unpack(&unpack, gpu->compute, error);
+        enum err err = codes.from.kind != GROUPED_NOT
+                           ? cuda_grouped_unpack(&codes, gpu->compute, error)
+                           : cuda_unpack(&unpack, gpu->compute, error);
         if (err != OK) return err;
     }
     return OK;

@@ -18,6 +18,7 @@
  *     plugin_experts.c  those of experts
  *     plugin_recurrent.c
  *                       those of layers with a state
+ *     plugin_grouped.c  products with codes of four bits
  *     plugin_graph.c    steps as graphs
  *     plugin_sample.c   draws and answers
  *     plugin_result.c   wait, logits, counters
@@ -32,6 +33,7 @@
 
 #include "gpu/cuda/attention.h"
 #include "gpu/cuda/experts.h"
+#include "gpu/cuda/grouped.h"
 #include "gpu/cuda/launches.h"
 #include "gpu/cuda/pages.h"
 #include "gpu/cuda/products.h"
@@ -99,9 +101,9 @@ enum err block_send(struct gpu *gpu, struct block *block, struct error *error) M
 
 /* ---- the program ---- */
 
-/* Rows of a matrix as their file has them. */
+/* Rows of a matrix as their file has them, or their codes in groups (grouped.h). */
 struct card_blocks {
-    const char *at; /* at a multiple of 16 */
+    char *at; /* at a multiple of 16 */
     enum tensor_type type;
     uint32_t row_first;
     uint32_t rows;
@@ -115,6 +117,9 @@ struct card_matrix {
     char *codes;      /* (rows_padded, cols) */
     uint16_t *scales; /* (rows_padded) bf16; NULL: bf16 codes */
     bool is_router;   /* its products are float32 */
+    /* For experts in GPU_BLOCKS: the kind of their codes, and the width of gate and of up, or 0. */
+    enum grouping grouping;
+    uint32_t gate_width;
     /* For GPU_BLOCKS: `codes` has the parts that were filled. */
     struct card_blocks parts[GPU_BLOCK_PARTS_MAX];
     uint32_t part_count;
@@ -268,6 +273,7 @@ struct flight {
 struct gpu {
     uint32_t index;
     int multiprocessors;
+    int compute_major;   /* 9 for capability 9.0 */
     uint64_t compile_ns; /* as gpu_counters has it */
     uint64_t limit;
     uint64_t context_bytes;
@@ -306,6 +312,7 @@ struct gpu {
     void *codes;    /* (bucket, widest input of a product) */
     uint16_t *unpacked;   /* (rows_padded, cols) the largest matrix of GPU_BLOCKS, or NULL */
     float *row_scales[2]; /* (bucket) scales for codes, by turns */
+    struct cuda_grouped_rows grouped; /* (row_bucket) rows for products with codes in groups */
     struct experts_room experts;
     struct recurrent_room recurrent;
     float *partial_o, *partial_ml;
@@ -399,6 +406,22 @@ enum err walk_delta(struct walk *walk, const struct card_op *op, struct error *e
 enum err walk_gated_norm(struct walk *walk, const struct card_op *op,
                          struct error *error) MUST_CHECK;
 enum err walk_prepare(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
+
+/* ---- plugin_grouped.c ---- */
+
+/* Bytes of a part of GPU_BLOCKS. */
+size_t blocks_part_bytes(enum tensor_type type, uint32_t rows, uint32_t cols);
+/* A part as codes in groups; kind GROUPED_NOT: its rows are as in the file. */
+struct cuda_grouped part_weights(const struct card_matrix *matrix, const struct card_blocks *part);
+/* How a product with a matrix is computed: from its codes, or by cuBLASLt. The same for all rows of
+ * a bucket. */
+enum grouped_way { GROUPED_UNPACKED, GROUPED_FEW, GROUPED_MANY };
+enum grouped_way matrix_way(const struct gpu *gpu, const struct card_matrix *matrix, uint32_t rows);
+/* The room for the program's rows as codes in groups. */
+void grouped_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory);
+/* y (rows, stride) bf16 = the prepared rows by the matrix. */
+enum err walk_grouped(struct walk *walk, const struct card_matrix *matrix, enum grouped_way way,
+                      uint16_t *y, size_t stride, struct error *error) MUST_CHECK;
 
 /* ---- plugin_fill.c ---- */
 

@@ -109,7 +109,10 @@ static void place_ops(struct layout *layout) {
         to->op.k_norm = place_vector(layout, from->k_norm, program->head_dim);
         to->op.sinks = place_vector(layout, from->sinks, program->heads);
         if (from->recurrent.conv) place_recurrent(layout, from, &to->op);
-        if (from->kind == OP_EXPERTS) place_biases(layout, &from->experts, &to->op.experts);
+        if (from->kind == OP_EXPERTS) {
+            place_biases(layout, &from->experts, &to->op.experts);
+            layout->gpu->matrices[from->experts.gate_up].gate_width = from->experts.ffn;
+        }
         if (from->kind == OP_LOGITS) layout->gpu->logit_matrix = from->matrix;
         if (from->kind == OP_ATTENTION) layout->gpu->has_output_gate = from->is_gated;
         if (from->kind == OP_ROUTE)
@@ -124,10 +127,14 @@ static void place_matrices(struct layout *layout) {
         *to = (struct card_matrix){.rows = from->rows,
                                    .rows_padded = round_up(from->rows, PRODUCT_ALIGN),
                                    .cols = from->cols,
-                                   .form = from->form};
+                                   .form = from->form,
+                                   .grouping = from->grouping};
         if (from->form == GPU_BLOCKS) {
             to->block_bytes = from->block_bytes + GPU_BLOCK_PARTS_MAX * BLOCK_GAP;
             to->codes = memory_take(&layout->memory, MEMORY_WEIGHTS, to->block_bytes);
+            /* Lines behind the last of a part are zeros. */
+            if (to->codes && layout->code == cudaSuccess)
+                layout->code = cudaMemset(to->codes, 0, to->block_bytes);
             continue;
         }
         size_t row_bytes = from->cols * form_bytes(from->form);
@@ -207,7 +214,7 @@ static size_t unpacked_bytes(const struct gpu_program *program) {
     size_t most = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++) {
         const struct gpu_matrix *matrix = &program->matrices[i];
-        if (matrix->form == GPU_BLOCKS)
+        if (matrix->form == GPU_BLOCKS && matrix->grouping == GROUPED_NOT)
             most = largest(most, (size_t)round_up(matrix->rows, PRODUCT_ALIGN) * matrix->cols *
                                      form_bytes(GPU_BF16));
     }
@@ -376,6 +383,7 @@ static void lay_out(struct layout *layout) {
     for (uint32_t i = 0; i < layout->program->rope_count; i++) place_angles(layout, i);
     place_buffers(layout);
     place_unpacked(layout);
+    grouped_place(layout->gpu, layout->program, &layout->memory);
     experts_place(layout->gpu, layout->program, &layout->memory);
     recurrent_place(layout->gpu, layout->program, &layout->memory);
     place_flights(layout);

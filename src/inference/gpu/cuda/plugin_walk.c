@@ -144,6 +144,9 @@ static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct 
         .column_scale = matrix->scales,
         .bias = op->op.bias,
     };
+    const enum grouped_way way = matrix_way(gpu, matrix, walk->rows);
+    if (way != GROUPED_UNPACKED)
+        return walk_grouped(walk, matrix, way, call.sums, matrix->rows_padded, error);
     enum err err = weights_ready(walk->gpu, op->op.matrix, &call.weights, error);
     if (err != OK || walk->is_replayed) return err; /* the graph has the product */
     return cuda_multiply(gpu->products, &call, gpu->compute, error);

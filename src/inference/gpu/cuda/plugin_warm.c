@@ -49,7 +49,9 @@ static enum err tune(struct gpu *gpu, const struct card_op *at, struct error *er
     };
     for (uint32_t rows = 1; rows <= most; rows = call.rows + 1) {
         call.rows = row_bucket(rows);
-        if (walk_is_scaled(gpu, at, call.rows, &ending)) continue;
+        const enum grouped_way way = matrix_way(gpu, matrix, call.rows);
+        if (walk_is_scaled(gpu, at, call.rows, &ending) || (!is_logits && way != GROUPED_UNPACKED))
+            continue;
         err = cuda_products_tune(gpu->products, &call, copies, distance, gpu->compute, error);
         if (err != OK) return err;
     }

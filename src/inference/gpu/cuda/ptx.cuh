@@ -74,6 +74,15 @@ __device__ static inline void cuda_mma(float sum[4], const uint32_t a[4], uint32
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
+/* The same from zero: sum = a · b. */
+__device__ static inline void cuda_mma_anew(float sum[4], const uint32_t a[4], uint32_t b0,
+                                            uint32_t b1) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+                 : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0f));
+}
+
 /* The same of codes of INT8 with whole sums, 32 codes deep. a: four codes (g, 4t..) (g+8, 4t..)
  * (g, 4t+16..) (g+8, 4t+16..); b: four of column g, 4t.. and 4t+16... */
 __device__ static inline void cuda_mma_int8(int32_t sum[4], const uint32_t a[4], uint32_t b0,
@@ -82,6 +91,22 @@ __device__ static inline void cuda_mma_int8(int32_t sum[4], const uint32_t a[4],
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+r"(sum[0]), "+r"(sum[1]), "+r"(sum[2]), "+r"(sum[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* The same with sums that all begin at `begin`. */
+__device__ static inline void cuda_mma_int8_anew(int32_t sum[4], const uint32_t a[4], uint32_t b0,
+                                                 uint32_t b1, int32_t begin) {
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
+                 : "=r"(sum[0]), "=r"(sum[1]), "=r"(sum[2]), "=r"(sum[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "r"(begin));
+}
+
+/* (a & mask) | bits by one instruction. */
+__device__ static inline uint32_t cuda_and_or(uint32_t a, uint32_t mask, uint32_t bits) {
+    uint32_t ret;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(ret) : "r"(a), "r"(mask), "r"(bits));
+    return ret;
 }
 
 /* 2^x; 0 for -inf. */

@@ -18,6 +18,9 @@ static inline __half __ushort_as_half(uint16_t bits) {
 static inline uint16_t __half_as_ushort(__half half) {
     return half.bits;
 }
+static inline __half __float2half_rn(float value) {
+    return {half_from_f32(value)};
+}
 /* The least half that is no less; for numbers above 0, whose bits have their order. */
 static inline __half __float2half_ru(float value) {
     uint16_t bits = 0x7c00;

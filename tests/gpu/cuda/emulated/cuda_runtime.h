@@ -162,6 +162,13 @@ static inline float rsqrtf(float x) {
 static inline float __frcp_rn(float x) {
     return 1 / x;
 }
+static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
+    const uint64_t bytes = (uint64_t)b << 32 | a;
+    uint32_t ret = 0;
+    for (int i = 0; i < 4; i++)
+        ret |= (uint32_t)(bytes >> (selector >> (4 * i) & 7) * 8 & 255) << (8 * i);
+    return ret;
+}
 #define __expf expf /* the C library has a function of that name */
 static inline int __clz(int bits) {
     return bits ? __builtin_clz((unsigned)bits) : 32;

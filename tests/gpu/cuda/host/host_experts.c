@@ -4,6 +4,7 @@
 
 #include "gpu/cuda/experts.h"
 #include "gpu/cuda/experts_tiles.h"
+#include "gpu/cuda/grouped.h"
 
 #include "host_kernels.h"
 #include "kernels/quant.h"
@@ -89,9 +90,16 @@ static float number_at(enum cuda_code code, const void *from, size_t at) {
 static float sum_of(const struct cuda_experts *call, uint32_t expert, uint32_t line, size_t row) {
     const size_t at = (size_t)expert * call->outputs + line;
     double sum = 0;
-    for (size_t i = 0; i < call->inputs; i++)
-        sum += (double)number_at(call->code, call->weights, at * call->inputs + i) *
-               (double)number_at(call->code, call->in, row * call->inputs + i);
+    const struct cuda_grouped weights = {call->grouping, call->by.experts * call->outputs,
+                                         call->inputs, (void *)(uintptr_t)call->weights};
+    const uint32_t gate_width = call->ending == CUDA_EXPERTS_DOWN ? 0 : call->outputs / 2;
+    for (uint32_t i = 0; i < call->inputs; i++) {
+        const float weight =
+            call->grouping == GROUPED_NOT
+                ? number_at(call->code, call->weights, at * call->inputs + i)
+                : host_grouped_number(&weights, host_grouped_line(gate_width, (uint32_t)at), i);
+        sum += (double)weight * (double)number_at(call->code, call->in, row * call->inputs + i);
+    }
     if (call->code != CUDA_BF16)
         sum *= (double)call->row_scale[row] * (double)bf16_to_f32(call->column_scale[at]);
     return (float)sum + (call->bias ? call->bias[at] : 0);

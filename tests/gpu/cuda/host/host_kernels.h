@@ -28,6 +28,14 @@ float host_sum_at(const struct cuda_product *product, size_t row, size_t column)
  * GPU tells an illegal access, and so do all later ones. */
 bool host_can_store(uintptr_t at);
 
+/* ---- host_grouped.c ---- */
+
+struct cuda_grouped;
+/* The number of a line and an input of codes in groups. */
+float host_grouped_number(const struct cuda_grouped *weights, uint32_t line, uint32_t input);
+/* The line of a row of experts whose gate and up have that width; 0: they have none. */
+uint32_t host_grouped_line(uint32_t gate_width, uint32_t row);
+
 /* ---- host_modules.c ---- */
 
 /* Whether there is code for the GPU, or the driver can still make it. */

@@ -72,8 +72,8 @@ static void other_values_are_refused_with_those_that_exist(void **state) {
                    "--mamba-ssm-cache-dtype 'float16' is not supported (auto, float32 and bfloat16 "
                    "are)");
     expect_refusal(&(struct gpu_texts){.quantization = STR("awq")},
-                   "--quantization 'awq' is not supported (auto, none, fp8 and int8 are; a file "
-                   "that is quantized already is read as it is)");
+                   "--quantization 'awq' is not supported (auto, none, fp8, int8 and file are; a "
+                   "file that is quantized already is read as it is)");
     expect_refusal(&(struct gpu_texts){.memory_share = 1.5},
                    "--gpu-memory-utilization 1.5 is not above 0 and at most 1");
 }
@@ -89,6 +89,8 @@ static void the_cpu_takes_its_own_values_only(void **state) {
         "--mamba-ssm-cache-dtype: the CPU has no other value than auto; only a GPU has one");
     struct gpu_settings settings = read(&(struct gpu_texts){.kv_cache_dtype = STR("fp8")});
     struct error error = {0};
+    const struct gpu_texts as_file = {.device = STR("cpu"), .quantization = STR("file")};
+    assert_int_equal(read(&as_file).weights, GPU_WEIGHTS_FILE); /* which the CPU does anyway */
     assert_int_equal(gpu_settings_check_cpu(&settings, &error), ERR_INVALID);
 }
 

@@ -96,8 +96,14 @@ static void blocks_stay_where_all_parts_have_fewer_than_8_bits(void **state) {
     assert_int_equal(is.form, GPU_BLOCKS);
     assert_int_equal(is.rows, 128);
     assert_int_equal(is.cols, 512);
-    assert_int_equal(is.block_bytes, 96 * tensor_type_row_bytes(TENSOR_Q4_K, 512) +
-                                         32 * tensor_type_row_bytes(TENSOR_Q6_K, 512));
+    /* Codes of 4 and 8 bits, and a pair of float16 per 32. */
+    assert_int_equal(is.block_bytes, 96 * (512 / 2 + 512 / 32 * 4) + 32 * (512 + 512 / 32 * 4));
+    static const struct matrix_part others[] = {{.type = TENSOR_Q4_0, .rows = 33},
+                                                {.type = TENSOR_Q2_K, .rows = 8}};
+    filed.parts = others, filed.part_count = 2;
+    is = gpu_store_matrix(&options, &filed); /* whole blocks of 32 lines; rows as in the file */
+    assert_int_equal(is.block_bytes,
+                     64 * (512 / 2 + 512 / 32 * 4) + 8 * tensor_type_row_bytes(TENSOR_Q2_K, 512));
     filed.is_head = true;
     assert_int_equal(gpu_store_matrix(&options, &filed).form, GPU_INT8);
     assert_int_equal(gpu_store_matrix(&options, &qkv).form, GPU_INT8); /* Q8_0 and BF16 */
@@ -203,7 +209,7 @@ static void experts_stand_behind_one_another_in_one_matrix(void **state) {
                                              {GPU_F32, GPU_F32, GPU_F32},
                                              {GPU_BF16, GPU_BF16, GPU_BF16},
                                              {GPU_E4M3, GPU_E4M3, GPU_BF16},
-                                             {GPU_BLOCKS, GPU_SMALL_FORM, GPU_BF16}};
+                                             {GPU_BLOCKS, GPU_BLOCKS, GPU_BF16}};
     const struct matrix_part parts[] = {{.type = TENSOR_Q4_0, .rows = 32},
                                         {.type = TENSOR_Q4_0, .rows = 32}};
     const struct matrix_part down_part = {.type = TENSOR_Q4_0, .rows = 64};
@@ -251,6 +257,28 @@ static void experts_stand_behind_one_another_in_one_matrix(void **state) {
     }
 }
 
+/* Experts stay codes of four bits where all of an expert's rows are of one kind. */
+static void experts_of_one_kind_stay_in_blocks(void **state) {
+    (void)state;
+    const struct gpu_store_options options = {.form = GPU_BLOCKS};
+    struct matrix_part parts[] = {{.type = TENSOR_MXFP4, .rows = 32},
+                                  {.type = TENSOR_MXFP4, .rows = 32}};
+    struct weight_matrix from = {.parts = parts, .part_count = 2, .cols = 64, .experts = 3};
+    const struct gpu_matrix is = gpu_store_matrix(&options, &from);
+    assert_int_equal(is.form, GPU_BLOCKS);
+    assert_int_equal(is.grouping, GROUPED_E2M1);
+    assert_int_equal(is.block_bytes, 3 * 64 * (64 / 2 + 64 / 32 * 4));
+    parts[1].type = TENSOR_Q4_0;
+    assert_int_equal(gpu_store_matrix(&options, &from).form, GPU_SMALL_FORM);
+    parts[0].type = parts[1].type = TENSOR_Q6_K; /* 8 bits */
+    from.cols = 256;
+    assert_int_equal(gpu_store_matrix(&options, &from).form, GPU_SMALL_FORM);
+    parts[0].type = parts[1].type = TENSOR_Q4_K;
+    assert_int_equal(gpu_store_matrix(&options, &from).form, GPU_BLOCKS);
+    parts[0].rows = parts[1].rows = 24; /* no whole blocks of lines */
+    assert_int_equal(gpu_store_matrix(&options, &from).form, GPU_SMALL_FORM);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matrices_are_numbered_and_get_their_forms),
@@ -258,6 +286,7 @@ int main(void) {
         cmocka_unit_test(a_head_of_8_bits_is_int8),
         cmocka_unit_test(rows_reach_the_gpu_part_by_part),
         cmocka_unit_test(a_program_names_its_matrices_by_number),
+        cmocka_unit_test(experts_of_one_kind_stay_in_blocks),
         cmocka_unit_test(experts_stand_behind_one_another_in_one_matrix),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

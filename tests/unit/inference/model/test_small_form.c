@@ -92,6 +92,18 @@ static void test_what_was_asked_for_is_not_changed(void **state) {
     assert_int_equal(tried[0], GPU_INT8);
 }
 
+static void test_the_files_own_form_is_tried_at_once_where_it_has_fewer_than_8_bits(void **state) {
+    (void)state;
+    struct error error = {0};
+    open_refused(TENSOR_Q4_K, false, GPU_WEIGHTS_FILE, &error);
+    assert_int_equal(tries, 1);
+    assert_int_equal(tried[0], GPU_BLOCKS);
+    open_refused(TENSOR_Q8_0, false, GPU_WEIGHTS_FILE, &error);
+    assert_int_equal(tries, 2); /* as without a choice */
+    assert_int_equal(tried[0], GPU_BF16);
+    assert_int_equal(tried[1], GPU_INT8);
+}
+
 /* Its owner chose exact weights. */
 static void test_a_file_of_16_bits_or_more_keeps_them(void **state) {
     (void)state;
@@ -107,6 +119,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_quantised_file_is_tried_in_int8_and_as_it_is),
         cmocka_unit_test(test_what_was_asked_for_is_not_changed),
+        cmocka_unit_test(test_the_files_own_form_is_tried_at_once_where_it_has_fewer_than_8_bits),
         cmocka_unit_test(test_a_file_of_16_bits_or_more_keeps_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

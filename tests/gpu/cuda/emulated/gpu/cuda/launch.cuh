@@ -14,10 +14,10 @@ static inline bool cuda_has_shared(size_t) {
 }
 
 template <auto KERNEL, class... GIVES>
-static inline enum err cuda_launch(const char *name, uint32_t blocks, uint32_t threads,
+static inline enum err cuda_launch(const char *name, dim3 blocks, uint32_t threads,
                                    size_t shared_bytes, cudaStream_t stream, struct error *error,
                                    const GIVES &...arguments) {
-    if (blocks == 0) return OK;
+    if (blocks.x == 0) return OK;
     return launch_dependent(name, error, stream, blocks, threads, shared_bytes, KERNEL,
                             arguments...);
 }

@@ -49,7 +49,19 @@ static inline void cuda_load_transposed(uint32_t ret[4], uint32_t row) {
 }
 uint32_t cuda_transpose(uint32_t pair);
 void cuda_mma(float sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+static inline void cuda_mma_anew(float sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1) {
+    for (int i = 0; i < 4; i++) sum[i] = 0;
+    cuda_mma(sum, a, b0, b1);
+}
+static inline uint32_t cuda_and_or(uint32_t a, uint32_t mask, uint32_t bits) {
+    return (a & mask) | bits;
+}
 void cuda_mma_int8(int32_t sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+static inline void cuda_mma_int8_anew(int32_t sum[4], const uint32_t a[4], uint32_t b0, uint32_t b1,
+                                      int32_t begin) {
+    for (int i = 0; i < 4; i++) sum[i] = begin;
+    cuda_mma_int8(sum, a, b0, b1);
+}
 
 static inline float cuda_exp2(float x) {
     return exp2f(x);

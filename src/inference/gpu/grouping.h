@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* grouping: which tensor types a GPU keeps as codes in groups (cuda/grouped.h), and their bytes.
+ *
+ * Whoever lays out a GPU's memory and whoever predicts it need the same numbers.
+ *
+ * Thread: any.
+ * Memory: none. */
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#include "kernels/quant.h"
+
+#include <stdint.h>
+
+#define GROUPED_LINES 32u        /* weights' rows in a block */
+#define GROUPED_INPUTS 32u       /* inputs of a group */
+#define GROUPED_SCALE_BYTES 128u /* for a block and a group: 4 B per line */
+
+/* How codes become numbers. */
+enum grouping {
+    GROUPED_NOT,
+    GROUPED_MINIMA, /* 4 bits: scale · code + minimum */
+    GROUPED_ZEROS,  /* 4 bits: scale · (code - zero) */
+    GROUPED_E2M1,   /* 4 bits: scale · number of e2m1 */
+    GROUPED_BYTES,  /* 8 bits: scale · (code - 32), a scale per 16 inputs */
+};
+
+static inline enum grouping grouping_of(enum tensor_type type) {
+    switch (type) {
+    case TENSOR_Q4_1:
+    case TENSOR_Q4_K: return GROUPED_MINIMA;
+    case TENSOR_Q4_0:
+    case TENSOR_INT4: return GROUPED_ZEROS;
+    case TENSOR_MXFP4: return GROUPED_E2M1;
+    case TENSOR_Q5_0:
+    case TENSOR_Q6_K: return GROUPED_BYTES;
+    default: return GROUPED_NOT;
+    }
+}
+
+/* The same of rows of so many numbers: groups must be whole. */
+static inline enum grouping grouping_of_rows(enum tensor_type type, uint32_t cols) {
+    return cols % GROUPED_INPUTS == 0 ? grouping_of(type) : GROUPED_NOT;
+}
+
+/* Bytes of the codes of a block and a group. */
+static inline uint32_t grouped_code_bytes(enum grouping kind) {
+    return kind == GROUPED_BYTES ? GROUPED_LINES * GROUPED_INPUTS
+                                 : GROUPED_LINES * GROUPED_INPUTS / 2;
+}
+
+/* Bytes of so many lines, which begin a block. */
+static inline uint64_t grouped_bytes(enum grouping kind, uint64_t lines, uint32_t inputs) {
+    return (lines + GROUPED_LINES - 1) / GROUPED_LINES * (inputs / GROUPED_INPUTS) *
+           (grouped_code_bytes(kind) + GROUPED_SCALE_BYTES);
+}
+
+#ifdef __cplusplus
+}
+#endif

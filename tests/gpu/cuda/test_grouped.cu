@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+
+/* Weights as codes in groups: filled and unpacked, and their products with few and many rows,
+ * against a plain product in double. */
+
+#include "grouped_world.h"
+
+/* Whole and broken blocks of 32 lines, tiles of 64 and 128, stages of two groups; more groups than
+ * the warps of a block have in one turn. */
+static const struct {
+    uint32_t lines, inputs;
+} shapes[] = {{1, 32},   {31, 64},  {32, 96},   {33, 512},  {64, 160},
+              {65, 256}, {130, 32}, {127, 768}, {300, 544}, {257, 1056}};
+static const uint32_t rows_of_cases[] = {0, 1, 2, 7, 9, 16, 17, 33, 64, 65, 129, 300};
+
+static const enum tensor_type types[] = {TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q4_K, TENSOR_Q5_0,
+                                         TENSOR_Q6_K, TENSOR_INT4, TENSOR_MXFP4};
+
+static bool has_many(enum tensor_type type) {
+    return grouping_of(type) == GROUPED_MINIMA || grouping_of(type) == GROUPED_ZEROS;
+}
+
+/* Weights as bf16 are those of the file, bit for bit but for the scales of K types. */
+static bool are_unpacked(struct rng *rng, const struct grouped_case *is) {
+    const struct grouped_made made = grouped_make(rng, is);
+    const size_t count = (size_t)is->lines * is->inputs;
+    const struct cuda_grouped_unpack call = {made.weights, gpu_take<uint16_t>(count)};
+    MUST_BE_OK(cuda_grouped_unpack(&call, stream, error));
+    gpu_settle();
+    const std::vector<uint16_t> got = gpu_read(call.to, count);
+    bool is_well = true;
+    for (size_t i = 0; i < count && is_well; i++) {
+        const double off = fabs((double)bf16_to_f32(got[i]) - made.values[i]);
+        is_well = got[i] == bf16_from_f32(made.values[i]) ||
+                  (grouped_rounds(is->type) && off <= fabs(made.values[i]) * 0x1p-8 + made.room);
+        if (!is_well)
+            note("%s, line %zu, input %zu: %g, not %g", tensor_type_name(is->type), i / is->inputs,
+                 i % is->inputs, bf16_to_f32(got[i]), made.values[i]);
+    }
+    gpu_release();
+    return is_well;
+}
+
+/* The largest distance that rounding allows: bf16 halves its last bit, 2^-8 of a number, and scales
+ * of K types are off by 2^-12 of what may mostly cancel. */
+static double room_of(const struct grouped_case *is, const struct grouped_made &made,
+                      const std::vector<float> &in, const std::vector<float> &want) {
+    double squares = 0, rows = 0;
+    for (float value : want) squares += (double)value * value;
+    for (float value : in) rows += (double)value * value;
+    const double most = made.room * 0x1p9; /* the largest weight */
+    return 0x1.04p-8 * sqrt(squares) + 0x1p-11 * most * sqrt(rows * is->lines);
+}
+
+static bool is_near(const struct grouped_case *is, const struct grouped_made &made,
+                    const std::vector<float> &in, const uint16_t *y, size_t stride,
+                    const char *what) {
+    const std::vector<float> want = grouped_want(made, is, in);
+    const std::vector<float> all = floats_of_bf16(gpu_read(y, (size_t)is->rows * stride));
+    double squares = 0;
+    for (size_t i = 0; i < want.size(); i++) {
+        const double off = (double)all[i / is->lines * stride + i % is->lines] - want[i];
+        squares += off * off;
+    }
+    const double room = room_of(is, made, in, want);
+    if (sqrt(squares) <= room) return true; /* not if a number is NaN */
+    note("%s, %s, %u rows of %u x %u: off by %g on the whole, of which %g are rounding", what,
+         tensor_type_name(is->type), is->rows, is->lines, is->inputs, sqrt(squares), room);
+    return false;
+}
+
+/* Lines past the last stay as they were. */
+static bool is_untouched(const struct grouped_case *is, const uint16_t *y, size_t stride) {
+    const std::vector<uint16_t> all = gpu_read(y, (size_t)is->rows * stride);
+    for (size_t i = 0; i < all.size(); i++)
+        if (i % stride >= is->lines && all[i] != 0xffff) return false;
+    return true;
+}
+
+static bool check_few(struct rng *rng, const struct grouped_case *is) {
+    const struct grouped_made made = grouped_make(rng, is);
+    const size_t stride = (is->lines + 7) / 8 * 8 + 8;
+    const std::vector<float> in = grouped_rows(rng, is);
+    const struct cuda_grouped_few call = {made.weights,
+                                          is->rows,
+                                          gpu_copy(bf16_of(in)),
+                                          is->inputs,
+                                          gpu_take<uint16_t>(is->rows * stride),
+                                          stride};
+    MUST_BE_OK(cuda_grouped_few(&call, stream, error));
+    gpu_settle();
+    const bool is_well =
+        is_near(is, made, in, call.y, stride, "few") && is_untouched(is, call.y, stride);
+    gpu_release();
+    return is_well;
+}
+
+static bool check_many(struct rng *rng, const struct grouped_case *is) {
+    const struct grouped_made made = grouped_make(rng, is);
+    const size_t stride = (is->lines + 7) / 8 * 8 + 8, groups = is->inputs / 32;
+    const uint32_t most = (is->rows + 1) / 2 * 2 + 2;
+    std::vector<float> in = grouped_rows(rng, is);
+    const struct cuda_grouped_rows rows = {gpu_take_bytes(groups * most * 32),
+                                           gpu_take_bytes(groups * most * 8), most};
+    const struct cuda_grouped_quantise quantise = {gpu_copy(bf16_of(in)), is->inputs, is->inputs,
+                                                   is->rows, rows};
+    const struct cuda_grouped_many call = {made.weights, is->rows, rows,
+                                           gpu_take<uint16_t>(is->rows * stride), stride};
+    MUST_BE_OK(cuda_grouped_quantise(&quantise, stream, error));
+    MUST_BE_OK(cuda_grouped_many(&call, stream, error));
+    gpu_settle();
+    const bool has_codes = grouped_are_codes(is, rows, &in); /* now those that the codes mean */
+    const bool is_well = has_codes && is_near(is, made, in, call.y, stride, "many") &&
+                         is_untouched(is, call.y, stride);
+    gpu_release();
+    return is_well;
+}
+
+/* More lines than the GPU has narrow tiles for at once: wide ones. */
+static void check_wide(struct rng *rng) {
+    const uint32_t lines = 128 * (uint32_t)card.multiProcessorCount + 33;
+    bool is_well = true;
+    for (enum tensor_type type : {TENSOR_Q4_0, TENSOR_Q4_1, TENSOR_Q5_0, TENSOR_MXFP4})
+        for (uint32_t rows : {5u, 13u, 20u}) {
+            const struct grouped_case is = {type, lines, 288, rows};
+            is_well &= check_few(rng, &is);
+        }
+    report(is_well, "grouped: many lines with few rows");
+}
+
+/* A row is what it is alone, whatever rows stand beside it. */
+static void check_rows_alone(struct rng *rng) {
+    const struct grouped_case is = {TENSOR_Q4_K, 130, 512, 300};
+    const struct grouped_made made = grouped_make(rng, &is);
+    const std::vector<float> in = grouped_rows(rng, &is);
+    uint16_t *rows = gpu_copy(bf16_of(in)), *all = gpu_take<uint16_t>(300 * 136);
+    uint16_t *one = gpu_take<uint16_t>(136);
+    struct cuda_grouped_few call = {made.weights, 300, rows, 512, all, 136};
+    MUST_BE_OK(cuda_grouped_few(&call, stream, error));
+    call.rows = 1, call.in = rows + 277 * 512, call.y = one;
+    MUST_BE_OK(cuda_grouped_few(&call, stream, error));
+    gpu_settle();
+    report(gpu_read(all + 277 * 136, 130) == gpu_read(one, 130),
+           "grouped: a row alone has the same bits");
+    gpu_release();
+}
+
+static void check_refusals(struct rng *rng) {
+    struct error error;
+    const struct grouped_case is = {TENSOR_Q6_K, 32, 256, 1};
+    const struct grouped_made made = grouped_make(rng, &is);
+    struct cuda_grouped_many many = {made.weights, 1, {}, NULL, 32};
+    struct cuda_grouped_few few = {made.weights, 1, NULL, 12, NULL, 32};
+    report(cuda_grouped_many(&many, stream, &error) == ERR_INVALID,
+           "grouped: weights of 8 bits with many rows are refused");
+    report(cuda_grouped_few(&few, stream, &error) == ERR_INVALID,
+           "grouped: rows that are no multiple of 16 B apart are refused");
+    struct cuda_grouped_fill fill = {made.weights.at, TENSOR_Q4_K, 0, 32, made.weights};
+    report(cuda_grouped_fill(&fill, stream, &error) == ERR_INVALID,
+           "grouped: rows of another kind are refused");
+    gpu_release();
+}
+
+void check_grouped(void) {
+    struct rng rng = random_of("grouped");
+    for (enum tensor_type type : types) {
+        bool are_filled = true, are_few = true, are_many = true;
+        const uint32_t block = tensor_type_block_elements(type);
+        for (const auto &shape : shapes) {
+            if (shape.inputs % block != 0) continue;
+            struct grouped_case is = {type, shape.lines, shape.inputs, 0};
+            are_filled &= are_unpacked(&rng, &is);
+            for (uint32_t rows : rows_of_cases) {
+                is.rows = rows;
+                if (rng_below(&rng, check_one_in) != 0) continue;
+                are_few &= check_few(&rng, &is);
+                if (has_many(type)) are_many &= check_many(&rng, &is);
+            }
+        }
+        report(are_filled, "grouped: %s unpacked is what its file has", tensor_type_name(type));
+        report(are_few, "grouped: %s with few rows", tensor_type_name(type));
+        if (has_many(type)) report(are_many, "grouped: %s with many rows", tensor_type_name(type));
+    }
+    check_wide(&rng);
+    check_rows_alone(&rng);
+    check_refusals(&rng);
+}
