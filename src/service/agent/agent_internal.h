@@ -77,11 +77,11 @@ struct agent {
 };
 
 /* --- agent_jobs: with the lock held, except as noted --- */
-void jobs_add(struct agent *agent, uint8_t worker, const struct worker_job *job);
+void jobs_add(struct agent *agent, uint8_t worker, const struct worker_job *from);
 void jobs_cancel(struct agent *agent, uint64_t id); /* lets the lock go */
 /* Forgets the jobs of a seat, or of all (UINT32_MAX); those that run are cancelled. Lets the lock
  * go. */
-void jobs_forget(struct agent *agent, uint32_t seat);
+void jobs_forget(struct agent *agent, uint32_t only);
 /* Gives back the jobs that no worker has taken. */
 void jobs_return_waiting(struct agent *agent);
 /* Tells the server which jobs it has. */

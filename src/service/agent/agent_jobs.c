@@ -260,11 +260,12 @@ static void on_down(void *context, const char *reason) {
     uint64_t *list = list_running(agent, seat->index, &count);
     for (size_t i = 0; i < count; i++) free_job(agent, job_of(&agent->by_local, list[i]));
     free(list);
-    while (seat->first) {
-        struct agent_job *job = seat->first;
-        unlink_waiting(agent, job);
+    for (struct agent_job *job = seat->first, *next; job; job = next) {
+        next = job->next;
         free_job(agent, job);
     }
+    seat->first = NULL;
+    seat->last = &seat->first;
     seat->is_clearing = true;
     seat->is_full = false;
     out_text(agent, PACK_DOWN, seat->index, 0, str_from(reason));

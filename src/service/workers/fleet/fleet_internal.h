@@ -137,7 +137,7 @@ void berth_tell_down(struct berth *berth, const char *reason);
 void berth_tell_delta(struct berth *berth, const struct worker_delta *delta);
 /* A worker that waits for a node, on a new seat. NULL: no seat is left. */
 struct berth *berth_open(struct fleet *fleet, enum shape_handling shapes);
-void fleet_take_beat(void *context, struct str node, struct str bytes);
+void fleet_take_beat(void *context, struct str name, struct str bytes);
 /* Nodes that are silent, packs that do not arrive, seats that have become ready. */
 void fleet_check_nodes(struct fleet *fleet, bool was_emptied);
 void *fleet_send_main(void *context); /* a thread */

@@ -55,11 +55,11 @@ static void records_come_back_as_they_were_put(void **state) {
     struct pack_record record;
     struct worker_job job;
     struct worker_result result;
-    struct str text, ids;
-    size_t count;
+    struct str text = {0}, ids = {0};
+    size_t count = 0;
     bool flag = false;
-    enum tier tier;
-    int64_t deadline;
+    enum tier tier = TIER_BATCH;
+    int64_t deadline = 0;
     assert_true(pack_open(&reader, &head, buf_str(&pack)));
     assert_int_equal(head.round, 5ull << 24 | 1);
     assert_int_equal(head.seq, 77);

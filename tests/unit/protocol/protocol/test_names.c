@@ -61,7 +61,7 @@ static void the_operators_aliases_come_first_and_may_lead_to_each_other(void **s
                                                 {"round", "about"},
                                                 {"about", "round"},
                                                 {"gemma3:27b", "gemma3:12b"}};
-    static const struct names names = {aliases, 5};
+    static const struct names names = {.aliases = aliases, .alias_count = 5};
     assert_string_equal(found(&names, "google/gemma-3-12b-it", "gpt-4"), "google/gemma-3-12b-it");
     assert_string_equal(found(&names, "gemma3:12b", "gemma3:27b"), "gemma3:12b");
     assert_null(found(&names, "gpt-4", "gpt-4"));
@@ -96,7 +96,7 @@ static void a_star_means_all_names_that_begin_so(void **state) {
     (void)state;
     static const struct name_alias aliases[] = {
         {"claude-*", "big"}, {"claude-haiku*", "small"}, {"claude-exact", "qwen"}, {"q*", "qwen"}};
-    static const struct names names = {aliases, 4};
+    static const struct names names = {.aliases = aliases, .alias_count = 4};
     assert_true(name_alias_has_star(&aliases[0]) && !name_alias_has_star(&aliases[2]));
     assert_string_equal(found(&names, "big", "claude-"), "big");
     assert_string_equal(found(&names, "big", "claude-sonnet-4-5"), "big");

@@ -252,7 +252,7 @@ static int open_api(void **state) {
     static const char *const fast[] = {"echo", NULL};
     static const char *const slow[] = {"slow", NULL};
     static const struct name_alias aliases[] = {{"other/name", "echo"}};
-    static const struct names names = {aliases, 1};
+    static const struct names names = {.aliases = aliases, .alias_count = 1};
     struct fixture *fixture = calloc(1, sizeof *fixture);
     struct error error = {0};
     *state = fixture;

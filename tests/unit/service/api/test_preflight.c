@@ -79,7 +79,7 @@ static void make_keys(struct fixture *fixture) {
 static void open_with(struct fixture *fixture, int64_t preflight_ms, bool with_keys) {
     static const char *const models[] = {"echo", "other", NULL};
     static const struct name_alias aliases[] = {{"also-echo", "echo"}};
-    static const struct names names = {aliases, 1};
+    static const struct names names = {.aliases = aliases, .alias_count = 1};
     struct worker_events events;
     struct worker *worker;
     struct error error;

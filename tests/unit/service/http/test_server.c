@@ -258,8 +258,11 @@ static void upload_release(void *upload) {
     count(&fixture->seen, &fixture->seen.uploads_released);
 }
 
-static const struct http_upload upload = {upload_begin, upload_part, upload_data, upload_part_end,
-                                          upload_release};
+static const struct http_upload upload = {.begin = upload_begin,
+                                          .part = upload_part,
+                                          .data = upload_data,
+                                          .part_end = upload_part_end,
+                                          .release = upload_release};
 
 static void handle_upload(void *context, struct http_request *request) {
     char text[32];
