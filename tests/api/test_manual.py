@@ -168,9 +168,15 @@ def test_config_check_compares_settings_as_serve_does(tmp_path):
     assert checked(tmp_path, lines, "run")[0].returncode == 0
 
 
+VARIABLES = set(
+    re.findall(r"QUERN_[A-Z_]*[A-Z]", "".join(page.read_text() for page in PAGES.glob("*.1"))))
+
+
 def test_config_check_names_a_variable_that_is_no_setting(tmp_path):
+    """And none that a page names."""
+    assert {"QUERN_CONFIG", "QUERN_API_KEYS", "QUERN_WEBHOOK_SECRET"} <= VARIABLES
     done, file = checked(tmp_path, ["model = smollm2"], QUERN_MODLE="x", QUERN_PORT="1",
-                         QUERN_API_KEYS="sk-1", QUERN_API_KEYS_FILE="keys")
+                         **{name: "1" for name in VARIABLES})
     said = f"{file}: 1 setting\nQUERN_MODLE: no setting has this name, so it is ignored\n"
     assert done.returncode == 0 and done.stdout == said + "the settings are right\n"
 

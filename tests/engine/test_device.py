@@ -88,7 +88,7 @@ def test_memory_that_others_hold_ends_it_too(tmp_path, device):
 @pytest.mark.parametrize("arguments, said", [
     (["--device", "rocm"], "--device 'rocm' is not supported (auto, cpu, cuda,"),
     (["--quantization", "nf4"
-      ], "--quantization 'nf4' is not supported (auto, none, fp8 and int8 are"),
+      ], "--quantization 'nf4' is not supported (auto, none, fp8, int8 and file are"),
     (["--kv-cache-dtype", "fp8_e5m2"], "--kv-cache-dtype 'fp8_e5m2' is not supported"),
     (["--dtype", "float16"], "--dtype 'float16' is not supported (auto and bfloat16 are"),
     (["--tensor-parallel-size", "2"], "--tensor-parallel-size 2 is not supported (1 is"),

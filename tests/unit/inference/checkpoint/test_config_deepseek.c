@@ -2,17 +2,10 @@
 
 /* The fields of DeepSeek and of GLM's experts in a config.json. */
 
-#include "checkpoint/config_json.h"
+#include "json_changed.h"
 
 #include <math.h>
 #include <string.h>
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 static const char v3[] =
     "{\"model_type\":\"deepseek_v3\",\"hidden_size\":64,\"intermediate_size\":96,"
@@ -21,24 +14,8 @@ static const char v3[] =
     "\"n_routed_experts\":16,\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,"
     "\"n_group\":4,\"topk_group\":2}";
 
-/* Opens the config with some fields changed (null: gone, or no width between). */
-static enum err open_with(const char *changes, struct json_config *ret_config,
-                          struct error *error) {
-    json_t *root = json_loads(v3, 0, NULL), *more = json_loads(changes, 0, NULL);
-    assert_non_null(root);
-    assert_non_null(more);
-    assert_int_equal(json_object_update(root, more), 0);
-    enum err err = config_json_init(ret_config, root, error);
-    json_decref(root);
-    json_decref(more);
-    return err;
-}
-
-static void open_good(const char *changes, struct json_config *ret_config) {
-    struct error error = {0};
-    enum err err = open_with(changes, ret_config, &error);
-    if (err != OK) fail_msg("%s: %s", changes, error.text);
-}
+#define open_with(changes, json, error) json_changed_open(v3, changes, json, error)
+#define open_good(changes, json) json_changed_open_good(v3, changes, json)
 
 static void a_line_of_the_cache_is_the_only_key_of_all_heads(void **state) {
     (void)state;

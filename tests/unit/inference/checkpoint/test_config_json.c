@@ -1,40 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/os.h"
-#include "checkpoint/config_json.h"
+#include "json_changed.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 static const char llama[] = "{\"model_type\":\"llama\",\"hidden_size\":64,\"intermediate_size\":96,"
                             "\"num_hidden_layers\":12,\"num_attention_heads\":4,\"vocab_size\":50}";
 
-/* Opens llama's config with some fields changed (null: gone). */
-static enum err open_with(const char *changes, struct json_config *ret_config,
-                          struct error *error) {
-    json_t *root = json_loads(llama, 0, NULL), *more = json_loads(changes, 0, NULL);
-    assert_non_null(root);
-    assert_non_null(more);
-    assert_int_equal(json_object_update(root, more), 0);
-    enum err err = config_json_init(ret_config, root, error);
-    json_decref(root);
-    json_decref(more);
-    return err;
-}
-
-static void open_good(const char *changes, struct json_config *ret_config) {
-    struct error error = {0};
-    enum err err = open_with(changes, ret_config, &error);
-    if (err != OK) fail_msg("%s: %s", changes, error.text);
-}
+#define open_with(changes, json, error) json_changed_open(llama, changes, json, error)
+#define open_good(changes, json) json_changed_open_good(llama, changes, json)
 
 static void what_is_not_said_is_what_the_family_s_class_says(void **state) {
     (void)state;
