@@ -68,6 +68,19 @@ def test_a_stopped_node_gives_back_what_it_has_not_begun(tmp_path, redis):
             assert errors == []
 
 
+def test_results_that_come_after_the_server_has_gone_leave_nothing_in_the_queue(tmp_path, redis):
+    lines = life.echo_lines(40)
+    for line in lines:
+        line["body"]["echo"] = {"each_ms": 100}
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, *ECHO) as node:
+        batch_id = server.create(support.jsonl(lines))["id"]
+        support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] > 0)
+        assert server.stop() == 0
+        assert node.stop() == 0  # it ends what it runs first
+        assert redis.ask("KEYS", "{quern:*}:[wr]:*") == []
+
+
 def test_a_client_streams_from_a_node(tmp_path, redis):
     with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
             Node(tmp_path, redis, *ECHO):

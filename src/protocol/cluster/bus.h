@@ -60,6 +60,8 @@ struct bus_ops {
      * up to `wait_ms` for the first. */
     enum err (*work)(struct bus *bus, const char *node, bool from_start, int64_t wait_ms,
                      bus_fn pack, void *context, struct error *error);
+    /* ERR_NOT_FOUND: no server reads the results of this epoch, or it has not seen yet that the bus
+     * was emptied. */
     enum err (*answer)(struct bus *bus, const char *node, uint64_t epoch, struct str pack,
                        struct error *error);
     /* Its beat ends. */

@@ -107,6 +107,7 @@ static enum err memory_lead(struct bus *bus, const char *id, uint64_t *ret_epoch
     snprintf(of(bus)->id, sizeof of(bus)->id, "%s", id);
     memory->leader_ns = clock_monotonic_ns();
     of(bus)->epoch = memory->leader_epoch = ++memory->last_epoch;
+    drop_packs(&memory->results);
     *ret_epoch = memory->leader_epoch;
     return leave(memory, OK);
 }
@@ -135,7 +136,10 @@ static enum err memory_resign(struct bus *bus, struct error *error) {
     struct bus_memory *memory = of(bus)->memory;
     enum err err = enter(memory, error);
     if (err != OK) return err;
-    if (memory->leader_epoch == of(bus)->epoch) *memory->leader = '\0';
+    if (memory->leader_epoch == of(bus)->epoch) {
+        *memory->leader = '\0';
+        drop_packs(&memory->results);
+    }
     return leave(memory, OK);
 }
 
@@ -267,6 +271,8 @@ static enum err memory_answer(struct bus *bus, const char *node, uint64_t epoch,
     struct bus_memory *memory = of(bus)->memory;
     enum err err = enter(memory, error);
     if (err != OK) return err;
+    if (!*memory->leader || memory->leader_epoch != epoch)
+        return leave(memory, err_set(error, ERR_NOT_FOUND, "no server reads the results"));
     append(&memory->results, node, bytes, &(struct pack_kept){.epoch = epoch});
     pthread_cond_broadcast(&memory->change);
     return leave(memory, OK);

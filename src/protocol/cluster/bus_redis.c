@@ -20,6 +20,7 @@ struct redis_bus {
     struct bus bus;
     struct redis *redis;
     const char *cluster;
+    uint64_t epoch;   /* of this server */
     char leader[320]; /* value of the key `server` */
     char gen[GEN_BYTES];
     char work_id[48]; /* the last pack of work that was told */
@@ -94,6 +95,13 @@ static enum err ask(struct redis_bus *own, const char *const *words,
     return err == OK ? redis_result(own->redis, 0, ret_reply, error) : err;
 }
 
+/* The stream of results of an epoch. */
+static struct key results_key(const struct redis_bus *own, uint64_t epoch) {
+    char name[24];
+    snprintf(name, sizeof name, "%" PRIu64, epoch);
+    return key_of(own, "r:", name);
+}
+
 /* --- leading --- */
 
 /* "ID EPOCH" */
@@ -127,17 +135,28 @@ static enum err redis_lead(struct bus *bus, const char *id, uint64_t *ret_epoch,
         uint64_t before = epoch_in(reply->text, &leader);
         if (!str_is(leader, id)) return another_leads(own, reply->text, error);
         if (before >= epoch && before < UINT64_MAX >> 25) epoch = before + 1;
-        struct key old = key_of(own, "r:", "");
-        snprintf(old.text + strlen(old.text), 24, "%" PRIu64, before);
-        add(own, COMMAND("DEL", old.text));
-        if ((err = redis_send(own->redis, error)) == OK) err = take_results(own, 1, error);
-        if (err != OK) return err;
+        struct key old = results_key(own, before);
+        if ((err = ask(own, COMMAND("DEL", old.text), &reply, error)) != OK) return err;
     }
     snprintf(own->leader, sizeof own->leader, "%.256s %" PRIu64, id, epoch);
     snprintf(ttl, sizeof ttl, "%d", BUS_LEAD_TTL_MS);
     err = ask(own, COMMAND("SET", key.text, own->leader, "PX", ttl), &reply, error);
-    if (err == OK) *ret_epoch = epoch;
+    if (err == OK) *ret_epoch = own->epoch = epoch;
     return err;
+}
+
+/* Keeps the stream of results alive, or makes it: nodes put into one that is there. So none is left
+ * of a server that has ended, however late a node's pack comes. */
+static enum err keep_results(struct redis_bus *own, struct error *error) {
+    struct key key = results_key(own, own->epoch);
+    const struct reply_value *reply;
+    enum err err = ask(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS), &reply, error);
+    if (err != OK || reply->kind != REPLY_NUMBER || reply->number != 0) return err;
+    add(own, COMMAND("XADD", key.text, "0-1", "p", ""));
+    add(own, COMMAND("XDEL", key.text, "0-1"));
+    add(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS));
+    err = redis_send(own->redis, error);
+    return err == OK ? take_results(own, 3, error) : err;
 }
 
 /* Makes sure that this server leads still. */
@@ -222,20 +241,20 @@ static enum err redis_look(struct bus *bus, bus_fn beat, void *context, bool *re
                            struct error *error) {
     struct redis_bus *own = of(bus);
     enum err err = keep_leading(own, error);
+    if (err == OK) err = keep_results(own, error);
     if (err == OK) err = look_at_gen(own, true, ret_was_emptied, error);
     return err == OK ? tell_beats(own, beat, context, error) : err;
 }
 
+/* Its own stream goes in any case: the key `server` may be gone, as after a restart of Redis. */
 static enum err redis_resign(struct bus *bus, struct error *error) {
     struct redis_bus *own = of(bus);
-    struct key key = key_of(own, "server", ""), results = key_of(own, "r:", "");
+    struct key key = key_of(own, "server", ""), results = results_key(own, own->epoch);
     const struct reply_value *reply;
-    struct str id;
-    enum err err = ask(own, COMMAND("GET", key.text), &reply, error);
+    enum err err = ask(own, COMMAND("DEL", results.text), &reply, error);
+    if (err == OK) err = ask(own, COMMAND("GET", key.text), &reply, error);
     if (err != OK || reply->kind != REPLY_TEXT || !str_is(reply->text, own->leader)) return err;
-    snprintf(results.text + strlen(results.text), 24, "%" PRIu64,
-             epoch_in(str_from(own->leader), &id));
-    return ask(own, COMMAND("DEL", key.text, results.text), &reply, error);
+    return ask(own, COMMAND("DEL", key.text), &reply, error);
 }
 
 /* --- work --- */
@@ -336,9 +355,7 @@ static enum err redis_results(struct bus *bus, uint64_t epoch, int64_t wait_ms, 
                               void *context, struct error *error) {
     struct redis_bus *own = of(bus);
     const struct reply_value *reply;
-    char name[24];
-    snprintf(name, sizeof name, "%" PRIu64, epoch);
-    struct key key = key_of(own, "r:", name);
+    struct key key = results_key(own, epoch);
     size_t deletes = own->read.count > 0;
     if (deletes) {
         struct str *words = mem_new(own->read.count + 2, sizeof *words);
@@ -397,15 +414,16 @@ static enum err redis_work(struct bus *bus, const char *node, bool from_start, i
 static enum err redis_answer(struct bus *bus, const char *node, uint64_t epoch, struct str pack,
                              struct error *error) {
     struct redis_bus *own = of(bus);
-    char name[24];
-    snprintf(name, sizeof name, "%" PRIu64, epoch);
-    struct key key = key_of(own, "r:", name);
-    const struct str words[] = {STR("XADD"),    str_from(key.text), STR("*"), STR("n"),
-                                str_from(node), STR("p"),           pack};
-    redis_add(own->redis, words, 7);
-    add(own, COMMAND("PEXPIRE", key.text, STREAM_TTL_MS));
+    struct key key = results_key(own, epoch);
+    const struct reply_value *reply;
+    const struct str words[] = {STR("XADD"), str_from(key.text), STR("NOMKSTREAM"), STR("*"),
+                                STR("n"),    str_from(node),     STR("p"),          pack};
+    redis_add(own->redis, words, 8);
     enum err err = redis_send(own->redis, error);
-    return err == OK ? take_results(own, 2, error) : err;
+    if (err == OK) err = redis_result(own->redis, 0, &reply, error);
+    if (err == OK && reply->kind == REPLY_NONE)
+        err = err_set(error, ERR_NOT_FOUND, "no server reads the results of epoch %" PRIu64, epoch);
+    return err;
 }
 
 static enum err redis_leave(struct bus *bus, const char *node, struct error *error) {

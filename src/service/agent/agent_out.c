@@ -126,7 +126,7 @@ static void put_first(struct agent *agent) {
     enum err err = epoch == 0 ? OK
                               : agent->send_bus->ops->answer(agent->send_bus, agent->node, epoch,
                                                              buf_str(&bytes), &error);
-    agent_note(agent, err, &error);
+    agent_note(agent, err == ERR_NOT_FOUND ? OK : err, &error); /* the bus is reached */
     pthread_mutex_lock(&agent->lock);
     agent->send_due_ns =
         agent->first_pack ? sync_deadline_ns(err == OK ? 0 : AGAIN_MS) : SYNC_NEVER;

@@ -95,10 +95,32 @@ static void both_sides_see_that_it_was_emptied(void **state) {
     bus_memory_close(memory);
 }
 
+static void results_of_an_epoch_that_has_ended_are_refused(void **state) {
+    (void)state;
+    struct bus_memory *memory = bus_memory_open();
+    struct bus_place place = bus_memory_place(memory);
+    struct bus *server = place.open(place.context), *node = place.open(place.context);
+    struct error error;
+    uint64_t first, second;
+    assert_int_equal(server->ops->lead(server, "one", &first, &error), OK);
+    assert_int_equal(node->ops->answer(node, "a", first, STR("x"), &error), OK);
+    assert_int_equal(server->ops->lead(server, "one", &second, &error), OK);
+    assert_int_equal(bus_memory_packs(memory), 0);
+    assert_int_equal(node->ops->answer(node, "a", first, STR("x"), &error), ERR_NOT_FOUND);
+    assert_int_equal(node->ops->answer(node, "a", second, STR("x"), &error), OK);
+    assert_int_equal(server->ops->resign(server, &error), OK);
+    assert_int_equal(node->ops->answer(node, "a", second, STR("x"), &error), ERR_NOT_FOUND);
+    assert_int_equal(bus_memory_packs(memory), 0);
+    node->ops->close(node);
+    server->ops->close(server);
+    bus_memory_close(memory);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(work_goes_to_its_node_once_and_in_order),
         cmocka_unit_test(another_server_waits_until_the_first_is_silent),
+        cmocka_unit_test(results_of_an_epoch_that_has_ended_are_refused),
         cmocka_unit_test(both_sides_see_that_it_was_emptied),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
