@@ -304,7 +304,7 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
     case OP_ASIDE:
     case OP_JOIN:
     case OP_MAMBA:
-    case OP_LATENT_LINE:
+    case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
     case OP_LATENT:
     case OP_LATENT_OUT: abort(); /* plain_program.c refuses them */

@@ -230,7 +230,7 @@ static void check_op(struct gpu *gpu, uint32_t index) {
     case OP_ASIDE:
     case OP_JOIN:
     case OP_MAMBA:
-    case OP_LATENT_LINE:
+    case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
     case OP_LATENT:
     case OP_LATENT_OUT: break; /* the CPU's alone so far */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Attention over lines that all heads share. Each cache is full of NaN but for the lines that
- * latent_store wrote, and the block table is shuffled. ref works on the same lines (rounded to f16
- * first); tolerance 2e-5 of the largest value. The rows of an item must be bitwise those of items
- * of one row each, head by head. */
+/* Attention over entries that all heads share. Each cache is full of NaN but for the entries that
+ * latent_store wrote, and the block table is shuffled. ref works on the same entries (rounded to
+ * f16 first); tolerance 2e-5 of the largest value. The rows of an item must be bitwise those of
+ * items of one row each, head by head. */
 
 #include "harness.h"
 
@@ -24,8 +24,8 @@ struct trial {
     uint32_t length;
     struct latent_cache cache;
     uint32_t blocks[BLOCKS];
-    float *q, *lines;
-    size_t q_stride, y_stride, line_stride;
+    float *q, *entries;
+    size_t q_stride, y_stride, entry_stride;
 };
 
 static struct trial make_trial(struct rng *rng, struct shape shape, uint32_t length) {
@@ -34,11 +34,11 @@ static struct trial make_trial(struct rng *rng, struct shape shape, uint32_t len
                           .length = length,
                           .q_stride = (size_t)shape.heads * dim + GAP,
                           .y_stride = (size_t)shape.heads * shape.rank + GAP,
-                          .line_stride = dim + GAP};
+                          .entry_stride = dim + GAP};
     trial.q = make_random(rng, length * trial.q_stride);
-    trial.lines = make_random(rng, length * trial.line_stride);
-    for (size_t i = 0; i < length * trial.line_stride; i++)
-        trial.lines[i] = half_to_f32(half_from_f32(trial.lines[i]));
+    trial.entries = make_random(rng, length * trial.entry_stride);
+    for (size_t i = 0; i < length * trial.entry_stride; i++)
+        trial.entries[i] = half_to_f32(half_from_f32(trial.entries[i]));
     for (uint32_t i = 0; i < BLOCKS; i++) trial.blocks[i] = (i * 7 + 3) % BLOCKS;
     return trial;
 }
@@ -48,16 +48,16 @@ static void open_cache(struct trial *trial, const struct kernels *kernels) {
     const size_t bytes =
         (size_t)BLOCKS * KV_BLOCK_TOKENS * dim * tensor_type_block_bytes(kernels->kv_type);
     uint32_t slots[LENGTH_MAX];
-    trial->cache = (struct latent_cache){.lines = make_bytes(bytes),
+    trial->cache = (struct latent_cache){.entries = make_bytes(bytes),
                                          .type = kernels->kv_type,
                                          .dim = dim,
                                          .rank = trial->shape.rank};
-    memset(trial->cache.lines, 0xff, bytes); /* NaN in f16 and in f32 */
+    memset(trial->cache.entries, 0xff, bytes); /* NaN in f16 and in f32 */
     for (uint32_t i = 0; i < trial->length; i++)
         slots[i] = trial->blocks[i / KV_BLOCK_TOKENS] * KV_BLOCK_TOKENS + i % KV_BLOCK_TOKENS;
     kernels->latent_store(&(struct latent_store){.cache = &trial->cache,
-                                                 .lines = trial->lines,
-                                                 .stride = trial->line_stride,
+                                                 .entries = trial->entries,
+                                                 .stride = trial->entry_stride,
                                                  .slots = slots,
                                                  .rows = trial->length});
 }
@@ -108,7 +108,7 @@ static bool trial_is_right(struct rng *rng, const struct kernels *kernels, struc
     poison(single, count);
     open_cache(&trial, ref);
     attend(&trial, ref, causal, 0, length, 0, shape.heads, expected);
-    free(trial.cache.lines);
+    free(trial.cache.entries);
     open_cache(&trial, kernels);
     attend(&trial, kernels, causal, 0, length, 0, shape.heads, whole);
     for (uint32_t r = 0; r < length; r++)
@@ -122,9 +122,9 @@ static bool trial_is_right(struct rng *rng, const struct kernels *kernels, struc
         note("rows one by one differ");
         is_ok = false;
     }
-    free(trial.cache.lines);
+    free(trial.cache.entries);
     free(trial.q);
-    free(trial.lines);
+    free(trial.entries);
     free(expected);
     free(whole);
     free(single);
@@ -141,7 +141,7 @@ void check_latent(const struct kernels *kernels) {
             const struct shape shape = shapes[s];
             bool is_ok = trial_is_right(&rng, kernels, shape, lengths[i], true);
             is_ok = trial_is_right(&rng, kernels, shape, lengths[i], false) && is_ok;
-            report(is_ok, "%s latent attention, %u heads, lines of %u + %u, %u tokens",
+            report(is_ok, "%s latent attention, %u heads, entries of %u + %u, %u tokens",
                    kernels->name, shape.heads, shape.rank, shape.turned, lengths[i]);
         }
 }
@@ -170,8 +170,8 @@ double bench_latent(const struct kernels *kernels, uint32_t heads, uint32_t sequ
     const size_t bytes = (size_t)sequences * each * KV_BLOCK_TOKENS * dim *
                          tensor_type_block_bytes(kernels->kv_type);
     struct latent_cache cache = {
-        .lines = kernels_memory(bytes), .type = kernels->kv_type, .dim = dim, .rank = rank};
-    memset(cache.lines, 0x2a, bytes); /* 0.05 in f16 */
+        .entries = kernels_memory(bytes), .type = kernels->kv_type, .dim = dim, .rank = rank};
+    memset(cache.entries, 0x2a, bytes); /* 0.05 in f16 */
     uint32_t *blocks = make_bytes((size_t)sequences * each * sizeof *blocks);
     struct attention_item *items = make_bytes(sequences * sizeof *items);
     /* Blocks of a sequence lie apart, as they do once sequences come and go. */
@@ -197,7 +197,7 @@ double bench_latent(const struct kernels *kernels, uint32_t heads, uint32_t sequ
                             sequences};
     const double s = seconds_of(run_attend, &attend);
     *ret_gop = 2e-9 * sequences * (double)heads * (dim + rank) * rows * (length - (rows - 1) / 2.0);
-    free(cache.lines);
+    free(cache.entries);
     free(blocks);
     free(items);
     free(q);

@@ -44,7 +44,7 @@ void check_recurrent(const struct kernels *kernels);
 void check_logits(const struct kernels *kernels);
 typedef void (*bench_fn)(void *context);
 double seconds_of(bench_fn function, void *context); /* the best of several tries */
-/* The time of `rows` queries at the end of each of some sequences of `length` tokens over lines of
+/* The time of `rows` queries at the end of each of some sequences of `length` tokens over entries of
  * 512 + 64, and its billions of operations. */
 double bench_latent(const struct kernels *kernels, uint32_t heads, uint32_t sequences,
                     uint32_t rows, uint32_t length, double *ret_gop);

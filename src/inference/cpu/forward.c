@@ -227,7 +227,7 @@ static void (*const runners[OP_KINDS])(struct forward *forward, const struct op 
     [OP_ASIDE] = side_run,
     [OP_JOIN] = side_run,
     [OP_MAMBA] = recurrent_mamba,
-    [OP_LATENT_LINE] = latent_line,
+    [OP_LATENT_ENTRY] = latent_entry,
     [OP_LATENT_Q] = latent_q,
     [OP_LATENT] = latent_attention,
     [OP_LATENT_OUT] = latent_out,

@@ -57,7 +57,7 @@ struct forward {
                       2 ffn), or (rows_max, experts), or as inputs */
     float *attended; /* (rows_max, q_width or state_width); it may lie in wide, behind the first two
                       */
-    float *queries;  /* (rows_max, heads lines) q of latent layers, or NULL */
+    float *queries;  /* (rows_max, heads entries) q of latent layers, or NULL */
     unsigned char *head_activations; /* (heads, rows, most bytes of a head's matrix), or NULL */
     struct matmul *head_products;    /* (heads) or NULL */
     float *narrow;                   /* (rows_max, 2 value_heads), or (rows_max) */

@@ -7,12 +7,12 @@
 
 #include <string.h>
 
-#define HEADS_MIN 4u /* heads of a task of attention: fewer read a line too often */
+#define HEADS_MIN 4u /* heads of a task of attention: fewer read an entry too often */
 
 static struct latent_cache cache_of(const struct forward *forward, const struct op *op) {
     const struct latent_sizes *sizes = &forward->program->shape.latent;
     const struct kv_cache *cache = &forward->caches[op->kv_place];
-    return (struct latent_cache){.lines = cache->k,
+    return (struct latent_cache){.entries = cache->k,
                                  .type = cache->type,
                                  .dim = sizes->rank + sizes->turned_dim,
                                  .rank = sizes->rank};
@@ -50,17 +50,17 @@ static void rotate(const struct forward *forward, float *x, size_t stride, uint3
 
 /* ---- LATENT_LINE ---- */
 
-static void line_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
+static void entry_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
     const struct latent_sizes *sizes = &forward->program->shape.latent;
     const struct latent *latent = op->latent;
     const struct latent_cache cache = cache_of(forward, op);
     const size_t stride = latent->in->rows;
-    float *begin = forward->wide + row * stride, *line = begin + stride - cache.dim;
-    norm_part(forward, line, stride, latent->norm, sizes->rank, count);
-    rotate(forward, line + sizes->rank, stride, 1, sizes->turned_dim, row, count);
+    float *begin = forward->wide + row * stride, *entry = begin + stride - cache.dim;
+    norm_part(forward, entry, stride, latent->norm, sizes->rank, count);
+    rotate(forward, entry + sizes->rank, stride, 1, sizes->turned_dim, row, count);
     forward->options.kernels->latent_store(
         &(struct latent_store){.cache = &cache,
-                               .lines = line,
+                               .entries = entry,
                                .stride = stride,
                                .slots = forward->plan.groups[op->kv_group].slots + row,
                                .rows = count});
@@ -69,8 +69,8 @@ static void line_rows(struct forward *forward, const struct op *op, uint32_t row
     rows_prepare(forward, op->next, forward->wide, stride, row, count);
 }
 
-void latent_line(struct forward *forward, const struct op *op) {
-    rows_run(forward, op, line_rows);
+void latent_entry(struct forward *forward, const struct op *op) {
+    rows_run(forward, op, entry_rows);
 }
 
 /* ---- products of heads ---- */

@@ -344,9 +344,9 @@ struct kernels {
      * ones, the keys of the next item are fetched while one is computed. */
     attention_fn attention;
 
-    /* Attention over lines that all heads share; kernels/latent.h. */
-    latent_store_fn latent_store;   /* writes lines into their slots */
-    latent_attend_fn latent_attend; /* y = softmax(scale q lineᵀ) · the line's first elements, for
+    /* Attention over entries that all heads share; kernels/latent.h. */
+    latent_store_fn latent_store; /* writes entries into their slots */
+    latent_attend_fn latent_attend; /* y = softmax(scale q entryᵀ) · the entry's first elements, for
                                        an item and heads head_begin..head_end-1 */
 
     /* ret_weights: (count), draw_weight (kernels/draw.h) of each x, or 0 below `least`. Returns

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #pragma once
 
-/* latent: attention over one line per token that all heads share (MLA, DeepSeek-AI 2024), a part of
- * the table of kernels.h.
+/* latent: attention over one entry per token that all heads share (MLA, DeepSeek-AI 2024), a part
+ * of the table of kernels.h.
  *
- * A line is a key of `dim` elements, and its first `rank` elements are the value as well. So the
- * cache is one plane, and each line is read once for its score and once for the sum. All heads of a
- * token read the same lines: a step has heads times as much work per byte as with keys of heads.
+ * An entry is a key of `dim` elements, and its first `rank` elements are the value as well. So the
+ * cache is one plane, and each entry is read once for its score and once for the sum. All heads of
+ * a token read the same entries: a step has heads times as much work per byte as with keys of
+ * heads.
  *
  * Thread: any. Calls that write different rows, or different heads of one, may run at once.
  * Memory: the caller's; nothing is allocated.
@@ -25,10 +26,10 @@
 
 struct attention_item;
 
-/* One layer's lines: (blocks, 16, dim). Token `position` of a sequence lies in block
+/* One layer's entries: (blocks, 16, dim). Token `position` of a sequence lies in block
  * table[position / 16] at offset position % 16. */
 struct latent_cache {
-    void *lines;
+    void *entries;
     enum tensor_type type; /* kernels->kv_type; ref takes F32 */
     uint32_t dim;          /* a multiple of 16, at most LATENT_DIM_MAX */
     uint32_t rank;         /* a multiple of 16, at most dim and LATENT_RANK_MAX */
@@ -36,7 +37,7 @@ struct latent_cache {
 
 struct latent_store {
     const struct latent_cache *cache;
-    const float *lines; /* (rows, dim) */
+    const float *entries; /* (rows, dim) */
     size_t stride;
     const uint32_t *slots; /* (rows): block * 16 + offset; all different */
     size_t rows;

@@ -34,10 +34,10 @@ enum op_kind {
     OP_ASIDE, /* side = RMSNorm(h) · weight */
     OP_JOIN,  /* h = RMSNorm(h) · weight + side */
     OP_MAMBA, /* attended = Mamba-2 of the channels, by the steps in narrow; the state goes on */
-    OP_LATENT_LINE, /* the line of wide: RMSNorm, rotation, into the KV cache; RMSNorm of what is
-                       before q's second product, prepared for next */
+    OP_LATENT_ENTRY, /* the entry of wide: RMSNorm, rotation, into the KV cache; RMSNorm of what is
+                        before q's second product, prepared for next */
     OP_LATENT_Q,   /* queries = q of wide, by head: what does not turn · its matrix | what turns */
-    OP_LATENT,     /* attended = softmax(scale · queries lineᵀ) line over the KV cache */
+    OP_LATENT,     /* attended = softmax(scale · queries entryᵀ) entry over the KV cache */
     OP_LATENT_OUT, /* wide = attended, by head, · its matrix; prepared for next */
 };
 #define OP_KINDS (OP_LATENT_OUT + 1)

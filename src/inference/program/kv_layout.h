@@ -14,7 +14,7 @@
 
 struct kv_layout {
     uint32_t layers_each; /* most layers of a group */
-    uint32_t planes;      /* 2: keys and values; 1: lines that are both (latent layers) */
+    uint32_t planes;      /* 2: keys and values; 1: entries that are both (latent layers) */
     uint32_t full_groups;
     uint32_t window_groups; /* behind the full ones; 0 when no position leaves a window */
     uint32_t window_tokens; /* window of the window groups; 0 without them */

@@ -11,9 +11,9 @@
  *     h         (width)            what NORM leaves, or the product of a half layer before its sum
  *     wide      (q | k | v)        or q | k | v | gate; or the channels | gate of a recurrent
  *                                  layer; or gate | up, of which GATE leaves the first half; or
- *                                  the logits of a router; or q | line of a latent layer, and the
+ *                                  the logits of a router; or q | entry of a latent layer, and the
  *                                  values of its heads
- *     queries   (heads lines)      q of a latent layer
+ *     queries   (heads entries)    q of a latent layer
  *     narrow    (few)              the rates of a recurrent layer, or the factor of a shared
  *                                  expert, before its sigmoid
  *     experts   (used)             the row's experts, and the weights of their sum (ROUTE)

@@ -144,15 +144,15 @@ static struct op *append_latent(struct maker *maker, enum op_kind kind,
     return op;
 }
 
-/* Keys and values are products of a line that all heads share, so q meets the line itself. */
+/* Keys and values are products of an entry that all heads share, so q meets the entry itself. */
 static void append_latent_half(struct maker *maker, const struct layer_weights *weights) {
     const struct model_config *config = maker->options->config;
     const struct latent *latent = &weights->latent;
     append_norm(maker, weights->attention_norm, latent->in);
     append_matmul(maker, latent->in, TO_WIDE);
-    struct op *line = append_latent(maker, OP_LATENT_LINE, weights);
-    line->next = latent->q_b;
-    line->ends_slice = ends_slice(maker);
+    struct op *entry = append_latent(maker, OP_LATENT_ENTRY, weights);
+    entry->next = latent->q_b;
+    entry->ends_slice = ends_slice(maker);
     if (latent->q_b) append_matmul(maker, latent->q_b, TO_WIDE);
     append_keep(maker, latent->q_b ? latent->q_b->rows : latent->in->rows, 0);
     append_latent(maker, OP_LATENT_Q, weights);

@@ -44,11 +44,11 @@ static enum err open_products(struct weights_loader *loader, uint32_t layer,
     enum err err = OK;
     if (!loader->latent_q_order)
         err = make_order(loader, config->heads, sizes->still_dim, &loader->latent_q_order);
-    if (err == OK && !loader->latent_line_order)
-        err = make_order(loader, 1, sizes->rank, &loader->latent_line_order);
+    if (err == OK && !loader->latent_entry_order)
+        err = make_order(loader, 1, sizes->rank, &loader->latent_entry_order);
     if (err != OK) return err;
     for (int i = 0; i < 2; i++) in.parts[i] = weights_part_of(in.tensors[i]);
-    in.parts[1].row_order = loader->latent_line_order;
+    in.parts[1].row_order = loader->latent_entry_order;
     if (!has_two) in.parts[0].row_order = loader->latent_q_order;
     err = weights_open_source(loader, &in, &ret_latent->in);
     if (err != OK || !has_two) return err;

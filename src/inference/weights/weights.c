@@ -236,7 +236,7 @@ static void close_loader(struct weights *weights) {
     free(weights->loader->delta_order);
     free(weights->loader->rates_order);
     free(weights->loader->latent_q_order);
-    free(weights->loader->latent_line_order);
+    free(weights->loader->latent_entry_order);
     free(weights->loader->sources);
     free(weights->loader);
     weights->loader = NULL;

@@ -43,7 +43,7 @@ struct weights_loader {
     uint32_t *delta_order; /* (channels | gate) for those that a file has key head by key head */
     uint32_t *rates_order; /* (2 value_heads) likewise */
     /* The rows of q, and of a line of the cache, of latent layers, as row_order. */
-    uint32_t *latent_q_order, *latent_line_order;
+    uint32_t *latent_q_order, *latent_entry_order;
     /* The tensor that several heads' matrices come from, while they are filled. */
     const struct checkpoint_tensor *open_tensor;
     struct checkpoint_bytes open_bytes;

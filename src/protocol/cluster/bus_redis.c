@@ -20,7 +20,7 @@ struct redis_bus {
     struct bus bus;
     struct redis *redis;
     const char *cluster;
-    uint64_t epoch;   /* of this server */
+    uint64_t epoch;   /* this server's */
     char leader[320]; /* value of the key `server` */
     char gen[GEN_BYTES];
     char work_id[48]; /* the last pack of work that was told */

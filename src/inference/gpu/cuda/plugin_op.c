@@ -228,7 +228,7 @@ static void get_results(struct one *one) {
     case OP_ASIDE:
     case OP_JOIN:
     case OP_MAMBA:
-    case OP_LATENT_LINE:
+    case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
     case OP_LATENT:
     case OP_LATENT_OUT: break; /* no program of a GPU has them so far */

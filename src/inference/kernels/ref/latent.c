@@ -9,19 +9,19 @@ void ref_latent_store(const struct latent_store *call) {
     const struct latent_cache *cache = call->cache;
     assert(cache->type == TENSOR_F32);
     for (size_t i = 0; i < call->rows; i++)
-        memcpy((float *)cache->lines + (size_t)call->slots[i] * cache->dim,
-               call->lines + i * call->stride, cache->dim * sizeof(float));
+        memcpy((float *)cache->entries + (size_t)call->slots[i] * cache->dim,
+               call->entries + i * call->stride, cache->dim * sizeof(float));
 }
 
-/* The line of key j. */
-static const float *line_of(const struct latent_cache *cache, const uint32_t *blocks, uint32_t j) {
+/* The entry of key j. */
+static const float *entry_of(const struct latent_cache *cache, const uint32_t *blocks, uint32_t j) {
     const size_t slot = (size_t)blocks[j / KV_BLOCK_TOKENS] * KV_BLOCK_TOKENS + j % KV_BLOCK_TOKENS;
-    return (const float *)cache->lines + slot * cache->dim;
+    return (const float *)cache->entries + slot * cache->dim;
 }
 
-static float score_of(const struct latent_attention *call, const float *q, const float *line) {
+static float score_of(const struct latent_attention *call, const float *q, const float *entry) {
     float sum = 0;
-    for (uint32_t i = 0; i < call->cache->dim; i++) sum += q[i] * line[i];
+    for (uint32_t i = 0; i < call->cache->dim; i++) sum += q[i] * entry[i];
     return sum * call->scale;
 }
 
@@ -31,12 +31,12 @@ static void attend(const struct latent_attention *call, const uint32_t *blocks, 
     const struct latent_cache *cache = call->cache;
     float sums[LATENT_RANK_MAX] = {0}, total = 0, largest = -INFINITY;
     for (uint32_t j = 0; j < key_end; j++)
-        largest = fmaxf(largest, score_of(call, q, line_of(cache, blocks, j)));
+        largest = fmaxf(largest, score_of(call, q, entry_of(cache, blocks, j)));
     for (uint32_t j = 0; j < key_end; j++) {
-        const float *line = line_of(cache, blocks, j);
-        const float weight = expf(score_of(call, q, line) - largest);
+        const float *entry = entry_of(cache, blocks, j);
+        const float weight = expf(score_of(call, q, entry) - largest);
         total += weight;
-        for (uint32_t i = 0; i < cache->rank; i++) sums[i] += weight * line[i];
+        for (uint32_t i = 0; i < cache->rank; i++) sums[i] += weight * entry[i];
     }
     for (uint32_t i = 0; i < cache->rank; i++) y[i] = total > 0 ? sums[i] / total : 0;
 }

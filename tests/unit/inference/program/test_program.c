@@ -88,7 +88,7 @@ static void print_op(const struct op *op, char *text, size_t bytes) {
     static const char *const kinds[OP_KINDS] = {
         "embed", "norm",    "matmul",  "heads",    "attention", "gate",       "keep",   "logits",
         "route", "experts", "prepare", "conv",     "delta",     "gated norm", "inputs", "aside",
-        "join",  "mamba",   "line",    "latent q", "latent",    "latent out"};
+        "join",  "mamba",   "entry",   "latent q", "latent",    "latent out"};
     static const char *const adds[] = {"", "h+", "post+"}, *const to[] = {":wide", ":h", ":x"};
     static const char *const gates[] = {"(silu)", "(gelu)"};
     char window[24] = "";
@@ -123,7 +123,7 @@ static void check_program(const struct model *model) {
         if (op->next) prepared = op->next;
         assert_true((op->add == ADD_NORMED_H) == (op->post != NULL));
         const bool has_keys = op->kind == OP_HEADS || op->kind == OP_ATTENTION;
-        if (!has_keys && op->kind != OP_LATENT_LINE && op->kind != OP_LATENT) continue;
+        if (!has_keys && op->kind != OP_LATENT_ENTRY && op->kind != OP_LATENT) continue;
         assert_int_equal(op->kv_group, model->layout.group[op->layer]);
         assert_int_equal(op->kv_place, model->layout.place[op->layer]);
     }
@@ -211,14 +211,14 @@ static void latent_layers_turn_q_behind_the_rows_that_are_kept(void **state) {
         assert_int_equal(model.program.shape.qkv_width, 4 * 40);
         check_program(&model);
         expect_layer(&model.program, 0,
-                     has_two ? "embed norm matmul:wide line / matmul:wide latent q latent "
+                     has_two ? "embed norm matmul:wide entry / matmul:wide latent q latent "
                                "latent out matmul:x / norm matmul:wide gate(silu) matmul:x /"
-                             : "embed norm matmul:wide line / latent q latent "
+                             : "embed norm matmul:wide entry / latent q latent "
                                "latent out matmul:x / norm matmul:wide gate(silu) matmul:x /");
         expect_layer(&model.program, 1,
-                     has_two ? "norm matmul:wide line matmul:wide keep / latent q latent "
+                     has_two ? "norm matmul:wide entry matmul:wide keep / latent q latent "
                                "latent out matmul:x / norm matmul:wide gate(silu) matmul:x"
-                             : "norm matmul:wide line keep / latent q latent "
+                             : "norm matmul:wide entry keep / latent q latent "
                                "latent out matmul:x / norm matmul:wide gate(silu) matmul:x");
         for (uint32_t i = 0; i < model.program.op_count; i++)
             if (model.program.ops[i].kind == OP_KEEP)
