@@ -52,7 +52,7 @@ def expression(text, window="10m"):
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """A server with all that boards show: an engine on a made-up card, an upstream, a receiver of
-    webhooks."""
+    webhooks, and a queue between machines that nothing listens at."""
     folder = tmp_path_factory.mktemp("boards")
     fake = upstream.Upstream(models=("far",))
     secret = folder / "secret"
@@ -64,7 +64,7 @@ def server(tmp_path_factory):
     nvml = pathlib.Path(support.BINARY).resolve().parent.parent / "tests/nvml"
     with support.webhook_receiver() as webhooks, \
             support.serving(folder / "state", "--model", f"m={TINY}", "--device", "cuda", "--device-plugin", str(support.plain_device()),
-                            "--gpu-memory-limit-mib", "500", "--chat-template", str(template), "--upstream", f"up={fake.url}", "--webhook-url", webhooks,
+                            "--gpu-memory-limit-mib", "500", "--chat-template", str(template), "--upstream", f"up={fake.url}", "--queue", "redis://127.0.0.1:9/", "--webhook-url", webhooks,
                             "--webhook-secret-file", str(secret), "--webhook-allow-private",
                             environment={"LD_LIBRARY_PATH": str(nvml), "QUERN_FAKE_NVML": str(folder / "nvml")}) as server:
         load(server, 0)

@@ -47,7 +47,7 @@ def test_models_queues_and_owners_are_those_of_now(state):
         support.until(lambda: machine(server)["queues"])
         now = machine(server)
         assert now["queues"] == [{
-            "model": "smollm2", "lines": 7, "requests": 0,
+            "model": "smollm2", "lines": 7, "requests": 0, "waiting_batches": 0,
             "oldest_age_s": now["queues"][0]["oldest_age_s"]}]
         assert now["models"][0]["queue_depth"] == 7
         assert now["owners"] == [{

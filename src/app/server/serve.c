@@ -12,6 +12,7 @@
 #include "server/pull_child.h"
 #include "server/reload.h"
 #include "server/service_status.h"
+#include "workers/fleet/fleet.h"
 
 #include <string.h>
 #include <sys/prctl.h>
@@ -60,6 +61,12 @@ static enum err check_reach(const struct serve_options *options, struct key_set 
 
 static size_t cards(void *context, struct card_status ret_cards[CARDS_MAX]) {
     return node_cards(context, ret_cards);
+}
+
+static size_t nodes(void *context, struct fleet_status *ret_queue,
+                    struct fleet_node_status *ret_nodes, size_t nodes_max) {
+    fleet_status(context, ret_queue);
+    return fleet_nodes(context, ret_nodes, nodes_max);
 }
 
 static enum err copy_model(void *context, struct str source, struct str destination,
@@ -116,7 +123,9 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .studio_context = &front->studio,
                               .studio_url = options->studio.url,
                               .cards = cards,
-                              .cards_context = node};
+                              .cards_context = node,
+                              .nodes = node_fleet(node) ? nodes : NULL,
+                              .nodes_context = node_fleet(node)};
     return api_open(&front->api, &api, &front->port, error);
 }
 

@@ -158,6 +158,8 @@ const struct http_route api_routes[] = {
     {"DELETE", "/v1/keys/{id}", KEY_SCOPE_ADMIN, keys_revoke, NULL, "revokeKey", HTTP_PLAIN},
     {"GET", "/v1/audit", KEY_SCOPE_ADMIN, audit_list, NULL, "listAudit", HTTP_PLAIN},
     {"GET", "/v1/machine", KEY_SCOPE_METRICS, machine_get, NULL, "getMachine", HTTP_PLAIN},
+    {"GET", "/v1/machine/workers", KEY_SCOPE_METRICS, machine_workers, NULL, "getMachineWorkers",
+     HTTP_PLAIN},
     {"POST", "/v1/machine/models/{model}/load", KEY_SCOPE_ADMIN, models_load, NULL, "loadModel",
      HTTP_PLAIN},
     {"POST", "/v1/machine/models/{model}/unload", KEY_SCOPE_ADMIN, models_unload, NULL,

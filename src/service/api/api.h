@@ -16,6 +16,7 @@
 #include "http/http.h"
 #include "notify/notify.h"
 #include "protocol/card.h"
+#include "protocol/nodes.h"
 #include "runner/runner.h"
 
 struct api;
@@ -109,6 +110,10 @@ struct api_options {
     /* The cards that engines have run on, for the metrics; any thread. NULL: nothing is told. */
     size_t (*cards)(void *context, struct card_status ret_cards[CARDS_MAX]);
     void *cards_context;
+    /* The nodes on other machines and the queue between; any thread. NULL: there is no queue. */
+    size_t (*nodes)(void *context, struct fleet_status *ret_queue,
+                    struct fleet_node_status *ret_nodes, size_t nodes_max);
+    void *nodes_context;
 };
 
 enum err api_open(struct api **ret_api, const struct api_options *options, uint16_t *ret_port,

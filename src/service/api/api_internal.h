@@ -96,6 +96,9 @@ const char *api_text(struct http_request *request, struct str text);
 void metrics_write_cards(struct api *api, const struct worker_status *statuses, size_t count,
                          struct buf *buf);
 
+/* metrics_nodes.c: appends the metrics of nodes on other machines, and of the queue between. */
+void metrics_write_nodes(struct api *api, const struct runner_progress *progress, struct buf *buf);
+
 /* metrics_timings.c: appends how long requests took and how large they were. */
 void metrics_write_timings(struct api *api, const struct worker_status *statuses, size_t count,
                            struct buf *buf);
@@ -268,6 +271,7 @@ void keys_create(void *context, struct http_request *request);
 void keys_revoke(void *context, struct http_request *request);
 /* machine.c */
 void machine_get(void *context, struct http_request *request);
+void machine_workers(void *context, struct http_request *request);
 /* health.c */
 void pages_index(void *context, struct http_request *request);
 void pages_get(void *context, struct http_request *request);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /* GET /v1/machine (an extension): the state of the machine for its page: models, queues, owners,
- * cards, the throughput of the last hour, and events. The figures equal those of /metrics; the work
- * of owners and the events are in no metric.
+ * cards, nodes, the throughput of the last hour, and events. The figures equal those of /metrics;
+ * the work of owners and the events are in no metric.
  *
  * An owner sees its own work and the events of its own batches; an admin sees all. */
 
 #include "api/api_internal.h"
+#include "api/nodes.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -86,8 +87,9 @@ static void write_queues(const struct runner_progress *progress, struct buf *bod
         buf_add_text(body, i > 0 ? ",{" : "{");
         write_text(body, "model", queue->model);
         buf_printf(body,
-                   ",\"lines\":%" PRIu64 ",\"requests\":%" PRIu64 ",\"oldest_age_s\":%" PRId64 "}",
-                   queue->lines, queue->requests, queue->oldest_age_s);
+                   ",\"lines\":%" PRIu64 ",\"requests\":%" PRIu64 ",\"waiting_batches\":%" PRIu64
+                   ",\"oldest_age_s\":%" PRId64 "}",
+                   queue->lines, queue->requests, queue->waiting_batches, queue->oldest_age_s);
     }
     buf_add_byte(body, ']');
 }
@@ -205,6 +207,7 @@ void machine_get(void *context, struct http_request *request) {
     struct api *api = context;
     struct history *history = runner_history(api->options.runner);
     struct runner_progress *progress = mem_alloc(sizeof *progress);
+    struct nodes nodes;
     struct buf body;
     runner_progress(api->options.runner, progress);
     buf_init(&body, MACHINE_BYTES_MAX);
@@ -216,6 +219,9 @@ void machine_get(void *context, struct http_request *request) {
     write_queues(progress, &body);
     write_owners(api, request, &body);
     write_cards(api, &body);
+    nodes_read(api, &nodes);
+    nodes_write_json(&nodes, is_admin, &body);
+    nodes_release(&nodes);
     write_throughput(history, &body);
     write_events(history, request, &body);
     buf_add_byte(&body, '}');

@@ -231,6 +231,7 @@ static void write_progress(struct api *api, struct buf *buf) {
                 "Batches without a result for --stuck-seconds.");
     metrics_one(buf, "quern_batches_at_risk", "gauge", (double)progress->batches_at_risk,
                 "Batches that at the rate measured would miss their deadline.");
+    metrics_write_nodes(api, progress, buf);
     free(progress);
 }
 

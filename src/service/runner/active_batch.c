@@ -309,6 +309,9 @@ void active_copy_row(struct active_batch *batch, struct store_batch *ret_batch) 
         row.usage = counts.usage;
     }
     memcpy(row.waiting_for, batch->progress.waiting_for, sizeof row.waiting_for);
+    if (*batch->awaits_model && batch->row.status == BATCH_VALIDATING)
+        snprintf(row.waiting_for, sizeof row.waiting_for, "a worker that serves '%.100s'",
+                 batch->awaits_model);
     if (active_is_paused(batch))
         snprintf(row.waiting_for, sizeof row.waiting_for, "its owner: it is paused");
     *ret_batch = row;

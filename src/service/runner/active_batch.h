@@ -57,6 +57,8 @@ struct active_batch {
     struct batch_extras extras;
     uint32_t alarms; /* bits of enum quality_share that were reported */
     struct active_progress progress;
+    /* Its check waits for a worker of this model; empty: it does not. */
+    char awaits_model[MODEL_NAME_BYTES];
 
     unsigned char input_sha256[SHA256_BYTES];
     struct line_index *index;

@@ -208,9 +208,10 @@ void runner_status(struct runner *runner, struct runner_status *ret_status);
 /* Work that waits for one model. Batches of several models are together under an empty name. */
 struct runner_queue {
     char model[256];
-    uint64_t lines;       /* lines of active batches without a result */
-    uint64_t requests;    /* single requests waiting or running, by the name they gave */
-    int64_t oldest_age_s; /* since the oldest of these batches was created */
+    uint64_t lines;           /* lines of active batches without a result */
+    uint64_t requests;        /* single requests waiting or running, by the name they gave */
+    uint64_t waiting_batches; /* new ones whose check waits for a worker of the model */
+    int64_t oldest_age_s;     /* since the oldest of these batches was created */
 };
 
 #define RUNNER_QUEUES_MAX 64

@@ -42,6 +42,13 @@ static bool others_wait(const struct runner *runner, const struct active_batch *
     return false;
 }
 
+static void await(struct asker *asker, struct str model) {
+    struct active_batch *batch = asker->batch;
+    pthread_mutex_lock(&asker->runner->lock);
+    snprintf(batch->awaits_model, sizeof batch->awaits_model, "%.*s", STR_ARGS(model));
+    pthread_mutex_unlock(&asker->runner->lock);
+}
+
 /* Waits for a worker that is still loading and may serve the model, so that a batch does not fail
  * because it came early. Gives way to other batches meanwhile. */
 static bool serves(void *context, struct str model) {
@@ -50,6 +57,7 @@ static bool serves(void *context, struct str model) {
     for (;;) {
         enum serving serving = runner_serving(runner, model);
         if (serving == NOT_SERVED && runner_look(runner)) serving = runner_serving(runner, model);
+        await(asker, serving == SERVING_UNKNOWN ? model : STR(""));
         if (serving != SERVING_UNKNOWN) return serving == SERVED;
         if (is_stopped(asker)) return false;
         pthread_mutex_lock(&runner->lock);

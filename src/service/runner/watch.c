@@ -260,6 +260,7 @@ static void add_batch(struct runner *runner, struct active_batch *batch, int64_t
         progress->deadline_s_min = left_s;
     progress->has_deadline = true;
     progress->batches_stuck += batch->progress.is_stuck;
+    if (*batch->awaits_model) queue_for(progress, batch->awaits_model)->waiting_batches++;
     if (batch->phase != PHASE_RUN) return;
     progress->batches_at_risk += batch->order.is_hurried || batch->order.is_late;
     struct runner_queue *queue = queue_for(progress, batch->row.model);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// machine: what the server's machine has and does: models, waiting work, cards, the last hour and
-// events; the keys of the server, for admins.
+// machine: what the server's machine has and does: models, waiting work, nodes, cards, the last hour
+// and events; the keys of the server, for admins.
 
 import {actOnModel, machine as ask} from "/pages/api.js";
 import {element, fill, say, setText, shownIfAllowed} from "/pages/dom.js";
@@ -102,6 +102,25 @@ const cardRow = card => ({
   ]
 });
 
+const NODES = {ready: "good", loading: "live", draining: "warn", failed: "bad"};
+
+const nodeRow = node => ({
+  key: node.id,
+  cells: [
+    node.id, {text: node.state, kind: NODES[node.state] ?? ""}, node.text ?? "",
+    node.models.join(", "), count(node.in_flight), rate(node.busy_results_per_second),
+    duration(Math.round(node.beat_age_s)), node.version ?? ""
+  ]
+});
+
+/** The queue between machines, in one sentence. */
+function queueText(queue) {
+  if (!queue) return "";
+  if (!queue.up) return `The queue between machines is not reached. ${queue.text ?? ""}`;
+  return `The queue is reached; nodes have ${count(queue.in_flight)} requests, ${
+    count(queue.returned)} were given out again, ${count(queue.nodes_lost)} nodes were lost.`;
+}
+
 function eventRow(event, at, events) {
   const [text, kind] = KINDS[event.kind] ?? [event.kind, ""];
   const later = events.slice(at)
@@ -131,10 +150,15 @@ export function showMachine(main) {
     titles("Card", "State", "#Load", "Memory", "#Power", "#Heat", "#Tokens per second",
       "#Joules per 1,000 tokens", "#Errors"),
     "No card is in use: models run on the processors, or at upstreams.");
+  const nodes = liveTable("Nodes",
+    titles("Node", "State", "Doing", "Models", "#In flight", "#Lines per second", "#Last beat",
+      "Version"),
+    "No node on another machine is connected.");
   const events = liveTable("Events", titles("Time", "What", "Message", "Batch"),
     "Nothing has happened since the server started.");
   const tokens = timeline("Tokens", "tokens per second"),
         lines = timeline("Lines of batches", "lines per second");
+  const queueNote = element("p", {class: "note"});
   const since = element("p", {class: "note"}), keys = showKeys();
   const part = (title, ...parts) => element(
     "section", {class: "part"}, element("h2", {}, title), parts);
@@ -142,7 +166,7 @@ export function showMachine(main) {
     part("Throughput", element("div", {class: "trends"}, tokens.element, lines.element)),
     part("Waiting work", element("h3", {}, "By model"), queues.element,
       element("h3", {}, "By owner"), owners.element),
-    part("Cards", cards.element), part("Events", events.element));
+    part("Nodes", queueNote, nodes.element), part("Cards", cards.element), part("Events", events.element));
   fill(main, element("h1", {}, "Machine"), parts.element, keys.element);
 
   function show(now) {
@@ -152,6 +176,8 @@ export function showMachine(main) {
     lines.show(now.throughput.lines, now.throughput.step_s, STEPS);
     queues.show(now.queues.map(queueRow));
     owners.show(now.owners.map(ownerRow));
+    setText(queueNote, queueText(now.queue));
+    nodes.show(now.nodes.map(nodeRow));
     cards.show(now.devices.map(cardRow));
     events.show(now.events.map(eventRow));
   }

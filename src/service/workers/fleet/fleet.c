@@ -52,43 +52,6 @@ bool fleet_wait_ready(struct fleet *fleet, int64_t timeout_ms) {
     return is_ready;
 }
 
-void fleet_status(struct fleet *fleet, struct fleet_status *ret_status) {
-    pthread_mutex_lock(&fleet->lock);
-    *ret_status = fleet->status;
-    ret_status->nodes = 0;
-    for (struct fleet_node *node = fleet->nodes; node; node = node->next)
-        ret_status->nodes += !node->is_gone;
-    ret_status->jobs = 0;
-    for (uint32_t i = 0; i < fleet->berth_count; i++)
-        ret_status->jobs += fleet->berths[i]->jobs.count;
-    ret_status->bytes = fleet->bytes;
-    pthread_mutex_unlock(&fleet->lock);
-}
-
-size_t fleet_nodes(struct fleet *fleet, struct fleet_node_status *ret_nodes, size_t nodes_max) {
-    size_t count = 0;
-    int64_t now_ns = clock_monotonic_ns();
-    pthread_mutex_lock(&fleet->lock);
-    for (struct fleet_node *node = fleet->nodes; node && count < nodes_max; node = node->next) {
-        if (node->is_gone) continue;
-        struct fleet_node_status *own = &ret_nodes[count++];
-        *own = (struct fleet_node_status){.is_draining = node->is_draining,
-                                          .workers = (uint32_t)node->berth_count,
-                                          .results = node->results,
-                                          .beat_age_ms = (now_ns - node->beat_ns) / 1000000};
-        memcpy(own->node, node->node, sizeof own->node);
-        memcpy(own->name, node->name, sizeof own->name);
-        memcpy(own->version, node->version, sizeof own->version);
-        for (size_t i = 0; i < node->berth_count; i++) {
-            if (!node->berths[i]) continue;
-            own->jobs += node->berths[i]->jobs.count;
-            own->is_ready = own->is_ready || node->berths[i]->is_ready;
-        }
-    }
-    pthread_mutex_unlock(&fleet->lock);
-    return count;
-}
-
 static void free_node(struct fleet_node *node) {
     buf_release(&node->out);
     job_set_release(&node->held);

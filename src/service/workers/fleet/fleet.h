@@ -26,9 +26,10 @@
  *     names of models, which are kept to the end, at most FLEET_NAMES_MAX. */
 
 #include "cluster/bus.h"
+#include "protocol/nodes.h"
 #include "protocol/worker.h"
 
-#define FLEET_SEATS_MAX 48
+#define FLEET_SEATS_MAX NODE_SEATS_MAX
 #define FLEET_LOST_MS 12000
 #define FLEET_NAMES_MAX 1024
 
@@ -44,25 +45,6 @@ struct fleet_options {
     bool (*seat)(void *context, struct worker_events *ret_events, uint32_t *ret_seat);
     void (*attach)(void *context, uint32_t seat, struct worker *worker);
     void (*tune)(void *context, uint32_t seat, uint32_t weight, uint32_t lines_max);
-};
-
-struct fleet_status {
-    bool is_reached;             /* the last call of the bus succeeded, and this server leads */
-    char text[ERROR_TEXT_BYTES]; /* why not */
-    uint32_t nodes;
-    uint64_t jobs, bytes; /* in flight at nodes */
-    uint64_t rounds;      /* begun */
-    uint64_t returned;    /* jobs that were given out again */
-    uint64_t late;        /* results that no job waited for */
-};
-
-/* One node, for `quern status`. */
-struct fleet_node_status {
-    char node[BUS_NODE_BYTES], name[BUS_NODE_BYTES], version[32];
-    bool is_ready, is_draining;
-    uint32_t workers;
-    uint64_t jobs, results;
-    int64_t beat_age_ms;
 };
 
 /* Attaches one seat at once, for the first node, and starts the threads. */

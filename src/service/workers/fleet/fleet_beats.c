@@ -175,6 +175,7 @@ static void take_counts(struct fleet *fleet, struct fleet_node *node, const stru
     if (beat->count != node->beat_count || node->beat_ns == 0) node->beat_ns = now_ns;
     node->beat_count = beat->count;
     node->is_draining = beat->state == BEAT_DRAINING;
+    node_note_rate(node);
     bool is_current = beat->round == node->round;
     if (is_current && beat->work_seq > node->read_seq && beat->work_seq <= node->work_seq)
         node->read_seq = beat->work_seq;
@@ -246,6 +247,7 @@ static void lose(struct fleet *fleet, struct fleet_node *node) {
     struct berth *down[BEAT_WORKERS_MAX];
     size_t count = 0;
     log_warn("event=node_lost node=%s", node->node);
+    fleet->status.lost++;
     for (size_t i = 0; i < node->berth_count; i++) {
         struct berth *berth = node->berths[i];
         if (!berth || !note_lost(fleet, berth)) continue;

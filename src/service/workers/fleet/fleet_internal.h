@@ -48,6 +48,9 @@ struct berth {
     int64_t wanted_ns; /* when PACK_WANT was put last */
 };
 
+#define FLEET_MARKS 8
+#define FLEET_MARK_NS INT64_C(15000000000)
+
 struct fleet_node {
     struct fleet_node *next;
     char node[BUS_NODE_BYTES], name[BUS_NODE_BYTES], version[32];
@@ -69,6 +72,14 @@ struct fleet_node {
     int64_t behind_ns;
     uint64_t behind_work_seq, behind_result_seq;
     uint64_t results;
+    int64_t busy_ns;  /* time in which it had jobs */
+    int64_t shown_ns; /* when busy_ns was counted last */
+    /* The count of results at times of busy_ns, the oldest one first, for its rate. */
+    struct fleet_mark {
+        int64_t busy_ns;
+        uint64_t results;
+    } marks[FLEET_MARKS];
+    size_t mark_count;
     struct buf out; /* the pack that jobs are added to */
     int64_t out_due_ns;
     struct job_set held; /* ids that PACK_HELD told, until its last record */
@@ -128,6 +139,9 @@ struct fleet_node *node_find(struct fleet *fleet, struct str name);
 void fleet_note(struct fleet *fleet, enum err err, const struct error *error);
 /* Something was added to the node's pack. */
 void node_added(struct fleet *fleet, struct fleet_node *node, bool is_urgent);
+
+/* Counts the time in which the node has jobs; called at each look. */
+void node_note_rate(struct fleet_node *node);
 
 /* --- without the lock --- */
 void endings_tell(struct fleet *fleet, struct endings *endings); /* empties it */
