@@ -138,24 +138,6 @@ def test_a_second_server_of_the_cluster_gets_no_node(tmp_path, redis):
             assert "node_joined" not in other.log_text()
 
 
-def test_a_node_with_only_its_rights_is_enough(tmp_path, redis):
-    own = "{quern:test}:"
-    assert redis.ask("ACL", "SETUSER", "node", "on", ">hush", f"%RW~{own}node:*", f"%RW~{own}nodes",
-                     f"%RW~{own}r:*", f"%R~{own}w:*", f"%R~{own}gen", "+xread", "+xadd", "+pexpire",
-                     "+set", "+get", "+sadd", "+srem", "+del", "+auth") == b"+OK"
-    (tmp_path / "password").write_text("hush\n")
-    (tmp_path / "password").chmod(0o600)
-    lines = life.echo_lines(100)
-    with support.serving(tmp_path / "state", "--queue", redis.url) as server:
-        url = redis.url.replace("redis://", "redis://node@")
-        with Node(tmp_path, type("Place", (), {"url": url}), *ECHO, "--queue-password-file",
-                  tmp_path / "password"):
-            output, _ = server.results(server.wait(server.create(support.jsonl(lines))["id"]))
-            life.judge(output, lines)
-    text = (tmp_path / "nodes.log").read_text()
-    assert "NOPERM" not in text and "hush" not in text
-
-
 @pytest.mark.parametrize("arguments, message", [
     ((), "--queue is missing"),
     (("--queue", "http://localhost"), "neither redis:// nor rediss://"),

@@ -14,6 +14,14 @@ needs_redis = pytest.mark.skipif(
     not PROGRAM, reason="no Redis server here: install Debian's package redis-tools")
 
 
+def command_of(*words):
+    command = b"*%d\r\n" % len(words)
+    for word in words:
+        word = word if isinstance(word, bytes) else str(word).encode()
+        command += b"$%d\r\n%s\r\n" % (len(word), word)
+    return command
+
+
 class Redis:
     """On a port that stays its own over restarts. It keeps nothing."""
 
@@ -36,16 +44,17 @@ class Redis:
         support.until(lambda: self.ask("PING") == b"+PONG")
         return self
 
-    def ask(self, *words):
+    def ask_as(self, user, password, *words):
+        return self.ask(*words, before=command_of("AUTH", user, password))
+
+    def ask(self, *words, before=b""):
         """The first line of the reply, and for a text the text; None if nobody answers."""
-        command = b"*%d\r\n" % len(words)
-        for word in words:
-            word = word if isinstance(word, bytes) else str(word).encode()
-            command += b"$%d\r\n%s\r\n" % (len(word), word)
         try:
             with socket.create_connection(("127.0.0.1", self.port), 5) as peer:
-                peer.sendall(command)
+                peer.sendall(before + command_of(*words))
                 reader = peer.makefile("rb")
+                if before:
+                    assert reader.readline() == b"+OK\r\n"
                 line = reader.readline().rstrip(b"\r\n")
                 if line[:1] == b"$" and line != b"$-1":
                     return reader.read(int(line[1:]))

@@ -10,6 +10,7 @@ struct chosen {
     struct remote_choice remote;
     const char *config;
     const char *state_dir;
+    const char *redis, *password_file, *ca_file, *cert_file;
     bool json;
 };
 
@@ -19,6 +20,15 @@ static const struct option rows[] = {
      .help = "state directory to look at (default: that of the settings)"},
     {"config", OPTION_TEXT, AT(config), "F",
      .help = "settings file, `name = value` per line, instead of the usual ones"},
+    {"redis", OPTION_TEXT, AT(redis), "URL",
+     .help = "queue between machines to look at, as for quern serve --queue (default: that of the "
+             "settings)"},
+    {"queue-password-file", OPTION_TEXT, AT(password_file), "F",
+     .help = "file of its password (default: that of the settings)"},
+    {"queue-ca-file", OPTION_TEXT, AT(ca_file), "F",
+     .help = "authorities for its certificate, as PEM (default: that of the settings)"},
+    {"queue-cert-file", OPTION_TEXT, AT(cert_file), "F",
+     .help = "own certificate and key for it, as PEM (default: that of the settings)"},
     {"json", OPTION_SWITCH, AT(json), .help = "print the findings as one JSON object"},
     {0},
 };
@@ -64,6 +74,10 @@ static struct doctor_settings values_of(struct options *options) {
         .api_key_file = text_of(options, "api-key-file"),
         .webhook_secret_file = text_of(options, "webhook-secret-file"),
         .env_file = text_of(options, "env-file"),
+        .queue = text_of(options, "queue"),
+        .queue_password_file = text_of(options, "queue-password-file"),
+        .queue_ca_file = text_of(options, "queue-ca-file"),
+        .queue_cert_file = text_of(options, "queue-cert-file"),
     };
 }
 
@@ -77,7 +91,8 @@ static void read_settings(struct doctor *doctor, const struct chosen *chosen, vo
     struct bound_option *state_dir = options_find(options, STR("state-dir"));
     if (chosen->state_dir && state_dir) *(const char **)state_dir->target = chosen->state_dir;
     doctor->settings = values_of(options);
-    bool has_work = doctor->settings.model_count + doctor->settings.upstream_count > 0;
+    bool has_work = doctor->settings.model_count + doctor->settings.upstream_count > 0 ||
+                    doctor->settings.queue;
     if (err == OK && has_work) err = cmd_serve.check(&call, &error);
     doctor->settings = values_of(options); /* the check may have completed them */
     if (err != OK)
@@ -87,9 +102,20 @@ static void read_settings(struct doctor *doctor, const struct chosen *chosen, vo
     else if (!has_work)
         doctor_find(doctor, DOCTOR_HINT, "settings",
                     "name one in /etc/quern/config or with quern serve --model",
-                    "no setting names a model or an upstream: a server needs one");
+                    "no setting names a model, an upstream or a queue: a server needs one");
     else
         doctor_find(doctor, DOCTOR_GOOD, "settings", NULL, "the settings of quern serve are valid");
+}
+
+/* Options of this command stand for those of the settings. Those of another queue do not. */
+static void name_queue(struct doctor_settings *settings, const struct chosen *chosen) {
+    if (chosen->redis) {
+        settings->queue = chosen->redis;
+        settings->queue_password_file = settings->queue_ca_file = settings->queue_cert_file = NULL;
+    }
+    if (chosen->password_file) settings->queue_password_file = chosen->password_file;
+    if (chosen->ca_file) settings->queue_ca_file = chosen->ca_file;
+    if (chosen->cert_file) settings->queue_cert_file = chosen->cert_file;
 }
 
 static enum err run(struct command_call *call, struct error *error) {
@@ -100,6 +126,7 @@ static enum err run(struct command_call *call, struct error *error) {
     void *serve = command_begin(&cmd_serve, options);
     struct doctor doctor = {.remote = chosen->remote, .stop = call->stop};
     read_settings(&doctor, chosen, serve, options, &settings);
+    name_queue(&doctor.settings, chosen);
     doctor_check(&doctor);
     size_t wrong = doctor_show(&doctor, chosen->json);
     if (wrong > 0) call->status = EXIT_FAILED;
@@ -116,11 +143,11 @@ const struct command cmd_doctor = {
     .name = "doctor",
     .summary = "report what is wrong with this installation, and what to do",
     .usage = "doctor [options]",
-    .help =
-        "Looks at settings, state directory, secrets, models, GPUs, ports, a running server and\n"
-        "upstreams, and reports what is wrong, each with its remedy. It changes nothing. Run it "
-        "as\n"
-        "the user that the server runs as.\n",
+    .help = "Looks at settings, state directory, secrets, models, GPUs, ports, a running server,\n"
+            "upstreams and the queue between machines, and reports what is wrong, each with its "
+            "remedy. It changes nothing. Run it "
+            "as\n"
+            "the user that the server runs as.\n",
     .tables = tables,
     .table_count = sizeof tables / sizeof *tables,
     .chosen_bytes = sizeof(struct chosen),

@@ -15,7 +15,7 @@
 
 enum doctor_verdict { DOCTOR_GOOD, DOCTOR_HINT, DOCTOR_WRONG };
 
-#define DOCTOR_TEXT_BYTES 512
+#define DOCTOR_TEXT_BYTES 1024
 
 struct doctor_finding {
     enum doctor_verdict verdict;
@@ -36,6 +36,7 @@ struct doctor_settings {
     int64_t port;
     const char *certificate, *certificate_key; /* files of TLS */
     const char *api_key_file, *webhook_secret_file, *env_file;
+    const char *queue, *queue_password_file, *queue_ca_file, *queue_cert_file;
 };
 
 /* Zero but for the first three is a valid start. */

@@ -21,3 +21,5 @@ void doctor_check_device(struct doctor *doctor);
 void doctor_check_server(struct doctor *doctor);
 void doctor_check_upstreams(struct doctor *doctor);
 void doctor_check_service(struct doctor *doctor);
+/* doctor_queue.c: the server between machines. */
+void doctor_check_queue(struct doctor *doctor);

@@ -19,7 +19,7 @@ static bool is_this_machine(const char *host) {
     return address_read(&address, str_from(host)) && address_is_loopback(&address);
 }
 
-enum err queue_options_check(struct queue_options *queue, struct error *error) {
+enum err queue_options_read(struct queue_options *queue, struct error *error) {
     if (!queue->url) {
         if (queue->password_file || queue->ca_file || queue->cert_file)
             return err_set(error, ERR_INVALID,
@@ -43,11 +43,21 @@ enum err queue_options_check(struct queue_options *queue, struct error *error) {
         queue->password.text[from + word.bytes] = '\0';
         redis->password = queue->password.text + from;
     }
-    if (!redis->place.is_tls && !is_this_machine(redis->place.host))
+    return OK;
+}
+
+bool queue_is_here(const struct queue_options *queue) {
+    return is_this_machine(queue->redis.place.host);
+}
+
+enum err queue_options_check(struct queue_options *queue, struct error *error) {
+    enum err err = queue_options_read(queue, error);
+    const struct redis_options *redis = &queue->redis;
+    if (err == OK && queue->url && !redis->place.is_tls && !queue_is_here(queue))
         log_warn("event=queue_is_plain host=%s; requests and answers cross the network "
                  "unencrypted, rediss:// encrypts them",
                  redis->place.host);
-    return OK;
+    return err;
 }
 
 void queue_options_release(struct queue_options *queue) {

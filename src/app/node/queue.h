@@ -19,13 +19,16 @@ struct queue_options {
     const char *password_file; /* as secret_read_file takes it; NULL: no password */
     const char *ca_file, *cert_file;
     int64_t memory_bytes; /* bodies in flight at nodes; 0: the default */
-    /* Set by queue_options_check: */
+    /* Set by queue_options_read: */
     struct secret password;
     struct redis_options redis;
 };
 
-/* Reads the URL and the password. ERR_INVALID, or an error of the file. Warns of a connection to
- * another machine that anybody could read. */
+/* Reads the URL and the password. ERR_INVALID, or an error of the file. */
+enum err queue_options_read(struct queue_options *queue, struct error *error) MUST_CHECK;
+/* True if the queue that was read is on this machine. */
+bool queue_is_here(const struct queue_options *queue);
+/* As queue_options_read, and warns of a connection to another machine that anybody could read. */
 enum err queue_options_check(struct queue_options *queue, struct error *error) MUST_CHECK;
 void queue_options_release(struct queue_options *queue);
 /* Opens the fleet on the runner's seats. `dir` is the state directory, which names this server. */
