@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// machine: what the server's machine has and does: models, waiting work, nodes, cards, the last hour
-// and events; the keys of the server, for admins.
+// machine: what the server's machine has and does: models, waiting work, nodes, cards, the last
+// hour and events; the keys of the server, for admins.
 
 import {actOnModel, machine as ask} from "/pages/api.js";
 import {element, fill, say, setText, shownIfAllowed} from "/pages/dom.js";
