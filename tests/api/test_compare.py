@@ -72,6 +72,32 @@ def kendall(a, b):
 
 
 @pytest.mark.parametrize("shuffle", [None, 7])
+def kappa_of(pairs):
+    """Cohen's kappa by its definition."""
+    count = len(pairs)
+    labels = {label for pair in pairs for label in pair}
+    observed = sum(a == b for a, b in pairs) / count
+    expected = sum(
+        sum(a == label for a, _ in pairs) * sum(b == label for _, b in pairs)
+        for label in labels) / count**2
+    return (observed - expected) / (1 - expected)
+
+
+def test_labels_have_a_kappa_and_scores_an_interval(tmp_path):
+    first, second = drawn()
+    said = compare(write(tmp_path / "a", first), write(tmp_path / "b", second, shuffle=1))
+    fields = {field["name"]: field for field in said["fields"]}
+    pairs = [(first[name]["rating"], second[name]["rating"]) for name in first]
+    label = fields["rating"]["label"]
+    assert label["rows"] == len(pairs)
+    assert label["kappa"] == pytest.approx(kappa_of(pairs), abs=1e-9)
+    assert label["kappa_low"] < label["kappa"] < label["kappa_high"]
+    score = fields["score"]["score"]
+    reach = 1.959963984540054 * math.sqrt((1 + score["spearman"]**2 / 2) / (score["rows"] - 3))
+    assert score["spearman_low"] == pytest.approx(math.tanh(math.atanh(score["spearman"]) - reach))
+    assert score["spearman_high"] == pytest.approx(math.tanh(math.atanh(score["spearman"]) + reach))
+
+
 def test_figures_are_those_of_their_definitions(tmp_path, shuffle):
     first, second = drawn()
     said = compare(write(tmp_path / "a.jsonl", first), write(tmp_path / "b.jsonl", second, shuffle))

@@ -6,6 +6,7 @@
 #include "cli/price_options.h"
 #include "cli/run_show.h"
 #include "cli/run_summary.h"
+#include "cli/stop.h"
 #include "cli/table_options.h"
 #include "cli/vllm_options.h"
 #include "server/offline.h"
@@ -21,7 +22,7 @@ struct chosen {
     struct engine_choice choice;
     struct table_choice table;
     struct prices prices;
-    bool json, quiet;
+    bool json, quiet, ends_with_parent;
 };
 
 #define AT(field) offsetof(struct chosen, field)
@@ -42,6 +43,8 @@ static const struct option rows[] = {
      .help = "folder of the results of an OUT that is a URL, until they are sent (default: .)"},
     {"json", OPTION_SWITCH, AT(json), .help = "print the summary as one JSON object"},
     {"quiet", OPTION_SWITCH, AT(quiet), .help = "show no progress", .letter = 'q'},
+    {"end-with-parent", OPTION_SWITCH, AT(ends_with_parent),
+     .help = "stop when the process that started this one ends", .only_flag = true},
     {0},
 };
 
@@ -116,6 +119,7 @@ static enum err run_file(struct command_call *call, struct error *error) {
 
 static enum err run(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
+    if (chosen->ends_with_parent) stop_with_parent();
     enum err err =
         table_options_open(&chosen->table, chosen->output, &chosen->offline.input, error);
     if (err == OK) err = offline_places_fetch(&chosen->places, call->stop, error);

@@ -117,6 +117,19 @@ static void print_scores(const struct comparison *is) {
     }
 }
 
+static void print_labels(const struct comparison *is) {
+    bool has_head = false;
+    for (size_t i = 0; i < is->field_count; i++) {
+        const struct comparison_field *field = &is->fields[i];
+        if (!field->kappa.is_known) continue;
+        if (!has_head) printf("\n%-*s    rows    kappa (95 %% interval)\n", NAME_COLUMNS, "label");
+        has_head = true;
+        print_name(field->name);
+        printf(" %7" PRIu64 " %8.4f (%.4f to %.4f)\n", field->kappa.rows, field->kappa.value,
+               field->kappa.low, field->kappa.high);
+    }
+}
+
 /* What the tokens of one file cost; NANOS_NOT_KNOWN without the prices of them. */
 static int64_t cost_of(const struct comparison_side *side, const struct prices *prices) {
     const struct result_usage *usage = &side->usage;
@@ -171,6 +184,7 @@ enum err compare_show_tables(const struct comparison *comparison,
     print_sides(comparison, options);
     print_fields(comparison);
     print_scores(comparison);
+    print_labels(comparison);
     print_tokens(comparison, prices);
     print_most(comparison);
     return end_output(error);
@@ -199,8 +213,32 @@ static void write_side(struct buf *out, const struct comparison_side *side, cons
     buf_add_byte(out, '}');
 }
 
+/* Numbers, or nulls if they are not known. */
+static void write_interval(struct buf *out, const char *low_name, double low, const char *high_name,
+                           double high, bool is_known) {
+    if (is_known) {
+        write_member_number(out, low_name, low);
+        write_member_number(out, high_name, high);
+    } else {
+        buf_printf(out, ",\"%s\":null,\"%s\":null", low_name, high_name);
+    }
+}
+
+static void write_label(struct buf *out, const struct kappa *kappa) {
+    buf_printf(out, ",\"label\":{\"rows\":%" PRIu64, kappa->rows);
+    if (kappa->is_known)
+        write_member_number(out, "kappa", kappa->value);
+    else
+        buf_add_text(out, ",\"kappa\":null");
+    write_interval(out, "kappa_low", kappa->low, "kappa_high", kappa->high, kappa->is_known);
+    buf_add_byte(out, '}');
+}
+
 static void write_score(struct buf *out, const struct comparison_field *field) {
     const struct ranks *ranks = &field->ranks;
+    double low = 0, high = 0;
+    bool has_interval =
+        ranks->is_known && ranks_interval(ranks->spearman, field->pair_count, &low, &high);
     buf_printf(out, ",\"score\":{\"rows\":%zu", field->pair_count);
     write_member_number(out, "mean_a", field->mean[COMPARISON_A]);
     write_member_number(out, "mean_b", field->mean[COMPARISON_B]);
@@ -215,6 +253,7 @@ static void write_score(struct buf *out, const struct comparison_field *field) {
     } else {
         buf_add_text(out, ",\"spearman\":null,\"kendall_tau_b\":null");
     }
+    write_interval(out, "spearman_low", low, "spearman_high", high, has_interval);
     buf_printf(out,
                ",\"pairs\":%" PRIu64 ",\"tied_pairs_a\":%" PRIu64 ",\"tied_pairs_b\":%" PRIu64
                ",\"tied_pairs_both\":%" PRIu64 "}",
@@ -231,6 +270,7 @@ static void write_field(struct buf *out, const struct comparison_field *field) {
                field->only_in[COMPARISON_B]);
     write_member_number(out, "agreement", share(field->equal, rows_of(field)));
     if (field->pair_count > 0) write_score(out, field);
+    if (field->kind == COMPARISON_LABEL) write_label(out, &field->kappa);
     buf_add_byte(out, '}');
 }
 

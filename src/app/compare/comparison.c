@@ -126,6 +126,7 @@ static struct comparison_field *find_field(struct joining *join, struct str name
     map_put(&join->field_of, name, place);
     is->fields = vec_grow(is->fields, is->field_count, &join->field_capacity, sizeof *is->fields);
     is->fields[is->field_count] = (struct comparison_field){.name = mem_str(name)};
+    kappa_init(&is->fields[is->field_count].labels);
     return &is->fields[is->field_count++];
 }
 
@@ -326,6 +327,7 @@ void comparison_release(struct comparison *comparison) {
     for (size_t i = 0; i < comparison->field_count; i++) {
         free(comparison->fields[i].name);
         free(comparison->fields[i].pairs);
+        kappa_release(&comparison->fields[i].labels);
     }
     for (size_t i = 0; i < comparison->most_count; i++) {
         free(comparison->most[i].custom_id);

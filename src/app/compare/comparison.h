@@ -18,6 +18,7 @@
  * Memory: comparison_release frees all. */
 
 #include "base/err.h"
+#include "compare/kappa.h"
 #include "compare/ranks.h"
 #include "compare/result_line.h"
 
@@ -48,6 +49,9 @@ struct comparison_field {
     double shift_min, shift_max;
     double distance; /* mean of |B - A| */
     struct ranks ranks;
+    /* For labels: */
+    struct kappa_counts labels; /* rows by their two labels */
+    struct kappa kappa;
 };
 
 struct comparison_side {

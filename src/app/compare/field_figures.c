@@ -82,6 +82,18 @@ static double prose_distance(const json_t *a, const json_t *b) {
     return are_texts ? field_words_distance(json_str(a), json_str(b)) : 1;
 }
 
+/* A label is told by its JSON, since the text "true" is not the truth value. */
+static void add_labels(struct kappa_counts *labels, const json_t *a, const json_t *b) {
+    struct buf texts[COMPARISON_SIDES];
+    buf_init(&texts[COMPARISON_A], BUF_UNLIMITED);
+    buf_init(&texts[COMPARISON_B], BUF_UNLIMITED);
+    json_write_canonical(&texts[COMPARISON_A], a);
+    json_write_canonical(&texts[COMPARISON_B], b);
+    kappa_add(labels, buf_str(&texts[COMPARISON_A]), buf_str(&texts[COMPARISON_B]));
+    buf_release(&texts[COMPARISON_A]);
+    buf_release(&texts[COMPARISON_B]);
+}
+
 bool field_figures_add(struct comparison_field *field, uint32_t row, const json_t *a,
                        const json_t *b, struct row_distance *distance) {
     bool equal = is_equal(a, b);
@@ -102,6 +114,7 @@ bool field_figures_add(struct comparison_field *field, uint32_t row, const json_
     } else {
         distance->count++;
         distance->sum += equal ? 0 : 1;
+        if (a && b) add_labels(&field->labels, a, b);
     }
     return equal;
 }
@@ -109,6 +122,7 @@ bool field_figures_add(struct comparison_field *field, uint32_t row, const json_
 /* --- all rows --- */
 
 void field_figures_end(struct comparison_field *field, struct row_distance *distances) {
+    if (field->kind == COMPARISON_LABEL) field->kappa = kappa_measure(&field->labels);
     if (field->pair_count == 0) return;
     double count = (double)field->pair_count, squares = 0;
     double low = field->pairs[0].a, high = low;

@@ -114,3 +114,12 @@ struct ranks ranks_measure(struct rank_pair *pairs, size_t count) {
     is.kendall = (same - 2 * (double)opposite) / sqrt(free_a) / sqrt(free_b);
     return is;
 }
+
+bool ranks_interval(double spearman, size_t count, double *ret_low, double *ret_high) {
+    if (count < 4) return false;
+    double middle = atanh(fmax(-1, fmin(1, spearman)));
+    double reach = NORMAL_95 * sqrt((1 + spearman * spearman / 2) / (double)(count - 3));
+    *ret_low = tanh(middle - reach);
+    *ret_high = tanh(middle + reach);
+    return true;
+}

@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define NORMAL_95 1.959963984540054 /* quantile of the standard normal distribution at 0.975 */
+
 /* The scores that one row has in the two lists. */
 struct rank_pair {
     double a, b; /* finite */
@@ -34,3 +36,7 @@ struct ranks {
 
 /* Measures the pairs, and leaves them in the order of `a`, then `b`, then `row`. */
 struct ranks ranks_measure(struct rank_pair *pairs, size_t count);
+/* The interval of 95 % of a Spearman's rho over `count` rows, by Fisher's transformation with the
+ * variance of Bonett and Wright ("Sample size requirements for estimating Pearson, Kendall and
+ * Spearman correlations", 2000). False with fewer than 4 rows. */
+bool ranks_interval(double spearman, size_t count, double *ret_low, double *ret_high);

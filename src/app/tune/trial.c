@@ -4,25 +4,19 @@
 #include "answer/answer_text.h"
 #include "base/mem.h"
 #include "base/os.h"
-#include "base/spawn.h"
 #include "batch/jsonl_file.h"
 #include "json/json.h"
 #include "json/span.h"
+#include "tune/run_process.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <math.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define ARGUMENTS_MAX 200
-#define LOOK_MS 50
-#define TERM_PATIENCE_MS 10000 /* for the engine to end */
-#define KILL_PATIENCE_MS 10000
 #define SAID_BYTES_MAX ((size_t)1 << 20)
 #define NO_ANSWER 0 /* the hash of a line without choices */
 #define FNV_START 0xCBF29CE484222325u
@@ -40,66 +34,18 @@ static void name_files(struct names *names, const char *folder) {
 
 /* --- the child --- */
 
-/* The run's error sentence, else how its process ended. */
-static void find_sentence(const char *path, const char *end, char ret_text[TRIAL_WHY_BYTES]) {
-    char *text;
-    size_t bytes;
-    struct error ignored;
-    snprintf(ret_text, TRIAL_WHY_BYTES, "the run %s", end);
-    if (os_read_file(path, SAID_BYTES_MAX, &text, &bytes, &ignored) != OK) return;
-    const char *mark = "quern run: ", *at = strstr(text, mark);
-    if (at)
-        snprintf(ret_text, TRIAL_WHY_BYTES, "%.*s", (int)strcspn(at + strlen(mark), "\n"),
-                 at + strlen(mark));
-    free(text);
-}
-
-/* Starts the child with its output and errors in two files. */
-static enum err start(pid_t *ret_pid, const struct names *names, const char *const *arguments,
-                      struct error *error) {
-    int said = -1, errors = -1;
-    enum err err = os_open(&said, names->said, O_WRONLY | O_CREAT | O_TRUNC, 0600, error);
-    if (err == OK) err = os_open(&errors, names->errors, O_WRONLY | O_CREAT | O_TRUNC, 0600, error);
-    const struct spawn_options options = {.program = "/proc/self/exe",
-                                          .arguments = arguments,
-                                          .fds = {SPAWN_NULL, said, errors},
-                                          .fd_count = 3};
-    if (err == OK) err = spawn_start(ret_pid, &options, error);
-    os_close(said);
-    os_close(errors);
-    return err;
-}
-
-/* Waits for the child; false if it was stopped. */
-static bool await(pid_t pid, const volatile bool *stop, int *ret_status, char *ret_end,
-                  size_t end_bytes) {
-    bool goes_on = true;
-    while (goes_on && !spawn_await(pid, LOOK_MS, ret_status, ret_end, end_bytes)) goes_on = !*stop;
-    if (goes_on) return true;
-    kill(pid, SIGTERM);
-    (void)spawn_end(pid, TERM_PATIENCE_MS, KILL_PATIENCE_MS, ret_status, ret_end, end_bytes);
-    return false;
-}
-
 static enum err run_child(const struct trial_place *place, const struct names *names,
                           const char *const *options, struct error *error) {
-    const char *arguments[ARGUMENTS_MAX] = {"quern", "run",         "-i",          place->sample,
-                                            "-o",    names->output, "--overwrite", "--json",
-                                            "-q",    "--config",    "/dev/null"};
+    const char *arguments[ARGUMENTS_MAX] = {
+        "quern",       "run",    "-i", place->sample, "-o",        names->output,
+        "--overwrite", "--json", "-q", "--config",    "/dev/null", "--end-with-parent"};
     size_t count = 0;
-    char end[96] = "", sentence[TRIAL_WHY_BYTES];
-    pid_t pid;
-    int status = -1;
     while (arguments[count]) count++;
     for (size_t i = 0; options[i] && count + 1 < ARGUMENTS_MAX; i++)
         arguments[count++] = options[i];
-    enum err err = start(&pid, names, arguments, error);
-    if (err != OK) return err;
-    if (!await(pid, place->stop, &status, end, sizeof end))
-        return err_set(error, ERR_CANCELLED, "stopped");
-    if (status == 0 || status == 1) return OK; /* 1: some requests failed */
-    find_sentence(names->errors, end, sentence);
-    return err_set(error, ERR_INVALID, "%s", sentence);
+    const struct run_process process = {
+        .arguments = arguments, .said = names->said, .errors = names->errors, .stop = place->stop};
+    return run_process(&process, error);
 }
 
 /* --- what it said --- */

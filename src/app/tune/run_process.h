@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* run_process: `quern run` in a process of its own, so that each model and each setting begins with
+ * a fresh engine, and takes the way that the owner's files take.
+ *
+ * Thread: one. With --end-with-parent among the arguments the run ends with that thread.
+ * Memory: none. */
+
+#include "base/err.h"
+
+#include <stdbool.h>
+
+#define RUN_PROCESS_WHY_BYTES 300
+
+struct run_process {
+    const char *const *arguments; /* "quern", "run", …, ending in NULL */
+    const char *said, *errors;    /* files for what it prints; they are replaced */
+    const volatile bool *stop;
+};
+
+/* Runs it to its end; some of its requests may have failed. ERR_INVALID with the run's own sentence
+ * if it ends without results; ERR_CANCELLED if *stop became true, after the run has ended. */
+enum err run_process(const struct run_process *process, struct error *error) MUST_CHECK;
