@@ -14,9 +14,9 @@ import gguf_of, support
 HERE = pathlib.Path(__file__).resolve().parent / "families"
 TINY = support.SHARED / "tiny"
 OURS = [
-    "apertus", "cohere", "cohere2", "deepseek_v2", "deepseek_v2-groups", "exaone4", "gemma",
-    "gemma2", "glm4", "glm4_moe", "glm4_moe-norms", "granite", "granite4", "hunyuan_v1_dense",
-    "lfm2_moe", "ministral3", "nemotron", "olmo2", "olmo3", "phi3", "phi3-long", "phi4-mini",
+    "apertus", "cohere", "cohere2", "deepseek_v2", "deepseek_v2-groups", "exaone4", "falcon_h1",
+    "falcon_h1-norm", "gemma", "gemma2", "glm4", "glm4_moe", "glm4_moe-norms", "granite", "granite4", "hunyuan_v1_dense",
+    "lfm2_moe", "ministral3", "nemotron", "nemotron_h", "nemotron_h-experts", "olmo2", "olmo3", "phi3", "phi3-long", "phi4-mini",
     "qwen2_5_vl", "qwen3_next", "qwen3_vl", "seed_oss", "smollm3"]
 ENCODERS = ["bert", "nomic-bert"]
 SEES_BOTH = ["embeddinggemma"]
@@ -32,7 +32,9 @@ TOLERANCE = {"bf16": 1e-3, "q8_0": 0.4}
 BAND = {"bf16": (5e-4, 1e-2), "q8_0": (2e-3, 2e-2)}
 # A route that flips makes another model of a position: of families with experts the nearest three
 # quarters of the positions count.
-ROUTED = ["lfm2_moe", "qwen3_next"]
+ROUTED = ["lfm2_moe", "nemotron_h-experts", "qwen3_next"]
+# A GGUF has the factors of products in its weights, which rounds otherwise.
+FOLDED = ["falcon_h1", "falcon_h1-norm"]
 # Where the two best logits are closer than this, either may come first: engine.md 7.2's near-tie.
 MARGIN = {"bf16": 2e-3, "q8_0": 0.5}
 
@@ -169,8 +171,12 @@ def test_a_long_rope_ends_where_its_second_set_of_factors_would_count(files):
 @pytest.mark.parametrize("family", OURS)
 def test_a_folder_is_the_model_that_its_gguf_file_is(files, family):
     prompt = cases_of(family)[-1]["ids"]
-    assert logits_of(HERE / family, [prompt], 64, "--reference") == logits_of(
-        files(family), [prompt], 64, "--reference")
+    of_folder, = logits_of(HERE / family, [prompt], 64, "--reference")
+    of_gguf, = logits_of(files(family), [prompt], 64, "--reference")
+    if family not in FOLDED:
+        assert of_folder == of_gguf
+    for rows in zip(of_folder, of_gguf, strict=True):
+        assert all(abs(rows[0][token] - rows[1][token]) <= 1e-4 for token in rows[0])
 
 
 @pytest.mark.parametrize("family,change,sentence", [

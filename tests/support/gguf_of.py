@@ -11,11 +11,12 @@ import gguf_of_deepseek
 import gguf_of_gemma4
 import gguf_of_gpt_oss
 import gguf_of_hybrid
+import gguf_of_mamba
 import gguf_of_qwen3_next
 import gguf_of_states
 
 U8, U32, I32, F32, BOOL, STRING, ARRAY = 0, 4, 5, 6, 7, 8, 9
-WITH_MODULES = (gguf_of_states, gguf_of_qwen3_next)
+WITH_MODULES = (gguf_of_states, gguf_of_qwen3_next, gguf_of_mamba)
 TYPES = {
     "F32": (0, 4), "F16": (1, 2), "BF16": (30, 2), "MXFP4": (39, 0), "MXFP4 in turns": (4, 0)}
 
@@ -281,6 +282,8 @@ def pairs_of(folder, config, form):
         return
     for module in WITH_MODULES:
         if kind := module.KINDS.get(config["model_type"]):
+            if module is gguf_of_mamba:
+                kind = gguf_of_mamba.kind_of(config)
             yield pair("general.architecture", STRING, kind)
             for key, number in module.numbers_of(config).items():
                 yield number_pair(f"{kind}.{key}", number)

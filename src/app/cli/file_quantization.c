@@ -40,7 +40,7 @@ static void read_form(const char *path, char ret_form[FORM_BYTES]) {
              str_ends_with(str_from(path), STR(".gguf")) ? "gguf" : "none");
     if (snprintf(config, sizeof config, "%s/config.json", path) >= (int)sizeof config) return;
     if (os_read_file(config, CONFIG_BYTES_MAX, &text, &bytes, &ignored) == OK &&
-        json_read(&root, (struct str){text, bytes}, &ignored) == OK) {
+        json_read_python(&root, (struct str){text, bytes}, &ignored) == OK) {
         struct str form = json_member_str(json_member(root, "quantization_config"), "quant_method");
         if (form.bytes > 0) snprintf(ret_form, FORM_BYTES, "%.40s", form.at);
     }

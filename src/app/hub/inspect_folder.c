@@ -86,7 +86,7 @@ static enum err read_json(const char *folder, const char *name, json_t **ret_val
         return err_set(error, ERR_INVALID, "the path is too long");
     enum err err = os_read_file(path, CONFIG_BYTES_MAX, &text, &bytes, error);
     if (err != OK) return err;
-    err = json_read(ret_value, (struct str){text, bytes}, error);
+    err = json_read_python(ret_value, (struct str){text, bytes}, error);
     free(text);
     if (err != OK) return err_prefix(error, "%s", name);
     if (json_is_object(*ret_value)) return OK;

@@ -110,6 +110,29 @@ enum err json_read(json_t **ret_value, struct str text, struct error *error) {
     return json_read_within(ret_value, text, &room, error);
 }
 
+void json_mend_python(char *text, size_t bytes) {
+    static const char word[] = "Infinity", number[] = "1e308   "; /* of one length */
+    const size_t length = sizeof word - 1;
+    bool is_in_string = false;
+    for (size_t i = 0; i < bytes; i++) {
+        if (is_in_string && text[i] == '\\')
+            i++;
+        else if (text[i] == '"')
+            is_in_string = !is_in_string;
+        else if (!is_in_string && bytes - i >= length && memcmp(text + i, word, length) == 0)
+            memcpy(text + i, number, length);
+    }
+}
+
+enum err json_read_python(json_t **ret_value, struct str text, struct error *error) {
+    char *copy = mem_new(text.bytes + 1, 1);
+    memcpy(copy, text.at, text.bytes);
+    json_mend_python(copy, text.bytes);
+    enum err err = json_read(ret_value, (struct str){copy, text.bytes}, error);
+    free(copy);
+    return err;
+}
+
 static int add_piece(const char *bytes, size_t count, void *context) {
     struct buf *buf = context;
     buf_add(buf, bytes, count);

@@ -19,6 +19,9 @@
     .rotary_share = 0.5f, .may_have_qkv_bias = true, .ffn = FFN_EXPERTS,                           \
     .has_shared_expert = true, .shared_expert_is_plain = true, .shared_experts_are_counted = true, \
     .expert_weights_sum_to_one = true, .router_is_sigmoid = true
+#define OF_NEMOTRON_H                                                                              \
+    .recurrent = MIXER_MAMBA, .has_single_halves = true, .never_turns = true,                      \
+    .activation = ACTIVATION_RELU2, .rope_base = 10000.0f
 #define OF_OLMO                                                                                    \
     .has_qk_norm = true, .qk_norm_is_wide = true, .has_no_pre_norm = true, .has_post_norm = true,  \
     .may_have_window = true, .window_period = 4, .has_yarn = true, .yarn_is_rounded = true,        \
@@ -100,6 +103,18 @@ static const struct architecture architectures[] = {
      .rope_is_interleaved = true,
      .has_multipliers = true,
      .recurrent = MIXER_MAMBA,
+     .rope_base = 10000.0f},
+    {.name = "nemotron_h", OF_NEMOTRON_H},
+    {.name = "nemotron_h_moe",
+     OF_NEMOTRON_H,
+     .ffn = FFN_EXPERTS,
+     .has_shared_expert = true,
+     .shared_expert_is_plain = true,
+     .expert_weights_sum_to_one = true,
+     .router_is_sigmoid = true},
+    {.name = "falcon-h1",
+     .recurrent = MIXER_MAMBA,
+     .mixers_are_parallel = true,
      .rope_base = 10000.0f},
     {.name = "lfm2", .has_qk_norm = true, .recurrent = MIXER_CONV},
     {.name = "lfm2moe",

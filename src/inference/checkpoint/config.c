@@ -62,6 +62,7 @@ static enum err read_sizes(struct model_config *config, const struct gguf *gguf,
     if (err == OK) err = config_read_experts(config, gguf, error);
     /* The width of layers without experts: a family without such layers may leave it out. */
     if (err == OK && !config->architecture->has_v_norm &&
+        !config->architecture->has_single_halves &&
         (config->architecture->ffn != FFN_EXPERTS ||
          config_key_exists(config, gguf, "feed_forward_length")))
         err = config_key_count(config, gguf, "feed_forward_length", CONFIG_FFN_MAX, &config->ffn,

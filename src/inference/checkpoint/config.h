@@ -53,8 +53,16 @@ enum label_form { LABEL_FORM_PLAIN, LABEL_FORM_TANH };
 enum pair_form { PAIR_NONE, PAIR_ONE_MARK, PAIR_TWO_MARKS };
 
 /* What a layer mixes tokens with, and what follows it. A new family adds a kind. */
-enum mixer_kind { MIXER_ATTENTION, MIXER_DELTA, MIXER_CONV, MIXER_MAMBA, MIXER_LATENT };
-enum ffn_kind { FFN_GATED, FFN_EXPERTS, FFN_BOTH /* one beside the other */ };
+enum mixer_kind {
+    MIXER_ATTENTION,
+    MIXER_DELTA,
+    MIXER_CONV,
+    MIXER_MAMBA,
+    MIXER_LATENT,
+    MIXER_BOTH, /* Mamba-2 next to attention, behind one norm */
+    MIXER_NONE, /* a feed-forward alone */
+};
+enum ffn_kind { FFN_GATED, FFN_EXPERTS, FFN_BOTH /* one beside the other */, FFN_NONE };
 
 /* The YaRN scaling of rotations: low frequencies are divided by `factor`, high ones stay. */
 struct yarn {
@@ -76,7 +84,9 @@ struct recurrent_sizes {
     uint32_t key_dim;
     uint32_t value_dim;
     bool has_conv_bias;
-    float step_max; /* Mamba-2: limits of a step; 0: none */
+    bool has_no_norm;   /* Mamba-2: only the gate is behind the state */
+    bool norm_is_first; /* Mamba-2: the gate comes behind the norm */
+    float step_max;     /* Mamba-2: limits of a step; 0: none */
     float step_min;
     bool heads_are_tiled; /* value head j uses key head j % key_heads, as GGUF has them; false:
                              j / (value_heads / key_heads) */
@@ -92,6 +102,18 @@ struct latent_sizes {
     uint32_t turned_dim; /* elements that turn, a multiple of 16; the key's is of all heads */
     uint32_t value_dim;  /* what a head leaves */
     bool halves_turn;    /* elements i and i + half turn together; false: neighbours */
+};
+
+/* Factors of products that a folder of Falcon-H1 states next to its weights; a GGUF has them in the
+ * weights. 0 means 1. */
+struct multipliers {
+    float attention; /* what attention leaves, before its output */
+    float gate;      /* of the feed-forward, before its activation */
+    float down;      /* before the product of down */
+    float state_gate;
+    float state_channels[3]; /* x, B, C */
+    float state_step;
+    float state; /* what the state leaves, before its output */
 };
 
 /* How a router's logits choose the experts of a row. All zero: the most probable ones. */
@@ -166,6 +188,9 @@ struct architecture {
     bool logits_are_scaled;   /* the file has a factor of the logits */
     bool has_glm_norms;       /* config.json's tensors name the four norms as GLM-4 does */
     bool has_multipliers;     /* for embedding, sums and logits (Granite) */
+    bool mixers_are_parallel; /* all layers are MIXER_BOTH, with multipliers (Falcon-H1) */
+    bool has_single_halves;   /* a layer is a mixer or a feed-forward, behind its one norm */
+    bool never_turns;         /* no layer rotates */
     bool has_fused_gate_up;   /* one tensor with the rows of gate, then up */
     bool has_long_rope;       /* may have rope factors for short texts, and others for long ones */
     bool may_see_both;        /* may be an embedder whose positions see later tokens */
@@ -222,6 +247,7 @@ struct model_config {
     uint32_t rotary_dim; /* leading elements of a head that are rotated; 0: all */
     struct recurrent_sizes recurrent;
     struct latent_sizes latent;
+    struct multipliers multipliers;
     uint32_t layers_skipped; /* layers behind the last one that the file has and no pass needs */
     uint32_t input_width;    /* a layer's own part of a token's embedding; 0: none */
     uint32_t turned_pairs;   /* that rotate, the leading ones, with table 0; 0: all */
@@ -259,7 +285,9 @@ struct model_config {
                                                 it; 0: no more */
 };
 
-/* True when a layer has a state instead of keys and values. */
+/* True when a layer has keys and values, or lines. */
+bool config_layer_has_keys(const struct model_config *config, uint32_t layer);
+/* True when a layer has a state. */
 bool config_layer_is_recurrent(const struct model_config *config, uint32_t layer);
 bool config_is_recurrent(const struct model_config *config); /* true when any layer is */
 /* Inputs of the convolution of a recurrent layer, what its state leaves behind, and the rows of its
@@ -291,6 +319,9 @@ bool config_layers_differ(const struct model_config *config);
 bool config_has_odd_layers(const struct model_config *config);
 /* True when a layer has experts beside a gated feed-forward. */
 bool config_has_both(const struct model_config *config);
+/* True when a layer has a gated feed-forward, or experts. */
+bool config_layer_is_gated(const struct model_config *config, uint32_t layer);
+bool config_layer_has_experts(const struct model_config *config, uint32_t layer);
 /* True when a feed-forward has one product before its activation, not two. */
 bool config_has_no_gate(const struct model_config *config);
 /* True when a layer has experts. */

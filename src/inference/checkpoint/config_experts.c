@@ -43,6 +43,7 @@ static enum err read_layers(struct model_config *config, const struct gguf *gguf
                             struct error *error) {
     const struct config_key key = config_key_of(config, gguf, "leading_dense_block_count");
     uint32_t dense = 0;
+    if (config->architecture->has_single_halves) return OK; /* config_recurrent.c has them */
     enum err err = gguf_get_u32(gguf, key.text, &dense, error);
     if (err == OK && dense >= config->layers)
         err = err_set(error, ERR_INVALID, "%s is %u, but there are %u layers", key.text, dense,

@@ -97,7 +97,12 @@ static enum err read_heads(struct model_config *config, const json_t *text,
     if (!is_stated && config->width % config->heads != 0)
         return err_set(error, ERR_INVALID, "a hidden_size of %u cannot be cut into %u heads",
                        config->width, config->heads);
-    err = config_json_count(text, "head_dim", CONFIG_HEAD_DIM_MAX, &config->head_dim, error);
+    err = OK;
+    if (config->architecture->has_single_halves) /* the first files of Nemotron-H */
+        err = config_json_count(text, "attention_head_dim", CONFIG_HEAD_DIM_MAX, &config->head_dim,
+                                error);
+    if (err == OK)
+        err = config_json_count(text, "head_dim", CONFIG_HEAD_DIM_MAX, &config->head_dim, error);
     if (err != OK) return err;
     if (config->head_dim % 8 != 0 || config->head_dim > CONFIG_HEAD_DIM_MAX ||
         config->head_dim == 0)
@@ -112,7 +117,9 @@ static enum err read_sizes(struct json_config *json, const json_t *text,
     struct model_config *config = &json->config;
     config->context_max = family->context;
     enum err err =
-        required_count(text, "num_hidden_layers", CONFIG_LAYERS_MAX, &config->layers, error);
+        config->architecture->has_single_halves
+            ? config_json_read_halves(config, text, error)
+            : required_count(text, "num_hidden_layers", CONFIG_LAYERS_MAX, &config->layers, error);
     if (err == OK)
         err = required_count(text, "hidden_size", CONFIG_WIDTH_MAX, &config->width, error);
     /* The width of layers without experts. */
@@ -210,6 +217,8 @@ static enum err read_attention(struct model_config *config, const json_t *text,
         err = config_json_number(text, "norm_eps", 1e-20, 0.1, &config->eps, error);
     if (err == OK && config->architecture->has_layer_norm)
         err = config_json_number(text, "layer_norm_eps", 1e-20, 0.1, &config->eps, error);
+    if (err == OK && config->architecture->has_single_halves)
+        err = config_json_number(text, "layer_norm_epsilon", 1e-20, 0.1, &config->eps, error);
     config->inner_eps = config->architecture->is_latent ? 1e-6f : config->eps;
     if (err == OK && family->scales_by_scalar)
         err = config_json_number(text, "query_pre_attn_scalar", 1e-6, 1e6, &scalar, error);

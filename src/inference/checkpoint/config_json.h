@@ -84,6 +84,26 @@ enum err config_json_read_lfm2(struct model_config *config, const json_t *text,
                                struct error *error) MUST_CHECK;
 enum err config_json_read_labels(struct json_config *json, const json_t *root,
                                  struct error *error) MUST_CHECK;
+/* The kind of each layer, and their number, where a layer is one half (Nemotron-H). */
+enum err config_json_read_halves(struct model_config *config, const json_t *text,
+                                 struct error *error) MUST_CHECK;
+enum err config_json_read_nemotron_h(struct model_config *config, const json_t *text,
+                                     struct error *error) MUST_CHECK;
+enum err config_json_read_falcon_h1(struct model_config *config, const json_t *text,
+                                    struct error *error) MUST_CHECK;
+/* The factors of Falcon-H1, after the scale of its scores is known. */
+enum err config_json_read_factors(struct model_config *config, const json_t *text,
+                                  struct error *error) MUST_CHECK;
+/* What the sizes of Mamba-2 are called; the defaults are there already. */
+struct mamba_keys {
+    const char *taps, *groups, *heads, *state, *has_bias;
+};
+enum err config_json_read_mamba_sizes(struct model_config *config, const json_t *text,
+                                      const struct mamba_keys *keys,
+                                      struct error *error) MUST_CHECK;
+/* Cuts `width` into the heads. */
+enum err config_json_cut_mamba_heads(struct model_config *config, const json_t *text,
+                                     uint64_t width, struct error *error) MUST_CHECK;
 enum err config_json_read_mamba(struct model_config *config, const json_t *text,
                                 struct error *error) MUST_CHECK;
 enum err config_json_read_gemma(struct model_config *config, const json_t *text,

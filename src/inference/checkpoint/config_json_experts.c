@@ -53,6 +53,7 @@ static enum err read_dense(struct model_config *config, const json_t *text,
 static enum err read_layers(struct model_config *config, const json_t *text,
                             const struct family *family, struct error *error) {
     uint32_t step = 1;
+    if (config->architecture->has_single_halves) return OK; /* its pattern says it */
     const json_t *dense = json_member(text, "mlp_only_layers");
     enum err err = config_json_count(text, "decoder_sparse_step", CONFIG_LAYERS_MAX, &step, error);
     if (err != OK) return err;
@@ -93,6 +94,9 @@ static enum err read_widths(struct model_config *config, const json_t *text,
         config->shared_ffn = family->shared_ffn;
         err = config_json_count(text, "shared_expert_intermediate_size", CONFIG_FFN_MAX,
                                 &config->shared_ffn, error);
+        if (err == OK && config->architecture->has_single_halves)
+            err = config_json_count(text, "moe_shared_expert_intermediate_size", CONFIG_FFN_MAX,
+                                    &config->shared_ffn, error);
         if (err == OK)
             err = config_json_count(text, "shared_intermediate_size", CONFIG_FFN_MAX,
                                     &config->shared_ffn, error);

@@ -8,6 +8,8 @@
 enum err config_json_read_multipliers(struct model_config *config, const json_t *text,
                                       struct error *error) {
     float embedding = 1.0f, residual = 1.0f, logits = 1.0f, attention = 1.0f;
+    if (config->architecture->mixers_are_parallel)
+        return config_json_read_factors(config, text, error);
     if (!config->architecture->has_multipliers) return OK;
     enum err err = config_json_number(text, "embedding_multiplier", 1e-4, 1e4, &embedding, error);
     if (err == OK)

@@ -54,7 +54,7 @@ uint32_t config_ffn(const struct model_config *config, uint32_t layer) {
 }
 
 uint32_t config_kv_width(const struct model_config *config, uint32_t layer) {
-    if (config->list[layer].kv_from > 0 || config_layer_is_recurrent(config, layer)) return 0;
+    if (config->list[layer].kv_from > 0 || !config_layer_has_keys(config, layer)) return 0;
     return config_kv_heads(config, layer) * config_head_dim(config, layer);
 }
 
@@ -100,6 +100,14 @@ bool config_has_both(const struct model_config *config) {
 
 bool config_has_experts(const struct model_config *config) {
     return config->experts > 0;
+}
+
+bool config_layer_is_gated(const struct model_config *config, uint32_t layer) {
+    return config->list[layer].ffn == FFN_GATED || config->list[layer].ffn == FFN_BOTH;
+}
+
+bool config_layer_has_experts(const struct model_config *config, uint32_t layer) {
+    return config->list[layer].ffn == FFN_EXPERTS || config->list[layer].ffn == FFN_BOTH;
 }
 
 bool config_has_no_gate(const struct model_config *config) {

@@ -3,9 +3,14 @@
 
 #include "checkpoint/config_key.h"
 
+bool config_layer_has_keys(const struct model_config *config, uint32_t layer) {
+    const enum mixer_kind mixer = config->list[layer].mixer;
+    return mixer == MIXER_ATTENTION || mixer == MIXER_LATENT || mixer == MIXER_BOTH;
+}
+
 bool config_layer_is_recurrent(const struct model_config *config, uint32_t layer) {
-    return config->list[layer].mixer != MIXER_ATTENTION &&
-           config->list[layer].mixer != MIXER_LATENT;
+    const enum mixer_kind mixer = config->list[layer].mixer;
+    return mixer != MIXER_ATTENTION && mixer != MIXER_LATENT && mixer != MIXER_NONE;
 }
 
 bool config_is_recurrent(const struct model_config *config) {
@@ -39,10 +44,12 @@ static enum err check_heads(const struct recurrent_sizes *sizes, struct error *e
 
 enum err config_check_recurrent(const struct model_config *config, struct error *error) {
     const struct recurrent_sizes *sizes = &config->recurrent;
-    uint32_t attention = 0;
-    for (uint32_t i = 0; i < config->layers; i++)
-        attention += !config_layer_is_recurrent(config, i);
-    if (attention == config->layers && config->architecture->recurrent == MIXER_MAMBA) return OK;
+    uint32_t attention = 0, states = 0;
+    for (uint32_t i = 0; i < config->layers; i++) {
+        attention += config_layer_has_keys(config, i);
+        states += config_layer_is_recurrent(config, i);
+    }
+    if (states == 0 && config->architecture->recurrent == MIXER_MAMBA) return OK;
     if (attention == 0)
         return err_set(error, ERR_INVALID, "no layer is of attention: not supported");
     if (sizes->taps < 2 || sizes->taps > CONFIG_TAPS_MAX)
@@ -81,6 +88,46 @@ static enum err read_kinds_by_heads(struct model_config *config, const struct gg
         set_kind(config, i, heads != 0);
     }
     return OK;
+}
+
+/* Each layer is a mixer or a feed-forward: one with KV heads is of attention, one with a width of its
+ * own is a feed-forward, any other has a state. */
+static enum err read_kinds_by_widths(struct model_config *config, const struct gguf *gguf,
+                                     struct error *error) {
+    const struct config_key key = config_key_of(config, gguf, "attention.head_count_kv");
+    const struct config_key width_key = config_key_of(config, gguf, "feed_forward_length");
+    const struct gguf_value *heads = gguf_find(gguf, key.text);
+    const struct gguf_value *widths = gguf_find(gguf, width_key.text);
+    if (!heads || heads->kind != GGUF_ARRAY || heads->count < config->layers)
+        return err_set(error, ERR_INVALID, "%s is no list of %u layers", key.text, config->layers);
+    if (!widths || widths->kind != GGUF_ARRAY || widths->count < config->layers)
+        return err_set(error, ERR_INVALID, "%s is no list of %u layers", width_key.text,
+                       config->layers);
+    for (uint32_t i = 0; i < config->layers; i++) {
+        int64_t kv = 0, ffn = 0;
+        if (!gguf_element_i64(heads, i, &kv) || !gguf_element_i64(widths, i, &ffn))
+            return err_set(error, ERR_INVALID, "%s or %s is no list of integers", key.text,
+                           width_key.text);
+        if (ffn < 0 || ffn > CONFIG_FFN_MAX || (ffn > 0 && config->ffn > 0 && config->ffn != ffn))
+            return err_set(error, ERR_INVALID,
+                           "%s: element %u is %lld, not 0 or one width of all layers",
+                           width_key.text, i, (long long)ffn);
+        if (kv != 0 && ffn != 0)
+            return err_set(error, ERR_INVALID,
+                           "layer %u has KV heads and a feed-forward: not supported", i);
+        if (ffn > 0) config->ffn = (uint32_t)ffn;
+        config->list[i].mixer = kv != 0    ? MIXER_ATTENTION
+                                : ffn != 0 ? MIXER_NONE
+                                           : config->architecture->recurrent;
+        config->list[i].ffn = ffn != 0 ? config->architecture->ffn : FFN_NONE;
+    }
+    return OK;
+}
+
+/* All layers have both; whether a norm is behind the states is told by its tensor. */
+static void read_both(struct model_config *config, const struct gguf *gguf) {
+    for (uint32_t i = 0; i < config->layers; i++) config->list[i].mixer = MIXER_BOTH;
+    config->recurrent.has_no_norm = !gguf_tensor_find(gguf, STR("blk.0.ssm_norm.weight"));
 }
 
 /* Each full_attention_interval-th layer is of attention, unless a list says which are recurrent. */
@@ -171,8 +218,13 @@ enum err config_read_recurrent(struct model_config *config, const struct gguf *g
     const enum mixer_kind kind = config->architecture->recurrent;
     enum err err = skip_layers(config, gguf, error);
     if (kind == MIXER_ATTENTION || err != OK) return err;
-    err = kind == MIXER_DELTA ? read_kinds(config, gguf, error)
-                              : read_kinds_by_heads(config, gguf, error);
+    if (config->architecture->has_single_halves)
+        err = read_kinds_by_widths(config, gguf, error);
+    else if (config->architecture->mixers_are_parallel)
+        read_both(config, gguf);
+    else
+        err = kind == MIXER_DELTA ? read_kinds(config, gguf, error)
+                                  : read_kinds_by_heads(config, gguf, error);
     if (err == OK && kind == MIXER_MAMBA && has_no_states(config)) return OK;
     if (err == OK)
         err = kind == MIXER_CONV ? read_conv(config, gguf, error) : read_sizes(config, gguf, error);
@@ -199,10 +251,10 @@ enum err config_read_kv_heads(struct model_config *config, const struct gguf *gg
             return err_set(error, ERR_INVALID, "%s differs between layers: not supported",
                            key.text);
         if (count > 0) heads = count;
-        if ((count > 0) == config_layer_is_recurrent(config, i))
+        if ((count > 0) != config_layer_has_keys(config, i))
             return err_set(error, ERR_INVALID,
-                           "%s: element %u is %lld, but the layer is%s recurrent", key.text, i,
-                           (long long)count, config_layer_is_recurrent(config, i) ? "" : " not");
+                           "%s: element %u is %lld, but the layer is%s of attention", key.text, i,
+                           (long long)count, config_layer_has_keys(config, i) ? "" : " not");
     }
     if (heads > 0) config->kv_heads = (uint32_t)heads;
     return OK;

@@ -195,6 +195,8 @@ static enum err read_dimensions(struct model_config *config, const struct gguf *
 enum err config_read_rope(struct model_config *config, const struct gguf *gguf,
                           struct error *error) {
     const struct architecture *architecture = config->architecture;
+    config->does_not_turn = architecture->never_turns;
+    if (architecture->never_turns) return OK;
     enum err err = read_base(config, gguf, "rope.freq_base", architecture->rope_base,
                              &config->rope_base, error);
     if (err == OK && architecture->has_local_rope)

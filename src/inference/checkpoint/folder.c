@@ -21,7 +21,7 @@
 
 static enum err parse_config(struct checkpoint *checkpoint, struct str text, struct error *error) {
     json_t *root;
-    enum err err = json_read(&root, text, error);
+    enum err err = json_read_python(&root, text, error);
     checkpoint->json = mem_new(1, sizeof *checkpoint->json);
     if (err == OK) {
         err = config_json_init(checkpoint->json, root, error);
@@ -73,6 +73,9 @@ static const char *find_prefix(const struct shards *shards, bool is_encoder) {
             shards_find(shards, STR("roberta.embeddings.word_embeddings.weight")).file != NULL;
         return is_inside ? "roberta." : "";
     }
+    if (shards_find(shards, STR("backbone.embeddings.weight")).file ||
+        shards_find(shards, STR("backbone.embedding.weight")).file)
+        return "backbone.";
     static const char *const prefixes[] = {"model.", "language_model.model.",
                                            "model.language_model.", ""};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {

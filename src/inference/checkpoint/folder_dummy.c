@@ -52,9 +52,10 @@ static enum err add_role(struct checkpoint *checkpoint, enum tensor_role role, u
 static enum err add_experts(struct checkpoint *checkpoint, uint32_t layer, struct error *error) {
     const struct model_config *config = &checkpoint->config;
     enum err err = OK;
-    if (config->list[layer].ffn == FFN_GATED) return OK;
+    if (!config_layer_has_experts(config, layer)) return OK;
     for (uint32_t i = 0; i < config->experts; i++)
-        for (int part = 0; part < EXPERT_PARTS && err == OK; part++) {
+        for (int part = config_has_no_gate(config) ? EXPERT_UP : 0;
+             part < EXPERT_PARTS && err == OK; part++) {
             struct checkpoint_tensor tensor = {.type = TENSOR_BF16, .axis_count = 2};
             tensor_shape_of_expert(config, (enum expert_part)part, tensor.axes);
             err = add(checkpoint, tensor_name_of_expert((enum expert_part)part, layer, i), tensor,

@@ -15,6 +15,9 @@ enum norms {
     NAMES_OF_GEMMA_4,
     NAMES_OF_LFM2,
     NAMES_OF_MAMBA,
+    NAMES_OF_GRANITE,
+    NAMES_OF_NEMOTRON_H,
+    NAMES_OF_FALCON_H1,
     NAMES_OF_APERTUS,
     NAMES_OF_HUNYUAN,
     NAMES_OF_DEEPSEEK
@@ -115,13 +118,38 @@ static const struct name_pair {
     {"ssm_dt.bias", "mamba.dt_bias", NAMES_OF_MAMBA},
     {"ssm_norm.weight", "mamba.norm.weight", NAMES_OF_MAMBA},
     {"ssm_out.weight", "mamba.out_proj.weight", NAMES_OF_MAMBA},
-    {"ffn_gate_inp.weight", "block_sparse_moe.router.layer.weight", NAMES_OF_MAMBA},
-    {"ffn_gate_up_exps.weight", "block_sparse_moe.input_linear.weight", NAMES_OF_MAMBA},
-    {"ffn_down_exps.weight", "block_sparse_moe.output_linear.weight", NAMES_OF_MAMBA},
-    {"ffn_gate_up_shexp.weight", shared_in, NAMES_OF_MAMBA},
-    {"ffn_down_shexp.weight", shared_out, NAMES_OF_MAMBA},
-    {"ffn_gate_up.weight", shared_in, NAMES_OF_MAMBA},
-    {"ffn_down.weight", shared_out, NAMES_OF_MAMBA},
+    {"ffn_gate_inp.weight", "block_sparse_moe.router.layer.weight", NAMES_OF_GRANITE},
+    {"ffn_gate_up_exps.weight", "block_sparse_moe.input_linear.weight", NAMES_OF_GRANITE},
+    {"ffn_down_exps.weight", "block_sparse_moe.output_linear.weight", NAMES_OF_GRANITE},
+    {"ffn_gate_up_shexp.weight", shared_in, NAMES_OF_GRANITE},
+    {"ffn_down_shexp.weight", shared_out, NAMES_OF_GRANITE},
+    {"ffn_gate_up.weight", shared_in, NAMES_OF_GRANITE},
+    {"ffn_down.weight", shared_out, NAMES_OF_GRANITE},
+    {"attn_norm.weight", "norm.weight", NAMES_OF_NEMOTRON_H},
+    {"attn_q.weight", "mixer.q_proj.weight", NAMES_OF_NEMOTRON_H},
+    {"attn_k.weight", "mixer.k_proj.weight", NAMES_OF_NEMOTRON_H},
+    {"attn_v.weight", "mixer.v_proj.weight", NAMES_OF_NEMOTRON_H},
+    {"attn_output.weight", "mixer.o_proj.weight", NAMES_OF_NEMOTRON_H},
+    {"ffn_up.weight", "mixer.up_proj.weight", NAMES_OF_NEMOTRON_H},
+    {"ffn_down.weight", "mixer.down_proj.weight", NAMES_OF_NEMOTRON_H},
+    {"ffn_gate_inp.weight", "mixer.gate.weight", NAMES_OF_NEMOTRON_H},
+    {"exp_probs_b.bias", "mixer.gate.e_score_correction_bias", NAMES_OF_NEMOTRON_H},
+    {"ffn_up_exps.weight", "mixer.experts.up_proj", NAMES_OF_NEMOTRON_H},
+    {"ffn_down_exps.weight", "mixer.experts.down_proj", NAMES_OF_NEMOTRON_H},
+    {"ffn_up_shexp.weight", "mixer.shared_experts.up_proj.weight", NAMES_OF_NEMOTRON_H},
+    {"ffn_down_shexp.weight", "mixer.shared_experts.down_proj.weight", NAMES_OF_NEMOTRON_H},
+    {"ssm_in.weight", "mixer.in_proj.weight", NAMES_OF_NEMOTRON_H},
+    {"ssm_conv1d.weight", "mixer.conv1d.weight", NAMES_OF_NEMOTRON_H},
+    {"ssm_conv1d.bias", "mixer.conv1d.bias", NAMES_OF_NEMOTRON_H},
+    {"ssm_a", "mixer.A_log", NAMES_OF_NEMOTRON_H},
+    {"ssm_d", "mixer.D", NAMES_OF_NEMOTRON_H},
+    {"ssm_dt.bias", "mixer.dt_bias", NAMES_OF_NEMOTRON_H},
+    {"ssm_norm.weight", "mixer.norm.weight", NAMES_OF_NEMOTRON_H},
+    {"ssm_out.weight", "mixer.out_proj.weight", NAMES_OF_NEMOTRON_H},
+    {"ffn_norm.weight", "pre_ff_layernorm.weight", NAMES_OF_FALCON_H1},
+    {"ffn_gate.weight", "feed_forward.gate_proj.weight", NAMES_OF_FALCON_H1},
+    {"ffn_up.weight", "feed_forward.up_proj.weight", NAMES_OF_FALCON_H1},
+    {"ffn_down.weight", "feed_forward.down_proj.weight", NAMES_OF_FALCON_H1},
     {"attn_norm.weight", "operator_norm.weight", NAMES_OF_LFM2},
     {"ffn_norm.weight", "ffn_norm.weight", NAMES_OF_LFM2},
     {"attn_q_norm.weight", "self_attn.q_layernorm.weight", NAMES_OF_LFM2},
@@ -164,10 +192,14 @@ static const struct expert_name {
                     {"ffn_down.", "mlp.experts.", ".down_proj.weight"}},
   expert_names_of_lfm2[] = {{"ffn_gate.", "feed_forward.experts.", ".w1.weight"},
                             {"ffn_up.", "feed_forward.experts.", ".w3.weight"},
-                            {"ffn_down.", "feed_forward.experts.", ".w2.weight"}};
+                            {"ffn_down.", "feed_forward.experts.", ".w2.weight"}},
+  expert_names_of_nemotron_h[] = {{"ffn_gate.", "mixer.experts.", ".gate_proj.weight"},
+                                  {"ffn_up.", "mixer.experts.", ".up_proj.weight"},
+                                  {"ffn_down.", "mixer.experts.", ".down_proj.weight"}};
 #define EXPERT_NAME_COUNT (sizeof expert_names / sizeof *expert_names)
 
 static const struct expert_name *expert_names_of(const struct architecture *architecture) {
+    if (architecture->has_single_halves) return expert_names_of_nemotron_h;
     return architecture->recurrent == MIXER_CONV ? expert_names_of_lfm2 : expert_names;
 }
 
@@ -180,6 +212,10 @@ static const struct name_pair single_names[] = {
     {"output_norm.weight", "norm.weight", NORMS_ANY},
     {"output_norm.bias", "norm.bias", NORMS_ANY},
     {"output_norm.weight", "embedding_norm.weight", NAMES_OF_LFM2},
+    {"token_embd.weight", "embedding.weight", NAMES_OF_NEMOTRON_H}, /* the first files */
+    {"token_embd.weight", "embeddings.weight", NAMES_OF_NEMOTRON_H},
+    {"output_norm.weight", "norm_f.weight", NAMES_OF_NEMOTRON_H},
+    {"output_norm.weight", "final_layernorm.weight", NAMES_OF_FALCON_H1},
     {"per_layer_token_embd.weight", "embed_tokens_per_layer.weight", NAMES_OF_GEMMA_4},
     {"per_layer_model_proj.weight", "per_layer_model_projection.weight", NAMES_OF_GEMMA_4},
     {"per_layer_proj_norm.weight", "per_layer_projection_norm.weight", NAMES_OF_GEMMA_4},
@@ -218,10 +254,14 @@ static bool is_of(const struct name_pair *pair, const struct architecture *archi
     if (architecture->is_encoder || pair->norms == NORMS_OF_ENCODER)
         return architecture->is_encoder && pair->norms == NORMS_OF_ENCODER;
     if (pair->norms == NAMES_OF_GEMMA_4) return architecture->has_layer_scale;
-    if (pair->norms == NAMES_OF_MAMBA) {
+    if (pair->norms == NAMES_OF_NEMOTRON_H) return architecture->has_single_halves;
+    if (pair->norms == NAMES_OF_FALCON_H1) return architecture->mixers_are_parallel;
+    if (pair->norms == NAMES_OF_MAMBA)
+        return architecture->recurrent == MIXER_MAMBA && !architecture->has_single_halves;
+    if (pair->norms == NAMES_OF_GRANITE) {
         const bool is_of_shared = str_ends_with(str_from(pair->gguf), STR("shexp.weight"));
         const bool is_shared = pair->folder == shared_in || pair->folder == shared_out;
-        return architecture->recurrent == MIXER_MAMBA &&
+        return architecture->recurrent == MIXER_MAMBA && architecture->has_multipliers &&
                (!is_shared || is_of_shared == architecture->has_shared_expert);
     }
     if (pair->norms == NAMES_OF_APERTUS) return architecture->activation == ACTIVATION_XIELU;
@@ -380,7 +420,9 @@ bool folder_name_is_needless(const struct architecture *architecture, struct str
     for (size_t i = 0; architecture->is_encoder && i < sizeof behind / sizeof *behind; i++)
         if (str_starts_with(name, str_from(behind[i]))) return true;
     for (size_t i = 0;
-         architecture->recurrent == MIXER_DELTA && i < sizeof of_hybrids / sizeof *of_hybrids; i++)
+         (architecture->recurrent == MIXER_DELTA || architecture->has_single_halves) &&
+         i < sizeof of_hybrids / sizeof *of_hybrids;
+         i++)
         if (str_starts_with(name, str_from(of_hybrids[i]))) return true;
     for (size_t i = 0; is_part_of_another && i < sizeof parts / sizeof *parts; i++)
         if (str_starts_with(name, str_from(parts[i]))) return true;

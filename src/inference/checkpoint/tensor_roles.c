@@ -65,10 +65,10 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_ROUTER] = {"ffn_gate_inp.weight", NEED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERTS},
     [ROLE_ROUTER_BIAS] = {"ffn_gate_inp.bias", NEED_EXPERT_BIAS, EXTENT_EXPERTS, EXTENT_NONE},
     [ROLE_CHOICE_BIAS] = {"exp_probs_b.bias", NEED_CHOICE_BIAS, EXTENT_EXPERTS, EXTENT_NONE},
-    [ROLE_GATE_EXPERTS] = {"ffn_gate_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH,
+    [ROLE_GATE_EXPERTS] = {"ffn_gate_exps.weight", NEED_GATED_EXPERTS, EXTENT_WIDTH,
                            EXTENT_EXPERT_FFN},
     [ROLE_UP_EXPERTS] = {"ffn_up_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH, EXTENT_EXPERT_FFN},
-    [ROLE_GATE_UP_EXPERTS] = {"ffn_gate_up_exps.weight", NEED_FUSED_EXPERTS, EXTENT_WIDTH,
+    [ROLE_GATE_UP_EXPERTS] = {"ffn_gate_up_exps.weight", NEED_GATED_EXPERTS, EXTENT_WIDTH,
                               EXTENT_EXPERT_UP},
     [ROLE_DOWN_EXPERTS] = {"ffn_down_exps.weight", NEED_FUSED_EXPERTS, EXTENT_EXPERT_FFN,
                            EXTENT_WIDTH},
@@ -80,7 +80,7 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
                                    EXTENT_EXPERTS},
     [ROLE_DOWN_EXPERTS_BIAS] = {"ffn_down_exps.bias", NEED_EXPERT_BIAS, EXTENT_WIDTH,
                                 EXTENT_EXPERTS},
-    [ROLE_SHARED_GATE] = {"ffn_gate_shexp.weight", NEED_SHARED_EXPERT, EXTENT_WIDTH, EXTENT_SHARED},
+    [ROLE_SHARED_GATE] = {"ffn_gate_shexp.weight", NEED_SHARED_GATE, EXTENT_WIDTH, EXTENT_SHARED},
     [ROLE_SHARED_UP] = {"ffn_up_shexp.weight", NEED_SHARED_EXPERT, EXTENT_WIDTH, EXTENT_SHARED},
     [ROLE_SHARED_GATE_UP] = {"ffn_gate_up_shexp.weight", NEED_FUSED_SHARED, EXTENT_WIDTH,
                              EXTENT_SHARED_GATE_UP},
@@ -96,7 +96,7 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_STATE_CONV] = {"ssm_conv1d.weight", NEED_STATE, EXTENT_TAPS, EXTENT_CHANNELS},
     [ROLE_STATE_DECAY] = {"ssm_a", NEED_STATE, EXTENT_STATE_HEADS, EXTENT_NONE},
     [ROLE_STATE_STEP_BIAS] = {"ssm_dt.bias", NEED_STATE, EXTENT_STATE_HEADS, EXTENT_NONE},
-    [ROLE_STATE_NORM] = {"ssm_norm.weight", NEED_STATE, EXTENT_STATE_NORM, EXTENT_NONE},
+    [ROLE_STATE_NORM] = {"ssm_norm.weight", NEED_STATE_NORM, EXTENT_STATE_NORM, EXTENT_NONE},
     [ROLE_STATE_OUTPUT] = {"ssm_out.weight", NEED_STATE, EXTENT_STATE_WIDTH, EXTENT_WIDTH},
     [ROLE_CONV_BIAS] = {"ssm_conv1d.bias", NEED_CONV_BIAS, EXTENT_CHANNELS, EXTENT_NONE},
     [ROLE_STATE_SKIP] = {"ssm_d", NEED_MAMBA, EXTENT_STATE_HEADS, EXTENT_NONE},
@@ -192,10 +192,13 @@ uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum e
 /* Whether a layer of that kind can have a tensor that only layers with a state have. */
 static bool is_of_state(const struct model_config *config, enum mixer_kind mixer, enum need need) {
     const bool is_grouped = config->architecture->delta_is_grouped;
+    const bool is_mamba = mixer == MIXER_MAMBA || mixer == MIXER_BOTH;
     if (need == NEED_CONV) return mixer == MIXER_CONV;
-    if (need == NEED_MAMBA) return mixer == MIXER_MAMBA;
-    if (need == NEED_CONV_BIAS) return mixer == MIXER_MAMBA && config->recurrent.has_conv_bias;
-    if (need == NEED_STATE) return mixer == MIXER_DELTA || mixer == MIXER_MAMBA;
+    if (need == NEED_MAMBA) return is_mamba;
+    if (need == NEED_CONV_BIAS) return is_mamba && config->recurrent.has_conv_bias;
+    if (need == NEED_STATE) return mixer == MIXER_DELTA || is_mamba;
+    if (need == NEED_STATE_NORM)
+        return mixer == MIXER_DELTA || (is_mamba && !config->recurrent.has_no_norm);
     if (need == NEED_DELTA) return mixer == MIXER_DELTA;
     const bool is_of_delta =
         need == NEED_DELTA_APART || need == NEED_DELTA_RATES || need == NEED_FUSED_DELTA;
@@ -209,7 +212,8 @@ static bool is_of_decoder(const struct model_config *config, enum need need) {
     if (need == NEED_DENSE_FIRST) return config->dense_widths[0] > 0;
     if (need == NEED_DENSE_SECOND) return config->dense_widths[1] > 0;
     const bool is_before = !architecture->is_encoder && !architecture->has_no_pre_norm;
-    const bool is_own = is_before && !architecture->halves_are_parallel;
+    const bool is_own =
+        is_before && !architecture->halves_are_parallel && !architecture->has_single_halves;
     if (need == NEED_PRE_NORM) return is_before;
     if (need == NEED_FFN_NORM) return is_own;
     if (need == NEED_NORM_BIAS) return is_before && architecture->has_norm_bias;
@@ -228,8 +232,10 @@ static bool is_of_latent(const struct model_config *config, enum mixer_kind mixe
 bool tensor_is_known(const struct model_config *config, uint32_t layer, enum need need) {
     const struct architecture *architecture = config->architecture;
     const struct layer *kind = &config->list[layer];
-    const bool is_gated = kind->ffn != FFN_EXPERTS, has_experts = kind->ffn != FFN_GATED;
-    const bool is_attention = kind->mixer == MIXER_ATTENTION;
+    const bool is_gated = config_layer_is_gated(config, layer);
+    const bool has_experts = config_layer_has_experts(config, layer);
+    const bool has_gate = !config_has_no_gate(config);
+    const bool is_attention = kind->mixer == MIXER_ATTENTION || kind->mixer == MIXER_BOTH;
     switch (need) {
     case NEED_ALWAYS: return true;
     case NEED_DECODER:
@@ -250,9 +256,9 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_CHOICE_BIAS: return has_experts && config->routing.has_bias;
     case NEED_SHARED_SCALE:
         return has_experts && config->shared_ffn > 0 && !architecture->shared_expert_is_plain;
-    case NEED_FUSED_GATE_UP:
-        return is_gated && !architecture->is_encoder && !config_has_no_gate(config);
+    case NEED_FUSED_GATE_UP: return is_gated && !architecture->is_encoder && has_gate;
     case NEED_FUSED_SHARED:
+    case NEED_SHARED_GATE: return has_experts && config->shared_ffn > 0 && has_gate;
     case NEED_SHARED_EXPERT: return has_experts && config->shared_ffn > 0;
     case NEED_KEYS: return is_attention;
     case NEED_VALUES: return is_attention && !kind->v_is_k;
@@ -263,7 +269,8 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_GATED: return is_gated;
     case NEED_GATE:
         return is_gated && (!architecture->is_encoder || architecture->is_rotary_encoder) &&
-               !architecture->has_fused_gate_up && !config_has_no_gate(config);
+               !architecture->has_fused_gate_up && has_gate;
+    case NEED_GATED_EXPERTS: return has_experts && has_gate;
     case NEED_EXPERTS:
     case NEED_FUSED_EXPERTS: return has_experts;
     case NEED_LONG_ROPE: return architecture->has_long_rope;

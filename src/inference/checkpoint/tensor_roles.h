@@ -37,6 +37,7 @@ enum need {
     NEED_DELTA_APART, /* rates that are no tensor of both */
     NEED_DELTA_RATES,
     NEED_STATE,
+    NEED_STATE_NORM,
     NEED_MAMBA,
     NEED_CONV_BIAS,
     NEED_SHARED_SCALE,
@@ -47,6 +48,7 @@ enum need {
     NEED_LATENT_QA, /* in two */
     NEED_LATENT_KV, /* keys and values of a head in one tensor */
     NEED_SHARED_EXPERT,
+    NEED_SHARED_GATE,
     NEED_QKV_BIAS,
     NEED_QK_NORM,
     NEED_POST_NORM,
@@ -61,6 +63,7 @@ enum need {
     NEED_FUSED_DELTA,
     NEED_LONG_ROPE,
     NEED_FUSED_EXPERTS,
+    NEED_GATED_EXPERTS, /* likewise, where experts have gates */
     NEED_FUSED_GATE_UP,
     NEED_FUSED_SHARED,
     NEED_FUSED_BIAS,

@@ -36,10 +36,15 @@ bool tensor_is_of_other_part(struct str name) {
     return false;
 }
 
+/* True for the rows of all experts in one tensor. */
+static bool is_of_all(enum need need) {
+    return need == NEED_FUSED_EXPERTS || need == NEED_GATED_EXPERTS;
+}
+
 /* axes[2]: a matrix of each expert or head, or one. */
 static uint64_t slices_of(const struct model_config *config, const struct tensor_row *row) {
     if (row->need == NEED_LATENT_APART) return config->heads;
-    return row->need == NEED_FUSED_EXPERTS ? config->experts : 1;
+    return is_of_all(row->need) ? config->experts : 1;
 }
 
 static void set_axes(const struct model_config *config, uint32_t layer,
@@ -85,7 +90,7 @@ static enum err check_shape(const struct checkpoint_tensor *tensor,
     uint64_t cols = tensor_extent(config, layer, row->cols),
              rows = tensor_extent(config, layer, row->rows);
     const uint64_t slices = slices_of(config, row);
-    const bool is_stack = row->need == NEED_FUSED_EXPERTS || row->need == NEED_LATENT_APART;
+    const bool is_stack = is_of_all(row->need) || row->need == NEED_LATENT_APART;
     const uint32_t axis_count = is_vector ? 1 : is_stack ? 3 : 2;
     if (axis_count == 3 && (tensor->axis_count != 3 || tensor->axes[0] != cols ||
                             tensor->axes[1] != rows || tensor->axes[2] != slices))
@@ -97,9 +102,9 @@ static enum err check_shape(const struct checkpoint_tensor *tensor,
                        (unsigned long long)rows, (unsigned long long)slices);
     const bool is_flat = rows == 1 && tensor->axis_count == 1; /* a matrix of one row */
     /* llama.cpp's converter cuts vectors of Mamba-2 by heads or groups. */
-    if (is_vector && tensor->axis_count == 2 && config->list[layer].mixer == MIXER_MAMBA &&
-        tensor->axes[0] <= cols && tensor->axes[1] <= cols &&
-        tensor->axes[0] * tensor->axes[1] == cols)
+    if (is_vector && tensor->axis_count == 2 && config_layer_is_recurrent(config, layer) &&
+        config->architecture->recurrent == MIXER_MAMBA && tensor->axes[0] <= cols &&
+        tensor->axes[1] <= cols && tensor->axes[0] * tensor->axes[1] == cols)
         return check_type(tensor, is_vector, error);
     const bool is_number = is_vector && cols == 1 && tensor->axis_count == 0;
     if ((tensor->axis_count != axis_count && !is_flat && !is_number) || tensor->axes[0] != cols ||
@@ -191,7 +196,7 @@ static enum err check_experts(const struct checkpoint *checkpoint,
                               struct error *error) {
     const bool is_paired = find_role(checkpoint, ROLE_GATE_UP_EXPERTS, layer) != NULL;
     enum err err = OK;
-    if (config->list[layer].ffn == FFN_GATED) return OK;
+    if (!config_layer_has_experts(config, layer)) return OK;
     if (is_paired && (find_role(checkpoint, ROLE_GATE_EXPERTS, layer) ||
                       find_role(checkpoint, ROLE_UP_EXPERTS, layer)))
         return err_set(error, ERR_INVALID,
@@ -199,8 +204,9 @@ static enum err check_experts(const struct checkpoint *checkpoint,
                        layer);
     err = check_expert_biases(checkpoint, config, layer, is_paired, error);
     if (!is_paired && err == OK) {
-        err = check_expert_part(checkpoint, config, EXPERT_GATE, ROLE_GATE_EXPERTS, layer, count,
-                                error);
+        if (!config_has_no_gate(config))
+            err = check_expert_part(checkpoint, config, EXPERT_GATE, ROLE_GATE_EXPERTS, layer,
+                                    count, error);
         if (err == OK)
             err = check_expert_part(checkpoint, config, EXPERT_UP, ROLE_UP_EXPERTS, layer, count,
                                     error);
@@ -212,8 +218,9 @@ static enum err check_experts(const struct checkpoint *checkpoint,
 
 static enum err check_layer(const struct checkpoint *checkpoint, const struct model_config *config,
                             uint32_t layer, size_t *count, struct error *error) {
+    const enum mixer_kind mixer = config->list[layer].mixer;
     const bool is_fused =
-        config->list[layer].mixer == MIXER_ATTENTION && find_role(checkpoint, ROLE_QKV, layer);
+        (mixer == MIXER_ATTENTION || mixer == MIXER_BOTH) && find_role(checkpoint, ROLE_QKV, layer);
     const bool is_apart = !find_role(checkpoint, ROLE_LATENT_KV_B, layer) &&
                           find_role(checkpoint, ROLE_LATENT_K_B, layer) &&
                           find_role(checkpoint, ROLE_LATENT_V_B, layer);
@@ -253,13 +260,13 @@ static bool is_of_expert(struct str name, const struct model_config *config, uin
     const size_t layer_end = str_find_byte(name, '.', 4);
     const size_t stem_end = str_find_byte(name, '.', layer_end + 1);
     uint64_t expert;
-    if (config->list[layer].ffn == FFN_GATED || stem_end == SIZE_MAX) return false;
+    if (!config_layer_has_experts(config, layer) || stem_end == SIZE_MAX) return false;
     const size_t number_end = str_find_byte(name, '.', stem_end + 1);
     if (number_end == SIZE_MAX ||
         !str_to_u64((struct str){name.at + stem_end + 1, number_end - stem_end - 1}, &expert) ||
         expert >= config->experts)
         return false;
-    for (int part = 0; part < EXPERT_PARTS; part++)
+    for (int part = config_has_no_gate(config) ? EXPERT_UP : 0; part < EXPERT_PARTS; part++)
         if (str_is(name,
                    tensor_name_of_expert((enum expert_part)part, layer, (uint32_t)expert).text))
             return true;

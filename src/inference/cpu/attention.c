@@ -122,6 +122,7 @@ static void attended_rows(struct forward *forward, const struct op *op, uint32_t
                 .width = width,
                 .rows = 1,
             });
+    rows_scale(attended, width * count, op->factor);
     rows_prepare(forward, op->next, forward->attended, width, row, count);
 }
 

@@ -111,8 +111,14 @@ static void gate_rows(void *context, uint32_t place, uint32_t count) {
     const struct routing *routing = &job->forward->routing;
     const struct kernels *kernels = job->forward->options.kernels;
     const struct matrix *down = job->op->experts->down[0];
-    const size_t ffn = job->op->experts->ffn, stride = 2 * ffn;
+    const size_t ffn = job->op->experts->ffn, stride = job->op->experts->gate_up[0]->rows;
     float *gate = routing->hidden + place * stride;
+    if (job->op->gate == GATE_RELU2) { /* no gate */
+        kernels->relu2(gate, stride, ffn, count);
+        kernels->activate(down, gate, stride, count,
+                          routing->activations + place * down->activation_bytes);
+        return;
+    }
     struct gate call = {.gate = gate,
                         .up = gate + ffn,
                         .in_stride = stride,

@@ -141,6 +141,7 @@ static void bend_rows(struct forward *forward, const struct op *op, uint32_t row
                                        .alpha_n = op->xielu[1],
                                        .beta = op->xielu[2],
                                        .eps = op->xielu[3]});
+    rows_scale(x, width * count, op->factor);
     rows_prepare(forward, op->next, forward->wide, width, row, count);
 }
 
@@ -158,6 +159,8 @@ static void gate_rows(struct forward *forward, const struct op *op, uint32_t row
                         .y_stride = stride,
                         .width = width,
                         .rows = op->gates_inputs ? 1 : count};
+    for (uint32_t i = 0; i < count && op->gate_factor > 0; i++)
+        rows_scale(gate + i * stride, width, op->gate_factor);
     for (uint32_t i = 0; i < count; i += (uint32_t)call.rows) {
         if (op->gate == GATE_SILU)
             kernels->silu_mul(&call);
@@ -168,6 +171,8 @@ static void gate_rows(struct forward *forward, const struct op *op, uint32_t row
         call.up += inputs;
     }
     if (op->is_gated) scale_rows(forward, gate, stride, width, row, count);
+    for (uint32_t i = 0; i < count && op->factor > 0; i++)
+        rows_scale(gate + i * stride, width, op->factor);
     rows_prepare(forward, op->next, forward->wide, stride, row, count);
 }
 

@@ -2,6 +2,7 @@
 #include "cpu/recurrent.h"
 
 #include "base/least.h"
+#include "cpu/rows.h"
 #include "cpu/spread.h"
 
 #include <assert.h>
@@ -191,10 +192,25 @@ static void mamba_item(const struct job *job, const struct recurrent_item *item,
 }
 
 void recurrent_mamba(struct forward *forward, const struct op *op) {
+    rows_scale(forward->narrow,
+               (size_t)forward->row_count * forward->program->shape.recurrent.value_heads,
+               op->gate_factor);
     run_heads(forward, op, mamba_item);
 }
 
 /* ---- GATED_NORM ---- */
+
+/* attended · silu(gate), without a norm. */
+static void gate_rows(const struct forward *forward, float *attended, float *gate, uint32_t count) {
+    const size_t width = forward->program->shape.state_width;
+    const size_t stride = forward->program->shape.channels + width;
+    for (uint32_t i = 0; i < count; i++)
+        forward->options.kernels->silu_mul(&(struct gate){.gate = gate + i * stride,
+                                                          .up = attended + i * width,
+                                                          .y = attended + i * width,
+                                                          .width = width,
+                                                          .rows = 1});
+}
 
 static void norm_rows(void *context, uint32_t row, uint32_t count) {
     const struct job *job = context;
@@ -202,23 +218,30 @@ static void norm_rows(void *context, uint32_t row, uint32_t count) {
     const struct program_shape *shape = &forward->program->shape;
     const struct matrix *next = job->op->next;
     const size_t width = shape->state_width, stride = shape->channels + width;
-    const bool is_first = job->op->is_gated; /* Mamba-2 */
-    const uint32_t groups = is_first ? shape->recurrent.key_heads : shape->recurrent.value_heads;
+    const bool is_mamba = job->op->recurrent->skip != NULL;
+    const uint32_t groups = is_mamba ? shape->recurrent.key_heads : shape->recurrent.value_heads;
     float *attended = forward->attended + row * width;
-    forward->options.kernels->gated_norm(
-        &(struct gated_norm){.x = attended,
-                             .x_stride = width,
-                             .gate = forward->wide + row * stride + shape->channels,
-                             .gate_stride = stride,
-                             .weight = job->op->recurrent->norm,
-                             .y = attended,
-                             .y_stride = width,
-                             .weight_step = is_first ? width / groups : 0,
-                             .width = width / groups,
-                             .groups = groups,
-                             .rows = count,
-                             .epsilon = shape->inner_eps,
-                             .gate_is_first = is_first});
+    float *gate = forward->wide + row * stride + shape->channels;
+    for (uint32_t i = 0; i < count && job->op->gate_factor > 0; i++)
+        rows_scale(gate + i * stride, width, job->op->gate_factor);
+    if (!job->op->recurrent->norm)
+        gate_rows(forward, attended, gate, count);
+    else
+        forward->options.kernels->gated_norm(
+            &(struct gated_norm){.x = attended,
+                                 .x_stride = width,
+                                 .gate = gate,
+                                 .gate_stride = stride,
+                                 .weight = job->op->recurrent->norm,
+                                 .y = attended,
+                                 .y_stride = width,
+                                 .weight_step = is_mamba ? width / groups : 0,
+                                 .width = width / groups,
+                                 .groups = groups,
+                                 .rows = count,
+                                 .epsilon = shape->inner_eps,
+                                 .gate_is_first = job->op->is_gated});
+    rows_scale(attended, width * count, job->op->factor);
     forward->options.kernels->activate(next, attended, width, count,
                                        forward->activations + row * next->activation_bytes);
 }

@@ -20,6 +20,10 @@ void rows_run(struct forward *forward, const struct op *op, rows_fn work) {
     spread_rows(forward->options.pool, work_on_rows, &job, forward->row_count);
 }
 
+void rows_scale(float *x, size_t count, float factor) {
+    for (size_t i = 0; factor > 0 && i < count; i++) x[i] *= factor;
+}
+
 void rows_prepare(const struct forward *forward, const struct matrix *next, const float *x,
                   size_t x_stride, uint32_t row, uint32_t count) {
     if (next)

@@ -51,6 +51,7 @@ size_t workspace_activation_bytes(const struct weights *weights) {
             layer->down,
             layer->recurrent.in,
             layer->recurrent.rates,
+            layer->recurrent.output,
             layer->latent.in,
             layer->latent.q_b,
             layer->input_gate,

@@ -248,6 +248,8 @@ static enum err read_file(const char *folder, const char *name, size_t bytes_max
         return err_set(error, ERR_INVALID, "the path of the folder is too long");
     size_t bytes;
     enum err err = os_read_file(path, bytes_max, ret_bytes, &bytes, error);
+    if (err == OK && str_is(str_from(name), files[PART_CONFIG].name))
+        json_mend_python(*ret_bytes, bytes);
     if (err == OK) *ret_text = (struct str){*ret_bytes, bytes};
     return err == ERR_NOT_FOUND ? OK : err;
 }

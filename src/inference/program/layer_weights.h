@@ -35,14 +35,14 @@ struct experts {
     float *choice_bias;            /* (count) or NULL */
     float gate_limit, gate_alpha;  /* for a clamped gate */
     struct matrix *router;         /* (count, width) */
-    struct matrix **gate_up;       /* (count) matrices of (gate | up: 2 ffn, width) */
+    struct matrix **gate_up;       /* (count) matrices of (gate | up: 2 ffn, width), or up alone */
     struct matrix **down;          /* (count) matrices of (width, ffn) */
     float *scales;                 /* (count) factors of the experts' weights, or NULL */
     float *router_bias;            /* (count) or NULL */
     float *gate_up_bias;           /* (count, gate | up) or NULL */
     float *down_bias;              /* (count, width) or NULL */
     uint32_t shared_ffn;           /* width of the one that all rows go through; 0: none */
-    struct matrix *shared_gate_up; /* (gate | up: 2 shared_ffn, width) */
+    struct matrix *shared_gate_up; /* (gate | up: 2 shared_ffn, width), or up alone */
     struct matrix *shared_down;    /* (width, shared_ffn) */
     struct matrix *shared_scale; /* (1, width): its sigmoid is a factor of the shared expert; NULL:
                                     1 */
@@ -51,14 +51,15 @@ struct experts {
 /* A recurrent layer. Its channels, which the convolution mixes, are q | k | v. Those of Mamba-2 are
  * x | B | C, and its rates are the steps. */
 struct recurrent {
-    struct matrix *in;    /* (channels | gate, width) */
-    struct matrix *rates; /* (alpha | beta: 2 value_heads, width) */
-    float *conv;          /* (taps, channels) */
-    float *conv_bias;     /* (channels) or NULL */
-    float *skip;          /* Mamba-2: (value_heads) factor of x in what the state leaves */
-    float *decay;         /* (value_heads) logarithms of the rates of decay */
-    float *step_bias;     /* (value_heads) */
-    float *norm;          /* (value_dim); Mamba-2: (value_heads · value_dim) */
+    struct matrix *in;     /* (channels | gate, width) */
+    struct matrix *rates;  /* (alpha | beta: 2 value_heads, width) */
+    struct matrix *output; /* (width, value_heads · value_dim) next to attention, or NULL */
+    float *conv;           /* (taps, channels) */
+    float *conv_bias;      /* (channels) or NULL */
+    float *skip;           /* Mamba-2: (value_heads) factor of x in what the state leaves */
+    float *decay;          /* (value_heads) logarithms of the rates of decay */
+    float *step_bias;      /* (value_heads) */
+    float *norm;           /* (value_dim); Mamba-2: (value_heads · value_dim), or NULL */
 };
 
 /* Attention whose keys and values follow from a vector of `rank` that all heads share. A head's q is

@@ -58,7 +58,7 @@ struct op {
     uint32_t attended; /* KEEP: width of a row of attended; 0: ATTENTION is yet to come. PREPARE:
                           the same, which is prepared instead of h; 0: h is */
     /* CONV: wide is before | after | channels, the result goes to attended; GATED_NORM: the gate
-     * comes before the norm, which is per key head; ATTENTION: times the sigmoid of the gate in
+     * comes before the norm; ATTENTION: times the sigmoid of the gate in
      * wide; GATE: times that of narrow. */
     bool is_gated;
     enum op_add add;     /* NORM */
@@ -86,6 +86,9 @@ struct op {
     uint16_t kv_place; /* likewise: place of the layer in its group */
     uint32_t window;   /* ATTENTION: keys that a row sees, its own too; 0: all */
     enum op_gate gate; /* GATE, EXPERTS */
+    float factor;      /* ATTENTION, GATE, GATED_NORM: factor of the result; 0: 1 */
+    float gate_factor; /* GATE, GATED_NORM: factor of the gate, before its activation; MAMBA: of
+                          the steps; 0: 1 */
     float scale;       /* EMBED, INPUTS: factor of the row; ATTENTION: factor of q · k */
     float softcap;     /* ATTENTION: cap of scores; LOGITS: cap of logits; 0: none */
 };

@@ -15,6 +15,7 @@ struct maker {
     const struct program_options *options;
     struct program *program;
     uint16_t layer;
+    uint16_t layer_last;  /* the last one that mixes rows */
     enum op_add add;      /* what the next NORM adds */
     const float *post;    /* with which weights */
     const float *x_scale; /* and multiplies x by, or NULL */
@@ -79,7 +80,7 @@ static struct op *append_attention(struct maker *maker, enum op_kind kind) {
 /* Leaves the wanted rows, behind the last operation that needs all. `wide` is the width of its rows
  * there. */
 static void append_keep(struct maker *maker, uint32_t wide, uint32_t attended) {
-    if (maker->layer != maker->options->config->layers - 1) return;
+    if (maker->layer != maker->layer_last) return;
     maker->program->ops[maker->program->op_count - 1].ends_slice = false;
     struct op *keep = append(maker, OP_KEEP);
     keep->width = wide;
@@ -99,10 +100,10 @@ static void append_output(struct maker *maker, const struct layer_weights *weigh
     output->ends_slice = true;
 }
 
-static void append_attention_half(struct maker *maker, const struct layer_weights *weights) {
+/* From the product of q, k and v on. */
+static void append_attended(struct maker *maker, const struct layer_weights *weights) {
     const struct model_config *config = maker->options->config;
     const struct layer *layer = &config->list[maker->layer];
-    append_norm(maker, weights->attention_norm, weights->qkv)->bias = weights->attention_norm_bias;
     append_matmul(maker, weights->qkv, TO_WIDE)->bias = weights->qkv_bias;
 
     struct op *heads = append_attention(maker, OP_HEADS);
@@ -126,7 +127,13 @@ static void append_attention_half(struct maker *maker, const struct layer_weight
     attention->sinks = weights->sinks;
     attention->next = weights->output;
     attention->is_gated = config->architecture->has_output_gate;
+    attention->factor = config->multipliers.attention;
     append_output(maker, weights);
+}
+
+static void append_attention_half(struct maker *maker, const struct layer_weights *weights) {
+    append_norm(maker, weights->attention_norm, weights->qkv)->bias = weights->attention_norm_bias;
+    append_attended(maker, weights);
 }
 
 /* The last layer's slice goes on to the end of the pass. */
@@ -169,23 +176,58 @@ static struct op *append_recurrent(struct maker *maker, enum op_kind kind,
     return op;
 }
 
-static void append_state_half(struct maker *maker, const struct layer_weights *weights) {
+/* Up to what the state leaves. */
+static void append_state(struct maker *maker, const struct layer_weights *weights) {
     const struct recurrent *recurrent = &weights->recurrent;
-    const struct program_shape *shape = &maker->program->shape;
+    const struct model_config *config = maker->options->config;
     const struct state_layout *states = &maker->program->states;
-    const bool is_mamba = maker->options->config->list[maker->layer].mixer == MIXER_MAMBA;
+    const bool is_mamba = config->architecture->recurrent == MIXER_MAMBA;
     append_norm(maker, weights->attention_norm, recurrent->rates);
     append_matmul(maker, recurrent->rates, TO_NARROW);
     append_prepare(maker, recurrent->in);
     append_matmul(maker, recurrent->in, TO_WIDE);
     append_recurrent(maker, OP_CONV, recurrent, states->tail);
-    append_recurrent(maker, is_mamba ? OP_MAMBA : OP_DELTA, recurrent, states->matrix)->ends_slice =
-        true;
+    struct op *state =
+        append_recurrent(maker, is_mamba ? OP_MAMBA : OP_DELTA, recurrent, states->matrix);
+    state->gate_factor = config->multipliers.state_step;
+    state->ends_slice = true;
+}
+
+static void append_gated_norm(struct maker *maker, const struct layer_weights *weights,
+                              const struct matrix *next) {
+    const struct model_config *config = maker->options->config;
+    struct op *norm =
+        append_recurrent(maker, OP_GATED_NORM, &weights->recurrent, maker->program->states.matrix);
+    norm->next = next;
+    norm->is_gated =
+        config->architecture->recurrent == MIXER_MAMBA && !config->recurrent.norm_is_first;
+    norm->factor = config->multipliers.state;
+    norm->gate_factor = config->multipliers.state_gate;
+}
+
+static void append_state_half(struct maker *maker, const struct layer_weights *weights) {
+    const struct program_shape *shape = &maker->program->shape;
+    append_state(maker, weights);
     append_keep(maker, shape->channels + shape->state_width, shape->state_width);
-    struct op *norm = append_recurrent(maker, OP_GATED_NORM, recurrent, states->matrix);
-    norm->next = weights->output;
-    norm->is_gated = is_mamba;
+    append_gated_norm(maker, weights, weights->output);
     append_output(maker, weights);
+}
+
+/* Both read one norm and are added to x. The state needs all rows, so it comes before attention,
+ * behind whose HEADS only the wanted ones stay. */
+static void append_both_mixers(struct maker *maker, const struct layer_weights *weights) {
+    const struct matrix *output = weights->recurrent.output;
+    assert(maker->options->matmul_adds);
+    append_state(maker, weights);
+    append_gated_norm(maker, weights, output);
+    append_matmul(maker, output, TO_X);
+    append_prepare(maker, weights->qkv);
+    append_attended(maker, weights);
+}
+
+static void append_nothing(struct maker *maker, const struct layer_weights *weights) {
+    (void)maker;
+    (void)weights;
 }
 
 /* The whole mixer is a convolution between two gates. */
@@ -227,6 +269,8 @@ static void append_gate(struct maker *maker, const struct layer_weights *weights
     gate->width = config_ffn(maker->options->config, maker->layer);
     gate->next = weights->down;
     gate->xielu = weights->xielu;
+    gate->factor = maker->options->config->multipliers.down;
+    gate->gate_factor = maker->options->config->multipliers.gate;
 }
 
 static void append_gated_half(struct maker *maker, const struct layer_weights *weights) {
@@ -325,9 +369,13 @@ static const append_fn append_mixer[] = {[MIXER_ATTENTION] = append_attention_ha
                                          [MIXER_DELTA] = append_state_half,
                                          [MIXER_CONV] = append_conv_half,
                                          [MIXER_MAMBA] = append_state_half,
-                                         [MIXER_LATENT] = append_latent_half};
-static const append_fn append_ffn[] = {
-    [FFN_GATED] = append_gated_half, [FFN_EXPERTS] = append_experts_half, [FFN_BOTH] = append_both};
+                                         [MIXER_LATENT] = append_latent_half,
+                                         [MIXER_BOTH] = append_both_mixers,
+                                         [MIXER_NONE] = append_nothing};
+static const append_fn append_ffn[] = {[FFN_GATED] = append_gated_half,
+                                       [FFN_EXPERTS] = append_experts_half,
+                                       [FFN_BOTH] = append_both,
+                                       [FFN_NONE] = append_nothing};
 
 static struct program_shape shape_of(const struct program_options *options) {
     const struct model_config *config = options->config;
@@ -389,6 +437,8 @@ void program_of(struct program *ret_program, const struct program_options *optio
         config_rope_frequencies(config, i == 1, frequencies);
         ret_program->frequencies[i] = frequencies;
     }
+    for (uint32_t i = 0; i < config->layers; i++)
+        if (config->list[i].mixer != MIXER_NONE) maker.layer_last = (uint16_t)i;
     struct op *embed = append(&maker, OP_EMBED);
     embed->matrix = weights->embedding;
     embed->scale = config_embedding_scale(config);

@@ -137,18 +137,32 @@ static enum err open_delta(struct weights_loader *loader, uint32_t layer,
     return err == OK ? weights_open_matrix(loader, layer, rates, 1, &ret_recurrent->rates) : err;
 }
 
+/* Factors of x, B and C are those of their taps. */
+static void scale_channels(const struct model_config *config, float *conv) {
+    const struct recurrent_sizes *sizes = &config->recurrent;
+    const uint32_t width = config_state_width(config), keys = sizes->key_heads * sizes->key_dim;
+    const uint32_t channels = config_state_channels(config);
+    const float *factors = config->multipliers.state_channels;
+    if (!(factors[0] > 0)) return;
+    for (uint32_t tap = 0; tap < sizes->taps; tap++)
+        for (uint32_t i = 0; i < channels; i++)
+            conv[(size_t)tap * channels + i] *= factors[i < width ? 0 : i < width + keys ? 1 : 2];
+}
+
 enum err weights_open_recurrent(struct weights_loader *loader, uint32_t layer,
                                 struct recurrent *ret_recurrent) {
     static const enum tensor_role step_bias[] = {ROLE_STATE_STEP_BIAS}, norm[] = {ROLE_STATE_NORM};
     if (loader->options.config->list[layer].mixer == MIXER_CONV)
         return open_conv(loader, layer, ret_recurrent);
     static const enum tensor_role bias[] = {ROLE_CONV_BIAS}, skip[] = {ROLE_STATE_SKIP};
-    enum err err = loader->options.config->list[layer].mixer == MIXER_MAMBA
+    const struct model_config *config = loader->options.config;
+    enum err err = config->architecture->recurrent == MIXER_MAMBA
                        ? open_mamba_in(loader, layer, ret_recurrent)
                        : open_delta(loader, layer, ret_recurrent);
     if (err == OK) err = weights_read_vector(loader, layer, bias, 1, &ret_recurrent->conv_bias);
     if (err == OK) err = weights_read_vector(loader, layer, skip, 1, &ret_recurrent->skip);
     if (err == OK) err = weights_read_conv(loader, layer, ROLE_STATE_CONV, &ret_recurrent->conv);
+    if (err == OK) scale_channels(config, ret_recurrent->conv);
     if (err == OK) err = weights_read_decay(loader, layer, &ret_recurrent->decay);
     if (err == OK)
         err = weights_read_vector(loader, layer, step_bias, 1, &ret_recurrent->step_bias);
@@ -195,13 +209,14 @@ static enum err open_expert(struct weights_loader *loader, uint32_t layer, uint3
 static enum err open_shared_expert(struct weights_loader *loader, uint32_t layer,
                                    struct experts *ret_experts) {
     static const enum tensor_role gate_up[] = {ROLE_SHARED_GATE, ROLE_SHARED_UP};
+    const uint32_t ungated = config_has_no_gate(loader->options.config);
     static const enum tensor_role down[] = {ROLE_SHARED_DOWN}, scale[] = {ROLE_SHARED_SCALE};
     ret_experts->shared_ffn = loader->options.config->shared_ffn;
     if (ret_experts->shared_ffn == 0) return OK;
     static const enum tensor_role paired[] = {ROLE_SHARED_GATE_UP};
     const bool is_paired = weights_find(loader, layer, ROLE_SHARED_GATE_UP) != NULL;
-    enum err err = weights_open_matrix(loader, layer, is_paired ? paired : gate_up,
-                                       is_paired ? 1 : 2, &ret_experts->shared_gate_up);
+    enum err err = weights_open_matrix(loader, layer, is_paired ? paired : gate_up + ungated,
+                                       is_paired ? 1 : 2 - ungated, &ret_experts->shared_gate_up);
     if (err == OK) err = weights_open_matrix(loader, layer, down, 1, &ret_experts->shared_down);
     if (loader->options.config->architecture->shared_expert_is_plain) return err;
     return err == OK ? weights_open_matrix(loader, layer, scale, 1, &ret_experts->shared_scale)
@@ -212,6 +227,7 @@ enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
                               struct experts *ret_experts) {
     static const enum tensor_role router[] = {ROLE_ROUTER}, choice[] = {ROLE_CHOICE_BIAS};
     const struct model_config *config = loader->options.config;
+    const enum expert_part first = config_has_no_gate(config) ? EXPERT_UP : EXPERT_GATE;
     ret_experts->gate_up = calloc(config->experts, sizeof *ret_experts->gate_up);
     ret_experts->down = calloc(config->experts, sizeof *ret_experts->down);
     if (!ret_experts->gate_up || !ret_experts->down)
@@ -232,7 +248,7 @@ enum err weights_open_experts(struct weights_loader *loader, uint32_t layer,
     if (err == OK) err = weights_open_matrix(loader, layer, router, 1, &ret_experts->router);
     if (err == OK) err = open_shared_expert(loader, layer, ret_experts);
     for (uint32_t i = 0; i < config->experts && err == OK; i++) {
-        err = open_expert(loader, layer, i, EXPERT_GATE, &ret_experts->gate_up[i]);
+        err = open_expert(loader, layer, i, first, &ret_experts->gate_up[i]);
         if (err == OK) err = open_expert(loader, layer, i, EXPERT_DOWN, &ret_experts->down[i]);
     }
     return err;

@@ -38,6 +38,10 @@ static enum err load_norms(struct weights_loader *loader, uint32_t layer,
     if (err == OK) err = weights_read_vector(loader, layer, bias, 1, &to->attention_norm_bias);
     if (err == OK) err = weights_read_vector(loader, layer, ffn_bias, 1, &to->ffn_norm_bias);
     if (err == OK) err = weights_read_xielu(loader, layer, &to->xielu);
+    if (loader->options.config->list[layer].mixer == MIXER_NONE) { /* its one norm */
+        to->ffn_norm = to->attention_norm;
+        to->attention_norm = NULL;
+    }
     /* The router reads rows of a norm without weights, times its own, over √width. */
     const uint32_t width = loader->options.config->width;
     for (uint32_t i = 0; err == OK && to->router_norm && i < width; i++)
@@ -67,10 +71,11 @@ static enum err load_encoder_vectors(struct weights_loader *loader, uint32_t lay
 static enum err open_ffn(struct weights_loader *loader, uint32_t layer, struct layer_weights *to) {
     static const enum tensor_role gate_up[] = {ROLE_GATE, ROLE_UP};
     static const enum tensor_role down[] = {ROLE_DOWN}, paired[] = {ROLE_GATE_UP};
-    const enum ffn_kind kind = loader->options.config->list[layer].ffn;
+    const struct model_config *config = loader->options.config;
     enum err err = OK;
-    if (kind != FFN_GATED) err = weights_open_experts(loader, layer, &to->experts);
-    if (kind == FFN_EXPERTS || err != OK) return err;
+    if (config_layer_has_experts(config, layer))
+        err = weights_open_experts(loader, layer, &to->experts);
+    if (!config_layer_is_gated(config, layer) || err != OK) return err;
     /* Without a gate, or with one in the same tensor, only `up` is loaded. */
     uint32_t ungated = weights_find(loader, layer, ROLE_GATE) ? 0 : 1;
     if (weights_find(loader, layer, ROLE_GATE_UP))
@@ -111,15 +116,19 @@ static enum err open_mixer(struct weights_loader *loader, uint32_t layer,
                            struct layer_weights *to) {
     static const enum tensor_role output[] = {ROLE_STATE_OUTPUT}, conv[] = {ROLE_CONV_OUTPUT};
     static const enum tensor_role latent[] = {ROLE_LATENT_OUTPUT};
-    const bool is_conv = loader->options.config->list[layer].mixer == MIXER_CONV;
-    if (loader->options.config->list[layer].mixer == MIXER_LATENT) {
-        enum err err = weights_open_latent(loader, layer, &to->latent);
+    const enum mixer_kind mixer = loader->options.config->list[layer].mixer;
+    const bool is_conv = mixer == MIXER_CONV, is_both = mixer == MIXER_BOTH;
+    enum err err = OK;
+    if (mixer == MIXER_NONE) return OK;
+    if (mixer == MIXER_LATENT) {
+        err = weights_open_latent(loader, layer, &to->latent);
         return err == OK ? weights_open_matrix(loader, layer, latent, 1, &to->output) : err;
     }
-    if (!config_layer_is_recurrent(loader->options.config, layer))
-        return open_attention(loader, layer, to);
-    enum err err = weights_open_recurrent(loader, layer, &to->recurrent);
-    return err == OK ? weights_open_matrix(loader, layer, is_conv ? conv : output, 1, &to->output)
+    if (mixer == MIXER_ATTENTION || is_both) err = open_attention(loader, layer, to);
+    if (mixer == MIXER_ATTENTION || err != OK) return err;
+    err = weights_open_recurrent(loader, layer, &to->recurrent);
+    return err == OK ? weights_open_matrix(loader, layer, is_conv ? conv : output, 1,
+                                           is_both ? &to->recurrent.output : &to->output)
                      : err;
 }
 
@@ -272,6 +281,7 @@ static void close_experts(struct experts *experts) {
 static void close_recurrent(struct recurrent *recurrent) {
     matrix_close(recurrent->in);
     matrix_close(recurrent->rates);
+    matrix_close(recurrent->output);
     free(recurrent->conv);
     free(recurrent->conv_bias);
     free(recurrent->skip);

@@ -20,6 +20,24 @@ LONG = {
 YARN = {
     "type": "yarn", "factor": 40.0, "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 0.75,
     "mscale_all_dim": 0.75, "original_max_position_embeddings": 16}
+NEMOTRON_H = SIZES | {
+    "model_type": "nemotron_h", "num_key_value_heads": 1, "head_dim": 16,
+    "torch_dtype": "bfloat16", "max_position_embeddings": 256, "layer_norm_epsilon": 1e-5,
+    "mlp_hidden_act": "relu2", "mamba_hidden_act": "silu", "attention_bias": False,
+    "mlp_bias": False, "use_bias": False, "use_conv_bias": True, "mamba_proj_bias": False,
+    "mamba_num_heads": 6, "mamba_head_dim": 8, "n_groups": 2, "ssm_state_size": 16,
+    "conv_kernel": 4, "expand": 2, "chunk_size": 16, "time_step_min": 1e-30,
+    "tie_word_embeddings": False}
+FALCON_H1 = DECODER | {
+    "model_type": "falcon_h1", "num_hidden_layers": 2, "max_position_embeddings": 256,
+    "head_dim": 16, "hidden_act": "silu", "rope_theta": 10000.0, "attention_bias": False,
+    "mlp_bias": False, "projectors_bias": False, "mamba_d_ssm": 48, "mamba_n_heads": 6,
+    "mamba_d_head": 8, "mamba_n_groups": 2, "mamba_d_state": 16, "mamba_d_conv": 4,
+    "mamba_expand": 2, "mamba_chunk_size": 16, "mamba_conv_bias": True, "mamba_proj_bias": False,
+    "embedding_multiplier": 1.7, "lm_head_multiplier": 0.8, "key_multiplier": 0.6,
+    "attention_in_multiplier": 1.3, "attention_out_multiplier": 0.7, "ssm_in_multiplier": 1.25,
+    "ssm_out_multiplier": 0.9, "ssm_multipliers": [0.8, 1.4, 0.7, 1.6, 0.5],
+    "mlp_multipliers": [1.5, 0.6], "tie_word_embeddings": False}
 EYES = {"depth": 1, "hidden_size": 16, "intermediate_size": 16, "num_heads": 2}
 CONFIGS = {
     "phi3": DECODER | {
@@ -68,6 +86,16 @@ CONFIGS = {
             "alpha": 50.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0,
             "mscale_all_dim": 1.0, "type": "dynamic"},
         "tie_word_embeddings": True},
+    "nemotron_h": NEMOTRON_H | {
+        "hybrid_override_pattern": "M-*M-", "num_hidden_layers": 5},
+    "nemotron_h-experts": NEMOTRON_H | {
+        "hybrid_override_pattern": "MEM*E", "num_hidden_layers": 5, "n_routed_experts": 8,
+        "num_experts_per_tok": 3, "n_shared_experts": 1, "moe_intermediate_size": 24,
+        "moe_shared_expert_intermediate_size": 40, "n_group": 1, "topk_group": 1,
+        "norm_topk_prob": True, "routed_scaling_factor": 2.5},
+    "falcon_h1": FALCON_H1 | {"mamba_rms_norm": False, "mamba_norm_before_gate": False},
+    "falcon_h1-norm": FALCON_H1 | {
+        "mamba_rms_norm": True, "mamba_norm_before_gate": False, "num_hidden_layers": 1},
     "qwen3_next": DECODER | {
         "model_type": "qwen3_next", "num_hidden_layers": 5, "max_position_embeddings": 256,
         "head_dim": 16, "rope_theta": 10000.0, "partial_rotary_factor": 0.25, "hidden_act": "silu",
@@ -205,6 +233,16 @@ WORDS = [
 def split_experts(weights):
     """One tensor for each matrix of each expert, as released files have them; transformers 5 keeps
     gate and up of all experts as one."""
+    for name in [name for name in weights if ".mixer." in name]:
+        experts = weights[name].unbind() if ".mixer.experts." in name else None
+        if experts:
+            before, part = name.rsplit(".", 1)
+            for i, weight in enumerate(experts):
+                weights[f"{before}.{i}.{part}.weight"] = weight.contiguous()
+            del weights[name]
+    if any(".mixer." in name for name in weights):  # released files of Nemotron-H say backbone
+        for name in [name for name in weights if name.startswith("model.")]:
+            weights["backbone." + name.removeprefix("model.")] = weights.pop(name)
     for name in [name for name in weights if name.endswith("experts.gate_up_proj")]:
         before = name.removesuffix("gate_up_proj")
         names = ("w1", "w3", "w2") if "feed_forward" in name else (

@@ -57,6 +57,23 @@ static void a_string_may_keep_its_characters(void **state) {
     buf_release(&buf);
 }
 
+static void an_infinity_of_python_is_a_number_outside_of_strings(void **state) {
+    (void)state;
+    static const char text[] = "{\"limit\":[0.0, Infinity],\"low\":-Infinity,"
+                               "\"word\":\"\\\"Infinity\"}";
+    struct error error;
+    json_t *value;
+    assert_int_equal(json_read(&value, str_from(text), &error), ERR_INVALID);
+    assert_int_equal(json_read_python(&value, str_from(text), &error), OK);
+    const json_t *limit = json_member(value, "limit");
+    assert_true(json_real_value(json_array_get(limit, 1)) > 1e307);
+    assert_true(json_real_value(json_member(value, "low")) < -1e307);
+    assert_true(str_is(json_member_str(value, "word"), "\"Infinity"));
+    json_decref(value);
+    assert_int_equal(json_read_python(&value, STR("[NaN]"), &error), ERR_INVALID);
+    assert_int_equal(json_read_python(&value, STR("[Infin"), &error), ERR_INVALID);
+}
+
 static void nesting_deeper_than_the_bound_is_refused_with_its_place(void **state) {
     (void)state;
     char deep[200000];
@@ -129,6 +146,7 @@ int main(void) {
         cmocka_unit_test(brackets_inside_strings_are_no_nesting),
         cmocka_unit_test(what_is_not_one_json_value_is_refused),
         cmocka_unit_test(json_that_is_not_read_is_not_called_wrong),
+        cmocka_unit_test(an_infinity_of_python_is_a_number_outside_of_strings),
         cmocka_unit_test(a_null_member_is_absent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,6 +35,10 @@ static const struct {
      "{\"layer_types\":[\"mamba\",\"mamba\",\"attention\",\"mamba\",\"mamba\",\"mamba\"],"
      "\"num_local_experts\":8,\"num_experts_per_tok\":2,\"mamba_n_heads\":4,"
      "\"mamba_d_state\":16}"},
+    {"nemotron_h", "{\"hybrid_override_pattern\":\"M-ME*E\",\"n_routed_experts\":8,"
+                   "\"num_experts_per_tok\":2,\"moe_intermediate_size\":32,"
+                   "\"moe_shared_expert_intermediate_size\":48,\"mamba_num_heads\":8}"},
+    {"falcon_h1", "{\"mamba_d_ssm\":64,\"mamba_n_heads\":4,\"mamba_d_state\":16}"},
     {"qwen3_5_moe", "{\"num_experts\":8,\"num_experts_per_tok\":2}"},
     {"qwen3_5_moe_text", "{\"num_experts\":8,\"num_experts_per_tok\":2}"},
     {"qwen3_next", "{\"num_experts\":8,\"num_experts_per_tok\":2}"},
@@ -139,6 +143,29 @@ static const char *const keys[] = {"num_hidden_layers",
                                    "mamba_expand",
                                    "mamba_conv_bias",
                                    "mamba_proj_bias",
+                                   "mamba_d_ssm",
+                                   "mamba_rms_norm",
+                                   "mamba_norm_before_gate",
+                                   "hybrid_override_pattern",
+                                   "layers_block_type",
+                                   "mamba_num_heads",
+                                   "mamba_head_dim",
+                                   "n_groups",
+                                   "ssm_state_size",
+                                   "conv_kernel",
+                                   "use_conv_bias",
+                                   "layer_norm_epsilon",
+                                   "attention_head_dim",
+                                   "moe_shared_expert_intermediate_size",
+                                   "moe_latent_size",
+                                   "lm_head_multiplier",
+                                   "key_multiplier",
+                                   "attention_in_multiplier",
+                                   "attention_out_multiplier",
+                                   "ssm_in_multiplier",
+                                   "ssm_out_multiplier",
+                                   "ssm_multipliers",
+                                   "mlp_multipliers",
                                    "time_step_limit",
                                    "position_embedding_type",
                                    "hidden_size_per_layer_input",
@@ -254,8 +281,10 @@ static const char *unsound(const struct model_config *config) {
         if (layer->kv_from > i) return "keys of a later layer";
         if (layer->kv_from > 0 && config->list[layer->kv_from - 1].kv_from > 0)
             return "keys of a layer that has none";
-        if (layer->ffn == FFN_GATED && config_ffn(config, i) == 0) return "a layer's width";
-        if (layer->ffn != FFN_GATED && (config->experts == 0 || config->experts_used == 0))
+        if (config_layer_is_gated(config, i) && config_ffn(config, i) == 0)
+            return "a layer's width";
+        if (config_layer_has_experts(config, i) &&
+            (config->experts == 0 || config->experts_used == 0))
             return "a layer's experts";
         if (config->heads % config_kv_heads(config, i) != 0) return "a layer's KV heads";
         if (config_rope_width(config, layer->rope) > config_head_dim(config, i)) return "rotation";
@@ -349,6 +378,23 @@ static const struct {
     {"granitemoehybrid", "mamba_n_heads", "7", "a width of 128 cannot be cut into 7 heads"},
     {"granitemoehybrid", "mamba_n_groups", "3", "4 value heads cannot share 3 key heads"},
     {"granitemoehybrid", "residual_multiplier", "0", "residual_multiplier is no number"},
+    {"nemotron_h", "hybrid_override_pattern", "\"M-MX*E\"", "element 3 is no known kind of layer"},
+    {"nemotron_h", "hybrid_override_pattern", "\"\"", "hybrid_override_pattern names no layers"},
+    {"nemotron_h", "hybrid_override_pattern", "\"M-M-M-\"", "no layer is of attention"},
+    {"nemotron_h", "layers_block_type", "[\"moe\"]",
+     "num_hidden_layers is 6, but layers_block_type"},
+    {"nemotron_h", "n_groups", "3", "8 value heads cannot share 3 key heads"},
+    {"nemotron_h", "mamba_head_dim", "1000000", "mamba_head_dim is no integer of 1..256"},
+    {"nemotron_h", "n_group", "3", "8 experts cannot be cut into 3 groups"},
+    {"nemotron_h", "moe_latent_size", "1024", "moe_latent_size is not supported"},
+    {"nemotron_h", "use_bias", "true", "use_bias true is not supported"},
+    {"nemotron_h", "mlp_hidden_act", "\"silu\"", "mlp_hidden_act 'silu' is not supported"},
+    {"falcon_h1", "mamba_d_ssm", "66", "a width of 66 cannot be cut into 4 heads"},
+    {"falcon_h1", "mamba_n_groups", "3", "4 value heads cannot share 3 key heads"},
+    {"falcon_h1", "ssm_multipliers", "[1,1,1,1]", "ssm_multipliers is no list of 5 numbers"},
+    {"falcon_h1", "mlp_multipliers", "[1,0]", "mlp_multipliers: element 1 is not within"},
+    {"falcon_h1", "key_multiplier", "0", "key_multiplier is no number"},
+    {"falcon_h1", "projectors_bias", "true", "projectors_bias true is not supported"},
     {"deepseek_v3", "n_group", "3", "8 experts cannot be cut into 3 groups"},
     {"deepseek_v3", "topk_group", "5", "5 groups of a token are not 1..4"},
     {"deepseek_v3", "kv_lora_rank", "1000000", "kv_lora_rank is no integer of 1..512"},
