@@ -15,11 +15,12 @@ HERE = pathlib.Path(__file__).resolve().parent / "families"
 TINY = support.SHARED / "tiny"
 OURS = [
     "apertus", "cohere", "cohere2", "deepseek_v2", "deepseek_v2-groups", "exaone4", "falcon_h1",
-    "falcon_h1-norm", "gemma", "gemma2", "glm4", "glm4_moe", "glm4_moe-norms", "granite", "granite4", "hunyuan_v1_dense",
+    "falcon_h1-norm", "gemma", "gemma2", "glm4", "glm4_moe", "glm4_moe-norms",
+    "glm4_moe_lite", "granite", "granite4", "hunyuan_v1_dense",
     "lfm2_moe", "ministral3", "nemotron", "nemotron_h", "nemotron_h-experts", "olmo2", "olmo3", "phi3", "phi3-long", "phi4-mini",
     "qwen2_5_vl", "qwen3_next", "qwen3_vl", "seed_oss", "smollm3"]
 ENCODERS = ["bert", "nomic-bert"]
-SEES_BOTH = ["embeddinggemma"]
+SEES_BOTH = ["embeddinggemma", "modernbert"]
 SHARED = ["gemma3", "llama3", "mistral", "qwen2", "qwen3"] if TINY.exists() else []
 MODELS = [(family, "bf16") for family in OURS] + [
     (family, weights) for family in SHARED for weights in ("bf16", "q8_0")]

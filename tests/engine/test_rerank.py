@@ -8,7 +8,7 @@ import pytest
 import folders, gguf_keys, gguf_of, support
 
 HERE = pathlib.Path(__file__).resolve().parent / "rankers"
-CROSS = ["bert-cross", "xlmr-cross", "qwen3-reranker"]
+CROSS = ["bert-cross", "xlmr-cross", "modernbert-cross", "qwen3-reranker"]
 FAST = {"avx2": 2e-2, "avx512": 2e-2, "avx512-bf16": 4e-2}
 
 
@@ -38,7 +38,8 @@ def labels_of(model, cases, *flags):
     return json.loads(done.stdout)["embeddings"]
 
 
-@pytest.mark.parametrize("name", ["bert-cross", "bert-sorts", "xlmr-cross"])
+@pytest.mark.parametrize("name", [
+    "bert-cross", "bert-sorts", "xlmr-cross", "modernbert-cross", "modernbert-cls"])
 def test_labels_are_the_references(name):
     for case, labels in zip(cases_of(name), labels_of(HERE / name, cases_of(name), "--reference"),
                             strict=True):

@@ -39,6 +39,11 @@ NOMIC = {
     "self_attn.o_proj": "attn_output", "post_attention_layernorm": "attn_output_norm",
     "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
     "post_mlp_layernorm": "layer_output_norm"}
+MODERN = {
+    "embeddings.tok_embeddings": "token_embd", "embeddings.norm": "token_embd_norm",
+    "final_norm": "output_norm", "attn_norm": "attn_norm", "attn.Wqkv": "attn_qkv",
+    "attn.Wo": "attn_output", "mlp_norm": "ffn_norm", "mlp.Wi": "ffn_up", "mlp.Wo": "ffn_down",
+    "head.dense": "cls", "head.norm": "cls.norm", "classifier": "cls.output"}
 MOE = {
     "self_attn.q_norm": "attn_q_norm", "self_attn.k_norm": "attn_k_norm",
     "post_attention_layernorm": "ffn_norm", "mlp.gate": "ffn_gate_inp",
@@ -61,12 +66,12 @@ NAMES = {
     "ministral3": TWO, "olmo2": AFTER, "olmo3": AFTER, "exaone4": AFTER, "gemma": TWO, "granite": TWO, "smollm3": TWO, "qwen2_5_vl_text": TWO, "qwen3_vl_text": TWO,
     "seed_oss": TWO | {"post_attention_layernorm": "post_attention_norm"}, "glm4": TWO | {
         "post_self_attn_layernorm": "post_attention_norm", "post_mlp_layernorm": "post_ffw_norm"},
-    "qwen3_moe": DECODER | MOE, "bert": BERT, "nomic_bert": NOMIC,
+    "modernbert": MODERN, "qwen3_moe": DECODER | MOE, "bert": BERT, "nomic_bert": NOMIC,
     "phi3": DECODER | {"post_attention_layernorm": "ffn_norm"}, "gemma2": DECODER | {
         "post_attention_layernorm": "post_attention_norm", "pre_feedforward_layernorm": "ffn_norm",
         "post_feedforward_layernorm": "post_ffw_norm"}}
 ARCHITECTURES = {
-    "qwen3_moe": "qwen3moe", "nomic_bert": "nomic-bert", "qwen2_5_vl_text": "qwen2vl",
+    "modernbert": "modern-bert", "qwen3_moe": "qwen3moe", "nomic_bert": "nomic-bert", "qwen2_5_vl_text": "qwen2vl",
     "gemma3_text": "gemma-embedding", "cohere": "command-r", "hunyuan_v1_dense": "hunyuan-dense",
     "qwen3_vl_text": "qwen3vl", "olmo3": "olmo2", "ministral3": "mistral3"}
 PERMUTED = ("granite", "ministral3", "smollm3")
@@ -335,7 +340,12 @@ def pairs_of(folder, config, form):
     if config.get("partial_rotary_factor"):
         dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
         yield pair(f"{kind}.rope.dimension_count", U32, int(dim * config["partial_rotary_factor"]))
-    if kind in ("bert", "nomic-bert"):
+    if kind == "modern-bert":
+        yield pair(f"{kind}.attention.sliding_window_pattern", U32,
+                   config["global_attn_every_n_layers"])
+        yield pair(f"{kind}.rope.freq_base_swa", F32, config["local_rope_theta"])
+        yield pair(f"{kind}.rope.scaling.type", STRING, "none")
+    if kind in ("bert", "nomic-bert", "modern-bert"):
         pooling_file = folder / "1_Pooling/config.json"
         pooling = json.loads(pooling_file.read_text()) if pooling_file.exists() else {}
         yield pair(f"{kind}.attention.causal", BOOL, False)
@@ -385,6 +395,9 @@ def convert(folder, path, form="llama"):
                if key == "rope_theta"}
     if "logit_scale" in config:
         config |= {"logits_scaling": config["logit_scale"]}
+    if config["model_type"] == "modernbert":
+        config |= {"sliding_window": config["local_attention"],
+                   "rope_theta": config["global_rope_theta"]}
     if config["model_type"] == "nemotron":
         config |= {"layer_norm_eps": config["norm_eps"]}
     if alpha := (config.get("rope_scaling") or {}).get("alpha"):

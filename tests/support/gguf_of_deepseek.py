@@ -28,7 +28,8 @@ NAMES = {
     "mlp.shared_experts.gate_proj": "ffn_gate_shexp", "mlp.shared_experts.up_proj": "ffn_up_shexp",
     "mlp.shared_experts.down_proj": "ffn_down_shexp", "eh_proj": "nextn.eh_proj",
     "enorm": "nextn.enorm", "hnorm": "nextn.hnorm"}
-KINDS = {"deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm4_moe": "glm4moe"}
+KINDS = {"deepseek_v2": "deepseek2", "deepseek_v3": "deepseek2", "glm4_moe_lite": "deepseek2",
+         "glm4_moe": "glm4moe"}
 
 
 def apart(content, config):

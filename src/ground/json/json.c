@@ -111,7 +111,7 @@ enum err json_read(json_t **ret_value, struct str text, struct error *error) {
 }
 
 void json_mend_python(char *text, size_t bytes) {
-    static const char word[] = "Infinity", number[] = "1e308   "; /* of one length */
+    static const char word[] = "Infinity", number[] = "1e308   "; /* as long as the word */
     const size_t length = sizeof word - 1;
     bool is_in_string = false;
     for (size_t i = 0; i < bytes; i++) {

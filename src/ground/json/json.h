@@ -26,8 +26,8 @@ enum err json_read(json_t **ret_value, struct str text, struct error *error) MUS
 enum err json_read_within(json_t **ret_value, struct str text, size_t *room,
                           struct error *error) MUST_CHECK;
 
-/* As json_read, for a file that Python has written: Infinity, which it writes and JSON lacks, is read
- * as 1e308. */
+/* As json_read, for a file that Python has written: Infinity, which it writes and JSON lacks, is
+ * read as 1e308. */
 enum err json_read_python(json_t **ret_value, struct str text, struct error *error) MUST_CHECK;
 /* The same for a text in place. */
 void json_mend_python(char *text, size_t bytes);

@@ -168,7 +168,7 @@ static enum err read_window_pattern(const struct model_config *config, const str
     if (err == OK && period > CONFIG_LAYERS_MAX)
         err = err_set(error, ERR_INVALID, "%s is %u, over the %u layers that are supported",
                       key.text, period, CONFIG_LAYERS_MAX);
-    config_local_layers(config->layers, 0, period, ret_is_local);
+    config_local_layers_of(config, 0, period, ret_is_local);
     return err;
 }
 

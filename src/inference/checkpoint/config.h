@@ -39,15 +39,16 @@ enum activation {
     ACTIVATION_GELU_TANH,
     ACTIVATION_CLAMPED,
     ACTIVATION_RELU2,
-    ACTIVATION_XIELU
+    ACTIVATION_XIELU,
+    ACTIVATION_GELU /* with the error function */
 };
 
 /* How the hidden states of a text become one vector; the numbers of pooling_type. */
 enum pooling { POOLING_NONE, POOLING_MEAN, POOLING_CLS, POOLING_LAST };
 
 /* The head that turns the pooled state of a text into one number per label: a matrix, behind a
- * dense layer and tanh in TANH. */
-enum label_form { LABEL_FORM_PLAIN, LABEL_FORM_TANH };
+ * dense layer and tanh in TANH, or a dense layer, GELU and LayerNorm in NORM. */
+enum label_form { LABEL_FORM_PLAIN, LABEL_FORM_TANH, LABEL_FORM_NORM };
 
 /* How two texts are one: with one mark between them, or two. NONE: the family takes no pairs. */
 enum pair_form { PAIR_NONE, PAIR_ONE_MARK, PAIR_TWO_MARKS };
@@ -108,7 +109,7 @@ struct latent_sizes {
  * weights. 0 means 1. */
 struct multipliers {
     float attention; /* what attention leaves, before its output */
-    float gate;      /* of the feed-forward, before its activation */
+    float gate;      /* the feed-forward's gate, before its activation */
     float down;      /* before the product of down */
     float state_gate;
     float state_channels[3]; /* x, B, C */
@@ -189,6 +190,8 @@ struct architecture {
     bool has_glm_norms;       /* config.json's tensors name the four norms as GLM-4 does */
     bool has_multipliers;     /* for embedding, sums and logits (Granite) */
     bool mixers_are_parallel; /* all layers are MIXER_BOTH, with multipliers (Falcon-H1) */
+    bool embedding_is_normed; /* LayerNorm behind it, and none before the first attention */
+    bool full_comes_first;    /* layers 0, window_period, … are without the window */
     bool has_single_halves;   /* a layer is a mixer or a feed-forward, behind its one norm */
     bool never_turns;         /* no layer rotates */
     bool has_fused_gate_up;   /* one tensor with the rows of gate, then up */
@@ -347,6 +350,9 @@ bool pooling_of_name(struct str name, enum pooling *ret_pooling);
 /* Which layers are local by a rule: those from `from` on, but each period-th; 0: no such period. */
 void config_local_layers(uint32_t layers, uint32_t from, uint32_t period,
                          bool ret_is_local[CONFIG_LAYERS_MAX]);
+/* The same by the family's way to count. */
+void config_local_layers_of(const struct model_config *config, uint32_t from, uint32_t period,
+                            bool ret_is_local[CONFIG_LAYERS_MAX]);
 /* Gives the local layers their window, and the rotation that goes with it. */
 void config_set_windows(struct model_config *config, uint32_t window,
                         const bool is_local[CONFIG_LAYERS_MAX]);

@@ -168,7 +168,11 @@ static enum err read_window_rule(const struct model_config *config, const json_t
     enum err err = OK;
     if (family->window_rule == WINDOW_PERIODIC && !json_member(text, "layer_types")) {
         period = family->window_period;
-        err = config_json_count(text, "_sliding_window_pattern", WINDOW_PERIOD_MAX, &period, error);
+        err = config_json_count(text, "global_attn_every_n_layers", WINDOW_PERIOD_MAX, &period,
+                                error);
+        if (err == OK)
+            err = config_json_count(text, "_sliding_window_pattern", WINDOW_PERIOD_MAX, &period,
+                                    error);
         if (err == OK)
             err = config_json_count(text, "sliding_window_pattern", WINDOW_PERIOD_MAX, &period,
                                     error);
@@ -182,7 +186,7 @@ static enum err read_window_rule(const struct model_config *config, const json_t
         else if (err == OK)
             err = config_json_count(text, "max_window_layers", CONFIG_CONTEXT_MAX, &from, error);
     }
-    config_local_layers(config->layers, from, period, ret_is_local);
+    config_local_layers_of(config, from, period, ret_is_local);
     return err;
 }
 
@@ -193,7 +197,9 @@ static enum err read_window(struct model_config *config, const json_t *text,
     const json_t *window = json_object_get(text, "sliding_window");
     enum err err = read_window_rule(config, text, family, &has_window, is_local, error);
     if (err != OK || !has_window || json_is_null(window)) return err;
-    err = config_json_count(text, "sliding_window", CONFIG_CONTEXT_MAX, &keys, error);
+    err = config_json_count(text, "local_attention", CONFIG_CONTEXT_MAX, &keys, error);
+    if (err == OK)
+        err = config_json_count(text, "sliding_window", CONFIG_CONTEXT_MAX, &keys, error);
     const json_t *types = json_member(text, "layer_types");
     if (err == OK && types) err = read_layer_types(config, types, is_local, error);
     if (err == OK) config_set_windows(config, keys, is_local);
@@ -293,6 +299,8 @@ enum err config_json_init(struct json_config *ret_config, const json_t *root, st
     if (err == OK) err = config_json_read_unrotated(config, text, error);
     if (err == OK) err = read_tie(ret_config, root, text, family, error);
     if (err == OK) err = config_json_read_labels(ret_config, root, error);
+    if (err == OK && config->architecture->embedding_is_normed)
+        err = config_json_read_modern_bert(ret_config, text, error);
     if (err == OK) err = config_json_read_quantisation(ret_config, root, error);
     return err;
 }

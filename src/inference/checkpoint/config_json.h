@@ -84,6 +84,9 @@ enum err config_json_read_lfm2(struct model_config *config, const json_t *text,
                                struct error *error) MUST_CHECK;
 enum err config_json_read_labels(struct json_config *json, const json_t *root,
                                  struct error *error) MUST_CHECK;
+/* After windows and labels are read. */
+enum err config_json_read_modern_bert(struct json_config *json, const json_t *text,
+                                      struct error *error) MUST_CHECK;
 /* The kind of each layer, and their number, where a layer is one half (Nemotron-H). */
 enum err config_json_read_halves(struct model_config *config, const json_t *text,
                                  struct error *error) MUST_CHECK;

@@ -45,7 +45,18 @@ static enum err read_dense(struct model_config *config, const json_t *text,
             return err_set(error, ERR_INVALID, "%s is no integer of 0..%u", keys[i],
                            config->layers);
     }
-    for (uint32_t i = 0; i < dense && i < config->layers; i++) config->list[i].ffn = FFN_GATED;
+    const json_t *types = json_member(text, "mlp_layer_types"); /* transformers 5 writes it */
+    if (types && json_array_size(types) != config->layers)
+        return err_set(error, ERR_INVALID, "mlp_layer_types is no list of %u layers",
+                       config->layers);
+    for (uint32_t i = 0; i < config->layers; i++) {
+        const struct str type = json_str(json_array_get(types, i));
+        const bool is_dense = types ? str_is(type, "dense") : i < dense;
+        if (types && !is_dense && !str_is(type, "sparse"))
+            return err_set(error, ERR_INVALID,
+                           "mlp_layer_types: element %u is neither dense nor sparse", i);
+        if (is_dense) config->list[i].ffn = FFN_GATED;
+    }
     return OK;
 }
 

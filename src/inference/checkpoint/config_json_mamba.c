@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Granite 4: which layers are of Mamba-2, their sizes, and whether the others rotate; and what other
- * families with Mamba-2 share. The defaults are those of GraniteMoeHybridConfig in transformers 5. */
+/* Granite 4: which layers are of Mamba-2, their sizes, and whether the others rotate; and what
+ * other families with Mamba-2 share. The defaults are those of GraniteMoeHybridConfig in
+ * transformers 5. */
 
 #include "checkpoint/config_json.h"
 #include "checkpoint/config_recurrent.h"

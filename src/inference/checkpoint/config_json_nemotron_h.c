@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* Nemotron-H: each layer is a mixer or a feed-forward, by a letter of a pattern or a word of a list.
- * The defaults are those of NemotronHConfig in transformers 5. */
+/* Nemotron-H: each layer is a mixer or a feed-forward, by a letter of a pattern or a word of a
+ * list. The defaults are those of NemotronHConfig in transformers 5. */
 
 #include "checkpoint/config_experts.h"
 #include "checkpoint/config_json.h"

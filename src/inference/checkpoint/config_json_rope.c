@@ -211,6 +211,8 @@ enum err config_json_read_rope(struct json_config *json, const json_t *text,
     config->rope_magnitude = 1.0f;
     if (!json_is_object(global)) global = parameters;
     enum err err = read_base(text, "rope_theta", &config->rope_base, error);
+    if (err == OK) err = read_base(text, "global_rope_theta", &config->rope_base, error);
+    if (err == OK) err = read_base(text, "local_rope_theta", &config->rope_base_local, error);
     if (err == OK) err = read_base(global, "rope_theta", &config->rope_base, error);
     if (err == OK) err = read_base(text, "rope_local_base_freq", &config->rope_base_local, error);
     if (err == OK) err = read_base(local, "rope_theta", &config->rope_base_local, error);

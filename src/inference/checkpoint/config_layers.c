@@ -15,6 +15,13 @@ void config_local_layers(uint32_t layers, uint32_t from, uint32_t period,
         ret_is_local[i] = i >= from && (period == 0 || (i + 1) % period != 0);
 }
 
+void config_local_layers_of(const struct model_config *config, uint32_t from, uint32_t period,
+                            bool ret_is_local[CONFIG_LAYERS_MAX]) {
+    config_local_layers(config->layers, from, period, ret_is_local);
+    for (uint32_t i = 0; config->architecture->full_comes_first && i < config->layers; i++)
+        ret_is_local[i] = period == 0 || i % period != 0;
+}
+
 void config_set_windows(struct model_config *config, uint32_t window,
                         const bool is_local[CONFIG_LAYERS_MAX]) {
     config->window = 0;

@@ -90,8 +90,8 @@ static enum err read_kinds_by_heads(struct model_config *config, const struct gg
     return OK;
 }
 
-/* Each layer is a mixer or a feed-forward: one with KV heads is of attention, one with a width of its
- * own is a feed-forward, any other has a state. */
+/* Each layer is a mixer or a feed-forward: one with KV heads is of attention, one with a width of
+ * its own is a feed-forward, any other has a state. */
 static enum err read_kinds_by_widths(struct model_config *config, const struct gguf *gguf,
                                      struct error *error) {
     const struct config_key key = config_key_of(config, gguf, "attention.head_count_kv");

@@ -76,6 +76,7 @@ static const char *find_prefix(const struct shards *shards, bool is_encoder) {
     if (shards_find(shards, STR("backbone.embeddings.weight")).file ||
         shards_find(shards, STR("backbone.embedding.weight")).file)
         return "backbone.";
+    if (shards_find(shards, STR("embeddings.tok_embeddings.weight")).file) return "";
     static const char *const prefixes[] = {"model.", "language_model.model.",
                                            "model.language_model.", ""};
     for (size_t i = 0; i < sizeof prefixes / sizeof *prefixes; i++) {
@@ -181,6 +182,11 @@ static bool is_needless(const struct json_config *json, struct str name) {
         str_starts_with(name, STR("pooler.")) || str_starts_with(name, STR("bert.pooler."));
     const bool needs_pooler =
         json->config.labels > 0 && json->config.architecture->pair_form == PAIR_ONE_MARK;
+    /* ModernBERT's head is of its classes; without labels it guesses tokens. */
+    const bool is_head = str_starts_with(name, STR("head.")) && json->config.labels == 0;
+    if (json->config.architecture->embedding_is_normed &&
+        (is_head || str_starts_with(name, STR("decoder."))))
+        return true;
     return !(is_pooler && needs_pooler) &&
            folder_name_is_needless(json->config.architecture, name, json->is_part_of_another);
 }

@@ -18,6 +18,7 @@ enum norms {
     NAMES_OF_GRANITE,
     NAMES_OF_NEMOTRON_H,
     NAMES_OF_FALCON_H1,
+    NAMES_OF_MODERN_BERT,
     NAMES_OF_APERTUS,
     NAMES_OF_HUNYUAN,
     NAMES_OF_DEEPSEEK
@@ -150,6 +151,12 @@ static const struct name_pair {
     {"ffn_gate.weight", "feed_forward.gate_proj.weight", NAMES_OF_FALCON_H1},
     {"ffn_up.weight", "feed_forward.up_proj.weight", NAMES_OF_FALCON_H1},
     {"ffn_down.weight", "feed_forward.down_proj.weight", NAMES_OF_FALCON_H1},
+    {"attn_norm.weight", "attn_norm.weight", NAMES_OF_MODERN_BERT},
+    {"attn_qkv.weight", "attn.Wqkv.weight", NAMES_OF_MODERN_BERT},
+    {"attn_output.weight", "attn.Wo.weight", NAMES_OF_MODERN_BERT},
+    {"ffn_norm.weight", "mlp_norm.weight", NAMES_OF_MODERN_BERT},
+    {"ffn_up.weight", "mlp.Wi.weight", NAMES_OF_MODERN_BERT},
+    {"ffn_down.weight", "mlp.Wo.weight", NAMES_OF_MODERN_BERT},
     {"attn_norm.weight", "operator_norm.weight", NAMES_OF_LFM2},
     {"ffn_norm.weight", "ffn_norm.weight", NAMES_OF_LFM2},
     {"attn_q_norm.weight", "self_attn.q_layernorm.weight", NAMES_OF_LFM2},
@@ -216,6 +223,9 @@ static const struct name_pair single_names[] = {
     {"token_embd.weight", "embeddings.weight", NAMES_OF_NEMOTRON_H},
     {"output_norm.weight", "norm_f.weight", NAMES_OF_NEMOTRON_H},
     {"output_norm.weight", "final_layernorm.weight", NAMES_OF_FALCON_H1},
+    {"token_embd.weight", "embeddings.tok_embeddings.weight", NAMES_OF_MODERN_BERT},
+    {"token_embd_norm.weight", "embeddings.norm.weight", NAMES_OF_MODERN_BERT},
+    {"output_norm.weight", "final_norm.weight", NAMES_OF_MODERN_BERT},
     {"per_layer_token_embd.weight", "embed_tokens_per_layer.weight", NAMES_OF_GEMMA_4},
     {"per_layer_model_proj.weight", "per_layer_model_projection.weight", NAMES_OF_GEMMA_4},
     {"per_layer_proj_norm.weight", "per_layer_projection_norm.weight", NAMES_OF_GEMMA_4},
@@ -240,6 +250,10 @@ static const struct {
     {"cls.bias", "classifier.dense.bias", "xlm-roberta"},
     {"cls.output.weight", "classifier.out_proj.weight", "xlm-roberta"},
     {"cls.output.bias", "classifier.out_proj.bias", "xlm-roberta"},
+    {"cls.weight", "head.dense.weight", "modern-bert"},
+    {"cls.norm.weight", "head.norm.weight", "modern-bert"},
+    {"cls.output.weight", "classifier.weight", "modern-bert"},
+    {"cls.output.bias", "classifier.bias", "modern-bert"},
     {"cls.output.weight", "score.weight", NULL},
     {"cls.output.bias", "score.bias", NULL},
 };
@@ -247,7 +261,8 @@ static const struct {
 
 static bool has_label_name(const struct architecture *architecture, size_t index) {
     const char *of = label_names[index].architecture;
-    return of ? strcmp(of, architecture->name) == 0 : !architecture->is_encoder;
+    if (of) return strcmp(of, architecture->name) == 0;
+    return !architecture->is_encoder && !architecture->embedding_is_normed;
 }
 
 static bool is_of(const struct name_pair *pair, const struct architecture *architecture) {
@@ -255,6 +270,7 @@ static bool is_of(const struct name_pair *pair, const struct architecture *archi
         return architecture->is_encoder && pair->norms == NORMS_OF_ENCODER;
     if (pair->norms == NAMES_OF_GEMMA_4) return architecture->has_layer_scale;
     if (pair->norms == NAMES_OF_NEMOTRON_H) return architecture->has_single_halves;
+    if (pair->norms == NAMES_OF_MODERN_BERT) return architecture->embedding_is_normed;
     if (pair->norms == NAMES_OF_FALCON_H1) return architecture->mixers_are_parallel;
     if (pair->norms == NAMES_OF_MAMBA)
         return architecture->recurrent == MIXER_MAMBA && !architecture->has_single_halves;

@@ -17,10 +17,12 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
     [ROLE_INPUT_NORM] = {"per_layer_proj_norm.weight", NEED_INPUTS, EXTENT_INPUT, EXTENT_NONE},
     [ROLE_POSITIONS] = {"position_embd.weight", NEED_POSITIONS, EXTENT_WIDTH, EXTENT_CONTEXT},
     [ROLE_TOKEN_TYPES] = {"token_types.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_TYPES},
-    [ROLE_EMBEDDING_NORM] = {"token_embd_norm.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_EMBEDDING_NORM] = {"token_embd_norm.weight", NEED_EMBEDDING_NORM, EXTENT_WIDTH,
+                             EXTENT_NONE},
     [ROLE_EMBEDDING_NORM_BIAS] = {"token_embd_norm.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_LABEL_DENSE] = {"cls.weight", NEED_LABEL_DENSE, EXTENT_WIDTH, EXTENT_WIDTH},
-    [ROLE_LABEL_DENSE_BIAS] = {"cls.bias", NEED_LABEL_DENSE, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_LABEL_DENSE_BIAS] = {"cls.bias", NEED_LABEL_BIAS, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_LABEL_NORM] = {"cls.norm.weight", NEED_LABEL_NORM, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_LABELS] = {"cls.output.weight", NEED_LABELS, EXTENT_WIDTH, EXTENT_LABELS},
     [ROLE_LABELS_BIAS] = {"cls.output.bias", NEED_LABELS_BIAS, EXTENT_LABELS, EXTENT_NONE},
     [ROLE_DENSE_FIRST] = {"dense_2.weight", NEED_DENSE_FIRST, EXTENT_WIDTH, EXTENT_DENSE_FIRST},
@@ -229,6 +231,16 @@ static bool is_of_latent(const struct model_config *config, enum mixer_kind mixe
     return need == NEED_LATENT || need == NEED_LATENT_KV || need == NEED_LATENT_APART;
 }
 
+/* Whether a model can have a tensor of the head for labels. */
+static bool is_of_labels(const struct model_config *config, enum need need) {
+    const enum label_form form = config->architecture->label_form;
+    if (config->labels == 0) return false;
+    if (need == NEED_LABELS || need == NEED_LABELS_BIAS) return true;
+    if (need == NEED_LABEL_DENSE) return form != LABEL_FORM_PLAIN;
+    if (need == NEED_LABEL_BIAS) return form == LABEL_FORM_TANH;
+    return need == NEED_LABEL_NORM && form == LABEL_FORM_NORM;
+}
+
 bool tensor_is_known(const struct model_config *config, uint32_t layer, enum need need) {
     const struct architecture *architecture = config->architecture;
     const struct layer *kind = &config->list[layer];
@@ -278,12 +290,12 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
         return is_attention && (architecture->has_qkv_bias || architecture->may_have_qkv_bias);
     case NEED_QK_NORM: return is_attention && architecture->has_qk_norm;
     case NEED_POST_NORM: return architecture->has_post_norm;
-    case NEED_LABELS:
-    case NEED_LABELS_BIAS: return config->labels > 0;
-    case NEED_LABEL_DENSE:
-        return config->labels > 0 && architecture->label_form != LABEL_FORM_PLAIN;
+    case NEED_EMBEDDING_NORM: return architecture->is_encoder || architecture->embedding_is_normed;
+    case NEED_PRE_NORM:
+        if (architecture->embedding_is_normed && layer == 0) return false;
+        return is_of_decoder(config, need);
     default:
-        return is_of_decoder(config, need) || is_of_state(config, kind->mixer, need) ||
-               is_of_latent(config, kind->mixer, need);
+        return is_of_labels(config, need) || is_of_decoder(config, need) ||
+               is_of_state(config, kind->mixer, need) || is_of_latent(config, kind->mixer, need);
     }
 }

@@ -54,6 +54,9 @@ enum need {
     NEED_POST_NORM,
     NEED_LABELS,
     NEED_LABEL_DENSE,
+    NEED_LABEL_BIAS, /* the dense layer's */
+    NEED_LABEL_NORM,
+    NEED_EMBEDDING_NORM,
     NEED_DENSE_FIRST,
     NEED_DENSE_SECOND,
     /* From here on it may be absent. */

@@ -29,6 +29,7 @@ enum tensor_role {
     ROLE_EMBEDDING_NORM_BIAS,
     ROLE_LABEL_DENSE,
     ROLE_LABEL_DENSE_BIAS,
+    ROLE_LABEL_NORM,
     ROLE_LABELS,
     ROLE_LABELS_BIAS,
     ROLE_DENSE_FIRST, /* behind the pooling */

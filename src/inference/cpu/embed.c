@@ -60,7 +60,10 @@ uint32_t embed_width(const struct model_config *config) {
 
 enum pooling embed_pooling(const struct model_config *config, enum pooling asked) {
     if (embed_is_judge(config)) return POOLING_LAST;
-    if (config->labels > 0) return config->architecture->is_encoder ? POOLING_CLS : POOLING_LAST;
+    const bool states_it = config->architecture->embedding_is_normed; /* for its labels, too */
+    if (config->labels > 0 && !states_it)
+        return config->architecture->is_encoder ? POOLING_CLS : POOLING_LAST;
+    if (config->labels > 0) return config->pooling == POOLING_MEAN ? POOLING_MEAN : POOLING_CLS;
     if (asked != POOLING_NONE) return asked;
     if (config->pooling != POOLING_NONE) return config->pooling;
     bool is_mean = config->architecture->is_encoder || has_word(config->name, "gritlm");
@@ -305,6 +308,7 @@ static enum err pool_text(struct embedder *embedder, const struct embed_sequence
     const struct label_head head = {.weights = &embedder->labels,
                                     .width = config->width,
                                     .labels = embed_width(config),
+                                    .epsilon = config->eps,
                                     .scratch = embedder->scratch};
     return label_head_run(&head, embedder->state, index, ret_vector, error);
 }

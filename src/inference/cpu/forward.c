@@ -37,6 +37,15 @@ static void embed_rows(struct forward *forward, const struct op *op, uint32_t ro
         matrix_row(op->matrix, (uint32_t)forward->step->tokens[i], x);
         if (op->scale != 1.0f)
             for (uint32_t j = 0; j < shape->width; j++) x[j] *= op->scale;
+        if (op->weight)
+            forward->options.kernels->layer_norm(&(struct norm){.x = x,
+                                                                .x_stride = shape->width,
+                                                                .y = x,
+                                                                .y_stride = shape->width,
+                                                                .weight = op->weight,
+                                                                .width = shape->width,
+                                                                .rows = 1,
+                                                                .epsilon = shape->eps});
         for (uint32_t table = 0; table < shape->rope_count; table++)
             set_angles(forward, table, i, forward->step->positions[i]);
     }
@@ -145,6 +154,16 @@ static void bend_rows(struct forward *forward, const struct op *op, uint32_t row
     rows_prepare(forward, op->next, forward->wide, width, row, count);
 }
 
+/* y = gelu_erf(gate) · up, with y as gate. */
+static void gelu_rows(const struct kernels *kernels, const struct gate *call) {
+    kernels->gelu_erf(call->y, call->y_stride, call->width, call->rows);
+    for (size_t i = 0; i < call->rows; i++) {
+        float *y = call->y + i * call->y_stride;
+        const float *up = call->up + i * call->in_stride;
+        for (size_t j = 0; j < call->width; j++) y[j] *= up[j];
+    }
+}
+
 static void gate_rows(struct forward *forward, const struct op *op, uint32_t row, uint32_t count) {
     const struct kernels *kernels = forward->options.kernels;
     const size_t width = op->width, stride = op->gates_inputs ? width : 2 * width;
@@ -164,6 +183,8 @@ static void gate_rows(struct forward *forward, const struct op *op, uint32_t row
     for (uint32_t i = 0; i < count; i += (uint32_t)call.rows) {
         if (op->gate == GATE_SILU)
             kernels->silu_mul(&call);
+        else if (op->gate == GATE_GELU)
+            gelu_rows(kernels, &call);
         else
             kernels->gelu_tanh_mul(&call);
         call.gate += stride;

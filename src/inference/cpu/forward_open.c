@@ -192,6 +192,7 @@ static void make_program(struct forward *forward) {
                                .input_table = weights->input_table,
                                .input_projection = weights->input_projection,
                                .input_norm = weights->input_norm,
+                               .embedding_norm = weights->embedding_norm,
                                .head = options->logit_rows_max > 0 ? weights->head : NULL,
                                .output_norm = weights->output_norm,
                                .output_norm_bias = weights->output_norm_bias},

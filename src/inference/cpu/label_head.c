@@ -19,14 +19,33 @@ void label_head_multiply(const float *weight, const float *x, size_t in, size_t 
     for (size_t i = 0; i < out; i++) ret_y[i] = product(weight + i * in, x, in);
 }
 
+/* LayerNorm(GELU(x)) · norm, in place. */
+static void bend_and_norm(const struct label_head *head, float *x) {
+    const size_t width = head->width;
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < width; i++) {
+        x[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.707106781186548f));
+        sum += (double)x[i];
+    }
+    const double mean = sum / (double)width;
+    for (size_t i = 0; i < width; i++) squares += ((double)x[i] - mean) * ((double)x[i] - mean);
+    const double factor = 1.0 / sqrt(squares / (double)width + (double)head->epsilon);
+    for (size_t i = 0; i < width; i++)
+        x[i] = (float)(((double)x[i] - mean) * factor) * head->weights->norm[i];
+}
+
 enum err label_head_run(const struct label_head *head, const float *state, uint32_t index,
                         float *ret_labels, struct error *error) {
     const struct label_weights *weights = head->weights;
     const size_t width = head->width;
     if (weights->dense) {
         for (size_t i = 0; i < width; i++)
-            head->scratch[i] =
-                tanhf(product(weights->dense + i * width, state, width) + weights->dense_bias[i]);
+            head->scratch[i] = product(weights->dense + i * width, state, width) +
+                               (weights->dense_bias ? weights->dense_bias[i] : 0.0f);
+        if (weights->norm)
+            bend_and_norm(head, head->scratch);
+        else
+            for (size_t i = 0; i < width; i++) head->scratch[i] = tanhf(head->scratch[i]);
         state = head->scratch;
     }
     for (size_t i = 0; i < head->labels; i++) {

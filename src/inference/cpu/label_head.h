@@ -14,6 +14,7 @@ struct label_head {
     const struct label_weights *weights;
     uint32_t width;  /* width of a state */
     uint32_t labels; /* numbers of a text */
+    float epsilon;   /* the norm's, if the head has one */
     float *scratch;  /* (width) */
 };
 

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "engine/vocabulary.h"
+#include "json/json.h"
 #include "json/span.h"
 
 #include <limits.h>

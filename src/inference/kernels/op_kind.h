@@ -64,4 +64,5 @@ enum op_gate {
     GATE_CLAMPED, /* clamped_mul of kernels.h (EXPERTS) */
     GATE_RELU2,   /* no second half: relu2 of kernels.h */
     GATE_XIELU,   /* likewise: xielu */
+    GATE_GELU,    /* gelu_erf of the first half */
 };

@@ -247,11 +247,10 @@ static void append_conv_half(struct maker *maker, const struct layer_weights *we
 }
 
 static enum op_gate gate_of(const struct maker *maker) {
-    static const enum op_gate gates[] = {[ACTIVATION_SILU] = GATE_SILU,
-                                         [ACTIVATION_GELU_TANH] = GATE_GELU_TANH,
-                                         [ACTIVATION_CLAMPED] = GATE_CLAMPED,
-                                         [ACTIVATION_RELU2] = GATE_RELU2,
-                                         [ACTIVATION_XIELU] = GATE_XIELU};
+    static const enum op_gate gates[] = {
+        [ACTIVATION_SILU] = GATE_SILU,       [ACTIVATION_GELU_TANH] = GATE_GELU_TANH,
+        [ACTIVATION_CLAMPED] = GATE_CLAMPED, [ACTIVATION_RELU2] = GATE_RELU2,
+        [ACTIVATION_XIELU] = GATE_XIELU,     [ACTIVATION_GELU] = GATE_GELU};
     return gates[maker->options->config->architecture->activation];
 }
 
@@ -442,6 +441,7 @@ void program_of(struct program *ret_program, const struct program_options *optio
     struct op *embed = append(&maker, OP_EMBED);
     embed->matrix = weights->embedding;
     embed->scale = config_embedding_scale(config);
+    embed->weight = weights->embedding_norm;
     append_inputs(&maker, embed);
     for (; maker.layer < config->layers; maker.layer++) {
         const struct layer_weights *layer = &weights->layers[maker.layer];

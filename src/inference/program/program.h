@@ -50,6 +50,7 @@ struct program_weights {
     const struct matrix *input_table;      /* (vocab_rows, layers · input_width) or NULL */
     const struct matrix *input_projection; /* (layers · input_width, width) or NULL */
     const float *input_norm;               /* (input_width) or NULL */
+    const float *embedding_norm;           /* (width) LayerNorm behind the embedding, or NULL */
     const struct matrix *head;             /* (vocab_rows, width); NULL: the pass ends in hidden
                                            states */
     const float *output_norm;              /* (width) */

@@ -307,13 +307,14 @@ enum err weights_read_dense(struct weights_loader *loader) {
 
 enum err weights_read_labels(struct weights_loader *loader) {
     static const enum tensor_role dense_bias[] = {ROLE_LABEL_DENSE_BIAS};
-    static const enum tensor_role bias[] = {ROLE_LABELS_BIAS};
+    static const enum tensor_role bias[] = {ROLE_LABELS_BIAS}, norm[] = {ROLE_LABEL_NORM};
     const struct model_config *config = loader->options.config;
     struct label_weights *to = &loader->weights->labels;
     if (config->labels == 0) return OK;
     enum err err = take_rows(loader, config->labels, &to->output);
     if (err == OK) err = read_rows(loader, ROLE_LABELS, 0, config->labels, to->output);
     if (err == OK) err = weights_read_vector(loader, 0, bias, 1, &to->bias);
+    if (err == OK) err = weights_read_vector(loader, 0, norm, 1, &to->norm);
     if (err != OK || !weights_find(loader, 0, ROLE_LABEL_DENSE)) return err;
     err = take_rows(loader, config->width, &to->dense);
     if (err == OK) err = read_rows(loader, ROLE_LABEL_DENSE, 0, config->width, to->dense);

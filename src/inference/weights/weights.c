@@ -188,6 +188,8 @@ static enum err open_ends(struct weights_loader *loader) {
         err = weights_open_matrix(loader, 0, head, 1, &weights->head);
     else
         weights->head = weights->embedding;
+    if (err == OK && loader->options.config->architecture->embedding_is_normed)
+        err = weights_read_norm(loader, 0, ROLE_EMBEDDING_NORM, &weights->embedding_norm);
     return err == OK ? read_output_norm(loader) : err;
 }
 
@@ -358,6 +360,7 @@ void weights_close(struct weights *weights) {
     for (uint32_t i = 0; i < CONFIG_DENSE_MAX; i++) free(weights->dense[i]);
     free(weights->labels.dense);
     free(weights->labels.dense_bias);
+    free(weights->labels.norm);
     free(weights->labels.output);
     free(weights->labels.bias);
     free(weights);

@@ -29,7 +29,8 @@ struct weights_loader; /* private */
 /* The head of a model with labels; all NULL: it has none. */
 struct label_weights {
     float *dense;      /* (width, width), as dense_bias only before tanh */
-    float *dense_bias; /* (width) */
+    float *dense_bias; /* (width), or NULL with a norm */
+    float *norm;       /* (width) LayerNorm behind GELU instead of tanh, or NULL */
     float *output;     /* (labels, width) */
     float *bias;       /* (labels) or NULL */
 };
@@ -47,7 +48,7 @@ struct weights {
     float *output_norm_bias;    /* (width) or NULL */
     float *positions;           /* encoder: (context_max, width), with the first token type added;
                                    rotary encoder: (width), that type alone */
-    float *embedding_norm;      /* (width) */
+    float *embedding_norm;      /* (width), or NULL */
     float *embedding_norm_bias; /* (width) */
     float *second_type;         /* (width) what the second token type has more than the first;
                                    NULL: there is one type */

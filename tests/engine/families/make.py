@@ -87,7 +87,7 @@ CONFIGS = {
             "mscale_all_dim": 1.0, "type": "dynamic"},
         "tie_word_embeddings": True},
     "nemotron_h": NEMOTRON_H | {
-        "hybrid_override_pattern": "M-*M-", "num_hidden_layers": 5},
+        "hybrid_override_pattern": "M-*M", "num_hidden_layers": 4},
     "nemotron_h-experts": NEMOTRON_H | {
         "hybrid_override_pattern": "MEM*E", "num_hidden_layers": 5, "n_routed_experts": 8,
         "num_experts_per_tok": 3, "n_shared_experts": 1, "moe_intermediate_size": 24,
@@ -121,6 +121,14 @@ CONFIGS = {
         "moe_intermediate_size": 16, "first_k_dense_replace": 0, "n_group": 4, "topk_group": 2,
         "topk_method": "group_limited_greedy", "scoring_func": "softmax",
         "norm_topk_prob": False, "routed_scaling_factor": 1.6, "tie_word_embeddings": False},
+    "glm4_moe_lite": DECODER | {
+        "model_type": "glm4_moe_lite", "num_hidden_layers": 3, "num_key_value_heads": 2,
+        "max_position_embeddings": 256, "hidden_act": "silu", "rope_theta": 10000.0,
+        "kv_lora_rank": 32, "q_lora_rank": 24, "qk_nope_head_dim": 24, "qk_rope_head_dim": 16,
+        "v_head_dim": 32, "n_routed_experts": 8, "num_experts_per_tok": 2, "n_shared_experts": 1,
+        "moe_intermediate_size": 16, "first_k_dense_replace": 1, "n_group": 1, "topk_group": 1,
+        "topk_method": "noaux_tc", "norm_topk_prob": True, "routed_scaling_factor": 1.8,
+        "attention_bias": False, "num_nextn_predict_layers": 1, "tie_word_embeddings": False},
     "glm4_moe": DECODER | {
         "model_type": "glm4_moe", "num_hidden_layers": 3, "max_position_embeddings": 256,
         "head_dim": 16, "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "hidden_act": "silu",
@@ -217,6 +225,12 @@ CONFIGS = {
             "sliding_attention", "full_attention", "sliding_attention", "full_attention"],
         "use_bidirectional_attention": True, "rope_theta": 1000000.0,
         "rope_local_base_freq": 10000.0, "tie_word_embeddings": True},
+    "modernbert": SIZES | {
+        "model_type": "modernbert", "num_hidden_layers": 5, "max_position_embeddings": 64,
+        "layer_norm_eps": 1e-5, "norm_eps": 1e-5, "norm_bias": False, "attention_bias": False,
+        "mlp_bias": False, "hidden_activation": "gelu", "global_attn_every_n_layers": 3,
+        "local_attention": 16, "global_rope_theta": 16000.0, "local_rope_theta": 100.0,
+        "classifier_pooling": "mean", "torch_dtype": "float32"},
     "nomic-bert": SIZES | {
         "model_type": "nomic_bert", "num_hidden_layers": 2, "max_position_embeddings": 64,
         "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "silu", "rope_theta": 1000.0,
@@ -271,6 +285,8 @@ def fill(model, seed, is_gemma):
             value = 0.5 * value
         elif "qkv" in name or "q_proj" in name or "k_proj" in name or "query" in name or "key" in name:
             value = value * 1.6 / math.sqrt(weight.shape[1])
+        elif "mixer.up_proj" in name:  # its square doubles what bf16 rounds
+            value = value * 0.4 / math.sqrt(weight.shape[1])
         else:
             value = value * 0.7 / math.sqrt(weight.shape[1])
         weight.data.copy_(value.to(torch.bfloat16).float())
@@ -357,6 +373,18 @@ def make_embedder(name):
             "cases": cases}) + "\n")
 
 
+def mean_pooling(folder):
+    """The files of sentence-transformers that say it."""
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling/config.json").write_text(
+        json.dumps({"word_embedding_dimension": 32, "pooling_mode_mean_tokens": True}) + "\n")
+    (folder / "modules.json").write_text(
+        json.dumps([{
+            "idx": i, "name": str(i), "path": f"{i}_{kind}" if i else "",
+            "type": f"sentence_transformers.models.{kind}"}
+                    for i, kind in enumerate(["Transformer", "Pooling"])], indent=1) + "\n")
+
+
 def make(name):
     if name == "embeddinggemma":
         return make_embedder(name)
@@ -383,7 +411,8 @@ def make(name):
     model = kind.from_config(config,
                              dtype=torch.float32,
                              attn_implementation="eager",
-                             **({"add_pooling_layer": False} if is_encoder else {})).eval()
+                             **({"add_pooling_layer": False} if name in (
+                                 "bert", "nomic-bert") else {})).eval()
     fill(model, 7, name in ("gemma", "gemma2", "nemotron", "qwen3_next"))
     model.tie_weights()
     random = numpy.random.default_rng(3)
@@ -421,6 +450,8 @@ def make(name):
         json.dumps({
             "transformers": transformers.__version__, "torch": torch.__version__.split("+")[0],
             "cases": cases}) + "\n")
+    if name == "modernbert":
+        mean_pooling(folder)
     if name == "bert":
         (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
 

@@ -84,6 +84,24 @@ def byte_level():
     return tokenizer
 
 
+def modern():
+    """ModernBERT's: bytes, and marks as BERT has them."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [("t", "h"), ("th", "e"), ("a", "t")]
+    marks = ["[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]"]
+    words = [*marks, *alphabet, *("".join(merge) for merge in merges)]
+    tokenizer = tokenizers.Tokenizer(
+        models.BPE({word: i for i, word in enumerate(words)}, merges, fuse_unk=False))
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(marks)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0", pair="[CLS]:0 $A:0 [SEP]:0 $B:0 [SEP]:0",
+        special_tokens=[("[CLS]", 0), ("[SEP]", 1)])
+    return tokenizer
+
+
 # What a charsmap says: hexadecimal characters, and what they become.
 RULES = {"0041": "0061", "FB01": "0066 0069", "00E9": "0065", "0065 0301": "0065",
          "2116": "004E 006F", "0009": "0020", "000A": "0020", "3000": "0020", "200B": ""}
@@ -156,11 +174,12 @@ def marked(model, tokenizer):
     for first, second in PAIRS:
         encoded = tokenizer.encode(first, second)
         types = [0] * len(encoded.ids)
-        if model.config.type_vocab_size > 1:
+        has_types = hasattr(model.config, "type_vocab_size")
+        if has_types and model.config.type_vocab_size > 1:
             types = encoded.type_ids
         with torch.no_grad():
-            logits = model(torch.tensor([encoded.ids]),
-                           token_type_ids=torch.tensor([types])).logits[0]
+            logits = model(torch.tensor([encoded.ids]), **(
+                {"token_type_ids": torch.tensor([types])} if has_types else {})).logits[0]
         yield {"ids": encoded.ids, "second_first": encoded.sequence_ids.index(1),
                "labels": [round(float(x), 6) for x in logits]}
 
@@ -186,6 +205,12 @@ XLMR = {"model_type": "xlm-roberta", "max_position_embeddings": 66, "type_vocab_
 QWEN3 = {"model_type": "qwen3", "num_key_value_heads": 1, "head_dim": 16, "hidden_act": "silu",
          "max_position_embeddings": 1024, "rms_norm_eps": 1e-6, "rope_theta": 1e6,
          "tie_word_embeddings": True}
+MODERN = {"model_type": "modernbert", "num_hidden_layers": 4, "max_position_embeddings": 64,
+          "norm_eps": 1e-5, "layer_norm_eps": 1e-5, "hidden_activation": "gelu",
+          "global_attn_every_n_layers": 3, "local_attention": 8, "global_rope_theta": 16000.0,
+          "local_rope_theta": 100.0, "pad_token_id": 2, "bos_token_id": 0, "eos_token_id": 1,
+          "cls_token_id": 0, "sep_token_id": 1, "classifier_activation": "gelu",
+          "classifier_bias": False, "id2label": {"0": "LABEL_0"}}
 # Name, tokenizer, class, how pairs are read, fields of config.json.
 MODELS = {
     "bert-cross": (wordpiece, "AutoModelForSequenceClassification", marked,
@@ -193,6 +218,10 @@ MODELS = {
     "bert-sorts": (wordpiece, "AutoModelForSequenceClassification", marked,
                    BERT | {"id2label": {"0": "bad", "1": "so so", "2": "good"}}),
     "xlmr-cross": (unigram, "AutoModelForSequenceClassification", marked, XLMR),
+    "modernbert-cross": (modern, "AutoModelForSequenceClassification", marked,
+                         MODERN | {"classifier_pooling": "mean"}),
+    "modernbert-cls": (modern, "AutoModelForSequenceClassification", marked,
+                       MODERN | {"classifier_pooling": "cls"}),
     "qwen3-reranker": (byte_level, "AutoModelForCausalLM", judged, QWEN3),
 }
 
