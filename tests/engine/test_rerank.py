@@ -47,6 +47,26 @@ def test_labels_are_the_references(name):
             assert abs(got - expected) <= 2e-3
 
 
+@pytest.mark.parametrize("name", ["xlmr-cross", "modernbert-cross"])
+def test_a_ranker_as_a_gguf_file_gives_the_same_labels(tmp_path, name):
+    gguf_of.convert(HERE / name, tmp_path / "ranker.gguf")
+    got = labels_of(tmp_path / "ranker.gguf", cases_of(name), "--reference")
+    assert got == labels_of(HERE / name, cases_of(name), "--reference")
+
+
+def test_a_ranker_as_a_gguf_file_scores_pairs_as_its_folder_does(tmp_path):
+    gguf_of.convert(HERE / "xlmr-cross", tmp_path / "ranker.gguf")
+    scores = []
+    for model in (tmp_path / "ranker.gguf", HERE / "xlmr-cross"):
+        with support.serving(tmp_path / f"state{len(scores)}", "--model", f"m={model}",
+                             "--reference") as server:
+            scores.append(server.json("POST", "/v1/score", {
+                "model": "m", "text_1": "what is a dog?", "text_2": ["the mat", "a dog"]}))
+    assert [each["score"] for each in scores[0]["data"]] == [
+        each["score"] for each in scores[1]["data"]]
+    assert scores[0]["usage"] == scores[1]["usage"]
+
+
 @pytest.mark.parametrize("kernels", FAST)
 def test_the_fast_paths_stay_close(kernels):
     cases = cases_of("bert-sorts")

@@ -26,7 +26,8 @@ BERT = {
     "attention.self.query": "attn_q", "attention.self.key": "attn_k",
     "attention.self.value": "attn_v", "attention.output.dense": "attn_output",
     "attention.output.LayerNorm": "attn_output_norm", "intermediate.dense": "ffn_up",
-    "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm"}
+    "output.dense": "ffn_down", "output.LayerNorm": "layer_output_norm",
+    "classifier.dense": "cls", "classifier.out_proj": "cls.output"}
 DECODER = {
     "embed_tokens": "token_embd", "norm": "output_norm", "lm_head": "output",
     "input_layernorm": "attn_norm", "self_attn.qkv_proj": "attn_qkv", "self_attn.q_proj": "attn_q",
@@ -349,7 +350,9 @@ def pairs_of(folder, config, form):
         pooling_file = folder / "1_Pooling/config.json"
         pooling = json.loads(pooling_file.read_text()) if pooling_file.exists() else {}
         yield pair(f"{kind}.attention.causal", BOOL, False)
-        yield pair(f"{kind}.pooling_type", U32, 2 if pooling.get("pooling_mode_cls_token") else 1)
+        ranks = "SequenceClassification" in "".join(config.get("architectures", []))
+        yield pair(f"{kind}.pooling_type", U32, 4 if ranks else
+                   2 if pooling.get("pooling_mode_cls_token") else 1)
     if kind == "gemma-embedding":
         yield pair(f"{kind}.attention.sliding_window_pattern", ARRAY,
                    (BOOL, [layer == "sliding_attention" for layer in config["layer_types"]]))

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define NAME_BYTES_MAX 128
+#define POOLING_OF_RANKERS 4u /* pooling_type, next to those of enum pooling */
 
 static enum err read_architecture(struct model_config *config, const struct gguf *gguf,
                                   struct error *error) {
@@ -286,6 +287,26 @@ static enum err read_attention(struct model_config *config, const struct gguf *g
     return err == OK ? read_window(config, gguf, error) : err;
 }
 
+/* The head of a ranker, by the tensor of its labels. One whose vocabulary is SentencePiece's is of
+ * XLM-RoBERTa, which a GGUF calls bert; pairs have other marks there. */
+static enum err read_labels(struct model_config *config, const struct gguf *gguf,
+                            struct error *error) {
+    const struct gguf_tensor *tensor = gguf_tensor_find(gguf, STR("cls.output.weight"));
+    const bool may_have = config->architecture->label_form != LABEL_FORM_PLAIN;
+    struct str vocabulary = {0};
+    if (!tensor || !may_have) return OK;
+    const uint64_t rows = tensor->axis_count > 1 ? tensor->axes[1] : 1;
+    if (tensor->axis_count > 2 || tensor->axes[0] != config->width || rows < 1 ||
+        rows > CONFIG_LABELS_MAX)
+        return err_set(error, ERR_INVALID, "tensor cls.output.weight is no %u x (1 to %u labels)",
+                       config->width, CONFIG_LABELS_MAX);
+    config->labels = (uint32_t)rows;
+    enum err err = gguf_get_str(gguf, "tokenizer.ggml.model", &vocabulary, error);
+    if (err == OK && str_is(vocabulary, "t5") && config->architecture->is_encoder)
+        config->architecture = config_architecture(STR("xlm-roberta"));
+    return err;
+}
+
 /* Reads the keys for embeddings. */
 static enum err read_pooling(struct model_config *config, const struct gguf *gguf,
                              struct error *error) {
@@ -297,6 +318,9 @@ static enum err read_pooling(struct model_config *config, const struct gguf *ggu
         err = gguf_get_bool(gguf, config_key_of(config, gguf, "attention.causal").text, &is_causal,
                             error);
     if (err != OK) return err;
+    const bool ranks = gguf_tensor_find(gguf, STR("cls.output.weight")) != NULL;
+    if (pooling == POOLING_OF_RANKERS && ranks) /* as llama.cpp computes it */
+        pooling = config->architecture->label_form == LABEL_FORM_NORM ? POOLING_MEAN : POOLING_CLS;
     if (pooling > POOLING_LAST)
         return err_set(error, ERR_INVALID,
                        "%s is %u: only 0 to 3 (none, mean, cls, last) are supported", key.text,
@@ -375,6 +399,7 @@ enum err config_init(struct model_config *ret_config, const struct gguf *gguf, s
     if (err == OK) err = read_dense(&config, gguf, error);
     if (err == OK) err = read_token_types(&config, gguf, error);
     if (err == OK) err = read_vocab_rows(&config, gguf, token_count, error);
+    if (err == OK) err = read_labels(&config, gguf, error);
     if (err == OK) *ret_config = config;
     return err;
 }
