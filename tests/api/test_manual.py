@@ -46,13 +46,14 @@ def test_a_command_has_a_page_and_the_first_page_names_it(command):
     assert f"quern-{command}" in words_of(PAGES / "quern.1")
 
 
-@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"run", "serve", "worker", "preflight", "tune"}))
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {
+    "run", "serve", "worker", "preflight", "evaluate", "tune"}))
 def test_a_small_command_has_every_option_on_its_page(command):
     assert options_of(command) <= set(
         re.findall(r"--[a-z][a-z-]*", words_of(PAGES / f"quern-{command}.1")))
 
 
-@pytest.mark.parametrize("command", ["serve", "run", "worker", "preflight", "tune"])
+@pytest.mark.parametrize("command", ["serve", "run", "worker", "preflight", "evaluate", "tune"])
 def test_a_large_command_has_every_option_on_its_page_or_on_that_of_serve(command):
     pages = {f"quern-{command}.1", "quern-serve.1"}
     assert "quern-serve (1)" in words_of(PAGES / f"quern-{command}.1") or command == "serve"

@@ -159,7 +159,7 @@ static enum err check(struct command_call *call, struct error *error) {
         (call->operands[1] && (!only || !only->has_settings)))
         return err_set(error, ERR_INVALID,
                        "say `quern config reloadable`, or `quern config check|show|example "
-                       "[run|serve|worker|preflight|tune]`");
+                       "[run|serve|worker|preflight|evaluate|tune]`");
     if (strcmp(word, "show") != 0) return OK;
     for (size_t i = 0; commands[i] && err == OK; i++)
         if (commands[i]->has_settings && (!only || commands[i] == only))
@@ -193,8 +193,8 @@ static const struct option_table tables[] = {{rows, 0}};
 
 const struct command cmd_config = {
     .name = "config",
-    .summary = "check and show the settings of serve, run, worker, preflight and tune",
-    .usage = "config check|show|example|reloadable [run|serve|worker|preflight|tune] [options]",
+    .summary = "check and show the settings of serve, run, worker, preflight, evaluate and tune",
+    .usage = "config check|show|example|reloadable [run|serve|worker|preflight|evaluate|tune] [options]",
     .help =
         "check: reads the files and the environment as these commands would, and says each wrong\n"
         "setting with its file and line; exits with 2 if there is one.\n"

@@ -94,6 +94,7 @@ extern const struct command cmd_submit;
 extern const struct command cmd_table;
 extern const struct command cmd_tokenize;
 extern const struct command cmd_top;
+extern const struct command cmd_evaluate;
 extern const struct command cmd_tune;
 extern const struct command cmd_watch;
 extern const struct command cmd_worker;

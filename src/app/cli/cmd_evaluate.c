@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/log.h"
+#include "base/os.h"
+#include "cli/command.h"
+#include "cli/engine_options.h"
+#include "cli/evaluate_show.h"
+#include "cli/price_options.h"
+#include "cli/terminal.h"
+#include "cli/tune_arguments.h"
+#include "cli/vllm_options.h"
+#include "evaluate/evaluation_json.h"
+#include "evaluate/evaluation_page.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SAMPLE_MAX 1000000000
+#define TOP_MAX 1000
+#define VALUE_BYTES 32
+#define TEXT_BYTES 4096
+
+struct chosen {
+    struct engine_choice choice;
+    struct node_options node; /* only its models are used */
+    struct prices prices;
+    const char *folder, *reference;
+    int64_t sample, top;
+    bool json;
+
+    /* Owned by the command: */
+    struct evaluation evaluation;
+    struct tune_arguments arguments[EVALUATION_MODELS_MAX];
+    char folder_usual[TEXT_BYTES];
+};
+
+#define AT(field) offsetof(struct chosen, field)
+static const struct option rows[] = {
+    {"output-dir", OPTION_TEXT, AT(folder), "DIR",
+     .help = "folder of requests, results, figures and report (default: FILE.evaluation)",
+     .letter = 'o', .only_flag = true},
+    {"sample", OPTION_INTEGER, AT(sample), "N",
+     .help = "requests to take of FILE, at equal distances (default 0: all)", .max = SAMPLE_MAX,
+     .only_flag = true},
+    {"reference", OPTION_TEXT, AT(reference), "NAME",
+     .help = "one of the models, or a file of results, that the others are measured by",
+     .only_flag = true},
+    {"top", OPTION_INTEGER, AT(top), "N",
+     .help = "rows to show of those that differ most, per pair (default 10)", .max = TOP_MAX,
+     .only_flag = true},
+    {"json", OPTION_SWITCH, AT(json), .help = "print one JSON object", .only_flag = true},
+    {0},
+};
+
+static void set_defaults(void *context) {
+    struct chosen *chosen = context;
+    engine_options_set_defaults(&chosen->choice);
+    prices_init(&chosen->prices);
+    chosen->top = 10;
+}
+
+static void release(void *context) {
+    struct chosen *chosen = context;
+    evaluation_release(&chosen->evaluation);
+    for (size_t i = 0; i < EVALUATION_MODELS_MAX; i++)
+        tune_arguments_release(&chosen->arguments[i]);
+    engine_options_release(&chosen->choice, &chosen->node);
+}
+
+static enum err check(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    struct engine_choice *choice = &chosen->choice;
+    if (!call->operands[0]) return err_set(error, ERR_INVALID, "FILE is missing");
+    if (choice->aliases.count > 0 || choice->served_names.count > 0)
+        return err_set(error, ERR_INVALID,
+                       "--alias and --served-model-name do not apply: each model runs all lines, "
+                       "whatever model they name");
+    if (choice->models.count + choice->upstreams.count > EVALUATION_MODELS_MAX)
+        return err_set(error, ERR_LIMIT, "at most %d models can be evaluated at a time",
+                       EVALUATION_MODELS_MAX);
+    if (!chosen->folder)
+        snprintf(chosen->folder_usual, sizeof chosen->folder_usual, "%.4000s.evaluation",
+                 call->operands[0]);
+    return engine_options_check(choice, &chosen->node, error);
+}
+
+/* --- the models --- */
+
+static enum err add_price(struct tune_arguments *arguments, const char *name, double price,
+                          struct error *error) {
+    char text[VALUE_BYTES];
+    if (!price_is_given(price)) return OK;
+    snprintf(text, sizeof text, "%.17g", price);
+    return tune_arguments_add(arguments, name, text, error);
+}
+
+/* Options of the run that every model has: it takes all lines, and knows the prices. */
+static enum err add_common(struct tune_arguments *arguments, const char *model,
+                           const struct prices *prices, struct error *error) {
+    char alias[TEXT_BYTES];
+    snprintf(alias, sizeof alias, "*=%.4000s", model);
+    enum err err = tune_arguments_add(arguments, "alias", alias, error);
+    if (err == OK) err = tune_arguments_add(arguments, "result-cache-bytes", "0", error);
+    if (err == OK) err = add_price(arguments, "watts", prices->watts, error);
+    if (err == OK) err = add_price(arguments, "price-per-kwh", prices->per_kwh, error);
+    if (err == OK) err = add_price(arguments, "rent-per-hour", prices->rent_per_hour, error);
+    if (err == OK) err = add_price(arguments, "rent-speed", prices->rent_speed, error);
+    if (err == OK) err = add_price(arguments, "input-price", prices->input_per_million, error);
+    if (err == OK) err = add_price(arguments, "cached-price", prices->cached_per_million, error);
+    if (err == OK) err = add_price(arguments, "output-price", prices->output_per_million, error);
+    if (err == OK && prices->batch_discount > 0)
+        err = add_price(arguments, "batch-discount", prices->batch_discount, error);
+    if (err == OK && prices->currency)
+        err = tune_arguments_add(arguments, "currency", prices->currency, error);
+    return err;
+}
+
+static enum err add_model(struct chosen *chosen, const struct model_choice *model,
+                          struct error *error) {
+    struct evaluation *evaluation = &chosen->evaluation;
+    struct tune_arguments *arguments = &chosen->arguments[evaluation->count];
+    struct candidate *candidate = &evaluation->candidates[evaluation->count++];
+    snprintf(candidate->name, sizeof candidate->name, "%s", model->names[0]);
+    candidate->arguments = arguments->at;
+    enum err err = tune_arguments_fill(arguments, &chosen->choice, model, error);
+    return err == OK ? add_common(arguments, model->names[0], &chosen->prices, error) : err;
+}
+
+/* NAME=URL: the model NAME of a server. */
+static enum err add_upstream(struct chosen *chosen, const char *text, struct error *error) {
+    struct evaluation *evaluation = &chosen->evaluation;
+    struct tune_arguments *arguments = &chosen->arguments[evaluation->count];
+    struct candidate *candidate = &evaluation->candidates[evaluation->count++];
+    snprintf(candidate->name, sizeof candidate->name, "%.*s", (int)strcspn(text, "="), text);
+    candidate->arguments = arguments->at;
+    enum err err = tune_arguments_add(arguments, "upstream", text, error);
+    return err == OK ? add_common(arguments, candidate->name, &chosen->prices, error) : err;
+}
+
+static enum err add_all(struct chosen *chosen, struct error *error) {
+    enum err err = OK;
+    for (size_t i = 0; i < chosen->node.model_count && err == OK; i++)
+        err = add_model(chosen, &chosen->node.models[i], error);
+    for (size_t i = 0; i < chosen->choice.upstreams.count && err == OK; i++)
+        err = add_upstream(chosen, chosen->choice.upstreams.values[i], error);
+    return err;
+}
+
+/* --- the command --- */
+
+static void show_phase(void *context, const char *what) {
+    terminal_draw(context, what);
+}
+
+typedef void (*write_fn)(struct buf *out, const struct evaluation *evaluation);
+
+static enum err keep(const struct evaluation *evaluation, const char *name, write_fn write,
+                     struct error *error) {
+    char path[PATH_MAX];
+    struct buf out;
+    buf_init(&out, BUF_UNLIMITED);
+    write(&out, evaluation);
+    snprintf(path, sizeof path, "%.4000s/%s", evaluation->folder, name);
+    enum err err = os_write_file(path, 0644, out.at, out.bytes, error);
+    buf_release(&out);
+    return err;
+}
+
+static void show(const struct chosen *chosen) {
+    struct buf out;
+    if (!chosen->json) {
+        evaluate_show_table(&chosen->evaluation);
+        return;
+    }
+    buf_init(&out, BUF_UNLIMITED);
+    evaluation_json_write(&out, &chosen->evaluation);
+    fwrite(out.at, 1, out.bytes, stdout);
+    buf_release(&out);
+}
+
+static enum err run(struct command_call *call, struct error *error) {
+    struct chosen *chosen = call->chosen;
+    struct evaluation *evaluation = &chosen->evaluation;
+    struct terminal terminal;
+    enum err err = engine_options_find_models(&chosen->choice, &chosen->node, call->stop, error);
+    if (err == OK) err = add_all(chosen, error);
+    if (err != OK) return err;
+    if (!chosen->choice.log_level) log_set_level(LOG_ERROR);
+    terminal_init(&terminal);
+    evaluation->input = call->operands[0];
+    evaluation->folder = chosen->folder ? chosen->folder : chosen->folder_usual;
+    evaluation->sample = (uint64_t)chosen->sample;
+    evaluation->reference = chosen->reference;
+    evaluation->top = (size_t)chosen->top;
+    evaluation->stop = call->stop;
+    evaluation->context = &terminal;
+    evaluation->say = show_phase;
+    err = evaluation_run(evaluation, error);
+    terminal_clear(&terminal);
+    if (err == ERR_CANCELLED)
+        fprintf(stderr, "quern evaluate: the same command goes on from here\n");
+    if (err == OK) err = keep(evaluation, "evaluation.json", evaluation_json_write, error);
+    if (err == OK) err = keep(evaluation, "report.html", evaluation_page_write, error);
+    if (err == OK) show(chosen);
+    return err;
+}
+
+static const struct option_table tables[] = {
+    {rows, 0}, PRICE_TABLES(AT(prices)), {engine_option_rows, AT(choice)}, {vllm_option_rows, 0}};
+
+const struct command cmd_evaluate = {
+    .name = "evaluate",
+    .summary = "run the same requests through several models, and compare them",
+    .usage = "evaluate FILE --model A --model B [--upstream MODEL=URL] [options]",
+    .help =
+        "Runs the requests of FILE, or a sample of them, through each model and reports speed,\n"
+        "time and cost of whole jobs, valid answers, the agreement of each pair, and the rows\n"
+        "that differ most, as a table, a page and JSON. Goes on where it was interrupted.\n",
+    .tables = tables,
+    .table_count = sizeof tables / sizeof *tables,
+    .chosen_bytes = sizeof(struct chosen),
+    .operands_max = 1,
+    .has_settings = true,
+    .stops = true,
+    .set_defaults = set_defaults,
+    .check = check,
+    .run = run,
+    .release = release,
+};

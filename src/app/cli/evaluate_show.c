@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/evaluate_show.h"
+
+#include "base/buf.h"
+#include "base/printable.h"
+#include "base/str.h"
+#include "costs/costs.h"
+#include "evaluate/choice.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+#define NAME_COLUMNS 28
+
+static void print_figure(double value, const char *unit) {
+    if (isfinite(value))
+        printf(" %9.4g%s", value, unit);
+    else
+        printf(" %9s%*s", "-", (int)str_from(unit).bytes, "");
+}
+
+static void print_models(const struct evaluation *evaluation) {
+    printf("%-*s answered  failed   valid %% truncated      req/s  tokens p50     p95\n",
+           NAME_COLUMNS, "model");
+    for (size_t i = 0; i < evaluation->count; i++) {
+        const struct candidate *is = &evaluation->candidates[i];
+        printf("%-*.*s %8" PRIu64 " %7" PRIu64, NAME_COLUMNS, NAME_COLUMNS,
+               printable(is->name).text, is->answered, is->lines - is->answered);
+        print_figure(100 * candidate_valid_share(is), "");
+        printf(" %9" PRIu64, is->truncated);
+        print_figure(is->requests_per_s, "");
+        printf(" %11" PRIu64 " %7" PRIu64 "\n", is->tokens_p50, is->tokens_p95);
+    }
+}
+
+static void print_jobs(const struct evaluation *evaluation) {
+    printf("\n%-*s", NAME_COLUMNS, "time of a whole job");
+    for (size_t i = 0; i < EVALUATION_JOBS; i++) printf(" %10" PRIu64, evaluation_jobs[i]);
+    printf(" requests\n");
+    for (size_t i = 0; i < evaluation->count; i++) {
+        const struct candidate *is = &evaluation->candidates[i];
+        printf("%-*.*s", NAME_COLUMNS, NAME_COLUMNS, printable(is->name).text);
+        for (size_t k = 0; k < EVALUATION_JOBS; k++) {
+            double seconds = candidate_seconds(is, evaluation_jobs[k]);
+            struct buf text;
+            buf_init(&text, 64);
+            if (isfinite(seconds))
+                cost_seconds_write(&text, seconds);
+            else
+                buf_add_byte(&text, '-');
+            printf(" %10.*s", STR_ARGS(buf_str(&text)));
+            buf_release(&text);
+        }
+        printf("\n");
+    }
+}
+
+static void print_agreement(const struct evaluation *evaluation) {
+    if (evaluation->count < 2) return;
+    printf("\nEqual scores and labels, of requests that both answer\n");
+    for (size_t i = 0; i < evaluation->count; i++)
+        for (size_t k = i + 1; k < evaluation->count; k++) {
+            const struct comparison *pair = &evaluation->pairs[i][k];
+            printf("  %s and ", printable(evaluation->candidates[i].name).text);
+            printf("%s:", printable(evaluation->candidates[k].name).text);
+            print_figure(
+                pair->answered_in_both > 0 ? 100 * comparison_agreement(pair) : (double)NAN, " %");
+            printf(" of %" PRIu64 " %s\n", pair->answered_in_both,
+                   plural(pair->answered_in_both, "request", "requests"));
+        }
+}
+
+void evaluate_show_table(const struct evaluation *evaluation) {
+    struct choice choice = choice_make(evaluation);
+    print_models(evaluation);
+    print_jobs(evaluation);
+    print_agreement(evaluation);
+    printf("\nChoice: %s\n", choice.candidate < evaluation->count
+                                 ? printable(evaluation->candidates[choice.candidate].name).text
+                                 : "none");
+    for (size_t i = 0; i < choice.reason_count; i++)
+        printf("  %s\n", printable(choice.reasons[i]).text);
+    printf("\nReport: %s/report.html\n", printable(evaluation->folder).text);
+}

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "evaluate/evaluation_json.h"
+
+#include "bench/machine.h"
+#include "evaluate/choice.h"
+#include "json/json.h"
+
+#include <math.h>
+
+static const char *const cost_names[] = {"watt_hours", "electricity", "rented_gpu", "managed_api"};
+static const char *const kind_names[] = {"score", "label", "prose"};
+
+/* A figure that is not known is null. */
+static json_t *number(double value) {
+    return isfinite(value) ? json_real(value) : json_null();
+}
+
+static json_t *count(uint64_t value) {
+    return json_integer((json_int_t)value);
+}
+
+static double share(uint64_t part, uint64_t whole) {
+    return whole > 0 ? (double)part / (double)whole : (double)NAN;
+}
+
+/* --- models --- */
+
+static json_t *jobs_of(const struct candidate *candidate) {
+    json_t *list = json_array();
+    for (size_t i = 0; i < EVALUATION_JOBS; i++) {
+        uint64_t requests = evaluation_jobs[i];
+        json_t *job = json_object();
+        json_object_set_new(job, "requests", count(requests));
+        json_object_set_new(job, "seconds", number(candidate_seconds(candidate, requests)));
+        for (size_t k = 0; k < sizeof cost_names / sizeof *cost_names; k++)
+            json_object_set_new(job, cost_names[k],
+                                number(candidate_cost(candidate, cost_names[k], requests)));
+        json_array_append_new(list, job);
+    }
+    return list;
+}
+
+static json_t *model_of(const struct candidate *candidate) {
+    double answers_per_s =
+        candidate->requests_per_s * share(candidate->completion_tokens, candidate->answered);
+    json_t *model = json_pack("{s:s,s:s}", "name", candidate->name, "results", candidate->results);
+    json_object_set_new(model, "requests", count(candidate->lines));
+    json_object_set_new(model, "answered", count(candidate->answered));
+    json_object_set_new(model, "failed", count(candidate->lines - candidate->answered));
+    json_object_set_new(model, "truncated", count(candidate->truncated));
+    json_object_set_new(model, "empty", count(candidate->empty));
+    json_object_set_new(model, "valid_share", number(candidate_valid_share(candidate)));
+    json_object_set_new(model, "req_s", number(candidate->requests_per_s));
+    json_object_set_new(model, "output_tokens_s", number(answers_per_s));
+    json_object_set_new(model, "load_seconds", number(candidate->load_seconds));
+    json_object_set_new(model, "prompt_tokens", count(candidate->prompt_tokens));
+    json_object_set_new(model, "cached_tokens", count(candidate->cached_tokens));
+    json_object_set_new(model, "completion_tokens", count(candidate->completion_tokens));
+    json_object_set_new(model, "tokens_per_request",
+                        json_pack("{s:I,s:I,s:I}", "p50", (json_int_t)candidate->tokens_p50, "p95",
+                                  (json_int_t)candidate->tokens_p95, "max",
+                                  (json_int_t)candidate->tokens_max));
+    json_object_set_new(model, "jobs", jobs_of(candidate));
+    json_object_set(model, "summary", candidate->summary);
+    return model;
+}
+
+/* --- answers next to each other --- */
+
+static json_t *field_of(const struct comparison_field *field) {
+    uint64_t rows = field->both + field->only_in[COMPARISON_A] + field->only_in[COMPARISON_B];
+    double low = NAN, high = NAN;
+    json_t *own = json_pack("{s:s,s:s}", "name", field->name, "kind", kind_names[field->kind]);
+    json_object_set_new(own, "rows", count(rows));
+    json_object_set_new(own, "equal", count(field->equal));
+    json_object_set_new(own, "agreement", number(share(field->equal, rows)));
+    if (field->pair_count > 0) {
+        const struct ranks *ranks = &field->ranks;
+        (void)(ranks->is_known && ranks_interval(ranks->spearman, field->pair_count, &low, &high));
+        json_object_set_new(own, "shift", number(field->shift));
+        json_object_set_new(own, "spearman",
+                            number(ranks->is_known ? ranks->spearman : (double)NAN));
+        json_object_set_new(own, "spearman_low", number(low));
+        json_object_set_new(own, "spearman_high", number(high));
+    }
+    if (field->kind == COMPARISON_LABEL) {
+        const struct kappa *kappa = &field->kappa;
+        json_object_set_new(own, "kappa", number(kappa->is_known ? kappa->value : (double)NAN));
+        json_object_set_new(own, "kappa_low", number(kappa->is_known ? kappa->low : (double)NAN));
+        json_object_set_new(own, "kappa_high", number(kappa->is_known ? kappa->high : (double)NAN));
+    }
+    return own;
+}
+
+static json_t *agreement_of(const char *a, const char *b, const struct comparison *is) {
+    json_t *own = json_pack("{s:s,s:s}", "a", a, "b", b), *fields = json_array(),
+           *most = json_array();
+    json_object_set_new(own, "answered_in_both", count(is->answered_in_both));
+    json_object_set_new(own, "agreement",
+                        number(is->answered_in_both > 0 ? comparison_agreement(is) : (double)NAN));
+    json_object_set_new(own, "all_equal", count(is->equal));
+    for (size_t i = 0; i < is->field_count; i++)
+        json_array_append_new(fields, field_of(&is->fields[i]));
+    for (size_t i = 0; i < is->most_count; i++) {
+        const struct comparison_row *row = &is->most[i];
+        json_t *item = json_pack("{s:s,s:s,s:s}", "custom_id", row->custom_id, "a",
+                                 row->answers[COMPARISON_A], "b", row->answers[COMPARISON_B]);
+        json_object_set_new(item, "distance", number(row->distance));
+        json_array_append_new(most, item);
+    }
+    json_object_set_new(own, "fields", fields);
+    json_object_set_new(own, "differ_most", most);
+    return own;
+}
+
+static json_t *agreements_of(const struct evaluation *evaluation) {
+    json_t *list = json_array();
+    const struct candidate *candidates = evaluation->candidates;
+    bool has_file = evaluation->reference && evaluation_reference(evaluation) == evaluation->count;
+    for (size_t i = 0; i < evaluation->count; i++) {
+        for (size_t k = i + 1; k < evaluation->count; k++)
+            json_array_append_new(list, agreement_of(candidates[i].name, candidates[k].name,
+                                                     &evaluation->pairs[i][k]));
+        if (has_file)
+            json_array_append_new(list, agreement_of(evaluation->reference, candidates[i].name,
+                                                     &evaluation->references[i]));
+    }
+    return list;
+}
+
+/* --- the whole --- */
+
+static json_t *choice_of(const struct evaluation *evaluation) {
+    struct choice choice = choice_make(evaluation);
+    json_t *own = json_object(), *reasons = json_array();
+    json_object_set_new(own, "model",
+                        choice.candidate < evaluation->count
+                            ? json_string(evaluation->candidates[choice.candidate].name)
+                            : json_null());
+    for (size_t i = 0; i < choice.reason_count; i++)
+        json_array_append_new(reasons, json_string(choice.reasons[i]));
+    json_object_set_new(own, "reasons", reasons);
+    return own;
+}
+
+static json_t *machine_of(void) {
+    static struct machine machine;
+    machine_describe(&machine);
+    json_t *own =
+        json_pack("{s:s,s:s,s:I,s:s}", "processor", machine.processor, "kernel", machine.kernel,
+                  "cores", (json_int_t)machine.cores, "command", machine.command);
+    json_object_set_new(own, "memory_bytes", count(machine.memory_bytes));
+    return own;
+}
+
+void evaluation_json_write(struct buf *out, const struct evaluation *evaluation) {
+    json_t *whole = json_object(), *models = json_array();
+    json_object_set_new(whole, "input", json_string(evaluation->input));
+    json_object_set_new(whole, "requests", count(evaluation->lines));
+    json_object_set_new(whole, "reference",
+                        evaluation->reference ? json_string(evaluation->reference) : json_null());
+    for (size_t i = 0; i < evaluation->count; i++)
+        json_array_append_new(models, model_of(&evaluation->candidates[i]));
+    json_object_set_new(whole, "models", models);
+    json_object_set_new(whole, "agreement", agreements_of(evaluation));
+    json_object_set_new(whole, "choice", choice_of(evaluation));
+    json_object_set_new(whole, "machine", machine_of());
+    json_write(out, whole);
+    buf_add_byte(out, '\n');
+    json_decref(whole);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* requests: the lines that all models of an evaluation run: a file, or a sample of it.
+ *
+ * A sample has lines at equal distances, so that each part of the file is in it, and the same ones
+ * each time.
+ *
+ * Thread: one.
+ * Memory: one line. */
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+/* Writes the requests of `input` to the new file `path`: all, or `sample` of them (0: all). Blank
+ * lines are passed over. ERR_INVALID if there are none. */
+enum err requests_write(const char *input, uint64_t sample, const char *path, uint64_t *ret_lines,
+                        struct error *error) MUST_CHECK;
+/* The requests of a file. */
+enum err requests_count(const char *path, uint64_t *ret_lines, struct error *error) MUST_CHECK;

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`quern evaluate`: figures against those of single runs and of `quern compare`; interruptions; what
+is refused. Most of it on the echo worker, which answers with what it is sent."""
+import json, os, pathlib, random, re, signal, subprocess, sys, time
+
+import pytest
+
+import support
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "crash"))
+import life
+
+SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+
+
+def lines_of(count, **echo):
+    """Requests that name a model which nobody has."""
+    lines = life.echo_lines(count)
+    for line in lines:
+        line["body"] |= {"model": "gpt-nobody-has"} | ({"echo": echo} if echo else {})
+    return lines
+
+
+def write(path, lines):
+    path.write_bytes(support.jsonl(lines))
+    return path
+
+
+def evaluate(path, *arguments):
+    done = support.quern("evaluate", path, "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def results_of(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def rated(name, score, fit):
+    """A result line of another system."""
+    content = json.dumps({"score": score, "fit": fit})
+    return {
+        "id": "r", "custom_id": name, "response": {
+            "status_code": 200, "request_id": "q", "body": {
+                "choices": [{
+                    "index": 0, "message": {"role": "assistant", "content": content},
+                    "finish_reason": "stop"}], "usage": {
+                        "prompt_tokens": 3, "completion_tokens": 4}}}, "error": None}
+
+
+def answers_in(rng, count):
+    """Requests whose echo is a rating, and the ratings of somebody else."""
+    lines, judged = lines_of(count), []
+    for line in lines:
+        score, fit = rng.randrange(10), rng.choice(["yes", "no"])
+        line["body"]["messages"] = [{
+            "role": "user", "content": json.dumps({"score": score, "fit": fit})}]
+        judged.append(
+            rated(line["custom_id"], min(9, score + rng.choice([0, 0, 1])),
+                  fit if rng.random() < 0.8 else "no"))
+    return lines, judged
+
+
+def test_every_model_runs_every_line_whatever_model_it_names(tmp_path):
+    lines = lines_of(40)
+    said = evaluate(write(tmp_path / "in.jsonl", lines), "--model", "a=echo", "--model", "b=echo")
+    folder = tmp_path / "in.jsonl.evaluation"
+    assert said == json.loads((folder / "evaluation.json").read_text()) | {
+        "machine": said["machine"]}
+    assert [model["name"] for model in said["models"]] == ["a", "b"]
+    for model in said["models"]:
+        life.judge(results_of(folder / f"{model['name']}.jsonl"), lines)
+        assert (model["requests"], model["answered"], model["failed"]) == (40, 40, 0)
+    [pair] = said["agreement"]
+    assert (pair["agreement"], pair["all_equal"], pair["answered_in_both"]) == (1, 40, 40)
+    assert said["choice"]["model"] in ("a", "b")
+    assert any("--reference" in reason for reason in said["choice"]["reasons"])
+    page = (folder / "report.html").read_text()
+    assert "<script" not in page and "http" not in page.replace(str(tmp_path), "")
+
+
+def test_counts_and_times_are_those_of_the_run(tmp_path):
+    lines = lines_of(25)
+    lines[3]["body"]["echo"] = {"finish_reason": "length"}
+    said = evaluate(write(tmp_path / "in.jsonl", lines), "--model", "a=echo", "--watts", "50",
+                    "--price-per-kwh", "0.4", "--input-price", "2", "--output-price", "3")
+    [model] = said["models"]
+    answers = results_of(tmp_path / "in.jsonl.evaluation/a.jsonl")
+    usages = [line["response"]["body"]["usage"] for line in answers]
+    assert model["prompt_tokens"] == sum(usage["prompt_tokens"] for usage in usages)
+    assert model["completion_tokens"] == sum(usage["completion_tokens"] for usage in usages)
+    assert model["truncated"] == sum(
+        line["response"]["body"]["choices"][0]["finish_reason"] == "length" for line in answers) == 1
+    whole = sorted(usage["prompt_tokens"] + usage["completion_tokens"] for usage in usages)
+    assert model["tokens_per_request"] == {"p50": whole[12], "p95": whole[23], "max": whole[24]}
+    summary = model["summary"]
+    assert model["req_s"] == summary["req_s"]
+    for job in model["jobs"]:
+        seconds = summary["load_seconds"] + job["requests"] / summary["req_s"]
+        assert job["seconds"] == pytest.approx(seconds)
+        assert job["watt_hours"] == pytest.approx(50 * seconds / 3600, rel=1e-4)
+        assert job["electricity"] == pytest.approx(0.4 * 50 * seconds / 3.6e6, rel=1e-3)
+        assert job["managed_api"] == pytest.approx(
+            summary["costs"]["once"]["managed_api"] * job["requests"] / 25)
+        assert job["rented_gpu"] is None
+
+
+def test_agreement_with_a_file_is_that_of_compare(tmp_path):
+    print(f"seed {SEED}")
+    lines, judged = answers_in(random.Random(SEED), 60)
+    write(tmp_path / "judged.jsonl", judged)
+    said = evaluate(write(tmp_path / "in.jsonl", lines), "--model", "a=echo", "--reference",
+                    tmp_path / "judged.jsonl")
+    done = support.quern("compare", tmp_path / "judged.jsonl",
+                         tmp_path / "in.jsonl.evaluation/a.jsonl", "--json")
+    wanted = {field["name"]: field for field in json.loads(done.stdout)["fields"]}
+    [pair] = said["agreement"]
+    assert {field["name"] for field in pair["fields"]} == {"score", "fit"}
+    for field in pair["fields"]:
+        other = wanted[field["name"]]
+        assert field["agreement"] == pytest.approx(other["agreement"])
+        for name in ("spearman", "spearman_low", "spearman_high"):
+            if "score" in other:
+                assert field[name] == pytest.approx(other["score"][name])
+        for name in ("kappa", "kappa_low", "kappa_high"):
+            if "label" in other:
+                assert field[name] == pytest.approx(other["label"][name])
+    assert said["choice"]["model"] == "a"
+
+
+def test_a_sample_has_lines_at_equal_distances(tmp_path):
+    lines = lines_of(23)
+    evaluate(write(tmp_path / "in.jsonl", lines), "--model", "a=echo", "--sample", "5", "-o",
+             tmp_path / "out")
+    taken = [line["custom_id"] for line in results_of(tmp_path / "out/a.jsonl")]
+    assert taken == [lines[i * 23 // 5]["custom_id"] for i in range(5)]
+
+
+def test_a_model_of_another_server_takes_part_and_can_be_the_reference(tmp_path):
+    lines = lines_of(30)
+    with support.serving(tmp_path / "far", "--model", "big=echo") as far:
+        said = evaluate(write(tmp_path / "in.jsonl", lines), "--model", "small=echo", "--upstream",
+                        f"big={far.url}", "--reference", "big")
+    assert [model["answered"] for model in said["models"]] == [30, 30]
+    assert said["agreement"][0]["agreement"] == 1
+    assert said["choice"]["model"] == "small"
+
+
+def test_killed_at_any_moment_it_ends_with_the_same_report(tmp_path):
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    lines = lines_of(60, each_ms=5)
+    arguments = ["--model", "a=echo", "--model", "b=echo"]
+    wanted = evaluate(write(tmp_path / "in.jsonl", lines), *arguments, "-o", tmp_path / "whole")
+    command = [
+        support.BINARY, "evaluate", tmp_path / "in.jsonl", "-o", tmp_path / "broken", *arguments]
+    for number in (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(rng.random() * 0.8)
+        process.send_signal(number)
+        process.wait()
+    said = evaluate(tmp_path / "in.jsonl", "-o", tmp_path / "broken", *arguments)
+
+    def lasting(report):
+        return [{
+            name: model[name]
+            for name in ("name", "requests", "answered", "failed", "truncated", "prompt_tokens",
+                         "completion_tokens", "valid_share", "tokens_per_request")}
+                for model in report["models"]], report["agreement"]
+
+    assert lasting(said) == lasting(wanted)
+    for name in ("a", "b"):
+        life.judge(results_of(tmp_path / f"broken/{name}.jsonl"), lines)
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["--model", "a=echo", "--model", "a=echo"], "two models are called 'a'"),
+    (["--model", "a=echo", "--reference", "none"], "neither one of the models nor a file"),
+    (["--model", "a=echo", "--alias", "x=a"], "each model runs all lines"),
+    (["--model", "a=echo", "--max-num-seqs", "3"], "with other options"),
+    (["--model", "a=echo", "--sample", "2"], "an evaluation of other requests"),
+    ([], "--model")])
+def test_what_it_cannot_do_it_says(tmp_path, arguments, words):
+    path = write(tmp_path / "in.jsonl", lines_of(3))
+    evaluate(path, "--model", "a=echo")
+    done = support.quern("evaluate", path, *arguments)
+    assert done.returncode in (2, 3) and words in done.stderr, done.stderr
+
+
+def test_a_model_that_cannot_run_is_named_and_the_others_are_kept(tmp_path):
+    path = write(tmp_path / "in.jsonl", lines_of(3))
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF no model")
+    done = support.quern("evaluate", path, "--model", "a=echo", "--model",
+                         f"bad={tmp_path}/bad.gguf")
+    assert done.returncode == 3 and "bad" in done.stderr, done.stderr
+    assert evaluate(path, "--model", "a=echo")["models"][0]["answered"] == 3
+
+
+def test_a_line_that_cannot_run_is_named_in_the_file_that_the_error_names(tmp_path):
+    lines = lines_of(3)
+    del lines[1]["url"]
+    done = support.quern("evaluate", write(tmp_path / "in.jsonl", lines), "--model", "a=echo")
+    assert done.returncode == 3, done.stderr
+    [name] = re.findall(r"all it said is in (\S+)", done.stderr)
+    assert "line 2" in pathlib.Path(name).read_text()
