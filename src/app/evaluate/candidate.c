@@ -105,7 +105,7 @@ enum err candidate_run(const struct candidate *candidate, const char *requests,
 
 struct tally {
     struct candidate *candidate;
-    uint64_t *tokens; /* (count) of each answered request */
+    uint64_t *tokens; /* (count) tokens of an answered request */
     size_t count, capacity;
     struct buf id;
 };

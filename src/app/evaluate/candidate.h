@@ -24,14 +24,14 @@ struct candidate {
     const char *const *arguments; /* options of its run, ending in NULL; borrowed */
     char results[PATH_MAX], summary_path[PATH_MAX], command_path[PATH_MAX];
 
-    /* Of its result lines: */
+    /* From its result lines: */
     uint64_t lines, answered;
     uint64_t truncated; /* answers that ended at their limit of tokens */
     uint64_t empty;     /* answers without a text */
     uint64_t prompt_tokens, cached_tokens, completion_tokens;
     uint64_t tokens_p50, tokens_p95, tokens_max; /* prompt and answer together, of one request */
 
-    /* Of its run, or of the run's last part if it was interrupted: */
+    /* From its run, or from the run's last part if it was interrupted: */
     json_t *summary;       /* as `quern run --json` prints it */
     double requests_per_s; /* NAN: not known */
     double load_seconds;

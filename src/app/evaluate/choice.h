@@ -14,8 +14,8 @@
 
 #define CHOICE_REASONS_MAX 6
 #define CHOICE_REASON_BYTES 320
-#define CHOICE_SHARE_SLACK 0.01     /* of answered requests and kept shapes, below the best */
-#define CHOICE_AGREEMENT_SLACK 0.02 /* of agreement with the reference, below the best */
+#define CHOICE_SHARE_SLACK 0.01     /* below the best, answered requests and shapes */
+#define CHOICE_AGREEMENT_SLACK 0.02 /* below the best, agreement with the reference */
 
 struct choice {
     size_t candidate; /* place; the evaluation's `count`: none can be chosen */
