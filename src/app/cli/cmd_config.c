@@ -194,7 +194,8 @@ static const struct option_table tables[] = {{rows, 0}};
 const struct command cmd_config = {
     .name = "config",
     .summary = "check and show the settings of serve, run, worker, preflight, evaluate and tune",
-    .usage = "config check|show|example|reloadable [run|serve|worker|preflight|evaluate|tune] [options]",
+    .usage =
+        "config check|show|example|reloadable [run|serve|worker|preflight|evaluate|tune] [options]",
     .help =
         "check: reads the files and the environment as these commands would, and says each wrong\n"
         "setting with its file and line; exits with 2 if there is one.\n"
