@@ -2,6 +2,7 @@
 #include "runner/retention.h"
 
 #include "base/log.h"
+#include "store/answers_forget.h"
 #include "store/audit.h"
 
 #include <inttypes.h>
@@ -60,8 +61,7 @@ static bool delete_old(struct retention *retention, int64_t now_unix_s) {
 bool retention_sweep(struct retention *retention, int64_t now_unix_s) {
     struct error error;
     bool has_more = false, has_old = delete_old(retention, now_unix_s);
-    if (store_batch_sweep(retention->store, retention->cache, now_unix_s, AT_ONCE, &has_more,
-                          &error) == OK)
+    if (store_batch_sweep(retention->store, now_unix_s, AT_ONCE, &has_more, &error) == OK)
         return has_old || has_more;
     log_warn("event=sweep error=\"%s\", retrying", error.text);
     return false;
@@ -76,11 +76,10 @@ enum err retention_delete(struct retention *retention, struct str batch_id, int6
     if (err != OK) return err;
     memcpy(id, batch_id.at, batch_id.bytes);
     note(retention, id, DELETED_BY_REQUEST, ret_freed);
-    if (result_cache_forget(retention->cache, id, &later) != OK)
+    if (store_forget_answers(retention->store, id, &later) != OK)
         log_warn("batch=%s event=cache_forget error=\"%s\", retrying", id, later.text);
     /* It is deleted. What one piece does not remove, or a full disk keeps, goes with a sweep. */
-    if (store_batch_sweep(retention->store, retention->cache, now_unix_s, 1, ret_has_more,
-                          &later) != OK)
+    if (store_batch_sweep(retention->store, now_unix_s, 1, ret_has_more, &later) != OK)
         log_warn("batch=%s event=sweep error=\"%s\", retrying", id, later.text);
     return OK;
 }

@@ -8,7 +8,7 @@
  * ended, and what the time is.
  *
  * Thread: any; the counters are atomic.
- * Memory: the caller's struct; borrows the store and the cache. */
+ * Memory: the caller's struct; borrows the store. */
 
 #include "store/batches_remove.h"
 
@@ -19,8 +19,7 @@ enum retention_why { DELETED_BY_REQUEST, DELETED_BY_AGE, DELETED_COUNT };
 
 struct retention {
     struct store *store;
-    struct result_cache *cache; /* NULL: there is none */
-    uint32_t keep_days;         /* ended batches are deleted after them; 0: never */
+    uint32_t keep_days; /* ended batches are deleted after them; 0: never */
     atomic_ullong deleted[DELETED_COUNT];
     atomic_ullong bytes;
 };

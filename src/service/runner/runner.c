@@ -12,6 +12,7 @@
 #include "runner/models.h"
 #include "runner/results.h"
 #include "runner/runner_internal.h"
+#include "store/answers_forget.h"
 #include "store/seglog_writer.h"
 
 #include <assert.h>
@@ -59,7 +60,7 @@ enum err runner_open(struct runner **ret_runner, struct store *store,
     else if (err == OK)
         err = result_cache_open(&runner->reuse.cache, store_dir(store),
                                 runner->options.result_cache_bytes, error);
-    runner->retention.cache = runner->reuse.cache;
+    store_use_cache(store, runner->reuse.cache);
     if (err != OK) {
         runner_close(runner);
         return err;
@@ -211,6 +212,7 @@ void runner_close(struct runner *runner) {
     runner_halt(runner);
     for (struct active_batch *batch = runner->batches; batch; batch = batch->next)
         leaders_forget(runner, batch);
+    store_use_cache(runner->store, NULL);
     result_cache_close(runner->reuse.cache);
     buf_release(&runner->reuse.body);
     for (struct active_batch *batch = runner->batches, *next; batch; batch = next) {

@@ -2,6 +2,7 @@
 #include "store/batches_remove.h"
 
 #include "base/os.h"
+#include "store/answers_forget.h"
 #include "store/store_internal.h"
 
 #include <stdio.h>
@@ -165,10 +166,10 @@ static enum err remove_folder(struct store *store, const char *id, struct error 
 }
 
 /* Removes all that the batch has. *pieces is 0 if some of it is left. */
-static enum err remove_one(struct store *store, struct result_cache *cache, char *id,
-                           int64_t now_unix_s, uint64_t *pieces, struct error *error) {
+static enum err remove_one(struct store *store, char *id, int64_t now_unix_s, uint64_t *pieces,
+                           struct error *error) {
     struct piece piece = {id, PIECE_ROWS};
-    enum err err = result_cache_forget(cache, id, error);
+    enum err err = store_forget_answers(store, id, error);
     while (err == OK && piece.changes == PIECE_ROWS) {
         if (*pieces == 0) return OK;
         (*pieces)--;
@@ -203,8 +204,8 @@ static enum err next_marked(struct store *store, int64_t *sequence, char ret_id[
     return err;
 }
 
-enum err store_batch_sweep(struct store *store, struct result_cache *cache, int64_t now_unix_s,
-                           uint64_t pieces, bool *ret_has_more, struct error *error) {
+enum err store_batch_sweep(struct store *store, int64_t now_unix_s, uint64_t pieces,
+                           bool *ret_has_more, struct error *error) {
     char id[STORE_ID_BYTES];
     int64_t sequence = 0;
     enum err err = store_file_sweep(store, now_unix_s, error);
@@ -212,8 +213,7 @@ enum err store_batch_sweep(struct store *store, struct result_cache *cache, int6
     while (err == OK && !*ret_has_more) {
         err = next_marked(store, &sequence, id, error);
         if (err != OK || !*id) break;
-        if (store_id_is_sane(str_from(id)))
-            err = remove_one(store, cache, id, now_unix_s, &pieces, error);
+        if (store_id_is_sane(str_from(id))) err = remove_one(store, id, now_unix_s, &pieces, error);
         *ret_has_more = pieces == 0;
     }
     return err;

@@ -18,7 +18,6 @@
  * Invariant: a row that is marked is removed, and never seen again. */
 
 #include "store/batches.h"
-#include "store/result_cache.h"
 
 /* What a deletion frees. */
 struct store_freed {
@@ -32,10 +31,10 @@ struct store_freed {
 enum err store_batch_delete(struct store *store, struct str id, int64_t now_unix_s,
                             struct store_freed *ret_freed, struct error *error) MUST_CHECK;
 /* Removes what has expired (store_file_sweep) and what marked batches have, in at most `pieces`
- * transactions of judgements, of which each batch takes one or more. The cache may be NULL if there
- * are no answers in it. *ret_has_more: batches are left for the next call. */
-enum err store_batch_sweep(struct store *store, struct result_cache *cache, int64_t now_unix_s,
-                           uint64_t pieces, bool *ret_has_more, struct error *error) MUST_CHECK;
+ * transactions of judgements, of which each batch takes one or more. *ret_has_more: batches are left
+ * for the next call. */
+enum err store_batch_sweep(struct store *store, int64_t now_unix_s, uint64_t pieces,
+                           bool *ret_has_more, struct error *error) MUST_CHECK;
 /* The batch that ended first of those before `before_unix_s`; ERR_NOT_FOUND without one. */
 enum err store_batch_oldest_ended(struct store *store, int64_t before_unix_s,
                                   char ret_id[STORE_ID_BYTES], struct error *error) MUST_CHECK;

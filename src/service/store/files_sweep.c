@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/os.h"
+#include "store/answers_forget.h"
 #include "store/batches.h"
 #include "store/files_internal.h"
 #include "store/fsck.h"
@@ -31,7 +32,7 @@ struct file_sweep {
     "(deleted IS NOT NULL OR expires <= ?1) AND id NOT IN"                                         \
     " (SELECT input_file_id FROM batches WHERE status < 4)"
 
-static enum err take_rows(struct store *store, void *context, struct error *error) {
+static enum err find_rows(struct store *store, void *context, struct error *error) {
     struct file_sweep *sweep = context;
     sweep->count = 0;
     sqlite3_stmt *statement;
@@ -46,6 +47,13 @@ static enum err take_rows(struct store *store, void *context, struct error *erro
         if (store_id_is_sane(str_from(id))) sweep->count++;
     }
     sqlite3_finalize(statement);
+    return err;
+}
+
+static enum err remove_rows(struct store *store, void *context, struct error *error) {
+    struct file_sweep *sweep = context;
+    sqlite3_stmt *statement;
+    enum err err = OK;
     for (size_t i = 0; i < sweep->count && err == OK; i++) {
         err = database_prepare(store, &statement, "DELETE FROM files WHERE id = ?", error);
         if (err != OK) break;
@@ -56,6 +64,16 @@ static enum err take_rows(struct store *store, void *context, struct error *erro
         err = database_run(store, statement, NULL, error);
     }
     return err;
+}
+
+/* Takes up to SWEEP_MAX files, forgets the answers that they held, and then removes their rows. A
+ * file that is gone for its clients never comes back, so others may sweep it meanwhile. */
+static enum err take_rows(struct store *store, struct file_sweep *sweep, struct error *error) {
+    enum err err = database_transact(store, find_rows, sweep, error);
+    for (size_t i = 0; i < sweep->count && err == OK; i++)
+        err = store_forget_answers_of_file(store, sweep->ids[i], error);
+    if (err != OK || sweep->count == 0) return err;
+    return database_transact(store, remove_rows, sweep, error);
 }
 
 /* The batches whose result files are gone since `id` is: the order of their results goes, too. */
@@ -86,7 +104,7 @@ enum err store_file_sweep(struct store *store, int64_t now_unix_s, struct error 
     sweep->now_unix_s = now_unix_s;
     enum err err;
     do {
-        err = database_transact(store, take_rows, sweep, error);
+        err = take_rows(store, sweep, error);
         for (size_t i = 0; i < sweep->count && err == OK; i++) {
             char path[STORE_PATH_BYTES];
             store_file_path(store, path, sweep->ids[i]);

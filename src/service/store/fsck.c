@@ -2,8 +2,8 @@
 #include "store/fsck.h"
 
 #include "base/os.h"
+#include "store/answers_forget.h"
 #include "store/files_internal.h"
-#include "store/result_cache.h"
 #include "store/wal_check.h"
 
 #include <stdio.h>
@@ -135,21 +135,13 @@ static enum err check_cached(void *context, const char *file, const char *batch_
                              struct error *error) {
     const struct cache_check *check = context;
     struct store *store = check->store;
-    sqlite3_stmt *statement;
     char sentence[512];
-    bool row = false;
+    bool is_kept = true;
     if (!store_id_is_sane(str_from(batch_id))) return OK; /* damage: a miss for every reader */
-    pthread_mutex_lock(&store->lock);
-    enum err err =
-        database_prepare(store, &statement, "SELECT 1 FROM batches WHERE id = ?1", error);
-    if (err == OK) {
-        database_bind_str(statement, 1, str_from(batch_id));
-        err = database_step(store, statement, &row, error);
-        sqlite3_finalize(statement);
-    }
-    pthread_mutex_unlock(&store->lock);
-    if (err != OK || row) return err;
-    snprintf(sentence, sizeof sentence, "%s: it has answers of %s, which is deleted (I16)", file,
+    enum err err = store_keeps_answers(store, batch_id, &is_kept, error);
+    if (err != OK || is_kept) return err;
+    snprintf(sentence, sizeof sentence,
+             "%s: it has answers of %s, which is deleted, or its output file is (I16)", file,
              batch_id);
     check->report(check->context, sentence);
     return OK;

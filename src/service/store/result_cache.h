@@ -24,7 +24,7 @@
  *    64   64 bytes  id of the batch that the answer was made for, NULs behind it
    128   body
  *
- * Who deletes a batch has its answers forgotten: their records keep magic and length and become
+ * Who deletes a batch, or its output file, has its answers forgotten (answers_forget.h): their records keep magic and length and become
  * zeros, and a file without other answers becomes empty, both durably. An answer that another batch
  * has got from here as well is that of its maker.
  *

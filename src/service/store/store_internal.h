@@ -28,6 +28,7 @@ struct store {
     atomic_bool disk_full;
     atomic_ullong wanted_bytes; /* highest value of store_wants_room; 0 while the disk has room */
     atomic_ullong spool_count;
+    struct result_cache *cache; /* answers_forget.h; NULL: there is none */
     atomic_ullong log_append_bytes;
     pthread_mutex_t
         histograms_lock; /* guards the next members, to `batch_seconds`; held for moments */

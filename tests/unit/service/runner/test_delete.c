@@ -6,6 +6,7 @@
 #include "pipeline.h"
 
 #include "base/log.h"
+#include "store/answers_forget.h"
 #include "store/batches_remove.h"
 #include "store/judgements.h"
 
@@ -255,12 +256,29 @@ static void the_order_of_results_goes_with_the_last_result_file(void **state) {
     pipeline_remove(&p);
 }
 
-/* Deletes under a fault plan in a child. Returns its wait status. */
-static int delete_in_child(struct pipeline *p, const char *id, const char *plan) {
+/* What a child does with the batch. */
+typedef enum err (*ending_fn)(struct store *store, const struct store_batch *batch,
+                              struct error *error);
+
+static enum err delete_batch(struct store *store, const struct store_batch *batch,
+                             struct error *error) {
+    struct store_freed freed;
+    enum err err = store_batch_delete(store, str_from(batch->id), test_now(), &freed, error);
+    return err == ERR_NOT_FOUND ? OK : err;
+}
+
+static enum err delete_output(struct store *store, const struct store_batch *batch,
+                              struct error *error) {
+    enum err err = store_file_delete(store, str_from(batch->output_file_id), test_now(), error);
+    return err == ERR_NOT_FOUND ? OK : err;
+}
+
+/* Ends something under a fault plan in a child. Returns its wait status. */
+static int end_in_child(struct pipeline *p, const struct store_batch *batch, ending_fn ends,
+                        const char *plan) {
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        struct store_freed freed;
         struct error error;
         struct result_cache *cache;
         bool has_more;
@@ -268,9 +286,10 @@ static int delete_in_child(struct pipeline *p, const char *id, const char *plan)
         must(os_fault_plan(plan, &error));
         pipeline_open_store(p);
         must(result_cache_open(&cache, p->dir, CACHE_BYTES, &error));
-        enum err err = store_batch_delete(p->store, str_from(id), test_now(), &freed, &error);
-        if (err != OK && err != ERR_NOT_FOUND) _exit(5);
-        must(store_batch_sweep(p->store, cache, test_now(), 100, &has_more, &error));
+        store_use_cache(p->store, cache);
+        must(ends(p->store, batch, &error));
+        must(store_batch_sweep(p->store, test_now(), 100, &has_more, &error));
+        store_use_cache(p->store, NULL);
         result_cache_close(cache);
         store_close(p->store);
         _exit(0);
@@ -293,7 +312,7 @@ static void a_kill_at_any_call_to_the_disk_leaves_a_sound_directory(void **state
         tree_remove(p.dir);
         tree_copy(template.dir, p.dir);
         snprintf(plan, sizeof plan, "any:%d:KILL", at);
-        int status = delete_in_child(&p, batch.id, plan);
+        int status = end_in_child(&p, &batch, delete_batch, plan);
         if (WIFEXITED(status)) {
             assert_int_equal(WEXITSTATUS(status), 0);
             break;
@@ -304,7 +323,7 @@ static void a_kill_at_any_call_to_the_disk_leaves_a_sound_directory(void **state
         /* Now and then what goes on after the restart dies as well. */
         if (at % 3 == 0) {
             snprintf(plan, sizeof plan, "any:%d:KILL", at / 2 + 1);
-            delete_in_child(&p, batch.id, plan);
+            end_in_child(&p, &batch, delete_batch, plan);
             assert_int_equal(pipeline_fsck(&p), 0);
         }
         struct error error;
@@ -314,7 +333,9 @@ static void a_kill_at_any_call_to_the_disk_leaves_a_sound_directory(void **state
             struct result_cache *cache;
             unfinished++;
             must(result_cache_open(&cache, p.dir, CACHE_BYTES, &error));
-            must(store_batch_sweep(p.store, cache, test_now(), 100, &has_more, &error));
+            store_use_cache(p.store, cache);
+            must(store_batch_sweep(p.store, test_now(), 100, &has_more, &error));
+            store_use_cache(p.store, NULL);
             result_cache_close(cache);
             assert_gone(&p, &batch);
         }
@@ -324,6 +345,88 @@ static void a_kill_at_any_call_to_the_disk_leaves_a_sound_directory(void **state
     }
     print_message("# killed at %d calls, %d of them after the mark\n", killed, unfinished);
     assert_true(killed > 10 && unfinished > 3);
+    store_batch_release(&batch);
+    pipeline_remove(&p);
+    pipeline_remove(&template);
+}
+
+static void the_answers_of_a_batch_go_with_its_output_file(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct error error;
+    char kept[STORE_ID_BYTES];
+    struct store_batch batch = make_ended(&p, &(struct runner_options){0});
+    submit(&p, "stays", kept);
+    struct store_batch other = pipeline_wait(&p, kept, is_over);
+    int stays = count_cached(&p, "stays "), answers = count_cached(&p, "delete ");
+    assert_true(stays > 0 && answers > 0);
+    must(store_file_delete(p.store, str_from(batch.error_file_id), test_now(), &error));
+    must(store_file_delete(p.store, str_from(batch.input_file_id), test_now(), &error));
+    assert_int_equal(count_cached(&p, "delete "), answers); /* its results can still be read */
+    must(store_file_delete(p.store, str_from(batch.output_file_id), test_now(), &error));
+    assert_int_equal(count_cached(&p, "delete "), 0);
+    assert_int_equal(count_cached(&p, batch.id), 0);
+    assert_int_equal(count_cached(&p, "stays "), stays);
+    assert_true(store_batch_exists(p.store, batch.id));
+    store_batch_release(&batch);
+    store_batch_release(&other);
+    pipeline_close(&p);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    pipeline_remove(&p);
+}
+
+/* An older version left the answers of a batch whose output file is gone. */
+static void a_start_forgets_the_answers_whose_output_file_is_gone(void **state) {
+    (void)state;
+    struct pipeline p = {0};
+    struct error error;
+    char from[512], to[512];
+    struct store_batch batch = make_ended(&p, &(struct runner_options){0});
+    snprintf(from, sizeof from, "%s/cache", p.dir);
+    snprintf(to, sizeof to, "%s/kept", p.dir);
+    tree_copy(from, to);
+    must(store_file_delete(p.store, str_from(batch.output_file_id), test_now(), &error));
+    pipeline_close(&p);
+    tree_remove(from);
+    tree_copy(to, from);
+    tree_remove(to);
+    assert_true(count_cached(&p, "delete ") > 0);
+    assert_int_equal(pipeline_fsck(&p), 1);
+    pipeline_open(&p, &(struct runner_options){.result_cache_bytes = CACHE_BYTES}, &echo, 1);
+    assert_int_equal(count_cached(&p, "delete "), 0);
+    pipeline_close(&p);
+    assert_int_equal(pipeline_fsck(&p), 0);
+    store_batch_release(&batch);
+    pipeline_remove(&p);
+}
+
+static void a_kill_while_an_output_file_is_deleted_leaves_no_answers_behind_it(void **state) {
+    (void)state;
+    struct pipeline template = {0}, p = {0};
+    struct store_batch batch = make_ended(&template, &(struct runner_options){0});
+    pipeline_close(&template);
+    snprintf(p.dir, sizeof p.dir, "%.48s-run", template.dir);
+    int killed = 0;
+    for (int at = 1;; at++) {
+        char plan[64];
+        tree_remove(p.dir);
+        tree_copy(template.dir, p.dir);
+        snprintf(plan, sizeof plan, "any:%d:KILL", at);
+        int status = end_in_child(&p, &batch, delete_output, plan);
+        assert_int_equal(pipeline_fsck(&p), 0);
+        if (WIFEXITED(status)) {
+            assert_int_equal(WEXITSTATUS(status), 0);
+            break;
+        }
+        assert_int_equal(WTERMSIG(status), SIGKILL);
+        killed++;
+        assert_int_equal(end_in_child(&p, &batch, delete_output, ""), 0);
+        assert_int_equal(count_cached(&p, batch.id), 0);
+        assert_false(has_file(&p, batch.output_file_id));
+        assert_int_equal(pipeline_fsck(&p), 0);
+    }
+    print_message("# killed at %d calls\n", killed);
+    assert_true(killed > 5);
     store_batch_release(&batch);
     pipeline_remove(&p);
     pipeline_remove(&template);
@@ -339,6 +442,9 @@ int main(void) {
         cmocka_unit_test(fsck_names_cached_answers_of_no_batch),
         cmocka_unit_test(the_order_of_results_goes_with_the_last_result_file),
         cmocka_unit_test(a_kill_at_any_call_to_the_disk_leaves_a_sound_directory),
+        cmocka_unit_test(the_answers_of_a_batch_go_with_its_output_file),
+        cmocka_unit_test(a_start_forgets_the_answers_whose_output_file_is_gone),
+        cmocka_unit_test(a_kill_while_an_output_file_is_deleted_leaves_no_answers_behind_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
