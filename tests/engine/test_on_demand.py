@@ -74,6 +74,7 @@ def test_every_model_of_the_machine_is_listed_and_loads_when_it_is_asked_for(hom
         assert loaded(server) == set() and set(states(server).values()) == {"unloaded"}
         shown = ask(server, "/api/show", {"model": "smollm2:135m"})
         assert shown["model_info"]["llama.context_length"] == 8192
+        assert "<|im_start|>" in shown["template"]
         tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
         assert "does not support tools" in ask(
             server, "/api/chat", {"model": "smollm2:135m", "messages": QUESTION, "tools": [tool]},
@@ -90,6 +91,36 @@ def test_every_model_of_the_machine_is_listed_and_loads_when_it_is_asked_for(hom
         assert {"smollm2:135m", "all-minilm:latest"} <= loaded(server)
         assert "nobody" in ask(server, "/api/chat", {"model": "nobody", "messages": QUESTION},
                                404)["error"]
+
+
+@pytest.mark.parametrize("layout", ("jinja", "named", "old"))
+def test_a_model_is_shown_before_its_first_load_as_after_it(tmp_path, layout):
+    """Templates of a folder stand in three places; all but the first are members of JSON."""
+    tiny = support.SHARED / "tiny/qwen3"
+    if not tiny.exists():
+        pytest.skip("shared/tiny is not here")
+    template = (support.SHARED / "templates/Qwen-Qwen3-0.6B.jinja").read_text()
+    folder = tmp_path / "cache/quern/models/mine"
+    folder.mkdir(parents=True)
+    for file in tiny.iterdir():
+        if file.suffix != ".gguf" and file.name != "tokenizer_config.json":
+            os.symlink(file, folder / file.name)
+    if layout == "jinja":
+        (folder / "chat_template.jinja").write_text(template)
+    elif layout == "named":
+        (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": [
+            {"name": "default", "template": template}]}))
+    else:
+        (folder / "chat_template.json").write_text(json.dumps({"chat_template": template}))
+    with serving(tmp_path, tmp_path / "state") as server:
+        before = ask(server, "/api/show", {"model": "mine"})
+        assert loaded(server) == set()
+        assert before["template"].strip() == template.strip()
+        assert before["capabilities"] == ["completion", "tools", "thinking"]
+        chat(server, "mine")
+        assert loaded(server) == {"mine:latest"}
+        after = ask(server, "/api/show", {"model": "mine"})
+        assert before == after
 
 
 def test_models_take_turns_where_only_one_may_be_loaded_and_batches_wait(home, tmp_path):

@@ -15,12 +15,14 @@
 struct chosen {
     const char *name;
     int64_t max_model_len, device_memory_mib;
-    bool json;
+    bool json, templates;
 };
 
 #define AT(field) offsetof(struct chosen, field)
 static const struct option rows[] = {
     {"json", OPTION_SWITCH, AT(json), .help = "print one JSON object per model"},
+    {"templates", OPTION_SWITCH, AT(templates),
+     .help = "with --json: print the chat template of each model, too"},
     {"max-model-len", OPTION_INTEGER, AT(max_model_len), "N",
      .help = "tokens of the sequences that are counted (default: the context; on a GPU 4096)",
      .min = 1, .max = 1 << 24, .is_size = true},
@@ -57,9 +59,10 @@ static void print_file(void *context, const struct model_file *file) {
     if (!chosen->json && listing->count == 0) models_show_head(has_card);
     listing->count++;
     if (chosen->json)
-        models_show_json(&facts, &card);
+        models_show_json(&facts, &card, chosen->templates);
     else
         models_show_line(&facts, &card, has_card);
+    model_facts_release(&facts);
 }
 
 static enum err list(struct command_call *call, struct error *error) {
@@ -89,12 +92,12 @@ static enum err inspect(struct command_call *call, struct error *error) {
     if (chosen->device_memory_mib > 0 && !*facts.why_not)
         err = models_card_read(&card, file.path, (uint64_t)chosen->device_memory_mib << 20,
                                (uint32_t)chosen->max_model_len, error);
-    if (err != OK) return err;
-    if (chosen->json)
-        models_show_json(&facts, &card);
-    else
+    if (err == OK && chosen->json)
+        models_show_json(&facts, &card, chosen->templates);
+    else if (err == OK)
         models_show_page(&facts, &card);
-    return OK;
+    model_facts_release(&facts);
+    return err;
 }
 
 /* --- verify --- */

@@ -157,10 +157,17 @@ static void add_inspection(struct buf *line, const struct model_facts *facts) {
     add_number(line, "sequences", facts->fit.sequences);
 }
 
-void models_show_json(const struct model_facts *facts, const struct models_card *card) {
+static void add_template(struct buf *line, const struct inspection *is) {
+    if (is->template.bytes == 0 || is->template.bytes > MODELS_TEMPLATE_BYTES_MAX) return;
+    buf_add_text(line, ", \"template\": ");
+    json_write_string(line, buf_str(&is->template));
+}
+
+void models_show_json(const struct model_facts *facts, const struct models_card *card,
+                      bool has_template) {
     const struct model_file *file = facts->file;
     struct buf line;
-    buf_init(&line, 1 << 16);
+    buf_init(&line, BUF_UNLIMITED);
     buf_add_text(&line, "{\"model\": ");
     json_write_string(&line, str_from(file->name));
     add_text(&line, "source", model_source_name(file->source));
@@ -169,6 +176,7 @@ void models_show_json(const struct model_facts *facts, const struct models_card 
     buf_printf(&line, ", \"servable\": %s", *facts->why_not ? "false" : "true");
     add_text(&line, "reason", facts->why_not);
     if (facts->is_read) add_inspection(&line, facts);
+    if (facts->is_read && has_template) add_template(&line, &facts->is);
     if (card->memory_bytes > 0) models_card_add_json(&line, card);
     buf_add_text(&line, "}");
     puts(line.at);

@@ -15,5 +15,8 @@ void models_show_head(bool has_card);
 void models_show_line(const struct model_facts *facts, const struct models_card *card,
                       bool has_card);
 void models_show_page(const struct model_facts *facts, const struct models_card *card);
-/* One object and a newline. */
-void models_show_json(const struct model_facts *facts, const struct models_card *card);
+/* One object and a newline. `has_template`: with the text of the chat template, up to
+ * MODELS_TEMPLATE_BYTES_MAX of it; a longer one is left out. */
+#define MODELS_TEMPLATE_BYTES_MAX ((size_t)64 << 10)
+void models_show_json(const struct model_facts *facts, const struct models_card *card,
+                      bool has_template);

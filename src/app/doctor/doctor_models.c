@@ -60,6 +60,7 @@ static void tell_model(FILE *to, const char *argument) {
              (double)facts.fit.needed_bytes / 1e9, (double)facts.machine.free_bytes / 1e9);
     else
         tell(to, DOCTOR_GOOD, "%.100s can be served (%.200s)", file.name, file.path);
+    model_facts_release(&facts);
 }
 
 struct stores {

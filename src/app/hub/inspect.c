@@ -49,8 +49,13 @@ enum err inspect_path(struct inspection *ret_inspection, const char *path, struc
     if (err != OK) return err;
     qsort(inspection.types, inspection.type_count, sizeof *inspection.types, compare_types);
     inspection.kv_far_bytes_per_token = inspection.kv_bytes_per_token;
+    buf_init(&inspection.template, BUF_UNLIMITED);
     *ret_inspection = inspection;
     return OK;
+}
+
+void inspect_release(struct inspection *inspection) {
+    buf_release(&inspection->template);
 }
 
 /* --- the machine --- */

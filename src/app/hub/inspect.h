@@ -9,8 +9,9 @@
  * entered the sandbox call it.
  *
  * Thread: main.
- * Memory: the caller's structs. */
+ * Memory: the caller's structs; inspect_release frees what one owns. */
 
+#include "base/buf.h"
 #include "base/err.h"
 
 #include <stdint.h>
@@ -47,14 +48,16 @@ struct inspection {
     uint64_t state_bytes;
     char mixture[16]; /* "Q4_K_M": the name of the mixture of types; empty: the file has none */
     bool has_template;
-    /* What the template does; known for a GGUF file after inspect_verdict. */
+    /* What the template does, known after inspect_verdict if the template can be read. */
     bool is_template_read, takes_tools, thinks;
-    bool embeds; /* made for embeddings: the file says how to pool */
+    struct buf template; /* its text; empty: none, or it is not known */
+    bool embeds;         /* made for embeddings: the file says how to pool */
 };
 
 /* An error with a sentence: the path does not exist, or is no model. */
 enum err inspect_path(struct inspection *ret_inspection, const char *path,
                       struct error *error) MUST_CHECK;
+void inspect_release(struct inspection *inspection);
 
 struct machine {
     uint64_t memory_bytes;

@@ -103,7 +103,8 @@ enum err inspect_folder(struct inspection *inspection, const char *path, struct 
     inspection->embeds = is_there(path, "modules.json");
     read_config(inspection, config);
     json_decref(config);
-    inspection->has_template = is_there(path, "chat_template.jinja");
+    inspection->has_template =
+        is_there(path, "chat_template.jinja") || is_there(path, "chat_template.json");
     if (read_json(path, "tokenizer_config.json", &tokenizer, &ignored) == OK) {
         if (json_member(tokenizer, "chat_template")) inspection->has_template = true;
         json_decref(tokenizer);

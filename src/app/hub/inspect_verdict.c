@@ -5,7 +5,7 @@
 #include "chat/tool_format.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/tensors.h"
-#include "jinja/jinja.h"
+#include "engine/vocabulary.h"
 
 /* Keys and values in F16, of the layers that have their own, or lines that are both. */
 static void take_keys(struct inspection *inspection, const struct model_config *config) {
@@ -57,21 +57,30 @@ static void take_memory(struct inspection *inspection, const struct checkpoint *
             memory_of(checkpoint_config(checkpoint), checkpoint_tensor_at(checkpoint, i), is_tied);
 }
 
-/* A template that cannot be read leaves it unknown: the engine says why it does not load. */
-static void take_template(struct inspection *inspection, const struct checkpoint_vocab *vocab) {
-    struct jinja_template *template = NULL, *for_tools = NULL;
+static enum err open_templates(struct vocabulary *words, const struct checkpoint_vocab *vocab,
+                               struct error *error) {
+    enum err err = jinja_template_open(&words->template, vocab->chat_template, error);
+    if (err == OK && vocab->tool_template.bytes > 0)
+        err = jinja_template_open(&words->tool_template, vocab->tool_template, error);
+    return err;
+}
+
+/* Reads the templates of a file, or those of a folder, which has no `vocab`. One that cannot be
+ * read leaves it unknown: the engine says why it does not load. */
+static void take_template(struct inspection *inspection, const char *path,
+                          const struct checkpoint_vocab *vocab) {
+    struct vocabulary words = {.template = NULL};
     struct error ignored;
-    bool is_good = jinja_template_open(&template, vocab->chat_template, &ignored) == OK;
-    if (is_good && vocab->tool_template.bytes > 0)
-        is_good = jinja_template_open(&for_tools, vocab->tool_template, &ignored) == OK;
-    inspection->is_template_read = is_good;
-    if (is_good) {
+    enum err err = vocab ? open_templates(&words, vocab, &ignored)
+                         : vocabulary_read_templates(&words, path, &ignored);
+    if (err == OK && words.template) {
+        inspection->is_template_read = true;
         inspection->takes_tools =
-            tool_format_of(for_tools ? for_tools : template) != TOOL_FORMAT_NONE;
-        inspection->thinks = thought_marks_of(template).begin != NULL;
+            tool_format_of(vocabulary_template(&words, true)) != TOOL_FORMAT_NONE;
+        inspection->thinks = thought_marks_of(words.template).begin != NULL;
+        buf_add_str(&inspection->template, jinja_template_source(words.template));
     }
-    jinja_template_close(template);
-    jinja_template_close(for_tools);
+    vocabulary_close(&words);
 }
 
 enum err inspect_verdict(struct inspection *inspection, const char *path, struct error *error) {
@@ -85,7 +94,7 @@ enum err inspect_verdict(struct inspection *inspection, const char *path, struct
     if (!is_encoder) take_keys(inspection, config);
     if (err == OK && !is_encoder) take_memory(inspection, checkpoint);
     const struct checkpoint_vocab *vocab = checkpoint_vocab(checkpoint);
-    if (err == OK && vocab && inspection->has_template) take_template(inspection, vocab);
+    if (err == OK && inspection->has_template) take_template(inspection, path, vocab);
     checkpoint_close(checkpoint);
     return err;
 }

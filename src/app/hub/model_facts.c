@@ -19,3 +19,7 @@ void model_facts_read(struct model_facts *ret_facts, const struct model_file *fi
     if (err != OK && !*ret_facts->why_not)
         snprintf(ret_facts->why_not, sizeof ret_facts->why_not, "%s", error.text);
 }
+
+void model_facts_release(struct model_facts *facts) {
+    inspect_release(&facts->is);
+}

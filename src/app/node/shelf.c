@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define LINE_BYTES_MAX ((size_t)256 << 10)
-#define TEXTS_BYTES_MAX ((size_t)4 << 20)
+#define LINE_BYTES_MAX ((size_t)1 << 20)   /* a template of 64 KiB, each byte escaped, and more */
+#define TEXTS_BYTES_MAX ((size_t)32 << 20) /* SHELF_MODELS_MAX templates, and more */
 
 struct shelf {
     struct shelf_model *models; /* (count) */
@@ -77,6 +77,7 @@ static void fill_foretold(struct shelf *shelf, struct shelf_model *model, const 
                   .context_tokens = count_of(object, "context"),
                   .layers = count_of(object, "layers"),
                   .width = count_of(object, "width"),
+                  .template = keep(shelf, text_of(object, "template")),
                   .knows_template = is_encoder || json_object_get(object, "takes_tools"),
                   .takes_tools = flag_of(object, "takes_tools"),
                   .thinks = flag_of(object, "thinks")}};
@@ -174,14 +175,16 @@ static enum err open_listing(struct shelf **ret_shelf, const char *const *argume
 }
 
 enum err shelf_open(struct shelf **ret_shelf, const volatile bool *stop, struct error *error) {
-    static const char *const arguments[] = {"quern", "models", "list", "--json", NULL};
+    static const char *const arguments[] = {"quern",  "models",      "list",
+                                            "--json", "--templates", NULL};
     enum err err = open_listing(ret_shelf, arguments, stop, error);
     return err == OK ? OK : err_prefix(error, "the models of this machine cannot be listed");
 }
 
 enum err shelf_open_one(struct shelf **ret_shelf, const char *name, struct error *error) {
     static const volatile bool never = false;
-    const char *const arguments[] = {"quern", "models", "inspect", name, "--json", NULL};
+    const char *const arguments[] = {"quern",  "models",      "inspect", name,
+                                     "--json", "--templates", NULL};
     return open_listing(ret_shelf, arguments, &never, error);
 }
 

@@ -46,6 +46,9 @@ enum err vocabulary_open(struct vocabulary *ret_vocabulary, const struct checkpo
 /* Opens from a folder with a tokenizer.json. */
 enum err vocabulary_open_folder(struct vocabulary *ret_vocabulary, const char *folder,
                                 struct error *error) MUST_CHECK;
+/* Opens the chat templates of a folder alone, without a tokenizer. */
+enum err vocabulary_read_templates(struct vocabulary *ret_vocabulary, const char *folder,
+                                   struct error *error) MUST_CHECK;
 /* Opens from a .gguf, a folder, or a tokenizer.json, which has no template. */
 enum err vocabulary_open_file(struct vocabulary *ret_vocabulary, const char *path,
                               struct error *error) MUST_CHECK;

@@ -221,22 +221,31 @@ static enum err read_tokenizer_config(struct vocabulary *vocabulary, const struc
     vocabulary->unknown = find_token(vocabulary, object, "unk_token");
     vocabulary->padding = find_token(vocabulary, object, "pad_token");
     add_end(vocabulary, vocabulary->eos);
-    return read_templates_of(vocabulary, PART_TOKENIZER_CONFIG, object, error);
+    return OK;
 }
 
-enum err vocabulary_add_parts(struct vocabulary *vocabulary,
-                              const struct str parts[VOCABULARY_PART_COUNT], struct error *error) {
+static enum err read_templates(struct vocabulary *vocabulary, const struct str *parts,
+                               struct error *error) {
+    static const enum vocabulary_part objects[] = {PART_TOKENIZER_CONFIG, PART_TEMPLATE_JSON};
     enum err err = OK;
-    struct str object;
     if (parts[PART_TEMPLATE].at)
         err = open_template(&vocabulary->template, files[PART_TEMPLATE].name, parts[PART_TEMPLATE],
                             error);
     if (err == OK && parts[PART_TOOL_TEMPLATE].at)
         err = open_template(&vocabulary->tool_template, files[PART_TOOL_TEMPLATE].name,
                             parts[PART_TOOL_TEMPLATE], error);
+    for (size_t i = 0; i < sizeof objects / sizeof *objects && err == OK; i++) {
+        struct str object;
+        err = read_object(parts, objects[i], &object, error);
+        if (err == OK) err = read_templates_of(vocabulary, objects[i], object, error);
+    }
+    return err;
+}
+
+enum err vocabulary_add_parts(struct vocabulary *vocabulary,
+                              const struct str parts[VOCABULARY_PART_COUNT], struct error *error) {
+    enum err err = read_templates(vocabulary, parts, error);
     if (err == OK) err = read_tokenizer_config(vocabulary, parts, error);
-    if (err == OK) err = read_object(parts, PART_TEMPLATE_JSON, &object, error);
-    if (err == OK) err = read_templates_of(vocabulary, PART_TEMPLATE_JSON, object, error);
     if (err == OK) err = read_labels(vocabulary, parts, error);
     return err == OK ? read_ends(vocabulary, parts, error) : err;
 }
@@ -313,13 +322,17 @@ static enum err read_tokenizer(struct vocabulary *vocabulary, const char *folder
     return err;
 }
 
-static enum err read_parts(struct vocabulary *vocabulary, const char *folder, struct error *error) {
+/* Reads the parts and lets `add` take them. */
+static enum err read_parts(struct vocabulary *vocabulary, const char *folder,
+                           enum err (*add)(struct vocabulary *vocabulary, const struct str *parts,
+                                           struct error *error),
+                           struct error *error) {
     char *bytes[VOCABULARY_PART_COUNT] = {NULL};
     struct str parts[VOCABULARY_PART_COUNT] = {{NULL, 0}};
     enum err err = OK;
     for (int i = 0; i < VOCABULARY_PART_COUNT && err == OK; i++)
         err = read_file(folder, files[i].name, files[i].bytes_max, &bytes[i], &parts[i], error);
-    if (err == OK) err = vocabulary_add_parts(vocabulary, parts, error);
+    if (err == OK) err = add(vocabulary, parts, error);
     for (int i = 0; i < VOCABULARY_PART_COUNT; i++) free(bytes[i]);
     return err;
 }
@@ -328,7 +341,18 @@ enum err vocabulary_open_folder(struct vocabulary *ret_vocabulary, const char *f
                                 struct error *error) {
     struct vocabulary vocabulary = {.unknown = TOKEN_NONE, .padding = TOKEN_NONE};
     enum err err = read_tokenizer(&vocabulary, folder, error);
-    if (err == OK) err = read_parts(&vocabulary, folder, error);
+    if (err == OK) err = read_parts(&vocabulary, folder, vocabulary_add_parts, error);
+    if (err == OK)
+        *ret_vocabulary = vocabulary;
+    else
+        vocabulary_close(&vocabulary);
+    return err;
+}
+
+enum err vocabulary_read_templates(struct vocabulary *ret_vocabulary, const char *folder,
+                                   struct error *error) {
+    struct vocabulary vocabulary = {.unknown = TOKEN_NONE, .padding = TOKEN_NONE};
+    enum err err = read_parts(&vocabulary, folder, read_templates, error);
     if (err == OK)
         *ret_vocabulary = vocabulary;
     else

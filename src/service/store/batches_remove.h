@@ -31,8 +31,8 @@ struct store_freed {
 enum err store_batch_delete(struct store *store, struct str id, int64_t now_unix_s,
                             struct store_freed *ret_freed, struct error *error) MUST_CHECK;
 /* Removes what has expired (store_file_sweep) and what marked batches have, in at most `pieces`
- * transactions of judgements, of which each batch takes one or more. *ret_has_more: batches are left
- * for the next call. */
+ * transactions of judgements, of which each batch takes one or more. *ret_has_more: batches are
+ * left for the next call. */
 enum err store_batch_sweep(struct store *store, int64_t now_unix_s, uint64_t pieces,
                            bool *ret_has_more, struct error *error) MUST_CHECK;
 /* The batch that ended first of those before `before_unix_s`; ERR_NOT_FOUND without one. */

@@ -24,9 +24,9 @@
  *    64   64 bytes  id of the batch that the answer was made for, NULs behind it
    128   body
  *
- * Who deletes a batch, or its output file, has its answers forgotten (answers_forget.h): their records keep magic and length and become
- * zeros, and a file without other answers becomes empty, both durably. An answer that another batch
- * has got from here as well is that of its maker.
+ * Who deletes a batch, or its output file, has its answers forgotten (answers_forget.h): their
+ * records keep magic and length and become zeros, and a file without other answers becomes empty,
+ * both durably. An answer that another batch has got from here as well is that of its maker.
  *
  * A record is valid if
  *   (1) the magic is there,
