@@ -3,22 +3,22 @@
 
 #include "json/span.h"
 
-void chat_turns_init(struct chat_turns *turns) {
-    *turns = (struct chat_turns){0};
-    buf_init(&turns->parts, BUF_UNLIMITED);
+#include <string.h>
+
+void chat_turns_init(struct chat_turns *turns, struct buf *body) {
+    *turns = (struct chat_turns){.body = body};
     buf_init(&turns->thought, BUF_UNLIMITED);
     buf_init(&turns->calls, BUF_UNLIMITED);
     buf_init(&turns->system, BUF_UNLIMITED);
-    buf_init(&turns->written, BUF_UNLIMITED);
     map_init(&turns->ids);
+    buf_add_text(body, ",\"messages\":[");
+    turns->start = body->bytes;
 }
 
 void chat_turns_release(struct chat_turns *turns) {
-    buf_release(&turns->parts);
     buf_release(&turns->thought);
     buf_release(&turns->calls);
     buf_release(&turns->system);
-    buf_release(&turns->written);
     map_release(&turns->ids);
 }
 
@@ -27,46 +27,52 @@ void chat_turns_add_inside(struct buf *to, struct str string) {
 }
 
 static void begin_message(struct chat_turns *turns, const char *role) {
-    if (turns->written.bytes > 0) buf_add_byte(&turns->written, ',');
-    buf_printf(&turns->written, "{\"role\":\"%s\",\"content\":", role);
-}
-
-static void write_turn(struct chat_turns *turns) {
-    struct buf *to = &turns->written;
-    begin_message(turns, turns->role == CHAT_USER ? "user" : "assistant");
-    if (turns->parts.bytes > 0)
-        buf_printf(to, "[%.*s]", STR_ARGS(buf_str(&turns->parts)));
-    else
-        buf_add_text(to, "\"\"");
-    if (turns->thought.bytes > 0)
-        buf_printf(to, ",\"reasoning_content\":\"%.*s\"", STR_ARGS(buf_str(&turns->thought)));
-    if (turns->calls.bytes > 0)
-        buf_printf(to, ",\"tool_calls\":[%.*s]", STR_ARGS(buf_str(&turns->calls)));
-    buf_add_byte(to, '}');
-}
-
-void chat_turns_end(struct chat_turns *turns) {
-    bool is_empty = turns->parts.bytes + turns->thought.bytes + turns->calls.bytes == 0;
-    bool is_dropped = turns->drops_empty && turns->role == CHAT_ASSISTANT && is_empty;
-    if (turns->role != CHAT_NOBODY && !is_dropped) write_turn(turns);
-    turns->role = CHAT_NOBODY;
-    buf_clear(&turns->parts);
-    buf_clear(&turns->thought);
-    buf_clear(&turns->calls);
+    if (turns->body->bytes > turns->start) buf_add_byte(turns->body, ',');
+    buf_printf(turns->body, "{\"role\":\"%s\",\"content\":", role);
 }
 
 void chat_turns_open(struct chat_turns *turns, enum chat_role role) {
     if (turns->role == role) return;
     chat_turns_end(turns);
     turns->role = role;
+    turns->turn_at = turns->body->bytes;
+    turns->part_count = 0;
+    begin_message(turns, role == CHAT_USER ? "user" : "assistant");
+}
+
+static void end_turn(struct chat_turns *turns) {
+    struct buf *to = turns->body;
+    buf_add_text(to, turns->part_count > 0 ? "]" : "\"\"");
+    if (turns->thought.bytes > 0) {
+        buf_add_text(to, ",\"reasoning_content\":\"");
+        buf_add_str(to, buf_str(&turns->thought));
+        buf_add_byte(to, '"');
+    }
+    if (turns->calls.bytes > 0) {
+        buf_add_text(to, ",\"tool_calls\":[");
+        buf_add_str(to, buf_str(&turns->calls));
+        buf_add_byte(to, ']');
+    }
+    buf_add_byte(to, '}');
+}
+
+void chat_turns_end(struct chat_turns *turns) {
+    bool is_empty = turns->part_count + turns->thought.bytes + turns->calls.bytes == 0;
+    if (turns->role == CHAT_NOBODY) return;
+    if (is_empty && turns->drops_empty && turns->role == CHAT_ASSISTANT)
+        buf_truncate(turns->body, turns->turn_at);
+    else
+        end_turn(turns);
+    turns->role = CHAT_NOBODY;
+    buf_clear(&turns->thought);
+    buf_clear(&turns->calls);
 }
 
 void chat_turns_add_text(struct chat_turns *turns, struct str text) {
-    struct buf *parts = &turns->parts;
-    buf_add_text(parts, parts->bytes > 0 ? ",{\"type\":\"text\",\"text\":"
-                                         : "{\"type\":\"text\",\"text\":");
-    buf_add_str(parts, text);
-    buf_add_byte(parts, '}');
+    buf_add_byte(turns->body, turns->part_count++ > 0 ? ',' : '[');
+    buf_add_text(turns->body, "{\"type\":\"text\",\"text\":");
+    buf_add_str(turns->body, text);
+    buf_add_byte(turns->body, '}');
 }
 
 void chat_turns_add_call(struct chat_turns *turns, struct str id, struct str name,
@@ -86,29 +92,38 @@ bool chat_turns_know(const struct chat_turns *turns, struct str id) {
     return map_get(&turns->ids, id, NULL);
 }
 
-void chat_turns_begin_result(struct chat_turns *turns) {
+struct buf *chat_turns_begin_result(struct chat_turns *turns) {
     begin_message(turns, "tool");
-    buf_add_byte(&turns->written, '"');
+    buf_add_byte(turns->body, '"');
+    return turns->body;
 }
 
 void chat_turns_end_result(struct chat_turns *turns, struct str id) {
-    buf_add_text(&turns->written, "\",\"tool_call_id\":");
-    buf_add_str(&turns->written, id);
-    buf_add_byte(&turns->written, '}');
+    buf_add_text(turns->body, "\",\"tool_call_id\":");
+    buf_add_str(turns->body, id);
+    buf_add_byte(turns->body, '}');
 }
 
 void chat_turns_begin_system(struct chat_turns *turns) {
     if (turns->system.bytes > 0) buf_add_text(&turns->system, "\\n\\n");
 }
 
-void chat_turns_write(struct chat_turns *turns, struct buf *body) {
+/* Puts the system's message in front of the others. */
+static void write_system(struct chat_turns *turns) {
+    static const char begin[] = "{\"role\":\"system\",\"content\":\"", end[] = "\"},";
+    struct buf *body = turns->body;
+    const size_t after = body->bytes - turns->start, text = turns->system.bytes;
+    const size_t end_bytes = strlen(end) - (after == 0), more = strlen(begin) + text + end_bytes;
+    char *at = buf_reserve(body, more) - after;
+    memmove(at + more, at, after);
+    memcpy(at, begin, strlen(begin));
+    memcpy(at + strlen(begin), turns->system.at, text);
+    memcpy(at + strlen(begin) + text, end, end_bytes);
+    buf_commit(body, more);
+}
+
+void chat_turns_finish(struct chat_turns *turns) {
     chat_turns_end(turns);
-    buf_add_text(body, ",\"messages\":[");
-    if (turns->system.bytes > 0) {
-        buf_printf(body, "{\"role\":\"system\",\"content\":\"%.*s\"}",
-                   STR_ARGS(buf_str(&turns->system)));
-        if (turns->written.bytes > 0) buf_add_byte(body, ',');
-    }
-    buf_add_str(body, buf_str(&turns->written));
-    buf_add_byte(body, ']');
+    if (turns->system.bytes > 0) write_system(turns);
+    buf_add_byte(turns->body, ']');
 }

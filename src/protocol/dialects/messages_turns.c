@@ -76,8 +76,8 @@ static bool add_result(struct conversation *is, struct str block) {
     if (!json_span_is_string(id)) return refuse_block(is, ".tool_use_id", "expected a string");
     if (!chat_turns_know(&is->turns, id))
         return refuse_block(is, ".tool_use_id", "there is no tool_use block with this id before");
-    chat_turns_begin_result(&is->turns);
-    if (!gather(is, content, false, &is->turns.written))
+    struct buf *text = chat_turns_begin_result(&is->turns);
+    if (!gather(is, content, false, text))
         return refuse_block(is, ".content", "expected a text or text blocks");
     chat_turns_end_result(&is->turns, id);
     return true;
@@ -168,6 +168,7 @@ static bool add_content(struct conversation *is, struct str content, bool is_ass
         if (!is_result) chat_turns_open(&is->turns, is_assistant ? CHAT_ASSISTANT : CHAT_USER);
         if (!add_block(is, block, is_assistant)) return false;
     }
+    if (is->block == 0) chat_turns_open(&is->turns, is_assistant ? CHAT_ASSISTANT : CHAT_USER);
     return true;
 }
 
@@ -192,7 +193,7 @@ bool messages_add_turns(struct dialect_call *call, struct str system, struct str
     struct conversation is = {.refusal = refusal};
     struct json_span_iter iter;
     struct str message;
-    chat_turns_init(&is.turns);
+    chat_turns_init(&is.turns, &call->body);
     bool is_good =
         gather(&is, system, true, &is.turns.system) ||
         refuse(refusal, "invalid_type", "system", "system: expected a text or text blocks");
@@ -200,7 +201,7 @@ bool messages_add_turns(struct dialect_call *call, struct str system, struct str
         for (; is_good && json_span_element(&iter, &message); is.at++)
             is_good = add_message(&is, message);
     bool continues = is.turns.role == CHAT_ASSISTANT;
-    if (is_good) chat_turns_write(&is.turns, &call->body);
+    if (is_good) chat_turns_finish(&is.turns);
     if (is_good && continues)
         buf_add_text(&call->body,
                      ",\"continue_final_message\":true,\"add_generation_prompt\":false");

@@ -125,8 +125,8 @@ static bool add_output(struct conversation *is, struct str item) {
         return refuse_at(is, ".call_id", "no function_call with this call_id stands before it");
     if (!output.at) return refuse_at(is, ".output", "expected a text or a list of parts");
     chat_turns_end(&is->turns);
-    chat_turns_begin_result(&is->turns);
-    if (!gather(is, "output", output, &is->turns.written)) return false;
+    struct buf *text = chat_turns_begin_result(&is->turns);
+    if (!gather(is, "output", output, text)) return false;
     chat_turns_end_result(&is->turns, id);
     return true;
 }
@@ -199,13 +199,13 @@ static bool add_input(struct conversation *is, struct str input) {
 bool responses_add_items(struct dialect_call *call, struct str instructions, struct str input,
                          struct refusal *refusal) {
     struct conversation is = {.refusal = refusal};
-    chat_turns_init(&is.turns);
+    chat_turns_init(&is.turns, &call->body);
     is.turns.drops_empty = true; /* a thought that another server keeps says nothing */
     bool is_good = !instructions.at || json_span_is_string(instructions) ||
                    responses_refuse_kind(refusal, "instructions", "a string", instructions);
     if (is_good && instructions.at) chat_turns_add_inside(&is.turns.system, instructions);
     is_good = is_good && add_input(&is, input);
-    if (is_good) chat_turns_write(&is.turns, &call->body);
+    if (is_good) chat_turns_finish(&is.turns);
     chat_turns_release(&is.turns);
     return is_good;
 }

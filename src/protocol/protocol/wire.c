@@ -7,6 +7,7 @@
 #include <assert.h>
 
 #define MAGIC 0x31465751u /* the bytes "QWF1" */
+#define BYTES_AT 16
 #define CRC_AT 20
 #define KEPT_BYTES_MAX ((size_t)1 << 20) /* a larger buffer is given back after its frame */
 
@@ -90,16 +91,32 @@ enum err wire_reader_next(struct wire_reader *reader, struct wire_frame *ret_fra
 
 void wire_write(struct buf *out, enum wire_kind kind, uint64_t id, uint8_t flags,
                 struct str payload) {
-    assert(payload.bytes <= WIRE_PAYLOAD_BYTES_MAX);
-    size_t header_at = out->bytes;
+    size_t at = wire_begin(out, kind, id, flags);
+    buf_add_str(out, payload);
+    wire_end(out, at);
+}
+
+size_t wire_begin(struct buf *out, enum wire_kind kind, uint64_t id, uint8_t flags) {
+    size_t at = out->bytes;
     wire_put_u32(out, MAGIC);
     wire_put_u8(out, (uint8_t)kind);
     wire_put_u8(out, flags);
     wire_put_u16(out, 0);
     wire_put_u64(out, id);
-    wire_put_u32(out, (uint32_t)payload.bytes);
+    wire_put_u32(out, 0);
+    wire_put_u32(out, 0);
+    return at;
+}
+
+static void store_u32(char *at, uint32_t value) {
+    for (int i = 0; i < 4; i++) at[i] = (char)(value >> 8 * i);
+}
+
+void wire_end(struct buf *out, size_t at) {
     if (out->overflowed) return;
-    uint32_t crc = crc32c(crc32c(0, out->at + header_at, CRC_AT), payload.at, payload.bytes);
-    wire_put_u32(out, crc);
-    buf_add_str(out, payload);
+    char *header = out->at + at, *payload = header + WIRE_HEADER_BYTES;
+    size_t bytes = out->bytes - at - WIRE_HEADER_BYTES;
+    assert(bytes <= WIRE_PAYLOAD_BYTES_MAX);
+    store_u32(header + BYTES_AT, (uint32_t)bytes);
+    store_u32(header + CRC_AT, crc32c(crc32c(0, header, CRC_AT), payload, bytes));
 }

@@ -77,5 +77,9 @@ enum err wire_reader_next(struct wire_reader *reader, struct wire_frame *ret_fra
 /* Appends one frame. The payload is at most WIRE_PAYLOAD_BYTES_MAX. */
 void wire_write(struct buf *out, enum wire_kind kind, uint64_t id, uint8_t flags,
                 struct str payload);
+/* The same for a payload that is written in between: the place that wire_begin returns is that of
+ * the frame. */
+size_t wire_begin(struct buf *out, enum wire_kind kind, uint64_t id, uint8_t flags);
+void wire_end(struct buf *out, size_t at);
 /* "hello", "job", …; NULL for any other number. */
 const char *wire_kind_name(unsigned kind);

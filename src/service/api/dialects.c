@@ -34,13 +34,14 @@ static void run(struct api *api, struct http_request *request, struct dialect_ca
                                  .model = buf_str(&call->model),
                                  .body = buf_str(&call->body),
                                  .keep_ms = call->keep_ms};
-    struct buf probe, body = call->body; /* the runner copies it: the call need not keep it */
+    struct buf probe, body = call->body; /* the runner takes it over: the call need not keep it */
     if (call->wish == DIALECT_UNLOAD) {
         unload(api, request, call);
         return;
     }
     buf_init(&probe, BUF_UNLIMITED);
     buf_init(&call->body, BUF_UNLIMITED);
+    job.owned = &body;
     memcpy(job.owner, http_request_caller(request)->owner, sizeof job.owner);
     if (call->wish != DIALECT_RUN) {
         buf_add_text(&probe, "{\"prompt\":\"\",\"model\":");
@@ -49,6 +50,7 @@ static void run(struct api *api, struct http_request *request, struct dialect_ca
         job.endpoint = ENDPOINT_TOKENIZE;
         job.stream = false;
         job.body = buf_str(&probe);
+        job.owned = NULL;
     }
     inference_submit(api, request, &job, call);
     buf_release(&probe);

@@ -105,6 +105,7 @@ static void submit_with_model(struct api *api, struct http_request *request,
     buf_init(&body, BUF_UNLIMITED);
     job->model = model;
     job->body = batch_line_with_model(&line, model, &body);
+    job->owned = NULL;
     inference_submit(api, request, job, NULL);
     buf_release(&body);
 }
@@ -124,13 +125,13 @@ static void ask_default_model(struct api *api, struct http_request *request,
 /* Submits the body, which the caller has taken out of the request, because the request may be over
  * before the submission returns. */
 static void infer_body(struct api *api, struct http_request *request, enum endpoint endpoint,
-                       struct str body) {
-    struct runner_request job = {.endpoint = endpoint, .body = body};
+                       struct buf *body) {
+    struct runner_request job = {.endpoint = endpoint, .body = buf_str(body), .owned = body};
     struct members members = {.model = {NULL, 0}};
     struct str object = {NULL, 0};
     struct buf model, tier;
     memcpy(job.owner, http_request_caller(request)->owner, sizeof job.owner);
-    if (!api_find_object(request, body, &object)) return;
+    if (!api_find_object(request, job.body, &object)) return;
     const char *twice = find_members(object, &members);
     if (twice) {
         api_fail_param(request, "invalid_value", twice,
@@ -160,7 +161,7 @@ static void infer_body(struct api *api, struct http_request *request, enum endpo
 static void infer(struct api *api, struct http_request *request, enum endpoint endpoint) {
     if (api_refuses_new_work(api, request)) return;
     struct buf body = http_request_take_body(request);
-    infer_body(api, request, endpoint, buf_str(&body));
+    infer_body(api, request, endpoint, &body);
     buf_release(&body);
 }
 
@@ -219,7 +220,7 @@ void inference_tokenizer_info(void *context, struct http_request *request) {
     else
         buf_add_text(&body, "null");
     buf_add_byte(&body, '}');
-    infer_body(context, request, ENDPOINT_TOKENIZER_INFO, buf_str(&body));
+    infer_body(context, request, ENDPOINT_TOKENIZER_INFO, &body);
     buf_release(&body);
 }
 

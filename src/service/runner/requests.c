@@ -107,7 +107,8 @@ static struct request *new_request(const struct runner_request *call,
     request->call = *call;
     request->events = *events;
     request->model = mem_str(call->model);
-    request->body = mem_str(call->body);
+    request->body = call->owned ? call->owned->at : mem_str(call->body);
+    request->call.owned = NULL;
     request->call.model.at = request->model;
     request->call.body.at = request->body;
     request->blocked_at = UINT64_MAX;
@@ -133,7 +134,7 @@ enum err runner_request(struct runner *runner, const struct runner_request *call
     }
     enum err err = runner_check_request(runner, call->model, error);
     if (err != OK) return err;
-    /* Copied without the lock, for which probes of health wait: a body may be long. */
+    /* Copied, if at all, without the lock, for which probes of health wait: a body may be long. */
     struct request *request = new_request(call, events);
     pthread_mutex_lock(&runner->lock);
     if (runner->is_draining || runner->is_stopping)
@@ -142,8 +143,9 @@ enum err runner_request(struct runner *runner, const struct runner_request *call
         err = err_set(error, ERR_LIMIT,
                       "There is no room for requests of tier 'flex' now; try again later");
     else if (runner->request_count >= runner->options.requests_max)
-        err = err_set(error, ERR_LIMIT, "%u requests are waiting already; try again later",
-                      runner->request_count);
+        err = err_set(error, ERR_LIMIT, "%u %s waiting already; try again later",
+                      runner->request_count,
+                      plural(runner->request_count, "request is", "requests are"));
     if (err == OK) {
         request->id = request->order = ++runner->request_order;
         *ret_request_id = request->id;
@@ -151,7 +153,12 @@ enum err runner_request(struct runner *runner, const struct runner_request *call
         pthread_cond_signal(&runner->work);
     }
     pthread_mutex_unlock(&runner->lock);
-    if (err != OK) request_free(request);
+    if (err == OK) {
+        if (call->owned) buf_init(call->owned, call->owned->bytes_max);
+        return OK;
+    }
+    if (call->owned) request->body = NULL;
+    request_free(request);
     return err;
 }
 

@@ -145,7 +145,8 @@ struct runner_request {
     int32_t priority;
     bool stream;
     struct str model;        /* the body's `model` */
-    struct str body;         /* copied */
+    struct str body;         /* copied, unless it is owned */
+    struct buf *owned;       /* holds `body`, and is empty once the request is taken; may be NULL */
     char owner[OWNER_BYTES]; /* as in struct worker_job */
     int64_t keep_ms;         /* likewise */
 };

@@ -38,15 +38,12 @@ static struct buf make_frame(const struct worker_job *job) {
                                      .priority = job->priority,
                                      .body = job->body,
                                      .owner = str_from(job->owner)};
-    struct buf payload, frame;
-    buf_init(&payload, WIRE_PAYLOAD_BYTES_MAX);
-    buf_init(&frame, WORKER_ENGINE_OUT_BYTES_MAX);
-    wire_put_job(&payload, &message);
-    if (payload.overflowed)
-        frame.overflowed = true;
-    else
-        wire_write(&frame, WIRE_JOB, job->id, 0, buf_str(&payload));
-    buf_release(&payload);
+    struct buf frame;
+    buf_init(&frame, WIRE_HEADER_BYTES + WIRE_PAYLOAD_BYTES_MAX);
+    size_t at = wire_begin(&frame, WIRE_JOB, job->id, 0);
+    wire_put_job(&frame, &message);
+    wire_end(&frame, at);
+    frame.bytes_max = WORKER_ENGINE_OUT_BYTES_MAX;
     return frame;
 }
 
