@@ -134,7 +134,7 @@ def test_more_tokens_than_fit_are_as_many_as_fit(server):
 def test_a_prompt_that_does_not_fit_is_refused_with_both_numbers(server):
     long = [{"role": "user", "content": "word " * 9000}]
     sentence = refused(server, "/api/chat", chat(messages=long))
-    assert re.search(r"8192 tokens.*\b9\d\d\d\b", sentence), sentence
+    assert re.search(r"the input length exceeds .*\b9\d\d\d tokens.*\b8192\b", sentence), sentence
 
 
 def test_log_probabilities(server):

@@ -55,6 +55,15 @@ static void read_request(const struct dialect *dialect, struct str object) {
     dialect_call_free(call);
 }
 
+/* A worker's error in the words of a dialect is JSON again. */
+static void check_words(const struct dialect *dialect, struct str error) {
+    struct buf own;
+    buf_init(&own, BUF_UNLIMITED);
+    own_words_write(dialect->words, error, &own);
+    check_json(buf_str(&own));
+    buf_release(&own);
+}
+
 static void look_for_constraints(struct str object) {
     static const char *const members[] = {"model", "options", NULL}, *const inside[] = {"stop",
                                                                                         NULL};
@@ -84,6 +93,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
         look_for_constraints(object);
         for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++) {
             read_request(dialects[i], object);
+            check_words(dialects[i], object);
             bool has_items = dialects[i] == &responses_create || dialects[i] == &responses_count;
             struct dialect_call *call =
                 dialect_read(dialects[i], has_items ? items : plain, &refusal);

@@ -71,6 +71,8 @@ class Behaviour:
         request = json.loads(body)
         text = request["messages"][-1]["content"] if "messages" in request else str(
             request.get("prompt") or request.get("input"))
+        if isinstance(text, list):
+            text = "".join(part["text"] for part in text)
         self.heads.append(fields)
         self.bodies.append(request)
         self.order.append(text)

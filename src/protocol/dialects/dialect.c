@@ -64,6 +64,10 @@ void dialect_write_error(enum dialect_errors form, int32_t status, struct str er
     buf_add_byte(body, '}');
 }
 
+void dialect_own_error(const struct dialect_call *call, struct str error, struct buf *body) {
+    own_words_write(call->dialect->words, error, body);
+}
+
 void dialect_add_member(struct buf *body, const char *name, struct str value) {
     buf_printf(body, ",\"%s\":", name);
     buf_add_str(body, value);

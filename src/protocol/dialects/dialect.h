@@ -14,6 +14,7 @@
  * Invariant: the events of a stream, joined, say what the body would have said. */
 
 #include "dialects/chat_reply.h"
+#include "dialects/own_words.h"
 #include "json/refusal.h"
 #include "protocol/worker.h"
 
@@ -60,7 +61,8 @@ struct dialect_end {
 };
 
 struct dialect {
-    const char *stream_type; /* Content-Type of a stream */
+    const char *stream_type;       /* Content-Type of a stream */
+    const struct own_words *words; /* for what a worker refuses */
     /* Reads the request `object`, the span of a valid JSON object, into a call with `dialect` set
      * and its buffers empty. False, with *ret_refusal, for a request that is refused. */
     bool (*read)(struct dialect_call *call, struct str object, struct refusal *ret_refusal);
@@ -105,5 +107,8 @@ struct str dialect_error_message(struct str error);
 
 /* Appends `,"name":` and a value as it stands. */
 void dialect_add_member(struct buf *body, const char *name, struct str value);
+/* Appends the error body of a worker in the words of the call's dialect, still in OpenAI's form. */
+void dialect_own_error(const struct dialect_call *call, struct str error, struct buf *body);
+
 /* Appends a time as RFC 3339 in UTC with a fraction, in quotes. */
 void dialect_add_time(struct buf *body, int64_t unix_ns);

@@ -253,6 +253,7 @@ static bool write_count(struct dialect_call *call, struct str inner, const struc
 
 const struct dialect messages_create = {
     .stream_type = "text/event-stream; charset=utf-8",
+    .words = &messages_words,
     .read = read_create,
     .take = messages_take,
     .end = messages_end,
@@ -261,4 +262,5 @@ const struct dialect messages_create = {
     .body = messages_body,
 };
 
-const struct dialect messages_count = {.read = read_count_request, .body = write_count};
+const struct dialect messages_count = {
+    .words = &messages_words, .read = read_count_request, .body = write_count};

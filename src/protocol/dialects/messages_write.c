@@ -9,15 +9,21 @@ enum block { BLOCK_NONE, BLOCK_THOUGHT, BLOCK_TEXT, BLOCK_CALL };
 
 /* --- what bodies and events have in common --- */
 
-/* The id of a call: the worker's, or one made from the answer's where it gives none. */
+/* The id of a call: the worker's, with the beginning that this API's ids have, or one made from the
+ * answer's where it gives none. */
 static void add_call_id(const struct chat_reply *reply, size_t index, struct buf *out) {
-    if (reply->calls[index].id.bytes > 0) {
-        chat_reply_add_string(out, &reply->calls[index].id);
-        return;
+    struct str id = buf_str(&reply->calls[index].id);
+    buf_add_byte(out, '"');
+    if (id.bytes == 0) {
+        chat_reply_add_id(reply, "toolu_", out);
+        buf_printf(out, "_%zu", index);
+    } else if (str_starts_with(id, STR("call_"))) {
+        buf_add_text(out, "toolu_");
+        buf_add_str(out, str_skip(id, 5));
+    } else {
+        buf_add_str(out, id);
     }
     buf_add_byte(out, '"');
-    chat_reply_add_id(reply, "toolu_", out);
-    buf_printf(out, "_%zu\"", index);
 }
 
 /* Any text that is not empty serves as the signature of a thought; this one is a sum of it. */

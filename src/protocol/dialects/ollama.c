@@ -249,6 +249,7 @@ static bool read_generate(struct dialect_call *call, struct str object, struct r
 
 const struct dialect ollama_chat = {
     .stream_type = "application/x-ndjson",
+    .words = &ollama_words,
     .read = read_chat,
     .fits = ollama_fits,
     .take = ollama_take,
@@ -261,6 +262,7 @@ const struct dialect ollama_chat = {
 
 const struct dialect ollama_generate = {
     .stream_type = "application/x-ndjson",
+    .words = &ollama_words,
     .read = read_generate,
     .fits = ollama_fits,
     .take = ollama_take,

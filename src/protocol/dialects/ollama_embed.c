@@ -147,9 +147,13 @@ static void idle_embeddings(struct dialect_call *call, const struct dialect_time
     buf_add_text(body, "{\"embedding\":[]}");
 }
 
-const struct dialect ollama_embed = {
-    .read = read_embed, .fits = ollama_fits, .body = write_embed, .idle = idle_embed};
-const struct dialect ollama_embeddings = {.read = read_embeddings,
+const struct dialect ollama_embed = {.words = &ollama_embed_words,
+                                     .read = read_embed,
+                                     .fits = ollama_fits,
+                                     .body = write_embed,
+                                     .idle = idle_embed};
+const struct dialect ollama_embeddings = {.words = &ollama_embed_words,
+                                          .read = read_embeddings,
                                           .fits = ollama_fits,
                                           .body = write_embeddings,
                                           .idle = idle_embeddings};

@@ -363,6 +363,7 @@ static bool write_count(struct dialect_call *call, struct str inner, const struc
 
 const struct dialect responses_create = {
     .stream_type = "text/event-stream; charset=utf-8",
+    .words = &responses_words,
     .read = read_create,
     .take = responses_take,
     .end = responses_end,
@@ -371,4 +372,5 @@ const struct dialect responses_create = {
     .release = release_state,
 };
 
-const struct dialect responses_count = {.read = read_count_request, .body = write_count};
+const struct dialect responses_count = {
+    .words = &responses_words, .read = read_count_request, .body = write_count};

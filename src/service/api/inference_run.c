@@ -197,18 +197,35 @@ static void end_stream(struct inference *inference, int status,
                        const struct worker_result *result) {
     struct dialect_call *call = inference->call;
     struct dialect_end end = end_of(inference, result);
-    struct buf events;
+    struct buf events, own;
     buf_init(&events, BUF_UNLIMITED);
+    buf_init(&own, BUF_UNLIMITED);
+    if (call && status != 200) dialect_own_error(call, result->body, &own);
     if (!call)
         buf_printf(&events, "data: %.*s\n\n",
                    STR_ARGS(status == 200 ? STR("[DONE]") : result->body));
     else if (status == 200)
         call->dialect->end(call, &end, &events);
     else
-        call->dialect->fail(call, status, result->body, &events);
+        call->dialect->fail(call, status, buf_str(&own), &events);
     http_stream_put(inference->request, buf_str(&events));
     buf_release(&events);
+    buf_release(&own);
     http_stream_end(inference->request);
+}
+
+/* Answers with what the worker refused, in the words of the API that was asked. */
+static void pass_refusal(struct inference *inference, int status,
+                         const struct worker_result *result) {
+    struct buf own;
+    if (!inference->call || status < 400) {
+        api_pass_worker(inference->request, status, result->body);
+        return;
+    }
+    buf_init(&own, BUF_UNLIMITED);
+    dialect_own_error(inference->call, result->body, &own);
+    api_pass_worker(inference->request, status, buf_str(&own));
+    buf_release(&own);
 }
 
 /* Ends the request. Afterwards it may be freed, and the inference with it. */
@@ -223,7 +240,7 @@ static void take_result(void *context, const struct worker_result *result) {
     else if (inference->call && status == 200)
         answer_call(inference, result);
     else
-        api_pass_worker(inference->request, status, result->body);
+        pass_refusal(inference, status, result);
 }
 
 /* --- what goes out --- */

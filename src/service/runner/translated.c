@@ -38,9 +38,14 @@ struct dialect_call *translated_read(struct batch_line *line, struct buf *room,
 bool translated_write(struct dialect_call *call, enum endpoint endpoint, int32_t status,
                       struct str body, const struct usage *usage, struct buf *out) {
     const struct dialect_end end = {.usage = *usage};
-    struct buf text;
+    struct buf text, own;
     bool is_good = true, is_success = status >= 200 && status < 300;
     buf_init(&text, BUF_UNLIMITED);
+    buf_init(&own, BUF_UNLIMITED);
+    if (!is_success && call) {
+        dialect_own_error(call, body, &own);
+        body = buf_str(&own);
+    }
     if (is_success)
         is_good = call && call->dialect->body(call, body, &end, &text);
     else if (endpoint == ENDPOINT_MESSAGES)
@@ -49,5 +54,6 @@ bool translated_write(struct dialect_call *call, enum endpoint endpoint, int32_t
         buf_add_str(&text, body);
     if (is_good) json_span_add_ascii(out, buf_str(&text));
     buf_release(&text);
+    buf_release(&own);
     return is_good && !out->overflowed;
 }

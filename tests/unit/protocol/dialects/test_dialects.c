@@ -256,6 +256,46 @@ static void an_error_is_one_sentence(void **state) {
     buf_release(&body);
 }
 
+static void check_own(const struct dialect *dialect, struct str error, const char *want) {
+    const struct dialect_call call = {.dialect = dialect};
+    struct buf body;
+    buf_init(&body, BUF_UNLIMITED);
+    dialect_own_error(&call, error, &body);
+    if (!str_is(buf_str(&body), want)) fail_msg("got %.*s", STR_ARGS(buf_str(&body)));
+    buf_release(&body);
+}
+
+static void a_refusal_of_a_worker_is_in_the_words_of_the_api_that_was_asked(void **state) {
+    (void)state;
+    const struct str form = STR("{\"error\":{\"message\":\"Invalid 'response_format': \\u00e9 is "
+                                "none.\",\"type\":\"t\",\"param\":\"response_format\","
+                                "\"code\":null}}");
+    const struct str tool = STR("{\"error\":{\"message\":\"'tools[1].function.parameters': no, "
+                                "'stop'\",\"type\":\"t\",\"param\":\"tools[1].function.name\"}}");
+    const struct str too_long = STR(
+        "{\"error\":{\"message\":\"This model's maximum context length is 1024 tokens. However, "
+        "you requested 6018 tokens (6002 in the prompt, 16 in the completion).\",\"type\":\"t\","
+        "\"param\":\"messages\",\"code\":\"context_length_exceeded\"}}");
+    check_own(&ollama_chat, form,
+              "{\"error\":{\"message\":\"Invalid 'format': \\u00e9 is none.\",\"type\":\"t\","
+              "\"param\":\"format\",\"code\":null}}");
+    check_own(&messages_create, tool,
+              "{\"error\":{\"message\":\"'tools[1].input_schema': no, 'stop_sequences'\","
+              "\"type\":\"t\",\"param\":\"tools[1].name\",\"code\":null}}");
+    check_own(&responses_create, form,
+              "{\"error\":{\"message\":\"Invalid 'text.format': \\u00e9 is none.\",\"type\":\"t\","
+              "\"param\":\"text.format\",\"code\":null}}");
+    check_own(&messages_create, too_long,
+              "{\"error\":{\"message\":\"prompt is too long: 6002 tokens > 1024 maximum\","
+              "\"type\":\"t\",\"param\":\"messages\",\"code\":\"context_length_exceeded\"}}");
+    check_own(&ollama_embed, too_long,
+              "{\"error\":{\"message\":\"the input length exceeds the context length: 6002 tokens, "
+              "and at most 1024 fit\",\"type\":\"t\",\"param\":\"messages\","
+              "\"code\":\"context_length_exceeded\"}}");
+    check_own(&messages_count, STR("oops"), "oops");
+    check_own(&messages_count, STR("{\"error\":\"x\"}"), "{\"error\":\"x\"}");
+}
+
 /* --- the cost: `QUERN_BENCH=1 build/tests/test_dialects dialects` --- */
 
 #define BENCH_BODY_BYTES ((size_t)32 << 20)
@@ -266,8 +306,8 @@ static double cpu_ms(void) {
 }
 
 /* A conversation of BENCH_BODY_BYTES in messages of 64 KiB. */
-static void write_long(struct buf *body) {
-    buf_add_text(body, "{\"model\":\"m\",\"max_tokens\":9,\"messages\":[");
+static void write_long(struct buf *body, const char *list) {
+    buf_printf(body, "{\"model\":\"m\",\"max_tokens\":9,\"%s\":[", list);
     for (size_t i = 0; body->bytes < BENCH_BODY_BYTES; i++) {
         buf_printf(body, "%s{\"role\":\"%s\",\"content\":\"", i ? "," : "",
                    i % 2 ? "assistant" : "user");
@@ -289,7 +329,7 @@ static void bench(const char *name, const struct dialect *dialect) {
             "\"logprobs\":null,\"finish_reason\":null}]}");
     buf_init(&body, BUF_UNLIMITED);
     buf_init(&events, BUF_UNLIMITED);
-    write_long(&body);
+    write_long(&body, dialect == &responses_create ? "input" : "messages");
     double begun_ms = cpu_ms();
     struct dialect_call *call = dialect_read(dialect, buf_str(&body), &refusal);
     double read_ms = cpu_ms() - begun_ms;
@@ -312,6 +352,7 @@ int main(void) {
     if (getenv("QUERN_BENCH")) {
         bench("ollama chat", &ollama_chat);
         bench("messages", &messages_create);
+        bench("responses", &responses_create);
         return 0;
     }
     const struct CMUnitTest tests[] = {
@@ -319,6 +360,7 @@ int main(void) {
         cmocka_unit_test(a_stream_and_a_body_say_the_same),
         cmocka_unit_test(vectors_are_copied),
         cmocka_unit_test(an_error_is_one_sentence),
+        cmocka_unit_test(a_refusal_of_a_worker_is_in_the_words_of_the_api_that_was_asked),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
