@@ -37,9 +37,9 @@ static void print_histogram(const struct lengths *lengths) {
 }
 
 static void print_requests(const struct preflight *is, const char *path) {
-    printf("%s: %llu requests for %s, %.1f MB, read in %.1f s\n", printable(path).text,
-           (unsigned long long)is->requests, printable(is->model).text, (double)is->bytes / 1e6,
-           is->count_seconds);
+    printf("%s: %llu %s for %s, %.1f MB, read in %.1f s\n", printable(path).text,
+           (unsigned long long)is->requests, plural(is->requests, "request", "requests"),
+           printable(is->model).text, (double)is->bytes / 1e6, is->count_seconds);
     if (is->is_guess)
         printf("  There is no tokenizer of this model here: lengths are an ESTIMATE, one token "
                "for four bytes.\n");
@@ -93,9 +93,9 @@ static void print_lengths(const struct preflight *is) {
     else
         printf("            --max-model-len %u serves all of them\n", is->recommended_length);
     if (is->kv_tokens > 0)
-        printf("KV cache    %llu tokens: %llu requests of mean length at a time, %llu of P95\n",
+        printf("KV cache    %llu tokens: %llu %s of mean length at a time, %llu of P95\n",
                (unsigned long long)is->kv_tokens, (unsigned long long)is->fit_mean,
-               (unsigned long long)is->fit_p95);
+               plural(is->fit_mean, "request", "requests"), (unsigned long long)is->fit_p95);
 }
 
 static void print_sharing(const struct preflight *is) {

@@ -68,7 +68,8 @@ static void close_exchange(struct exchange *exchange) {
 
 static void show_tasks(void *context, int64_t project, uint64_t tasks) {
     struct exchange *exchange = context;
-    say(exchange, "%" PRIu64 " tasks are in project %" PRId64, tasks, project);
+    say(exchange, "%" PRIu64 " %s in project %" PRId64, tasks,
+        plural(tasks, "task is", "tasks are"), project);
     if (exchange->wish->has_events) label_studio_event_tasks(project, tasks);
 }
 

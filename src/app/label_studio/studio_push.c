@@ -252,9 +252,9 @@ static enum err send_rounds(struct push *push, struct pairs *pairs, struct error
         if (err != OK || push->missing == 0) return err;
     }
     return err_set(error, ERR_UNAVAILABLE,
-                   "%" PRIu64 " tasks have not arrived in project %" PRId64
-                   "; the same command goes on",
-                   push->missing, push->link->project);
+                   "%" PRIu64 " %s not arrived in project %" PRId64 "; the same command goes on",
+                   push->missing, plural(push->missing, "task has", "tasks have"),
+                   push->link->project);
 }
 
 enum err studio_push_run(struct studio *studio, struct link *link, struct pairs *pairs,

@@ -3,6 +3,7 @@
 
 #include "base/least.h"
 #include "base/rng.h"
+#include "base/str.h"
 #include "scheduler/kv_pages.h"
 #include "scheduler/kv_pool.h"
 #include "scheduler/prefix_tree.h"
@@ -298,8 +299,9 @@ enum err scheduler_submit(struct scheduler *scheduler, const struct scheduler_re
         return err_set(error, ERR_CONFLICT, "request %llu is already here",
                        (unsigned long long)request->id);
     if (scheduler->requests.count >= scheduler->requests_max)
-        return err_set(error, ERR_UNAVAILABLE, "%u requests are waiting or running",
-                       scheduler->requests.count);
+        return err_set(error, ERR_UNAVAILABLE, "%u %s waiting or running",
+                       scheduler->requests.count,
+                       plural(scheduler->requests.count, "request is", "requests are"));
 
     uint64_t seed =
         request->sampling.has_seed ? request->sampling.seed : rng_at(scheduler->seed, request->id);

@@ -227,8 +227,8 @@ static enum err insert_within(struct store *store, void *context, struct error *
         err = read_load(store, batch->owner, batch->input_file_id, &batches, &bytes, error);
     if (err != OK) return err;
     if (call->limits->batches_max && batches >= call->limits->batches_max)
-        return err_set(error, ERR_LIMIT, "%llu batches are under way already, as many as allowed",
-                       (unsigned long long)batches);
+        return err_set(error, ERR_LIMIT, "%llu %s under way already, as many as allowed",
+                       (unsigned long long)batches, plural(batches, "batch is", "batches are"));
     bool is_over = call->limits->input_bytes_max && bytes > call->limits->input_bytes_max;
     if (is_over && !call->limits->over_bytes)
         return err_set(error, ERR_LIMIT,
