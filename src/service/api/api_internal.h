@@ -239,7 +239,9 @@ void ollama_post_show(void *context, struct http_request *request);
 void ollama_get_tags(void *context, struct http_request *request);
 void ollama_get_ps(void *context, struct http_request *request);
 void ollama_get_version(void *context, struct http_request *request);
+void ollama_get_status(void *context, struct http_request *request);
 void ollama_unsupported(void *context, struct http_request *request);
+void ollama_hosted(void *context, struct http_request *request);
 /* ollama_names.c */
 void ollama_post_copy(void *context, struct http_request *request);
 void ollama_delete(void *context, struct http_request *request);

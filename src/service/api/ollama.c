@@ -34,6 +34,23 @@ void ollama_get_version(void *context, struct http_request *request) {
                                                .is_static = true});
 }
 
+/* Clients ask whether models may run elsewhere: none does. */
+void ollama_get_status(void *context, struct http_request *request) {
+    (void)context;
+    http_answer(request, &(struct http_answer){
+                             .status = 200,
+                             .body = STR("{\"cloud\":{\"disabled\":true,\"source\":\"env\"}}"),
+                             .is_static = true});
+}
+
+/* Routes of Ollama's hosted service. */
+void ollama_hosted(void *context, struct http_request *request) {
+    (void)context;
+    api_fail(request, 501, "unsupported_endpoint", NULL,
+             "%s is not supported by this server: it has no accounts and asks no other service",
+             http_request_route(request)->pattern);
+}
+
 void ollama_unsupported(void *context, struct http_request *request) {
     (void)context;
     api_fail(request, 501, "unsupported_endpoint", NULL,
