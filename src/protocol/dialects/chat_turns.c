@@ -110,15 +110,18 @@ void chat_turns_begin_system(struct chat_turns *turns) {
 
 /* Puts the system's message in front of the others. */
 static void write_system(struct chat_turns *turns) {
-    static const char begin[] = "{\"role\":\"system\",\"content\":\"", end[] = "\"},";
     struct buf *body = turns->body;
-    const size_t after = body->bytes - turns->start, text = turns->system.bytes;
-    const size_t end_bytes = strlen(end) - (after == 0), more = strlen(begin) + text + end_bytes;
+    const size_t after = body->bytes - turns->start;
+    const struct str parts[] = {STR("{\"role\":\"system\",\"content\":\""), buf_str(&turns->system),
+                                after > 0 ? STR("\"},") : STR("\"}")};
+    size_t more = 0;
+    for (size_t i = 0; i < 3; i++) more += parts[i].bytes;
     char *at = buf_reserve(body, more) - after;
     memmove(at + more, at, after);
-    memcpy(at, begin, strlen(begin));
-    memcpy(at + strlen(begin), turns->system.at, text);
-    memcpy(at + strlen(begin) + text, end, end_bytes);
+    for (size_t i = 0; i < 3; i++) {
+        memcpy(at, parts[i].at, parts[i].bytes);
+        at += parts[i].bytes;
+    }
     buf_commit(body, more);
 }
 
