@@ -138,7 +138,7 @@ ABSENT = {
         "Message": {"container": TOOLS, "diagnostics": HOSTED, "stop_details": HOSTED}, "Usage": {
             "cache_creation": HOSTED, "inference_geo": HOSTED, "output_tokens_details": HOSTED,
             "server_tool_use": TOOLS, "speed": HOSTED}, "TextBlock": {
-                "citations": "no documents are taken"}, "MessageTokensCount": {}, "ModelInfo": {
+                "citations": "no documents are taken"}, "ModelInfo": {
                     "deprecated_at": HOSTED, "line": HOSTED, "max_tokens": "the context bounds it",
                     "retires_at": HOSTED}},
     "anthropic.types.messages": {"MessageBatch": {}, "MessageBatchRequestCounts": {},
@@ -166,7 +166,6 @@ def answers(server):
     message = server.json("POST", "/v1/messages", asked)
     yield from (("Message", message), ("Usage", message["usage"]), ("TextBlock",
                                                                     message["content"][0]))
-    yield "MessageTokensCount", server.json("POST", "/v1/messages/count_tokens", asked)
     yield "ModelInfo", server.json("GET", "/v1/models/m")
     batch = server.json("POST", "/v1/messages/batches", {
         "requests": [{"custom_id": "a", "params": asked}]})

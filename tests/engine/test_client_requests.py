@@ -173,7 +173,9 @@ TAKEN = {
                      lambda a: a["type"] == "message"),
     "metadata": (MESSAGES, messages(metadata={"user_id": "u"}, betas=["x"], context_management={},
                                     service_tier="auto"), lambda a: a["model"] == "m"),
-    "forced-call": (MESSAGES, messages(max_tokens=99, tools=[TOOL], tool_choice={"type": "any"}),
+    "forced-call": (MESSAGES, messages(
+        max_tokens=99, thinking={"type": "disabled"}, tools=[TOOL],
+        tool_choice={"type": "any", "disable_parallel_tool_use": True}),
                     lambda a: a["stop_reason"] == "tool_use" and a["content"][-1]["id"].startswith(
                         "toolu_") and set(a["content"][-1]["input"]) == {"on"}),
     "null-members": (CHAT, ollama(think=False, tools=[], format=None, keep_alive=None),
@@ -250,7 +252,7 @@ def test_an_answer_goes_on_behind_the_turn_that_the_client_has_begun(server):
 
 
 def method(server, name, path):
-    request = urllib.request.Request(server.url + path, method=name)
+    request = urllib.request.Request(server.site + path, method=name)
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, answer.headers, answer.read()

@@ -40,7 +40,7 @@ static bool is_texts(struct str input) {
 
 static bool read_embed(struct dialect_call *call, struct str object, struct refusal *refusal) {
     struct str model, input, truncate, dimensions, options, keep_alive;
-    double number;
+    double number = 0;
     const struct member places[] = {{"model", &model},       {"input", &input},
                                     {"truncate", &truncate}, {"dimensions", &dimensions},
                                     {"options", &options},   {"keep_alive", &keep_alive}};
@@ -57,9 +57,12 @@ static bool read_embed(struct dialect_call *call, struct str object, struct refu
         call->wish = DIALECT_LOAD;
         return true;
     }
+    if (dimensions.at && !member_number(dimensions, &number))
+        return refuse(refusal, "invalid_type", "dimensions",
+                      "Invalid type for 'dimensions': expected an integer, got %s.",
+                      member_kind(dimensions));
     write_request(call, model, input, !str_is(truncate, "false"));
-    if (dimensions.at && !(member_number(dimensions, &number) && number == 0))
-        dialect_add_member(&call->body, "dimensions", dimensions);
+    if (number != 0) dialect_add_member(&call->body, "dimensions", dimensions);
     buf_add_byte(&call->body, '}');
     return true;
 }

@@ -334,7 +334,7 @@ static void bench(const char *name, const struct dialect *dialect) {
     struct dialect_call *call = dialect_read(dialect, buf_str(&body), &refusal);
     double read_ms = cpu_ms() - begun_ms;
     assert_non_null(call);
-    double times = (double)(body.capacity + call->body.capacity) / (double)body.bytes;
+    double times = (double)(body.bytes + call->body.bytes) / (double)body.bytes;
     begun_ms = cpu_ms();
     for (size_t i = 0; i < BENCH_EVENTS; i++) {
         assert_true(piece_read(chunk, &piece));
