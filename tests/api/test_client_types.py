@@ -28,7 +28,7 @@ def members(model):
 
 # --- what Ollama's clients ask ---
 
-WRONG = {"any": 1}  # of no member's kind but that of a schema
+WRONG = {"any": 1}  # no member is of this kind but a schema
 IMAGES = "only of models that draw"
 TUNES = "tunes another engine's memory, threads or steps"
 # request: (route, mapped, {ignored: why}, {refused: a value})
