@@ -103,6 +103,23 @@ def test_an_url_that_is_nearly_right_names_the_right_one(server, path, meant):
         data)["error"]["message"]
 
 
+@pytest.mark.parametrize("path,meant", [("/v1/v1/messages", "/v1/messages"),
+                                        ("/api/v1/messages", "/v1/messages"),
+                                        ("/v1/v1/messages/count_tokens",
+                                         "/v1/messages/count_tokens"),
+                                        ("/v1/api/chat", "/api/chat"),
+                                        ("/ollama/api/generate", "/api/generate")])
+def test_an_url_of_another_api_is_told_the_base_of_its_own_clients(server, path, meant):
+    """Anthropic's and Ollama's clients add /v1 and /api themselves, and read their own errors."""
+    status, data = server.call("POST", path, ASK)
+    error = json.loads(data)["error"]
+    sentence = error if isinstance(error, str) else error["message"]
+    assert status == 404 and f"Did you mean {meant}? A client's base URL is http://HOST:PORT" in (
+        sentence) and "with nothing after it" in sentence and "PORT/v1" not in sentence
+    assert isinstance(error, str) == path.startswith("/v1/api/")
+    assert (json.loads(data).get("type") == "error") == ("v1/messages" in path)
+
+
 def test_an_url_without_any_sense_has_no_hint(server):
     for path in ("/v1/nothing", "/nothing/", "/v1/chat"):
         assert json.loads(server.call(

@@ -34,7 +34,11 @@ void dialect_call_free(struct dialect_call *call) {
 }
 
 enum dialect_errors dialect_errors_of(struct str target) {
-    bool is_nearly_openai = str_starts_with(target, STR("/api/v1/")); /* a base URL too many */
+    bool is_nearly_openai = str_starts_with(target, STR("/api/v1/"));   /* a base URL too many */
+    if (str_starts_with(target, STR("/v1/api/"))) return ERRORS_OLLAMA; /* likewise */
+    if (str_starts_with(target, STR("/v1/v1/messages")) ||
+        str_starts_with(target, STR("/api/v1/messages")))
+        return ERRORS_ANTHROPIC;
     if (str_starts_with(target, STR("/api/")) && !is_nearly_openai) return ERRORS_OLLAMA;
     return str_starts_with(target, STR("/v1/messages")) ? ERRORS_ANTHROPIC : ERRORS_OPENAI;
 }

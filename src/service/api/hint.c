@@ -16,7 +16,11 @@ static bool is_path(const char *method, struct str path) {
     return found == ROUTE_FOUND || found == ROUTE_NO_METHOD;
 }
 
+/* `base` is what is said of OpenAI's clients: those of Anthropic and Ollama add /v1 or /api. */
 static void add_question(struct buf *sentence, struct str path, const char *base) {
+    bool is_bare =
+        str_starts_with(path, STR("/v1/messages")) || str_starts_with(path, STR("/api/"));
+    if (is_bare) base = "is http://HOST:PORT for this API, with nothing after it";
     buf_printf(sentence, ". Did you mean %.*s? A client's base URL %s", STR_ARGS(path), base);
 }
 
@@ -49,7 +53,8 @@ static bool is_path_of_api(const char *method, struct str path) {
 }
 
 /* The longest end of the path that is one of a route, if what stands before it came from the base
- * URL: a whole endpoint, as in /v1/chat/completions/chat/completions, or anything before /v1. */
+ * URL: a whole endpoint, as in /v1/chat/completions/chat/completions, or anything before /v1 or
+ * /api. */
 static bool hint_end(const char *method, struct str path, struct buf *sentence) {
     struct buf with;
     bool is_found = false;
@@ -57,7 +62,7 @@ static bool hint_end(const char *method, struct str path, struct buf *sentence) 
     for (size_t at = 1; at < path.bytes && !is_found; at++) {
         struct str end = str_skip(path, at);
         if (*end.at != '/' || end.bytes < 2) continue;
-        bool is_whole = str_starts_with(end, STR("/v1/"));
+        bool is_whole = str_starts_with(end, STR("/v1/")) || str_starts_with(end, STR("/api/"));
         if (!is_whole && !is_path_of_api(method, (struct str){path.at, at})) continue;
         buf_clear(&with);
         if (!is_whole) buf_add_text(&with, "/v1");
