@@ -205,8 +205,10 @@ static void cut_call(struct tool_reader *reader) {
     reader->content_shown = reader->content.bytes;
 }
 
-/* The call ends at `end`, and its mark, if it has one, at `after`. */
-static void end_call(struct tool_reader *reader, struct str text, size_t end, size_t after) {
+/* The call ends at `end`, and its mark, if it has one, at `after`. `is_cut`: the text ends in the
+ * call, or in its mark. */
+static void end_call(struct tool_reader *reader, struct str text, size_t end, size_t after,
+                     bool is_cut) {
     struct str call = {text.at + reader->at, end - reader->at};
     reader->state = TOOL_TEXT;
     if (take_calls(reader, call)) {
@@ -214,7 +216,7 @@ static void end_call(struct tool_reader *reader, struct str text, size_t end, si
         reader->is_after_call = true;
         reader->is_after_bare = reader->is_bare;
     } else {
-        if (end == text.bytes && after == end) cut_call(reader);
+        if (is_cut) cut_call(reader);
         reader->at = reader->call_at;
         add_content(reader, text, after);
     }
@@ -256,9 +258,9 @@ static bool read_to_end(struct tool_reader *reader, struct str text, bool is_end
     call.bytes = end != SIZE_MAX ? end - reader->at : call.bytes - str_begun(call, mark);
     show_begun(reader, call);
     if (end != SIZE_MAX) /* Without an end of its own, a call ends where the next one begins. */
-        end_call(reader, text, end, marks.end ? end + mark.bytes : end);
+        end_call(reader, text, end, marks.end ? end + mark.bytes : end, false);
     else if (is_end)
-        end_call(reader, text, text.bytes, text.bytes);
+        end_call(reader, text, reader->at + call.bytes, text.bytes, true);
     else if (text.bytes >= mark.bytes && text.bytes - mark.bytes + 1 > reader->searched)
         reader->searched = text.bytes - mark.bytes + 1;
     return end != SIZE_MAX;

@@ -34,6 +34,12 @@ static const struct row hermes[] = {
     /* Unclosed, as when the end tag is a stop token. */
     {"<tool_call>{\"name\":\"f\",\"arguments\":{}}", "", "f({})"},
     {"<tool_call>{\"name\":\"f\",\"argum", "<tool_call>{\"name\":\"f\",\"argum", ""},
+    /* Cut in the end tag: the stream has shown the whole call, and the answer has it, too. */
+    {"<tool_call>{\"name\":\"f\",\"arguments\":{}}<", "", "f({})"},
+    {"<tool_call>{\"name\":\"f\",\"arguments\":{}}\n</tool_call", "", "f({})"},
+    {CALL("f", "{}") "\n<tool_call>{\"name\":\"g\",\"arguments\":{}}\n</to", "", "f({});g({})"},
+    {"<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"</tool",
+     "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":\"</tool", ""},
     {"x <tool_call>no</tool_call> y", "x <tool_call>no</tool_call> y", ""},
     {"x <tool_call>[]</tool_call>" CALL("f", "{}"), "x <tool_call>[]</tool_call>", "f({})"},
     {"<tool_call>{\"name\":\"f\",\"arguments\":\"{\\\"a\\\":1}\"}</tool_call>", "", "f({\"a\":1})"},
