@@ -9,7 +9,8 @@ const struct option queue_option_rows[] = {
      .help =
          "Redis or Valkey server between machines: redis[s]://[USER@]HOST[:PORT]/?cluster=NAME"},
     {"queue-password-file", OPTION_TEXT, AT(password_file), "F",
-     .help = "file of the password for the queue's server (default: no password)"},
+     .help = "file of the password for the queue's server (default: QUERN_QUEUE_PASSWORD, else the "
+             "credential queue-password, else none)"},
     {"queue-ca-file", OPTION_TEXT, AT(ca_file), "F",
      .help =
          "authorities for the certificate of the queue's server, as PEM (default: the machine's)"},

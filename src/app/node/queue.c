@@ -35,9 +35,13 @@ enum err queue_options_read(struct queue_options *queue, struct error *error) {
     if (!redis->place.is_tls && (queue->ca_file || queue->cert_file))
         return err_set(error, ERR_INVALID,
                        "--queue-ca-file and --queue-cert-file need a rediss:// URL");
-    if (queue->password_file) {
-        err = secret_read_file(&queue->password, queue->password_file, error);
-        if (err != OK) return err_prefix(error, "--queue-password-file");
+    const struct secret_place place = {.path = queue->password_file,
+                                       .variable = "QUERN_QUEUE_PASSWORD",
+                                       .credential = "queue-password"};
+    const struct secret_variables none = {0};
+    err = secret_read(&queue->password, &place, &none, error);
+    if (err != OK) return err_prefix(error, "--queue-password-file");
+    if (queue->password.text) {
         struct str word = str_trim((struct str){queue->password.text, queue->password.bytes});
         size_t from = (size_t)(word.at - queue->password.text);
         queue->password.text[from + word.bytes] = '\0';
