@@ -42,6 +42,11 @@ static void put_worker(struct buf *out, const struct beat_worker *worker) {
     field_put_str(out, worker->text);
     wire_put_u8(out, (uint8_t)worker->model_count);
     for (size_t i = 0; i < worker->model_count; i++) put_model(out, &worker->models[i]);
+    wire_put_u8(out, (uint8_t)worker->model_count);
+    for (size_t i = 0; i < worker->model_count; i++) {
+        wire_put_u8(out, worker->models[i].has_weights);
+        buf_add(out, worker->models[i].weights, sizeof worker->models[i].weights);
+    }
 }
 
 void beat_write(struct buf *out, const struct beat *beat) {
@@ -76,8 +81,21 @@ static bool read_model(struct wire_cursor *cursor, struct beat_model *model) {
     model->decides = (flags & DECIDES) != 0;
     model->has_identity = (flags & HAS_IDENTITY) != 0;
     for (size_t i = 0; i < sizeof model->identity; i++) model->identity[i] = wire_get_u8(cursor);
+    model->has_weights = false;
     return !cursor->bad && model->name.bytes > 0 && model->name.bytes < MODEL_NAME_BYTES &&
            !memchr(model->name.at, '\0', model->name.bytes);
+}
+
+/* Behind the models, unless an older node wrote the beat. */
+static bool read_marks(struct wire_cursor *cursor, struct beat_worker *worker) {
+    if (wire_get_u8(cursor) != worker->model_count) return false;
+    for (size_t i = 0; i < worker->model_count; i++) {
+        struct beat_model *model = &worker->models[i];
+        model->has_weights = wire_get_u8(cursor) != 0;
+        for (size_t at = 0; at < sizeof model->weights; at++)
+            model->weights[at] = wire_get_u8(cursor);
+    }
+    return !cursor->bad;
 }
 
 static bool read_worker(struct str bytes, struct beat_worker *worker) {
@@ -107,7 +125,7 @@ static bool read_worker(struct str bytes, struct beat_worker *worker) {
         return false;
     for (size_t i = 0; i < worker->model_count; i++)
         if (!read_model(&cursor, &worker->models[i])) return false;
-    return true;
+    return cursor.at == bytes.bytes || read_marks(&cursor, worker);
 }
 
 bool beat_read(struct str bytes, struct beat *ret_beat) {

@@ -7,7 +7,8 @@
  *   u8 version of the layout, BEAT_VERSION · u8 state · u8 flags: 1 a pack is missing · u64 round ·
  *   u64 last pack of work · u64 last pack of results that was put · u64 count of beats · str name
  *   of the machine · str version of quern · u8 workers, and per worker: u32 bytes, then its fields
- *   in the order of struct beat_worker.
+ *   in the order of struct beat_worker; behind the models, u8 models whose marks follow, and per
+ *   model u8 has_weights and the 32 bytes of its mark.
  *
  * Fields behind those that a reader knows are skipped, in a worker as at the end of the beat.
  *
@@ -30,6 +31,8 @@ struct beat_model {
     bool generates, embeds, decides;
     bool has_identity;
     unsigned char identity[WORKER_IDENTITY_BYTES];
+    bool has_weights; /* as worker_ops.weights; an older node tells none */
+    unsigned char weights[WORKER_IDENTITY_BYTES];
 };
 
 struct beat_worker {

@@ -142,6 +142,10 @@ struct worker_ops {
      * and what computes it. False if answers must not be used again. NULL: they never may. */
     bool (*identity)(struct worker *worker, struct str model,
                      unsigned char ret_identity[WORKER_IDENTITY_BYTES]);
+    /* A mark that copies of the model's weights have in common, on whatever machine they are. False
+     * if it is not known. NULL: the worker has no weights, or none that it sees. */
+    bool (*weights)(struct worker *worker, struct str model,
+                    unsigned char ret_mark[WORKER_IDENTITY_BYTES]);
     /* Such jobs wait for the worker, which is not ready or has no room. For workers that are loaded
      * on demand; NULL for others. `deadline_unix_s` 0: none. */
     void (*want)(struct worker *worker, enum tier tier, int64_t deadline_unix_s);

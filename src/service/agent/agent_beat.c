@@ -21,6 +21,8 @@ static void fill_model(struct worker *worker, const struct worker_model *from,
                                  .decides = from->decides};
     model->has_identity =
         worker->ops->identity && worker->ops->identity(worker, from->name, model->identity);
+    model->has_weights =
+        worker->ops->weights && worker->ops->weights(worker, from->name, model->weights);
 }
 
 /* `status` holds the text that the beat borrows. */
@@ -76,16 +78,20 @@ void beat_fill(struct agent *agent, struct buf *out) {
     free(beat);
 }
 
-/* Keeps whether the bus is reached, and logs each change. */
-void agent_note(struct agent *agent, enum err err, const struct error *error) {
+/* Keeps whether the bus is reached, and logs each change. It is while both ways are good: a full bus
+ * can be read and takes no result. */
+void agent_note(struct agent *agent, enum agent_way way, enum err err, const struct error *error) {
     pthread_mutex_lock(&agent->lock);
     bool was_reached = agent->status.is_reached;
+    agent->is_way_good[way] = err == OK;
+    bool is_reached = agent->is_way_good[WAY_WORK] && agent->is_way_good[WAY_RESULTS];
     bool is_new = err != OK && (was_reached || strcmp(agent->status.text, error->text) != 0);
-    agent->status.is_reached = err == OK;
-    snprintf(agent->status.text, sizeof agent->status.text, "%s",
-             err == OK ? "connected" : error->text);
+    agent->status.is_reached = is_reached;
+    if (err != OK || is_reached)
+        snprintf(agent->status.text, sizeof agent->status.text, "%s",
+                 err == OK ? "connected" : error->text);
     pthread_mutex_unlock(&agent->lock);
-    if (err == OK && !was_reached) log_info("event=queue_reached node=%s", agent->node);
+    if (is_reached && !was_reached) log_info("event=queue_reached node=%s", agent->node);
     if (is_new)
         log_warn("event=queue_lost node=%s error=\"%s\", trying again", agent->node, error->text);
 }

@@ -73,6 +73,7 @@ struct agent {
     int64_t send_due_ns; /* SYNC_NEVER: nothing waits */
     int64_t beat_due_ns;
     uint64_t beat_count;
+    bool is_way_good[2]; /* enum agent_way: the last call of that thread succeeded */
     struct agent_status status;
 };
 
@@ -104,4 +105,5 @@ void *out_send_main(void *context); /* a thread */
 /* --- without the lock --- */
 void beat_fill(struct agent *agent, struct buf *out);
 void *work_main(void *context); /* a thread */
-void agent_note(struct agent *agent, enum err err, const struct error *error);
+enum agent_way { WAY_WORK, WAY_RESULTS };
+void agent_note(struct agent *agent, enum agent_way way, enum err err, const struct error *error);

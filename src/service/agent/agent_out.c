@@ -126,7 +126,8 @@ static void put_first(struct agent *agent) {
     enum err err = epoch == 0 ? OK
                               : agent->send_bus->ops->answer(agent->send_bus, agent->node, epoch,
                                                              buf_str(&bytes), &error);
-    agent_note(agent, err == ERR_NOT_FOUND ? OK : err, &error); /* the bus is reached */
+    agent_note(agent, WAY_RESULTS, err == ERR_NOT_FOUND ? OK : err,
+               &error); /* the bus is reached */
     pthread_mutex_lock(&agent->lock);
     agent->send_due_ns =
         agent->first_pack ? sync_deadline_ns(err == OK ? 0 : AGAIN_MS) : SYNC_NEVER;
@@ -156,7 +157,7 @@ static void tell_beat(struct agent *agent) {
     beat_fill(agent, &beat);
     enum err err = agent->send_bus->ops->beat(agent->send_bus, agent->node, buf_str(&beat),
                                               &was_emptied, &error);
-    agent_note(agent, err, &error);
+    agent_note(agent, WAY_RESULTS, err, &error);
     buf_release(&beat);
     pthread_mutex_lock(&agent->lock);
     if (err == OK && was_emptied) agent->from_start = true;

@@ -103,7 +103,7 @@ void *work_main(void *context) {
         pthread_mutex_unlock(&agent->lock);
         enum err err = agent->work_bus->ops->work(agent->work_bus, agent->node, from_start, WAIT_MS,
                                                   take_pack, agent, &error);
-        agent_note(agent, err, &error);
+        agent_note(agent, WAY_WORK, err, &error);
         if (err != OK) clock_sleep_ms(AGAIN_MS);
         pthread_mutex_lock(&agent->lock);
         if (err != OK && from_start) agent->from_start = true;

@@ -256,12 +256,23 @@ static bool echo_identity(struct worker *worker, struct str model,
     return true;
 }
 
+static bool echo_weights(struct worker *worker, struct str model,
+                         unsigned char ret_mark[WORKER_IDENTITY_BYTES]) {
+    const char *text = echo_of(worker)->options.weights;
+    (void)model;
+    if (!text) return false;
+    memset(ret_mark, 0, WORKER_IDENTITY_BYTES);
+    memcpy(ret_mark, text, strnlen(text, WORKER_IDENTITY_BYTES));
+    return true;
+}
+
 static const struct worker_ops echo_ops = {.submit = echo_submit,
                                            .cancel = echo_cancel,
                                            .serves = echo_serves,
                                            .models = echo_models,
                                            .status = echo_status,
                                            .identity = echo_identity,
+                                           .weights = echo_weights,
                                            .close = echo_close};
 
 enum err worker_echo_open(struct worker **ret_worker, const struct worker_echo_options *options,

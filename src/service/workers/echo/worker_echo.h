@@ -39,6 +39,7 @@ struct worker_echo_options {
     uint64_t down_every;       /* every n-th job takes the worker down */
     int64_t down_ms;           /* the time it takes no job then */
     const char *poison;        /* a body that contains this takes the worker down */
+    const char *weights;       /* a text that stands for weights; NULL: none */
     bool loading;              /* not ready until worker_echo_set_ready */
     /* The worker holds no answer to a form: one of another form becomes an error of its request.
      * NULL: nothing is compared. */

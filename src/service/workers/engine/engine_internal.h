@@ -49,6 +49,10 @@ struct worker_engine {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     enum worker_phase phase;
+    /* The mark of the weights as they were at these facts of the file or folder. */
+    int64_t mark_facts[4];
+    bool has_mark;
+    unsigned char mark[WORKER_IDENTITY_BYTES];
     char reason[ERROR_TEXT_BYTES]; /* why it is down or has failed */
     bool lacks_card;               /* its last start found no GPU, or no memory on it */
     pid_t held_pid;                /* a child that was killed and does not end; 0: none */

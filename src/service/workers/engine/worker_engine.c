@@ -7,6 +7,7 @@
 #include "base/os.h"
 #include "base/sync.h"
 #include "workers/engine/engine_internal.h"
+#include "workers/engine/weights.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -270,6 +271,16 @@ static uint32_t timings(struct worker *worker, struct timings *ret_timings) {
     return (1u << TIMING_COUNT) - 1;
 }
 
+/* The model's path as HELLO has it; false if it is too long. */
+static bool model_path(const struct worker_engine *engine, struct wire_hello *ret_hello,
+                       char ret_path[PATH_MAX]) {
+    if (wire_get_hello(buf_str(&engine->hello), ret_hello, NULL) != OK) return false;
+    if (ret_hello->model_path.bytes >= PATH_MAX) return false;
+    memcpy(ret_path, ret_hello->model_path.at, ret_hello->model_path.bytes);
+    ret_path[ret_hello->model_path.bytes] = '\0';
+    return true;
+}
+
 /* Hashes the HELLO, the model's file as it is now, and this version. A file that was written in
  * place has another time. */
 static bool identity(struct worker *worker, struct str model,
@@ -279,11 +290,7 @@ static bool identity(struct worker *worker, struct str model,
     struct stat file;
     char path[PATH_MAX];
     (void)model;
-    if (wire_get_hello(buf_str(&engine->hello), &hello, NULL) != OK) return false;
-    if (hello.model_path.bytes >= sizeof path) return false;
-    memcpy(path, hello.model_path.at, hello.model_path.bytes);
-    path[hello.model_path.bytes] = '\0';
-    if (stat(path, &file) != 0) return false;
+    if (!model_path(engine, &hello, path) || stat(path, &file) != 0) return false;
     const int64_t facts[] = {(int64_t)file.st_dev, (int64_t)file.st_ino, file.st_size,
                              file.st_mtim.tv_sec, file.st_mtim.tv_nsec};
     struct sha256 hash;
@@ -300,6 +307,35 @@ static bool identity(struct worker *worker, struct str model,
     buf_release(&asked);
     sha256_end(&hash, ret_identity);
     return true;
+}
+
+/* Reads the weights once, and again when the file or folder is another. */
+static bool weights(struct worker *worker, struct str model,
+                    unsigned char ret_mark[WORKER_IDENTITY_BYTES]) {
+    struct worker_engine *engine = engine_of(worker);
+    struct wire_hello hello;
+    struct stat file;
+    char path[PATH_MAX];
+    unsigned char mark[WEIGHTS_MARK_BYTES];
+    (void)model;
+    if (!model_path(engine, &hello, path) || stat(path, &file) != 0) return false;
+    const int64_t facts[] = {(int64_t)file.st_ino, file.st_size, file.st_mtim.tv_sec,
+                             file.st_mtim.tv_nsec};
+    pthread_mutex_lock(&engine->lock);
+    bool is_known = memcmp(facts, engine->mark_facts, sizeof facts) == 0;
+    bool has_mark = engine->has_mark;
+    memcpy(mark, engine->mark, sizeof mark);
+    pthread_mutex_unlock(&engine->lock);
+    if (!is_known) {
+        has_mark = weights_mark(path, mark);
+        pthread_mutex_lock(&engine->lock);
+        memcpy(engine->mark_facts, facts, sizeof facts);
+        memcpy(engine->mark, mark, sizeof mark);
+        engine->has_mark = has_mark;
+        pthread_mutex_unlock(&engine->lock);
+    }
+    if (has_mark) memcpy(ret_mark, mark, sizeof mark);
+    return has_mark;
 }
 
 static void release(struct worker_engine *engine) {
@@ -383,6 +419,7 @@ enum err worker_engine_open(struct worker **ret_worker, const struct worker_engi
                                           .status = status,
                                           .timings = timings,
                                           .identity = identity,
+                                          .weights = weights,
                                           .want = want,
                                           .hold = hold,
                                           .park = park,

@@ -26,13 +26,44 @@ static const char *keep_name(struct fleet *fleet, struct str name) {
     return fleet->names[fleet->name_count++] = mem_str(name);
 }
 
+/* A node that serves the name with other weights; NULL if there is none. The lock is held. */
+static const struct fleet_node *find_other_weights(const struct fleet *fleet,
+                                                   const struct berth *own,
+                                                   const struct beat_model *model) {
+    for (uint32_t i = 0; i < fleet->berth_count && model->has_weights; i++) {
+        const struct berth *berth = fleet->berths[i];
+        if (berth == own || !berth->node) continue;
+        for (size_t at = 0; at < berth->model_count; at++) {
+            const struct fleet_model *other = &berth->models[at];
+            if (other->has_weights && str_equals(other->served.name, model->name) &&
+                memcmp(other->weights, model->weights, sizeof other->weights) != 0)
+                return berth->node;
+        }
+    }
+    return NULL;
+}
+
+/* True if the model has other weights than at the nodes that serve its name already: one batch is
+ * never answered by two models. The lock is held. */
+static bool has_other_weights(const struct fleet *fleet, struct berth *berth,
+                              const struct beat_model *model) {
+    const struct fleet_node *other = find_other_weights(fleet, berth, model);
+    if (!other) return false;
+    snprintf(berth->conflict, sizeof berth->conflict,
+             "its weights of '%.*s' differ from those of the node %.64s",
+             (int)(model->name.bytes < 64 ? model->name.bytes : 64), model->name.at, other->node);
+    return true;
+}
+
 static void take_models(struct fleet *fleet, struct berth *berth, const struct beat_worker *from) {
+    bool had_conflict = *berth->conflict != '\0';
     if (from->model_count == 0 && !from->knows_names) return; /* it loads: the old names stay */
     berth->model_count = 0;
+    *berth->conflict = '\0';
     for (size_t i = 0; i < from->model_count; i++) {
         const struct beat_model *model = &from->models[i];
         const char *name = keep_name(fleet, model->name);
-        if (!name) continue;
+        if (!name || has_other_weights(fleet, berth, model)) continue;
         struct fleet_model *own = &berth->models[berth->model_count++];
         own->served = (struct worker_model){.name = str_from(name),
                                             .created_unix_s = model->created_unix_s,
@@ -42,7 +73,11 @@ static void take_models(struct fleet *fleet, struct berth *berth, const struct b
                                             .decides = model->decides};
         own->has_identity = model->has_identity;
         memcpy(own->identity, model->identity, sizeof own->identity);
+        own->has_weights = model->has_weights;
+        memcpy(own->weights, model->weights, sizeof own->weights);
     }
+    if (*berth->conflict && !had_conflict)
+        log_warn("event=weights_differ node=%s error=\"%s\"", berth->node->node, berth->conflict);
 }
 
 static void take_status(struct berth *berth, const struct beat_worker *from) {
@@ -66,6 +101,9 @@ static void take_status(struct berth *berth, const struct beat_worker *from) {
     status->memory_bytes = from->memory_bytes;
     status->kv_used = from->kv_permille / 1000.0;
     status->is_reached = true;
+    if (!*berth->conflict) return;
+    snprintf(status->text, sizeof status->text, "%s", berth->conflict);
+    if (berth->model_count == 0) status->ready = false;
 }
 
 /* How well a free seat suits the worker; 0: not at all. The lock is held. */

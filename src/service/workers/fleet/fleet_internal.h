@@ -27,6 +27,8 @@ struct fleet_model {
     struct worker_model served; /* name is one of the fleet's */
     bool has_identity;
     unsigned char identity[WORKER_IDENTITY_BYTES];
+    bool has_weights;
+    unsigned char weights[WORKER_IDENTITY_BYTES];
 };
 
 /* The worker of one seat. */
@@ -44,6 +46,7 @@ struct berth {
     struct worker_status status;
     struct fleet_model models[BEAT_MODELS_MAX];
     size_t model_count;
+    char conflict[WORKER_TEXT_BYTES]; /* why a model of it is not served; empty: all are */
     uint32_t lines_max, weight;
     int64_t wanted_ns; /* when PACK_WANT was put last */
 };

@@ -49,8 +49,9 @@ static void add_worker(struct fleet_node_status *own, const struct berth *berth)
     own->waiting += berth->status.waiting;
     own->restarts += berth->status.restarts;
     own->tokens += berth->status.completion_tokens;
-    own->is_failed = own->is_failed && berth->status.is_failed;
-    if (!berth->status.ready && !*own->text)
+    bool has_none = *berth->conflict && berth->model_count == 0;
+    own->is_failed = own->is_failed && (berth->status.is_failed || has_none);
+    if ((!berth->status.ready || *berth->conflict) && !*own->text)
         snprintf(own->text, sizeof own->text, "%s", berth->status.text);
     for (size_t i = 0; i < berth->model_count && own->model_count < NODE_NAMES_MAX; i++)
         if (!has_model(own, berth->models[i].served.name))

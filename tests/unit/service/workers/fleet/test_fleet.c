@@ -67,6 +67,42 @@ static void a_batch_that_comes_before_any_node_waits_for_one(void **state) {
     cluster_close(&cluster);
 }
 
+static bool is_refused(struct cluster *cluster) {
+    struct fleet_node_status nodes[NODES];
+    size_t count = fleet_nodes(cluster->fleet, nodes, NODES), refused = 0;
+    for (size_t i = 0; i < count; i++)
+        refused += strstr(nodes[i].text, "its weights of 'm' differ") && nodes[i].is_failed &&
+                   !nodes[i].is_ready && nodes[i].model_count == 0;
+    return count == 2 && refused == 1;
+}
+
+static bool is_taken(struct cluster *cluster) {
+    struct fleet_node_status nodes[NODES];
+    return fleet_nodes(cluster->fleet, nodes, NODES) == 1 && nodes[0].is_ready && !*nodes[0].text;
+}
+
+static void a_node_with_other_weights_gets_nothing_until_the_first_has_gone(void **state) {
+    (void)state;
+    struct cluster cluster;
+    struct fleet_node_status nodes[NODES];
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 1, &(struct worker_echo_options){.latency_ms = 5, .weights = "q8"});
+    pipeline_submit(&cluster.p, "a", 300, id);
+    wait_done(&cluster, id, 10);
+    cluster_start_node(&cluster, 1, &(struct worker_echo_options){.weights = "q4"});
+    cluster_wait(is_refused, &cluster, "the second node is refused");
+    end_well(&cluster, id, "a", 300);
+    assert_int_equal(fleet_nodes(cluster.fleet, nodes, NODES), 2);
+    for (size_t i = 0; i < 2; i++)
+        if (!nodes[i].is_ready) assert_int_equal(nodes[i].results, 0);
+    agent_drain(cluster.agents[0], 10000);
+    cluster_kill_node(&cluster, 0);
+    cluster_wait(is_taken, &cluster, "the second node is taken");
+    pipeline_submit(&cluster.p, "b", 20, id);
+    end_well(&cluster, id, "b", 20);
+    cluster_close(&cluster);
+}
+
 static void lines_of_a_killed_node_run_on_another(void **state) {
     (void)state;
     struct cluster cluster;
@@ -241,6 +277,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nodes_share_a_batch_and_leave_nothing_on_the_bus),
         cmocka_unit_test(a_batch_that_comes_before_any_node_waits_for_one),
+        cmocka_unit_test(a_node_with_other_weights_gets_nothing_until_the_first_has_gone),
         cmocka_unit_test(lines_of_a_killed_node_run_on_another),
         cmocka_unit_test(a_node_that_drains_gives_back_what_it_has_not_begun),
         cmocka_unit_test(a_new_server_takes_over_nodes_that_were_at_work),

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nodes over a real Redis: lines that take a node's worker down, cancel, drain, other weights, TLS,
+and a queue that is full of hostile bytes."""
+import os, pathlib, random, signal, subprocess, sys
+
+import pytest
+
+import support
+from cluster import Node, Redis, needs_redis
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "crash"))
+import life
+
+pytestmark = needs_redis
+ECHO = ("--model", "smollm2=echo")
+TINY = support.SHARED / "tiny/llama3"
+PLAIN = ("--threads", "1", "--chat-template",
+         "{% for message in messages %}{{ message.content }}{% endfor %}")
+SEED = int(os.environ.get("QUERN_SEED", "0").replace("random", "0")) or random.randrange(1 << 30)
+
+
+@pytest.fixture()
+def redis(tmp_path):
+    with Redis(tmp_path) as server:
+        yield server
+
+
+def nodes_of(server):
+    return server.json("GET", "/v1/machine")["nodes"]
+
+
+def children(process):
+    """Numbers of the processes that a process has started."""
+    path = f"/proc/{process.pid}/task/{process.pid}/children"
+    found = set(map(int, pathlib.Path(path).read_text().split()))
+    for task in pathlib.Path(f"/proc/{process.pid}/task").iterdir():
+        try:
+            found |= set(map(int, (task / "children").read_text().split()))
+        except OSError:
+            pass  # the thread has ended
+    return found
+
+
+def test_lines_that_take_workers_down_fail_alone_and_all_others_count_once(tmp_path, redis):
+    lines, bad = life.echo_lines(60), (7, 41, 42)
+    for place in bad:
+        lines[place]["body"]["echo"] = {"down": True}
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, *ECHO), Node(tmp_path, redis, *ECHO):
+        batch = server.wait(server.create(support.jsonl(lines))["id"])
+        assert batch["request_counts"] == {"total": 60, "completed": 57, "failed": 3}
+        output, errors = server.results(batch)
+        life.judge(output, [line for at, line in enumerate(lines) if at not in bad])
+        assert [line["custom_id"] for line in errors] == [lines[at]["custom_id"] for at in bad]
+        assert {line["response"]["body"]["error"]["code"] for line in errors} == {"worker_lost"}
+
+
+@pytest.mark.skipif(not TINY.exists(), reason=f"no {TINY}")
+def test_a_killed_engine_of_a_node_costs_no_line(tmp_path, redis):
+    lines = [
+        support.request(f"line-{i}", f"Say {i}.", model="m", temperature=0, max_tokens=64,
+                        ignore_eos=True) for i in range(200)]
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, "--model", f"m={TINY}/model-q8_0.gguf", *PLAIN) as node:
+        support.until(lambda: [one["state"] for one in nodes_of(server)] == ["ready"])
+        batch_id = server.create(support.jsonl(lines))["id"]
+        support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] > 0)
+        for number in children(node.process):
+            os.kill(number, signal.SIGKILL)
+        output, errors = server.results(server.wait(batch_id))
+        assert errors == [] and [line["custom_id"] for line in output] == [
+            line["custom_id"] for line in lines]
+        support.until(lambda: nodes_of(server)[0]["restarts"] >= 1)
+        assert nodes_of(server)[0]["id"] == node.name
+
+
+def test_a_cancelled_batch_ends_at_its_nodes(tmp_path, redis):
+    lines = life.echo_lines(40)
+    for line in lines[20:]:
+        line["body"]["echo"] = {"hang": True}
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, *ECHO):
+        batch_id = server.create(support.jsonl(lines))["id"]
+        support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] == 20)
+        server.json("POST", f"/v1/batches/{batch_id}/cancel", {})
+        batch = server.wait(batch_id)
+        assert batch["status"] == "cancelled"
+        life.judge(server.results(batch)[0], lines[:20])
+        support.until(lambda: nodes_of(server)[0]["in_flight"] == 0)
+
+
+def test_a_node_that_drains_finishes_what_it_has_begun(tmp_path, redis):
+    lines = life.echo_lines(30)
+    for line in lines:
+        line["body"]["echo"] = {"each_ms": 30}
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, *ECHO, "--drain-seconds", "60") as node:
+        batch_id = server.create(support.jsonl(lines))["id"]
+        support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] > 0)
+        assert node.stop() == 0
+        support.until(lambda: nodes_of(server) == [])
+        # An echo begins all that it has: each line was finished within the grace time.
+        support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] == 30)
+        output, errors = server.results(server.wait(batch_id))
+        life.judge(output, lines)
+        queue = server.json("GET", "/v1/machine")["queue"]
+        assert errors == [] and queue["returned"] == 0 and queue["nodes_lost"] == 0
+
+
+@pytest.mark.skipif(not TINY.exists(), reason=f"no {TINY}")
+def test_nodes_with_other_weights_of_one_name_are_not_mixed(tmp_path, redis):
+    files = sorted(TINY.glob("model-*.gguf"))[:2]
+    assert len(files) == 2, "two quantizations of one model"
+    lines = [support.request(f"line-{i}", f"Say {i}.", model="m", max_tokens=2, temperature=0)
+             for i in range(8)]
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, "--model", f"m={files[0]}", *PLAIN) as one:
+        support.until(lambda: [node["state"] for node in nodes_of(server)] == ["ready"])
+        with Node(tmp_path, redis, "--model", f"m={files[1]}", *PLAIN) as two, \
+                Node(tmp_path, redis, "--model", f"m={files[0]}", *PLAIN) as three:
+            support.until(lambda: [node["state"] for node in nodes_of(server)] == ["ready"] * 3)
+            states = {node["id"]: node for node in nodes_of(server)}
+            # Under its file's own name it stays.
+            assert states[two.name]["models"] == [files[1].stem]
+            assert "m" in states[three.name]["models"] and states[three.name]["text"] is None
+            assert states[two.name]["text"] in (
+                f"its weights of 'm' differ from those of the node {name}"
+                for name in (one.name, three.name))
+            output, errors = server.results(server.wait(server.create(support.jsonl(lines))["id"]))
+            assert errors == [] and len(output) == 8
+            states = {node["id"]: node for node in nodes_of(server)}
+            assert states[two.name]["results"] == 0
+        assert "event=weights_differ" in server.log_text()
+
+
+def test_a_full_queue_costs_no_line(tmp_path, redis):
+    lines = life.echo_lines(400, words=60)
+    for line in lines:
+        line["body"]["echo"] = {"each_ms": 3}
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, *ECHO):
+        batch_id = server.create(support.jsonl(lines))["id"]
+        support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] > 0)
+        assert redis.ask("CONFIG", "SET", "maxmemory", "1") == b"+OK"
+        log = tmp_path / "nodes.log"
+        support.until(lambda: "OOM" in log.read_text())
+        assert redis.ask("CONFIG", "SET", "maxmemory", "256mb") == b"+OK"
+        output, errors = server.results(server.wait(batch_id))
+        life.judge(output, lines)
+        assert errors == []
+
+
+def test_lines_of_many_mebibytes_cross_the_queue(tmp_path, redis):
+    lines = life.echo_lines(4)
+    for line in lines[1:3]:
+        line["body"]["messages"][-1]["content"] = "stone " * (2 << 20)
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, *ECHO):
+        output, errors = server.results(server.wait(server.create(support.jsonl(lines))["id"]))
+        life.judge(output, lines)
+        assert errors == [] and server.json("GET", "/v1/machine")["queue"]["returned"] == 0
+
+
+def make_certificate(folder):
+    certificate, key = folder / "queue.pem", folder / "queue.key"
+    subprocess.run([
+        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+        "-noenc", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
+        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
+                   check=True,
+                   capture_output=True)
+    return certificate, key
+
+
+def test_a_queue_with_tls_is_trusted_by_its_authority_alone(tmp_path):
+    certificate, key = make_certificate(tmp_path)
+    (tmp_path / "own.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
+    (tmp_path / "own.pem").chmod(0o600)
+    lines = life.echo_lines(100)
+    with support.reserved_port() as port, \
+            Redis(tmp_path, "--tls-port", str(port), "--tls-cert-file", str(certificate),
+                  "--tls-key-file", str(key), "--tls-ca-cert-file", str(certificate)):
+        url = f"rediss://127.0.0.1:{port}/?cluster=test"
+        place = type("Place", (), {"url": url})
+        trust = ("--queue-ca-file", certificate, "--queue-cert-file", tmp_path / "own.pem")
+        with support.serving(tmp_path / "state", "--queue", url, *map(str, trust)) as server:
+            with Node(tmp_path, place, *ECHO), \
+                    Node(tmp_path, place, *ECHO, "--queue-ca-file", certificate):
+                # One does not trust the certificate, the other has none of its own.
+                log = tmp_path / "nodes.log"
+                support.until(lambda: log.read_text().count("event=queue_lost") >= 2)
+                assert nodes_of(server) == []
+            with Node(tmp_path, place, *ECHO, *trust):
+                output, _ = server.results(server.wait(server.create(support.jsonl(lines))["id"]))
+                life.judge(output, lines)
+
+
+def poison(redis, draw):
+    """Something hostile in one of the cluster's keys."""
+    own = "{quern:test}:"
+    names = [name.decode() for name in redis.ask("KEYS", own + "*") or []]
+    key = draw.choice(names + [own + "node:" + draw.choice(["ghost", "a b", "x" * 300, "\x1b[2J"])])
+    junk = bytes(draw.randrange(256) for _ in range(draw.choice([0, 1, 23, 24, 25, 60, 400])))
+    # The head of a pack or a beat that looks right, so that more of a reader is reached.
+    junk = draw.choice([b"", b"\x01", b"\x01" + bytes(7)]) + junk
+    what = draw.randrange(6)
+    if what == 0:
+        redis.ask("SADD", own + "nodes", draw.choice([junk, "ghost", "..", "a/b"]))
+    elif what == 1 and ":r:" in key or ":w:" in key:
+        redis.ask("XADD", key, "*", draw.choice(["p", "n", "q"]), junk)
+        redis.ask("XADD", key, "*", "n", draw.choice(["ghost", junk]), "p", junk)
+    elif what == 2:
+        redis.ask("SET", own + "node:" + draw.choice(["ghost", "other"]), junk)
+    elif what == 3:
+        redis.ask("DEL", key)
+        redis.ask("LPUSH", key, junk)  # a list, which no key is
+    elif what == 4:
+        redis.ask("SET", key, junk)
+    else:
+        redis.ask("SET", own + "gen", junk)
+
+
+def test_hostile_bytes_in_any_key_make_no_wrong_record_and_end_nobody(tmp_path, redis):
+    print(f"seed {SEED}")
+    draw = random.Random(SEED)
+    lines = life.echo_lines(300)
+    for line in lines:
+        line["body"]["echo"] = {"each_ms": 5}
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, *ECHO) as node:
+        batch_id = server.create(support.jsonl(lines))["id"]
+        support.until(lambda: server.batch(batch_id)["request_counts"]["completed"] > 0)
+        for _ in range(150):
+            poison(redis, draw)
+        assert node.process.poll() is None and server.json("GET", "/v1/machine")["queue"]
+        # What was put there is gone; the two meet again.
+        assert redis.ask("FLUSHALL") == b"+OK"
+        output, errors = server.results(server.wait(batch_id))
+        life.judge(output, lines)
+        assert errors == []
+        assert node.stop() == 0
+    support.fsck(tmp_path / "state")
