@@ -78,8 +78,8 @@ void beat_fill(struct agent *agent, struct buf *out) {
     free(beat);
 }
 
-/* Keeps whether the bus is reached, and logs each change. It is while both ways are good: a full bus
- * can be read and takes no result. */
+/* Keeps whether the bus is reached, and logs each change. It is while both ways are good: a full
+ * bus can be read and takes no result. */
 void agent_note(struct agent *agent, enum agent_way way, enum err err, const struct error *error) {
     pthread_mutex_lock(&agent->lock);
     bool was_reached = agent->status.is_reached;
