@@ -70,9 +70,9 @@ static void take_refusal(struct finding *found, struct options *options, const c
 
 static void note_variables(struct finding *found) {
     /* Variables without an option: the settings' file, secrets, the Python module's program. */
-    static const char *const others[] = {"QUERN_CONFIG", "QUERN_API_KEYS", "QUERN_API_KEYS_FILE",
-                                         "QUERN_WEBHOOK_SECRET", "QUERN_BINARY",
-                                         "QUERN_QUEUE_PASSWORD"};
+    static const char *const others[] = {"QUERN_CONFIG",        "QUERN_API_KEYS",
+                                         "QUERN_API_KEYS_FILE", "QUERN_WEBHOOK_SECRET",
+                                         "QUERN_BINARY",        "QUERN_QUEUE_PASSWORD"};
     for (char **at = environ; *at && found->variable_count < VARIABLES_MAX; at++) {
         size_t bytes = strcspn(*at, "=");
         if (strncmp(*at, "QUERN_", 6) != 0 || bytes >= VARIABLE_BYTES) continue;
