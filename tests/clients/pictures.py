@@ -316,7 +316,7 @@ def new_batch(page, scene):
     page.get_by_role("button", name="Run 48 requests").click()
     page.get_by_text("Tokens out", exact=True).first.wait_for(timeout=5 * PATIENCE_MS)
     page.get_by_label("Name", exact=True).fill("Backend, winter intake")
-    page.get_by_label("Metadata").fill("team = payments\nrequested by = Mara")
+    page.get_by_label("Metadata (name").fill("team = payments\nrequested by = Mara")
 
 
 def at_batch(name, query="", text="How the answers are spread"):

@@ -186,7 +186,7 @@ def test_from_a_file_to_saved_results(browser, small, tmp_path):
     tab.page.set_input_files("#file", candidates(tmp_path, 60))
     tab.sees("Lengths of prompts")
     tab.page.get_by_label("Name", exact=True).fill("Backend role")
-    tab.page.get_by_label("Metadata").fill("team = hiring")
+    tab.page.get_by_label("Metadata (name").fill("team = hiring")
     tab.page.get_by_role("button", name="Start the batch").click()
     expect(tab.page.get_by_role("heading", name="Backend role")).to_be_visible(timeout=PATIENCE_MS)
     tab.sees("60 of 60 requests")
