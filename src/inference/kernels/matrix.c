@@ -133,7 +133,9 @@ void *kernels_memory(size_t bytes) {
     size_t whole = (bytes + alignment - 1) / alignment * alignment;
     if (whole < bytes) return NULL;
     void *memory = aligned_alloc(alignment, whole);
-    if (memory && alignment == HUGE_PAGE_BYTES) (void)madvise(memory, whole, MADV_HUGEPAGE);
+    /* The end of the last page would take memory that nothing fills. */
+    if (memory && alignment == HUGE_PAGE_BYTES)
+        (void)madvise(memory, bytes / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES, MADV_HUGEPAGE);
     return memory;
 }
 
