@@ -239,6 +239,7 @@ static void compute(struct gpu *gpu, const struct plain_step *step) {
                               .h = gpu->h,
                               .wide = gpu->wide,
                               .narrow = gpu->narrow,
+                              .shared = gpu->shared,
                               .attended = gpu->attended,
                               .logits = gpu->logits};
     for (uint32_t i = 0; i < step->in.copy_count; i++) copy_page(gpu, step->in.copies[i]);
@@ -330,6 +331,7 @@ static enum err run_op(struct gpu *gpu, const struct gpu_op_call *call, struct e
                               .h = call->h,
                               .wide = call->wide,
                               .narrow = call->narrow,
+                              .shared = call->shared,
                               .attended = call->attended,
                               .logits = call->logits};
     plain_begin(&pass);

@@ -133,7 +133,7 @@ struct gpu {
     struct plain_matrix *matrices;
     uint32_t *makers; /* (op_count) MATMUL, LOGITS: the operation that prepared the input */
 
-    float *x, *h, *wide, *narrow, *attended, *logits;
+    float *x, *h, *wide, *narrow, *shared, *attended, *logits;
     uint32_t attended_width;
     float *cosines[2], *sines[2]; /* (rows_max, head_dim / 2) */
     float *weights;               /* one row of a matrix */
@@ -176,7 +176,7 @@ struct plain_pass {
     const struct gpu_step *step;
     bool is_kept; /* behind KEEP: rows are the wanted ones */
     uint32_t row_count;
-    float *x, *h, *wide, *narrow, *attended, *logits;
+    float *x, *h, *wide, *narrow, *shared, *attended, *logits;
 };
 
 /* The step's row of a row of the pass. */

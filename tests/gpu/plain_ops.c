@@ -94,7 +94,7 @@ static void multiply(const struct plain_pass *pass, uint32_t index, float *y) {
     if (maker == OP_GATED_NORM) input = pass->attended, stride = gpu->program.recurrent.width;
     if (maker == OP_PREPARE && prepared->attended > 0)
         input = pass->attended, stride = prepared->attended;
-    if (maker == OP_GATE) input = pass->wide, stride = 2 * gpu->program.ffn;
+    if (maker == OP_GATE) input = pass->wide, stride = 2 * prepared->width;
     for (uint32_t j = 0; j < matrix->shape.rows; j++) {
         const float *weights = row_of(matrix, j, gpu->weights);
         for (uint32_t i = 0; i < pass->row_count; i++) {
@@ -168,6 +168,12 @@ static void run_route(struct plain_pass *pass, const struct gpu_op *op) {
                               .experts = experts->count,
                               .used = experts->used,
                               .sums_to_one = experts->sums_to_one,
+                              .is_sigmoid = experts->is_sigmoid,
+                              .bias = experts->choice_bias,
+                              .groups = experts->groups,
+                              .groups_used = experts->groups_used,
+                              .groups_by_best = experts->groups_by_best,
+                              .scale = experts->scale,
                               .ret_experts = gpu->chosen,
                               .ret_weights = gpu->chosen_weights});
     prepare_rows(pass, op, pass->h, gpu->program.width, gpu->program.width);
@@ -210,6 +216,15 @@ static void add_expert(const struct gpu *gpu, const struct gpu_op *op, const flo
     for (uint32_t i = 0; i < width; i++) sums[i] += weight * y[i];
 }
 
+/* sums += the shared expert's row. */
+static void add_shared(const struct plain_pass *pass, const struct gpu_op *op, size_t row,
+                       float *sums) {
+    const size_t width = pass->gpu->program.width;
+    const float factor =
+        op->experts.shared_is_scaled ? 1.0f / (1.0f + expf(-pass->narrow[row])) : 1.0f;
+    for (size_t i = 0; i < width; i++) sums[i] += factor * pass->shared[row * width + i];
+}
+
 static void run_experts(struct plain_pass *pass, const struct gpu_op *op) {
     const struct gpu *gpu = pass->gpu;
     const size_t width = gpu->program.width, used = op->experts.used;
@@ -219,6 +234,7 @@ static void run_experts(struct plain_pass *pass, const struct gpu_op *op) {
         memset(sums, 0, width * sizeof *sums);
         for (size_t i = row * used; i < (row + 1) * used; i++)
             add_expert(gpu, op, h, gpu->chosen[i], gpu->chosen_weights[i], sums);
+        if (op->experts.has_shared) add_shared(pass, op, row, sums);
         memcpy(h, sums, width * sizeof *h);
     }
 }
@@ -226,7 +242,7 @@ static void run_experts(struct plain_pass *pass, const struct gpu_op *op) {
 /* ---- GATE and KEEP ---- */
 
 static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
-    uint32_t ffn = pass->gpu->program.ffn;
+    const uint32_t ffn = op->width;
     struct gate call = {.gate = pass->wide,
                         .up = pass->wide + ffn,
                         .in_stride = 2 * (size_t)ffn,
@@ -279,6 +295,7 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
         multiply(pass, index,
                  op->to == TO_H        ? pass->h
                  : op->to == TO_NARROW ? pass->narrow
+                 : op->to == TO_SHARED ? pass->shared
                                        : pass->wide);
         return;
     case OP_HEADS: run_heads(pass, op); return;

@@ -25,7 +25,7 @@ static void count_buffers(struct gpu *gpu) {
     const struct gpu_program *program = &gpu->program;
     const struct gpu_limits *limits = &gpu->limits;
     struct memory_ledger *ledger = &gpu->ledger;
-    uint64_t row = 2ull * program->width + gpu->wide_width + gpu->attended_width +
+    uint64_t row = 3ull * program->width + 1 + gpu->wide_width + gpu->attended_width +
                    2ull * program->recurrent.value_heads +
                    (uint64_t)program->rope_count * program->head_dim;
     uint64_t partial = (uint64_t)program->heads * (program->head_dim + 2);
@@ -92,7 +92,8 @@ static void open_buffers(struct gpu *gpu) {
     gpu->x = room(gpu, rows * program->width, sizeof(float));
     gpu->h = room(gpu, rows * program->width, sizeof(float));
     gpu->wide = room(gpu, rows * gpu->wide_width, sizeof(float));
-    gpu->narrow = room(gpu, rows * 2 * program->recurrent.value_heads, sizeof(float));
+    gpu->narrow = room(gpu, rows * (2 * program->recurrent.value_heads + 1), sizeof(float));
+    gpu->shared = room(gpu, rows * program->width, sizeof(float));
     gpu->attended = room(gpu, rows * gpu->attended_width, sizeof(float));
     gpu->logits = room(gpu, wanted * program->vocab_rows, sizeof(float));
     for (uint32_t i = 0; i < program->rope_count; i++) {

@@ -48,6 +48,8 @@ static void copy_vectors(struct gpu *gpu, struct gpu_op *op) {
         experts->gate_up_bias = copy_vector(gpu, experts->gate_up_bias, gate_up);
         experts->down_bias = copy_vector(gpu, experts->down_bias, experts->count * program->width);
     }
+    if (op->kind == OP_ROUTE)
+        experts->choice_bias = copy_vector(gpu, experts->choice_bias, experts->count);
     MUST(!op->bias || op->matrix < program->matrix_count, "a bias without a matrix");
     if (op->bias) op->bias = copy_vector(gpu, op->bias, program->matrices[op->matrix].rows);
 }
@@ -82,7 +84,9 @@ static void copy_program(struct gpu *gpu, const struct gpu_program *from) {
             gpu->qkv_width = 2 * (gpu->q_width + gpu->kv_width);
     gpu->wide_width = most(gpu->qkv_width, most(2 * from->ffn, recurrent_wide(from)));
     for (uint32_t i = 0; i < from->op_count; i++)
-        gpu->wide_width = most(gpu->wide_width, from->ops[i].experts.count);
+        gpu->wide_width =
+            most(gpu->wide_width, most(from->ops[i].experts.count,
+                                       from->ops[i].kind == OP_GATE ? 2 * from->ops[i].width : 0));
     gpu->attended_width = most(gpu->q_width, from->recurrent.width);
 }
 
@@ -95,7 +99,7 @@ static uint32_t prepared_width(const struct gpu *gpu, const struct gpu_op *op) {
     case OP_ATTENTION: return gpu->q_width;
     case OP_GATED_NORM: return gpu->program.recurrent.width;
     case OP_PREPARE: return op->attended > 0 ? op->attended : gpu->program.width;
-    default: return gpu->program.ffn;
+    default: return op->width; /* GATE */
     }
 }
 
@@ -120,18 +124,20 @@ static void check_product(const struct gpu *gpu, uint32_t index) {
     if (op->kind == OP_LOGITS)
         MUST(matrix->rows == program->vocab_rows, "the head has %u rows, not %u", matrix->rows,
              program->vocab_rows);
-    else if (op->to == TO_H)
+    else if (op->to == TO_H || op->to == TO_SHARED)
         MUST(matrix->rows == program->width, "operation %u: %u rows go to h", index, matrix->rows);
     else if (index + 1 < program->op_count && op[1].kind == OP_ROUTE)
         MUST(op->to == TO_WIDE && matrix->rows == op[1].experts.count,
              "operation %u: %u logits of %u experts", index, matrix->rows, op[1].experts.count);
     else if (op->to == TO_NARROW)
-        MUST(matrix->rows == 2 * program->recurrent.value_heads,
+        MUST(matrix->rows == 1 || matrix->rows == 2 * program->recurrent.value_heads,
              "operation %u: %u rates of %u heads", index, matrix->rows,
              program->recurrent.value_heads);
     else
         MUST(op->to == TO_WIDE &&
-                 (matrix->rows == gpu->qkv_width || matrix->rows == 2 * program->ffn ||
+                 (matrix->rows == gpu->qkv_width ||
+                  (index + 1 < program->op_count && op[1].kind == OP_GATE &&
+                   matrix->rows == 2 * op[1].width) ||
                   (program->recurrent.layers > 0 && matrix->rows == recurrent_wide(program))),
              "operation %u: %u rows go to %s", index, matrix->rows,
              op->to == TO_WIDE ? "wide" : "x, to which a device never adds");

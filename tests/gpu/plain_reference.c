@@ -283,15 +283,87 @@ static void add_experts(const struct pass *pass, const struct world_layer *layer
         add_expert(pass, layer, chosen[i], scores[chosen[i]] / (t->has_post ? all : kept));
 }
 
+/* The expert that all rows go through. */
+static void add_shared(const struct pass *pass, const struct world_layer *layer) {
+    const struct world_traits *t = pass->traits;
+    const uint32_t ffn = t->shared_ffn;
+    const float *up = layer->shared_gate_up + (size_t)ffn * t->width;
+    double inner[512], factor = 1.0;
+    if (layer->shared_scale)
+        factor = 1.0 / (1.0 + exp(-product(layer->shared_scale, pass->h, t->width)));
+    for (uint32_t i = 0; i < ffn; i++)
+        inner[i] = activated(
+            t, true, product(layer->shared_gate_up + (size_t)i * t->width, pass->h, t->width),
+            product(up + (size_t)i * t->width, pass->h, t->width));
+    for (uint32_t i = 0; i < t->width; i++)
+        pass->y[i] += factor * product(layer->shared_down + (size_t)i * ffn, inner, ffn);
+}
+
+/* Marks the `count` largest of values, and tells by how much the least of them is ahead of the
+ * next. */
+static double mark_best(const double *values, uint32_t of, uint32_t count, bool *ret_is_best) {
+    double last = INFINITY, next = -INFINITY;
+    memset(ret_is_best, 0, of * sizeof *ret_is_best);
+    for (uint32_t turn = 0; turn < count; turn++) {
+        uint32_t best = of;
+        for (uint32_t i = 0; i < of; i++)
+            if (!ret_is_best[i] && (best == of || values[i] > values[best])) best = i;
+        ret_is_best[best] = true;
+        last = values[best];
+    }
+    for (uint32_t i = 0; i < of; i++)
+        if (!ret_is_best[i]) next = fmax(next, values[i]);
+    return last - next;
+}
+
+/* The sum of the two largest. */
+static double best_two(const double *values, uint32_t count) {
+    double first = -INFINITY, second = -INFINITY;
+    for (uint32_t i = 0; i < count; i++) {
+        second = fmax(second, fmin(first, values[i]));
+        first = fmax(first, values[i]);
+    }
+    return first + second;
+}
+
+/* Chosen by sigmoid + bias in the best groups; weights are the sigmoids. */
+static void add_sigmoid_experts(const struct pass *pass, const struct world_layer *layer,
+                                uint32_t position) {
+    const struct world_traits *t = pass->traits;
+    const uint32_t each = t->experts / t->groups;
+    double scores[WORLD_EXPERTS_MAX], choice[WORLD_EXPERTS_MAX], counts[WORLD_EXPERTS_MAX];
+    bool is_kept[WORLD_EXPERTS_MAX], is_chosen[WORLD_EXPERTS_MAX];
+    double sum = 0.0, ahead = INFINITY;
+    for (uint32_t i = 0; i < t->experts; i++) {
+        scores[i] =
+            1.0 / (1.0 + exp(-product(layer->router + (size_t)i * t->width, pass->h, t->width)));
+        choice[i] = scores[i] + (double)layer->choice_bias[i];
+    }
+    if (t->groups > 1) {
+        for (uint32_t i = 0; i < t->groups; i++) counts[i] = best_two(choice + i * each, each);
+        ahead = mark_best(counts, t->groups, t->groups_used, is_kept);
+        for (uint32_t i = 0; i < t->experts; i++)
+            if (!is_kept[i / each]) choice[i] = -INFINITY;
+    }
+    ahead = fmin(ahead, mark_best(choice, t->experts, t->used, is_chosen));
+    if (pass->doubts && ahead < WORLD_NEAR) pass->doubts[position] = INFINITY;
+    for (uint32_t i = 0; i < t->experts; i++) sum += is_chosen[i] ? scores[i] : 0.0;
+    for (uint32_t i = 0; i < t->experts; i++)
+        if (is_chosen[i])
+            add_expert(pass, layer, i,
+                       scores[i] / (t->has_post ? 1.0 : sum) * (double)WORLD_ROUTE_SCALE);
+}
+
 static void run_ffn(const struct pass *pass, const struct world_layer *layer) {
     const struct world_traits *t = pass->traits;
     for (uint32_t p = 0; p < pass->count; p++) {
         norm(pass->x + (size_t)p * t->width, layer->ffn_norm, t->width, pass->h);
         memset(pass->y, 0, t->width * sizeof *pass->y);
         if (layer->router)
-            add_experts(pass, layer, p);
+            (t->groups > 0 ? add_sigmoid_experts : add_experts)(pass, layer, p);
         else
             add_expert(pass, layer, 0, 1.0);
+        if (layer->router && layer->shared_down) add_shared(pass, layer);
         add_half(pass, pass->y, layer->post_ffn, pass->x + (size_t)p * t->width);
     }
 }

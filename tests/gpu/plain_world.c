@@ -48,8 +48,20 @@ static float *random_matrix(struct world *world, uint32_t rows, uint32_t cols) {
  * others where two are as good, and those must not count. */
 static float *random_router(struct world *world) {
     const struct world_traits *t = &world->traits;
-    return random_values(world, (size_t)t->experts * t->width, 0.0, 30.0 / sqrt((double)t->width),
+    const double spread = t->groups > 0 ? 3.0 : 30.0; /* sigmoids of more are all 0 or 1 */
+    return random_values(world, (size_t)t->experts * t->width, 0.0, spread / sqrt((double)t->width),
                          world->traits.form != GPU_F32);
+}
+
+static void make_shared(struct world *world, struct world_layer *layer) {
+    const struct world_traits *t = &world->traits;
+    if (t->groups > 0) layer->choice_bias = random_values(world, t->experts, 0.0, 1.0, false);
+    if (t->shared_ffn == 0) return;
+    layer->shared_gate_up = random_matrix(world, 2 * t->shared_ffn, t->width);
+    layer->shared_down = random_matrix(world, t->width, t->shared_ffn);
+    if (t->shared_is_scaled)
+        layer->shared_scale = random_values(world, t->width, 0.0, 3.0 / sqrt((double)t->width),
+                                            world->traits.form != GPU_F32);
 }
 
 uint32_t world_state_width(const struct world_traits *traits) {
@@ -102,6 +114,7 @@ static void make_layer(struct world *world, struct world_layer *layer) {
     layer->gate_up = random_matrix(world, experts * 2 * t->ffn, t->width);
     layer->down = random_matrix(world, experts * t->width, t->ffn);
     if (experts > 1) layer->router = random_router(world);
+    if (experts > 1) make_shared(world, layer);
     if (experts > 1 && t->is_clamped) {
         layer->router_bias = random_values(world, experts, 0.0, 5.0, false);
         layer->gate_up_bias = random_values(world, experts * 2 * t->ffn, 0.0, 0.5, false);
@@ -186,6 +199,7 @@ static void append_gated(struct world *world, const struct world_layer *layer) {
     append_matmul(world, gate_up, TO_WIDE, NULL);
     struct gpu_op *gate = append(world, OP_GATE);
     gate->gate = t->is_gelu ? GATE_GELU_TANH : GATE_SILU; /* clamped: of experts alone */
+    gate->width = t->ffn;
     gate->next = down;
     append_matmul(world, down, TO_H, NULL);
 }
@@ -195,10 +209,35 @@ static enum op_gate gate_of(const struct world_traits *traits) {
     return traits->is_gelu ? GATE_GELU_TANH : GATE_SILU;
 }
 
+/* A matrix that has bf16 where others have fewer bits. */
+static uint32_t add_exact(struct world *world, const float *values, uint32_t rows) {
+    const uint32_t index = add_matrix(world, values, rows, world->traits.width);
+    if (world->traits.form != GPU_F32) world->matrices[index].form = GPU_BF16;
+    return index;
+}
+
+/* Behind the norm, which is for the factor or the router. */
+static void append_shared(struct world *world, const struct world_layer *layer, uint32_t factor,
+                          uint32_t router) {
+    const struct world_traits *t = &world->traits;
+    const uint32_t gate_up = add_matrix(world, layer->shared_gate_up, 2 * t->shared_ffn, t->width);
+    const uint32_t down = add_matrix(world, layer->shared_down, t->width, t->shared_ffn);
+    if (factor != GPU_NONE) append_matmul(world, factor, TO_NARROW, NULL);
+    append(world, OP_PREPARE)->next = gate_up;
+    append_matmul(world, gate_up, TO_WIDE, NULL);
+    struct gpu_op *gate = append(world, OP_GATE);
+    gate->gate = gate_of(t);
+    gate->width = t->shared_ffn;
+    gate->next = down;
+    append_matmul(world, down, TO_SHARED, NULL);
+    append(world, OP_PREPARE)->next = router;
+}
+
 static void append_experts(struct world *world, const struct world_layer *layer) {
     const struct world_traits *t = &world->traits;
-    const uint32_t router = add_matrix(world, layer->router, t->experts, t->width);
-    if (t->form != GPU_F32) world->matrices[router].form = GPU_BF16;
+    const uint32_t router = add_exact(world, layer->router, t->experts);
+    const uint32_t factor =
+        layer->shared_scale ? add_exact(world, layer->shared_scale, 1) : GPU_NONE;
     const struct gpu_experts experts = {
         .count = t->experts,
         .used = t->used,
@@ -209,11 +248,20 @@ static void append_experts(struct world *world, const struct world_layer *layer)
         .gate_up_bias = layer->gate_up_bias,
         .down_bias = layer->down_bias,
         .gate_limit = WORLD_GATE_LIMIT,
-        .gate_alpha = WORLD_GATE_ALPHA};
+        .gate_alpha = WORLD_GATE_ALPHA,
+        .is_sigmoid = t->groups > 0,
+        .groups = t->groups > 1 ? t->groups : 0,
+        .groups_used = t->groups_used,
+        .scale = t->groups > 0 ? WORLD_ROUTE_SCALE : 0,
+        .choice_bias = layer->choice_bias,
+        .has_shared = layer->shared_down != NULL,
+        .shared_is_scaled = layer->shared_scale != NULL};
     if (t->form == GPU_BLOCKS)
         world->matrices[experts.gate_up].grouping = world->matrices[experts.down].grouping =
             GROUPED_ZEROS;
-    append_norm(world, layer->ffn_norm, router, layer->post_attention, false);
+    append_norm(world, layer->ffn_norm, factor != GPU_NONE ? factor : router, layer->post_attention,
+                false);
+    if (layer->shared_down) append_shared(world, layer, factor, router);
     append_matmul(world, router, TO_WIDE, layer->router_bias);
     struct gpu_op *route = append(world, OP_ROUTE);
     route->next = experts.gate_up;

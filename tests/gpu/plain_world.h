@@ -25,7 +25,8 @@
 #define WORLD_PART 5u    /* tokens behind them that they have in common as well */
 #define WORLD_VOCAB_MAX 64u
 #define WORLD_EXPERTS_MAX 64u
-#define WORLD_GATE_LIMIT 0.8f /* reached by some numbers */
+#define WORLD_ROUTE_SCALE 1.5f /* with groups */
+#define WORLD_GATE_LIMIT 0.8f  /* reached by some numbers */
 #define WORLD_GATE_ALPHA 1.702f
 
 struct world_traits {
@@ -49,6 +50,10 @@ struct world_traits {
     bool is_tiled; /* value head j uses key head j % k_heads */
     bool has_output_gate;
     enum gpu_form state_form;
+    uint32_t shared_ffn; /* width of a shared expert in each layer with experts; 0: none */
+    bool shared_is_scaled;
+    uint32_t groups, groups_used; /* groups of experts with sigmoids, a bias and a factor; 1: as
+                                     if there were none; 0: a softmax */
 };
 
 /* Sizes of a state. */
@@ -61,6 +66,7 @@ struct world_layer {
     float *attention_norm, *qkv, *qkv_bias, *q_norm, *k_norm, *output, *post_attention;
     float *ffn_norm, *gate_up, *down, *post_ffn;
     float *router; /* NULL: no experts, whose gate_up and down stand one behind another */
+    float *shared_gate_up, *shared_down, *shared_scale, *choice_bias;    /* or NULL */
     float *sinks, *output_bias, *router_bias, *gate_up_bias, *down_bias; /* or NULL */
     /* With a state; its first product is `qkv`, and the vectors behind conv are NULL without a
      * matrix. */
@@ -81,9 +87,9 @@ struct world {
     float *embedding, *head, *output_norm, *frequencies[2];
     uint32_t vocab, vocab_rows;
     struct world_sequence sequences[WORLD_SEQUENCES];
-    struct gpu_matrix matrices[2 + 6 * WORLD_LAYERS];
-    const float *values[2 + 6 * WORLD_LAYERS]; /* values in the matrices */
-    struct gpu_op ops[4 + 13 * WORLD_LAYERS];
+    struct gpu_matrix matrices[2 + 9 * WORLD_LAYERS];
+    const float *values[2 + 9 * WORLD_LAYERS]; /* values in the matrices */
+    struct gpu_op ops[4 + 19 * WORLD_LAYERS];
     uint32_t state_at[WORLD_SEQUENCES]; /* position behind the state in a sequence's own place */
     struct gpu_program program;
     struct gpu_limits limits;
@@ -118,6 +124,10 @@ void world_reference(const struct world *world, const int32_t *tokens, uint32_t 
 #define WORLD_DOUBT 0.05
 #define WORLD_TIE 0.2
 #define WORLD_DOUBT_SHARE 0.2
+
+/* With sigmoids the weights move little. A row counts nothing if its last expert, or its last
+ * group, is ahead of the next by less than WORLD_NEAR of what it is chosen by. */
+#define WORLD_NEAR 0.02
 
 /* The logits of all sequences, from the reference. */
 struct world_references {

@@ -32,6 +32,13 @@ static const struct world_traits shapes[] = {
     {"tiled states, gated attention behind them", 32, 48, 4, 2, 16, 1.0f, .has_head = true,
      .tolerance = 1e-4, .recurrent = 3, .k_heads = 2, .v_heads = 6, .state_dim = 12,
      .is_tiled = true, .has_output_gate = true},
+    {"a shared expert with a factor", 32, 48, 4, 2, 16, 1.0f, .has_head = true, .tolerance = 1e-4,
+     .experts = 12, .used = 3, .shared_ffn = 64, .shared_is_scaled = true},
+    {"sigmoids in groups, a shared expert, states", 32, 48, 4, 2, 16, 1.0f, .has_head = true,
+     .tolerance = 1e-4, .experts = 12, .used = 3, .shared_ffn = 32, .groups = 4, .groups_used = 2,
+     .recurrent = 5, .k_heads = 2, .v_heads = 4, .state_dim = 8, .has_output_gate = true},
+    {"sigmoids without groups, convolutions, post norms", 32, 48, 4, 2, 16, 1.0f, .has_post = true,
+     .is_gelu = true, .tolerance = 1e-4, .experts = 6, .used = 2, .groups = 1, .recurrent = 6},
     {"states in bf16", 32, 48, 4, 2, 16, 1.0f, .has_head = true, .tolerance = 0.05, .recurrent = 1,
      .k_heads = 2, .v_heads = 2, .state_dim = 8, .state_form = GPU_BF16},
     {"convolutions", 32, 48, 4, 2, 16, 1.0f, .has_head = true, .tolerance = 1e-4, .recurrent = 6},
@@ -187,7 +194,7 @@ static void a_program_run_one_operation_at_a_time_gives_the_step_s_logits(void *
     struct gpu_result result = {0};
     struct world_step *step = calloc(1, sizeof *step);
     const struct world_run runs[] = {{0, 0, 34, false}, {3, 0, 3, false}};
-    static float buffers[5][WORLD_ROWS * 512], wanted[WORLD_ROWS * 64], logits[WORLD_ROWS * 64];
+    static float buffers[6][WORLD_ROWS * 512], wanted[WORLD_ROWS * 64], logits[WORLD_ROWS * 64];
     for (uint32_t i = 0; i < SHAPES; i++) {
         world_open(&world, &shapes[i], 11);
         world_plan(&world, step, 1, runs, 2, false, PLAN_TILES);
@@ -204,6 +211,7 @@ static void a_program_run_one_operation_at_a_time_gives_the_step_s_logits(void *
                                        .wide = buffers[2],
                                        .attended = buffers[3],
                                        .narrow = buffers[4],
+                                       .shared = buffers[5],
                                        .logits = logits};
             expect_ok(world.table->run_op(world.gpu, &call, &error), &error);
             is_behind_keep |= world.ops[op].kind == OP_KEEP;

@@ -131,10 +131,7 @@ const char *config_cpu_only(const struct model_config *config) {
     if (config_has_odd_layers(config)) return architecture->name;
     if (config_is_recurrent(config) && architecture->recurrent == MIXER_MAMBA)
         return "a model with Mamba-2 layers";
-    if (config_is_recurrent(config) && config_has_experts(config))
-        return "a model with recurrent layers and experts";
     if (config_is_latent(config)) return "latent attention";
-    if (config->routing.is_sigmoid) return "a router with sigmoids";
     if (architecture->has_no_pre_norm) return "a layer without a norm before it";
     if (config->temper_beta > 0) return "a temperature by position";
     if (architecture->has_layer_norm) return "a decoder with LayerNorm";

@@ -13,7 +13,7 @@
 #define TILE_ROWS_HEADS 64u
 #define SPLIT_TOKENS 64u
 
-#define LAYER_MATRICES 5u /* at most, with experts or a state */
+#define LAYER_MATRICES 9u /* at most, with a state, experts and a shared one */
 
 /* The weights of a model as shapes: matrices without rows, and vectors that are one float. */
 struct shapes {
@@ -97,6 +97,24 @@ static struct matrix *add_experts(struct shapes *shapes, const struct card_fit_o
     return matrix;
 }
 
+/* The expert that all rows go through. */
+static void add_shared(struct shapes *shapes, const struct card_fit_options *options,
+                       uint32_t layer, struct experts *experts) {
+    static const enum tensor_role gate_up[] = {ROLE_SHARED_GATE, ROLE_SHARED_UP},
+                                  down[] = {ROLE_SHARED_DOWN};
+    const struct model_config *config = options->config;
+    const uint32_t ffn = config->shared_ffn;
+    experts->shared_ffn = ffn;
+    if (ffn == 0) return;
+    experts->shared_gate_up =
+        add_product(shapes, options, layer, gate_up, 2, 2 * ffn, config->width);
+    experts->shared_down = add_product(shapes, options, layer, down, 1, config->width, ffn);
+    if (config->architecture->shared_expert_is_plain) return;
+    experts->shared_scale =
+        add_matrix(shapes, 1, config->width,
+                   form_of(options->weights, (struct weight_matrix){.is_exact = true}));
+}
+
 static struct experts experts_of(struct shapes *shapes, const struct card_fit_options *options,
                                  uint32_t layer) {
     const struct model_config *config = options->config;
@@ -106,6 +124,8 @@ static struct experts experts_of(struct shapes *shapes, const struct card_fit_op
     struct experts experts = {.count = count,
                               .used = config->experts_used,
                               .ffn = ffn,
+                              .is_sigmoid = config->routing.is_sigmoid,
+                              .choice_bias = config->routing.is_sigmoid ? &shapes->vector : NULL,
                               .router_bias = bias,
                               .gate_up_bias = bias,
                               .down_bias = bias};
@@ -114,6 +134,7 @@ static struct experts experts_of(struct shapes *shapes, const struct card_fit_op
                    form_of(options->weights, (struct weight_matrix){.is_exact = true}));
     first[0] = add_experts(shapes, options, layer, EXPERT_GATE, 2 * ffn, config->width);
     first[1] = add_experts(shapes, options, layer, EXPERT_DOWN, config->width, ffn);
+    add_shared(shapes, options, layer, &experts);
     experts.gate_up = &first[0];
     experts.down = &first[1];
     return experts;

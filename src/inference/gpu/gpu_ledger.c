@@ -60,6 +60,7 @@ static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu
         floats += (sizes->taps + (recurrent->conv_bias ? UINT64_C(1) : 0)) * sizes->channels +
                   (recurrent->decay ? UINT64_C(2) * sizes->value_heads + sizes->value_dim : 0);
     const bool has_biases = op->kind == OP_EXPERTS;
+    if (op->kind == OP_ROUTE && experts->choice_bias) floats += experts->count;
     if (has_biases && experts->gate_up_bias) floats += program->matrices[experts->gate_up].rows;
     if (has_biases && experts->down_bias) floats += program->matrices[experts->down].rows;
     return floats * 4 + (op->weight ? program->width * UINT64_C(2) : 0);
@@ -108,6 +109,18 @@ static uint64_t experts_bytes(const struct gpu_program *program) {
     return most;
 }
 
+/* What the gate of a shared expert leaves, and its product. */
+static uint64_t shared_bytes(const struct gpu_program *program) {
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_op *op = &program->ops[i];
+        if (op->kind != OP_MATMUL || op->to != TO_SHARED) continue;
+        const struct gpu_matrix *matrix = &program->matrices[op->matrix];
+        most = most_u64(most, matrix->cols * form_bytes(matrix->form));
+    }
+    return most + product_bytes(program, TO_SHARED);
+}
+
 /* What layers with a matrix per head need per row: q, k and v behind the convolution, in bf16, and
  * the gates; and what a state leaves where it is wider than that of attention. */
 static uint64_t recurrent_bytes(const struct gpu_program *program) {
@@ -147,8 +160,8 @@ static uint64_t activation_bytes(const struct gpu_program *program,
            rows * (product_bytes(program, TO_H) + product_bytes(program, TO_WIDE) +
                    product_bytes(program, TO_NARROW)) +
            (2 * rows + kept) * q_bytes +
-           rows * (input_bytes + experts_bytes(program) + recurrent_bytes(program) +
-                   again_bytes(program)) +
+           rows * (input_bytes + experts_bytes(program) + shared_bytes(program) +
+                   recurrent_bytes(program) + again_bytes(program)) +
            unpacked_bytes + codes_bytes +
            (uint64_t)limits->partials_max * program->heads * (program->head_dim + 2) * 4;
 }

@@ -18,12 +18,20 @@ static struct gpu_experts experts_of(const struct experts *experts, uint32_t mat
                                 .used = experts->used,
                                 .ffn = experts->ffn,
                                 .sums_to_one = experts->sums_to_one,
+                                .is_sigmoid = experts->is_sigmoid,
+                                .groups_by_best = experts->groups_by_best,
+                                .groups = experts->groups,
+                                .groups_used = experts->groups_used,
+                                .scale = experts->route_scale,
+                                .choice_bias = experts->choice_bias,
                                 .gate_up = handle_of(experts->gate_up[0], matrix_count),
                                 .down = handle_of(experts->down[0], matrix_count),
                                 .gate_up_bias = experts->gate_up_bias,
                                 .down_bias = experts->down_bias,
                                 .gate_limit = experts->gate_limit,
-                                .gate_alpha = experts->gate_alpha};
+                                .gate_alpha = experts->gate_alpha,
+                                .has_shared = experts->shared_ffn > 0,
+                                .shared_is_scaled = experts->shared_scale != NULL};
 }
 
 static struct gpu_recurrent recurrent_of(const struct recurrent *from, uint32_t place) {

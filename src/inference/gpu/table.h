@@ -49,7 +49,7 @@ extern "C" {
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 18u
+#define GPU_ABI 19u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -80,8 +80,7 @@ struct gpu_options {
     bool measures_ops;       /* gpu_counters.op_ns, at the cost of pauses between operations */
     bool has_no_graphs;      /* each kernel is launched by itself in all steps: to compare */
     uint32_t graph_rows_max; /* steps of more rows are no graph; 0: the GPU decides */
-    bool clears_memory;      /* the KV cache and the sums of products begin as zeros: for
-                                compute-sanitizer's initcheck */
+    bool clears_memory;      /* cache and sums begin as zeros: for compute-sanitizer's initcheck */
     /* In so many first steps, those of warm included, submit and sample wait for each operation, so
      * that the sentence of an error names the operation that caused it. 0: an error that is found
      * later names the step alone. Results are the same. */
@@ -120,12 +119,19 @@ struct gpu_experts {
     uint32_t used;  /* experts of a row */
     uint32_t ffn;   /* width of an expert */
     bool sums_to_one;
-    uint32_t gate_up; /* index of the matrix (count · (gate | up: 2 ffn), width) */
-    uint32_t down;    /* index of the matrix (count · width, ffn) */
+    /* For ROUTE alone, as struct route of kernels.h has them. */
+    bool is_sigmoid, groups_by_best;
+    uint32_t groups, groups_used;
+    float scale;              /* factor of all weights; 0 means 1 */
+    const float *choice_bias; /* (count) or NULL: only with is_sigmoid */
+    uint32_t gate_up;         /* index of the matrix (count · (gate | up: 2 ffn), width) */
+    uint32_t down;            /* index of the matrix (count · width, ffn) */
     /* For EXPERTS alone. */
     const float *gate_up_bias;    /* (count, gate | up) or NULL */
     const float *down_bias;       /* (count, width) or NULL */
     float gate_limit, gate_alpha; /* for GATE_CLAMPED */
+    bool has_shared;              /* the sum has the row of `shared` as well (TO_SHARED) */
+    bool shared_is_scaled;        /* times the sigmoid of the row's number in narrow */
 };
 
 /* The vectors of a recurrent layer, of which CONV, DELTA and GATED_NORM each have all. */
@@ -143,21 +149,19 @@ struct gpu_op {
     uint32_t matrix; /* index into gpu_program.matrices, or GPU_NONE */
     uint32_t next;   /* likewise: the matrix that reads the result */
     enum op_add add;
-    enum op_to to;       /* TO_WIDE, TO_H or TO_NARROW: a GPU's products never add */
-    uint32_t width;      /* KEEP: of a row of wide */
-    uint32_t attended;   /* KEEP, PREPARE: width of a row of attended, or 0 */
-    bool is_gated;       /* CONV, ATTENTION */
-    const float *weight; /* (width) */
-    const float *post;   /* (width) or NULL */
-    const float *bias;   /* (rows of matrix) or NULL */
-    const float *q_norm; /* (head_dim) or NULL */
-    const float *k_norm; /* (head_dim) or NULL */
-    const float *sinks; /* ATTENTION: (heads) or NULL: one more score of each query of a head, which
-                            has no value */
-    uint32_t rope;      /* index into gpu_program.frequencies */
-    uint32_t kv_group;  /* index into gpu_step.groups */
-    uint32_t kv_place;  /* below gpu_limits.layer_places */
-    uint32_t window;    /* keys that a row sees, its own included; 0: all */
+    enum op_to to;     /* TO_WIDE, TO_H, TO_NARROW or TO_SHARED: a GPU's products never add */
+    uint32_t width;    /* KEEP: of a row of wide; GATE: width of a half */
+    uint32_t attended; /* KEEP, PREPARE: width of a row of attended, or 0 */
+    bool is_gated;     /* CONV, ATTENTION */
+    const float *weight, *post; /* (width); post or NULL */
+    const float *bias;          /* (rows of matrix) or NULL */
+    const float *q_norm;        /* (head_dim) or NULL */
+    const float *k_norm;        /* (head_dim) or NULL */
+    const float *sinks;         /* ATTENTION: (heads) or NULL: a head's score that has no value */
+    uint32_t rope;              /* index into gpu_program.frequencies */
+    uint32_t kv_group;          /* index into gpu_step.groups */
+    uint32_t kv_place;          /* below gpu_limits.layer_places */
+    uint32_t window;            /* keys that a row sees, its own included; 0: all */
     enum op_gate gate;
     struct gpu_experts experts;     /* ROUTE, EXPERTS */
     struct gpu_recurrent recurrent; /* CONV, DELTA, GATED_NORM */
@@ -378,8 +382,7 @@ struct gpu_samples {
     uint32_t mask_words;           /* (vocab + 31) / 32 */
     const struct draw_edit *edits; /* (edit_count); draw_edit.row is an index into `rows` */
     uint32_t edit_count;
-    const struct gpu_ask *asks; /* (ask_count) for these rows, or scored rows without a draw; a
-                                      row has at most one */
+    const struct gpu_ask *asks; /* (ask_count) at most one a row, for these or scored ones */
     uint32_t ask_count;
     const int32_t *named; /* (named_count) */
     uint32_t named_count;
@@ -387,8 +390,7 @@ struct gpu_samples {
 
 /* Filled by wait, in memory of the caller with room for all that the calls of sample asked for. */
 struct gpu_result {
-    int32_t *tokens;            /* (wanted_count), by index of the wanted row; rows without a
-                                     draw: not set */
+    int32_t *tokens;            /* (wanted_count) by the wanted row; without a draw: not set */
     struct gpu_answer *answers; /* in the order of the asks, over all calls */
     float *named_logits;        /* in the order of the named tokens, over all calls */
     uint32_t nonfinite_rows;    /* wanted rows with a logit that is NaN or +inf */
@@ -397,13 +399,12 @@ struct gpu_result {
 /* One operation of the program over buffers of the host, for tests. The operation reads and changes
  * them as program/op.h tells; the KV cache is the GPU's. Buffers that the operation does not use
  * may be NULL. A prepared result stands as numbers in the buffer of its maker: NORM's in h,
- * ATTENTION's in attended, GATE's in the first ffn of each row of wide, which stay 2 ffn apart.
+ * ATTENTION's in attended, GATE's in the first half of each row of wide, which stay two halves apart.
  * A GPU that computes CONV, DELTA and GATED_NORM at once leaves the numbers of all three behind
  * DELTA, and the other two change nothing.
  * MATMUL and LOGITS read it there; the maker is the nearest operation before whose `next` is their
  * matrix. KEEP moves the wanted rows of x and wide to the front. ROUTE reads h, too, for the form
- * of the experts; its choice stays with the GPU for the EXPERTS that follows, which reads h again.
- */
+ * of the experts; its choice stays with the GPU for EXPERTS behind it, which reads h again. */
 struct gpu_op_call {
     uint32_t op;                 /* index into gpu_program.ops */
     const struct gpu_step *step; /* rows, slots, attention; not counted as a step */
@@ -411,7 +412,8 @@ struct gpu_op_call {
     float *x;                    /* (rows, width) */
     float *h;                    /* (rows, width) */
     float *wide;                 /* (rows, as the product before), without gaps */
-    float *narrow;               /* (rows, 2 value_heads) */
+    float *narrow;               /* (rows, as the product before: 2 value_heads, or 1) */
+    float *shared;               /* (rows, width) */
     float *attended;             /* (rows, heads · head_dim), or what a state leaves */
     float *logits;               /* (rows, vocab_rows) */
 };
@@ -426,9 +428,7 @@ struct gpu_counters {
     uint32_t graphs;
     uint64_t graph_bytes;      /* bytes of the GPU's memory, which are in the ledger's context */
     const char *graph_refusal; /* the reason why warm made fewer, a sentence; NULL: it made all */
-    /* For the driver's compiler in open, if the plugin lacks code of its own for the GPU; else 0.
-     */
-    uint64_t compile_ns;
+    uint64_t compile_ns; /* in open, for the driver's compiler, if the plugin lacks code; else 0 */
 };
 
 /* ---- the table ---- */

@@ -56,6 +56,7 @@ enum op_to {
     TO_X,      /* x += product */
     TO_NARROW, /* narrow = product */
     TO_INPUTS, /* inputs = product */
+    TO_SHARED, /* shared = product, which EXPERTS adds (a device) */
 };
 
 enum op_gate {

@@ -279,28 +279,29 @@ static void append_gated_half(struct maker *maker, const struct layer_weights *w
     down->ends_slice = ends_slice(maker);
 }
 
-/* x += what the shared expert makes of h, which stays. */
+/* x += what the shared expert makes of h, which stays; or EXPERTS adds it. */
 static void append_shared_expert(struct maker *maker, const struct experts *experts) {
-    if (experts->shared_scale) {
-        append_matmul(maker, experts->shared_scale, TO_NARROW);
-        append_prepare(maker, experts->shared_gate_up);
-    }
+    const bool adds = maker->options->matmul_adds;
+    if (experts->shared_scale) append_matmul(maker, experts->shared_scale, TO_NARROW);
+    if (experts->shared_scale || !adds) append_prepare(maker, experts->shared_gate_up);
     append_matmul(maker, experts->shared_gate_up, TO_WIDE);
     struct op *gate = append(maker, OP_GATE);
     gate->gate = gate_of(maker);
     gate->width = experts->shared_ffn;
-    gate->is_gated = experts->shared_scale != NULL;
+    gate->is_gated = adds && experts->shared_scale;
     gate->next = experts->shared_down;
-    append_matmul(maker, experts->shared_down, TO_X);
+    append_matmul(maker, experts->shared_down, adds ? TO_X : TO_SHARED);
     append_prepare(maker, experts->router);
 }
 
 static void append_experts_half(struct maker *maker, const struct layer_weights *weights) {
     const struct experts *experts = &weights->experts;
+    /* Where a product does not add, the norm is for one with exact weights: the router's, too. */
+    const bool is_for_shared = experts->shared_ffn > 0 && maker->options->matmul_adds;
     append_norm(maker, weights->ffn_norm,
-                experts->shared_scale     ? experts->shared_scale
-                : experts->shared_ffn > 0 ? experts->shared_gate_up
-                                          : experts->router);
+                experts->shared_scale ? experts->shared_scale
+                : is_for_shared       ? experts->shared_gate_up
+                                      : experts->router);
     if (experts->shared_ffn > 0) append_shared_expert(maker, experts);
     append_matmul(maker, experts->router, TO_WIDE)->bias = experts->router_bias;
     struct op *route = append(maker, OP_ROUTE);

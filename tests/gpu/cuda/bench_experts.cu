@@ -48,8 +48,14 @@ static void launch_down(const struct experts_bench *b, int i) {
     MUST_BE_OK(cuda_experts(&call, stream, error));
 }
 
+static struct cuda_experts_sum sum_at(const struct experts_bench *b, int i) {
+    struct cuda_experts_sum call = {b->orders[i % SETS], b->results};
+    call.y = b->y, call.width = b->width;
+    return call;
+}
+
 static void launch_sum(const struct experts_bench *b, int i) {
-    struct cuda_experts_sum call = {b->orders[i % SETS], b->results, NULL, NULL, b->y, b->width};
+    const struct cuda_experts_sum call = sum_at(b, i);
     MUST_BE_OK(cuda_experts_sum(&call, stream, error));
 }
 

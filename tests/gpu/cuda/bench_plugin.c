@@ -34,14 +34,14 @@
 #define STEPS 40u
 #define SMALL_STEPS 200u
 #define SAMPLED_TURNS 5u
-#define OPS_PER_LAYER 13u
+#define OPS_PER_LAYER 19u
 #define KEY_HEADS 16u /* heads of a state, each of STATE_DIM */
 #define VALUE_HEADS 32u
 #define STATE_DIM 128u
 #define STATE_WIDTH (VALUE_HEADS * STATE_DIM)
 #define CHANNELS (2 * KEY_HEADS * STATE_DIM + STATE_WIDTH)
 #define TAPS 4u
-#define MATRICES_PER_LAYER 5u
+#define MATRICES_PER_LAYER 9u
 
 static const struct shape {
     const char *name;
@@ -51,29 +51,34 @@ static const struct shape {
     uint32_t experts, used; /* each of width ffn; 0: none */
     bool has_states;        /* three layers of four are Gated DeltaNet, the others have a gate */
     enum gpu_form state_form;
+    bool has_shared;
 } shapes[] = {
     {"Llama-3.2-1B", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_BF16, GPU_BF16, 0, 0, false,
-     GPU_F32},
+     GPU_F32, false},
     {"Llama-3.2-1B e4m3", 16, 2048, 8192, 32, 8, 64, 128256, false, GPU_E4M3, GPU_E4M3, 0, 0, false,
-     GPU_F32},
-    {"Qwen3-4B", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_BF16, GPU_BF16, 0, 0, false,
-     GPU_F32},
+     GPU_F32, false},
+    {"Qwen3-4B", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_BF16, GPU_BF16, 0, 0, false, GPU_F32,
+     false},
     {"Qwen3-4B e4m3", 36, 2560, 9728, 32, 8, 128, 151936, true, GPU_E4M3, GPU_E4M3, 0, 0, false,
-     GPU_F32},
+     GPU_F32, false},
     {"Llama-3.1-8B", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_BF16, GPU_E4M3, 0, 0, false,
-     GPU_F32},
+     GPU_F32, false},
     {"Llama-3.1-8B int8", 32, 4096, 14336, 32, 8, 128, 128256, false, GPU_INT8, GPU_E4M3, 0, 0,
-     false, GPU_F32},
+     false, GPU_F32, false},
     {"30B-A3B, 12 layers", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_BF16, GPU_BF16, 128, 8,
-     false, GPU_F32},
+     false, GPU_F32, false},
     {"30B-A3B int8, 12", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_INT8, GPU_E4M3, 128, 8, false,
-     GPU_F32},
+     GPU_F32, false},
     {"30B-A3B e4m3, 12", 12, 2048, 768, 32, 4, 128, 151936, true, GPU_E4M3, GPU_E4M3, 128, 8, false,
-     GPU_F32},
+     GPU_F32, false},
     {"Qwen3.5-4B", 32, 2560, 9216, 16, 4, 256, 248320, true, GPU_BF16, GPU_BF16, 0, 0, true,
-     GPU_F32},
+     GPU_F32, false},
     {"Qwen3.5-4B bf16 states", 32, 2560, 9216, 16, 4, 256, 248320, true, GPU_BF16, GPU_BF16, 0, 0,
-     true, GPU_BF16},
+     true, GPU_BF16, false},
+    {"Qwen3.5-35B-A3B, 12 layers", 12, 2048, 512, 16, 2, 256, 248320, true, GPU_BF16, GPU_BF16, 256,
+     8, true, GPU_BF16, true},
+    {"Qwen3.5-35B-A3B int8, 12", 12, 2048, 512, 16, 2, 256, 248320, true, GPU_INT8, GPU_E4M3, 256,
+     8, true, GPU_BF16, true},
 };
 
 struct bench {
@@ -137,21 +142,38 @@ static void append_gated(struct bench *bench) {
     const uint32_t down = add_matrix(bench, s->width, s->ffn, s->form);
     append_norm(bench, gate_up, false);
     append(bench, OP_MATMUL, gate_up, GPU_NONE)->to = TO_WIDE;
-    (void)append(bench, OP_GATE, GPU_NONE, down);
+    append(bench, OP_GATE, GPU_NONE, down)->width = s->ffn;
     append(bench, OP_MATMUL, down, GPU_NONE)->to = TO_H;
+}
+
+/* A shared expert as wide as one of the others, with a factor. */
+static void append_shared(struct bench *bench, uint32_t factor, uint32_t router) {
+    const struct shape *s = bench->shape;
+    const uint32_t gate_up = add_matrix(bench, 2 * s->ffn, s->width, s->form);
+    const uint32_t down = add_matrix(bench, s->width, s->ffn, s->form);
+    append(bench, OP_MATMUL, factor, GPU_NONE)->to = TO_NARROW;
+    (void)append(bench, OP_PREPARE, GPU_NONE, gate_up);
+    append(bench, OP_MATMUL, gate_up, GPU_NONE)->to = TO_WIDE;
+    append(bench, OP_GATE, GPU_NONE, down)->width = s->ffn;
+    append(bench, OP_MATMUL, down, GPU_NONE)->to = TO_SHARED;
+    (void)append(bench, OP_PREPARE, GPU_NONE, router);
 }
 
 static void append_experts(struct bench *bench) {
     const struct shape *s = bench->shape;
     const uint32_t router = add_matrix(bench, s->experts, s->width, GPU_BF16);
+    const uint32_t factor = s->has_shared ? add_matrix(bench, 1, s->width, GPU_BF16) : router;
     const struct gpu_experts experts = {
         .count = s->experts,
         .used = s->used,
         .ffn = s->ffn,
         .sums_to_one = true,
+        .has_shared = s->has_shared,
+        .shared_is_scaled = s->has_shared,
         .gate_up = add_matrix(bench, s->experts * 2 * s->ffn, s->width, s->form),
         .down = add_matrix(bench, s->experts * s->width, s->ffn, s->form)};
-    append_norm(bench, router, false);
+    append_norm(bench, factor, false);
+    if (s->has_shared) append_shared(bench, factor, router);
     append(bench, OP_MATMUL, router, GPU_NONE)->to = TO_WIDE;
     append(bench, OP_ROUTE, GPU_NONE, experts.gate_up)->experts = experts;
     struct gpu_op *op = append(bench, OP_EXPERTS, GPU_NONE, GPU_NONE);

@@ -90,6 +90,43 @@ static const struct world_traits shapes[] = {
     {"states, rows as their file has them", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
      .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.15, .recurrent = 3, .k_heads = 1,
      .v_heads = 2, .state_dim = 64, .has_output_gate = true},
+    {"a shared expert with a factor, states",
+     64,
+     96,
+     4,
+     2,
+     64,
+     1.0f,
+     .rotary = 16,
+     .has_head_norms = true,
+     .has_head = true,
+     .form = GPU_BF16,
+     .kv_form = GPU_BF16,
+     .tolerance = 0.1,
+     .experts = 24,
+     .used = 3,
+     .recurrent = 5,
+     .k_heads = 2,
+     .v_heads = 4,
+     .state_dim = 64,
+     .has_output_gate = true,
+     .shared_ffn = 80,
+     .shared_is_scaled = true},
+    {"sigmoids in groups, a shared expert", 64, 96, 4, 2, 64, 1.0f, .has_bias = true,
+     .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.1, .experts = 24,
+     .used = 3, .shared_ffn = 128, .groups = 4, .groups_used = 2},
+    {"sigmoids, convolutions", 64, 96, 4, 2, 64, 1.0f, .has_head_norms = true, .has_head = true,
+     .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.15, .experts = 8, .used = 3, .groups = 1,
+     .recurrent = 5},
+    {"a shared expert in E4M3", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_E4M3,
+     .kv_form = GPU_BF16, .tolerance = 1.5, .experts = 3, .used = 3, .shared_ffn = 64,
+     .shared_is_scaled = true},
+    {"sigmoids, a shared expert in INT8", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
+     .form = GPU_INT8, .kv_form = GPU_BF16, .tolerance = 0.8, .experts = 8, .used = 2,
+     .shared_ffn = 512, .groups = 1},
+    {"a shared expert of four bits", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_BLOCKS,
+     .kv_form = GPU_BF16, .tolerance = 0.1, .experts = 8, .used = 2, .shared_ffn = 128,
+     .shared_is_scaled = true},
     {"experts of four bits", 64, 96, 4, 2, 64, 1.0f, .has_bias = true, .has_head = true,
      .form = GPU_BLOCKS, .kv_form = GPU_BF16, .tolerance = 0.1, .experts = 8, .used = 2},
 };
@@ -293,7 +330,8 @@ static void check_ops(struct world *world, const struct world_references *refere
     const struct world_traits *t = &world->traits;
     const size_t qkv = (size_t)(t->heads + 2 * t->kv_heads) * t->head_dim;
     const size_t state = world_channels(t) + 2 * (size_t)world_state_width(t);
-    const size_t least = 2 * qkv > 2 * t->ffn ? 2 * qkv : 2 * t->ffn;
+    const size_t ffn = t->ffn > t->shared_ffn ? t->ffn : t->shared_ffn;
+    const size_t least = 2 * qkv > 2 * ffn ? 2 * qkv : 2 * ffn;
     const size_t wide = state > least ? state : least;
     struct world_step *step = calloc(1, sizeof *step);
     struct error error = {0};
@@ -302,6 +340,7 @@ static void check_ops(struct world *world, const struct world_references *refere
                                .h = calloc(WORLD_ROWS * t->width, sizeof(float)),
                                .wide = calloc(WORLD_ROWS * wide, sizeof(float)),
                                .narrow = calloc(WORLD_ROWS * 2 * (t->v_heads + 1), sizeof(float)),
+                               .shared = calloc(WORLD_ROWS * t->width, sizeof(float)),
                                .attended = calloc(WORLD_ROWS * wide, sizeof(float)),
                                .logits = calloc(WORLD_ROWS * 64, sizeof(float))};
     world_plan(world, step, 4000, world_course[0], 1, false, PLAN_TILES);
@@ -315,6 +354,7 @@ static void check_ops(struct world *world, const struct world_references *refere
     free(call.h);
     free(call.wide);
     free(call.narrow);
+    free(call.shared);
     free(call.attended);
     free(call.logits);
     free(step);

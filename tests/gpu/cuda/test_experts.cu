@@ -173,25 +173,46 @@ static bool check_case(struct rng *rng, const struct experts_case *shape,
 
 /* ---- the sum ---- */
 
-static bool check_sum(struct rng *rng, uint32_t rows, uint32_t each, uint32_t width, int shared) {
+/* How the shared expert's rows come: not at all, as numbers, with a factor, or as sums that are
+ * still to be scaled. */
+enum sharing { NO_SHARED, SHARED, SHARED_GATED, SHARED_SCALED, SHARED_INT32 };
+
+static bool check_sum(struct rng *rng, uint32_t rows, uint32_t each, uint32_t width,
+                      enum sharing shared) {
+    const uint32_t gate_stride = 16;
     const size_t pairs = (size_t)rows * each, count = (size_t)rows * width;
     struct cuda_experts_sum call = {};
     const std::vector<uint16_t> h = random_bf16(rng, pairs * width, 1.0f);
     const std::vector<uint16_t> other = random_bf16(rng, count, 1.0f),
-                                gate = random_bf16(rng, rows, 1.0f);
+                                gate = random_bf16(rng, (size_t)rows * gate_stride, 1.0f),
+                                column_scale = random_bf16(rng, width, 1.0f);
+    const std::vector<float> row_scale = random_floats(rng, rows, 1.0f);
+    std::vector<int32_t> sums(count);
+    std::vector<float> values = floats_of_bf16(other);
     const std::vector<float> weights = random_floats(rng, pairs, 0.3f);
     std::vector<float> want(count);
     call.by = take_order(32, each, rows), call.h = gpu_copy(h), call.width = width;
     call.by.weights = gpu_copy(weights), call.y = gpu_take<uint16_t>(count);
-    if (shared > 0) call.shared = gpu_copy(other);
-    if (shared > 1) call.shared_gate = gpu_copy(gate);
+    for (size_t i = 0; i < count && shared >= SHARED_SCALED; i++) {
+        sums[i] = (int32_t)rng_below(rng, 2001) - 1000;
+        if (shared == SHARED_INT32) values[i] = (float)sums[i];
+        values[i] *= row_scale[i / width] * bf16_to_f32(column_scale[i % width]);
+    }
+    if (shared != NO_SHARED) call.shared.sums = gpu_copy(other), call.shared.stride = width;
+    if (shared == SHARED_INT32)
+        call.shared.sums = gpu_copy(sums), call.shared.type = CUDA_SUMS_INT32;
+    if (shared >= SHARED_SCALED)
+        call.shared.row_scale = gpu_copy(row_scale),
+        call.shared.column_scale = gpu_copy(column_scale);
+    if (shared > SHARED) call.shared_gate = gpu_copy(gate), call.gate_stride = gate_stride;
     for (size_t i = 0; i < count; i++) {
         const size_t row = i / width;
         double sum = 0;
         for (size_t j = row * each; j < (row + 1) * each; j++)
             sum += (double)weights[j] * bf16_to_f32(h[j * width + i % width]);
-        const double part = shared > 1 ? 1 / (1 + exp(-(double)bf16_to_f32(gate[row]))) : shared;
-        want[i] = (float)(sum + part * bf16_to_f32(other[i]));
+        const double part =
+            shared > SHARED ? 1 / (1 + exp(-(double)bf16_to_f32(gate[row * gate_stride]))) : shared;
+        want[i] = (float)(sum + part * values[i]);
     }
     MUST_BE_OK(cuda_experts_sum(&call, stream, error));
     gpu_settle();
@@ -314,9 +335,13 @@ void check_experts(void) {
                         check_case(&rng, &shape, (enum cuda_expert_ending)ending, CUDA_BF16, type);
         report(is_well, "experts: all endings of %s", tensor_type_name(type));
     }
-    report(check_sum(&rng, 1, 8, 64, 0) && check_sum(&rng, 33, 4, 2880, 1) &&
-               check_sum(&rng, 257, 10, 72, 2) && check_sum(&rng, 5, 1, 8, 0) &&
-               check_sum(&rng, 0, 8, 64, 0),
+    report(check_sum(&rng, 1, 8, 64, NO_SHARED) && check_sum(&rng, 33, 4, 2880, SHARED) &&
+               check_sum(&rng, 257, 10, 72, SHARED_GATED) && check_sum(&rng, 5, 1, 8, NO_SHARED) &&
+               check_sum(&rng, 0, 8, 64, NO_SHARED),
            "experts: sums, with a shared expert and its gate");
+    report(
+        check_sum(&rng, 3, 8, 64, SHARED_SCALED) && check_sum(&rng, 65, 6, 1032, SHARED_SCALED) &&
+            check_sum(&rng, 1, 2, 8, SHARED_INT32) && check_sum(&rng, 129, 10, 200, SHARED_INT32),
+        "experts: sums with a shared expert that is still to be scaled");
     check_refused(&rng);
 }

@@ -2,10 +2,13 @@
 #include "experts_world.h"
 
 /* Ways to choose, as models have them. */
-enum way { WAY_QWEN3, WAY_PLAIN, WAY_GPT_OSS, WAY_GEMMA, WAY_DEEPSEEK, WAY_COUNT };
-static const char *const way_names[WAY_COUNT] = {
-    "softmax, renormalised", "softmax of all, bf16 logits", "top k of logits with a bias",
-    "softmax with scales of experts", "sigmoid with groups and a bias of the choice"};
+enum way { WAY_QWEN3, WAY_PLAIN, WAY_GPT_OSS, WAY_GEMMA, WAY_DEEPSEEK, WAY_BEST, WAY_COUNT };
+static const char *const way_names[WAY_COUNT] = {"softmax, renormalised",
+                                                 "softmax of all, bf16 logits",
+                                                 "top k of logits with a bias",
+                                                 "softmax with scales of experts",
+                                                 "sigmoid with groups and a bias of the choice",
+                                                 "softmax with groups by their best"};
 
 struct route_case {
     uint32_t rows, experts, each, groups, groups_kept;
@@ -54,9 +57,10 @@ static struct route_made make(struct rng *rng, const struct route_case *shape, e
     if (way == WAY_DEEPSEEK) {
         call.scores = CUDA_SCORES_SIGMOID;
         call.choice_bias = gpu_copy(made.choice_bias);
-        if (shape->experts / std::max(shape->groups, 1u) >= 2)
-            call.groups = shape->groups, call.groups_kept = shape->groups_kept;
     }
+    if (way >= WAY_DEEPSEEK && shape->experts / std::max(shape->groups, 1u) >= 2)
+        call.groups = shape->groups, call.groups_kept = shape->groups_kept;
+    call.groups_by_best = way == WAY_BEST;
     return made;
 }
 
@@ -70,7 +74,7 @@ static std::vector<uint32_t> sorted(const struct cuda_route &call,
     for (uint32_t g = 0; g < groups && call.groups > 0; g++) {
         std::vector<double> of(choice.begin() + g * size, choice.begin() + (g + 1) * size);
         std::sort(of.rbegin(), of.rend());
-        best[g] = of[0] + of[1];
+        best[g] = call.groups_by_best ? of[0] : of[0] + of[1];
     }
     for (uint32_t g = 0; g < groups; g++) by[g] = g;
     std::stable_sort(by.begin(), by.end(),

@@ -61,7 +61,7 @@ uint32_t cuda_expert_tiles_most(const struct cuda_expert_order *order);
  * SIGMOID: s = 1 / (1 + exp(-logit)). Chosen by s + choice_bias; weights are s.
  *
  * With groups, an expert is chosen only from the kept ones, whose two best choices have the
- * largest sums. */
+ * largest sums, or whose best choice is the largest. Groups of SOFTMAX go by the best one. */
 enum cuda_scores { CUDA_SCORES_SOFTMAX, CUDA_SCORES_SIGMOID };
 struct cuda_route {
     const void *logits; /* (rows, stride) bf16 or float32 */
@@ -73,6 +73,7 @@ struct cuda_route {
     const float *expert_scale; /* (experts), times an expert's weight after all; or NULL */
     uint32_t groups;           /* 0: none; else it divides the experts and is at most 32 */
     uint32_t groups_kept;
+    bool groups_by_best;
     bool is_renormalised;
     float scale; /* scale of all weights */
     struct cuda_expert_order to;
@@ -125,10 +126,11 @@ enum err cuda_experts(const struct cuda_experts *call, struct CUstream_st *strea
 struct cuda_experts_sum {
     struct cuda_expert_order by;
     const uint16_t *h;           /* (pairs, width) bf16 */
-    const uint16_t *shared;      /* (rows, width) bf16, or NULL */
-    const uint16_t *shared_gate; /* (rows) bf16, with shared; or NULL */
-    uint16_t *y;                 /* (rows, width) bf16 */
-    uint32_t width;              /* a multiple of 8 */
+    struct cuda_product shared;  /* (rows, width) without a bias; sums NULL: none */
+    const uint16_t *shared_gate; /* (rows, gate_stride) bf16, of which the first; or NULL */
+    size_t gate_stride;
+    uint16_t *y;    /* (rows, width) bf16 */
+    uint32_t width; /* a multiple of 8 */
 };
 enum err cuda_experts_sum(const struct cuda_experts_sum *call, struct CUstream_st *stream,
                           struct error *error) MUST_CHECK;

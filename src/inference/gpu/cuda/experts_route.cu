@@ -103,7 +103,8 @@ kept_groups(const struct cuda_route &call, const float *choices) {
                                                      : second;
         first = rank_of(choice) > rank_of(first) ? choice : first;
     }
-    uint32_t rank = lane < call.groups ? rank_of(first + second) : 0, kept = 0;
+    const float counts = call.groups_by_best ? first : first + second;
+    uint32_t rank = lane < call.groups ? rank_of(counts) : 0, kept = 0;
     for (uint32_t i = 0; i < call.groups_kept; i++) {
         const uint32_t most = __reduce_max_sync(CUDA_ALL_LANES, rank);
         const uint32_t best = __reduce_min_sync(CUDA_ALL_LANES, rank == most ? lane : ~0u);

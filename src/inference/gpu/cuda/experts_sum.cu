@@ -11,6 +11,8 @@
 #define THREADS 256
 #define AHEAD 4
 
+/* IN: how the shared expert's row is read. */
+template <int IN>
 __global__ void __launch_bounds__(THREADS) sum_experts(struct cuda_experts_sum call) {
     const uint32_t eights = call.width / EACH, each = call.by.each;
     const size_t index = blockIdx.x * (size_t)THREADS + threadIdx.x;
@@ -37,14 +39,28 @@ __global__ void __launch_bounds__(THREADS) sum_experts(struct cuda_experts_sum c
             for (int j = 0; j < EACH; j++) sum.at[j] = __fmaf_rn(weight[i], h.at[j], sum.at[j]);
         }
     }
-    if (call.shared) {
-        const eight shared = read_bf16<EACH>(call.shared + row * call.width + at);
-        const float gate =
-            call.shared_gate ? 1.0f / (1.0f + expf(-bf16_float(call.shared_gate[row]))) : 1.0f;
+    if constexpr (IN != IN_NONE) {
+        const float scale = IN >= IN_BF16_SCALED ? call.shared.row_scale[row] : 1.0f;
+        const struct raw_sums<IN> raw = read_sums<IN>(call.shared, row, at);
+        const eight shared = sums_of<IN>(call.shared, scale, at, raw);
+        float gate = 1.0f;
+        if (call.shared_gate)
+            gate /= 1.0f + expf(-bf16_float(call.shared_gate[row * call.gate_stride]));
 #pragma unroll
         for (int j = 0; j < EACH; j++) sum.at[j] = __fmaf_rn(gate, shared.at[j], sum.at[j]);
     }
     write_bf16(sum, call.y + row * call.width + at);
+}
+
+typedef void (*sum_kernel)(struct cuda_experts_sum call);
+
+static sum_kernel kernel_for(const struct cuda_product *shared) {
+    switch (in_kind_of(shared)) {
+    case IN_NONE: return sum_experts<IN_NONE>;
+    case IN_BF16_SCALED: return sum_experts<IN_BF16_SCALED>;
+    case IN_INT32: return sum_experts<IN_INT32>;
+    default: return sum_experts<IN_BF16>;
+    }
 }
 
 enum err cuda_experts_sum(const struct cuda_experts_sum *call, struct CUstream_st *stream,
@@ -52,12 +68,12 @@ enum err cuda_experts_sum(const struct cuda_experts_sum *call, struct CUstream_s
     const uint64_t eights = (uint64_t)call->by.rows * (call->width / EACH);
     if (eights == 0) return OK;
     if (call->width % EACH != 0 || !is_at_16(call->h) || !is_at_16(call->y) ||
-        !is_at_16(call->shared) || eights / THREADS > INT32_MAX - 1)
+        !is_product_wide(&call->shared) || eights / THREADS > INT32_MAX - 1)
         return err_set(error, ERR_INVALID, "rows of %u numbers of experts cannot be summed",
                        call->width);
     return launch_dependent("sum of experts", error, stream,
-                            (uint32_t)((eights + THREADS - 1) / THREADS), THREADS, 0, sum_experts,
-                            *call);
+                            (uint32_t)((eights + THREADS - 1) / THREADS), THREADS, 0,
+                            kernel_for(&call->shared), *call);
 }
 
-CUDA_MODULE(experts_sum, sum_experts)
+CUDA_MODULE(experts_sum, sum_experts<IN_NONE>)

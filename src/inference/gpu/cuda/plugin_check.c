@@ -24,6 +24,10 @@ static enum err check_experts(const struct gpu_program *program, const struct gp
         (down->form == GPU_BLOCKS && down->grouping == GROUPED_NOT))
         return err_set(error, ERR_INVALID,
                        "experts are kept in bf16, e4m3, int8 or codes of four bits only");
+    if (!experts->is_sigmoid &&
+        (experts->choice_bias || (experts->groups > 0 && !experts->groups_by_best)))
+        return err_set(error, ERR_INVALID, "no CUDA kernel chooses by a softmax and %s",
+                       experts->choice_bias ? "a bias" : "the two best of a group");
     if (experts->ffn % EXPERT_ALIGN != 0 || program->width % (2 * EXPERT_ALIGN) != 0)
         return err_set(error, ERR_INVALID, "no CUDA kernel has experts of %u x %u numbers",
                        experts->ffn, program->width);
@@ -68,7 +72,7 @@ static enum err check_matrices(const struct gpu_program *program, struct error *
         if (op->kind == OP_EMBED && form != GPU_BF16)
             return err_set(error, ERR_INVALID, "an embedding is kept in bf16 only");
         if (op->kind == OP_MATMUL &&
-            (op->to == TO_X ||
+            (op->to == TO_X || op->to == TO_INPUTS ||
              (program->matrices[op->matrix].rows % PRODUCT_ALIGN != 0 && !is_padded(program, i))))
             return err_set(error, ERR_INVALID, "a product of %u columns is no multiple of %u",
                            program->matrices[op->matrix].rows, PRODUCT_ALIGN);

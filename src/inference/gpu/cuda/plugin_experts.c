@@ -31,6 +31,18 @@ static bool has_codes(const struct gpu_program *program) {
     return false;
 }
 
+/* A row of what the gate of a shared expert leaves. */
+static size_t shared_in_bytes(const struct gpu_program *program) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        if (program->ops[i].kind != OP_MATMUL || program->ops[i].to != TO_SHARED) continue;
+        const struct gpu_matrix *matrix = &program->matrices[program->ops[i].matrix];
+        const size_t bytes = matrix->cols * form_bytes(matrix->form);
+        if (bytes > most) most = bytes;
+    }
+    return most;
+}
+
 void experts_place(struct gpu *gpu, const struct gpu_program *program, struct memory *memory) {
     const struct gpu_experts most = most_of(program);
     const size_t pairs = (size_t)gpu->row_bucket * most.used;
@@ -47,6 +59,11 @@ void experts_place(struct gpu *gpu, const struct gpu_program *program, struct me
     order->tiles = memory_take(memory, part, tiles * sizeof *order->tiles);
     room->gated = memory_take(memory, part, pairs * most.ffn * sizeof *room->gated);
     room->sums = memory_take(memory, part, pairs * program->width * sizeof *room->sums);
+    room->shared_bytes = gpu->row_bucket * product_bytes(program, TO_SHARED);
+    if (room->shared_bytes > 0) {
+        room->shared = memory_take(memory, part, room->shared_bytes);
+        room->shared_in = memory_take(memory, part, gpu->row_bucket * shared_in_bytes(program));
+    }
     if (!has_codes(program)) return;
     room->in = memory_take(memory, part, (size_t)gpu->row_bucket * program->width);
     room->codes = memory_take(memory, part, pairs * most.ffn);
@@ -80,10 +97,15 @@ enum err walk_route(struct walk *walk, const struct card_op *op, struct error *e
     const struct cuda_route call = {.logits = logits->sums,
                                     .stride = logits->stride,
                                     .is_f32 = true,
-                                    .scores = CUDA_SCORES_SOFTMAX,
+                                    .scores = experts->is_sigmoid ? CUDA_SCORES_SIGMOID
+                                                                  : CUDA_SCORES_SOFTMAX,
                                     .bias = logits->bias,
+                                    .choice_bias = experts->choice_bias,
+                                    .groups = experts->groups,
+                                    .groups_kept = experts->groups_used,
+                                    .groups_by_best = experts->groups_by_best,
                                     .is_renormalised = experts->sums_to_one,
-                                    .scale = 1,
+                                    .scale = experts->scale > 0 ? experts->scale : 1,
                                     .to = *order};
     enum err err = cuda_route(&call, gpu->compute, error);
     if (err != OK) return err;
@@ -141,8 +163,12 @@ enum err walk_experts(struct walk *walk, const struct card_op *op, struct error 
                       room->codes, room->scales, &in, error);
     if (err == OK) err = multiply(gpu, experts, CUDA_EXPERTS_DOWN, &in, room->sums, error);
     if (err != OK) return err;
-    const struct cuda_experts_sum call = {
+    struct cuda_experts_sum call = {
         .by = room->order, .h = room->sums, .y = gpu->h, .width = width};
+    const struct cuda_product *factor = &walk->product[TO_NARROW];
+    if (experts->has_shared) call.shared = walk->product[TO_SHARED];
+    if (experts->shared_is_scaled) call.shared_gate = factor->sums;
+    if (experts->shared_is_scaled) call.gate_stride = factor->stride;
     walk->product[TO_H] =
         (struct cuda_product){.sums = gpu->h, .type = CUDA_SUMS_BF16, .stride = width};
     return cuda_experts_sum(&call, gpu->compute, error);

@@ -209,6 +209,9 @@ struct experts_room {
     void *codes;                    /* (pairs, ffn) its codes of 8 bits */
     float *scales;                  /* (pairs) scales of codes */
     uint16_t *sums;                 /* (pairs, width) */
+    void *shared;                   /* (bucket, width) bf16 or int32: products TO_SHARED, or NULL */
+    void *shared_in;                /* (bucket, their inputs): what the gate before left */
+    size_t shared_bytes;
 };
 
 /* What recurrent layers need beside the buffers of all layers; all NULL without them. A layer's
@@ -233,7 +236,7 @@ struct walk {
     void *q;
     void *attended;
     const uint32_t *kept_rows; /* rows of wide that go with the kept ones; NULL: they are alike */
-    struct cuda_product product[TO_NARROW + 1]; /* by enum op_to: the last one there */
+    struct cuda_product product[TO_SHARED + 1]; /* by enum op_to: the last one there */
     struct cuda_rows prepared;
     struct cuda_rows normed; /* what the last NORM left */
     uint32_t scale_turn;     /* row_scales that the next result gets */
@@ -304,7 +307,7 @@ struct gpu {
     float *x, *x_kept; /* (rows, width) */
     void *h;           /* (bucket, width) bf16 or int32 */
     void *wide;        /* (bucket, max(q | k | v, 2 ffn)) bf16 or int32 */
-    void *narrow;      /* (bucket, rates) bf16 */
+    void *narrow;      /* (bucket, rates, or 1 of a shared expert) bf16 */
     size_t h_bytes, wide_bytes, narrow_bytes;
     void *q,
         *q_kept;    /* (rows, heads · head_dim) bf16; q_kept has kept rows of `attended` as well */
@@ -451,6 +454,10 @@ bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t ro
 /* Rows of bf16 in the form of the next product. */
 enum err walk_prepare_rows(struct walk *walk, const struct card_op *op, void *from, uint32_t width,
                            struct error *error) MUST_CHECK;
+/* The widest product into `to`, and its largest sums, in bytes per row. */
+size_t product_bytes(const struct gpu_program *program, enum op_to to);
+/* The buffer of a product that is no logits. */
+void *product_buffer(const struct gpu *gpu, enum op_to to);
 enum err walk_op(struct walk *walk, const struct card_op *op, struct error *error) MUST_CHECK;
 /* Operations first..end-1, with an event behind each when they are measured. An error has the name
  * of its operation, one that the GPU finds later in a careful step alone. */

@@ -79,11 +79,11 @@ static void put_rows(struct one *one, const float *rows, size_t stride, size_t w
 /* What a product reads lies where its maker left it. */
 static void put_prepared(struct one *one) {
     const struct gpu *gpu = one->gpu;
-    const size_t width = gpu->matrices[one->op->op.matrix].cols, ffn = gpu->program.ffn;
+    const size_t width = gpu->matrices[one->op->op.matrix].cols;
     uint32_t maker = one->call->op;
     while (maker > 0 && gpu->ops[maker].op.next != one->op->op.matrix) maker--;
     switch (gpu->ops[maker].op.kind) {
-    case OP_GATE: put_rows(one, one->call->wide, 2 * ffn, ffn); break;
+    case OP_GATE: put_rows(one, one->call->wide, 2 * width, width); break;
     case OP_ATTENTION:
     case OP_GATED_NORM: put_rows(one, one->call->attended, width, width); break;
     case OP_PREPARE:
@@ -122,11 +122,26 @@ static void put_recurrent(struct one *one) {
     one->walk.product[TO_NARROW] = product_at(gpu->narrow, rates);
 }
 
+/* What EXPERTS adds. */
+static void put_shared(struct one *one) {
+    const struct gpu *gpu = one->gpu;
+    const struct gpu_experts *experts = &one->op->op.experts;
+    const size_t width = gpu->program.width;
+    put_rows(one, one->call->h, width, width);
+    if (experts->has_shared) {
+        put_bf16(one, gpu->experts.shared, width, one->call->shared, width, width);
+        one->walk.product[TO_SHARED] = product_at(gpu->experts.shared, width);
+    }
+    if (!experts->shared_is_scaled) return;
+    put_bf16(one, gpu->narrow, 1, one->call->narrow, 1, 1);
+    one->walk.product[TO_NARROW] = product_at(gpu->narrow, 1);
+}
+
 static void put_operands(struct one *one) {
     struct gpu *gpu = one->gpu;
     const struct gpu_op_call *call = one->call;
     const struct gpu_program *program = &gpu->program;
-    const size_t q_width = q_width_of(gpu), qkv = qkv_width_of(gpu), ffn = program->ffn;
+    const size_t q_width = q_width_of(gpu), qkv = qkv_width_of(gpu), both = 2 * one->op->op.width;
     const enum op_kind kind = one->op->op.kind;
     if (kind == OP_NORM || kind == OP_KEEP)
         copy(one, one->walk.x, call->x, one->walk.rows * program->width * sizeof(float));
@@ -136,8 +151,8 @@ static void put_operands(struct one *one) {
     }
     if (kind == OP_HEADS) put_bf16(one, gpu->wide, qkv, call->wide, qkv, qkv);
     if (kind == OP_HEADS) one->walk.product[TO_WIDE] = product_at(gpu->wide, qkv);
-    if (kind == OP_GATE) put_bf16(one, gpu->wide, 2 * ffn, call->wide, 2 * ffn, 2 * ffn);
-    if (kind == OP_GATE) one->walk.product[TO_WIDE] = product_at(gpu->wide, 2 * ffn);
+    if (kind == OP_GATE) put_bf16(one, gpu->wide, both, call->wide, both, both);
+    if (kind == OP_GATE) one->walk.product[TO_WIDE] = product_at(gpu->wide, both);
     if (kind == OP_ATTENTION || (kind == OP_KEEP && one->op->op.attended == 0))
         put_bf16(one, one->walk.q, q_width, call->wide, qkv, q_width);
     if (kind == OP_ATTENTION && one->op->op.is_gated) {
@@ -147,7 +162,7 @@ static void put_operands(struct one *one) {
     put_recurrent(one);
     if (kind == OP_MATMUL || kind == OP_LOGITS) put_prepared(one);
     if (kind == OP_ROUTE) put_route(one);
-    if (kind == OP_EXPERTS) put_rows(one, one->call->h, program->width, program->width);
+    if (kind == OP_EXPERTS) put_shared(one);
 }
 
 static float *bias_of(struct one *one, size_t width) {
@@ -161,6 +176,7 @@ static void get_product(struct one *one) {
     const struct card_matrix *matrix = &one->gpu->matrices[one->op->op.matrix];
     float *to = one->op->op.to == TO_H        ? one->call->h
                 : one->op->op.to == TO_NARROW ? one->call->narrow
+                : one->op->op.to == TO_SHARED ? one->call->shared
                                               : one->call->wide;
     float *bias = bias_of(one, matrix->rows);
     for (size_t i = 0; to && matrix->is_router && i < one->walk.rows; i++) {
@@ -214,8 +230,8 @@ static void get_results(struct one *one) {
         get_bf16(one, gpu->attended, q_width, call->attended, q_width, q_width, NULL);
         break;
     case OP_GATE:
-        get_bf16(one, prepared->codes, prepared->stride, call->wide, (size_t)2 * program->ffn,
-                 program->ffn, NULL);
+        get_bf16(one, prepared->codes, prepared->stride, call->wide, (size_t)2 * one->op->op.width,
+                 one->op->op.width, NULL);
         break;
     case OP_LOGITS:
         for (size_t i = 0; i < rows; i++)

@@ -113,6 +113,9 @@ static void place_ops(struct layout *layout) {
             place_biases(layout, &from->experts, &to->op.experts);
             layout->gpu->matrices[from->experts.gate_up].gate_width = from->experts.ffn;
         }
+        if (from->kind == OP_ROUTE)
+            to->op.experts.choice_bias =
+                place_vector(layout, from->experts.choice_bias, from->experts.count);
         if (from->kind == OP_LOGITS) layout->gpu->logit_matrix = from->matrix;
         if (from->kind == OP_ATTENTION) layout->gpu->has_output_gate = from->is_gated;
         if (from->kind == OP_ROUTE)
@@ -188,8 +191,7 @@ static void place_angles(struct layout *layout, uint32_t table) {
 
 /* ---- buffers ---- */
 
-/* The widest product into `to`, and its largest sums, in bytes per row. */
-static size_t product_bytes(const struct gpu_program *program, enum op_to to) {
+size_t product_bytes(const struct gpu_program *program, enum op_to to) {
     size_t most = 0;
     for (uint32_t i = 0; i < program->op_count; i++) {
         const struct gpu_op *op = &program->ops[i];

@@ -37,14 +37,21 @@ static const struct card_matrix *matrix_of(const struct walk *walk, uint32_t ind
     return &walk->gpu->matrices[index];
 }
 
+/* A shared expert's gate does not overwrite the rows that its layer's other experts read. */
+static bool is_shared(const struct card_op *op) {
+    return op->op.kind == OP_GATE && op[1].op.kind == OP_MATMUL && op[1].op.to == TO_SHARED;
+}
+
 /* The rows that the next product reads, in its form. */
 static struct cuda_rows rows_for(struct walk *walk, const struct card_op *op) {
+    const struct gpu *gpu = walk->gpu;
     const struct card_matrix *next = matrix_of(walk, op->op.next);
-    float *scale = walk->gpu->row_scales[walk->scale_turn++ % 2];
-    walk->prepared = (struct cuda_rows){.codes = walk->gpu->codes,
-                                        .type = code_of(next->form),
-                                        .stride = next->cols,
-                                        .scale = gpu_form_is_bf16(next->form) ? NULL : scale};
+    float *scale = gpu->row_scales[walk->scale_turn++ % 2];
+    walk->prepared =
+        (struct cuda_rows){.codes = is_shared(op) ? gpu->experts.shared_in : gpu->codes,
+                           .type = code_of(next->form),
+                           .stride = next->cols,
+                           .scale = gpu_form_is_bf16(next->form) ? NULL : scale};
     return walk->prepared;
 }
 
@@ -84,8 +91,7 @@ bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t ro
     const struct card_op *end = gpu->ops + gpu->program.op_count;
     const struct card_matrix *matrix = &gpu->matrices[op->op.matrix];
     const bool is_gated = op + 1 < end && op[1].op.kind == OP_GATE && !op->op.bias &&
-                          matrix->rows == 2 * gpu->program.ffn &&
-                          matrix->rows == matrix->rows_padded;
+                          matrix->rows == 2 * op[1].op.width && matrix->rows == matrix->rows_padded;
     *ret_ending = !is_gated                    ? CUDA_END_SCALED
                   : op[1].op.gate == GATE_SILU ? CUDA_END_SILU
                                                : CUDA_END_GELU_TANH;
@@ -93,8 +99,16 @@ bool walk_is_scaled(const struct gpu *gpu, const struct card_op *op, uint32_t ro
            cuda_scaled_pays(*ret_ending, matrix->rows_padded, row_bucket(rows));
 }
 
-static void *buffer_of(const struct gpu *gpu, enum op_to to) {
-    return to == TO_H ? gpu->h : to == TO_NARROW ? gpu->narrow : gpu->wide;
+void *product_buffer(const struct gpu *gpu, enum op_to to) {
+    switch (to) {
+    case TO_H: return gpu->h;
+    case TO_NARROW: return gpu->narrow;
+    case TO_SHARED: return gpu->experts.shared;
+    case TO_WIDE:
+    case TO_X:
+    case TO_INPUTS: break; /* program_check refuses the last two */
+    }
+    return gpu->wide;
 }
 
 /* A product that leaves bf16: of gate and up with the activation in it, of others the scaled sums.
@@ -112,7 +126,7 @@ static enum err walk_scaled(struct walk *walk, const struct card_op *op, enum cu
         .in = walk->prepared.codes,
         .row_scale = walk->prepared.scale,
         .column_scale = matrix->scales,
-        .y = buffer_of(gpu, op->op.to),
+        .y = product_buffer(gpu, op->op.to),
     };
     walk->is_gated = ending != CUDA_END_SCALED;
     if (!walk->is_gated)
@@ -134,7 +148,7 @@ static enum err walk_matmul(struct walk *walk, const struct card_op *op, struct 
         .inputs = matrix->cols,
         .rows = walk->rows,
         .in = walk->prepared.codes,
-        .sums = buffer_of(gpu, op->op.to),
+        .sums = product_buffer(gpu, op->op.to),
     };
     walk->product[op->op.to] = (struct cuda_product){
         .sums = call.sums,
@@ -295,13 +309,13 @@ static enum err walk_attention(struct walk *walk, const struct card_op *op, stru
 static enum err walk_gate(struct walk *walk, const struct card_op *op, struct error *error) {
     if (walk->is_gated) {
         walk->is_gated = false;
-        return walk_prepare_rows(walk, op, walk->gpu->wide, walk->gpu->program.ffn, error);
+        return walk_prepare_rows(walk, op, walk->gpu->wide, op->op.width, error);
     }
     const struct cuda_gate call = {
         .in = walk->product[TO_WIDE],
         .kind = op->op.gate == GATE_SILU ? CUDA_SILU : CUDA_GELU_TANH,
         .y = rows_for(walk, op),
-        .width = walk->gpu->program.ffn,
+        .width = op->op.width,
         .rows = walk->rows,
     };
     return cuda_gate(&call, walk->gpu->compute, error);
@@ -349,9 +363,10 @@ enum err walk_op(struct walk *walk, const struct card_op *op, struct error *erro
     return run[op->op.kind](walk, op, error);
 }
 
-/* The product behind a gate, or experts. */
+/* The product behind a gate, but for a shared expert's, or experts. */
 static bool ends_layer(const struct card_op *ops, uint32_t index) {
-    return ops[index].op.kind == OP_EXPERTS || (index > 0 && ops[index - 1].op.kind == OP_GATE);
+    return ops[index].op.kind == OP_EXPERTS ||
+           (index > 0 && ops[index - 1].op.kind == OP_GATE && ops[index].op.to != TO_SHARED);
 }
 
 /* Fills *ret_name with what the operation is: "operation 3 (heads of layer 0)". Before the first

@@ -42,10 +42,7 @@ static enum err tune(struct gpu *gpu, const struct card_op *at, struct error *er
         .inputs = matrix->cols,
         .weights = weights,
         .in = gpu->codes,
-        .sums = is_logits             ? (void *)gpu->flights[0].logits
-                : op->to == TO_H      ? gpu->h
-                : op->to == TO_NARROW ? gpu->narrow
-                                      : gpu->wide,
+        .sums = is_logits ? (void *)gpu->flights[0].logits : product_buffer(gpu, op->to),
     };
     for (uint32_t rows = 1; rows <= most; rows = call.rows + 1) {
         call.rows = row_bucket(rows);
@@ -100,6 +97,7 @@ static enum err clear_all(const struct gpu *gpu, struct error *error) {
     cudaError_t code = clear(gpu, gpu->h, gpu->h_bytes);
     if (code == cudaSuccess) code = clear(gpu, gpu->wide, gpu->wide_bytes);
     if (code == cudaSuccess) code = clear(gpu, gpu->narrow, gpu->narrow_bytes);
+    if (code == cudaSuccess) code = clear(gpu, gpu->experts.shared, gpu->experts.shared_bytes);
     for (uint32_t i = 0; i < gpu->limits.steps_max && code == cudaSuccess; i++)
         code = clear(gpu, gpu->flights[i].logits, logits);
     for (uint32_t i = 0; i < pages->places && code == cudaSuccess; i++) {

@@ -8,6 +8,7 @@
 
 #include "host_kernels.h"
 #include "kernels/quant.h"
+#include "kernels/ref/ref.h"
 
 #include <assert.h>
 #include <math.h>
@@ -25,6 +26,27 @@ uint32_t cuda_expert_tiles_most(const struct cuda_expert_order *order) {
 }
 
 /* ---- the route ---- */
+
+/* By the kernel of the CPU, which is the definition. */
+static void choose_by_sigmoid(const struct cuda_route *call, size_t row) {
+    const struct cuda_expert_order *to = &call->to;
+    uint32_t chosen[CUDA_EXPERTS_PER_ROW_MAX];
+    ref_route(&(struct route){.logits = (const float *)call->logits + row * call->stride,
+                              .stride = call->stride,
+                              .rows = 1,
+                              .experts = to->experts,
+                              .used = to->each,
+                              .is_sigmoid = true,
+                              .bias = call->choice_bias,
+                              .groups = call->groups,
+                              .groups_used = call->groups_kept,
+                              .groups_by_best = call->groups_by_best,
+                              .sums_to_one = call->is_renormalised,
+                              .scale = call->scale,
+                              .ret_experts = chosen,
+                              .ret_weights = to->weights + row * to->each});
+    for (uint32_t i = 0; i < to->each; i++) to->chosen[row * to->each + i] = (uint16_t)chosen[i];
+}
 
 /* The best experts of a row, the lower number first among equals, and their weights. */
 static void choose(const struct cuda_route *call, size_t row) {
@@ -71,9 +93,11 @@ enum err cuda_route(const struct cuda_route *call, struct CUstream_st *stream,
                     struct error *error) {
     (void)error;
     if (host_record(stream, again_cuda_route, call, sizeof *call, NULL, 0)) return OK;
-    assert(call->is_f32 && call->scores == CUDA_SCORES_SOFTMAX && call->groups == 0);
-    assert(!call->choice_bias && !call->expert_scale);
-    for (size_t row = 0; row < call->to.rows; row++) choose(call, row);
+    const bool is_sigmoid = call->scores == CUDA_SCORES_SIGMOID;
+    assert(call->is_f32 && !call->expert_scale && !(is_sigmoid && call->bias));
+    assert(is_sigmoid || (call->groups == 0 && !call->choice_bias));
+    for (size_t row = 0; row < call->to.rows; row++)
+        (is_sigmoid ? choose_by_sigmoid : choose)(call, row);
     put_in_order(&call->to);
     return OK;
 }
@@ -139,17 +163,30 @@ enum err cuda_experts(const struct cuda_experts *call, struct CUstream_st *strea
 
 /* ---- the sum ---- */
 
+static float shared_at(const struct cuda_experts_sum *call, size_t row, uint32_t column) {
+    const struct cuda_product *shared = &call->shared;
+    const size_t at = row * shared->stride + column;
+    float value = shared->type == CUDA_SUMS_INT32
+                      ? (float)((const int32_t *)shared->sums)[at]
+                      : bf16_to_f32(((const uint16_t *)shared->sums)[at]);
+    if (shared->row_scale)
+        value *= shared->row_scale[row] * bf16_to_f32(shared->column_scale[column]);
+    if (!call->shared_gate) return value;
+    return value / (1 + expf(-bf16_to_f32(call->shared_gate[row * call->gate_stride])));
+}
+
 HOST_AGAIN(cuda_experts_sum)
 enum err cuda_experts_sum(const struct cuda_experts_sum *call, struct CUstream_st *stream,
                           struct error *error) {
     (void)error;
     if (host_record(stream, again_cuda_experts_sum, call, sizeof *call, NULL, 0)) return OK;
-    assert(!call->shared && !call->shared_gate);
+    assert(!call->shared.bias && (call->shared.sums || !call->shared_gate));
     for (size_t row = 0; row < call->by.rows; row++)
         for (uint32_t i = 0; i < call->width; i++) {
             float sum = 0;
             for (size_t pair = row * call->by.each; pair < (row + 1) * call->by.each; pair++)
                 sum += call->by.weights[pair] * bf16_to_f32(call->h[pair * call->width + i]);
+            if (call->shared.sums) sum += shared_at(call, row, i);
             call->y[row * call->width + i] = bf16_from_f32(sum);
         }
     return OK;
