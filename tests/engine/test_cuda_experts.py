@@ -129,9 +129,9 @@ def test_gpt_oss_on_the_device_of_the_tests(tmp_path, oss_cpu):
     assert median(card, oss_cpu) <= 1e-3
 
 
-# Shared experts, with a factor and without, routers with sigmoids and a bias, and both beside layers
-# with a state. The median as above; measured: 0.25, 0.05 and 0.05
-# in bf16, 1.9, 0.37 and 0.68 in E4M3, 0.72, 0.1 and 0.15 in INT8.
+# Shared experts, with a factor and without, routers with sigmoids and a bias, and both beside
+# layers with a state. The median as above; measured: 0.25, 0.05 and 0.05 in bf16,
+# 1.9, 0.37 and 0.68 in E4M3, 0.72, 0.1 and 0.15 in INT8.
 SHARED_LIMITS = {
     "qwen3_5_moe": {"none": 0.5, "fp8": 3.0, "int8": 1.5},
     "glm4_moe": {"none": 0.15, "fp8": 1.0, "int8": 0.3},

@@ -305,7 +305,6 @@ def test_embeddings_stay_on_the_cpu(tmp_path, device, status):
 
 @pytest.mark.parametrize("family, sentence", [
     ("granitemoehybrid", "Mamba-2 layers is computed on the CPU only so far: run with --device cpu"),
-    ("qwen3_5_moe", "recurrent layers and experts is computed on the CPU only so far"),
     ("gemma4_moe", "gemma4 is computed on the CPU only so far: run with --device cpu"),
     ("deepseek_v3", "latent attention is computed on the CPU only so far: run with --device cpu"),
     ("gemma4_e", "gemma4 is computed on the CPU only so far: run with --device cpu")])

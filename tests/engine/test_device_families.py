@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every family that a GPU computes, dense or with experts, on the device of the tests (tests/gpu/plain_gpu.c), beside
-the CPU in float32: windows, caps, factors, norms of heads, biases and stretched rotations come to a
-GPU as numbers of its program. Each family is a tiny model in which leaving one of them out moves a
-logit by a few tenths (test_families.py)."""
+"""Every family that a GPU computes, dense or with experts, on the device of the tests
+(tests/gpu/plain_gpu.c), beside the CPU in float32: windows, caps, factors, norms of heads, biases
+and stretched rotations come to a GPU as numbers of its program. Each family is a tiny model in
+which leaving one of them out moves a logit by a few tenths (test_families.py)."""
 import json
 
 import pytest
@@ -11,7 +11,8 @@ import gguf_of, support
 from test_families import HERE, SHARED, TINY, cases_of
 
 FAMILIES = [
-    "gemma", "gemma2", "glm4", "glm4_moe", "glm4_moe-norms", "granite", "lfm2_moe", "phi3", "phi3-long", "phi4-mini", "qwen2_5_vl",
+    "gemma", "gemma2", "glm4", "glm4_moe", "glm4_moe-norms", "granite", "lfm2_moe", "phi3",
+    "phi3-long", "phi4-mini", "qwen2_5_vl",
     "qwen3_next", "qwen3_vl", "seed_oss", "smollm3", *SHARED]
 TOP = 20
 # A log-probability's largest difference. Both compute in float32: 1e-5 at most was measured.

@@ -399,7 +399,7 @@ struct gpu_result {
 /* One operation of the program over buffers of the host, for tests. The operation reads and changes
  * them as program/op.h tells; the KV cache is the GPU's. Buffers that the operation does not use
  * may be NULL. A prepared result stands as numbers in the buffer of its maker: NORM's in h,
- * ATTENTION's in attended, GATE's in the first half of each row of wide, which stay two halves apart.
+ * ATTENTION's in attended, GATE's in the first half of each row of wide, which keep their distance.
  * A GPU that computes CONV, DELTA and GATED_NORM at once leaves the numbers of all three behind
  * DELTA, and the other two change nothing.
  * MATMUL and LOGITS read it there; the maker is the nearest operation before whose `next` is their

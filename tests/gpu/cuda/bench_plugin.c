@@ -111,9 +111,10 @@ struct bench {
 enum mode { MODE_STEPS, MODE_MEASURED, MODE_NO_GRAPHS, MODES };
 static const char *const mode_names[MODES] = {"", "", " without graphs"};
 
-static const char *const kinds[OP_KINDS] = {"embed",   "norm", "products", "heads",     "attention",
-                                            "gate",    "keep", "logits",   "route",     "experts",
-                                            "prepare", "conv", "delta",    "gated norm"};
+static const char *const kinds[OP_KINDS] = {
+    "embed", "norm",    "products", "heads",   "attention", "gate",       "keep",   "logits",
+    "route", "experts", "prepare",  "conv",    "delta",     "gated norm", "inputs", "aside",
+    "join",  "mamba",   "line",     "queries", "latent",    "values"};
 
 /* ---- the program ---- */
 

@@ -30,3 +30,18 @@ enum cuda_format format_of(enum gpu_form form, bool is_logits) {
     if (form == GPU_E4M3) return is_logits ? CUDA_FORMAT_E4M3_F32 : CUDA_FORMAT_E4M3;
     return is_logits ? CUDA_FORMAT_BF16_F32 : CUDA_FORMAT_BF16;
 }
+
+size_t product_bytes(const struct gpu_program *program, enum op_to to) {
+    size_t most = 0;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const struct gpu_op *op = &program->ops[i];
+        if (op->kind != OP_MATMUL || op->to != to) continue;
+        const struct gpu_matrix *matrix = &program->matrices[op->matrix];
+        const bool is_router = i + 1 < program->op_count && op[1].kind == OP_ROUTE;
+        const size_t bytes = cuda_format_out_bytes(format_of(matrix->form, is_router));
+        const size_t row =
+            ((size_t)matrix->rows + PRODUCT_ALIGN - 1) / PRODUCT_ALIGN * PRODUCT_ALIGN * bytes;
+        if (row > most) most = row;
+    }
+    return most;
+}

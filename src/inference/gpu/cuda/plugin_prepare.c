@@ -191,19 +191,6 @@ static void place_angles(struct layout *layout, uint32_t table) {
 
 /* ---- buffers ---- */
 
-size_t product_bytes(const struct gpu_program *program, enum op_to to) {
-    size_t most = 0;
-    for (uint32_t i = 0; i < program->op_count; i++) {
-        const struct gpu_op *op = &program->ops[i];
-        if (op->kind != OP_MATMUL || op->to != to) continue;
-        const struct gpu_matrix *matrix = &program->matrices[op->matrix];
-        const bool is_router = i + 1 < program->op_count && op[1].kind == OP_ROUTE;
-        const size_t bytes = cuda_format_out_bytes(format_of(matrix->form, is_router));
-        most = largest(most, round_up(matrix->rows, PRODUCT_ALIGN) * bytes);
-    }
-    return most;
-}
-
 static size_t codes_bytes(const struct gpu_program *program) {
     size_t most = 0;
     for (uint32_t i = 0; i < program->matrix_count; i++)

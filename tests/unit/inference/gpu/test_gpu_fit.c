@@ -135,6 +135,24 @@ static void experts_are_predicted_as_well(void **state) {
     assert_true(small.ledger.activations > wide.ledger.activations);
 }
 
+static void a_shared_expert_takes_its_weights_and_its_rows(void **state) {
+    (void)state;
+    struct model_config config = qwen3_4b();
+    config.architecture = config_architecture(STR("glm4moe"));
+    config.layers = 10, config.experts = 16, config.experts_used = 4, config.expert_ffn = 768;
+    config.routing.is_sigmoid = true;
+    for (uint32_t i = 1; i < config.layers; i++) config.list[i].ffn = FFN_EXPERTS;
+    const struct card_fit without = fit(&config, GPU_BF16, GPU_BF16, 1024);
+    config.shared_ffn = 1024;
+    const struct card_fit with = fit(&config, GPU_BF16, GPU_BF16, 1024);
+    assert_int_equal(with.ledger.weights - without.ledger.weights,
+                     UINT64_C(9) * 3 * 1024 * 2560 * 2);
+    /* Rows of gate and of the product, in bf16; the plan has 2,048. */
+    assert_int_equal(with.ledger.activations - without.ledger.activations,
+                     UINT64_C(2048) * (1024 + 2560) * 2);
+    assert_true(with.is_fitting && without.is_fitting);
+}
+
 static void what_does_not_fit_has_no_sequence(void **state) {
     (void)state;
     struct model_config config = qwen3_4b();
@@ -151,6 +169,7 @@ int main(void) {
         cmocka_unit_test(eight_bits_leave_more_sequences),
         cmocka_unit_test(a_window_keeps_few_pages_of_a_long_sequence),
         cmocka_unit_test(experts_are_predicted_as_well),
+        cmocka_unit_test(a_shared_expert_takes_its_weights_and_its_rows),
         cmocka_unit_test(what_does_not_fit_has_no_sequence),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -89,7 +89,8 @@ static void print_op(const struct op *op, char *text, size_t bytes) {
         "embed", "norm",    "matmul",  "heads",    "attention", "gate",       "keep",   "logits",
         "route", "experts", "prepare", "conv",     "delta",     "gated norm", "inputs", "aside",
         "join",  "mamba",   "entry",   "latent q", "latent",    "latent out"};
-    static const char *const adds[] = {"", "h+", "post+"}, *const to[] = {":wide", ":h", ":x"};
+    static const char *const adds[] = {"", "h+", "post+"};
+    static const char *const to[] = {":wide", ":h", ":x", ":narrow", ":inputs", ":shared"};
     static const char *const gates[] = {"(silu)", "(gelu)"};
     char window[24] = "";
     if (op->window > 0) snprintf(window, sizeof window, "(%u)", op->window);
@@ -252,6 +253,44 @@ static void experts_stand_where_their_layers_have_them(void **state) {
     program_release(&model.program);
 }
 
+/* On a device the norm is for the factor, or the router: gate and up may have 8 bits. */
+static void a_device_adds_a_shared_expert_with_the_others(void **state) {
+    (void)state;
+    for (int has_factor = 0; has_factor < 2; has_factor++) {
+        struct model model;
+        struct matrix router, gate_up, factor, up, down, *gate_ups[] = {&gate_up};
+        make_model(&model, "glm4moe", 2);
+        model.config.list[0].ffn = FFN_EXPERTS;
+        model.layers[0].experts = (struct experts){.count = 1,
+                                                   .used = 1,
+                                                   .ffn = 96,
+                                                   .router = &router,
+                                                   .gate_up = gate_ups,
+                                                   .shared_ffn = 32,
+                                                   .shared_gate_up = &up,
+                                                   .shared_down = &down,
+                                                   .shared_scale = has_factor ? &factor : NULL};
+        make_program(&model, false);
+        check_program(&model);
+        expect_layer(&model.program, 0,
+                     has_factor ? "embed norm matmul:wide heads / attention matmul:h / h+norm "
+                                  "matmul:narrow prepare matmul:wide gate(silu) matmul:shared "
+                                  "prepare matmul:wide route experts:h(silu) /"
+                                : "embed norm matmul:wide heads / attention matmul:h / h+norm "
+                                  "prepare matmul:wide gate(silu) matmul:shared "
+                                  "prepare matmul:wide route experts:h(silu) /");
+        for (uint32_t i = 0; i < model.program.op_count; i++) {
+            const struct op *op = &model.program.ops[i];
+            if (op->kind == OP_NORM && op->add == ADD_H && op->layer == 0)
+                assert_ptr_equal(op->next, has_factor ? &factor : &router);
+            if (op->kind != OP_GATE || op->layer > 0) continue;
+            assert_int_equal(op->width, 32);
+            assert_false(op->is_gated);
+        }
+        program_release(&model.program);
+    }
+}
+
 static void gemma_3_norms_before_its_sums_and_alternates_windows(void **state) {
     (void)state;
     struct model model;
@@ -314,6 +353,7 @@ int main(void) {
         cmocka_unit_test(phi_3_has_a_window_in_all_layers),
         cmocka_unit_test(latent_layers_turn_q_behind_the_rows_that_are_kept),
         cmocka_unit_test(experts_stand_where_their_layers_have_them),
+        cmocka_unit_test(a_device_adds_a_shared_expert_with_the_others),
         cmocka_unit_test(gemma_3_norms_before_its_sums_and_alternates_windows),
         cmocka_unit_test(a_pass_for_embeddings_ends_in_hidden_states_and_may_see_all_rows),
     };
