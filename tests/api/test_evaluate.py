@@ -74,7 +74,7 @@ def test_every_model_runs_every_line_whatever_model_it_names(tmp_path):
     [pair] = said["agreement"]
     assert (pair["agreement"], pair["all_equal"], pair["answered_in_both"]) == (1, 40, 40)
     assert said["choice"]["model"] in ("a", "b")
-    assert any("--reference" in reason for reason in said["choice"]["reasons"])
+    assert any("--compare-to" in reason for reason in said["choice"]["reasons"])
     page = (folder / "report.html").read_text()
     assert "<script" not in page and "http" not in page.replace(str(tmp_path), "")
 
@@ -109,7 +109,7 @@ def test_agreement_with_a_file_is_that_of_compare(tmp_path):
     print(f"seed {SEED}")
     lines, judged = answers_in(random.Random(SEED), 60)
     write(tmp_path / "judged.jsonl", judged)
-    said = evaluate(write(tmp_path / "in.jsonl", lines), "--model", "a=echo", "--reference",
+    said = evaluate(write(tmp_path / "in.jsonl", lines), "--model", "a=echo", "--compare-to",
                     tmp_path / "judged.jsonl")
     done = support.quern("compare", tmp_path / "judged.jsonl",
                          tmp_path / "in.jsonl.evaluation/a.jsonl", "--json")
@@ -140,7 +140,7 @@ def test_a_model_of_another_server_takes_part_and_can_be_the_reference(tmp_path)
     lines = lines_of(30)
     with support.serving(tmp_path / "far", "--model", "big=echo") as far:
         said = evaluate(write(tmp_path / "in.jsonl", lines), "--model", "small=echo", "--upstream",
-                        f"big={far.url}", "--reference", "big")
+                        f"big={far.url}", "--compare-to", "big")
     assert [model["answered"] for model in said["models"]] == [30, 30]
     assert said["agreement"][0]["agreement"] == 1
     assert said["choice"]["model"] == "small"
@@ -175,7 +175,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_report(tmp_path):
 
 @pytest.mark.parametrize("arguments, words", [
     (["--model", "a=echo", "--model", "a=echo"], "two models are called 'a'"),
-    (["--model", "a=echo", "--reference", "none"], "neither one of the models nor a file"),
+    (["--model", "a=echo", "--compare-to", "none"], "neither one of the models nor a file"),
     (["--model", "a=echo", "--alias", "x=a"], "each model runs all lines"),
     (["--model", "a=echo", "--max-num-seqs", "3"], "with other options"),
     (["--model", "a=echo", "--sample", "2"], "an evaluation of other requests"),

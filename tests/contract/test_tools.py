@@ -2,7 +2,7 @@
 """Cases 155 to 160: the tools people run, unmodified: the openai-batch helper (0.3.3 as a library,
 and the command lines of 0.3.3 and 0.3.4, whose own submit() after add_to_batch() is broken), vLLM's
 run-batch files, LiteLLM's SDK."""
-import json, os, pathlib, subprocess, sys
+import contextlib, fcntl, json, os, pathlib, subprocess, sys
 
 import pytest
 
@@ -14,6 +14,15 @@ LITELLM = "litellm==1.106.2"
 # The helper looks at its batch once a minute; its waiting is cut short, nothing else of it is
 # touched.
 IMPATIENT = "import runpy, sys, time; wait = time.sleep; time.sleep = lambda s: wait(min(s, 0.2)); runpy.run_module('openai_batch.run', run_name='__main__')"
+
+
+@contextlib.contextmanager
+def alone_in_tools():
+    """The folder is shared with other runs of these tests."""
+    TOOLS.mkdir(exist_ok=True)
+    with open(TOOLS / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def lines_of(path):
@@ -61,12 +70,13 @@ def command_line(version):
     environment = dict(os.environ)
     if version != "0.3.3":
         target = TOOLS / f"openai-batch-{version}"
-        if not target.exists():
-            subprocess.run([
-                sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q",
-                "--no-deps", "--target",
-                str(target), f"openai-batch=={version}"],
-                           check=True)
+        with alone_in_tools():
+            if not (target / "openai_batch").exists():
+                subprocess.run([
+                    sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "-q",
+                    "--no-deps", "--target",
+                    str(target), f"openai-batch=={version}"],
+                               check=True)
         environment["PYTHONPATH"] = str(target)
     return [sys.executable, "-c", IMPATIENT], environment
 
@@ -208,13 +218,14 @@ def litellm_python():
     """An environment with litellm, which needs another major version of openai than the other
     tests."""
     venv, stamp = TOOLS / "litellm", TOOLS / "litellm" / "installed"
-    if not stamp.exists() or stamp.read_text() != LITELLM:
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
-        subprocess.run([
-            venv / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q",
-            LITELLM],
-                       check=True)
-        stamp.write_text(LITELLM)
+    with alone_in_tools():
+        if not stamp.exists() or stamp.read_text() != LITELLM:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(venv)], check=True)
+            subprocess.run([
+                venv / "bin/python", "-m", "pip", "--disable-pip-version-check", "install", "-q",
+                LITELLM],
+                           check=True)
+            stamp.write_text(LITELLM)
     return str(venv / "bin/python")
 
 

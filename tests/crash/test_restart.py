@@ -85,7 +85,7 @@ def test_sigterm_lets_lines_in_flight_finish_and_a_restart_goes_on(tmp_path):
 def test_a_second_sigterm_ends_at_once_and_loses_nothing(tmp_path):
     # Long answers: the engine tells its figures once a second, so the batch must outlast several of
     # them on any machine.
-    requests, state = slow_requests(8, tokens=600, ignore_eos=True), tmp_path / "state"
+    requests, state = slow_requests(8, tokens=400, ignore_eos=True), tmp_path / "state"
     with support.serving(state, "--model", "smollm2", "--drain-seconds", "600") as server:
         batch = server.create(support.jsonl(requests))["id"]
         poll(lambda: metric(server, "quern_engine_running{engine=\"0\"}") > 0)
@@ -104,7 +104,7 @@ def test_a_second_sigterm_ends_at_once_and_loses_nothing(tmp_path):
 
 
 def test_ctrl_c_of_run_keeps_what_is_done_and_exits_130(tmp_path):
-    requests = slow_requests(90, tokens=60, ignore_eos=True)  # more than are done while it ends
+    requests = slow_requests(90, tokens=40, ignore_eos=True)  # more than are done while it ends
     (tmp_path / "in.jsonl").write_bytes(support.jsonl(requests))
     command = life.run_command(tmp_path, "--model", "smollm2", "--max-num-seqs", "2")
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
@@ -116,7 +116,10 @@ def test_ctrl_c_of_run_keeps_what_is_done_and_exits_130(tmp_path):
     assert "the same command goes on from here" in process.stderr.read()
     assert not (tmp_path / "out.jsonl").exists()
     kept = segment.read_bytes().count(b"QREC")
-    again = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    # More at a time, for the rest to take seconds only.
+    again = subprocess.run([*command, "--max-num-seqs", "32", "--json"],
+                           capture_output=True,
+                           text=True)
     assert again.returncode == 0, again.stderr
     assert kept >= 3 and json.loads(again.stdout)["completed"] == 90
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]

@@ -249,8 +249,8 @@ def test_sanitize_runs_the_last_part_of_the_plugin_s_checks_and_there_are_no_mor
                           text=True,
                           env=environment)
     line, = lines_of(done)
-    assert (line["what"], line["checks"], line["is_clean"]) == (f"plugin/{last}", 4,
-                                                                True), done.stdout + done.stderr
+    assert line["what"] == f"plugin/{last}" and line["checks"] > 0 and line[
+        "is_clean"], done.stdout + done.stderr
     check_device, = [
         words.split()[0]
         for words in (tmp_path / "compute-sanitizer.ran").read_text().splitlines()

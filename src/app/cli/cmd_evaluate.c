@@ -42,7 +42,7 @@ static const struct option rows[] = {
     {"sample", OPTION_INTEGER, AT(sample), "N",
      .help = "requests to take of FILE, at equal distances (default 0: all)", .max = SAMPLE_MAX,
      .only_flag = true},
-    {"reference", OPTION_TEXT, AT(reference), "NAME",
+    {"compare-to", OPTION_TEXT, AT(reference), "NAME",
      .help = "one of the models, or a file of results, that the others are measured by",
      .only_flag = true},
     {"top", OPTION_INTEGER, AT(top), "N",

@@ -49,7 +49,7 @@ static void add_quality(struct choice *choice, const struct evaluation *evaluati
     }
     if (!evaluation->reference)
         snprintf(text, sizeof text,
-                 "There is no reference (--reference), so what the answers are "
+                 "There is no reference (--compare-to), so what the answers are "
                  "worth is not known; read the rows that differ most.");
     else if (choice->candidate == evaluation_reference(evaluation))
         snprintf(text, sizeof text, "It is the reference itself.");

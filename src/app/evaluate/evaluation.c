@@ -112,7 +112,7 @@ static enum err check(const struct evaluation *evaluation, struct error *error) 
     if (evaluation->reference && evaluation_reference(evaluation) == evaluation->count &&
         access(evaluation->reference, R_OK) != 0)
         return err_set(error, ERR_INVALID,
-                       "--reference: '%.200s' is neither one of the models nor a file of results",
+                       "--compare-to: '%.200s' is neither one of the models nor a file of results",
                        evaluation->reference);
     return OK;
 }
