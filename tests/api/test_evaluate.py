@@ -99,7 +99,8 @@ def test_counts_and_times_are_those_of_the_run(tmp_path):
         seconds = summary["load_seconds"] + job["requests"] / summary["req_s"]
         assert job["seconds"] == pytest.approx(seconds)
         assert job["watt_hours"] == pytest.approx(50 * seconds / 3600, rel=1e-4)
-        assert job["electricity"] == pytest.approx(0.4 * 50 * seconds / 3.6e6, rel=1e-3)
+        # The summary's costs are whole nanos, few of them for a run of milliseconds.
+        assert job["electricity"] == pytest.approx(0.4 * 50 * seconds / 3.6e6, rel=0.02)
         assert job["managed_api"] == pytest.approx(
             summary["costs"]["once"]["managed_api"] * job["requests"] / 25)
         assert job["rented_gpu"] is None

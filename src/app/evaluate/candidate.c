@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "evaluate/candidate.h"
 
-#include "answer/answer_text.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/os.h"
 #include "batch/jsonl_file.h"
@@ -17,6 +17,8 @@
 #include <unistd.h>
 
 #define ARGUMENTS_MAX 200
+#define AGAIN_MS 500
+#define ENDING_MS 60000 /* for a run to end whose command was killed */
 #define SUMMARY_BYTES_MAX ((size_t)1 << 20)
 #define ID_BYTES_MAX ((size_t)64 << 10)
 
@@ -75,6 +77,20 @@ static bool is_summary(const char *path) {
     return is_one;
 }
 
+/* Runs the process. A command that was killed may have left a run that is still ending, for which
+ * this waits, or the summary of one that has ended. */
+static enum err run_alone(const struct run_process *process, struct error *error) {
+    enum err err = OK;
+    for (int64_t waited_ms = 0; !is_summary(process->said); waited_ms += AGAIN_MS) {
+        err = run_process(process, error);
+        bool is_taken = err == ERR_INVALID && strstr(error->text, "another quern");
+        if (!is_taken || waited_ms > ENDING_MS || *process->stop) break;
+        clock_sleep_ms(AGAIN_MS);
+        err = OK;
+    }
+    return err;
+}
+
 enum err candidate_run(const struct candidate *candidate, const char *requests,
                        const volatile bool *stop, struct error *error) {
     const char *arguments[ARGUMENTS_MAX] = {
@@ -91,8 +107,7 @@ enum err candidate_run(const struct candidate *candidate, const char *requests,
     snprintf(errors, sizeof errors, "%s.log", candidate->summary_path);
     const struct run_process process = {
         .arguments = arguments, .said = said, .errors = errors, .stop = stop};
-    /* A command that was killed may have left the summary of a run that had ended. */
-    if (!is_summary(said)) err = run_process(&process, error);
+    err = run_alone(&process, error);
     if (err == OK) err = os_rename(said, candidate->summary_path, error);
     if (err == OK) (void)unlink(errors);
     if (err == OK || err == ERR_CANCELLED) return err;
