@@ -8,6 +8,7 @@ import pytest
 import gcp, support
 import hub as fake_hub
 import upstream as fake_upstream
+from certificate import make_certificate
 
 ECHO = ("--model", "smollm2=echo")
 KEY = "sk-verysecret0123456789"
@@ -123,19 +124,8 @@ def test_the_token_of_the_hub(tmp_path, cloud, variable):
         hub.close()
 
 
-def make_certificate(folder):
-    certificate, key = folder / "server.pem", folder / "server.key"
-    subprocess.run([
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-        "-noenc", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
-        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-                   check=True,
-                   capture_output=True)
-    return certificate, key
-
-
 def test_the_certificate_and_its_key(tmp_path, cloud):
-    certificate, key = make_certificate(tmp_path)
+    certificate, key = make_certificate(tmp_path, "server")
     cloud.secrets[gcp.NAME] = key.read_bytes()
     cloud.secrets["projects/my-project/secrets/certificate/versions/3"] = certificate.read_bytes()
     files = ("--ssl-certfile", "gcp-secret://projects/my-project/secrets/certificate/versions/3",
@@ -266,7 +256,7 @@ def test_a_proxy_of_the_environment_is_not_asked_for_a_token(tmp_path, cloud):
 @pytest.mark.parametrize("is_trusted", [False, True])
 def test_the_certificate_of_secret_manager_is_checked(tmp_path, cloud, is_trusted):
     """Two clouds: one gives tokens in plain HTTP, the other secrets over TLS."""
-    certificate, key = make_certificate(tmp_path)
+    certificate, key = make_certificate(tmp_path, "server")
     secure = gcp.Cloud()
     try:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nodes over a real Redis: lines that take a node's worker down, cancel, drain, other weights, TLS,
 and a queue that is full of hostile bytes."""
-import os, pathlib, random, signal, subprocess, sys
+import os, pathlib, random, signal, sys
 
 import pytest
 
 import support
+from certificate import make_certificate
 from cluster import Node, Redis, needs_redis
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "crash"))
@@ -160,19 +161,8 @@ def test_a_line_of_many_mebibytes_crosses_the_queue(tmp_path, redis):
         assert errors == [] and server.json("GET", "/v1/machine")["queue"]["returned"] == 0
 
 
-def make_certificate(folder):
-    certificate, key = folder / "queue.pem", folder / "queue.key"
-    subprocess.run([
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-        "-noenc", "-keyout", key, "-out", certificate, "-days", "2", "-subj", "/CN=localhost",
-        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-                   check=True,
-                   capture_output=True)
-    return certificate, key
-
-
 def test_a_queue_with_tls_is_trusted_by_its_authority_alone(tmp_path):
-    certificate, key = make_certificate(tmp_path)
+    certificate, key = make_certificate(tmp_path, "queue")
     (tmp_path / "own.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
     (tmp_path / "own.pem").chmod(0o600)
     lines = life.echo_lines(100)

@@ -2,12 +2,13 @@
 """SIGHUP: what a running server reads again, what it names instead, and that a mistake changes
 nothing."""
 import base64, hashlib, hmac, http.client, http.server, json, os, pathlib, pty, re, signal, ssl
-import subprocess, threading
+import threading
 
 import pytest
 
 import gcp, support
 import upstream as fake_upstream
+from certificate import make_certificate
 
 ECHO = ("--model", "smollm2=echo")
 PAGE = pathlib.Path(__file__).parents[2] / "docs/man/quern-serve.1"
@@ -111,15 +112,8 @@ def test_a_mistake_changes_nothing_and_is_said(tmp_path, mistake):
 
 # --- other secrets ---
 
-def make_certificate(folder, name):
-    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
-    subprocess.run([
-        "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
-        "-noenc", "-keyout", key, "-out", certificate, "-days", "2", "-subj", f"/CN={name}",
-        "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-                   check=True,
-                   capture_output=True)
-    return certificate.read_text(), key.read_text()
+def certificate_texts(folder, name):
+    return [path.read_text() for path in make_certificate(folder, name, owner=name)]
 
 
 def connect(server):
@@ -130,8 +124,8 @@ def connect(server):
 
 
 def test_new_connections_get_a_new_certificate_and_others_go_on(tmp_path):
-    (old, old_key), (new, new_key) = make_certificate(tmp_path, "old"), make_certificate(
-        tmp_path, "new")
+    old, old_key = certificate_texts(tmp_path, "old")
+    new, new_key = certificate_texts(tmp_path, "new")
     certificate, key = write(tmp_path / "server.pem", old), write(tmp_path / "server.key", old_key)
     with support.serving(tmp_path / "state", *ECHO, "--ssl-certfile", str(certificate),
                          "--ssl-keyfile", str(key)) as server:
@@ -155,7 +149,7 @@ def test_new_connections_get_a_new_certificate_and_others_go_on(tmp_path):
 
 
 def test_https_is_neither_turned_on_nor_off(tmp_path):
-    pem, key = make_certificate(tmp_path, "x")
+    pem, key = certificate_texts(tmp_path, "x")
     config = write(tmp_path / "config", "# plain\n")
     write(tmp_path / "both", pem + key)
     with support.serving(tmp_path / "state", *ECHO, "--config", str(config)) as server:

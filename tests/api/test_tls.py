@@ -8,6 +8,7 @@ import httpx, openai
 import pytest
 
 import support
+from certificate import make_certificate
 
 ECHO = ("--model", "smollm2=echo")
 GET = b"GET /v1/files HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
@@ -17,24 +18,13 @@ def openssl(*arguments):
     subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
 
 
-def make_certificate(folder, name, *kind):
-    """A self-signed certificate for localhost and its key, as NAME.pem and NAME.key."""
-    certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
-    openssl("req", "-x509", *(kind
-                              or ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")),
-            "-noenc", "-keyout", key, "-out", certificate, "-days", 2, "-subj", "/CN=localhost",
-            "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1")
-    key.chmod(0o600)
-    return certificate, key
-
-
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """Certificates and keys, good and bad, by name."""
     folder = tmp_path_factory.mktemp("certificates")
     certificate, key = make_certificate(folder, "good")
     make_certificate(folder, "other")
-    make_certificate(folder, "weak", "-newkey", "rsa:1024")
+    make_certificate(folder, "weak", ("-newkey", "rsa:1024"))
     openssl("pkey", "-in", key, "-aes256", "-passout", "pass:secret", "-out",
             folder / "encrypted.key")
     (folder / "encrypted.key").chmod(0o600)

@@ -6,7 +6,7 @@
  * sample variance (Fleiss, Cohen, Everitt 1969).
  *
  * Thread: one.
- * Memory: 8 bytes per different pair of labels, and the labels; kappa_release frees them. */
+ * Memory: about 60 bytes per different pair of labels, and the labels; kappa_release frees them. */
 
 #include "base/map.h"
 

@@ -37,7 +37,7 @@ void candidate_place(struct candidate *candidate, const char *folder) {
     snprintf(candidate->results, sizeof candidate->results, "%.3800s/%s.jsonl", folder, name);
     snprintf(candidate->summary_path, sizeof candidate->summary_path, "%.3800s/%s.run.json", folder,
              name);
-    snprintf(candidate->command_path, sizeof candidate->command_path, "%.3800s/%s.options", folder,
+    snprintf(candidate->options_path, sizeof candidate->options_path, "%.3800s/%s.options", folder,
              name);
 }
 
@@ -50,8 +50,8 @@ static enum err keep_options(const struct candidate *candidate, struct error *er
     buf_init(&options, BUF_UNLIMITED);
     for (size_t i = 0; candidate->arguments[i]; i++)
         buf_printf(&options, "%s\n", candidate->arguments[i]);
-    if (os_read_file(candidate->command_path, SUMMARY_BYTES_MAX, &before, &bytes, error) != OK) {
-        err = os_write_file(candidate->command_path, 0600, options.at, options.bytes, error);
+    if (os_read_file(candidate->options_path, SUMMARY_BYTES_MAX, &before, &bytes, error) != OK) {
+        err = os_write_file(candidate->options_path, 0600, options.at, options.bytes, error);
     } else {
         if (!str_equals(buf_str(&options), (struct str){before, bytes}))
             err = err_set(error, ERR_INVALID,
