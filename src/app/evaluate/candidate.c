@@ -51,7 +51,11 @@ static enum err keep_options(const struct candidate *candidate, struct error *er
     for (size_t i = 0; candidate->arguments[i]; i++)
         buf_printf(&options, "%s\n", candidate->arguments[i]);
     if (os_read_file(candidate->options_path, SUMMARY_BYTES_MAX, &before, &bytes, error) != OK) {
-        err = os_write_file(candidate->options_path, 0600, options.at, options.bytes, error);
+        /* Whole or not at all: half of it would be other options for ever. */
+        char part[PATH_MAX + 8];
+        snprintf(part, sizeof part, "%s.part", candidate->options_path);
+        err = os_write_file(part, 0600, options.at, options.bytes, error);
+        if (err == OK) err = os_rename(part, candidate->options_path, error);
     } else {
         if (!str_equals(buf_str(&options), (struct str){before, bytes}))
             err = err_set(error, ERR_INVALID,
