@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a start finds: how much runs again (I6), an orderly end and an impatient one, a directory
 that is in use, and bytes that have changed on the disk."""
-import json, os, random, signal, sqlite3, struct, subprocess
+import json, os, random, signal, sqlite3, struct, subprocess, time
 
 import pytest
 
@@ -124,6 +124,28 @@ def test_ctrl_c_of_run_keeps_what_is_done_and_exits_130(tmp_path):
     assert kept >= 3 and json.loads(again.stdout)["completed"] == 90
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [line["custom_id"] for line in lines] == [r["custom_id"] for r in requests]
+
+
+def test_runs_of_one_output_at_the_same_time_end_and_leave_its_results(tmp_path):
+    """The first one removes its directory while the next ones begin."""
+    print(f"seed {SEED}")
+    rng, lines = random.Random(SEED), life.echo_lines(5)
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(lines))
+    for number in range(10):
+        output = tmp_path / f"out-{number}.jsonl"
+        runs = []
+        for _ in range(4):
+            runs.append(
+                subprocess.Popen([
+                    support.BINARY, "run", "-q", "-i", tmp_path / "in.jsonl", "-o", output, *ECHO],
+                                 stderr=subprocess.PIPE,
+                                 text=True))
+            time.sleep(rng.random() * 0.1)  # any moment of the one before
+        for run in runs:
+            said = run.communicate(timeout=120)[1]
+            assert run.returncode == 0 or (run.returncode == 7 and "another quern" in said), said
+        life.judge([json.loads(line) for line in output.read_text().splitlines()], lines)
+        assert not (tmp_path / f"out-{number}.jsonl.quern").exists()
 
 
 # --- a directory in use, or damaged ---

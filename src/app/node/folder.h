@@ -9,3 +9,5 @@
 /* Removes the folder with its content, at most 8 levels deep. It returns no error, because
  * leftovers are harmless. */
 void folder_remove(const char *path);
+/* As folder_remove, with the file `last` in it after all else: a lock, which the caller holds. */
+void folder_remove_but(const char *path, const char *last);

@@ -16,6 +16,7 @@
 #include "server/offline_output.h"
 #include "server/offline_table.h"
 #include "server/open_files.h"
+#include "store/state_marks.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -348,6 +349,16 @@ enum err offline_check(const struct offline_options *options, struct offline_sum
     return err;
 }
 
+/* Removes the state directory, under its lock: another run that begins now must not have it half. A
+ * run that has the lock already finds all requests done, and removes the directory itself. */
+static void remove_state(const char *folder) {
+    struct error ignored;
+    int lock;
+    if (state_lock(folder, false, &lock, &ignored) != OK) return;
+    folder_remove_but(folder, STATE_LOCK_NAME);
+    os_close(lock);
+}
+
 enum err offline_run(const struct offline_options *options, struct offline_summary *ret_summary,
                      struct error *error) {
     struct offline offline = {.options = options, .started_ns = clock_monotonic_ns()};
@@ -364,7 +375,7 @@ enum err offline_run(const struct offline_options *options, struct offline_summa
     /* A refused file leaves no folder, so that the corrected file is a new start. */
     bool is_refused =
         err == ERR_INVALID && (!offline.batch.id[0] || offline.batch.status == BATCH_FAILED);
-    if (err == OK || is_refused) folder_remove(offline.folder);
+    if (err == OK || is_refused) remove_state(offline.folder);
     store_batch_release(&offline.batch);
     return err;
 }

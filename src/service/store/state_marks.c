@@ -41,11 +41,15 @@ enum err state_lock(const char *dir, bool read_only, int *ret_fd, struct error *
     if (err == ERR_NOT_FOUND)
         return err_set(error, err, "%s is not a state directory of quern", dir);
     if (err != OK) return err;
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+    struct stat status;
+    bool is_locked = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    int reason = errno;
+    /* A lock without a name is that of a directory that its owner has just removed. */
+    if (is_locked && fstat(fd, &status) == 0 && status.st_nlink > 0) {
         *ret_fd = fd;
         return OK;
     }
-    int reason = errno;
+    if (is_locked) reason = EWOULDBLOCK;
     os_close(fd);
     if (reason == EWOULDBLOCK)
         return err_set(error, ERR_CONFLICT,
