@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* An input that begins with '{' is a tokenizer.json; if it opens, it encodes the whole input. Any
- * other input is a text behind two bytes of options: ids of a small vocabulary must give it back
- * when nothing is normalised, and no control token may come out of plain bytes. */
+/* An input that begins with '{' is a tokenizer.json, and a tekken.json as well; if it opens, it
+ * encodes the whole input. One that begins with a line end is a tokenizer.model and a
+ * sentencepiece.bpe.model; one that begins with '!', a tokenizer_config.json, a line end and the
+ * lines of a tiktoken.model. Any other input is a text behind two bytes of options: ids of a small
+ * vocabulary must give it back when nothing is normalised, and no control token may come out of
+ * plain bytes. */
 
 #include "../unit/text/tokenizer/small_vocab.h"
+
+#include "base/utf8.h"
+#include "json/span.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -62,25 +68,45 @@ static void try_text(uint8_t options, uint8_t stripes, struct str text) {
     ids_release(&ids);
 }
 
-static void try_json(struct str text) {
-    struct tokenizer *tokenizer;
+/* Encodes a text with special tokens, if it is one. */
+static void use(struct tokenizer *tokenizer, struct str text) {
     struct error error;
-    if (tokenizer_open_json(&tokenizer, text, &error) != OK) return;
     struct ids ids = {0};
     struct encode_options encode = {.parse_special = true, .add_bos = true};
-    if (tokenizer_encode(tokenizer, text, encode, &ids, &error) != OK) abort();
+    enum err err = tokenizer_encode(tokenizer, text, encode, &ids, &error);
+    assert((err == OK) == utf8_is_valid(text));
     for (size_t i = 0; i < ids.count; i++)
         assert(ids.at[i] >= 0 && (size_t)ids.at[i] < tokenizer_count(tokenizer));
     ids_release(&ids);
     tokenizer_close(tokenizer);
 }
 
+static void try_json(struct str text) {
+    struct tokenizer *tokenizer;
+    struct error error;
+    if (tokenizer_open_json(&tokenizer, text, &error) == OK) use(tokenizer, text);
+    if (tokenizer_open_tekken(&tokenizer, text, &error) == OK) use(tokenizer, text);
+}
+
+static void try_tiktoken(struct str text) {
+    struct tokenizer *tokenizer;
+    struct error error;
+    const size_t end = str_find_byte(text, '\n', 0);
+    struct str config = {text.at, end == SIZE_MAX ? text.bytes : end}, object = {NULL, 0};
+    if (!json_span_is_utf8(config) || !json_span_read(config, &object)) object.at = NULL;
+    if (!object.at || !json_span_is_object(object)) object = (struct str){NULL, 0};
+    const struct str lines = str_skip(text, end == SIZE_MAX ? text.bytes : end + 1);
+    if (tokenizer_open_tiktoken(&tokenizer, lines, object, &error) == OK) use(tokenizer, text);
+}
+
 /* The bytes are a tokenizer.model; what opens encodes its own first tokens. */
-static void try_model(struct str model) {
+static void try_model(struct str model, bool is_fairseq) {
     struct tokenizer *tokenizer;
     struct error error;
     struct ids ids = {.at = NULL};
-    if (tokenizer_open_model(&tokenizer, model, true, true, &error) != OK) return;
+    enum err opened = is_fairseq ? tokenizer_open_fairseq(&tokenizer, model, &error)
+                                 : tokenizer_open_model(&tokenizer, model, true, true, &error);
+    if (opened != OK) return;
     for (int32_t id = 0; id < 8 && (size_t)id < tokenizer_count(tokenizer); id++) {
         enum err err = tokenizer_encode(tokenizer, tokenizer_bytes(tokenizer, id),
                                         (struct encode_options){.add_bos = true}, &ids, &error);
@@ -97,8 +123,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     struct str text = {copy, size};
     if (size > 0 && data[0] == '{')
         try_json(text);
+    else if (size > 0 && data[0] == '!')
+        try_tiktoken(str_skip(text, 1));
     else if (size > 0 && data[0] == '\n')
-        try_model(text);
+        try_model(text, false), try_model(text, true);
     else if (size > 1)
         try_text(data[0], data[1], str_skip(text, 2));
     free(copy);

@@ -133,6 +133,14 @@ static void take_shard(struct repository *repository, struct str name, uint64_t 
     repository->shards_wanted = parts;
 }
 
+static bool is_tokenizer(const char *name) {
+    static const char *const names[] = {"tokenizer.json", "tekken.json", "tokenizer.model",
+                                        "sentencepiece.bpe.model", "tiktoken.model"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(name, names[i]) == 0) return true;
+    return false;
+}
+
 static void take_file(void *context, const char *name) {
     struct repository *repository = context;
     struct str text = str_from(name);
@@ -153,8 +161,7 @@ static void take_file(void *context, const char *name) {
     if (str_ends_with(text, STR(".gguf"))) take_gguf(repository, name, real, bytes);
     if (repository->is_below) return;
     if (strcmp(name, "config.json") == 0) repository->has_config = true;
-    if (strcmp(name, "tokenizer.json") == 0 || strcmp(name, "tokenizer.model") == 0)
-        repository->has_tokenizer = true;
+    if (is_tokenizer(name)) repository->has_tokenizer = true;
     if (str_ends_with(text, STR(".safetensors"))) take_shard(repository, text, bytes);
 }
 

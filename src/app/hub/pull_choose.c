@@ -180,7 +180,8 @@ static enum err choose_folder(const struct pull_listing *listing, struct error *
         "config_sentence_transformers.json",
     };
     static const char *const vocabularies[] = {
-        "tokenizer.model", "vocab.json", "merges.txt", "vocab.txt", "added_tokens.json",
+        "tekken.json", "tokenizer.model", "sentencepiece.bpe.model", "tiktoken.model", "vocab.json",
+        "merges.txt",  "vocab.txt",       "added_tokens.json",
     };
     for (size_t i = 0; i < sizeof always / sizeof *always; i++) (void)want(listing, always[i]);
     if (!want(listing, "tokenizer.json"))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
-/* The vocabulary of a folder of Hugging Face's tools: tokenizer.json and the files next to it.
+/* The vocabulary of a folder of Hugging Face's tools: tokenizer.json, or the file of another maker's
+ * tokenizer, and the files next to it.
  *
  * The chat template is that of chat_template.jinja, else of tokenizer_config.json, else of
  * chat_template.json. That of requests with tools is in additional_chat_templates, or in the same
@@ -264,8 +265,8 @@ static enum err read_file(const char *folder, const char *name, size_t bytes_max
     return err == ERR_NOT_FOUND ? OK : err;
 }
 
-/* Refuses added tokens behind those of a tokenizer.model: they would be missing. */
-static enum err check_added(const struct vocabulary *vocabulary, struct str added,
+/* Refuses added tokens behind those of a tokenizer's file: they would be missing. */
+static enum err check_added(const struct vocabulary *vocabulary, struct str added, const char *file,
                             struct error *error) {
     const size_t count = tokenizer_count(vocabulary->tokenizer);
     struct json_span_iter iter;
@@ -275,29 +276,87 @@ static enum err check_added(const struct vocabulary *vocabulary, struct str adde
         uint64_t id;
         struct str number = {key.at + 1, key.bytes > 2 ? key.bytes - 2 : 0};
         if (!str_to_u64(number, &id) || id >= count)
-            return err_set(error, ERR_INVALID,
-                           "tokenizer_config.json: the added token %.*s is not in tokenizer.model, "
-                           "which has %zu: tokenizer.json is needed",
-                           STR_ARGS(number), count);
+            return err_set(
+                error, ERR_INVALID,
+                "tokenizer_config.json: the added token %.*s is not in %s, which has %zu: "
+                "tokenizer.json is needed",
+                STR_ARGS(number), file, count);
     }
     return OK;
 }
 
-/* A tokenizer.model alone. tokenizer_config.json says whether texts get BOS (by default) and EOS.
- */
-static enum err read_model(struct vocabulary *vocabulary, const char *folder, struct str model,
+static enum err open_json(struct vocabulary *vocabulary, struct str json, struct str config,
+                          struct error *error) {
+    (void)config;
+    return tokenizer_open_json(&vocabulary->tokenizer, json, error);
+}
+
+static enum err open_tekken(struct vocabulary *vocabulary, struct str json, struct str config,
+                            struct error *error) {
+    (void)config;
+    return tokenizer_open_tekken(&vocabulary->tokenizer, json, error);
+}
+
+/* tokenizer_config.json says whether texts get BOS (by default) and EOS. */
+static enum err open_model(struct vocabulary *vocabulary, struct str model, struct str config,
                            struct error *error) {
+    enum err err = tokenizer_open_model(
+        &vocabulary->tokenizer, model, !str_is(json_span_get(config, "add_bos_token"), "false"),
+        str_is(json_span_get(config, "add_eos_token"), "true"), error);
+    if (err != OK) return err;
+    return check_added(vocabulary, json_span_get(config, "added_tokens_decoder"), "tokenizer.model",
+                       error);
+}
+
+/* Other models have a file of this name too, with other ids. */
+static enum err open_fairseq(struct vocabulary *vocabulary, struct str model, struct str config,
+                             struct error *error) {
+    const struct str name = json_span_get(config, "tokenizer_class");
+    if (name.at && !json_span_string_is(name, "XLMRobertaTokenizer") &&
+        !json_span_string_is(name, "XLMRobertaTokenizerFast"))
+        return err_set(
+            error, ERR_INVALID,
+            "sentencepiece.bpe.model: the ids of the tokenizer_class %.*s are not known: "
+            "tokenizer.json is needed",
+            STR_ARGS(name));
+    enum err err = tokenizer_open_fairseq(&vocabulary->tokenizer, model, error);
+    if (err != OK) return err;
+    return check_added(vocabulary, json_span_get(config, "added_tokens_decoder"),
+                       "sentencepiece.bpe.model", error);
+}
+
+static enum err open_tiktoken(struct vocabulary *vocabulary, struct str lines, struct str config,
+                              struct error *error) {
+    return tokenizer_open_tiktoken(&vocabulary->tokenizer, lines, config, error);
+}
+
+/* Files that have a tokenizer; the first that is there is read, with the object of
+ * tokenizer_config.json. */
+static const struct {
+    const char *name;
+    enum err (*open)(struct vocabulary *vocabulary, struct str text, struct str config,
+                     struct error *error);
+} tokenizers[] = {{"tokenizer.json", open_json},
+                  {"tekken.json", open_tekken},
+                  {"tokenizer.model", open_model},
+                  {"sentencepiece.bpe.model", open_fairseq},
+                  {"tiktoken.model", open_tiktoken}};
+
+/* Opens the first file with the object of tokenizer_config.json. */
+static enum err open_first(struct vocabulary *vocabulary, const char *folder, struct str object,
+                           struct error *error) {
+    const size_t count = sizeof tokenizers / sizeof *tokenizers;
     char *bytes = NULL;
-    struct str parts[VOCABULARY_PART_COUNT] = {{NULL, 0}}, object = {NULL, 0};
-    enum err err = read_file(folder, files[PART_TOKENIZER_CONFIG].name, FILE_BYTES_MAX, &bytes,
-                             &parts[PART_TOKENIZER_CONFIG], error);
-    if (err == OK) err = read_object(parts, PART_TOKENIZER_CONFIG, &object, error);
+    struct str text = {NULL, 0};
+    enum err err = OK;
+    size_t i = 0;
+    for (; i < count && err == OK && !bytes; i++)
+        err = read_file(folder, tokenizers[i].name, TOKENIZER_BYTES_MAX, &bytes, &text, error);
     if (err == OK)
-        err = tokenizer_open_model(&vocabulary->tokenizer, model,
-                                   !str_is(json_span_get(object, "add_bos_token"), "false"),
-                                   str_is(json_span_get(object, "add_eos_token"), "true"), error);
-    if (err == OK)
-        err = check_added(vocabulary, json_span_get(object, "added_tokens_decoder"), error);
+        err = bytes ? tokenizers[i - 1].open(vocabulary, text, object, error)
+                    : err_set(error, ERR_INVALID,
+                              "the folder has no tokenizer.json, tekken.json, tokenizer.model, "
+                              "sentencepiece.bpe.model or tiktoken.model");
     free(bytes);
     return err;
 }
@@ -305,18 +364,11 @@ static enum err read_model(struct vocabulary *vocabulary, const char *folder, st
 static enum err read_tokenizer(struct vocabulary *vocabulary, const char *folder,
                                struct error *error) {
     char *bytes = NULL;
-    struct str text = {NULL, 0};
-    enum err err = read_file(folder, "tokenizer.json", TOKENIZER_BYTES_MAX, &bytes, &text, error);
-    if (err != OK) return err;
-    if (bytes) {
-        err = tokenizer_open_json(&vocabulary->tokenizer, text, error);
-    } else {
-        err = read_file(folder, "tokenizer.model", TOKENIZER_BYTES_MAX, &bytes, &text, error);
-        if (err == OK)
-            err = bytes ? read_model(vocabulary, folder, text, error)
-                        : err_set(error, ERR_INVALID,
-                                  "the folder has no tokenizer.json and no tokenizer.model");
-    }
+    struct str parts[VOCABULARY_PART_COUNT] = {{NULL, 0}}, object = {NULL, 0};
+    enum err err = read_file(folder, files[PART_TOKENIZER_CONFIG].name, FILE_BYTES_MAX, &bytes,
+                             &parts[PART_TOKENIZER_CONFIG], error);
+    if (err == OK) err = read_object(parts, PART_TOKENIZER_CONFIG, &object, error);
+    if (err == OK) err = open_first(vocabulary, folder, object, error);
     free(bytes);
     if (err == OK) vocabulary_find_marks(vocabulary);
     return err;

@@ -65,6 +65,9 @@ void bpe_scratch_release(struct bpe_scratch *scratch);
  * its own bytes. A tokenizer_vocab_decode_fn. */
 size_t bpe_decode_spelling(struct str spelled, char *ret_bytes);
 
+/* Writes the bytes in that alphabet, at most twice as many, and returns their number. */
+size_t bpe_spell(struct str bytes, char *ret_spelled);
+
 /* `vocab` must have been opened from `source`, for bytes with bpe_decode_spelling. A source with
  * scores and no merges gets all pairs that make a token, by falling score. A merge of texts that
  * are no tokens is skipped, or ERR_INVALID with strict_merges. A merge without two parts is

@@ -42,6 +42,23 @@ size_t bpe_decode_spelling(struct str spelled, char *ret_bytes) {
     return spelled.bytes;
 }
 
+size_t bpe_spell(struct str bytes, char *ret_spelled) {
+    size_t count = 0;
+    for (size_t i = 0; i < bytes.bytes; i++) {
+        const unsigned byte = (unsigned char)bytes.at[i];
+        unsigned code_point = byte;
+        if (byte <= 0x20)
+            code_point = byte + 0x100;
+        else if (byte >= 0x7F && byte <= 0xA0)
+            code_point = byte - 0x7F + 0x121;
+        else if (byte == 0xAD)
+            code_point = 0x143;
+        if (code_point >= 0x80) ret_spelled[count++] = (char)(0xC0 | code_point >> 6);
+        ret_spelled[count++] = (char)(code_point < 0x80 ? code_point : 0x80 | (code_point & 0x3F));
+    }
+    return count;
+}
+
 static bool is_in_alphabet(struct str spelled) {
     if (!utf8_is_valid(spelled)) return false;
     for (size_t at = 0; at < spelled.bytes;) {
@@ -195,7 +212,9 @@ static int by_score(const void *a, const void *b) {
     return left->id < right->id ? -1 : left->id > right->id;
 }
 
-static size_t next_character(struct str text, size_t at) {
+/* Where a token may be split next behind `at`: before a character, or a byte of its alphabet. */
+static size_t next_split(const struct bpe *bpe, struct str text, size_t at) {
+    if (bpe->alphabet == BPE_BYTES) return at + 1;
     do at++;
     while (at < text.bytes && ((unsigned char)text.at[at] & 0xC0) == 0x80);
     return at;
@@ -221,8 +240,8 @@ static enum err split_token(const struct bpe *bpe, int32_t id, uint32_t rank, st
                             struct error *error) {
     struct str text = bpe->piece_texts[id];
     enum err err = OK;
-    for (size_t at = next_character(text, 0); err == OK && at < text.bytes;
-         at = next_character(text, at)) {
+    for (size_t at = next_split(bpe, text, 0); err == OK && at < text.bytes;
+         at = next_split(bpe, text, at)) {
         int32_t left = table_find(&bpe->pieces, bpe->piece_texts, (struct str){text.at, at});
         if (left < 0) continue;
         int32_t right = table_find(&bpe->pieces, bpe->piece_texts, str_skip(text, at));

@@ -43,30 +43,37 @@ static size_t offset_of(uint32_t unit) {
     return (size_t)(unit >> 10) << ((unit & 1u << 9) >> 6);
 }
 
-/* The text of the shortest prefix of `key` that the rules have; NULL without one. */
-static const char *find(const struct charsmap *map, struct str key) {
+/* The text of a prefix of `key` that the rules have, the shortest or the longest, and its length;
+ * NULL without one. */
+static const char *find(const struct charsmap *map, struct str key, bool is_longest,
+                        size_t *ret_bytes) {
     size_t at = 0;
+    const char *found = NULL;
     if (map->unit_count == 0) return NULL;
     at ^= offset_of(map->units[0]);
     for (size_t i = 0; i < key.bytes && key.at[i] != '\0'; i++) {
         const unsigned char byte = (unsigned char)key.at[i];
         at ^= byte;
-        if (at >= map->unit_count) return NULL;
+        if (at >= map->unit_count) break;
         const uint32_t unit = map->units[at];
-        if ((unit & (1u << 31 | 0xFF)) != byte) return NULL;
+        if ((unit & (1u << 31 | 0xFF)) != byte) break;
         at ^= offset_of(unit);
-        if (at >= map->unit_count) return NULL;
+        if (at >= map->unit_count) break;
         if (!(unit >> 8 & 1)) continue;
         const size_t text = map->units[at] & ((1u << 31) - 1);
-        return text < map->text_bytes ? map->texts + text : NULL;
+        if (text >= map->text_bytes) break;
+        found = map->texts + text;
+        *ret_bytes = i + 1;
+        if (!is_longest) break;
     }
-    return NULL;
+    return found;
 }
 
 /* Appends the text of a piece; false without one. What the rules say may be no UTF-8: then they say
  * nothing. */
 static bool add_mapped(const struct charsmap *map, struct buf *buf, struct str piece) {
-    const char *text = find(map, piece);
+    size_t bytes;
+    const char *text = find(map, piece, false, &bytes);
     if (!text || !utf8_is_valid(str_from(text))) return false;
     buf_add_text(buf, text);
     return true;
@@ -80,6 +87,22 @@ static void add_grapheme(const struct charsmap *map, struct buf *buf, struct str
         const struct str one = {grapheme.at + at, bytes};
         if (!add_mapped(map, buf, one)) buf_add_str(buf, one);
         at += bytes;
+    }
+}
+
+void charsmap_add_longest(const struct charsmap *map, struct buf *buf, struct str text) {
+    while (text.bytes > 0) {
+        uint32_t code_point;
+        size_t bytes = 0;
+        const char *to = find(map, text, true, &bytes);
+        const bool is_mapped =
+            to && utf8_is_valid((struct str){text.at, bytes}) && utf8_is_valid(str_from(to));
+        if (!is_mapped) bytes = utf8_decode(text, 0, &code_point);
+        if (is_mapped)
+            buf_add_text(buf, to);
+        else
+            buf_add(buf, text.at, bytes);
+        text = str_skip(text, bytes);
     }
 }
 

@@ -38,3 +38,5 @@ void charsmap_close(struct charsmap *map);
 
 /* Appends `text` (valid UTF-8), normalised. */
 void charsmap_add(const struct charsmap *map, struct buf *buf, struct str text);
+/* The same as SentencePiece does: the longest text at each place that the rules have. */
+void charsmap_add_longest(const struct charsmap *map, struct buf *buf, struct str text);

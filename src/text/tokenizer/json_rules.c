@@ -153,6 +153,12 @@ static bool is_chain(json_t *part, size_t count, size_t chain, size_t *ret_steps
     return true;
 }
 
+const char *json_split_pre(struct str expression) {
+    for (size_t i = 0; i < sizeof known_splits / sizeof *known_splits; i++)
+        if (str_is(expression, known_splits[i].expression)) return known_splits[i].pre;
+    return NULL;
+}
+
 static enum err read_split(struct json_reading *reading, const json_t *step, struct error *error) {
     struct str behavior = json_member_str(step, "behavior");
     /* The known expressions leave no text between their matches, so that to remove what does not
@@ -162,13 +168,12 @@ static enum err read_split(struct json_reading *reading, const json_t *step, str
         return err_set(error, ERR_INVALID,
                        "pre_tokenizer: a Split other than Isolated is not supported");
     struct str expression = json_member_str(json_member(step, "pattern"), "Regex");
-    for (size_t i = 0; i < sizeof known_splits / sizeof *known_splits; i++) {
-        if (!str_is(expression, known_splits[i].expression)) continue;
-        reading->source.pre = str_from(known_splits[i].pre);
-        return OK;
-    }
-    return err_set(error, ERR_INVALID, "pre_tokenizer: the Split pattern '%.*s' is not known",
-                   STR_ARGS(expression));
+    const char *pre = json_split_pre(expression);
+    if (!pre)
+        return err_set(error, ERR_INVALID, "pre_tokenizer: the Split pattern '%.*s' is not known",
+                       STR_ARGS(expression));
+    reading->source.pre = str_from(pre);
+    return OK;
 }
 
 static enum err read_digits(struct json_reading *reading, const json_t *step, struct error *error) {

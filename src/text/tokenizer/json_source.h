@@ -2,7 +2,8 @@
 #pragma once
 
 /* json_source: a tokenizer.json while it is read: its vocabulary by json_source.c, the rules for
- * its text by json_rules.c, what only Unigram has by json_unigram.c. Only these include it.
+ * its text by json_rules.c, what only Unigram has by json_unigram.c. Only these include it, and
+ * tekken_source.c, whose file names an expression too.
  *
  * Thread: one per struct.
  * Memory: json_source.c releases the arena. */
@@ -45,6 +46,8 @@ enum err json_open_vocab(struct json_reading *reading, size_t count,
 enum err json_place_token(struct json_reading *reading, struct str text, int32_t id,
                           struct error *error) MUST_CHECK;
 enum err json_read_added_tokens(struct json_reading *reading, struct error *error) MUST_CHECK;
+/* json_rules.c: the name of the rules that a Split's expression stands for; NULL: it is unknown. */
+const char *json_split_pre(struct str expression);
 /* json_unigram.c: the vocabulary, a step of the normalizer, and the pre_tokenizer of Unigram. */
 enum err json_read_unigram(struct json_reading *reading, const json_t *model,
                            struct error *error) MUST_CHECK;

@@ -35,6 +35,7 @@ struct reading {
     struct tokenizer_source source;
     struct str *tokens;
     uint8_t *kinds;
+    uint8_t *flags;
     float *scores;
     size_t capacity;
     uint64_t model_type;
@@ -190,12 +191,49 @@ static enum err make_source(struct reading *reading, struct error *error) {
                                              .strips_left = reading->collapses,
                                              .strips_right = reading->collapses,
                                              .collapses = reading->collapses,
-                                             .is_whole = true};
+                                             .is_whole = true,
+                                             .is_sentencepiece = true};
     return OK;
 }
 
-enum err tokenizer_open_model(struct tokenizer **ret_tokenizer, struct str bytes, bool add_bos,
-                              bool add_eos, struct error *error) {
+/* Puts the pieces into the order of fairseq's ids. The arrays have room for two more. */
+static enum err order_as_fairseq(struct reading *reading, struct error *error) {
+    struct tokenizer_source *source = &reading->source;
+    const size_t count = source->token_count;
+    static const char *const texts[] = {"<s>", "<pad>", "</s>", "<unk>"};
+    const bool has_three = count > 3 && reading->kinds[0] == TOKEN_UNKNOWN &&
+                           reading->kinds[1] == TOKEN_CONTROL && reading->kinds[2] == TOKEN_CONTROL;
+    if (!has_three || !str_is(source->model, "t5"))
+        return err_set(error, ERR_INVALID,
+                       "it is no Unigram model whose first pieces are <unk>, <s> and </s>");
+    reading->flags = arena_alloc(&reading->arena, count + 2);
+    if (!reading->flags) return err_set(error, ERR_LIMIT, "no memory for %zu pieces", count);
+    for (size_t id = count; id > 3; id--) {
+        reading->tokens[id] = reading->tokens[id - 1];
+        reading->kinds[id] = reading->kinds[id - 1];
+        reading->scores[id] = reading->scores[id - 1];
+    }
+    for (size_t id = 0; id < 4; id++) {
+        reading->tokens[id] = str_from(texts[id]);
+        reading->kinds[id] = id == 3 ? TOKEN_UNKNOWN : TOKEN_CONTROL;
+        reading->scores[id] = 0.0f;
+    }
+    reading->tokens[count + 1] = STR("<mask>");
+    reading->kinds[count + 1] = TOKEN_CONTROL;
+    reading->flags[count + 1] = TOKEN_TAKES_LEFT;
+    reading->scores[count + 1] = 0.0f;
+    source->flags = reading->flags;
+    source->token_count = count + 2;
+    source->bos = 0;
+    source->padding = 1;
+    source->eos = 2;
+    source->unknown = 3;
+    source->add_bos = source->add_eos = true;
+    return OK;
+}
+
+static enum err open_bytes(struct tokenizer **ret_tokenizer, struct str bytes, bool add_bos,
+                           bool add_eos, bool is_fairseq, struct error *error) {
     /* A piece takes two bytes and more. */
     size_t most = bytes.bytes / 2 + 1;
     if (most > TOKENIZER_VOCAB_TOKENS_MAX) most = TOKENIZER_VOCAB_TOKENS_MAX;
@@ -210,15 +248,26 @@ enum err tokenizer_open_model(struct tokenizer **ret_tokenizer, struct str bytes
                               .escapes = true};
     enum err err = OK;
     arena_init(&reading.arena, TOKENIZER_VOCAB_BYTES_MAX);
-    reading.tokens = arena_array(&reading.arena, most, sizeof *reading.tokens);
-    reading.kinds = arena_alloc(&reading.arena, most);
-    reading.scores = arena_array(&reading.arena, most, sizeof *reading.scores);
+    reading.tokens = arena_array(&reading.arena, most + 2, sizeof *reading.tokens);
+    reading.kinds = arena_alloc(&reading.arena, most + 2);
+    reading.scores = arena_array(&reading.arena, most + 2, sizeof *reading.scores);
     if (!reading.tokens || !reading.kinds || !reading.scores)
         err = err_set(error, ERR_LIMIT, "no memory for %zu pieces", most);
     if (err == OK) err = read_model(&reading, bytes, error);
     if (err == OK) err = make_source(&reading, error);
+    if (err == OK && is_fairseq) err = order_as_fairseq(&reading, error);
     if (err == OK) err = tokenizer_open(ret_tokenizer, &reading.source, error);
-    if (err != OK) err_prefix(error, "tokenizer.model");
+    if (err != OK) err_prefix(error, is_fairseq ? "sentencepiece.bpe.model" : "tokenizer.model");
     arena_release(&reading.arena);
     return err;
+}
+
+enum err tokenizer_open_model(struct tokenizer **ret_tokenizer, struct str bytes, bool add_bos,
+                              bool add_eos, struct error *error) {
+    return open_bytes(ret_tokenizer, bytes, add_bos, add_eos, false, error);
+}
+
+enum err tokenizer_open_fairseq(struct tokenizer **ret_tokenizer, struct str bytes,
+                                struct error *error) {
+    return open_bytes(ret_tokenizer, bytes, true, true, true, error);
 }

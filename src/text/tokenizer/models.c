@@ -132,8 +132,17 @@ static bool is_white(struct str text, size_t at) {
     return unicode_class(code_point) == CHAR_SPACE;
 }
 
+/* As SentencePiece strips a text: U+0020 at both ends, and at the right U+2581, too. */
+static struct str strip_spaces(struct str text) {
+    while (text.bytes > 0 && *text.at == ' ') text = str_skip(text, 1);
+    while (text.bytes > 0 && (text.at[text.bytes - 1] == ' ' || str_ends_with(text, STR(SPACE))))
+        text.bytes -= text.at[text.bytes - 1] == ' ' ? 1 : strlen(SPACE);
+    return text;
+}
+
 static struct str strip(const struct unigram_rules *rules, struct str text) {
     uint32_t code_point;
+    if (rules->is_sentencepiece) return rules->strips_left ? strip_spaces(text) : text;
     while (rules->strips_left && text.bytes > 0 && is_white(text, 0))
         text = str_skip(text, utf8_decode(text, 0, &code_point));
     while (rules->strips_right && text.bytes > 0) {
@@ -152,7 +161,10 @@ static void t5_normalize(const struct tokenizer *tokenizer, struct str stretch,
     struct buf mapped;
     (void)place;
     buf_init(&mapped, BUF_UNLIMITED);
-    charsmap_add(&tokenizer->charsmap, &mapped, stretch);
+    if (rules->is_sentencepiece)
+        charsmap_add_longest(&tokenizer->charsmap, &mapped, stretch);
+    else
+        charsmap_add(&tokenizer->charsmap, &mapped, stretch);
     const struct str from = strip(rules, buf_str(&mapped));
     bool was_space = false;
     for (size_t at = 0; at < from.bytes;) {
@@ -160,9 +172,10 @@ static void t5_normalize(const struct tokenizer *tokenizer, struct str stretch,
         const bool is_space = is_mark || from.at[at] == ' ';
         if (!is_space)
             buf_add_byte(text, from.at[at]);
-        else if (!was_space || !rules->collapses)
+        else if (!was_space || !rules->collapses || (is_mark && rules->is_sentencepiece))
             buf_add_byte(text, ' ');
-        was_space = is_space;
+        /* SentencePiece drops no space behind a U+2581 of the text. */
+        was_space = is_space && !(is_mark && rules->is_sentencepiece);
         at += is_mark ? strlen(SPACE) : 1;
     }
     buf_release(&mapped);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tokenizer/pretokenize.h"
 
+#include "tokenizer/han.h"
 #include "tokenizer/pre_deepseek.h"
 #include "tokenizer/unicode.h"
 
@@ -37,6 +38,12 @@ static const struct pre_rules known_rules[] = {
     {.name = "glm4", .shape = PRE_SHAPE_LLAMA3, .digits_max = 3},
     {.name = "chatglm-bpe", .shape = PRE_SHAPE_LLAMA3, .digits_max = 3},
     {.name = "tekken", .shape = PRE_SHAPE_CASED, .digits_max = 1, .ignore_merges = true},
+    {.name = "kimi-k2",
+     .shape = PRE_SHAPE_CASED,
+     .digits_max = 3,
+     .joins_endings = true,
+     .han_apart = true,
+     .ignore_merges = true},
     {.name = "gpt-4o", .shape = PRE_SHAPE_CASED, .digits_max = 3, .joins_endings = true},
     {.name = "llama4", .shape = PRE_SHAPE_CASED, .digits_max = 3, .joins_endings = true},
     {.name = "qwen2", .shape = PRE_SHAPE_LLAMA3, .digits_max = 1},
@@ -225,7 +232,8 @@ static size_t llama3_end(const struct view *view, size_t at) {
  * CASE_UPPER and CASE_NONE, the second CASE_LOWER and CASE_NONE. */
 enum letter_case { CASE_OUTSIDE, CASE_UPPER, CASE_LOWER, CASE_NONE };
 
-static enum letter_case case_at(struct str text, size_t at, size_t *ret_bytes) {
+static enum letter_case case_at(const struct view *view, size_t at, size_t *ret_bytes) {
+    const struct str text = view->text;
     *ret_bytes = 0;
     if (at >= text.bytes) return CASE_OUTSIDE;
     unsigned char lead = (unsigned char)text.at[at];
@@ -236,6 +244,7 @@ static enum letter_case case_at(struct str text, size_t at, size_t *ret_bytes) {
     }
     uint32_t code_point;
     *ret_bytes = utf8_decode(text, at, &code_point);
+    if (view->rules->han_apart && is_han(code_point)) return CASE_OUTSIDE;
     if (unicode_class(code_point) == CHAR_MARK) return CASE_NONE;
     if (unicode_class(code_point) != CHAR_LETTER) return CASE_OUTSIDE;
     switch (utf8proc_category((utf8proc_int32_t)code_point)) {
@@ -249,22 +258,22 @@ static enum letter_case case_at(struct str text, size_t at, size_t *ret_bytes) {
 /* The end of a word of the first line of the expression, whose letters begin at `at`; 0 without
  * one. Without a lower letter after the upper ones, these give back all up to the last that is in
  * both sets. */
-static size_t lower_word_end(struct str text, size_t at) {
+static size_t lower_word_end(const struct view *view, size_t at) {
     size_t last_in_both = 0, bytes;
     enum letter_case now;
-    while ((now = case_at(text, at, &bytes)) == CASE_UPPER || now == CASE_NONE) {
+    while ((now = case_at(view, at, &bytes)) == CASE_UPPER || now == CASE_NONE) {
         at += bytes;
         if (now == CASE_NONE) last_in_both = at;
     }
     if (now != CASE_LOWER) return last_in_both;
-    while ((now = case_at(text, at, &bytes)) == CASE_LOWER || now == CASE_NONE) at += bytes;
+    while ((now = case_at(view, at, &bytes)) == CASE_LOWER || now == CASE_NONE) at += bytes;
     return at;
 }
 
 /* The end of a word of the second line, where the first one found none; 0 without one. */
-static size_t upper_word_end(struct str text, size_t at) {
+static size_t upper_word_end(const struct view *view, size_t at) {
     size_t start = at, bytes;
-    while (case_at(text, at, &bytes) == CASE_UPPER) at += bytes;
+    while (case_at(view, at, &bytes) == CASE_UPPER) at += bytes;
     return at > start ? at : 0;
 }
 
@@ -274,25 +283,38 @@ static size_t cased_word_end(const struct view *view, size_t at) {
     size_t bytes, end = 0;
     enum sight sight = look(view, at, &bytes);
     bool may_lead = sight != LETTER && sight != NUMBER && !is_newline(text.at[at]);
-    if (may_lead) end = lower_word_end(text, at + bytes);
-    if (end == 0) end = lower_word_end(text, at);
-    if (end == 0 && may_lead) end = upper_word_end(text, at + bytes);
-    if (end == 0) end = upper_word_end(text, at);
+    if (may_lead) end = lower_word_end(view, at + bytes);
+    if (end == 0) end = lower_word_end(view, at);
+    if (end == 0 && may_lead) end = upper_word_end(view, at + bytes);
+    if (end == 0) end = upper_word_end(view, at);
     if (end == 0 || end == text.bytes || !view->rules->joins_endings) return end;
     size_t joined = contraction_end(text, end, true);
     return joined > 0 ? joined : end;
 }
 
+static size_t han_end(const struct view *view, size_t at) {
+    while (at < view->text.bytes) {
+        uint32_t code_point;
+        const size_t bytes = utf8_decode(view->text, at, &code_point);
+        if (!is_han(code_point)) break;
+        at += bytes;
+    }
+    return at;
+}
+
 static size_t cased_end(const struct view *view, size_t at) {
     struct str text = view->text;
-    size_t end = cased_word_end(view, at), bytes, next_bytes;
+    size_t end = view->rules->han_apart ? han_end(view, at) : at, bytes, next_bytes;
+    if (end > at) return end;
+    end = cased_word_end(view, at);
     if (end > 0) return end;
     enum sight sight = look(view, at, &bytes);
     if (sight == NUMBER)
         return run_end(view, at + bytes, NUMBER, (size_t)view->rules->digits_max - 1);
     if (sight == OTHER || (text.at[at] == ' ' && look(view, at + bytes, &next_bytes) == OTHER)) {
         end = run_end(view, at + bytes, OTHER, SIZE_MAX);
-        while (end < text.bytes && (is_newline(text.at[end]) || text.at[end] == '/')) end++;
+        const char slash = view->rules->han_apart ? '\n' : '/';
+        while (end < text.bytes && (is_newline(text.at[end]) || text.at[end] == slash)) end++;
         return end;
     }
     end = line_end(view, at);

@@ -71,6 +71,8 @@ struct pre_rules {
     uint8_t digits_max;   /* most numbers (\p{N}) of a piece (PRE_SHAPE_LLAMA3 and _CASED) */
     bool joins_endings;   /* (?i:'s|'t|'re|'ve|'m|'ll|'d)? belongs to its word (PRE_SHAPE_CASED) */
     bool digits_apart;    /* every \p{N} is cut out first; the text between is matched by itself */
+    bool han_apart;       /* [\p{Han}]+ comes first, no word has such letters, and / ends no signs
+                             (PRE_SHAPE_CASED) */
     bool signs_apart;     /* [\p{P}$+<=>^~|`]+ is cut out first, and [0-9][0-9][0-9] last */
     bool marks_as_letter; /* [\p{L}\p{M}] in place of the shape's \p{L} */
     bool ignore_merges;   /* a piece whose text is a token becomes it, also against the merges */

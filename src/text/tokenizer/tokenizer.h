@@ -70,6 +70,9 @@ struct unigram_rules {
     bool collapses;                 /* runs of spaces become one */
     bool drops_spaces; /* words are cut at white space, which goes; else at spaces, which stay */
     bool is_whole;     /* a text is one word */
+    /* As SentencePiece applies the rules, and not as Hugging Face tokenizers: the longest text that
+     * the map has, over borders of graphemes, and only U+0020 is white space. */
+    bool is_sentencepiece;
 };
 
 /* All facts of a vocabulary. All strings are borrowed until tokenizer_open returns. */
@@ -135,6 +138,17 @@ enum err tokenizer_open_json(struct tokenizer **ret_tokenizer, struct str json,
  * for is refused by name. The file does not say whether a text gets BOS and EOS. */
 enum err tokenizer_open_model(struct tokenizer **ret_tokenizer, struct str bytes, bool add_bos,
                               bool add_eos, struct error *error) MUST_CHECK;
+/* Opens the same bytes as XLM-RoBERTa's sentencepiece.bpe.model: its ids are fairseq's, <s>, <pad>,
+ * </s>, <unk>, the pieces and <mask>, and a text gets <s> and </s>. */
+enum err tokenizer_open_fairseq(struct tokenizer **ret_tokenizer, struct str bytes,
+                                struct error *error) MUST_CHECK;
+/* Opens the text of Mistral's tekken.json; texts get BOS. */
+enum err tokenizer_open_tekken(struct tokenizer **ret_tokenizer, struct str json,
+                               struct error *error) MUST_CHECK;
+/* Opens the lines of a tiktoken.model of Kimi's. `config` is the object of tokenizer_config.json,
+ * which names its special tokens; without a tokenizer_class it is refused. Texts get no BOS. */
+enum err tokenizer_open_tiktoken(struct tokenizer **ret_tokenizer, struct str lines,
+                                 struct str config, struct error *error) MUST_CHECK;
 void tokenizer_close(struct tokenizer *tokenizer); /* NULL is allowed */
 
 struct encode_options {
