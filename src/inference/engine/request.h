@@ -130,7 +130,7 @@ struct request {
      * thoughts. */
     int32_t shown_tokens[REQUEST_SHOWN_TOKENS_MAX];
     uint32_t shown_token_count;
-    uint32_t shown_marks; /* the set of their marks */
+    uint64_t shown_marks; /* the set of their marks */
 };
 
 /* True if the logprobs of the prompt are part of the answer: with prompt_logprobs, or with `echo`

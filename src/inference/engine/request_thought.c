@@ -52,7 +52,7 @@ bool request_prep_thought(struct request *request, const struct served_model *mo
         return !has_channels || !request->holds_calls ||
                refuse_unsupported(ret_refusal, "continue_final_message",
                                   "a call of this model is a message of its own");
-    uint32_t marks =
+    uint64_t marks =
         request_show_marks(request, &model->vocabulary, thought_mark_set(request->thought_marks));
     find_closing_tokens(request, model->vocabulary.tokenizer);
     bool is_frame_only = !request->shape.source && request_holds_messages(request);

@@ -174,8 +174,8 @@ bool request_parse_tools(struct request *request, struct refusal *ret_refusal) {
 
 /* --- the model --- */
 
-uint32_t request_show_marks(struct request *request, const struct vocabulary *vocabulary,
-                            uint32_t marks) {
+uint64_t request_show_marks(struct request *request, const struct vocabulary *vocabulary,
+                            uint64_t marks) {
     const struct mark_tokens *tokens = &vocabulary->marks;
     for (size_t k = 0; k < CHAT_MARKS_MAX; k++) {
         if (!((marks & tokens->known & ~request->shown_marks) >> k & 1)) continue;
@@ -207,7 +207,7 @@ static const char *asks_for_form(const struct request *request) {
 
 /* Holds the answer to the calls of the tools. A shape that the request asks for, too, is the form
  * of an answer without calls. */
-static void hold_calls(struct request *request, const char *param, uint32_t marks) {
+static void hold_calls(struct request *request, const char *param, uint64_t marks) {
     const struct tool_tags tags = {
         .format = request->tool_format,
         .tools = request->tools,
@@ -240,7 +240,7 @@ bool request_prep_tools(struct request *request, const struct served_model *mode
                                   "the calls of this model are not read; force one with "
                                   "tool_choice 'required', or name their form with "
                                   "--tool-call-parser");
-    uint32_t marks =
+    uint64_t marks =
         request_show_marks(request, &model->vocabulary, tool_format_mark_set(request->tool_format));
     bool has_shape = request->shape.source && request->tool_format != TOOL_FORMAT_PLAIN;
     request->holds_calls = param || has_shape || request_holds_messages(request);

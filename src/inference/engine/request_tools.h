@@ -23,8 +23,8 @@ bool request_holds_messages(const struct request *request);
 
 /* Keeps the tokens of a set of marks (chat/tool_format.h) in the text of the answer. Returns the
  * marks that are control tokens. */
-uint32_t request_show_marks(struct request *request, const struct vocabulary *vocabulary,
-                            uint32_t marks);
+uint64_t request_show_marks(struct request *request, const struct vocabulary *vocabulary,
+                            uint64_t marks);
 
 /* Decides in which form calls are read from the answer, by the template that shows the tools, and
  * gives the request the shape that holds them, if any. */

@@ -124,9 +124,9 @@ void vocabulary_find_marks(struct vocabulary *vocabulary) {
         int32_t id = tokenizer_find(vocabulary->tokenizer, str_from(chat_marks[k]));
         if (id == TOKEN_NONE) continue;
         marks->at[k] = id;
-        marks->known |= UINT32_C(1) << k;
+        marks->known |= UINT64_C(1) << k;
         if (tokenizer_kind(vocabulary->tokenizer, id) == TOKEN_CONTROL)
-            marks->control |= UINT32_C(1) << k;
+            marks->control |= UINT64_C(1) << k;
     }
 }
 

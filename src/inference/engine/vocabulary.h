@@ -18,7 +18,7 @@
 
 /* The marks of calls and thoughts (chat/tool_format.h) that are tokens. Zero is none. */
 struct mark_tokens {
-    uint32_t known, control; /* sets of marks: tokens, and the control tokens among them */
+    uint64_t known, control; /* sets of marks: tokens, and the control tokens among them */
     int32_t at[CHAT_MARKS_MAX];
 };
 
@@ -29,7 +29,7 @@ struct vocabulary {
     struct jinja_template *template;      /* NULL: the file has none */
     struct jinja_template *tool_template; /* the one named "tool_use"; NULL: the file has none */
     int32_t unknown, padding;             /* TOKEN_NONE: absent */
-    /* From the files of a folder other than tokenizer.json. */
+    /* From the files of a folder other than the tokenizer. */
     bool has_own_tokens; /* templates see `bos` and `eos` below, not the tokenizer's */
     int32_t bos, eos;    /* TOKEN_NONE: absent */
     /* (end_count) tokens that end a generation, in addition to the tokenizer's */
@@ -43,7 +43,7 @@ struct vocabulary {
 /* Opens from metadata that was read before. ERR_INVALID with a sentence that names the part. */
 enum err vocabulary_open(struct vocabulary *ret_vocabulary, const struct checkpoint_vocab *vocab,
                          struct error *error) MUST_CHECK;
-/* Opens from a folder with a tokenizer.json. */
+/* Opens from a folder with a tokenizer. */
 enum err vocabulary_open_folder(struct vocabulary *ret_vocabulary, const char *folder,
                                 struct error *error) MUST_CHECK;
 /* Opens the chat templates of a folder alone, without a tokenizer. */

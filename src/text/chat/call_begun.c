@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "chat/call_begun.h"
 
+#include "chat/call_section.h"
 #include "chat/call_text.h"
 #include "json/span.h"
 
@@ -52,12 +53,39 @@ static enum head read_key(struct str text, size_t *at, struct str *ret_key) {
     return *at == text.bytes ? HEAD_OPEN : HEAD_NAME;
 }
 
-/* {"name": "f", "arguments": {…: the name first, as all templates write it. */
-static enum head read_json(struct str text, size_t at, struct parts *ret_parts) {
+/* {"f": {… */
+static enum head read_member(struct str text, size_t at, struct parts *ret_parts) {
     struct str key;
     enum head head = read_key(text, &at, &key);
     if (head != HEAD_NAME) return head;
-    if (!json_span_string_is(key, "name") || text.at[at] != '"') return HEAD_NONE;
+    ret_parts->name = (struct str){key.at + 1, key.bytes - 2};
+    ret_parts->arguments = at;
+    return text.at[at] == '{' ? HEAD_ARGUMENTS : HEAD_NONE;
+}
+
+/* Passes over "tool_call_id": "0", which the form ACTION has before the name. */
+static enum head skip_id(struct str text, size_t *at, struct str *key) {
+    if (!json_span_string_is(*key, "tool_call_id")) return HEAD_NAME;
+    size_t end = json_span_end(text, *at);
+    if (end == SIZE_MAX) return HEAD_OPEN;
+    end = skip_space(text, end);
+    if (end == text.bytes) return HEAD_OPEN;
+    if (text.at[end] != ',') return HEAD_NONE;
+    *at = end + 1;
+    return read_key(text, at, key);
+}
+
+/* {"name": "f", "arguments": {…: the name first, as all templates write it. */
+static enum head read_json(enum tool_format format, struct str text, size_t at,
+                           struct parts *ret_parts) {
+    struct str key;
+    enum head head = read_key(text, &at, &key);
+    const bool is_action = format == TOOL_FORMAT_ACTION;
+    if (head == HEAD_NAME && is_action) head = skip_id(text, &at, &key);
+    if (head != HEAD_NAME) return head;
+    const bool is_name =
+        json_span_string_is(key, "name") || (is_action && json_span_string_is(key, "tool_name"));
+    if (!is_name || text.at[at] != '"') return HEAD_NONE;
     size_t end = json_span_end(text, at);
     if (end == SIZE_MAX) return HEAD_OPEN;
     ret_parts->name = (struct str){text.at + at + 1, end - at - 2};
@@ -110,11 +138,26 @@ static enum head read_xml(struct str text, size_t at, struct parts *ret_parts) {
     return HEAD_NAME;
 }
 
+/* A call of a section, and before it the end of the one before. */
+static enum head read_section(enum tool_format format, struct str text, size_t at,
+                              struct parts *ret_parts) {
+    switch (call_section_head(format, text, at, &ret_parts->name, &ret_parts->arguments)) {
+    case SECTION_OPEN: return HEAD_OPEN;
+    case SECTION_NONE: return HEAD_NONE;
+    case SECTION_CALL: break;
+    }
+    return text.at[ret_parts->arguments] == '{' ? HEAD_ARGUMENTS : HEAD_NONE;
+}
+
 static enum head read_head(const struct call_begun *begun, struct str text,
                            struct parts *ret_parts) {
     size_t at = begun->at;
     bool is_named = begun->format == TOOL_FORMAT_MISTRAL || begun->format == TOOL_FORMAT_NAMED;
-    if (text.at[at] == '{') return read_json(text, at + 1, ret_parts);
+    if (call_section_has(begun->format) && text.at[at] != '[' && !begun->is_list)
+        return read_section(begun->format, text, at, ret_parts);
+    if (text.at[at] == '{' && begun->format == TOOL_FORMAT_MEMBERS)
+        return read_member(text, at + 1, ret_parts);
+    if (text.at[at] == '{') return read_json(begun->format, text, at + 1, ret_parts);
     if (begun->is_list || begun->count > 0) return HEAD_NONE;
     if (is_named) return read_named(text, at, ret_parts);
     if (begun->format == TOOL_FORMAT_XML) return read_xml(text, at, ret_parts);
@@ -125,7 +168,9 @@ static enum head read_head(const struct call_begun *begun, struct str text,
 
 /* Whether a form has its calls in brackets, with commas between them. */
 static bool has_list(enum tool_format format) {
-    return format == TOOL_FORMAT_MISTRAL || format == TOOL_FORMAT_PHI;
+    return format == TOOL_FORMAT_MISTRAL || format == TOOL_FORMAT_PHI ||
+           format == TOOL_FORMAT_ACTION || format == TOOL_FORMAT_MEMBERS ||
+           format == TOOL_FORMAT_HUNYUAN;
 }
 
 /* Reads up to the arguments of the next call. True if they have begun. */
@@ -177,6 +222,10 @@ static bool feed_arguments(struct call_begun *begun, struct str text, struct buf
 /* Reads from the arguments to the next call of the same text. True if one may follow. */
 static bool feed_tail(struct call_begun *begun, struct str text) {
     bool is_sequence = begun->format == TOOL_FORMAT_LLAMA || begun->format == TOOL_FORMAT_PYTHON;
+    if (call_section_has(begun->format) && !begun->is_list) {
+        begun->state = BEGUN_HEAD;
+        return true;
+    }
     for (; begun->at < text.bytes; begun->at++) {
         char byte = text.at[begun->at];
         if (is_space(byte)) continue;

@@ -43,7 +43,9 @@ static bool read_call(struct str value, const json_t *tools, bool has_marks,
     struct str key, member, name = {NULL, 0}, arguments = {NULL, 0};
     if (!json_span_is_object(value) || !json_span_enter(&iter, value)) return false;
     while (json_span_member(&iter, &key, &member)) {
-        if (!name.at && json_span_string_is(key, "name")) name = member;
+        const bool is_name = json_span_string_is(key, "name") ||
+                             (has_marks && json_span_string_is(key, "tool_name"));
+        if (!name.at && is_name) name = member;
         bool is_either =
             json_span_string_is(key, "arguments") || json_span_string_is(key, "parameters");
         if (!arguments.at && is_either) arguments = member;
@@ -75,6 +77,35 @@ bool call_text_array(struct str text, const json_t *tools, struct call_list *cal
     if (list.at[0] != '[' || !json_span_enter(&iter, list)) return false;
     while (json_span_element(&iter, &element)) {
         if (read_call(element, tools, true, calls)) continue;
+        call_list_cut(calls, before);
+        return false;
+    }
+    return calls->count > before;
+}
+
+/* An object with one member: a name and its arguments. */
+static bool read_member(struct str element, const json_t *tools, struct call_list *calls) {
+    struct json_span_iter iter;
+    struct str key, value, other;
+    struct buf name;
+    if (!json_span_is_object(element) || !json_span_enter(&iter, element) ||
+        !json_span_member(&iter, &key, &value) || json_span_member(&iter, &other, &other))
+        return false;
+    buf_init(&name, BUF_UNLIMITED);
+    json_span_decode(&name, key);
+    const bool is_call = call_text_arguments(buf_str(&name), value, tools, calls);
+    buf_release(&name);
+    return is_call;
+}
+
+bool call_text_members(struct str text, const json_t *tools, struct call_list *calls) {
+    struct str list, element;
+    struct json_span_iter iter;
+    const size_t before = calls->count;
+    if (!utf8_is_valid(text) || !json_span_read(text, &list)) return false;
+    if (list.at[0] != '[' || !json_span_enter(&iter, list)) return false;
+    while (json_span_element(&iter, &element)) {
+        if (read_member(element, tools, calls)) continue;
         call_list_cut(calls, before);
         return false;
     }

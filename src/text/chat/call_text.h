@@ -16,12 +16,15 @@
 /* True when the array `tools` of a request has a function of this name. */
 bool call_is_of_tool(const json_t *tools, struct str name);
 
-/* {"name": "f", "arguments": {…}}; `parameters` is taken for `arguments`. Of members that come
+/* {"name": "f", "arguments": {…}}; `parameters` is taken for `arguments`, and between marks
+ * `tool_name` for `name`. Of members that come
  * twice the first counts. Here and below, arguments that are missing, null or an empty text are {}
  * if the name is that of a tool; else the text is no call. */
 bool call_text_json(struct str text, const json_t *tools, struct call_list *calls);
 /* An array of such calls. */
 bool call_text_array(struct str text, const json_t *tools, struct call_list *calls);
+/* Apertus' array of objects that have the name as their one key: [{"f": {…}}, …]. */
+bool call_text_members(struct str text, const json_t *tools, struct call_list *calls);
 /* Such calls with semicolons or white space between them. No mark tells them from an answer that is
  * JSON and has a name, so that the arguments must be there, if only as null. */
 bool call_text_sequence(struct str text, const json_t *tools, struct call_list *calls);

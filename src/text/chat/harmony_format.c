@@ -11,7 +11,7 @@ static json_t *any_text(void) {
     return tag_format("any_text", "excludes", harmony_ends());
 }
 
-json_t *harmony_final(uint32_t marks, json_t *text) {
+json_t *harmony_final(uint64_t marks, json_t *text) {
     json_t *list = json_array(), *type = json_array();
     tag_add_words(list, marks, HARMONY_FINAL);
     if (text) { /* Models name the type of a text that is JSON. */
@@ -26,7 +26,7 @@ json_t *harmony_final(uint32_t marks, json_t *text) {
     return tag_format("sequence", "elements", list);
 }
 
-json_t *harmony_with_preamble(uint32_t marks, json_t *messages) {
+json_t *harmony_with_preamble(uint64_t marks, json_t *messages) {
     json_t *preamble = json_array(), *list = json_array();
     tag_add_words(preamble, marks, "<|channel|>commentary" HARMONY_BODY);
     json_array_append_new(preamble, any_text());

@@ -16,7 +16,7 @@ json_t *harmony_ends(void);
 
 /* The message of the channel final, whose body is `text`; NULL: any text. `marks`: as in
  * tag_words.h. */
-json_t *harmony_final(uint32_t marks, json_t *text);
+json_t *harmony_final(uint64_t marks, json_t *text);
 
 /* Messages that may begin with one of the channel commentary for the user, before a call. */
-json_t *harmony_with_preamble(uint32_t marks, json_t *messages);
+json_t *harmony_with_preamble(uint64_t marks, json_t *messages);

@@ -21,13 +21,13 @@ void tag_add_text(json_t *list, const char *text, size_t bytes) {
 }
 
 /* The number of the control token that the text begins with; CHAT_MARKS_MAX: none. */
-static size_t mark_at(uint32_t marks, const char *text) {
+static size_t mark_at(uint64_t marks, const char *text) {
     for (size_t k = 0; chat_marks[k]; k++)
         if (marks >> k & 1 && strncmp(text, chat_marks[k], strlen(chat_marks[k])) == 0) return k;
     return CHAT_MARKS_MAX;
 }
 
-void tag_add_words(json_t *list, uint32_t marks, const char *text) {
+void tag_add_words(json_t *list, uint64_t marks, const char *text) {
     size_t begin = 0, at = 0, bytes = strlen(text);
     while (at < bytes) {
         size_t mark = mark_at(marks, text + at);

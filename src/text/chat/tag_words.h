@@ -16,4 +16,4 @@ json_t *tag_format(const char *type, const char *key, json_t *value);
 void tag_add_text(json_t *list, const char *text, size_t bytes);
 /* The same, with its control tokens as marks: those of the set `marks` (tool_format.h). A newline
  * may be left out. */
-void tag_add_words(json_t *list, uint32_t marks, const char *text);
+void tag_add_words(json_t *list, uint64_t marks, const char *text);

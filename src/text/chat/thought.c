@@ -8,12 +8,16 @@
 
 #include <string.h>
 
-static const struct thought_marks families[] = {{"<think>", "</think>", false, true},
-                                                {"[THINK]", "[/THINK]", false, true},
-                                                {"<seed:think>", "</seed:think>", false, true},
-                                                /* Gemma 4 answers without a thought as a rule, and
+static const struct thought_marks families[] = {
+    {"<think>", "</think>", false, true},
+    {"[THINK]", "[/THINK]", false, true},
+    {"<seed:think>", "</seed:think>", false, true},
+    /* Gemma 4 answers without a thought as a rule, and
                                                  * its closing mark closes other channels, too. */
-                                                {"<|channel>thought", "<channel|>", false, false}};
+    {"<|channel>thought", "<channel|>", false, false},
+    /* These two mostly answer without one as well. */
+    {"<|START_THINKING|>", "<|END_THINKING|>", false, false},
+    {"<|inner_prefix|>", "<|inner_suffix|>", false, false}};
 
 const struct thought_marks thought_channels = {HARMONY_THOUGHT_BEGIN, HARMONY_END, true, false};
 
@@ -26,7 +30,7 @@ struct thought_marks thought_marks_of(const struct jinja_template *template) {
     return (struct thought_marks){.begin = NULL};
 }
 
-uint32_t thought_mark_set(struct thought_marks marks) {
+uint64_t thought_mark_set(struct thought_marks marks) {
     if (marks.has_channels) return tool_format_mark_set(TOOL_FORMAT_HARMONY);
     return chat_marks_in(marks.begin) | chat_marks_in(marks.end);
 }
@@ -196,7 +200,7 @@ void thought_end(struct thought *thought, struct str text) {
     if (thought->answer == SIZE_MAX) thought->answer = text.bytes;
 }
 
-json_t *thought_format(struct thought_marks names, enum thought_start start, uint32_t marks,
+json_t *thought_format(struct thought_marks names, enum thought_start start, uint64_t marks,
                        json_t *answer) {
     json_t *inside = json_array();
     json_t *excludes = names.has_channels ? harmony_ends() : json_pack("[s]", names.end);

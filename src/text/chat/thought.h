@@ -5,6 +5,8 @@
  *
  *     <think>…</think>   [THINK]…[/THINK]   <seed:think>…</seed:think>
  *                        <|channel>thought…<channel|> (Gemma 4)
+ *     <|START_THINKING|>…<|END_THINKING|>   (Command-R7B)
+ *     <|inner_prefix|>…<|inner_suffix|>     (Apertus)
  *     <|channel|>analysis<|message|>…<|end|>   (gpt-oss; harmony.h)
  *
  * The template tells which marks a model was taught, and the end of the prompt whether the answer
@@ -40,7 +42,7 @@ extern const struct thought_marks thought_channels;
 struct thought_marks thought_marks_of(const struct jinja_template *template);
 
 /* The marks as a set (tool_format.h); with channels those of all headers. */
-uint32_t thought_mark_set(struct thought_marks marks);
+uint64_t thought_mark_set(struct thought_marks marks);
 
 enum thought_start {
     THOUGHT_NONE, /* the prompt has closed the thought, or the model does not think */
@@ -79,5 +81,5 @@ void thought_end(struct thought *thought, struct str text);
 
 /* The format of an answer that may begin with a thought, or continues one, and whose rest is
  * `answer`, which is taken over. With channels `answer` is messages. `marks`: as in tag_words.h. */
-json_t *thought_format(struct thought_marks names, enum thought_start start, uint32_t marks,
+json_t *thought_format(struct thought_marks names, enum thought_start start, uint64_t marks,
                        json_t *answer);

@@ -2,6 +2,7 @@
 #include "chat/tool_calls.h"
 
 #include "base/id.h"
+#include "chat/call_section.h"
 #include "chat/call_text.h"
 
 #include <assert.h>
@@ -54,7 +55,13 @@ static bool read_call_text(const struct tool_reader *reader, struct str text,
     case TOOL_FORMAT_PYTHON:
         return call_text_python(text, calls) || call_text_sequence(text, tools, calls);
     case TOOL_FORMAT_LLAMA: return call_text_sequence(text, tools, calls);
+    case TOOL_FORMAT_ACTION:
     case TOOL_FORMAT_PHI: return call_text_array(text, tools, calls);
+    case TOOL_FORMAT_MEMBERS: return call_text_members(text, tools, calls);
+    case TOOL_FORMAT_DEEPSEEK:
+    case TOOL_FORMAT_DEEPSEEK_3:
+    case TOOL_FORMAT_KIMI:
+    case TOOL_FORMAT_HUNYUAN: return call_section_read(reader->format, text, tools, calls);
     case TOOL_FORMAT_GEMMA: return call_text_gemma(text, STR("<|\"|>"), tools, calls);
     case TOOL_FORMAT_FUNCTION: return call_text_gemma(text, STR("<escape>"), tools, calls);
     case TOOL_FORMAT_NONE:
@@ -228,7 +235,8 @@ static bool is_in_string(struct tool_reader *reader, struct str text, size_t end
     if (reader->scanned < reader->at) {
         size_t at = reader->at;
         while (at < end && is_space(text.at[at])) at++;
-        reader->is_json = at < end && text.at[at] == '{';
+        reader->is_json = (at < end && (text.at[at] == '{' || text.at[at] == '[')) ||
+                          call_section_has(reader->format);
         reader->is_in_string = reader->is_escaped = false;
         reader->scanned = reader->at;
     }

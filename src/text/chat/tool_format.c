@@ -25,6 +25,20 @@ static const struct row {
     [TOOL_FORMAT_FUNCTION] = {{"<start_function_call>", "<end_function_call>"},
                               " functiongemma ",
                               "<escape>"},
+    [TOOL_FORMAT_ACTION] = {{"<|START_ACTION|>", "<|END_ACTION|>"}, " cohere_command3 ", ""},
+    [TOOL_FORMAT_MEMBERS] = {{"<|tools_prefix|>", "<|tools_suffix|>"}, " apertus ", ""},
+    [TOOL_FORMAT_DEEPSEEK] = {{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+                              " deepseek_v31 ",
+                              "<｜tool▁call▁begin｜> <｜tool▁sep｜> <｜tool▁call▁end｜>"},
+    [TOOL_FORMAT_DEEPSEEK_3] = {{"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
+                                " deepseek_v3 ",
+                                "<｜tool▁call▁begin｜> <｜tool▁sep｜> <｜tool▁call▁end｜>"},
+    [TOOL_FORMAT_KIMI] = {{"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
+                          " kimi_k2 ",
+                          "<|tool_call_begin|> <|tool_call_argument_begin|> <|tool_call_end|>"},
+    [TOOL_FORMAT_HUNYUAN] = {{"<tool_calls>", "</tool_calls>"},
+                             " hunyuan_a13b ",
+                             "<tool_call> </tool_call>"},
     [TOOL_FORMAT_HARMONY] = {{NULL, NULL},
                              " openai ",
                              "<|start|> <|channel|> <|constrain|> <|message|> <|end|>"},
@@ -58,12 +72,32 @@ const char *const chat_marks[CHAT_MARKS_MAX + 1] = {"<tool_call>",
                                                     "<|channel|>",
                                                     "<|constrain|>",
                                                     "<|message|>",
-                                                    "<|end|>"};
+                                                    "<|end|>",
+                                                    "<|START_ACTION|>",
+                                                    "<|END_ACTION|>",
+                                                    "<|START_THINKING|>",
+                                                    "<|END_THINKING|>",
+                                                    "<|tools_prefix|>",
+                                                    "<|tools_suffix|>",
+                                                    "<|inner_prefix|>",
+                                                    "<|inner_suffix|>",
+                                                    "<｜tool▁calls▁begin｜>",
+                                                    "<｜tool▁calls▁end｜>",
+                                                    "<｜tool▁call▁begin｜>",
+                                                    "<｜tool▁sep｜>",
+                                                    "<｜tool▁call▁end｜>",
+                                                    "<|tool_calls_section_begin|>",
+                                                    "<|tool_calls_section_end|>",
+                                                    "<|tool_call_begin|>",
+                                                    "<|tool_call_argument_begin|>",
+                                                    "<|tool_call_end|>",
+                                                    "<tool_calls>",
+                                                    "</tool_calls>"};
 
-uint32_t chat_marks_in(const char *text) {
-    uint32_t marks = 0;
+uint64_t chat_marks_in(const char *text) {
+    uint64_t marks = 0;
     for (size_t k = 0; text && chat_marks[k]; k++)
-        if (strstr(text, chat_marks[k])) marks |= UINT32_C(1) << k;
+        if (strstr(text, chat_marks[k])) marks |= UINT64_C(1) << k;
     return marks;
 }
 
@@ -79,7 +113,7 @@ struct tool_marks tool_format_marks(enum tool_format format) {
     return rows[format].marks;
 }
 
-uint32_t tool_format_mark_set(enum tool_format format) {
+uint64_t tool_format_mark_set(enum tool_format format) {
     const struct row *row = &rows[format];
     return chat_marks_in(row->marks.begin) | chat_marks_in(row->marks.end) |
            chat_marks_in(row->inner);
@@ -130,6 +164,13 @@ enum tool_format tool_format_of(const struct jinja_template *template) {
     if (has(source, HARMONY_THOUGHT_BEGIN)) return TOOL_FORMAT_HARMONY;
     if (has(source, "<tool_call>") && has(source, "<arg_key>") && has(source, "<arg_value>"))
         return TOOL_FORMAT_KEYS;
+    if (has(source, "<｜tool▁calls▁begin｜>"))
+        return has(source, "```json") ? TOOL_FORMAT_DEEPSEEK_3 : TOOL_FORMAT_DEEPSEEK;
+    if (has(source, "<|tool_calls_section_begin|>")) return TOOL_FORMAT_KIMI;
+    if (has(source, "<|START_ACTION|>")) return TOOL_FORMAT_ACTION;
+    if (has(source, "<|tools_prefix|>")) return TOOL_FORMAT_MEMBERS;
+    if (has(source, "<tool_calls>") && has(source, "<tool_call>") && has(source, "```json"))
+        return TOOL_FORMAT_HUNYUAN;
     /* Calls as other XML, in the marks of Hermes or of Llama. */
     if (has(source, "<function=")) return TOOL_FORMAT_PLAIN;
     if (has(source, "[TOOL_CALLS]"))

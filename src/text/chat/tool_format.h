@@ -18,6 +18,16 @@
  *     PHI       text functools[{"name": "f", "arguments": {…}}, …]              (Phi-4-mini)
  *     GEMMA     text <|tool_call>call:f{a:1,b:<|"|>x<|"|>}<tool_call|> …        (Gemma 4)
  *     FUNCTION  text <start_function_call>call:f{a:1,b:<escape>x<escape>}<end_function_call> …
+ *     ACTION    text <|START_ACTION|>[{"tool_call_id": "0", "tool_name": "f", "parameters": {…}},
+ *               …]<|END_ACTION|>                                                (Command-R7B)
+ *     MEMBERS   text <|tools_prefix|>[{"f": {…}}, …]<|tools_suffix|>            (Apertus)
+ *     DEEPSEEK  text <｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{…}
+ *               <｜tool▁call▁end｜>…<｜tool▁calls▁end｜>                          (DeepSeek V3.1)
+ *     DEEPSEEK_3  the same with function<｜tool▁sep｜>f and the arguments between ```json and ```
+ *               (DeepSeek V3 and R1)
+ *     KIMI      text <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0
+ *               <|tool_call_argument_begin|>{…}<|tool_call_end|>…<|tool_calls_section_end|>
+ *     HUNYUAN   text <tool_calls><tool_call>f ```json {…} ```</tool_call>…</tool_calls>
  *     HARMONY   messages of harmony.h; one of them is a call (gpt-oss)
  *
  * Thread: any; pure.
@@ -40,6 +50,12 @@ enum tool_format {
     TOOL_FORMAT_PHI,
     TOOL_FORMAT_GEMMA,
     TOOL_FORMAT_FUNCTION,
+    TOOL_FORMAT_ACTION,
+    TOOL_FORMAT_MEMBERS,
+    TOOL_FORMAT_DEEPSEEK,
+    TOOL_FORMAT_DEEPSEEK_3,
+    TOOL_FORMAT_KIMI,
+    TOOL_FORMAT_HUNYUAN,
     TOOL_FORMAT_HARMONY,
     TOOL_FORMAT_COUNT,
 };
@@ -61,9 +77,9 @@ struct tool_marks tool_format_marks(enum tool_format format);
 /* The words of all forms and of thoughts (thought.h), in an array that ends in NULL. A vocabulary
  * may have them as control tokens, which are no text otherwise. A set of marks has bit k for
  * chat_marks[k]. */
-#define CHAT_MARKS_MAX 32
+#define CHAT_MARKS_MAX 64
 extern const char *const chat_marks[CHAT_MARKS_MAX + 1];
 /* The marks that a text spells; none for NULL. */
-uint32_t chat_marks_in(const char *text);
+uint64_t chat_marks_in(const char *text);
 /* The marks that the calls of a form may have. */
-uint32_t tool_format_mark_set(enum tool_format format);
+uint64_t tool_format_mark_set(enum tool_format format);

@@ -38,7 +38,7 @@ struct tool_tags {
     struct tool_set callable;
     bool is_forced;  /* the answer is calls and nothing else */
     bool only_one;   /* one call at most */
-    uint32_t marks;  /* the set of marks that are control tokens of the vocabulary */
+    uint64_t marks;  /* the set of marks that are control tokens of the vocabulary */
     json_t *instead; /* in place of an answer that is no call; NULL: any text. Borrowed */
 };
 

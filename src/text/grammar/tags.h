@@ -41,7 +41,7 @@
 #include <jansson.h>
 
 #define TAGS_MARK_BYTE 0xFFu
-#define TAGS_MARKS_MAX 32
+#define TAGS_MARKS_MAX 64
 #define TAGS_TIMES_MAX 1000000000
 
 /* ERR_INVALID with the place for a format that is wrong or not supported; ERR_LIMIT for one that is

@@ -57,6 +57,28 @@ static void arguments_are_shown_while_they_come(void **state) {
         {TOOL_FORMAT_PYTHON, "{\"name\": \"f\", \"parameters\": ", "{\"a\": 1}", "}", false},
         {TOOL_FORMAT_PHI, "functools[{\"name\": \"f\", \"arguments\": ", "{\"a\": 1}", "}]", false},
         {TOOL_FORMAT_GEMMA, "<|tool_call>call:f", "{\"a\": 1}", "<tool_call|>", false},
+        {TOOL_FORMAT_ACTION,
+         "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": "
+         "{}}"
+         ",\n{\"tool_call_id\": \"1\", \"tool_name\": \"f\", \"parameters\": ",
+         "{\"a\": 1}", "}\n]<|END_ACTION|>", false},
+        {TOOL_FORMAT_MEMBERS, "a<|tools_prefix|>[{\"f\": {}}, {\"f\": ", "{\"a\": \"]\"}",
+         "}]<|tools_suffix|>", false},
+        {TOOL_FORMAT_DEEPSEEK,
+         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>f<｜tool▁sep｜>{}<｜tool▁call▁end｜>"
+         "<｜tool▁call▁begin｜>f<｜tool▁sep｜>",
+         "{\"a\": 1}", "<｜tool▁call▁end｜><｜tool▁calls▁end｜>", false},
+        {TOOL_FORMAT_DEEPSEEK_3,
+         "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n{}\n```"
+         "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>f\n```json\n",
+         "{\"a\": 1}", "\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>", false},
+        {TOOL_FORMAT_KIMI,
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>",
+         "{\"a\": 1}", "<|tool_call_end|><|tool_calls_section_end|>", false},
+        {TOOL_FORMAT_HUNYUAN, "<tool_calls>\n<tool_call>f\n```json\n", "{\"a\": 1}",
+         "\n```</tool_call>\n</tool_calls>", false},
+        {TOOL_FORMAT_HUNYUAN, "<tool_calls>[{\"name\": \"f\", \"arguments\": ", "{\"a\": 1}",
+         "}]</tool_calls>", false},
         {TOOL_FORMAT_FUNCTION, "<start_function_call>call:f", "{\"a\": 1}", "<end_function_call>",
          false},
         {TOOL_FORMAT_XML, "<tool_call>\n<function=f>", "<parameter=b>x</parameter>",

@@ -247,6 +247,99 @@ static const struct row python[] = {
     {"[", "[", ""},
 };
 
+static const struct row action[] = {
+    {"<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": "
+     "{\"a\": 1}},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"g\", \"parameters\": {}}\n]"
+     "<|END_ACTION|>",
+     "", "f({\"a\": 1});g({})"},
+    {"Well. <|START_ACTION|>[{\"tool_name\":\"f\",\"parameters\":{\"a\":\"<|END_ACTION|>\"}}]"
+     "<|END_ACTION|>",
+     "Well.", "f({\"a\":\"<|END_ACTION|>\"})"},
+    {"<|START_ACTION|>[{\"tool_name\":\"f\"}]<|END", "", "f({})"},
+    {"<|START_ACTION|>[{\"tool_name\":\"f\",\"parameters\":{}}",
+     "<|START_ACTION|>[{\"tool_name\""
+     ":\"f\",\"parameters\":{}}",
+     ""},
+    {"<|START_ACTION|>[]<|END_ACTION|>", "<|START_ACTION|>[]<|END_ACTION|>", ""},
+    {"<|START_ACTION|>[{\"tool_call_id\": \"0\"}]<|END_ACTION|> b",
+     "<|START_ACTION|>[{\"tool_call_id\": \"0\"}]<|END_ACTION|> b", ""},
+};
+
+static const struct row members[] = {
+    {"<|tools_prefix|>[{\"f\": {\"a\": 1}}, {\"g\": {}}]<|tools_suffix|>", "",
+     "f({\"a\": 1});g({})"},
+    {"I look. <|tools_prefix|>[{\"f\": null}]<|tools_suffix|>", "I look.", "f({})"},
+    {"<|tools_prefix|>[{\"f\": {\"b\": \"]<|tools_suffix|>\"}}]", "",
+     "f({\"b\": \"]<|tools_suffix|>\"})"},
+    {"<|tools_prefix|>[{\"f\": {}, \"g\": {}}]<|tools_suffix|>",
+     "<|tools_prefix|>[{\"f\": {}, \"g\": {}}]<|tools_suffix|>", ""},
+    {"<|tools_prefix|>[{}]<|tools_suffix|>", "<|tools_prefix|>[{}]<|tools_suffix|>", ""},
+    {"<|tools_prefix|>[{\"f\": {}}, 1]<|tools_suffix|>",
+     "<|tools_prefix|>[{\"f\": {}}, 1]<|tools_suffix|>", ""},
+};
+
+#define SECTION "<｜tool▁calls▁begin｜>"
+#define SECTION_END "<｜tool▁calls▁end｜>"
+#define ONE "<｜tool▁call▁begin｜>"
+#define ONE_END "<｜tool▁call▁end｜>"
+#define SEP "<｜tool▁sep｜>"
+
+static const struct row deepseek[] = {
+    {SECTION ONE "f" SEP "{\"a\": 1}" ONE_END ONE "g" SEP "{}" ONE_END SECTION_END, "",
+     "f({\"a\": 1});g({})"},
+    {"Let me see." SECTION ONE "f" SEP "{}" ONE_END SECTION_END, "Let me see.", "f({})"},
+    /* V3 and R1 write a type, a name and a fence; R1 also a string. */
+    {SECTION ONE "function" SEP "f\n```json\n{\"a\": 1}\n```" ONE_END "\n" ONE "function" SEP
+                 "g\n```json\n{}\n```" ONE_END SECTION_END,
+     "", "f({\"a\": 1});g({})"},
+    {SECTION ONE "function" SEP "f\n```json\n\"{\\\"a\\\": 1}\"\n```" ONE_END SECTION_END, "",
+     "f({\"a\": 1})"},
+    /* A tool of the name "function", and marks in a string. */
+    {SECTION ONE "function" SEP "{}" ONE_END SECTION_END, "", "function({})"},
+    {SECTION ONE "f" SEP "{\"a\": \"" ONE_END SECTION_END "\"}" ONE_END SECTION_END, "",
+     "f({\"a\": \"" ONE_END SECTION_END "\"})"},
+    /* Cut: in the marks at the end, and before them. */
+    {SECTION ONE "f" SEP "{\"a\": 1}" ONE_END, "", "f({\"a\": 1})"},
+    {SECTION ONE "f" SEP "{\"a\": 1}<｜tool▁call", "", "f({\"a\": 1})"},
+    {SECTION ONE "f" SEP "{\"a\": 1", SECTION ONE "f" SEP "{\"a\": 1", ""},
+    {SECTION ONE "f" SEP "{}" ONE_END ONE "g", SECTION ONE "f" SEP "{}" ONE_END ONE "g", ""},
+    {SECTION SECTION_END "x", SECTION SECTION_END "x", ""},
+    {SECTION ONE "f" SEP "[]" ONE_END SECTION_END, SECTION ONE "f" SEP "[]" ONE_END SECTION_END,
+     ""},
+    {SECTION ONE "f" SEP "{} x" ONE_END SECTION_END, SECTION ONE "f" SEP "{} x" ONE_END SECTION_END,
+     ""},
+    {SECTION ONE SEP "{}" ONE_END SECTION_END, SECTION ONE SEP "{}" ONE_END SECTION_END, ""},
+    {SECTION "\xff" SECTION_END, SECTION "\xff" SECTION_END, ""},
+};
+
+#define KIMI "<|tool_calls_section_begin|>"
+#define KIMI_END "<|tool_calls_section_end|>"
+#define KIMI_ONE(id, arguments)                                                                    \
+    "<|tool_call_begin|>" id "<|tool_call_argument_begin|>" arguments "<|tool_call_end|>"
+
+static const struct row kimi[] = {
+    {"Hm." KIMI KIMI_ONE("functions.f:0", "{\"a\": 1}") KIMI_ONE("functions.g:1", "{}") KIMI_END,
+     "Hm.", "f({\"a\": 1});g({})"},
+    {KIMI KIMI_ONE("f", "{}") KIMI_ONE("a:b", "{}") KIMI_ONE("functions.x:12", "{}") KIMI_END, "",
+     "f({});a:b({});x({})"},
+    {KIMI KIMI_ONE(" functions.f:0 ", " {\"a\":\"<|tool_call_end|>\"} ") KIMI_END, "",
+     "f({\"a\":\"<|tool_call_end|>\"})"},
+    {KIMI KIMI_ONE("functions.:0", "{}") KIMI_END, KIMI KIMI_ONE("functions.:0", "{}") KIMI_END,
+     ""},
+};
+
+static const struct row hunyuan[] = {
+    {"<tool_calls>\n<tool_call>f\n```json\n{\"a\": 1}\n```</tool_call>\n<tool_call>g\n```json\n{}"
+     "\n```</tool_call>\n</tool_calls>",
+     "", "f({\"a\": 1});g({})"},
+    {"Yes.<tool_calls><tool_call>f```json{}```</tool_call></tool_calls>", "Yes.", "f({})"},
+    {"<tool_calls>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}]</tool_calls>", "",
+     "f({\"a\": 1})"},
+    {"<tool_calls>\n<tool_call>f\n```json\n{}\n``", "", "f({})"},
+    {"<tool_calls><tool_call>f\n{}</tool_call></tool_calls>",
+     "<tool_calls><tool_call>f\n{}</tool_call></tool_calls>", ""},
+};
+
 static const struct row phi[] = {
     {"Hi", "Hi", ""},
     {"functools[{\"name\": \"f\", \"arguments\": {\"a\": [1]}}, {\"name\": \"g\", \"arguments\": "
@@ -401,6 +494,12 @@ static void calls_of_other_forms_are_found_however_they_come(void **state) {
     check_all(TOOL_FORMAT_NAMED, mistral, COUNT(mistral));
     check_all(TOOL_FORMAT_PYTHON, python, COUNT(python));
     check_all(TOOL_FORMAT_PHI, phi, COUNT(phi));
+    check_all(TOOL_FORMAT_ACTION, action, COUNT(action));
+    check_all(TOOL_FORMAT_MEMBERS, members, COUNT(members));
+    check_all(TOOL_FORMAT_DEEPSEEK, deepseek, COUNT(deepseek));
+    check_all(TOOL_FORMAT_DEEPSEEK_3, deepseek, COUNT(deepseek));
+    check_all(TOOL_FORMAT_KIMI, kimi, COUNT(kimi));
+    check_all(TOOL_FORMAT_HUNYUAN, hunyuan, COUNT(hunyuan));
     check_all(TOOL_FORMAT_GEMMA, gemma, COUNT(gemma));
     check_all(TOOL_FORMAT_FUNCTION, function, COUNT(function));
 }
@@ -504,21 +603,28 @@ static void a_template_says_which_form_it_teaches(void **state) {
     static const struct {
         const char *source;
         enum tool_format format;
-    } rows[] = {{"{{ messages }}", TOOL_FORMAT_NONE},
-                {"{{ xml_tools }} <tool_call>", TOOL_FORMAT_NONE},
-                {"{% if tools %}<tool_call>{% endif %}", TOOL_FORMAT_HERMES},
-                {"{% if tools %}<tool_call><function=f>{% endif %}", TOOL_FORMAT_PLAIN},
-                {"{{ tools }}<tool_call><function=f><parameter=a>", TOOL_FORMAT_XML},
-                {"{{ tools }}<tool_call>f<arg_key>a</arg_key><arg_value>", TOOL_FORMAT_KEYS},
-                {"{{ tools }}[TOOL_CALLS]", TOOL_FORMAT_MISTRAL},
-                {"{{ tools }}[TOOL_CALLS]f[ARGS]", TOOL_FORMAT_NAMED},
-                {"{{ tools }}<|tool_call>", TOOL_FORMAT_GEMMA},
-                {"{{ tools }}<start_function_call>", TOOL_FORMAT_FUNCTION},
-                {"{{ tools }}functools[", TOOL_FORMAT_PHI},
-                {"{{ tools }}[func_name1(params_name1=1)]", TOOL_FORMAT_PYTHON},
-                {"{{ tools }}<|python_tag|>", TOOL_FORMAT_LLAMA},
-                {"{{ tools }}<|channel|>analysis<|message|>", TOOL_FORMAT_HARMONY},
-                {"{{ tools }}", TOOL_FORMAT_PLAIN}};
+    } rows[] = {
+        {"{{ messages }}", TOOL_FORMAT_NONE},
+        {"{{ xml_tools }} <tool_call>", TOOL_FORMAT_NONE},
+        {"{% if tools %}<tool_call>{% endif %}", TOOL_FORMAT_HERMES},
+        {"{% if tools %}<tool_call><function=f>{% endif %}", TOOL_FORMAT_PLAIN},
+        {"{{ tools }}<tool_call><function=f><parameter=a>", TOOL_FORMAT_XML},
+        {"{{ tools }}<tool_call>f<arg_key>a</arg_key><arg_value>", TOOL_FORMAT_KEYS},
+        {"{{ tools }}[TOOL_CALLS]", TOOL_FORMAT_MISTRAL},
+        {"{{ tools }}[TOOL_CALLS]f[ARGS]", TOOL_FORMAT_NAMED},
+        {"{{ tools }}<|tool_call>", TOOL_FORMAT_GEMMA},
+        {"{{ tools }}<start_function_call>", TOOL_FORMAT_FUNCTION},
+        {"{{ tools }}functools[", TOOL_FORMAT_PHI},
+        {"{{ tools }}[func_name1(params_name1=1)]", TOOL_FORMAT_PYTHON},
+        {"{{ tools }}<|python_tag|>", TOOL_FORMAT_LLAMA},
+        {"{{ tools }}<|channel|>analysis<|message|>", TOOL_FORMAT_HARMONY},
+        {"{{ tools }}<|START_ACTION|>", TOOL_FORMAT_ACTION},
+        {"{{ tools }}<|tools_prefix|>[", TOOL_FORMAT_MEMBERS},
+        {"{{ tools }}" SECTION ONE SEP, TOOL_FORMAT_DEEPSEEK},
+        {"{{ tools }}" SECTION ONE "function" SEP "f ```json", TOOL_FORMAT_DEEPSEEK_3},
+        {"{{ tools }}<|tool_calls_section_begin|>", TOOL_FORMAT_KIMI},
+        {"{{ tools }}<tool_calls><tool_call>f\n```json\n```</tool_call>", TOOL_FORMAT_HUNYUAN},
+        {"{{ tools }}", TOOL_FORMAT_PLAIN}};
     for (size_t i = 0; i < COUNT(rows); i++) {
         struct jinja_template *template;
         assert_int_equal(jinja_template_open(&template, str_from(rows[i].source), NULL), OK);
@@ -532,22 +638,25 @@ static void a_template_says_which_form_it_teaches(void **state) {
 static void chat_marks_are_the_marks_of_forms_and_thoughts(void **state) {
     (void)state;
     static const int counts[TOOL_FORMAT_COUNT] = {
-        [TOOL_FORMAT_KEYS] = 6,    [TOOL_FORMAT_HERMES] = 2, [TOOL_FORMAT_XML] = 2,
-        [TOOL_FORMAT_MISTRAL] = 3, [TOOL_FORMAT_NAMED] = 3,  [TOOL_FORMAT_LLAMA] = 1,
-        [TOOL_FORMAT_PYTHON] = 1,  [TOOL_FORMAT_GEMMA] = 3,  [TOOL_FORMAT_FUNCTION] = 3,
-        [TOOL_FORMAT_HARMONY] = 5};
-    static const char *const thoughts[] = {"</think>", "[/THINK]", "</seed:think>", "<channel|>"};
-    uint32_t all = 0;
+        [TOOL_FORMAT_KEYS] = 6,     [TOOL_FORMAT_HERMES] = 2,     [TOOL_FORMAT_XML] = 2,
+        [TOOL_FORMAT_MISTRAL] = 3,  [TOOL_FORMAT_NAMED] = 3,      [TOOL_FORMAT_LLAMA] = 1,
+        [TOOL_FORMAT_PYTHON] = 1,   [TOOL_FORMAT_GEMMA] = 3,      [TOOL_FORMAT_FUNCTION] = 3,
+        [TOOL_FORMAT_HARMONY] = 5,  [TOOL_FORMAT_ACTION] = 2,     [TOOL_FORMAT_MEMBERS] = 2,
+        [TOOL_FORMAT_DEEPSEEK] = 5, [TOOL_FORMAT_DEEPSEEK_3] = 5, [TOOL_FORMAT_KIMI] = 5,
+        [TOOL_FORMAT_HUNYUAN] = 4};
+    static const char *const thoughts[] = {"</think>",   "[/THINK]",         "</seed:think>",
+                                           "<channel|>", "<|END_THINKING|>", "<|inner_suffix|>"};
+    uint64_t all = 0;
     for (size_t i = 0; i < TOOL_FORMAT_COUNT; i++) {
-        uint32_t marks = tool_format_mark_set((enum tool_format)i);
-        assert_int_equal(__builtin_popcount(marks), counts[i]);
+        uint64_t marks = tool_format_mark_set((enum tool_format)i);
+        assert_int_equal(__builtin_popcountll(marks), counts[i]);
         all |= marks;
     }
     for (size_t i = 0; i < COUNT(thoughts); i++) {
         struct jinja_template *template;
         assert_int_equal(jinja_template_open(&template, str_from(thoughts[i]), NULL), OK);
-        uint32_t marks = thought_mark_set(thought_marks_of(template));
-        assert_int_equal(__builtin_popcount(marks), 2);
+        uint64_t marks = thought_mark_set(thought_marks_of(template));
+        assert_int_equal(__builtin_popcountll(marks), 2);
         all |= marks;
         jinja_template_close(template);
     }
@@ -562,6 +671,8 @@ static void parsers_have_the_names_that_vllm_has(void **state) {
     assert_int_equal(tool_format_named(STR("glm45")), TOOL_FORMAT_KEYS);
     assert_int_equal(tool_format_named(STR("llama4_pythonic")), TOOL_FORMAT_PYTHON);
     assert_int_equal(tool_format_named(STR("openai")), TOOL_FORMAT_HARMONY);
+    assert_int_equal(tool_format_named(STR("deepseek_v31")), TOOL_FORMAT_DEEPSEEK);
+    assert_int_equal(tool_format_named(STR("kimi_k2")), TOOL_FORMAT_KIMI);
     assert_int_equal(tool_format_named(STR("")), TOOL_FORMAT_NONE);
     assert_int_equal(tool_format_named(STR("pythonic llama4_pythonic")), TOOL_FORMAT_NONE);
     assert_int_equal(tool_format_named(STR("herm")), TOOL_FORMAT_NONE);

@@ -74,9 +74,9 @@ static const struct {
      {"<a></a>", "<a>.", "<a>yes</a>", "<a>n o </a."},
      {"<a>no</a>", "<a>x</a>.", "<a>..", "<a>"}},
     {"{'type':'sequence','elements':[{'type':'any_text'},{'type':'mark','mark':2},{'type':'mark','"
-     "mark':31}]}",
-     {"\xff\x02\xff\x1f", "text\xff\x02\xff\x1f"},
-     {"", "text", "\xff\x1f\xff\x02", "\xff\x02", "a\xff\x02\xff\x1f\xff\x02"}},
+     "mark':63}]}",
+     {"\xff\x02\xff\x3f", "text\xff\x02\xff\x3f"},
+     {"", "text", "\xff\x3f\xff\x02", "\xff\x02", "a\xff\x02\xff\x3f\xff\x02"}},
     {"{'type':'json_schema','json_schema':{'not':{}},'otherwise':{'type':'null'}}",
      {"null"},
      {"1", ""}},
@@ -131,7 +131,7 @@ static const char *const refused[][2] = {
     {"{'type':'triggered_tags','triggers':['a','x'],'tags':[{'begin':'ab','end':'b','content':"
      "{'type':'any_text'}}]}",
      "no tag begins with the trigger 'x'"},
-    {"{'type':'mark','mark':32}", "'mark' must be an integer below 32"},
+    {"{'type':'mark','mark':64}", "'mark' must be an integer below 64"},
     {"{'type':'json_schema','json_schema':{'not':{}},'place':'tools[3]'}", "tools[3]: "},
     {"{'type':'regex','pattern':'(','place':'guided_regex'}", "guided_regex: "},
     {"{'type':'grammar','grammar':'x'}", "format: "},
