@@ -10,6 +10,7 @@ import support
 
 MODELS = pathlib.Path(os.environ.get("XDG_CACHE_HOME",
                                      pathlib.Path.home() / ".cache")) / "quern/models"
+SYSTEM = 'You are "Redbeard", a pirate.\nAnswer in rhymes.'
 QUESTION = [{"role": "user", "content": "Name a river of Europe."}]
 
 
@@ -19,11 +20,28 @@ def put_into_ollamas_store(store, name, file):
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     (store / "blobs").mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, store / "blobs" / f"sha256-{digest}")
+    put_manifest(store, model, tag, [{"mediaType": "application/vnd.ollama.image.model",
+                                      "digest": f"sha256:{digest}", "size": file.stat().st_size}])
+
+
+def put_manifest(store, model, tag, layers):
     manifest = store / "manifests/registry.ollama.ai/library" / model / tag
-    manifest.parent.mkdir(parents=True)
-    manifest.write_text(json.dumps({"schemaVersion": 2, "layers": [
-        {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{digest}",
-         "size": file.stat().st_size}]}))
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    manifest.write_text(json.dumps({"schemaVersion": 2, "layers": layers}))
+    return layers
+
+
+def create_in_ollamas_store(store, name, origin, params, system):
+    """Writes what `ollama create` leaves of a Modelfile with FROM, PARAMETER and SYSTEM."""
+    model, tag = origin.split(":")
+    layers = json.loads((store / "manifests/registry.ollama.ai/library" / model /
+                         tag).read_text())["layers"]
+    for kind, text in (("params", json.dumps(params)), ("system", system)):
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        (store / "blobs" / f"sha256-{digest}").write_text(text)
+        layers.append({"mediaType": f"application/vnd.ollama.image.{kind}",
+                       "digest": f"sha256:{digest}", "size": len(text.encode())})
+    put_manifest(store, name, "latest", layers)
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +50,8 @@ def home(tmp_path_factory):
     home = tmp_path_factory.mktemp("on-demand")
     put_into_ollamas_store(home / "ollama", "smollm2:135m",
                            MODELS / "SmolLM2-135M-Instruct.Q4_1.gguf")
+    create_in_ollamas_store(home / "ollama", "pirate", "smollm2:135m", {
+        "temperature": 0, "num_predict": 6, "stop": ["<a>", "<b>"], "num_ctx": 4096}, SYSTEM)
     (home / "cache/quern/models").mkdir(parents=True)
     os.symlink(MODELS / "all-MiniLM-L6-v2", home / "cache/quern/models/all-MiniLM-L6-v2")
     return home
@@ -86,11 +106,40 @@ def test_every_model_of_the_machine_is_listed_and_loads_when_it_is_asked_for(hom
         again = chat(server, "smollm2:135m")
         assert again["message"] == answer["message"]
         assert again["load_duration"] < answer["load_duration"]
+        check_modelfile(server)
         vectors = ask(server, "/api/embed", {"model": "all-minilm", "input": ["a", "b"]})
         assert len(vectors["embeddings"]) == 2
         assert {"smollm2:135m", "all-minilm:latest"} <= loaded(server)
         assert "nobody" in ask(server, "/api/chat", {"model": "nobody", "messages": QUESTION},
                                404)["error"]
+
+
+def check_modelfile(server):
+    """A Modelfile's parameters and system text count for a request that has none of its own, under
+    every name that stands for that model; what a request says counts before them."""
+    shown = ask(server, "/api/show", {"model": "pirate"})
+    assert shown["system"] == SYSTEM and f'SYSTEM """{SYSTEM}"""' in shown["modelfile"]
+    lines = [line.split(None, 1) for line in shown["parameters"].splitlines()]
+    assert lines == [["temperature", "0"], ["num_predict", "6"], ["stop", '"<a>"'],
+                     ["stop", '"<b>"'], ["num_ctx", "4096"]]
+    assert ask(server, "/api/show", {"model": "smollm2:135m"})["parameters"] == ""
+    options = {"temperature": 0, "num_predict": 6}
+    told = lambda answer: (answer["message"]["content"], answer["prompt_eval_count"], answer[
+        "eval_count"])
+    by_hand = ask(server, "/api/chat", {"model": "smollm2:135m", "options": options, "messages": [
+        {"role": "system", "content": SYSTEM}, *QUESTION]})
+    assert by_hand["eval_count"] == 6
+    assert server.call("POST", "/api/copy", {"source": "pirate", "destination": "captain"})[0] == 200
+    for name in ("pirate", "pirate:latest", "captain"):
+        assert told(ask(server, "/api/chat", {"model": name, "messages": QUESTION})) == told(
+            by_hand), name
+    generated = ask(server, "/api/generate", {"model": "pirate", "prompt": QUESTION[0]["content"]})
+    assert generated["response"] == by_hand["message"]["content"]
+    own = [{"role": "system", "content": "Answer in one word."}, *QUESTION]
+    mine = {"model": "pirate", "messages": own, "options": {"num_predict": 3}}
+    assert told(ask(server, "/api/chat", mine)) == told(ask(
+        server, "/api/chat", {**mine, "model": "smollm2:135m", "options": {
+            "num_predict": 3, "temperature": 0}}))
 
 
 @pytest.mark.parametrize("layout", ("jinja", "named", "old"))

@@ -3,6 +3,7 @@
  * chunks and bodies of an answer, whose events are whole lines of JSON. */
 #include "dialects/messages.h"
 #include "dialects/ollama.h"
+#include "dialects/ollama_preset.h"
 #include "dialects/responses.h"
 #include "grammar/asked_elsewhere.h"
 #include "json/json.h"
@@ -48,11 +49,26 @@ static void answer(struct dialect_call *call, struct str text) {
 
 static void read_request(const struct dialect *dialect, struct str object) {
     struct refusal refusal;
+    apply_preset(dialect, object);
     struct dialect_call *call = dialect_read(dialect, object, &refusal);
     if (!call) return;
     if (call->wish == DIALECT_RUN) check_json(buf_str(&call->body));
     assert(call->body.bytes <= 16 * object.bytes + 1024);
     dialect_call_free(call);
+}
+
+/* A request with what a Modelfile says is JSON again, also if its parameters are any object. */
+static void apply_preset(const struct dialect *dialect, struct str object) {
+    struct ollama_preset preset;
+    struct buf whole;
+    ollama_preset_init(&preset);
+    buf_init(&whole, BUF_UNLIMITED);
+    buf_add_str(&preset.params, object);
+    buf_add_text(&preset.system, "\"Be kind.\"");
+    if (ollama_preset_apply(&preset, dialect, object, &whole)) check_json(buf_str(&whole));
+    ollama_preset_write_lines(&preset, "", &whole);
+    buf_release(&whole);
+    ollama_preset_release(&preset);
 }
 
 /* A worker's error in the words of a dialect is JSON again. */

@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MANIFEST_BYTES_MAX ((size_t)1 << 20)
 #define LAYERS_MAX 4096
 #define SYSTEM_ROOT "/usr/share/ollama/.ollama/models"
 
@@ -41,6 +40,10 @@ static enum err read_layer(const json_t *layer, struct ollama_manifest *manifest
     struct str type = json_member_str(layer, "mediaType");
     if (str_ends_with(type, STR(".image.adapter"))) manifest->has_adapter = true;
     if (str_ends_with(type, STR(".image.tensor"))) manifest->has_tensors = true;
+    if (str_ends_with(type, STR(".image.params")))
+        (void)read_digest(json_member_str(layer, "digest"), manifest->params_digest);
+    if (str_ends_with(type, STR(".image.system")))
+        (void)read_digest(json_member_str(layer, "digest"), manifest->system_digest);
     if (!str_ends_with(type, STR(".image.model"))) return OK;
     json_int_t bytes = json_integer_value(json_member(layer, "size"));
     if (*manifest->digest) return err_set(error, ERR_INVALID, "it names two files with weights");
@@ -123,7 +126,7 @@ static void take_manifest(const struct walk *walk, const char *path) {
                            is_plain ? "" : "/", walk->names[2], walk->names[3]);
     if (written >= (int)sizeof file.name) return;
     memcpy(file.path, path, strlen(path) + 1);
-    if (os_read_file(path, MANIFEST_BYTES_MAX, &text, &bytes, &error) != OK) return;
+    if (os_read_file(path, OLLAMA_MANIFEST_BYTES_MAX, &text, &bytes, &error) != OK) return;
     if (ollama_manifest_read((struct str){text, bytes}, &manifest, &error) != OK)
         snprintf(file.why_not, sizeof file.why_not, "its manifest is damaged: %.100s", error.text);
     else if (manifest.has_tensors)
@@ -157,27 +160,43 @@ static void take_entry(void *context, const char *name) {
     walk->depth--;
 }
 
-static void walk_root(const char *root, model_file_fn found, void *context) {
+/* What a walk calls for each model. */
+struct finding {
+    model_file_fn found;
+    void *context;
+};
+
+static void walk_root(void *context, const char *root) {
+    const struct finding *finding = context;
     char path[PATH_MAX + 16];
     struct walk *walk = mem_new(1, sizeof *walk);
-    walk->found = found;
-    walk->context = context;
-    if (catalog_root(root, walk->root)) {
-        snprintf(path, sizeof path, "%s/manifests", walk->root);
-        if (catalog_inside(walk->root, path, true, walk->folder[0], NULL))
-            catalog_each(walk->folder[0], take_entry, walk);
-    }
+    walk->found = finding->found;
+    walk->context = finding->context;
+    memcpy(walk->root, root, strlen(root) + 1);
+    snprintf(path, sizeof path, "%s/manifests", root);
+    if (catalog_inside(root, path, true, walk->folder[0], NULL))
+        catalog_each(walk->folder[0], take_entry, walk);
     free(walk);
 }
 
-void catalog_ollama(model_file_fn found, void *context) {
+static void find_root(const char *path, void (*found)(void *context, const char *root),
+                      void *context) {
+    char root[PATH_MAX];
+    if (catalog_root(path, root)) found(context, root);
+}
+
+void catalog_ollama_roots(void (*found)(void *context, const char *root), void *context) {
     const char *models = getenv("OLLAMA_MODELS"), *home = getenv("HOME");
     char path[PATH_MAX];
     if (models && *models) {
-        walk_root(models, found, context);
+        find_root(models, found, context);
         return;
     }
     if (home && *home && snprintf(path, sizeof path, "%s/.ollama/models", home) < PATH_MAX)
-        walk_root(path, found, context);
-    walk_root(SYSTEM_ROOT, found, context);
+        find_root(path, found, context);
+    find_root(SYSTEM_ROOT, found, context);
+}
+
+void catalog_ollama(model_file_fn found, void *context) {
+    catalog_ollama_roots(walk_root, &(struct finding){found, context});
 }

@@ -46,12 +46,17 @@ struct ollama_manifest {
     uint64_t bytes;
     bool has_adapter;
     bool has_tensors; /* a newer form, without a GGUF file */
+    /* The SHA-256 of what the Modelfile says; empty: nothing. */
+    char params_digest[64 + 1], system_digest[64 + 1];
 };
 
 /* ERR_INVALID: the text is no manifest, or its digest is not 64 hex digits; the digest becomes part
  * of a path. */
 enum err ollama_manifest_read(struct str text, struct ollama_manifest *ret_manifest,
                               struct error *error) MUST_CHECK;
+/* Calls `found` with the real path of each of Ollama's stores on this machine. */
+void catalog_ollama_roots(void (*found)(void *context, const char *root), void *context);
+#define OLLAMA_MANIFEST_BYTES_MAX ((size_t)1 << 20)
 
 /* --- inspect_gguf.c, inspect_folder.c --- */
 

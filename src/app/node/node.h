@@ -11,6 +11,7 @@
  * Memory: owns the store, the runner and the device; the runner owns the workers. */
 
 #include "agent/agent.h"
+#include "dialects/ollama_preset.h"
 #include "node/queue.h"
 #include "node/shelf.h"
 #include "protocol/card.h"
@@ -116,6 +117,9 @@ enum err node_copy(struct node *node, struct str source, struct str destination,
 /* Takes a further name away; or deletes a model's files in quern's own folder, once its engine is
  * retired. ERR_NOT_FOUND; ERR_INVALID: the model is not this server's to delete. */
 enum err node_remove(struct node *node, struct str name, struct error *error) MUST_CHECK;
+/* What a Modelfile of Ollama's store says for that name of a model (hub/modelfile.h); false if none
+ * does. Any thread. */
+bool node_preset(struct node *node, struct str name, struct ollama_preset *ret_preset);
 
 struct store *node_store(struct node *node);
 struct runner *node_runner(struct node *node);

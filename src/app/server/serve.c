@@ -78,6 +78,10 @@ static enum err delete_model(void *context, struct str name, struct error *error
     return node_remove(context, name, error);
 }
 
+static bool preset(void *context, struct str name, struct ollama_preset *ret_preset) {
+    return node_preset(context, name, ret_preset);
+}
+
 static enum err open_with(const struct serve_options *options, struct node *node,
                           const struct secret_variables *variables, struct front *front,
                           struct error *error) {
@@ -118,6 +122,7 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .pull = options->node.shelf ? pull_child_run : NULL,
                               .copy_model = copy_model,
                               .delete_model = delete_model,
+                              .preset = preset,
                               .pull_context = node,
                               .studio = options->studio.url ? studio_child_run : NULL,
                               .studio_context = &front->studio,

@@ -13,6 +13,7 @@
 
 #include "batch/parameters.h"
 #include "costs/prices.h"
+#include "dialects/ollama_preset.h"
 #include "http/http.h"
 #include "notify/notify.h"
 #include "protocol/card.h"
@@ -57,6 +58,10 @@ typedef enum err (*api_copy_fn)(void *context, struct str source, struct str des
                                 struct error *error);
 typedef enum err (*api_delete_fn)(void *context, struct str name, struct error *error);
 
+/* Fills what a Modelfile says for a name of a model; false if none does. Several threads call
+ * it. */
+typedef bool (*api_preset_fn)(void *context, struct str name, struct ollama_preset *ret_preset);
+
 /* One job of Label Studio: a batch on its way there, back, or both. The files are borrowed. */
 struct api_studio {
     const char *batch_id, *action; /* push, pull or sync */
@@ -99,7 +104,8 @@ struct api_options {
     api_pull_fn pull;     /* NULL: this server fetches no models */
     api_copy_fn copy_model;
     api_delete_fn delete_model;
-    void *pull_context;   /* for the three about models */
+    api_preset_fn preset; /* NULL: there are no Modelfiles */
+    void *pull_context;   /* for the four about models */
     api_studio_fn studio; /* NULL: no Label Studio */
     void *studio_context;
     const char *studio_url; /* address of the Label Studio, without '/' at its end */

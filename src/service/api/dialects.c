@@ -4,6 +4,8 @@
 #include "api/inference_run.h"
 #include "base/clock.h"
 #include "dialects/messages.h"
+#include "dialects/ollama.h"
+#include "dialects/ollama_preset.h"
 #include "dialects/responses.h"
 #include "json/span.h"
 #include "runner/dialect_names.h"
@@ -77,12 +79,38 @@ static bool fits(struct api *api, const struct dialect_call *call, struct refusa
     return fit.is_good;
 }
 
+/* Puts what the Modelfile of the asked model says into the request; *body then becomes the request
+ * that *object is in. */
+static void add_preset(struct api *api, const struct dialect *dialect, struct str *object,
+                       struct buf *body) {
+    struct ollama_preset preset;
+    struct buf name, whole;
+    if (!api->options.preset || (dialect != &ollama_chat && dialect != &ollama_generate)) return;
+    struct str model = json_span_get(*object, "model");
+    if (!model.at || !json_span_is_string(model)) return;
+    ollama_preset_init(&preset);
+    buf_init(&name, BUF_UNLIMITED);
+    buf_init(&whole, BUF_UNLIMITED);
+    json_span_decode(&name, model);
+    if (api->options.preset(api->options.pull_context, buf_str(&name), &preset) &&
+        ollama_preset_apply(&preset, dialect, *object, &whole)) {
+        buf_release(body);
+        *body = whole;
+        *object = buf_str(body);
+        buf_init(&whole, BUF_UNLIMITED);
+    }
+    buf_release(&whole);
+    buf_release(&name);
+    ollama_preset_release(&preset);
+}
+
 void api_answer_in(struct api *api, struct http_request *request, const struct dialect *dialect) {
     struct str object;
     struct refusal refusal;
     if (api_refuses_new_work(api, request)) return;
     struct buf body = http_request_take_body(request);
     if (api_find_object(request, buf_str(&body), &object)) {
+        add_preset(api, dialect, &object, &body);
         struct dialect_call *call = dialect_names_read(dialect, object, &refusal);
         buf_release(&body); /* the call has what it needs of it */
         bool is_good = call && fits(api, call, &refusal);

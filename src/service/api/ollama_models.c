@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/digest.h"
 #include "dialects/ollama.h"
+#include "dialects/ollama_preset.h"
 #include "json/span.h"
 
 #include <inttypes.h>
@@ -176,6 +177,7 @@ struct showing {
     struct buf *body;
     struct str asked; /* the model as the client wrote it */
     bool names_it;    /* the client shows `general.basename` to people */
+    const struct ollama_preset *preset;
 };
 
 /* Appends `,"prefix.name":number`, unless it is not known. */
@@ -207,23 +209,41 @@ static void add_info(const struct showing *showing, const struct runner_model *m
     buf_add_byte(body, '}');
 }
 
-static void add_shown(void *context, const struct runner_model *model) {
-    const struct showing *showing = context;
-    struct buf *body = showing->body, modelfile;
+static void add_modelfile(const struct showing *showing, const struct runner_model *model) {
+    struct buf modelfile;
     buf_init(&modelfile, BUF_UNLIMITED);
     buf_add_text(&modelfile, "FROM ");
     buf_add_str(&modelfile, model->served.name);
     buf_add_byte(&modelfile, '\n');
+    if (showing->preset->system.bytes > 0) {
+        buf_add_text(&modelfile, "SYSTEM \"\"\"");
+        json_span_decode(&modelfile, buf_str(&showing->preset->system));
+        buf_add_text(&modelfile, "\"\"\"\n");
+    }
+    ollama_preset_write_lines(showing->preset, "PARAMETER ", &modelfile);
+    json_write_string(showing->body, buf_str(&modelfile));
+    buf_release(&modelfile);
+}
+
+static void add_shown(void *context, const struct runner_model *model) {
+    const struct showing *showing = context;
+    struct buf *body = showing->body, lines;
+    buf_init(&lines, BUF_UNLIMITED);
+    ollama_preset_write_lines(showing->preset, "", &lines);
     buf_add_text(body, "{\"license\":\"\",\"modelfile\":");
-    json_write_string(body, buf_str(&modelfile));
-    buf_add_text(body, ",\"parameters\":\"\",\"template\":");
+    add_modelfile(showing, model);
+    buf_add_text(body, ",\"parameters\":");
+    json_write_string(body, str_trim(buf_str(&lines)));
+    buf_add_text(body, ",\"template\":");
     json_write_string(body, model->served.about.template);
-    buf_add_text(body, ",\"system\":\"\"");
+    buf_add_text(body, ",\"system\":");
+    buf_add_str(body, showing->preset->system.bytes > 0 ? buf_str(&showing->preset->system)
+                                                        : STR("\"\""));
     add_details(body, model);
     add_info(showing, model);
     add_modified(body, model);
     buf_add_byte(body, '}');
-    buf_release(&modelfile);
+    buf_release(&lines);
 }
 
 /* The name of the body's `model`, or of the older `name`. */
@@ -248,13 +268,18 @@ void ollama_post_show(void *context, struct http_request *request) {
     struct api *api = context;
     struct str object, agent = http_request_header(request, "user-agent");
     struct buf body, name;
+    struct ollama_preset preset;
+    ollama_preset_init(&preset);
     buf_init(&body, BUF_UNLIMITED);
     buf_init(&name, BUF_UNLIMITED);
     if (api_find_object(request, http_request_body(request), &object) &&
         read_name(request, object, &name)) {
         struct showing showing = {.body = &body,
                                   .asked = buf_str(&name),
-                                  .names_it = str_starts_with(agent, STR("GitHubCopilotChat/"))};
+                                  .names_it = str_starts_with(agent, STR("GitHubCopilotChat/")),
+                                  .preset = &preset};
+        if (api->options.preset)
+            (void)api->options.preset(api->options.pull_context, buf_str(&name), &preset);
         if (runner_model_find_anew(api->options.runner, buf_str(&name), add_shown, &showing))
             api_answer_json(request, &body);
         else
@@ -263,4 +288,5 @@ void ollama_post_show(void *context, struct http_request *request) {
     }
     buf_release(&body);
     buf_release(&name);
+    ollama_preset_release(&preset);
 }

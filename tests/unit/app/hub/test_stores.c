@@ -5,6 +5,7 @@
 
 #include "hub/catalog_path.h"
 #include "hub/hub_internal.h"
+#include "hub/modelfile.h"
 
 #include "../../tree.h"
 
@@ -316,11 +317,64 @@ static void all_stores_are_listed(void **state) {
     assert_int_equal(counts[3], 1);
 }
 
+/* --- what a Modelfile says --- */
+
+#define LAYER(kind, digest)                                                                        \
+    "{\"mediaType\":\"application/vnd.ollama.image." kind "\",\"digest\":\"sha256:" digest "\"}"
+#define OTHER "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
+
+/* Checks what the store says for a name whose weights have 8 bytes. */
+static void check_modelfile(const char *name, const char *params, const char *system) {
+    struct ollama_preset preset;
+    ollama_preset_init(&preset);
+    assert_int_equal(modelfile_read(str_from(name), 8, &preset), *params || *system);
+    if (!str_is(buf_str(&preset.params), params) || !str_is(buf_str(&preset.system), system))
+        fail_msg("%s: %.*s and %.*s", name, STR_ARGS(buf_str(&preset.params)),
+                 STR_ARGS(buf_str(&preset.system)));
+    ollama_preset_release(&preset);
+}
+
+static void a_modelfile_is_read(void **state) {
+    (void)state;
+    put_ollama("h/library/own/latest", WEIGHTS("sha256:" DIGEST, "8") "," LAYER("params", OTHER));
+    put_ollama("h/me/own/v1", WEIGHTS("sha256:" DIGEST, "8") "," LAYER("system", OTHER));
+    put_ollama("h/library/larger/latest",
+               WEIGHTS("sha256:" DIGEST, "9") "," LAYER("params", OTHER));
+    check_modelfile("own", "", ""); /* the blob is missing */
+    put("ollama/blobs/sha256-" OTHER, " {\"top_k\":1}\n");
+    check_modelfile("own", "{\"top_k\":1}", "");
+    check_modelfile("own:latest", "{\"top_k\":1}", "");
+    check_modelfile("me/own:v1", "", "\" {\\\"top_k\\\":1}\\n\"");
+    check_modelfile("me/own", "", "");
+    check_modelfile("larger", "", ""); /* another model has the name */
+    check_modelfile("../own", "", "");
+    check_modelfile("a/b/c", "", "");
+    check_modelfile("", "", "");
+}
+
+static void a_damaged_modelfile_says_nothing(void **state) {
+    static const char *const texts[] = {"[1]", "{\"a\":", "", "{\"a\":\"\xff\"}"};
+    (void)state;
+    put_ollama("h/library/own/latest", WEIGHTS("sha256:" DIGEST, "8") "," LAYER("params", OTHER));
+    put_ollama("h/library/talks/latest", WEIGHTS("sha256:" DIGEST, "8") "," LAYER("system", OTHER));
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        put("ollama/blobs/sha256-" OTHER, texts[i]);
+        check_modelfile("own", "", "");
+    }
+    check_modelfile("talks", "", ""); /* not UTF-8 */
+    put_ollama("h/library/own/latest", WEIGHTS("sha256:" DIGEST, "8") "," LAYER("params", "x"));
+    check_modelfile("own", "", "");
+    put_ollama("h/library/own/latest", "7");
+    check_modelfile("own", "", "");
+}
+
 int main(void) {
 #define STORE_TEST(name) cmocka_unit_test_setup_teardown(name, open_stores, remove_stores)
     const struct CMUnitTest tests[] = {
         STORE_TEST(a_model_of_ollama_is_found_by_all_its_names),
         STORE_TEST(a_model_of_ollama_that_cannot_be_served_says_why),
+        STORE_TEST(a_modelfile_is_read),
+        STORE_TEST(a_damaged_modelfile_says_nothing),
         STORE_TEST(a_hostile_digest_makes_no_path),
         STORE_TEST(links_do_not_lead_out_of_a_store),
         STORE_TEST(a_repository_is_found_and_the_usual_quantisation_chosen),
