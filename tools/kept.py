@@ -6,7 +6,7 @@ includes, directly or not, and the rules of the tool, all without comments and b
 that is moved, or has another comment, is as good as it was, and the record holds on every machine.
 Headers of the system are not covered; `make nightly` reads every source again.
 
-Used by tools/clang-tidy and tools/cuda."""
+Used by tools/syntax, tools/clang-tidy and tools/cuda."""
 import functools, hashlib, pathlib, re
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -18,6 +18,7 @@ def text_of(path):
     """A source without comments and with one blank between words."""
     text = QUOTED.sub(lambda found: " " if found[0].startswith("/") else found[0],
                       path.read_text(errors="replace"))
+    text = text.replace(str(ROOT), ".")  # generated sources name files by their whole path
     return re.sub(r"[ \t]+", " ", re.sub(r"\s*\n\s*", "\n", text))
 
 
