@@ -3,7 +3,7 @@
 (tests/gpu/plain_gpu.c), beside the CPU in float32: windows, caps, factors, norms of heads, biases
 and stretched rotations come to a GPU as numbers of its program. Each family is a tiny model in
 which leaving one of them out moves a logit by a few tenths (test_families.py)."""
-import json
+import json, shutil
 
 import pytest
 
@@ -35,6 +35,13 @@ def logprobs_of(folder, model, family, *arguments):
             for answer in sorted(answers, key=lambda answer: int(answer["custom_id"]))]
 
 
+def compare(folder, model, family, *arguments):
+    cpu = logprobs_of(folder, model, family, "--device", "cpu", "--reference", *arguments)
+    card = logprobs_of(folder, model, family, "--device", "cuda", "--device-plugin",
+                       support.plain_device(), "--max-num-batched-tokens", 48, *arguments)
+    assert largest(card, cpu) <= LIMIT
+
+
 def largest(card, cpu):
     """Over all positions and the tokens that both name."""
     return max(
@@ -47,7 +54,16 @@ def test_a_family_on_a_device_is_the_one_on_the_cpu(tmp_path, family):
     model = TINY / family / "model-bf16.gguf" if family in SHARED else tmp_path / "model.gguf"
     if family not in SHARED:
         gguf_of.convert(HERE / family, model)
-    cpu = logprobs_of(tmp_path, model, family, "--device", "cpu", "--reference")
-    card = logprobs_of(tmp_path, model, family, "--device", "cuda", "--device-plugin",
-                       support.plain_device(), "--max-num-batched-tokens", 48)
-    assert largest(card, cpu) <= LIMIT
+    compare(tmp_path, model, family)
+
+
+def test_a_granite_4_without_mamba_layers_is_computed_on_a_device(tmp_path):
+    """Experts beside a shared one without a factor, and Granite's four multipliers; weights are
+    made up alike on both."""
+    config = json.loads((HERE / "granite4/config.json").read_text())
+    config |= {"layer_types": ["attention"] * 4, "num_local_experts": 6, "num_experts_per_tok": 2,
+               "shared_intermediate_size": 32, "vocab_size": 512}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(TINY / "qwen2" / name, tmp_path)
+    compare(tmp_path, tmp_path, "granite", "--load-format", "dummy")

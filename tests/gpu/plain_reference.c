@@ -185,6 +185,13 @@ static void delta_row(const struct pass *pass, const struct world_layer *layer, 
     }
 }
 
+/* A convolution takes a row's doubts to the rows behind it that read it. */
+static void carry_doubts(const struct pass *pass, uint32_t taps) {
+    for (uint32_t p = pass->doubts ? pass->count : 0; p-- > 1;)
+        for (uint32_t i = 1; i < taps && i <= p; i++)
+            pass->doubts[p] = fmax(pass->doubts[p], pass->doubts[p - i]);
+}
+
 /* pass->qkv has the first product of all positions. */
 static void run_state(const struct pass *pass, const struct world_layer *layer) {
     const struct world_traits *t = pass->traits;
@@ -192,6 +199,7 @@ static void run_state(const struct pass *pass, const struct world_layer *layer) 
     const uint32_t rows = channels + (t->k_heads > 0 ? 1 : 2) * width;
     double *states = calloc((size_t)t->v_heads * t->state_dim * t->state_dim + 1, sizeof *states);
     double *in = calloc(rows, sizeof *in), *y = calloc(width, sizeof *y);
+    carry_doubts(pass, t->k_heads > 0 ? 4 : 3);
     for (uint32_t p = 0; p < pass->count; p++) {
         double *x = pass->x + (size_t)p * t->width, *own = pass->qkv + (size_t)p * rows;
         norm(x, layer->attention_norm, t->width, pass->h);
@@ -246,13 +254,20 @@ static void add_expert(const struct pass *pass, const struct world_layer *layer,
                                 bias_at(layer->down_bias, out + i));
 }
 
+/* How much further logits move with products of that form than with those of bf16. */
+static double rounding_of(enum gpu_form form) {
+    return form == GPU_E4M3 ? 12.0 : form == GPU_INT8 ? 5.0 : 1.0;
+}
+
 /* How far a row is in doubt, whose first experts are chosen; `kept` is the sum of their scores. */
 static double doubt_of(const struct world_traits *traits, const double *scores,
                        const uint32_t *chosen, double kept) {
     const double last = scores[chosen[traits->used - 1]];
     double next = 0.0;
+    if (world_has_all_experts(traits)) return 0.0;
     for (uint32_t i = traits->used; i < traits->experts; i++) next = fmax(next, scores[chosen[i]]);
-    if (last >= WORLD_DOUBT * kept && next > 0.0 && log(last / next) < WORLD_TIE) return INFINITY;
+    const double tie = WORLD_TIE * rounding_of(traits->form);
+    if (last >= WORLD_DOUBT * kept && next > 0.0 && log(last / next) < tie) return INFINITY;
     return 1.0 - scores[chosen[0]] / kept;
 }
 
@@ -346,7 +361,8 @@ static void add_sigmoid_experts(const struct pass *pass, const struct world_laye
             if (!is_kept[i / each]) choice[i] = -INFINITY;
     }
     ahead = fmin(ahead, mark_best(choice, t->experts, t->used, is_chosen));
-    if (pass->doubts && ahead < WORLD_NEAR) pass->doubts[position] = INFINITY;
+    if (pass->doubts && ahead < WORLD_NEAR * rounding_of(t->form))
+        pass->doubts[position] = INFINITY;
     for (uint32_t i = 0; i < t->experts; i++) sum += is_chosen[i] ? scores[i] : 0.0;
     for (uint32_t i = 0; i < t->experts; i++)
         if (is_chosen[i])

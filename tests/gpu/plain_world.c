@@ -44,11 +44,16 @@ static float *random_matrix(struct world *world, uint32_t rows, uint32_t cols) {
     return values;
 }
 
+bool world_has_all_experts(const struct world_traits *traits) {
+    return traits->groups == 0 && traits->used == traits->experts;
+}
+
 /* Weights so large that a row's first experts have nearly all of its sum: rounded activations take
- * others where two are as good, and those must not count. */
+ * others where two are as good, and those must not count. Sigmoids of such logits would all be 0 or
+ * 1; and where a row has all experts nothing is chosen, so small weights leave no row in doubt. */
 static float *random_router(struct world *world) {
     const struct world_traits *t = &world->traits;
-    const double spread = t->groups > 0 ? 3.0 : 30.0; /* sigmoids of more are all 0 or 1 */
+    const double spread = t->groups > 0 || world_has_all_experts(t) ? 3.0 : 30.0;
     return random_values(world, (size_t)t->experts * t->width, 0.0, spread / sqrt((double)t->width),
                          world->traits.form != GPU_F32);
 }

@@ -6,6 +6,7 @@
  *   check-plugin PLUGIN --part N      one part of it: 1 is the ledger, then each shape, graphs,
  *                                     notes
  *   check-plugin PLUGIN --notes FILE  either for a sanitizer; the file keeps choices of products
+ *   check-plugin PLUGIN --seed N      either with other weights: 0 are the usual ones
  *   check-plugin PLUGIN --bench [NAME]
  *                                     milliseconds per step of the shapes that begin so
  *   check-plugin PLUGIN --refused     TAP of the steps that graphs would run, which it refuses
@@ -25,6 +26,7 @@
 #define MEMORY_MOST (UINT64_C(2) << 30)
 
 static const struct gpu_table *plugin;
+static uint64_t seed_added; /* --seed */
 
 const struct gpu_table *quern_gpu_table(void) {
     return plugin;
@@ -36,12 +38,16 @@ void must(enum err err, const struct error *error, const char *what) {
     exit(1);
 }
 
+/* Limits are some two to four times what kernels in plain C are off by, with the usual weights and
+ * with others: 0.03 to 0.05 in bf16, 0.1 to 0.13 with a cache in E4M3, 0.14 to 0.3 in INT8, 0.35 to
+ * 0.57 in E4M3. Logits of a tied embedding are five times as large, and so are their differences.
+ * With sigmoids a row that got another expert moves those that attend to it: up to 0.15. */
 static const struct world_traits shapes[] = {
     {"bf16", 64, 96, 4, 4, 64, 1.0f, .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16,
      .tolerance = 0.06},
     {"GQA, window, softcap, post norms, tied", 96, 80, 6, 2, 128, 4.0f, .window = 20,
      .softcap = 3.0f, .logit_softcap = 5.0f, .has_post = true, .is_gelu = true, .form = GPU_BF16,
-     .kv_form = GPU_BF16, .tolerance = 0.15},
+     .kv_form = GPU_BF16, .tolerance = 0.3},
     {"head norms, biases, magnitude", 48, 64, 4, 1, 256, 1.0f, .window = 7, .magnitude = 1.2f,
      .has_head_norms = true, .has_bias = true, .has_head = true, .form = GPU_BF16,
      .kv_form = GPU_BF16, .tolerance = 0.1},
@@ -62,7 +68,7 @@ static const struct world_traits shapes[] = {
     {"experts", 64, 96, 4, 4, 64, 1.0f, .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16,
      .tolerance = 0.1, .experts = 24, .used = 3},
     {"experts, post norms, window", 96, 80, 4, 2, 64, 1.0f, .window = 20, .has_post = true,
-     .has_head = true, .is_gelu = true, .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.1,
+     .has_head = true, .is_gelu = true, .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.2,
      .experts = 7, .used = 2},
     {"experts in E4M3", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_E4M3,
      .kv_form = GPU_BF16, .tolerance = 1.0, .experts = 3, .used = 3},
@@ -73,7 +79,7 @@ static const struct world_traits shapes[] = {
      .is_clamped = true, .has_head = true, .form = GPU_E4M3, .kv_form = GPU_E4M3, .tolerance = 1.0,
      .experts = 4, .used = 4},
     {"experts in INT8", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_INT8,
-     .kv_form = GPU_BF16, .tolerance = 0.8, .experts = 8, .used = 2},
+     .kv_form = GPU_BF16, .tolerance = 0.5, .experts = 8, .used = 2},
     {"states, gated attention between them", 64, 96, 4, 2, 256, 1.0f, .rotary = 64,
      .has_head_norms = true, .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16,
      .tolerance = 0.1, .recurrent = 5, .k_heads = 2, .v_heads = 4, .state_dim = 128,
@@ -113,16 +119,19 @@ static const struct world_traits shapes[] = {
      .shared_ffn = 80,
      .shared_is_scaled = true},
     {"sigmoids in groups, a shared expert", 64, 96, 4, 2, 64, 1.0f, .has_bias = true,
-     .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.1, .experts = 24,
+     .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.3, .experts = 24,
      .used = 3, .shared_ffn = 128, .groups = 4, .groups_used = 2},
     {"sigmoids without a shared expert", 64, 96, 4, 2, 64, 1.0f, .has_head_norms = true,
-     .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.1, .experts = 8,
+     .has_head = true, .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.3, .experts = 8,
      .used = 3, .groups = 1},
+    {"sigmoids, convolutions", 64, 96, 4, 2, 64, 1.0f, .has_head_norms = true, .has_head = true,
+     .form = GPU_BF16, .kv_form = GPU_BF16, .tolerance = 0.3, .experts = 8, .used = 3, .groups = 1,
+     .recurrent = 5},
     {"a shared expert in E4M3", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_E4M3,
-     .kv_form = GPU_BF16, .tolerance = 1.5, .experts = 3, .used = 3, .shared_ffn = 64,
+     .kv_form = GPU_BF16, .tolerance = 1.0, .experts = 3, .used = 3, .shared_ffn = 64,
      .shared_is_scaled = true},
     {"sigmoids, a shared expert in INT8", 64, 96, 4, 2, 64, 1.0f, .has_head = true,
-     .form = GPU_INT8, .kv_form = GPU_BF16, .tolerance = 0.8, .experts = 8, .used = 2,
+     .form = GPU_INT8, .kv_form = GPU_BF16, .tolerance = 0.5, .experts = 8, .used = 2,
      .shared_ffn = 512, .groups = 1},
     {"a shared expert of four bits", 64, 96, 4, 2, 64, 1.0f, .has_head = true, .form = GPU_BLOCKS,
      .kv_form = GPU_BF16, .tolerance = 0.1, .experts = 8, .used = 2, .shared_ffn = 128,
@@ -435,11 +444,20 @@ static void check_graphs_of(uint32_t which, bool is_refused) {
 #define GRAPHS_REFUSED 2
 #define PARTS (SHAPES + GRAPHS + 2)
 
+/* Numbers of a shape's weights and tokens: of its name, so that they are the same wherever in the
+ * list it stands, and its limit is a limit of these. */
+static uint64_t seed_of(const struct world_traits *traits) {
+    uint64_t sum = 0xcbf29ce484222325; /* FNV-1a */
+    for (const char *at = traits->name; *at; at++)
+        sum = (sum ^ (unsigned char)*at) * UINT64_C(0x100000001b3);
+    return sum + seed_added;
+}
+
 static void check_part(uint32_t part) {
     if (part == 1)
         check_ledger(plugin, shapes, SHAPES, memory_wanted());
     else if (part < 2 + SHAPES)
-        check_world(&shapes[part - 2], 5 + part, part <= 3 ? 1 : 5);
+        check_world(&shapes[part - 2], seed_of(&shapes[part - 2]), part <= 3 ? 1 : 5);
     else if (part < PARTS)
         check_graphs_of(part - 2 - (uint32_t)SHAPES, false);
     else
@@ -466,7 +484,8 @@ static bool is_part(const char *word, uint32_t *ret_part) {
 static int usage(void) {
     (void)fprintf(
         stderr,
-        "usage: check-plugin PLUGIN [--bench [NAME] | --refused | [--part 1-%zu] [--notes FILE]]\n",
+        "usage: check-plugin PLUGIN [--bench [NAME] | --refused | [--part 1-%zu] [--notes FILE] "
+        "[--seed N]]\n",
         PARTS);
     return 2;
 }
@@ -484,6 +503,8 @@ int main(int count, char **words) {
             is_refused = true;
         else if (strcmp(words[i], "--notes") == 0 && i + 1 < count)
             notes_read(words[++i]);
+        else if (strcmp(words[i], "--seed") == 0 && i + 1 < count)
+            seed_added = strtoull(words[++i], NULL, 10);
         else if (strcmp(words[i], "--part") == 0 && i + 1 < count && is_part(words[i + 1], &part))
             i++;
         else
