@@ -121,7 +121,7 @@ def test_the_example_has_every_setting_with_its_default(command):
     variables = dict(re.findall(r"^#(QUERN_[A-Z_]+)=(.*)$", text, re.M))
     told = {name[6:].lower().replace("_", "-") for name in variables}
     only_flags = {
-        "config", "input-file", "output-file", "overwrite", "api-key", "end-with-parent", "prompt",
+        "config", "input-file", "output-file", "manifest", "overwrite", "api-key", "end-with-parent", "prompt",
         "system", "schema", "id", "max-tokens", "temperature", "body", "delimiter", "token-columns",
         "excel-safe", "limit"}
     assert told == {option[2:] for option in own_options(command)} - only_flags

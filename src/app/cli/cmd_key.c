@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/state_dir.h"
 #include "keys/key_new.h"
+#include "proof/signing_key.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -125,11 +126,30 @@ static enum err revoke(struct command_call *call, struct error *error) {
     return err;
 }
 
+/* Prints the public key of the key that signs manifests; a line of an allowed_signers file begins
+ * with a name before it. */
+static enum err show_public(struct command_call *call, struct error *error) {
+    const struct chosen *chosen = call->chosen;
+    char path[PATH_MAX], text[SSH_PUBLIC_TEXT_BYTES];
+    struct ssh_key key;
+    if (snprintf(path, sizeof path, "%s/" SIGNING_KEY_NAME, chosen->state_dir) >= PATH_MAX)
+        return err_set(error, ERR_INVALID, "--state-dir: the name is too long");
+    enum err err = signing_key_get(&key, path, error);
+    if (err != OK) return err;
+    ssh_public_write(key.public, text);
+    ssh_key_wipe(&key);
+    puts(text);
+    return OK;
+}
+
 static const struct action {
     const char *word;
     bool takes_key;
     enum err (*run)(struct command_call *call, struct error *error);
-} actions[] = {{"create", false, create}, {"list", false, list}, {"revoke", true, revoke}};
+} actions[] = {{"create", false, create},
+               {"list", false, list},
+               {"revoke", true, revoke},
+               {"public", false, show_public}};
 
 static const struct action *find_action(const struct command_call *call) {
     for (size_t i = 0; call->operands[0] && i < sizeof actions / sizeof *actions; i++)
@@ -140,7 +160,8 @@ static const struct action *find_action(const struct command_call *call) {
 static enum err check(struct command_call *call, struct error *error) {
     struct chosen *chosen = call->chosen;
     const struct action *action = find_action(call);
-    if (!action) return err_set(error, ERR_INVALID, "say create, list or revoke; see --help");
+    if (!action)
+        return err_set(error, ERR_INVALID, "say create, list, revoke or public; see --help");
     if (!action->takes_key && call->operands[1])
         return err_set(error, ERR_INVALID, "'%.80s' is one argument too many; see --help",
                        call->operands[1]);
@@ -164,16 +185,17 @@ static const struct option_table tables[] = {{rows, 0}};
 
 const struct command cmd_key = {
     .name = "key",
-    .summary = "create, list and revoke API keys",
-    .usage = "key create --name N [options] | list | revoke ID-OR-NAME",
+    .summary = "create, list and revoke API keys; show the key that signs manifests",
+    .usage = "key create --name N [options] | list | revoke ID-OR-NAME | public",
     .help = "create: prints a new key on standard output, once; only its SHA-256 is kept.\n"
             "list: the keys with state, owner, times and scopes.  revoke: ends a key.\n"
+            "public: prints the public key of the key that signs manifests.\n"
             "A running server sees a change within a second. It asks for a key once one exists.\n",
     .tables = tables,
     .table_count = 1,
     .chosen_bytes = sizeof(struct chosen),
     .operands_max = 2,
-    .words = "create|list|revoke",
+    .words = "create|list|revoke|public",
     .set_defaults = set_defaults,
     .check = check,
     .run = run,

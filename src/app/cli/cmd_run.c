@@ -3,12 +3,14 @@
 #include "base/printable.h"
 #include "cli/command.h"
 #include "cli/engine_options.h"
+#include "cli/manifest_options.h"
 #include "cli/price_options.h"
 #include "cli/run_show.h"
 #include "cli/run_summary.h"
 #include "cli/stop.h"
 #include "cli/table_options.h"
 #include "cli/vllm_options.h"
+#include "proof/manifest.h"
 #include "server/offline.h"
 #include "server/offline_places.h"
 
@@ -22,7 +24,10 @@ struct chosen {
     struct engine_choice choice;
     struct table_choice table;
     struct prices prices;
+    const char *manifest, *signing_key;
     bool json, quiet, ends_with_parent;
+    char manifest_usual[PATH_MAX], signing_key_usual[PATH_MAX];
+    json_t *settings; /* owned; the manifest has them */
 };
 
 #define AT(field) offsetof(struct chosen, field)
@@ -41,6 +46,13 @@ static const struct option rows[] = {
      .help = "run although OUT exists, and replace it", .only_flag = true},
     {"output-tmp-dir", OPTION_TEXT, AT(output_folder), "DIR",
      .help = "folder of the results of an OUT that is a URL, until they are sent (default: .)"},
+    {"manifest", OPTION_TEXT, AT(manifest), "FILE",
+     .help = "file of the run's signed manifest (default OUT.manifest.json, none if OUT is no "
+             "file; '': none)",
+     .only_flag = true},
+    {"signing-key", OPTION_TEXT, AT(signing_key), "FILE",
+     .help = "Ed25519 key that signs it (default: signing_key in the state directory of `quern "
+             "serve`, which is made if it does not exist; '': none)"},
     {"json", OPTION_SWITCH, AT(json), .help = "print the summary as one JSON object"},
     {"quiet", OPTION_SWITCH, AT(quiet), .help = "show no progress", .letter = 'q'},
     {"end-with-parent", OPTION_SWITCH, AT(ends_with_parent),
@@ -59,6 +71,25 @@ static void release(void *context) {
     struct chosen *chosen = context;
     engine_options_release(&chosen->choice, &chosen->offline.node);
     table_options_release(&chosen->table);
+    json_decref(chosen->settings);
+}
+
+/* Where the manifest goes, and who signs it. */
+static enum err choose_manifest(struct chosen *chosen, struct error *error) {
+    struct offline_proof *proof = &chosen->offline.proof;
+    bool is_file = strcmp(chosen->places.output_path, chosen->output) == 0;
+    proof->path = chosen->manifest;
+    if (!proof->path && is_file) {
+        if (snprintf(chosen->manifest_usual, PATH_MAX, MANIFEST_NAME, chosen->output) >= PATH_MAX)
+            return err_set(error, ERR_INVALID, "the name of the output file is too long");
+        proof->path = chosen->manifest_usual;
+    }
+    if (proof->path && !*proof->path) proof->path = NULL;
+    manifest_key_usual(chosen->signing_key_usual);
+    proof->key = chosen->signing_key ? chosen->signing_key : chosen->signing_key_usual;
+    proof->input = chosen->input;
+    proof->settings = chosen->settings = manifest_settings(&chosen->choice);
+    return OK;
 }
 
 static enum err check(struct command_call *call, struct error *error) {
@@ -78,7 +109,8 @@ static enum err check(struct command_call *call, struct error *error) {
     if (err != OK) return err;
     chosen->offline.input.path = chosen->places.input_path;
     chosen->offline.output_path = chosen->places.output_path;
-    return engine_options_check(&chosen->choice, &chosen->offline.node, error);
+    err = engine_options_check(&chosen->choice, &chosen->offline.node, error);
+    return err == OK ? choose_manifest(chosen, error) : err;
 }
 
 /* Finishes a run whose results are all in the local output. */

@@ -83,6 +83,7 @@ extern const struct command cmd_openapi;
 extern const struct command cmd_preflight;
 extern const struct command cmd_pull;
 extern const struct command cmd_render;
+extern const struct command cmd_replay;
 extern const struct command cmd_restore;
 extern const struct command cmd_results;
 extern const struct command cmd_retry;
@@ -96,6 +97,7 @@ extern const struct command cmd_tokenize;
 extern const struct command cmd_top;
 extern const struct command cmd_evaluate;
 extern const struct command cmd_tune;
+extern const struct command cmd_verify;
 extern const struct command cmd_watch;
 extern const struct command cmd_worker;
 

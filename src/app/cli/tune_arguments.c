@@ -70,12 +70,21 @@ static enum err check_count(const struct tune_arguments *arguments, struct error
     return err_set(error, ERR_LIMIT, "there are too many options for a trial");
 }
 
+enum err tune_arguments_add_engine(struct tune_arguments *arguments,
+                                   const struct engine_choice *choice,
+                                   bool (*skips)(const char *name), struct error *error) {
+    static struct engine_choice usual;
+    engine_options_set_defaults(&usual);
+    for (const struct option *row = engine_option_rows; row->name; row++)
+        if (!is_left_out(row) && !(skips && skips(row->name)))
+            add_row(arguments, row, choice, &usual);
+    return check_count(arguments, error);
+}
+
 enum err tune_arguments_fill(struct tune_arguments *ret_arguments,
                              const struct engine_choice *choice, const struct model_choice *model,
                              struct error *error) {
-    static struct engine_choice usual;
     char text[TEXT_BYTES];
-    engine_options_set_defaults(&usual);
     *ret_arguments = (struct tune_arguments){.count = 0};
     snprintf(text, sizeof text, "%s=%s", model->names[0], model->is_echo ? "echo" : model->path);
     add_pair(ret_arguments, "model", text);
@@ -83,9 +92,7 @@ enum err tune_arguments_fill(struct tune_arguments *ret_arguments,
         snprintf(text, sizeof text, "%s=%s", model->names[i], model->names[0]);
         add_pair(ret_arguments, "alias", text);
     }
-    for (const struct option *row = engine_option_rows; row->name; row++)
-        if (!is_left_out(row)) add_row(ret_arguments, row, choice, &usual);
-    return check_count(ret_arguments, error);
+    return tune_arguments_add_engine(ret_arguments, choice, NULL, error);
 }
 
 enum err tune_arguments_add(struct tune_arguments *arguments, const char *name, const char *value,

@@ -24,6 +24,11 @@ struct tune_arguments {
 enum err tune_arguments_fill(struct tune_arguments *ret_arguments,
                              const struct engine_choice *choice, const struct model_choice *model,
                              struct error *error) MUST_CHECK;
+/* Adds the options of an engine that differ from their defaults, but for names of models, and for
+ * options that `skips` is true of (NULL: none). */
+enum err tune_arguments_add_engine(struct tune_arguments *arguments,
+                                   const struct engine_choice *choice,
+                                   bool (*skips)(const char *name), struct error *error) MUST_CHECK;
 /* Adds one more option with its value; ERR_LIMIT likewise. */
 enum err tune_arguments_add(struct tune_arguments *arguments, const char *name, const char *value,
                             struct error *error) MUST_CHECK;

@@ -178,6 +178,8 @@ static enum err stop_lines(struct offline *offline, struct error *error) {
 
 /* Runs the batch to its end. */
 static enum err run_batch(struct offline *offline, struct error *error) {
+    offline_proof_note(&offline->options->proof, offline->node, &offline->options->node,
+                       offline->folder);
     enum err err = node_start(offline->node, error);
     if (err != OK) return err;
     runner_kick(node_runner(offline->node), offline->batch.id);
@@ -264,6 +266,27 @@ static enum err place_rest(const struct offline *offline,
     return err == ERR_CONFLICT ? offline_output_came(offline->rest_path, error) : err;
 }
 
+/* Leaves the manifest of the output. */
+static void prove(const struct offline *offline, const struct store_file *file) {
+    const struct offline_options *options = offline->options;
+    struct store_file ignored_file;
+    struct error ignored;
+    int requests = -1;
+    if (store_input_open(node_store(offline->node), str_from(offline->batch.input_file_id),
+                         offline->batch.created_unix_s, &requests, &ignored_file, &ignored) != OK)
+        return;
+    const struct offline_made made = {.input = &options->input,
+                                      .requests = file,
+                                      .requests_fd = requests,
+                                      .output = options->output_path,
+                                      .rest = offline->rest_lines ? offline->rest_path : NULL,
+                                      .folder = offline->folder,
+                                      .completed = offline->batch.completed,
+                                      .failed = offline->batch.failed};
+    offline_proof_write(&options->proof, &made);
+    os_close(requests);
+}
+
 /* Writes the two result files as one, syncs it, and gives it its final name. */
 static enum err publish(struct offline *offline, struct error *error) {
     char path[PATH_MAX];
@@ -293,6 +316,7 @@ static enum err publish(struct offline *offline, struct error *error) {
     if (err == OK) err = place_rest(offline, file.sha256, may_replace_rest, error);
     if (err != OK) return err;
     err = whole_file_place(path, options->output_path, may_replace, error);
+    if (err == OK) prove(offline, &file);
     return err == ERR_CONFLICT ? offline_output_came(options->output_path, error) : err;
 }
 

@@ -12,6 +12,7 @@
 
 #include "node/node.h"
 #include "server/offline_input.h"
+#include "server/offline_proof.h"
 
 struct offline_progress {
     const struct store_batch *batch;          /* with live counters */
@@ -25,7 +26,8 @@ struct offline_progress {
 struct offline_options {
     struct offline_input input;
     const char *output_path;
-    bool overwrite;            /* replace an output that exists */
+    bool overwrite; /* replace an output that exists */
+    struct offline_proof proof;
     struct node_options node;  /* without store.dir, which offline_run sets */
     const volatile bool *stop; /* becomes true on a signal: end soon and keep all results */
     void *context;

@@ -36,9 +36,20 @@ static void name_files(struct names *names, const char *folder) {
 
 static enum err run_child(const struct trial_place *place, const struct names *names,
                           const char *const *options, struct error *error) {
-    const char *arguments[ARGUMENTS_MAX] = {
-        "quern",       "run",    "-i", place->sample, "-o",        names->output,
-        "--overwrite", "--json", "-q", "--config",    "/dev/null", "--end-with-parent"};
+    const char *arguments[ARGUMENTS_MAX] = {"quern",
+                                            "run",
+                                            "-i",
+                                            place->sample,
+                                            "-o",
+                                            names->output,
+                                            "--overwrite",
+                                            "--manifest",
+                                            "",
+                                            "--json",
+                                            "-q",
+                                            "--config",
+                                            "/dev/null",
+                                            "--end-with-parent"};
     size_t count = 0;
     while (arguments[count]) count++;
     for (size_t i = 0; options[i] && count + 1 < ARGUMENTS_MAX; i++)

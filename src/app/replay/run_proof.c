@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "replay/run_proof.h"
+
+#include "base/os.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define BEGIN_BYTES 256
+
+const char *run_proof_text(const json_t *object, const char *name) {
+    const char *text = json_string_value(json_object_get(object, name));
+    return text ? text : "";
+}
+
+/* Whether the file begins as a manifest, or has a manifest's name. */
+static bool is_manifest(const char *path) {
+    char begin[BEGIN_BYTES];
+    size_t count = 0;
+    int fd;
+    struct error ignored;
+    if (str_ends_with(str_from(path), STR(".manifest.json"))) return true;
+    if (os_open(&fd, path, O_RDONLY | O_NONBLOCK, 0, &ignored) != OK) return false;
+    enum err err = os_read(fd, begin, sizeof begin, &count, &ignored);
+    os_close(fd);
+    return err == OK && manifest_is_one((struct str){begin, count});
+}
+
+/* The name in the folder of the manifest. */
+static void place(const struct run_proof *proof, const char *name, char ret_path[PATH_MAX]) {
+    const char *slash = strrchr(proof->path, '/');
+    int folder = slash ? (int)(slash - proof->path) + 1 : 0;
+    if (snprintf(ret_path, PATH_MAX, "%.*s%s", folder, proof->path, name) >= PATH_MAX)
+        *ret_path = '\0';
+}
+
+static const char *base_of(const char *path) {
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+static void find_input(struct run_proof *proof, const char *name) {
+    if (*name == '/')
+        snprintf(proof->input, sizeof proof->input, "%s", name);
+    else
+        place(proof, name, proof->input);
+    if (access(proof->input, F_OK) == 0) return;
+    snprintf(proof->input, sizeof proof->input, "%s", name);
+    if (access(proof->input, F_OK) != 0) place(proof, base_of(name), proof->input);
+}
+
+static void find_files(struct run_proof *proof, const struct run_proof_options *options,
+                       bool is_output) {
+    const json_t *content = proof->manifest.content, *rest = json_object_get(content, "rest");
+    const char *output = options->output ? options->output : is_output ? options->run : NULL;
+    if (output)
+        snprintf(proof->output, sizeof proof->output, "%s", output);
+    else
+        place(proof, base_of(run_proof_text(json_object_get(content, "output"), "name")),
+              proof->output);
+    if (rest) place(proof, base_of(run_proof_text(rest, "name")), proof->rest);
+    if (options->input)
+        snprintf(proof->input, sizeof proof->input, "%s", options->input);
+    else
+        find_input(proof, run_proof_text(json_object_get(content, "input"), "name"));
+}
+
+enum err run_proof_read(struct run_proof *ret_proof, const struct run_proof_options *options,
+                        struct error *error) {
+    char *text;
+    size_t bytes;
+    bool is_output = !is_manifest(options->run);
+    *ret_proof = (struct run_proof){.manifest = {.content = NULL}};
+    int length =
+        snprintf(ret_proof->path, PATH_MAX, is_output ? MANIFEST_NAME : "%s", options->run);
+    if (length >= PATH_MAX) return err_set(error, ERR_INVALID, "the name of the run is too long");
+    enum err err = os_read_file(ret_proof->path, MANIFEST_BYTES_MAX, &text, &bytes, error);
+    if (err == ERR_LIMIT) err = err_set(error, ERR_CORRUPT, "%s is no manifest", ret_proof->path);
+    if (err != OK) return err;
+    err = manifest_read(&ret_proof->manifest, (struct str){text, bytes}, error);
+    free(text);
+    if (err != OK) return err_prefix(error, "%s", ret_proof->path);
+    find_files(ret_proof, options, is_output);
+    return OK;
+}
+
+void run_proof_release(struct run_proof *proof) {
+    manifest_release(&proof->manifest);
+}
+
+enum err run_proof_check_signer(const struct run_proof *proof,
+                                const struct run_proof_options *options, struct error *error) {
+    char public[SSH_PUBLIC_TEXT_BYTES];
+    if (!proof->manifest.is_signed)
+        return err_set(error, ERR_CORRUPT, "%s is not signed", proof->path);
+    for (size_t i = 0; i < options->trusted_count; i++)
+        if (memcmp(options->trusted[i], proof->manifest.public, SSH_PUBLIC_BYTES) == 0) return OK;
+    ssh_public_write(proof->manifest.public, public);
+    return err_set(error, ERR_CORRUPT,
+                   "%s is signed by %s, which is not %s; --public-key names a key to trust",
+                   proof->path, public,
+                   options->trusted_count ? "a trusted key" : "known: this machine has no key");
+}

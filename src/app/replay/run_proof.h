@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#pragma once
+
+/* run_proof: a run that is to be checked: its manifest, and where its files are now.
+ *
+ * A run is named by its output or its manifest. The output is the one that is named, or else has
+ * the manifest's name for it in the folder of the manifest. The input is the one that is named, or
+ * the manifest's name for it from that folder or from the current one, or a file of that name in
+ * that folder.
+ *
+ * Thread: one.
+ * Memory: the caller's struct; run_proof_release frees the manifest. */
+
+#include "proof/manifest.h"
+
+#include <limits.h>
+
+#define RUN_PROOF_KEYS_MAX 8
+
+struct run_proof_options {
+    const char *run;                                             /* output or manifest */
+    const char *input, *output;                                  /* NULL: found as above */
+    unsigned char trusted[RUN_PROOF_KEYS_MAX][SSH_PUBLIC_BYTES]; /* whose signatures count */
+    size_t trusted_count;
+};
+
+struct run_proof {
+    struct manifest manifest;
+    char path[PATH_MAX]; /* the manifest */
+    char input[PATH_MAX], output[PATH_MAX], rest[PATH_MAX];
+};
+
+/* Reads the manifest and finds the files, which may be missing. ERR_NOT_FOUND: there is no
+ * manifest; ERR_CORRUPT: it is damaged. After OK the caller releases it. */
+enum err run_proof_read(struct run_proof *ret_proof, const struct run_proof_options *options,
+                        struct error *error) MUST_CHECK;
+void run_proof_release(struct run_proof *proof);
+/* ERR_CORRUPT, with a sentence, if it is not signed by one of the trusted keys. */
+enum err run_proof_check_signer(const struct run_proof *proof,
+                                const struct run_proof_options *options,
+                                struct error *error) MUST_CHECK;
+
+/* A text of an object's member; "" if it has none. */
+const char *run_proof_text(const json_t *object, const char *name);

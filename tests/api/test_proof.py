@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Manifests of runs: what they say, `quern verify` against every kind of damage, `quern replay` on
+a tiny model, and the signature against OpenSSH's own program."""
+import hashlib, json, os, pathlib, random, shutil, signal, subprocess, sys
+
+import pytest
+
+import gguf_of, support
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "crash"))
+import life
+
+SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
+FAMILY = pathlib.Path(__file__).parents[1] / "engine/families/granite"
+LINES = 12
+
+
+def sum_of(path):
+    return hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+
+
+def lines_of(count):
+    """Requests of tokens, for a model without a tokenizer's merges; every third is sampled."""
+    rng = random.Random(7)
+    return [{
+        "custom_id": f"c{i}", "method": "POST", "url": "/v1/completions", "body": {
+            "model": "m", "prompt": [rng.randrange(3, 60) for _ in range(8)], "max_tokens": 12,
+            "ignore_eos": True, "temperature": 1.5 if i % 3 == 2 else 0}} for i in range(count)]
+
+
+class Home:
+    """A machine of its own: its key, its notes, and a run of a tiny model."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.variables = os.environ | {
+            "XDG_STATE_HOME": str(folder / "state"), "XDG_CACHE_HOME": str(folder / "cache")}
+
+    def quern(self, *arguments):
+        return support.quern(*arguments, env=self.variables)
+
+    def run(self, folder, *arguments):
+        """Runs in.jsonl of the folder; the manifest."""
+        done = self.quern("run", "-q", "-i", folder / "in.jsonl", "-o", folder / "out.jsonl",
+                          *arguments)
+        assert done.returncode == 0, done.stderr
+        return json.loads((folder / "out.jsonl.manifest.json").read_text())
+
+    def verify(self, folder, *arguments):
+        done = self.quern("verify", folder / "out.jsonl", "--json", *arguments)
+        assert done.returncode in (0, 10), done.stderr
+        said = json.loads(done.stdout) if done.stdout else None
+        assert (done.returncode == 0) == bool(said and said["is_good"])
+        return said, done.stderr
+
+    def replay(self, folder, *arguments):
+        done = self.quern("replay", folder / "out.jsonl", "--json", *arguments)
+        assert done.stdout, done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return Home(tmp_path_factory.mktemp("home"))
+
+
+@pytest.fixture(scope="module")
+def made(home):
+    """The folder of a finished run: in.jsonl, m.gguf, out.jsonl and its manifest."""
+    folder = home.folder / "run"
+    folder.mkdir()
+    gguf_of.convert(FAMILY, folder / "m.gguf")
+    (folder / "in.jsonl").write_bytes(support.jsonl(lines_of(LINES)))
+    home.run(folder, "--model", f"m={folder}/m.gguf", "--device", "cpu", "--max-num-seqs", "5")
+    return folder
+
+
+@pytest.fixture
+def copy(made, tmp_path):
+    """A copy of the run to damage; the model stays where it was."""
+    shutil.copytree(made, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+def test_a_manifest_names_all_that_made_the_run(home, made):
+    is_ = json.loads((made / "out.jsonl.manifest.json").read_text())
+    assert is_["input"]["sha256"] == is_["requests"]["sha256"] == sum_of(made / "in.jsonl")
+    assert is_["output"] == {
+        "name": "out.jsonl", "bytes": (made / "out.jsonl").stat().st_size,
+        "sha256": sum_of(made / "out.jsonl")}
+    assert is_["requests"]["seeds"] == {"greedy_or_seeded": 8, "sampled": 4}
+    assert is_["results"] == {"completed": LINES, "failed": 0}
+    [by] = is_["computed_by"]
+    assert by["quern"]["sha256"] == sum_of(support.BINARY)
+    assert by["instructions"] in ("ref", "avx2", "avx512", "avx512-bf16") and by["gpus"] == []
+    assert by["settings"] == ["--max-num-seqs", "5", "--device", "cpu"]
+    [model] = by["models"]
+    assert model["files"] == [{
+        "name": "m.gguf", "bytes": (made / "m.gguf").stat().st_size,
+        "sha256": sum_of(made / "m.gguf")}]
+
+
+def test_openssh_checks_the_signature(home, made):
+    is_ = json.loads((made / "out.jsonl.manifest.json").read_text())
+    (home.folder / "signature").write_text(is_.pop("signature"))
+    public = home.quern("key", "public", "--state-dir", home.folder / "state/quern").stdout.strip()
+    (home.folder / "allowed").write_text(f"me {public}\n")
+    key = home.folder / "state/quern/signing_key"
+    assert key.stat().st_mode & 0o777 == 0o600
+    if not shutil.which("ssh-keygen"):
+        pytest.skip("ssh-keygen is not here; tests/unit/service/proof/test_ssh.c has its bytes")
+    plain = json.dumps(is_, indent=2, ensure_ascii=False) + "\n"
+    done = subprocess.run(["ssh-keygen", "-Y", "verify", "-f", home.folder / "allowed", "-I", "me",
+                           "-n", "quern-manifest", "-s", home.folder / "signature"],
+                          input=plain, capture_output=True, text=True)
+    assert done.returncode == 0 and "Good" in done.stdout, done.stderr
+    assert subprocess.run(["ssh-keygen", "-y", "-f", key], capture_output=True,
+                          text=True).stdout.split()[:2] == public.split()
+
+
+def damage(folder, model, name, rng):
+    """Changes one byte of a file."""
+    path = model if name == "m.gguf" else folder / name
+    content = bytearray(path.read_bytes())
+    at = rng.randrange(len(content))
+    content[at] ^= rng.randrange(1, 256)
+    path.write_bytes(content)
+    return f"{name}, byte {at}"
+
+
+@pytest.mark.parametrize("draw", support.drawn(range(20), least=2))
+def test_a_changed_byte_of_any_file_is_found_and_named(home, copy, made, draw):
+    """Twenty times ten changes."""
+    rng = random.Random(f"{SEED} {draw}")
+    print(f"seed {SEED}")
+    model = made / "m.gguf"
+    keep = {name: (copy / name).read_bytes() for name in (
+        "in.jsonl", "out.jsonl", "out.jsonl.manifest.json")} | {"m.gguf": model.read_bytes()}
+    times = (model.stat().st_atime_ns, model.stat().st_mtime_ns)
+    assert home.verify(copy, "--input", copy / "in.jsonl")[0]["is_good"]
+    for _ in range(10):
+        name = rng.choice(list(keep))
+        what = damage(copy, model, name, rng)
+        os.utime(model, ns=times)
+        said, words = home.verify(copy, "--input", copy / "in.jsonl")
+        if name == "out.jsonl.manifest.json":
+            assert (said["signature_fault"] if said else "manifest" in words), what
+        else:
+            wrong = [file for file in said["files"] if file["state"] != "good"]
+            assert [pathlib.Path(file["path"]).name for file in wrong] == [name], what
+            assert wrong[0]["state"] == "differs" and "SHA-256" in wrong[0]["why"]
+        (model if name == "m.gguf" else copy / name).write_bytes(keep[name])
+        os.utime(model, ns=times)
+
+
+def test_cut_swapped_and_missing_files_are_found(home, copy):
+    arguments = ("--input", copy / "in.jsonl", "--skip-models")
+    states = lambda: {
+        file["what"]: file["state"] for file in home.verify(copy, *arguments)[0]["files"]}
+    content = (copy / "out.jsonl").read_bytes()
+    (copy / "out.jsonl").write_bytes(content[:-1])
+    assert states() == {"input": "good", "output": "differs"}
+    (copy / "out.jsonl").write_bytes(content)
+    os.rename(copy / "in.jsonl", copy / "spare")
+    assert states() == {"input": "missing", "output": "good"}
+    os.rename(copy / "out.jsonl", copy / "in.jsonl")
+    os.rename(copy / "spare", copy / "out.jsonl")
+    assert states() == {"input": "differs", "output": "differs"}
+    os.unlink(copy / "out.jsonl.manifest.json")
+    assert home.quern("verify", copy / "out.jsonl").returncode == 4
+
+
+def test_only_a_trusted_signature_counts(home, copy, tmp_path):
+    other = Home(tmp_path / "other")
+    said, _ = other.verify(copy, "--skip-models")
+    assert "no key" in said["signature_fault"] and all(f["state"] == "good" for f in said["files"])
+    key = home.quern("key", "public", "--state-dir", home.folder / "state/quern").stdout.strip()
+    assert other.verify(copy, "--skip-models", "--public-key", key)[0]["is_good"]
+    (tmp_path / "key.pub").write_text(key + " me\n")
+    assert other.verify(copy, "--skip-models", "--public-key", tmp_path / "key.pub")[0]["is_good"]
+    mine = other.quern("key", "public", "--state-dir", tmp_path / "other/state/quern").stdout
+    assert "not a trusted key" in other.verify(copy, "--skip-models")[0]["signature_fault"]
+    path = copy / "out.jsonl.manifest.json"
+    text = path.read_text()
+    path.write_text(text[:text.index(',\n  "signature"')] + "\n}\n")
+    assert "not signed" in home.verify(copy)[0]["signature_fault"]
+    done = home.quern("replay", copy / "out.jsonl")
+    assert done.returncode == 3 and "not signed" in done.stderr, done.stderr
+    assert mine.startswith("ssh-ed25519 ") and "--public-key" in other.quern(
+        "verify", copy / "out.jsonl", "--public-key", "nonsense").stderr
+
+
+def test_every_greedy_line_computed_again_is_bit_equal(home, made):
+    status, said = home.replay(made, "--lines", str(LINES))
+    by_kind = {kind: [line["match"] for line in said["compared"] if line["is_sampled"] == kind]
+               for kind in (False, True)}
+    assert by_kind[False] == ["bit_equal"] * 8 and said["reasons"] == [], said
+    assert said["unexplained"] == 0 and len(by_kind[True]) == 4
+    assert status == (0 if said["bit_equal"] == LINES else 1)
+
+
+def test_what_differs_is_the_reason_that_is_given(home, made, tmp_path):
+    """Another model in the place of the run's, and other instructions."""
+    gguf_of.convert(FAMILY.parent / "seed_oss", tmp_path / "other.gguf")
+    _, said = home.replay(made, "--lines", "3", "--model", f"m={tmp_path}/other.gguf")
+    assert said["different"] >= 2 and said["unexplained"] == 0
+    assert any("another model: m" in reason for reason in said["reasons"]), said
+    folder = tmp_path / "ref"
+    folder.mkdir()
+    shutil.copy(made / "in.jsonl", folder)
+    by = home.run(folder, "--model", f"m={made}/m.gguf", "--reference")["computed_by"][0]
+    assert (by["instructions"], by["settings"]) == ("ref", ["--reference"])
+    status, said = home.replay(folder, "--lines", "4")
+    assert (status, said["bit_equal"], said["reasons"]) == (0, 4, []), said
+
+
+def test_a_run_that_goes_on_names_each_program_that_computed(home, tmp_path):
+    (tmp_path / "in.jsonl").write_bytes(
+        support.jsonl([line | {"body": line["body"] | {"echo": {"each_ms": 20}}}
+                       for line in life.echo_lines(60)]))
+    command = [support.BINARY, "run", "-q", "-i", tmp_path / "in.jsonl", "-o",
+               tmp_path / "out.jsonl", "--model", "smollm2=echo"]
+    process = subprocess.Popen([*command, "--max-num-seqs", "2"], env=home.variables,
+                               stderr=subprocess.DEVNULL)
+    notes = tmp_path / "out.jsonl.quern/computed_by.jsonl"
+    support.until(lambda: notes.exists() and notes.stat().st_size > 0)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    is_ = home.run(tmp_path, "--model", "smollm2=echo")
+    assert [by["settings"] for by in is_["computed_by"]] == [["--max-num-seqs", "2"], []]
+    assert home.verify(tmp_path)[0]["is_good"]
+
+
+def test_where_a_manifest_cannot_be_the_results_are_good_all_the_same(home, tmp_path):
+    (tmp_path / "in.jsonl").write_bytes(support.jsonl(life.echo_lines(3)))
+    (tmp_path / "out.jsonl.manifest.json").write_text("mine")
+    arguments = ("run", "-q", "-i", tmp_path / "in.jsonl", "--model", "smollm2=echo", "-o")
+    done = home.quern(*arguments, tmp_path / "out.jsonl")
+    assert done.returncode == 0 and "no_manifest" in done.stderr
+    assert (tmp_path / "out.jsonl.manifest.json").read_text() == "mine"
+    done = home.quern(*arguments, tmp_path / "b.jsonl", "--signing-key", tmp_path / "in.jsonl")
+    assert done.returncode == 0 and "manifest_not_signed" in done.stderr
+    assert "signature" not in json.loads((tmp_path / "b.jsonl.manifest.json").read_text())
+    assert home.quern(*arguments, tmp_path / "c.jsonl", "--manifest", "").returncode == 0
+    assert not (tmp_path / "c.jsonl.manifest.json").exists()
