@@ -261,6 +261,36 @@ def test_an_embedder_that_sees_both_sides_gives_the_references_vectors(files, fa
         assert 1 - cosine(vector, case["mean"]) <= tolerance
 
 
+@pytest.mark.parametrize("path", PATHS)
+def test_mpnet_gives_the_references_vectors(path):
+    """Its scores have a bias by distance; texts are longer than the buckets reach."""
+    flags, tolerance = PATHS[path]
+    cases = json.loads((HERE / "mpnet/reference.json").read_text())["cases"]
+    texts = [case["ids"] for case in cases]
+    together = vectors_of(HERE / "mpnet", texts * 5, *flags)
+    for case, vector in zip(cases * 5, together, strict=True):
+        assert 1 - cosine(vector, case["mean"]) <= tolerance
+        assert max(abs(a - b) for a, b in zip(vector, case["mean"])) <= 2e-3
+    assert together[:5] * 5 == together  # to the bit, whatever is beside a text
+    assert vectors_of(HERE / "mpnet", texts[-1:], *flags, "--threads", "1") == together[-1:]
+
+
+def test_an_mpnet_that_asks_for_more_is_refused(tmp_path):
+    folder = tmp_path / "mpnet"
+    shutil.copytree(HERE / "mpnet", folder)
+    config = json.loads((folder / "config.json").read_text())
+    for change, sentence in (({"relative_attention_num_buckets": 64},
+                              "relative_attention_num_buckets is 64, not 32"),
+                             ({"relative_attention_num_buckets": -1},
+                              "relative_attention_num_buckets"),
+                             ({"max_position_embeddings": 2}, "max_position_embeddings is 2"),
+                             ({"num_attention_heads": 4}, "attn_rel_b.weight")):
+        (folder / "config.json").write_text(json.dumps(config | change))
+        done = support.quern("embed", "--model", folder, input='{"ids":[[1,2]]}')
+        assert done.returncode == 3 and sentence in done.stderr and done.stderr.count(
+            "\n") == 1, done.stderr
+
+
 @pytest.mark.parametrize("change, sentence", [
     ({"in_features": 33}, "2_Dense/config.json: in_features is not 32"),
     ({"out_features": 0}, "2_Dense/config.json: out_features is no integer of 1..262144"),

@@ -125,7 +125,7 @@ static void run_attention(void *context) {
  * them the same in all; they are one group, which knows of that or does not. */
 static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, uint32_t group,
                             uint32_t head_dim, uint32_t sequences, uint32_t rows, uint32_t length,
-                            uint32_t shared, bool is_told) {
+                            uint32_t shared, bool is_told, bool has_bias) {
     struct rng rng = {6};
     struct kv_cache cache = {.type = kernels->kv_type, .kv_heads = kv_heads, .head_dim = head_dim};
     uint32_t each = (length + KV_BLOCK_TOKENS - 1) / KV_BLOCK_TOKENS;
@@ -159,17 +159,24 @@ static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, ui
                              .scale = 0.125f,
                              .causal = true},
                             {items, sequences, is_told ? shared_blocks : 0}};
+    float *bias = make_random(&rng, (size_t)kv_heads * group * 2 * (length + 64));
+    if (has_bias) {
+        attend.call.bias = bias;
+        attend.call.bias_stride = 2 * ((size_t)length + 64);
+        attend.call.bias_zero = length;
+    }
     double s = seconds_of(run_attention, &attend);
     double keys = (double)rows * (length - (rows - 1) / 2.0); /* keys read per head and sequence */
     double gop_s = 4e-9 * sequences * (double)width * keys / s;
     double read_gb = 4e-9 * kv_heads * head_dim *
                      (sequences * (double)(length - shared) + (shared > 0 ? shared : 0));
     struct peak peak = peak_of(kernels, MATRIX_F32);
-    (void)printf("%s attention %ux%u heads of %u, %u x %u queries, %u keys, %u shared%s: %.0f us, "
-                 "%.1f GOP/s, %.0f %% of %s, cache %.1f GB/s\n",
-                 kernels->name, kv_heads, group, head_dim, sequences, rows, length, shared,
-                 is_told ? " once" : "", 1e6 * s, gop_s,
-                 peak.gop_s > 0 ? 100 * gop_s / peak.gop_s : 0, peak.what, read_gb / s);
+    (void)printf(
+        "%s attention %ux%u heads of %u, %u x %u queries, %u keys, %u shared%s%s: %.0f us, "
+        "%.1f GOP/s, %.0f %% of %s, cache %.1f GB/s\n",
+        kernels->name, kv_heads, group, head_dim, sequences, rows, length, shared,
+        is_told ? " once" : "", has_bias ? ", bias" : "", 1e6 * s, gop_s,
+        peak.gop_s > 0 ? 100 * gop_s / peak.gop_s : 0, peak.what, read_gb / s);
     (void)fflush(stdout);
     free(cache.k);
     free(cache.v);
@@ -177,6 +184,7 @@ static void bench_attention(const struct kernels *kernels, uint32_t kv_heads, ui
     free(items);
     free(q);
     free(y);
+    free(bias);
 }
 
 static void bench_lines(const struct kernels *kernels, uint32_t heads, uint32_t sequences,
@@ -315,15 +323,17 @@ void bench(const struct kernels *kernels) {
     (void)printf("%s: one core reads %.1f GB/s of memory, %.1f GB/s of L2\n", kernels->name,
                  peak_read_gb_s(DRAM_BYTES), peak_read_gb_s(L2_BYTES));
     bench_matrices(kernels);
-    bench_attention(kernels, 3, 3, 64, 1, 1, 1024, 0, false);
-    bench_attention(kernels, 3, 3, 64, 32, 1, 900, 0, false);
-    bench_attention(kernels, 3, 3, 64, 32, 1, 900, 300, false);
-    bench_attention(kernels, 3, 3, 64, 32, 1, 900, 300, true);
-    bench_attention(kernels, 3, 3, 64, 1, 512, 512, 0, false);
-    bench_attention(kernels, 8, 4, 128, 16, 1, 900, 0, false);
-    bench_attention(kernels, 8, 4, 128, 16, 1, 900, 300, true);
-    bench_attention(kernels, 4, 2, 256, 16, 1, 900, 0, false);
-    bench_attention(kernels, 12, 1, 32, 1, 256, 256, 0, false);
+    bench_attention(kernels, 3, 3, 64, 1, 1, 1024, 0, false, false);
+    bench_attention(kernels, 3, 3, 64, 32, 1, 900, 0, false, false);
+    bench_attention(kernels, 3, 3, 64, 32, 1, 900, 300, false, false);
+    bench_attention(kernels, 3, 3, 64, 32, 1, 900, 300, true, false);
+    bench_attention(kernels, 3, 3, 64, 1, 512, 512, 0, false, false);
+    bench_attention(kernels, 8, 4, 128, 16, 1, 900, 0, false, false);
+    bench_attention(kernels, 8, 4, 128, 16, 1, 900, 300, true, false);
+    bench_attention(kernels, 4, 2, 256, 16, 1, 900, 0, false, false);
+    bench_attention(kernels, 12, 1, 32, 1, 256, 256, 0, false, false);
+    bench_attention(kernels, 12, 1, 64, 1, 256, 256, 0, false, false);
+    bench_attention(kernels, 12, 1, 64, 1, 256, 256, 0, false, true);
     bench_lines(kernels, 16, 32, 1, 900);
     bench_lines(kernels, 128, 4, 1, 900);
     bench_lines(kernels, 16, 1, 32, 512);

@@ -20,10 +20,23 @@ struct shape {
     uint32_t head_dim;
     float softcap;
     bool has_sinks;
+    bool has_bias;
 };
 
 /* Below all scores, among them and above them, by the head. */
 static const float sinks[] = {-30.0f, 0.5f, 4.0f, -1.0f, 40.0f, 0.0f, 2.0f, -4.0f, 1.0f};
+
+/* A bias by distance, of up to nine heads. */
+#define BIAS_ZERO (BLOCKS * KV_BLOCK_TOKENS - 1)
+#define BIAS_STRIDE (2 * (size_t)BLOCKS * KV_BLOCK_TOKENS)
+static float bias[9 * BIAS_STRIDE];
+
+/* Numbers from -2 to 2, other ones at each distance. */
+static void fill_bias(void) {
+    struct rng rng = {11};
+    for (size_t i = 0; i < COUNT_OF(bias); i++)
+        bias[i] = (float)rng_below(&rng, 4001) / 1000.0f - 2.0f;
+}
 
 /* One sequence of `length` tokens in a cache. */
 struct sequence {
@@ -128,7 +141,10 @@ static void attend(const struct kernels *kernels, const struct sequence *sequenc
                              .softcap = sequence->shape.softcap,
                              .window = window,
                              .causal = causal,
-                             .sinks = sequence->shape.has_sinks ? sinks : NULL};
+                             .sinks = sequence->shape.has_sinks ? sinks : NULL,
+                             .bias = sequence->shape.has_bias ? bias : NULL,
+                             .bias_stride = BIAS_STRIDE,
+                             .bias_zero = BIAS_ZERO};
     struct attention_item item = {.row = first,
                                   .row_count = count,
                                   .position = first,
@@ -301,7 +317,10 @@ static void make_herd(struct rng *rng, const struct kernels *kernels, struct sha
                                     .softcap = shape.softcap,
                                     .window = window,
                                     .causal = causal,
-                                    .sinks = shape.has_sinks ? sinks : NULL};
+                                    .sinks = shape.has_sinks ? sinks : NULL,
+                                    .bias = shape.has_bias ? bias : NULL,
+                                    .bias_stride = BIAS_STRIDE,
+                                    .bias_zero = BIAS_ZERO};
     herd->call.q_stride = herd->call.y_stride = (size_t)herd->call.head_count * shape.head_dim + 5;
     size_t rows = 0;
     uint32_t shared = herd->shared_blocks * KV_BLOCK_TOKENS;
@@ -406,14 +425,18 @@ static void check_groups(struct rng *rng, const struct kernels *kernels, struct 
 
 void check_attention(const struct kernels *kernels) {
     static const struct shape shapes[] = {
-        {3, 3, 64, 0, false},     {1, 1, 32, 0, false}, {1, 8, 128, 0, false},
-        {1, 2, 256, 0, false},    {2, 2, 80, 0, false}, {1, 5, 24, 0, false},
-        {4, 1, 8, 0, false},      {1, 7, 64, 0, false}, {1, 2, 64, 0.7f, false},
-        {2, 1, 24, 50.0f, false}, {3, 3, 64, 0, true},  {1, 8, 128, 0, true},
-        {2, 1, 24, 50.0f, true}};
+        {3, 3, 64, 0, false, false},    {1, 1, 32, 0, false, false},
+        {1, 8, 128, 0, false, false},   {1, 2, 256, 0, false, false},
+        {2, 2, 80, 0, false, false},    {1, 5, 24, 0, false, false},
+        {4, 1, 8, 0, false, false},     {1, 7, 64, 0, false, false},
+        {1, 2, 64, 0.7f, false, false}, {2, 1, 24, 50.0f, false, false},
+        {3, 3, 64, 0, true, false},     {1, 8, 128, 0, true, false},
+        {2, 1, 24, 50.0f, true, false}, {4, 1, 8, 0, false, true},
+        {1, 3, 24, 50.0f, false, true}};
     static const uint32_t lengths[] = {1, 15, 16, 17, 64, 65, 255, 256, 257};
     static const uint32_t windows[] = {1, 15, 16, 17, 100};
     struct rng rng = {3};
+    fill_bias();
     for (size_t s = 0; s < COUNT_OF(shapes); s++) {
         struct shape shape = shapes[s];
         report(store_is_right(&rng, kernels, shape), "%s kv_store %u heads of %u", kernels->name,
@@ -422,9 +445,10 @@ void check_attention(const struct kernels *kernels) {
             bool is_ok = attention_is_right(&rng, kernels, shape, lengths[i], 0, true);
             if (lengths[i] % 16 == 1)
                 is_ok = attention_is_right(&rng, kernels, shape, lengths[i], 0, false) && is_ok;
-            report(is_ok, "%s attention %ux%u heads of %u, %u tokens, softcap %g%s", kernels->name,
-                   shape.kv_heads, shape.group, shape.head_dim, lengths[i], (double)shape.softcap,
-                   shape.has_sinks ? ", sinks" : "");
+            report(is_ok, "%s attention %ux%u heads of %u, %u tokens, softcap %g%s%s",
+                   kernels->name, shape.kv_heads, shape.group, shape.head_dim, lengths[i],
+                   (double)shape.softcap, shape.has_sinks ? ", sinks" : "",
+                   shape.has_bias ? ", bias" : "");
         }
         for (size_t i = 0; i < COUNT_OF(windows); i++)
             for (int causal = 0; causal < 2; causal++)

@@ -172,6 +172,10 @@ static const struct architecture architectures[] = {
      .has_qkv_bias = true,
      .label_form = LABEL_FORM_TANH,
      .pair_form = PAIR_TWO_MARKS},
+    {.name = "mpnet", /* a folder's only */
+     .is_encoder = true,
+     .has_qkv_bias = true,
+     .has_distance_bias = true},
     {.name = "nomic-bert", .is_encoder = true, .is_rotary_encoder = true},
     {.name = "modern-bert",
      .sees_both = true,

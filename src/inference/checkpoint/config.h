@@ -15,6 +15,7 @@
 
 #include "checkpoint/gguf.h"
 
+#define CONFIG_DISTANCES 32u /* buckets of a bias by distance */
 #define CONFIG_LAYERS_MAX 512u
 #define CONFIG_WIDTH_MAX 65536u
 #define CONFIG_FFN_MAX 262144u
@@ -150,6 +151,8 @@ struct architecture {
     const char *name;       /* general.architecture, and the prefix of its keys */
     bool is_encoder;        /* BERT: LayerNorm after each half layer, learned positions, biases, no
                                causal mask, no gate (GELU), no head */
+    bool has_distance_bias; /* an encoder whose scores get a bias by distance, in 32 buckets of the
+                               first layer for all (MPNet); its tokens have no type */
     bool is_rotary_encoder; /* an encoder with rotary positions, a gate (SiLU), and biases only in
                                its norms */
     bool rope_is_interleaved;  /* q and k rows were permuted for pairs (2i, 2i+1) */

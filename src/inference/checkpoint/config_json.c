@@ -253,6 +253,7 @@ static enum err read_tie(struct json_config *json, const json_t *root, const jso
 /* The architecture of an encoder's model_type, or NULL. */
 static const char *encoder_of(struct str type) {
     if (str_is(type, "bert")) return "bert";
+    if (str_is(type, "mpnet")) return "mpnet";
     return str_is(type, "xlm-roberta") || str_is(type, "roberta") ? "xlm-roberta" : NULL;
 }
 

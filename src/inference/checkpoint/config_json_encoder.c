@@ -37,6 +37,7 @@ static enum err read_counts(struct json_config *json, const json_t *root, struct
     enum err err = OK;
     for (size_t i = 0; i < sizeof counts / sizeof *counts && err == OK; i++)
         err = required(root, counts[i].key, counts[i].max, counts[i].value, error);
+    if (config->architecture->has_distance_bias) return err;
     config->token_types = 2;
     if (err == OK)
         err = config_json_count(root, "type_vocab_size", 1024, &config->token_types, error);
@@ -47,10 +48,11 @@ static enum err read_counts(struct json_config *json, const json_t *root, struct
 static enum err read_first_position(struct model_config *config, const json_t *root,
                                     struct error *error) {
     uint32_t padding = 1; /* the class's default; 0 is no count */
-    const json_t *stated = json_member(root, "pad_token_id");
-    if (config->architecture->pair_form != PAIR_TWO_MARKS) return OK;
+    const bool is_constant = config->architecture->has_distance_bias; /* whatever the file states */
+    const json_t *stated = is_constant ? NULL : json_member(root, "pad_token_id");
+    if (config->architecture->pair_form != PAIR_TWO_MARKS && !is_constant) return OK;
     if (json_is_integer(stated) && json_integer_value(stated) == 0) padding = 0;
-    enum err err = padding == 0
+    enum err err = padding == 0 || is_constant
                        ? OK
                        : config_json_count(root, "pad_token_id", CONFIG_VOCAB_MAX, &padding, error);
     if (err != OK) return err;
@@ -75,6 +77,18 @@ static enum err refuse_own_code(const json_t *root, struct error *error) {
     return OK;
 }
 
+/* MPNet's class computes with 32 buckets, whatever the file states. */
+static enum err check_distances(const struct model_config *config, const json_t *root,
+                                struct error *error) {
+    uint32_t buckets = CONFIG_DISTANCES;
+    if (!config->architecture->has_distance_bias) return OK;
+    enum err err =
+        config_json_count(root, "relative_attention_num_buckets", 1u << 20, &buckets, error);
+    if (err != OK || buckets == CONFIG_DISTANCES) return err;
+    return err_set(error, ERR_INVALID, "relative_attention_num_buckets is %u, not %u", buckets,
+                   CONFIG_DISTANCES);
+}
+
 enum err config_json_read_encoder(struct json_config *json, const json_t *root,
                                   struct error *error) {
     struct model_config *config = &json->config;
@@ -83,6 +97,7 @@ enum err config_json_read_encoder(struct json_config *json, const json_t *root,
     if (err == OK) err = refuse_unless(root, "position_embedding_type", "absolute", error);
     if (err == OK) err = read_counts(json, root, error);
     if (err == OK) err = read_first_position(config, root, error);
+    if (err == OK) err = check_distances(config, root, error);
     if (err != OK) return err;
     config->kv_heads = config->heads;
     config->head_dim = config->width / config->heads;

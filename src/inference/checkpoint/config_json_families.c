@@ -403,7 +403,7 @@ static const struct family *find_family(struct str model_type) {
     return NULL;
 }
 
-static const char *const encoders[] = {"bert", "roberta", "xlm-roberta"};
+static const char *const encoders[] = {"bert", "mpnet", "roberta", "xlm-roberta"};
 
 const char *config_json_model_type(size_t index) {
     const size_t families_count = sizeof families / sizeof *families;

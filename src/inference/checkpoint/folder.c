@@ -69,6 +69,8 @@ static void name_model(struct checkpoint *checkpoint) {
 static const char *find_prefix(const struct shards *shards, bool is_encoder) {
     if (is_encoder) {
         if (shards_find(shards, STR("bert.embeddings.word_embeddings.weight")).file) return "bert.";
+        if (shards_find(shards, STR("mpnet.embeddings.word_embeddings.weight")).file)
+            return "mpnet.";
         const bool is_inside =
             shards_find(shards, STR("roberta.embeddings.word_embeddings.weight")).file != NULL;
         return is_inside ? "roberta." : "";

@@ -11,6 +11,7 @@ enum norms {
     NORMS_FOUR,
     NORMS_OF_GLM,
     NORMS_OF_ENCODER,
+    NAMES_OF_MPNET,
     NAMES_OF_GPT_OSS,
     NAMES_OF_GEMMA_4,
     NAMES_OF_LFM2,
@@ -188,6 +189,16 @@ static const struct name_pair {
     {"ffn_down.bias", "output.dense.bias", NORMS_OF_ENCODER},
     {"layer_output_norm.weight", "output.LayerNorm.weight", NORMS_OF_ENCODER},
     {"layer_output_norm.bias", "output.LayerNorm.bias", NORMS_OF_ENCODER},
+    {"attn_q.weight", "attention.attn.q.weight", NAMES_OF_MPNET},
+    {"attn_q.bias", "attention.attn.q.bias", NAMES_OF_MPNET},
+    {"attn_k.weight", "attention.attn.k.weight", NAMES_OF_MPNET},
+    {"attn_k.bias", "attention.attn.k.bias", NAMES_OF_MPNET},
+    {"attn_v.weight", "attention.attn.v.weight", NAMES_OF_MPNET},
+    {"attn_v.bias", "attention.attn.v.bias", NAMES_OF_MPNET},
+    {"attn_output.weight", "attention.attn.o.weight", NAMES_OF_MPNET},
+    {"attn_output.bias", "attention.attn.o.bias", NAMES_OF_MPNET},
+    {"attn_output_norm.weight", "attention.LayerNorm.weight", NAMES_OF_MPNET},
+    {"attn_output_norm.bias", "attention.LayerNorm.bias", NAMES_OF_MPNET},
 };
 #define LAYER_NAME_COUNT (sizeof layer_names / sizeof *layer_names)
 
@@ -234,6 +245,7 @@ static const struct name_pair single_names[] = {
     {"token_types.weight", "embeddings.token_type_embeddings.weight", NORMS_OF_ENCODER},
     {"token_embd_norm.weight", "embeddings.LayerNorm.weight", NORMS_OF_ENCODER},
     {"token_embd_norm.bias", "embeddings.LayerNorm.bias", NORMS_OF_ENCODER},
+    {"attn_rel_b.weight", "encoder.relative_attention_bias.weight", NAMES_OF_MPNET},
     {"cls.weight", "pooler.dense.weight", NORMS_OF_ENCODER},
     {"cls.bias", "pooler.dense.bias", NORMS_OF_ENCODER},
 };
@@ -266,6 +278,7 @@ static bool has_label_name(const struct architecture *architecture, size_t index
 }
 
 static bool is_of(const struct name_pair *pair, const struct architecture *architecture) {
+    if (pair->norms == NAMES_OF_MPNET) return architecture->has_distance_bias;
     if (architecture->is_encoder || pair->norms == NORMS_OF_ENCODER)
         return architecture->is_encoder && pair->norms == NORMS_OF_ENCODER;
     if (pair->norms == NAMES_OF_GEMMA_4) return architecture->has_layer_scale;
@@ -411,8 +424,8 @@ struct tensor_name folder_name_of(const struct architecture *architecture, const
 
 bool folder_name_is_needless(const struct architecture *architecture, struct str name,
                              bool is_part_of_another) {
-    static const char *const behind[] = {"pooler.", "bert.pooler.", "roberta.pooler.", "cls.",
-                                         "lm_head."};
+    static const char *const behind[] = {"pooler.",       "bert.pooler.", "roberta.pooler.",
+                                         "mpnet.pooler.", "cls.",         "lm_head."};
     static const char *const endings[] = {"rotary_emb.inv_freq", ".position_ids",
                                           "self_attn.masked_bias"};
     /* Layers that guess further tokens, and the part that sees: a flat config may stand beside

@@ -16,10 +16,11 @@ const struct tensor_row tensor_rows[ROLE_COUNT] = {
                                EXTENT_INPUTS},
     [ROLE_INPUT_NORM] = {"per_layer_proj_norm.weight", NEED_INPUTS, EXTENT_INPUT, EXTENT_NONE},
     [ROLE_POSITIONS] = {"position_embd.weight", NEED_POSITIONS, EXTENT_WIDTH, EXTENT_CONTEXT},
-    [ROLE_TOKEN_TYPES] = {"token_types.weight", NEED_ENCODER, EXTENT_WIDTH, EXTENT_TYPES},
+    [ROLE_TOKEN_TYPES] = {"token_types.weight", NEED_TYPES, EXTENT_WIDTH, EXTENT_TYPES},
     [ROLE_EMBEDDING_NORM] = {"token_embd_norm.weight", NEED_EMBEDDING_NORM, EXTENT_WIDTH,
                              EXTENT_NONE},
     [ROLE_EMBEDDING_NORM_BIAS] = {"token_embd_norm.bias", NEED_ENCODER, EXTENT_WIDTH, EXTENT_NONE},
+    [ROLE_DISTANCE_BIAS] = {"attn_rel_b.weight", NEED_DISTANCES, EXTENT_HEADS, EXTENT_DISTANCES},
     [ROLE_LABEL_DENSE] = {"cls.weight", NEED_LABEL_DENSE, EXTENT_WIDTH, EXTENT_WIDTH},
     [ROLE_LABEL_DENSE_BIAS] = {"cls.bias", NEED_LABEL_BIAS, EXTENT_WIDTH, EXTENT_NONE},
     [ROLE_LABEL_NORM] = {"cls.norm.weight", NEED_LABEL_NORM, EXTENT_WIDTH, EXTENT_NONE},
@@ -157,6 +158,7 @@ uint64_t tensor_extent(const struct model_config *config, uint32_t layer, enum e
     case EXTENT_INPUT: return config->input_width;
     case EXTENT_INPUTS: return (uint64_t)config->layers * config->input_width;
     case EXTENT_HEADS: return config->heads;
+    case EXTENT_DISTANCES: return CONFIG_DISTANCES;
     case EXTENT_PAIRS: return config_rotary_dim(config) / 2;
     case EXTENT_EXPERTS: return config->experts;
     case EXTENT_EXPERT_FFN: return config->expert_ffn;
@@ -253,6 +255,8 @@ bool tensor_is_known(const struct model_config *config, uint32_t layer, enum nee
     case NEED_DECODER:
     case NEED_OPTIONAL: return !architecture->is_encoder;
     case NEED_ENCODER: return architecture->is_encoder;
+    case NEED_TYPES: return architecture->is_encoder && !architecture->has_distance_bias;
+    case NEED_DISTANCES: return architecture->has_distance_bias;
     case NEED_ENCODER_BIAS:
     case NEED_POSITIONS: return architecture->is_encoder && !architecture->is_rotary_encoder;
     case NEED_OUTPUT_BIAS:

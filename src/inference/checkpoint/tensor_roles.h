@@ -57,6 +57,8 @@ enum need {
     NEED_LABEL_BIAS, /* the dense layer's */
     NEED_LABEL_NORM,
     NEED_EMBEDDING_NORM,
+    NEED_TYPES,
+    NEED_DISTANCES,
     NEED_DENSE_FIRST,
     NEED_DENSE_SECOND,
     /* From here on it may be absent. */
@@ -94,6 +96,7 @@ enum extent {
     EXTENT_INPUT,
     EXTENT_INPUTS,
     EXTENT_HEADS,
+    EXTENT_DISTANCES,
     EXTENT_PAIRS,
     EXTENT_EXPERTS,
     EXTENT_EXPERT_FFN,

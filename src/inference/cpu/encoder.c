@@ -396,7 +396,10 @@ static void run_attention(struct encoder *encoder) {
                                          .y = encoder->attended,
                                          .y_stride = config->width,
                                          .head_count = config->heads,
-                                         .scale = config->attention_scale}};
+                                         .scale = config->attention_scale,
+                                         .bias = encoder->options.weights->distances,
+                                         .bias_stride = encoder->options.weights->distance_stride,
+                                         .bias_zero = encoder->options.weights->distance_zero}};
     assert(encoder->item_count > 0);
     /* With few items a task has some of the heads. */
     uint32_t tasks = SPREAD_TASKS_PER_THREAD * pool_threads(encoder->options.pool);

@@ -8,7 +8,7 @@
  * turns in one KV cache, which holds the step's keys and values of one layer. It knows no pooling.
  *
  * Algorithm: Devlin et al. 2018, as transformers' BertModel computes it; with rotary positions and
- * a gate, as NomicBertModel does.
+ * a gate, as NomicBertModel does; with a bias of scores by distance, as MPNetModel does.
  *
  * Thread: one caller at a time, which spreads the work over a pool.
  * Memory: sized in encoder_open by a formula over rows_max; a step allocates nothing.

@@ -241,6 +241,12 @@ struct attention {
                            those of p - window < j < p + window */
     const float *sinks; /* (head_count) or NULL: one more score of each query of a head, neither
                            scaled nor capped, which has a share of the softmax and no value */
+    /* (head_count, bias_stride) or NULL: what a scaled score gets by the position of its key less
+     * that of its query; element bias_zero of a row is for the distance 0. Elements for all keys
+     * of the 64 that the last key is in are read. */
+    const float *bias;
+    size_t bias_stride;
+    size_t bias_zero;
 };
 
 /* A run of consecutive positions of one sequence. Their keys and values are stored already. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "weights/weights_internal.h"
 
+#include "base/mem.h"
+
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -282,12 +284,49 @@ enum err weights_read_positions(struct weights_loader *loader) {
         return err_set(loader->error, ERR_LIMIT, "no memory for a vector of %zu weights", width);
     enum err err = take_rows(loader, count, &loader->weights->positions);
     float *at = loader->weights->positions;
-    if (err == OK) err = read_rows(loader, ROLE_TOKEN_TYPES, 0, 1, type);
+    if (err == OK && config->token_types > 0) err = read_rows(loader, ROLE_TOKEN_TYPES, 0, 1, type);
     if (err == OK && !is_rotary)
         err = read_rows(loader, ROLE_POSITIONS, config->position_first, count, at);
     for (size_t i = 0; err == OK && i < count * width; i++) at[i] += type[i % width];
     if (err == OK) err = read_second_type(loader, type);
     free(type);
+    return err;
+}
+
+/* The bucket of a distance, key less query, as T5 and MPNet have them: half of them for keys before
+ * the query; of each half one for each of the first distances, then some by their logarithm. */
+static uint32_t bucket_of(int64_t distance) {
+    const uint32_t half = CONFIG_DISTANCES / 2, exact = half / 2;
+    const uint32_t side = distance > 0 ? half : 0;
+    const float size = (float)(distance < 0 ? -distance : distance);
+    if (size < (float)exact) return side + (uint32_t)size;
+    const float farthest = 128.0f; /* all beyond share the last bucket */
+    const float share = logf(size / (float)exact) / logf(farthest / (float)exact);
+    const uint32_t bucket = exact + (uint32_t)(share * (float)(half - exact));
+    return side + (bucket < half ? bucket : half - 1);
+}
+
+enum err weights_read_distances(struct weights_loader *loader) {
+    const struct model_config *config = loader->options.config;
+    struct weights *weights = loader->weights;
+    if (!config->architecture->has_distance_bias) return OK;
+    const size_t chunk = 64, heads = config->heads, tokens = config->context_max;
+    weights->distance_zero = tokens - 1;
+    weights->distance_stride = tokens - 1 + (tokens + chunk - 1) / chunk * chunk;
+    const size_t count = heads * weights->distance_stride;
+    float *buckets = mem_new(CONFIG_DISTANCES * heads, sizeof *buckets);
+    weights->distances = calloc(count, sizeof *weights->distances);
+    enum err err = OK;
+    if (!weights->distances)
+        err = err_set(loader->error, ERR_LIMIT, "no memory for %zu distances", count);
+    if (err == OK) err = read_rows(loader, ROLE_DISTANCE_BIAS, 0, CONFIG_DISTANCES, buckets);
+    weights->bytes += count * sizeof *weights->distances;
+    for (size_t i = 0; err == OK && i < count; i++) {
+        const size_t head = i / weights->distance_stride, place = i % weights->distance_stride;
+        const int64_t distance = (int64_t)place - (int64_t)weights->distance_zero;
+        weights->distances[i] = buckets[bucket_of(distance) * heads + head];
+    }
+    free(buckets);
     return err;
 }
 

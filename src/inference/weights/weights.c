@@ -168,6 +168,7 @@ static enum err open_ends(struct weights_loader *loader) {
     if (err != OK) return err;
     if (loader->options.config->architecture->is_encoder) {
         err = weights_read_positions(loader);
+        if (err == OK) err = weights_read_distances(loader);
         if (err == OK)
             err = weights_read_norm(loader, 0, ROLE_EMBEDDING_NORM, &weights->embedding_norm);
         if (err == OK)
@@ -357,6 +358,7 @@ void weights_close(struct weights *weights) {
     free(weights->embedding_norm);
     free(weights->embedding_norm_bias);
     free(weights->second_type);
+    free(weights->distances);
     for (uint32_t i = 0; i < CONFIG_DENSE_MAX; i++) free(weights->dense[i]);
     free(weights->labels.dense);
     free(weights->labels.dense_bias);

@@ -52,6 +52,8 @@ struct weights {
     float *embedding_norm_bias; /* (width) */
     float *second_type;         /* (width) what the second token type has more than the first;
                                    NULL: there is one type */
+    float *distances; /* (heads, distance_stride) as struct attention has its bias, or NULL */
+    size_t distance_stride, distance_zero;
     struct label_weights labels;
     float *dense[CONFIG_DENSE_MAX]; /* (dense_widths[i], the width before it) or NULL */
     size_t bytes;                   /* bytes of all matrices and vectors */

@@ -90,6 +90,8 @@ enum err weights_read_decay(struct weights_loader *loader, uint32_t layer,
                             float **ret_decay) MUST_CHECK;
 /* Reads the vectors at which the positions of an encoder begin, and those of token types. */
 enum err weights_read_positions(struct weights_loader *loader) MUST_CHECK;
+/* The bias of scores by distance, as a row for each head; nothing in a model without one. */
+enum err weights_read_distances(struct weights_loader *loader) MUST_CHECK;
 /* Reads the products behind the pooling, if the model has some. */
 enum err weights_read_dense(struct weights_loader *loader) MUST_CHECK;
 /* Reads the head for labels, if the model has one. */

@@ -231,6 +231,10 @@ CONFIGS = {
         "mlp_bias": False, "hidden_activation": "gelu", "global_attn_every_n_layers": 3,
         "local_attention": 16, "global_rope_theta": 16000.0, "local_rope_theta": 100.0,
         "classifier_pooling": "mean", "torch_dtype": "float32"},
+    "mpnet": SIZES | {
+        "model_type": "mpnet", "num_hidden_layers": 2, "max_position_embeddings": 180,
+        "layer_norm_eps": 1e-5, "hidden_act": "gelu", "relative_attention_num_buckets": 32,
+        "torch_dtype": "float32"},
     "nomic-bert": SIZES | {
         "model_type": "nomic_bert", "num_hidden_layers": 2, "max_position_embeddings": 64,
         "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "silu", "rope_theta": 1000.0,
@@ -395,7 +399,7 @@ def make(name):
         key: value
         for key, value in given.items()
         if key not in ("model_type", "torch_dtype")}
-    is_encoder = "bert" in name
+    is_encoder = "bert" in name or name == "mpnet"
     settings |= {"pad_token_id": 0} if is_encoder else {
         "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     given = given | {
@@ -412,14 +416,14 @@ def make(name):
                              dtype=torch.float32,
                              attn_implementation="eager",
                              **({"add_pooling_layer": False} if name in (
-                                 "bert", "nomic-bert") else {})).eval()
+                                 "bert", "mpnet", "nomic-bert") else {})).eval()
     fill(model, 7, name in ("gemma", "gemma2", "nemotron", "qwen3_next"))
     model.tie_weights()
     random = numpy.random.default_rng(3)
     if is_encoder:
         cases = [
             bert_case(model, [2, *map(int, random.integers(5, given["vocab_size"], length - 2)), 3])
-            for length in (2, 5, 17, 33, 48)]
+            for length in ((2, 17, 48, 65, 170) if name == "mpnet" else (2, 5, 17, 33, 48))]
         given = given | {"architectures": [type(model).__name__]}
     else:
         lengths = (4, 23, 45) if "long_factor" in (given.get("rope_scaling") or {}) else (
@@ -450,7 +454,7 @@ def make(name):
         json.dumps({
             "transformers": transformers.__version__, "torch": torch.__version__.split("+")[0],
             "cases": cases}) + "\n")
-    if name == "modernbert":
+    if name in ("modernbert", "mpnet"):
         mean_pooling(folder)
     if name == "bert":
         (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")

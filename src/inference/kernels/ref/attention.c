@@ -69,9 +69,17 @@ static void score_block(const struct attention *call, const float *q, size_t beg
         ret_scores[j] = call->softcap * tanhf(ret_scores[j] / call->softcap);
 }
 
+/* Adds what the scores of a block get by their keys' distances from the query. */
+static void add_bias(const struct attention *call, uint32_t head, uint32_t position, uint32_t block,
+                     float *scores) {
+    const size_t row = head * call->bias_stride + call->bias_zero - position;
+    for (size_t j = 0; call->bias && j < KV_BLOCK_TOKENS; j++)
+        scores[j] += call->bias[row + (size_t)block * KV_BLOCK_TOKENS + j];
+}
+
 /* One query of `head` over keys key_begin..key_end-1: the largest score first, then the sums. */
 static void attend(const struct attention *call, const uint32_t *blocks, const float *q, float *y,
-                   uint32_t head, uint32_t key_begin, uint32_t key_end) {
+                   uint32_t head, uint32_t position, uint32_t key_begin, uint32_t key_end) {
     const struct kv_cache *cache = call->cache;
     const uint32_t kv_head = head / (call->head_count / cache->kv_heads);
     uint32_t dim = cache->head_dim;
@@ -81,14 +89,20 @@ static void attend(const struct attention *call, const uint32_t *blocks, const f
     float largest = call->sinks ? call->sinks[head] : -INFINITY;
     for (uint32_t j = key_begin; j < key_end; j++) {
         size_t begin = head_begin(cache, blocks[j / KV_BLOCK_TOKENS], kv_head);
-        if (j == key_begin || j % KV_BLOCK_TOKENS == 0) score_block(call, q, begin, scores);
+        if (j == key_begin || j % KV_BLOCK_TOKENS == 0) {
+            score_block(call, q, begin, scores);
+            add_bias(call, head, position, j / KV_BLOCK_TOKENS, scores);
+        }
         largest = fmaxf(largest, scores[j % KV_BLOCK_TOKENS]);
     }
     if (call->sinks) total = expf(call->sinks[head] - largest);
     for (uint32_t j = key_begin; j < key_end; j++) {
         uint32_t offset = j % KV_BLOCK_TOKENS;
         size_t begin = head_begin(cache, blocks[j / KV_BLOCK_TOKENS], kv_head);
-        if (j == key_begin || offset == 0) score_block(call, q, begin, scores);
+        if (j == key_begin || offset == 0) {
+            score_block(call, q, begin, scores);
+            add_bias(call, head, position, j / KV_BLOCK_TOKENS, scores);
+        }
         float weight = expf(scores[offset] - largest);
         float values[HEAD_DIM_MAX];
         get_run(cache->v, cache->type, begin + (size_t)offset * dim, dim, values);
@@ -110,7 +124,8 @@ static void attend_item(const struct attention *call, const struct attention_ite
         for (uint32_t head = head_begin; head < head_end; head++) {
             size_t at = (size_t)head * call->cache->head_dim;
             attend(call, item->blocks, call->q + (item->row + r) * call->q_stride + at,
-                   call->y + (item->row + r) * call->y_stride + at, head, key_begin, key_end);
+                   call->y + (item->row + r) * call->y_stride + at, head, position, key_begin,
+                   key_end);
         }
     }
 }
