@@ -155,8 +155,11 @@ int main(int count, char **words) {
         run(&arguments, (uint32_t)under_way, &totals);
         printf("%s%llu under way\n", under_way > 1 ? "\n" : "", (unsigned long long)under_way);
         print_totals(&totals, stdout);
-        /* A run of the suite that never gets into the corners it is for proves nothing. */
-        if (count == 1 && !is_thorough(&totals, under_way, share < 1)) {
+        /* A run of the suite that never gets into the corners it is for proves nothing. A run of
+         * few seeds may miss the rare ones: in 31 seeds all requests end at once six times and
+         * more. */
+        bool is_many = 10 * arguments.seeds >= SEEDS;
+        if (count == 1 && is_many && !is_thorough(&totals, under_way, share < 1)) {
             fprintf(stderr, "sim: some of the above never happened\n");
             return 1;
         }
