@@ -54,6 +54,19 @@ def test_a_ranker_as_a_gguf_file_gives_the_same_labels(tmp_path, name):
     assert got == labels_of(HERE / name, cases_of(name), "--reference")
 
 
+def test_a_gguf_says_that_the_labels_of_a_modernbert_read_the_first_row(tmp_path):
+    """pooling_type 4 is the mean there, as llama.cpp computes it; 2 is the first row."""
+    gguf_of.convert(HERE / "modernbert-cls", tmp_path / "mean.gguf")
+    pairs, tensors = gguf_keys.read(tmp_path / "mean.gguf")
+    kind, ranks = pairs["modern-bert.pooling_type"]
+    assert ranks == 4
+    gguf_keys.write(tmp_path / "cls.gguf", pairs | {"modern-bert.pooling_type": (kind, 2)}, tensors)
+    expected = labels_of(HERE / "modernbert-cls", cases_of("modernbert-cls"), "--reference")
+    for name, is_equal in (("cls", True), ("mean", False)):
+        got = labels_of(tmp_path / f"{name}.gguf", cases_of("modernbert-cls"), "--reference")
+        assert (got == expected) is is_equal
+
+
 def test_a_ranker_as_a_gguf_file_scores_pairs_as_its_folder_does(tmp_path):
     gguf_of.convert(HERE / "xlmr-cross", tmp_path / "ranker.gguf")
     scores = []

@@ -16,8 +16,11 @@ static inline void model_run_step(const struct forward_options *options) {
     struct forward *forward;
     if (forward_open(&forward, options, &error) != OK) abort();
     int32_t tokens[2] = {0, (int32_t)options->config->token_count - 1};
-    struct step_sequence sequence = {
-        .row_count = 2, .block_count = 1, .page_stride = 1, .pages = &block};
+    struct step_sequence sequence = {.row_count = 2,
+                                     .block_count = 1,
+                                     .page_stride = 1,
+                                     .pages = &block,
+                                     .state_from = BACKEND_STATE_ZERO};
     forward_run(forward,
                 &(struct step){.row_count = 2,
                                .sequence_count = 1,
@@ -66,9 +69,10 @@ static inline void model_run(const struct checkpoint *checkpoint,
                                           .pool = pool,
                                           .rows_max = 2,
                                           .logit_rows_max = 1,
-                                          .page_count = 1};
+                                          .page_count = 1,
+                                          .state_count = 1};
         if (!config->architecture->is_encoder) model_run_step(&options);
-        model_run_embed(&options);
+        if (!config_is_recurrent(config)) model_run_embed(&options); /* others do not embed */
         cpu_weights_close(&cpu);
     }
     pool_close(pool);
