@@ -4,7 +4,6 @@
 #include "base/os.h"
 #include "base/spawn.h"
 
-#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,9 +31,9 @@ static void find_sentence(const char *path, const char *end, char ret_text[RUN_P
 /* Starts the process with its output and errors in two files. */
 static enum err start(pid_t *ret_pid, const struct run_process *process, struct error *error) {
     int said = -1, errors = -1;
-    enum err err = os_open(&said, process->said, O_WRONLY | O_CREAT | O_TRUNC, 0600, error);
-    if (err == OK)
-        err = os_open(&errors, process->errors, O_WRONLY | O_CREAT | O_TRUNC, 0600, error);
+    /* New files: a run whose command was killed may still write to those of this name. */
+    enum err err = os_create(&said, process->said, 0600, error);
+    if (err == OK) err = os_create(&errors, process->errors, 0600, error);
     const struct spawn_options options = {.program = "/proc/self/exe",
                                           .arguments = process->arguments,
                                           .fds = {SPAWN_NULL, said, errors},
