@@ -243,3 +243,96 @@ def test_where_a_manifest_cannot_be_the_results_are_good_all_the_same(home, tmp_
     assert "signature" not in json.loads((tmp_path / "b.jsonl.manifest.json").read_text())
     assert home.quern(*arguments, tmp_path / "c.jsonl", "--manifest", "").returncode == 0
     assert not (tmp_path / "c.jsonl.manifest.json").exists()
+
+
+def authorized(key):
+    return {"Authorization": f"Bearer {key}"}
+
+
+def fetched(server, batch, folder, headers=None):
+    """The manifest and the files that it names, in a folder, as a client keeps them."""
+    status, text = server.call("GET", f"/v1/batches/{batch['id']}/manifest", headers=headers)
+    assert status == 200, text
+    is_ = json.loads(text)
+    folder.mkdir()
+    (folder / "b.manifest.json").write_bytes(text)
+    for name, id_ in (("input", batch["input_file_id"]), ("output", batch["output_file_id"]),
+                      ("errors", batch["error_file_id"])):
+        assert (name in is_) == bool(id_)
+        if id_:
+            content = server.call("GET", f"/v1/files/{id_}/content", headers=headers)[1]
+            (folder / is_[name]["name"]).write_bytes(content)
+            assert is_[name]["sha256"] == hashlib.sha256(content).hexdigest()
+    return is_
+
+
+def test_a_batch_has_a_manifest_that_verifies(home, made, tmp_path):
+    lines = lines_of(4)
+    lines[1]["body"]["max_tokens"] = 100000  # too many for the model: a failed line
+    model = f"m={made}/m.gguf"
+    with support.serving(tmp_path / "state", "--model", model, "--device", "cpu") as server:
+        file = server.upload(support.jsonl(lines))
+        batch = server.wait(server.json("POST", "/v1/batches", {
+            "input_file_id": file["id"], "endpoint": "/v1/completions",
+            "completion_window": "24h"})["id"])
+        support.until(lambda: server.call("GET", f"/v1/batches/{batch['id']}/manifest")[0] == 200)
+        is_ = fetched(server, batch, tmp_path / "kept")
+        text = (tmp_path / "kept/b.manifest.json").read_bytes()
+    assert is_["results"] == {"completed": 3, "failed": 1} and is_["batch"]["id"] == batch["id"]
+    [by] = is_["computed_by"]
+    assert by["settings"] == ["--device", "cpu"]
+    assert by["models"][0]["files"][0] == {
+        "name": "m.gguf", "bytes": (made / "m.gguf").stat().st_size, "sha256": sum_of(made / "m.gguf")}
+    public = home.quern("key", "public", "--state-dir", tmp_path / "state").stdout.strip()
+    done = home.quern("verify", tmp_path / "kept/b.manifest.json", "--json", "--public-key", public)
+    assert done.returncode == 0 and len(json.loads(done.stdout)["files"]) == 4, done.stdout
+    done = home.quern("replay", tmp_path / "kept/b.manifest.json", "--json", "--lines", "1",
+                      "--public-key", public)
+    assert json.loads(done.stdout)["bit_equal"] == 1, done.stdout
+    with support.serving(tmp_path / "state", "--model", model, "--device", "cpu") as server:
+        assert server.call("GET", f"/v1/batches/{batch['id']}/manifest") == (200, text), \
+            "the same bytes after a restart"
+        assert len((tmp_path / "state/computed_by.jsonl").read_text().split()) == 2, \
+            "one record without its sums, one with them, and none of the same server again"
+
+
+def test_a_manifest_is_its_owners_and_of_a_batch_that_has_ended(tmp_path):
+    state = tmp_path / "state"
+    keys = {owner: support.make_key(state, "--owner", owner) for owner in "ab"}
+    clock = support.Clock(tmp_path)
+    with support.serving(state, "--model", "smollm2=echo",
+                         environment=clock.environment) as server:
+        mine, other = authorized(keys["a"]), authorized(keys["b"])
+        form = (b'--x\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nbatch\r\n--x\r\n'
+                b'Content-Disposition: form-data; name="file"; filename="in.jsonl"\r\n\r\n' +
+                support.jsonl(life.held_lines(3, 1)) + b"\r\n--x--\r\n")
+        file = json.loads(server.call("POST", "/v1/files", form, "multipart/form-data; boundary=x",
+                                      headers=mine)[1])
+        batch = json.loads(server.call("POST", "/v1/batches", {
+            "input_file_id": file["id"], "endpoint": "/v1/chat/completions",
+            "completion_window": "24h"}, headers=mine)[1])
+        path = f"/v1/batches/{batch['id']}/manifest"
+        status, body = server.call("GET", path, headers=mine)
+        assert status == 409 and b"has not ended" in body, body
+        assert server.call("GET", path)[0] == 401
+        assert server.call("GET", path, headers=other)[0] == 404
+        status, body = server.call("POST", f"/v1/batches/{batch['id']}/cancel", {}, headers=mine)
+        assert status == 200, body
+        support.until(lambda: server.call("GET", path, headers=mine)[0] == 200)
+        assert server.call("GET", path, headers=other)[0] == 404
+        status, body = server.call("GET", path, headers=mine)
+        assert json.loads(body)["batch"]["status"] == "cancelled"
+
+
+def test_a_batch_that_two_servers_computed_names_both(tmp_path):
+    state, clock = tmp_path / "state", support.Clock(tmp_path)
+    with support.serving(state, "--model", "smollm2=echo", "--max-num-seqs", "2",
+                         environment=clock.environment) as server:
+        batch = server.create(support.jsonl(life.held_lines(3, 1)))
+        support.until(lambda: server.batch(batch["id"])["request_counts"]["completed"] == 1)
+        server.kill()
+    clock.move(5)
+    with support.serving(state, "--model", "smollm2=echo", environment=clock.environment) as server:
+        clock.until(lambda: server.batch(batch["id"])["status"] == "completed", 70)
+        is_ = json.loads(server.call("GET", f"/v1/batches/{batch['id']}/manifest")[1])
+    assert [by["settings"] for by in is_["computed_by"]] == [["--max-num-seqs", "2"], []]

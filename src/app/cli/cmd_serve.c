@@ -4,6 +4,7 @@
 #include "cli/command.h"
 #include "cli/engine_options.h"
 #include "cli/front_options.h"
+#include "cli/manifest_options.h"
 #include "cli/price_options.h"
 #include "cli/queue_options.h"
 #include "cli/remote_options.h"
@@ -24,6 +25,7 @@ struct chosen {
     const struct command_call *call;
     struct serve_options serve;
     struct engine_choice choice;
+    json_t *settings; /* owned; manifests have them */
     int64_t port, drain_s, lookahead_lines, hang_s, stuck_s, preflight_s;
     const char *profile;
     bool extended_windows;
@@ -53,6 +55,9 @@ static const struct option rows[] = {
      .reloads = true},
     {"state-dir", OPTION_TEXT, AT(serve.node.store.dir), "DIR",
      .help = "folder of all durable state (default ${XDG_STATE_HOME:-~/.local/state}/quern)"},
+    {"signing-key", OPTION_TEXT, AT(serve.signing_key), "FILE",
+     .help = "Ed25519 key that signs manifests of batches (default: signing_key in the state "
+             "directory, which is made if it does not exist)"},
     {"drain-seconds", OPTION_INTEGER, AT(drain_s), "N",
      .help = "time to finish running requests after SIGTERM (default 30 s)", .max = 86400,
      .reloads = true},
@@ -131,6 +136,7 @@ static void release(void *context) {
     engine_options_release(&chosen->choice, &chosen->serve.node);
     queue_options_release(&chosen->queue);
     shelf_close(chosen->shelf);
+    json_decref(chosen->settings);
 }
 
 static enum err check(struct command_call *call, struct error *error) {
@@ -246,6 +252,7 @@ static enum err run(struct command_call *call, struct error *error) {
     enum err err = engine_options_find_models(&chosen->choice, &serve->node, call->stop, error);
     if (err == OK && chosen->on_demand) err = shelf_open(&chosen->shelf, call->stop, error);
     serve->node.shelf = chosen->shelf;
+    serve->settings = chosen->settings = manifest_settings(&chosen->choice);
     return err == OK ? serve_run(serve, error) : err;
 }
 

@@ -314,11 +314,13 @@ static enum err check_files(const struct replaying *replaying, struct error *err
     char why[ERROR_TEXT_BYTES];
     const struct run_proof *proof = replaying->proof;
     const json_t *content = proof->manifest.content;
-    if (run_check_file(proof->output, json_object_get(content, "output"), why) != RUN_FILE_GOOD)
+    if (run_check_file(proof->output, json_object_get(content, "output"), NULL, why) !=
+        RUN_FILE_GOOD)
         return err_set(error, ERR_CORRUPT, "%s: %.300s", proof->output, why);
-    if (run_check_file(proof->input, json_object_get(content, "requests"), why) == RUN_FILE_GOOD)
+    if (run_check_file(proof->input, json_object_get(content, "requests"), NULL, why) ==
+        RUN_FILE_GOOD)
         return OK;
-    if (run_check_file(proof->input, json_object_get(content, "input"), why) == RUN_FILE_GOOD)
+    if (run_check_file(proof->input, json_object_get(content, "input"), NULL, why) == RUN_FILE_GOOD)
         return err_set(error, ERR_INVALID,
                        "%s is not the requests that ran but a table, or has more of them; make "
                        "them by `quern table %s --prompt … -o requests.jsonl` with the options of "

@@ -10,7 +10,7 @@
 
 const char *const run_file_states[] = {"good", "differs", "missing", "unknown"};
 
-enum run_file_state run_check_file(const char *path, const json_t *entry,
+enum run_file_state run_check_file(const char *path, const json_t *entry, const volatile bool *stop,
                                    char ret_why[ERROR_TEXT_BYTES]) {
     struct file_facts facts;
     struct error error;
@@ -31,7 +31,7 @@ enum run_file_state run_check_file(const char *path, const json_t *entry,
                  facts.bytes, (int64_t)json_integer_value(bytes));
         return RUN_FILE_DIFFERS;
     }
-    if (file_sum(path, hex, &error) != OK) {
+    if (file_sum(path, hex, stop, &error) != OK) {
         snprintf(ret_why, ERROR_TEXT_BYTES, "%s", error.text);
         return RUN_FILE_MISSING;
     }
@@ -52,7 +52,8 @@ static void check_one(struct check *check, const char *what, const char *path,
     char why[ERROR_TEXT_BYTES];
     check->is_stopped = check->is_stopped || (check->options->stop && *check->options->stop);
     if (check->is_stopped) return;
-    struct run_file file = {what, path, run_check_file(path, entry, why), why};
+    struct run_file file = {what, path, run_check_file(path, entry, check->options->stop, why),
+                            why};
     check->wrong += file.state == RUN_FILE_DIFFERS || file.state == RUN_FILE_MISSING;
     check->options->file(check->options->context, &file);
 }
@@ -78,8 +79,11 @@ enum err run_check(const struct run_proof *proof, const struct run_check_options
     struct check check = {.options = options};
     size_t i, k;
     check_one(&check, "input", proof->input, json_object_get(content, "input"));
-    check_one(&check, "output", proof->output, json_object_get(content, "output"));
+    if (*proof->output)
+        check_one(&check, "output", proof->output, json_object_get(content, "output"));
     if (*proof->rest) check_one(&check, "rest", proof->rest, json_object_get(content, "rest"));
+    if (*proof->errors)
+        check_one(&check, "errors", proof->errors, json_object_get(content, "errors"));
     if (!options->skips_models)
         json_array_foreach(json_object_get(content, "computed_by"), i, record)
             json_array_foreach(json_object_get(record, "models"), k, model)

@@ -19,7 +19,7 @@ enum run_file_state {
 extern const char *const run_file_states[];
 
 struct run_file {
-    const char *what; /* "input", "output", "rest", "model" */
+    const char *what; /* "input", "output", "rest", "errors", "model" */
     const char *path;
     enum run_file_state state;
     const char *why; /* a sentence; "" of a good file */
@@ -37,5 +37,5 @@ struct run_check_options {
 enum err run_check(const struct run_proof *proof, const struct run_check_options *options,
                    size_t *ret_wrong, struct error *error) MUST_CHECK;
 /* The state of one file against the entry of a manifest. `ret_why` gets a sentence. */
-enum run_file_state run_check_file(const char *path, const json_t *entry,
+enum run_file_state run_check_file(const char *path, const json_t *entry, const volatile bool *stop,
                                    char ret_why[ERROR_TEXT_BYTES]);

@@ -42,6 +42,13 @@ static const char *base_of(const char *path) {
     return slash ? slash + 1 : path;
 }
 
+/* The file that the manifest names so, in its folder; nothing if it names none. */
+static void place_named(const struct run_proof *proof, const char *member,
+                        char ret_path[PATH_MAX]) {
+    const json_t *file = json_object_get(proof->manifest.content, member);
+    if (file) place(proof, base_of(run_proof_text(file, "name")), ret_path);
+}
+
 static void find_input(struct run_proof *proof, const char *name) {
     if (*name == '/')
         snprintf(proof->input, sizeof proof->input, "%s", name);
@@ -54,14 +61,14 @@ static void find_input(struct run_proof *proof, const char *name) {
 
 static void find_files(struct run_proof *proof, const struct run_proof_options *options,
                        bool is_output) {
-    const json_t *content = proof->manifest.content, *rest = json_object_get(content, "rest");
+    const json_t *content = proof->manifest.content;
     const char *output = options->output ? options->output : is_output ? options->run : NULL;
     if (output)
         snprintf(proof->output, sizeof proof->output, "%s", output);
     else
-        place(proof, base_of(run_proof_text(json_object_get(content, "output"), "name")),
-              proof->output);
-    if (rest) place(proof, base_of(run_proof_text(rest, "name")), proof->rest);
+        place_named(proof, "output", proof->output);
+    place_named(proof, "rest", proof->rest);
+    place_named(proof, "errors", proof->errors);
     if (options->input)
         snprintf(proof->input, sizeof proof->input, "%s", options->input);
     else

@@ -27,7 +27,8 @@ struct run_proof_options {
 struct run_proof {
     struct manifest manifest;
     char path[PATH_MAX]; /* the manifest */
-    char input[PATH_MAX], output[PATH_MAX], rest[PATH_MAX];
+    /* Empty: the run has none. `errors` are the failed lines of a batch. */
+    char input[PATH_MAX], output[PATH_MAX], rest[PATH_MAX], errors[PATH_MAX];
 };
 
 /* Reads the manifest and finds the files, which may be missing. ERR_NOT_FOUND: there is no

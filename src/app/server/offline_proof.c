@@ -81,7 +81,8 @@ static json_t *read_notes(const char *folder) {
         file.bytes = 0;
     while (jsonl_file_next(&file, &line)) {
         if (json_read(&record, line, &ignored) != OK) continue;
-        run_record_add_sums(record);
+        (void)run_record_add_sums(record, NULL);
+        run_record_drop_facts(record);
         json_array_append_new(list, record);
     }
     jsonl_file_close(&file);
@@ -115,7 +116,7 @@ static json_t *file_of(const char *name, const char *path, const char *sum) {
     char hex[DIGEST_HEX_BYTES];
     struct error ignored;
     json_t *file = json_object();
-    if (!sum && file_sum(path, hex, &ignored) == OK) sum = hex;
+    if (!sum && file_sum(path, hex, NULL, &ignored) == OK) sum = hex;
     json_object_set_new(file, "name", run_record_text(name));
     json_object_set_new(file, "bytes",
                         sum && file_facts_read(path, &facts) ? json_integer((json_int_t)facts.bytes)

@@ -39,10 +39,10 @@ static json_t *sum_of(struct str text) {
 }
 
 /* The sum of a file as it is now, or null. */
-static json_t *noted_sum(const char *path) {
+static json_t *noted_sum(const char *path, const volatile bool *stop) {
     char hex[DIGEST_HEX_BYTES];
     struct error ignored;
-    return file_sum_noted(path, hex, &ignored) == OK ? json_string(hex) : json_null();
+    return file_sum_noted(path, hex, stop, &ignored) == OK ? json_string(hex) : json_null();
 }
 
 /* --- the files of a model --- */
@@ -141,9 +141,9 @@ static json_t *program_of(bool has_gpus) {
     char plugin[PATH_MAX];
     json_t *program = json_object();
     json_object_set_new(program, "version", json_string(QUERN_VERSION));
-    json_object_set_new(program, "sha256", noted_sum(PROGRAM));
+    json_object_set_new(program, "sha256", noted_sum(PROGRAM, NULL));
     if (has_gpus && gpu_find_plugin(plugin))
-        json_object_set_new(program, "plugin_sha256", noted_sum(plugin));
+        json_object_set_new(program, "plugin_sha256", noted_sum(plugin, NULL));
     return program;
 }
 
@@ -176,6 +176,8 @@ json_t *run_record_make(struct node *node, const struct node_options *options,
         json_array_append_new(upstreams, upstream);
     }
     json_object_set_new(record, "upstreams", upstreams);
+    if (options->queue) json_object_set_new(record, "has_nodes", json_true());
+    if (options->shelf) json_object_set_new(record, "on_demand", json_true());
     return record;
 }
 
@@ -191,7 +193,7 @@ static void folder_of(const json_t *model, char ret_folder[PATH_MAX]) {
         slash[slash == ret_folder] = '\0';
 }
 
-static void add_sum(json_t *file, const char *folder) {
+static void add_sum(json_t *file, const char *folder, const volatile bool *stop) {
     char path[PATH_MAX + 256];
     struct file_facts now;
     const struct file_facts then = {
@@ -201,17 +203,50 @@ static void add_sum(json_t *file, const char *folder) {
     const char *name = json_string_value(json_object_get(file, "name"));
     snprintf(path, sizeof path, "%s/%s", folder, name ? name : "");
     bool is_same = file_facts_read(path, &now) && file_facts_are_same(&then, &now);
-    json_object_set_new(file, "sha256", is_same ? noted_sum(path) : json_null());
-    json_object_del(file, "changed_ns");
-    json_object_del(file, "inode");
+    json_object_set_new(file, "sha256", is_same ? noted_sum(path, stop) : json_null());
 }
 
-void run_record_add_sums(json_t *record) {
+bool run_record_add_sums(json_t *record, const volatile bool *stop) {
     char folder[PATH_MAX];
     json_t *model, *file;
     size_t i, k;
     json_array_foreach(json_object_get(record, "models"), i, model) {
         folder_of(model, folder);
-        json_array_foreach(json_object_get(model, "files"), k, file) add_sum(file, folder);
+        json_array_foreach(json_object_get(model, "files"), k, file) {
+            add_sum(file, folder, stop);
+            if (stop && *stop) return false;
+        }
     }
+    return true;
+}
+
+bool run_record_has_sums(const json_t *record) {
+    const json_t *model, *file;
+    size_t i, k;
+    json_array_foreach(json_object_get(record, "models"), i, model)
+        json_array_foreach(json_object_get(model, "files"), k,
+                           file) if (!json_object_get(file, "sha256")) return false;
+    return true;
+}
+
+static void drop(json_t *record, const char *member) {
+    json_t *model, *file;
+    size_t i, k;
+    json_array_foreach(json_object_get(record, "models"), i, model)
+        json_array_foreach(json_object_get(model, "files"), k, file) json_object_del(file, member);
+}
+
+void run_record_drop_facts(json_t *record) {
+    drop(record, "changed_ns");
+    drop(record, "inode");
+}
+
+bool run_record_is_same(const json_t *a, const json_t *b) {
+    json_t *one = json_deep_copy(a), *other = json_deep_copy(b);
+    drop(one, "sha256");
+    drop(other, "sha256");
+    bool is_same = json_equal(one, other);
+    json_decref(one);
+    json_decref(other);
+    return is_same;
 }

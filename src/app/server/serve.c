@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/service.h"
 #include "preflight/preflight_child.h"
+#include "server/batch_proof.h"
 #include "server/certificate.h"
 #include "server/open_files.h"
 #include "server/pull_child.h"
@@ -34,6 +35,7 @@ struct front {
     struct reload reload; /* what SIGHUP changes */
     struct preflight_child preflight;
     struct studio_child studio;
+    struct batch_proof proof;
     struct api *api;
     uint32_t connections_max;
     uint16_t port;
@@ -127,6 +129,8 @@ static enum err open_with(const struct serve_options *options, struct node *node
                               .studio = options->studio.url ? studio_child_run : NULL,
                               .studio_context = &front->studio,
                               .studio_url = options->studio.url,
+                              .manifest = batch_proof_write,
+                              .manifest_context = &front->proof,
                               .cards = cards,
                               .cards_context = node,
                               .nodes = node_fleet(node) ? nodes : NULL,
@@ -156,6 +160,7 @@ static enum err open_front(const struct serve_options *options, struct node *nod
 
 static void close_front(struct front *front) {
     api_close(front->api, CLOSE_MS);
+    batch_proof_close(&front->proof);
     studio_child_close(&front->studio);
     notify_close(front->reload.notify, CLOSE_MS);
     keys_close(front->reload.keys);
@@ -234,6 +239,9 @@ enum err serve_run(const struct serve_options *options, struct error *error) {
     /* The network side opens first, so that /health tells "loading" while models load. */
     err = open_front(options, node, &front, error);
     if (err == OK) err = node_wait_ready(node, options->stop, error);
+    if (err == OK)
+        batch_proof_begin(&front.proof, node, &options->node, options->settings,
+                          options->signing_key);
     if (err == OK) err = node_start(node, error);
     if (err == OK) {
         service_tell("READY=1");

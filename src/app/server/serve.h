@@ -13,6 +13,7 @@
 #include "node/node.h"
 #include "server/webhooks.h"
 
+#include <jansson.h>
 #include <signal.h>
 
 struct reload; /* server/reload.h */
@@ -35,6 +36,8 @@ struct serve_options {
     bool insecure_no_keys;             /* serve an address of other machines without any key */
     const char *env_file;              /* variables for secrets (secret.h); NULL: none */
     struct webhook_settings webhooks;
+    const char *signing_key; /* file of the key that signs manifests; NULL: the state directory's */
+    const json_t *settings;  /* as run_record_make takes them */
     struct studio_settings studio;
     uint64_t file_bytes_max;              /* 0: the API's default */
     uint64_t batch_file_bytes_max;        /* 0: the limit of other files */

@@ -120,6 +120,10 @@ struct api_options {
     size_t (*nodes)(void *context, struct fleet_status *ret_queue,
                     struct fleet_node_status *ret_nodes, size_t nodes_max);
     void *nodes_context;
+    /* Appends the manifest of a batch that has ended; any thread. NULL: there are none. */
+    enum err (*manifest)(void *context, const struct store_batch *batch, struct buf *out,
+                         struct error *error);
+    void *manifest_context;
 };
 
 enum err api_open(struct api **ret_api, const struct api_options *options, uint16_t *ret_port,

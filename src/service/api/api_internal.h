@@ -159,6 +159,7 @@ void batches_get(void *context, struct http_request *request);
 void batches_cancel(void *context, struct http_request *request);
 void batches_delete(void *context, struct http_request *request);
 void batches_pause(void *context, struct http_request *request);
+void batches_manifest(void *context, struct http_request *request);
 void batches_resume(void *context, struct http_request *request);
 void batches_retry(void *context, struct http_request *request);
 /* results.c */

@@ -333,3 +333,23 @@ void batches_pause(void *context, struct http_request *request) {
 void batches_resume(void *context, struct http_request *request) {
     set_paused(context, request, false);
 }
+
+/* What the batch was made of, signed; its bytes are the same each time. */
+void batches_manifest(void *context, struct http_request *request) {
+    struct api *api = context;
+    struct store_batch batch;
+    struct buf body;
+    struct error error;
+    if (!batches_find(api, request, &batch)) return;
+    buf_init(&body, BUF_UNLIMITED);
+    enum err err = api->options.manifest
+                       ? api->options.manifest(api->options.manifest_context, &batch, &body, &error)
+                       : err_set(&error, ERR_UNAVAILABLE, "This server makes no manifests.");
+    store_batch_release(&batch);
+    if (err == OK) {
+        api_answer_json(request, &body);
+        return;
+    }
+    buf_release(&body);
+    fail(request, err, &error);
+}

@@ -34,7 +34,8 @@ bool file_facts_are_same(const struct file_facts *a, const struct file_facts *b)
     return a->bytes == b->bytes && a->changed_ns == b->changed_ns && a->inode == b->inode;
 }
 
-enum err file_sum(const char *path, char ret_hex[DIGEST_HEX_BYTES], struct error *error) {
+enum err file_sum(const char *path, char ret_hex[DIGEST_HEX_BYTES], const volatile bool *stop,
+                  struct error *error) {
     struct digest digest;
     int fd;
     size_t count = 1;
@@ -43,6 +44,10 @@ enum err file_sum(const char *path, char ret_hex[DIGEST_HEX_BYTES], struct error
     char *piece = mem_alloc(PIECE_BYTES);
     digest_begin(&digest, DIGEST_SHA256);
     while (err == OK && count > 0) {
+        if (stop && *stop) {
+            err = err_set(error, ERR_CANCELLED, "stopped");
+            break;
+        }
         err = os_read(fd, piece, PIECE_BYTES, &count, error);
         if (err == OK) digest_add(&digest, piece, count);
     }
@@ -113,13 +118,14 @@ static void write_note(const struct note *note, const char *hex) {
         (void)unlink(made);
 }
 
-enum err file_sum_noted(const char *path, char ret_hex[DIGEST_HEX_BYTES], struct error *error) {
+enum err file_sum_noted(const char *path, char ret_hex[DIGEST_HEX_BYTES], const volatile bool *stop,
+                        struct error *error) {
     struct file_facts before, after;
     struct note note;
-    if (!file_facts_read(path, &before)) return file_sum(path, ret_hex, error);
+    if (!file_facts_read(path, &before)) return file_sum(path, ret_hex, stop, error);
     bool has_name = before.bytes >= NOTED_BYTES_MIN && name_note(path, &before, &note);
     if (has_name && read_note(&note, ret_hex)) return OK;
-    enum err err = file_sum(path, ret_hex, error);
+    enum err err = file_sum(path, ret_hex, stop, error);
     if (err != OK || !has_name) return err;
     bool is_old = clock_unix_s() * 1000000000 - before.changed_ns > RECENT_NS;
     if (is_old && file_facts_read(path, &after) && file_facts_are_same(&before, &after))

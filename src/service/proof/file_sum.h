@@ -29,8 +29,9 @@ struct file_facts {
 bool file_facts_read(const char *path, struct file_facts *ret_facts);
 bool file_facts_are_same(const struct file_facts *a, const struct file_facts *b);
 
-/* Reads the whole file. */
-enum err file_sum(const char *path, char ret_hex[DIGEST_HEX_BYTES], struct error *error) MUST_CHECK;
+/* Reads the whole file. ERR_CANCELLED if *stop became true; NULL is allowed. */
+enum err file_sum(const char *path, char ret_hex[DIGEST_HEX_BYTES], const volatile bool *stop,
+                  struct error *error) MUST_CHECK;
 /* As file_sum, or by a note. */
-enum err file_sum_noted(const char *path, char ret_hex[DIGEST_HEX_BYTES],
+enum err file_sum_noted(const char *path, char ret_hex[DIGEST_HEX_BYTES], const volatile bool *stop,
                         struct error *error) MUST_CHECK;

@@ -19,6 +19,9 @@ static enum err check_mode(int fd, const char *path, struct error *error) {
     struct stat status;
     if (fstat(fd, &status) != 0) return err_from_errno(error, errno, "cannot look at %s", path);
     if (!S_ISREG(status.st_mode)) return err_set(error, ERR_INVALID, "%s is no file", path);
+    if (status.st_uid != geteuid() && status.st_uid != 0)
+        return err_set(error, ERR_INVALID, "%s belongs to user %u, who could sign with it", path,
+                       (unsigned)status.st_uid);
     if ((status.st_mode & 077) == 0) return OK;
     return err_set(error, ERR_INVALID,
                    "%s can be read by others than its owner (mode %03o); chmod 600 it", path,
