@@ -5,7 +5,7 @@ import json, os, pathlib, random, re, signal, subprocess, sys, time
 
 import pytest
 
-import support
+import gguf_of, support
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "crash"))
 import life
@@ -94,6 +94,8 @@ def test_counts_and_times_are_those_of_the_run(tmp_path):
     whole = sorted(usage["prompt_tokens"] + usage["completion_tokens"] for usage in usages)
     assert model["tokens_per_request"] == {"p50": whole[12], "p95": whole[23], "max": whole[24]}
     summary = model["summary"]
+    assert summary["context_tokens"] == 0 and set(model["context"].values()) == {None}, \
+        "the echo worker has no window"
     assert model["req_s"] == summary["req_s"]
     for job in model["jobs"]:
         seconds = summary["load_seconds"] + job["requests"] / summary["req_s"]
@@ -104,6 +106,22 @@ def test_counts_and_times_are_those_of_the_run(tmp_path):
         assert job["managed_api"] == pytest.approx(
             summary["costs"]["once"]["managed_api"] * job["requests"] / 25)
         assert job["rented_gpu"] is None
+
+
+def test_the_share_of_the_window_is_that_of_the_models(tmp_path):
+    gguf_of.convert(pathlib.Path(__file__).parents[1] / "engine/families/granite",
+                    tmp_path / "m.gguf")
+    lines = [{
+        "custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": {
+            "model": "m", "prompt": [5] * (i + 1), "max_tokens": 2, "ignore_eos": True,
+            "temperature": 0}} for i in range(20)]
+    said = evaluate(write(tmp_path / "in.jsonl", lines), "--model", f"m={tmp_path}/m.gguf",
+                    "--device", "cpu", "--max-model-len", "40")
+    [model] = said["models"]
+    assert (model["answered"], model["summary"]["context_tokens"]) == (20, 40)
+    assert model["context"] == {
+        "tokens": 40, "mean_share": pytest.approx(12.5 / 40), "p95_share": pytest.approx(21 / 40),
+        "max_share": pytest.approx(22 / 40)}
 
 
 def test_agreement_with_a_file_is_that_of_compare(tmp_path):

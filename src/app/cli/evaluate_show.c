@@ -21,7 +21,7 @@ static void print_figure(double value, const char *unit) {
 }
 
 static void print_models(const struct evaluation *evaluation) {
-    printf("%-*s answered  failed   valid %% truncated      req/s  tokens p50     p95\n",
+    printf("%-*s answered  failed   valid %% truncated      req/s  tokens p50     p95  window %%\n",
            NAME_COLUMNS, "model");
     for (size_t i = 0; i < evaluation->count; i++) {
         const struct candidate *is = &evaluation->candidates[i];
@@ -30,7 +30,9 @@ static void print_models(const struct evaluation *evaluation) {
         print_figure(100 * candidate_valid_share(is), "");
         printf(" %9" PRIu64, is->truncated);
         print_figure(is->requests_per_s, "");
-        printf(" %11" PRIu64 " %7" PRIu64 "\n", is->tokens_p50, is->tokens_p95);
+        printf(" %11" PRIu64 " %7" PRIu64, is->tokens_p50, is->tokens_p95);
+        print_figure(100 * candidate_context_share(is, (double)is->tokens_p95), "");
+        printf("\n");
     }
 }
 

@@ -109,14 +109,15 @@ void run_summary_print(const struct offline_summary *is, bool json, const char *
            "\"load_seconds\": %.3f, "
            "\"req_s\": %.3f, \"prompt_tokens\": %llu, \"cached_tokens\": %llu, "
            "\"completion_tokens\": %llu, "
+           "\"context_tokens\": %" PRIu32 ", "
            "\"peak_rss_bytes\": %llu, \"done_before\": %llu, \"rest\": %llu, \"shapes\": %s, "
            "\"costs\": %s}\n",
            (unsigned long long)is->requests, (unsigned long long)is->completed,
            (unsigned long long)is->failed, is->seconds, is->load_seconds, rate,
            (unsigned long long)is->usage.input_tokens, (unsigned long long)is->usage.cached_tokens,
-           (unsigned long long)is->usage.output_tokens, (unsigned long long)peak_rss_bytes(),
-           (unsigned long long)is->done_before, (unsigned long long)is->rest_lines, shapes.at,
-           told.at);
+           (unsigned long long)is->usage.output_tokens, is->context_tokens,
+           (unsigned long long)peak_rss_bytes(), (unsigned long long)is->done_before,
+           (unsigned long long)is->rest_lines, shapes.at, told.at);
     buf_release(&told);
     buf_release(&shapes);
 }

@@ -182,6 +182,10 @@ static enum err read_results(struct candidate *candidate, struct error *error) {
     if (err == OK) err = os_file_bytes(file.fd, &file.bytes, error);
     while (err == OK && jsonl_file_next(&file, &line)) err = tally_line(&tally, line, error);
     if (err == OK && file.failed) err = err_set(error, ERR_IO, "%s", file.why.text);
+    candidate->tokens_mean =
+        tally.count > 0 ? (double)(candidate->prompt_tokens + candidate->completion_tokens) /
+                              (double)tally.count
+                        : (double)NAN;
     if (err == OK && tally.count > 0) {
         qsort(tally.tokens, tally.count, sizeof *tally.tokens, by_size);
         candidate->tokens_p50 = percentile(tally.tokens, tally.count, 50);
@@ -215,6 +219,7 @@ static enum err read_summary(struct candidate *candidate, struct error *error) {
                        candidate->summary_path);
     double rate = json_number_value(json_object_get(candidate->summary, "req_s"));
     candidate->requests_per_s = rate > 0 ? rate : (double)NAN;
+    candidate->context_tokens = count_of(candidate->summary, "context_tokens");
     candidate->load_seconds =
         json_number_value(json_object_get(candidate->summary, "load_seconds"));
     return OK;
@@ -243,6 +248,10 @@ double candidate_cost(const struct candidate *candidate, const char *name, uint6
         return json_number_value(cost) * (double)requests / (double)candidate->lines;
     return seconds > 0 ? json_number_value(cost) * candidate_seconds(candidate, requests) / seconds
                        : (double)NAN;
+}
+
+double candidate_context_share(const struct candidate *candidate, double tokens) {
+    return candidate->context_tokens > 0 ? tokens / (double)candidate->context_tokens : (double)NAN;
 }
 
 double candidate_valid_share(const struct candidate *candidate) {

@@ -30,11 +30,13 @@ struct candidate {
     uint64_t empty;     /* answers without a text */
     uint64_t prompt_tokens, cached_tokens, completion_tokens;
     uint64_t tokens_p50, tokens_p95, tokens_max; /* prompt and answer together, of one request */
+    double tokens_mean;                          /* NAN: no request was answered */
 
     /* From its run, or from the run's last part if it was interrupted: */
     json_t *summary;       /* as `quern run --json` prints it */
     double requests_per_s; /* NAN: not known */
     double load_seconds;
+    uint64_t context_tokens; /* the window of prompt and answer; 0: not known */
 };
 
 /* Gives the candidate its files in `folder`. Characters of the name that are none of a file's
@@ -53,5 +55,7 @@ double candidate_seconds(const struct candidate *candidate, uint64_t requests);
 /* A cost of that many requests by its name in the summary, such as "electricity"; NAN: not known.
  * A managed API is paid by the request, all else by the second. */
 double candidate_cost(const struct candidate *candidate, const char *name, uint64_t requests);
+/* The share of the window that so many tokens take; NAN: the window is not known. */
+double candidate_context_share(const struct candidate *candidate, double tokens);
 /* The share of answers that have the shape they were asked for; NAN: none was asked. */
 double candidate_valid_share(const struct candidate *candidate);

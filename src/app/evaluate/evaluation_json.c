@@ -40,6 +40,25 @@ static json_t *jobs_of(const struct candidate *candidate) {
     return list;
 }
 
+/* Shares of the window; null of an upstream, whose window is not known. */
+static json_t *context_of(const struct candidate *candidate) {
+    json_t *context = json_object();
+    bool has_answers = candidate->answered > 0;
+    const struct {
+        const char *name;
+        double tokens;
+    } shares[] = {{"mean_share", candidate->tokens_mean},
+                  {"p95_share", has_answers ? (double)candidate->tokens_p95 : (double)NAN},
+                  {"max_share", has_answers ? (double)candidate->tokens_max : (double)NAN}};
+    json_object_set_new(context, "tokens",
+                        candidate->context_tokens > 0 ? count(candidate->context_tokens)
+                                                      : json_null());
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++)
+        json_object_set_new(context, shares[i].name,
+                            number(candidate_context_share(candidate, shares[i].tokens)));
+    return context;
+}
+
 static json_t *model_of(const struct candidate *candidate) {
     double answers_per_s =
         candidate->requests_per_s * share(candidate->completion_tokens, candidate->answered);
@@ -60,6 +79,7 @@ static json_t *model_of(const struct candidate *candidate) {
                         json_pack("{s:I,s:I,s:I}", "p50", (json_int_t)candidate->tokens_p50, "p95",
                                   (json_int_t)candidate->tokens_p95, "max",
                                   (json_int_t)candidate->tokens_max));
+    json_object_set_new(model, "context", context_of(candidate));
     json_object_set_new(model, "jobs", jobs_of(candidate));
     json_object_set(model, "summary", candidate->summary);
     return model;

@@ -56,7 +56,8 @@ static void write_models(struct buf *out, const struct evaluation *evaluation) {
     buf_add_text(out, "<h2>Models</h2>\n<div class=\"wide\"><table><tr><th>model</th>"
                       "<th>answered</th><th>failed</th><th>valid %</th><th>truncated</th>"
                       "<th>empty</th><th>req/s</th><th>output tok/s</th><th>tokens p50</th>"
-                      "<th>p95</th><th>most</th><th>load s</th></tr>\n");
+                      "<th>p95</th><th>most</th><th>window % mean</th><th>p95</th>"
+                      "<th>load s</th></tr>\n");
     for (size_t i = 0; i < evaluation->count; i++) {
         const struct candidate *is = &evaluation->candidates[i];
         double tokens =
@@ -70,6 +71,8 @@ static void write_models(struct buf *out, const struct evaluation *evaluation) {
         add_cell(out, is->requests_per_s * tokens, "%.4g");
         buf_printf(out, "<td>%" PRIu64 "</td><td>%" PRIu64 "</td><td>%" PRIu64 "</td>",
                    is->tokens_p50, is->tokens_p95, is->tokens_max);
+        add_cell(out, 100 * candidate_context_share(is, is->tokens_mean), "%.1f");
+        add_cell(out, 100 * candidate_context_share(is, (double)is->tokens_p95), "%.1f");
         add_cell(out, is->load_seconds, "%.1f");
         buf_add_text(out, "</tr>\n");
     }

@@ -44,6 +44,7 @@ struct offline {
     /* The results that a table does not show in whole: in the folder, and next to the output. */
     char rest[PATH_MAX], rest_path[PATH_MAX];
     uint64_t rest_lines;
+    uint32_t context_tokens; /* the smallest window of the models; 0: not known */
 };
 
 static double seconds_between(int64_t from_ns, int64_t to_ns) {
@@ -176,6 +177,11 @@ static enum err stop_lines(struct offline *offline, struct error *error) {
     return err == OK ? say_stopped(offline, error) : err;
 }
 
+static void take_window(void *context, const struct runner_model *model) {
+    uint32_t *least = context, window = model->served.context_tokens_max;
+    if (window > 0 && (*least == 0 || window < *least)) *least = window;
+}
+
 /* Runs the batch to its end. */
 static enum err run_batch(struct offline *offline, struct error *error) {
     offline_proof_note(&offline->options->proof, offline->node, &offline->options->node,
@@ -204,6 +210,7 @@ static enum err run_batch(struct offline *offline, struct error *error) {
         clock_sleep_ms(POLL_MS);
     }
     offline->ended_ns = clock_monotonic_ns();
+    runner_models(node_runner(offline->node), take_window, &offline->context_tokens);
     if (err != OK || offline->batch.status == BATCH_COMPLETED) return err;
     report_bad_lines(offline);
     return err_set(error, ERR_INVALID, "%s: nothing was run", offline->options->input.path);
@@ -347,6 +354,7 @@ static void summarize(const struct offline *offline, struct offline_summary *ret
         .done_before = offline->done_before,
         .watts = offline->ended_ns ? node_power_watts(&offline->power) : NAN,
         .rest_lines = offline->rest_lines,
+        .context_tokens = offline->context_tokens,
         .output_tokens_now = offline->batch.usage.output_tokens - offline->output_tokens_before,
     };
     shape_ends_read(offline->batch.quality, ret_summary->shapes);

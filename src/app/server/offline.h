@@ -47,8 +47,9 @@ struct offline_summary {
     uint64_t output_tokens_now; /* in the results of this call */
     double watts; /* mean power of this machine while requests ran; NAN: it does not tell */
     uint64_t shapes[SHAPE_END_COUNT]; /* lines of all calls that asked for a shape, by their end */
-    uint64_t rest_lines; /* results that a table does not show in whole: TABLE_REST has them */
-    bool was_finished;   /* an earlier call did all: only `failed` is known of it */
+    uint64_t rest_lines;     /* results that a table does not show in whole: TABLE_REST has them */
+    uint32_t context_tokens; /* the smallest window of the models; 0: not known */
+    bool was_finished;       /* an earlier call did all: only `failed` is known of it */
 };
 
 /* Checks the two names before a model is looked for or fetched. *ret_summary is set and its
