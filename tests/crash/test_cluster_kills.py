@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 of the server, of nodes and of Redis, FLUSHALL and lost streams, at random moments of
 batches over a real Redis server. Afterwards every custom_id is there exactly once with its own
-answer, fsck is clean, and nothing is left in the queue.
+answer, fsck is clean, and nothing is left in the queue. After deaths of the server alone each line
+has run once.
 
 QUERN_KILLS scales the counts (1.0: 300 nodes, 100 servers, 200 FLUSHALLs, 60 of Redis, 60 paused
 nodes, 60 lost streams); QUERN_SEED repeats the draws."""
-import os, random, signal, time
+import os, random, re, signal, time
 
 import pytest
 
@@ -38,6 +39,16 @@ class Scene:
         assert self.redis.ask("KEYS", "{quern:*}:[wr]:*") == []
         self.redis.__exit__()
         support.fsck(self.folder / "state")
+
+    def ran(self, since):
+        """How many lines the nodes have run, by their own count, told after the moment `since`."""
+        def told():
+            ages = [node["beat_age_s"] for node in self.server.json("GET", "/v1/machine")["nodes"]]
+            return len(ages) == 2 and all(age < time.monotonic() - since for age in ages)
+        support.until(told)
+        text = self.server.call("GET", "/metrics")[1].decode()
+        rows = re.findall(r"^quern_engine_steps_total\{.*\} (\d+)$", text, re.M)
+        return sum(map(int, rows))
 
     # --- what is broken ---
 
@@ -82,10 +93,10 @@ def lines_of():
                                          ("lose_streams", 60)])
 def test_a_batch_ends_as_if_nothing_had_happened(tmp_path, what, count):
     print(f"seed {SEED}")
-    lines, scene, done = lines_of(), Scene(tmp_path, f"{SEED} {what}"), 0
+    lines, scene, done, begun = lines_of(), Scene(tmp_path, f"{SEED} {what}"), 0, 0
     wanted = min(life.scaled(count), 4) if life.SCALE < 1 else count  # a batch in the gate
     while done < wanted:
-        batch_id = scene.server.create(support.jsonl(lines))["id"]
+        batch_id, begun = scene.server.create(support.jsonl(lines))["id"], begun + LINES
         for _ in range(min(4, wanted - done)):
             time.sleep(scene.rng.random() * 0.5)
             getattr(scene, what)()
@@ -95,5 +106,7 @@ def test_a_batch_ends_as_if_nothing_had_happened(tmp_path, what, count):
         output, errors = scene.server.results(batch)
         life.judge(output, lines)
         assert errors == [], f"seed {SEED}"
+        if what == "kill_server":  # the next one adopts what nodes have
+            assert scene.ran(time.monotonic()) == begun, f"seed {SEED}"
     support.until(lambda: scene.redis.packs() == 0)
     scene.end()

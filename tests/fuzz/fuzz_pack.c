@@ -12,16 +12,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 static size_t read_as_all(const struct pack_record *record) {
     struct worker_job job;
     struct worker_result result;
-    struct str text, ids;
+    struct str text, ids, line;
     enum tier tier;
     int64_t deadline;
     size_t count, sum = 0;
-    bool flag;
-    if (pack_read_job(record, &job)) sum += job.body.bytes + strlen(job.owner);
-    if (pack_read_result(record, &result)) sum += result.body.bytes;
+    bool flag, other;
+    if (pack_read_job(record, &job)) sum += job.body.bytes + strlen(job.owner) + job.line.bytes;
+    if (pack_read_result(record, &result, &line)) {
+        if (line.bytes >= WORKER_LINE_BYTES) abort();
+        sum += result.body.bytes;
+    }
     if (pack_read_text(record, &text)) sum += text.bytes;
     if (pack_read_want(record, &tier, &deadline)) sum++;
-    if (pack_read_sync(record, &flag)) sum++;
+    if (pack_read_sync(record, &flag, &other)) sum++;
     if (pack_read_held(record, &ids, &count, &flag))
         for (size_t i = 0; i < count; i++) sum += pack_held_id(ids, i) & 1;
     return sum;

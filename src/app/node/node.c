@@ -350,6 +350,7 @@ enum err node_open(struct node **ret_node, const struct node_options *options,
     pthread_mutex_init(&node->adopting, NULL);
     struct runner_options runner = options->runner;
     runner.events = (struct runner_events){.context = node, .event = on_runner_event};
+    runner.holds_lines = options->queue != NULL;
     runner.names = &node->aliased;
     runner.knows_all = options->shelf != NULL;
     if (options->shelf) {
@@ -418,7 +419,9 @@ enum err node_wait_ready(struct node *node, const volatile bool *stop, struct er
 }
 
 enum err node_start(struct node *node, struct error *error) {
-    return runner_start(node->runner, error);
+    enum err err = runner_start(node->runner, error);
+    if (err == OK && node->fleet) fleet_start(node->fleet);
+    return err;
 }
 
 void node_halt(struct node *node, int64_t drain_ms) {
@@ -433,8 +436,9 @@ void node_close(struct node *node, int64_t drain_ms) {
     if (!node) return;
     if (node->runner && drain_ms > 0) runner_drain(node->runner, drain_ms);
     card_watch_close(node->cards);
+    if (node->runner) runner_halt(node->runner);
+    fleet_close(node->fleet); /* asks the runner which results are durable */
     runner_close(node->runner);
-    fleet_close(node->fleet);
     agent_close(node->agent);
     for (uint32_t rank = 0; rank < node->rank_count; rank++) turns_close(node->turns[rank]);
     store_close(node->store);

@@ -94,6 +94,18 @@ static void tune(void *context, uint32_t seat, uint32_t weight, uint32_t lines_m
     runner_worker_tune(context, seat, weight, lines_max);
 }
 
+static uint64_t adopt(void *context, uint32_t seat, struct str line) {
+    return runner_adopt(context, seat, line);
+}
+
+static void adopted(void *context) {
+    runner_adopted(context);
+}
+
+static size_t ended(void *context, const uint64_t *job_ids, size_t count) {
+    return runner_jobs_ended(context, job_ids, count);
+}
+
 enum err queue_open_fleet(struct queue_options *queue, struct runner *runner, const char *dir,
                           uint32_t lines_max, struct fleet **ret_fleet, struct error *error) {
     char host[64], id[200];
@@ -110,6 +122,9 @@ enum err queue_open_fleet(struct queue_options *queue, struct runner *runner, co
                                           .context = runner,
                                           .seat = take_seat,
                                           .attach = attach,
-                                          .tune = tune};
+                                          .tune = tune,
+                                          .adopt = adopt,
+                                          .adopted = adopted,
+                                          .ended = ended};
     return fleet_open(ret_fleet, &options, error);
 }

@@ -33,13 +33,16 @@ struct bus_ops {
     /* --- the server's side --- */
     /* Becomes the server of this bus. `id` names the state directory: a server with the same id
      * takes over at once, one with another waits until the first has been silent for
-     * BUS_LEAD_TTL_MS: ERR_CONFLICT. *ret_epoch is higher than that of each server before. */
-    enum err (*lead)(struct bus *bus, const char *id, uint64_t *ret_epoch, struct error *error);
+     * BUS_LEAD_TTL_MS: ERR_CONFLICT. *ret_epoch is higher than that of each server before.
+     * *ret_follows: the server before had this id. Packs of results that it had not settled are
+     * packs of this epoch now, and none can be put for the epoch before. */
+    enum err (*lead)(struct bus *bus, const char *id, uint64_t *ret_epoch, bool *ret_follows,
+                     struct error *error);
     /* Stays the server: ERR_CONFLICT if another one leads now. Tells all beats. *ret_was_emptied:
      * the streams have lost what they held since the look before. */
     enum err (*look)(struct bus *bus, bus_fn beat, void *context, bool *ret_was_emptied,
                      struct error *error);
-    /* Ends being the server. */
+    /* Ends being the server. Packs of results that were not settled stay for a while. */
     enum err (*resign)(struct bus *bus, struct error *error);
     /* These three are done by the next `flush`, in this order. A round and number that is not
      * higher than the last one of the node is refused by the stream. */
@@ -49,9 +52,13 @@ struct bus_ops {
     /* The node has ended. */
     void (*forget)(struct bus *bus, const char *node);
     enum err (*flush)(struct bus *bus, struct error *error);
-    /* Tells packs of results and drops them; waits up to `wait_ms` for the first. */
-    enum err (*results)(struct bus *bus, uint64_t epoch, int64_t wait_ms, bus_fn pack,
-                        void *context, struct error *error);
+    /* Tells packs of results behind those told before; waits up to `wait_ms` for the first. With
+     * `from_start` it tells all that are there, and none counts as told before. */
+    enum err (*results)(struct bus *bus, uint64_t epoch, bool from_start, int64_t wait_ms,
+                        bus_fn pack, void *context, struct error *error);
+    /* Drops the first `count` packs that were told and not dropped, by the next call of `results`
+     * or `flush`. */
+    void (*settle)(struct bus *bus, uint64_t epoch, size_t count);
     /* --- a node's side --- */
     /* *ret_was_emptied as for `look`. */
     enum err (*beat)(struct bus *bus, const char *node, struct str beat, bool *ret_was_emptied,

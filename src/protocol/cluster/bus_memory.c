@@ -14,6 +14,7 @@ struct pack_kept {
     struct pack_kept *next;
     char node[BUS_NODE_BYTES];
     uint64_t round, seq, epoch; /* epoch of a result */
+    bool is_told;
     size_t bytes;
     char at[];
 };
@@ -33,7 +34,7 @@ struct bus_memory {
     uint64_t life; /* raised when it is emptied */
     struct pack_kept *work, *results;
     struct node_kept *nodes;
-    char leader[256];
+    char leader[256], last[256];
     uint64_t leader_epoch, last_epoch;
     int64_t leader_ns;
 };
@@ -96,7 +97,7 @@ static bool is_led_by_another(const struct bus_memory *memory, const char *id) {
            clock_monotonic_ns() - memory->leader_ns < BUS_LEAD_TTL_MS * INT64_C(1000000);
 }
 
-static enum err memory_lead(struct bus *bus, const char *id, uint64_t *ret_epoch,
+static enum err memory_lead(struct bus *bus, const char *id, uint64_t *ret_epoch, bool *ret_follows,
                             struct error *error) {
     struct bus_memory *memory = of(bus)->memory;
     enum err err = enter(memory, error);
@@ -107,7 +108,13 @@ static enum err memory_lead(struct bus *bus, const char *id, uint64_t *ret_epoch
     snprintf(of(bus)->id, sizeof of(bus)->id, "%s", id);
     memory->leader_ns = clock_monotonic_ns();
     of(bus)->epoch = memory->leader_epoch = ++memory->last_epoch;
-    drop_packs(&memory->results);
+    *ret_follows = strcmp(memory->last, id) == 0;
+    snprintf(memory->last, sizeof memory->last, "%s", id);
+    if (!*ret_follows) drop_packs(&memory->results);
+    for (struct pack_kept *pack = memory->results; pack; pack = pack->next) {
+        pack->epoch = memory->leader_epoch;
+        pack->is_told = false;
+    }
     *ret_epoch = memory->leader_epoch;
     return leave(memory, OK);
 }
@@ -136,10 +143,7 @@ static enum err memory_resign(struct bus *bus, struct error *error) {
     struct bus_memory *memory = of(bus)->memory;
     enum err err = enter(memory, error);
     if (err != OK) return err;
-    if (memory->leader_epoch == of(bus)->epoch) {
-        *memory->leader = '\0';
-        drop_packs(&memory->results);
-    }
+    if (memory->leader_epoch == of(bus)->epoch) *memory->leader = '\0';
     return leave(memory, OK);
 }
 
@@ -188,21 +192,53 @@ static enum err memory_flush(struct bus *bus, struct error *error) {
     return failed ? err_set(error, ERR_UNAVAILABLE, "the bus did not take a pack") : OK;
 }
 
-static enum err memory_results(struct bus *bus, uint64_t epoch, int64_t wait_ms, bus_fn tell,
-                               void *context, struct error *error) {
+/* The first pack of results of the epoch that was not told; NULL if there is none. */
+static struct pack_kept *next_result(struct bus_memory *memory, uint64_t epoch) {
+    struct pack_kept *pack = memory->results;
+    while (pack && (pack->is_told || pack->epoch != epoch)) pack = pack->next;
+    return pack;
+}
+
+static enum err memory_results(struct bus *bus, uint64_t epoch, bool from_start, int64_t wait_ms,
+                               bus_fn tell, void *context, struct error *error) {
     struct bus_memory *memory = of(bus)->memory;
     int64_t due_ns = sync_deadline_ns(wait_ms);
+    struct pack_kept *pack;
     enum err err = enter(memory, error);
     if (err != OK) return err;
-    while (!memory->results && sync_wait_until(&memory->change, &memory->lock, due_ns)) continue;
-    struct pack_kept *list = memory->results;
-    memory->results = NULL;
+    for (pack = memory->results; pack && from_start; pack = pack->next) pack->is_told = false;
+    while (!(pack = next_result(memory, epoch)) &&
+           sync_wait_until(&memory->change, &memory->lock, due_ns))
+        continue;
+    for (; pack; pack = next_result(memory, epoch)) {
+        char node[BUS_NODE_BYTES];
+        char *copy = mem_str((struct str){pack->at, pack->bytes});
+        size_t bytes = pack->bytes;
+        snprintf(node, sizeof node, "%s", pack->node);
+        pack->is_told = true;
+        pthread_mutex_unlock(&memory->lock);
+        tell(context, str_from(node), (struct str){copy, bytes});
+        free(copy);
+        pthread_mutex_lock(&memory->lock);
+    }
+    return leave(memory, OK);
+}
+
+static void memory_settle(struct bus *bus, uint64_t epoch, size_t count) {
+    struct bus_memory *memory = of(bus)->memory;
+    struct error error;
+    if (enter(memory, &error) != OK) return;
+    for (struct pack_kept **at = &memory->results; *at && count > 0;) {
+        struct pack_kept *pack = *at;
+        if (pack->is_told && pack->epoch == epoch) {
+            *at = pack->next;
+            free(pack);
+            count--;
+        } else {
+            at = &pack->next;
+        }
+    }
     pthread_mutex_unlock(&memory->lock);
-    for (struct pack_kept *pack = list; pack; pack = pack->next)
-        if (pack->epoch == epoch)
-            tell(context, str_from(pack->node), (struct str){pack->at, pack->bytes});
-    drop_packs(&list);
-    return OK;
 }
 
 /* --- a node's side --- */
@@ -300,6 +336,7 @@ static const struct bus_ops memory_ops = {.lead = memory_lead,
                                           .forget = memory_forget,
                                           .flush = memory_flush,
                                           .results = memory_results,
+                                          .settle = memory_settle,
                                           .beat = memory_beat,
                                           .work = memory_work,
                                           .answer = memory_answer,
@@ -336,7 +373,7 @@ static void forget_all(struct bus_memory *memory) {
         free(node->beat);
         free(node);
     }
-    *memory->leader = '\0';
+    *memory->leader = *memory->last = '\0';
 }
 
 void bus_memory_close(struct bus_memory *memory) {

@@ -13,6 +13,8 @@
 #define KEY_BYTES (REDIS_NAME_BYTES + BUS_NODE_BYTES + 32)
 #define RESULTS_AT_ONCE "64"
 #define STREAM_TTL_MS "600000"
+#define SIGN_TTL_MS "15000" /* beats and the key `server` live so long */
+_Static_assert(BUS_BEAT_TTL_MS == 15000 && BUS_LEAD_TTL_MS == 15000, "SIGN_TTL_MS is both");
 #define WORDS_MAX 12
 #define GEN_BYTES 33
 
@@ -28,7 +30,8 @@ struct redis_bus {
     struct {
         char (*ids)[48];
         size_t count, capacity;
-    } read; /* results to be deleted by the next read */
+    } told;             /* packs of results that were told and not settled */
+    char result_id[48]; /* the last pack of results that was told */
 };
 
 static struct redis_bus *of(struct bus *bus) {
@@ -121,27 +124,44 @@ static enum err another_leads(struct redis_bus *own, struct str value, struct er
                    own->cluster, (int)(value.bytes < 100 ? value.bytes : 100), value.at);
 }
 
-static enum err redis_lead(struct bus *bus, const char *id, uint64_t *ret_epoch,
+/* The stream of results of the server before becomes that of this one, or goes. So a node can put
+ * nothing for the epoch before any more. */
+static enum err take_over(struct redis_bus *own, uint64_t before, bool follows,
+                          struct error *error) {
+    struct key old = results_key(own, before), key = results_key(own, own->epoch);
+    const struct reply_value *reply;
+    enum err err = ask(own, COMMAND("PEXPIRE", old.text, STREAM_TTL_MS), &reply, error);
+    if (err != OK || reply->kind != REPLY_NUMBER || reply->number == 0) return err;
+    if (!follows) return ask(own, COMMAND("DEL", old.text), &reply, error);
+    return ask(own, COMMAND("RENAME", old.text, key.text), &reply, error);
+}
+
+/* The key `server` is there while the server is, `last` for good. */
+static enum err redis_lead(struct bus *bus, const char *id, uint64_t *ret_epoch, bool *ret_follows,
                            struct error *error) {
     struct redis_bus *own = of(bus);
-    struct key key = key_of(own, "server", "");
+    struct key key = key_of(own, "server", ""), last = key_of(own, "last", "");
     const struct reply_value *reply;
-    char ttl[16];
-    uint64_t epoch = (uint64_t)clock_unix_s();
+    struct str leader = {0};
+    uint64_t epoch = (uint64_t)clock_unix_s(), before = 0;
     enum err err = ask(own, COMMAND("GET", key.text), &reply, error);
     if (err != OK) return err;
-    if (reply->kind == REPLY_TEXT) {
-        struct str leader;
-        uint64_t before = epoch_in(reply->text, &leader);
-        if (!str_is(leader, id)) return another_leads(own, reply->text, error);
-        if (before >= epoch && before < UINT64_MAX >> 25) epoch = before + 1;
-        struct key old = results_key(own, before);
-        if ((err = ask(own, COMMAND("DEL", old.text), &reply, error)) != OK) return err;
-    }
+    if (reply->kind == REPLY_TEXT) before = epoch_in(reply->text, &leader);
+    if (reply->kind == REPLY_TEXT && !str_is(leader, id))
+        return another_leads(own, reply->text, error);
+    *ret_follows = before > 0;
+    err = ask(own, COMMAND("GET", last.text), &reply, error);
+    if (err != OK) return err;
+    uint64_t ended = reply->kind == REPLY_TEXT ? epoch_in(reply->text, &leader) : 0;
+    if (ended > before) *ret_follows = str_is(leader, id);
+    if (ended > before) before = ended;
+    if (before >= epoch && before < UINT64_MAX >> 25) epoch = before + 1;
+    own->epoch = *ret_epoch = epoch;
     snprintf(own->leader, sizeof own->leader, "%.256s %" PRIu64, id, epoch);
-    snprintf(ttl, sizeof ttl, "%d", BUS_LEAD_TTL_MS);
-    err = ask(own, COMMAND("SET", key.text, own->leader, "PX", ttl), &reply, error);
-    if (err == OK) *ret_epoch = own->epoch = epoch;
+    if (before > 0) err = take_over(own, before, *ret_follows, error);
+    if (err == OK) err = ask(own, COMMAND("SET", last.text, own->leader), &reply, error);
+    if (err == OK)
+        err = ask(own, COMMAND("SET", key.text, own->leader, "PX", SIGN_TTL_MS), &reply, error);
     return err;
 }
 
@@ -163,19 +183,15 @@ static enum err keep_results(struct redis_bus *own, struct error *error) {
 static enum err keep_leading(struct redis_bus *own, struct error *error) {
     struct key key = key_of(own, "server", "");
     const struct reply_value *reply;
-    char ttl[16];
-    snprintf(ttl, sizeof ttl, "%d", BUS_LEAD_TTL_MS);
     enum err err = ask(own, COMMAND("GET", key.text), &reply, error);
     if (err != OK) return err;
     if (reply->kind == REPLY_TEXT && !str_is(reply->text, own->leader))
         return another_leads(own, reply->text, error);
-    if (reply->kind == REPLY_TEXT) {
-        err = ask(own, COMMAND("PEXPIRE", key.text, ttl), &reply, error);
-    } else {
-        err = ask(own, COMMAND("SET", key.text, own->leader, "NX", "PX", ttl), &reply, error);
-        if (err == OK && reply->kind == REPLY_NONE)
-            return another_leads(own, STR("it came at the same moment"), error);
-    }
+    if (reply->kind == REPLY_TEXT)
+        return ask(own, COMMAND("PEXPIRE", key.text, SIGN_TTL_MS), &reply, error);
+    err = ask(own, COMMAND("SET", key.text, own->leader, "NX", "PX", SIGN_TTL_MS), &reply, error);
+    if (err == OK && reply->kind == REPLY_NONE)
+        return another_leads(own, STR("it came at the same moment"), error);
     return err;
 }
 
@@ -246,12 +262,16 @@ static enum err redis_look(struct bus *bus, bus_fn beat, void *context, bool *re
     return err == OK ? tell_beats(own, beat, context, error) : err;
 }
 
-/* Its own stream goes in any case: the key `server` may be gone, as after a restart of Redis. */
+/* Its own stream goes unless the next start will want it. The key `server` may be gone, as after a
+ * restart of Redis. */
 static enum err redis_resign(struct bus *bus, struct error *error) {
     struct redis_bus *own = of(bus);
     struct key key = key_of(own, "server", ""), results = results_key(own, own->epoch);
     const struct reply_value *reply;
-    enum err err = ask(own, COMMAND("DEL", results.text), &reply, error);
+    enum err err =
+        ask(own, COMMAND("XREAD", "COUNT", "1", "STREAMS", results.text, "0-0"), &reply, error);
+    if (err == OK && reply->kind == REPLY_NONE)
+        err = ask(own, COMMAND("DEL", results.text), &reply, error);
     if (err == OK) err = ask(own, COMMAND("GET", key.text), &reply, error);
     if (err != OK || reply->kind != REPLY_TEXT || !str_is(reply->text, own->leader)) return err;
     return ask(own, COMMAND("DEL", key.text), &reply, error);
@@ -295,13 +315,12 @@ struct entry {
     struct str id, node, pack;
 };
 
-/* One entry: [id, [name, value, …]] with "p" and maybe "n". */
-static bool read_entry(const struct reply_value *at, struct entry *ret_entry) {
+/* One entry: [id, [name, value, …]] with "p" and maybe "n"; what it has not is empty. */
+static void read_entry(const struct reply_value *at, struct entry *ret_entry) {
     *ret_entry = (struct entry){0};
-    if (at->kind != REPLY_LIST || at->count != 2 || at[1].kind != REPLY_TEXT ||
-        at[2].kind != REPLY_LIST)
-        return false;
+    if (at->kind != REPLY_LIST || at->count != 2 || at[1].kind != REPLY_TEXT) return;
     ret_entry->id = at[1].text;
+    if (at[2].kind != REPLY_LIST) return;
     const struct reply_value *field = at + 3;
     for (uint32_t i = 0; i + 1 < at[2].count; i += 2) {
         const struct reply_value *value = reply_behind(field);
@@ -311,7 +330,6 @@ static bool read_entry(const struct reply_value *at, struct entry *ret_entry) {
         }
         field = reply_behind(value);
     }
-    return true;
 }
 
 typedef void (*entry_fn)(struct redis_bus *own, const struct entry *entry, bus_fn tell,
@@ -328,7 +346,9 @@ static void each_entry(struct redis_bus *own, const struct reply_value *reply, e
     const struct reply_value *at = list + 1;
     for (uint32_t i = 0; i < list->count; i++, at = reply_behind(at)) {
         struct entry entry;
-        if (read_entry(at, &entry) && entry.id.bytes < 48) each(own, &entry, tell, context, node);
+        read_entry(at, &entry);
+        bool has_id = entry.id.bytes > 0 && entry.id.bytes < sizeof own->work_id;
+        if (has_id) each(own, &entry, tell, context, node);
     }
 }
 
@@ -343,32 +363,42 @@ static void add_read(struct redis_bus *own, const char *key, const char *from, i
 static void take_result(struct redis_bus *own, const struct entry *entry, bus_fn tell,
                         void *context, const char *node) {
     (void)node;
-    if (own->read.count == own->read.capacity)
-        own->read.ids =
-            vec_grow(own->read.ids, own->read.count, &own->read.capacity, sizeof *own->read.ids);
-    snprintf(own->read.ids[own->read.count++], sizeof *own->read.ids, "%.*s", STR_ARGS(entry->id));
+    if (own->told.count == own->told.capacity)
+        own->told.ids =
+            vec_grow(own->told.ids, own->told.count, &own->told.capacity, sizeof *own->told.ids);
+    snprintf(own->told.ids[own->told.count++], sizeof *own->told.ids, "%.*s", STR_ARGS(entry->id));
+    snprintf(own->result_id, sizeof own->result_id, "%.*s", STR_ARGS(entry->id));
     tell(context, entry->node, entry->pack);
 }
 
-/* Always from the start: what was told is deleted before, and an emptied stream may count anew. */
-static enum err redis_results(struct bus *bus, uint64_t epoch, int64_t wait_ms, bus_fn pack,
-                              void *context, struct error *error) {
+static void redis_settle(struct bus *bus, uint64_t epoch, size_t count) {
+    struct redis_bus *own = of(bus);
+    struct key key = results_key(own, epoch);
+    if (count > own->told.count) count = own->told.count;
+    if (count == 0) return;
+    struct str *words = mem_new(count + 2, sizeof *words);
+    words[0] = STR("XDEL");
+    words[1] = str_from(key.text);
+    for (size_t i = 0; i < count; i++) words[2 + i] = str_from(own->told.ids[i]);
+    redis_add(own->redis, words, count + 2);
+    own->queued++;
+    free(words);
+    own->told.count -= count;
+    memmove(own->told.ids, own->told.ids + count, own->told.count * sizeof *own->told.ids);
+}
+
+static enum err redis_results(struct bus *bus, uint64_t epoch, bool from_start, int64_t wait_ms,
+                              bus_fn pack, void *context, struct error *error) {
     struct redis_bus *own = of(bus);
     const struct reply_value *reply;
     struct key key = results_key(own, epoch);
-    size_t deletes = own->read.count > 0;
-    if (deletes) {
-        struct str *words = mem_new(own->read.count + 2, sizeof *words);
-        words[0] = STR("XDEL");
-        words[1] = str_from(key.text);
-        for (size_t i = 0; i < own->read.count; i++) words[2 + i] = str_from(own->read.ids[i]);
-        redis_add(own->redis, words, own->read.count + 2);
-        free(words);
-    }
-    add_read(own, key.text, "0-0", wait_ms);
+    size_t deletes = own->queued;
+    own->queued = 0;
+    if (from_start) own->told.count = 0;
+    if (from_start || !*own->result_id) snprintf(own->result_id, sizeof own->result_id, "0-0");
+    add_read(own, key.text, own->result_id, wait_ms);
     enum err err = redis_send(own->redis, error);
-    if (err == OK && deletes) err = redis_result(own->redis, 0, &reply, error);
-    if (err == OK && deletes) own->read.count = 0;
+    if (err == OK) err = take_results(own, deletes, error);
     if (err == OK) err = redis_result(own->redis, wait_ms, &reply, error);
     if (err == OK) each_entry(own, reply, take_result, pack, context, NULL);
     return err;
@@ -380,9 +410,7 @@ static enum err redis_beat(struct bus *bus, const char *node, struct str beat,
                            bool *ret_was_emptied, struct error *error) {
     struct redis_bus *own = of(bus);
     struct key key = key_of(own, "node:", node), nodes = key_of(own, "nodes", "");
-    char ttl[16];
-    snprintf(ttl, sizeof ttl, "%d", BUS_BEAT_TTL_MS);
-    const struct str words[] = {STR("SET"), str_from(key.text), beat, STR("PX"), str_from(ttl)};
+    const struct str words[] = {STR("SET"), str_from(key.text), beat, STR("PX"), STR(SIGN_TTL_MS)};
     redis_add(own->redis, words, 5);
     add(own, COMMAND("SADD", nodes.text, node));
     enum err err = redis_send(own->redis, error);
@@ -438,7 +466,7 @@ static enum err redis_leave(struct bus *bus, const char *node, struct error *err
 static void redis_bus_close(struct bus *bus) {
     struct redis_bus *own = of(bus);
     redis_close(own->redis);
-    free(own->read.ids);
+    free(own->told.ids);
     free(own);
 }
 
@@ -450,6 +478,7 @@ static const struct bus_ops redis_ops = {.lead = redis_lead,
                                          .forget = redis_forget,
                                          .flush = redis_flush,
                                          .results = redis_results,
+                                         .settle = redis_settle,
                                          .beat = redis_beat,
                                          .work = redis_work,
                                          .answer = redis_answer,

@@ -8,7 +8,8 @@ void bus_redis_rights(struct buf *out, const char *cluster, enum bus_side side) 
     if (side == BUS_SERVER) {
         buf_printf(out,
                    "ACL SETUSER server on >SECRET resetchannels ~{quern:%s}:* +auth +ping +info "
-                   "+time +get +set +del +pexpire +smembers +srem +xadd +xread +xdel +xtrim",
+                   "+time +get +set +del +rename +pexpire +smembers +srem +xadd +xread +xdel "
+                   "+xtrim",
                    cluster);
         return;
     }

@@ -85,6 +85,11 @@ static void record_end(struct buf *pack, size_t at) {
     set_u32(pack->at + at + 4, sum_of(pack->at + at, bytes));
 }
 
+void pack_copy(struct buf *pack, const struct pack_record *record) {
+    buf_add(pack, record->payload.at - PACK_RECORD_BYTES,
+            record->payload.bytes + PACK_RECORD_BYTES);
+}
+
 /* --- kinds --- */
 
 void pack_job(struct buf *pack, uint8_t worker, const struct worker_job *job) {
@@ -98,7 +103,15 @@ void pack_job(struct buf *pack, uint8_t worker, const struct worker_job *job) {
     field_put_str(pack, job->model);
     field_put_str(pack, str_from(job->owner));
     field_put_str(pack, job->body);
+    field_put_str(pack, job->line);
     record_end(pack, at);
+}
+
+/* A name of a line that stands at the end, where older releases have none. False if it is bad. */
+static bool get_line(struct wire_cursor *cursor, struct str *ret_line) {
+    *ret_line = (struct str){0};
+    if (cursor->at < cursor->bytes.bytes) *ret_line = field_get_str(cursor);
+    return !cursor->bad && ret_line->bytes < WORKER_LINE_BYTES;
 }
 
 bool pack_read_job(const struct pack_record *record, struct worker_job *ret_job) {
@@ -113,7 +126,8 @@ bool pack_read_job(const struct pack_record *record, struct worker_job *ret_job)
     struct str owner = field_get_str(&cursor);
     job.body = field_get_str(&cursor);
     if (cursor.bad || endpoint >= ENDPOINT_ALL_COUNT || tier >= TIER_COUNT ||
-        owner.bytes >= sizeof job.owner || job.model.bytes >= MODEL_NAME_BYTES)
+        owner.bytes >= sizeof job.owner || job.model.bytes >= MODEL_NAME_BYTES ||
+        !get_line(&cursor, &job.line))
         return false;
     job.endpoint = (enum endpoint)endpoint;
     job.tier = (enum tier)tier;
@@ -124,7 +138,8 @@ bool pack_read_job(const struct pack_record *record, struct worker_job *ret_job)
     return true;
 }
 
-void pack_result(struct buf *pack, uint8_t worker, const struct worker_result *result) {
+void pack_result(struct buf *pack, uint8_t worker, const struct worker_result *result,
+                 struct str line) {
     const struct usage *usage = &result->usage;
     size_t at = record_begin(pack, PACK_RESULT, worker, result->id);
     wire_put_u8(pack, (uint8_t)result->outcome);
@@ -139,10 +154,12 @@ void pack_result(struct buf *pack, uint8_t worker, const struct worker_result *r
     wire_put_u64(pack, (uint64_t)result->times.prefill_ns);
     wire_put_u64(pack, (uint64_t)result->times.decode_ns);
     field_put_str(pack, result->body);
+    field_put_str(pack, line);
     record_end(pack, at);
 }
 
-bool pack_read_result(const struct pack_record *record, struct worker_result *ret_result) {
+bool pack_read_result(const struct pack_record *record, struct worker_result *ret_result,
+                      struct str *ret_line) {
     struct wire_cursor cursor = {.bytes = record->payload};
     struct worker_result result = {.id = record->id};
     uint8_t outcome = wire_get_u8(&cursor), shape = wire_get_u8(&cursor);
@@ -156,7 +173,9 @@ bool pack_read_result(const struct pack_record *record, struct worker_result *re
     result.times.prefill_ns = (int64_t)wire_get_u64(&cursor);
     result.times.decode_ns = (int64_t)wire_get_u64(&cursor);
     result.body = field_get_str(&cursor);
-    if (cursor.bad || outcome > OUTCOME_RETURNED || shape >= SHAPE_END_COUNT) return false;
+    if (cursor.bad || outcome > OUTCOME_RETURNED || shape >= SHAPE_END_COUNT ||
+        !get_line(&cursor, ret_line))
+        return false;
     result.outcome = (enum outcome)outcome;
     result.shape = (enum shape_end)shape;
     *ret_result = result;
@@ -199,17 +218,20 @@ bool pack_read_want(const struct pack_record *record, enum tier *ret_tier,
     return true;
 }
 
-void pack_sync(struct buf *pack, bool keeps_jobs) {
+void pack_sync(struct buf *pack, bool keeps_jobs, bool adopts) {
     size_t at = record_begin(pack, PACK_SYNC, 0, 0);
     wire_put_u8(pack, keeps_jobs);
+    wire_put_u8(pack, adopts);
     record_end(pack, at);
 }
 
-bool pack_read_sync(const struct pack_record *record, bool *ret_keeps_jobs) {
+bool pack_read_sync(const struct pack_record *record, bool *ret_keeps_jobs, bool *ret_adopts) {
     struct wire_cursor cursor = {.bytes = record->payload};
-    uint8_t keeps = wire_get_u8(&cursor);
-    if (cursor.bad || keeps > 1) return false;
+    uint8_t keeps = wire_get_u8(&cursor), adopts = 0;
+    if (cursor.at < cursor.bytes.bytes) adopts = wire_get_u8(&cursor);
+    if (cursor.bad || keeps > 1 || adopts > 1) return false;
     *ret_keeps_jobs = keeps;
+    *ret_adopts = adopts;
     return true;
 }
 

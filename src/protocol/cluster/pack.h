@@ -50,6 +50,7 @@ enum pack_kind {
     PACK_ROOM = 19,
     PACK_HELD = 20, /* ids of jobs that have no result yet */
     PACK_BYE = 21,  /* the node has ended; no pack follows */
+    PACK_KEPT = 22, /* the name of a line that the node has, before PACK_HELD */
 };
 
 struct pack_head {
@@ -80,20 +81,28 @@ bool pack_next(struct pack_reader *reader, struct pack_record *ret_record);
 
 /* Each appends one record. */
 void pack_job(struct buf *pack, uint8_t worker, const struct worker_job *job);
-void pack_result(struct buf *pack, uint8_t worker, const struct worker_result *result);
+/* `line`: the name of the job's line (worker_job.line). */
+void pack_result(struct buf *pack, uint8_t worker, const struct worker_result *result,
+                 struct str line);
 void pack_text(struct buf *pack, enum pack_kind kind, uint8_t worker, uint64_t id, struct str text);
 void pack_bare(struct buf *pack, enum pack_kind kind, uint8_t worker, uint64_t id);
 void pack_want(struct buf *pack, uint8_t worker, enum tier tier, int64_t deadline_unix_s);
-void pack_sync(struct buf *pack, bool keeps_jobs);
+/* keeps_jobs: the node keeps the jobs of this server. adopts: it keeps lines of any server that led
+ * before as well, and tells them (PACK_KEPT). */
+void pack_sync(struct buf *pack, bool keeps_jobs, bool adopts);
 void pack_held(struct buf *pack, const uint64_t *ids, size_t count, bool is_last);
+/* Appends a record that was read. */
+void pack_copy(struct buf *pack, const struct pack_record *record);
 
 /* Each reads the payload of its kind; false if it is not valid. */
 bool pack_read_job(const struct pack_record *record, struct worker_job *ret_job);
-bool pack_read_result(const struct pack_record *record, struct worker_result *ret_result);
+/* *ret_line: empty from a node of a release that told none. */
+bool pack_read_result(const struct pack_record *record, struct worker_result *ret_result,
+                      struct str *ret_line);
 bool pack_read_text(const struct pack_record *record, struct str *ret_text);
 bool pack_read_want(const struct pack_record *record, enum tier *ret_tier,
                     int64_t *ret_deadline_unix_s);
-bool pack_read_sync(const struct pack_record *record, bool *ret_keeps_jobs);
+bool pack_read_sync(const struct pack_record *record, bool *ret_keeps_jobs, bool *ret_adopts);
 /* *ret_ids are `count` numbers of 8 bytes each, for pack_held_id. */
 bool pack_read_held(const struct pack_record *record, struct str *ret_ids, size_t *ret_count,
                     bool *ret_is_last);

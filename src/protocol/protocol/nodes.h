@@ -19,6 +19,7 @@
 #define NODE_SEATS_MAX 48
 
 struct fleet_status {
+    bool is_adopting;            /* nodes are asked for lines that they have from before */
     bool is_reached;             /* the last call of the queue succeeded, and this server leads */
     char text[ERROR_TEXT_BYTES]; /* why not */
     uint32_t nodes;
@@ -27,6 +28,7 @@ struct fleet_status {
     uint64_t rounds;      /* begun */
     uint64_t lost;        /* nodes that ended without a word */
     uint64_t returned;    /* jobs that were given out again */
+    uint64_t adopted;     /* lines that nodes had from the server before */
     uint64_t late;        /* results that no job waited for */
 };
 

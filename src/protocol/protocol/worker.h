@@ -20,6 +20,8 @@
 #include "protocol/request.h"
 #include "protocol/timings.h"
 
+#define WORKER_LINE_BYTES 80
+
 struct worker_job {
     uint64_t id;
     enum endpoint endpoint;
@@ -30,6 +32,9 @@ struct worker_job {
     struct str model;        /* the worker's own name for it; the body may name another */
     struct str body;         /* the request body as JSON text, as the client wrote it */
     char owner[OWNER_BYTES]; /* cached prefixes are shared inside one owner only */
+    /* Names a line over starts of the server, with fewer than WORKER_LINE_BYTES; empty for others.
+     * Workers that outlive the server tell it, so that the next start adopts the job. */
+    struct str line;
     int64_t deadline_unix_s; /* the answer is of no use after it; 0: always of use */
     /* How long the model stays loaded after it, if no other job says otherwise. 0: as long as the
      * worker keeps it; negative: until another one needs its place. */

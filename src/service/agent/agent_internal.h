@@ -24,6 +24,7 @@ struct agent_job {
     struct worker_job job; /* model and body point behind the struct, until a worker has it */
     size_t bytes;
     char *text; /* body and model; NULL once a worker has them */
+    char line[WORKER_LINE_BYTES];
 };
 
 struct agent_seat {
@@ -80,26 +81,30 @@ struct agent {
 /* --- agent_jobs: with the lock held, except as noted --- */
 void jobs_add(struct agent *agent, uint8_t worker, const struct worker_job *from);
 void jobs_cancel(struct agent *agent, uint64_t id); /* lets the lock go */
-/* Forgets the jobs of a seat, or of all (UINT32_MAX); those that run are cancelled. Lets the lock
- * go. */
-void jobs_forget(struct agent *agent, uint32_t only);
+/* Forgets the jobs of a seat, or of all (UINT32_MAX), or of these those that are no lines; those
+ * that run are cancelled. Lets the lock go. */
+void jobs_forget(struct agent *agent, uint32_t only, bool keeps_lines);
 /* Gives back the jobs that no worker has taken. */
 void jobs_return_waiting(struct agent *agent);
 /* Tells the server which jobs it has. */
 void jobs_tell_held(struct agent *agent);
+/* Tells the server the names of the lines that it has. */
+void jobs_tell_kept(struct agent *agent);
 void *jobs_give_main(void *context); /* a thread */
 void jobs_free_all(struct agent *agent);
 struct worker_events jobs_events(struct agent_seat *seat);
 
 /* --- agent_out: with the lock held --- */
 void out_result(struct agent *agent, uint32_t seat, const struct worker_result *result,
-                bool is_urgent);
+                const char *line, bool is_urgent);
 void out_text(struct agent *agent, enum pack_kind kind, uint32_t seat, uint64_t id,
               struct str text);
 void out_held(struct agent *agent, const uint64_t *ids, size_t count);
 void out_bye(struct agent *agent);
 /* Forgets all that waits. */
 void out_clear(struct agent *agent);
+/* A new server reads: of what waits it gets the answers for lines, in packs of its rounds. */
+void out_keep_answers(struct agent *agent);
 void *out_send_main(void *context); /* a thread */
 
 /* --- without the lock --- */

@@ -38,7 +38,7 @@ static void free_job(struct agent *agent, struct agent_job *job) {
 
 static void tell_returned(struct agent *agent, uint32_t seat, uint64_t id) {
     const struct worker_result result = {.id = id, .outcome = OUTCOME_RETURNED, .body = STR("{}")};
-    out_result(agent, seat, &result, true);
+    out_result(agent, seat, &result, "", true);
 }
 
 void jobs_add(struct agent *agent, uint8_t worker, const struct worker_job *from) {
@@ -59,6 +59,8 @@ void jobs_add(struct agent *agent, uint8_t worker, const struct worker_job *from
         memcpy(job->text + from->body.bytes, from->model.at, from->model.bytes);
     job->job.body.at = job->text;
     job->job.model.at = job->text + from->body.bytes;
+    if (from->line.bytes > 0) memcpy(job->line, from->line.at, from->line.bytes);
+    job->job.line = (struct str){0};
     agent->waiting_bytes += bytes;
     job_set_put(&agent->by_server, job->id, (uintptr_t)job);
     *seat->last = job;
@@ -92,7 +94,7 @@ void jobs_cancel(struct agent *agent, uint64_t id) {
     envelope_write(&body, 499, "cancelled", NULL, STR("The request was cancelled."));
     const struct worker_result result = {
         .id = id, .outcome = OUTCOME_CANCELLED, .status = 499, .body = buf_str(&body)};
-    out_result(agent, job->seat, &result, true);
+    out_result(agent, job->seat, &result, job->line, true);
     unlink_waiting(agent, job);
     free_job(agent, job);
     buf_release(&body);
@@ -111,12 +113,13 @@ static uint64_t *list_running(const struct agent *agent, uint32_t seat, size_t *
     return list;
 }
 
-void jobs_forget(struct agent *agent, uint32_t only) {
+void jobs_forget(struct agent *agent, uint32_t only, bool keeps_lines) {
     for (uint32_t i = 0; i < agent->seat_count; i++) {
         if (only != UINT32_MAX && only != i) continue;
         agent->seats[i].is_clearing = false;
-        while (agent->seats[i].first) {
-            struct agent_job *job = agent->seats[i].first;
+        for (struct agent_job *job = agent->seats[i].first, *next; job; job = next) {
+            next = job->next;
+            if (keeps_lines && *job->line) continue;
             unlink_waiting(agent, job);
             free_job(agent, job);
         }
@@ -126,7 +129,7 @@ void jobs_forget(struct agent *agent, uint32_t only) {
     for (size_t i = 0; i < count; i++) {
         struct agent_job *job = job_of(&agent->by_local, list[i]);
         uint64_t value;
-        if (!job || job->is_dropped) continue;
+        if (!job || job->is_dropped || (keeps_lines && *job->line)) continue;
         (void)job_set_take(&agent->by_server, job->id, &value);
         job->is_dropped = true;
         struct worker *worker = agent->seats[job->seat].worker;
@@ -155,6 +158,15 @@ void jobs_tell_held(struct agent *agent) {
         if (agent->by_server.entries[i].id) ids[count++] = agent->by_server.entries[i].id;
     out_held(agent, ids, count);
     free(ids);
+}
+
+void jobs_tell_kept(struct agent *agent) {
+    for (size_t i = 0; i < agent->by_server.capacity; i++) {
+        const struct job_entry *entry = &agent->by_server.entries[i];
+        const struct agent_job *job = (const struct agent_job *)(uintptr_t)entry->value;
+        if (entry->id && *job->line && !job->is_cancelled)
+            out_text(agent, PACK_KEPT, job->seat, job->id, str_from(job->line));
+    }
 }
 
 /* --- giving them to workers --- */
@@ -237,7 +249,7 @@ static void on_result(void *context, const struct worker_result *from) {
         result.id = job->id;
         if (agent->is_draining && result.outcome == OUTCOME_CANCELLED && !job->is_cancelled)
             result.outcome = OUTCOME_RETURNED;
-        if (!job->is_dropped) out_result(agent, seat->index, &result, !job->job.is_line);
+        if (!job->is_dropped) out_result(agent, seat->index, &result, job->line, !job->job.is_line);
         free_job(agent, job);
     }
     pthread_mutex_unlock(&agent->lock);

@@ -45,10 +45,10 @@ static void added(struct agent *agent, const struct agent_pack *pack, size_t bef
 }
 
 void out_result(struct agent *agent, uint32_t seat, const struct worker_result *result,
-                bool is_urgent) {
+                const char *line, bool is_urgent) {
     struct agent_pack *pack = open_pack(agent);
     size_t before = pack->bytes.bytes;
-    pack_result(&pack->bytes, (uint8_t)seat, result);
+    pack_result(&pack->bytes, (uint8_t)seat, result, str_from(line));
     if (pack->bytes.overflowed) {
         struct worker_result large = {
             .id = result->id,
@@ -58,7 +58,7 @@ void out_result(struct agent *agent, uint32_t seat, const struct worker_result *
                         "send.\",\"type\":\"server_error\",\"param\":null,"
                         "\"code\":\"answer_too_large\"}}")};
         pack->bytes.overflowed = false;
-        pack_result(&pack->bytes, (uint8_t)seat, &large);
+        pack_result(&pack->bytes, (uint8_t)seat, &large, str_from(line));
     }
     pack->results++;
     added(agent, pack, before, is_urgent);
@@ -106,6 +106,37 @@ void out_clear(struct agent *agent) {
     while (agent->first_pack) drop_first(agent);
 }
 
+/* Leaves only answers for lines in the pack, which is sealed anew then. */
+static void keep_answers(struct agent *agent, struct agent_pack *pack) {
+    struct pack_reader reader;
+    struct pack_head head;
+    struct pack_record record;
+    struct worker_result result;
+    struct str line;
+    struct buf kept;
+    buf_init(&kept, PACK_BYTES_MAX);
+    pack_begin(&kept);
+    pack->is_sealed = false;
+    pack->results = 0;
+    if (pack_open(&reader, &head, buf_str(&pack->bytes))) {
+        while (pack_next(&reader, &record)) {
+            if (record.kind != PACK_RESULT || !pack_read_result(&record, &result, &line) ||
+                result.outcome != OUTCOME_DONE || line.bytes == 0)
+                continue;
+            pack_copy(&kept, &record);
+            pack->results++;
+        }
+    }
+    agent->unsent_bytes -= pack->bytes.bytes - kept.bytes;
+    buf_release(&pack->bytes);
+    pack->bytes = kept;
+}
+
+void out_keep_answers(struct agent *agent) {
+    for (struct agent_pack *pack = agent->first_pack; pack; pack = pack->next)
+        keep_answers(agent, pack);
+}
+
 /* Puts the first pack. The lock is held, and let go for the call. */
 static void put_first(struct agent *agent) {
     struct agent_pack *pack = agent->first_pack;
@@ -141,6 +172,7 @@ static void put_first(struct agent *agent) {
         buf_release(&pack->bytes);
         pack->bytes = bytes;
         agent->unsent_bytes += bytes.bytes - PACK_HEAD_BYTES;
+        if (epoch != epoch_of(agent->round)) keep_answers(agent, pack);
         return;
     }
     buf_release(&bytes);

@@ -12,19 +12,21 @@
 #define WAIT_MS 250
 #define AGAIN_MS 500
 
-static void sync_with(struct agent *agent, const struct pack_head *head, bool keeps_jobs) {
+static void sync_with(struct agent *agent, const struct pack_head *head, bool keeps_jobs,
+                      bool adopts) {
     bool is_same_server = agent->round >> 24 == head->round >> 24;
+    bool keeps = adopts || (keeps_jobs && is_same_server);
     log_info("event=round node=%s round=%" PRIu64 " jobs=%zu kept=%d", agent->node, head->round,
-             agent->by_server.count, keeps_jobs && is_same_server);
+             agent->by_server.count, keeps);
     agent->round = head->round;
     agent->work_seq = head->seq;
     agent->has_gap = false;
     agent->result_seq = agent->result_seq_put = 0;
-    if (!keeps_jobs || !is_same_server) {
-        out_clear(agent);
-        jobs_forget(agent, UINT32_MAX);
-    }
+    if (!keeps) out_clear(agent);
+    if (keeps && !is_same_server) out_keep_answers(agent);
+    if (!keeps || !is_same_server) jobs_forget(agent, UINT32_MAX, keeps);
     for (uint32_t i = 0; i < agent->seat_count; i++) agent->seats[i].is_clearing = false;
+    if (adopts) jobs_tell_kept(agent);
     jobs_tell_held(agent);
     agent->beat_due_ns = 0;
     pthread_cond_signal(&agent->send);
@@ -34,12 +36,12 @@ static void sync_with(struct agent *agent, const struct pack_head *head, bool ke
 static bool takes_pack(struct agent *agent, const struct pack_head *head,
                        struct pack_reader *reader) {
     struct pack_record record;
-    bool keeps_jobs;
+    bool keeps_jobs, adopts;
     if (head->round > agent->round && head->seq == 1) {
         if (!pack_next(reader, &record) || record.kind != PACK_SYNC ||
-            !pack_read_sync(&record, &keeps_jobs))
+            !pack_read_sync(&record, &keeps_jobs, &adopts))
             return false;
-        sync_with(agent, head, keeps_jobs);
+        sync_with(agent, head, keeps_jobs, adopts);
         return true;
     }
     if (head->round < agent->round || (head->round == agent->round && head->seq <= agent->work_seq))
@@ -62,7 +64,7 @@ static void take_record(struct agent *agent, const struct pack_record *record) {
     } else if (record->kind == PACK_CANCEL) {
         jobs_cancel(agent, record->id);
     } else if (record->kind == PACK_CLEAR && worker) {
-        jobs_forget(agent, record->worker);
+        jobs_forget(agent, record->worker, false);
     } else if (record->kind == PACK_WANT && worker && worker->ops->want &&
                pack_read_want(record, &tier, &deadline_unix_s)) {
         pthread_mutex_unlock(&agent->lock);

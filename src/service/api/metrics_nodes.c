@@ -28,6 +28,9 @@ static const struct {
     {"quern_cluster_returned_total", "counter",
      "Requests and lines that a node had and that were given out again.",
      offsetof(struct fleet_status, returned)},
+    {"quern_cluster_adopted_total", "counter",
+     "Lines that nodes had when this server started, and that did not run again.",
+     offsetof(struct fleet_status, adopted)},
     {"quern_cluster_results_late_total", "counter", "Results that no request waited for any more.",
      offsetof(struct fleet_status, late)},
 };

@@ -120,9 +120,9 @@ void nodes_write_json(const struct nodes *nodes, bool is_admin, struct buf *body
         buf_printf(body,
                    ",\"in_flight\":%" PRIu64 ",\"bytes\":%" PRIu64 ",\"bytes_max\":%" PRIu64
                    ",\"rounds\":%" PRIu64 ",\"nodes_lost\":%" PRIu64 ",\"returned\":%" PRIu64
-                   ",\"late\":%" PRIu64 "}",
+                   ",\"adopted\":%" PRIu64 ",\"late\":%" PRIu64 "}",
                    queue->jobs, queue->bytes, queue->bytes_max, queue->rounds, queue->lost,
-                   queue->returned, queue->late);
+                   queue->returned, queue->adopted, queue->late);
     } else {
         buf_add_text(body, "null");
     }

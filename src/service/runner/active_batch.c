@@ -62,6 +62,7 @@ static void take_up(struct runner *runner, struct active_batch *batch) {
 void active_adopt(struct runner *runner, struct store_batch *row) {
     struct active_batch *batch = mem_new(1, sizeof *batch);
     batch->row = *row;
+    batch->is_taken_up = !runner->is_started;
     batch_extras_parse(row->extras, &batch->extras);
     batch->blocked_at = UINT64_MAX;
     batch->progress.since_ns = clock_monotonic_ns();
@@ -80,6 +81,7 @@ void active_free(struct active_batch *batch) {
     leases_release(&batch->leases);
     waiting_for_model_close(batch->waiting);
     free(batch->pending);
+    free(batch->adopted);
     store_batch_release(&batch->row);
     free(batch);
 }

@@ -51,6 +51,7 @@ struct active_batch {
     struct store_batch row;
     enum phase phase;
     bool stop;           /* the thread that has it must stop soon */
+    bool is_taken_up;    /* at the start of the runner: workers may have lines of it (adopt.h) */
     int64_t due_ns;      /* no thread takes it before */
     int64_t deadline_ns; /* PHASE_END: jobs in flight are given up then */
     enum endpoint endpoint;
@@ -66,6 +67,8 @@ struct active_batch {
     uint32_t in_flight; /* slots with a line of this batch */
     uint32_t readers;   /* threads that read the log without the lock */
     bool is_removed;    /* the last reader frees it */
+
+    unsigned char *adopted; /* a bit per line; NULL: none was adopted */
 
     /* Where its next line comes from, in this order. */
     struct line_state *pending; /* lines that have left their lease and wait to be given again */

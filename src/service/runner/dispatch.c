@@ -4,13 +4,12 @@
  */
 
 #include "base/clock.h"
-#include "base/crc.h"
 #include "base/log.h"
-#include "base/os.h"
 #include "batch/line.h"
 #include "json/span.h"
 #include "runner/active_end.h"
-#include "runner/inputs.h"
+#include "runner/adopt.h"
+#include "runner/line_reader.h"
 #include "runner/models.h"
 #include "runner/results.h"
 #include "runner/runner_internal.h"
@@ -24,15 +23,13 @@
 #define TEND_NS 50000000                      /* between looks at clocks and blocked batches */
 #define TURN_LINES 256                        /* lines of a batch before another is chosen */
 #define BACKLOG_BYTES_MAX ((uint64_t)4 << 20) /* results not yet durable; above it lines wait */
-#define LINE_BYTES_KEPT ((size_t)1 << 20)     /* a larger line buffer is released after its line */
 #define READ_AGAIN_NS 1000000000              /* pause after a line that could not be read */
 #define INPUT_KEPT_NS 1000000000 /* how long an input stays open that no line is read from */
 
 /* The buffers and files of the thread. */
 struct dispatch {
     struct runner *runner;
-    struct inputs inputs;
-    struct buf line;
+    struct line_reader reader;
     struct buf scratch;
     struct buf body;       /* the body of a line that names no model, with the model in it */
     struct buf translated; /* a line of another API as one of a chat */
@@ -87,7 +84,7 @@ static bool gives_lines(void *context, const struct order_entry *entry) {
     const struct runner *runner = context;
     const struct active_batch *batch = entry->owner;
     return batch->phase == PHASE_RUN && batch->blocked_at != runner->progress &&
-           !active_is_paused(batch);
+           !active_is_paused(batch) && !(runner->is_holding && batch->is_taken_up);
 }
 
 /* The batch whose turn it is. */
@@ -133,36 +130,6 @@ enum next {
     NEXT_READ_AGAIN,     /* the disk did not give it */
     NEXT_DAMAGED,        /* the input has changed since validation */
 };
-
-/* Reads the line from the input. ERR_CORRUPT if the input has changed since validation. */
-static enum err read_line(struct dispatch *dispatch, struct active_batch *batch, uint32_t number,
-                          struct batch_line *ret_line, struct error *error) {
-    struct index_entry entry = index_entry(batch->index, number);
-    if (dispatch->line.capacity > LINE_BYTES_KEPT && entry.bytes < LINE_BYTES_KEPT) {
-        buf_release(&dispatch->line);
-        buf_init(&dispatch->line, (size_t)BATCH_LINE_BYTES_MAX + 1);
-    }
-    buf_clear(&dispatch->line);
-    char *room = buf_reserve(&dispatch->line, entry.bytes);
-    if (!room) return err_set(error, ERR_CORRUPT, "a line of %u bytes", entry.bytes);
-    int fd;
-    enum err err = inputs_find(&dispatch->inputs, dispatch->runner->store, &batch->row, &fd, error);
-    if (err == OK) err = os_pread_all(fd, room, entry.bytes, entry.offset, error);
-    if (err == ERR_NOT_FOUND || err == ERR_CORRUPT)
-        return err_set(error, ERR_CORRUPT, "the input is gone or cut");
-    if (err != OK) {
-        log_warn("batch=%s request=%u error=\"%s\", retrying", batch->row.id, number, error->text);
-        return err;
-    }
-    struct str text = {room, entry.bytes};
-    bool is_good = crc32c(0, text.at, text.bytes) == entry.crc &&
-                   batch_line_read(text, ret_line) == BATCH_LINE_READ && ret_line->custom_id.at &&
-                   ret_line->body.at && *ret_line->custom_id.at == '"' &&
-                   batch_line_endpoint(ret_line, &ret_line->endpoint) &&
-                   (!ret_line->model.at || *ret_line->model.at == '"' ||
-                    ret_line->endpoint == ENDPOINT_MESSAGES);
-    return is_good ? OK : err_set(error, ERR_CORRUPT, "not the line that was validated");
-}
 
 /* Whether the line, a suspect whose home is lost, may run here. */
 static bool may_move(const struct runner *runner, const struct seat *seat,
@@ -213,6 +180,8 @@ static struct seat *choose_seat(struct runner *runner, struct slot *slot, struct
 static bool submit(struct runner *runner, struct slot *slot, struct seat *seat,
                    const struct batch_line *line, const char *served) {
     struct active_batch *batch = slot->batch;
+    char name[WORKER_LINE_BYTES];
+    adopt_write_name(name, batch, slot->line.number);
     struct worker_job job = {.id = slot->id,
                              .endpoint = line->endpoint,
                              .tier = (enum tier)batch->order.tier,
@@ -220,6 +189,7 @@ static bool submit(struct runner *runner, struct slot *slot, struct seat *seat,
                              .is_line = true,
                              .model = str_from(served),
                              .body = line->body,
+                             .line = str_from(name),
                              .deadline_unix_s = batch->row.expires_unix_s};
     memcpy(job.owner, batch->row.owner, sizeof job.owner);
     slot->bytes = line->body.bytes;
@@ -308,7 +278,8 @@ static enum next give_line(struct dispatch *dispatch, struct slot *slot) {
     struct runner *runner = dispatch->runner;
     struct batch_line line;
     struct error error;
-    enum err err = read_line(dispatch, slot->batch, slot->line.number, &line, &error);
+    enum err err =
+        line_reader_read(&dispatch->reader, slot->batch, slot->line.number, &line, &error);
     if (err != OK) return err == ERR_CORRUPT ? NEXT_DAMAGED : NEXT_READ_AGAIN;
     slot_set_custom_id(slot, line.custom_id);
     slot->endpoint = line.endpoint;
@@ -437,7 +408,7 @@ void *dispatch_main(void *context) {
     struct dispatch dispatch = {.runner = context};
     struct runner *runner = context;
     int64_t tend_ns = 0;
-    buf_init(&dispatch.line, (size_t)BATCH_LINE_BYTES_MAX + 1);
+    line_reader_init(&dispatch.reader, runner);
     buf_init(&dispatch.scratch, (size_t)BATCH_LINE_BYTES_MAX + 1);
     buf_init(&dispatch.body, (size_t)BATCH_LINE_BYTES_MAX + 8 * MODEL_NAME_BYTES);
     buf_init(&dispatch.translated, BUF_UNLIMITED);
@@ -451,7 +422,7 @@ void *dispatch_main(void *context) {
             watch_batches(runner);
             pthread_mutex_lock(&runner->lock);
             if (now_ns >= tend_ns) {
-                inputs_rest(&dispatch.inputs, now_ns - INPUT_KEPT_NS);
+                inputs_rest(&dispatch.reader.inputs, now_ns - INPUT_KEPT_NS);
                 runner->progress++;
                 tend_ns = now_ns + TEND_NS;
             }
@@ -465,8 +436,7 @@ void *dispatch_main(void *context) {
         }
     }
     pthread_mutex_unlock(&runner->lock);
-    inputs_close(&dispatch.inputs);
-    buf_release(&dispatch.line);
+    line_reader_release(&dispatch.reader);
     buf_release(&dispatch.scratch);
     buf_release(&dispatch.body);
     buf_release(&dispatch.translated);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "runner/adopt.h"
 #include "runner/runner_internal.h"
 
 #define LEASE_PLACES 256               /* places taken from the queue at a time */
@@ -160,7 +161,7 @@ bool leases_take(struct runner *runner, struct active_batch *batch, struct line_
         struct seat_lease *own = &batch->leases.of_seat[seat->index];
         while (left_of(own) > 0) {
             uint32_t line = index_line_at(batch->index, own->range.first + own->at++);
-            if (seglog_has(batch->log, line)) continue;
+            if (seglog_has(batch->log, line) || adopt_has(batch, line)) continue;
             *ret_line = (struct line_state){.number = line,
                                             .leased_by = (uint8_t)(seat->index + 1),
                                             .goes_to = bound ? (uint8_t)(seat->index + 1) : 0};

@@ -45,6 +45,11 @@ enum err runner_open(struct runner **ret_runner, struct store *store,
     runner->retention.keep_days = options->keep_days;
     set_defaults(&runner->options);
     runner->nonce = id_u64();
+    /* A worker that outlives the server has jobs of two starts at a time: numbers do not meet. */
+    runner->job_count = runner->nonce >> 22;
+    runner->is_holding = options->holds_lines;
+    line_reader_init(&runner->adopting, runner);
+    buf_init(&runner->adopting_room, BUF_UNLIMITED);
     pthread_mutex_init(&runner->lock, NULL);
     sync_cond_init(&runner->work);
     sync_cond_init(&runner->helpers);
@@ -221,6 +226,8 @@ void runner_close(struct runner *runner) {
         active_free(batch);
     }
     slots_release(runner);
+    line_reader_release(&runner->adopting);
+    buf_release(&runner->adopting_room);
     if (runner->queue) runner->queue->ops->close(runner->queue);
     pthread_cond_destroy(&runner->work);
     pthread_cond_destroy(&runner->helpers);

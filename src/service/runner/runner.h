@@ -70,6 +70,9 @@ struct runner_options {
      * one is served now. Takes a while where one has come. NULL: none can come. */
     bool (*look)(void *context);
     void *look_context;
+    /* Lines of batches that runner_start takes up wait until runner_adopted, because workers that
+     * have outlived the former start may have them. */
+    bool holds_lines;
 };
 
 enum err runner_open(struct runner **ret_runner, struct store *store,
@@ -84,6 +87,16 @@ void runner_worker_attach(struct runner *runner, uint32_t seat, struct worker *w
  * with room and the fewest lines for its weight gets the next line; at most `lines_max` are in
  * flight. Zeros mean 1, and runner_options.lookahead_lines. */
 void runner_worker_tune(struct runner *runner, uint32_t seat, uint32_t weight, uint32_t lines_max);
+/* A worker of this seat has the line of this name (worker_job.line) since a former start. Returns
+ * the number of the job, as if it had been submitted; its result, maybe at once, is an event of the
+ * worker. 0: the line has a record, or another worker has it, or its batch does not run, or no line
+ * is held any more. This and the next two belong to one thread. */
+uint64_t runner_adopt(struct runner *runner, uint32_t seat, struct str name);
+/* Every worker that has outlived the former start has told its lines: the others run. */
+void runner_adopted(struct runner *runner);
+/* How many of these jobs, from the first one on, are no jobs of the runner any more: their results
+ * are durable, or they run again under other numbers. Until runner_close. */
+size_t runner_jobs_ended(struct runner *runner, const uint64_t *job_ids, size_t count);
 /* Starts the threads and takes up every batch that has not ended. */
 enum err runner_start(struct runner *runner, struct error *error) MUST_CHECK;
 /* Takes no new lines and requests, and waits up to `deadline_ms` until none is in flight and all
@@ -188,8 +201,9 @@ struct runner_status {
     uint64_t lines_done;                      /* durable results since start */
     uint64_t lines_ended[SEGLOG_EXPIRED + 1]; /* lines_done by the kind of their record */
     uint64_t lines_retried;
-    uint64_t lines_lost;   /* in flight at workers that went down */
-    uint64_t lines_reused; /* part of lines_done: with the answer of an equal request */
+    uint64_t lines_lost;    /* in flight at workers that went down */
+    uint64_t lines_reused;  /* part of lines_done: with the answer of an equal request */
+    uint64_t lines_adopted; /* that workers had since a former start */
     uint64_t batches_live;
     uint64_t recovered_lines;   /* results found on the disk at start */
     uint64_t taken_up_lines;    /* lines of the batches that runner_start took up */

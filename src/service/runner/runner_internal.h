@@ -14,6 +14,7 @@
 
 #include "queue/order.h"
 #include "runner/active_batch.h"
+#include "runner/line_reader.h"
 #include "runner/machine.h"
 #include "runner/requests.h"
 #include "runner/retention.h"
@@ -38,7 +39,8 @@ struct runner {
     size_t thread_count; /* those of them that run, in this order */
     bool is_started;
     bool is_draining;
-    bool is_halted; /* its threads, workers and writer have ended; the owner's alone */
+    bool is_holding; /* lines of batches that were taken up wait for runner_adopted */
+    bool is_halted;  /* its threads, workers and writer have ended; the owner's alone */
     bool is_stopping;
     uint64_t progress; /* counts what may have made room */
 
@@ -60,6 +62,8 @@ struct runner {
     uint64_t slots_taken;
 
     struct reuse reuse;
+    struct line_reader adopting; /* these two are of the thread that adopts (adopt.h) */
+    struct buf adopting_room;
 
     struct request *requests; /* waiting and running, in order */
     uint32_t request_count;

@@ -89,8 +89,7 @@ void seat_acquit(struct runner *runner, struct line_state *line) {
 
 /* --- the hand-over --- */
 
-/* Notes the job before the worker has it, because its result may come at once. */
-static void begin(struct seat *seat, struct slot *slot) {
+void seat_begin(struct seat *seat, struct slot *slot) {
     slot->seat = seat->index;
     slot->state = SLOT_RUNNING;
     if (slot->request) {
@@ -112,7 +111,7 @@ bool seat_submit(struct runner *runner, struct seat *seat, struct slot *slot,
     struct worker_status status = {0};
     pthread_mutex_lock(&runner->lock);
     uint64_t rooms = seat->rooms;
-    begin(seat, slot);
+    seat_begin(seat, slot);
     pthread_mutex_unlock(&runner->lock);
     bool is_taken = worker->ops->submit(worker, job);
     if (!is_taken) worker->ops->status(worker, &status);

@@ -48,6 +48,9 @@ bool seat_has_room(const struct runner *runner, const struct seat *seat,
                    const struct line_state *line);
 /* Whether the seat has been down for so long that its suspects look for another one. */
 bool seat_is_lost(const struct seat *seat, int64_t now_ns);
+/* Notes a job, whose slot is RUNNING then, before the worker has it, because its result may come at
+ * once. */
+void seat_begin(struct seat *seat, struct slot *slot);
 /* Takes the slot, which is RUNNING, off its seat. */
 void seat_leave(struct runner *runner, struct slot *slot);
 

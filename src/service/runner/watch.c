@@ -154,7 +154,8 @@ static bool find_silent(struct runner *runner, uint64_t after, int64_t now_ns,
 }
 
 /* Writes the reason of a batch that waits for neither the server nor an engine. */
-static void own_reason(const struct active_batch *batch, char ret_text[STORE_WAITING_BYTES]) {
+static void own_reason(const struct active_batch *batch, bool is_held,
+                       char ret_text[STORE_WAITING_BYTES]) {
     bool is_new = batch->row.status == BATCH_VALIDATING;
     switch (batch->phase) {
     case PHASE_VALIDATE:
@@ -170,7 +171,10 @@ static void own_reason(const struct active_batch *batch, char ret_text[STORE_WAI
         break;
     case PHASE_RUN:
     case PHASE_END:
-        if (batch->in_flight > 0)
+        if (is_held)
+            snprintf(ret_text, STORE_WAITING_BYTES,
+                     "nodes to tell which of its requests they have");
+        else if (batch->in_flight > 0)
             snprintf(ret_text, STORE_WAITING_BYTES,
                      "results of %u requests that are with an engine", batch->in_flight);
         else
@@ -189,7 +193,7 @@ static bool note_reason(struct runner *runner, struct active_batch *batch, const
     if (*reason)
         snprintf(progress->waiting_for, sizeof progress->waiting_for, "%s", reason);
     else
-        own_reason(batch, progress->waiting_for);
+        own_reason(batch, runner->is_holding && batch->is_taken_up, progress->waiting_for);
     if (progress->is_waiting_turn || now_ns - progress->since_ns < stuck_ns) return false;
     if (progress->tell_ns > now_ns) return false;
     progress->is_stuck = true;

@@ -17,6 +17,7 @@ enum err fleet_open(struct fleet **ret_fleet, const struct fleet_options *option
     fleet->options = *options;
     if (fleet->options.bytes_max == 0) fleet->options.bytes_max = BYTES_MAX;
     if (fleet->options.lines_max == 0) fleet->options.lines_max = LINES_MAX;
+    fleet->is_adopting = options->adopt != NULL;
     snprintf(fleet->id, sizeof fleet->id, "%s", options->id);
     snprintf(fleet->status.text, sizeof fleet->status.text, "not connected yet");
     pthread_mutex_init(&fleet->lock, NULL);
@@ -39,6 +40,14 @@ enum err fleet_open(struct fleet **ret_fleet, const struct fleet_options *option
     return OK;
 }
 
+void fleet_start(struct fleet *fleet) {
+    pthread_mutex_lock(&fleet->lock);
+    fleet->started_ns = clock_monotonic_ns();
+    fleet->look_due_ns = 0;
+    pthread_cond_signal(&fleet->send);
+    pthread_mutex_unlock(&fleet->lock);
+}
+
 bool fleet_wait_ready(struct fleet *fleet, int64_t timeout_ms) {
     int64_t due_ns = sync_deadline_ns(timeout_ms);
     bool is_ready = false, is_late = false;
@@ -52,9 +61,10 @@ bool fleet_wait_ready(struct fleet *fleet, int64_t timeout_ms) {
     return is_ready;
 }
 
-static void free_node(struct fleet_node *node) {
+void node_free(struct fleet_node *node) {
     buf_release(&node->out);
     job_set_release(&node->held);
+    job_set_release(&node->adopted);
     free(node);
 }
 
@@ -75,6 +85,7 @@ void fleet_close(struct fleet *fleet) {
     if (is_started) {
         pthread_join(fleet->send_thread, NULL);
         pthread_join(fleet->read_thread, NULL);
+        fleet_end(fleet);
     }
     fleet->send_bus->ops->close(fleet->send_bus);
     fleet->read_bus->ops->close(fleet->read_bus);
@@ -82,9 +93,11 @@ void fleet_close(struct fleet *fleet) {
     while (fleet->nodes) {
         struct fleet_node *node = fleet->nodes;
         fleet->nodes = node->next;
-        free_node(node);
+        node_free(node);
     }
     for (size_t i = 0; i < fleet->name_count; i++) free(fleet->names[i]);
+    free(fleet->told.ids);
+    free(fleet->told.packs);
     pthread_cond_destroy(&fleet->send);
     pthread_cond_destroy(&fleet->change);
     pthread_mutex_destroy(&fleet->calling);

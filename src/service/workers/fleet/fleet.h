@@ -16,9 +16,14 @@
  *   - the bus has lost packs. Then the server begins a round: the node tells which jobs it has
  *     (PACK_HELD), and the others run again.
  *
+ * A node outlives its server. The next server of the state directory adopts the lines that nodes
+ * have and the results that the former one had not made durable (fleet_adopt.c), by the names of
+ * lines. A pack of results stays on the bus until its results are durable.
+ *
  * A pack is counted in its round. A gap in the numbers, an emptied bus, a put that failed and packs
  * that do not arrive each begin a round. A job's number is never used again under one epoch, so its
- * result is taken once, from whatever round it comes; results of another epoch are not taken.
+ * result is taken once, from whatever round it comes; results of another epoch are not taken
+ * once the adoption has ended.
  *
  * Thread: fleet-send (packs of work, beats) and fleet-read (results); operations of the workers are
  *     the runner's.
@@ -45,14 +50,22 @@ struct fleet_options {
     bool (*seat)(void *context, struct worker_events *ret_events, uint32_t *ret_seat);
     void (*attach)(void *context, uint32_t seat, struct worker *worker);
     void (*tune)(void *context, uint32_t seat, uint32_t weight, uint32_t lines_max);
+    /* As runner_adopt, _adopted and _jobs_ended. The first two NULL: nothing is adopted; the third:
+     * results are durable at once. */
+    uint64_t (*adopt)(void *context, uint32_t seat, struct str line);
+    void (*adopted)(void *context);
+    size_t (*ended)(void *context, const uint64_t *job_ids, size_t count);
 };
 
 /* Attaches one seat at once, for the first node, and starts the threads. */
 enum err fleet_open(struct fleet **ret_fleet, const struct fleet_options *options,
                     struct error *error) MUST_CHECK;
+/* The runner has started and knows its batches: results are read from now on. */
+void fleet_start(struct fleet *fleet);
 /* Waits up to `timeout_ms` until a node is ready. */
 bool fleet_wait_ready(struct fleet *fleet, int64_t timeout_ms);
 void fleet_status(struct fleet *fleet, struct fleet_status *ret_status);
 size_t fleet_nodes(struct fleet *fleet, struct fleet_node_status *ret_nodes, size_t nodes_max);
-/* After the runner has closed the workers. NULL is allowed. */
+/* After the runner has closed the workers (runner_halt), while it can be asked for ended jobs. NULL
+ * is allowed. */
 void fleet_close(struct fleet *fleet);

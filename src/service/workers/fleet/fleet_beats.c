@@ -321,6 +321,7 @@ static void check_rounds(struct fleet *fleet, struct fleet_node *node, bool was_
     if (was_emptied) {
         node_must_sync(fleet, node, endings, "the queue was emptied");
     } else if (!node->is_synced) {
+        if (fleet->started_ns == 0) return;
         bool keeps = node->keeps_jobs;
         if (now_ns - node->synced_ns < SYNC_MS * NS_PER_MS) return;
         node_must_sync(fleet, node, endings, "the node has not told its jobs");

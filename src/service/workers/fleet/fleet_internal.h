@@ -18,7 +18,8 @@
 
 struct fleet_job {
     uint64_t round, seq; /* those of the pack that it went with */
-    uint64_t body_key;   /* knows the body again, if it is lost with a second node */
+    uint64_t body_key;   /* knows it again, if it is lost with a second node */
+    uint64_t wire_id;    /* its number at the node; another one if it was adopted */
     uint32_t bytes;
     bool streams;
 };
@@ -86,6 +87,16 @@ struct fleet_node {
     struct buf out; /* the pack that jobs are added to */
     int64_t out_due_ns;
     struct job_set held; /* ids that PACK_HELD told, until its last record */
+    /* The jobs that were adopted, by the numbers that the node knows, with those of the runner. */
+    struct job_set adopted;
+};
+
+/* Packs of results that the bus still has, in order, and the jobs whose results they told. */
+struct told {
+    uint64_t *ids;
+    size_t count, capacity;
+    size_t *packs; /* per pack, how many of `ids` were told up to its end */
+    size_t pack_count, pack_capacity;
 };
 
 #define LOST_KEYS 4096
@@ -102,6 +113,13 @@ struct fleet {
     pthread_cond_t change; /* a node has become ready */
     bool is_stopping;
     uint64_t epoch; /* 0: this server does not lead yet */
+    bool follows;   /* the server before was of this state directory */
+    bool is_adopting;
+    int64_t started_ns; /* fleet_start; 0: not yet */
+    bool has_read_any;  /* in the look at the results that goes on; fleet-read's alone */
+    bool has_read_all;  /* a look at the results found none, once */
+    bool from_start;    /* results are read from the start of their stream again */
+    struct told told;   /* fleet-read's alone */
     uint64_t round_count;
     struct berth *berths[FLEET_SEATS_MAX];
     uint32_t berth_count;
@@ -127,7 +145,17 @@ struct endings {
     size_t count, capacity;
 };
 
+/* Knows a line by its name, or a request by its body. */
+uint64_t fleet_key_of(struct str text);
+
 /* --- with the lock held --- */
+/* Takes an answer for a line that this server has not given out, if the runner wants it; the lock
+ * is let go. Returns the number of its job, or 0. */
+uint64_t fleet_adopt_answer(struct fleet *fleet, struct berth *berth,
+                            const struct worker_result *result, struct str line);
+/* PACK_KEPT; the lock is let go. `berth` may be NULL. */
+void fleet_take_kept(struct fleet *fleet, struct fleet_node *node, struct berth *berth,
+                     const struct pack_record *record);
 /* Takes a job off its berth; NULL: it is not there. The caller frees it. */
 struct fleet_job *berth_take(struct berth *berth, uint64_t id);
 /* Takes all jobs off that `is_lost` names; each is told as `outcome`. */
@@ -147,6 +175,13 @@ void node_added(struct fleet *fleet, struct fleet_node *node, bool is_urgent);
 void node_note_rate(struct fleet_node *node);
 
 /* --- without the lock --- */
+/* Lets the lines run that no node has, once all nodes have told theirs. */
+void fleet_check_adoption(struct fleet *fleet);
+/* The result of this job was told; then: the pack has no further one. */
+void fleet_note_result(struct fleet *fleet, uint64_t id);
+void fleet_note_told(struct fleet *fleet);
+/* How many packs, from the oldest on, have only results that are durable; forgets them. */
+size_t fleet_count_settled(struct fleet *fleet);
 void endings_tell(struct fleet *fleet, struct endings *endings); /* empties it */
 void berth_tell_result(struct berth *berth, const struct worker_result *result);
 void berth_tell_room(struct berth *berth);
@@ -159,3 +194,6 @@ void fleet_take_beat(void *context, struct str name, struct str bytes);
 void fleet_check_nodes(struct fleet *fleet, bool was_emptied);
 void *fleet_send_main(void *context); /* a thread */
 void *fleet_read_main(void *context); /* a thread */
+/* Both threads have ended. */
+void fleet_end(struct fleet *fleet);
+void node_free(struct fleet_node *node);

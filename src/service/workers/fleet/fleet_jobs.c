@@ -123,6 +123,7 @@ void node_must_sync(struct fleet *fleet, struct fleet_node *node, struct endings
     if (node->must_sync || node->is_gone) return;
     log_info("event=node_round node=%s why=\"%s\"", node->node, why);
     node->must_sync = true;
+    fleet->from_start = true;
     node->keeps_jobs = true;
     node->is_synced = false;
     for (size_t i = 0; i < node->berth_count; i++) {

@@ -17,14 +17,27 @@ static struct berth *berth_of(struct fleet_node *node, const struct pack_record 
     return record->worker < node->berth_count ? node->berths[record->worker] : NULL;
 }
 
+/* A result that no job here waits for. The lock is held, and let go. */
+static void take_unknown(struct fleet *fleet, struct berth *berth,
+                         const struct worker_result *result, struct str line) {
+    uint64_t id = fleet_adopt_answer(fleet, berth ? berth : fleet->berths[0], result, line);
+    if (id)
+        fleet_note_result(fleet, id);
+    else
+        fleet->status.late++;
+}
+
 static void take_result(struct fleet *fleet, struct fleet_node *node,
                         const struct pack_record *record) {
     struct worker_result result;
+    struct str line;
+    uint64_t id;
     struct berth *berth = berth_of(node, record);
-    if (!berth || !pack_read_result(record, &result)) return;
-    struct fleet_job *job = berth_take(berth, record->id);
+    if (!pack_read_result(record, &result, &line)) return;
+    if (job_set_take(&node->adopted, record->id, &id)) result.id = id;
+    struct fleet_job *job = berth ? berth_take(berth, result.id) : NULL;
     if (!job) {
-        fleet->status.late++;
+        take_unknown(fleet, berth, &result, line);
         return;
     }
     /* Packs are read in order: the node has all up to the one that brought this job. */
@@ -33,6 +46,7 @@ static void take_result(struct fleet *fleet, struct fleet_node *node,
     bool has_room_again = fleet->was_full && fleet->bytes < fleet->options.bytes_max / 8 * 7;
     if (has_room_again) fleet->was_full = false;
     free(job);
+    fleet_note_result(fleet, result.id);
     pthread_mutex_unlock(&fleet->lock);
     berth_tell_result(berth, &result);
     for (uint32_t i = 0; has_room_again && i < fleet->berth_count; i++)
@@ -74,7 +88,8 @@ static void take_delta(struct fleet *fleet, struct fleet_node *node,
 
 /* Jobs of former rounds that the node does not have. */
 static bool is_missing(const struct berth *berth, uint64_t id, const struct fleet_job *job) {
-    return job->round < berth->node->round && !job_set_find(&berth->node->held, id);
+    (void)id;
+    return job->round < berth->node->round && !job_set_find(&berth->node->held, job->wire_id);
 }
 
 static void take_held(struct fleet *fleet, struct fleet_node *node,
@@ -138,31 +153,67 @@ static void take_record(struct fleet *fleet, struct fleet_node *node, const stru
         take_down(fleet, node, record);
     else if (record->kind == PACK_HELD && is_current)
         take_held(fleet, node, record);
+    else if (record->kind == PACK_KEPT && is_current)
+        fleet_take_kept(fleet, node, berth_of(node, record), record);
     else if (record->kind == PACK_BYE)
         take_bye(fleet, node);
+}
+
+/* A pack that a node put for a server before: of it count answers alone, whoever put it. The lock
+ * is held, and let go. */
+static void take_former(struct fleet *fleet, struct pack_reader *reader) {
+    struct pack_record record;
+    struct worker_result result;
+    struct str line;
+    while (fleet->is_adopting && pack_next(reader, &record))
+        if (record.kind == PACK_RESULT && pack_read_result(&record, &result, &line))
+            take_unknown(fleet, fleet->berths[0], &result, line);
+}
+
+static void take_current(struct fleet *fleet, struct str name, struct pack_reader *reader,
+                         const struct pack_head *head) {
+    struct pack_record record;
+    struct endings endings = {0};
+    struct fleet_node *node = node_find(fleet, name);
+    /* Only this thread and the beats of fleet-send end a node, and a node that has ended stays in
+     * the list until this thread has no pack of it. */
+    if (!node || node->is_gone || !count_pack(fleet, node, head)) return;
+    node->is_read = true;
+    while (!node->is_gone && pack_next(reader, &record)) take_record(fleet, node, head, &record);
+    node->is_read = false;
+    if (!reader->is_bad) return;
+    node_must_sync(fleet, node, &endings, "a pack of results is damaged");
+    pthread_mutex_unlock(&fleet->lock);
+    endings_tell(fleet, &endings);
+    pthread_mutex_lock(&fleet->lock);
 }
 
 static void take_pack(void *context, struct str name, struct str bytes) {
     struct fleet *fleet = context;
     struct pack_reader reader;
     struct pack_head head;
-    struct pack_record record;
-    struct endings endings = {0};
-    if (!pack_open(&reader, &head, bytes)) return;
-    pthread_mutex_lock(&fleet->lock);
-    struct fleet_node *node = node_find(fleet, name);
-    /* Only this thread and the beats of fleet-send end a node, and a node that has ended stays in
-     * the list until this thread has no pack of it. */
-    if (node && !node->is_gone && head.round >> 24 == fleet->epoch &&
-        count_pack(fleet, node, &head)) {
-        node->is_read = true;
-        while (!node->is_gone && pack_next(&reader, &record))
-            take_record(fleet, node, &head, &record);
-        node->is_read = false;
-        if (reader.is_bad) node_must_sync(fleet, node, &endings, "a pack of results is damaged");
+    fleet->has_read_any = true;
+    if (pack_open(&reader, &head, bytes)) {
+        pthread_mutex_lock(&fleet->lock);
+        if (head.round >> 24 == fleet->epoch)
+            take_current(fleet, name, &reader, &head);
+        else
+            take_former(fleet, &reader);
+        pthread_mutex_unlock(&fleet->lock);
     }
-    pthread_mutex_unlock(&fleet->lock);
-    endings_tell(fleet, &endings);
+    fleet_note_told(fleet);
+}
+
+/* Reads what has come. Packs whose results are durable leave the bus. */
+static enum err read_some(struct fleet *fleet, uint64_t epoch, bool from_start,
+                          struct error *error) {
+    struct bus *bus = fleet->read_bus;
+    size_t settled = fleet_count_settled(fleet);
+    if (settled > 0) bus->ops->settle(bus, epoch, settled);
+    /* Packs are told again; results that are not durable yet count for the first of them. */
+    if (from_start) fleet->told.pack_count = 0;
+    fleet->has_read_any = false;
+    return bus->ops->results(bus, epoch, from_start, WAIT_MS, take_pack, fleet, error);
 }
 
 void *fleet_read_main(void *context) {
@@ -170,15 +221,20 @@ void *fleet_read_main(void *context) {
     struct error error;
     pthread_mutex_lock(&fleet->lock);
     while (!fleet->is_stopping) {
-        uint64_t epoch = fleet->epoch;
+        uint64_t epoch = fleet->started_ns > 0 ? fleet->epoch : 0;
+        bool from_start = fleet->from_start;
+        fleet->from_start = false;
         pthread_mutex_unlock(&fleet->lock);
-        enum err err = OK;
-        if (epoch)
-            err = fleet->read_bus->ops->results(fleet->read_bus, epoch, WAIT_MS, take_pack, fleet,
-                                                &error);
+        enum err err = epoch ? read_some(fleet, epoch, from_start, &error) : OK;
         if (err != OK || !epoch) clock_sleep_ms(epoch ? AGAIN_MS : 20);
         pthread_mutex_lock(&fleet->lock);
+        if (err != OK || (!epoch && from_start)) fleet->from_start = true;
+        if (err == OK && epoch && !fleet->has_read_any) fleet->has_read_all = true;
     }
+    uint64_t epoch = fleet->started_ns > 0 ? fleet->epoch : 0;
     pthread_mutex_unlock(&fleet->lock);
+    size_t settled = fleet_count_settled(fleet);
+    if (epoch && settled > 0) fleet->read_bus->ops->settle(fleet->read_bus, epoch, settled);
+    (void)!fleet->read_bus->ops->flush(fleet->read_bus, &error);
     return NULL;
 }

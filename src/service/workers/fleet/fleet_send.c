@@ -32,7 +32,7 @@ static void begin_round(struct fleet *fleet, struct fleet_node *node) {
     node->out_due_ns = SYNC_NEVER;
     buf_init(&pack, PACK_BYTES_MAX);
     pack_begin(&pack);
-    pack_sync(&pack, node->keeps_jobs);
+    pack_sync(&pack, node->keeps_jobs, fleet->is_adopting);
     pack_seal(&pack, node->round, node->work_seq);
     fleet->send_bus->ops->put(fleet->send_bus, node->node, node->round, 1, buf_str(&pack));
     buf_release(&pack);
@@ -93,9 +93,7 @@ static void drop_gone(struct fleet *fleet) {
         }
         fleet->send_bus->ops->forget(fleet->send_bus, node->node);
         *at = node->next;
-        buf_release(&node->out);
-        job_set_release(&node->held);
-        free(node);
+        node_free(node);
     }
 }
 
@@ -107,10 +105,12 @@ static void look(struct fleet *fleet) {
     bool was_emptied = false;
     drop_gone(fleet);
     pthread_mutex_unlock(&fleet->lock);
-    enum err err = epoch ? OK : bus->ops->lead(bus, fleet->id, &epoch, &error);
+    bool follows = fleet->follows;
+    enum err err = epoch ? OK : bus->ops->lead(bus, fleet->id, &epoch, &follows, &error);
     if (err == OK) {
         pthread_mutex_lock(&fleet->lock);
         fleet->epoch = epoch;
+        fleet->follows = follows;
         pthread_mutex_unlock(&fleet->lock);
         err = bus->ops->look(bus, fleet_take_beat, fleet, &was_emptied, &error);
     }
@@ -119,6 +119,7 @@ static void look(struct fleet *fleet) {
     fleet->look_due_ns = sync_deadline_ns(err == OK ? LOOK_MS : AGAIN_MS);
     pthread_mutex_unlock(&fleet->lock);
     if (err == OK) fleet_check_nodes(fleet, was_emptied);
+    fleet_check_adoption(fleet);
     pthread_mutex_lock(&fleet->lock);
     if (err == OK) send_due(fleet);
 }
@@ -133,14 +134,13 @@ static int64_t next_due(const struct fleet *fleet) {
     return due_ns;
 }
 
-static void end(struct fleet *fleet) {
+void fleet_end(struct fleet *fleet) {
     struct error error;
     struct bus *bus = fleet->send_bus;
+    if (!fleet->epoch) return;
     for (struct fleet_node *node = fleet->nodes; node; node = node->next)
         bus->ops->forget(bus, node->node);
-    pthread_mutex_unlock(&fleet->lock);
     if (bus->ops->flush(bus, &error) == OK) (void)!bus->ops->resign(bus, &error);
-    pthread_mutex_lock(&fleet->lock);
 }
 
 void *fleet_send_main(void *context) {
@@ -156,7 +156,6 @@ void *fleet_send_main(void *context) {
             (void)sync_wait_until(&fleet->send, &fleet->lock,
                                   fleet->status.is_reached ? next_due(fleet) : fleet->look_due_ns);
     }
-    if (fleet->epoch) end(fleet);
     pthread_mutex_unlock(&fleet->lock);
     return NULL;
 }

@@ -87,6 +87,7 @@ static void show_node(const struct fleet_node *node, struct fleet_node_status *o
 void fleet_status(struct fleet *fleet, struct fleet_status *ret_status) {
     pthread_mutex_lock(&fleet->lock);
     *ret_status = fleet->status;
+    ret_status->is_adopting = fleet->is_adopting;
     ret_status->nodes = 0;
     for (struct fleet_node *node = fleet->nodes; node; node = node->next)
         ret_status->nodes += !node->is_gone;

@@ -20,8 +20,8 @@ static struct berth *of(struct worker *worker) {
     return (struct berth *)worker;
 }
 
-static uint64_t key_of(struct str body) {
-    return (uint64_t)body.bytes << 32 | crc32c(0, body.at, body.bytes);
+uint64_t fleet_key_of(struct str text) {
+    return (uint64_t)text.bytes << 32 | crc32c(0, text.at, text.bytes);
 }
 
 static bool has_room(const struct berth *berth, size_t bytes) {
@@ -35,7 +35,8 @@ static bool fleet_submit(struct worker *worker, const struct worker_job *job) {
     struct berth *berth = of(worker);
     struct fleet *fleet = berth->fleet;
     struct fleet_job *own = mem_new(1, sizeof *own);
-    own->body_key = key_of(job->body);
+    own->body_key = fleet_key_of(job->line.bytes > 0 ? job->line : job->body);
+    own->wire_id = job->id;
     own->bytes = (uint32_t)job->body.bytes;
     own->streams = job->stream;
     pthread_mutex_lock(&fleet->lock);
@@ -62,8 +63,10 @@ static void fleet_cancel(struct worker *worker, uint64_t job_id) {
     struct berth *berth = of(worker);
     struct fleet *fleet = berth->fleet;
     pthread_mutex_lock(&fleet->lock);
-    if (berth->node && job_set_find(&berth->jobs, job_id)) {
-        pack_bare(&berth->node->out, PACK_CANCEL, berth->index, job_id);
+    const uint64_t *value = job_set_find(&berth->jobs, job_id);
+    if (berth->node && value) {
+        const struct fleet_job *job = (const struct fleet_job *)(uintptr_t)*value;
+        pack_bare(&berth->node->out, PACK_CANCEL, berth->index, job->wire_id);
         node_added(fleet, berth->node, false);
     }
     pthread_mutex_unlock(&fleet->lock);

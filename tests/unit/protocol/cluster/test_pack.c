@@ -20,6 +20,7 @@ static const struct worker_job a_job = {.id = 7,
                                         .model = {"tiny", 4},
                                         .body = {"{\"a\":1}", 7},
                                         .owner = "amy",
+                                        .line = {"batch_1:77", 10},
                                         .deadline_unix_s = 1700000000,
                                         .keep_ms = -1};
 static const struct worker_result a_result = {.id = 9,
@@ -36,9 +37,9 @@ static struct buf all_kinds(void) {
     struct buf pack;
     buf_init(&pack, PACK_BYTES_MAX);
     pack_begin(&pack);
-    pack_sync(&pack, true);
+    pack_sync(&pack, true, true);
     pack_job(&pack, 2, &a_job);
-    pack_result(&pack, 3, &a_result);
+    pack_result(&pack, 3, &a_result, STR("batch_1:78"));
     pack_text(&pack, PACK_DOWN, 1, 0, STR("it died"));
     pack_want(&pack, 4, TIER_FLEX, 99);
     pack_held(&pack, ids, 2, true);
@@ -55,24 +56,26 @@ static void records_come_back_as_they_were_put(void **state) {
     struct pack_record record;
     struct worker_job job;
     struct worker_result result;
-    struct str text = {0}, ids = {0};
+    struct str text = {0}, ids = {0}, line = {0};
     size_t count = 0;
-    bool flag = false;
+    bool flag = false, adopts = false;
     enum tier tier = TIER_BATCH;
     int64_t deadline = 0;
     assert_true(pack_open(&reader, &head, buf_str(&pack)));
     assert_int_equal(head.round, 5ull << 24 | 1);
     assert_int_equal(head.seq, 77);
     assert_true(pack_next(&reader, &record) && record.kind == PACK_SYNC);
-    assert_true(pack_read_sync(&record, &flag) && flag);
+    assert_true(pack_read_sync(&record, &flag, &adopts) && flag && adopts);
     assert_true(pack_next(&reader, &record) && record.kind == PACK_JOB && record.worker == 2);
     assert_true(pack_read_job(&record, &job));
     assert_true(job.id == 7 && job.endpoint == ENDPOINT_CHAT && job.tier == TIER_BATCH);
     assert_true(job.priority == -3 && job.is_line && !job.stream && job.keep_ms == -1);
     assert_true(str_is(job.model, "tiny") && str_equals(job.body, a_job.body));
     assert_string_equal(job.owner, "amy");
+    assert_true(str_is(job.line, "batch_1:77"));
     assert_int_equal(job.deadline_unix_s, 1700000000);
-    assert_true(pack_next(&reader, &record) && pack_read_result(&record, &result));
+    assert_true(pack_next(&reader, &record) && pack_read_result(&record, &result, &line));
+    assert_true(str_is(line, "batch_1:78"));
     assert_true(record.worker == 3 && result.id == 9 && result.outcome == OUTCOME_TRY_AGAIN);
     assert_true(result.status == 503 && result.shape == SHAPE_VALID && result.retry_after_ms == 8);
     assert_memory_equal(&result.usage, &a_result.usage, sizeof result.usage);
@@ -156,6 +159,40 @@ static void fields_of_a_later_version_are_skipped(void **state) {
     buf_release(&pack);
 }
 
+/* A release before names of lines ended its records sooner. */
+static void records_without_names_of_lines_are_read(void **state) {
+    (void)state;
+    struct buf pack;
+    struct pack_reader reader;
+    struct pack_head head;
+    struct pack_record record;
+    struct worker_job job, plain = a_job;
+    struct worker_result result;
+    struct str line;
+    bool keeps = false, adopts = true;
+    buf_init(&pack, PACK_BYTES_MAX);
+    pack_begin(&pack);
+    plain.line = (struct str){0};
+    pack_sync(&pack, true, true);
+    pack_job(&pack, 0, &plain);
+    pack_result(&pack, 0, &a_result, (struct str){0});
+    assert_true(pack_open(&reader, &head, buf_str(&pack)));
+    assert_true(pack_next(&reader, &record));
+    record.payload.bytes -= 1;
+    assert_true(pack_read_sync(&record, &keeps, &adopts) && keeps && !adopts);
+    assert_true(pack_next(&reader, &record));
+    record.payload.bytes -= 4;
+    assert_true(pack_read_job(&record, &job) && job.line.bytes == 0);
+    assert_true(str_equals(job.body, a_job.body));
+    assert_true(pack_next(&reader, &record));
+    record.payload.bytes -= 4;
+    assert_true(pack_read_result(&record, &result, &line) && line.bytes == 0);
+    assert_true(str_is(result.body, "{}"));
+    record.payload.bytes -= 1;
+    assert_false(pack_read_result(&record, &result, &line));
+    buf_release(&pack);
+}
+
 static void a_record_without_room_leaves_no_half(void **state) {
     (void)state;
     struct buf pack;
@@ -176,6 +213,7 @@ int main(void) {
         cmocka_unit_test(the_layout_is_the_documented_one),
         cmocka_unit_test(no_changed_bit_of_a_record_is_taken),
         cmocka_unit_test(fields_of_a_later_version_are_skipped),
+        cmocka_unit_test(records_without_names_of_lines_are_read),
         cmocka_unit_test(a_record_without_room_leaves_no_half),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,6 +19,7 @@ struct cluster {
     struct fleet *fleet;
     struct agent *agents[NODES];
     struct worker *workers[NODES];
+    bool settles_none; /* the server deletes no pack of results, as if it died each time before */
 };
 
 static inline bool cluster_seat(void *context, struct worker_events *ret_events,
@@ -34,27 +35,46 @@ static inline void cluster_tune(void *context, uint32_t seat, uint32_t weight, u
     runner_worker_tune(((struct cluster *)context)->p.runner, seat, weight, lines_max);
 }
 
+static inline uint64_t cluster_adopt(void *context, uint32_t seat, struct str line) {
+    return runner_adopt(((struct cluster *)context)->p.runner, seat, line);
+}
+
+static inline void cluster_adopted(void *context) {
+    runner_adopted(((struct cluster *)context)->p.runner);
+}
+
+static inline size_t cluster_ended(void *context, const uint64_t *job_ids, size_t count) {
+    const struct cluster *cluster = context;
+    return cluster->settles_none ? 0 : runner_jobs_ended(cluster->p.runner, job_ids, count);
+}
+
 /* Starts the server on the directory that the pipeline has. */
 static inline void cluster_start_server(struct cluster *cluster) {
     struct error error;
-    const struct runner_options runner = {.now_unix_s = test_now, .retry_delay_ms = 1};
+    const struct runner_options runner = {
+        .now_unix_s = test_now, .retry_delay_ms = 1, .holds_lines = true};
     const struct fleet_options fleet = {.place = bus_memory_place(cluster->memory),
                                         .id = "server",
                                         .lines_max = 256,
                                         .context = cluster,
                                         .seat = cluster_seat,
                                         .attach = cluster_attach,
-                                        .tune = cluster_tune};
+                                        .tune = cluster_tune,
+                                        .adopt = cluster_adopt,
+                                        .adopted = cluster_adopted,
+                                        .ended = cluster_ended};
     pipeline_open_store(&cluster->p);
     must(runner_open(&cluster->p.runner, cluster->p.store, &runner, &error));
     must(fleet_open(&cluster->fleet, &fleet, &error));
     must(runner_start(cluster->p.runner, &error));
+    fleet_start(cluster->fleet);
 }
 
 /* A stop without a word to lines in flight, as a kill is for the nodes. */
 static inline void cluster_stop_server(struct cluster *cluster) {
-    runner_close(cluster->p.runner);
+    runner_halt(cluster->p.runner);
     fleet_close(cluster->fleet);
+    runner_close(cluster->p.runner);
     store_close(cluster->p.store);
 }
 

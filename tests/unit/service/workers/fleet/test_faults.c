@@ -38,7 +38,7 @@ static void put_rubbish(struct cluster *cluster) {
     const struct worker_result result = {.id = id << 20 | id, .status = 200, .body = STR("{}")};
     buf_init(&pack, PACK_BYTES_MAX);
     pack_begin(&pack);
-    pack_result(&pack, (uint8_t)draw(4), &result);
+    pack_result(&pack, (uint8_t)draw(4), &result, draw(2) ? STR("batch_1:3") : STR(""));
     pack_held(&pack, &id, 1, true);
     pack_text(&pack, PACK_DOWN, (uint8_t)draw(4), 0, STR("no"));
     pack_seal(&pack, 99ull << 24, draw(9));

@@ -148,6 +148,97 @@ static void a_new_server_takes_over_nodes_that_were_at_work(void **state) {
     cluster_close(&cluster);
 }
 
+/* As wait_done, in real time: no node is missed. */
+static void wait_done_still(struct cluster *cluster, const char *id, uint64_t count) {
+    struct error error;
+    struct store_batch batch = {0};
+    int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
+    do {
+        store_batch_release(&batch);
+        if (test_real_ns() > until_ns) fail_msg("never %llu lines", (unsigned long long)count);
+        usleep(500);
+        must(runner_batch_get(cluster->p.runner, str_from(id), &batch, &error));
+    } while (batch.completed + batch.failed < count && !is_over(&batch));
+    store_batch_release(&batch);
+}
+
+static void a_new_server_adopts_what_nodes_have_and_no_line_runs_twice(void **state) {
+    (void)state;
+    struct cluster cluster;
+    struct fleet_status status;
+    char id[STORE_ID_BYTES];
+    const unsigned lines = 1500;
+    uint64_t adopted = 0;
+    cluster_open(&cluster, 1, &(struct worker_echo_options){.latency_ms = 60});
+    cluster_start_node(&cluster, 1, &(struct worker_echo_options){.latency_ms = 90});
+    pipeline_submit(&cluster.p, "a", lines, id);
+    for (unsigned done = 100; done <= 700; done += 200) {
+        wait_done_still(&cluster, id, done);
+        usleep(5000 + done / 100 * 17 % 40 * 1000); /* not between two waves of lines */
+        cluster_stop_server(&cluster);
+        usleep(done % 400 ? 100000 : 1000); /* some lines end while no server is there */
+        cluster_start_server(&cluster);
+        do {
+            usleep(500);
+            fleet_status(cluster.fleet, &status);
+        } while (status.is_adopting);
+        adopted += status.adopted;
+    }
+    wait_done_still(&cluster, id, lines);
+    end_well(&cluster, id, "a", lines);
+    assert_true(adopted > 300);
+    assert_int_equal(answered_by(cluster.workers[0]) + answered_by(cluster.workers[1]), lines);
+    cluster_wait(all_is_idle, &cluster, "the bus is empty");
+    cluster_close(&cluster);
+}
+
+static void packs_of_durable_results_that_were_not_deleted_count_once(void **state) {
+    (void)state;
+    struct cluster cluster;
+    struct fleet_status status;
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 1, &(struct worker_echo_options){.latency_ms = 5});
+    cluster.settles_none = true;
+    pipeline_submit(&cluster.p, "a", 600, id);
+    wait_done(&cluster, id, 200);
+    cluster_stop_server(&cluster);
+    assert_true(bus_memory_packs(cluster.memory) > 0);
+    cluster.settles_none = false;
+    cluster_start_server(&cluster);
+    end_well(&cluster, id, "a", 600);
+    cluster_wait(all_is_idle, &cluster, "the bus is empty");
+    fleet_status(cluster.fleet, &status);
+    assert_true(status.late >= 200);
+    cluster_close(&cluster);
+}
+
+static void a_lost_nodes_lines_run_again_within_30_s(void **state) {
+    (void)state;
+    struct cluster cluster;
+    struct fleet_status status;
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 1, &(struct worker_echo_options){.latency_ms = 3600000});
+    pipeline_submit(&cluster.p, "a", 20, id);
+    do {
+        clock_move_ms(STEP_MS);
+        usleep(500);
+        fleet_status(cluster.fleet, &status);
+    } while (status.jobs < 20);
+    cluster_kill_node(&cluster, 0);
+    cluster_start_node(&cluster, 1, &(struct worker_echo_options){0});
+    int64_t killed_ns = clock_monotonic_ns();
+    do {
+        clock_move_ms(STEP_MS);
+        usleep(
+            4000); /* a look of the server takes less than 600 of these steps on a busy machine */
+        fleet_status(cluster.fleet, &status);
+    } while (status.returned == 0);
+    assert_int_equal(status.returned, 20);
+    assert_true(clock_monotonic_ns() - killed_ns <= INT64_C(30000000000));
+    end_well(&cluster, id, "a", 20);
+    cluster_close(&cluster);
+}
+
 static void a_line_that_takes_workers_down_is_found_and_only_it_fails(void **state) {
     (void)state;
     struct cluster cluster;
@@ -209,9 +300,10 @@ static void a_second_server_on_one_bus_gets_no_node(void **state) {
     assert_int_equal(status.nodes, 0);
     for (unsigned i = 0; i < NODES; i++) agent_close(cluster.agents[i]);
     memset(cluster.agents, 0, sizeof cluster.agents);
-    runner_close(cluster.p.runner);
+    runner_halt(cluster.p.runner);
     fleet_close(other.fleet);
     fleet_close(cluster.fleet);
+    runner_close(cluster.p.runner);
     store_close(cluster.p.store);
     bus_memory_close(cluster.memory);
     pipeline_remove(&cluster.p);
@@ -281,6 +373,9 @@ int main(void) {
         cmocka_unit_test(lines_of_a_killed_node_run_on_another),
         cmocka_unit_test(a_node_that_drains_gives_back_what_it_has_not_begun),
         cmocka_unit_test(a_new_server_takes_over_nodes_that_were_at_work),
+        cmocka_unit_test(a_new_server_adopts_what_nodes_have_and_no_line_runs_twice),
+        cmocka_unit_test(packs_of_durable_results_that_were_not_deleted_count_once),
+        cmocka_unit_test(a_lost_nodes_lines_run_again_within_30_s),
         cmocka_unit_test(a_line_that_takes_workers_down_is_found_and_only_it_fails),
         cmocka_unit_test(a_cancelled_batch_is_cancelled_at_its_nodes),
         cmocka_unit_test(a_second_server_on_one_bus_gets_no_node),
