@@ -103,6 +103,43 @@ def test_greedy_text_is_the_same_at_any_batch_size_thread_count_and_chunking(tmp
         assert run(tmp_path, name, content, *arguments) == first, name
 
 
+def test_guessed_tokens_change_no_text(tmp_path):
+    quoted = "The northern pier needs repair before winter; the ferry runs twice a day."
+    shape = {"type": "json_schema", "json_schema": {"name": "copy", "schema": {
+        "type": "object", "properties": {"text": {"type": "string", "maxLength": 90}},
+        "required": ["text"], "additionalProperties": False}}}
+    wanted = {
+        "greedy": {}, "drawn": {"temperature": 0.7, "seed": 3},
+        "penalised": {"frequency_penalty": 0.4, "repetition_penalty": 1.1},
+        "shaped": {"response_format": shape}, "stopped": {"stop": ["winter"]},
+        "scored": {"logprobs": True, "top_logprobs": 2}}
+    content = support.jsonl([
+        support.request(name, f"Repeat word for word: {quoted} {quoted}",
+                        **{"temperature": 0, "max_tokens": 32, **fields})
+        for name, fields in wanted.items()])
+    first = run(tmp_path, "one-by-one", content, "--num-speculative-tokens", 0)
+    assert run(tmp_path, "guessed", content, "--max-num-seqs", 2, "--num-speculative-tokens",
+               16) == first
+
+
+def test_guessed_tokens_are_counted(model_server):
+    def count(name):
+        _, text = model_server.call("GET", "/metrics")
+        return sum(float(line.split()[-1]) for line in text.decode().splitlines()
+                   if line.startswith(f"quern_engine_spec_decode_{name}_total{{"))
+
+    def has_more():
+        # Where other work makes steps of several rows look slow, the next texts have guesses.
+        model_server.json("POST", "/v1/completions", {
+            "model": "smollm2", "prompt": "red green blue " * 12, "temperature": 0,
+            "max_tokens": 60})
+        return count("accepted_tokens") > accepted
+
+    accepted = count("accepted_tokens")
+    support.until(has_more)
+    assert 0 < count("accepted_tokens") <= count("draft_tokens") and 0 < count("drafts")
+
+
 def test_the_same_seed_gives_the_same_text_whatever_else_is_in_the_batch(tmp_path):
     seeded = [
         support.request(f"s{i}",

@@ -16,7 +16,8 @@ struct slot {
 
 /* What a device knows of the sequence in a slot. */
 struct place {
-    uint32_t position; /* where the sequence goes on */
+    uint32_t position; /* where the sequence goes on, if all guesses are right */
+    uint32_t guesses;  /* rows of guesses before that */
     uint64_t seen;     /* step in which the slot had rows last */
     int32_t *tokens;   /* (context_tokens_max) with steps_max 2: by position, as far as its rows or
                           logit rows have named them */
@@ -80,6 +81,7 @@ int32_t fake_next_token(const struct fake_options *options, uint64_t hash,
                         const struct sampling *sampling, uint64_t seed, uint32_t counter,
                         const uint32_t *allowed) {
     uint64_t bits = rng_at(hash, sampling->temperature > 0 ? seed : 7) ^ rng_at(3, counter);
+    if (options->period > 0 && bits % 8 != 0) bits = rng_at(5, counter % options->period);
     struct rng rng = {bits};
     uint32_t vocab = options->caps.vocab;
     uint32_t token = 1 + (uint32_t)rng_below(&rng, vocab - 1);
@@ -124,7 +126,23 @@ static void check_token(const struct fake *fake, const struct step_sequence *par
     }
 }
 
-static void check_logit_rows(const struct step *step) {
+/* Whether the rows of a sequence behind this one are guesses, each with a logit row. */
+static bool is_before_guess(const struct step *step, const struct logit_row *row) {
+    const struct logit_row *next = row + 1;
+    return row->index + 1 < step->logit_count && next->sequence == row->sequence &&
+           next->row == row->row + 1 && next->counter == row->counter + 1 &&
+           next->generated[row->counter] == step->tokens[next->row];
+}
+
+/* Rows of guesses of sequence `index`: all that sample but for the first. */
+static uint32_t guesses_of(const struct step *step, uint32_t index) {
+    uint32_t sampled = 0;
+    for (uint32_t i = 0; i < step->logit_count; i++)
+        sampled += step->logit_rows[i].sequence == index && !step->logit_rows[i].scored;
+    return sampled > 0 ? sampled - 1 : 0;
+}
+
+static void check_logit_rows(const struct fake *fake, const struct step *step) {
     for (uint32_t i = 0; i < step->logit_count; i++) {
         const struct logit_row *row = &step->logit_rows[i];
         const struct step_sequence *part = &step->sequences[row->sequence];
@@ -138,7 +156,9 @@ static void check_logit_rows(const struct step *step) {
         assert(row->scored || tokens_max == 0 || row->counter < tokens_max);
         assert(!needs_token || row->is_late == (is_pending && !row->scored));
         assert(row->scored || row->counter == 0 || (row->generated == NULL) == is_pending);
-        assert(row->scored || row->row == part->row_first + part->row_count - 1);
+        assert(row->scored || row->row == part->row_first + part->row_count - 1 ||
+               (!holds_two(fake) && fake->options.caps.state_places == 0 &&
+                is_before_guess(step, row)));
         assert(!row->scored || row->scored == row->prompt + step->positions[row->row] + 1);
     }
 }
@@ -221,9 +241,11 @@ static void check_step(struct fake *fake, const struct step *step) {
         assert(part->slot < caps->sequences_max);
         struct place *place = &fake->places[part->slot];
         assert(place->seen != step->number);
-        assert(part->slot_is_new || place->position == part->kv_tokens);
+        assert(part->slot_is_new || (part->kv_tokens <= place->position &&
+                                     part->kv_tokens + place->guesses >= place->position));
         place->seen = step->number;
         place->position = part->kv_tokens + part->row_count;
+        place->guesses = guesses_of(step, i);
         for (uint32_t k = 0; k < part->row_count; k++, row++) {
             assert(step->positions[row] == part->kv_tokens + k);
             check_token(fake, part, step->tokens[row]);
@@ -231,7 +253,7 @@ static void check_step(struct fake *fake, const struct step *step) {
     }
     assert(row == step->row_count);
     check_states(fake, step);
-    check_logit_rows(step);
+    check_logit_rows(fake, step);
     fake->steps = step->number;
 }
 
@@ -383,11 +405,12 @@ static void compute_all(struct fake *fake, const struct step *step) {
 }
 
 /* Reads back from the cache all that the rows of a sequence see, and returns the hash of it all. */
-static uint64_t read_prefix(struct fake *fake, const struct step_sequence *part,
+static uint64_t read_prefix(struct fake *fake, const struct step *step,
                             const struct logit_row *row) {
+    const struct step_sequence *part = &step->sequences[row->sequence];
     uint64_t hash = FAKE_HASH_START;
     uint32_t count = row->prompt_count + row->counter;
-    assert(count == part->kv_tokens + part->row_count);
+    assert(count == step->positions[row->row] + 1);
     const int32_t *generated =
         holds_two(fake) ? fake->places[part->slot].tokens + row->prompt_count : row->generated;
     for (uint32_t i = 0; i < count; i++) {
@@ -445,7 +468,7 @@ static enum err fake_sample(void *self, uint64_t number, const struct logit_row 
 static void sample_row(struct fake *fake, const struct step *step, const struct logit_row *row,
                        struct sample *ret_sample) {
     const struct step_sequence *part = &step->sequences[row->sequence];
-    uint64_t hash = read_prefix(fake, part, row);
+    uint64_t hash = read_prefix(fake, step, row);
     *ret_sample = (struct sample){.token = fake_next_token(&fake->options, hash, row->sampling,
                                                            row->seed, row->counter, row->allowed)};
     ret_sample->logprob = -(float)ret_sample->token;
@@ -453,7 +476,7 @@ static void sample_row(struct fake *fake, const struct step *step, const struct 
     struct place *place = &fake->places[part->slot];
     place->has_last = true;
     place->last = ret_sample->token;
-    place->last_position = part->kv_tokens + part->row_count;
+    place->last_position = step->positions[row->row] + 1;
 }
 
 static void run(struct fake *fake, const struct held *held, struct step_result *result) {

@@ -34,6 +34,7 @@ struct fake_options {
     struct backend_caps caps;
     uint32_t slices;     /* rows of an urgent step; 0: steps cannot be passed */
     uint32_t end_one_in; /* mean number of tokens between two FAKE_END_TOKEN; 0: none comes */
+    uint32_t period;     /* seven of eight tokens repeat after so many; 0: none do */
 };
 
 /* ret_backend->self is owned by the caller, who calls ops->close. */

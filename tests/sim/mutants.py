@@ -101,7 +101,14 @@ PASSING = [ # with urgent steps that pass others
     ("a state is written that the step under way reads", "state_places.c",
      "(steps.passed > 0 && touched[i] == steps.passed))", "false)"),
     ("an urgent step reads a state that the step under way saves", "match.c",
-     "(steps.passed > 0 && (saved == steps.passed || filled == steps.passed));", "false;"), ]
+     "(steps.passed > 0 && (saved == steps.passed || filled == steps.passed));", "false;"),
+    ("a wrong guess stays in the cache", "retire.c", "sequence->computed -= draft->count;", ""),
+    ("what was sampled behind a wrong guess is taken", "retire.c",
+     "if (i > 0 && !is_right(sequence, row, draft->tokens[i - 1])) break;", ""),
+    ("a guess has a row for the last token of all", "drafts.c",
+     "return least_u32(request->tokens_max - sequence_token_count(sequence) - 1,",
+     "return least_u32(request->tokens_max - sequence_token_count(sequence),"),
+    ("a guess counts in no draw", "compose.c", "    row->counter++;\n", ""), ]
 
 
 def compile(folder, sources, *flags):

@@ -103,7 +103,9 @@ static void print_totals(const struct world_totals *totals, FILE *file) {
                  {"begun ahead", totals->ahead},
                  {"put off", totals->put_off},
                  {"late tokens", totals->late},
-                 {"given tokens", totals->given}};
+                 {"given tokens", totals->given},
+                 {"guessed tokens", totals->guessed},
+                 {"right guesses", totals->accepted}};
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         fprintf(file, "%-22s %llu\n", lines[i].name, (unsigned long long)lines[i].value);
     fprintf(file, "%-22s %016llx\n", "events", (unsigned long long)totals->events_hash);
@@ -112,10 +114,11 @@ static void print_totals(const struct world_totals *totals, FILE *file) {
 /* A drawn share of the seeds meets each corner, too, but not as often. */
 static bool is_thorough(const struct world_totals *totals, uint64_t under_way, bool is_share) {
     const uint64_t thousand = is_share ? 0 : 1000;
-    bool is_special = under_way > 1
-                          ? totals->ahead > totals->steps / 2 && totals->put_off > thousand &&
-                                totals->late > 10 * thousand
-                          : totals->passed > thousand && totals->urgent_steps > 2 * thousand;
+    bool has_guesses = totals->accepted > thousand / 2 && totals->guessed > 5 * thousand;
+    bool is_special = under_way > 1 ? totals->ahead > totals->steps / 2 &&
+                                          totals->put_off > thousand && totals->late > 10 * thousand
+                                    : has_guesses && totals->passed > thousand &&
+                                          totals->urgent_steps > 2 * thousand;
     return is_special && totals->given > 10 * thousand && totals->steps >= 200 * thousand &&
            totals->refused > 0 && totals->cancelled > 0 && totals->finished_by_caller > 0 &&
            totals->ended_under_way > 0 && totals->ended_all_at_once > 0 &&

@@ -63,6 +63,7 @@ struct world {
     bool is_passing;   /* inside scheduler_advance */
     bool is_meddling;  /* calls the scheduler from inside events */
     bool is_giving;    /* constrained sequences are given tokens now and then */
+    bool has_times;    /* the scheduler is told how long steps take */
     int32_t prefixes[PREFIXES][PREFIX_TOKENS_MAX];
     uint32_t prefix_counts[PREFIXES];
     uint32_t allowed[(VOCAB_MAX + 31) / 32];
@@ -458,6 +459,20 @@ static const uint32_t *allowed(void *user, uint64_t id, uint32_t sequence) {
     return world->allowed;
 }
 
+/* The first tokens that are allowed, but for those that the prefix tells. */
+static uint32_t ahead(void *user, uint64_t id, uint32_t index, const int32_t *tokens,
+                      uint32_t count, const uint32_t **ret_allowed) {
+    struct world *world = user;
+    const struct expected_request *request = world->requests[id];
+    assert(request && request->is_constrained && index < request->sequence_count && count > 0);
+    uint32_t known = 0;
+    uint64_t drawn = rng_at(request->sequences[index].hash, 79);
+    if (drawn % 4 == 0) count = (uint32_t)(drawn / 4 % (count + 1));
+    while (known < count && world->allowed[tokens[known] / 32] >> (tokens[known] % 32) & 1)
+        ret_allowed[known++] = world->allowed;
+    return known;
+}
+
 /* The life. */
 
 /* Geometric lengths with a mean rest of a block or two, however far a sequence got. */
@@ -508,6 +523,7 @@ static void world_open(struct world *world) {
     caps->context_tokens_max = one_in(world, 3) ? between(world, 50, 400) : 10000;
     caps->vocab = between(world, 8, VOCAB_MAX);
     world->fake.end_one_in = one_in(world, 3) ? 0 : between(world, 2, 60);
+    world->fake.period = one_in(world, 3) ? between(world, 1, 20) : 0;
     world->is_one_priority = one_in(world, 2);
     world->is_meddling = one_in(world, 2);
     world->is_giving = one_in(world, 2);
@@ -544,8 +560,11 @@ static void world_open(struct world *world) {
         .on_event = on_event,
         .allowed = allowed,
         .given = given,
+        .ahead = one_in(world, 4) ? NULL : ahead,
+        .draft_tokens_max = one_in(world, 3) ? 0 : between(world, 1, SCHEDULER_DRAFT_TOKENS_MAX),
         .user = world,
     };
+    world->has_times = one_in(world, 2);
     world->context_tokens_max = caps->context_tokens_max;
     if (options.max_model_len > 0 && options.max_model_len < world->context_tokens_max)
         world->context_tokens_max = options.max_model_len;
@@ -632,6 +651,7 @@ static void end_one(struct world *world) {
     enum err err = scheduler_end(world->scheduler, &error);
     assert(err == OK);
     world->is_under_way = scheduler_under_way(world->scheduler) > 0;
+    if (world->has_times) scheduler_note_time(world->scheduler, between(world, 0, 1000));
     scheduler_stats(world->scheduler, &after);
     world->totals->ended_all_at_once +=
         before.sequences_running > 1 && after.sequences_running == 0;
@@ -661,6 +681,9 @@ static void world_close(struct world *world, bool must_be_empty) {
     world->totals->evictions += stats.evictions;
     world->totals->urgent_steps += stats.urgent_steps;
     world->totals->hit_tokens += stats.prefix_hit_tokens;
+    assert(stats.accepted_tokens <= stats.draft_tokens && stats.drafts <= stats.draft_tokens);
+    world->totals->guessed += stats.draft_tokens;
+    world->totals->accepted += stats.accepted_tokens;
     world->totals->copies += fake_copies(&world->backend);
     uint64_t saves, restores;
     fake_states(&world->backend, &saves, &restores);

@@ -34,6 +34,8 @@ struct world_totals {
     uint64_t ahead;       /* steps begun while another was under way */
     uint64_t put_off;     /* and such that had to wait for its end */
     uint64_t given;       /* tokens that were not sampled */
+    uint64_t guessed;     /* tokens of guesses that had rows */
+    uint64_t accepted;    /* those that were right */
     uint64_t late;        /* tokens that depend on the one before, with two steps under way */
     uint64_t events_hash; /* two runs of one seed must agree on it */
 };

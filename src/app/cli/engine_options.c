@@ -11,6 +11,7 @@
 #include "gpu/gpu_settings.h"
 #include "gpu/table.h"
 #include "hub/pull_package.h"
+#include "scheduler/scheduler.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,9 @@
 
 /* The most that a preflight's child takes as one argument is 128 KiB. */
 #define CHAT_TEMPLATE_BYTES_MAX ((size_t)100000)
+
+/* Tokens guessed per sequence and step: of more, the last ones are seldom right. */
+#define SPECULATIVE_TOKENS_DEFAULT 8
 
 #define AT(field) offsetof(struct engine_choice, field)
 const struct option engine_option_rows[] = {
@@ -54,6 +58,11 @@ const struct option engine_option_rows[] = {
     {"max-num-batched-tokens", OPTION_INTEGER, AT(max_num_batched_tokens), "N",
      .help = "tokens computed per step (default 512, on a GPU 512 to 2048 by trials)",
      .max = 1 << 20, .is_size = true},
+    {"num-speculative-tokens", OPTION_INTEGER, AT(num_speculative_tokens), "N",
+     .help =
+         "tokens guessed from a text's own repetitions, per sequence and step of few sequences, "
+         "on the CPU (default 8; 0: none); the answers are the same",
+     .max = SCHEDULER_DRAFT_TOKENS_MAX},
     {"kv-cache-memory-bytes", OPTION_INTEGER, AT(kv_bytes), "N",
      .help = "memory of the KV cache (default 1 GiB, on a GPU all that is left)", .max = 1e15,
      .is_size = true},
@@ -142,6 +151,7 @@ const struct option engine_option_rows[] = {
 
 void engine_options_set_defaults(struct engine_choice *choice) {
     choice->prefix_caching = true;
+    choice->num_speculative_tokens = SPECULATIVE_TOKENS_DEFAULT;
     choice->result_cache_bytes = RESULT_CACHE_BYTES_DEFAULT;
     choice->packed_cache = true;
     choice->packed_bytes_max = PACKED_FOLDER_BYTES_DEFAULT;
@@ -312,6 +322,7 @@ static enum err fill_engine(struct engine_choice *choice, struct engine_settings
         .threads = (uint32_t)choice->threads,
         .max_num_seqs = (uint32_t)choice->max_num_seqs,
         .max_num_batched_tokens = (uint32_t)choice->max_num_batched_tokens,
+        .num_speculative_tokens = (uint32_t)choice->num_speculative_tokens,
         .max_model_len = (uint32_t)choice->max_model_len,
         .kv_bytes = (uint64_t)choice->kv_bytes,
         .state_bytes = (uint64_t)choice->state_bytes,

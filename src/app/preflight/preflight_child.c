@@ -71,6 +71,9 @@ static void add_engine(struct arguments *arguments, const struct engine_settings
     add_integer(arguments, "--threads", engine->threads);
     add_integer(arguments, "--max-num-seqs", engine->max_num_seqs);
     add_integer(arguments, "--max-num-batched-tokens", engine->max_num_batched_tokens);
+    char guesses[32];
+    snprintf(guesses, sizeof guesses, "%" PRIu32, engine->num_speculative_tokens);
+    add_text(arguments, "--num-speculative-tokens", guesses); /* 0 is not the default */
     add_integer(arguments, "--max-model-len", engine->max_model_len);
     add_integer(arguments, "--kv-cache-memory-bytes", engine->kv_bytes);
     add_integer(arguments, "--mamba-cache-memory-bytes", engine->state_bytes);

@@ -63,12 +63,16 @@ static enum err open_scheduler(struct engine *engine, const struct wire_hello *o
         .on_event = loop_on_event,
         .allowed = loop_allowed,
         .given = loop_given,
+        .ahead = loop_ahead,
+        .draft_tokens_max = options->num_speculative_tokens,
         .user = engine,
     };
     /* The model's limits bound the options. */
     if (scheduler.max_num_seqs > caps->sequences_max) scheduler.max_num_seqs = 0;
     if (scheduler.max_num_batched_tokens > caps->rows_max) scheduler.max_num_batched_tokens = 0;
     if (scheduler.max_model_len > caps->context_tokens_max) scheduler.max_model_len = 0;
+    if (scheduler.draft_tokens_max > SCHEDULER_DRAFT_TOKENS_MAX)
+        scheduler.draft_tokens_max = SCHEDULER_DRAFT_TOKENS_MAX;
     enum err err = scheduler_open(&engine->scheduler, &scheduler, error);
     if (err != OK) return err_prefix(error, "engine");
     engine->kv_tokens =

@@ -35,8 +35,8 @@ struct engine_events {
 #define ENGINE_JOBS_MAX 16384
 
 /* Opens an engine over `model`, which it borrows until engine_close. Of the options it reads only
- * the names, prep_threads, max_num_seqs, max_num_batched_tokens, max_model_len, prefix_caching and
- * trust_request_chat_template. */
+ * the names, prep_threads, max_num_seqs, max_num_batched_tokens, max_model_len, prefix_caching,
+ * num_speculative_tokens and trust_request_chat_template. */
 enum err engine_open(struct engine **ret_engine, const struct served_model *model,
                      const struct wire_hello *options, const struct engine_events *events,
                      struct error *error) MUST_CHECK;

@@ -259,6 +259,15 @@ uint32_t loop_given(void *user, uint64_t id, uint32_t sequence, uint32_t room,
                         ret_tokens);
 }
 
+uint32_t loop_ahead(void *user, uint64_t id, uint32_t sequence, const int32_t *tokens,
+                    uint32_t count, const uint32_t **ret_allowed) {
+    struct engine *engine = user;
+    (void)sequence;
+    struct job *job = engine->running[id / REQUEST_SEQUENCES_MAX];
+    return shapes_ahead(engine->shapes, job, (uint32_t)(id % REQUEST_SEQUENCES_MAX), tokens, count,
+                        ret_allowed);
+}
+
 static bool is_end_token(const struct engine *engine, int32_t token) {
     for (uint32_t i = 0; i < engine->end_token_count; i++)
         if (engine->end_tokens[i] == token) return true;
@@ -432,6 +441,8 @@ static enum err generate(struct engine *engine, struct error *error) {
     engine->event_ns = 0;
     if (err == OK) err = scheduler_end(scheduler, error);
     if (err == OK) step_clock_end(&engine->step_clock, loop_event_ns(engine));
+    if (err == OK && scheduler_steps_max(scheduler) == 1)
+        scheduler_note_time(scheduler, clock_monotonic_ns() - engine->step_begun_ns);
     return err;
 }
 

@@ -7,6 +7,7 @@
 #include "grammar/grammar_mask.h"
 #include "grammar/grammar_set.h"
 #include "grammar/tags.h"
+#include "scheduler/step_costs.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -77,8 +78,8 @@ static void open_masks(struct shapes *shapes) {
         .end_tokens = shapes->end_tokens,
         .end_token_count = shapes->end_token_count,
         .vocab = caps->vocab,
-        /* Rows of all steps under way point at masks. */
-        .masks_min = caps->sequences_max * BACKEND_STEPS_MAX + 1,
+        /* Rows of all steps under way point at masks, and those of guesses do. */
+        .masks_min = caps->sequences_max * BACKEND_STEPS_MAX + STEP_COSTS_ROWS + 1,
         .grammar_bytes_max = GRAMMAR_BYTES_MAX,
     };
     shapes->masks = grammar_masks_open(&options);
@@ -206,6 +207,24 @@ const uint32_t *shapes_allowed(struct shapes *shapes, struct job *job, uint32_t 
     const uint32_t *mask = grammar_mask(shapes->masks, &job->shapes[index]);
     if (!mask) job->choices[index].is_lost = true;
     return mask;
+}
+
+/* A thought that may have to be closed is not guessed: its end depends on more than its bytes. */
+uint32_t shapes_ahead(struct shapes *shapes, struct job *job, uint32_t index, const int32_t *tokens,
+                      uint32_t count, const uint32_t **ret_allowed) {
+    if (!job->shapes || job->closing_masks || job->choices[index].is_lost) return 0;
+    struct grammar_state state;
+    uint32_t known = 0;
+    grammar_state_copy(&state, &job->shapes[index]);
+    for (; known < count; known++) {
+        char mark[MARK_BYTES];
+        const struct str text = text_of(shapes, tokens[known], mark);
+        if (text.bytes == 0 || grammar_accept(&state, text) != GRAMMAR_ACCEPTED) break;
+        ret_allowed[known] = grammar_mask(shapes->masks, &state);
+        if (!ret_allowed[known]) break;
+    }
+    grammar_state_release(&state);
+    return known;
 }
 
 /* --- tokens that are given --- */

@@ -38,6 +38,10 @@ void shapes_limit_thought(struct shapes *shapes, struct job *job);
  * gone over a limit, or if the vocabulary has no token for its next byte; shapes_take then returns
  * false. */
 const uint32_t *shapes_allowed(struct shapes *shapes, struct job *job, uint32_t index);
+/* Tells how many of `count` tokens the shape of a choice allows one after another, and writes the
+ * tokens that may come behind each of them. */
+uint32_t shapes_ahead(struct shapes *shapes, struct job *job, uint32_t index, const int32_t *tokens,
+                      uint32_t count, const uint32_t **ret_allowed);
 /* Writes the tokens that must come next in a choice, at most `room`, and returns their number: the
  * tokenizer's own of the bytes that the shape forces. */
 uint32_t shapes_given(struct shapes *shapes, struct job *job, uint32_t index, uint32_t room,

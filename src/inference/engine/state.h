@@ -98,6 +98,8 @@ void *finish_main(void *user);
 struct scheduler_event;
 const uint32_t *loop_allowed(void *user, uint64_t id, uint32_t sequence);
 uint32_t loop_given(void *user, uint64_t id, uint32_t sequence, uint32_t room, int32_t *ret_tokens);
+uint32_t loop_ahead(void *user, uint64_t id, uint32_t sequence, const int32_t *tokens,
+                    uint32_t count, const uint32_t **ret_allowed);
 void loop_on_event(void *user, const struct scheduler_event *event);
 void loop_on_embedded(void *user, struct job *job);
 

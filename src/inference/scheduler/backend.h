@@ -55,6 +55,11 @@
  * runs from its beginning to its end. It needs activations of its own; both steps use one KV cache.
  * The scheduler promises that neither step reads or writes a slot that the other writes.
  *
+ * GUESSES. A sequence without a state may have rows of guessed tokens behind its last known one,
+ * with steps_max 1. It has a logit row for each of them, as for the last known one. What was stored
+ * for a wrong guess and behind it is no part of the sequence: its next step begins at the first
+ * unknown position, before or at the end of its rows in this one, and writes there again.
+ *
  * STATES. With state_places some layers keep no keys and values but a state: a block of numbers,
  * which each row of a sequence reads and changes, in the order of positions. States lie in places.
  * A running sequence has the place `state` to itself, as long as its slot. A step reads the state
@@ -131,7 +136,7 @@ struct step_sequence {
     bool slot_is_new;      /* what a backend keeps for the slot is another sequence's */
     uint32_t row_first;    /* its rows are row_first..row_first+row_count-1 */
     uint32_t row_count;    /* at least 1 */
-    uint32_t kv_tokens;    /* positions in the cache before this step; the first row's position */
+    uint32_t kv_tokens;    /* valid positions in the cache before this step; the first row's one */
     uint32_t block_count;  /* enough for kv_tokens + row_count positions */
     uint32_t page_stride;  /* at least block_count */
     const uint32_t *pages; /* (full_pages + window_pages, block_count), rows page_stride apart: page
@@ -144,8 +149,9 @@ struct step_sequence {
     uint32_t save_to;
 };
 
-/* A row that needs logits: the last row of its sequence, from which a token is sampled, or with
- * `scored` a row of the prompt. */
+/* A row that needs logits: the last row of its sequence, or its last rows where the tokens of all
+ * but the first of them are guessed, from which a token is sampled; or with `scored` a row of the
+ * prompt. */
 struct logit_row {
     uint32_t row;
     uint32_t sequence; /* index into step.sequences */
@@ -153,7 +159,8 @@ struct logit_row {
     const struct sampling *sampling;
     uint64_t seed;    /* use this one, not sampling.seed */
     uint32_t counter; /* tokens generated so far, which is the index of the next one */
-    /* The token to be sampled follows prompt[0..prompt_count) and generated[0..counter). */
+    /* The token to be sampled follows prompt[0..prompt_count) and generated[0..counter), of which
+     * the last ones may be guesses. */
     const int32_t *prompt; /* (prompt_count) */
     uint32_t prompt_count;
     /* (counter). NULL in submit where the last of them is pending: then the row is late, or nothing

@@ -5,6 +5,7 @@
  *   1. Every running sequence in decode gets a block when it needs one (start.c).
  *   2. Rows of decode are added, one per sequence, in the order of their prompts: neighbours share
  *      blocks.
+ *      Where nothing else is to be computed, guesses of its next tokens follow (drafts.h).
  *      Rows of given tokens follow: all that a sequence has, as far as there is room.
  *   3. Rows of prefill of urgent sequences are added; with room left, urgent sequences start.
  *   4. Rows of prefill of the others are added; with room left, others start.
@@ -113,7 +114,7 @@ static bool depends_on_tokens(const struct live_request *request) {
 }
 
 static void add_logit_row(const struct scheduler *scheduler, struct plan *plan,
-                          struct sequence *sequence) {
+                          struct sequence *sequence, uint32_t row) {
     const struct live_request *request = sequence->request;
     struct step *step = &plan->step;
     bool is_pending = sequence->pending > 0; /* the row's token is not known */
@@ -121,7 +122,7 @@ static void add_logit_row(const struct scheduler *scheduler, struct plan *plan,
     uint32_t index = step->logit_count++;
     plan->late_count += is_late;
     plan->logit_rows[index] = (struct logit_row){
-        .row = step->row_count - 1,
+        .row = row,
         .sequence = step->sequence_count - 1,
         .index = index,
         .sampling = &request->sampling,
@@ -134,6 +135,20 @@ static void add_logit_row(const struct scheduler *scheduler, struct plan *plan,
         .is_late = is_late,
     };
     sequence->pending++;
+}
+
+/* Adds the logit row of a guess behind the one of the token before it. */
+static void add_draft_row(struct plan *plan, struct sequence *sequence, const uint32_t *allowed) {
+    const uint32_t index = plan->step.logit_count++;
+    struct logit_row *row = &plan->logit_rows[index];
+    *row = plan->logit_rows[index - 1];
+    row->row++;
+    row->index = index;
+    row->counter++;
+    row->generated = sequence->generated;
+    row->allowed = allowed;
+    sequence->pending++;
+    sequence->computed++;
 }
 
 uint32_t compose_late(const struct scheduler *scheduler, struct plan *plan) {
@@ -208,13 +223,16 @@ static void add_state(struct scheduler *scheduler, struct plan *plan, struct seq
     state_places_note_written(scheduler->states, sequence->state_place, steps_now(scheduler));
 }
 
-/* Adds the next `count` tokens of a running sequence to a step. */
-static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
-                     uint32_t count) {
+/* Adds the next `count` tokens of a running sequence to a step, and the rows of a guess (NULL: none)
+ * behind them. */
+static void add_guessed_rows(struct scheduler *scheduler, struct plan *plan,
+                             struct sequence *sequence, uint32_t count, const struct draft *draft) {
     struct step *step = &plan->step;
-    uint32_t first = step->row_count;
-    assert(count > 0 && count <= plan->rows_max - first && sequence->newest_step != step->number);
+    const uint32_t first = step->row_count, known = count;
     write_tokens(sequence, count, plan->tokens + first);
+    for (uint32_t i = 0; draft && i < draft->count; i++)
+        plan->tokens[first + count++] = draft->tokens[i];
+    assert(count > 0 && count <= plan->rows_max - first && sequence->newest_step != step->number);
     for (uint32_t i = 0; i < count; i++) plan->positions[first + i] = sequence->computed + i;
 
     uint32_t end = sequence->computed + count;
@@ -240,19 +258,30 @@ static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequ
     sequence->newest_step = step->number;
     sequence->steps++;
     if (is_to_be_scored(sequence)) add_scored_rows(plan, sequence, first, count);
-    sequence->computed = end;
-    if (rows_missing(sequence) == 0) add_logit_row(scheduler, plan, sequence);
+    sequence->computed += known;
+    if (rows_missing(sequence) == 0) add_logit_row(scheduler, plan, sequence, first + known - 1);
+    for (uint32_t i = known; i < count; i++)
+        add_draft_row(plan, sequence, draft->allowed[i - known]);
+    assert(sequence->computed == end);
     enter_blocks(scheduler, sequence, false);
     if (scheduler->states) save_state(scheduler, plan, sequence);
 }
 
+static void add_rows(struct scheduler *scheduler, struct plan *plan, struct sequence *sequence,
+                     uint32_t count) {
+    add_guessed_rows(scheduler, plan, sequence, count, NULL);
+}
+
 static void add_decode_rows(struct scheduler *scheduler, struct plan *plan) {
+    uint32_t next = 0;
+    plan->draft_count = drafts_choose(scheduler);
     for (uint32_t i = 0; i < scheduler->running_count; i++) {
         struct sequence *sequence = scheduler->running[i];
-        if (!sequence->is_leaving && rows_missing(sequence) == 1 && has_block_for_next(sequence) &&
-            !is_held_up(scheduler, sequence))
-            add_rows(scheduler, plan, sequence, 1);
+        if (!is_in_decode(scheduler, sequence)) continue;
+        const struct draft *draft = next < plan->draft_count ? &scheduler->drafts[next++] : NULL;
+        add_guessed_rows(scheduler, plan, sequence, 1, draft);
     }
+    assert(next == plan->draft_count);
 }
 
 /* Whether the sequence is past its prompt and has rows of known tokens before its next one: given
@@ -316,7 +345,7 @@ static void continue_prefills(struct scheduler *scheduler, enum line_kind kind, 
 static void begin_plan(struct scheduler *scheduler, struct plan *plan) {
     plan->step.number = ++scheduler->step_number;
     plan->step.row_count = plan->step.sequence_count = plan->step.logit_count = 0;
-    plan->step.copy_count = plan->late_count = 0;
+    plan->step.copy_count = plan->late_count = plan->draft_count = 0;
 }
 
 static void count_plan(struct scheduler *scheduler, const struct plan *plan) {
@@ -351,6 +380,7 @@ bool compose_step(struct scheduler *scheduler) {
     assert(step->row_count > 0 || scheduler->under_way > 0 || !scheduler_has_work(scheduler));
     count_plan(scheduler, plan);
     scheduler->urgent_left = step->row_count * URGENT_ROWS_PER_ROW;
+    scheduler->is_passed = false;
     return step->row_count > 0;
 }
 
@@ -363,6 +393,7 @@ bool compose_urgent(struct scheduler *scheduler) {
     continue_prefills(scheduler, LINE_URGENT, plan, rows_end);
     start_line(scheduler, LINE_URGENT, plan, rows_end);
     count_plan(scheduler, plan);
+    if (plan->step.row_count > 0) scheduler->is_passed = true;
     scheduler->stats.urgent_steps += plan->step.row_count > 0;
     scheduler->stats.urgent_rows += plan->step.row_count;
     scheduler->urgent_left -= plan->step.row_count;

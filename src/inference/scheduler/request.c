@@ -82,14 +82,25 @@ void sequence_tokens(const struct sequence *sequence, uint32_t first, uint32_t c
            (count - from_prompt) * sizeof *ret_tokens);
 }
 
+/* Makes room for `count` tokens behind those that were generated. */
+static void need_room(struct sequence *sequence, uint32_t count) {
+    uint32_t room = sequence->generated_room;
+    if (sequence->generated_count + count <= room) return;
+    if (room == 0) room = GENERATED_ROOM_MIN;
+    while (room < sequence->generated_count + count) room *= 2;
+    sequence->generated = mem_resize(sequence->generated, room, sizeof *sequence->generated);
+    sequence->generated_room = room;
+}
+
 void sequence_append(struct sequence *sequence, int32_t token) {
-    if (sequence->generated_count == sequence->generated_room) {
-        uint32_t room =
-            sequence->generated_room > 0 ? sequence->generated_room * 2 : GENERATED_ROOM_MIN;
-        sequence->generated = mem_resize(sequence->generated, room, sizeof *sequence->generated);
-        sequence->generated_room = room;
-    }
+    need_room(sequence, 1);
     sequence->generated[sequence->generated_count++] = token;
+}
+
+void sequence_foresee(struct sequence *sequence, const int32_t *tokens, uint32_t count) {
+    if (count == 0) return;
+    need_room(sequence, count);
+    memcpy(sequence->generated + sequence->generated_count, tokens, count * sizeof *tokens);
 }
 
 static struct live_request **bucket_of(const struct request_table *table, uint64_t id) {

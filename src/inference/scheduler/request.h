@@ -23,6 +23,8 @@
 
 /* States that a sequence saves on its way through its prompt. */
 #define SEQUENCE_SAVES_MAX 8u
+/* Lengths of common tokens by which chances of guesses are kept (drafts.h). */
+#define SEQUENCE_DRAFT_LENGTHS 7u
 
 struct live_request;
 
@@ -40,7 +42,8 @@ struct sequence {
     uint32_t scored;        /* prompt tokens with a logprob, or with one in the current step */
     uint32_t generated_count;
     uint32_t generated_room;
-    int32_t *generated; /* (generated_count of generated_room) */
+    int32_t *generated;                            /* (generated_count of generated_room) */
+    uint8_t draft_chances[SEQUENCE_DRAFT_LENGTHS]; /* in 1/255; 0: not learned yet */
 
     /* While running; else 0. */
     uint32_t slot;
@@ -102,6 +105,8 @@ static inline uint32_t sequence_token_count(const struct sequence *sequence) {
 void sequence_tokens(const struct sequence *sequence, uint32_t first, uint32_t count,
                      int32_t *ret_tokens);
 void sequence_append(struct sequence *sequence, int32_t token);
+/* Writes guesses behind the generated tokens, whose number stays. */
+void sequence_foresee(struct sequence *sequence, const int32_t *tokens, uint32_t count);
 
 /* All zero is an empty table. */
 struct request_table {

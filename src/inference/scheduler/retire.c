@@ -13,6 +13,10 @@
  * whose sample would come where the given tokens are. Its keys and values are needed; its sample is
  * for nothing, and is thrown away.
  *
+ * GUESSES (drafts.h). A row of a guess that proves wrong has left keys and values behind the
+ * sequence's last known token. No row sees them: the sequence goes on from its first unknown
+ * position, whose rows write there again.
+ *
  * PAGES. What a step gives back at its end may be written by later steps only, and steps touch the
  * cache in the order of their submits (backend.h). So it does no harm that the next step, under way
  * already, still reads there: with steps_max 2 the backend has copied its page tables. */
@@ -159,12 +163,52 @@ static void take_score(const struct scheduler *scheduler, const struct sequence 
     report(scheduler, &event);
 }
 
+/* Whether a row of a guess has computed the token that its sequence has there. */
+static bool is_right(const struct sequence *sequence, const struct logit_row *row, int32_t guess) {
+    return row->counter <= sequence->generated_count &&
+           sequence->generated[row->counter - 1] == guess;
+}
+
+/* Takes the samples of a guess, whose first logit row is number `first`, up to the first wrong
+ * token. Rows behind that one are as if they had never been computed. */
+static void take_guessed(struct scheduler *scheduler, const struct plan *plan, uint32_t first,
+                         const struct draft *draft) {
+    struct sequence *sequence = draft->sequence;
+    sequence->computed -= draft->count;
+    sequence->pending = 0;
+    scheduler->stats.drafts++;
+    scheduler->stats.draft_tokens += draft->count;
+    for (uint32_t i = 0; i <= draft->count && !sequence->is_leaving; i++) {
+        const struct logit_row *row = &plan->logit_rows[first + i];
+        if (i > 0 && !is_right(sequence, row, draft->tokens[i - 1])) break;
+        sequence->computed += i > 0;
+        scheduler->stats.accepted_tokens += i > 0;
+        if (row->counter < sequence->generated_count) continue; /* a given token is there */
+        take_token(scheduler, sequence, plan->samples[first + i].token, &plan->samples[first + i]);
+        take_given(scheduler, sequence);
+    }
+}
+
+/* The guess whose first row this is; NULL: the row belongs to none. */
+static const struct draft *draft_of(const struct scheduler *scheduler, const struct plan *plan,
+                                    const struct logit_row *row) {
+    if (row->sequence >= plan->draft_count) return NULL;
+    const struct draft *draft = &scheduler->drafts[row->sequence];
+    return draft->count > 0 ? draft : NULL;
+}
+
 /* Takes the samples of a step, which has no sequences afterwards. */
 static void take_samples(struct scheduler *scheduler, const struct plan *plan) {
     for (uint32_t i = 0; i < plan->step.logit_count; i++) {
         const struct logit_row *row = &plan->logit_rows[i];
         const struct sample *sample = &plan->samples[i];
         struct sequence *sequence = plan->members[row->sequence];
+        const struct draft *draft = draft_of(scheduler, plan, row);
+        if (draft) {
+            take_guessed(scheduler, plan, i, draft);
+            i += draft->count;
+            continue;
+        }
         if (is_for_nothing(sequence, row)) continue;
         sequence->pending -= !row->scored;
         if (sequence->is_leaving) continue;
@@ -175,6 +219,8 @@ static void take_samples(struct scheduler *scheduler, const struct plan *plan) {
             take_given(scheduler, sequence);
         }
     }
+    for (uint32_t i = 0; i < plan->draft_count; i++)
+        draft_learn(&scheduler->drafts[i], plan->sequences[i].kv_tokens + 1);
     for (uint32_t i = 0; i < plan->step.sequence_count; i++) plan->members[i]->steps--;
 }
 
@@ -186,6 +232,7 @@ static void leave_windows(struct scheduler *scheduler, const struct plan *plan) 
 
 void retire_step(struct scheduler *scheduler) {
     const struct plan *plan = plan_at(scheduler, 0);
+    scheduler->ended_rows = scheduler->is_passed ? 0 : plan->step.row_count;
     take_samples(scheduler, plan);
     for (uint32_t i = 0; i < plan->step.sequence_count; i++)
         enter_blocks(scheduler, plan->members[i], true);

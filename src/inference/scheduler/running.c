@@ -27,6 +27,11 @@ bool has_block_for_next(const struct sequence *sequence) {
     return rows_with_block(sequence) > 0;
 }
 
+bool is_in_decode(const struct scheduler *scheduler, const struct sequence *sequence) {
+    return !sequence->is_leaving && rows_missing(sequence) == 1 && has_block_for_next(sequence) &&
+           !is_held_up(scheduler, sequence);
+}
+
 bool is_to_be_scored(const struct sequence *sequence) {
     const struct live_request *request = sequence->request;
     return request->sampling.prompt_logprobs && sequence->scored + 1 < request->prompt_count;

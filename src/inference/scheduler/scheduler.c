@@ -64,6 +64,9 @@ static enum err check_options(const struct scheduler_options *options, struct er
                        caps->state_places, caps->sequences_max);
     if (options->max_model_len == 1)
         return err_set(error, ERR_INVALID, "max_model_len: 1 leaves no room for a generated token");
+    if (options->draft_tokens_max > SCHEDULER_DRAFT_TOKENS_MAX)
+        return err_set(error, ERR_INVALID, "draft_tokens_max: %u is outside 0..%u",
+                       options->draft_tokens_max, SCHEDULER_DRAFT_TOKENS_MAX);
     if (options->requests_max > SCHEDULER_REQUESTS_MAX)
         return err_set(error, ERR_INVALID, "requests_max: %u is outside 0..%u",
                        options->requests_max, SCHEDULER_REQUESTS_MAX);
@@ -112,6 +115,7 @@ static bool allocate(struct scheduler *scheduler) {
     scheduler->tables = calloc(entries, sizeof *scheduler->tables);
     scheduler->page_tables = calloc(entries * groups, sizeof *scheduler->page_tables);
     scheduler->preempted_events = calloc(sequences, sizeof *scheduler->preempted_events);
+    scheduler->drafts = calloc(DRAFT_SEQUENCES_MAX, sizeof *scheduler->drafts);
     size_t blocks = kv_pool_block_count(scheduler->pool);
     scheduler->written_in = calloc(blocks, sizeof *scheduler->written_in);
     bool is_open = true;
@@ -120,6 +124,7 @@ static bool allocate(struct scheduler *scheduler) {
             is_open && open_plan(&scheduler->plans[i], scheduler->rows_max, sequences, groups);
     return is_open && scheduler->running && scheduler->free_slots && scheduler->tables &&
            scheduler->page_tables && scheduler->preempted_events && scheduler->written_in &&
+           scheduler->drafts &&
            open_plan(&scheduler->urgent,
                      least_u32(scheduler->backend->caps.urgent_rows_max, scheduler->rows_max),
                      sequences, groups);
@@ -144,6 +149,8 @@ static void apply_options(struct scheduler *scheduler, const struct scheduler_op
     scheduler->on_event = options->on_event;
     scheduler->allowed = options->allowed;
     scheduler->given = options->given;
+    scheduler->ahead = options->ahead;
+    scheduler->draft_tokens_max = options->draft_tokens_max;
     scheduler->user = options->user;
     scheduler->seed = options->seed;
     scheduler->is_caching = options->enable_prefix_caching;
@@ -223,6 +230,7 @@ void scheduler_close(struct scheduler *scheduler) {
     state_places_close(scheduler->states);
     kv_pages_close(scheduler->pages);
     kv_pool_close(scheduler->pool);
+    free(scheduler->drafts);
     free(scheduler->preempted_events);
     close_plan(&scheduler->urgent);
     for (uint32_t i = 0; i < BACKEND_STEPS_MAX; i++) close_plan(&scheduler->plans[i]);
@@ -426,6 +434,11 @@ enum err scheduler_step(struct scheduler *scheduler, struct error *error) {
     enum err err = scheduler_begin(scheduler, &started, error);
     if (err || !started) return err;
     return scheduler_end(scheduler, error);
+}
+
+void scheduler_note_time(struct scheduler *scheduler, int64_t ns) {
+    step_costs_note(&scheduler->costs, scheduler->ended_rows, ns);
+    scheduler->ended_rows = 0;
 }
 
 void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *ret_stats) {

@@ -30,6 +30,10 @@
  * when a request is submitted and after each sampled token. They bring TOKEN events like sampled
  * ones, also inside scheduler_submit, and count as generated.
  *
+ * GUESSED TOKENS. With draft_tokens_max the next tokens of a sequence are guessed from its text and
+ * checked by the model, where a step has few rows (drafts.h). A step may then bring several TOKEN
+ * events of a sequence. The tokens are those that it would have without.
+ *
  * A sequence that is cancelled or finished while its rows are under way brings no further TOKEN
  * event. Its FINISHED event comes when the last step with its rows has ended, and its memory is
  * freed then. Without rows under way both happen before the call returns.
@@ -101,6 +105,15 @@ typedef const uint32_t *(*scheduler_allowed_fn)(void *user, uint64_t id, uint32_
 typedef uint32_t (*scheduler_given_fn)(void *user, uint64_t id, uint32_t sequence, uint32_t room,
                                        int32_t *ret_tokens);
 
+/* Tells how many of `count` tokens may come one after another in a sequence, behind the tokens that
+ * have been reported, and writes the tokens that may come behind each of them, as
+ * scheduler_allowed_fn gives them. Called for sequences of requests with `is_constrained`. */
+typedef uint32_t (*scheduler_ahead_fn)(void *user, uint64_t id, uint32_t sequence,
+                                       const int32_t *tokens, uint32_t count,
+                                       const uint32_t **ret_allowed);
+
+#define SCHEDULER_DRAFT_TOKENS_MAX 16u
+
 struct scheduler_options {
     const struct backend *backend; /* borrowed; must outlive the scheduler */
     /* 0 in max_num_seqs, max_num_batched_tokens and max_model_len, and any value above the
@@ -118,7 +131,11 @@ struct scheduler_options {
     scheduler_event_fn on_event;
     scheduler_allowed_fn allowed; /* NULL when no request is constrained */
     scheduler_given_fn given;     /* NULL: every token is sampled */
-    void *user;                   /* passed to these functions */
+    scheduler_ahead_fn ahead;     /* NULL: no token of a constrained request is guessed */
+    /* Most tokens guessed per sequence and step; 0: none. Without effect in a backend with states
+     * or with two steps under way. */
+    uint32_t draft_tokens_max;
+    void *user; /* passed to these functions */
 };
 
 struct scheduler_request {
@@ -157,6 +174,9 @@ struct scheduler_stats {
     uint64_t prefix_hit_tokens;     /* prompt tokens found in the cache at the first start */
     uint64_t evictions;             /* cached blocks forgotten */
     uint64_t nonfinite_rows;        /* rows whose logits had NaN or +inf */
+    uint64_t drafts;                /* guesses that had rows */
+    uint64_t draft_tokens;          /* their tokens */
+    uint64_t accepted_tokens;       /* tokens of these that were right */
     /* 0, unless the model has states. */
     uint32_t states_total;    /* places for states */
     uint32_t states_used;     /* places of running sequences */
@@ -204,6 +224,10 @@ uint32_t scheduler_steps_max(const struct scheduler *scheduler); /* the backend'
  * number of times between the two halves. *ret_done is true when only scheduler_end is left. */
 enum err scheduler_advance(struct scheduler *scheduler, bool *ret_done,
                            struct error *error) MUST_CHECK;
+
+/* Notes the time from the begin to the end of the step that ended last: how long steps take by
+ * their rows decides how many tokens are guessed. */
+void scheduler_note_time(struct scheduler *scheduler, int64_t ns);
 
 void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *ret_stats);
 

@@ -3,8 +3,8 @@
 
 /* state: the scheduler's struct and its stages, the one internal header of scheduler.c (the
  * interface), compose.c (rows of the next step), start.c (which sequences run), match.c (what the
- * cache has of a sequence), saves.c (where states are saved), retire.c (results of a step) and
- * check.c.
+ * cache has of a sequence), saves.c (where states are saved), drafts.c (tokens guessed ahead),
+ * retire.c (results of a step) and check.c.
  *
  * Where a sequence is: a WAITING one in its request, which waits in a line; a PREEMPTED one in the
  * list `preempted` of its line; a RUNNING one in `running`; a DONE one in no list. A sequence that
@@ -14,7 +14,9 @@
  * Memory: all arrays are allocated in scheduler_open. */
 
 #include "scheduler/admission.h"
+#include "scheduler/drafts.h"
 #include "scheduler/request.h"
+#include "scheduler/step_costs.h"
 
 #include <stddef.h>
 
@@ -55,9 +57,10 @@ struct line {
 struct plan {
     struct step step; /* points to the arrays below */
     uint32_t rows_max;
-    uint32_t late_count;             /* logit rows that are late */
-    int32_t *tokens;                 /* (rows_max) */
-    uint32_t *positions;             /* (rows_max) */
+    uint32_t late_count;  /* logit rows that are late */
+    uint32_t draft_count; /* the step's first sequences, each with one of scheduler->drafts */
+    int32_t *tokens;      /* (rows_max) */
+    uint32_t *positions;  /* (rows_max) */
     struct step_sequence *sequences; /* (running_max) */
     struct logit_row *logit_rows;    /* (rows_max) */
     struct logit_row *late_rows;     /* (running_max) those that `sample` gets */
@@ -77,6 +80,7 @@ struct scheduler {
     scheduler_event_fn on_event;
     scheduler_allowed_fn allowed;
     scheduler_given_fn given;
+    scheduler_ahead_fn ahead;
     void *user;
     uint64_t seed;
     bool is_caching;
@@ -120,6 +124,11 @@ struct scheduler {
     struct plan urgent;   /* the urgent step that passes the one under way */
     uint32_t urgent_left; /* rows that may still pass the step under way */
     uint64_t *written_in; /* (blocks) number of the last step with rows in the block */
+    uint32_t draft_tokens_max;
+    struct draft *drafts;    /* (DRAFT_SEQUENCES_MAX) those in the step under way */
+    struct step_costs costs; /* learned from steps that none has passed */
+    uint32_t ended_rows;     /* rows of the step that ended last; 0: an urgent one has passed it */
+    bool is_passed;          /* an urgent step has passed the one under way */
     struct preempted_event *preempted_events; /* (running_max) reported after the step's submit */
     uint32_t preempted_event_count;
 
@@ -175,6 +184,13 @@ void enter_blocks(struct scheduler *scheduler, struct sequence *sequence, bool m
 static inline bool is_for_nothing(const struct sequence *sequence, const struct logit_row *row) {
     return !row->scored && row->counter < sequence->generated_count;
 }
+
+/* drafts.c */
+
+/* Guesses the next tokens of the sequences in decode, in the order of `running`, and which of them
+ * get rows in the step to be composed. Returns the number of scheduler->drafts; 0: the step has
+ * none. */
+uint32_t drafts_choose(struct scheduler *scheduler);
 
 /* match.c */
 
@@ -241,6 +257,8 @@ uint32_t rows_missing(const struct sequence *sequence);
 /* True while tokens of its prompt need a score, for prompt_logprobs. */
 bool is_to_be_scored(const struct sequence *sequence);
 bool has_block_for_next(const struct sequence *sequence);
+/* Whether a running sequence has one row before its next token in the step to be composed. */
+bool is_in_decode(const struct scheduler *scheduler, const struct sequence *sequence);
 /* Rows that the blocks of a running sequence have room for. */
 uint32_t rows_with_block(const struct sequence *sequence);
 /* The place of a sequence in `running`, or where it would be. */

@@ -160,6 +160,7 @@ void wire_put_hello(struct buf *out, const struct wire_hello *hello) {
     wire_put_u32(out, hello->prep_threads);
     wire_put_u32(out, hello->max_num_seqs);
     wire_put_u32(out, hello->max_num_batched_tokens);
+    wire_put_u32(out, hello->num_speculative_tokens);
     wire_put_u32(out, hello->max_model_len);
     wire_put_u64(out, hello->kv_bytes);
     wire_put_u64(out, hello->state_bytes);
@@ -188,6 +189,7 @@ enum err wire_get_hello(struct str payload, struct wire_hello *ret_hello, struct
     hello.prep_threads = wire_get_u32(&cursor);
     hello.max_num_seqs = wire_get_u32(&cursor);
     hello.max_num_batched_tokens = wire_get_u32(&cursor);
+    hello.num_speculative_tokens = wire_get_u32(&cursor);
     hello.max_model_len = wire_get_u32(&cursor);
     hello.kv_bytes = wire_get_u64(&cursor);
     hello.state_bytes = wire_get_u64(&cursor);
@@ -397,6 +399,9 @@ void wire_put_stats(struct buf *out, const struct wire_stats *stats) {
     wire_put_u64(out, stats->completion_tokens);
     wire_put_u64(out, stats->preemptions);
     wire_put_u64(out, stats->nonfinite_rows);
+    wire_put_u64(out, stats->drafts);
+    wire_put_u64(out, stats->draft_tokens);
+    wire_put_u64(out, stats->accepted_tokens);
     wire_put_u64(out, stats->state_saves);
     wire_put_u64(out, stats->state_hits);
     wire_put_u64(out, stats->state_evictions);
@@ -419,6 +424,9 @@ enum err wire_get_stats(struct str payload, struct wire_stats *ret_stats, struct
     stats.completion_tokens = wire_get_u64(&cursor);
     stats.preemptions = wire_get_u64(&cursor);
     stats.nonfinite_rows = wire_get_u64(&cursor);
+    stats.drafts = wire_get_u64(&cursor);
+    stats.draft_tokens = wire_get_u64(&cursor);
+    stats.accepted_tokens = wire_get_u64(&cursor);
     stats.state_saves = wire_get_u64(&cursor);
     stats.state_hits = wire_get_u64(&cursor);
     stats.state_evictions = wire_get_u64(&cursor);

@@ -67,6 +67,7 @@ struct wire_hello {
     uint32_t prep_threads;
     uint32_t max_num_seqs;
     uint32_t max_num_batched_tokens;
+    uint32_t num_speculative_tokens; /* most tokens guessed per sequence and step; 0: none */
     uint32_t max_model_len;
     uint64_t kv_bytes;
     uint64_t state_bytes; /* memory for the states of recurrent layers */
@@ -133,9 +134,12 @@ struct wire_stats {
     uint64_t cached_tokens;
     uint64_t completion_tokens;
     uint64_t preemptions;
-    uint64_t nonfinite_rows; /* rows whose logits had NaN or +inf */
-    uint64_t state_saves;    /* states of prefixes that were stored */
-    uint64_t state_hits;     /* sequences that began at one of them */
+    uint64_t nonfinite_rows;  /* rows whose logits had NaN or +inf */
+    uint64_t drafts;          /* guesses of next tokens that the model checked */
+    uint64_t draft_tokens;    /* their tokens */
+    uint64_t accepted_tokens; /* tokens of these that were right */
+    uint64_t state_saves;     /* states of prefixes that were stored */
+    uint64_t state_hits;      /* sequences that began at one of them */
     uint64_t state_evictions;
     uint32_t states_stored;
     uint32_t running;

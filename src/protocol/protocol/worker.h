@@ -103,6 +103,8 @@ struct worker_status {
     uint64_t prefix_queries; /* prompt tokens looked up in the prefix cache */
     uint64_t preemptions;    /* sequences that lost their KV blocks and were continued later */
     uint64_t nonfinite_rows; /* rows whose logits had NaN or +inf */
+    uint64_t drafts;         /* guesses of next tokens that the model checked */
+    uint64_t draft_tokens, accepted_tokens; /* their tokens, and those that were right */
     /* States of recurrent layers: prefixes stored, sequences that began at one, forgotten ones, and
      * how many there are. */
     uint64_t state_saves, state_hits, state_evictions;

@@ -113,6 +113,9 @@ enum vllm_value {
     VLLM_QUERIES,
     VLLM_HITS,
     VLLM_PREEMPTIONS,
+    VLLM_DRAFTS,
+    VLLM_DRAFT_TOKENS,
+    VLLM_ACCEPTED,
     VLLM_VALUES
 };
 
@@ -132,6 +135,12 @@ static const struct {
                    "Prompt tokens found in the prefix cache."},
     [VLLM_PREEMPTIONS] = {"vllm:num_preemptions_total", "counter",
                           "Sequences that lost their KV cache and were continued later."},
+    [VLLM_DRAFTS] = {"vllm:spec_decode_num_drafts_total", "counter",
+                     "Guesses of next tokens that the model checked."},
+    [VLLM_DRAFT_TOKENS] = {"vllm:spec_decode_num_draft_tokens_total", "counter",
+                           "Tokens of these guesses."},
+    [VLLM_ACCEPTED] = {"vllm:spec_decode_num_accepted_tokens_total", "counter",
+                       "Tokens of these that were right."},
 };
 
 static double vllm_value(const struct worker_status *status, int value) {
@@ -143,6 +152,9 @@ static double vllm_value(const struct worker_status *status, int value) {
     case VLLM_GENERATED: return (double)status->completion_tokens;
     case VLLM_QUERIES: return (double)status->prefix_queries;
     case VLLM_PREEMPTIONS: return (double)status->preemptions;
+    case VLLM_DRAFTS: return (double)status->drafts;
+    case VLLM_DRAFT_TOKENS: return (double)status->draft_tokens;
+    case VLLM_ACCEPTED: return (double)status->accepted_tokens;
     default: return (double)status->cached_tokens;
     }
 }

@@ -174,6 +174,13 @@ void grammar_state_init(struct grammar_state *state, struct grammar *grammar) {
     state->epoch = UINT32_MAX; /* the first renewal sets the state, on the loop's thread */
 }
 
+void grammar_state_copy(struct grammar_state *ret_state, const struct grammar_state *from) {
+    *ret_state = *from;
+    grammar_hold(from->grammar);
+    buf_init(&ret_state->text, TEXT_BYTES_MAX);
+    buf_add_str(&ret_state->text, buf_str(&from->text));
+}
+
 void grammar_state_release(struct grammar_state *state) {
     grammar_drop(state->grammar);
     buf_release(&state->text);

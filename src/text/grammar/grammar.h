@@ -51,6 +51,8 @@ struct grammar_state {
 };
 
 void grammar_state_init(struct grammar_state *state, struct grammar *grammar);
+/* Another place in the text, from which `from` does not move. */
+void grammar_state_copy(struct grammar_state *ret_state, const struct grammar_state *from);
 void grammar_state_release(struct grammar_state *state);
 
 enum grammar_answer {

@@ -24,6 +24,9 @@ static void keep_counters(struct wire_stats *ended, const struct wire_stats *sta
     ended->completion_tokens += stats->completion_tokens;
     ended->preemptions += stats->preemptions;
     ended->nonfinite_rows += stats->nonfinite_rows;
+    ended->drafts += stats->drafts;
+    ended->draft_tokens += stats->draft_tokens;
+    ended->accepted_tokens += stats->accepted_tokens;
     ended->state_saves += stats->state_saves;
     ended->state_hits += stats->state_hits;
     ended->state_evictions += stats->state_evictions;

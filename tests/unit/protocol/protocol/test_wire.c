@@ -159,6 +159,7 @@ static struct wire_hello a_hello(void) {
                                .prep_threads = 2,
                                .max_num_seqs = 64,
                                .max_num_batched_tokens = 512,
+                               .num_speculative_tokens = 6,
                                .max_model_len = 2048,
                                .kv_bytes = 1ull << 40,
                                .state_bytes = 1ull << 39,
@@ -195,6 +196,7 @@ static void a_hello_comes_back(void **state) {
     assert_int_equal(out.names.count, 2);
     assert_true(same(in.names.at[1], out.names.at[1]));
     assert_true(out.threads == 3 && out.prep_threads == 2 && out.max_num_seqs == 64);
+    assert_true(out.num_speculative_tokens == 6);
     assert_true(out.max_num_batched_tokens == 512 && out.max_model_len == 2048);
     assert_true(out.kv_bytes == 1ull << 40 && out.state_bytes == 1ull << 39);
     assert_true(out.prefix_caching && !out.reference);
@@ -311,8 +313,9 @@ static void a_result_and_stats_come_back(void **state) {
                 out.times.decode_ns == 7);
     buf_clear(&buf);
 
-    struct wire_stats stats = {1,  2,  12, 3, 4,    5, 11, 13, 14,
-                               15, 16, 6,  7, 0.25, 8, 9,  10, .timings = {.ends = {{0}}}},
+    struct wire_stats stats = {1,  2,  12,   3,  4,  5,  11,
+                               17, 18, 19,   13, 14, 15, 16,
+                               6,  7,  0.25, 8,  9,  10, .timings = {.ends = {{0}}}},
                       got;
     for (int timing = 0; timing < TIMING_COUNT; timing++)
         timings_add(&stats.timings, TIMING_LINE, timing, 1e9 + timing); /* above every bound */
@@ -325,7 +328,8 @@ static void a_result_and_stats_come_back(void **state) {
     assert_true(got.completion_tokens == 4 && got.preemptions == 5 && got.running == 6);
     assert_true(got.nonfinite_rows == 11 && got.prefix_queries == 12);
     assert_true(got.state_saves == 13 && got.state_hits == 14 && got.state_evictions == 15);
-    assert_true(got.states_stored == 16);
+    assert_true(got.states_stored == 16 && got.drafts == 17);
+    assert_true(got.draft_tokens == 18 && got.accepted_tokens == 19);
     assert_memory_equal(&got.timings, &stats.timings, sizeof got.timings);
     assert_true(got.waiting == 7 && got.kv_used == 0.25 && got.step_age_ms == 8);
     assert_true(got.step_ms_max == 9 && got.token_age_ms == 10);

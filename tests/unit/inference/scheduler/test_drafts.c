@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "scheduler/drafts.h"
+
+#include "scheduler/scheduler.h"
+#include "scheduler/step_costs.h"
+
+#include <string.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define COUNT(array) (uint32_t)(sizeof(array) / sizeof(array)[0])
+
+/* ---- what a step costs ---- */
+
+static void a_step_of_unknown_rows_costs_what_its_neighbours_say(void **state) {
+    (void)state;
+    struct step_costs costs = {.count = 0};
+    assert_true(step_costs_of(&costs, 1) == 1 && step_costs_of(&costs, 64) == 1);
+    step_costs_note(&costs, 4, 1000);
+    assert_true(step_costs_of(&costs, 1) == 1000 && step_costs_of(&costs, 8) == 1000);
+    step_costs_note(&costs, 512, 51200);
+    assert_true(step_costs_of(&costs, 8) == 1400);
+    step_costs_note(&costs, 8, 2000);
+    assert_true(step_costs_of(&costs, 5) == 1250 && step_costs_of(&costs, 8) == 2000);
+    assert_true(step_costs_of(&costs, 10) == 2200);
+}
+
+static void a_time_falls_at_once_and_rises_slowly(void **state) {
+    (void)state;
+    struct step_costs costs = {.count = 0};
+    step_costs_note(&costs, 2, 1000);
+    step_costs_note(&costs, 2, 9000);
+    assert_true(step_costs_of(&costs, 2) > 1000 && step_costs_of(&costs, 2) < 1100);
+    step_costs_note(&costs, 2, 500);
+    assert_true(step_costs_of(&costs, 2) == 500);
+    step_costs_note(&costs, 0, 1);
+    step_costs_note(&costs, 2, 0);
+    step_costs_note(&costs, 6, 90000); /* other work: six rows take at most three times two */
+    assert_true(step_costs_of(&costs, 6) == 1500);
+    assert_true(step_costs_of(&costs, 2) == 500);
+}
+
+static void a_time_that_was_long_not_measured_is_forgotten(void **state) {
+    (void)state;
+    struct step_costs costs = {.count = 0};
+    step_costs_note(&costs, 3, 9000);
+    for (int i = 0; i < 200; i++) step_costs_note(&costs, 2, 1000);
+    assert_true(step_costs_of(&costs, 3) == 1000);
+}
+
+/* ---- guesses ---- */
+
+/* A request of one sequence whose prompt is these tokens. */
+static struct live_request *request_of(const int32_t *prompt, uint32_t count) {
+    static const int32_t end_tokens[] = {99};
+    struct scheduler_request request = {
+        .prompt = prompt,
+        .prompt_count = count,
+        .sampling = {.end_tokens = end_tokens, .end_token_count = 1}};
+    return live_request_open(&request, 1, 1000, 0);
+}
+
+static void check_guess(const int32_t *prompt, uint32_t prompt_count, uint32_t room,
+                        uint32_t length, const int32_t *tokens, uint32_t count) {
+    struct live_request *request = request_of(prompt, prompt_count);
+    struct draft draft;
+    draft_find(&draft, &request->sequences[0], room);
+    assert_int_equal(draft.length, length);
+    assert_int_equal(draft.found, count);
+    assert_int_equal(draft.count, 0);
+    if (count > 0) assert_memory_equal(draft.tokens, tokens, count * sizeof *tokens);
+    live_request_close(request);
+}
+
+static void a_guess_follows_the_longest_and_latest_equal_run(void **state) {
+    (void)state;
+    const int32_t longest[] = {1, 2, 3, 4, 5, 9, 2, 3, 7, 8, 1, 2, 3};
+    check_guess(longest, COUNT(longest), 4, 3, (const int32_t[]){4, 5, 9, 2}, 4);
+    const int32_t latest[] = {2, 3, 4, 9, 2, 3, 7, 8, 2, 3};
+    check_guess(latest, COUNT(latest), 2, 2, (const int32_t[]){7, 8}, 2);
+    const int32_t none[] = {1, 2, 3, 9, 3};
+    check_guess(none, COUNT(none), 4, 0, NULL, 0);
+    check_guess(none, 1, 4, 0, NULL, 0);
+}
+
+static void a_guess_repeats_a_period_and_stops_before_an_end_token(void **state) {
+    (void)state;
+    const int32_t period[] = {6, 7, 8, 7, 8};
+    check_guess(period, COUNT(period), 5, 2, (const int32_t[]){7, 8, 7, 8, 7}, 5);
+    const int32_t ended[] = {1, 2, 3, 99, 4, 1, 2};
+    check_guess(ended, COUNT(ended), 5, 2, (const int32_t[]){3}, 1);
+    check_guess(period, COUNT(period), 0, 2, NULL, 0);
+}
+
+static void chances_move_towards_what_was_seen(void **state) {
+    (void)state;
+    const int32_t prompt[] = {1, 2, 3, 4, 1, 2};
+    struct live_request *request = request_of(prompt, COUNT(prompt));
+    struct sequence *sequence = &request->sequences[0];
+    struct draft draft;
+    draft_find(&draft, sequence, 2);
+    const double first = draft_chance(&draft, 0), second = draft_chance(&draft, 1);
+    assert_true(first > 0 && second > first && second < 1);
+    draft_learn(&draft, COUNT(prompt)); /* nothing has come */
+    assert_true(draft_chance(&draft, 0) == first);
+    sequence_append(sequence, 3);
+    sequence_append(sequence, 9);
+    draft_learn(&draft, COUNT(prompt));
+    assert_true(draft_chance(&draft, 0) > first && draft_chance(&draft, 1) < second);
+    for (int i = 0; i < 100; i++) draft_learn(&draft, COUNT(prompt));
+    assert_true(draft_chance(&draft, 0) > 0.95 && draft_chance(&draft, 1) < 0.05);
+    assert_true(draft_chance(&draft, 1) > 0);
+    live_request_close(request);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_of_unknown_rows_costs_what_its_neighbours_say),
+        cmocka_unit_test(a_time_falls_at_once_and_rises_slowly),
+        cmocka_unit_test(a_time_that_was_long_not_measured_is_forgotten),
+        cmocka_unit_test(a_guess_follows_the_longest_and_latest_equal_run),
+        cmocka_unit_test(a_guess_repeats_a_period_and_stops_before_an_end_token),
+        cmocka_unit_test(chances_move_towards_what_was_seen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
