@@ -284,7 +284,7 @@ def test_an_mpnet_that_asks_for_more_is_refused(tmp_path):
                              ({"relative_attention_num_buckets": -1},
                               "relative_attention_num_buckets"),
                              ({"max_position_embeddings": 2}, "max_position_embeddings is 2"),
-                             ({"num_attention_heads": 4}, "attn_rel_b.weight")):
+                             ({"num_attention_heads": 4}, "relative_attention_bias.weight has 2 axes")):
         (folder / "config.json").write_text(json.dumps(config | change))
         done = support.quern("embed", "--model", folder, input='{"ids":[[1,2]]}')
         assert done.returncode == 3 and sentence in done.stderr and done.stderr.count(
