@@ -8,6 +8,7 @@ import json, shutil
 import pytest
 
 import gguf_of, support
+import test_next_families
 from test_families import HERE, SHARED, TINY, cases_of
 
 FAMILIES = [
@@ -19,11 +20,11 @@ TOP = 20
 LIMIT = 1e-3
 
 
-def logprobs_of(folder, model, family, *arguments):
+def logprobs_of(folder, model, cases, *arguments):
     lines = [{
         "custom_id": str(i), "method": "POST", "url": "/v1/completions", "body": {
             "model": "m", "prompt": case["ids"], "temperature": 0, "max_tokens": 1,
-            "ignore_eos": True, "prompt_logprobs": TOP}} for i, case in enumerate(cases_of(family))]
+            "ignore_eos": True, "prompt_logprobs": TOP}} for i, case in enumerate(cases)]
     (folder / "in.jsonl").write_bytes(support.jsonl(lines))
     done = support.quern("run", "-q", "-i", folder / "in.jsonl", "-o", folder / "out.jsonl",
                          "--overwrite", "--no-packed-cache", "--model", f"m={model}", *arguments)
@@ -35,9 +36,9 @@ def logprobs_of(folder, model, family, *arguments):
             for answer in sorted(answers, key=lambda answer: int(answer["custom_id"]))]
 
 
-def compare(folder, model, family, *arguments):
-    cpu = logprobs_of(folder, model, family, "--device", "cpu", "--reference", *arguments)
-    card = logprobs_of(folder, model, family, "--device", "cuda", "--device-plugin",
+def compare(folder, model, cases, *arguments):
+    cpu = logprobs_of(folder, model, cases, "--device", "cpu", "--reference", *arguments)
+    card = logprobs_of(folder, model, cases, "--device", "cuda", "--device-plugin",
                        support.plain_device(), "--max-num-batched-tokens", 48, *arguments)
     assert largest(card, cpu) <= LIMIT
 
@@ -54,7 +55,7 @@ def test_a_family_on_a_device_is_the_one_on_the_cpu(tmp_path, family):
     model = TINY / family / "model-bf16.gguf" if family in SHARED else tmp_path / "model.gguf"
     if family not in SHARED:
         gguf_of.convert(HERE / family, model)
-    compare(tmp_path, model, family)
+    compare(tmp_path, model, cases_of(family))
 
 
 def test_a_granite_4_without_mamba_layers_is_computed_on_a_device(tmp_path):
@@ -66,4 +67,12 @@ def test_a_granite_4_without_mamba_layers_is_computed_on_a_device(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(TINY / "qwen2" / name, tmp_path)
-    compare(tmp_path, tmp_path, "granite", "--load-format", "dummy")
+    compare(tmp_path, tmp_path, cases_of("granite"), "--load-format", "dummy")
+
+
+@pytest.mark.skipif(not test_next_families.TINY.exists(), reason="shared/tiny_next is not here")
+@pytest.mark.parametrize("family", ["gemma4_e", "gemma4_moe"])
+def test_layers_that_differ_are_those_of_the_cpu(tmp_path, family):
+    """Gemma 4: heads of two sizes, keys of another layer, a part of a token for each layer, norms
+    of values, factors of layers, and experts beside a feed-forward."""
+    compare(tmp_path, test_next_families.TINY / family, test_next_families.cases_of(family))

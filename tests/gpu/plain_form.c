@@ -35,11 +35,14 @@ void plain_round(enum gpu_form form, float *values, uint32_t count) {
         values[i] = bf16_to_f32(bf16_from_f32(values[i]));
 }
 
-/* Number of a head's key or value in the cache. */
-static size_t kv_index(const struct gpu *gpu, uint32_t place, uint32_t slot, uint32_t head,
-                       bool is_value) {
-    size_t at = (size_t)place * plain_slots(gpu) + slot;
-    return (at * gpu->program.kv_heads + head) * 2 + is_value;
+/* Where a head's elements begin in the cache, and the number of its scale. */
+static size_t kv_at(const struct gpu *gpu, struct plain_kv at) {
+    const size_t slot = (size_t)at.place * plain_slots(gpu) + at.slot;
+    return (slot * 2 + at.is_value) * gpu->kv_width + (size_t)at.head * at.dim;
+}
+static size_t scale_at(const struct gpu *gpu, struct plain_kv at) {
+    const size_t slot = (size_t)at.place * plain_slots(gpu) + at.slot;
+    return (slot * 2 + at.is_value) * gpu->kv_heads_most + at.head;
 }
 
 /* The least float16 that is at least `value`. */
@@ -48,42 +51,37 @@ static uint16_t half_above(float value) {
     return half_to_f32(half) < value ? (uint16_t)(half + 1) : half;
 }
 
-static void put_e4m3(struct gpu *gpu, size_t index, const float *values) {
-    uint32_t dim = gpu->program.head_dim;
-    unsigned char *codes = gpu->kv + index * dim;
+static void put_e4m3(struct gpu *gpu, struct plain_kv at, const float *values) {
+    unsigned char *codes = gpu->kv + kv_at(gpu, at);
     float most = 0.0f;
-    for (uint32_t i = 0; i < dim; i++) most = fmaxf(most, fabsf(values[i]));
+    for (uint32_t i = 0; i < at.dim; i++) most = fmaxf(most, fabsf(values[i]));
     uint16_t scale = half_above(fmaxf(most / E4M3_MAX, KV_SCALE_MIN));
-    for (uint32_t i = 0; i < dim; i++) codes[i] = plain_e4m3_from(values[i] / half_to_f32(scale));
-    gpu->kv_scales[index] = scale;
+    for (uint32_t i = 0; i < at.dim; i++)
+        codes[i] = plain_e4m3_from(values[i] / half_to_f32(scale));
+    gpu->kv_scales[scale_at(gpu, at)] = scale;
 }
 
-void plain_kv_put(struct gpu *gpu, uint32_t place, uint32_t slot, uint32_t head, bool is_value,
-                  const float *values) {
-    uint32_t dim = gpu->program.head_dim;
-    size_t index = kv_index(gpu, place, slot, head, is_value);
+void plain_kv_put(struct gpu *gpu, struct plain_kv at, const float *values) {
     if (gpu->limits.kv_form == GPU_E4M3) {
-        put_e4m3(gpu, index, values);
+        put_e4m3(gpu, at, values);
     } else if (gpu->limits.kv_form == GPU_BF16) {
-        uint16_t *to = (uint16_t *)gpu->kv + index * dim;
-        for (uint32_t i = 0; i < dim; i++) to[i] = bf16_from_f32(values[i]);
+        uint16_t *to = (uint16_t *)gpu->kv + kv_at(gpu, at);
+        for (uint32_t i = 0; i < at.dim; i++) to[i] = bf16_from_f32(values[i]);
     } else {
-        memcpy((float *)gpu->kv + index * dim, values, dim * sizeof *values);
+        memcpy((float *)gpu->kv + kv_at(gpu, at), values, at.dim * sizeof *values);
     }
 }
 
-const float *plain_kv_get(const struct gpu *gpu, uint32_t place, uint32_t slot, uint32_t head,
-                          bool is_value, float room[PLAIN_HEAD_DIM_MAX]) {
-    uint32_t dim = gpu->program.head_dim;
-    size_t index = kv_index(gpu, place, slot, head, is_value);
-    if (gpu->limits.kv_form == GPU_F32) return (const float *)gpu->kv + index * dim;
+const float *plain_kv_get(const struct gpu *gpu, struct plain_kv at,
+                          float room[PLAIN_HEAD_DIM_MAX]) {
+    const size_t first = kv_at(gpu, at);
+    if (gpu->limits.kv_form == GPU_F32) return (const float *)gpu->kv + first;
     if (gpu->limits.kv_form == GPU_BF16) {
-        const uint16_t *from = (const uint16_t *)gpu->kv + index * dim;
-        for (uint32_t i = 0; i < dim; i++) room[i] = bf16_to_f32(from[i]);
+        const uint16_t *from = (const uint16_t *)gpu->kv + first;
+        for (uint32_t i = 0; i < at.dim; i++) room[i] = bf16_to_f32(from[i]);
     } else {
-        float scale = half_to_f32(gpu->kv_scales[index]);
-        for (uint32_t i = 0; i < dim; i++)
-            room[i] = plain_e4m3_to(gpu->kv[index * dim + i]) * scale;
+        float scale = half_to_f32(gpu->kv_scales[scale_at(gpu, at)]);
+        for (uint32_t i = 0; i < at.dim; i++) room[i] = plain_e4m3_to(gpu->kv[first + i]) * scale;
     }
     return room;
 }

@@ -217,7 +217,7 @@ static enum err sample(struct gpu *gpu, const struct gpu_samples *samples, struc
 static void copy_page(struct gpu *gpu, struct gpu_page_copy copy) {
     const size_t slots = plain_slots(gpu), kv_width = gpu->kv_width;
     const size_t slot_bytes = 2 * kv_width * plain_form_bytes(gpu->limits.kv_form);
-    const size_t slot_scales = 2 * (size_t)gpu->program.kv_heads;
+    const size_t slot_scales = 2 * (size_t)gpu->kv_heads_most;
     for (size_t place = 0; place < gpu->limits.layer_places; place++) {
         size_t from = place * slots + copy.from * GPU_PAGE_TOKENS;
         size_t to = place * slots + copy.to * GPU_PAGE_TOKENS;
@@ -351,6 +351,7 @@ static const struct gpu_table table = {
     .version = QUERN_VERSION,
     .kind = "plain",
     .tile_rows_heads = PLAIN_TILE_HEADS,
+    .knows_odd_layers = true,
     .split_tokens = PLAIN_SPLIT_TOKENS,
     .list = list,
     .open = open_gpu,

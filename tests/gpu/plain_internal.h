@@ -23,7 +23,7 @@
 #define PLAIN_TILE_HEADS 32u   /* small, so that short prompts already have several tiles */
 #define PLAIN_SPLIT_TOKENS 32u /* small, so that short contexts are already cut */
 #define PLAIN_MULTIPROCESSORS 16u
-#define PLAIN_HEAD_DIM_MAX 256u
+#define PLAIN_HEAD_DIM_MAX 512u
 #define PLAIN_CONTEXT_BYTES (1u << 20) /* stands for driver and context in the ledger */
 
 /* Ends the process with a sentence when the condition is false. */
@@ -129,11 +129,14 @@ struct gpu {
     struct memory_ledger ledger;
     struct gpu_program program; /* arrays in `heap` */
     struct gpu_limits limits;
-    uint32_t q_width, kv_width, qkv_width, wide_width;
+    uint32_t kv_width, kv_heads_most, wide_width; /* the most of a layer */
+    bool has_output_gate;                         /* in all layers with attention */
     struct plain_matrix *matrices;
     uint32_t *makers; /* (op_count) MATMUL, LOGITS: the operation that prepared the input */
 
     float *x, *h, *wide, *narrow, *shared, *attended, *logits;
+    float *inputs; /* (rows_max, input_layers, input_width) */
+    float *side;   /* (rows_max, width) what ASIDE left */
     uint32_t attended_width;
     float *cosines[2], *sines[2]; /* (rows_max, head_dim / 2) */
     float *weights;               /* one row of a matrix */
@@ -179,6 +182,13 @@ struct plain_pass {
     float *x, *h, *wide, *narrow, *shared, *attended, *logits;
 };
 
+/* The heads of a layer. */
+struct plain_heads {
+    uint32_t kv_heads, head_dim, q_width, kv_width;
+    uint32_t stride; /* a row of wide */
+};
+struct plain_heads plain_heads_of(const struct gpu *gpu, const struct gpu_op *op);
+
 /* The step's row of a row of the pass. */
 static inline uint32_t plain_step_row(const struct plain_pass *pass, uint32_t row) {
     return pass->is_kept ? pass->step->wanted[row] : row;
@@ -206,12 +216,15 @@ size_t plain_form_bytes(enum gpu_form form);
 uint8_t plain_e4m3_from(float value); /* nearest even, at most ±448 */
 float plain_e4m3_to(uint8_t code);
 void plain_round(enum gpu_form form, float *values, uint32_t count);
-/* A head's key or value of a slot. */
-void plain_kv_put(struct gpu *gpu, uint32_t place, uint32_t slot, uint32_t head, bool is_value,
-                  const float *values);
+/* A head's key or value, of `dim` elements, in a slot of a place. */
+struct plain_kv {
+    uint32_t place, slot, head, dim;
+    bool is_value;
+};
+void plain_kv_put(struct gpu *gpu, struct plain_kv at, const float *values);
 /* Returns `room`, or the place in memory where the form is F32. */
-const float *plain_kv_get(const struct gpu *gpu, uint32_t place, uint32_t slot, uint32_t head,
-                          bool is_value, float room[PLAIN_HEAD_DIM_MAX]);
+const float *plain_kv_get(const struct gpu *gpu, struct plain_kv at,
+                          float room[PLAIN_HEAD_DIM_MAX]);
 float plain_dot(const float *a, const float *b, uint32_t count);
 
 /* plain_step.c */

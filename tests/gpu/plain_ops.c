@@ -35,13 +35,16 @@ static void run_embed(struct plain_pass *pass, const struct gpu_op *op) {
         const float *row = row_of(&gpu->matrices[op->matrix], (uint32_t)token, gpu->weights);
         for (uint32_t j = 0; j < width; j++) pass->x[(size_t)i * width + j] = row[j] * op->scale;
     }
+    if (op->next == GPU_NONE) return;
+    memcpy(pass->h, pass->x, (size_t)pass->row_count * width * sizeof *pass->h);
+    prepare_rows(pass, op, pass->h, width, width);
 }
 
 void plain_begin(const struct plain_pass *pass) {
     const struct gpu *gpu = pass->gpu;
     const struct gpu_program *program = &gpu->program;
-    const uint32_t pairs = program->rotary_dim / 2;
     for (uint32_t t = 0; t < program->rope_count; t++) {
+        const uint32_t pairs = program->rotary_dim[t] / 2;
         for (uint32_t i = 0; i < pass->row_count; i++) {
             uint32_t position = pass->step->positions[plain_step_row(pass, i)];
             float *cosines = gpu->cosines[t] + (size_t)i * pairs;
@@ -75,8 +78,47 @@ static void run_norm(struct plain_pass *pass, const struct gpu_op *op) {
     uint32_t width = pass->gpu->program.width;
     if (op->add == ADD_H) ref_add(pass->h, pass->x, (size_t)pass->row_count * width);
     if (op->add == ADD_NORMED_H) norm_to(pass, pass->h, pass->x, op->post, true);
-    norm_to(pass, pass->x, pass->h, op->weight, false);
+    const size_t count = (size_t)pass->row_count * width;
+    for (size_t i = 0; op->x_scale != 0.0f && i < count; i++) pass->x[i] *= op->x_scale;
+    if (op->weight)
+        norm_to(pass, pass->x, pass->h, op->weight, false);
+    else
+        memcpy(pass->h, pass->x, count * sizeof *pass->h);
     prepare_rows(pass, op, pass->h, width, width);
+}
+
+/* ---- ASIDE and JOIN ---- */
+
+static void run_side(const struct plain_pass *pass, const struct gpu_op *op) {
+    const size_t count = (size_t)pass->row_count * pass->gpu->program.width;
+    norm_to(pass, pass->h, pass->gpu->side, op->weight, op->kind == OP_JOIN);
+    if (op->kind == OP_JOIN) memcpy(pass->h, pass->gpu->side, count * sizeof *pass->h);
+}
+
+/* ---- INPUTS ---- */
+
+/* The products are the first halves of the sums; a layer's part is normed by itself. */
+static void run_inputs(const struct plain_pass *pass, const struct gpu_op *op) {
+    struct gpu *gpu = pass->gpu;
+    const struct gpu_program *program = &gpu->program;
+    const size_t all = (size_t)program->input_layers * op->width;
+    const float per_width = 1.0f / sqrtf((float)program->width);
+    for (uint32_t i = 0; i < pass->row_count; i++) {
+        float *to = gpu->inputs + i * all;
+        int32_t token = pass->step->tokens[i];
+        if (token < 0) token = gpu->last_token[~token];
+        const float *row = row_of(&gpu->matrices[op->matrix], (uint32_t)token, gpu->weights);
+        for (size_t j = 0; j < all; j++) to[j] *= per_width;
+        ref_rms_norm(&(struct norm){.x = to,
+                                    .x_stride = op->width,
+                                    .y = to,
+                                    .y_stride = op->width,
+                                    .weight = op->weight,
+                                    .width = op->width,
+                                    .rows = program->input_layers,
+                                    .epsilon = program->eps});
+        for (size_t j = 0; j < all; j++) to[j] = (row[j] * op->scale + to[j]) * sqrtf(0.5f);
+    }
 }
 
 /* ---- MATMUL and LOGITS ---- */
@@ -90,11 +132,13 @@ static void multiply(const struct plain_pass *pass, uint32_t index, float *y) {
     uint32_t stride = gpu->program.width;
     enum op_kind maker = gpu->program.ops[gpu->makers[index]].kind;
     const struct gpu_op *prepared = &gpu->program.ops[gpu->makers[index]];
-    if (maker == OP_ATTENTION) input = pass->attended, stride = gpu->q_width;
+    if (maker == OP_ATTENTION)
+        input = pass->attended, stride = plain_heads_of(gpu, prepared).q_width;
     if (maker == OP_GATED_NORM) input = pass->attended, stride = gpu->program.recurrent.width;
     if (maker == OP_PREPARE && prepared->attended > 0)
         input = pass->attended, stride = prepared->attended;
-    if (maker == OP_GATE) input = pass->wide, stride = 2 * prepared->width;
+    if (maker == OP_GATE)
+        input = pass->wide, stride = (prepared->gates_inputs ? 1 : 2) * prepared->width;
     for (uint32_t j = 0; j < matrix->shape.rows; j++) {
         const float *weights = row_of(matrix, j, gpu->weights);
         for (uint32_t i = 0; i < pass->row_count; i++) {
@@ -117,7 +161,7 @@ static void run_logits(struct plain_pass *pass, uint32_t index) {
 static void turn(const struct plain_pass *pass, const struct gpu_op *op, float *x, uint32_t heads,
                  const float *weight, uint32_t row) {
     const struct gpu_program *program = &pass->gpu->program;
-    uint32_t dim = program->head_dim;
+    const uint32_t dim = gpu_head_dim(program, op);
     if (weight)
         ref_rms_norm(&(struct norm){.x = x,
                                     .x_stride = dim,
@@ -133,27 +177,45 @@ static void turn(const struct plain_pass *pass, const struct gpu_op *op, float *
                             .rows = 1,
                             .head_count = heads,
                             .head_dim = dim,
-                            .rotary_dim = program->rotary_dim,
+                            .rotary_dim = program->rotary_dim[op->rope],
                             .cosines = pass->gpu->cosines[op->rope],
                             .sines = pass->gpu->sines[op->rope]});
 }
 
-static void run_heads(struct plain_pass *pass, const struct gpu_op *op) {
+/* RMSNorm of each head without weights. */
+static void norm_plainly(const struct gpu *gpu, float *x, uint32_t dim) {
+    float squares = 0.0f;
+    for (uint32_t i = 0; i < dim; i++) squares += x[i] * x[i];
+    const float factor = 1.0f / sqrtf(squares / (float)dim + gpu->program.eps);
+    for (uint32_t i = 0; i < dim; i++) x[i] *= factor;
+}
+
+static void store_heads(const struct plain_pass *pass, const struct gpu_op *op, uint32_t row,
+                        float *k) {
     struct gpu *gpu = pass->gpu;
-    const struct gpu_program *program = &gpu->program;
-    const struct gpu_group *group = &pass->step->groups[op->kv_group];
+    const struct plain_heads heads = plain_heads_of(gpu, op);
+    const uint32_t slot = pass->step->groups[op->kv_group].slots[row];
+    for (uint32_t head = 0; head < heads.kv_heads; head++, k += heads.head_dim) {
+        struct plain_kv at = {op->kv_place, slot, head, heads.head_dim, false};
+        plain_kv_put(gpu, at, k);
+        at.is_value = true;
+        if (op->norms_v) norm_plainly(gpu, k + heads.kv_width, heads.head_dim);
+        plain_kv_put(gpu, at, k + heads.kv_width);
+    }
+    gpu->stamps[(size_t)op->kv_place * plain_slots(gpu) + slot] =
+        (struct plain_stamp){.position_1 = pass->step->positions[row] + 1, .group = op->kv_group};
+}
+
+static void run_heads(struct plain_pass *pass, const struct gpu_op *op) {
+    const struct gpu *gpu = pass->gpu;
+    const struct plain_heads heads = plain_heads_of(gpu, op);
     MUST(!pass->is_kept, "HEADS behind KEEP");
     for (uint32_t i = 0; i < pass->row_count; i++) {
-        float *q = pass->wide + (size_t)i * gpu->qkv_width, *k = q + gpu->q_width;
-        turn(pass, op, q, program->heads, op->q_norm, i);
-        turn(pass, op, k, program->kv_heads, op->k_norm, i);
-        uint32_t slot = group->slots[i];
-        for (uint32_t head = 0; head < program->kv_heads; head++, k += program->head_dim) {
-            plain_kv_put(gpu, op->kv_place, slot, head, false, k);
-            plain_kv_put(gpu, op->kv_place, slot, head, true, k + gpu->kv_width);
-        }
-        gpu->stamps[(size_t)op->kv_place * plain_slots(gpu) + slot] =
-            (struct plain_stamp){.position_1 = pass->step->positions[i] + 1, .group = op->kv_group};
+        float *q = pass->wide + (size_t)i * heads.stride, *k = q + heads.q_width;
+        turn(pass, op, q, gpu->program.heads, op->q_norm, i);
+        if (op->is_query_only) continue;
+        turn(pass, op, k, heads.kv_heads, op->k_norm, i);
+        store_heads(pass, op, i, k);
     }
 }
 
@@ -176,6 +238,8 @@ static void run_route(struct plain_pass *pass, const struct gpu_op *op) {
                               .scale = experts->scale,
                               .ret_experts = gpu->chosen,
                               .ret_weights = gpu->chosen_weights});
+    for (size_t i = 0; experts->expert_scale && i < (size_t)pass->row_count * experts->used; i++)
+        gpu->chosen_weights[i] *= experts->expert_scale[gpu->chosen[i]];
     prepare_rows(pass, op, pass->h, gpu->program.width, gpu->program.width);
 }
 
@@ -241,8 +305,27 @@ static void run_experts(struct plain_pass *pass, const struct gpu_op *op) {
 
 /* ---- GATE and KEEP ---- */
 
+/* wide, the gate alone, times the layer's part of the token. */
+static void gate_inputs(const struct plain_pass *pass, const struct gpu_op *op) {
+    const struct gpu *gpu = pass->gpu;
+    const size_t all = (size_t)gpu->program.input_layers * op->width;
+    for (uint32_t i = 0; i < pass->row_count; i++) {
+        float *y = pass->wide + (size_t)i * op->width;
+        gates[op->gate](&(struct gate){.gate = y,
+                                       .up = gpu->inputs + i * all + (size_t)op->input * op->width,
+                                       .y = y,
+                                       .width = op->width,
+                                       .rows = 1});
+    }
+    prepare_rows(pass, op, pass->wide, op->width, op->width);
+}
+
 static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
     const uint32_t ffn = op->width;
+    if (op->gates_inputs) {
+        gate_inputs(pass, op);
+        return;
+    }
     struct gate call = {.gate = pass->wide,
                         .up = pass->wide + ffn,
                         .in_stride = 2 * (size_t)ffn,
@@ -256,6 +339,8 @@ static void run_gate(struct plain_pass *pass, const struct gpu_op *op) {
 
 static void run_keep(struct plain_pass *pass, const struct gpu_op *op) {
     const size_t width = pass->gpu->program.width, wide = op->width, attended = op->attended;
+    const struct gpu_program *program = &pass->gpu->program;
+    const size_t inputs = (size_t)program->input_layers * program->input_width;
     MUST(!pass->is_kept, "KEEP behind KEEP");
     for (uint32_t i = 0; i < pass->step->wanted_count; i++) {
         size_t row = pass->step->wanted[i];
@@ -263,19 +348,21 @@ static void run_keep(struct plain_pass *pass, const struct gpu_op *op) {
         memmove(pass->wide + i * wide, pass->wide + row * wide, wide * sizeof(float));
         memmove(pass->attended + i * attended, pass->attended + row * attended,
                 attended * sizeof(float));
+        memmove(pass->gpu->inputs + i * inputs, pass->gpu->inputs + row * inputs,
+                inputs * sizeof(float));
     }
     pass->is_kept = true;
     pass->row_count = pass->step->wanted_count;
 }
 
 /* The gates stand behind q, k and v. */
-static void gate_attended(struct plain_pass *pass) {
-    const struct gpu *gpu = pass->gpu;
-    const size_t width = gpu->q_width, before = width + 2 * (size_t)gpu->kv_width;
+static void gate_attended(struct plain_pass *pass, const struct gpu_op *op) {
+    const struct plain_heads heads = plain_heads_of(pass->gpu, op);
+    const size_t width = heads.q_width, before = width + 2 * (size_t)heads.kv_width;
     for (size_t i = 0; i < pass->row_count; i++)
         for (size_t j = 0; j < width; j++)
             pass->attended[i * width + j] /=
-                1.0f + expf(-pass->wide[i * gpu->qkv_width + before + j]);
+                1.0f + expf(-pass->wide[i * heads.stride + before + j]);
 }
 
 static void run_prepare(struct plain_pass *pass, const struct gpu_op *op) {
@@ -296,6 +383,7 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
                  op->to == TO_H        ? pass->h
                  : op->to == TO_NARROW ? pass->narrow
                  : op->to == TO_SHARED ? pass->shared
+                 : op->to == TO_INPUTS ? pass->gpu->inputs
                                        : pass->wide);
         return;
     case OP_HEADS: run_heads(pass, op); return;
@@ -304,8 +392,9 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
     case OP_LOGITS: run_logits(pass, index); return;
     case OP_ATTENTION:
         plain_attention(pass, op);
-        if (op->is_gated) gate_attended(pass);
-        prepare_rows(pass, op, pass->attended, pass->gpu->q_width, pass->gpu->q_width);
+        if (op->is_gated) gate_attended(pass, op);
+        const uint32_t q_width = plain_heads_of(pass->gpu, op).q_width;
+        prepare_rows(pass, op, pass->attended, q_width, q_width);
         return;
     case OP_ROUTE: run_route(pass, op); return;
     case OP_EXPERTS: run_experts(pass, op); return;
@@ -317,9 +406,9 @@ void plain_op(struct plain_pass *pass, uint32_t index) {
         prepare_rows(pass, op, pass->attended, pass->gpu->program.recurrent.width,
                      pass->gpu->program.recurrent.width);
         return;
-    case OP_INPUTS:
+    case OP_INPUTS: run_inputs(pass, op); return;
     case OP_ASIDE:
-    case OP_JOIN:
+    case OP_JOIN: run_side(pass, op); return;
     case OP_MAMBA:
     case OP_LATENT_ENTRY:
     case OP_LATENT_Q:

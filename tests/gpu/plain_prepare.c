@@ -26,6 +26,7 @@ static void count_buffers(struct gpu *gpu) {
     const struct gpu_limits *limits = &gpu->limits;
     struct memory_ledger *ledger = &gpu->ledger;
     uint64_t row = 3ull * program->width + 1 + gpu->wide_width + gpu->attended_width +
+                   (uint64_t)program->input_width * program->input_layers +
                    2ull * program->recurrent.value_heads +
                    (uint64_t)program->rope_count * program->head_dim;
     uint64_t partial = (uint64_t)program->heads * (program->head_dim + 2);
@@ -46,12 +47,11 @@ static void count_buffers(struct gpu *gpu) {
 }
 
 static void count_kv(struct gpu *gpu) {
-    const struct gpu_program *program = &gpu->program;
     const struct gpu_limits *limits = &gpu->limits;
     struct memory_ledger *ledger = &gpu->ledger;
-    uint64_t head = program->head_dim * plain_form_bytes(limits->kv_form) +
-                    (limits->kv_form == GPU_E4M3 ? sizeof(uint16_t) : 0);
-    ledger->page_bytes = 2ull * limits->layer_places * GPU_PAGE_TOKENS * program->kv_heads * head;
+    const uint64_t keys = gpu->kv_width * plain_form_bytes(limits->kv_form) +
+                          (limits->kv_form == GPU_E4M3 ? gpu->kv_heads_most * sizeof(uint16_t) : 0);
+    ledger->page_bytes = 2ull * limits->layer_places * GPU_PAGE_TOKENS * keys;
     ledger->context = PLAIN_CONTEXT_BYTES;
     ledger->used = ledger->context + ledger->weights + ledger->activations + ledger->logits +
                    ledger->steps + ledger->workspace + ledger->states;
@@ -95,6 +95,8 @@ static void open_buffers(struct gpu *gpu) {
     gpu->narrow = room(gpu, rows * (2 * program->recurrent.value_heads + 1), sizeof(float));
     gpu->shared = room(gpu, rows * program->width, sizeof(float));
     gpu->attended = room(gpu, rows * gpu->attended_width, sizeof(float));
+    gpu->inputs = room(gpu, rows * program->input_layers * program->input_width, sizeof(float));
+    gpu->side = room(gpu, rows * program->width, sizeof(float));
     gpu->logits = room(gpu, wanted * program->vocab_rows, sizeof(float));
     for (uint32_t i = 0; i < program->rope_count; i++) {
         gpu->cosines[i] = room(gpu, rows * program->head_dim / 2, sizeof(float));
@@ -134,7 +136,7 @@ static void open_kv(struct gpu *gpu) {
     size_t slots = plain_slots(gpu), places = limits->layer_places;
     gpu->kv = room(gpu, gpu->ledger.page_count, gpu->ledger.page_bytes);
     if (limits->kv_form == GPU_E4M3)
-        gpu->kv_scales = room(gpu, places * slots * gpu->program.kv_heads * 2, sizeof(uint16_t));
+        gpu->kv_scales = room(gpu, places * slots * gpu->kv_heads_most * 2, sizeof(uint16_t));
     gpu->stamps = room(gpu, places * slots, sizeof *gpu->stamps);
     gpu->slot_marks = room(gpu, slots, sizeof *gpu->slot_marks);
     gpu->key_marks = room(gpu, (size_t)limits->context_max + 1, sizeof(uint64_t));

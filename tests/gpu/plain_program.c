@@ -30,10 +30,11 @@ static const float *copy_vector(struct gpu *gpu, const float *from, uint32_t cou
 
 static void copy_vectors(struct gpu *gpu, struct gpu_op *op) {
     const struct gpu_program *program = &gpu->program;
-    op->weight = copy_vector(gpu, op->weight, program->width);
+    op->weight =
+        copy_vector(gpu, op->weight, op->kind == OP_INPUTS ? program->input_width : program->width);
     op->post = copy_vector(gpu, op->post, program->width);
-    op->q_norm = copy_vector(gpu, op->q_norm, program->head_dim);
-    op->k_norm = copy_vector(gpu, op->k_norm, program->head_dim);
+    op->q_norm = copy_vector(gpu, op->q_norm, gpu_head_dim(program, op));
+    op->k_norm = copy_vector(gpu, op->k_norm, gpu_head_dim(program, op));
     op->sinks = copy_vector(gpu, op->sinks, program->heads);
     const struct gpu_recurrent_sizes *sizes = &program->recurrent;
     struct gpu_recurrent *recurrent = &op->recurrent;
@@ -50,6 +51,8 @@ static void copy_vectors(struct gpu *gpu, struct gpu_op *op) {
     }
     if (op->kind == OP_ROUTE)
         experts->choice_bias = copy_vector(gpu, experts->choice_bias, experts->count);
+    if (op->kind == OP_ROUTE)
+        experts->expert_scale = copy_vector(gpu, experts->expert_scale, experts->count);
     MUST(!op->bias || op->matrix < program->matrix_count, "a bias without a matrix");
     if (op->bias) op->bias = copy_vector(gpu, op->bias, program->matrices[op->matrix].rows);
 }
@@ -73,21 +76,37 @@ static void copy_program(struct gpu *gpu, const struct gpu_program *from) {
     for (uint32_t i = 0; i < from->op_count; i++) copy_vectors(gpu, &ops[i]);
     program->ops = ops;
     for (uint32_t i = 0; i < 2; i++)
-        program->frequencies[i] = i < from->rope_count
-                                      ? copy_vector(gpu, from->frequencies[i], from->rotary_dim / 2)
-                                      : NULL;
-    gpu->q_width = from->heads * from->head_dim;
-    gpu->kv_width = from->kv_heads * from->head_dim;
-    gpu->qkv_width = gpu->q_width + 2 * gpu->kv_width;
+        program->frequencies[i] =
+            i < from->rope_count ? copy_vector(gpu, from->frequencies[i], from->rotary_dim[i] / 2)
+                                 : NULL;
+    gpu->kv_width = gpu_kv_width(from);
+    gpu->wide_width = most(2 * from->ffn, recurrent_wide(from));
+    gpu->attended_width = from->recurrent.width;
     for (uint32_t i = 0; i < from->op_count; i++)
-        if (from->ops[i].kind == OP_ATTENTION && from->ops[i].is_gated)
-            gpu->qkv_width = 2 * (gpu->q_width + gpu->kv_width);
-    gpu->wide_width = most(gpu->qkv_width, most(2 * from->ffn, recurrent_wide(from)));
+        if (from->ops[i].kind == OP_ATTENTION) gpu->has_output_gate |= from->ops[i].is_gated;
+    for (uint32_t i = 0; i < from->op_count; i++) {
+        const struct plain_heads heads = plain_heads_of(gpu, &program->ops[i]);
+        gpu->kv_heads_most = most(gpu->kv_heads_most, heads.kv_heads);
+        gpu->wide_width = most(gpu->wide_width, heads.stride);
+        gpu->attended_width = most(gpu->attended_width, heads.q_width);
+    }
     for (uint32_t i = 0; i < from->op_count; i++)
         gpu->wide_width =
             most(gpu->wide_width, most(from->ops[i].experts.count,
                                        from->ops[i].kind == OP_GATE ? 2 * from->ops[i].width : 0));
-    gpu->attended_width = most(gpu->q_width, from->recurrent.width);
+}
+
+struct plain_heads plain_heads_of(const struct gpu *gpu, const struct gpu_op *op) {
+    const struct gpu_program *program = &gpu->program;
+    struct plain_heads heads = {.kv_heads = gpu_kv_heads(program, op),
+                                .head_dim = gpu_head_dim(program, op)};
+    heads.q_width = program->heads * heads.head_dim;
+    heads.kv_width = heads.kv_heads * heads.head_dim;
+    heads.stride = heads.q_width * (gpu->has_output_gate ? 2 : 1);
+    for (const struct gpu_op *at = op; at > program->ops && at->kind != OP_NORM; at--)
+        if (at->kind == OP_HEADS && at->is_query_only) return heads;
+    heads.stride += 2 * heads.kv_width;
+    return heads;
 }
 
 /* ---- the check ---- */
@@ -96,7 +115,8 @@ static void copy_program(struct gpu *gpu, const struct gpu_program *from) {
 static uint32_t prepared_width(const struct gpu *gpu, const struct gpu_op *op) {
     switch (op->kind) {
     case OP_NORM: return gpu->program.width;
-    case OP_ATTENTION: return gpu->q_width;
+    case OP_EMBED: return gpu->program.width;
+    case OP_ATTENTION: return plain_heads_of(gpu, op).q_width;
     case OP_GATED_NORM: return gpu->program.recurrent.width;
     case OP_PREPARE: return op->attended > 0 ? op->attended : gpu->program.width;
     default: return op->width; /* GATE */
@@ -106,9 +126,9 @@ static uint32_t prepared_width(const struct gpu *gpu, const struct gpu_op *op) {
 static uint32_t maker_of(const struct gpu *gpu, uint32_t index) {
     const struct gpu_op *ops = gpu->program.ops;
     for (uint32_t i = index; i-- > 0;) {
-        bool can_prepare = ops[i].kind == OP_NORM || ops[i].kind == OP_ATTENTION ||
-                           ops[i].kind == OP_GATE || ops[i].kind == OP_PREPARE ||
-                           ops[i].kind == OP_GATED_NORM;
+        bool can_prepare = ops[i].kind == OP_EMBED || ops[i].kind == OP_NORM ||
+                           ops[i].kind == OP_ATTENTION || ops[i].kind == OP_GATE ||
+                           ops[i].kind == OP_PREPARE || ops[i].kind == OP_GATED_NORM;
         if (can_prepare && ops[i].next == ops[index].matrix) return i;
     }
     plain_refuse("operation %u: nothing is prepared for matrix %u", index, ops[index].matrix);
@@ -126,6 +146,9 @@ static void check_product(const struct gpu *gpu, uint32_t index) {
              program->vocab_rows);
     else if (op->to == TO_H || op->to == TO_SHARED)
         MUST(matrix->rows == program->width, "operation %u: %u rows go to h", index, matrix->rows);
+    else if (op->to == TO_INPUTS)
+        MUST(matrix->rows == program->input_layers * program->input_width,
+             "operation %u: %u rows go to inputs", index, matrix->rows);
     else if (index + 1 < program->op_count && op[1].kind == OP_ROUTE)
         MUST(op->to == TO_WIDE && matrix->rows == op[1].experts.count,
              "operation %u: %u logits of %u experts", index, matrix->rows, op[1].experts.count);
@@ -135,9 +158,9 @@ static void check_product(const struct gpu *gpu, uint32_t index) {
              program->recurrent.value_heads);
     else
         MUST(op->to == TO_WIDE &&
-                 (matrix->rows == gpu->qkv_width ||
+                 (matrix->rows == plain_heads_of(gpu, op + 1).stride ||
                   (index + 1 < program->op_count && op[1].kind == OP_GATE &&
-                   matrix->rows == 2 * op[1].width) ||
+                   matrix->rows == (op[1].gates_inputs ? 1 : 2) * op[1].width) ||
                   (program->recurrent.layers > 0 && matrix->rows == recurrent_wide(program))),
              "operation %u: %u rows go to %s", index, matrix->rows,
              op->to == TO_WIDE ? "wide" : "x, to which a device never adds");
@@ -146,8 +169,9 @@ static void check_product(const struct gpu *gpu, uint32_t index) {
 static void check_experts(const struct gpu *gpu, uint32_t index) {
     const struct gpu_program *program = &gpu->program;
     const struct gpu_experts *experts = &program->ops[index].experts;
-    MUST(index > 0 && program->ops[index - 1].kind ==
-                          (program->ops[index].kind == OP_ROUTE ? OP_MATMUL : OP_ROUTE),
+    const enum op_kind before = index > 0 ? program->ops[index - 1].kind : OP_EMBED;
+    MUST(program->ops[index].kind == OP_ROUTE ? before == OP_MATMUL
+                                              : before == OP_ROUTE || before == OP_NORM,
          "operation %u: a router, ROUTE and EXPERTS follow each other", index);
     MUST(experts->used > 0 && experts->used <= experts->count && experts->count <= EXPERTS_MAX &&
              experts->gate_up < program->matrix_count && experts->down < program->matrix_count,
@@ -186,6 +210,26 @@ static void check_recurrent(const struct gpu *gpu, uint32_t index) {
          "operation %u: it is of another layer than the convolution before", index);
 }
 
+static void check_inputs(const struct gpu_program *program, uint32_t index) {
+    const struct gpu_op *op = &program->ops[index];
+    MUST(op->matrix < program->matrix_count && op->weight && op->width == program->input_width &&
+             program->matrices[op->matrix].cols == program->input_layers * op->width,
+         "operation %u: no parts of tokens", index);
+}
+
+static bool has_inputs(const struct gpu_program *program) {
+    for (uint32_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].kind == OP_INPUTS) return true;
+    return false;
+}
+
+static void check_gate(const struct gpu_program *program, uint32_t index) {
+    const struct gpu_op *op = &program->ops[index];
+    MUST(op->gate != GATE_CLAMPED, "operation %u: a clamped gate is of experts alone", index);
+    MUST(!op->gates_inputs || (has_inputs(program) && op->input < program->input_layers),
+         "operation %u: no parts of tokens for layer %u", index, op->input);
+}
+
 static void check_op(struct gpu *gpu, uint32_t index) {
     const struct gpu_program *program = &gpu->program;
     const struct gpu_op *op = &program->ops[index];
@@ -213,13 +257,10 @@ static void check_op(struct gpu *gpu, uint32_t index) {
              program->rope_count);
         return;
     case OP_NORM:
-        MUST(op->weight, "operation %u: a norm without weights", index);
         MUST((op->add == ADD_NORMED_H) == (op->post != NULL),
              "operation %u: `post` goes with ADD_NORMED_H", index);
         return;
-    case OP_GATE:
-        MUST(op->gate != GATE_CLAMPED, "operation %u: a clamped gate is of experts alone", index);
-        return;
+    case OP_GATE: check_gate(program, index); return;
     case OP_KEEP:
         MUST(op->attended <= gpu->attended_width && op->width <= gpu->wide_width,
              "operation %u keeps rows of %u and %u numbers", index, op->width, op->attended);
@@ -233,8 +274,13 @@ static void check_op(struct gpu *gpu, uint32_t index) {
     case OP_ROUTE:
     case OP_EXPERTS: check_experts(gpu, index); return;
     case OP_INPUTS:
+        MUST(op->matrix < program->matrix_count && op->weight &&
+                 op->width == program->input_width &&
+                 program->matrices[op->matrix].cols == program->input_layers * op->width,
+             "operation %u: no parts of tokens", index);
+        return;
     case OP_ASIDE:
-    case OP_JOIN:
+    case OP_JOIN: MUST(op->weight, "operation %u: a norm without weights", index); return;
     case OP_MAMBA:
     case OP_LATENT_ENTRY:
     case OP_LATENT_Q:
@@ -256,9 +302,10 @@ static void check_order(const struct gpu_program *program) {
     MUST(keeps == 1, "the program has %u KEEP", keeps);
     MUST(program->vocab > 0 && program->vocab <= program->vocab_rows, "%u tokens of %u rows",
          program->vocab, program->vocab_rows);
-    MUST(program->rotary_dim > 0 && program->rotary_dim % 2 == 0 &&
-             program->rotary_dim <= program->head_dim,
-         "%u of %u elements turn", program->rotary_dim, program->head_dim);
+    for (uint32_t i = 0; i < program->rope_count; i++)
+        MUST(program->rotary_dim[i] > 0 && program->rotary_dim[i] % 2 == 0 &&
+                 program->rotary_dim[i] <= program->head_dim,
+             "%u of %u elements turn", program->rotary_dim[i], program->head_dim);
     MUST(program->rope_count >= 1 && program->rope_count <= 2, "%u tables of angles",
          program->rope_count);
 }

@@ -47,7 +47,7 @@ static void add_half(const struct pass *pass, const double *y, const float *post
 /* Norm and rotation of one head. */
 static void turn(const struct pass *pass, const struct world_layer *layer, double *head,
                  const float *weight, uint32_t position) {
-    uint32_t dim = pass->traits->head_dim, pairs = pass->world->program.rotary_dim / 2;
+    uint32_t dim = pass->traits->head_dim, pairs = pass->world->program.rotary_dim[0] / 2;
     double magnitude = pass->traits->magnitude > 0.0f ? (double)pass->traits->magnitude : 1.0;
     if (weight) {
         double normed[256];

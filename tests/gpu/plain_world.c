@@ -449,7 +449,7 @@ void world_make(struct world *ret_world, const struct world_traits *traits, uint
                                      traits->form == GPU_BF16);
     if (traits->has_head) world->head = random_matrix(world, world->vocab_rows, traits->width);
     world->output_norm = random_values(world, traits->width, 1.0, 0.3, false);
-    world->program.rotary_dim = rotary;
+    world->program.rotary_dim[0] = world->program.rotary_dim[1] = rotary;
     make_program(world);
     make_sequences(world);
 }

@@ -126,9 +126,9 @@ bool config_layer_is_local(const struct model_config *config, uint32_t layer) {
     return config->list[layer].window > 0;
 }
 
-const char *config_cpu_only(const struct model_config *config) {
+/* The same but for odd layers, which some GPUs know. */
+static const char *cpu_only_besides(const struct model_config *config) {
     const struct architecture *architecture = config->architecture;
-    if (config_has_odd_layers(config)) return architecture->name;
     if (config_is_recurrent(config) && architecture->recurrent == MIXER_MAMBA)
         return "a model with Mamba-2 layers";
     if (config_is_latent(config)) return "latent attention";
@@ -138,6 +138,14 @@ const char *config_cpu_only(const struct model_config *config) {
     if (config_has_no_gate(config)) return "a feed-forward without a gate";
     if (architecture->norms_follow_turn) return "a norm behind the rotation";
     return NULL;
+}
+
+const char *config_cpu_only(const struct model_config *config) {
+    return config_has_odd_layers(config) ? config->architecture->name : cpu_only_besides(config);
+}
+
+const char *config_cpu_only_of(const struct model_config *config, bool knows_odd_layers) {
+    return knows_odd_layers ? cpu_only_besides(config) : config_cpu_only(config);
 }
 
 /* The second table of rotations is then of the layers that do not turn. */

@@ -49,9 +49,9 @@ static uint64_t matrix_bytes(const struct gpu_matrix *matrix) {
 }
 
 static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu_op *op) {
-    uint64_t floats = (op->post ? program->width : 0) +
-                      (op->bias ? program->matrices[op->matrix].rows : 0) +
-                      (op->q_norm ? program->head_dim : 0) + (op->k_norm ? program->head_dim : 0);
+    uint64_t floats =
+        (op->post ? program->width : 0) + (op->bias ? program->matrices[op->matrix].rows : 0) +
+        (op->q_norm ? gpu_head_dim(program, op) : 0) + (op->k_norm ? gpu_head_dim(program, op) : 0);
     const struct gpu_experts *experts = &op->experts;
     const struct gpu_recurrent_sizes *sizes = &program->recurrent;
     const struct gpu_recurrent *recurrent = &op->recurrent;
@@ -61,6 +61,7 @@ static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu
                   (recurrent->decay ? UINT64_C(2) * sizes->value_heads + sizes->value_dim : 0);
     const bool has_biases = op->kind == OP_EXPERTS;
     if (op->kind == OP_ROUTE && experts->choice_bias) floats += experts->count;
+    if (op->kind == OP_ROUTE && experts->expert_scale) floats += experts->count;
     if (has_biases && experts->gate_up_bias) floats += program->matrices[experts->gate_up].rows;
     if (has_biases && experts->down_bias) floats += program->matrices[experts->down].rows;
     return floats * 4 + (op->weight ? program->width * UINT64_C(2) : 0);
@@ -68,7 +69,9 @@ static uint64_t vector_bytes(const struct gpu_program *program, const struct gpu
 
 static uint64_t weight_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
     /* A cosine and a sine per position and pair of elements. */
-    uint64_t bytes = (uint64_t)program->rope_count * limits->context_max * program->rotary_dim * 4;
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < program->rope_count; i++)
+        bytes += (uint64_t)limits->context_max * program->rotary_dim[i] * 4;
     for (uint32_t i = 0; i < program->matrix_count; i++)
         bytes += matrix_bytes(&program->matrices[i]);
     for (uint32_t i = 0; i < program->op_count; i++)
@@ -158,7 +161,7 @@ static uint64_t activation_bytes(const struct gpu_program *program,
     }
     return (rows + kept) * program->width * 4 +
            rows * (product_bytes(program, TO_H) + product_bytes(program, TO_WIDE) +
-                   product_bytes(program, TO_NARROW)) +
+                   product_bytes(program, TO_NARROW) + product_bytes(program, TO_INPUTS)) +
            (2 * rows + kept) * q_bytes +
            rows * (input_bytes + experts_bytes(program) + shared_bytes(program) +
                    recurrent_bytes(program) + again_bytes(program)) +
@@ -189,9 +192,12 @@ static uint64_t step_bytes(const struct gpu_program *program, const struct gpu_l
 }
 
 uint64_t gpu_ledger_page_bytes(const struct gpu_program *program, const struct gpu_limits *limits) {
-    uint64_t heads = (uint64_t)limits->layer_places * 2 * program->kv_heads * GPU_PAGE_TOKENS;
-    return heads * (program->head_dim * form_bytes(limits->kv_form) +
-                    (has_scales(limits->kv_form) ? 2 : 0));
+    const uint64_t slots = (uint64_t)limits->layer_places * 2 * GPU_PAGE_TOKENS;
+    uint32_t heads = program->kv_heads; /* the most of a layer */
+    for (uint32_t i = 0; i < program->op_count; i++)
+        if (gpu_kv_heads(program, &program->ops[i]) > heads) heads = program->ops[i].kv_heads;
+    return slots * (gpu_kv_width(program) * form_bytes(limits->kv_form) +
+                    (has_scales(limits->kv_form) ? heads * UINT64_C(2) : 0));
 }
 
 uint64_t gpu_ledger_state_bytes(const struct gpu_program *program,

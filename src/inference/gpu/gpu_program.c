@@ -24,6 +24,7 @@ static struct gpu_experts experts_of(const struct experts *experts, uint32_t mat
                                 .groups_used = experts->groups_used,
                                 .scale = experts->route_scale,
                                 .choice_bias = experts->choice_bias,
+                                .expert_scale = experts->scales,
                                 .gate_up = handle_of(experts->gate_up[0], matrix_count),
                                 .down = handle_of(experts->down[0], matrix_count),
                                 .gate_up_bias = experts->gate_up_bias,
@@ -50,12 +51,19 @@ static struct gpu_op op_of(const struct op *op, uint32_t matrix_count, uint32_t 
     return (struct gpu_op){.kind = op->kind,
                            .matrix = handle_of(op->matrix, matrix_count),
                            .next = handle_of(op->next, matrix_count),
+                           .kv_heads = op->heads.kv_heads,
+                           .head_dim = op->heads.head_dim,
                            .add = op->add,
                            .to = op->to,
                            .width = op->width,
                            .attended = op->attended,
                            .is_gated = op->is_gated,
+                           .norms_v = op->norms_v,
+                           .is_query_only = op->is_query_only,
+                           .gates_inputs = op->gates_inputs,
+                           .input = op->layer,
                            .weight = op->weight,
+                           .x_scale = op->x_scale ? *op->x_scale : 0,
                            .post = op->post,
                            .bias = op->bias,
                            .q_norm = op->q_norm,
@@ -87,6 +95,24 @@ static struct gpu_recurrent_sizes sizes_of(const struct program_shape *shape, ui
                                         .eps = shape->inner_eps};
 }
 
+/* The fewest KV heads of a layer. */
+static uint32_t fewest_kv_heads(const struct program *program) {
+    uint32_t fewest = program->shape.kv_heads;
+    for (uint32_t i = 0; i < program->op_count; i++) {
+        const uint32_t own = program->ops[i].heads.kv_heads;
+        if (program->ops[i].kind == OP_ATTENTION && own > 0 && own < fewest) fewest = own;
+    }
+    return fewest;
+}
+
+/* The largest head of a layer. */
+static uint32_t largest_head(const struct program *program) {
+    uint32_t largest = 0;
+    for (uint32_t i = 0; i < program->op_count; i++)
+        if (program->ops[i].heads.head_dim > largest) largest = program->ops[i].heads.head_dim;
+    return largest > 0 ? largest : program->shape.head_dim;
+}
+
 void gpu_program_of(struct gpu_program *ret_program, const struct program *program,
                     const struct gpu_matrix *matrices, uint32_t matrix_count, uint32_t vocab) {
     const struct program_shape *shape = &program->shape;
@@ -105,13 +131,16 @@ void gpu_program_of(struct gpu_program *ret_program, const struct program *progr
                              .width = shape->width,
                              .ffn = shape->ffn,
                              .heads = shape->heads,
-                             .kv_heads = shape->kv_heads,
-                             .head_dim = shape->head_dim,
+                             .kv_heads = fewest_kv_heads(program),
+                             .head_dim = largest_head(program),
+                             .kv_width = shape->kv_width,
+                             .input_width = shape->input_width,
+                             .input_layers = shape->input_width > 0 ? shape->layers : 0,
                              .vocab_rows = shape->vocab_rows,
                              .vocab = vocab,
                              .eps = shape->eps,
                              .rope_count = shape->rope_count,
-                             .rotary_dim = shape->rope_width[0],
+                             .rotary_dim = {shape->rope_width[0], shape->rope_width[1]},
                              .frequencies = {program->frequencies[0], program->frequencies[1]},
                              .rope_magnitude = shape->rope_magnitude,
                              .recurrent = sizes_of(shape, layers)};

@@ -40,16 +40,15 @@ extern "C" {
 #endif
 
 #include "base/err.h"
-#include "gpu/grouping.h"
+#include "gpu/table_program.h"
 #include "kernels/draw.h"
-#include "kernels/op_kind.h"
 #include "program/memory_ledger.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#define GPU_ABI 19u
+#define GPU_ABI 20u
 #define GPU_SYMBOL "quern_gpu_table" /* name of the function that gives the table */
 
 #define GPU_PAGE_TOKENS 16u
@@ -87,119 +86,7 @@ struct gpu_options {
     uint32_t careful_steps;
 };
 
-/* ---- the program ---- */
-
-/* How elements of weights, activations or keys lie in the GPU's memory. */
-enum gpu_form {
-    GPU_F32, /* the plain GPU of the tests */
-    GPU_BF16,
-    GPU_E4M3,   /* with a scale: per row of weights, per row of activations, per token and head */
-    GPU_INT8,   /* likewise */
-    GPU_BLOCKS, /* weights only: as their file has them, for what fits only in 4 bits */
-};
-
-/* Whether products with weights of that form are products of bf16, without scales. */
-static inline bool gpu_form_is_bf16(enum gpu_form form) {
-    return form == GPU_BF16 || form == GPU_BLOCKS;
-}
-
-#define GPU_BLOCK_PARTS_MAX 4u /* parts of a GPU_BLOCKS matrix; one call fills each */
-
-struct gpu_matrix {
-    uint32_t rows; /* outputs, over all parts and experts */
-    uint32_t cols; /* inputs */
-    enum gpu_form form;
-    uint64_t block_bytes;   /* bytes of GPU_BLOCKS: codes in groups, or rows as in the file */
-    enum grouping grouping; /* kind of all codes of experts in GPU_BLOCKS; else GROUPED_NOT */
-};
-
-/* The experts of a layer. Their matrices stand one behind another in one, each with its rows. */
-struct gpu_experts {
-    uint32_t count; /* 0: the operation has none */
-    uint32_t used;  /* experts of a row */
-    uint32_t ffn;   /* width of an expert */
-    bool sums_to_one;
-    /* For ROUTE alone, as struct route of kernels.h has them. */
-    bool is_sigmoid, groups_by_best;
-    uint32_t groups, groups_used;
-    float scale;              /* factor of all weights; 0 means 1 */
-    const float *choice_bias; /* (count) or NULL: only with is_sigmoid */
-    uint32_t gate_up;         /* index of the matrix (count · (gate | up: 2 ffn), width) */
-    uint32_t down;            /* index of the matrix (count · width, ffn) */
-    /* For EXPERTS alone. */
-    const float *gate_up_bias;    /* (count, gate | up) or NULL */
-    const float *down_bias;       /* (count, width) or NULL */
-    float gate_limit, gate_alpha; /* for GATE_CLAMPED */
-    bool has_shared;              /* the sum has the row of `shared` as well (TO_SHARED) */
-    bool shared_is_scaled;        /* times the sigmoid of the row's number in narrow */
-};
-
-/* The vectors of a recurrent layer, of which CONV, DELTA and GATED_NORM each have all. */
-struct gpu_recurrent {
-    uint32_t place;                 /* number of the layer, among the recurrent ones */
-    const float *conv;              /* (taps, channels), or NULL in other operations */
-    const float *conv_bias;         /* (channels) or NULL */
-    const float *decay, *step_bias; /* (value_heads); NULL without a matrix, as norm */
-    const float *norm;              /* (value_dim) */
-};
-
-/* program/op.h's operation with matrices by index. Vectors are copied by prepare. */
-struct gpu_op {
-    enum op_kind kind;
-    uint32_t matrix; /* index into gpu_program.matrices, or GPU_NONE */
-    uint32_t next;   /* likewise: the matrix that reads the result */
-    enum op_add add;
-    enum op_to to;     /* TO_WIDE, TO_H, TO_NARROW or TO_SHARED: a GPU's products never add */
-    uint32_t width;    /* KEEP: of a row of wide; GATE: width of a half */
-    uint32_t attended; /* KEEP, PREPARE: width of a row of attended, or 0 */
-    bool is_gated;     /* CONV, ATTENTION */
-    const float *weight, *post; /* (width); post or NULL */
-    const float *bias;          /* (rows of matrix) or NULL */
-    const float *q_norm;        /* (head_dim) or NULL */
-    const float *k_norm;        /* (head_dim) or NULL */
-    const float *sinks;         /* ATTENTION: (heads) or NULL: a head's score that has no value */
-    uint32_t rope;              /* index into gpu_program.frequencies */
-    uint32_t kv_group;          /* index into gpu_step.groups */
-    uint32_t kv_place;          /* below gpu_limits.layer_places */
-    uint32_t window;            /* keys that a row sees, its own included; 0: all */
-    enum op_gate gate;
-    struct gpu_experts experts;     /* ROUTE, EXPERTS */
-    struct gpu_recurrent recurrent; /* CONV, DELTA, GATED_NORM */
-    float scale;
-    float softcap;
-};
-
-/* The sizes of recurrent layers, which are the same in all of them. */
-struct gpu_recurrent_sizes {
-    uint32_t layers;   /* 0: there are none */
-    uint32_t taps;     /* inputs of the convolution, a row's own input included */
-    uint32_t channels; /* channels in the convolution: q | k | v */
-    uint32_t width;    /* width of what a state leaves: value_heads · value_dim */
-    uint32_t key_heads, value_heads, key_dim, value_dim; /* key_heads 0: no matrix */
-    bool heads_are_tiled; /* value head j uses key head j % key_heads; else neighbours share one */
-    float eps;            /* epsilon of the norm behind a state */
-};
-
-struct gpu_program {
-    const struct gpu_matrix *matrices; /* (matrix_count) */
-    uint32_t matrix_count;
-    const struct gpu_op *ops; /* (op_count) */
-    uint32_t op_count;
-    uint32_t width;
-    uint32_t ffn;
-    uint32_t heads;
-    uint32_t kv_heads;
-    uint32_t head_dim;
-    uint32_t vocab_rows;         /* rows of the head: logits per row */
-    uint32_t vocab;              /* tokens that may be sampled: ids 0..vocab-1 */
-    float eps;                   /* epsilon of every norm */
-    uint32_t rope_count;         /* 1 or 2 */
-    uint32_t rotary_dim;         /* elements of a head that turn, its first ones: even */
-    const float *frequencies[2]; /* (rotary_dim / 2) radians per position; elements i and
-                                    i + rotary_dim / 2 of a head turn together */
-    float rope_magnitude;        /* factor of cosines and sines; 0 means 1 */
-    struct gpu_recurrent_sizes recurrent;
-};
+/* ---- limits ---- */
 
 struct gpu_limits {
     uint32_t rows_max;       /* rows of a step */
@@ -404,7 +291,8 @@ struct gpu_result {
  * DELTA, and the other two change nothing.
  * MATMUL and LOGITS read it there; the maker is the nearest operation before whose `next` is their
  * matrix. KEEP moves the wanted rows of x and wide to the front. ROUTE reads h, too, for the form
- * of the experts; its choice stays with the GPU for EXPERTS behind it, which reads h again. */
+ * of the experts; its choice stays with the GPU for EXPERTS behind it, which reads h again. What
+ * INPUTS and ASIDE leave stays there, too. */
 struct gpu_op_call {
     uint32_t op;                 /* index into gpu_program.ops */
     const struct gpu_step *step; /* rows, slots, attention; not counted as a step */
@@ -441,6 +329,8 @@ struct gpu_table {
     uint32_t tile_rows_heads;  /* query heads of a tile: it has tile_rows_heads / (heads / kv_heads)
                                  rows */
     uint32_t split_tokens;     /* decode items are cut at multiples of it */
+    bool knows_odd_layers;     /* layers whose heads differ, or with parts of a token of their own
+                                  (config_has_odd_layers) */
     uint64_t prefix_reads_min; /* keys times rows that the prefixes of a step must save together:
                                   fewer are read in less time than a launch takes */
 

@@ -93,6 +93,9 @@ static enum err open_on_device(struct model *model, const struct model_options *
         .layout = &model->layout,
         .weights = {.layers = weights->layers,
                     .embedding = weights->embedding,
+                    .input_table = weights->input_table,
+                    .input_projection = weights->input_projection,
+                    .input_norm = weights->input_norm,
                     .head = weights->head,
                     .output_norm = weights->output_norm,
                     .output_norm_bias = weights->output_norm_bias},
@@ -174,7 +177,8 @@ static enum err open_weights(struct model *model, const struct model_options *op
 /* A device computes decoders that generate and nothing else. */
 static enum err check_device(const struct model *model, const struct model_options *options,
                              struct error *error) {
-    const char *cpu_only = config_cpu_only(&model->config);
+    const bool knows_odd = options->device && options->device->table->knows_odd_layers;
+    const char *cpu_only = config_cpu_only_of(&model->config, knows_odd);
     if (options->device && cpu_only)
         return err_set(error, ERR_UNAVAILABLE,
                        "%s is computed on the CPU only so far: run with --device cpu", cpu_only);

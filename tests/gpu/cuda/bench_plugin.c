@@ -262,7 +262,7 @@ static void make_program(struct bench *bench) {
     program->vocab_rows = program->vocab = s->vocab;
     program->eps = 1e-5f;
     program->rope_count = 1;
-    program->rotary_dim = s->has_states ? s->head_dim / 4 : s->head_dim;
+    program->rotary_dim[0] = program->rotary_dim[1] = s->has_states ? s->head_dim / 4 : s->head_dim;
     if (s->has_states)
         program->recurrent = (struct gpu_recurrent_sizes){.layers = s->layers / 4 * 3,
                                                           .taps = TAPS,

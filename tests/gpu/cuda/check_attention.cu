@@ -279,7 +279,9 @@ static void check_refusals(void) {
         report(cuda_attention_decode(&call, &none, stream, &error) == ERR_INVALID, "%s",
                error.text);
     }
-    call.head_dim = 128, call.head_count = 34;
+    call.head_dim = CUDA_HEAD_WIDE, call.type = CUDA_KV_E4M3;
+    report(cuda_attention_decode(&call, &none, stream, &error) == ERR_INVALID, "%s", error.text);
+    call.head_dim = 128, call.type = CUDA_KV_BF16, call.head_count = 34;
     report(cuda_attention_tiles(&call, &no_tiles, stream, &error) == ERR_INVALID, "%s", error.text);
     call.head_count = 8;
     report(cuda_attention_decode(&call, &none, stream, &error) == OK, "no items, no launch");
@@ -304,8 +306,8 @@ void check_attention(void) {
         for (uint32_t head_dim : head_dims)
             for (uint32_t group : groups) {
                 uint32_t window = turn % 3 == 0 ? 0 : windows[turn % COUNT_OF(windows)];
-                struct attention_shape shape = {type,  head_dim, 1 + turn % 3,
-                                                group, window,   turn % 4 == 1 ? 20.0f : 0.0f,
+                struct attention_shape shape = {type,        head_dim, 1 + turn % 3,
+                                                group,       window,   turn % 4 == 1 ? 20.0f : 0.0f,
                                                 turn % 5 < 2};
                 check_shape(&draw, &shape);
                 turn++;
@@ -317,4 +319,16 @@ void check_attention(void) {
         struct attention_shape shape = {type, 128, 2, 4, 0, 0};
         check_company(&shape);
     }
+    for (uint32_t turn = 0; turn < 2 * COUNT_OF(groups); turn++) {
+        struct attention_shape shape = {CUDA_KV_BF16,
+                                        CUDA_HEAD_WIDE,
+                                        1 + turn % 3,
+                                        groups[turn / 2],
+                                        turn % 2 ? windows[turn % 6] : 0,
+                                        turn % 4 == 1 ? 20.0f : 0.0f,
+                                        turn % 5 < 2};
+        check_shape(&draw, &shape);
+    }
+    struct attention_shape wide = {CUDA_KV_BF16, CUDA_HEAD_WIDE, 2, 4, 0, 0};
+    if (rng_below(&draw, check_one_in) == 0) check_company(&wide);
 }

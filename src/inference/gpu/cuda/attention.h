@@ -48,7 +48,8 @@ extern "C" {
 /* A launch of prefixes takes 8 us per layer at 8 rows of 288 shared keys, and wins nothing up to 64
  * rows (Llama-3.2-1B and Qwen3-4B in E4M3 on an H200). */
 #define CUDA_PREFIX_READS_MIN 16384
-#define CUDA_GROUP_MAX 16 /* query heads that read one KV head */
+#define CUDA_HEAD_WIDE 512 /* the one larger head size: in bf16, by kernels of its own */
+#define CUDA_GROUP_MAX 16  /* query heads that read one KV head */
 
 typedef struct CUstream_st *cuda_stream;
 
@@ -60,7 +61,7 @@ struct cuda_attention {
     const void *scales; /* (pages, kv_heads, 2, 16) float16; BF16: not looked at */
     enum cuda_kv_type type;
     uint32_t kv_heads;
-    uint32_t head_dim;   /* one that cuda_has_head_size() knows */
+    uint32_t head_dim;   /* one that cuda_has_head_size() knows, or CUDA_HEAD_WIDE with BF16 */
     uint32_t head_count; /* a multiple of kv_heads, at most CUDA_GROUP_MAX times it */
     float scale;         /* > 0 */
     float softcap;       /* 0: none; else scores become softcap · tanh(score / softcap) */

@@ -16,6 +16,12 @@ enum err cuda_tiles_bf16(const struct cuda_attention *call, const struct cuda_ti
 enum err cuda_tiles_e4m3(const struct cuda_attention *call, const struct cuda_tile_items *items,
                          cuda_stream stream, struct error *error);
 
+/* Heads of CUDA_HEAD_WIDE, in bf16. */
+enum err cuda_decode_wide(const struct cuda_attention *call, const struct cuda_decode_items *items,
+                          cuda_stream stream, struct error *error);
+enum err cuda_tiles_wide(const struct cuda_attention *call, const struct cuda_tile_items *items,
+                         cuda_stream stream, struct error *error);
+
 /* Tiles with products of warpgroups, of any type of cache. */
 bool cuda_has_groups(void);
 enum err cuda_tiles_grouped(const struct cuda_attention *call, const struct cuda_tile_items *items,

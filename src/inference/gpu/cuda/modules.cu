@@ -11,6 +11,7 @@
     X(attention_group)                                                                             \
     X(attention_tile_bf16)                                                                         \
     X(attention_tile_e4m3)                                                                         \
+    X(attention_wide)                                                                              \
     X(conv_short)                                                                                  \
     X(delta_chunk)                                                                                 \
     X(delta_decode)                                                                                \

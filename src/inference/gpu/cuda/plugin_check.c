@@ -56,6 +56,18 @@ static enum err check_recurrent(const struct gpu_program *program, const struct 
                                sizes->value_dim, error);
 }
 
+/* Whether an operation is of a layer that no kernel here is made for: heads of another size than
+ * other layers', keys of another layer, parts of a token of its own, experts beside a
+ * feed-forward. */
+static bool is_odd(const struct gpu_program *program, const struct gpu_op *op) {
+    const bool has_heads = op->kind == OP_HEADS || op->kind == OP_ATTENTION;
+    return (has_heads && (gpu_head_dim(program, op) != program->head_dim ||
+                          gpu_kv_heads(program, op) != program->kv_heads)) ||
+           op->norms_v || op->is_query_only || op->gates_inputs || op->x_scale != 0 ||
+           op->experts.expert_scale || (op->kind == OP_NORM && !op->weight) ||
+           op->kind == OP_INPUTS || op->kind == OP_ASIDE || op->kind == OP_JOIN;
+}
+
 static enum err check_matrices(const struct gpu_program *program, struct error *error) {
     for (uint32_t i = 0; i < program->matrix_count; i++) {
         const struct gpu_matrix *matrix = &program->matrices[i];
@@ -67,6 +79,9 @@ static enum err check_matrices(const struct gpu_program *program, struct error *
     }
     for (uint32_t i = 0; i < program->op_count; i++) {
         const struct gpu_op *op = &program->ops[i];
+        if (is_odd(program, op))
+            return err_set(error, ERR_INVALID,
+                           "operation %u: no CUDA kernel computes layers that differ so", i);
         bool reads = op->kind == OP_EMBED || op->kind == OP_MATMUL || op->kind == OP_LOGITS;
         enum gpu_form form = reads ? program->matrices[op->matrix].form : GPU_BF16;
         if (op->kind == OP_EMBED && form != GPU_BF16)
@@ -110,10 +125,11 @@ enum err program_check(const struct gpu_program *program, const struct gpu_limit
         program->heads / program->kv_heads > CUDA_GROUP_MAX || program->heads == 0)
         return err_set(error, ERR_INVALID, "no CUDA kernel has %u heads over %u KV heads",
                        program->heads, program->kv_heads);
-    if (program->rotary_dim == 0 || program->rotary_dim % 2 != 0 ||
-        program->rotary_dim > program->head_dim)
-        return err_set(error, ERR_INVALID, "%u elements of a head of %u turn", program->rotary_dim,
-                       program->head_dim);
+    for (uint32_t i = 0; i < program->rope_count; i++)
+        if (program->rotary_dim[i] == 0 || program->rotary_dim[i] % 2 != 0 ||
+            program->rotary_dim[i] > program->head_dim)
+            return err_set(error, ERR_INVALID, "%u elements of a head of %u turn",
+                           program->rotary_dim[i], program->head_dim);
     if (program->width % INPUT_ALIGN != 0 || program->ffn % INPUT_ALIGN != 0)
         return err_set(error, ERR_INVALID, "rows of %u or %u numbers are no multiples of %u",
                        program->width, program->ffn, INPUT_ALIGN);

@@ -155,7 +155,7 @@ static void place_matrices(struct layout *layout) {
 /* Angles of positions begin..end-1, as the CPU has them: products and turns in double. */
 static void angles_of(const struct layout *layout, uint32_t table, uint32_t begin, uint32_t end,
                       float *ret_cosines, float *ret_sines) {
-    const uint32_t half = layout->program->rotary_dim / 2;
+    const uint32_t half = layout->program->rotary_dim[table] / 2;
     const float given = layout->program->rope_magnitude, magnitude = given > 0 ? given : 1.0f;
     for (uint32_t position = begin; position < end; position++) {
         size_t row = (size_t)(position - begin) * half;
@@ -169,7 +169,7 @@ static void angles_of(const struct layout *layout, uint32_t table, uint32_t begi
 
 static void place_angles(struct layout *layout, uint32_t table) {
     struct gpu *gpu = layout->gpu;
-    const uint32_t half = layout->program->rotary_dim / 2, most = gpu->limits.context_max;
+    const uint32_t half = layout->program->rotary_dim[table] / 2, most = gpu->limits.context_max;
     const size_t bytes = (size_t)most * half * sizeof(float);
     gpu->cosines[table] = memory_take(&layout->memory, MEMORY_WEIGHTS, bytes);
     gpu->sines[table] = memory_take(&layout->memory, MEMORY_WEIGHTS, bytes);

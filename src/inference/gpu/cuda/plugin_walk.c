@@ -182,7 +182,7 @@ static enum err walk_heads(struct walk *walk, const struct card_op *op, struct e
         .cosines = gpu->cosines[op->op.rope],
         .sines = gpu->sines[op->op.rope],
         .positions = walk->flight->step.positions,
-        .rotary_dim = program->rotary_dim,
+        .rotary_dim = program->rotary_dim[op->op.rope],
         .q = walk->q,
         .q_stride = (size_t)program->heads * program->head_dim,
         .k = place->k,
