@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server and nodes as processes of their own, over a real Redis server."""
-import json, pathlib, sys, time
+import json, pathlib, signal, sys, time
 
 import pytest
 
@@ -141,6 +141,26 @@ def test_a_second_server_of_the_cluster_gets_no_node(tmp_path, redis):
             output, _ = server.results(server.wait(batch_id))
             life.judge(output, lines)
             assert "node_joined" not in other.log_text()
+
+
+def test_a_server_that_wakes_behind_another_one_leads_no_more(tmp_path, redis):
+    lines = life.echo_lines(60)
+    with support.serving(tmp_path / "one", "--queue", redis.url) as first, \
+            support.serving(tmp_path / "two", "--queue", redis.url) as second, \
+            Node(tmp_path, redis, *ECHO):
+        support.until(lambda: first.json("GET", "/v1/machine")["queue"]["up"])
+        first.process.send_signal(signal.SIGSTOP)
+        support.until(lambda: second.json("GET", "/v1/machine")["queue"]["up"])
+        first.process.send_signal(signal.SIGCONT)
+        support.until(lambda: "another server leads" in first.log_text())
+        output, errors = second.results(second.wait(second.create(support.jsonl(lines))["id"]))
+        life.judge(output, lines)
+        assert errors == [] and not first.json("GET", "/v1/machine")["queue"]["up"]
+        batch_id = first.create(support.jsonl(lines))["id"]
+        assert second.stop() == 0
+        # The cluster is free again: the first one takes the node, and its batch runs.
+        output, _ = first.results(first.wait(batch_id))
+        life.judge(output, lines)
 
 
 @pytest.mark.parametrize("arguments, message", [

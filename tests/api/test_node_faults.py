@@ -151,6 +151,43 @@ def test_a_full_queue_costs_no_line(tmp_path, redis):
         assert errors == []
 
 
+def test_nodes_are_not_missed_while_the_queue_takes_no_beat(tmp_path, redis):
+    lines = life.echo_lines(40)
+    for line in lines:
+        line["body"]["echo"] = {"delay_ms": 20000}
+    with support.serving(tmp_path / "state", "--queue", redis.url) as server, \
+            Node(tmp_path, redis, *ECHO):
+        batch_id = server.create(support.jsonl(lines))["id"]
+        support.until(
+            lambda: [node["running"] + node["waiting"] for node in nodes_of(server)] == [40])
+        assert redis.ask("CONFIG", "SET", "maxmemory", "1") == b"+OK"
+        # Its beats have the age of the last one that was taken, for longer than a node may be
+        # silent.
+        support.until(lambda: [node["beat_age_s"] > 17 for node in nodes_of(server)] == [True])
+        assert redis.ask("CONFIG", "SET", "maxmemory", "256mb") == b"+OK"
+        output, errors = server.results(server.wait(batch_id))
+        life.judge(output, lines)
+        queue = server.json("GET", "/v1/machine")["queue"]
+        assert errors == [] and queue["nodes_lost"] == 0 and queue["returned"] == 0
+
+
+def test_a_node_and_a_server_of_unknown_releases_are_refused_in_a_sentence(tmp_path, redis):
+    own = "{quern:test}:"
+    with Node(tmp_path, redis, *ECHO) as node:
+        redis.ask("XADD", f"{own}w:{node.name}", "1-1", "p", b"\x02" + bytes(60))
+        log = tmp_path / "nodes.log"
+        support.until(lambda: "event=server_refused" in log.read_text())
+        assert "this node reads layout 1" in log.read_text()
+        redis.ask("SADD", own + "nodes", "later-1")
+        redis.ask("SET", own + "node:later-1", b"\x02" + bytes(200))
+        with support.serving(tmp_path / "state", "--queue", redis.url) as server:
+            support.until(lambda: "event=node_refused node=later-1" in server.log_text())
+            lines = life.echo_lines(20)
+            output, _ = server.results(server.wait(server.create(support.jsonl(lines))["id"]))
+            life.judge(output, lines)
+            assert [one["id"] for one in nodes_of(server)] == [node.name]
+
+
 def test_a_line_of_many_mebibytes_crosses_the_queue(tmp_path, redis):
     lines = life.echo_lines(4)
     lines[1]["body"]["messages"][-1]["content"] = "stone " * (2 << 20)

@@ -4,14 +4,14 @@ batches over a real Redis server. Afterwards every custom_id is there exactly on
 answer, fsck is clean, and nothing is left in the queue. After deaths of the server alone each line
 has run once.
 
-QUERN_KILLS scales the counts (1.0: 300 nodes, 100 servers, 200 FLUSHALLs, 60 of Redis, 60 paused
-nodes, 60 lost streams); QUERN_SEED repeats the draws."""
+QUERN_KILLS scales the counts (1.0: 300 nodes, 100 servers, 200 FLUSHALLs, and 60 each of Redis,
+paused nodes, lost streams, older copies and bad networks); QUERN_SEED repeats the draws."""
 import os, random, re, signal, time
 
 import pytest
 
 import life, support
-from cluster import Node, Redis, needs_redis
+from cluster import Node, Proxy, Redis, needs_redis
 
 pytestmark = needs_redis
 SEED = int(os.environ.get("QUERN_SEED", random.randrange(1 << 30)))
@@ -26,7 +26,8 @@ class Scene:
         self.redis = Redis(folder).start()
         self.server = support.Server(folder / "state", "--queue", self.redis.url)
         self.server.start()
-        self.nodes = [self.node(), self.node()]
+        self.proxy = Proxy(self.redis.port)
+        self.nodes = [self.node(), Node(folder, self.proxy, *life.ECHO)]
 
     def node(self):
         return Node(self.folder, self.redis, *life.ECHO)
@@ -37,6 +38,7 @@ class Scene:
             assert node.stop() == 0
         assert self.server.stop() == 0
         assert self.redis.ask("KEYS", "{quern:*}:[wr]:*") == []
+        self.proxy.close()
         self.redis.__exit__()
         support.fsck(self.folder / "state")
 
@@ -73,8 +75,23 @@ class Scene:
         """For so long that it is missed, or only for a moment."""
         node = self.rng.choice(self.nodes)
         node.process.send_signal(signal.SIGSTOP)
-        time.sleep(self.rng.choice([0.2, 1, 13]))
+        time.sleep(self.rng.choice([0.2, 1, 17]))
         node.process.send_signal(signal.SIGCONT)
+
+    def older_copy(self):
+        """Redis comes back as it was a moment before: packs are lost, others are there again."""
+        assert self.redis.ask("SAVE") == b"+OK"
+        time.sleep(self.rng.random() * 0.4)
+        self.redis.kill()
+        self.redis.start()
+        (self.folder / "dump.rdb").unlink()
+
+    def bad_network(self):
+        """Both ways of a node, cut, or without a byte for longer than a timeout, or with other
+        bytes."""
+        self.proxy.become(self.rng.choice(["cut", "still", "slow", "corrupt"]), self.rng)
+        time.sleep(self.rng.choice([0.2, 1, 7]))
+        self.proxy.become("good", self.rng)
 
     def lose_streams(self):
         for name in self.redis.ask("KEYS", self.rng.choice(["{quern:*}:w:*", "{quern:*}:r:*"])):
@@ -90,7 +107,8 @@ def lines_of():
 
 @pytest.mark.parametrize("what, count", [("kill_node", 300), ("kill_server", 100), ("flush", 200),
                                          ("kill_redis", 60), ("pause_node", 60),
-                                         ("lose_streams", 60)])
+                                         ("lose_streams", 60), ("older_copy", 60),
+                                         ("bad_network", 60)])
 def test_a_batch_ends_as_if_nothing_had_happened(tmp_path, what, count):
     print(f"seed {SEED}")
     lines, scene, done, begun = lines_of(), Scene(tmp_path, f"{SEED} {what}"), 0, 0

@@ -2,7 +2,7 @@
 """A Redis server and nodes (`quern worker`) for tests. The server is the one of Debian's package
 redis-tools, whose program redis-check-rdb is redis-server under another name; so no service of the
 machine is started. Tests that need it are skipped where neither is installed."""
-import os, pathlib, shutil, signal, socket, subprocess
+import os, pathlib, shutil, signal, socket, subprocess, threading, time
 
 import pytest
 
@@ -86,6 +86,79 @@ class Redis:
     @property
     def url(self):
         return f"redis://127.0.0.1:{self.port}/?cluster=test"
+
+
+class Proxy:
+    """A way to Redis that can be bad: "cut" closes connections and takes none, "still" passes no
+    byte on, "slow" a few at a time, "corrupt" changes some."""
+
+    def __init__(self, port):
+        self.port, self.state, self.rng, self.pairs = port, "good", None, []
+        self.lock = threading.Lock()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self.listener.getsockname()[1]}/?cluster=test"
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            try:
+                near, _ = self.listener.accept()
+                far = socket.create_connection(("127.0.0.1", self.port), 5)
+                far.settimeout(None)
+            except OSError:
+                if self.listener.fileno() < 0:
+                    return
+                near.close()
+                continue
+            with self.lock:
+                self.pairs.append((near, far))
+                if self.state == "cut":
+                    self.cut()
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self.pump, args=(source, sink), daemon=True).start()
+
+    def pump(self, source, sink):
+        try:
+            while data := source.recv(65536):
+                while self.state == "still":
+                    time.sleep(0.02)
+                if self.state == "slow":
+                    for at in range(0, len(data), 512):
+                        sink.sendall(data[at:at + 512])
+                        time.sleep(0.01 if self.state == "slow" else 0)
+                    continue
+                if self.state == "corrupt" and self.rng.random() < 0.3:
+                    at = self.rng.randrange(len(data))
+                    data = data[:at] + bytes([self.rng.randrange(256)]) + data[at + 1:]
+                sink.sendall(data)
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def cut(self):
+        for pair in self.pairs:
+            for end in pair:
+                try:
+                    end.shutdown(socket.SHUT_RDWR)
+                except OSError:
+                    pass
+        self.pairs.clear()
+
+    def become(self, state, rng):
+        """What was corrupted may leave half a command behind: such connections end with it."""
+        with self.lock:
+            if state == "cut" or self.state == "corrupt":
+                self.cut()
+            self.rng, self.state = rng, state
+
+    def close(self):
+        self.listener.close()
+        with self.lock:
+            self.cut()
 
 
 class Node:

@@ -47,6 +47,7 @@ struct memory_bus {
     char id[256];
     uint64_t round, seq; /* the last pack of work that was told */
     bool failed;         /* a put of the next flush */
+    bool was_away;       /* a settle did not come: the next look at the results fails */
 };
 
 static struct memory_bus *of(struct bus *bus) {
@@ -206,6 +207,10 @@ static enum err memory_results(struct bus *bus, uint64_t epoch, bool from_start,
     struct pack_kept *pack;
     enum err err = enter(memory, error);
     if (err != OK) return err;
+    if (of(bus)->was_away) {
+        of(bus)->was_away = false;
+        return leave(memory, err_set(error, ERR_UNAVAILABLE, "the bus was away"));
+    }
     for (pack = memory->results; pack && from_start; pack = pack->next) pack->is_told = false;
     while (!(pack = next_result(memory, epoch)) &&
            sync_wait_until(&memory->change, &memory->lock, due_ns))
@@ -227,7 +232,10 @@ static enum err memory_results(struct bus *bus, uint64_t epoch, bool from_start,
 static void memory_settle(struct bus *bus, uint64_t epoch, size_t count) {
     struct bus_memory *memory = of(bus)->memory;
     struct error error;
-    if (enter(memory, &error) != OK) return;
+    if (enter(memory, &error) != OK) {
+        of(bus)->was_away = true; /* as a connection that was lost with what it was to send */
+        return;
+    }
     for (struct pack_kept **at = &memory->results; *at && count > 0;) {
         struct pack_kept *pack = *at;
         if (pack->is_told && pack->epoch == epoch) {

@@ -27,7 +27,7 @@ struct redis_bus {
     char gen[GEN_BYTES];
     char work_id[48]; /* the last pack of work that was told */
     size_t queued;    /* commands of the next flush */
-    struct {
+    struct told {
         char (*ids)[48];
         size_t count, capacity;
     } told;             /* packs of results that were told and not settled */
@@ -363,10 +363,9 @@ static void add_read(struct redis_bus *own, const char *key, const char *from, i
 static void take_result(struct redis_bus *own, const struct entry *entry, bus_fn tell,
                         void *context, const char *node) {
     (void)node;
-    if (own->told.count == own->told.capacity)
-        own->told.ids =
-            vec_grow(own->told.ids, own->told.count, &own->told.capacity, sizeof *own->told.ids);
-    snprintf(own->told.ids[own->told.count++], sizeof *own->told.ids, "%.*s", STR_ARGS(entry->id));
+    struct told *told = &own->told;
+    told->ids = vec_grow(told->ids, told->count, &told->capacity, sizeof *told->ids);
+    snprintf(told->ids[told->count++], sizeof *told->ids, "%.*s", STR_ARGS(entry->id));
     snprintf(own->result_id, sizeof own->result_id, "%.*s", STR_ARGS(entry->id));
     tell(context, entry->node, entry->pack);
 }
@@ -412,9 +411,11 @@ static enum err redis_beat(struct bus *bus, const char *node, struct str beat,
     struct key key = key_of(own, "node:", node), nodes = key_of(own, "nodes", "");
     const struct str words[] = {STR("SET"), str_from(key.text), beat, STR("PX"), STR(SIGN_TTL_MS)};
     redis_add(own->redis, words, 5);
+    /* A full queue takes no beat, but keeps the one before alive. */
+    add(own, COMMAND("PEXPIRE", key.text, SIGN_TTL_MS));
     add(own, COMMAND("SADD", nodes.text, node));
     enum err err = redis_send(own->redis, error);
-    if (err == OK) err = take_results(own, 2, error);
+    if (err == OK) err = take_results(own, 3, error);
     return err == OK ? look_at_gen(own, false, ret_was_emptied, error) : err;
 }
 

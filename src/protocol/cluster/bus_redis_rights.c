@@ -16,7 +16,7 @@ void bus_redis_rights(struct buf *out, const char *cluster, enum bus_side side) 
     buf_printf(out,
                "ACL SETUSER node on >SECRET resetchannels +auth +ping +time "
                "(%%R~{quern:%s}:gen +get) (%%R~{quern:%s}:w:* +xread) "
-               "(%%W~{quern:%s}:r:* +xadd) (%%W~{quern:%s}:node:* +set +del) "
+               "(%%W~{quern:%s}:r:* +xadd) (%%W~{quern:%s}:node:* +set +del +pexpire) "
                "(%%W~{quern:%s}:nodes +sadd +srem)",
                cluster, cluster, cluster, cluster, cluster);
 }

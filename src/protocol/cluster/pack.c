@@ -218,8 +218,8 @@ bool pack_read_want(const struct pack_record *record, enum tier *ret_tier,
     return true;
 }
 
-void pack_sync(struct buf *pack, bool keeps_jobs, bool adopts) {
-    size_t at = record_begin(pack, PACK_SYNC, 0, 0);
+void pack_sync(struct buf *pack, uint64_t round, bool keeps_jobs, bool adopts) {
+    size_t at = record_begin(pack, PACK_SYNC, 0, round);
     wire_put_u8(pack, keeps_jobs);
     wire_put_u8(pack, adopts);
     record_end(pack, at);

@@ -88,8 +88,9 @@ void pack_text(struct buf *pack, enum pack_kind kind, uint8_t worker, uint64_t i
 void pack_bare(struct buf *pack, enum pack_kind kind, uint8_t worker, uint64_t id);
 void pack_want(struct buf *pack, uint8_t worker, enum tier tier, int64_t deadline_unix_s);
 /* keeps_jobs: the node keeps the jobs of this server. adopts: it keeps lines of any server that led
- * before as well, and tells them (PACK_KEPT). */
-void pack_sync(struct buf *pack, bool keeps_jobs, bool adopts);
+ * before as well, and tells them (PACK_KEPT). The round is the record's id, where a sum covers it;
+ * older releases have 0 there. */
+void pack_sync(struct buf *pack, uint64_t round, bool keeps_jobs, bool adopts);
 void pack_held(struct buf *pack, const uint64_t *ids, size_t count, bool is_last);
 /* Appends a record that was read. */
 void pack_copy(struct buf *pack, const struct pack_record *record);

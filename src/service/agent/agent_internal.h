@@ -65,8 +65,10 @@ struct agent {
     size_t waiting_bytes;
     /* Packs of work: */
     uint64_t round, work_seq;
-    bool has_gap;    /* a pack of this round did not come */
-    bool from_start; /* the bus was emptied: the stream is read from its start */
+    bool has_gap;     /* a pack of this round did not come */
+    bool is_refused;  /* a server of another layout was told of; node-work's alone */
+    int64_t heard_ns; /* when a pack came last */
+    bool from_start;  /* the bus was emptied: the stream is read from its start */
     /* Packs of results: */
     struct agent_pack *first_pack, **last_pack;
     size_t unsent_bytes;

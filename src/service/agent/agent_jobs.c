@@ -41,6 +41,16 @@ static void tell_returned(struct agent *agent, uint32_t seat, uint64_t id) {
     out_result(agent, seat, &result, "", true);
 }
 
+/* Requests of clients stand in front of lines, which wait for minutes where a worker is full. */
+static void enqueue(struct agent_seat *seat, struct agent_job *job) {
+    struct agent_job **at = seat->last;
+    if (!job->job.is_line)
+        for (at = &seat->first; *at && !(*at)->job.is_line;) at = &(*at)->next;
+    job->next = *at;
+    *at = job;
+    if (!job->next) seat->last = &job->next;
+}
+
 void jobs_add(struct agent *agent, uint8_t worker, const struct worker_job *from) {
     size_t bytes = from->body.bytes + from->model.bytes;
     if (from->id == 0 || job_set_find(&agent->by_server, from->id)) return;
@@ -63,8 +73,7 @@ void jobs_add(struct agent *agent, uint8_t worker, const struct worker_job *from
     job->job.line = (struct str){0};
     agent->waiting_bytes += bytes;
     job_set_put(&agent->by_server, job->id, (uintptr_t)job);
-    *seat->last = job;
-    seat->last = &job->next;
+    enqueue(seat, job);
     pthread_cond_signal(&agent->give);
 }
 

@@ -11,6 +11,7 @@
 
 #define WAIT_MS 250
 #define AGAIN_MS 500
+#define SILENT_NS INT64_C(8000000000) /* then the stream is read from its start again */
 
 static void sync_with(struct agent *agent, const struct pack_head *head, bool keeps_jobs,
                       bool adopts) {
@@ -39,6 +40,7 @@ static bool takes_pack(struct agent *agent, const struct pack_head *head,
     bool keeps_jobs, adopts;
     if (head->round > agent->round && head->seq == 1) {
         if (!pack_next(reader, &record) || record.kind != PACK_SYNC ||
+            (record.id != 0 && record.id != head->round) ||
             !pack_read_sync(&record, &keeps_jobs, &adopts))
             return false;
         sync_with(agent, head, keeps_jobs, adopts);
@@ -79,8 +81,15 @@ static void take_pack(void *context, struct str node, struct str bytes) {
     struct pack_head head;
     struct pack_record record;
     (void)node;
+    if (bytes.bytes > 0 && (uint8_t)bytes.at[0] != PACK_VERSION && !agent->is_refused) {
+        log_warn("event=server_refused node=%s error=\"its packs have the layout %u and this node "
+                 "reads layout %d: install releases that differ less\"",
+                 agent->node, (uint8_t)bytes.at[0], PACK_VERSION);
+        agent->is_refused = true;
+    }
     if (!pack_open(&reader, &head, bytes)) return;
     pthread_mutex_lock(&agent->lock);
+    agent->heard_ns = clock_monotonic_ns();
     if (!agent->is_stopping && takes_pack(agent, &head, &reader))
         while (pack_next(&reader, &record)) take_record(agent, &record);
     if (reader.is_bad && head.round == agent->round) {
@@ -100,7 +109,10 @@ void *work_main(void *context) {
     struct error error;
     pthread_mutex_lock(&agent->lock);
     while (!agent->is_stopping && !agent->is_draining) {
-        bool from_start = agent->from_start;
+        /* A damaged id of a pack may lie ahead of all that come. */
+        bool is_silent = clock_monotonic_ns() - agent->heard_ns > SILENT_NS;
+        bool from_start = agent->from_start || is_silent;
+        if (is_silent) agent->heard_ns = clock_monotonic_ns();
         agent->from_start = false;
         pthread_mutex_unlock(&agent->lock);
         enum err err = agent->work_bus->ops->work(agent->work_bus, agent->node, from_start, WAIT_MS,

@@ -99,6 +99,7 @@ static void per_engine(struct buf *buf, const struct worker_metric *metric,
                        const struct worker_status *statuses, size_t count) {
     metrics_head(buf, metric->name, metric->type, metric->help);
     for (size_t i = 0; i < count; i++) {
+        if (statuses[i].is_vacant) continue; /* it is no engine that is down */
         buf_printf(buf, "%s{engine=\"%zu\"} ", metric->name, i);
         write_value(buf, metric, &statuses[i]);
     }

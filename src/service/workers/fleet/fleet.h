@@ -9,10 +9,10 @@
  * A job is with its node until its result has come, or until one of these says that it is not:
  *
  *   - the worker went down (PACK_DOWN): its jobs are lost as at a crash here;
- *   - the node has said that it ends (PACK_BYE), or no new beat has come for FLEET_LOST_MS while
- *     the bus was there: its jobs run elsewhere, as if never submitted. If one of them was lost
- *     with a node before, the seat goes down instead: a line that kills machines becomes a
- *     suspect;
+ *   - the node has said that it ends (PACK_BYE), or its beat has left the bus and no new one has
+ *     come for FLEET_LOST_MS while the bus was there: its jobs run elsewhere, as if never
+ *     submitted. If one of them was lost with a node before, the seat goes down instead: a line
+ *     that kills machines becomes a suspect;
  *   - the bus has lost packs. Then the server begins a round: the node tells which jobs it has
  *     (PACK_HELD), and the others run again.
  *

@@ -228,13 +228,24 @@ static void take_counts(struct fleet *fleet, struct fleet_node *node, const stru
     }
 }
 
+/* A layout is changed only where fields at its end do not do. */
+static void refuse_release(struct fleet *fleet, struct str name, unsigned layout) {
+    if (str_is(name, fleet->refused)) return;
+    snprintf(fleet->refused, sizeof fleet->refused, "%.*s", STR_ARGS(name));
+    log_warn("event=node_refused node=%s error=\"its beats have the layout %u and this server "
+             "reads layout %u: install releases that differ less\"",
+             fleet->refused, layout, BEAT_VERSION);
+}
+
 void fleet_take_beat(void *context, struct str name, struct str bytes) {
     struct fleet *fleet = context;
     struct endings endings = {0};
     struct tuning tunings[BEAT_WORKERS_MAX];
     size_t count = 0;
     struct beat *beat = mem_new(1, sizeof *beat);
-    if (is_node_name(name) && beat_read(bytes, beat)) {
+    if (is_node_name(name) && bytes.bytes > 0 && (uint8_t)bytes.at[0] != BEAT_VERSION) {
+        refuse_release(fleet, name, (uint8_t)bytes.at[0]);
+    } else if (is_node_name(name) && beat_read(bytes, beat)) {
         pthread_mutex_lock(&fleet->lock);
         struct fleet_node *node = node_find(fleet, name);
         if (!node && beat->state == BEAT_SERVING && beat->worker_count > 0)
@@ -301,12 +312,14 @@ static void lose(struct fleet *fleet, struct fleet_node *node) {
     pthread_mutex_lock(&fleet->lock);
 }
 
-/* The node whose beats have been the same for too long; NULL if there is none. */
+/* The node whose beat was not at the last look, nor a new one for too long; NULL if there is none.
+ * An old beat that stays is of a node that keeps it alive, because the bus is full and takes no new
+ * one. */
 static struct fleet_node *find_silent(struct fleet *fleet) {
     int64_t now_ns = clock_monotonic_ns();
     for (struct fleet_node *node = fleet->nodes; node; node = node->next) {
         int64_t since_ns = node->beat_ns > fleet->reached_ns ? node->beat_ns : fleet->reached_ns;
-        if (!node->is_gone && fleet->reached_ns > 0 &&
+        if (!node->is_gone && !node->is_seen && fleet->reached_ns > 0 &&
             now_ns - since_ns > FLEET_LOST_MS * NS_PER_MS)
             return node;
     }

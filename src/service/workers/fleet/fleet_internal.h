@@ -115,11 +115,12 @@ struct fleet {
     uint64_t epoch; /* 0: this server does not lead yet */
     bool follows;   /* the server before was of this state directory */
     bool is_adopting;
-    int64_t started_ns; /* fleet_start; 0: not yet */
-    bool has_read_any;  /* in the look at the results that goes on; fleet-read's alone */
-    bool has_read_all;  /* a look at the results found none, once */
-    bool from_start;    /* results are read from the start of their stream again */
-    struct told told;   /* fleet-read's alone */
+    int64_t started_ns;           /* fleet_start; 0: not yet */
+    bool has_read_any;            /* in the look at the results that goes on; fleet-read's alone */
+    bool has_read_all;            /* a look at the results found none, once */
+    bool from_start;              /* results are read from the start of their stream again */
+    struct told told;             /* fleet-read's alone */
+    char refused[BUS_NODE_BYTES]; /* a node of an unknown release; fleet-send's alone */
     uint64_t round_count;
     struct berth *berths[FLEET_SEATS_MAX];
     uint32_t berth_count;

@@ -32,7 +32,7 @@ static void begin_round(struct fleet *fleet, struct fleet_node *node) {
     node->out_due_ns = SYNC_NEVER;
     buf_init(&pack, PACK_BYTES_MAX);
     pack_begin(&pack);
-    pack_sync(&pack, node->keeps_jobs, fleet->is_adopting);
+    pack_sync(&pack, node->round, node->keeps_jobs, fleet->is_adopting);
     pack_seal(&pack, node->round, node->work_seq);
     fleet->send_bus->ops->put(fleet->send_bus, node->node, node->round, 1, buf_str(&pack));
     buf_release(&pack);
@@ -85,9 +85,7 @@ static void send_due(struct fleet *fleet) {
 static void drop_gone(struct fleet *fleet) {
     for (struct fleet_node **at = &fleet->nodes; *at;) {
         struct fleet_node *node = *at;
-        bool stays = !node->is_gone || node->is_read || node->is_seen;
-        node->is_seen = false;
-        if (stays) {
+        if (!node->is_gone || node->is_read || node->is_seen) {
             at = &node->next;
             continue;
         }
@@ -100,10 +98,11 @@ static void drop_gone(struct fleet *fleet) {
 /* Leads, looks at the beats and at what follows from them. The lock is held, and let go. */
 static void look(struct fleet *fleet) {
     struct error error;
+    struct endings endings = {0};
     struct bus *bus = fleet->send_bus;
     uint64_t epoch = fleet->epoch;
     bool was_emptied = false;
-    drop_gone(fleet);
+    for (struct fleet_node *node = fleet->nodes; node; node = node->next) node->is_seen = false;
     pthread_mutex_unlock(&fleet->lock);
     bool follows = fleet->follows;
     enum err err = epoch ? OK : bus->ops->lead(bus, fleet->id, &epoch, &follows, &error);
@@ -116,12 +115,21 @@ static void look(struct fleet *fleet) {
     }
     pthread_mutex_lock(&fleet->lock);
     fleet_note(fleet, err, &error);
+    /* Nodes obey no epoch before that of the other server: it leads anew, or not at all. */
+    if (err == ERR_CONFLICT) fleet->epoch = 0;
+    for (struct fleet_node *node = fleet->nodes; node && err != OK; node = node->next) {
+        node->trimmed_seq = 0; /* an older copy of the queue has packs again that had gone */
+        if (err == ERR_CONFLICT) node_must_sync(fleet, node, &endings, "another server led");
+    }
     fleet->look_due_ns = sync_deadline_ns(err == OK ? LOOK_MS : AGAIN_MS);
     pthread_mutex_unlock(&fleet->lock);
+    endings_tell(fleet, &endings);
     if (err == OK) fleet_check_nodes(fleet, was_emptied);
     fleet_check_adoption(fleet);
     pthread_mutex_lock(&fleet->lock);
-    if (err == OK) send_due(fleet);
+    if (err != OK) return;
+    drop_gone(fleet); /* now, since a bus that is away would keep what the node was sent */
+    send_due(fleet);
 }
 
 static int64_t next_due(const struct fleet *fleet) {

@@ -102,6 +102,7 @@ static void fleet_worker_status(struct worker *worker, struct worker_status *ret
     pthread_mutex_lock(&berth->fleet->lock);
     *ret_status = berth->status;
     ret_status->ready = berth->is_ready;
+    ret_status->is_vacant = !berth->node;
     if (!berth->node)
         snprintf(ret_status->text, sizeof ret_status->text, "waits for a node");
     else if (!berth->is_ready && berth->status.ready)

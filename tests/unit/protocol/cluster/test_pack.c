@@ -37,7 +37,7 @@ static struct buf all_kinds(void) {
     struct buf pack;
     buf_init(&pack, PACK_BYTES_MAX);
     pack_begin(&pack);
-    pack_sync(&pack, true, true);
+    pack_sync(&pack, 5ull << 24 | 1, true, true);
     pack_job(&pack, 2, &a_job);
     pack_result(&pack, 3, &a_result, STR("batch_1:78"));
     pack_text(&pack, PACK_DOWN, 1, 0, STR("it died"));
@@ -65,6 +65,7 @@ static void records_come_back_as_they_were_put(void **state) {
     assert_int_equal(head.round, 5ull << 24 | 1);
     assert_int_equal(head.seq, 77);
     assert_true(pack_next(&reader, &record) && record.kind == PACK_SYNC);
+    assert_true(record.id == (5ull << 24 | 1));
     assert_true(pack_read_sync(&record, &flag, &adopts) && flag && adopts);
     assert_true(pack_next(&reader, &record) && record.kind == PACK_JOB && record.worker == 2);
     assert_true(pack_read_job(&record, &job));
@@ -173,7 +174,7 @@ static void records_without_names_of_lines_are_read(void **state) {
     buf_init(&pack, PACK_BYTES_MAX);
     pack_begin(&pack);
     plain.line = (struct str){0};
-    pack_sync(&pack, true, true);
+    pack_sync(&pack, 5ull << 24 | 1, true, true);
     pack_job(&pack, 0, &plain);
     pack_result(&pack, 0, &a_result, (struct str){0});
     assert_true(pack_open(&reader, &head, buf_str(&pack)));

@@ -145,7 +145,12 @@ static inline void cluster_wait(bool (*test)(struct cluster *), struct cluster *
                                 const char *what) {
     int64_t until_ns = test_real_ns() + WAIT_MS_MAX * INT64_C(1000000);
     while (!test(cluster)) {
-        if (test_real_ns() > until_ns) fail_msg("never: %s", what);
+        if (test_real_ns() > until_ns) {
+            struct fleet_status status;
+            fleet_status(cluster->fleet, &status);
+            fail_msg("never: %s; %llu jobs, %zu packs", what, (unsigned long long)status.jobs,
+                     bus_memory_packs(cluster->memory));
+        }
         clock_move_ms(STEP_MS);
         usleep(500);
     }

@@ -212,6 +212,28 @@ static void packs_of_durable_results_that_were_not_deleted_count_once(void **sta
     cluster_close(&cluster);
 }
 
+static void a_bus_that_is_away_for_ten_minutes_costs_no_line(void **state) {
+    (void)state;
+    struct cluster cluster;
+    struct fleet_status status;
+    char id[STORE_ID_BYTES];
+    cluster_open(&cluster, 2, &(struct worker_echo_options){.latency_ms = 60});
+    pipeline_submit(&cluster.p, "a", 900, id);
+    wait_done_still(&cluster, id, 100);
+    bus_memory_set_away(cluster.memory, true);
+    for (int i = 0; i < 60; i++) {
+        clock_move_ms(10000);
+        usleep(2000);
+    }
+    bus_memory_set_away(cluster.memory, false);
+    wait_done_still(&cluster, id, 900);
+    end_well(&cluster, id, "a", 900);
+    fleet_status(cluster.fleet, &status);
+    assert_int_equal(status.lost, 0);
+    assert_int_equal(answered_by(cluster.workers[0]) + answered_by(cluster.workers[1]), 900);
+    cluster_close(&cluster);
+}
+
 static void a_lost_nodes_lines_run_again_within_30_s(void **state) {
     (void)state;
     struct cluster cluster;
@@ -375,6 +397,7 @@ int main(void) {
         cmocka_unit_test(a_new_server_takes_over_nodes_that_were_at_work),
         cmocka_unit_test(a_new_server_adopts_what_nodes_have_and_no_line_runs_twice),
         cmocka_unit_test(packs_of_durable_results_that_were_not_deleted_count_once),
+        cmocka_unit_test(a_bus_that_is_away_for_ten_minutes_costs_no_line),
         cmocka_unit_test(a_lost_nodes_lines_run_again_within_30_s),
         cmocka_unit_test(a_line_that_takes_workers_down_is_found_and_only_it_fails),
         cmocka_unit_test(a_cancelled_batch_is_cancelled_at_its_nodes),
