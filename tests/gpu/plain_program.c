@@ -273,12 +273,7 @@ static void check_op(struct gpu *gpu, uint32_t index) {
     case OP_GATED_NORM: check_recurrent(gpu, index); return;
     case OP_ROUTE:
     case OP_EXPERTS: check_experts(gpu, index); return;
-    case OP_INPUTS:
-        MUST(op->matrix < program->matrix_count && op->weight &&
-                 op->width == program->input_width &&
-                 program->matrices[op->matrix].cols == program->input_layers * op->width,
-             "operation %u: no parts of tokens", index);
-        return;
+    case OP_INPUTS: check_inputs(program, index); return;
     case OP_ASIDE:
     case OP_JOIN: MUST(op->weight, "operation %u: a norm without weights", index); return;
     case OP_MAMBA:

@@ -45,7 +45,7 @@ static void open_rig(struct rig *rig) {
                                     .vocab_rows = 151936,
                                     .vocab = 151669,
                                     .rope_count = 1,
-                                    .rotary_dim = 128},
+                                    .rotary_dim = {128}},
                         .limits = {.rows_max = 2048,
                                    .logit_rows_max = 528,
                                    .sequences_max = 528,
