@@ -273,8 +273,9 @@ def test_any_one_call_that_finds_no_space_costs_time_only(tmp_path, call):
             client.file = file
             poll(lambda: create_when_there_is_room(server, client))
             client.go(server)
-            met += refused > 0 or "event=disk_full" in server.log_text(
-            ) or "retrying" in server.log_text()
+            # A note for manifests that finds no space is left out, with a warning.
+            met += refused > 0 or any(
+                word in server.log_text() for word in ("event=disk_full", "retrying", "No space"))
             assert server.stop() == 0
         except Died:  # a start that finds no space says so and ends
             assert server.log_text().strip().splitlines()[-1].startswith(

@@ -168,7 +168,9 @@ class Batch:
         else:
             self.batch_id = f"run-{digest[:16]}"
             self._run = Run(self.submission_input_file, self._merged(), self._models
-                            or list(self._named), ["--overwrite", *options_of(self._options)],
+                            or list(self._named),
+                            # The merged file, which a manifest would prove, does not stay.
+                            ["--overwrite", "--manifest", "", *options_of(self._options)],
                             self.progress)
         return self.batch_id
 
